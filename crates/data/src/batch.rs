@@ -1,0 +1,59 @@
+//! A batch in the form that models take: numbers, not bytes.
+//!
+//! Images stay bytes in memory until the step that uses them, which keeps MNIST at 55 MB
+//! instead of 220. The buffer is filled again for every step and allocates only the first time.
+
+use pulp::Arch;
+
+use crate::Images;
+
+/// A reusable buffer for one batch of examples.
+#[derive(Debug, Default)]
+pub struct BatchBuffer {
+    /// The examples' pixels from 0 to 1, row after row.
+    pub inputs: Vec<f32>,
+    /// The examples' classes.
+    pub labels: Vec<u32>,
+}
+
+impl BatchBuffer {
+    /// Replaces the buffer's contents by the given examples.
+    pub fn fill(&mut self, images: &Images, examples: impl ExactSizeIterator<Item = usize>) {
+        let width = images.inputs();
+        self.inputs.resize(examples.len() * width, 0.0);
+        self.labels.clear();
+        for (row, example) in self.inputs.chunks_exact_mut(width).zip(examples) {
+            bytes_to_unit(images.image(example), row);
+            self.labels.push(u32::from(images.label(example)));
+        }
+    }
+}
+
+/// `out[i] = bytes[i] / 255`, with the widest vectors that the processor has.
+fn bytes_to_unit(bytes: &[u8], out: &mut [f32]) {
+    Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            for (out, &byte) in out.iter_mut().zip(bytes) {
+                *out = f32::from(byte) * (1.0 / 255.0);
+            }
+        },
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pixels_become_numbers_from_0_to_1() {
+        let images = Images::new(1, 3, 10, vec![0, 51, 255, 1, 2, 3], vec![7, 9]).unwrap();
+        let mut batch = BatchBuffer::default();
+        batch.fill(&images, [1, 0].into_iter());
+        assert_eq!(batch.labels, [9, 7]);
+        assert_eq!((batch.inputs[3], batch.inputs[5]), (0.0, 1.0));
+        assert!((batch.inputs[4] - 0.2).abs() < 1e-6);
+        batch.fill(&images, [0].into_iter());
+        assert_eq!((batch.inputs.len(), batch.labels.len()), (3, 1));
+    }
+}

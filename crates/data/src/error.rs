@@ -1,0 +1,134 @@
+//! What can go wrong with data, said so that the reader knows where and what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A failure to read, find or fetch data. Every message names the file or the source.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataError {
+    /// The operating system refused something.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried, as a verb: "open", "write", …
+        action: &'static str,
+        /// The file or directory it was tried on.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// A file's content is not what it should be.
+    #[error("{}: {fault}", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        fault: crate::idx::Fault,
+    },
+
+    /// Pixels and labels that do not make up images.
+    #[error("these are not labelled images: {what}")]
+    Images {
+        /// What does not fit.
+        what: String,
+    },
+
+    /// Two files that belong together contradict each other.
+    #[error(
+        "{} and {} do not belong together: {what}; take both from the same data set",
+        first.display(), second.display()
+    )]
+    Mismatch {
+        /// The one file.
+        first: PathBuf,
+        /// The other.
+        second: PathBuf,
+        /// How they differ.
+        what: String,
+    },
+
+    /// The directory a job names holds too little.
+    #[error(
+        "{} is not a {name} directory: {what}; data.path must be a directory with {}, each \
+         plain or with .gz", path.display(), files.join(", ")
+    )]
+    Directory {
+        /// What `data.path` says.
+        path: PathBuf,
+        /// The data set that was looked for.
+        name: &'static str,
+        /// What is wrong with the directory.
+        what: String,
+        /// What it ought to hold.
+        files: Vec<&'static str>,
+    },
+
+    /// A known data set is nowhere on this machine.
+    #[error("{name} is not on this machine; looked at:{}\n{advice}", indented(looked))]
+    NotHere {
+        /// The data set.
+        name: &'static str,
+        /// Each place, and what is wrong with it.
+        looked: Vec<String>,
+        /// What to do about it.
+        advice: String,
+    },
+
+    /// No environment variable says where downloads are kept.
+    #[error(
+        "nowhere to keep downloads: neither PACELINE_CACHE, XDG_CACHE_HOME nor HOME is set to an \
+         absolute path; set PACELINE_CACHE to a directory"
+    )]
+    NoCache,
+
+    /// A name that is not a known data set's.
+    #[error("there is no data set called {name:?}; known are {}", known.join(", "))]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// The names that exist.
+        known: Vec<&'static str>,
+    },
+
+    /// Another process has been fetching for too long.
+    #[error(
+        "waited {waited_s} s for {holder}, which holds {}; if it hangs, end it and try again",
+        lock.display()
+    )]
+    Busy {
+        /// The lock file.
+        lock: PathBuf,
+        /// Who holds it, as far as known.
+        holder: String,
+        /// How long we waited, in seconds.
+        waited_s: u64,
+    },
+
+    /// No source had the data set.
+    #[error("could not fetch {name}; every source failed:{}\n{advice}", indented(failures))]
+    Fetch {
+        /// The data set.
+        name: &'static str,
+        /// Each source, and why it failed.
+        failures: Vec<String>,
+        /// What to do about it.
+        advice: String,
+    },
+}
+
+impl DataError {
+    /// Wraps what the system said with what was tried on which path; for `map_err`.
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> DataError {
+        let path = path.into();
+        move |source| DataError::Io { action, path, source }
+    }
+}
+
+/// Lines under a heading, each on its own and set in.
+fn indented(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("\n  - {line}")).collect()
+}

@@ -1,0 +1,216 @@
+//! The batch plan: which examples slot w takes at step t.
+//!
+//! The plan is a function of (seed, step, slot) and nothing else, so any process can take a
+//! slot over at any step, and a run can be repeated. Think of an endless row of positions in
+//! which epoch after epoch stands behind each other: step t is the next `slots * batch`
+//! positions, and slot w takes its `batch` of them. An epoch's positions are turned into
+//! examples by a permutation that is computed, not stored, so memory does not grow with the
+//! data. Every example therefore comes exactly once an epoch over all slots, whether or not
+//! the sizes divide, and N slots of batch B take together just what one slot of N*B takes.
+
+use std::ops::Range;
+
+use crate::random::mix;
+
+/// Which examples each slot takes at each step. See the module's text.
+#[derive(Clone, Debug)]
+pub struct BatchPlan {
+    examples: u64,
+    batch: u64,
+    slots: u64,
+    /// Where the row of positions ends, for runs that stop after whole epochs.
+    end: u64,
+    seed: u64,
+    shuffle: bool,
+}
+
+impl BatchPlan {
+    /// A plan over `examples` examples for `slots` slots that take `batch` each a step, for
+    /// ever, in the order in which the examples lie.
+    ///
+    /// # Panics
+    /// If one of the numbers is zero, or `examples` does not fit into 32 bits.
+    pub fn new(examples: usize, batch: usize, slots: usize) -> Self {
+        assert!(examples > 0 && batch > 0 && slots > 0, "sizes must not be zero");
+        assert!(u32::try_from(examples).is_ok(), "too many examples");
+        let (examples, batch, slots) = (examples as u64, batch as u64, slots as u64);
+        Self { examples, batch, slots, end: u64::MAX, seed: 0, shuffle: false }
+    }
+
+    /// The same plan with the examples in a new order every epoch, drawn from the seed.
+    pub fn shuffled(self, seed: u64) -> Self {
+        Self { seed, shuffle: true, ..self }
+    }
+
+    /// The same plan, ending after so many epochs: the last batches may be short or empty.
+    pub fn for_epochs(self, epochs: u64) -> Self {
+        Self { end: self.examples.saturating_mul(epochs), ..self }
+    }
+
+    /// Replaces `out` by the examples that `slot` takes at `step`; none when the plan is over.
+    pub fn batch(&self, step: u64, slot: usize, out: &mut Vec<u32>) {
+        out.clear();
+        let positions = self.positions(step, slot);
+        let mut epoch = positions.start / self.examples;
+        let mut at = positions.start % self.examples;
+        let mut order = self.order(epoch);
+        for _ in positions {
+            if at == self.examples {
+                (epoch, at) = (epoch + 1, 0);
+                order = self.order(epoch);
+            }
+            out.push(order.map_or(at, |order| order.at(at)) as u32);
+            at += 1;
+        }
+    }
+
+    /// How many examples the slots take together before `step`.
+    pub fn examples_before(&self, step: u64) -> u64 {
+        step.saturating_mul(self.slots * self.batch).min(self.end)
+    }
+
+    /// How many steps the plan has; as good as endless unless it ends after some epochs.
+    pub fn steps(&self) -> u64 {
+        self.end.div_ceil(self.slots * self.batch)
+    }
+
+    fn positions(&self, step: u64, slot: usize) -> Range<u64> {
+        let before = step.saturating_mul(self.slots * self.batch);
+        let from = before.saturating_add(slot as u64 * self.batch).min(self.end);
+        from..from.saturating_add(self.batch).min(self.end)
+    }
+
+    fn order(&self, epoch: u64) -> Option<Order> {
+        self.shuffle.then(|| Order::new(self.examples, mix(self.seed).wrapping_add(epoch)))
+    }
+}
+
+/// A permutation of `0..n` that is computed instead of stored: a Feistel network over the
+/// next power of two, walked until it lands inside.
+#[derive(Clone, Copy)]
+struct Order {
+    n: u64,
+    key: u64,
+    low_bits: u32,
+    low_mask: u64,
+    high_mask: u64,
+}
+
+impl Order {
+    const ROUNDS: u64 = 6;
+
+    fn new(n: u64, key: u64) -> Self {
+        let bits = (u64::BITS - (n - 1).leading_zeros()).max(2);
+        let low_bits = bits / 2;
+        let high_mask = (1 << (bits - low_bits)) - 1;
+        Self { n, key: mix(key), low_bits, low_mask: (1 << low_bits) - 1, high_mask }
+    }
+
+    fn at(&self, position: u64) -> u64 {
+        // Each walk leaves the power of two with a chance of at least one half, and as the
+        // network is a permutation, walking on from inside `0..n` must come back there.
+        let mut value = self.scramble(position);
+        while value >= self.n {
+            value = self.scramble(value);
+        }
+        value
+    }
+
+    fn scramble(&self, value: u64) -> u64 {
+        let (mut low, mut high) = (value & self.low_mask, value >> self.low_bits);
+        for round in 0..Self::ROUNDS / 2 {
+            low ^= mix(high ^ self.key ^ (2 * round) << 48) & self.low_mask;
+            high ^= mix(low ^ self.key ^ (2 * round + 1) << 48) & self.high_mask;
+        }
+        high << self.low_bits | low
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn take(plan: &BatchPlan, step: u64, slot: usize) -> Vec<u32> {
+        let mut out = Vec::new();
+        plan.batch(step, slot, &mut out);
+        out
+    }
+
+    fn all(plan: &BatchPlan, slots: usize) -> Vec<u32> {
+        (0..plan.steps()).flat_map(|t| (0..slots).flat_map(move |w| take(plan, t, w))).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn every_epoch_has_every_example_once(
+            examples in 1usize..300, batch in 1usize..40, slots in 1usize..6,
+            epochs in 1u64..4, seed: u64, shuffle: bool,
+        ) {
+            let mut plan = BatchPlan::new(examples, batch, slots).for_epochs(epochs);
+            if shuffle {
+                plan = plan.shuffled(seed);
+            }
+            let taken = all(&plan, slots);
+            prop_assert_eq!(taken.len(), examples * epochs as usize);
+            for epoch in taken.chunks(examples) {
+                let mut sorted = epoch.to_vec();
+                sorted.sort_unstable();
+                prop_assert_eq!(sorted, (0..examples as u32).collect::<Vec<_>>());
+            }
+            for w in 0..slots {
+                prop_assert!(take(&plan, plan.steps(), w).is_empty());
+            }
+        }
+
+        #[test]
+        fn many_slots_take_together_what_one_wide_slot_takes(
+            examples in 1usize..300, batch in 1usize..40, slots in 1usize..6,
+            step in 0u64..50, seed: u64,
+        ) {
+            let many = BatchPlan::new(examples, batch, slots).shuffled(seed);
+            let one = BatchPlan::new(examples, batch * slots, 1).shuffled(seed);
+            let together: Vec<u32> = (0..slots).flat_map(|w| take(&many, step, w)).collect();
+            prop_assert_eq!(together, take(&one, step, 0));
+        }
+    }
+
+    #[test]
+    fn shuffling_can_be_switched_off() {
+        let plan = BatchPlan::new(5, 2, 2).for_epochs(2);
+        let taken: Vec<_> = (0..3).map(|t| [take(&plan, t, 0), take(&plan, t, 1)]).collect();
+        assert_eq!(taken[0], [vec![0, 1], vec![2, 3]]);
+        assert_eq!(taken[1], [vec![4, 0], vec![1, 2]]);
+        assert_eq!(taken[2], [vec![3, 4], vec![]]);
+    }
+
+    #[test]
+    fn seeds_and_epochs_differ_in_their_order() {
+        let order = |seed, epoch| {
+            let plan = BatchPlan::new(1000, 1000, 1).shuffled(seed);
+            take(&plan, epoch, 0)
+        };
+        assert_eq!(order(1, 0), order(1, 0));
+        assert_ne!(order(1, 0), order(2, 0));
+        assert_ne!(order(1, 0), order(1, 1));
+        // Nearby seeds must not share epochs either.
+        assert_ne!(order(1, 1), order(2, 0));
+    }
+
+    /// With a good shuffle each example is equally likely in each tenth of an epoch.
+    #[test]
+    fn the_shuffle_is_even() {
+        let mut counts = [[0u32; 10]; 10];
+        for seed in 0..2000 {
+            let plan = BatchPlan::new(100, 100, 1).shuffled(seed);
+            for (position, example) in take(&plan, 0, 0).into_iter().enumerate() {
+                counts[position / 10][example as usize / 10] += 1;
+            }
+        }
+        // 2,000 expected; one standard deviation is about 40.
+        for count in counts.into_iter().flatten() {
+            assert!((1_800..2_200).contains(&count), "{counts:?}");
+        }
+    }
+}

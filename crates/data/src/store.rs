@@ -1,0 +1,133 @@
+//! Putting a file into the cache: all of it, and the right one, or not at all.
+//!
+//! Content is written under a temporary name in the directory it will live in, measured and
+//! hashed on the way, flushed to the disk, and only then renamed. A reader therefore sees no
+//! file or the whole file, and a process killed at any moment leaves nothing but a temporary
+//! name, which whoever holds the lock next removes.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::catalog::{Digest, FileSpec};
+use crate::unpack::{self, Unpacked};
+use crate::{DataError, places};
+
+/// How the name of everything unfinished begins.
+const PART: &str = ".part-";
+
+/// How much is moved at once, in bytes.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// The name for something unfinished in `dir`.
+pub(crate) fn part(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{PART}{name}"))
+}
+
+/// Removes what interrupted runs left behind. Only for the holder of the lock.
+pub(crate) fn sweep(dir: &Path) -> Result<(), DataError> {
+    let entries = fs::read_dir(dir).map_err(DataError::io("list", dir))?;
+    for entry in entries.flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(PART) {
+            continue;
+        }
+        let path = entry.path();
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let removed = if is_dir { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        removed.map_err(DataError::io("remove", path))?;
+    }
+    Ok(())
+}
+
+/// Whether `dir` holds the file, plain or gzip, with exactly the right content.
+pub(crate) fn holds(dir: &Path, file: &FileSpec) -> bool {
+    let Some((path, _)) = places::find(dir, file) else { return false };
+    let Ok(content) = unpack::open(&path) else { return false };
+    copy(content, file, &mut io::sink(), &mut |_| ()).is_ok()
+}
+
+/// Installs a file from a stream, plain or gzip, if its content is right.
+///
+/// `progress` is told how many bytes of content have come so far. An error is a clause that
+/// says what was wrong with the stream; the caller knows whose it was.
+pub(crate) fn install(
+    dir: &Path,
+    file: &FileSpec,
+    stream: impl Read,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), String> {
+    let part = part(dir, file.name);
+    let target = dir.join(file.name);
+    let installed = write(&part, file, stream, progress).and_then(|()| {
+        fs::rename(&part, &target)
+            .map_err(|error| format!("cannot rename {}: {error}", part.display()))
+    });
+    sync_directory(dir);
+    if installed.is_err() {
+        // If this fails too, the next holder of the lock sweeps.
+        let _ = fs::remove_file(&part);
+    } else {
+        // A packed copy that the new one replaces would only mislead.
+        let _ = fs::remove_file(dir.join(format!("{}.gz", file.name)));
+    }
+    installed
+}
+
+fn write(
+    part: &Path,
+    file: &FileSpec,
+    stream: impl Read,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), String> {
+    let cannot = |error: io::Error| format!("cannot write {}: {error}", part.display());
+    let content = Unpacked::new(stream).map_err(|error| format!("cut off: {error}"))?;
+    let mut out = File::create(part).map_err(cannot)?;
+    copy(content, file, &mut out, progress)?;
+    out.sync_all().map_err(cannot)
+}
+
+/// Copies content that must have the length and digest of `file`, and not a byte more.
+fn copy(
+    mut content: impl Read,
+    file: &FileSpec,
+    out: &mut dyn Write,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), String> {
+    let (mut hash, mut so_far) = (Sha256::new(), 0);
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        let got = match content.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(got) => got,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(format!("broke off after {so_far} bytes: {error}")),
+        };
+        so_far += got as u64;
+        if so_far > file.bytes {
+            return Err(format!("longer than the {} bytes it should have", file.bytes));
+        }
+        hash.update(&chunk[..got]);
+        out.write_all(&chunk[..got]).map_err(|error| format!("cannot write it down: {error}"))?;
+        progress(so_far);
+    }
+    if so_far < file.bytes {
+        return Err(format!("only {so_far} of {} bytes came", file.bytes));
+    }
+    let digest: Digest = hash.finalize().into();
+    if digest != file.sha256 {
+        return Err(format!("wrong content: SHA-256 {}, not {}", hex(&digest), hex(&file.sha256)));
+    }
+    Ok(())
+}
+
+/// Makes a rename outlast a power cut. Not every file system can; then the file may be gone
+/// after one, and is fetched again.
+fn sync_directory(dir: &Path) {
+    let _ = File::open(dir).and_then(|dir| dir.sync_all());
+}
+
+fn hex(digest: &Digest) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}

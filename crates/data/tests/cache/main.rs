@@ -1,0 +1,5 @@
+//! The cache: finding data sets in it and fetching them into it.
+
+mod fetch;
+mod mirror;
+mod places;

@@ -1,0 +1,268 @@
+//! Dense layers at small batches, where general matrix products are weak.
+//!
+//! Weights are stored a row for each output (`[outputs, inputs]`, as PyTorch does), so both
+//! directions run along rows: forward is many dot products, backward many scaled sums of
+//! rows. Each is done in register blocks big enough to keep two multiply-adds going a cycle.
+
+use pulp::{Arch, Simd, WithSimd};
+
+/// Outputs that one register block works on.
+const OUT: usize = 5;
+/// Examples that one register block of the forward kernel works on.
+const ROWS: usize = 2;
+/// Vectors of inputs that one register block of the backward kernel works on.
+const COLS: usize = 2;
+
+/// `out[b][o] = bias[o] + sum over i of x[b][i] * weights[o][i]`.
+///
+/// # Panics
+/// If the slices' lengths do not fit `bias.len()` outputs and `inputs` inputs.
+pub fn dense_forward(inputs: usize, x: &[f32], weights: &[f32], bias: &[f32], out: &mut [f32]) {
+    let outputs = bias.len();
+    assert_eq!(weights.len(), outputs * inputs, "weights");
+    assert_eq!(x.len() * outputs, out.len() * inputs, "batch");
+    Arch::new().dispatch(Forward { inputs, x, weights, bias, out });
+}
+
+struct Forward<'a> {
+    inputs: usize,
+    x: &'a [f32],
+    weights: &'a [f32],
+    bias: &'a [f32],
+    out: &'a mut [f32],
+}
+
+impl WithSimd for Forward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let (inputs, outputs) = (self.inputs, self.bias.len());
+        if inputs == 0 || outputs == 0 {
+            return;
+        }
+        let rows = |all: &mut [f32]| all.len() / outputs;
+        let mut x_blocks = self.x.chunks_exact(ROWS * inputs);
+        let mut out_blocks = self.out.chunks_exact_mut(ROWS * outputs);
+        for (x, out) in (&mut x_blocks).zip(&mut out_blocks) {
+            forward_rows::<S, ROWS>(simd, x, self.weights, self.bias, out);
+        }
+        let out = out_blocks.into_remainder();
+        for b in 0..rows(out) {
+            let x = &x_blocks.remainder()[b * inputs..][..inputs];
+            let out = &mut out[b * outputs..][..outputs];
+            forward_rows::<S, 1>(simd, x, self.weights, self.bias, out);
+        }
+    }
+}
+
+/// All outputs for `R` examples.
+#[inline(always)]
+fn forward_rows<S: Simd, const R: usize>(
+    simd: S,
+    x: &[f32],
+    weights: &[f32],
+    bias: &[f32],
+    out: &mut [f32],
+) {
+    let inputs = x.len() / R;
+    let outputs = bias.len();
+    let mut o = 0;
+    while o + OUT <= outputs {
+        let sums = dots::<S, R, OUT>(simd, x, &weights[o * inputs..][..OUT * inputs]);
+        for r in 0..R {
+            for k in 0..OUT {
+                out[r * outputs + o + k] = bias[o + k] + sums[r][k];
+            }
+        }
+        o += OUT;
+    }
+    while o < outputs {
+        let sums = dots::<S, R, 1>(simd, x, &weights[o * inputs..][..inputs]);
+        for r in 0..R {
+            out[r * outputs + o] = bias[o] + sums[r][0];
+        }
+        o += 1;
+    }
+}
+
+/// The dot products of `R` rows with `K` rows, which are all equally long.
+#[inline(always)]
+fn dots<S: Simd, const R: usize, const K: usize>(simd: S, x: &[f32], w: &[f32]) -> [[f32; K]; R] {
+    let len = x.len() / R;
+    let x: [_; R] = std::array::from_fn(|r| S::as_simd_f32s(&x[r * len..][..len]));
+    let w: [_; K] = std::array::from_fn(|k| S::as_simd_f32s(&w[k * len..][..len]));
+    let vectors = len / S::F32_LANES;
+    let mut acc = [[simd.splat_f32s(0.0); K]; R];
+    let x_heads: [_; R] = std::array::from_fn(|r| &x[r].0[..vectors]);
+    let w_heads: [_; K] = std::array::from_fn(|k| &w[k].0[..vectors]);
+    for v in 0..vectors {
+        let x: [_; R] = std::array::from_fn(|r| x_heads[r][v]);
+        for k in 0..K {
+            let w = w_heads[k][v];
+            for r in 0..R {
+                acc[r][k] = simd.mul_add_e_f32s(x[r], w, acc[r][k]);
+            }
+        }
+    }
+    let mut sums = [[0.0; K]; R];
+    for r in 0..R {
+        for k in 0..K {
+            let tail: f32 = x[r].1.iter().zip(w[k].1).map(|(x, w)| x * w).sum();
+            sums[r][k] = simd.reduce_sum_f32s(acc[r][k]) + tail;
+        }
+    }
+    sums
+}
+
+/// `grad[o][i] = sum over b of delta[b][o] * x[b][i]`; what was in `grad` is overwritten.
+///
+/// # Panics
+/// If the slices' lengths do not fit `inputs` inputs and `outputs` outputs.
+pub fn dense_backward_weights(
+    inputs: usize,
+    outputs: usize,
+    x: &[f32],
+    delta: &[f32],
+    grad: &mut [f32],
+) {
+    assert_eq!(grad.len(), outputs * inputs, "gradient");
+    assert_eq!(x.len() * outputs, delta.len() * inputs, "batch");
+    Arch::new().dispatch(BackwardWeights { inputs, outputs, x, delta, grad });
+}
+
+struct BackwardWeights<'a> {
+    inputs: usize,
+    outputs: usize,
+    x: &'a [f32],
+    delta: &'a [f32],
+    grad: &'a mut [f32],
+}
+
+impl WithSimd for BackwardWeights<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { inputs, outputs, x, delta, grad } = self;
+        if inputs == 0 || outputs == 0 {
+            return;
+        }
+        let mut o = 0;
+        while o + OUT <= outputs {
+            let grad = &mut grad[o * inputs..][..OUT * inputs];
+            scaled_sums::<S, OUT>(simd, inputs, x, (delta, outputs, o), grad);
+            o += OUT;
+        }
+        while o < outputs {
+            let grad = &mut grad[o * inputs..][..inputs];
+            scaled_sums::<S, 1>(simd, inputs, x, (delta, outputs, o), grad);
+            o += 1;
+        }
+    }
+}
+
+/// Rows `o .. o + K` of the gradient; `scales` is (delta, its row length, o).
+#[inline(always)]
+fn scaled_sums<S: Simd, const K: usize>(
+    simd: S,
+    inputs: usize,
+    x: &[f32],
+    scales: (&[f32], usize, usize),
+    grad: &mut [f32],
+) {
+    let wide = COLS * S::F32_LANES;
+    let mut i = 0;
+    while i + wide <= inputs {
+        block::<S, K, COLS>(simd, inputs, i, x, scales, grad);
+        i += wide;
+    }
+    while i + S::F32_LANES <= inputs {
+        block::<S, K, 1>(simd, inputs, i, x, scales, grad);
+        i += S::F32_LANES;
+    }
+    let (delta, outputs, o) = scales;
+    for i in i..inputs {
+        for k in 0..K {
+            let column = x[i..].iter().step_by(inputs);
+            let scales = delta[o + k..].iter().step_by(outputs);
+            grad[k * inputs + i] = column.zip(scales).map(|(x, d)| x * d).sum();
+        }
+    }
+}
+
+/// `K` rows by `C` vectors of the gradient, from column `i`, summed over the batch.
+#[inline(always)]
+fn block<S: Simd, const K: usize, const C: usize>(
+    simd: S,
+    inputs: usize,
+    i: usize,
+    x: &[f32],
+    (delta, outputs, o): (&[f32], usize, usize),
+    grad: &mut [f32],
+) {
+    let mut acc = [[simd.splat_f32s(0.0); C]; K];
+    for (x, delta) in x.chunks_exact(inputs).zip(delta.chunks_exact(outputs)) {
+        let x = &S::as_simd_f32s(&x[i..i + C * S::F32_LANES]).0[..C];
+        let delta = &delta[o..o + K];
+        for k in 0..K {
+            let scale = simd.splat_f32s(delta[k]);
+            for c in 0..C {
+                acc[k][c] = simd.mul_add_e_f32s(x[c], scale, acc[k][c]);
+            }
+        }
+    }
+    for k in 0..K {
+        let row = &mut grad[k * inputs + i..][..C * S::F32_LANES];
+        S::as_mut_simd_f32s(row).0.copy_from_slice(&acc[k]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values that are exact in any order of summing, so kernels can be compared bit for bit.
+    fn small_whole(len: usize, salt: usize) -> Vec<f32> {
+        (0..len).map(|i| ((i * 7 + salt * 13) % 11) as f32 - 5.0).collect()
+    }
+
+    fn check(batch: usize, inputs: usize, outputs: usize) {
+        let x = small_whole(batch * inputs, 1);
+        let weights = small_whole(outputs * inputs, 2);
+        let bias = small_whole(outputs, 3);
+        let mut out = vec![f32::NAN; batch * outputs];
+        dense_forward(inputs, &x, &weights, &bias, &mut out);
+        for b in 0..batch {
+            for o in 0..outputs {
+                let dot: f32 =
+                    (0..inputs).map(|i| x[b * inputs + i] * weights[o * inputs + i]).sum();
+                assert_eq!(
+                    out[b * outputs + o],
+                    dot + bias[o],
+                    "{batch}x{inputs}x{outputs}: {b},{o}"
+                );
+            }
+        }
+        let delta = small_whole(batch * outputs, 4);
+        let mut grad = vec![f32::NAN; outputs * inputs];
+        dense_backward_weights(inputs, outputs, &x, &delta, &mut grad);
+        for o in 0..outputs {
+            for i in 0..inputs {
+                let sum: f32 = (0..batch).map(|b| x[b * inputs + i] * delta[b * outputs + o]).sum();
+                assert_eq!(grad[o * inputs + i], sum, "{batch}x{inputs}x{outputs}: {o},{i}");
+            }
+        }
+    }
+
+    #[test]
+    fn both_directions_equal_the_plain_sums_at_odd_sizes() {
+        for batch in [1, 2, 3, 10] {
+            for inputs in [1, 7, 8, 9, 16, 31, 784] {
+                for outputs in [1, 2, 4, 5, 6, 10, 11] {
+                    check(batch, inputs, outputs);
+                }
+            }
+        }
+    }
+}

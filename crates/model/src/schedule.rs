@@ -1,0 +1,97 @@
+//! How a learning rate changes over the global steps of a run.
+
+/// A learning rate as a function of the global step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Schedule {
+    /// Always the same.
+    Constant {
+        /// The rate.
+        rate: f64,
+    },
+    /// Falls smoothly: multiplied by `factor` over every `every` steps.
+    Exponential {
+        /// The rate at step 0.
+        rate: f64,
+        /// What it is multiplied by over `every` steps.
+        factor: f64,
+        /// How many steps that takes.
+        every: u64,
+    },
+    /// Falls in equal stairs of `every` steps each, `stairs` of them, until it is `fall` times
+    /// smaller than at the start; then it stays.
+    Staircase {
+        /// The rate at step 0.
+        rate: f64,
+        /// How many times smaller it is after the last stair.
+        fall: f64,
+        /// How many times it steps down.
+        stairs: u32,
+        /// How many steps of training each stair lasts.
+        every: u64,
+    },
+    /// Goes from `rate` to `end` over `over` steps along `(1 - step/over)^power`; then it stays.
+    Polynomial {
+        /// The rate at step 0.
+        rate: f64,
+        /// The rate at step `over` and after.
+        end: f64,
+        /// How many steps the way takes.
+        over: u64,
+        /// 1 is a straight line.
+        power: f64,
+    },
+}
+
+impl Schedule {
+    /// The rate at a global step.
+    pub fn at(&self, step: u64) -> f32 {
+        let rate = match *self {
+            Schedule::Constant { rate } => rate,
+            Schedule::Exponential { rate, factor, every } => {
+                rate * factor.powf(step as f64 / every as f64)
+            }
+            Schedule::Staircase { rate, fall, stairs, every } => {
+                let stair = (step / every).min(u64::from(stairs));
+                rate * fall.powf(-(stair as f64) / f64::from(stairs))
+            }
+            Schedule::Polynomial { rate, end, over, power } => {
+                let left = 1.0 - (step.min(over) as f64 / over as f64);
+                end + (rate - end) * left.powf(power)
+            }
+        };
+        rate as f32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(schedule: Schedule, expected: &[(u64, f32)]) {
+        for &(step, rate) in expected {
+            let got = schedule.at(step);
+            assert!((got - rate).abs() <= 1e-6 * rate, "{schedule:?} at {step}: {got}, not {rate}");
+        }
+    }
+
+    #[test]
+    fn each_kind_follows_its_formula() {
+        check(Schedule::Constant { rate: 0.5 }, &[(0, 0.5), (1_000_000, 0.5)]);
+        check(
+            Schedule::Exponential { rate: 1.0, factor: 0.25, every: 10 },
+            &[(0, 1.0), (5, 0.5), (10, 0.25), (20, 0.0625)],
+        );
+        check(
+            Schedule::Polynomial { rate: 1.0, end: 0.2, over: 100, power: 2.0 },
+            &[(0, 1.0), (50, 0.4), (100, 0.2), (500, 0.2)],
+        );
+    }
+
+    #[test]
+    fn the_staircase_of_report_r0_falls_250_fold_in_four_stairs() {
+        let weights = Schedule::Staircase { rate: 0.001, fall: 250.0, stairs: 4, every: 100 };
+        check(weights, &[(0, 0.001), (99, 0.001), (400, 0.000_004), (9_999, 0.000_004)]);
+        let biases = Schedule::Staircase { rate: 0.002, fall: 10.0, stairs: 2, every: 100 };
+        check(biases, &[(99, 0.002), (100, 0.002 / 10f32.sqrt()), (200, 0.000_2)]);
+    }
+}

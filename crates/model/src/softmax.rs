@@ -1,0 +1,233 @@
+//! Softmax regression: one dense layer, softmax and cross-entropy, with a closed-form gradient.
+
+use crate::kernels::{dense_backward_weights, dense_forward};
+use crate::{Batch, Group, Layout, Model, Node, Tally};
+
+/// Softmax regression over any number of inputs and classes, from an all-zero start.
+///
+/// Its tensors are `weight` (`[classes, inputs]`) and `bias` (`[classes]`), the shapes that
+/// PyTorch's `Linear` has.
+pub struct Softmax {
+    inputs: usize,
+    classes: usize,
+    layout: Layout,
+    /// Scores of a batch, then the gradient of the loss by them.
+    scores: Vec<f32>,
+}
+
+impl Softmax {
+    /// A model for examples of `inputs` values, with room for batches up to `max_batch`.
+    ///
+    /// # Panics
+    /// If one of the sizes is zero.
+    pub fn new(inputs: usize, classes: usize, max_batch: usize) -> Self {
+        assert!(inputs > 0 && classes > 0 && max_batch > 0, "sizes must not be zero");
+        let mut layout = Layout::new();
+        layout.push("weight", &[classes, inputs], Group::Weights);
+        layout.push("bias", &[classes], Group::Biases);
+        Self { inputs, classes, layout, scores: vec![0.0; max_batch * classes] }
+    }
+
+    /// Fills `self.scores` for the batch and says how many of them are in use.
+    fn score(&mut self, params: &[f32], batch: Batch<'_>) -> usize {
+        assert_eq!(params.len(), self.layout.len(), "parameters");
+        assert_eq!(batch.inputs.len(), batch.len() * self.inputs, "inputs of the batch");
+        assert!(batch.len() <= self.max_batch(), "a batch of {} is too large", batch.len());
+        let used = batch.len() * self.classes;
+        let (weights, bias) = params.split_at(self.classes * self.inputs);
+        dense_forward(self.inputs, batch.inputs, weights, bias, &mut self.scores[..used]);
+        used
+    }
+}
+
+impl Model for Softmax {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    fn max_batch(&self) -> usize {
+        self.scores.len() / self.classes
+    }
+
+    fn initialise(&self, _seed: u64, params: &mut [f32]) {
+        params.fill(0.0);
+    }
+
+    fn gradient(&mut self, params: &[f32], batch: Batch<'_>, grad: &mut [f32]) -> f32 {
+        assert!(!batch.is_empty(), "a gradient needs at least one example");
+        let used = self.score(params, batch);
+        let delta = &mut self.scores[..used];
+        let (weights, bias) = grad.split_at_mut(self.classes * self.inputs);
+        bias.fill(0.0);
+        let share = 1.0 / batch.len() as f32;
+        let mut loss = 0.0;
+        for (row, &label) in delta.chunks_exact_mut(self.classes).zip(batch.labels) {
+            loss += softmax_delta(row, label as usize, share);
+            bias.iter_mut().zip(&*row).for_each(|(sum, delta)| *sum += delta);
+        }
+        dense_backward_weights(self.inputs, self.classes, batch.inputs, delta, weights);
+        loss * share
+    }
+
+    fn evaluate(&mut self, params: &[f32], batch: Batch<'_>, tally: &mut Tally) {
+        let used = self.score(params, batch);
+        let scores = &self.scores[..used];
+        for (row, &label) in scores.chunks_exact(self.classes).zip(batch.labels) {
+            let label = label as usize;
+            tally.loss_sum += f64::from(log_sum_exp(row) - row[label]);
+            // Of equal scores the first counts, as with everybody's argmax.
+            let (before, from) = row.split_at(label);
+            let first =
+                before.iter().all(|s| *s < row[label]) && from.iter().all(|s| *s <= row[label]);
+            tally.correct += u64::from(first);
+            tally.examples += 1;
+        }
+    }
+
+    fn graph(&self) -> Vec<Node> {
+        let (inputs, classes) = (self.inputs as i64, self.classes as i64);
+        vec![
+            Node::new("input/examples", "Placeholder", &[], &[-1, inputs]),
+            Node::new("input/labels", "Placeholder", &[], &[-1]),
+            Node::new("softmax/weight", "VariableV2", &[], &[classes, inputs]),
+            Node::new("softmax/bias", "VariableV2", &[], &[classes]),
+            Node::new(
+                "softmax/scores",
+                "MatMul",
+                &["input/examples", "softmax/weight"],
+                &[-1, classes],
+            ),
+            Node::new(
+                "softmax/add",
+                "BiasAdd",
+                &["softmax/scores", "softmax/bias"],
+                &[-1, classes],
+            ),
+            Node::new(
+                "loss/cross_entropy",
+                "SparseSoftmaxCrossEntropyWithLogits",
+                &["softmax/add", "input/labels"],
+                &[-1],
+            ),
+            Node::new("loss/mean", "Mean", &["loss/cross_entropy"], &[]),
+            Node::new("accuracy/class", "ArgMax", &["softmax/add"], &[-1]),
+            Node::new("accuracy/hit", "Equal", &["accuracy/class", "input/labels"], &[-1]),
+            Node::new("accuracy/mean", "Mean", &["accuracy/hit"], &[]),
+        ]
+    }
+}
+
+/// The natural logarithm of the sum of exponentials, which never overflows.
+fn log_sum_exp(row: &[f32]) -> f32 {
+    let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    top + row.iter().map(|score| (score - top).exp()).sum::<f32>().ln()
+}
+
+/// Turns a row of scores into `share * (probabilities - one-hot label)`, the gradient of
+/// `share` times the cross-entropy, and returns the cross-entropy itself.
+fn softmax_delta(row: &mut [f32], label: usize, share: f32) -> f32 {
+    let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let right = row[label] - top;
+    let mut sum = 0.0;
+    for score in row.iter_mut() {
+        *score = (*score - top).exp();
+        sum += *score;
+    }
+    let scale = share / sum;
+    row.iter_mut().for_each(|score| *score *= scale);
+    row[label] -= share;
+    sum.ln() - right
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(len: usize, salt: usize, scale: f32) -> Vec<f32> {
+        (0..len).map(|i| (((i * 37 + salt * 101) % 64) as f32 / 32.0 - 1.0) * scale).collect()
+    }
+
+    /// The loss again, in f64 and with none of the model's code.
+    fn plain_loss(params: &[f64], inputs: usize, classes: usize, batch: Batch<'_>) -> f64 {
+        let mut loss = 0.0;
+        for (x, &label) in batch.inputs.chunks(inputs).zip(batch.labels) {
+            let score = |c: usize| -> f64 {
+                let dot: f64 =
+                    x.iter().enumerate().map(|(i, &x)| params[c * inputs + i] * f64::from(x)).sum();
+                dot + params[classes * inputs + c]
+            };
+            let sum: f64 = (0..classes).map(|c| score(c).exp()).sum();
+            loss += sum.ln() - score(label as usize);
+        }
+        loss / batch.len() as f64
+    }
+
+    #[test]
+    fn the_gradient_agrees_with_finite_differences() {
+        for (batch, inputs, classes) in [(1, 1, 2), (3, 5, 4), (10, 17, 10), (7, 33, 11)] {
+            let mut model = Softmax::new(inputs, classes, batch);
+            let params = values(model.layout().len(), 1, 0.5);
+            let x = values(batch * inputs, 2, 1.0);
+            let labels: Vec<u32> = (0..batch).map(|b| (b * 3 % classes) as u32).collect();
+            let batch = Batch { inputs: &x, labels: &labels };
+            let mut grad = vec![f32::NAN; params.len()];
+            let loss = model.gradient(&params, batch, &mut grad);
+
+            let mut wide: Vec<f64> = params.iter().map(|&p| f64::from(p)).collect();
+            let plain = plain_loss(&wide, inputs, classes, batch);
+            assert!((f64::from(loss) - plain).abs() < 1e-5, "loss {loss}, not {plain}");
+            for i in 0..wide.len() {
+                let (here, step) = (wide[i], 1e-5);
+                wide[i] = here + step;
+                let above = plain_loss(&wide, inputs, classes, batch);
+                wide[i] = here - step;
+                let below = plain_loss(&wide, inputs, classes, batch);
+                wide[i] = here;
+                let slope = (above - below) / (2.0 * step);
+                let got = f64::from(grad[i]);
+                assert!((got - slope).abs() < 1e-5, "parameter {i}: {got}, not {slope}");
+            }
+        }
+    }
+
+    #[test]
+    fn loss_and_gradient_stay_finite_at_huge_scores() {
+        let mut model = Softmax::new(2, 3, 1);
+        let params = values(model.layout().len(), 1, 1e30);
+        let batch = Batch { inputs: &[1e5, -1e5], labels: &[2] };
+        let mut grad = vec![0.0; params.len()];
+        assert!(model.gradient(&params, batch, &mut grad).is_finite());
+        assert!(grad.iter().all(|g| g.is_finite()));
+        let mut tally = Tally::default();
+        model.evaluate(&params, batch, &mut tally);
+        assert!(tally.loss().is_finite());
+    }
+
+    #[test]
+    fn evaluation_counts_what_the_gradient_sees() {
+        let mut model = Softmax::new(6, 4, 8);
+        let params = values(model.layout().len(), 5, 1.0);
+        let x = values(8 * 6, 6, 1.0);
+        let labels: Vec<u32> = (0..8).map(|b| b % 4).collect();
+        let batch = Batch { inputs: &x, labels: &labels };
+        let mut grad = vec![0.0; params.len()];
+        let loss = model.gradient(&params, batch, &mut grad);
+        let mut tally = Tally::default();
+        model.evaluate(&params, batch, &mut tally);
+        assert_eq!(tally.examples, 8);
+        assert!((tally.loss() - f64::from(loss)).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_first_of_equal_scores_counts() {
+        let mut model = Softmax::new(1, 3, 3);
+        let mut tally = Tally::default();
+        let batch = Batch { inputs: &[1.0; 3], labels: &[0, 1, 2] };
+        model.evaluate(&[0.0; 6], batch, &mut tally);
+        assert_eq!(tally.correct, 1);
+    }
+}

@@ -1,0 +1,200 @@
+//! Where a task's time went.
+//!
+//! A task is in exactly one phase at any moment. The clock reads the time once at each
+//! change and gives all of it, since the last change, to the phase that ends: so the phases
+//! add up to the whole by construction, and no time can hide between two stopwatches. A
+//! change costs one reading of the monotonic clock, some tens of nanoseconds, so that even
+//! the shortest steps can be accounted for, each of them.
+
+use std::array;
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::{Duration, Instant};
+
+/// A set of `N` phases that a [`Clock`] can tell apart: an enum with names.
+pub trait Phases<const N: usize>: Copy {
+    /// The phases' names, in the order of their indices.
+    const NAMES: [&'static str; N];
+
+    /// This phase's place in [`NAMES`](Self::NAMES), below `N`.
+    fn index(self) -> usize;
+}
+
+/// What a worker's time goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Getting the next batch of examples.
+    Input,
+    /// Getting parameters.
+    Pull,
+    /// Computing the loss and its gradient.
+    Compute,
+    /// Sending the gradient.
+    Push,
+    /// Waiting for others, as the mode of sharing demands.
+    Wait,
+}
+
+impl Phase {
+    /// All phases, in the order of a step.
+    pub const ALL: [Phase; 5] =
+        [Phase::Input, Phase::Pull, Phase::Compute, Phase::Push, Phase::Wait];
+
+    /// The name, as in `summary.json`.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self.index()]
+    }
+}
+
+impl Phases<5> for Phase {
+    const NAMES: [&'static str; 5] = ["input", "pull", "compute", "push", "wait"];
+
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// The clock of a worker.
+pub type PhaseClock = Clock<Phase, 5>;
+/// What a worker's clock read.
+pub type PhaseTotals = Totals<Phase, 5>;
+
+/// Gives every moment since its start to exactly one phase.
+#[derive(Clone, Debug)]
+pub struct Clock<P, const N: usize> {
+    started: Instant,
+    current: P,
+    since: Instant,
+    spent: [Duration; N],
+}
+
+impl<P: Phases<N>, const N: usize> Clock<P, N> {
+    /// Starts a clock, in phase `first`.
+    pub fn start(first: P) -> Self {
+        Self::start_at(first, Instant::now())
+    }
+
+    fn start_at(first: P, now: Instant) -> Self {
+        Self { started: now, current: first, since: now, spent: [Duration::ZERO; N] }
+    }
+
+    /// Ends the current phase and begins `phase`; returns the time of the change, for a
+    /// caller who needs it too (a trace, say).
+    #[inline]
+    pub fn enter(&mut self, phase: P) -> Instant {
+        let now = Instant::now();
+        self.enter_at(phase, now);
+        now
+    }
+
+    #[inline]
+    fn enter_at(&mut self, phase: P, now: Instant) {
+        self.spent[self.current.index()] += now - self.since;
+        self.current = phase;
+        self.since = now;
+    }
+
+    /// The phase that is going on.
+    pub fn current(&self) -> P {
+        self.current
+    }
+
+    /// What each phase has taken so far, the current one included.
+    pub fn totals(&self) -> Totals<P, N> {
+        self.totals_at(Instant::now())
+    }
+
+    fn totals_at(&self, now: Instant) -> Totals<P, N> {
+        let mut spent = self.spent;
+        spent[self.current.index()] += now - self.since;
+        Totals { spent, elapsed: now - self.started, phases: PhantomData }
+    }
+}
+
+/// The time that each phase has taken, at one moment of a [`Clock`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Totals<P, const N: usize> {
+    spent: [Duration; N],
+    elapsed: Duration,
+    phases: PhantomData<P>,
+}
+
+impl<P: Phases<N>, const N: usize> Totals<P, N> {
+    /// The time `phase` has taken.
+    pub fn of(&self, phase: P) -> Duration {
+        self.spent[phase.index()]
+    }
+
+    /// The time since the clock's start: the sum of all phases.
+    pub fn elapsed(&self) -> Duration {
+        self.elapsed
+    }
+
+    /// Each phase's name and seconds.
+    pub fn seconds(&self) -> [(&'static str, f64); N] {
+        array::from_fn(|i| (P::NAMES[i], self.spent[i].as_secs_f64()))
+    }
+
+    /// What passed since `earlier`, a reading of the same clock: for rates over an interval.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            spent: array::from_fn(|i| self.spent[i].saturating_sub(earlier.spent[i])),
+            elapsed: self.elapsed.saturating_sub(earlier.elapsed),
+            phases: PhantomData,
+        }
+    }
+}
+
+impl<P: Phases<N>, const N: usize> fmt::Debug for Totals<P, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(P::NAMES.iter().zip(&self.spent)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(totals: &PhaseTotals) -> Duration {
+        Phase::ALL.iter().map(|phase| totals.of(*phase)).sum()
+    }
+
+    #[test]
+    fn each_moment_belongs_to_one_phase() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut clock = PhaseClock::start_at(Phase::Input, start);
+        clock.enter_at(Phase::Compute, at(3));
+        clock.enter_at(Phase::Input, at(10));
+        clock.enter_at(Phase::Input, at(11));
+        clock.enter_at(Phase::Wait, at(15));
+        let earlier = clock.totals_at(at(16));
+        let totals = clock.totals_at(at(20));
+        assert_eq!(totals.of(Phase::Input), Duration::from_millis(8));
+        assert_eq!(totals.of(Phase::Compute), Duration::from_millis(7));
+        assert_eq!(totals.of(Phase::Pull), Duration::ZERO);
+        assert_eq!(totals.of(Phase::Wait), Duration::from_millis(5));
+        assert_eq!(totals.seconds()[4], ("wait", 0.005));
+        assert_eq!(totals.since(&earlier).elapsed(), Duration::from_millis(4));
+        assert_eq!(sum(&totals), totals.elapsed());
+        assert_eq!(clock.current(), Phase::Wait);
+    }
+
+    #[test]
+    fn phases_add_up_to_the_nanosecond() {
+        let mut clock = PhaseClock::start(Phase::Input);
+        for turn in 0..100_000 {
+            clock.enter(Phase::ALL[turn % 5]);
+        }
+        let totals = clock.totals();
+        assert_eq!(sum(&totals), totals.elapsed());
+    }
+
+    #[test]
+    fn names_follow_the_order_of_the_enum() {
+        for (i, phase) in Phase::ALL.into_iter().enumerate() {
+            assert_eq!(phase.index(), i);
+            assert_eq!(phase.name(), format!("{phase:?}").to_lowercase());
+        }
+    }
+}

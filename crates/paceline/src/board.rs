@@ -1,0 +1,96 @@
+//! What a worker tells TensorBoard.
+
+use std::path::{Path, PathBuf};
+
+use paceline_model::{Node, Tally};
+use paceline_observe::{EventWriter, GraphNode, HParam, SessionStatus, Tag};
+
+use crate::Failure;
+use crate::job::Plan;
+
+/// The event file of one worker, in that worker's own folder.
+pub struct Board {
+    dir: PathBuf,
+    events: EventWriter,
+    every: u64,
+    train_loss: Tag,
+    test_loss: Tag,
+    test_accuracy: Tag,
+    steps_per_second: Tag,
+}
+
+impl Board {
+    /// Starts an event file in `dir`.
+    pub fn create(dir: &Path, plan: &Plan) -> Result<Self, Failure> {
+        let mut events =
+            EventWriter::create(dir).map_err(Failure::at("make an event file in", dir))?;
+        let [train_loss, test_loss, test_accuracy, steps_per_second] =
+            ["train/loss", "test/loss", "test/accuracy", "speed/steps_per_second"]
+                .map(|name| events.tag(name));
+        Ok(Self {
+            dir: dir.to_owned(),
+            events,
+            every: plan.observe_every,
+            train_loss,
+            test_loss,
+            test_accuracy,
+            steps_per_second,
+        })
+    }
+
+    /// Records what is trained: the model as a graph and the plan's hyper-parameters.
+    pub fn describe(&mut self, plan: &Plan, graph: &[Node]) -> Result<(), Failure> {
+        let nodes: Vec<_> = graph
+            .iter()
+            .map(|node| GraphNode {
+                name: node.name.clone(),
+                op: node.op.to_owned(),
+                inputs: node.inputs.clone(),
+                shape: node.shape.clone(),
+            })
+            .collect();
+        let written = self.events.graph(&nodes).and_then(|()| {
+            self.events.hparams_start(&[
+                HParam::new("model", plan.model.name()),
+                HParam::new("data", plan.data.kind.name()),
+                HParam::new("mode", plan.mode.name()),
+                HParam::new("batch", plan.batch as i64),
+                HParam::new("rate", f64::from(plan.optimizer.weights.rate.at(0))),
+                HParam::new("optimizer", plan.optimizer.rule.name()),
+                HParam::new("seed", plan.seed as i64),
+            ])
+        });
+        self.check(written)
+    }
+
+    /// Records the loss of a step, if it is the turn of that step.
+    #[inline]
+    pub fn step(&mut self, step: u64, loss: f32) -> Result<(), Failure> {
+        if !step.is_multiple_of(self.every) {
+            return Ok(());
+        }
+        let written = self.events.scalar(&self.train_loss, step, loss);
+        self.check(written)
+    }
+
+    /// Records a test, and the speed up to it.
+    pub fn test(&mut self, step: u64, tally: &Tally, steps_per_second: f64) -> Result<(), Failure> {
+        let written = (self.events.scalar(&self.test_loss, step, tally.loss() as f32))
+            .and_then(|()| self.events.scalar(&self.test_accuracy, step, tally.accuracy() as f32))
+            .and_then(|()| {
+                self.events.scalar(&self.steps_per_second, step, steps_per_second as f32)
+            });
+        self.check(written)
+    }
+
+    /// Records how the run ended, and sees to it that everything is written.
+    pub fn finish(&mut self, success: bool) -> Result<(), Failure> {
+        let status = if success { SessionStatus::Success } else { SessionStatus::Failure };
+        let written = self.events.hparams_end(status).and_then(|()| self.events.flush());
+        self.check(written)
+    }
+
+    fn check(&self, written: std::io::Result<()>) -> Result<(), Failure> {
+        written.map_err(Failure::at("write the event file in", &self.dir))
+    }
+}

@@ -1,0 +1,129 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use paceline_data::Known;
+
+/// Trains models by stochastic gradient descent on one machine or many, and says where the
+/// time went.
+#[derive(Debug, Parser)]
+#[command(
+    name = "paceline",
+    version,
+    after_help = "Try it:  paceline train\n\n\
+        Exit codes: 0 done; 1 failed while running; 2 the job, the data or the command line is \
+        wrong; 128 and more worth a retry (130 Ctrl-C, 143 terminated)."
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Train what a job file says (without one: the built-in job, which needs no download)
+    #[command(after_help = "Examples:\n  \
+        paceline train\n  \
+        paceline train job.toml --set train.batch=100 --set 'train.stop={test_loss=0.35}'\n  \
+        paceline train --set data.kind=mnist --set train.optimizer.kind=adam --run-dir runs/adam\n\n\
+        The run directory has job.toml, summary.json, model.safetensors and TensorBoard events \
+        (tensorboard --logdir runs). Ctrl-C ends the run in good order; twice, at once.")]
+    Train(Train),
+    /// Print the job as it would be run: every key, its value and where that is from
+    Explain(Job),
+    /// Test a trained model again
+    Evaluate(Evaluate),
+    /// Look at, or fetch, the data sets that jobs can name
+    Data {
+        /// What to do.
+        #[command(subcommand)]
+        command: Data,
+    },
+    /// Measure this machine
+    Bench {
+        /// What to measure.
+        #[command(subcommand)]
+        command: Bench,
+    },
+}
+
+/// Which job.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Job {
+    /// The job file; the built-in job if not given
+    #[arg(value_name = "JOB.toml")]
+    pub file: Option<PathBuf>,
+    /// Set a key of the job; the value is TOML, a bare word is text
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub settings: Vec<String>,
+}
+
+/// Arguments of `train`.
+#[derive(Args, Clone, Debug)]
+pub struct Train {
+    /// Which job.
+    #[command(flatten)]
+    pub job: Job,
+    /// Where to put the run; a new directory under runs/ if not given
+    #[arg(long, value_name = "DIR")]
+    pub run_dir: Option<PathBuf>,
+    /// No progress, no table: only errors
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Arguments of `evaluate`.
+#[derive(Args, Clone, Debug)]
+pub struct Evaluate {
+    /// A model.safetensors, or the run directory it is in
+    pub model: PathBuf,
+    /// Which job.
+    #[command(flatten)]
+    pub job: Job,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to do with data sets.
+#[derive(Debug, Subcommand)]
+pub enum Data {
+    /// Show which data sets are there, and where
+    List,
+    /// Fetch a data set into the cache
+    Get {
+        /// Which one
+        set: Set,
+        /// Try this address first and no public mirror; the files' names are appended to it
+        #[arg(long, value_name = "URL")]
+        mirror: Vec<String>,
+    },
+}
+
+/// A data set that can be fetched.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Set {
+    /// Handwritten digits
+    Mnist,
+    /// Pieces of clothing, in the same form
+    FashionMnist,
+}
+
+impl From<Set> for Known {
+    fn from(set: Set) -> Self {
+        match set {
+            Set::Mnist => Known::Mnist,
+            Set::FashionMnist => Known::FashionMnist,
+        }
+    }
+}
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// Steps/s of softmax regression on one thread, beside the bare matrix products
+    Step,
+}

@@ -1,0 +1,39 @@
+//! `paceline evaluate`: a trained model's test figures again.
+
+use serde_json::json;
+
+use super::{print, raw_job};
+use crate::cli::{Evaluate, Job};
+use crate::source::load_data;
+use crate::tester::{TEST_BATCH, Tester};
+use crate::train::build_model;
+use crate::{Failure, model_file};
+
+/// Tests a model on the test examples of a job: by default the job that made it.
+pub(super) fn evaluate(args: &Evaluate) -> Result<(), Failure> {
+    let model_path =
+        if args.model.is_dir() { args.model.join("model.safetensors") } else { args.model.clone() };
+    let beside = model_path.with_file_name("job.toml");
+    let file = args.job.file.clone().or_else(|| beside.is_file().then_some(beside));
+    let job = raw_job(&Job { file, ..args.job.clone() })?;
+    let plan = job.check()?;
+    let data = load_data(&job, &plan)?;
+    let model = build_model(&plan, &data, TEST_BATCH);
+    let params = model_file::load(&model_path, model.layout())?;
+    let tally = Tester::new(&data.test, plan.evaluate.examples, model).test(&params);
+    if args.json {
+        let figures = json!({
+            "test_loss": tally.loss(),
+            "test_accuracy": tally.accuracy(),
+            "examples": tally.examples,
+        });
+        return print(&format!("{figures}\n"));
+    }
+    print(&format!(
+        "test loss {:.4}, accuracy {:.2} % of {} examples ({})\n",
+        tally.loss(),
+        100.0 * tally.accuracy(),
+        tally.examples,
+        data.origin
+    ))
+}

@@ -1,0 +1,67 @@
+//! How Paceline fails, and with which exit code.
+//!
+//! Two tiers: what a user can mend (a wrong job, missing data) ends with code 2 before
+//! anything has started; what goes wrong while running ends with 1. Launchers such as
+//! Kubeflow take codes from 1 to 127 for permanent failures and 128 to 255 for ones worth a
+//! retry, so being interrupted is 128 plus the signal, as shells have it.
+
+use std::io;
+use std::path::Path;
+
+use paceline_data::DataError;
+
+use crate::job::{Problem, Problems};
+
+/// Why a command did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The job file, or what `--set` made of it, is wrong.
+    #[error("{0}")]
+    Job(#[from] Problems),
+    /// The data cannot be had or is damaged.
+    #[error("{0}")]
+    Data(#[from] DataError),
+    /// Something else about the command line or its files is wrong.
+    #[error("{0}")]
+    Usage(String),
+    /// A file of the run cannot be written or read.
+    #[error("{what}: {source}")]
+    Files {
+        /// Which file, and what was being done to it.
+        what: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Training itself went wrong.
+    #[error("{0}")]
+    Training(String),
+    /// The user or the system asked the process to end.
+    #[error("interrupted by signal {signal}; the run directory is complete up to there")]
+    Interrupted {
+        /// Which signal.
+        signal: i32,
+    },
+}
+
+impl Failure {
+    /// The exit code that stands for it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Job(_) | Failure::Data(_) | Failure::Usage(_) => 2,
+            Failure::Files { .. } | Failure::Training(_) => 1,
+            Failure::Interrupted { signal } => 128u8.saturating_add(*signal as u8),
+        }
+    }
+
+    /// For `map_err`: an I/O error while doing `what` to a file.
+    pub(crate) fn at(what: &str, path: &Path) -> impl FnOnce(io::Error) -> Failure {
+        let what = format!("cannot {what} {}", path.display());
+        move |source| Failure::Files { what, source }
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Failure::Job(problem.into())
+    }
+}

@@ -1,0 +1,39 @@
+//! Ctrl-C and SIGTERM: the first asks training to end in good order, the second ends it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+/// Knows whether the process has been asked to end.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt {
+    signal: Arc<AtomicUsize>,
+}
+
+impl Interrupt {
+    /// Starts to listen. From now on a first signal is noted, and a second one ends the
+    /// process at once.
+    pub fn listen() -> io::Result<Self> {
+        let interrupt = Self::default();
+        for signal in [SIGINT, SIGTERM] {
+            let noted = Arc::new(AtomicBool::new(false));
+            // Handlers run in this order, so the exit is armed only by the signal before.
+            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, noted.clone())?;
+            signal_hook::flag::register(signal, noted)?;
+            let number = usize::try_from(signal).unwrap_or_default();
+            signal_hook::flag::register_usize(signal, interrupt.signal.clone(), number)?;
+        }
+        Ok(interrupt)
+    }
+
+    /// The signal that was received, if any.
+    #[inline]
+    pub fn signal(&self) -> Option<i32> {
+        match self.signal.load(Ordering::Relaxed) {
+            0 => None,
+            signal => i32::try_from(signal).ok(),
+        }
+    }
+}

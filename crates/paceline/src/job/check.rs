@@ -1,0 +1,317 @@
+//! From the raw form to the plan: each key is looked at once, and every fault is reported.
+
+use std::path::{Path, PathBuf};
+
+use paceline_model::{GroupRule, OptimizerSpec, Rule, Schedule};
+
+use super::plan::{DataKind, DataPlan, Evaluate, Mode, ModelKind, Plan, Stop};
+use super::problem::{Origin, Problem, Problems};
+use super::raw::{Entry, RawJob};
+use super::schema::{KEYS, Key, Kind};
+use super::value::Value;
+
+/// A name becomes part of a directory's, and those have limits.
+const MOST_NAME_BYTES: usize = 100;
+
+/// Epochs of a job that does not say when to stop.
+const DEFAULT_EPOCHS: &str = "train.stop.epochs=6";
+
+impl RawJob {
+    /// Checks every key and gives the plan, or everything that is wrong.
+    pub fn check(&self) -> Result<Plan, Problems> {
+        let resolved = self.resolve();
+        let mut checker = Checker { job: &resolved, problems: resolved.problems.clone() };
+        let plan = checker.plan();
+        let problems = checker.problems;
+        if problems.is_empty() { Ok(plan) } else { Err(Problems::in_order(problems)) }
+    }
+
+    /// A problem with the value of a key that only shows later, such as a batch larger than
+    /// the data.
+    pub fn problem(&self, key: &str, message: impl std::fmt::Display) -> Problem {
+        Problem { origin: self.origin(key), message: format!("{key} {message}") }
+    }
+
+    /// The job as it will be run: every key that matters, with a comment on where it is from.
+    pub fn explain(&self) -> String {
+        let resolved = self.resolve();
+        let mut text = String::new();
+        let mut section = "";
+        for key in KEYS.iter().filter(|key| resolved.applies(key)) {
+            let Some(entry) = resolved.entries.get(&key.path) else { continue };
+            if section != key.section() {
+                section = key.section();
+                text.push_str(&format!("\n[{section}]\n"));
+            }
+            let setting = format!("{} = {}", key.name(), entry.value);
+            text.push_str(&format!("{setting:<32} # {}\n", entry.origin));
+        }
+        for (path, entry) in &self.entries {
+            let Some(key) = KEYS.iter().find(|key| key.path == *path) else { continue };
+            if let Some((on, values)) = key.with.as_ref().filter(|_| !resolved.applies(key)) {
+                let when = Kind::Word(values).describe();
+                let line = format!("# not used: {path} ({}) needs {on} = {when}\n", entry.origin);
+                text.push_str(&line);
+            }
+        }
+        text
+    }
+
+    /// The job with every default filled in.
+    fn resolve(&self) -> RawJob {
+        let mut job = self.clone();
+        if !job.entries.contains_key("name") {
+            let value = Value::Text(self.default_name());
+            job.entries.insert("name".into(), Entry { value, origin: Origin::Default });
+        }
+        if !job.entries.keys().any(|key| key.starts_with("train.stop.")) {
+            job.set(DEFAULT_EPOCHS);
+        }
+        for key in KEYS.iter() {
+            if let Some(default) = key.default
+                && !job.entries.contains_key(&key.path)
+            {
+                job.set(&format!("{}={default}", key.path));
+            }
+        }
+        for (path, entry) in &mut job.entries {
+            if !self.entries.contains_key(path) {
+                entry.origin = Origin::Default;
+            }
+            if KEYS.iter().any(|key| key.path == *path && matches!(key.kind, Kind::Path)) {
+                make_absolute(entry);
+            }
+        }
+        job
+    }
+
+    /// The job file's name, as far as it can be part of a directory's.
+    fn default_name(&self) -> String {
+        let Some(file) = &self.file else { return "digits-softmax".into() };
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+        let letters = stem.trim_start_matches('.').chars().take(MOST_NAME_BYTES);
+        let name: String = letters.map(|c| if is_plain(c) { c } else { '-' }).collect();
+        if name.is_empty() { "job".into() } else { name }
+    }
+
+    /// Whether a key means anything beside the other keys.
+    fn applies(&self, key: &Key) -> bool {
+        key.with.as_ref().is_none_or(|(on, values)| {
+            let value = self.entries.get(on).map(|entry| &entry.value);
+            matches!(value, Some(Value::Text(word)) if values.contains(&word.as_str()))
+        })
+    }
+}
+
+/// Takes typed values out of a resolved job and collects what is wrong with them.
+///
+/// After a fault it goes on with a stand-in value, so that all faults are found at once; the
+/// plan is thrown away then.
+struct Checker<'a> {
+    job: &'a RawJob,
+    problems: Vec<Problem>,
+}
+
+impl Checker<'_> {
+    fn plan(&mut self) -> Plan {
+        Plan {
+            name: self.text("name"),
+            seed: self.whole("seed"),
+            model: self.model(),
+            data: DataPlan { kind: self.data(), shuffle: self.flag("data.shuffle") },
+            batch: self.whole("train.batch") as usize,
+            stop: Stop {
+                epochs: self.optional("train.stop.epochs", Self::whole),
+                steps: self.optional("train.stop.steps", Self::whole),
+                seconds: self.optional("train.stop.seconds", Self::number),
+                test_loss: self.optional("train.stop.test_loss", Self::number),
+            },
+            evaluate: Evaluate {
+                every: self.whole("train.evaluate.every"),
+                examples: self
+                    .optional("train.evaluate.examples", Self::whole)
+                    .map(|examples| examples as usize),
+            },
+            optimizer: self.optimizer(),
+            mode: self.mode(),
+            observe_every: self.whole("observe.every"),
+        }
+    }
+
+    fn model(&mut self) -> ModelKind {
+        self.text("model.kind");
+        ModelKind::Softmax
+    }
+
+    fn mode(&mut self) -> Mode {
+        self.text("cluster.mode");
+        Mode::Single
+    }
+
+    fn data(&mut self) -> DataKind {
+        let kind = self.text("data.kind");
+        let digits = DataKind::Digits {
+            train_examples: self.whole("data.train_examples") as usize,
+            test_examples: self.whole("data.test_examples") as usize,
+        };
+        let path = self.optional("data.path", Self::path);
+        match kind.as_str() {
+            "mnist" => DataKind::Mnist { path },
+            "fashion-mnist" => DataKind::FashionMnist { path },
+            _ => digits,
+        }
+    }
+
+    fn optimizer(&mut self) -> OptimizerSpec {
+        let at = |name: &str| format!("train.optimizer.{name}");
+        let epsilon = self.number(&at("epsilon")) as f32;
+        let momentum = self.number(&at("momentum")) as f32;
+        let beta1 = self.number(&at("beta1")) as f32;
+        let beta2 = self.number(&at("beta2")) as f32;
+        let rule = match self.text(&at("kind")).as_str() {
+            "momentum" => Rule::Momentum { momentum },
+            "adagrad" => Rule::AdaGrad { epsilon },
+            "adam" => Rule::Adam { beta1, beta2, epsilon },
+            _ => Rule::Sgd,
+        };
+        let rate = self.number(&at("rate"));
+        let all = GroupRule {
+            rate: self.schedule("train.optimizer.schedule", rate),
+            decay: self.number(&at("decay")) as f32,
+        };
+        let weights = self.group("train.optimizer.weights", rate, all);
+        let biases = self.group("train.optimizer.biases", rate, all);
+        OptimizerSpec { rule, weights, biases }
+    }
+
+    /// A group's own settings; what it does not say it takes from all tensors' settings.
+    fn group(&mut self, at: &str, rate: f64, all: GroupRule) -> GroupRule {
+        let own_rate = self.optional(&format!("{at}.rate"), Self::number);
+        let own_decay = self.optional(&format!("{at}.decay"), Self::number);
+        let own_schedule = self.job.entries.contains_key(&format!("{at}.schedule.kind"));
+        let schedule = if own_schedule { at } else { "train.optimizer" };
+        GroupRule {
+            rate: self.schedule(&format!("{schedule}.schedule"), own_rate.unwrap_or(rate)),
+            decay: own_decay.map_or(all.decay, |decay| decay as f32),
+        }
+    }
+
+    fn schedule(&mut self, at: &str, rate: f64) -> Schedule {
+        let key = |name: &str| format!("{at}.{name}");
+        match self.text(&key("kind")).as_str() {
+            "exponential" => Schedule::Exponential {
+                rate,
+                factor: self.number(&key("factor")),
+                every: self.whole(&key("every")),
+            },
+            "staircase" => Schedule::Staircase {
+                rate,
+                fall: self.number(&key("fall")),
+                stairs: self.whole(&key("stairs")) as u32,
+                every: self.whole(&key("every")),
+            },
+            "polynomial" => Schedule::Polynomial {
+                rate,
+                end: self.number(&key("end")),
+                over: self.whole(&key("over")),
+                power: self.number(&key("power")),
+            },
+            _ => Schedule::Constant { rate },
+        }
+    }
+
+    fn optional<T>(&mut self, path: &str, take: impl Fn(&mut Self, &str) -> T) -> Option<T> {
+        self.job.entries.contains_key(path).then(|| take(self, path))
+    }
+
+    fn whole(&mut self, path: &str) -> u64 {
+        self.take(path, |value, kind| match (value, kind) {
+            (Value::Whole(whole), Kind::Whole { min, max }) => {
+                u64::try_from(*whole).ok().filter(|whole| (min..=max).contains(whole))
+            }
+            _ => None,
+        })
+        .unwrap_or(1)
+    }
+
+    fn number(&mut self, path: &str) -> f64 {
+        self.take(path, |value, kind| {
+            let number = match value {
+                Value::Number(number) => *number,
+                Value::Whole(whole) => *whole as f64,
+                _ => return None,
+            };
+            // As a model sees it: a rate that becomes 0 or infinite in f32 is no rate.
+            let seen = f64::from(number as f32);
+            let fits = match kind {
+                Kind::Above(limit) => seen > limit,
+                Kind::From(limit) => seen >= limit,
+                Kind::Fraction => (0.0..1.0).contains(&seen),
+                _ => false,
+            };
+            (fits && seen.is_finite()).then_some(number)
+        })
+        .unwrap_or(1.0)
+    }
+
+    fn flag(&mut self, path: &str) -> bool {
+        self.take(path, |value, _| match value {
+            Value::Flag(flag) => Some(*flag),
+            _ => None,
+        })
+        .unwrap_or_default()
+    }
+
+    fn text(&mut self, path: &str) -> String {
+        self.take(path, |value, kind| match (value, kind) {
+            (Value::Text(text), Kind::Word(words)) => {
+                words.contains(&text.as_str()).then(|| text.clone())
+            }
+            (Value::Text(text), Kind::Name) => is_name(text).then(|| text.clone()),
+            _ => None,
+        })
+        .unwrap_or_default()
+    }
+
+    fn path(&mut self, path: &str) -> PathBuf {
+        self.take(path, |value, _| match value {
+            Value::Text(text) if !text.is_empty() => Some(PathBuf::from(text)),
+            _ => None,
+        })
+        .unwrap_or_default()
+    }
+
+    fn take<T>(&mut self, path: &str, read: impl Fn(&Value, Kind) -> Option<T>) -> Option<T> {
+        let key = KEYS.iter().find(|key| key.path == path);
+        let key = key.unwrap_or_else(|| unreachable!("{path} is in the schema"));
+        let entry = self.job.entries.get(path)?;
+        let value = read(&entry.value, key.kind);
+        if value.is_none() {
+            let takes = key.kind.describe();
+            let message = format!("{path} must be {takes}, not {}", entry.value.describe());
+            self.problems.push(Problem { origin: entry.origin.clone(), message });
+        }
+        value
+    }
+}
+
+/// A path in a job file is relative to that file; the resolved job may be read elsewhere.
+fn make_absolute(entry: &mut Entry) {
+    let Value::Text(text) = &entry.value else { return };
+    let path = match &entry.origin {
+        Origin::File { path: file, .. } => file.parent().unwrap_or(Path::new("")).join(text),
+        _ => PathBuf::from(text),
+    };
+    if let Ok(absolute) = std::path::absolute(path) {
+        entry.value = Value::Text(absolute.to_string_lossy().into_owned());
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    let fits = (1..=MOST_NAME_BYTES).contains(&text.len());
+    fits && !text.starts_with('.') && text.chars().all(is_plain)
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-_.".contains(c)
+}

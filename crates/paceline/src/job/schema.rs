@@ -1,0 +1,232 @@
+//! Every key of the job file, in one table.
+//!
+//! The table is what checking, `paceline explain`, the "did you mean" of errors and
+//! `docs/job.md` are all made from, so that a key is described once.
+
+use std::fmt::Write;
+use std::sync::LazyLock;
+
+/// One key of the job file.
+#[derive(Debug)]
+pub(super) struct Key {
+    /// Its full, dotted name.
+    pub(super) path: String,
+    /// What values it takes.
+    pub(super) kind: Kind,
+    /// What it is when nobody says, as TOML; `None` if it is then simply not there.
+    pub(super) default: Option<&'static str>,
+    /// The key and the values of it with which this one means anything.
+    pub(super) with: Option<(String, &'static [&'static str])>,
+    /// What it does, in a line.
+    pub(super) help: &'static str,
+}
+
+/// What values a key takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    /// A whole number in a range, both ends included.
+    Whole { min: u64, max: u64 },
+    /// A finite number above a limit.
+    Above(f64),
+    /// A finite number from a limit up.
+    From(f64),
+    /// A number from 0 up to but without 1.
+    Fraction,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A word that can be part of a file name.
+    Name,
+    /// A file or directory.
+    Path,
+    /// True or false.
+    Flag,
+}
+
+impl Kind {
+    /// What the key takes, in words, for errors and documentation.
+    pub(super) fn describe(self) -> String {
+        match self {
+            Kind::Whole { min, max } if max >= u64::from(u32::MAX) => {
+                format!("a whole number from {min} up")
+            }
+            Kind::Whole { min, max } => format!("a whole number from {min} to {max}"),
+            Kind::Above(limit) => format!("a number above {limit}"),
+            Kind::From(limit) => format!("a number from {limit} up"),
+            Kind::Fraction => "a number from 0 up to but without 1".into(),
+            Kind::Word(words) => {
+                let quoted: Vec<_> = words.iter().map(|word| format!("{word:?}")).collect();
+                match quoted.as_slice() {
+                    [one] => one.clone(),
+                    [most @ .., last] => format!("{} or {last}", most.join(", ")),
+                    [] => unreachable!("a word key lists its words"),
+                }
+            }
+            Kind::Name => "a name of at most 100 letters, digits, '-', '_' and '.'".into(),
+            Kind::Path => "a path".into(),
+            Kind::Flag => "true or false".into(),
+        }
+    }
+}
+
+/// Counts that must fit into 32 bits.
+const COUNT: Kind = Kind::Whole { min: 1, max: u32::MAX as u64 };
+/// Counts of generated images, which are all held in memory: 7.8 GB at most.
+const IMAGES: Kind = Kind::Whole { min: 1, max: 10_000_000 };
+/// Counts of steps, which may be large.
+const STEPS: Kind = Kind::Whole { min: 1, max: i64::MAX as u64 };
+
+/// Every key. Keys of one section stand together; sections stand in the order of the file.
+pub(super) static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
+    [top(), model_and_data(), train(), optimizer(), cluster(), observe()]
+        .into_iter()
+        .flatten()
+        .collect()
+});
+
+fn key(path: &str, kind: Kind, default: &'static str, help: &'static str) -> Key {
+    Key { default: Some(default), ..optional(path, kind, help) }
+}
+
+fn optional(path: &str, kind: Kind, help: &'static str) -> Key {
+    Key { path: path.to_owned(), kind, default: None, with: None, help }
+}
+
+impl Key {
+    fn with(self, path: &str, values: &'static [&'static str]) -> Self {
+        Self { with: Some((path.to_owned(), values)), ..self }
+    }
+
+    /// The section it stands in; empty for the keys at the top.
+    pub(super) fn section(&self) -> &str {
+        self.path.rsplit_once('.').map_or("", |(section, _)| section)
+    }
+
+    /// Its name inside its section.
+    pub(super) fn name(&self) -> &str {
+        self.path.rsplit_once('.').map_or(&self.path, |(_, name)| name)
+    }
+}
+
+fn top() -> Vec<Key> {
+    let seed = Kind::Whole { min: 0, max: i64::MAX as u64 };
+    vec![
+        optional("name", Kind::Name, "what the run is called; the job file's name unless given"),
+        key("seed", seed, "1", "what every random choice is drawn from"),
+    ]
+}
+
+fn model_and_data() -> Vec<Key> {
+    let kinds = Kind::Word(&["digits", "mnist", "fashion-mnist"]);
+    let path = "directory of the four IDX files, plain or gzip; the cache unless given";
+    vec![
+        key("model.kind", Kind::Word(&["softmax"]), "\"softmax\"", "what is trained"),
+        key("data.kind", kinds, "\"digits\"", "what it is trained on (`paceline data list`)"),
+        optional("data.path", Kind::Path, path).with("data.kind", &["mnist", "fashion-mnist"]),
+        key("data.train_examples", IMAGES, "60000", "how many digits to generate to train on")
+            .with("data.kind", &["digits"]),
+        key("data.test_examples", IMAGES, "10000", "how many digits to generate to test on")
+            .with("data.kind", &["digits"]),
+        key("data.shuffle", Kind::Flag, "true", "whether every epoch has an order of its own"),
+    ]
+}
+
+fn train() -> Vec<Key> {
+    let positive = Kind::Above(0.0);
+    let epochs = "stop after so many passes over the data; 6 if nothing else stops the run";
+    vec![
+        key("train.batch", COUNT, "60", "examples a worker takes a step"),
+        optional("train.stop.epochs", COUNT, epochs),
+        optional("train.stop.steps", STEPS, "stop after so many global steps"),
+        optional("train.stop.seconds", positive, "stop after so many seconds of training"),
+        optional("train.stop.test_loss", positive, "stop when a test finds a loss this low"),
+        key("train.evaluate.every", STEPS, "100", "global steps from one test to the next"),
+        optional("train.evaluate.examples", COUNT, "test on the first so many; all unless given"),
+    ]
+}
+
+fn optimizer() -> Vec<Key> {
+    let kind = "train.optimizer.kind";
+    let kinds = Kind::Word(&["sgd", "momentum", "adagrad", "adam"]);
+    let rate = "learning rate, at the start if it has a schedule";
+    let decay = "weight decay: this times the parameter is added to its gradient";
+    let mut keys = vec![
+        key(kind, kinds, "\"sgd\"", "how gradients become updates"),
+        key("train.optimizer.rate", Kind::Above(0.0), "0.01", rate),
+        key("train.optimizer.decay", Kind::From(0.0), "0.0", decay),
+        key(
+            "train.optimizer.momentum",
+            Kind::Fraction,
+            "0.9",
+            "share of the velocity that is kept",
+        )
+        .with(kind, &["momentum"]),
+        key("train.optimizer.beta1", Kind::Fraction, "0.9", "decay of the mean gradient")
+            .with(kind, &["adam"]),
+        key("train.optimizer.beta2", Kind::Fraction, "0.999", "decay of the mean squared gradient")
+            .with(kind, &["adam"]),
+        key("train.optimizer.epsilon", Kind::Above(0.0), "1e-8", "keeps the quotient finite")
+            .with(kind, &["adagrad", "adam"]),
+    ];
+    keys.extend(schedule("train.optimizer", Some("\"constant\"")));
+    for group in ["train.optimizer.weights", "train.optimizer.biases"] {
+        let own = "this group's own; as for all unless given";
+        keys.push(optional(&format!("{group}.rate"), Kind::Above(0.0), own));
+        keys.push(optional(&format!("{group}.decay"), Kind::From(0.0), own));
+        keys.extend(schedule(group, None));
+    }
+    keys
+}
+
+/// The keys of a schedule, which all tensors have and each group may have for itself.
+fn schedule(owner: &str, default: Option<&'static str>) -> Vec<Key> {
+    let at = |name: &str| format!("{owner}.schedule.{name}");
+    let kind = at("kind");
+    let kinds = Kind::Word(&["constant", "exponential", "staircase", "polynomial"]);
+    let above = Kind::Above(0.0);
+    let help = "how the rate changes over the global steps";
+    vec![
+        Key { default, ..optional(&kind, kinds, help) },
+        key(&at("factor"), above, "0.5", "what the rate is multiplied by over `every` steps")
+            .with(&kind, &["exponential"]),
+        key(&at("fall"), above, "10.0", "how many times smaller it is after the last stair")
+            .with(&kind, &["staircase"]),
+        key(&at("stairs"), COUNT, "2", "how many stairs it falls in").with(&kind, &["staircase"]),
+        key(&at("every"), STEPS, "1000", "global steps that the factor, or one stair, takes")
+            .with(&kind, &["exponential", "staircase"]),
+        key(&at("end"), Kind::From(0.0), "0.0", "the rate at the end of the way")
+            .with(&kind, &["polynomial"]),
+        key(&at("over"), STEPS, "10000", "global steps that the way takes")
+            .with(&kind, &["polynomial"]),
+        key(&at("power"), above, "1.0", "1 is a straight line").with(&kind, &["polynomial"]),
+    ]
+}
+
+fn cluster() -> Vec<Key> {
+    let modes = Kind::Word(&["single"]);
+    vec![key("cluster.mode", modes, "\"single\"", "how workers share the parameters")]
+}
+
+fn observe() -> Vec<Key> {
+    vec![key("observe.every", STEPS, "1", "steps from one train loss in TensorBoard to the next")]
+}
+
+/// The table as Markdown, for `docs/job.md`.
+pub fn reference_markdown() -> String {
+    let mut text = String::new();
+    let mut section = None;
+    for key in KEYS.iter() {
+        if section != Some(key.section()) {
+            section = Some(key.section());
+            let title = if key.section().is_empty() { "At the top" } else { key.section() };
+            let _ = write!(text, "\n## {title}\n\n| key | takes | default | meaning |\n");
+            text.push_str("|---|---|---|---|\n");
+        }
+        let default = key.default.map_or(String::from("none"), |value| format!("`{value}`"));
+        let with = key.with.as_ref().map_or(String::new(), |(path, values)| {
+            format!("; with `{path}` = {}", Kind::Word(values).describe())
+        });
+        let takes = key.kind.describe();
+        let _ = writeln!(text, "| `{}` | {takes} | {default} | {}{with} |", key.name(), key.help);
+    }
+    text
+}

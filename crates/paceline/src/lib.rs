@@ -1,0 +1,30 @@
+//! Paceline trains models by stochastic gradient descent on one machine or many, shares the
+//! parameters in whichever way the user picks, and says where the time went.
+//!
+//! This crate is the program: it turns a [job file](job) into a checked plan, runs the roles
+//! of the plan and leaves a [run directory](run). The ideas are in the crates below it:
+//! `paceline-model` (the mathematics), `paceline-data` (examples and their order) and
+//! `paceline-observe` (what a run leaves to look at).
+//!
+//! The loop that everything turns around is in [`worker`].
+
+pub mod bench;
+pub mod board;
+pub mod chief;
+pub mod cli;
+pub mod commands;
+mod failure;
+pub mod interrupt;
+pub mod job;
+pub mod link;
+pub mod model_file;
+pub mod progress;
+pub mod run;
+pub mod source;
+pub mod summary;
+pub mod table;
+pub mod tester;
+pub mod train;
+pub mod worker;
+
+pub use failure::Failure;

@@ -1,0 +1,20 @@
+//! The `paceline` program.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+use paceline::cli::Cli;
+use paceline::commands;
+
+fn main() -> ExitCode {
+    match commands::run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let text = failure.to_string().replace('\n', "\nerror: ");
+            // With nobody to read it, the exit code must say it all.
+            let _ = writeln!(std::io::stderr(), "error: {text}");
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}

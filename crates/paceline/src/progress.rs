@@ -1,0 +1,156 @@
+//! How training goes, on standard error: a bar in a terminal, a line now and then elsewhere.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::table::grouped;
+
+/// How often a bar is redrawn, and how often a line is written.
+const BAR_EVERY: Duration = Duration::from_millis(100);
+const LINE_EVERY: Duration = Duration::from_secs(2);
+
+/// What there is to show at some moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// Global steps done.
+    pub step: u64,
+    /// Share of the work that is done, from 0 to 1, if that can be told.
+    pub done: Option<f64>,
+    /// Time since the first step.
+    pub elapsed: Duration,
+    /// Loss of the last steps.
+    pub train_loss: f64,
+    /// Accuracy of the last test, if there was one.
+    pub test_accuracy: Option<f64>,
+    /// Examples a second since the start.
+    pub examples_per_second: f64,
+}
+
+impl Moment {
+    fn text(&self) -> String {
+        let accuracy =
+            self.test_accuracy.map_or("-".to_owned(), |share| format!("{:.2} %", 100.0 * share));
+        let left = match self.done {
+            Some(done) if done > 0.0 => {
+                let left = self.elapsed.as_secs_f64() * (1.0 - done).max(0.0) / done;
+                format!(", {} left", clock_time(left))
+            }
+            _ => String::new(),
+        };
+        format!(
+            "step {}, loss {:.4}, accuracy {accuracy}, {} examples/s{left}",
+            grouped(self.step),
+            self.train_loss,
+            grouped(self.examples_per_second.round() as u64)
+        )
+    }
+}
+
+/// Seconds as a person says them: `8 s`, `3:05`, `2:00:00`.
+fn clock_time(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    match (whole / 3_600, whole / 60 % 60, whole % 60) {
+        (0, 0, s) => format!("{s} s"),
+        (0, m, s) => format!("{m}:{s:02}"),
+        (h, m, s) => format!("{h}:{m:02}:{s:02}"),
+    }
+}
+
+/// Writes to standard error, if anybody is there: a full disk or a reader who has gone is no
+/// reason to end a run.
+pub(crate) fn write_line(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+enum Form {
+    Quiet,
+    Lines,
+    Bar(ProgressBar),
+}
+
+/// Shows how training goes.
+pub struct Progress {
+    form: Form,
+    next: Instant,
+}
+
+impl Progress {
+    /// Chooses the form by where standard error goes.
+    pub fn new(quiet: bool) -> Self {
+        let form = if quiet {
+            Form::Quiet
+        } else if std::io::stderr().is_terminal() {
+            let bar = ProgressBar::with_draw_target(Some(1_000), ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("{bar:24} {msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            Form::Bar(bar)
+        } else {
+            Form::Lines
+        };
+        Self { form, next: Instant::now() }
+    }
+
+    /// Whether it is time to show something; cheap enough to ask at every step.
+    #[inline]
+    pub fn is_due(&self, now: Instant) -> bool {
+        now >= self.next && !matches!(self.form, Form::Quiet)
+    }
+
+    /// Shows a moment.
+    pub fn show(&mut self, moment: &Moment) {
+        match &self.form {
+            Form::Quiet => {}
+            Form::Lines => {
+                write_line(&moment.text());
+                self.next = Instant::now() + LINE_EVERY;
+            }
+            Form::Bar(bar) => {
+                bar.set_position((1_000.0 * moment.done.unwrap_or_default()) as u64);
+                bar.set_message(moment.text());
+                self.next = Instant::now() + BAR_EVERY;
+            }
+        }
+    }
+
+    /// Says something that should stay on the screen.
+    pub fn say(&self, text: &str) {
+        match &self.form {
+            Form::Quiet => {}
+            Form::Lines => write_line(text),
+            Form::Bar(bar) => bar.suspend(|| write_line(text)),
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        if let Form::Bar(bar) = &self.form {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_says_step_loss_accuracy_speed_and_time_left() {
+        let moment = Moment {
+            step: 1_500,
+            done: Some(0.25),
+            elapsed: Duration::from_secs(60),
+            train_loss: 0.5,
+            test_accuracy: Some(0.9),
+            examples_per_second: 1_500.4,
+        };
+        let text = "step 1,500, loss 0.5000, accuracy 90.00 %, 1,500 examples/s, 3:00 left";
+        assert_eq!(moment.text(), text);
+    }
+
+    #[test]
+    fn times_are_short() {
+        assert_eq!([7.6, 185.0, 7_200.0].map(clock_time), ["8 s", "3:05", "2:00:00"]);
+    }
+}

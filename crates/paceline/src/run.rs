@@ -1,0 +1,144 @@
+//! The run directory: everything that one training leaves behind, and never over another's.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::Failure;
+
+/// A directory that belongs to one run.
+#[derive(Clone, Debug)]
+pub struct RunDir {
+    path: PathBuf,
+}
+
+impl RunDir {
+    /// Makes the directory for a new run: `wanted`, which must not hold anything yet, or else
+    /// `runs/<name>-<time>`.
+    pub fn create(wanted: Option<&Path>, name: &str) -> Result<Self, Failure> {
+        let Some(wanted) = wanted else { return Self::create_named(Path::new("runs"), name) };
+        let refused = |why: &str| {
+            Failure::Usage(format!(
+                "--run-dir {}: {why}, and a run never overwrites another; name a new directory",
+                wanted.display()
+            ))
+        };
+        if wanted.exists() && !wanted.is_dir() {
+            return Err(refused("this is a file"));
+        }
+        if fs::read_dir(wanted).is_ok_and(|mut entries| entries.next().is_some()) {
+            return Err(refused("there is something in it already"));
+        }
+        fs::create_dir_all(wanted).map_err(Failure::at("make the run directory", wanted))?;
+        // Two runs may get here at once; whoever makes the first file has the directory.
+        match fs::File::create_new(wanted.join("job.toml")) {
+            Ok(_) => Ok(Self { path: wanted.to_owned() }),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(refused("another run has just begun in it"))
+            }
+            Err(error) => Err(Failure::at("write to the run directory", wanted)(error)),
+        }
+    }
+
+    fn create_named(parent: &Path, name: &str) -> Result<Self, Failure> {
+        fs::create_dir_all(parent).map_err(Failure::at("make the directory", parent))?;
+        let stamp = utc_stamp(SystemTime::now());
+        for attempt in 1u32.. {
+            let suffix = if attempt == 1 { String::new() } else { format!("-{attempt}") };
+            let path = parent.join(format!("{name}-{stamp}{suffix}"));
+            match fs::create_dir(&path) {
+                Ok(()) => return Ok(Self { path }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(Failure::at("make the run directory", &path)(error)),
+            }
+        }
+        unreachable!("some number is free")
+    }
+
+    /// The directory itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A task's own folder, such as `worker_0`.
+    pub fn task(&self, task: &str) -> PathBuf {
+        self.path.join(task.replace(':', "_"))
+    }
+
+    /// Writes a file of the run, whole or not at all.
+    pub fn write(&self, name: &str, contents: &[u8]) -> Result<(), Failure> {
+        write_whole(&self.path.join(name), |temporary| fs::write(temporary, contents))
+    }
+}
+
+/// Has a file written under a temporary name, and renames it once it is complete and on disk.
+pub(crate) fn write_whole(
+    path: &Path,
+    write: impl FnOnce(&Path) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".tmp");
+    let temporary = path.with_file_name(name);
+    let written = write(&temporary)
+        .and_then(|()| fs::File::open(&temporary)?.sync_all())
+        .and_then(|()| fs::rename(&temporary, path));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&temporary);
+        Failure::at("write", path)(error)
+    })
+}
+
+/// A moment as `YYYYMMDD-HHMMSS` in UTC, by Hinnant's algorithm for the civil calendar.
+fn utc_stamp(time: SystemTime) -> String {
+    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (days, second) = ((seconds / 86_400) as i64, seconds % 86_400);
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn stamps_are_utc_dates() {
+        for (seconds, stamp) in [
+            (0, "19700101-000000"),
+            (951_782_400, "20000229-000000"),
+            (1_709_251_199, "20240229-235959"),
+            (1_791_763_200, "20261012-000000"),
+        ] {
+            assert_eq!(utc_stamp(UNIX_EPOCH + Duration::from_secs(seconds)), stamp);
+        }
+    }
+
+    #[test]
+    fn two_runs_of_one_second_get_directories_of_their_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = RunDir::create_named(dir.path(), "a").unwrap();
+        let second = RunDir::create_named(dir.path(), "a").unwrap();
+        assert_ne!(first.path(), second.path());
+    }
+
+    #[test]
+    fn a_directory_with_something_in_it_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        RunDir::create(Some(dir.path()), "a").unwrap().write("x", b"1").unwrap();
+        let refused = RunDir::create(Some(dir.path()), "a").unwrap_err();
+        assert_eq!(refused.exit_code(), 2);
+        assert_eq!(fs::read(dir.path().join("x")).unwrap(), b"1");
+    }
+}

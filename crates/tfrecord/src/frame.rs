@@ -1,0 +1,241 @@
+//! Records: how TFRecord delimits and guards a piece of bytes.
+//!
+//! A record on disk is
+//!
+//! ```text
+//! u64le length | u32le masked crc of those 8 bytes | data | u32le masked crc of data
+//! ```
+//!
+//! The length has a checksum of its own, so that a reader can tell a broken length before it
+//! tries to read that many bytes. [`Reader`] does not rely on that alone: the length must
+//! also be below a limit the caller knows, and memory is taken only as bytes arrive, so a
+//! file of 20 bytes that promises a gigabyte costs 20 bytes.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+
+use crate::crc;
+
+/// Bytes before the data: the length and its checksum.
+const HEADER_LEN: usize = 12;
+/// Bytes after the data: its checksum.
+const FOOTER_LEN: usize = 4;
+/// The longest record that [`Reader::new`] accepts.
+pub const DEFAULT_MAX_LEN: u64 = 256 << 20;
+
+/// The 12 bytes that go before `data_len` bytes of data.
+fn header(data_len: usize) -> [u8; HEADER_LEN] {
+    let length = (data_len as u64).to_le_bytes();
+    let mut header = [0; HEADER_LEN];
+    header[..8].copy_from_slice(&length);
+    header[8..].copy_from_slice(&crc::masked(&length).to_le_bytes());
+    header
+}
+
+/// Writes `data` as one record.
+///
+/// This makes three small writes, so give it a buffered writer. Where a record must reach
+/// the file whole or not at all, build it with [`append_record`] and write that at once.
+pub fn write_record(w: &mut impl Write, data: &[u8]) -> io::Result<()> {
+    w.write_all(&header(data.len()))?;
+    w.write_all(data)?;
+    w.write_all(&crc::masked(data).to_le_bytes())
+}
+
+/// Appends one record to `out`, whose data is whatever `encode` appends.
+///
+/// The header is filled in afterwards, so nothing is copied and, once `out` has grown to
+/// its usual size, nothing is allocated. `encode` must only append.
+pub fn append_record(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend_from_slice(&[0; HEADER_LEN]);
+    let data_start = out.len();
+    encode(out);
+    assert!(out.len() >= data_start, "the encoder of a record removed bytes");
+    let data_crc = crc::masked(&out[data_start..]);
+    let header = header(out.len() - data_start);
+    out[start..data_start].copy_from_slice(&header);
+    out.extend_from_slice(&data_crc.to_le_bytes());
+}
+
+/// Reads records one after another from a stream.
+///
+/// ```
+/// use paceline_tfrecord::{Reader, write_record};
+///
+/// let mut file = Vec::new();
+/// write_record(&mut file, b"one")?;
+/// write_record(&mut file, b"two")?;
+///
+/// let mut reader = Reader::new(&file[..]);
+/// let mut record = Vec::new();
+/// while reader.next(&mut record)? {
+///     println!("{}: {record:?}", reader.records());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Reader<R> {
+    source: R,
+    max_len: u64,
+    records: u64,
+    offset: u64,
+}
+
+impl<R: Read> Reader<R> {
+    /// A reader that accepts records of up to [`DEFAULT_MAX_LEN`] bytes.
+    ///
+    /// It reads in small pieces, so give it a buffered source.
+    pub fn new(source: R) -> Self {
+        Self::with_max_len(source, DEFAULT_MAX_LEN)
+    }
+
+    /// A reader that refuses any record longer than `max_len` bytes.
+    pub fn with_max_len(source: R, max_len: u64) -> Self {
+        Self { source, max_len, records: 0, offset: 0 }
+    }
+
+    /// How many whole records have been read.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// The byte at which the next record begins.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Replaces the contents of `buf` by the next record's data; `false` at a clean end.
+    ///
+    /// After an error the reader does not know where the next record begins, so the rest
+    /// of the stream should not be read.
+    pub fn next(&mut self, buf: &mut Vec<u8>) -> Result<bool, FrameError> {
+        match self.read_one(buf) {
+            Ok(more) => Ok(more),
+            Err(kind) => Err(FrameError { record: self.records, offset: self.offset, kind }),
+        }
+    }
+
+    fn read_one(&mut self, buf: &mut Vec<u8>) -> Result<bool, FrameErrorKind> {
+        buf.clear();
+        let mut header = [0; HEADER_LEN];
+        match self.fill(&mut header)? {
+            0 => return Ok(false),
+            HEADER_LEN => {}
+            got => return Err(truncated(HEADER_LEN as u64, got as u64)),
+        }
+        let (length, length_crc) = header.split_at(8);
+        if crc::masked(length).to_le_bytes() != length_crc {
+            return Err(FrameErrorKind::LengthChecksum);
+        }
+        let len = u64::from_le_bytes(length.try_into().expect("8 of 12 bytes"));
+        if len > self.max_len {
+            return Err(FrameErrorKind::TooLong { len, max_len: self.max_len });
+        }
+
+        // `read_to_end` grows the buffer with what arrives, not with what was promised.
+        let got = self.source.by_ref().take(len).read_to_end(buf)? as u64;
+        if got < len {
+            return Err(truncated(len, got));
+        }
+        let mut data_crc = [0; FOOTER_LEN];
+        let got = self.fill(&mut data_crc)?;
+        if got < FOOTER_LEN {
+            return Err(truncated(FOOTER_LEN as u64, got as u64));
+        }
+        if crc::masked(buf).to_le_bytes() != data_crc {
+            return Err(FrameErrorKind::DataChecksum);
+        }
+        self.records += 1;
+        self.offset += (HEADER_LEN + FOOTER_LEN) as u64 + len;
+        Ok(true)
+    }
+
+    /// Reads until `buf` is full or the stream ends; says how much there was.
+    fn fill(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buf.len() {
+            match self.source.read(&mut buf[filled..]) {
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+fn truncated(wanted: u64, got: u64) -> FrameErrorKind {
+    FrameErrorKind::Truncated { wanted, got }
+}
+
+/// A record that could not be read, and where it was.
+#[derive(Debug)]
+pub struct FrameError {
+    /// Which record of the stream, counting from 0.
+    pub record: u64,
+    /// The byte of the stream at which that record begins.
+    pub offset: u64,
+    /// What was wrong with it.
+    pub kind: FrameErrorKind,
+}
+
+/// What can be wrong with a record.
+#[derive(Debug)]
+pub enum FrameErrorKind {
+    /// The stream could not be read.
+    Io(io::Error),
+    /// The stream ended within the record.
+    Truncated {
+        /// Bytes that the part being read should have had.
+        wanted: u64,
+        /// Bytes there were.
+        got: u64,
+    },
+    /// The length does not match its checksum: not a TFRecord file, or a damaged one.
+    LengthChecksum,
+    /// The length is intact but above the reader's limit.
+    TooLong {
+        /// The length the record claims, in bytes.
+        len: u64,
+        /// The reader's limit, in bytes.
+        max_len: u64,
+    },
+    /// The data does not match its checksum.
+    DataChecksum,
+}
+
+impl From<io::Error> for FrameErrorKind {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl fmt::Display for FrameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "record {} at byte {}: ", self.record, self.offset)?;
+        match &self.kind {
+            FrameErrorKind::Io(error) => write!(f, "{error}"),
+            FrameErrorKind::Truncated { wanted, got } => {
+                write!(f, "the file ends early ({got} bytes where {wanted} were due)")
+            }
+            FrameErrorKind::LengthChecksum => {
+                f.write_str("the length fails its checksum (not a TFRecord file, or damaged)")
+            }
+            FrameErrorKind::TooLong { len, max_len } => {
+                write!(f, "{len} bytes long, above the limit of {max_len}")
+            }
+            FrameErrorKind::DataChecksum => f.write_str("the data fails its checksum"),
+        }
+    }
+}
+
+impl std::error::Error for FrameError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            FrameErrorKind::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! The protobuf wire format, by hand.
+//!
+//! Paceline meets about a dozen messages of other people's schemas, all small and frozen
+//! for years. A code generator would be the largest dependency of the workspace; the wire
+//! format itself is one page. A message is a list of fields, each a key (field number and
+//! wire type in one varint) and a value: a varint, 4 bytes, 8 bytes, or a length and that
+//! many bytes. Strings, packed lists and nested messages are all of the last kind.
+//!
+//! [`Writer`] appends fields to a `Vec<u8>`; [`Fields`] walks over the fields of a message.
+//! Neither knows a schema: what field 5 means is said where it is used.
+
+use std::fmt;
+
+const VARINT: u8 = 0;
+const FIXED64: u8 = 1;
+const BYTES: u8 = 2;
+const FIXED32: u8 = 5;
+
+/// The greatest field number that protobuf allows.
+const MAX_FIELD: u64 = (1 << 29) - 1;
+
+/// Appends the fields of one message to a buffer.
+///
+/// ```
+/// use paceline_tfrecord::proto::Writer;
+///
+/// let mut bytes = Vec::new();
+/// let mut event = Writer::new(&mut bytes);
+/// event.uint64(2, 300);
+/// event.message(5, |summary| summary.string(1, "loss"));
+/// assert_eq!(bytes, b"\x10\xac\x02\x2a\x06\x0a\x04loss");
+/// ```
+#[derive(Debug)]
+pub struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+}
+
+impl<'a> Writer<'a> {
+    /// A writer that appends to `out`.
+    pub fn new(out: &'a mut Vec<u8>) -> Self {
+        Self { out }
+    }
+
+    /// An unsigned integer, as protobuf's `uint64`, `uint32` and `enum`s have it.
+    pub fn uint64(&mut self, field: u32, value: u64) {
+        self.key(field, VARINT);
+        self.varint(value);
+    }
+
+    /// A signed integer, as protobuf's `int64` and `int32` have it (not zigzag).
+    pub fn int64(&mut self, field: u32, value: i64) {
+        self.uint64(field, value as u64);
+    }
+
+    /// A truth value.
+    pub fn bool(&mut self, field: u32, value: bool) {
+        self.uint64(field, value.into());
+    }
+
+    /// A 32-bit float.
+    pub fn float(&mut self, field: u32, value: f32) {
+        self.key(field, FIXED32);
+        self.out.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// A 64-bit float.
+    pub fn double(&mut self, field: u32, value: f64) {
+        self.key(field, FIXED64);
+        self.out.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// Bytes.
+    pub fn bytes(&mut self, field: u32, value: &[u8]) {
+        self.key(field, BYTES);
+        self.varint(value.len() as u64);
+        self.out.extend_from_slice(value);
+    }
+
+    /// Text.
+    pub fn string(&mut self, field: u32, value: &str) {
+        self.bytes(field, value.as_bytes());
+    }
+
+    /// A repeated `float`, packed.
+    pub fn packed_floats(&mut self, field: u32, values: &[f32]) {
+        self.key(field, BYTES);
+        self.varint(4 * values.len() as u64);
+        self.out.extend(values.iter().flat_map(|v| v.to_le_bytes()));
+    }
+
+    /// A repeated `double`, packed.
+    pub fn packed_doubles(&mut self, field: u32, values: &[f64]) {
+        self.key(field, BYTES);
+        self.varint(8 * values.len() as u64);
+        self.out.extend(values.iter().flat_map(|v| v.to_le_bytes()));
+    }
+
+    /// A repeated `int64`, packed.
+    pub fn packed_int64s(&mut self, field: u32, values: &[i64]) {
+        self.message(field, |list| {
+            for &value in values {
+                list.varint(value as u64);
+            }
+        });
+    }
+
+    /// A nested message, whose fields `encode` appends.
+    pub fn message(&mut self, field: u32, encode: impl FnOnce(&mut Writer<'_>)) {
+        self.key(field, BYTES);
+        let start = self.out.len();
+        encode(&mut Writer { out: self.out });
+        // The length goes before the message but is known after it: append it, then rotate.
+        let len = self.out.len() - start;
+        self.varint(len as u64);
+        self.out[start..].rotate_left(len);
+    }
+
+    fn key(&mut self, field: u32, wire_type: u8) {
+        debug_assert!((1..=MAX_FIELD).contains(&field.into()), "field number {field}");
+        self.varint(u64::from(field) << 3 | u64::from(wire_type));
+    }
+
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.out.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.out.push(value as u8);
+    }
+}
+
+/// The value of one field, as the wire has it.
+///
+/// The wire does not say whether a varint is signed, or whether bytes are text, a packed
+/// list or a message: the methods here read it as what the schema says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// An integer, truth value or enum.
+    Varint(u64),
+    /// Eight bytes: a double or a fixed integer.
+    Fixed64(u64),
+    /// Text, bytes, a packed list or a nested message.
+    Bytes(&'a [u8]),
+    /// Four bytes: a float or a fixed integer.
+    Fixed32(u32),
+}
+
+impl<'a> Value<'a> {
+    /// The integer, if this is one.
+    pub fn as_uint64(self) -> Option<u64> {
+        if let Self::Varint(value) = self { Some(value) } else { None }
+    }
+
+    /// The integer read as signed, if this is one.
+    pub fn as_int64(self) -> Option<i64> {
+        self.as_uint64().map(|value| value as i64)
+    }
+
+    /// The float, if this has four bytes.
+    pub fn as_float(self) -> Option<f32> {
+        if let Self::Fixed32(bits) = self { Some(f32::from_bits(bits)) } else { None }
+    }
+
+    /// The double, if this has eight bytes.
+    pub fn as_double(self) -> Option<f64> {
+        if let Self::Fixed64(bits) = self { Some(f64::from_bits(bits)) } else { None }
+    }
+
+    /// The bytes, if this has a length.
+    pub fn as_bytes(self) -> Option<&'a [u8]> {
+        if let Self::Bytes(bytes) = self { Some(bytes) } else { None }
+    }
+
+    /// The text, if this has a length and is UTF-8.
+    pub fn as_str(self) -> Option<&'a str> {
+        std::str::from_utf8(self.as_bytes()?).ok()
+    }
+}
+
+/// Walks over the fields of one message: `(field number, value)`, in the order they stand.
+///
+/// It ends after the first error.
+#[derive(Clone, Debug)]
+pub struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    /// The fields of the message that `bytes` holds.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    fn field(&mut self) -> Result<(u32, Value<'a>), ProtoError> {
+        let key = take_varint(&mut self.rest)?;
+        let field = key >> 3;
+        if !(1..=MAX_FIELD).contains(&field) {
+            return Err(ProtoError::FieldNumber);
+        }
+        let value = match (key & 7) as u8 {
+            VARINT => Value::Varint(take_varint(&mut self.rest)?),
+            FIXED64 => Value::Fixed64(u64::from_le_bytes(take_array(&mut self.rest)?)),
+            FIXED32 => Value::Fixed32(u32::from_le_bytes(take_array(&mut self.rest)?)),
+            BYTES => {
+                let len = take_varint(&mut self.rest)?;
+                let len = usize::try_from(len).map_err(|_| ProtoError::Truncated)?;
+                let (bytes, rest) = self.rest.split_at_checked(len).ok_or(ProtoError::Truncated)?;
+                self.rest = rest;
+                Value::Bytes(bytes)
+            }
+            other => return Err(ProtoError::WireType(other)),
+        };
+        Ok((field as u32, value))
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<(u32, Value<'a>), ProtoError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let field = self.field();
+        if field.is_err() {
+            self.rest = &[];
+        }
+        Some(field)
+    }
+}
+
+/// The floats of a packed list.
+pub fn packed_floats(bytes: &[u8]) -> Result<impl Iterator<Item = f32>, ProtoError> {
+    let (chunks, rest) = bytes.as_chunks::<4>();
+    if !rest.is_empty() {
+        return Err(ProtoError::Truncated);
+    }
+    Ok(chunks.iter().map(|chunk| f32::from_le_bytes(*chunk)))
+}
+
+/// The doubles of a packed list.
+pub fn packed_doubles(bytes: &[u8]) -> Result<impl Iterator<Item = f64>, ProtoError> {
+    let (chunks, rest) = bytes.as_chunks::<8>();
+    if !rest.is_empty() {
+        return Err(ProtoError::Truncated);
+    }
+    Ok(chunks.iter().map(|chunk| f64::from_le_bytes(*chunk)))
+}
+
+/// The integers of a packed list; it ends after the first error.
+pub fn packed_int64s(mut bytes: &[u8]) -> impl Iterator<Item = Result<i64, ProtoError>> {
+    std::iter::from_fn(move || {
+        if bytes.is_empty() {
+            return None;
+        }
+        let value = take_varint(&mut bytes);
+        if value.is_err() {
+            bytes = &[];
+        }
+        Some(value.map(|v| v as i64))
+    })
+}
+
+fn take_varint(bytes: &mut &[u8]) -> Result<u64, ProtoError> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = bytes.split_first().ok_or(ProtoError::Truncated)?;
+        *bytes = rest;
+        // The tenth byte has room for one bit only.
+        if shift == 63 && byte > 1 {
+            return Err(ProtoError::Varint);
+        }
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Ok(value);
+        }
+    }
+    Err(ProtoError::Varint)
+}
+
+fn take_array<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], ProtoError> {
+    let (array, rest) = bytes.split_first_chunk::<N>().ok_or(ProtoError::Truncated)?;
+    *bytes = rest;
+    Ok(*array)
+}
+
+/// What can be wrong with the bytes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtoError {
+    /// The message ends within a field.
+    Truncated,
+    /// An integer of more than 64 bits.
+    Varint,
+    /// A field number outside 1 to 2^29 - 1.
+    FieldNumber,
+    /// A wire type that protobuf does not have, or no longer uses (groups).
+    WireType(u8),
+}
+
+impl fmt::Display for ProtoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => f.write_str("the message ends within a field"),
+            Self::Varint => f.write_str("an integer is longer than 64 bits"),
+            Self::FieldNumber => f.write_str("a field number is out of range"),
+            Self::WireType(wire_type) => write!(f, "wire type {wire_type} is not supported"),
+        }
+    }
+}
+
+impl std::error::Error for ProtoError {}
