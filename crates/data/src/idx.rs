@@ -125,13 +125,29 @@ pub struct IdxImages {
 /// If it cannot be read, or is not exactly one whole file of images; see [`Fault`].
 pub fn read_images(path: &Path) -> Result<IdxImages, DataError> {
     let mut source = Source::open(path)?;
+    let [count, rows, cols] = image_header(&mut source)?;
+    let pixels = source.body(count * rows * cols)?;
+    Ok(IdxImages { count: count as usize, rows: rows as usize, cols: cols as usize, pixels })
+}
+
+/// Reads no more than the header of a file of images: the height and width of each.
+///
+/// # Errors
+/// If it cannot be read or is no file of images; what comes after the header is not looked at.
+pub fn read_image_size(path: &Path) -> Result<(usize, usize), DataError> {
+    let [_, rows, cols] = image_header(&mut Source::open(path)?)?;
+    Ok((rows as usize, cols as usize))
+}
+
+/// Count, rows and columns, whose product is then known to be small enough.
+fn image_header(source: &mut Source) -> Result<[u64; 3], DataError> {
     let [count, rows, cols] = source.header(IMAGES_MAGIC)?;
     let bytes = u128::from(count) * u128::from(rows) * u128::from(cols);
     let sane = (1..=MOST_SIDE).contains(&rows) && (1..=MOST_SIDE).contains(&cols) && count > 0;
-    let bytes = u64::try_from(bytes).ok().filter(|&bytes| sane && bytes <= MOST_BYTES);
-    let bytes = bytes.ok_or_else(|| source.fault(Fault::Shape { count, rows, cols }))?;
-    let pixels = source.body(bytes)?;
-    Ok(IdxImages { count: count as usize, rows: rows as usize, cols: cols as usize, pixels })
+    if sane && bytes <= u128::from(MOST_BYTES) {
+        return Ok([count, rows, cols].map(u64::from));
+    }
+    Err(source.fault(Fault::Shape { count, rows, cols }))
 }
 
 /// Reads a file of labels, plain or gzip.

@@ -164,6 +164,14 @@ impl Location {
         }
         Ok(ImageSet { train, test, origin: self.dir.display().to_string() })
     }
+
+    /// The height and width of the images, from no more than a header.
+    ///
+    /// # Errors
+    /// If the file of training images has no sound header.
+    pub fn image_size(&self) -> Result<(usize, usize), DataError> {
+        idx::read_image_size(&self.files[0])
+    }
 }
 
 /// The data set in the directory that a job names; no other place is looked at.

@@ -29,6 +29,17 @@ impl Histogram {
         Self { edges, counts, not_finite: 0 }
     }
 
+    /// A histogram of values that somebody else has counted.
+    ///
+    /// # Panics
+    ///
+    /// As [`with_edges`](Self::with_edges) does, and unless there is a count for each bucket.
+    pub fn with_counts(edges: Vec<f64>, counts: Vec<u64>) -> Self {
+        let empty = Self::with_edges(edges);
+        assert_eq!(counts.len(), empty.counts.len(), "a count for each bucket");
+        Self { counts, ..empty }
+    }
+
     /// The histogram of `values` in `buckets` of equal width, from the least to the greatest.
     ///
     /// # Panics

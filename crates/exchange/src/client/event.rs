@@ -1,0 +1,71 @@
+//! What a client tells its caller.
+
+use std::ops::Range;
+
+use thiserror::Error;
+
+use crate::{Kind, MessageError, Refusal, Report};
+
+/// Where the payload of a frame is to be read to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// Into this range of the flat parameters.
+    Floats(Range<usize>),
+    /// Into a buffer of this many bytes.
+    Bytes(usize),
+}
+
+/// What a frame from a server means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientEvent {
+    /// The server has let the client in.
+    Welcome,
+    /// The server does not let the client in, and closes the connection.
+    Refused(Refusal),
+    /// The server has seen all workers; see [`crate::Client::is_started`] for all servers.
+    Started,
+    /// A piece of something has arrived; more is to come.
+    Part,
+    /// The present push or pull has been answered in full.
+    Complete,
+    /// A text for a person.
+    Notice(String),
+    /// The run has failed.
+    Abort(String),
+    /// All reports of this server.
+    Reports(Vec<Report>),
+    /// The server has counted the leave, or the end of the run; the client may hang up.
+    Bye,
+}
+
+/// What a server that keeps to the protocol would not do. The connection is of no more use.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ProtocolError {
+    /// A frame that has no place here.
+    #[error("{0:?} was not expected")]
+    Unexpected(Kind),
+    /// Parameters of a part that was not asked for, or not of its length.
+    #[error("part {part} with {len} bytes was not expected")]
+    Part {
+        /// The part.
+        part: u32,
+        /// The length of its payload.
+        len: u32,
+    },
+    /// The server's shard is not the one that this client reckons it has.
+    #[error("the server holds {len} parameters from {start}, in parts of {part_floats}")]
+    Shard {
+        /// Where it starts.
+        start: u64,
+        /// How long it is.
+        len: u64,
+        /// How many parameters travel in one part.
+        part_floats: u32,
+    },
+    /// The list of reports exceeds its limit.
+    #[error("the list of reports is too long")]
+    ReportsTooLong,
+    /// A payload that cannot be read.
+    #[error(transparent)]
+    Message(#[from] MessageError),
+}

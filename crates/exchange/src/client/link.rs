@@ -1,0 +1,185 @@
+//! What a client knows of one server: how far the handshake is, and which parts are answered.
+//!
+//! Parts are sent in order. Those before the cursor have been sent on this connection; a lost
+//! connection puts the cursor back to the start, and what has been answered is passed over. No
+//! more than a window of parts is unanswered at a time, so that the server need not hold more.
+
+use std::ops::Range;
+
+use super::{Expect, ProtocolError};
+use crate::shard::part_ranges_of;
+use crate::{Header, Kind, PART_FLOATS, WINDOW_PARTS, Welcome};
+
+/// How far the handshake of the present connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Down,
+    Welcome,
+    Started,
+}
+
+/// One part, as the client sees it.
+#[derive(Clone, Debug)]
+struct LinkPart {
+    /// Which of the flat parameters.
+    range: Range<usize>,
+    /// The version of the parameters that arrived last.
+    version: u64,
+    answered: bool,
+}
+
+/// One server, as the client sees it.
+#[derive(Debug)]
+pub(super) struct Link {
+    shard: Range<usize>,
+    state: State,
+    /// Empty until the first welcome tells how large they are.
+    parts: Vec<LinkPart>,
+    /// The sequence and the step that the first welcome told to go on with.
+    resume: Option<(u64, u64)>,
+    cursor: usize,
+    unanswered: usize,
+    /// All parts before this one have been answered.
+    lowest: usize,
+    /// How many parts have been answered, sent on this connection or another.
+    answered: usize,
+    /// Pieces of the list of reports.
+    pub(super) reports: Vec<u8>,
+}
+
+impl Link {
+    pub(super) fn new(shard: Range<usize>) -> Self {
+        Self {
+            shard,
+            state: State::Down,
+            parts: Vec::new(),
+            resume: None,
+            cursor: 0,
+            unanswered: 0,
+            lowest: 0,
+            answered: 0,
+            reports: Vec::new(),
+        }
+    }
+
+    pub(super) fn welcome(&mut self, welcome: &Welcome) -> Result<(), ProtocolError> {
+        if self.state != State::Down {
+            return Err(ProtocolError::Unexpected(Kind::Welcome));
+        }
+        let Welcome { shard_start: start, shard_len: len, part_floats, .. } = *welcome;
+        let size = part_floats as usize;
+        let is_ours = (start, len) == (self.shard.start as u64, self.shard.len() as u64);
+        let is_known =
+            self.parts.first().is_none_or(|part| part.range.len() == size.min(self.shard.len()));
+        if !is_ours || !is_known || !(1..=PART_FLOATS).contains(&size) {
+            return Err(ProtocolError::Shard { start, len, part_floats });
+        }
+        if self.parts.is_empty() {
+            let ranges = part_ranges_of(self.shard.len(), size).into_iter();
+            let flat =
+                |range: Range<usize>| range.start + self.shard.start..range.end + self.shard.start;
+            let part = |range| LinkPart { range: flat(range), version: 0, answered: true };
+            self.parts = ranges.map(part).collect();
+            self.answered = self.parts.len();
+        }
+        // Of a later welcome nothing is to be learnt: this process knows what it has pushed.
+        // But as long as it has not begun, a newer word is the better one.
+        self.resume = Some((welcome.resume_sequence, welcome.resume_step));
+        self.state = State::Welcome;
+        Ok(())
+    }
+
+    pub(super) fn start(&mut self) -> Result<(), ProtocolError> {
+        if self.state != State::Welcome {
+            return Err(ProtocolError::Unexpected(Kind::Start));
+        }
+        self.state = State::Started;
+        Ok(())
+    }
+
+    /// All parts are to be sent anew.
+    pub(super) fn begin(&mut self) {
+        self.parts.iter_mut().for_each(|part| part.answered = false);
+        (self.cursor, self.unanswered, self.lowest, self.answered) = (0, 0, 0, 0);
+    }
+
+    pub(super) fn lost(&mut self) {
+        self.state = State::Down;
+        (self.cursor, self.unanswered) = (0, 0);
+        self.reports.clear();
+    }
+
+    /// The next part to send, where it lies, and the version of its parameters.
+    pub(super) fn next_part(&mut self, after_start: bool) -> Option<(u32, Range<usize>, u64)> {
+        let is_open = match after_start {
+            true => self.state == State::Started,
+            false => self.state != State::Down,
+        };
+        if !is_open || self.unanswered >= WINDOW_PARTS {
+            return None;
+        }
+        let ahead = self.parts[self.cursor..].iter().position(|part| !part.answered)?;
+        let index = self.cursor + ahead;
+        self.cursor = index + 1;
+        self.unanswered += 1;
+        let part = &self.parts[index];
+        Some((index as u32, part.range.clone(), part.version))
+    }
+
+    /// Where a part belongs that is about to be read.
+    pub(super) fn expect_part(
+        &self,
+        header: &Header,
+        sequence: u64,
+    ) -> Result<Expect, ProtocolError> {
+        let index = header.part as usize;
+        let part = self.parts[..self.cursor].get(index);
+        let is_awaited = |part: &&LinkPart| {
+            !part.answered
+                && header.len as usize == part.range.len() * 4
+                && header.sequence == sequence
+        };
+        match part.filter(is_awaited) {
+            Some(part) => Ok(Expect::Floats(part.range.clone())),
+            None => Err(ProtocolError::Part { part: header.part, len: header.len }),
+        }
+    }
+
+    /// Counts a part that has been read.
+    pub(super) fn answered(&mut self, header: &Header, sequence: u64) -> Result<(), ProtocolError> {
+        self.expect_part(header, sequence)?;
+        let part = &mut self.parts[header.part as usize];
+        (part.answered, part.version) = (true, header.version);
+        self.unanswered -= 1;
+        self.answered += 1;
+        while self.parts.get(self.lowest).is_some_and(|part| part.answered) {
+            self.lowest += 1;
+        }
+        Ok(())
+    }
+
+    /// Where the next answer most likely belongs: to the first part that waits for one.
+    pub(super) fn likely(&self) -> Option<Range<usize>> {
+        self.parts[..self.cursor].get(self.lowest).map(|part| part.range.clone())
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.answered == self.parts.len()
+    }
+
+    pub(super) fn is_welcome(&self) -> bool {
+        self.state != State::Down
+    }
+
+    pub(super) fn is_started(&self) -> bool {
+        self.state == State::Started
+    }
+
+    pub(super) fn resume(&self) -> Option<(u64, u64)> {
+        self.resume
+    }
+
+    pub(super) fn first_version(&self) -> u64 {
+        self.parts.first().map_or(0, |part| part.version)
+    }
+}

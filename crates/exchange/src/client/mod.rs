@@ -1,0 +1,317 @@
+//! One worker or evaluator, over all servers.
+//!
+//! The machine knows what has been sent to whom and what has come back. It never holds
+//! parameters or gradients: those stay in the caller's flat slices, and the machine only names
+//! the ranges. A worker's life is: say hello to every server, wait for the start, pull, and then
+//! push after push, each of which is complete when every part has been answered with fresh
+//! parameters. If a connection is lost, what was not answered there is sent again with the same
+//! sequence, and the server knows what it has seen.
+
+mod event;
+mod link;
+mod sayings;
+
+pub use event::{ClientEvent, Expect, ProtocolError};
+
+use std::ops::Range;
+
+use crate::{Flags, Header, Kind, MAX_REPORTS_BYTES, Refusal, Report, Role, Welcome, shard_ranges};
+use link::Link;
+
+/// Everything that defines a client.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// What it is.
+    pub role: Role,
+    /// Its place among its like.
+    pub slot: u32,
+    /// Which process in that place: later ones have higher numbers.
+    pub incarnation: u64,
+    /// Identifies the job.
+    pub job_digest: [u8; 32],
+    /// Identifies the layout of the parameters.
+    pub layout_digest: [u8; 32],
+    /// The secret of the run; empty for none.
+    pub token: Vec<u8>,
+    /// How many servers there are.
+    pub servers: usize,
+    /// How many parameters there are on all servers together.
+    pub total_params: usize,
+}
+
+/// What the client is in the middle of.
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    /// All parts are being pushed; each answer brings fresh parameters.
+    Push { step: u64, examples: u32 },
+    /// All parts are being pulled; `resume` on the first pull of a worker.
+    Pull { resume: bool },
+}
+
+/// The machine of one client. See the module's documentation for how it is driven.
+pub struct Client {
+    config: ClientConfig,
+    links: Vec<Link>,
+    operation: Option<Operation>,
+    /// The number of the present or last push.
+    sequence: u64,
+    /// The step that the slot goes on with; known once all servers have welcomed.
+    resume_step: Option<u64>,
+    has_pulled: bool,
+    /// The slot's last process died in the middle of a push that some parts have already.
+    owes_push: bool,
+    stopping: bool,
+    dropped: bool,
+    already_left: bool,
+}
+
+impl Client {
+    /// A client that has said nothing yet.
+    ///
+    /// # Panics
+    /// If there are no servers, or fewer parameters than servers.
+    pub fn new(config: ClientConfig) -> Self {
+        assert!(config.total_params >= config.servers, "fewer parameters than servers");
+        let shards = shard_ranges(config.total_params, config.servers);
+        Self {
+            links: shards.into_iter().map(Link::new).collect(),
+            config,
+            operation: None,
+            sequence: 0,
+            resume_step: None,
+            has_pulled: false,
+            owes_push: false,
+            stopping: false,
+            dropped: false,
+            already_left: false,
+        }
+    }
+
+    /// Where the payload of a frame belongs, asked before it is read.
+    pub fn expect(&self, server: usize, header: &Header) -> Result<Expect, ProtocolError> {
+        match header.kind {
+            Kind::Params => self.links[server].expect_part(header, self.expected_sequence()),
+            Kind::Push => Err(ProtocolError::Unexpected(header.kind)),
+            _ => Ok(Expect::Bytes(header.len as usize)),
+        }
+    }
+
+    /// A frame has arrived; of `Params`, the payload already lies where [`Client::expect`] said
+    /// and `bytes` is empty.
+    pub fn arrived(
+        &mut self,
+        server: usize,
+        header: &Header,
+        bytes: &[u8],
+    ) -> Result<ClientEvent, ProtocolError> {
+        let text = || String::from_utf8_lossy(bytes).into_owned();
+        match header.kind {
+            Kind::Welcome => self.welcomed(server, header, bytes),
+            Kind::Refuse => Ok(ClientEvent::Refused(Refusal::decode(bytes)?)),
+            Kind::Start => {
+                self.links[server].start()?;
+                Ok(ClientEvent::Started)
+            }
+            Kind::Params => self.part_arrived(server, header),
+            Kind::Reports => self.reports_arrived(server, header, bytes),
+            Kind::Notice => Ok(ClientEvent::Notice(text())),
+            Kind::Abort => Ok(ClientEvent::Abort(text())),
+            Kind::Bye => Ok(ClientEvent::Bye),
+            kind => Err(ProtocolError::Unexpected(kind)),
+        }
+    }
+
+    fn welcomed(
+        &mut self,
+        server: usize,
+        header: &Header,
+        bytes: &[u8],
+    ) -> Result<ClientEvent, ProtocolError> {
+        let welcome = Welcome::decode(bytes)?;
+        self.links[server].welcome(&welcome)?;
+        self.already_left |= header.flags.contains(Flags::LEFT);
+        if self.resume_step.is_none() {
+            self.owes_push |= header.flags.contains(Flags::PARTIAL);
+            self.find_resume();
+        }
+        Ok(ClientEvent::Welcome)
+    }
+
+    /// Once all servers have told how far the slot has come with them: the first push that not
+    /// all of them have is the one to go on with.
+    fn find_resume(&mut self) {
+        let told = || self.links.iter().map(Link::resume);
+        if told().any(|resume| resume.is_none()) {
+            return;
+        }
+        let next = told().flatten().map(|(sequence, _)| sequence).min().unwrap_or(1);
+        let at_next = told().flatten().filter(|(sequence, _)| *sequence == next);
+        self.resume_step = at_next.map(|(_, step)| step).max();
+        self.owes_push |= told().flatten().any(|(sequence, _)| sequence > next);
+        self.sequence = next.saturating_sub(1);
+    }
+
+    fn part_arrived(
+        &mut self,
+        server: usize,
+        header: &Header,
+    ) -> Result<ClientEvent, ProtocolError> {
+        let sequence = self.expected_sequence();
+        self.links[server].answered(header, sequence)?;
+        // One server decides when to stop, or some workers could stop a step before others.
+        self.stopping |= server == 0 && header.flags.contains(Flags::STOP);
+        if matches!(self.operation, Some(Operation::Push { .. })) {
+            self.dropped |= header.flags.contains(Flags::DROPPED);
+        }
+        if self.links.iter().any(|link| !link.is_complete()) {
+            return Ok(ClientEvent::Part);
+        }
+        let operation = self.operation.take();
+        self.owes_push &= !matches!(operation, Some(Operation::Push { .. }));
+        Ok(ClientEvent::Complete)
+    }
+
+    fn reports_arrived(
+        &mut self,
+        server: usize,
+        header: &Header,
+        bytes: &[u8],
+    ) -> Result<ClientEvent, ProtocolError> {
+        let gathered = &mut self.links[server].reports;
+        if gathered.len() + bytes.len() > MAX_REPORTS_BYTES {
+            return Err(ProtocolError::ReportsTooLong);
+        }
+        gathered.extend(bytes);
+        if header.flags.contains(Flags::MORE) {
+            return Ok(ClientEvent::Part);
+        }
+        Ok(ClientEvent::Reports(Report::decode_list(&std::mem::take(gathered))?))
+    }
+
+    /// Begins to push a gradient: of which step of the plan, and over how many examples.
+    ///
+    /// # Panics
+    /// If the last operation is not complete, or the client is no worker that has started.
+    pub fn begin_push(&mut self, step: u64, examples: u32) {
+        assert!(self.config.role == Role::Worker, "only workers push");
+        assert!(self.resume_step.is_some(), "no server has been asked how far the slot has come");
+        self.begin(Operation::Push { step, examples });
+        self.sequence += 1;
+        self.dropped = false;
+    }
+
+    /// Begins to pull all parameters.
+    ///
+    /// A worker's first pull may wait, if its slot was another process's before and that one's
+    /// last push waits.
+    ///
+    /// # Panics
+    /// If the last operation is not complete, or some server has not welcomed the client yet.
+    pub fn begin_pull(&mut self) {
+        assert!(self.resume_step.is_some(), "not all servers have welcomed this client");
+        let resume = self.config.role == Role::Worker && !self.has_pulled;
+        self.has_pulled = true;
+        self.begin(Operation::Pull { resume });
+    }
+
+    fn begin(&mut self, operation: Operation) {
+        assert!(self.is_complete(), "one operation at a time");
+        self.operation = Some(operation);
+        self.links.iter_mut().for_each(Link::begin);
+    }
+
+    /// The next frame for a server, and which of the flat parameters its payload is the
+    /// gradient of; none if there is nothing to send, or if enough is unanswered.
+    ///
+    /// To be asked again until it gives none, after every `begin` and every arrival.
+    pub fn next_to_send(&mut self, server: usize) -> Option<(Header, Option<Range<usize>>)> {
+        let operation = self.operation?;
+        let sequence = self.expected_sequence();
+        let link = &mut self.links[server];
+        let (part, range, version) = link.next_part(matches!(operation, Operation::Push { .. }))?;
+        match operation {
+            Operation::Push { step, examples } => {
+                let mut header = Header::new(Kind::Push, range.len() * 4);
+                (header.part, header.count) = (part, examples);
+                (header.step, header.version, header.sequence) = (step, version, sequence);
+                Some((header, Some(range)))
+            }
+            Operation::Pull { resume } => {
+                let mut header = Header::new(Kind::Pull, 0);
+                (header.part, header.sequence) = (part, sequence);
+                if resume {
+                    header.flags = Flags::RESUME;
+                    header.step = self.resume_step.unwrap_or(0);
+                }
+                Some((header, None))
+            }
+        }
+    }
+
+    /// What the answers to the present operation repeat: the number of the push, or for a pull
+    /// that of the push to come.
+    fn expected_sequence(&self) -> u64 {
+        match self.operation {
+            Some(Operation::Pull { .. }) => self.sequence + 1,
+            _ => self.sequence,
+        }
+    }
+
+    /// Where in the flat parameters the next answer of a server most likely belongs; none if
+    /// none is awaited. Nothing of worth lies there, so an answer may be read to it before its
+    /// header is known, and moved if it belongs elsewhere.
+    pub fn likely(&self, server: usize) -> Option<Range<usize>> {
+        self.links[server].likely()
+    }
+
+    /// The connection to a server was lost. After a new one is opened and welcomed, what was
+    /// unanswered is sent again.
+    pub fn lost(&mut self, server: usize) {
+        self.links[server].lost();
+    }
+
+    /// Whether the last operation has been answered in full.
+    pub fn is_complete(&self) -> bool {
+        self.operation.is_none()
+    }
+
+    /// Whether every server has welcomed the client on its present connection.
+    pub fn is_welcome(&self) -> bool {
+        self.links.iter().all(Link::is_welcome)
+    }
+
+    /// Whether every server has said that the run has started.
+    pub fn is_started(&self) -> bool {
+        self.links.iter().all(Link::is_started)
+    }
+
+    /// The step of the plan that the slot goes on with: 0, but after a take-over.
+    /// Known once all servers have welcomed the client.
+    pub fn resume_step(&self) -> Option<u64> {
+        self.resume_step
+    }
+
+    /// Whether another process had left for this slot already, so that nothing is to be done
+    /// but to leave.
+    pub fn already_left(&self) -> bool {
+        self.already_left
+    }
+
+    /// Updates applied, as the last answer for the first part told.
+    pub fn global_step(&self) -> u64 {
+        self.links[0].first_version()
+    }
+
+    /// Whether the run is stopping, so that nothing more shall be pushed.
+    ///
+    /// A process that took a slot over in the middle of a push makes that push first, so that
+    /// all parts of all servers have it.
+    pub fn stopping(&self) -> bool {
+        self.stopping && !self.owes_push
+    }
+
+    /// Whether the last push came too late and was dropped.
+    pub fn dropped(&self) -> bool {
+        self.dropped
+    }
+}

@@ -1,0 +1,59 @@
+//! The frames of a client that are neither pushes nor pulls.
+//!
+//! They are said once, or again after a lost connection; it is the caller who knows whether.
+//! `Stop` too must be said again if the connection to server 0 is lost, before pushes go on.
+
+use super::Client;
+use crate::{CONTROL_BYTES, Header, Hello, Kind, PROTOCOL_VERSION};
+
+impl Client {
+    /// The first frame of a connection to a server.
+    pub fn hello(&self, server: usize) -> (Header, Vec<u8>) {
+        let config = &self.config;
+        let hello = Hello {
+            version: PROTOCOL_VERSION,
+            role: config.role,
+            slot: config.slot,
+            incarnation: config.incarnation,
+            job_digest: config.job_digest,
+            layout_digest: config.layout_digest,
+            server: server as u32,
+            servers: config.servers as u32,
+            token: config.token.clone(),
+        };
+        control(Kind::Hello, hello.encode())
+    }
+
+    /// Says that this worker has no more to push. To be sent to every server, again after a
+    /// lost connection, until the server says [`ClientEvent::Bye`].
+    ///
+    /// # Panics
+    /// If the report is longer than [`CONTROL_BYTES`].
+    pub fn leave(report: Vec<u8>) -> (Header, Vec<u8>) {
+        control(Kind::Leave, report)
+    }
+
+    /// The chief asks to stop. Only server 0 listens. In `sync`, say it before the next push.
+    pub fn stop(reason: &str) -> (Header, Vec<u8>) {
+        control(Kind::Stop, reason.as_bytes()[..reason.len().min(CONTROL_BYTES)].to_vec())
+    }
+
+    /// The chief asks a server for all reports.
+    pub fn collect() -> Header {
+        Header::new(Kind::Collect, 0)
+    }
+
+    /// The chief says that the run is over; the server answers [`ClientEvent::Bye`].
+    pub fn finish() -> Header {
+        Header::new(Kind::Finish, 0)
+    }
+
+    /// Says nothing but that the client is alive.
+    pub fn beat() -> Header {
+        Header::new(Kind::Beat, 0)
+    }
+}
+
+fn control(kind: Kind, bytes: Vec<u8>) -> (Header, Vec<u8>) {
+    (Header::new(kind, bytes.len()), bytes)
+}

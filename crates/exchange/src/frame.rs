@@ -1,0 +1,265 @@
+//! The header that opens every frame, and the limits it is held to.
+//!
+//! A frame is 40 bytes of header and a payload whose length the header tells. The header is
+//! checked before a byte of the payload is read, so that a stranger can make nobody allocate
+//! more than a part. All numbers are little-endian; parameters travel as they lie in memory.
+
+use thiserror::Error;
+
+use crate::PART_FLOATS;
+
+/// The version of the protocol that this crate speaks. Both ends must speak the same.
+pub const PROTOCOL_VERSION: u16 = 1;
+/// The length of a header.
+pub const HEADER_BYTES: usize = 40;
+/// The longest payload of a frame that carries parameters or a gradient.
+pub const PART_BYTES: usize = PART_FLOATS * 4;
+/// The longest payload of any other frame.
+pub const CONTROL_BYTES: usize = 64 * 1024;
+
+const _: () = assert!(
+    cfg!(target_endian = "little"),
+    "parameters are sent as they lie in memory, which the protocol defines as little-endian"
+);
+
+/// What a frame says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// Client: who I am and which job I belong to. The first frame of a connection.
+    Hello = 1,
+    /// Worker: one part of one gradient. Answered with [`Kind::Params`] when the gate allows.
+    Push = 2,
+    /// Client: send me one part. Answered with [`Kind::Params`].
+    Pull = 3,
+    /// Worker: I have no more to push; here is my report. Answered with [`Kind::Bye`].
+    Leave = 4,
+    /// Chief: the run shall stop; the payload says why.
+    Stop = 5,
+    /// Chief: send me all reports once every worker has left. Answered with [`Kind::Reports`].
+    Collect = 6,
+    /// Chief: the run is over. Answered with [`Kind::Bye`].
+    Finish = 7,
+    /// Client: I am alive.
+    Beat = 8,
+    /// Server: you are in, and this is the shard I hold.
+    Welcome = 129,
+    /// Server: you are not let in, and why. The connection is closed after it.
+    Refuse = 130,
+    /// Server: all workers are here, push as you like.
+    Start = 131,
+    /// Server: the parameters of one part.
+    Params = 132,
+    /// Server: a piece of the list of reports.
+    Reports = 133,
+    /// Server: a text for a person, such as whom a step waits for.
+    Notice = 134,
+    /// Server: the run has failed, and why.
+    Abort = 135,
+    /// Server: your [`Kind::Leave`] or [`Kind::Finish`] has been counted; you may hang up.
+    Bye = 136,
+}
+
+impl Kind {
+    /// Every kind, in the order of their numbers.
+    pub const ALL: [Kind; 16] = [
+        Kind::Hello,
+        Kind::Push,
+        Kind::Pull,
+        Kind::Leave,
+        Kind::Stop,
+        Kind::Collect,
+        Kind::Finish,
+        Kind::Beat,
+        Kind::Welcome,
+        Kind::Refuse,
+        Kind::Start,
+        Kind::Params,
+        Kind::Reports,
+        Kind::Notice,
+        Kind::Abort,
+        Kind::Bye,
+    ];
+
+    fn from_number(number: u8) -> Option<Self> {
+        Kind::ALL.into_iter().find(|kind| *kind as u8 == number)
+    }
+
+    /// Whether the payload is a run of `f32` (a gradient or parameters).
+    pub fn carries_floats(self) -> bool {
+        matches!(self, Kind::Push | Kind::Params)
+    }
+
+    /// The longest payload that a frame of this kind may have.
+    pub fn max_payload_bytes(self) -> usize {
+        match self {
+            Kind::Push | Kind::Params => PART_BYTES,
+            Kind::Pull | Kind::Collect | Kind::Finish | Kind::Beat | Kind::Start | Kind::Bye => 0,
+            _ => CONTROL_BYTES,
+        }
+    }
+
+    /// The flags that a frame of this kind may carry.
+    fn allowed_flags(self) -> Flags {
+        match self {
+            Kind::Params => Flags::STOP | Flags::DROPPED,
+            Kind::Reports => Flags::MORE,
+            Kind::Pull => Flags::RESUME,
+            Kind::Welcome => Flags::LEFT | Flags::PARTIAL,
+            _ => Flags::NONE,
+        }
+    }
+}
+
+/// Bits that say more about a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// None set.
+    pub const NONE: Flags = Flags(0);
+    /// On `Params`: the run is stopping; push no more (obeyed from server 0 only).
+    pub const STOP: Flags = Flags(1);
+    /// On `Params`: your gradient came too late and was dropped.
+    pub const DROPPED: Flags = Flags(2);
+    /// On `Reports`: more pieces follow.
+    pub const MORE: Flags = Flags(4);
+    /// On `Pull`: this is how I go on after taking a slot over, so answer only when the slot's
+    /// last push would be answered, with the parameters that its next gradient belongs to.
+    pub const RESUME: Flags = Flags(8);
+    /// On `Welcome`: this slot has left already; nothing is left to do but to leave.
+    pub const LEFT: Flags = Flags(16);
+
+    /// On `Welcome`: some parts have the push already that the slot makes next, so it must be
+    /// made even if the run is stopping.
+    pub const PARTIAL: Flags = Flags(32);
+
+    /// Whether all bits of `other` are set.
+    pub fn contains(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The flags as the byte on the wire.
+    pub fn bits(self) -> u8 {
+        self.0
+    }
+}
+
+impl std::ops::BitOr for Flags {
+    type Output = Flags;
+    fn bitor(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}
+
+/// What stands before every payload. Fields that a kind does not use are 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What the frame says.
+    pub kind: Kind,
+    /// Bits that say more.
+    pub flags: Flags,
+    /// The length of the payload in bytes.
+    pub len: u32,
+    /// Which part of the shard.
+    pub part: u32,
+    /// On `Push`: how many examples the gradient is a mean over.
+    pub count: u32,
+    /// On `Push`: the step of the plan whose batch it is. On `Params`: updates applied so far.
+    pub step: u64,
+    /// The version of the part's parameters: that the gradient was computed from, or that follow.
+    pub version: u64,
+    /// The number of the push, which its answer repeats.
+    pub sequence: u64,
+}
+
+impl Header {
+    /// A header of a kind with a payload of `len` bytes, all else 0.
+    ///
+    /// # Panics
+    /// If the payload is longer than the kind allows.
+    pub fn new(kind: Kind, len: usize) -> Self {
+        assert!(len <= kind.max_payload_bytes(), "{kind:?} with a payload of {len} bytes");
+        let flags = Flags::NONE;
+        Self { kind, flags, len: len as u32, part: 0, count: 0, step: 0, version: 0, sequence: 0 }
+    }
+
+    /// The header as it stands on the wire.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[0] = self.kind as u8;
+        bytes[1] = self.flags.0;
+        bytes[4..8].copy_from_slice(&self.len.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.part.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.count.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.step.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.version.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a header and checks all that can be checked without knowing the receiver's state.
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Header, FrameError> {
+        let kind = Kind::from_number(bytes[0]).ok_or(FrameError::Kind(bytes[0]))?;
+        let flags = Flags(bytes[1]);
+        if !kind.allowed_flags().contains(flags) {
+            return Err(FrameError::Flags { kind, flags: flags.0 });
+        }
+        if bytes[2..4] != [0, 0] {
+            return Err(FrameError::Reserved);
+        }
+        let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let len = u32_at(4);
+        if len as usize > kind.max_payload_bytes() || (kind.carries_floats() && len % 4 != 0) {
+            return Err(FrameError::Length { kind, len });
+        }
+        Ok(Header {
+            kind,
+            flags,
+            len,
+            part: u32_at(8),
+            count: u32_at(12),
+            step: u64_at(16),
+            version: u64_at(24),
+            sequence: u64_at(32),
+        })
+    }
+}
+
+/// Why 40 bytes are no header.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FrameError {
+    /// The first byte names no kind.
+    #[error("unknown kind of frame {0}")]
+    Kind(u8),
+    /// A flag is set that this kind does not know.
+    #[error("{kind:?} with flags {flags:#04x}")]
+    Flags {
+        /// The kind.
+        kind: Kind,
+        /// The byte of flags.
+        flags: u8,
+    },
+    /// The reserved bytes are not 0.
+    #[error("reserved bytes are not 0")]
+    Reserved,
+    /// The payload is longer than the kind allows, or is cut within a number.
+    #[error("{kind:?} with a payload of {len} bytes")]
+    Length {
+        /// The kind.
+        kind: Kind,
+        /// The length.
+        len: u32,
+    },
+}
+
+/// Parameters or a gradient as the bytes that stand on the wire.
+pub fn as_bytes(floats: &[f32]) -> &[u8] {
+    bytemuck::cast_slice(floats)
+}
+
+/// Room for parameters or a gradient as bytes to read into from the wire.
+pub fn as_bytes_mut(floats: &mut [f32]) -> &mut [u8] {
+    bytemuck::cast_slice_mut(floats)
+}

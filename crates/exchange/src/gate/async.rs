@@ -1,0 +1,16 @@
+//! `async`: everybody at their own pace.
+//!
+//! A push is applied when it arrives and answered at once with what came of it. Nobody waits,
+//! so nobody can hold anybody up; the price is that gradients are applied to parameters newer
+//! than those they were computed from.
+
+use super::{Gate, Push, Verdict, View};
+
+/// The gate of `async`.
+pub(super) struct Async;
+
+impl Gate for Async {
+    fn judge(&self, _view: View<'_>, _push: Push) -> Verdict {
+        Verdict::Apply
+    }
+}

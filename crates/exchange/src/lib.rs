@@ -1,0 +1,41 @@
+//! How tasks share parameters: the protocol of the parameter server, without any I/O.
+//!
+//! Two state machines stand against each other. A [`Server`] holds one shard of the parameters
+//! and decides, through the gate of its mode, when a pushed gradient is applied and when it is
+//! answered. A [`Client`] is one worker or evaluator that talks to all servers. Neither opens a
+//! socket, reads a clock or starts a thread: frames, times and lost connections are handed in,
+//! frames to send are handed out. So a test can play a whole cluster, with all its accidents,
+//! from one seed (see `tests/simulation`), and the network crate has nothing left to decide.
+//!
+//! The words: parameters are one flat `[f32]`, cut into a *shard* for each server and each shard
+//! into *parts* ([`shard_ranges`], [`part_ranges`]). A part is what travels in one frame and what
+//! is updated at one go. A worker's place is its *slot*; the process that fills it has an
+//! *incarnation*, and its pushes count up a *sequence* that goes on over incarnations. The
+//! document `docs/protocol.md` says the same for people who write another implementation.
+
+mod client;
+mod config;
+mod frame;
+mod gate;
+mod host;
+mod members;
+mod message;
+mod part;
+mod server;
+mod shard;
+mod stats;
+
+pub use client::{Client, ClientConfig, ClientEvent, Expect, ProtocolError};
+pub use config::{ConfigError, ModeConfig, OnLoss, ServerConfig};
+pub use frame::{
+    CONTROL_BYTES, Flags, FrameError, HEADER_BYTES, Header, Kind, PART_BYTES, PROTOCOL_VERSION,
+    as_bytes, as_bytes_mut,
+};
+pub use host::{Body, ConnId, Host, Level, Payload, ServerPhase};
+pub use message::{
+    Hello, MAX_REPORTS_BYTES, MAX_TOKEN_BYTES, MessageError, Refusal, RefuseCode, Report, Role,
+    Welcome,
+};
+pub use server::{Outcome, Server};
+pub use shard::{MAX_WORKERS, PART_FLOATS, WINDOW_PARTS, part_ranges, shard_ranges};
+pub use stats::{STALENESS_BOUNDS, SlotStats, Stats};

@@ -1,0 +1,285 @@
+//! The payloads that are neither gradients nor parameters.
+//!
+//! They are few, small and sent once, so they are written field by field. `Hello` begins with a
+//! magic and the version in every version to come, so that two versions can always tell each
+//! other that they differ.
+
+use thiserror::Error;
+
+use crate::PROTOCOL_VERSION;
+
+const MAGIC: [u8; 4] = *b"PACE";
+/// The longest token.
+pub const MAX_TOKEN_BYTES: usize = 256;
+/// The longest list of reports that a client accepts.
+pub const MAX_REPORTS_BYTES: usize = 64 << 20;
+/// Stands for "the server itself" where a report names its slot.
+const SERVER_ITSELF: u32 = u32::MAX;
+
+/// What a client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Pushes gradients and is counted; slot 0 is the chief.
+    Worker,
+    /// Only pulls and is never waited for.
+    Evaluator,
+}
+
+/// The first frame of a connection: who the client is and what it believes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The protocol's version.
+    pub version: u16,
+    /// What the client is.
+    pub role: Role,
+    /// Its place among its like.
+    pub slot: u32,
+    /// Which process in that place: later ones have higher numbers.
+    pub incarnation: u64,
+    /// The job it works for.
+    pub job_digest: [u8; 32],
+    /// The layout it computes with.
+    pub layout_digest: [u8; 32],
+    /// The server it believes to talk to.
+    pub server: u32,
+    /// How many servers it believes there are.
+    pub servers: u32,
+    /// The secret of the run.
+    pub token: Vec<u8>,
+}
+
+impl Hello {
+    /// The payload of the frame.
+    ///
+    /// # Panics
+    /// If the token is longer than [`MAX_TOKEN_BYTES`].
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(self.token.len() <= MAX_TOKEN_BYTES, "the token is too long");
+        let mut bytes = Vec::with_capacity(96 + self.token.len());
+        bytes.extend(MAGIC);
+        bytes.extend(self.version.to_le_bytes());
+        bytes.push(match self.role {
+            Role::Worker => 0,
+            Role::Evaluator => 1,
+        });
+        bytes.extend(self.slot.to_le_bytes());
+        bytes.extend(self.incarnation.to_le_bytes());
+        bytes.extend(self.job_digest);
+        bytes.extend(self.layout_digest);
+        bytes.extend(self.server.to_le_bytes());
+        bytes.extend(self.servers.to_le_bytes());
+        bytes.extend((self.token.len() as u16).to_le_bytes());
+        bytes.extend(&self.token);
+        bytes
+    }
+
+    /// Reads the payload of the frame.
+    pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
+        let mut fields = Fields(bytes);
+        if fields.array()? != MAGIC {
+            return Err(MessageError::Magic);
+        }
+        let version = u16::from_le_bytes(fields.array()?);
+        if version != PROTOCOL_VERSION {
+            return Err(MessageError::Version(version));
+        }
+        let role = match fields.array()? {
+            [0] => Role::Worker,
+            [1] => Role::Evaluator,
+            _ => return Err(MessageError::Malformed),
+        };
+        let hello = Self {
+            version,
+            role,
+            slot: u32::from_le_bytes(fields.array()?),
+            incarnation: u64::from_le_bytes(fields.array()?),
+            job_digest: fields.array()?,
+            layout_digest: fields.array()?,
+            server: u32::from_le_bytes(fields.array()?),
+            servers: u32::from_le_bytes(fields.array()?),
+            token: {
+                let len = u16::from_le_bytes(fields.array()?) as usize;
+                if len > MAX_TOKEN_BYTES {
+                    return Err(MessageError::Malformed);
+                }
+                fields.take(len)?.to_vec()
+            },
+        };
+        fields.end()?;
+        Ok(hello)
+    }
+}
+
+/// The server's answer to a `Hello` that it accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    /// Where the server's shard starts in the flat parameters.
+    pub shard_start: u64,
+    /// How many parameters the shard holds.
+    pub shard_len: u64,
+    /// How many parameters travel in one part.
+    pub part_floats: u32,
+    /// The sequence that the slot's next push to this server has; 1 for a fresh slot.
+    pub resume_sequence: u64,
+    /// The step of the plan which that push belongs to.
+    pub resume_step: u64,
+}
+
+impl Welcome {
+    /// The payload of the frame.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(36);
+        bytes.extend(self.shard_start.to_le_bytes());
+        bytes.extend(self.shard_len.to_le_bytes());
+        bytes.extend(self.part_floats.to_le_bytes());
+        bytes.extend(self.resume_sequence.to_le_bytes());
+        bytes.extend(self.resume_step.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the payload of the frame.
+    pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
+        let mut fields = Fields(bytes);
+        let welcome = Self {
+            shard_start: u64::from_le_bytes(fields.array()?),
+            shard_len: u64::from_le_bytes(fields.array()?),
+            part_floats: u32::from_le_bytes(fields.array()?),
+            resume_sequence: u64::from_le_bytes(fields.array()?),
+            resume_step: u64::from_le_bytes(fields.array()?),
+        };
+        fields.end()?;
+        Ok(welcome)
+    }
+}
+
+/// Why a client is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum RefuseCode {
+    /// It speaks another version of the protocol.
+    WrongVersion = 1,
+    /// It works for another job.
+    WrongJob = 2,
+    /// Its parameters are laid out differently.
+    WrongLayout = 3,
+    /// It does not know the token.
+    WrongToken = 4,
+    /// It meant another server, or counts the servers differently.
+    WrongServer = 5,
+    /// A newer process fills its slot.
+    SlotTaken = 6,
+    /// There is no such slot.
+    BadSlot = 7,
+    /// The run has gone on without it, is over, or is full.
+    NotNow = 8,
+}
+
+impl RefuseCode {
+    /// Every code, in the order of their numbers.
+    pub const ALL: [RefuseCode; 8] = [
+        RefuseCode::WrongVersion,
+        RefuseCode::WrongJob,
+        RefuseCode::WrongLayout,
+        RefuseCode::WrongToken,
+        RefuseCode::WrongServer,
+        RefuseCode::SlotTaken,
+        RefuseCode::BadSlot,
+        RefuseCode::NotNow,
+    ];
+}
+
+/// A refusal with its reason in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Why, for the program.
+    pub code: RefuseCode,
+    /// Why, for a person.
+    pub text: String,
+}
+
+impl Refusal {
+    /// The payload of the frame.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![self.code as u8];
+        bytes.extend(self.text.as_bytes());
+        bytes
+    }
+
+    /// Reads the payload of the frame.
+    pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
+        let (&number, text) = bytes.split_first().ok_or(MessageError::Malformed)?;
+        let mut codes = RefuseCode::ALL.into_iter();
+        let code = codes.find(|code| *code as u8 == number).ok_or(MessageError::Malformed)?;
+        Ok(Self { code, text: String::from_utf8_lossy(text).into_owned() })
+    }
+}
+
+/// What one task left behind, in a form that only the tasks understand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The worker's slot, or none for the server itself.
+    pub slot: Option<u32>,
+    /// The report.
+    pub bytes: Vec<u8>,
+}
+
+impl Report {
+    /// A list of reports as one run of bytes, to be cut over frames.
+    pub fn encode_list(reports: &[Report]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for report in reports {
+            bytes.extend(report.slot.unwrap_or(SERVER_ITSELF).to_le_bytes());
+            bytes.extend((report.bytes.len() as u32).to_le_bytes());
+            bytes.extend(&report.bytes);
+        }
+        bytes
+    }
+
+    /// Reads what [`Report::encode_list`] wrote.
+    pub fn decode_list(bytes: &[u8]) -> Result<Vec<Report>, MessageError> {
+        let mut fields = Fields(bytes);
+        let mut reports = Vec::new();
+        while !fields.0.is_empty() {
+            let slot = u32::from_le_bytes(fields.array()?);
+            let len = u32::from_le_bytes(fields.array()?) as usize;
+            let slot = (slot != SERVER_ITSELF).then_some(slot);
+            reports.push(Report { slot, bytes: fields.take(len)?.to_vec() });
+        }
+        Ok(reports)
+    }
+}
+
+/// Why a payload cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum MessageError {
+    /// The first bytes are not those of this protocol.
+    #[error("not a Paceline task")]
+    Magic,
+    /// The other end speaks another version.
+    #[error("protocol version {0}, not {PROTOCOL_VERSION}")]
+    Version(u16),
+    /// A field is cut off, or out of its range, or something follows the last one.
+    #[error("malformed payload")]
+    Malformed,
+}
+
+/// What is left to read of a payload.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8], MessageError> {
+        let (taken, rest) = self.0.split_at_checked(len).ok_or(MessageError::Malformed)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], MessageError> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(MessageError::Malformed)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    fn end(self) -> Result<(), MessageError> {
+        if self.0.is_empty() { Ok(()) } else { Err(MessageError::Malformed) }
+    }
+}

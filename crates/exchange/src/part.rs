@@ -1,0 +1,93 @@
+//! One part of a shard: a tiny server of its own.
+//!
+//! A part has its own version, and for every slot it remembers how far that slot's pushes have
+//! come here. A gradient of many parts is therefore applied piece by piece while the rest is
+//! still on its way. What must hold across parts, the gates see to.
+
+use std::ops::Range;
+
+use crate::{Flags, PART_FLOATS};
+
+/// One part of a shard.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// Which parameters of the shard.
+    pub(crate) range: Range<usize>,
+    /// How many updates have been applied.
+    pub(crate) version: u64,
+    /// What each slot has done here, by slot.
+    pub(crate) seats: Vec<Seat>,
+}
+
+/// What one slot has done on one part.
+#[derive(Debug, Default)]
+pub(crate) struct Seat {
+    /// The sequence of the last push that was accepted (applied, held or dropped); 0 for none.
+    ///
+    /// It goes on over incarnations, and it is also the slot's clock in `bounded`.
+    pub(crate) high: u64,
+    /// The step of that push.
+    pub(crate) step: u64,
+    /// Whether that push was dropped.
+    pub(crate) dropped: bool,
+    /// The version that the part must have before that push is answered.
+    pub(crate) wanted: u64,
+    /// That push, if it waits to be applied.
+    pub(crate) held: Option<Held>,
+    /// The answer that the slot waits for on its present connection.
+    pub(crate) owed: Option<Owed>,
+}
+
+/// A gradient that waits to be applied.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) gradient: Vec<f32>,
+    /// How many examples it is a mean over.
+    pub(crate) examples: u32,
+    /// The version it was computed from.
+    pub(crate) version: u64,
+}
+
+/// An answer that a slot waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owed {
+    /// What the answer repeats.
+    pub(crate) sequence: u64,
+    /// The version that the part must have first.
+    pub(crate) wanted: u64,
+    /// Whether it answers the slot's last push, so that the gate has a say.
+    pub(crate) gated: bool,
+    /// `DROPPED` or nothing.
+    pub(crate) flags: Flags,
+    /// Since when the slot waits.
+    pub(crate) since_ms: u64,
+}
+
+impl Part {
+    pub(crate) fn new(range: Range<usize>, workers: usize) -> Self {
+        Self { range, version: 0, seats: (0..workers).map(|_| Seat::default()).collect() }
+    }
+}
+
+/// Vectors that have been used and wait to be used again.
+///
+/// A held gradient takes the vector it arrived in and leaves one of these, so that a run
+/// allocates during its first steps only.
+#[derive(Debug, Default)]
+pub(crate) struct Pool(Vec<Vec<f32>>);
+
+impl Pool {
+    pub(crate) fn swap(&mut self, full: &mut Vec<f32>) -> Vec<f32> {
+        std::mem::replace(full, self.0.pop().unwrap_or_default())
+    }
+
+    pub(crate) fn put_back(&mut self, used: Vec<f32>) {
+        assert!(used.len() <= PART_FLOATS);
+        self.0.push(used);
+    }
+
+    /// How many vectors lie here unused.
+    pub(crate) fn spare(&self) -> usize {
+        self.0.len()
+    }
+}

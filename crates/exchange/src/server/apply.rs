@@ -1,0 +1,111 @@
+//! Where gradients become updates.
+//!
+//! Sums are taken in the order of the slots, never in order of arrival, so that a run of one
+//! seed ends with the same bits every time. The first gradient's vector becomes the mean, so
+//! that no other is needed; used vectors go back to the pool.
+
+use paceline_model::kernels::each;
+
+use super::Server;
+use crate::part::Held;
+use crate::{Host, ServerPhase};
+
+impl Server {
+    /// Applies one gradient as one update.
+    pub(super) fn apply(&mut self, index: usize, gradient: &[f32], host: &mut impl Host) {
+        host.phase(ServerPhase::Apply);
+        let part = &mut self.parts[index];
+        let params = &mut self.params[part.range.clone()];
+        if !self.previous.is_empty() {
+            self.previous[part.range.clone()].copy_from_slice(params);
+        }
+        self.optimizer.apply(part.version, part.range.start, params, gradient);
+        part.version += 1;
+    }
+
+    /// Applies the mean of the gradients that a part holds, weighted by their examples, summed
+    /// in the order of the slots.
+    pub(super) fn apply_mean(&mut self, index: usize, host: &mut impl Host) {
+        let held = || self.parts[index].seats.iter().filter_map(|seat| seat.held.as_ref());
+        let contributors = held().count();
+        let examples: u64 = held().map(|held| u64::from(held.examples)).sum();
+        let weight = |held: &Held| match examples {
+            // Nobody counted: all count alike.
+            0 => 1.0 / contributors as f32,
+            _ => (f64::from(held.examples) / examples as f64) as f32,
+        };
+        let mut mean: Option<Vec<f32>> = None;
+        for slot in 0..self.members.len() {
+            let Some(mut held) = self.take_held(index, slot) else { continue };
+            self.count_applied(index, slot, held.version, held.examples, 0);
+            let weight = weight(&held);
+            match &mut mean {
+                None => {
+                    scale(&mut held.gradient, weight);
+                    mean = Some(held.gradient);
+                }
+                Some(mean) => {
+                    add_scaled(mean, &held.gradient, weight);
+                    self.pool.put_back(held.gradient);
+                }
+            }
+        }
+        match mean {
+            Some(mean) => {
+                self.apply(index, &mean, host);
+                self.pool.put_back(mean);
+            }
+            // All who were chosen for the step were lost before they delivered this part.
+            None => self.parts[index].version += 1,
+        }
+    }
+
+    /// Applies the gradients that a part holds one by one, in the order of the slots.
+    pub(super) fn apply_each(&mut self, index: usize, host: &mut impl Host) {
+        for slot in 0..self.members.len() {
+            let Some(held) = self.take_held(index, slot) else { continue };
+            self.count_applied(index, slot, held.version, held.examples, 0);
+            self.apply(index, &held.gradient, host);
+            self.pool.put_back(held.gradient);
+        }
+    }
+
+    fn take_held(&mut self, index: usize, slot: usize) -> Option<Held> {
+        let held = self.parts[index].seats[slot].held.take()?;
+        self.members[slot].held -= 1;
+        Some(held)
+    }
+
+    /// Counts a gradient of part 0, for which `since` updates have been made since its turn.
+    pub(super) fn count_applied(
+        &mut self,
+        index: usize,
+        slot: usize,
+        from: u64,
+        examples: u32,
+        since: u64,
+    ) {
+        if index == 0 {
+            let version = self.parts[0].version - since;
+            self.stats.applied(slot, version - from, examples);
+        }
+    }
+}
+
+fn scale(values: &mut [f32], weight: f32) {
+    // The mean of one gradient is that gradient.
+    if weight != 1.0 {
+        each(
+            #[inline(always)]
+            || values.iter_mut().for_each(|value| *value *= weight),
+        );
+    }
+}
+
+fn add_scaled(sum: &mut [f32], values: &[f32], weight: f32) {
+    assert_eq!(sum.len(), values.len());
+    each(
+        #[inline(always)]
+        || sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += weight * value),
+    );
+}

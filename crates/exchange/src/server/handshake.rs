@@ -1,0 +1,188 @@
+//! Who is let in, and where a worker goes on that takes a slot over.
+//!
+//! Nobody is believed before the token and everything that both ends must agree on has been
+//! compared. A process that fills a slot again with the same incarnation has merely
+//! reconnected; a higher one takes the slot over, and its predecessor's connection is closed, so
+//! that from then on nothing of the predecessor can arrive.
+
+use super::connections::Peer;
+use super::{Server, Violation};
+use crate::members::Standing;
+use crate::{
+    Body, ConnId, Flags, Header, Hello, Host, Kind, Level, MessageError, Refusal, RefuseCode, Role,
+    Welcome,
+};
+
+/// The most evaluators that are let in at a time.
+const MAX_EVALUATORS: usize = 64;
+
+impl Server {
+    /// Answers a `Hello` with `Welcome`, and with `Start` if the run has started; or refuses it.
+    pub(super) fn hello(
+        &mut self,
+        conn: ConnId,
+        bytes: &[u8],
+        now_ms: u64,
+        host: &mut impl Host,
+    ) -> Result<(), Violation> {
+        let checked = match Hello::decode(bytes) {
+            Ok(hello) => self.check_hello(&hello).map(|()| hello),
+            Err(error @ MessageError::Version(_)) => {
+                Err((RefuseCode::WrongVersion, error.to_string()))
+            }
+            Err(error) => return Err(Violation(error.to_string())),
+        };
+        match checked {
+            Ok(hello) if hello.role == Role::Evaluator => self.admit_evaluator(conn, host),
+            Ok(hello) => self.admit_worker(conn, &hello, now_ms, host),
+            Err((code, text)) => {
+                host.note(Level::Warning, &format!("refused a connection: {text}"));
+                self.say(conn, Kind::Refuse, &Refusal { code, text }.encode(), host);
+                host.close(conn, "refused");
+                self.connections.remove(conn);
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything that both ends must agree on. The token first: a stranger learns nothing else.
+    fn check_hello(&self, hello: &Hello) -> Result<(), (RefuseCode, String)> {
+        let config = &self.config;
+        let refuse = |code, text: String| Err((code, text));
+        if !equal_in_constant_time(&hello.token, &config.token) {
+            return refuse(RefuseCode::WrongToken, "the token is not this run's".into());
+        }
+        if hello.job_digest != config.job_digest {
+            return refuse(RefuseCode::WrongJob, "it works for another job".into());
+        }
+        if hello.layout_digest != config.layout_digest {
+            return refuse(RefuseCode::WrongLayout, "its parameters are laid out otherwise".into());
+        }
+        if (hello.server as usize, hello.servers as usize) != (config.index, config.servers) {
+            let (index, servers) = (config.index, config.servers);
+            let text = format!(
+                "it means ps:{} of {}, this is ps:{index} of {servers}",
+                hello.server, hello.servers
+            );
+            return refuse(RefuseCode::WrongServer, text);
+        }
+        match hello.role {
+            Role::Worker => self.check_slot(hello),
+            Role::Evaluator if self.connections.evaluators() >= MAX_EVALUATORS => {
+                refuse(RefuseCode::NotNow, "there are too many evaluators".into())
+            }
+            Role::Evaluator => Ok(()),
+        }
+    }
+
+    fn check_slot(&self, hello: &Hello) -> Result<(), (RefuseCode, String)> {
+        let slot = hello.slot as usize;
+        if slot >= self.config.workers {
+            let workers = self.config.workers;
+            let text = format!("there is no worker:{slot}, only {workers} workers");
+            return Err((RefuseCode::BadSlot, text));
+        }
+        let member = &self.members[slot];
+        if member.incarnation.is_some_and(|known| hello.incarnation < known) {
+            let text = format!("a newer process has taken worker:{slot} over");
+            return Err((RefuseCode::SlotTaken, text));
+        }
+        if member.standing == Standing::Gone {
+            let text = format!("the run went on without worker:{slot}");
+            return Err((RefuseCode::NotNow, text));
+        }
+        Ok(())
+    }
+
+    fn admit_evaluator(&mut self, conn: ConnId, host: &mut impl Host) {
+        self.connections.set(conn, Peer::Evaluator);
+        self.welcome(conn, None, host);
+        if self.started {
+            self.say(conn, Kind::Start, &[], host);
+        }
+    }
+
+    fn admit_worker(&mut self, conn: ConnId, hello: &Hello, now_ms: u64, host: &mut impl Host) {
+        let slot = hello.slot as usize;
+        if let Some(old) = self.members[slot].conn.take() {
+            host.close(old, "replaced by a newer connection");
+            self.connections.remove(old);
+        }
+        for part in &mut self.parts {
+            part.seats[slot].owed = None;
+        }
+        self.connections.set(conn, Peer::Worker(slot));
+        let member = &mut self.members[slot];
+        if member.incarnation.is_some_and(|known| known < hello.incarnation) && self.started {
+            host.note(Level::Info, &format!("a new process takes worker:{slot} over"));
+        }
+        member.incarnation = Some(hello.incarnation);
+        member.conn = Some(conn);
+        member.away = None;
+        member.heard_ms = now_ms;
+        if member.standing == Standing::Absent {
+            member.standing = Standing::In;
+        }
+        self.welcome(conn, Some(slot), host);
+        self.start(conn, host);
+    }
+
+    /// Tells everybody that the run starts; or only a newcomer, if it has started before.
+    fn start(&mut self, newcomer: ConnId, host: &mut impl Host) {
+        if self.started {
+            self.say(newcomer, Kind::Start, &[], host);
+        } else if self.members.all_here() {
+            self.started = true;
+            host.note(Level::Info, "all workers are here");
+            for conn in self.connections.known() {
+                self.say(conn, Kind::Start, &[], host);
+            }
+        }
+    }
+
+    fn welcome(&self, conn: ConnId, slot: Option<usize>, host: &mut impl Host) {
+        let (resume_sequence, resume_step) = slot.map_or((0, 0), |slot| self.resume(slot));
+        let welcome = Welcome {
+            shard_start: self.config.shard.start as u64,
+            shard_len: self.config.shard.len() as u64,
+            part_floats: self.config.part_floats as u32,
+            resume_sequence,
+            resume_step,
+        };
+        let bytes = welcome.encode();
+        let mut header = Header::new(Kind::Welcome, bytes.len());
+        if slot.is_some_and(|slot| self.members[slot].standing == Standing::Left) {
+            header.flags = Flags::LEFT;
+        }
+        let has_it =
+            |slot: usize| self.parts.iter().any(|part| part.seats[slot].high >= resume_sequence);
+        if slot.is_some_and(has_it) {
+            header.flags = header.flags | Flags::PARTIAL;
+        }
+        host.send(conn, header, Body::Bytes(&bytes));
+    }
+
+    /// The sequence and the step of the push that a slot makes next.
+    ///
+    /// That is the first push that not every part has. If some part has it, its step is known;
+    /// else it is the step after the last one, and in `sync` none that has been made already.
+    fn resume(&self, slot: usize) -> (u64, u64) {
+        let seats = || self.parts.iter().map(|part| &part.seats[slot]);
+        let next = seats().map(|seat| seat.high).min().unwrap_or(0) + 1;
+        if let Some(seat) = seats().find(|seat| seat.high >= next) {
+            return (next, seat.step);
+        }
+        let after_last = seats().map(|seat| if seat.high > 0 { seat.step + 1 } else { 0 });
+        let after_last = after_last.max().unwrap_or(0);
+        match self.is_sync() {
+            true => (next, after_last.max(self.parts[0].version)),
+            false => (next, after_last),
+        }
+    }
+}
+
+/// Compares secrets without telling, by the time it takes, where they differ.
+fn equal_in_constant_time(left: &[u8], right: &[u8]) -> bool {
+    let differences = left.iter().zip(right).fold(0, |sum, (l, r)| sum | (l ^ r));
+    left.len() == right.len() && std::hint::black_box(differences) == 0
+}

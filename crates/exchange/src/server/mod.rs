@@ -1,0 +1,311 @@
+//! One server: a shard of the parameters, who may change it, and when.
+//!
+//! This file holds the machine's state and its doors: a connection opened, a frame arrived, a
+//! connection closed, time went by. Behind them stand the handshake (`handshake.rs`), the hot
+//! path from push to answer (`push.rs`, `apply.rs`), the waits and their limits (`waits.rs`) and the end of
+//! a run (`ending.rs`).
+//!
+//! A client that breaks the protocol loses its connection and nothing else happens; if it was a
+//! worker, that is a lost worker like any other.
+
+mod apply;
+mod connections;
+mod ending;
+mod handshake;
+mod push;
+mod waits;
+
+use paceline_model::Optimizer;
+
+use crate::gate::{Gate, View, gate_for};
+use crate::members::{Away, Members, Standing};
+use crate::part::{Part, Pool};
+use crate::shard::part_ranges_of;
+use crate::{Body, ConnId, Header, Host, Kind, Level, ModeConfig, Payload, ServerConfig, Stats};
+
+use connections::{Connections, Peer};
+
+/// How large a shard may be for `sync` to keep each part's last version beside the present one
+/// (32 MiB), see [`Server::keeps_previous`].
+const PREVIOUS_FLOATS: usize = 8 << 20;
+
+/// How a run ended, as this server saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The chief said that the run is over.
+    Done,
+    /// The run cannot go on; the text says why and names whoever is missing.
+    Failed(String),
+}
+
+/// What a client that keeps to the protocol would not do.
+#[derive(Debug)]
+pub(crate) struct Violation(String);
+
+impl From<&str> for Violation {
+    fn from(what: &str) -> Self {
+        Violation(what.to_owned())
+    }
+}
+
+/// The machine of one server. See the crate's documentation for how it is driven.
+pub struct Server {
+    config: ServerConfig,
+    params: Vec<f32>,
+    /// The parameters one version ago, where they are kept; else empty.
+    previous: Vec<f32>,
+    optimizer: Optimizer,
+    parts: Vec<Part>,
+    gate: Box<dyn Gate>,
+    pool: Pool,
+    members: Members,
+    connections: Connections,
+    stats: Stats,
+    /// All workers have been here at one time.
+    started: bool,
+    /// The number of updates at which the run stops; only server 0 has one.
+    stop_at: Option<u64>,
+    /// In `async` and `bounded`: the run is to stop.
+    stopping: bool,
+    /// Since when the chief waits for reports.
+    collect_since_ms: Option<u64>,
+    /// When the waits are looked at next.
+    next_look_ms: u64,
+    outcome: Option<Outcome>,
+}
+
+impl Server {
+    /// A server with its shard of the initial parameters and an optimizer for that shard.
+    ///
+    /// # Panics
+    /// If the configuration does not pass [`ServerConfig::check`] or the parameters are not
+    /// exactly the shard.
+    pub fn new(config: ServerConfig, params: Vec<f32>, optimizer: Optimizer) -> Self {
+        if let Err(error) = config.check() {
+            panic!("{error}");
+        }
+        assert_eq!(params.len(), config.shard.len(), "the parameters are not the shard's");
+        let ranges = part_ranges_of(params.len(), config.part_floats);
+        let parts: Vec<_> = ranges.into_iter().map(|r| Part::new(r, config.workers)).collect();
+        let keep = Self::keeps_previous(&config, parts.len());
+        Self {
+            previous: if keep { params.clone() } else { Vec::new() },
+            gate: gate_for(config.mode, config.workers),
+            members: Members::new(config.workers),
+            stats: Stats::new(config.workers),
+            stop_at: config.stop_steps.filter(|_| config.index == 0),
+            pool: Pool::default(),
+            connections: Connections::default(),
+            started: false,
+            stopping: false,
+            collect_since_ms: None,
+            next_look_ms: 0,
+            outcome: None,
+            config,
+            params,
+            optimizer,
+            parts,
+        }
+    }
+
+    /// Whether a part's last version is kept beside the present one.
+    ///
+    /// A worker that dies in the middle of a push leaves some parts one step further than
+    /// others. Who takes its slot over must compute that gradient again from the very
+    /// parameters it belongs to, or `sync` would not give equal bits. With a single part
+    /// nothing can be in the middle; with backups the bits depend on arrival anyway; and a huge
+    /// shard has no room, so there a death in the middle of a push costs the equal bits.
+    fn keeps_previous(config: &ServerConfig, parts: usize) -> bool {
+        config.mode == ModeConfig::Sync { quorum: config.workers }
+            && (parts > 1 || config.servers > 1)
+            && config.shard.len() <= PREVIOUS_FLOATS
+    }
+
+    /// A connection was opened by somebody.
+    pub fn opened(&mut self, conn: ConnId, now_ms: u64) {
+        self.connections.add(conn, now_ms);
+    }
+
+    /// A frame arrived. The payload must be as long as the header says.
+    pub fn frame(
+        &mut self,
+        conn: ConnId,
+        header: &Header,
+        payload: Payload<'_>,
+        now_ms: u64,
+        host: &mut impl Host,
+    ) {
+        let Some(peer) = self.connections.get(conn) else { return };
+        if self.outcome.is_some() {
+            return;
+        }
+        let result = match (peer, payload) {
+            (Peer::Worker(slot), payload) => {
+                self.members[slot].heard_ms = now_ms;
+                self.worker_frame(slot, conn, header, payload, now_ms, host)
+            }
+            (Peer::Stranger { .. }, Payload::Bytes(bytes)) if header.kind == Kind::Hello => {
+                self.hello(conn, bytes, now_ms, host)
+            }
+            (Peer::Stranger { .. }, _) => Err("a frame before Hello".into()),
+            (Peer::Evaluator, _) => match header.kind {
+                Kind::Pull => self.pull(None, conn, header, now_ms, host),
+                Kind::Beat => Ok(()),
+                kind => Err(Violation(format!("{kind:?} from an evaluator"))),
+            },
+        };
+        if let Err(Violation(what)) = result {
+            self.shut_out(conn, &what, now_ms, host);
+        }
+    }
+
+    fn worker_frame(
+        &mut self,
+        slot: usize,
+        conn: ConnId,
+        header: &Header,
+        payload: Payload<'_>,
+        now_ms: u64,
+        host: &mut impl Host,
+    ) -> Result<(), Violation> {
+        let is_chief = slot == 0;
+        match (header.kind, payload) {
+            (Kind::Push, Payload::Floats(gradient)) => {
+                self.push(slot, header, gradient, now_ms, host)
+            }
+            (Kind::Pull, _) => self.pull(Some(slot), conn, header, now_ms, host),
+            (Kind::Beat, _) => Ok(()),
+            (Kind::Leave, Payload::Bytes(report)) => self.leave(slot, conn, report, host),
+            (Kind::Stop, Payload::Bytes(reason)) if is_chief => {
+                self.stop(reason, host);
+                Ok(())
+            }
+            (Kind::Collect, _) if is_chief => {
+                self.collect_since_ms = Some(now_ms);
+                self.answer_collect(host);
+                Ok(())
+            }
+            (Kind::Finish, _) if is_chief => self.finish(conn, host),
+            (kind, _) => Err(Violation(format!("{kind:?} from worker:{slot}"))),
+        }
+    }
+
+    /// A connection was closed by the other end, or broke.
+    ///
+    /// Connections that the server closed itself are forgotten already and may be told or not.
+    pub fn closed(&mut self, conn: ConnId, why: &str, now_ms: u64, host: &mut impl Host) {
+        let Some(Peer::Worker(slot)) = self.connections.remove(conn) else { return };
+        self.members[slot].conn = None;
+        if slot == 0 {
+            // The chief asks again when it is back.
+            self.collect_since_ms = None;
+        }
+        for part in &mut self.parts {
+            part.seats[slot].owed = None;
+        }
+        match self.members[slot].standing {
+            Standing::Gone => return,
+            Standing::Left if slot != 0 => return,
+            Standing::In if !self.started => self.members[slot].standing = Standing::Absent,
+            _ => self.members[slot].away = Some(Away { since_ms: now_ms, why: why.to_owned() }),
+        }
+        if self.outcome.is_none() {
+            host.note(Level::Warning, &format!("lost the connection to worker:{slot}: {why}"));
+            self.give_up_the_lost(now_ms, host);
+        }
+    }
+
+    /// Time went by. To be called a few times a second.
+    pub fn tick(&mut self, now_ms: u64, host: &mut impl Host) {
+        if self.outcome.is_some() {
+            return;
+        }
+        for conn in self.connections.overdue(now_ms) {
+            self.shut_out(conn, "no Hello in time", now_ms, host);
+        }
+        self.give_up_the_lost(now_ms, host);
+        if self.outcome.is_some() {
+            return;
+        }
+        self.look_at_waits(now_ms, host);
+    }
+
+    /// Closes the connection of a client that broke the protocol.
+    fn shut_out(&mut self, conn: ConnId, what: &str, now_ms: u64, host: &mut impl Host) {
+        let who = match self.connections.get(conn) {
+            Some(Peer::Worker(slot)) => format!("worker:{slot}"),
+            Some(Peer::Evaluator) => "an evaluator".to_owned(),
+            _ => "a stranger".to_owned(),
+        };
+        host.note(Level::Warning, &format!("closed the connection of {who}: {what}"));
+        host.close(conn, what);
+        self.closed(conn, what, now_ms, host);
+    }
+
+    /// What the gate may look at.
+    fn view(&self) -> View<'_> {
+        View { parts: &self.parts, members: &self.members, stopping: self.stopping }
+    }
+
+    /// Whether this is `sync`.
+    fn is_sync(&self) -> bool {
+        matches!(self.config.mode, ModeConfig::Sync { .. })
+    }
+
+    /// How the run ended, once it has. From then on the machine does nothing more.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        self.outcome.as_ref()
+    }
+
+    /// The present parameters of the shard.
+    pub fn params(&self) -> &[f32] {
+        &self.params
+    }
+
+    /// The optimizer with its slots.
+    pub fn optimizer(&self) -> &Optimizer {
+        &self.optimizer
+    }
+
+    /// Updates applied to the first part.
+    pub fn global_step(&self) -> u64 {
+        self.parts[0].version
+    }
+
+    /// Whether all workers have been here and training has begun.
+    pub fn is_started(&self) -> bool {
+        self.started
+    }
+
+    /// What became of the pushes.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The sequence of the last push of a slot that a part has accepted; 0 for none.
+    pub fn accepted(&self, part: usize, slot: usize) -> u64 {
+        self.parts[part].seats[slot].high
+    }
+
+    /// Whether the others still wait for a slot: it has neither left nor been given up.
+    pub fn is_live(&self, slot: usize) -> bool {
+        self.members.is_live(slot)
+    }
+
+    /// Before the start: the workers that are not here, as people read them; empty if none.
+    pub fn missing(&self) -> String {
+        let absent = |&slot: &usize| !self.started && self.members[slot].conn.is_none();
+        self.members.names((0..self.members.len()).filter(absent))
+    }
+
+    /// How many gradients are held, and how many vectors lie spare: the server's memory beyond
+    /// parameters and slots, in parts.
+    pub fn buffers(&self) -> (usize, usize) {
+        ((0..self.members.len()).map(|slot| self.members[slot].held).sum(), self.pool.spare())
+    }
+
+    /// Sends a frame that carries no parameters.
+    fn say(&self, conn: ConnId, kind: Kind, bytes: &[u8], host: &mut impl Host) {
+        host.send(conn, Header::new(kind, bytes.len()), Body::Bytes(bytes));
+    }
+}

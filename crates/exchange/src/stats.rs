@@ -1,0 +1,90 @@
+//! What became of the pushes, and how stale they were.
+//!
+//! Pushes are counted where their first part is handled, so that a large model's many parts do
+//! not count a push many times.
+
+/// Upper bounds, inclusive, of the staleness histogram's buckets; one more bucket takes the rest.
+pub const STALENESS_BOUNDS: [u64; 24] = [
+    0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
+    2048, 4096,
+];
+
+/// What became of one slot's pushes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotStats {
+    /// Applied, alone or in a mean.
+    pub applied: u64,
+    /// Came too late for their step.
+    pub dropped: u64,
+    /// Parts that had arrived before and were only answered again.
+    pub duplicates: u64,
+    /// Examples in the pushes that were applied.
+    pub examples: u64,
+}
+
+/// Counts of one server since its start.
+#[derive(Clone, Debug, Default)]
+pub struct Stats {
+    /// One for each slot.
+    pub slots: Vec<SlotStats>,
+    /// Gradients by staleness: the version they were applied at less the one they were
+    /// computed from. Bucket `i` counts those up to [`STALENESS_BOUNDS`]`[i]`.
+    pub staleness: [u64; STALENESS_BOUNDS.len() + 1],
+    /// The largest staleness.
+    pub staleness_max: u64,
+    staleness_sum: u64,
+}
+
+impl Stats {
+    pub(crate) fn new(workers: usize) -> Self {
+        Self { slots: vec![SlotStats::default(); workers], ..Self::default() }
+    }
+
+    pub(crate) fn applied(&mut self, slot: usize, staleness: u64, examples: u32) {
+        self.slots[slot].applied += 1;
+        self.slots[slot].examples += u64::from(examples);
+        let bucket = STALENESS_BOUNDS.partition_point(|&bound| bound < staleness);
+        self.staleness[bucket] += 1;
+        self.staleness_max = self.staleness_max.max(staleness);
+        self.staleness_sum += staleness;
+    }
+
+    /// Gradients applied, of all slots.
+    pub fn applied_total(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.applied).sum()
+    }
+
+    /// Gradients dropped, of all slots.
+    pub fn dropped_total(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.dropped).sum()
+    }
+
+    /// Examples in the gradients applied, of all slots.
+    pub fn examples_total(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.examples).sum()
+    }
+
+    /// The mean staleness of the gradients applied; 0 if there were none.
+    pub fn staleness_mean(&self) -> f64 {
+        match self.applied_total() {
+            0 => 0.0,
+            count => self.staleness_sum as f64 / count as f64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn staleness_falls_into_the_first_bucket_that_holds_it() {
+        let mut stats = Stats::new(1);
+        for (staleness, bucket) in [(0, 0), (1, 1), (4, 4), (5, 5), (6, 5), (7, 6), (9999, 24)] {
+            let before = stats.staleness[bucket];
+            stats.applied(0, staleness, 1);
+            assert_eq!(stats.staleness[bucket], before + 1, "{staleness}");
+        }
+        assert_eq!((stats.staleness_max, stats.applied_total()), (9999, 7));
+    }
+}

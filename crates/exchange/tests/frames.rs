@@ -1,0 +1,108 @@
+//! Frames and payloads: what is written is read back, and rubbish is refused, never believed.
+
+use paceline_exchange::{
+    CONTROL_BYTES, FrameError, HEADER_BYTES, Header, Hello, Kind, MessageError, PART_BYTES,
+    PROTOCOL_VERSION, Refusal, RefuseCode, Report, Role, Welcome,
+};
+use proptest::prelude::*;
+
+fn kinds() -> impl Strategy<Value = Kind> {
+    proptest::sample::select(Kind::ALL.to_vec())
+}
+
+proptest! {
+    #[test]
+    fn a_header_survives_the_wire(
+        kind in kinds(), len in 0usize..PART_BYTES, part: u32, count: u32, numbers: [u64; 3],
+    ) {
+        let mut header = Header::new(kind, len.min(kind.max_payload_bytes()) / 4 * 4);
+        (header.part, header.count) = (part, count);
+        [header.step, header.version, header.sequence] = numbers;
+        prop_assert_eq!(Header::decode(&header.encode()), Ok(header));
+    }
+
+    #[test]
+    fn random_bytes_never_panic(bytes: [u8; HEADER_BYTES], kind in kinds()) {
+        let _ = Header::decode(&bytes);
+        let mut likelier = bytes;
+        likelier[..4].copy_from_slice(&[kind as u8, 0, 0, 0]);
+        if let Ok(header) = Header::decode(&likelier) {
+            prop_assert!(header.len as usize <= kind.max_payload_bytes());
+            prop_assert_eq!(header.encode(), likelier);
+        }
+    }
+
+    #[test]
+    fn random_payloads_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = (Hello::decode(&bytes), Welcome::decode(&bytes), Refusal::decode(&bytes));
+        let _ = Report::decode_list(&bytes);
+        let mut likelier = b"PACE\x01\x00\x00".to_vec();
+        likelier.extend(&bytes);
+        if let Ok(hello) = Hello::decode(&likelier) {
+            prop_assert_eq!(hello.encode(), likelier);
+        }
+    }
+
+    #[test]
+    fn a_hello_survives_the_wire(
+        is_worker: bool, slot: u32, incarnation: u64, digests: [[u8; 32]; 2], server: u32,
+        servers: u32, token in proptest::collection::vec(any::<u8>(), 0..=256), cut in 1usize..80,
+    ) {
+        let role = if is_worker { Role::Worker } else { Role::Evaluator };
+        let [job_digest, layout_digest] = digests;
+        let version = PROTOCOL_VERSION;
+        let hello = Hello {
+            version, role, slot, incarnation, job_digest, layout_digest, server, servers, token,
+        };
+        let bytes = hello.encode();
+        prop_assert_eq!(Hello::decode(&bytes), Ok(hello));
+        prop_assert!(Hello::decode(&bytes[..bytes.len() - cut]).is_err());
+    }
+
+    #[test]
+    fn reports_survive_the_wire(
+        list in proptest::collection::vec((0u32..1000, "[a-z]{0,50}"), 0..10)
+    ) {
+        let reports: Vec<_> = list
+            .into_iter()
+            .map(|(slot, text)| Report { slot: (slot != 0).then_some(slot), bytes: text.into() })
+            .collect();
+        prop_assert_eq!(Report::decode_list(&Report::encode_list(&reports)), Ok(reports));
+    }
+}
+
+/// Changes one byte of a good header and gives what decoding says.
+fn with_byte(kind: Kind, at: usize, value: u8) -> Result<Header, FrameError> {
+    let mut bytes = Header::new(kind, 0).encode();
+    bytes[at] = value;
+    Header::decode(&bytes)
+}
+
+#[test]
+fn limits_are_kept_to() {
+    assert_eq!(with_byte(Kind::Beat, 0, 99), Err(FrameError::Kind(99)));
+    assert_eq!(with_byte(Kind::Beat, 2, 1), Err(FrameError::Reserved));
+    assert_eq!(with_byte(Kind::Push, 1, 1), Err(FrameError::Flags { kind: Kind::Push, flags: 1 }));
+    assert_eq!(with_byte(Kind::Push, 4, 3), Err(FrameError::Length { kind: Kind::Push, len: 3 }));
+    assert_eq!(with_byte(Kind::Pull, 4, 4), Err(FrameError::Length { kind: Kind::Pull, len: 4 }));
+    for (kind, most) in [(Kind::Push, PART_BYTES), (Kind::Hello, CONTROL_BYTES)] {
+        let mut bytes = Header::new(kind, most).encode();
+        assert!(Header::decode(&bytes).is_ok());
+        bytes[4..8].copy_from_slice(&(most as u32 + 4).to_le_bytes());
+        assert!(Header::decode(&bytes).is_err());
+    }
+}
+
+#[test]
+fn another_version_is_named_before_anything_else_is_read() {
+    assert_eq!(Hello::decode(b"PACE\x07\x00"), Err(MessageError::Version(7)));
+    assert_eq!(Hello::decode(b"GET / HTTP/1.1\r\n"), Err(MessageError::Magic));
+}
+
+#[test]
+fn a_refusal_survives_the_wire() {
+    for code in RefuseCode::ALL {
+        let refusal = Refusal { code, text: "why not".into() };
+        assert_eq!(Refusal::decode(&refusal.encode()), Ok(refusal));
+    }
+}

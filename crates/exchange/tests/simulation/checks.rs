@@ -1,0 +1,146 @@
+//! What must hold after every run.
+
+use paceline_exchange::{ModeConfig, OnLoss};
+
+use crate::plan::Plan;
+use crate::world::World;
+
+pub(crate) fn check(world: &World) {
+    let plan = &world.plan;
+    if let Some(slot) = plan.dies.filter(|_| world.killed_for_good) {
+        let must_fail = slot == 0 || plan.on_loss == OnLoss::Fail;
+        match (must_fail, world.failure()) {
+            // It may have died when it had left already; but a chief never leaves early.
+            (true, None) => {
+                assert!(slot > 0, "the chief was lost and nobody minded");
+                assert!(world.nodes.iter().all(|node| !node.server.is_live(slot)));
+            }
+            (true, Some(_)) => return assert!(world.is_blamed(slot), "nobody names worker:{slot}"),
+            (false, failure) => assert_eq!(failure, None),
+        }
+    } else {
+        assert_eq!(world.failure(), None);
+        // A process that takes over a slot whose predecessor had left may find nobody.
+        for process in &world.processes[..plan.workers + plan.evaluators] {
+            assert_eq!(process.aborted, None, "{:?}:{}", process.role, process.slot);
+        }
+    }
+    check_stop(world);
+    match plan.mode {
+        _ if plan.dies.is_some() => {}
+        ModeConfig::Async | ModeConfig::Bounded { .. } => check_sums(world),
+        ModeConfig::Sync { quorum } if quorum == plan.workers => {
+            assert_eq!(world.params(), bits(&reference(plan)), "not what a plain loop gives");
+        }
+        ModeConfig::Sync { quorum } => check_backups(world, quorum),
+    }
+}
+
+/// How many pushes of a slot server 0 has accepted.
+fn pushes(world: &World, slot: usize) -> u64 {
+    world.nodes[0].server.accepted(0, slot)
+}
+
+fn bits(params: &[f32]) -> Vec<u32> {
+    params.iter().map(|value| value.to_bits()).collect()
+}
+
+/// The number of steps is as asked for.
+fn check_stop(world: &World) {
+    let plan = &world.plan;
+    let steps = world.nodes[0].server.global_step();
+    let stop_steps = match (plan.stop_steps, plan.chief_stops_at) {
+        (Some(steps), _) => steps,
+        (None, at) if plan.is_sync() => at.map_or(0, |at| at + 1),
+        _ => return,
+    };
+    let has_backups = matches!(plan.mode, ModeConfig::Sync { quorum } if quorum < plan.workers);
+    match plan.mode {
+        // The chief of a run with backups may fall behind the step it meant to stop at.
+        _ if has_backups && plan.stop_steps.is_none() => assert!(steps >= 1),
+        ModeConfig::Sync { .. } => assert_eq!(steps, stop_steps),
+        _ => {
+            let overshoot = plan.workers as u64 * 2;
+            assert!((stop_steps..=stop_steps + overshoot).contains(&steps), "{steps} steps");
+        }
+    }
+}
+
+/// Every push was applied on every part of every server, once.
+fn check_sums(world: &World) {
+    let plan = &world.plan;
+    let mut expected = vec![0.0f32; plan.total_params];
+    for slot in 0..plan.workers {
+        for step in 0..pushes(world, slot) {
+            for (index, value) in expected.iter_mut().enumerate() {
+                *value -= plan.gradient(slot, step, index, &[]);
+            }
+        }
+        let answered = world.answered.iter().filter(|answered| answered.slot == slot).count();
+        // A process may have died after its last answer was sent and before it arrived.
+        assert!(answered as u64 <= pushes(world, slot));
+    }
+    assert_eq!(world.params(), bits(&expected), "not each push once");
+    let total: u64 = (0..plan.workers).map(|slot| pushes(world, slot)).sum();
+    for node in &world.nodes {
+        assert_eq!(node.server.stats().applied_total(), total);
+        assert_eq!(node.server.global_step(), total);
+    }
+}
+
+/// `sync` with all workers as anybody would write it on one machine.
+fn reference(plan: &Plan) -> Vec<f32> {
+    let steps = plan.stop_steps.or(plan.chief_stops_at.map(|at| at + 1)).unwrap_or(0);
+    let mut params = vec![0.0f32; plan.total_params];
+    for step in 0..steps {
+        let takes_part = |slot: &usize| plan.leaves_at[*slot].is_none_or(|at| step < at);
+        let slots: Vec<_> = (0..plan.workers).filter(takes_part).collect();
+        make_step(plan, step, &slots, &mut params);
+    }
+    params
+}
+
+fn make_step(plan: &Plan, step: u64, slots: &[usize], params: &mut [f32]) {
+    let total: u64 = slots.iter().map(|&slot| u64::from(plan.examples(slot, step))).sum();
+    let before = params.to_vec();
+    for (index, value) in params.iter_mut().enumerate() {
+        let term = |&slot: &usize| {
+            let weight = (f64::from(plan.examples(slot, step)) / total as f64) as f32;
+            weight * plan.gradient(slot, step, index, &before)
+        };
+        let terms = slots.iter().map(term);
+        *value -= terms.reduce(|sum, term| sum + term).unwrap_or(0.0);
+    }
+}
+
+/// With backups, the answers tell whose gradients each step was made of: as many as the quorum
+/// or all who were left, and the parameters are what those give, on every part.
+fn check_backups(world: &World, quorum: usize) {
+    let plan = &world.plan;
+    let server = &world.nodes[0].server;
+    let mut params = vec![0.0f32; plan.total_params];
+    let mut is_known = true;
+    for step in 0..server.global_step() {
+        let used =
+            |answered: &&crate::process::Answered| answered.step == step && !answered.dropped;
+        let mut slots: Vec<_> = world.answered.iter().filter(used).map(|a| a.slot).collect();
+        slots.sort_unstable();
+        let before = slots.len();
+        slots.dedup();
+        assert_eq!(before, slots.len(), "step {step} counts a slot twice");
+        assert!(slots.len() <= quorum, "step {step} of {} gradients", slots.len());
+        // The last answer of a process that died is not known to us.
+        is_known &= !slots.is_empty();
+        make_step(plan, step, &slots, &mut params);
+    }
+    let kills = plan.accidents.iter().any(|(_, a)| matches!(a, crate::plan::Accident::Kill { .. }));
+    if is_known && !kills {
+        assert_eq!(world.params(), bits(&params), "a step mixes gradients");
+    }
+    let stats = server.stats();
+    let used: u64 = stats.applied_total();
+    let most = server.global_step() * quorum as u64;
+    assert!(used <= most, "{used} gradients in {} steps of {quorum}", server.global_step());
+    let leavers = plan.leaves_at.iter().flatten().count();
+    assert!(leavers > 0 || used == most, "{used} gradients, not {most}");
+}

@@ -1,0 +1,207 @@
+//! What happens in one simulated run, drawn from its seed before it starts.
+
+use paceline_exchange::{ModeConfig, OnLoss};
+
+/// A small generator (SplitMix64): the simulation must not change when a library does.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.below(high - low + 1)
+    }
+
+    pub(crate) fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// Scrambles a number.
+pub(crate) fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+/// Which part of the protocol a run is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    Async,
+    SyncAll,
+    SyncBackups,
+    Bounded,
+    /// Any mode, and one worker dies and never comes back.
+    Loss,
+}
+
+/// Something that goes wrong at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Accident {
+    /// Some connection breaks, and what is on its way is lost.
+    Cut,
+    /// The process in a slot dies; another takes over after so long, or none does.
+    Kill { slot: usize, back_after_ms: Option<u64> },
+    /// Somebody unknown connects to a server and sends rubbish.
+    Stranger { server: usize },
+}
+
+/// One simulated run.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) servers: usize,
+    pub(crate) workers: usize,
+    pub(crate) evaluators: usize,
+    pub(crate) mode: ModeConfig,
+    pub(crate) total_params: usize,
+    pub(crate) part_floats: usize,
+    pub(crate) stop_steps: Option<u64>,
+    /// The chief asks to stop before it pushes this step.
+    pub(crate) chief_stops_at: Option<u64>,
+    /// From which step on each slot has no more data.
+    pub(crate) leaves_at: Vec<Option<u64>>,
+    /// How long each slot computes a step.
+    pub(crate) compute_ms: Vec<u64>,
+    pub(crate) delay_ms: u64,
+    pub(crate) on_loss: OnLoss,
+    pub(crate) rejoin_ms: u64,
+    pub(crate) accidents: Vec<(u64, Accident)>,
+    /// The slot that dies for good.
+    pub(crate) dies: Option<usize>,
+}
+
+impl Plan {
+    pub(crate) fn draw(style: Style, seed: u64) -> Self {
+        let mut random = Random::new(mix(seed ^ ((style as u64) << 56)));
+        let least = if style == Style::SyncBackups { 2 } else { 1 };
+        let workers = random.between(least, 5) as usize;
+        let mode = draw_mode(style, workers, &mut random);
+        let has_backups = matches!(mode, ModeConfig::Sync { quorum } if quorum < workers);
+        let servers = if has_backups { 1 } else { random.between(1, 3) as usize };
+        let mut plan = Self {
+            servers,
+            workers,
+            evaluators: random.below(2) as usize,
+            mode,
+            total_params: random.between(servers as u64, 18) as usize,
+            part_floats: random.between(1, 7) as usize,
+            stop_steps: None,
+            chief_stops_at: None,
+            leaves_at: vec![None; workers],
+            compute_ms: (0..workers).map(|_| random.between(1, 30)).collect(),
+            delay_ms: random.between(1, 20),
+            on_loss: if random.chance(50) { OnLoss::Fail } else { OnLoss::Continue },
+            rejoin_ms: 20_000,
+            accidents: Vec::new(),
+            dies: None,
+        };
+        if random.chance(1) {
+            // More parts than a client may leave unanswered.
+            (plan.total_params, plan.part_floats) = (servers * 300, 1);
+        }
+        match random.chance(70) {
+            true => plan.stop_steps = Some(random.between(1, 12)),
+            false => plan.chief_stops_at = Some(random.below(10)),
+        }
+        for slot in 0..workers {
+            if slot > 0 && random.chance(15) {
+                plan.leaves_at[slot] = Some(random.below(8));
+            }
+            if random.chance(15) {
+                plan.compute_ms[slot] *= 8;
+            }
+        }
+        plan.draw_accidents(&mut random);
+        if style == Style::Loss {
+            plan.draw_loss(&mut random);
+        }
+        plan
+    }
+
+    fn draw_accidents(&mut self, random: &mut Random) {
+        let rate = [0, 3, 12][random.below(3) as usize];
+        for _ in 0..rate {
+            let at_ms = random.below(1_500);
+            let accident = match random.below(10) {
+                0..5 => Accident::Cut,
+                5..8 => Accident::Kill {
+                    slot: random.below(self.workers as u64) as usize,
+                    back_after_ms: Some(random.between(1, 2_000)),
+                },
+                _ => Accident::Stranger { server: random.below(self.servers as u64) as usize },
+            };
+            self.accidents.push((at_ms, accident));
+        }
+    }
+
+    fn draw_loss(&mut self, random: &mut Random) {
+        let slot = random.below(self.workers as u64) as usize;
+        self.rejoin_ms = [0, 3_000][random.below(2) as usize];
+        if self.rejoin_ms == 0 {
+            self.accidents.retain(|(_, accident)| matches!(accident, Accident::Stranger { .. }));
+        }
+        self.accidents.push((random.below(800), Accident::Kill { slot, back_after_ms: None }));
+        self.dies = Some(slot);
+    }
+
+    /// Whether the final bits follow from the plan alone, whatever the accidents.
+    pub(crate) fn has_exact_bits(&self) -> bool {
+        self.mode == ModeConfig::Sync { quorum: self.workers } && self.dies.is_none()
+    }
+
+    pub(crate) fn without_accidents(&self) -> Self {
+        Self { accidents: Vec::new(), ..self.clone() }
+    }
+
+    pub(crate) fn is_sync(&self) -> bool {
+        matches!(self.mode, ModeConfig::Sync { .. })
+    }
+
+    /// One element of a gradient. In `sync` without backups it depends on parameters of other
+    /// parts and servers, so that a gradient of the wrong parameters shows; elsewhere it is an
+    /// integer, so that sums are exact in whatever order.
+    pub(crate) fn gradient(&self, slot: usize, step: u64, index: usize, params: &[f32]) -> f32 {
+        let noise = mix((slot as u64) << 48 ^ step << 24 ^ index as u64) % 1024;
+        if !self.is_sync() {
+            return noise as f32;
+        }
+        let other = match self.mode == (ModeConfig::Sync { quorum: self.workers }) {
+            true => params[(index * 7 + 3) % params.len()],
+            false => 0.0,
+        };
+        noise as f32 / 512.0 - 1.0 + 0.3 * other
+    }
+
+    /// How many examples a slot's batch has.
+    pub(crate) fn examples(&self, slot: usize, step: u64) -> u32 {
+        1 + (mix(slot as u64 ^ step << 8) % 9) as u32
+    }
+}
+
+fn draw_mode(style: Style, workers: usize, random: &mut Random) -> ModeConfig {
+    match style {
+        Style::Async => ModeConfig::Async,
+        Style::SyncAll => ModeConfig::Sync { quorum: workers },
+        Style::SyncBackups => {
+            ModeConfig::Sync { quorum: random.between(1, workers as u64 - 1) as usize }
+        }
+        Style::Bounded => ModeConfig::Bounded { staleness: random.below(4) },
+        Style::Loss if workers == 1 => ModeConfig::Async,
+        Style::Loss => {
+            let styles = [Style::Async, Style::SyncAll, Style::SyncBackups, Style::Bounded];
+            draw_mode(styles[random.below(4) as usize], workers, random)
+        }
+    }
+}

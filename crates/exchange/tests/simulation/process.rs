@@ -1,0 +1,246 @@
+//! A worker or an evaluator as a process: what the network crate and the training loop do.
+
+use paceline_exchange::{Client, ClientConfig, ClientEvent, Header, Role};
+
+use crate::plan::Plan;
+
+pub(crate) const JOB: [u8; 32] = [7; 32];
+pub(crate) const LAYOUT: [u8; 32] = [9; 32];
+pub(crate) const TOKEN: &[u8] = b"open sesame";
+
+/// What a process is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Joining,
+    Pulling,
+    Computing,
+    Pushing,
+    Leaving,
+    Collecting,
+    Finishing,
+    Exited { well: bool },
+}
+
+/// A push that was answered in full.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered {
+    pub(crate) slot: usize,
+    pub(crate) step: u64,
+    pub(crate) dropped: bool,
+}
+
+/// What a process wants of the world.
+pub(crate) enum Wish {
+    Send {
+        server: usize,
+        header: Header,
+        bytes: Vec<u8>,
+    },
+    /// Call `computed` after the time a step takes.
+    Compute,
+    /// A push was answered in full.
+    Answered(Answered),
+}
+
+/// One process.
+pub(crate) struct Process {
+    pub(crate) slot: usize,
+    pub(crate) role: Role,
+    pub(crate) state: State,
+    pub(crate) client: Client,
+    pub(crate) params: Vec<f32>,
+    gradient: Vec<f32>,
+    step: u64,
+    /// Which servers have said that the present goodbye is counted.
+    done: Vec<bool>,
+    wants_stop: bool,
+    pub(crate) aborted: Option<String>,
+}
+
+impl Process {
+    pub(crate) fn new(plan: &Plan, role: Role, slot: usize, incarnation: u64) -> Self {
+        let config = ClientConfig {
+            role,
+            slot: slot as u32,
+            incarnation,
+            job_digest: JOB,
+            layout_digest: LAYOUT,
+            token: TOKEN.to_vec(),
+            servers: plan.servers,
+            total_params: plan.total_params,
+        };
+        Self {
+            slot,
+            role,
+            state: State::Joining,
+            client: Client::new(config),
+            params: vec![f32::NAN; plan.total_params],
+            gradient: vec![f32::NAN; plan.total_params],
+            step: 0,
+            done: vec![false; plan.servers],
+            wants_stop: false,
+            aborted: None,
+        }
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        !matches!(self.state, State::Exited { .. })
+    }
+
+    /// A frame arrived whose parameters, if it has any, have been read.
+    pub(crate) fn arrived(
+        &mut self,
+        plan: &Plan,
+        server: usize,
+        header: &Header,
+        bytes: &[u8],
+    ) -> Vec<Wish> {
+        let mut wishes = Vec::new();
+        let event = self.client.arrived(server, header, bytes).expect("an honest server");
+        match event {
+            ClientEvent::Welcome => self.greet_again(server, &mut wishes),
+            ClientEvent::Started | ClientEvent::Part | ClientEvent::Notice(_) => {}
+            ClientEvent::Complete => self.completed(plan, &mut wishes),
+            ClientEvent::Reports(reports) => {
+                assert!(reports.iter().any(|report| report.slot == Some(0)));
+                assert_eq!(reports.last().expect("its own").slot, None);
+                self.count(server, &mut wishes);
+            }
+            ClientEvent::Bye => self.count(server, &mut wishes),
+            ClientEvent::Abort(why) => self.abort(why),
+            ClientEvent::Refused(refusal) => self.abort(refusal.text),
+        }
+        if self.state == State::Joining && self.client.is_welcome() && self.client.is_started() {
+            if self.client.already_left() {
+                self.enter(State::Leaving, &mut wishes);
+            } else {
+                self.state = State::Pulling;
+                self.client.begin_pull();
+            }
+        }
+        self.send_parts(&mut wishes);
+        wishes
+    }
+
+    fn abort(&mut self, why: String) {
+        self.aborted = Some(why);
+        self.state = State::Exited { well: false };
+    }
+
+    /// A push or a pull has been answered in full.
+    fn completed(&mut self, plan: &Plan, wishes: &mut Vec<Wish>) {
+        if self.role == Role::Evaluator {
+            // It looks at the parameters and pulls again, for as long as there are servers.
+            wishes.push(Wish::Compute);
+            self.state = State::Computing;
+            return;
+        }
+        if self.state == State::Pushing {
+            let (slot, step, dropped) = (self.slot, self.step, self.client.dropped());
+            wishes.push(Wish::Answered(Answered { slot, step, dropped }));
+            self.step = if plan.is_sync() { self.client.global_step() } else { self.step + 1 };
+        } else {
+            self.step = self.client.resume_step().expect("all have welcomed");
+        }
+        let is_out_of_data = plan.leaves_at[self.slot].is_some_and(|at| self.step >= at);
+        if self.client.stopping() || is_out_of_data {
+            self.enter(State::Leaving, wishes);
+        } else {
+            self.state = State::Computing;
+            wishes.push(Wish::Compute);
+        }
+    }
+
+    /// The gradient is computed.
+    pub(crate) fn computed(&mut self, plan: &Plan) -> Vec<Wish> {
+        let mut wishes = Vec::new();
+        assert_eq!(self.state, State::Computing);
+        if self.role == Role::Evaluator {
+            self.state = State::Pulling;
+            self.client.begin_pull();
+        } else {
+            for index in 0..self.params.len() {
+                self.gradient[index] = plan.gradient(self.slot, self.step, index, &self.params);
+            }
+            if self.slot == 0 && plan.chief_stops_at.is_some_and(|at| self.step >= at) {
+                self.wants_stop = true;
+                self.say_stop(&mut wishes);
+            }
+            self.state = State::Pushing;
+            self.client.begin_push(self.step, plan.examples(self.slot, self.step));
+        }
+        self.send_parts(&mut wishes);
+        wishes
+    }
+
+    fn say_stop(&self, wishes: &mut Vec<Wish>) {
+        let (header, bytes) = Client::stop("the chief has seen enough");
+        wishes.push(Wish::Send { server: 0, header, bytes });
+    }
+
+    /// What was said and not counted is said again on a new connection.
+    fn greet_again(&mut self, server: usize, wishes: &mut Vec<Wish>) {
+        if self.wants_stop && server == 0 {
+            self.say_stop(wishes);
+        }
+        if !self.done[server] {
+            self.say_goodbye(server, wishes);
+        }
+    }
+
+    fn enter(&mut self, state: State, wishes: &mut Vec<Wish>) {
+        self.state = state;
+        self.done.fill(false);
+        for server in 0..self.done.len() {
+            self.say_goodbye(server, wishes);
+        }
+    }
+
+    fn say_goodbye(&self, server: usize, wishes: &mut Vec<Wish>) {
+        let (header, bytes) = match self.state {
+            State::Leaving => Client::leave(format!("report of {}", self.slot).into_bytes()),
+            State::Collecting => (Client::collect(), Vec::new()),
+            State::Finishing => (Client::finish(), Vec::new()),
+            _ => return,
+        };
+        wishes.push(Wish::Send { server, header, bytes });
+    }
+
+    /// A server has counted the present goodbye.
+    fn count(&mut self, server: usize, wishes: &mut Vec<Wish>) {
+        self.done[server] = true;
+        if self.done.contains(&false) {
+            return;
+        }
+        match self.state {
+            State::Leaving if self.slot == 0 => self.enter(State::Collecting, wishes),
+            State::Collecting => self.enter(State::Finishing, wishes),
+            State::Leaving | State::Finishing => self.state = State::Exited { well: true },
+            _ => {}
+        }
+    }
+
+    /// A server cannot be reached any more because it has ended.
+    pub(crate) fn server_ended(&mut self, server: usize) {
+        let is_fine = matches!(self.state, State::Leaving | State::Finishing);
+        match is_fine || self.role == Role::Evaluator {
+            true if self.role == Role::Evaluator => self.state = State::Exited { well: true },
+            true => self.count(server, &mut Vec::new()),
+            false => self.abort(format!("ps:{server} has ended")),
+        }
+    }
+
+    fn send_parts(&mut self, wishes: &mut Vec<Wish>) {
+        if !self.is_alive() {
+            return;
+        }
+        for server in 0..self.done.len() {
+            while let Some((header, range)) = self.client.next_to_send(server) {
+                let bytes = range.map_or(Vec::new(), |range| {
+                    paceline_exchange::as_bytes(&self.gradient[range]).to_vec()
+                });
+                wishes.push(Wish::Send { server, header, bytes });
+            }
+        }
+    }
+}

@@ -1,0 +1,448 @@
+//! The world between the machines: time, connections, and what goes wrong with them.
+//!
+//! Messages of one connection keep their order in each direction; all else is up to the seed.
+//! A connection that is cut loses what is on its way, and each end learns of it in its own time.
+
+use std::collections::BTreeMap;
+
+use paceline_exchange::{
+    Body, ConnId, Expect, Header, Host, Kind, Level, ModeConfig, Outcome, Payload, Role, Server,
+    ServerConfig, ServerPhase, Stats, as_bytes_mut, shard_ranges,
+};
+use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
+
+use crate::plan::{Accident, Plan, Random};
+use crate::process::{Answered, JOB, LAYOUT, Process, TOKEN, Wish};
+
+/// No run of a plan takes longer, unless something hangs.
+const END_MS: u64 = 300_000;
+
+pub(crate) enum Event {
+    Connect { process: usize, server: usize },
+    Open(ConnId),
+    ToServer(ConnId, Header, Vec<u8>),
+    ToClient(ConnId, Header, Vec<u8>),
+    ServerSeesClose(ConnId),
+    ClientSeesClose(ConnId),
+    Computed(usize),
+    TakeOver(usize),
+    Accident(Accident),
+    Tick(usize),
+}
+
+pub(crate) struct Conn {
+    server: usize,
+    /// None for a stranger's.
+    process: Option<usize>,
+    pub(crate) cut: bool,
+    /// When the last message arrives, each way.
+    to_server_ms: u64,
+    to_client_ms: u64,
+}
+
+pub(crate) struct Node {
+    pub(crate) server: Server,
+    /// The vector that payloads are read into, as a network host has one.
+    buffer: Vec<f32>,
+    pub(crate) ended: bool,
+}
+
+/// What a server did during a call.
+#[derive(Default)]
+struct Outbox {
+    sent: Vec<(ConnId, Header, Vec<u8>)>,
+    closed: Vec<ConnId>,
+    notes: Vec<String>,
+}
+
+impl Host for Outbox {
+    fn send(&mut self, to: ConnId, header: Header, body: Body<'_>) {
+        let header = Header::decode(&header.encode()).expect("servers write sound headers");
+        assert_eq!(header.len as usize, body.bytes().len());
+        self.sent.push((to, header, body.bytes().to_vec()));
+    }
+    fn close(&mut self, conn: ConnId, _reason: &str) {
+        self.closed.push(conn);
+    }
+    fn note(&mut self, _level: Level, text: &str) {
+        self.notes.push(text.to_owned());
+    }
+    fn report(&mut self, _stats: &Stats) -> Vec<u8> {
+        vec![1; 100_000]
+    }
+    fn phase(&mut self, _phase: ServerPhase) {}
+}
+
+pub(crate) struct World {
+    pub(crate) plan: Plan,
+    pub(crate) now_ms: u64,
+    pub(crate) random: Random,
+    order: u64,
+    events: BTreeMap<(u64, u64), Event>,
+    pub(crate) conns: Vec<Conn>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) processes: Vec<Process>,
+    /// The newest process of each slot.
+    pub(crate) newest: Vec<usize>,
+    incarnation: u64,
+    /// Each process's connection to each server.
+    pub(crate) links: Vec<Vec<Option<ConnId>>>,
+    pub(crate) answered: Vec<Answered>,
+    pub(crate) killed_for_good: bool,
+    pub(crate) trace: bool,
+}
+
+impl World {
+    pub(crate) fn new(plan: Plan, seed: u64, trace: bool) -> Self {
+        let nodes = (0..plan.servers).map(|index| node(&plan, index)).collect();
+        let mut world = Self {
+            now_ms: 0,
+            random: Random::new(seed),
+            order: 0,
+            events: BTreeMap::new(),
+            conns: Vec::new(),
+            nodes,
+            processes: Vec::new(),
+            newest: vec![0; plan.workers],
+            incarnation: 0,
+            links: Vec::new(),
+            answered: Vec::new(),
+            killed_for_good: false,
+            trace,
+            plan,
+        };
+        for slot in 0..world.plan.workers {
+            world.spawn(Role::Worker, slot);
+        }
+        for slot in 0..world.plan.evaluators {
+            world.spawn(Role::Evaluator, slot);
+        }
+        for (at_ms, accident) in world.plan.accidents.clone() {
+            world.at(at_ms, Event::Accident(accident));
+        }
+        for server in 0..world.plan.servers {
+            world.at(0, Event::Tick(server));
+        }
+        world
+    }
+
+    /// Plays until everybody has ended.
+    pub(crate) fn run(&mut self) {
+        while let Some(((at_ms, _), event)) = self.events.pop_first() {
+            self.now_ms = at_ms;
+            if self.is_over() {
+                return;
+            }
+            assert!(at_ms < END_MS, "the run hangs: {}", self.describe());
+            self.happen(event);
+        }
+        assert!(self.is_over(), "nothing is left to happen: {}", self.describe());
+    }
+
+    fn is_over(&self) -> bool {
+        self.nodes.iter().all(|node| node.ended)
+            && self.processes.iter().all(|process| !process.is_alive())
+    }
+
+    fn describe(&self) -> String {
+        let states: Vec<_> = self.processes.iter().map(|p| (p.role, p.slot, p.state)).collect();
+        let ends: Vec<_> = self.nodes.iter().map(|node| node.server.outcome()).collect();
+        format!("{states:?} {ends:?}")
+    }
+
+    pub(crate) fn params(&self) -> Vec<u32> {
+        let params = self.nodes.iter().flat_map(|node| node.server.params());
+        params.map(|value| value.to_bits()).collect()
+    }
+
+    fn at(&mut self, at_ms: u64, event: Event) {
+        self.order += 1;
+        self.events.insert((at_ms, self.order), event);
+    }
+
+    pub(crate) fn after(&mut self, delay_ms: u64, event: Event) {
+        self.at(self.now_ms + delay_ms, event);
+    }
+
+    fn spawn(&mut self, role: Role, slot: usize) {
+        self.incarnation += 1;
+        let process = self.processes.len();
+        self.processes.push(Process::new(&self.plan, role, slot, self.incarnation));
+        self.links.push(vec![None; self.plan.servers]);
+        if role == Role::Worker {
+            self.newest[slot] = process;
+        }
+        for server in 0..self.plan.servers {
+            let delay_ms = self.random.below(300);
+            self.after(delay_ms, Event::Connect { process, server });
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Connect { process, server } => self.connect(process, server),
+            Event::Open(conn) => {
+                let node = &mut self.nodes[self.conns[conn.0 as usize].server];
+                if !node.ended {
+                    node.server.opened(conn, self.now_ms);
+                }
+            }
+            Event::ToServer(conn, header, bytes) => self.server_reads(conn, header, bytes),
+            Event::ToClient(conn, header, bytes) => self.client_reads(conn, header, bytes),
+            Event::ServerSeesClose(conn) => {
+                let server = self.conns[conn.0 as usize].server;
+                self.serve(server, |server, now_ms, host| {
+                    server.closed(conn, "connection reset", now_ms, host);
+                });
+            }
+            Event::ClientSeesClose(conn) => self.client_sees_close(conn),
+            Event::Computed(process) => {
+                if self.processes[process].is_alive() {
+                    let wishes = self.processes[process].computed(&self.plan);
+                    self.grant(process, wishes);
+                }
+            }
+            Event::TakeOver(slot) => {
+                if !self.is_decided(slot) {
+                    self.spawn(Role::Worker, slot);
+                }
+            }
+            Event::Accident(accident) => self.accident(accident),
+            Event::Tick(server) => {
+                self.serve(server, |server, now_ms, host| server.tick(now_ms, host));
+                if !self.nodes[server].ended {
+                    self.after(250, Event::Tick(server));
+                }
+            }
+        }
+    }
+
+    /// Whether the run has ended for a slot, so that nobody would start its process again.
+    fn is_decided(&self, slot: usize) -> bool {
+        let is_over = |node: &Node| node.server.outcome().is_some();
+        self.nodes.iter().any(is_over) || self.processes[self.newest[slot]].is_alive()
+    }
+
+    fn connect(&mut self, process: usize, server: usize) {
+        if !self.processes[process].is_alive() {
+            return;
+        }
+        if self.nodes[server].ended {
+            self.processes[process].server_ended(server);
+            return self.bury_if_exited(process);
+        }
+        let conn = self.open(server, Some(process));
+        self.links[process][server] = Some(conn);
+        let (header, bytes) = self.processes[process].client.hello(server);
+        self.send_to_server(conn, header, bytes);
+    }
+
+    pub(crate) fn open(&mut self, server: usize, process: Option<usize>) -> ConnId {
+        let conn = ConnId(self.conns.len() as u64);
+        let (to_server_ms, to_client_ms) = (self.now_ms, self.now_ms);
+        self.conns.push(Conn { server, process, cut: false, to_server_ms, to_client_ms });
+        let at_ms = self.arrival(conn, true);
+        self.at(at_ms, Event::Open(conn));
+        conn
+    }
+
+    /// When the next message of a connection arrives: after the last one.
+    fn arrival(&mut self, conn: ConnId, to_server: bool) -> u64 {
+        let at_ms = self.now_ms + self.random.below(self.plan.delay_ms + 1);
+        let conn = &mut self.conns[conn.0 as usize];
+        let last = if to_server { &mut conn.to_server_ms } else { &mut conn.to_client_ms };
+        *last = at_ms.max(*last);
+        *last
+    }
+
+    pub(crate) fn send_to_server(&mut self, conn: ConnId, header: Header, bytes: Vec<u8>) {
+        let at_ms = self.arrival(conn, true);
+        self.at(at_ms, Event::ToServer(conn, header, bytes));
+    }
+
+    /// Lets a server do something, and then sends what it wants to send.
+    fn serve(&mut self, server: usize, call: impl FnOnce(&mut Server, u64, &mut Outbox)) {
+        if self.nodes[server].ended {
+            return;
+        }
+        let mut outbox = Outbox::default();
+        call(&mut self.nodes[server].server, self.now_ms, &mut outbox);
+        if self.trace {
+            for note in outbox.notes {
+                println!("{:6} ps:{server}: {note}", self.now_ms);
+            }
+        }
+        for (conn, header, bytes) in outbox.sent {
+            let at_ms = self.arrival(conn, false);
+            self.at(at_ms, Event::ToClient(conn, header, bytes));
+        }
+        for conn in outbox.closed {
+            let at_ms = self.arrival(conn, false);
+            self.at(at_ms, Event::ClientSeesClose(conn));
+        }
+        self.check_always(server);
+        if self.nodes[server].server.outcome().is_some() {
+            self.nodes[server].ended = true;
+            let ours = |conn: &usize| self.conns[*conn].server == server;
+            for conn in (0..self.conns.len()).filter(ours).collect::<Vec<_>>() {
+                let conn = ConnId(conn as u64);
+                let at_ms = self.arrival(conn, false);
+                self.at(at_ms, Event::ClientSeesClose(conn));
+            }
+        }
+    }
+
+    /// What must hold at every moment.
+    fn check_always(&self, server: usize) {
+        let (plan, server) = (&self.plan, &self.nodes[server].server);
+        let parts = server.params().len().div_ceil(plan.part_floats);
+        let (held, spare) = server.buffers();
+        assert!(held + spare <= plan.workers * parts + 1, "{held} held, {spare} spare");
+        if let ModeConfig::Bounded { staleness } = plan.mode {
+            let live = || (0..plan.workers).filter(|&slot| server.is_live(slot));
+            for part in 0..parts {
+                let fastest = live().map(|slot| server.accepted(part, slot)).max().unwrap_or(0);
+                let slowest = live().map(|slot| server.accepted(part, slot)).min().unwrap_or(0);
+                assert!(fastest - slowest <= staleness + 1, "{fastest} and {slowest}");
+            }
+        }
+    }
+
+    fn server_reads(&mut self, conn: ConnId, header: Header, bytes: Vec<u8>) {
+        if self.conns[conn.0 as usize].cut {
+            return;
+        }
+        if self.trace {
+            let who = self.conns[conn.0 as usize].process.map(|p| self.processes[p].slot);
+            println!("{:6} {conn:?} of {who:?} -> {header:?}", self.now_ms);
+        }
+        let server = self.conns[conn.0 as usize].server;
+        let mut buffer = std::mem::take(&mut self.nodes[server].buffer);
+        self.serve(server, |server, now_ms, host| {
+            let payload = match header.kind {
+                Kind::Push => {
+                    buffer.resize(bytes.len() / 4, 0.0);
+                    as_bytes_mut(&mut buffer).copy_from_slice(&bytes);
+                    Payload::Floats(&mut buffer)
+                }
+                _ => Payload::Bytes(&bytes),
+            };
+            server.frame(conn, &header, payload, now_ms, host);
+        });
+        self.nodes[server].buffer = buffer;
+    }
+
+    fn client_reads(&mut self, conn: ConnId, header: Header, bytes: Vec<u8>) {
+        let Conn { server, process, cut, .. } = self.conns[conn.0 as usize];
+        let Some(process) = process.filter(|_| !cut) else { return };
+        if self.links[process][server] != Some(conn) || !self.processes[process].is_alive() {
+            return;
+        }
+        let receiver = &mut self.processes[process];
+        if self.trace {
+            println!("{:6} ps:{server} -> {conn:?} of {}: {header:?}", self.now_ms, receiver.slot);
+        }
+        let wishes = match receiver.client.expect(server, &header).expect("an honest server") {
+            Expect::Floats(range) => {
+                as_bytes_mut(&mut receiver.params[range]).copy_from_slice(&bytes);
+                receiver.arrived(&self.plan, server, &header, &[])
+            }
+            Expect::Bytes(len) => {
+                assert_eq!(len, bytes.len());
+                receiver.arrived(&self.plan, server, &header, &bytes)
+            }
+        };
+        self.grant(process, wishes);
+    }
+
+    fn client_sees_close(&mut self, conn: ConnId) {
+        let Conn { server, process, .. } = self.conns[conn.0 as usize];
+        self.conns[conn.0 as usize].cut = true;
+        let Some(process) = process else { return };
+        if self.links[process][server] != Some(conn) || !self.processes[process].is_alive() {
+            return;
+        }
+        self.links[process][server] = None;
+        self.processes[process].client.lost(server);
+        let delay_ms = self.random.between(1, 100);
+        self.after(delay_ms, Event::Connect { process, server });
+    }
+
+    fn grant(&mut self, process: usize, wishes: Vec<Wish>) {
+        for wish in wishes {
+            match wish {
+                Wish::Send { server, header, bytes } => {
+                    // What cannot be sent now is said again when the server has welcomed us.
+                    if let Some(conn) = self.links[process][server] {
+                        let header = Header::decode(&header.encode()).expect("sound headers");
+                        self.send_to_server(conn, header, bytes);
+                    }
+                }
+                Wish::Compute => {
+                    let who = &self.processes[process];
+                    let slow_ms = match who.role {
+                        Role::Worker => self.plan.compute_ms[who.slot],
+                        Role::Evaluator => 100,
+                    };
+                    let delay_ms = self.random.between(1, slow_ms);
+                    self.after(delay_ms, Event::Computed(process));
+                }
+                Wish::Answered(answered) => self.answered.push(answered),
+            }
+        }
+        self.bury_if_exited(process);
+    }
+
+    /// Closes the connections of a process that has ended by itself.
+    fn bury_if_exited(&mut self, process: usize) {
+        if self.processes[process].is_alive() {
+            return;
+        }
+        for conn in std::mem::take(&mut self.links[process]).into_iter().flatten() {
+            let at_ms = self.arrival(conn, true);
+            self.at(at_ms, Event::ServerSeesClose(conn));
+        }
+        self.links[process] = vec![None; self.plan.servers];
+    }
+
+    /// Whether some server failed and named this worker. Others may name the workers that went
+    /// because of that.
+    pub(crate) fn is_blamed(&self, slot: usize) -> bool {
+        self.nodes.iter().any(|node| match node.server.outcome() {
+            Some(Outcome::Failed(why)) => why.contains(&format!("worker:{slot}")),
+            _ => false,
+        })
+    }
+
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.nodes.iter().find_map(|node| match node.server.outcome() {
+            Some(Outcome::Failed(why)) => Some(why.as_str()),
+            _ => None,
+        })
+    }
+}
+
+fn node(plan: &Plan, index: usize) -> Node {
+    let shard = shard_ranges(plan.total_params, plan.servers)[index].clone();
+    let mut layout = Layout::new();
+    layout.push("weight", &[plan.total_params], Group::Weights);
+    let optimizer = Optimizer::new(OptimizerSpec::sgd(1.0), &layout, shard.clone());
+    let config = ServerConfig {
+        index,
+        servers: plan.servers,
+        workers: plan.workers,
+        mode: plan.mode,
+        stop_steps: plan.stop_steps,
+        on_loss: plan.on_loss,
+        rejoin_ms: plan.rejoin_ms,
+        stall_ms: 60_000,
+        token: TOKEN.to_vec(),
+        job_digest: JOB,
+        layout_digest: LAYOUT,
+        shard: shard.clone(),
+        total_params: plan.total_params,
+        part_floats: plan.part_floats,
+    };
+    let server = Server::new(config, vec![0.0; shard.len()], optimizer);
+    Node { server, buffer: Vec::new(), ended: false }
+}
