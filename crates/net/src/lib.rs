@@ -1,0 +1,40 @@
+//! The sockets under the sharing protocol, and nothing else.
+//!
+//! [`serve`] drives a server's machine with an event loop on one thread: frames come in, the
+//! machine decides, frames go out. [`Link`] is a worker's side: it connects to every server,
+//! waits for the start, and then exchanges a gradient for parameters in one round trip. What
+//! may be applied and answered when is decided in `paceline-exchange`; here is only how bytes
+//! get from one process to another without being copied more than once.
+//!
+//! One thread a server is enough: its work is to copy bytes between kernel and memory, and a
+//! machine with more cores runs more servers, which also share the network.
+
+mod inbound;
+mod link;
+mod outbound;
+mod patience;
+mod peer;
+mod serve;
+
+pub use link::{Attendant, Link, LinkConfig, LinkError, Moved};
+pub use peer::PeerState;
+pub use serve::{ServeError, Served, Watcher, serve};
+
+use std::io;
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+
+/// Sets what every connection of ours needs: small frames leave at once, and a peer whose
+/// machine has gone is noticed within half a minute. (A peer that is merely stopped is not
+/// gone: its kernel still answers.)
+fn prepare(stream: &impl std::os::fd::AsFd) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    socket.set_tcp_nodelay(true)?;
+    let keepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(10))
+        .with_interval(Duration::from_secs(5))
+        .with_retries(4);
+    socket.set_tcp_keepalive(&keepalive)?;
+    socket.set_tcp_user_timeout(Some(Duration::from_secs(30)))
+}

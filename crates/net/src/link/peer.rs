@@ -1,0 +1,230 @@
+//! One server, as a worker's socket sees it.
+
+use std::io;
+use std::ops::Range;
+use std::time::Instant;
+
+use mio::net::TcpStream;
+use paceline_exchange::{
+    Client, ClientEvent, Expect, HEADER_BYTES, Header, Refusal, as_bytes, as_bytes_mut,
+};
+
+use super::LinkError;
+use crate::PeerState;
+use crate::inbound::{Inbound, Progress};
+use crate::outbound::{Outbound, write_frame};
+
+/// A part of a gradient that the socket has not taken whole.
+struct Sending {
+    head: [u8; HEADER_BYTES],
+    range: Range<usize>,
+    written: usize,
+}
+
+/// One server and the connection to it.
+pub(super) struct Peer {
+    /// Its name, such as `ps:0`.
+    pub(super) name: String,
+    pub(super) address: String,
+    pub(super) state: PeerState,
+    pub(super) stream: Option<TcpStream>,
+    /// There may be something to read.
+    pub(super) readable: bool,
+    pub(super) said_bye: bool,
+    /// When to try to connect again.
+    pub(super) next_try: Instant,
+    inbound: Inbound,
+    /// Where the present payload goes.
+    target: Option<Expect>,
+    control: Vec<u8>,
+    outbound: Outbound,
+    sending: Option<Sending>,
+    sent_part_bytes: u64,
+}
+
+impl Peer {
+    pub(super) fn new(index: usize, address: &str) -> Self {
+        Self {
+            name: format!("ps:{index}"),
+            address: address.to_owned(),
+            state: PeerState::Refused("not tried yet".into()),
+            stream: None,
+            readable: false,
+            said_bye: false,
+            next_try: Instant::now(),
+            inbound: Inbound::default(),
+            target: None,
+            control: Vec::new(),
+            outbound: Outbound::default(),
+            sending: None,
+            sent_part_bytes: 0,
+        }
+    }
+
+    /// A new connection has been made.
+    pub(super) fn connected(&mut self, stream: TcpStream) {
+        self.stream = Some(stream);
+        self.state = PeerState::Connected;
+        self.inbound = Inbound::default();
+        self.outbound = Outbound::default();
+        self.target = None;
+        self.readable = true;
+    }
+
+    /// The server does not let us in.
+    pub(super) fn refused(&mut self, refusal: Refusal) {
+        self.state = PeerState::Denied(refusal);
+        self.stream = None;
+        self.readable = false;
+    }
+
+    pub(super) fn lost(&self, why: impl std::fmt::Display) -> LinkError {
+        LinkError::Lost {
+            server: self.name.clone(),
+            address: self.address.clone(),
+            why: why.to_string(),
+        }
+    }
+
+    pub(super) fn sent_bytes(&self) -> u64 {
+        self.outbound.sent_bytes() + self.sent_part_bytes
+    }
+
+    pub(super) fn received_bytes(&self) -> u64 {
+        self.inbound.received_bytes()
+    }
+
+    pub(super) fn wake(&mut self) {
+        self.readable = true;
+        self.inbound.wake();
+    }
+
+    /// Sends a control frame; what the socket does not take is kept.
+    pub(super) fn send_control(&mut self, header: &Header, body: &[u8]) -> Result<(), LinkError> {
+        let Some(stream) = &mut self.stream else { return Err(self.lost("not connected")) };
+        let frame = [&header.encode()[..], body].concat();
+        let sent = self.outbound.send(stream, &frame);
+        sent.map_err(|error| self.lost(error))
+    }
+
+    pub(super) fn flush(&mut self) -> Result<(), LinkError> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        let flushed = self.outbound.flush(stream);
+        flushed.map_err(|error| self.lost(error))
+    }
+
+    /// Sends parts of the gradient (or requests for parts) until the socket takes no more;
+    /// says whether it took anything.
+    pub(super) fn send_parts(
+        &mut self,
+        server: usize,
+        client: &mut Client,
+        grad: &[f32],
+    ) -> Result<bool, LinkError> {
+        self.flush()?;
+        let mut progress = false;
+        while self.outbound.is_empty() {
+            if self.sending.is_none() {
+                let Some((header, range)) = client.next_to_send(server) else { break };
+                let (head, range) = (header.encode(), range.unwrap_or(0..0));
+                self.sending = Some(Sending { head, range, written: 0 });
+            }
+            let before = self.sent_part_bytes;
+            let whole = self.send_on(grad).map_err(|error| self.lost(error))?;
+            progress |= self.sent_part_bytes > before;
+            if !whole {
+                break;
+            }
+            self.sending = None;
+        }
+        Ok(progress)
+    }
+
+    /// Goes on with the part that is being sent; says whether all of it is gone.
+    fn send_on(&mut self, grad: &[f32]) -> io::Result<bool> {
+        let (Some(stream), Some(sending)) = (&mut self.stream, &mut self.sending) else {
+            return Ok(false);
+        };
+        let body = as_bytes(&grad[sending.range.clone()]);
+        let written = write_frame(stream, &sending.head, body, sending.written)?;
+        self.sent_part_bytes += (written - sending.written) as u64;
+        sending.written = written;
+        Ok(written == HEADER_BYTES + body.len())
+    }
+
+    /// Reads until something has arrived that means anything; none if nothing can be read now.
+    pub(super) fn read_event(
+        &mut self,
+        server: usize,
+        client: &mut Client,
+        params: &mut [f32],
+    ) -> Result<Option<ClientEvent>, LinkError> {
+        if !self.readable {
+            return Ok(None);
+        }
+        loop {
+            let Some(stream) = &mut self.stream else { return Ok(None) };
+            let progress = match &self.target {
+                None => {
+                    let guess = client.likely(server).unwrap_or(0..0);
+                    let place = as_bytes_mut(&mut params[guess.clone()]);
+                    let read = self.inbound.read_header(stream, place);
+                    if let Ok(Progress::Header(header)) = &read {
+                        let expect = client.expect(server, header).map_err(|e| self.lost(e))?;
+                        self.aim(expect, guess, params);
+                    }
+                    read
+                }
+                Some(target) => {
+                    let place = match target {
+                        Expect::Floats(range) => as_bytes_mut(&mut params[range.clone()]),
+                        Expect::Bytes(_) => &mut self.control[..],
+                    };
+                    let header = self.inbound.header().copied();
+                    let read = self.inbound.read_payload(stream, place);
+                    if let (Ok(Progress::Complete), Some(header)) = (&read, header) {
+                        let is_floats = matches!(self.target.take(), Some(Expect::Floats(_)));
+                        let bytes = if is_floats { &[] } else { &self.control[..] };
+                        let event = client.arrived(server, &header, bytes);
+                        return event.map(Some).map_err(|error| self.lost(error));
+                    }
+                    read
+                }
+            };
+            match progress.map_err(|error| self.lost(error))? {
+                Progress::Header(_) | Progress::Complete => {}
+                Progress::Blocked => {
+                    self.readable = false;
+                    return Ok(None);
+                }
+                // Who has said goodbye may go.
+                Progress::Closed if self.said_bye => {
+                    self.readable = false;
+                    return Ok(None);
+                }
+                Progress::Closed => return Err(self.lost("it closed the connection")),
+            }
+        }
+    }
+
+    /// The payload of the present frame belongs to `expect`; what has been read of it lies at
+    /// the guessed place, and is moved if the guess was wrong. A guessed place has not been
+    /// answered, so nothing of worth is lost there.
+    fn aim(&mut self, expect: Expect, guess: Range<usize>, params: &mut [f32]) {
+        let got = self.inbound.got();
+        match &expect {
+            Expect::Floats(range) if *range != guess => {
+                let all = as_bytes_mut(params);
+                all.copy_within(guess.start * 4..guess.start * 4 + got, range.start * 4);
+            }
+            Expect::Floats(_) => {}
+            Expect::Bytes(len) => {
+                self.control.clear();
+                self.control.resize(*len, 0);
+                let read = &as_bytes(params)[guess.start * 4..guess.start * 4 + got];
+                self.control[..got].copy_from_slice(read);
+            }
+        }
+        self.target = Some(expect);
+    }
+}

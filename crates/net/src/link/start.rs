@@ -1,0 +1,146 @@
+//! The start: everybody finds everybody, in any order, and says whom they still wait for.
+
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use mio::{Events, Interest, Poll, Token};
+use paceline_exchange::Client;
+
+use super::{Attendant, Link, LinkConfig, LinkError, Peer, SECOND};
+use crate::serve::poll_once;
+use crate::{PeerState, prepare};
+
+/// How long to wait before a server that did not answer is tried again.
+const TRY_EVERY: Duration = Duration::from_millis(50);
+/// How long one attempt to connect may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+impl Link {
+    /// Connects to every server and waits until all have said that the run has started (for an
+    /// evaluator: that it is welcome). Says once a second who is missing.
+    ///
+    /// # Panics
+    /// If the numbers of servers in the configuration differ.
+    pub fn start(config: LinkConfig, attendant: &mut impl Attendant) -> Result<Self, LinkError> {
+        assert_eq!(config.servers.len(), config.client.servers, "servers");
+        let peers: Vec<_> =
+            config.servers.iter().enumerate().map(|(i, address)| Peer::new(i, address)).collect();
+        let mut link = Self {
+            client: Client::new(config.client.clone()),
+            params: vec![0.0; config.client.total_params],
+            reports: peers.iter().map(|_| None).collect(),
+            peers,
+            poll: Poll::new()?,
+            events: Events::with_capacity(64),
+            config,
+        };
+        let begun = Instant::now();
+        let mut told = begun;
+        while !link.has_started() {
+            link.connect_missing();
+            link.read_start(attendant)?;
+            if attendant.gives_up() {
+                return Err(LinkError::Interrupted);
+            }
+            if begun.elapsed() >= link.config.start_timeout {
+                let seconds = link.config.start_timeout.as_secs();
+                return Err(LinkError::NotStarted { seconds, missing: link.missing() });
+            }
+            if told.elapsed() >= SECOND {
+                told = Instant::now();
+                attendant.note(&format!("waiting for the start: {}", link.missing()));
+            }
+        }
+        Ok(link)
+    }
+
+    fn has_started(&self) -> bool {
+        match self.config.client.role {
+            super::Role::Worker => self.client.is_started(),
+            super::Role::Evaluator => self.client.is_welcome(),
+        }
+    }
+
+    /// Whom the start waits for, and what state each is in.
+    fn missing(&self) -> String {
+        let states = self.peers.iter().filter(|peer| peer.state != PeerState::Started);
+        let states = states.map(|peer| match peer.state {
+            PeerState::Ready => format!("{} is ready and waits for other workers", peer.name),
+            _ => format!("{} at {} is {}", peer.name, peer.address, peer.state),
+        });
+        states.collect::<Vec<_>>().join("; ")
+    }
+
+    /// Tries every server that is not connected and whose time to be tried has come.
+    fn connect_missing(&mut self) {
+        for server in 0..self.peers.len() {
+            let peer = &self.peers[server];
+            if peer.stream.is_some() || Instant::now() < peer.next_try {
+                continue;
+            }
+            let tried = self.connect(server);
+            let peer = &mut self.peers[server];
+            peer.next_try = Instant::now() + TRY_EVERY;
+            match tried {
+                Ok(()) => {}
+                // A server that denies us is there; that it hung up is no news.
+                Err(_) if matches!(peer.state, PeerState::Denied(_)) => {}
+                Err(state) => peer.state = state,
+            }
+        }
+    }
+
+    fn connect(&mut self, server: usize) -> Result<(), PeerState> {
+        let refused = |error: std::io::Error| PeerState::Refused(error.to_string());
+        let address = &self.peers[server].address;
+        let found = address.to_socket_addrs().map_err(|e| PeerState::NoAddress(e.to_string()))?;
+        let mut last = PeerState::NoAddress("the name stands for nothing".into());
+        for address in found {
+            let stream = match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+                Ok(stream) => stream,
+                Err(error) => {
+                    last = refused(error);
+                    continue;
+                }
+            };
+            prepare(&stream).and_then(|()| stream.set_nonblocking(true)).map_err(refused)?;
+            let mut stream = mio::net::TcpStream::from_std(stream);
+            let both = Interest::READABLE | Interest::WRITABLE;
+            self.poll.registry().register(&mut stream, Token(server), both).map_err(refused)?;
+            self.client.lost(server);
+            self.peers[server].connected(stream);
+            let (header, body) = self.client.hello(server);
+            let said = self.peers[server].send_control(&header, &body);
+            return said.map_err(|error| PeerState::Refused(error.to_string()));
+        }
+        Err(last)
+    }
+
+    /// Reads what servers say before the start. Losing one now is no loss: it is tried again.
+    fn read_start(&mut self, attendant: &mut impl Attendant) -> Result<(), LinkError> {
+        poll_once(&mut self.poll, &mut self.events, TRY_EVERY)?;
+        for event in &self.events {
+            if let Some(peer) = self.peers.get_mut(event.token().0) {
+                peer.wake();
+            }
+        }
+        for server in 0..self.peers.len() {
+            loop {
+                let peer = &mut self.peers[server];
+                match peer.read_event(server, &mut self.client, &mut self.params) {
+                    Ok(Some(event)) => self.on_event(server, event, attendant)?,
+                    Ok(None) => break,
+                    Err(error) => {
+                        if !matches!(peer.state, PeerState::Denied(_)) {
+                            peer.state = PeerState::Refused(error.to_string());
+                        }
+                        peer.stream = None;
+                        self.client.lost(server);
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

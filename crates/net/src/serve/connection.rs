@@ -1,0 +1,241 @@
+//! One connection of a server, and the thread that serves it.
+
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream;
+use mio::{Events, Poll};
+use paceline_exchange::{
+    ConnId, Header, PART_BYTES, Payload, ServerPhase, WINDOW_PARTS, as_bytes_mut,
+};
+
+use super::hands::Hands;
+use super::{LAST_WORDS, Shared, TICK, poll_once};
+use crate::inbound::{Inbound, Progress};
+use crate::outbound::Outbound;
+use crate::patience::Patience;
+
+/// What a client may leave unread before nothing more is read from it, so that a server's
+/// memory stays small: the client must read to go on.
+const PAUSE_BYTES: usize = 4 * PART_BYTES;
+/// What a client may leave unread at all: a window of parts, and some room for control frames.
+const MAX_WAITING_BYTES: usize = (WINDOW_PARTS + 2) * (PART_BYTES + 64);
+
+/// A connection, as all threads see it.
+pub(super) struct Connection {
+    id: ConnId,
+    stream: TcpStream,
+    outbound: Mutex<Outbound>,
+    /// Nothing more is read from it.
+    closing: AtomicBool,
+    received_bytes: AtomicU64,
+}
+
+impl Connection {
+    pub(super) fn new(id: ConnId, stream: TcpStream) -> Self {
+        Self {
+            id,
+            stream,
+            outbound: Mutex::default(),
+            closing: AtomicBool::new(false),
+            received_bytes: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn id(&self) -> ConnId {
+        self.id
+    }
+
+    fn outbound(&self) -> MutexGuard<'_, Outbound> {
+        self.outbound.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes a frame; what the socket does not take now, the connection's thread writes later.
+    /// A connection that breaks here is found broken by that thread too.
+    pub(super) fn write(&self, bytes: &[u8]) {
+        let mut outbound = self.outbound();
+        let written = outbound.send(&mut &self.stream, bytes);
+        if written.is_err() || outbound.waiting_bytes() > MAX_WAITING_BYTES {
+            self.hang_up();
+        }
+    }
+
+    /// Nothing more is read; the thread ends once everything is written.
+    pub(super) fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+    }
+
+    /// Wakes the thread as if the other end had closed; what is to be written still can be.
+    pub(super) fn stop_reading(&self) {
+        let _ = self.stream.shutdown(Shutdown::Read);
+    }
+
+    /// Ends the connection at once.
+    pub(super) fn hang_up(&self) {
+        self.close();
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Bytes sent and received.
+    pub(super) fn moved(&self) -> (u64, u64) {
+        (self.outbound().sent_bytes(), self.received_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Serves the connection to its end. What the thread of it does.
+    pub(super) fn attend(self: Arc<Self>, shared: &Shared<'_>, poll: Poll) {
+        let mut reader = Reader {
+            inbound: Inbound::default(),
+            buffer: Vec::new(),
+            poll,
+            events: Events::with_capacity(4),
+        };
+        let mut hands = Hands::new(shared, Some(self.clone()));
+        let ended = loop {
+            hands.enter(ServerPhase::Receive);
+            match reader.next_frame(&self, shared, &mut hands) {
+                Ok(Some(header)) => self.handle(&header, &mut reader, shared, &mut hands),
+                Ok(None) => break None,
+                Err(why) => break Some(why),
+            }
+        };
+        // A connection that was closed on purpose is forgotten already.
+        if let Some(why) = ended.filter(|_| !shared.over.load(Ordering::Relaxed)) {
+            let address = self.stream.peer_addr().map(|at| format!(" ({at})")).unwrap_or_default();
+            let mut core = shared.core();
+            hands.with(&mut core, |machine, hands| {
+                machine.closed(self.id, &format!("{why}{address}"), shared.now_ms(), hands);
+            });
+            self.wake_if_over(&core, shared);
+            drop(core);
+            hands.deliver();
+        }
+        reader.write_last_words(&self);
+        shared.forget(&self, &hands.served());
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Hands a frame to the machine, and writes what comes of it.
+    fn handle(
+        &self,
+        header: &Header,
+        reader: &mut Reader,
+        shared: &Shared<'_>,
+        hands: &mut Hands<'_, '_>,
+    ) {
+        self.received_bytes.store(reader.inbound.received_bytes(), Ordering::Relaxed);
+        let mut core = shared.core();
+        hands.with(&mut core, |machine, hands| {
+            let payload = match header.kind.carries_floats() {
+                true => Payload::Floats(&mut reader.buffer),
+                false => Payload::Bytes(&as_bytes_mut(&mut reader.buffer)[..header.len as usize]),
+            };
+            machine.frame(self.id, header, payload, shared.now_ms(), hands);
+        });
+        self.wake_if_over(&core, shared);
+        drop(core);
+        hands.deliver();
+    }
+
+    fn wake_if_over(&self, core: &super::Core<'_>, shared: &Shared<'_>) {
+        if core.machine.outcome().is_some() {
+            // If that fails, the run's end is noticed at the next tick.
+            let _ = shared.waker.wake();
+        }
+    }
+}
+
+/// The reading half of a connection's thread.
+struct Reader {
+    inbound: Inbound,
+    /// Where the payload of the present frame is read to.
+    buffer: Vec<f32>,
+    poll: Poll,
+    events: Events,
+}
+
+impl Reader {
+    /// Waits for a frame, whose payload is then in `buffer`; none if the connection was closed
+    /// on purpose, an error if it broke.
+    fn next_frame(
+        &mut self,
+        connection: &Connection,
+        shared: &Shared<'_>,
+        hands: &mut Hands<'_, '_>,
+    ) -> Result<Option<Header>, String> {
+        loop {
+            let over = shared.over.load(Ordering::Relaxed);
+            let closing = connection.closing.load(Ordering::Relaxed);
+            let waiting = connection.outbound().waiting_bytes();
+            if over || closing && waiting == 0 {
+                return Ok(None);
+            }
+            let may_read = !closing && waiting <= PAUSE_BYTES;
+            if may_read && let Some(header) = self.read_frame(&connection.stream)? {
+                return Ok(Some(header));
+            }
+            hands.enter(ServerPhase::Idle);
+            self.wait(waiting > 0).map_err(|error| error.to_string())?;
+            hands.enter(ServerPhase::Receive);
+            connection
+                .outbound()
+                .flush(&mut &connection.stream)
+                .map_err(|error| error.to_string())?;
+        }
+    }
+
+    /// Reads as far as the socket has something; a header once a frame is complete.
+    fn read_frame(&mut self, mut stream: &TcpStream) -> Result<Option<Header>, String> {
+        loop {
+            let progress = match self.inbound.header() {
+                // The last payload's length is the best guess for the next one's.
+                None => self.inbound.read_header(&mut stream, as_bytes_mut(&mut self.buffer)),
+                Some(header) => {
+                    let (header, len) = (*header, header.len as usize);
+                    self.buffer.resize(len.div_ceil(4), 0.0);
+                    let place = &mut as_bytes_mut(&mut self.buffer)[..len];
+                    let read = self.inbound.read_payload(&mut stream, place);
+                    if let Ok(Progress::Complete) = read {
+                        return Ok(Some(header));
+                    }
+                    read
+                }
+            };
+            match progress.map_err(|error| error.to_string())? {
+                Progress::Header(_) | Progress::Complete => {}
+                Progress::Blocked => return Ok(None),
+                Progress::Closed => return Err("the other end closed it".into()),
+            }
+        }
+    }
+
+    /// Writes what is still to be written when the connection ends, as far as anybody reads it.
+    fn write_last_words(&mut self, connection: &Connection) {
+        let deadline = Instant::now() + LAST_WORDS;
+        while Instant::now() < deadline {
+            let mut outbound = connection.outbound();
+            if outbound.flush(&mut &connection.stream).is_err() || outbound.is_empty() {
+                return;
+            }
+            drop(outbound);
+            if self.wait(true).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Waits until the socket has something, or takes something; a tick at most.
+    fn wait(&mut self, is_writing: bool) -> std::io::Result<()> {
+        let mut patience = Patience::new();
+        loop {
+            let sleeps = is_writing || !patience.look_again();
+            let timeout = if sleeps { TICK } else { Duration::ZERO };
+            poll_once(&mut self.poll, &mut self.events, timeout)?;
+            if sleeps || !self.events.is_empty() {
+                self.inbound.wake();
+                return Ok(());
+            }
+        }
+    }
+}

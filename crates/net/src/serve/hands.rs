@@ -1,0 +1,143 @@
+//! What the machine does to the world, gathered while the lock is held and done afterwards.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use paceline_exchange::{Body, ConnId, Header, Host, Level, Server, ServerPhase, Stats};
+
+use super::connection::Connection;
+use super::{Core, Served, Shared};
+
+/// A frame that is to be written once the lock is released.
+struct Outgoing {
+    to: Arc<Connection>,
+    bytes: Vec<u8>,
+}
+
+/// One thread's hands: it acts for the machine, and accounts for its own time.
+pub(super) struct Hands<'s, 'a> {
+    shared: &'s Shared<'a>,
+    /// The connection that this thread serves, if it serves one.
+    own: Option<Arc<Connection>>,
+    outgoing: Vec<Outgoing>,
+    /// Buffers of frames that were written, to be used again.
+    spare: Vec<Vec<u8>>,
+    clock: PhaseClock,
+}
+
+impl<'s, 'a> Hands<'s, 'a> {
+    pub(super) fn new(shared: &'s Shared<'a>, own: Option<Arc<Connection>>) -> Self {
+        Self { shared, own, outgoing: Vec::new(), spare: Vec::new(), clock: PhaseClock::new() }
+    }
+
+    /// Lets the machine work, with these hands, while the lock is held.
+    pub(super) fn with(
+        &mut self,
+        core: &mut Core<'_>,
+        work: impl FnOnce(&mut Server, &mut Acting<'_, 's, 'a, '_>),
+    ) {
+        let Core { machine, watcher, gone } = core;
+        work(machine, &mut Acting { hands: self, watcher: *watcher, gone });
+    }
+
+    /// Writes what is to be written. The lock must be released.
+    pub(super) fn deliver(&mut self) {
+        if self.outgoing.is_empty() {
+            return;
+        }
+        self.clock.enter(ServerPhase::Send);
+        for mut frame in self.outgoing.drain(..) {
+            frame.to.write(&frame.bytes);
+            frame.bytes.clear();
+            self.spare.push(frame.bytes);
+        }
+    }
+
+    pub(super) fn enter(&mut self, phase: ServerPhase) {
+        self.clock.enter(phase);
+    }
+
+    /// What this thread's connection has moved, and what its time went to.
+    pub(super) fn served(&self) -> Served {
+        let (sent_bytes, received_bytes) = self.own.as_ref().map_or((0, 0), |own| own.moved());
+        let (seconds, phases) = self.clock.totals();
+        Served { sent_bytes, received_bytes, seconds, phases }
+    }
+}
+
+/// The hands at work: with the watcher, which is behind the lock.
+pub(super) struct Acting<'h, 's, 'a, 'w> {
+    hands: &'h mut Hands<'s, 'a>,
+    watcher: &'w mut dyn super::Watcher,
+    gone: &'w Served,
+}
+
+impl Host for Acting<'_, '_, '_, '_> {
+    fn send(&mut self, to: ConnId, header: Header, body: Body<'_>) {
+        let own = self.hands.own.as_ref().filter(|own| own.id() == to).cloned();
+        let Some(to) = own.or_else(|| self.hands.shared.find(to)) else { return };
+        let mut bytes = self.hands.spare.pop().unwrap_or_default();
+        bytes.extend_from_slice(&header.encode());
+        bytes.extend_from_slice(body.bytes());
+        self.hands.outgoing.push(Outgoing { to, bytes });
+    }
+
+    fn close(&mut self, conn: ConnId, _reason: &str) {
+        let connection = self.hands.shared.find(conn);
+        if let Some(connection) = connection {
+            connection.close();
+        }
+    }
+
+    fn note(&mut self, level: Level, text: &str) {
+        self.watcher.note(level, text);
+    }
+
+    fn report(&mut self, stats: &Stats) -> Vec<u8> {
+        let mut served = *self.gone;
+        served.add(&self.hands.served());
+        self.watcher.report(&served, stats)
+    }
+
+    fn phase(&mut self, phase: ServerPhase) {
+        self.hands.clock.enter(phase);
+    }
+}
+
+/// Where one thread's time goes, from the first gradient on.
+struct PhaseClock {
+    began: Option<Instant>,
+    current: ServerPhase,
+    since: Instant,
+    spent: [Duration; 4],
+}
+
+impl PhaseClock {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self { began: None, current: ServerPhase::Idle, since: now, spent: [Duration::ZERO; 4] }
+    }
+
+    #[inline]
+    fn enter(&mut self, phase: ServerPhase) {
+        let now = Instant::now();
+        if self.began.is_none() {
+            if phase != ServerPhase::Apply {
+                return;
+            }
+            self.began = Some(now);
+            self.since = now;
+        }
+        self.spent[Served::index(self.current)] += now - self.since;
+        (self.current, self.since) = (phase, now);
+    }
+
+    /// Seconds since the first gradient, and what they went to.
+    fn totals(&self) -> (f64, [f64; 4]) {
+        let Some(began) = self.began else { return (0.0, [0.0; 4]) };
+        let now = Instant::now();
+        let mut spent = self.spent;
+        spent[Served::index(self.current)] += now - self.since;
+        ((now - began).as_secs_f64(), spent.map(|time| time.as_secs_f64()))
+    }
+}
