@@ -13,6 +13,8 @@ pub struct Board {
     dir: PathBuf,
     events: EventWriter,
     every: u64,
+    /// Steps of this worker so far.
+    steps: u64,
     train_loss: Tag,
     test_loss: Tag,
     test_accuracy: Tag,
@@ -31,6 +33,7 @@ impl Board {
             dir: dir.to_owned(),
             events,
             every: plan.observe_every,
+            steps: 0,
             train_loss,
             test_loss,
             test_accuracy,
@@ -53,7 +56,7 @@ impl Board {
             self.events.hparams_start(&[
                 HParam::new("model", plan.model.name()),
                 HParam::new("data", plan.data.kind.name()),
-                HParam::new("mode", plan.mode.name()),
+                HParam::new("mode", plan.cluster.mode.name()),
                 HParam::new("batch", plan.batch as i64),
                 HParam::new("rate", f64::from(plan.optimizer.weights.rate.at(0))),
                 HParam::new("optimizer", plan.optimizer.rule.name()),
@@ -63,10 +66,13 @@ impl Board {
         self.check(written)
     }
 
-    /// Records the loss of a step, if it is the turn of that step.
+    /// Records the loss of a batch with the parameters of a global step, if it is its turn:
+    /// the first, and then every n-th.
     #[inline]
     pub fn step(&mut self, step: u64, loss: f32) -> Result<(), Failure> {
-        if !step.is_multiple_of(self.every) {
+        let turn = self.steps.is_multiple_of(self.every);
+        self.steps += 1;
+        if !turn {
             return Ok(());
         }
         let written = self.events.scalar(&self.train_loss, step, loss);

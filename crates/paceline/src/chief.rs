@@ -6,10 +6,10 @@ use paceline_model::Tally;
 
 use crate::Failure;
 use crate::board::Board;
-use crate::interrupt::Interrupt;
 use crate::job::{Evaluate, Stop};
+use crate::link::Link;
 use crate::progress::{Moment, Progress};
-use crate::tester::Tester;
+use crate::tester::Tests;
 
 /// How many of the last losses make up the train loss.
 const LOSSES: usize = 100;
@@ -45,79 +45,134 @@ impl StopReason {
     }
 }
 
+/// Everything that a chief is told before it starts.
+pub struct Orders<'a> {
+    /// When to stop.
+    pub stop: Stop,
+    /// How often to test.
+    pub evaluate: Evaluate,
+    /// Steps after which the epochs are over, if they count.
+    pub epoch_steps: Option<u64>,
+    /// Examples that all workers together train on in a global step.
+    pub examples_per_step: usize,
+    /// Who tests.
+    pub tests: Box<dyn Tests + 'a>,
+    /// Where to show progress.
+    pub progress: Progress,
+    /// The signal that asked this process to end, if one did.
+    pub interrupted: Box<dyn Fn() -> Option<i32> + 'a>,
+}
+
 /// Watches over a run.
 pub struct Chief<'a> {
-    stop: Stop,
-    evaluate: Evaluate,
-    /// Steps after which the run is over by epochs or steps, whichever is first.
-    planned_steps: Option<u64>,
-    tester: Tester<'a>,
-    progress: Progress,
-    interrupt: Interrupt,
+    orders: Orders<'a>,
     started: Instant,
     losses: [f32; LOSSES],
     noted: u64,
+    next_test: u64,
     last_test: Option<(u64, Tally)>,
+    reason: Option<StopReason>,
 }
 
 impl<'a> Chief<'a> {
     /// A chief who starts to count the time now.
-    pub fn new(
-        stop: Stop,
-        evaluate: Evaluate,
-        epoch_steps: Option<u64>,
-        tester: Tester<'a>,
-        progress: Progress,
-        interrupt: Interrupt,
-    ) -> Self {
-        let planned_steps = [stop.steps, epoch_steps].into_iter().flatten().min();
+    pub fn new(orders: Orders<'a>) -> Self {
         Self {
-            stop,
-            evaluate,
-            planned_steps,
-            tester,
-            progress,
-            interrupt,
             started: Instant::now(),
             losses: [0.0; LOSSES],
             noted: 0,
+            next_test: orders.evaluate.every,
             last_test: None,
+            reason: None,
+            orders,
         }
     }
 
-    /// Takes note of a step's loss. A loss that is not a number ends the run: nothing that
-    /// comes after it could be of use.
+    /// Looks at a step that was just made: tests if it is time, shows progress, and asks
+    /// everybody to stop once there is a reason.
     #[inline]
-    pub fn note_loss(&mut self, step: u64, loss: f32) -> Result<(), Failure> {
-        if !loss.is_finite() {
-            return Err(Failure::Training(format!(
-                "the loss became {loss} at step {step}: training diverged; \
-                 try a smaller train.optimizer.rate"
-            )));
-        }
+    pub fn after_step(
+        &mut self,
+        loss: f32,
+        now: Instant,
+        link: &mut impl Link,
+        board: &mut Board,
+    ) -> Result<(), Failure> {
+        let step = link.global_step();
         self.losses[(self.noted % LOSSES as u64) as usize] = loss;
         self.noted += 1;
+        if step >= self.next_test && self.orders.tests.begin(step, link.params()) {
+            self.next_test = (step / self.orders.evaluate.every + 1) * self.orders.evaluate.every;
+        }
+        if let Some((tested, tally)) = self.orders.tests.result() {
+            self.note_test(tested, tally, board)?;
+        }
+        if self.orders.progress.is_due(now) {
+            self.show(step);
+        }
+        if self.reason.is_none() {
+            self.reason = self.stop_reason(step, now);
+            if let Some(reason) = self.reason {
+                link.ask_to_stop(reason.name())?;
+            }
+        }
         Ok(())
+    }
+
+    fn note_test(&mut self, step: u64, tally: Tally, board: &mut Board) -> Result<(), Failure> {
+        self.last_test = Some((step, tally));
+        board.test(step, &tally, step as f64 / self.elapsed().as_secs_f64())
+    }
+
+    /// Whether the run is over after this global step, and why.
+    #[inline]
+    fn stop_reason(&self, step: u64, now: Instant) -> Option<StopReason> {
+        let Stop { steps, seconds, test_loss, .. } = self.orders.stop;
+        let elapsed = now.saturating_duration_since(self.started).as_secs_f64();
+        if let Some(signal) = (self.orders.interrupted)() {
+            Some(StopReason::Interrupted { signal })
+        } else if steps.is_some_and(|steps| step >= steps) {
+            Some(StopReason::Steps)
+        } else if seconds.is_some_and(|seconds| elapsed >= seconds) {
+            Some(StopReason::Seconds)
+        } else if let (Some(limit), Some((_, tally))) = (test_loss, self.last_test) {
+            (tally.loss() <= limit).then_some(StopReason::TestLoss)
+        } else {
+            None
+        }
+    }
+
+    fn show(&mut self, step: u64) {
+        let elapsed = self.elapsed();
+        let seconds = elapsed.as_secs_f64();
+        let planned = [self.orders.stop.steps, self.orders.epoch_steps].into_iter().flatten().min();
+        let by_steps = planned.map(|steps| step as f64 / steps as f64);
+        let by_time = self.orders.stop.seconds.map(|limit| seconds / limit);
+        let done = [by_steps, by_time].into_iter().flatten().reduce(f64::max);
+        self.orders.progress.show(&Moment {
+            step,
+            done,
+            elapsed,
+            train_loss: self.train_loss(),
+            test_accuracy: self.last_test.map(|(_, tally)| tally.accuracy()),
+            examples_per_second: (step * self.orders.examples_per_step as u64) as f64 / seconds,
+        });
+    }
+
+    /// Says something that should stay on the screen.
+    pub fn say(&self, text: &str) {
+        self.orders.progress.say(text);
+    }
+
+    /// Why the run ended, if the chief had it stopped.
+    pub fn reason(&self) -> Option<StopReason> {
+        self.reason
     }
 
     /// Mean of the last losses.
     pub fn train_loss(&self) -> f64 {
         let known = self.noted.min(LOSSES as u64) as usize;
         self.losses[..known].iter().map(|&loss| f64::from(loss)).sum::<f64>() / known as f64
-    }
-
-    /// Whether the parameters of this global step are to be tested.
-    #[inline]
-    pub fn test_is_due(&self, step: u64) -> bool {
-        step.is_multiple_of(self.evaluate.every)
-    }
-
-    /// Tests the parameters of a global step and records the result.
-    pub fn test(&mut self, step: u64, params: &[f32], board: &mut Board) -> Result<Tally, Failure> {
-        let tally = self.tester.test(params);
-        self.last_test = Some((step, tally));
-        board.test(step, &tally, step as f64 / self.elapsed().as_secs_f64())?;
-        Ok(tally)
     }
 
     /// The test of the run's last parameters, which may have been made already.
@@ -127,47 +182,17 @@ impl<'a> Chief<'a> {
         params: &[f32],
         board: &mut Board,
     ) -> Result<Tally, Failure> {
+        while let Some((tested, tally)) = self.orders.tests.wait() {
+            self.note_test(tested, tally, board)?;
+        }
         match self.last_test {
             Some((tested, tally)) if tested == step => Ok(tally),
-            _ => self.test(step, params, board),
+            _ => {
+                let tally = self.orders.tests.test(params);
+                self.note_test(step, tally, board)?;
+                Ok(tally)
+            }
         }
-    }
-
-    /// Whether the run is over after this global step, and why. Shows progress in passing.
-    #[inline]
-    pub fn stop(&mut self, step: u64, examples: u64, now: Instant) -> Option<StopReason> {
-        if self.progress.is_due(now) {
-            self.show(step, examples);
-        }
-        let elapsed = now.saturating_duration_since(self.started).as_secs_f64();
-        let tested_loss = self.last_test.filter(|(tested, _)| *tested == step);
-        if let Some(signal) = self.interrupt.signal() {
-            Some(StopReason::Interrupted { signal })
-        } else if self.stop.steps.is_some_and(|steps| step >= steps) {
-            Some(StopReason::Steps)
-        } else if self.stop.seconds.is_some_and(|seconds| elapsed >= seconds) {
-            Some(StopReason::Seconds)
-        } else if let (Some(limit), Some((_, tally))) = (self.stop.test_loss, tested_loss) {
-            (tally.loss() <= limit).then_some(StopReason::TestLoss)
-        } else {
-            None
-        }
-    }
-
-    fn show(&mut self, step: u64, examples: u64) {
-        let elapsed = self.elapsed();
-        let seconds = elapsed.as_secs_f64();
-        let by_steps = self.planned_steps.map(|steps| step as f64 / steps as f64);
-        let by_time = self.stop.seconds.map(|limit| seconds / limit);
-        let done = [by_steps, by_time].into_iter().flatten().reduce(f64::max);
-        self.progress.show(&Moment {
-            step,
-            done,
-            elapsed,
-            train_loss: self.train_loss(),
-            test_accuracy: self.last_test.map(|(_, tally)| tally.accuracy()),
-            examples_per_second: examples as f64 / seconds,
-        });
     }
 
     /// Time since the start.
@@ -177,6 +202,6 @@ impl<'a> Chief<'a> {
 
     /// Takes the progress bar away.
     pub fn finish(&self) {
-        self.progress.finish();
+        self.orders.progress.finish();
     }
 }

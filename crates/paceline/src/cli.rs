@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use paceline_data::Known;
 
+use crate::bench::Peer;
+
 /// Trains models by stochastic gradient descent on one machine or many, and says where the
 /// time went.
 #[derive(Debug, Parser)]
@@ -35,6 +37,11 @@ pub enum Command {
     /// Print the job as it would be run: every key, its value and where that is from
     Explain(Job),
     /// Test a trained model again
+    #[command(after_help = "Without JOB.toml it is the job.toml beside the model, and without \
+        that the built-in job.\n\n\
+        Examples:\n  \
+        paceline evaluate runs/adam\n  \
+        paceline evaluate model.safetensors job.toml --json")]
     Evaluate(Evaluate),
     /// Look at, or fetch, the data sets that jobs can name
     Data {
@@ -53,7 +60,7 @@ pub enum Command {
 /// Which job.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Job {
-    /// The job file; the built-in job if not given
+    /// The job file; the built-in job unless given
     #[arg(value_name = "JOB.toml")]
     pub file: Option<PathBuf>,
     /// Set a key of the job; the value is TOML, a bare word is text
@@ -67,7 +74,7 @@ pub struct Train {
     /// Which job.
     #[command(flatten)]
     pub job: Job,
-    /// Where to put the run; a new directory under runs/ if not given
+    /// Where to put the run; a new directory under runs/ unless given
     #[arg(long, value_name = "DIR")]
     pub run_dir: Option<PathBuf>,
     /// No progress, no table: only errors
@@ -83,7 +90,7 @@ pub struct Evaluate {
     /// Which job.
     #[command(flatten)]
     pub job: Job,
-    /// Print JSON instead of a table
+    /// Print the figures as JSON, unrounded
     #[arg(long)]
     pub json: bool,
 }
@@ -97,7 +104,8 @@ pub enum Data {
     Get {
         /// Which one
         set: Set,
-        /// Try this address first and no public mirror; the files' names are appended to it
+        /// Fetch from here instead of the public mirrors; the files' names are appended.
+        /// May be given more than once
         #[arg(long, value_name = "URL")]
         mirror: Vec<String>,
     },
@@ -126,4 +134,21 @@ impl From<Set> for Known {
 pub enum Bench {
     /// Steps/s of softmax regression on one thread, beside the bare matrix products
     Step,
+    /// How fast gradients and parameters move between processes, beside bare sockets
+    Net,
+    /// One process of `bench net`
+    #[command(hide = true)]
+    Peer {
+        /// Which one
+        peer: Peer,
+        /// Where the server is
+        #[arg(long)]
+        address: String,
+        /// How many numbers go each way
+        #[arg(long)]
+        floats: usize,
+        /// How long to go on
+        #[arg(long)]
+        seconds: f64,
+    },
 }

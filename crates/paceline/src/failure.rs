@@ -9,8 +9,12 @@ use std::io;
 use std::path::Path;
 
 use paceline_data::DataError;
+use paceline_net::LinkError;
 
 use crate::job::{Problem, Problems};
+
+/// Another task is gone: worth a retry, and no code that a signal has.
+const LOST: u8 = 200;
 
 /// Why a command did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +39,17 @@ pub enum Failure {
     /// Training itself went wrong.
     #[error("{0}")]
     Training(String),
+    /// A task that was launched has failed, and has said why.
+    #[error("the run failed: {task} ended with code {code}")]
+    Task {
+        /// Which one.
+        task: String,
+        /// Its exit code, which is passed on.
+        code: u8,
+    },
+    /// Another task of the run is gone, or did not come.
+    #[error("{0}")]
+    Lost(String),
     /// The user or the system asked the process to end.
     #[error("interrupted by signal {signal}; the run directory is complete up to there")]
     Interrupted {
@@ -49,6 +64,8 @@ impl Failure {
         match self {
             Failure::Job(_) | Failure::Data(_) | Failure::Usage(_) => 2,
             Failure::Files { .. } | Failure::Training(_) => 1,
+            Failure::Task { code, .. } => *code,
+            Failure::Lost(_) => LOST,
             Failure::Interrupted { signal } => 128u8.saturating_add(*signal as u8),
         }
     }
@@ -57,6 +74,15 @@ impl Failure {
     pub(crate) fn at(what: &str, path: &Path) -> impl FnOnce(io::Error) -> Failure {
         let what = format!("cannot {what} {}", path.display());
         move |source| Failure::Files { what, source }
+    }
+}
+
+impl From<LinkError> for Failure {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Io(source) => Failure::Files { what: "the worker's sockets".into(), source },
+            error => Failure::Lost(error.to_string()),
+        }
     }
 }
 

@@ -28,6 +28,12 @@ impl Interrupt {
         Ok(interrupt)
     }
 
+    /// Takes no note of Ctrl-C, for processes that are told otherwise when to end.
+    pub fn ignore() -> io::Result<Self> {
+        signal_hook::flag::register(SIGINT, Arc::default())?;
+        Ok(Self::default())
+    }
+
     /// The signal that was received, if any.
     #[inline]
     pub fn signal(&self) -> Option<i32> {

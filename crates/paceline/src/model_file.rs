@@ -1,11 +1,12 @@
 //! `model.safetensors`: trained parameters by name, for Python and for us.
 
-use std::collections::HashMap;
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 use paceline_model::Layout;
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use safetensors::tensor::{Dtype, SafeTensors};
+use serde_json::{Map, Value, json};
 
 use crate::Failure;
 use crate::run::write_whole;
@@ -14,34 +15,45 @@ use crate::run::write_whole;
 const MAX_FILE_BYTES: u64 = 16 << 30;
 
 /// Writes the parameters under the layout's names and shapes, whole or not at all.
+///
+/// By hand and not by the crate that reads them: its metadata is a hash map, whose order is
+/// another one every time, and equal seeds are to give equal files.
 pub fn save(path: &Path, layout: &Layout, params: &[f32], step: u64) -> Result<(), Failure> {
     assert_eq!(params.len(), layout.len(), "parameters");
-    let views: Result<Vec<_>, _> = layout
-        .tensors()
-        .iter()
-        .map(|tensor| {
-            let bytes = bytemuck::cast_slice(&params[tensor.range.clone()]);
-            Ok((tensor.name.as_str(), TensorView::new(Dtype::F32, tensor.shape.clone(), bytes)?))
-        })
-        .collect();
-    let about = HashMap::from([
-        ("format".to_owned(), "pt".to_owned()),
-        ("paceline".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
-        ("global_step".to_owned(), step.to_string()),
-    ]);
+    let header = header(layout, step);
     write_whole(path, |temporary| {
-        views
-            .and_then(|views| safetensors::serialize_to_file(views, Some(about), temporary))
-            .map_err(std::io::Error::other)
+        let mut file = fs::File::create(temporary)?;
+        file.write_all(&(header.len() as u64).to_le_bytes())?;
+        file.write_all(header.as_bytes())?;
+        file.write_all(bytemuck::cast_slice(params))
     })
+}
+
+/// The JSON that says what lies where, with spaces behind it so that the numbers are aligned.
+fn header(layout: &Layout, step: u64) -> String {
+    let mut about = Map::new();
+    let version = env!("CARGO_PKG_VERSION");
+    let metadata = json!({"format": "pt", "global_step": step.to_string(), "paceline": version});
+    about.insert("__metadata__".into(), metadata);
+    for tensor in layout.tensors() {
+        let offsets = [tensor.range.start, tensor.range.end].map(|at| at * size_of::<f32>());
+        let entry = json!({"dtype": "F32", "shape": tensor.shape, "data_offsets": offsets});
+        about.insert(tensor.name.clone(), entry);
+    }
+    let json = Value::Object(about).to_string();
+    let aligned = json.len().next_multiple_of(8);
+    format!("{json:<aligned$}")
 }
 
 /// Reads parameters back into the order of the layout. Names and shapes must agree.
 pub fn load(path: &Path, layout: &Layout) -> Result<Vec<f32>, Failure> {
     let wrong = |why: String| Failure::Usage(format!("{}: {why}", path.display()));
     let about = fs::metadata(path).map_err(|error| wrong(error.to_string()))?;
-    if !about.is_file() || about.len() > MAX_FILE_BYTES {
-        return Err(wrong("this is not a safetensors file".into()));
+    if !about.is_file() {
+        return Err(wrong("this is a directory, not a model file".into()));
+    }
+    if about.len() > MAX_FILE_BYTES {
+        return Err(wrong(format!("this is larger than {MAX_FILE_BYTES} bytes, and no model")));
     }
     let bytes = fs::read(path).map_err(|error| wrong(error.to_string()))?;
     let file = SafeTensors::deserialize(&bytes)
@@ -99,6 +111,19 @@ mod tests {
             loaded.iter().map(|p| p.to_bits()).collect::<Vec<_>>()
         );
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file stays");
+    }
+
+    #[test]
+    fn equal_parameters_give_equal_files_whose_numbers_are_aligned() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = ["a", "b"].map(|name| {
+            save(&dir.path().join(name), &layout(3), &[0.5; 9], 7).unwrap();
+            fs::read(dir.path().join(name)).unwrap()
+        });
+        assert_eq!(files[0], files[1]);
+        let (_, about) = SafeTensors::read_metadata(&files[0]).unwrap();
+        assert_eq!(about.metadata().as_ref().unwrap()["global_step"], "7");
+        assert_eq!((files[0].len() - 9 * size_of::<f32>()) % 8, 0);
     }
 
     #[test]

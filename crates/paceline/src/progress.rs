@@ -83,7 +83,8 @@ impl Progress {
             Form::Quiet
         } else if std::io::stderr().is_terminal() {
             let bar = ProgressBar::with_draw_target(Some(1_000), ProgressDrawTarget::stderr());
-            let style = ProgressStyle::with_template("{bar:24} {msg}");
+            // The bar takes what the words leave, so that both fit on one line of 80 columns.
+            let style = ProgressStyle::with_template("{wide_bar} {msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             Form::Bar(bar)
         } else {

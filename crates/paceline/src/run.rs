@@ -56,6 +56,29 @@ impl RunDir {
         unreachable!("some number is free")
     }
 
+    /// Joins a run that several tasks share: the directory may be there, but not this task's
+    /// folder in it.
+    pub fn join(path: &Path, task: &str) -> Result<Self, Failure> {
+        fs::create_dir_all(path).map_err(Failure::at("make the run directory", path))?;
+        Self { path: path.to_owned() }.with_task(task)
+    }
+
+    /// Makes the folder of a task, which must be new.
+    pub fn with_task(self, task: &str) -> Result<Self, Failure> {
+        let folder = self.task(task);
+        match fs::create_dir(&folder) {
+            Ok(()) => Ok(self),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(Failure::Usage(format!(
+                    "{}: {task} has been in this run already, and nothing is overwritten; \
+                     name a new directory",
+                    folder.display()
+                )))
+            }
+            Err(error) => Err(Failure::at("make the folder", &folder)(error)),
+        }
+    }
+
     /// The directory itself.
     pub fn path(&self) -> &Path {
         &self.path
@@ -64,6 +87,11 @@ impl RunDir {
     /// A task's own folder, such as `worker_0`.
     pub fn task(&self, task: &str) -> PathBuf {
         self.path.join(task.replace(':', "_"))
+    }
+
+    /// Writes a file of the run unless it is there already.
+    pub fn write_new(&self, name: &str, contents: &[u8]) -> Result<(), Failure> {
+        if self.path.join(name).exists() { Ok(()) } else { self.write(name, contents) }
     }
 
     /// Writes a file of the run, whole or not at all.
@@ -131,6 +159,25 @@ mod tests {
         let first = RunDir::create_named(dir.path(), "a").unwrap();
         let second = RunDir::create_named(dir.path(), "a").unwrap();
         assert_ne!(first.path(), second.path());
+    }
+
+    #[test]
+    fn of_many_that_want_one_directory_at_the_same_moment_one_gets_it() {
+        let dir = tempfile::tempdir().unwrap();
+        for round in 0..200 {
+            let wanted = dir.path().join(round.to_string());
+            let ready = std::sync::Barrier::new(4);
+            let claim = || {
+                ready.wait();
+                RunDir::create(Some(&wanted), "a").map_err(|refused| refused.exit_code())
+            };
+            let claims = std::thread::scope(|scope| {
+                let threads = [(); 4].map(|()| scope.spawn(claim));
+                threads.map(|thread| thread.join().unwrap())
+            });
+            assert_eq!(claims.iter().filter(|claim| claim.is_ok()).count(), 1);
+            assert!(claims.iter().all(|claim| !matches!(claim, Err(code) if *code != 2)));
+        }
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! `summary.json`: the run in numbers, for programs and for later.
 
-use serde::{Serialize, Serializer};
+use paceline_observe::{Phases, Totals, process};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// Everything a run came to. Seconds are of wall clock unless they say otherwise.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Summary {
     /// What the run was called.
     pub name: String,
     /// How workers shared the parameters.
-    pub mode: &'static str,
+    pub mode: String,
     /// How many workers there were.
     pub workers: usize,
     /// How many servers there were.
@@ -16,7 +18,7 @@ pub struct Summary {
     /// Examples a worker took a step.
     pub batch: usize,
     /// Which condition ended the run: epochs, steps, seconds, test_loss or interrupted.
-    pub stop_reason: &'static str,
+    pub stop_reason: String,
     /// Updates made to the parameters.
     pub global_steps: u64,
     /// Examples trained on.
@@ -40,7 +42,7 @@ pub struct Summary {
 }
 
 /// What one task did.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct TaskSummary {
     /// Its name, such as `worker:0`.
     pub task: String,
@@ -51,19 +53,43 @@ pub struct TaskSummary {
     /// Wall clock from its first step to its last.
     pub seconds: f64,
     /// Where those seconds went.
-    #[serde(serialize_with = "in_order")]
-    pub phases: Vec<(&'static str, f64)>,
+    pub phases: Map<String, Value>,
     /// Processor time of its whole life.
     pub cpu_seconds: Option<f64>,
     /// The most memory it held at any time.
     pub peak_rss_bytes: Option<u64>,
+    /// Examples it trained on.
+    pub examples: u64,
+    /// Of a server: how many updates the applied gradients were late, on average.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub staleness_mean: Option<f64>,
+    /// Of a server: the same, at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub staleness_max: Option<u64>,
     /// Bytes it sent to other tasks.
     pub sent_bytes: u64,
     /// Bytes it received from other tasks.
     pub received_bytes: u64,
 }
 
-/// As a JSON object whose keys keep their order.
-fn in_order<S: Serializer>(phases: &[(&str, f64)], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(phases.iter().copied())
+impl TaskSummary {
+    /// What a task did in the time that its clock has measured, with what this process used.
+    pub fn of<P: Phases<N>, const N: usize>(task: &str, totals: &Totals<P, N>) -> Self {
+        let phases = totals.seconds().map(|(phase, seconds)| (phase.to_owned(), seconds.into()));
+        Self {
+            task: task.to_owned(),
+            seconds: totals.elapsed().as_secs_f64(),
+            phases: phases.into_iter().collect(),
+            ..Self::of_process()
+        }
+    }
+
+    /// What this process used, and nothing else.
+    pub fn of_process() -> Self {
+        Self {
+            cpu_seconds: process::cpu_seconds(),
+            peak_rss_bytes: process::peak_rss_bytes(),
+            ..Self::default()
+        }
+    }
 }

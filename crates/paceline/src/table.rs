@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use crate::summary::Summary;
+use crate::summary::{Summary, TaskSummary};
 
 /// Renders a summary for a person.
 pub fn closing_table(summary: &Summary, run: &Path) -> String {
@@ -40,31 +40,44 @@ pub fn closing_table(summary: &Summary, run: &Path) -> String {
     text
 }
 
-/// One row a task: what it did and where its time went, in percent.
+/// One row a task: what it did and where its time went, in percent. Workers and servers have
+/// different phases, so each kind has a table of its own.
 fn tasks_table(summary: &Summary) -> String {
-    let mut rows = Vec::new();
+    let mut tables: Vec<(Vec<String>, Vec<Vec<String>>)> = Vec::new();
     for task in &summary.tasks {
-        let mut header =
-            vec!["task".to_owned(), "steps".into(), "dropped".into(), "seconds".into()];
-        let mut row = vec![
-            task.task.clone(),
-            grouped(task.steps),
-            grouped(task.dropped),
-            format!("{:.2}", task.seconds),
-        ];
-        for (phase, seconds) in &task.phases {
-            header.push((*phase).to_owned());
-            row.push(format!("{:.1} %", 100.0 * seconds / task.seconds));
+        let (header, row): (Vec<_>, Vec<_>) = cells(task).into_iter().unzip();
+        match tables.iter_mut().find(|(known, _)| *known == header) {
+            Some((_, rows)) => rows.push(row),
+            None => tables.push((header, vec![row])),
         }
-        header.extend(["CPU s".to_owned(), "peak MB".into()]);
-        row.push(task.cpu_seconds.map_or("?".into(), |seconds| format!("{seconds:.2}")));
-        row.push(task.peak_rss_bytes.map_or("?".into(), |bytes| format!("{}", bytes / 1_000_000)));
-        if rows.is_empty() {
-            rows.push(header);
-        }
-        rows.push(row);
     }
-    aligned(&rows)
+    let render = |(header, rows)| aligned(&[vec![header], rows].concat());
+    tables.into_iter().map(render).collect::<Vec<_>>().join("\n")
+}
+
+/// A task's row, each cell with the head of its column.
+fn cells(task: &TaskSummary) -> Vec<(String, String)> {
+    let unknown = || "?".to_owned();
+    let mut cells = vec![
+        ("task", task.task.clone()),
+        ("steps", grouped(task.steps)),
+        ("dropped", grouped(task.dropped)),
+        ("seconds", format!("{:.2}", task.seconds)),
+    ];
+    for (phase, seconds) in &task.phases {
+        let share = seconds.as_f64().unwrap_or_default() / task.seconds;
+        cells.push((phase, format!("{:.1} %", 100.0 * share)));
+    }
+    if let (Some(mean), Some(max)) = (task.staleness_mean, task.staleness_max) {
+        cells.push(("staleness", format!("{mean:.2}, max {max}")));
+    }
+    let megabytes = |bytes: u64| format!("{:.1}", bytes as f64 / 1e6);
+    cells.extend([
+        ("sent MB", megabytes(task.sent_bytes)),
+        ("CPU s", task.cpu_seconds.map_or_else(unknown, |seconds| format!("{seconds:.2}"))),
+        ("peak MB", task.peak_rss_bytes.map_or_else(unknown, megabytes)),
+    ]);
+    cells.into_iter().map(|(head, cell)| (head.to_owned(), cell)).collect()
 }
 
 /// Rows as columns of text, each flush left.

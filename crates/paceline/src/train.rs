@@ -1,21 +1,22 @@
 //! `paceline train`: from a job to a run directory.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use paceline_data::{BatchPlan, ImageSet};
-use paceline_model::{Model, Softmax};
-use paceline_observe::{Phase, PhaseClock, process};
+use paceline_model::{Layout, Model, Softmax, Tally};
+use paceline_observe::{Phase, PhaseClock};
 
 use crate::board::Board;
-use crate::chief::{Chief, StopReason};
+use crate::chief::{Chief, Orders, StopReason};
+use crate::cluster::{Cluster, Leash, launch, task};
 use crate::interrupt::Interrupt;
-use crate::job::{ModelKind, Plan, RawJob};
+use crate::job::{Mode, ModelKind, Plan, RawJob};
 use crate::link::{Link, Local};
 use crate::progress::Progress;
 use crate::run::RunDir;
-use crate::source::load_data;
+use crate::source::{Shape, load_data};
 use crate::summary::{Summary, TaskSummary};
-use crate::tester::{TEST_BATCH, Tester};
+use crate::tester::{InBetween, TEST_BATCH, Tester};
 use crate::worker::{Work, Worker};
 use crate::{Failure, model_file};
 
@@ -32,43 +33,44 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Finished {
     /// Where everything is.
-    pub run: RunDir,
+    pub run: PathBuf,
     /// The run in numbers.
     pub summary: Summary,
-    /// Why it ended.
-    pub reason: StopReason,
+    /// The signal that ended it, if one did.
+    pub signal: Option<i32>,
 }
 
-/// Trains what the job says and leaves a run directory.
-pub fn train(job: &RawJob, options: &Options, interrupt: Interrupt) -> Result<Finished, Failure> {
+/// Trains what the job says, as whichever part of a run this process is: the whole of it, the
+/// launcher of its tasks, or one task. Only the first two have a result to show.
+pub fn train(
+    job: &RawJob,
+    options: &Options,
+    interrupt: &Interrupt,
+    leash: Option<&Leash>,
+) -> Result<Option<Finished>, Failure> {
     let plan = job.check()?;
-    let progress = Progress::new(options.quiet);
-    let data = load_data(job, &plan)?;
-    let run = RunDir::create(options.run_dir.as_deref(), &plan.name)?;
-    run.write("job.toml", job.explain().as_bytes())?;
-    progress.say(&format!(
-        "{}: {} on {} examples ({}), into {}",
-        plan.name,
-        plan.model.name(),
-        data.train.len(),
-        data.origin,
-        run.path().display()
-    ));
-    train_single(&plan, &data, run, progress, interrupt)
-}
-
-/// The model of a plan, for examples like those of the data.
-pub fn build_model(plan: &Plan, data: &ImageSet, max_batch: usize) -> Box<dyn Model> {
-    match plan.model {
-        ModelKind::Softmax => {
-            Box::new(Softmax::new(data.train.inputs(), data.train.classes(), max_batch))
-        }
+    let cluster = Cluster::from_env()?;
+    match (plan.cluster.mode, cluster) {
+        (Mode::Single, Some(cluster)) if cluster.slots() > 1 => Err(Failure::Usage(format!(
+            "TF_CONFIG lists {} workers, but cluster.mode is single; choose a mode that shares",
+            cluster.slots()
+        ))),
+        (Mode::Single, _) => train_single(job, &plan, options, interrupt).map(Some),
+        (_, Some(cluster)) => task::run(job, &plan, &cluster, options, interrupt, leash),
+        (_, None) => launch::launch(job, &plan, options, interrupt).map(Some),
     }
 }
 
-/// The batch plan of a plan.
-fn batch_plan(plan: &Plan, examples: usize) -> BatchPlan {
-    let mut batches = BatchPlan::new(examples, plan.batch, 1);
+/// The model of a plan, for examples of this shape.
+pub fn build_model(plan: &Plan, shape: Shape, max_batch: usize) -> Box<dyn Model> {
+    match plan.model {
+        ModelKind::Softmax => Box::new(Softmax::new(shape.inputs, shape.classes, max_batch)),
+    }
+}
+
+/// The batch plan of a plan for so many slots.
+pub(crate) fn batch_plan(plan: &Plan, examples: usize, slots: usize) -> BatchPlan {
+    let mut batches = BatchPlan::new(examples, plan.batch, slots);
     if plan.data.shuffle {
         batches = batches.shuffled(plan.seed);
     }
@@ -78,83 +80,131 @@ fn batch_plan(plan: &Plan, examples: usize) -> BatchPlan {
     }
 }
 
+/// Who tests the plan's model.
+pub(crate) fn build_tester<'a>(plan: &Plan, data: &'a ImageSet) -> Tester<'a> {
+    let model = build_model(plan, Shape::of(data), TEST_BATCH);
+    Tester::new(&data.test, plan.evaluate.examples, model)
+}
+
 fn train_single(
+    job: &RawJob,
     plan: &Plan,
-    data: &ImageSet,
-    run: RunDir,
-    progress: Progress,
-    interrupt: Interrupt,
+    options: &Options,
+    interrupt: &Interrupt,
 ) -> Result<Finished, Failure> {
     let task = "worker:0";
-    let model = build_model(plan, data, plan.batch);
+    let progress = Progress::new(options.quiet);
+    let data = load_data(job, plan)?;
+    let run = RunDir::create(options.run_dir.as_deref(), &plan.name)?;
+    run.write("job.toml", job.explain().as_bytes())?;
+    progress.say(&announcement(plan, &data, run.path()));
+
+    let model = build_model(plan, Shape::of(&data), plan.batch);
     let mut board = Board::create(&run.task(task), plan)?;
     board.describe(plan, &model.graph())?;
     let mut link = Local::new(&*model, plan.seed, plan.optimizer);
-    let tester =
-        Tester::new(&data.test, plan.evaluate.examples, build_model(plan, data, TEST_BATCH));
-    let batches = batch_plan(plan, data.train.len());
-    let epoch_steps = plan.stop.epochs.map(|_| batches.steps());
-    let mut chief = Chief::new(plan.stop, plan.evaluate, epoch_steps, tester, progress, interrupt);
+    let batches = batch_plan(plan, data.train.len(), 1);
+    let mut chief = Chief::new(Orders {
+        stop: plan.stop,
+        evaluate: plan.evaluate,
+        epoch_steps: plan.stop.epochs.map(|_| batches.steps()),
+        examples_per_step: plan.batch,
+        tests: Box::new(InBetween::new(build_tester(plan, &data))),
+        progress,
+        interrupted: Box::new(|| interrupt.signal()),
+    });
     let clock = PhaseClock::start(Phase::Input);
-    let mut worker = Worker { slot: 0, batches, images: &data.train, model, board, clock };
+    let mut worker =
+        Worker { slot: 0, batches, images: &data.train, model, board, clock, slowness: 1.0 };
 
-    let work = worker.run(&mut link, &mut chief);
+    let work = worker.run(&mut link, Some(&mut chief));
     chief.finish();
     let work = work.inspect_err(|_| drop(worker.board.finish(false)))?;
-    let totals = worker.clock.totals();
-    let seconds = totals.elapsed().as_secs_f64();
+    let mine = worker_summary(task, &worker, &work);
 
-    let step = link.global_step();
-    let params = link.pull()?;
+    let (step, params) = (link.global_step(), link.params());
     let tally = chief.final_test(step, params, &mut worker.board)?;
     worker.board.finish(true)?;
-    save_model(&run, &*worker.model, params, step)?;
-    let summary = Summary {
-        name: plan.name.clone(),
-        mode: plan.mode.name(),
-        workers: 1,
-        servers: 0,
-        batch: plan.batch,
-        stop_reason: work.reason.name(),
-        global_steps: step,
+    save_model(&run, worker.model.layout(), params, step)?;
+    let reason = chief.reason().or(work.reason);
+    let summary = summarise(plan, (1, 0), reason, step, &chief, tally, vec![mine]);
+    write_summary(&run, &summary)?;
+    Ok(Finished { run: run.path().to_owned(), summary, signal: signal_of(reason) })
+}
+
+/// What is about to be trained, in a line.
+pub(crate) fn announcement(plan: &Plan, data: &ImageSet, run: &Path) -> String {
+    format!(
+        "{}: {} on {} examples ({}), into {}",
+        plan.name,
+        plan.model.name(),
+        data.train.len(),
+        data.origin,
+        run.display()
+    )
+}
+
+/// What a worker did, as it goes into the summary.
+pub(crate) fn worker_summary(task: &str, worker: &Worker<'_>, work: &Work) -> TaskSummary {
+    TaskSummary {
+        steps: work.steps,
+        dropped: work.dropped,
         examples: work.examples,
+        ..TaskSummary::of(task, &worker.clock.totals())
+    }
+}
+
+/// The summary of a run, from what its tasks did and what the chief knows.
+pub(crate) fn summarise(
+    plan: &Plan,
+    (workers, servers): (usize, usize),
+    reason: Option<StopReason>,
+    global_steps: u64,
+    chief: &Chief<'_>,
+    tally: Tally,
+    tasks: Vec<TaskSummary>,
+) -> Summary {
+    let seconds = tasks.first().map_or(0.0, |chief| chief.seconds);
+    let examples = tasks.iter().map(|task| task.examples).sum();
+    let moved: u64 = tasks.iter().map(|task| task.sent_bytes).sum();
+    Summary {
+        name: plan.name.clone(),
+        mode: plan.cluster.mode.name().to_owned(),
+        workers,
+        servers,
+        batch: plan.batch,
+        stop_reason: reason.unwrap_or(StopReason::Steps).name().to_owned(),
+        global_steps,
+        examples,
         seconds,
         train_loss: chief.train_loss(),
         test_loss: tally.loss(),
         test_accuracy: tally.accuracy(),
-        steps_per_second: step as f64 / seconds,
-        examples_per_second: work.examples as f64 / seconds,
-        bytes_per_step: 0.0,
-        tasks: vec![task_summary(task, &work, seconds, totals.seconds().to_vec())],
-    };
-    write_summary(&run, &summary)?;
-    Ok(Finished { run, summary, reason: work.reason })
-}
-
-fn task_summary(
-    task: &str,
-    work: &Work,
-    seconds: f64,
-    phases: Vec<(&'static str, f64)>,
-) -> TaskSummary {
-    TaskSummary {
-        task: task.to_owned(),
-        steps: work.steps,
-        dropped: 0,
-        seconds,
-        phases,
-        cpu_seconds: process::cpu_seconds(),
-        peak_rss_bytes: process::peak_rss_bytes(),
-        sent_bytes: 0,
-        received_bytes: 0,
+        steps_per_second: global_steps as f64 / seconds,
+        examples_per_second: examples as f64 / seconds,
+        bytes_per_step: moved as f64 / global_steps as f64,
+        tasks,
     }
 }
 
-fn save_model(run: &RunDir, model: &dyn Model, params: &[f32], step: u64) -> Result<(), Failure> {
-    model_file::save(&run.path().join("model.safetensors"), model.layout(), params, step)
+/// The signal behind a stop, if one was.
+pub(crate) fn signal_of(reason: Option<StopReason>) -> Option<i32> {
+    match reason {
+        Some(StopReason::Interrupted { signal }) => Some(signal),
+        _ => None,
+    }
 }
 
-fn write_summary(run: &RunDir, summary: &Summary) -> Result<(), Failure> {
+pub(crate) fn save_model(
+    run: &RunDir,
+    layout: &Layout,
+    params: &[f32],
+    step: u64,
+) -> Result<(), Failure> {
+    model_file::save(&run.path().join("model.safetensors"), layout, params, step)
+}
+
+pub(crate) fn write_summary(run: &RunDir, summary: &Summary) -> Result<(), Failure> {
     let mut json = serde_json::to_vec_pretty(summary)
         .map_err(|error| Failure::Training(format!("summary.json: {error}")))?;
     json.push(b'\n');

@@ -1,5 +1,6 @@
 //! The loop: what a worker does, step after step.
 
+use std::thread;
 use std::time::Instant;
 
 use paceline_data::{BatchBuffer, BatchPlan, Images};
@@ -9,7 +10,7 @@ use paceline_observe::{Phase, PhaseClock};
 use crate::Failure;
 use crate::board::Board;
 use crate::chief::{Chief, StopReason};
-use crate::link::Link;
+use crate::link::{Link, Pushed};
 
 /// A worker and everything it works with but the parameters.
 pub struct Worker<'a> {
@@ -25,67 +26,80 @@ pub struct Worker<'a> {
     pub board: Board,
     /// Where its time goes.
     pub clock: PhaseClock,
+    /// How many times slower than it could be this worker shall be: 1, but in tests.
+    pub slowness: f64,
 }
 
 /// What a worker did.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Work {
-    /// Why it stopped.
-    pub reason: StopReason,
+    /// Why it stopped, if it knows; a worker that is told to stop does not.
+    pub reason: Option<StopReason>,
     /// Steps it took.
     pub steps: u64,
+    /// Of their gradients, those that came too late.
+    pub dropped: u64,
     /// Examples it trained on.
     pub examples: u64,
 }
 
 impl Worker<'_> {
-    /// Trains until the chief or the plan says that it is enough.
-    pub fn run(&mut self, link: &mut impl Link, chief: &mut Chief<'_>) -> Result<Work, Failure> {
+    /// Trains until the plan is through or the run is stopped.
+    pub fn run(
+        &mut self,
+        link: &mut impl Link,
+        mut chief: Option<&mut Chief<'_>>,
+    ) -> Result<Work, Failure> {
+        let mut work = Work::default();
         let mut indices = Vec::new();
         let mut buffer = BatchBuffer::default();
         let mut grad = vec![0.0; self.model.layout().len()];
-        let mut examples = 0;
-        for step in 0.. {
+        loop {
             self.clock.enter(Phase::Input);
-            self.batches.batch(step, self.slot, &mut indices);
+            self.batches.batch(link.next_step(), self.slot, &mut indices);
             if indices.is_empty() {
-                return Ok(Work { reason: StopReason::Epochs, steps: step, examples });
+                return Ok(Work { reason: Some(StopReason::Epochs), ..work });
             }
             buffer.fill(self.images, indices.iter().map(|&example| example as usize));
             let batch = Batch { inputs: &buffer.inputs, labels: &buffer.labels };
 
-            self.clock.enter(Phase::Pull);
-            let params = link.pull()?;
-            self.clock.enter(Phase::Compute);
-            let loss = self.model.gradient(params, batch, &mut grad);
+            let step = link.global_step();
+            let start = self.clock.enter(Phase::Compute);
+            let loss = self.model.gradient(link.params(), batch, &mut grad);
+            self.dawdle(start);
             let now = self.clock.enter(Phase::Push);
-            link.push(step, &grad)?;
+            let pushed = link.push(batch.len(), &grad, &mut self.clock)?;
 
-            examples += batch.len() as u64;
+            work.steps += 1;
+            work.dropped += u64::from(pushed == Pushed::Dropped);
+            work.examples += batch.len() as u64;
+            if !loss.is_finite() {
+                return Err(diverged(step, loss));
+            }
             self.board.step(step, loss)?;
-            if let Some(reason) = self.after_step(link, chief, loss, examples, now)? {
-                return Ok(Work { reason, steps: step + 1, examples });
+            if let Some(chief) = chief.as_deref_mut() {
+                self.clock.enter(Phase::Wait);
+                chief.after_step(loss, now, link, &mut self.board)?;
+            }
+            if link.is_stopping() {
+                return Ok(work);
             }
         }
-        unreachable!("steps do not run out")
     }
 
-    /// Lets the chief look at the step that was just made.
+    /// In tests: makes this worker a slow one.
     #[inline]
-    fn after_step(
-        &mut self,
-        link: &mut impl Link,
-        chief: &mut Chief<'_>,
-        loss: f32,
-        examples: u64,
-        now: Instant,
-    ) -> Result<Option<StopReason>, Failure> {
-        let step = link.global_step();
-        chief.note_loss(step, loss)?;
-        if chief.test_is_due(step) {
-            self.clock.enter(Phase::Wait);
-            chief.test(step, link.pull()?, &mut self.board)?;
+    fn dawdle(&self, start: Instant) {
+        if self.slowness > 1.0 {
+            thread::sleep(start.elapsed().mul_f64(self.slowness - 1.0));
         }
-        Ok(chief.stop(step, examples, now))
     }
+}
+
+/// A loss that is not a number ends the run: nothing that comes after it could be of use.
+fn diverged(step: u64, loss: f32) -> Failure {
+    Failure::Training(format!(
+        "the loss became {loss} at step {step}: training diverged; \
+         try a smaller train.optimizer.rate"
+    ))
 }

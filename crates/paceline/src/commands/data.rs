@@ -4,6 +4,7 @@ use paceline_data::{Known, Places, fetch};
 
 use super::print;
 use crate::Failure;
+use crate::progress::write_line;
 use crate::table::columns;
 
 /// Shows every data set that a job can name, and where it is.
@@ -43,7 +44,7 @@ pub(super) fn get(known: Known, mirrors: Vec<String>) -> Result<(), Failure> {
     }
     let mut report = |progress: fetch::Progress| {
         if !matches!(progress, fetch::Progress::Bytes { .. }) {
-            eprintln!("{progress}");
+            write_line(&progress.to_string());
         }
     };
     let dir = fetch::get(known.spec(), &places, &options, &mut report)?;

@@ -7,11 +7,11 @@ use std::io::{self, Write};
 
 use crate::Failure;
 use crate::bench;
-use crate::chief::StopReason;
 use crate::cli::{Bench, Command, Data, Job, Train};
+use crate::cluster::{Cluster, Leash};
 use crate::interrupt::Interrupt;
-use crate::job::RawJob;
-use crate::table::closing_table;
+use crate::job::{ClusterPlan, Mode, Plan, RawJob};
+use crate::table::{closing_table, columns};
 use crate::train::{Options, train};
 
 /// Does what the command line says.
@@ -22,28 +22,69 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Evaluate(args) => evaluate::evaluate(&args),
         Command::Data { command: Data::List } => data::list(),
         Command::Data { command: Data::Get { set, mirror } } => data::get(set.into(), mirror),
-        Command::Bench { command: Bench::Step } => print(&bench::step()),
+        Command::Bench { command } => run_bench(command),
     }
 }
 
 fn run_train(args: Train) -> Result<(), Failure> {
-    let interrupt = Interrupt::listen()
-        .map_err(|error| Failure::Training(format!("cannot listen for signals: {error}")))?;
+    let deaf = |error| Failure::Training(format!("cannot listen for signals: {error}"));
+    let leash = Leash::take().map_err(deaf)?;
+    // A task that was launched is told to stop by its launcher, which gets the signals.
+    let interrupt = if leash.is_some() { Interrupt::ignore() } else { Interrupt::listen() };
     let options = Options { run_dir: args.run_dir, quiet: args.quiet };
-    let finished = train(&raw_job(&args.job)?, &options, interrupt)?;
+    let job = raw_job(&args.job)?;
+    let finished = train(&job, &options, &interrupt.map_err(deaf)?, leash.as_ref())?;
+    let Some(finished) = finished else { return Ok(()) };
     if !args.quiet {
-        print(&closing_table(&finished.summary, finished.run.path()))?;
+        print(&closing_table(&finished.summary, &finished.run))?;
     }
-    match finished.reason {
-        StopReason::Interrupted { signal } => Err(Failure::Interrupted { signal }),
-        _ => Ok(()),
+    match finished.signal {
+        Some(signal) => Err(Failure::Interrupted { signal }),
+        None => Ok(()),
+    }
+}
+
+fn run_bench(command: Bench) -> Result<(), Failure> {
+    match command {
+        Bench::Step => print(&bench::step()),
+        Bench::Net => print(&bench::net(&Interrupt::default())?),
+        Bench::Peer { peer, address, floats, seconds } => {
+            bench::run_peer(&bench::Terms { peer, address, floats, seconds })
+        }
     }
 }
 
 fn explain(args: &Job) -> Result<(), Failure> {
     let job = raw_job(args)?;
-    job.check()?;
-    print(&job.explain())
+    let plan = job.check()?;
+    print(&job.explain())?;
+    print(&tasks(&plan, Cluster::from_env()?.as_ref()))
+}
+
+/// The tasks of a run: who is where, read from what, and what does not fit together.
+fn tasks(plan: &Plan, cluster: Option<&Cluster>) -> String {
+    let Some(cluster) = cluster else {
+        let ClusterPlan { workers, servers, .. } = plan.cluster;
+        return match plan.cluster.mode {
+            Mode::Single => "\n# tasks: this process alone\n".into(),
+            _ => format!(
+                "\n# tasks: {workers} workers and {servers} servers, which `paceline train` starts \
+                 here (TF_CONFIG is not set)\n"
+            ),
+        };
+    };
+    let mut rows = vec![["# task", "slot", "address", ""].map(String::from).to_vec()];
+    for (task, address) in &cluster.addresses {
+        let at = Cluster { task: *task, ..cluster.clone() };
+        let slot = at.slot().map_or("-".into(), |slot| slot.to_string());
+        let here = if *task == cluster.task { "this process" } else { "" };
+        rows.push(vec![format!("# {task}"), slot, address.clone(), here.into()]);
+    }
+    let mut text = format!("\n# tasks, from TF_CONFIG\n{}", columns(&rows));
+    for remark in cluster.remarks.iter().chain(&cluster.differences(plan)) {
+        text.push_str(&format!("# {remark}\n"));
+    }
+    text
 }
 
 /// The raw job that the arguments name.

@@ -1,10 +1,14 @@
 //! From the raw form to the plan: each key is looked at once, and every fault is reported.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use paceline_model::{GroupRule, OptimizerSpec, Rule, Schedule};
+use sha2::{Digest, Sha256};
 
-use super::plan::{DataKind, DataPlan, Evaluate, Mode, ModelKind, Plan, Stop};
+use super::plan::{
+    ClusterPlan, DataKind, DataPlan, Evaluate, Mode, ModelKind, OnWorkerLoss, Plan, Stop,
+};
 use super::problem::{Origin, Problem, Problems};
 use super::raw::{Entry, RawJob};
 use super::schema::{KEYS, Key, Kind};
@@ -13,6 +17,8 @@ use super::value::Value;
 /// A name becomes part of a directory's, and those have limits.
 const MOST_NAME_BYTES: usize = 100;
 
+/// Longer than anybody waits, and short enough to be added to any time.
+const MAX_SECONDS: f64 = 1e9;
 /// Epochs of a job that does not say when to stop.
 const DEFAULT_EPOCHS: &str = "train.stop.epochs=6";
 
@@ -55,6 +61,19 @@ impl RawJob {
             }
         }
         text
+    }
+
+    /// What identifies the job: equal for all tasks of one run, wherever they have their files.
+    pub fn digest(&self) -> [u8; 32] {
+        let resolved = self.resolve();
+        let mut hash = Sha256::new();
+        for key in KEYS.iter().filter(|key| resolved.applies(key)) {
+            let own = key.path == "name" || matches!(key.kind, Kind::Path);
+            if let Some(entry) = resolved.entries.get(&key.path).filter(|_| !own) {
+                hash.update(format!("{} = {}\n", key.path, entry.value));
+            }
+        }
+        hash.finalize().into()
     }
 
     /// The job with every default filled in.
@@ -133,7 +152,7 @@ impl Checker<'_> {
                     .map(|examples| examples as usize),
             },
             optimizer: self.optimizer(),
-            mode: self.mode(),
+            cluster: self.cluster(),
             observe_every: self.whole("observe.every"),
         }
     }
@@ -143,9 +162,48 @@ impl Checker<'_> {
         ModelKind::Softmax
     }
 
-    fn mode(&mut self) -> Mode {
-        self.text("cluster.mode");
-        Mode::Single
+    fn cluster(&mut self) -> ClusterPlan {
+        let workers = self.whole("cluster.workers") as usize;
+        let servers = self.whole("cluster.servers") as usize;
+        let quorum = self.optional("cluster.quorum", Self::whole).map(|quorum| quorum as usize);
+        let staleness = self.whole("cluster.staleness");
+        let mode = match self.text("cluster.mode").as_str() {
+            "async" => Mode::Async,
+            "sync" => Mode::Sync { quorum },
+            "bounded" => Mode::Bounded { staleness },
+            _ => Mode::Single,
+        };
+        if let Mode::Sync { quorum: Some(quorum) } = mode {
+            self.check_quorum(quorum, workers, servers);
+        }
+        let seconds = Duration::from_secs_f64;
+        ClusterPlan {
+            mode,
+            workers: if mode == Mode::Single { 1 } else { workers },
+            servers: if mode == Mode::Single { 0 } else { servers },
+            on_worker_loss: match self.text("cluster.on_worker_loss").as_str() {
+                "continue" => OnWorkerLoss::Continue,
+                _ => OnWorkerLoss::Fail,
+            },
+            start_timeout: seconds(self.number("cluster.start_timeout_s").min(MAX_SECONDS)),
+            stall_timeout: seconds(self.number("cluster.stall_timeout_s").min(MAX_SECONDS)),
+            token_file: self.optional("cluster.token_file", Self::path),
+        }
+    }
+
+    fn check_quorum(&mut self, quorum: usize, workers: usize, servers: usize) {
+        let mut complain = |message: String| {
+            self.problems.push(self.job.problem("cluster.quorum", message));
+        };
+        if quorum > workers {
+            complain(format!("is {quorum}, but cluster.workers is {workers}"));
+        } else if quorum < workers && servers > 1 {
+            // Two servers could take different workers' gradients into one step.
+            complain(format!(
+                "leaves {} backups, which needs cluster.servers = 1, not {servers}",
+                workers - quorum
+            ));
+        }
     }
 
     fn data(&mut self) -> DataKind {
@@ -298,6 +356,9 @@ impl Checker<'_> {
 /// A path in a job file is relative to that file; the resolved job may be read elsewhere.
 fn make_absolute(entry: &mut Entry) {
     let Value::Text(text) = &entry.value else { return };
+    if text.is_empty() {
+        return; // Checking refuses it; joined, it would be the directory of the job file.
+    }
     let path = match &entry.origin {
         Origin::File { path: file, .. } => file.parent().unwrap_or(Path::new("")).join(text),
         _ => PathBuf::from(text),

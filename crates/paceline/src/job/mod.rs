@@ -11,9 +11,13 @@ mod plan;
 mod problem;
 mod raw;
 mod schema;
+#[cfg(test)]
+mod tests;
 mod value;
 
-pub use plan::{DataKind, DataPlan, Evaluate, Mode, ModelKind, Plan, Stop};
+pub use plan::{
+    ClusterPlan, DataKind, DataPlan, Evaluate, Mode, ModelKind, OnWorkerLoss, Plan, Stop,
+};
 pub use problem::{Origin, Problem, Problems};
 pub use raw::RawJob;
 pub use schema::reference_markdown;

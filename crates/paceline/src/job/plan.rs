@@ -1,6 +1,7 @@
 //! The checked form of a job, which the rest of the program trusts.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use paceline_model::OptimizerSpec;
 
@@ -23,8 +24,8 @@ pub struct Plan {
     pub evaluate: Evaluate,
     /// How gradients become updates.
     pub optimizer: OptimizerSpec,
-    /// How workers share the parameters.
-    pub mode: Mode,
+    /// How many tasks there are, and how they share the parameters.
+    pub cluster: ClusterPlan,
     /// Steps from one train loss in TensorBoard to the next.
     pub observe_every: u64,
 }
@@ -45,11 +46,42 @@ impl ModelKind {
     }
 }
 
+/// How many tasks there are, how they share the parameters, and how long they wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterPlan {
+    /// How workers share the parameters.
+    pub mode: Mode,
+    /// How many workers there are.
+    pub workers: usize,
+    /// How many servers there are.
+    pub servers: usize,
+    /// What happens when a worker is lost.
+    pub on_worker_loss: OnWorkerLoss,
+    /// How long tasks wait for each other at the start.
+    pub start_timeout: Duration,
+    /// How long a step may wait for somebody.
+    pub stall_timeout: Duration,
+    /// The file with the secret that all tasks share.
+    pub token_file: Option<PathBuf>,
+}
+
 /// How workers share the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// One worker that holds them itself.
     Single,
+    /// Servers apply a gradient when it arrives.
+    Async,
+    /// Servers apply the mean of one gradient from each worker.
+    Sync {
+        /// How many gradients a step takes, if not all workers'; the rest are backups.
+        quorum: Option<usize>,
+    },
+    /// As `Async`, but no worker runs too far ahead.
+    Bounded {
+        /// How many steps ahead of the slowest a worker may be.
+        staleness: u64,
+    },
 }
 
 impl Mode {
@@ -57,8 +89,20 @@ impl Mode {
     pub fn name(self) -> &'static str {
         match self {
             Mode::Single => "single",
+            Mode::Async => "async",
+            Mode::Sync { .. } => "sync",
+            Mode::Bounded { .. } => "bounded",
         }
     }
+}
+
+/// What happens when a worker is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnWorkerLoss {
+    /// The run ends with an error that names it.
+    Fail,
+    /// The others go on without it.
+    Continue,
 }
 
 /// Which data, and in what order.

@@ -39,7 +39,11 @@ impl fmt::Display for Origin {
 /// `job.toml`, which a line break would end.
 fn one_line(text: &str) -> String {
     text.chars().fold(String::new(), |mut line, c| {
-        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
+        if c.is_control() {
+            line.extend(c.escape_default())
+        } else {
+            line.push(c)
+        }
         line
     })
 }

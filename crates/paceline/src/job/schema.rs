@@ -75,6 +75,9 @@ const IMAGES: Kind = Kind::Whole { min: 1, max: 10_000_000 };
 /// Counts of steps, which may be large.
 const STEPS: Kind = Kind::Whole { min: 1, max: i64::MAX as u64 };
 
+/// The same, where none at all makes sense too.
+const STEPS_FROM_0: Kind = Kind::Whole { min: 0, max: i64::MAX as u64 };
+
 /// Every key. Keys of one section stand together; sections stand in the order of the file.
 pub(super) static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
     [top(), model_and_data(), train(), optimizer(), cluster(), observe()]
@@ -108,10 +111,9 @@ impl Key {
 }
 
 fn top() -> Vec<Key> {
-    let seed = Kind::Whole { min: 0, max: i64::MAX as u64 };
     vec![
         optional("name", Kind::Name, "what the run is called; the job file's name unless given"),
-        key("seed", seed, "1", "what every random choice is drawn from"),
+        key("seed", STEPS_FROM_0, "1", "what every random choice is drawn from"),
     ]
 }
 
@@ -202,8 +204,29 @@ fn schedule(owner: &str, default: Option<&'static str>) -> Vec<Key> {
 }
 
 fn cluster() -> Vec<Key> {
-    let modes = Kind::Word(&["single"]);
-    vec![key("cluster.mode", modes, "\"single\"", "how workers share the parameters")]
+    let mode = "cluster.mode";
+    let modes = Kind::Word(&["single", "async", "sync", "bounded"]);
+    let shared: &[&str] = &["async", "sync", "bounded"];
+    let tasks = Kind::Whole { min: 1, max: 1024 };
+    let quorum = "gradients that make a step; the other workers are backups; all unless given";
+    let loss = "whether the run ends or goes on without it";
+    let seconds = Kind::Above(0.0);
+    vec![
+        key(mode, modes, "\"async\"", "how workers share the parameters"),
+        key("cluster.workers", tasks, "2", "how many workers train").with(mode, shared),
+        key("cluster.servers", tasks, "1", "how many servers hold parameters").with(mode, shared),
+        optional("cluster.quorum", tasks, quorum).with(mode, &["sync"]),
+        key("cluster.staleness", STEPS_FROM_0, "4", "steps a worker may be ahead of the slowest")
+            .with(mode, &["bounded"]),
+        key("cluster.on_worker_loss", Kind::Word(&["fail", "continue"]), "\"fail\"", loss)
+            .with(mode, shared),
+        key("cluster.start_timeout_s", seconds, "60.0", "how long tasks wait for each other")
+            .with(mode, shared),
+        key("cluster.stall_timeout_s", seconds, "600.0", "how long a step may wait for somebody")
+            .with(mode, shared),
+        optional("cluster.token_file", Kind::Path, "file with the secret that all tasks share")
+            .with(mode, shared),
+    ]
 }
 
 fn observe() -> Vec<Key> {

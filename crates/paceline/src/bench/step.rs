@@ -1,18 +1,16 @@
-//! `paceline bench`: what this machine can do, beside what we make of it.
+//! `paceline bench step`: a step of softmax regression, beside its bare matrix products.
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use gemm::{Parallelism, gemm};
 use paceline_model::{Batch, Model, Optimizer, OptimizerSpec, Softmax};
 
+use super::TURN;
 use crate::table::{aligned, grouped};
 
 const INPUTS: usize = 784;
 const CLASSES: usize = 10;
-/// Sides are timed in turn, for so long and so often; the best turn of each counts, because
-/// other work on the machine only ever slows a turn down.
-const TURN: Duration = Duration::from_millis(200);
 const TURNS: usize = 8;
 
 /// Steps/s of softmax regression (gradient and update) on one thread at several batches,

@@ -1,0 +1,17 @@
+//! `paceline bench`: what this machine can do, beside what we make of it.
+//!
+//! Machines are shared and noisy, so two sides are always timed in turn within one run and the
+//! best turn of each counts: other work on the machine only ever slows a turn down.
+
+mod bare;
+mod net;
+mod step;
+
+use std::time::Duration;
+
+pub use bare::{Peer, Terms, run_peer};
+pub use net::net;
+pub use step::step;
+
+/// How long one turn of a quick bench lasts.
+const TURN: Duration = Duration::from_millis(200);

@@ -1,0 +1,59 @@
+//! What an evaluator does: pull the parameters now and then, and test them. It takes no part,
+//! nobody waits for it, and it ends when the servers do.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use paceline_exchange::Role as ClientRole;
+
+use super::Cluster;
+use super::remote::{Remote, link_config};
+use crate::Failure;
+use crate::board::Board;
+use crate::job::{Plan, RawJob};
+use crate::link::Link;
+use crate::log::Log;
+use crate::run::RunDir;
+use crate::source::{Shape, load_data};
+use crate::train::{build_model, build_tester};
+
+/// How long to wait before looking again whether there is something new to test.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Tests until the run is over.
+pub(super) fn run(
+    job: &RawJob,
+    plan: &Plan,
+    cluster: &Cluster,
+    run: &RunDir,
+    interrupted: &dyn Fn() -> Option<i32>,
+) -> Result<(), Failure> {
+    let data = load_data(job, plan)?;
+    let log = Log::create(run, cluster.task)?;
+    let model = build_model(plan, Shape::of(&data), 1);
+    let mut board = Board::create(&run.task(&cluster.task.to_string()), plan)?;
+    let config = link_config(job, plan, cluster, ClientRole::Evaluator, model.layout())?;
+    let mut tester = build_tester(plan, &data);
+    let say = |text: &str| log.info(text);
+    let mut link = Remote::start(config, plan.cluster.mode, &say, &|| interrupted().is_some())?;
+    let begun = Instant::now();
+    let mut next = plan.evaluate.every;
+    while interrupted().is_none() {
+        let step = link.global_step();
+        if step >= next {
+            let tally = tester.test(link.params());
+            board.test(step, &tally, step as f64 / begun.elapsed().as_secs_f64())?;
+            let (loss, accuracy) = (tally.loss(), 100.0 * tally.accuracy());
+            log.info(&format!("step {step}: test loss {loss:.4}, accuracy {accuracy:.2} %"));
+            next = (step / plan.evaluate.every + 1) * plan.evaluate.every;
+        } else {
+            thread::sleep(LOOK_EVERY);
+        }
+        let (inner, mut attendant) = link.link();
+        if let Err(error) = inner.pull(&mut attendant) {
+            log.info(&format!("the servers are gone: {error}"));
+            break;
+        }
+    }
+    board.finish(true)
+}

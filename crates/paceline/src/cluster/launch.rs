@@ -1,0 +1,217 @@
+//! The local launcher: starts every task of a run as a process of this same program, watches
+//! them, and sees to it that none is left behind.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::task::summary_path;
+use super::{Role, Task, leash, listen, remote, tf_config};
+use crate::Failure;
+use crate::interrupt::Interrupt;
+use crate::job::{OnWorkerLoss, Plan, RawJob};
+use crate::run::RunDir;
+use crate::source::check_data;
+use crate::summary::Summary;
+use crate::train::{Finished, Options};
+
+/// How often the tasks are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How long tasks may take to end by themselves once the chief, or any of them, has failed.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// One task that was started.
+struct Started {
+    task: Task,
+    child: Child,
+    leash: UnixStream,
+    ended: Option<ExitStatus>,
+}
+
+/// Starts all tasks of the plan on this machine and waits for their end.
+pub fn launch(
+    job: &RawJob,
+    plan: &Plan,
+    options: &Options,
+    interrupt: &Interrupt,
+) -> Result<Finished, Failure> {
+    // What is wrong with the data is better said once, here, than by every task.
+    check_data(job, plan)?;
+    let run = RunDir::create(options.run_dir.as_deref(), &plan.name)?;
+    run.write("job.toml", job.explain().as_bytes())?;
+    let mut tasks = Tasks { started: Vec::new() };
+    tasks.start_all(plan, &run, options.quiet)?;
+    tasks.watch(plan, interrupt)?;
+    let path = summary_path(run.path());
+    let text = std::fs::read(&path).map_err(Failure::at("read", &path))?;
+    let summary: Summary = serde_json::from_slice(&text)
+        .map_err(|error| Failure::Training(format!("{}: {error}", path.display())))?;
+    let signal = interrupt.signal().filter(|_| summary.stop_reason == "interrupted");
+    Ok(Finished { run: run.path().to_owned(), summary, signal })
+}
+
+/// The tasks of a run. Those that still live when this goes are killed.
+struct Tasks {
+    started: Vec<Started>,
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.kill_all();
+    }
+}
+
+impl Tasks {
+    fn start_all(&mut self, plan: &Plan, run: &RunDir, quiet: bool) -> Result<(), Failure> {
+        let cannot = |source| Failure::Files { what: "cannot start the tasks".into(), source };
+        let listeners: Vec<_> = (0..plan.cluster.servers)
+            .map(|_| TcpListener::bind("127.0.0.1:0"))
+            .collect::<Result<_, _>>()
+            .map_err(cannot)?;
+        let servers: Vec<_> = listeners
+            .iter()
+            .map(|listener| listener.local_addr().map(|address| address.to_string()))
+            .collect::<Result<_, _>>()
+            .map_err(cannot)?;
+        // Workers do not listen; their places still need to be listed.
+        let workers = vec!["127.0.0.1:0"; plan.cluster.workers];
+        let cluster = json!({"worker": workers, "ps": servers});
+        let start = Start { run, quiet, token: make_token().map_err(cannot)?, cluster };
+        for (index, listener) in listeners.into_iter().enumerate() {
+            let task = Task { role: Role::Ps, index };
+            self.started.push(start.start(task, Some(listener)).map_err(cannot)?);
+        }
+        for index in 0..plan.cluster.workers {
+            let task = Task { role: Role::Worker, index };
+            self.started.push(start.start(task, None).map_err(cannot)?);
+        }
+        Ok(())
+    }
+
+    /// Waits until all tasks have ended, and passes on the wish to stop.
+    fn watch(&mut self, plan: &Plan, interrupt: &Interrupt) -> Result<(), Failure> {
+        let mut failure: Option<(u8, Failure)> = None;
+        let mut deadline = None;
+        let mut told = false;
+        while self.started.iter().any(|task| task.ended.is_none()) {
+            if let Some(signal) = interrupt.signal().filter(|_| !told) {
+                told = true;
+                let chief = self.started.iter_mut().find(|task| is_chief(task.task));
+                let _ = chief.map(|chief| writeln!(chief.leash, "stop {signal}"));
+            }
+            for task in &mut self.started {
+                if task.ended.is_some() {
+                    continue;
+                }
+                let status = task.child.try_wait();
+                task.ended = status.map_err(|source| Failure::Files {
+                    what: format!("cannot watch {}", task.task),
+                    source,
+                })?;
+                let Some(status) = task.ended else { continue };
+                let may_go = plan.cluster.on_worker_loss == OnWorkerLoss::Continue
+                    && task.task.role == Role::Worker
+                    && !is_chief(task.task);
+                let blame = blame(status);
+                if !status.success() && !may_go && failure.as_ref().is_none_or(|f| f.0 < blame) {
+                    failure = Some((blame, failed(task.task, status, interrupt)));
+                }
+                if is_chief(task.task) || failure.is_some() {
+                    deadline.get_or_insert_with(|| Instant::now() + GRACE);
+                }
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                self.kill_all();
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        failure.map_or(Ok(()), |(_, failure)| Err(failure))
+    }
+
+    fn kill_all(&mut self) {
+        for task in self.started.iter_mut().filter(|task| task.ended.is_none()) {
+            let _ = task.child.kill();
+            task.ended = task.child.wait().ok();
+        }
+    }
+}
+
+/// What all tasks of a run are started with.
+struct Start<'a> {
+    run: &'a RunDir,
+    quiet: bool,
+    token: String,
+    cluster: serde_json::Value,
+}
+
+impl Start<'_> {
+    fn start(&self, task: Task, listener: Option<TcpListener>) -> io::Result<Started> {
+        let (leash, stdout) = leash::pair()?;
+        let place = json!({
+            "cluster": self.cluster,
+            "task": {"type": task.role.name(), "index": task.index},
+        });
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .arg("train")
+            .arg(self.run.path().join("job.toml"))
+            .arg("--run-dir")
+            .arg(self.run.path())
+            .args(self.quiet.then_some("--quiet"))
+            .env(tf_config::VARIABLE, place.to_string())
+            .env(remote::TOKEN_VARIABLE, &self.token)
+            .env(leash::VARIABLE, "1")
+            .stdout(stdout);
+        match listener {
+            Some(listener) => {
+                command.stdin(Stdio::from(OwnedFd::from(listener))).env(listen::VARIABLE, "1")
+            }
+            None => command.stdin(Stdio::null()).env_remove(listen::VARIABLE),
+        };
+        Ok(Started { task, child: command.spawn()?, leash, ended: None })
+    }
+}
+
+fn is_chief(task: Task) -> bool {
+    task == Task { role: Role::Worker, index: 0 }
+}
+
+/// How much a task's end is to blame for the run's: one that was killed or failed by itself
+/// more than those that merely lost it, whoever is seen first.
+fn blame(status: ExitStatus) -> u8 {
+    match status.code() {
+        None => 2,
+        Some(1..128) => 1,
+        Some(_) => 0,
+    }
+}
+
+/// How a task's end is told. What it had to say itself stands on standard error already.
+fn failed(task: Task, status: ExitStatus, interrupt: &Interrupt) -> Failure {
+    if let Some(signal) = interrupt.signal() {
+        return Failure::Interrupted { signal };
+    }
+    match (status.code(), status.signal()) {
+        (Some(code @ 1..128), _) => Failure::Task { task: task.to_string(), code: code as u8 },
+        (Some(code), _) => Failure::Lost(format!("the run failed: {task} ended with code {code}")),
+        (None, signal) => {
+            let signal = signal.unwrap_or_default();
+            Failure::Lost(format!("the run failed: {task} was killed by signal {signal}"))
+        }
+    }
+}
+
+/// A secret for the tasks of this run.
+fn make_token() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,62 @@
+//! What ties a task to the launcher that started it.
+//!
+//! A launched task's standard output is one end of a socket pair, whose other end only the
+//! launcher holds. When the launcher dies, however it dies, that end is closed, the task reads
+//! the end of the stream and ends itself: no process is left behind. The launcher can also say
+//! "stop" through it, which is how Ctrl-C reaches the chief.
+
+use std::io::{self, BufRead, BufReader};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// Tells a process that its standard output is a leash.
+pub(crate) const VARIABLE: &str = "PACELINE_LEASH";
+
+/// The task's end.
+#[derive(Clone, Debug, Default)]
+pub struct Leash {
+    signal: Arc<AtomicI32>,
+}
+
+impl Leash {
+    /// Takes up the leash, if this process was launched with one.
+    pub fn take() -> io::Result<Option<Self>> {
+        if std::env::var_os(VARIABLE).is_none() {
+            return Ok(None);
+        }
+        let socket = UnixStream::from(io::stdout().as_fd().try_clone_to_owned()?);
+        let leash = Self::default();
+        let signal = leash.signal.clone();
+        std::thread::Builder::new().name("leash".into()).spawn(move || {
+            for line in BufReader::new(socket).lines().map_while(Result::ok) {
+                if let Some(number) = line.strip_prefix("stop ") {
+                    signal.store(number.parse().unwrap_or(2), Ordering::Relaxed);
+                }
+            }
+            // The launcher is gone: nobody wants this run any more.
+            std::process::exit(LAUNCHER_GONE);
+        })?;
+        Ok(Some(leash))
+    }
+
+    /// The signal that the launcher was sent, if it asked this task to stop.
+    #[inline]
+    pub fn signal(&self) -> Option<i32> {
+        match self.signal.load(Ordering::Relaxed) {
+            0 => None,
+            signal => Some(signal),
+        }
+    }
+}
+
+/// The exit code of a task whose launcher has died: worth a retry.
+const LAUNCHER_GONE: i32 = 137;
+
+/// The launcher's end, and the task's standard output.
+pub(crate) fn pair() -> io::Result<(UnixStream, Stdio)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    Ok((ours, Stdio::from(std::os::fd::OwnedFd::from(theirs))))
+}

@@ -1,0 +1,18 @@
+//! Runs of several tasks: who is who, how they are started, and what each does.
+//!
+//! A task is a process of this same program. It learns its place from `TF_CONFIG`
+//! ([`tf_config`]), whether that was set by the local launcher ([`launch`]), by hand or by
+//! Kubeflow, so that a run on one machine goes the same way as one on many. A task is then a
+//! worker ([`task`]), a server ([`server`]) or an evaluator ([`evaluator`]).
+
+pub mod evaluator;
+pub mod launch;
+mod leash;
+mod listen;
+pub mod remote;
+pub mod server;
+pub mod task;
+pub mod tf_config;
+
+pub use leash::Leash;
+pub use tf_config::{Cluster, Role, Task};

@@ -1,0 +1,157 @@
+//! What a server does: hold a shard of the parameters until the run is over.
+
+use paceline_exchange::{
+    Level, ModeConfig, OnLoss, PART_FLOATS, STALENESS_BOUNDS, Server, ServerConfig, Stats,
+    shard_ranges,
+};
+use paceline_model::Optimizer;
+use paceline_net::{Served, Watcher, serve};
+use paceline_observe::{EventWriter, Histogram};
+
+use super::listen::listen;
+use super::remote::{layout_digest, token};
+use super::{Cluster, Role};
+use crate::Failure;
+use crate::job::{Mode, OnWorkerLoss, Plan, RawJob};
+use crate::log::Log;
+use crate::run::RunDir;
+use crate::source::data_shape;
+use crate::summary::TaskSummary;
+use crate::train::build_model;
+
+/// Serves a shard until the chief says that the run is over.
+pub(super) fn run(
+    job: &RawJob,
+    plan: &Plan,
+    cluster: &Cluster,
+    run: &RunDir,
+) -> Result<(), Failure> {
+    let task = cluster.task.to_string();
+    let address = &cluster.addresses[&cluster.task];
+    let token = token(plan)?;
+    let listener = listen(address, !token.is_empty())?;
+    let model = build_model(plan, data_shape(plan)?, 1);
+    let layout = model.layout();
+    let servers = cluster.count(Role::Ps);
+    let shard = shard_ranges(layout.len(), servers)[cluster.task.index].clone();
+    let mut params = vec![0.0; layout.len()];
+    model.initialise(plan.seed, &mut params);
+    params.truncate(shard.end);
+    params.drain(..shard.start);
+    let config = ServerConfig {
+        index: cluster.task.index,
+        servers,
+        workers: cluster.slots(),
+        mode: mode(plan, cluster.slots()),
+        stop_steps: plan.stop.steps,
+        on_loss: match plan.cluster.on_worker_loss {
+            OnWorkerLoss::Fail => OnLoss::Fail,
+            OnWorkerLoss::Continue => OnLoss::Continue,
+        },
+        rejoin_ms: 0,
+        stall_ms: plan.cluster.stall_timeout.as_millis() as u64,
+        token,
+        job_digest: job.digest(),
+        layout_digest: layout_digest(layout),
+        shard: shard.clone(),
+        total_params: layout.len(),
+        part_floats: PART_FLOATS,
+    };
+    config.check().map_err(|error| Failure::Usage(format!("cluster: {error}")))?;
+    let dir = run.task(&task);
+    let events = EventWriter::create(&dir).map_err(Failure::at("make an event file in", &dir))?;
+    let optimizer = Optimizer::new(plan.optimizer, layout, shard);
+    let mut machine = Server::new(config, params, optimizer);
+    let mut watch = Watch::new(task, Log::create(run, cluster.task)?, events, plan);
+    let served = serve(listener, &mut machine, &mut watch);
+    let written = watch.write_staleness(machine.stats());
+    served.map_err(|error| Failure::Lost(error.to_string()))?;
+    written.map_err(Failure::at("write the event file in", &dir))
+}
+
+fn mode(plan: &Plan, workers: usize) -> ModeConfig {
+    match plan.cluster.mode {
+        Mode::Sync { quorum } => ModeConfig::Sync { quorum: quorum.unwrap_or(workers) },
+        Mode::Bounded { staleness } => ModeConfig::Bounded { staleness },
+        Mode::Single | Mode::Async => ModeConfig::Async,
+    }
+}
+
+/// Accounts for what a server does.
+struct Watch {
+    task: String,
+    log: Log,
+    events: EventWriter,
+    /// When somebody was last told who is missing.
+    told: std::time::Instant,
+    started: std::time::Instant,
+    start_timeout: std::time::Duration,
+}
+
+impl Watch {
+    fn new(task: String, log: Log, events: EventWriter, plan: &Plan) -> Self {
+        let now = std::time::Instant::now();
+        Self {
+            task,
+            log,
+            events,
+            told: now,
+            started: now,
+            start_timeout: plan.cluster.start_timeout,
+        }
+    }
+
+    /// How late the gradients were, as a histogram for TensorBoard.
+    fn write_staleness(&mut self, stats: &Stats) -> std::io::Result<()> {
+        let mut edges: Vec<f64> = STALENESS_BOUNDS.iter().map(|&bound| bound as f64).collect();
+        edges.push(edges.last().map_or(1.0, |last| 2.0 * last));
+        let counts = stats.staleness[..edges.len() - 1].to_vec();
+        let histogram = Histogram::with_counts(edges, counts);
+        self.events.histogram("staleness", stats.applied_total(), &histogram)?;
+        self.events.flush()
+    }
+}
+
+impl Watcher for Watch {
+    fn note(&mut self, level: Level, text: &str) {
+        match level {
+            Level::Info => self.log.info(text),
+            Level::Warning | Level::Error => self.log.warn(text),
+        }
+    }
+
+    fn report(&mut self, served: &Served, stats: &Stats) -> Vec<u8> {
+        // Each connection has a thread; what a server's time goes to is their average.
+        let scale = served.seconds / served.phases.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+        let phases = Served::PHASES.iter().zip(served.phases);
+        let report = TaskSummary {
+            task: self.task.clone(),
+            steps: stats.applied_total(),
+            dropped: stats.dropped_total(),
+            seconds: served.seconds,
+            phases: phases.map(|(&name, spent)| (name.into(), (spent * scale).into())).collect(),
+            staleness_mean: Some(stats.staleness_mean()),
+            staleness_max: Some(stats.staleness_max),
+            sent_bytes: served.sent_bytes,
+            received_bytes: served.received_bytes,
+            ..TaskSummary::of_process()
+        };
+        serde_json::to_vec(&report).unwrap_or_default()
+    }
+
+    fn tick(&mut self, machine: &Server) -> Result<(), String> {
+        if machine.is_started() || machine.outcome().is_some() {
+            return Ok(());
+        }
+        let missing = machine.missing();
+        if self.started.elapsed() >= self.start_timeout {
+            let seconds = self.start_timeout.as_secs();
+            return Err(format!("the run did not start within {seconds} s: {missing} missing"));
+        }
+        if self.told.elapsed().as_secs() >= 1 {
+            self.told = std::time::Instant::now();
+            self.log.info(&format!("waiting for the start: {missing} missing"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,390 @@
+//! Runs of several tasks: every mode trains, ends as the job says, and computes what it should.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::support::{Launched, Room, Run, SHARED, assert_says, events, points};
+
+const WORKER_PHASES: [&str; 5] = ["input", "pull", "compute", "push", "wait"];
+const SERVER_PHASES: [&str; 4] = ["receive", "apply", "send", "idle"];
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap()
+}
+
+/// The steps of the workers of a run, by slot.
+fn worker_steps(run: &Run) -> Vec<u64> {
+    let summary = run.summary();
+    let tasks = summary["tasks"].as_array().unwrap();
+    let workers = tasks.iter().filter(|task| task["task"].as_str().unwrap().starts_with("worker"));
+    workers.map(|task| task["steps"].as_u64().unwrap()).collect()
+}
+
+/// A task must account for its time, and have moved bytes.
+fn check_task(task: &Value, phases: &[&str]) {
+    let found: Vec<_> = task["phases"].as_object().unwrap().keys().collect();
+    assert_eq!(found, phases, "{task}");
+    let sum: f64 = phases.iter().map(|phase| number(&task["phases"][phase])).sum();
+    let seconds = number(&task["seconds"]);
+    assert!(seconds > 0.0 && (sum - seconds).abs() <= 0.02 * seconds, "{sum} of {seconds} s");
+    for figure in ["steps", "sent_bytes", "received_bytes", "peak_rss_bytes"] {
+        assert!(number(&task[figure]) > 0.0, "{figure}: {task}");
+    }
+}
+
+#[test]
+fn five_tasks_share_in_every_mode_and_leave_nobody_behind() {
+    for mode in SHARED {
+        let room = Room::new();
+        let settings = ["cluster.workers=3", "cluster.servers=2", "train.stop={steps=600}"];
+        let run = room.train_cluster("run", mode, &settings);
+        let summary = run.summary();
+        assert_eq!((&summary["mode"], &summary["workers"]), (&mode.into(), &3.into()));
+        assert_eq!((&summary["servers"], &summary["stop_reason"]), (&2.into(), &"steps".into()));
+
+        let tasks = summary["tasks"].as_array().unwrap();
+        let names: Vec<_> = tasks.iter().map(|task| task["task"].as_str().unwrap()).collect();
+        assert_eq!(names, ["worker:0", "worker:1", "worker:2", "ps:0", "ps:1"]);
+        tasks[..3].iter().for_each(|task| check_task(task, &WORKER_PHASES));
+        tasks[3..].iter().for_each(|task| check_task(task, &SERVER_PHASES));
+        for task in names {
+            assert!(run.event_bytes(task) > 0, "{mode}: {task} has no events");
+            assert!(run.file(&task.replace(':', "_")).join("log.txt").is_file(), "{task}");
+        }
+
+        // Every byte that one side sent the other received, but for the last words.
+        let bytes = |tasks: &[Value], figure| tasks.iter().map(|task| number(&task[figure])).sum();
+        let (workers, servers) = tasks.split_at(3);
+        for (from, to) in [(workers, servers), (servers, workers)] {
+            let (sent, received): (f64, f64) =
+                (bytes(from, "sent_bytes"), bytes(to, "received_bytes"));
+            assert!((sent / received - 1.0).abs() < 0.01, "{mode}: {sent} {received}");
+        }
+        for figure in ["sent_bytes", "received_bytes"] {
+            let ratio = number(&tasks[3][figure]) / number(&tasks[4][figure]);
+            assert!((0.95..1.05).contains(&ratio), "{mode}: {figure} differ by {ratio}");
+        }
+        let pushed: u64 = worker_steps(&run).iter().sum();
+        assert_eq!(tasks[3]["steps"], pushed, "{mode}: every push is applied once");
+        assert_eq!(tasks[4]["steps"], pushed, "{mode}: every push is applied once");
+    }
+}
+
+#[test]
+fn staleness_is_zero_in_sync_within_its_bound_in_bounded_and_told_to_tensorboard() {
+    let room = Room::new();
+    for (mode, limit) in [("sync", 0), ("bounded", 2 * 5), ("async", u64::MAX)] {
+        let settings = ["cluster.workers=3", "cluster.staleness=2", "train.stop={steps=300}"];
+        let settings = if mode == "bounded" { &settings[..] } else { &[settings[0], settings[2]] };
+        let run = room.train_cluster(mode, mode, settings);
+        let server = run.task("ps:0");
+        let (mean, max) = (number(&server["staleness_mean"]), server["staleness_max"].as_u64());
+        let max = max.unwrap();
+        // From two behind to three ahead: five pushes of each of the two others.
+        assert!(max <= limit, "{mode}: {max}");
+        assert!(mean <= max as f64, "{mode}: {mean} {max}");
+        let histograms = &events(&run.path)["runs"]["ps_0"]["histograms"];
+        assert!(histograms["staleness"].is_array(), "{mode}: {histograms}");
+    }
+}
+
+/// Two models must be the same to within rounding.
+#[track_caller]
+fn assert_close(left: &Run, right: &Run, what: &str) {
+    let (left, right) = (left.params(), right.params());
+    assert_eq!(left.len(), right.len());
+    let moved = left.iter().filter(|value| **value != 0.0).count();
+    assert!(moved > left.len() / 4, "{what}: only {moved} parameters have moved");
+    let differ = left.iter().zip(&right).map(|(l, r)| (l - r).abs()).fold(0.0, f32::max);
+    assert!(differ <= 1e-5, "{what}: parameters differ by up to {differ}");
+}
+
+/// `sync` with so many workers must follow `single` with as many times the batch.
+#[track_caller]
+fn check_follows_single(workers: usize, settings: &[&str]) {
+    let room = Room::new();
+    // A number of examples that no batch divides, so that batches go over the ends of epochs.
+    let common = [&["data.train_examples=607"], settings].concat();
+    let batch = format!("train.batch={}", 20 * workers);
+    let single = room.train("single", &[&common[..], &[&batch]].concat());
+    let workers = format!("cluster.workers={workers}");
+    let here = ["train.batch=20", "cluster.servers=2", &workers];
+    let sync = room.train_cluster("sync", "sync", &[&common[..], &here].concat());
+    for figure in ["global_steps", "examples", "stop_reason"] {
+        assert_eq!(single.summary()[figure], sync.summary()[figure], "{figure}");
+    }
+    assert_close(&single, &sync, &format!("{workers} {settings:?}"));
+}
+
+#[test]
+fn sync_follows_single_with_as_many_times_the_batch() {
+    check_follows_single(2, &["train.stop={steps=200}"]);
+    check_follows_single(3, &["train.stop={steps=200}"]);
+    check_follows_single(3, &["train.stop={steps=200}", "train.optimizer.kind=momentum"]);
+}
+
+#[test]
+fn sync_weighs_the_short_batches_at_the_end_of_the_data() {
+    // 1,821 examples: the last step has 20 for one worker, 1 for another and none for the third.
+    check_follows_single(3, &["train.stop={epochs=3}", "train.optimizer.rate=0.1"]);
+}
+
+#[test]
+fn two_sync_runs_of_one_seed_end_with_the_same_bytes() {
+    let room = Room::new();
+    for (name, settings) in [
+        ("plain", &["cluster.servers=1"][..]),
+        ("sharded", &["cluster.servers=2"]),
+        ("momentum", &["cluster.servers=2", "train.optimizer.kind=momentum"]),
+        ("adagrad", &["cluster.servers=1", "train.optimizer.kind=adagrad"]),
+        (
+            "adam",
+            &[
+                "cluster.servers=2",
+                "train.optimizer={kind=\"adam\", rate=0.003}",
+                "train.optimizer.schedule={kind=\"exponential\", every=50}",
+            ],
+        ),
+    ] {
+        let settings = [settings, &["cluster.workers=3", "train.stop={steps=150}"]].concat();
+        let run = |again| room.train_cluster(&format!("{name}-{again}"), "sync", &settings);
+        let (first, second) = (run(1), run(2));
+        assert!(first.model() == second.model(), "{name}: the bytes differ");
+        let other = [&settings[..], &["seed=2"]].concat();
+        let other = room.train_cluster(&format!("{name}-other"), "sync", &other);
+        assert!(first.model() != other.model(), "{name}: the seed matters");
+    }
+}
+
+#[test]
+fn how_many_servers_there_are_makes_no_difference_to_a_bit() {
+    let room = Room::new();
+    let models = [1, 2, 3].map(|servers| {
+        let servers = format!("cluster.servers={servers}");
+        let settings = ["cluster.workers=2", &servers, "train.stop={steps=100}"];
+        room.train_cluster(&servers, "sync", &settings).model()
+    });
+    assert!(models[0] == models[1] && models[0] == models[2]);
+}
+
+#[test]
+fn one_worker_in_any_mode_does_exactly_what_single_does() {
+    let room = Room::new();
+    let settings = ["train.stop={epochs=4}", "train.batch=17", "train.optimizer.kind=momentum"];
+    let single = room.train("single", &settings);
+    for mode in SHARED {
+        let settings = [&settings[..], &["cluster.workers=1", "cluster.servers=2"]].concat();
+        let run = room.train_cluster(mode, mode, &settings);
+        assert!(run.model() == single.model(), "{mode}: the bytes differ from single's");
+        for figure in ["global_steps", "examples", "test_loss", "train_loss"] {
+            assert_eq!(run.summary()[figure], single.summary()[figure], "{mode}: {figure}");
+        }
+    }
+}
+
+#[test]
+fn bounded_without_staleness_has_the_loss_curve_of_sync() {
+    const WORKERS: u64 = 3;
+    let room = Room::new();
+    // A round of `bounded` is an update of each worker; of `sync`, one of all together.
+    let curve = |mode: &str, rate: f32, updates: u64, more: &[&str]| {
+        let steps = format!("train.stop={{steps={}}}", 240 * updates);
+        let every = format!("train.evaluate.every={}", 20 * updates);
+        let rate = format!("train.optimizer.rate={rate}");
+        let settings = ["cluster.workers=3", "train.batch=20", &steps, &every, &rate];
+        let run = room.train_cluster(mode, mode, &[&settings[..], more].concat());
+        let tests = points(&run.worker_events(), "test/loss");
+        tests.into_iter().map(|(step, loss)| (step / updates, loss)).collect::<BTreeMap<_, _>>()
+    };
+    let sync = curve("sync", 0.03, 1, &[]);
+    let bounded = curve("bounded", 0.01, WORKERS, &["cluster.staleness=0"]);
+    // Tests do not hold up training, so now and then one is made a step later.
+    let common: Vec<_> = sync.keys().filter(|step| bounded.contains_key(step)).collect();
+    assert!(common.len() >= 6, "{sync:?} {bounded:?}");
+    for step in common {
+        let difference = (sync[step] - bounded[step]).abs();
+        assert!(difference <= 1e-4, "at step {step}: {} and {}", sync[step], bounded[step]);
+    }
+    let (first, last) = (sync.values().next().unwrap(), sync.values().last().unwrap());
+    assert!(first - last > 0.1, "there is a curve: {sync:?}");
+}
+
+#[test]
+fn epochs_are_shared_out_to_the_last_example() {
+    for mode in SHARED {
+        let room = Room::new();
+        for (examples, batch, workers, epochs) in
+            [(607, 20, 3, 3), (600, 20, 3, 2), (600, 600, 2, 1), (101, 100, 3, 2)]
+        {
+            let name = format!("{examples}-{batch}");
+            let settings = [
+                format!("data.train_examples={examples}"),
+                format!("train.batch={batch}"),
+                format!("cluster.workers={workers}"),
+                format!("train.stop={{epochs={epochs}}}"),
+                "cluster.servers=2".to_owned(),
+            ];
+            let settings: Vec<_> = settings.iter().map(String::as_str).collect();
+            let run = room.train_cluster(&name, mode, &settings);
+            let summary = run.summary();
+            assert_eq!(summary["stop_reason"], "epochs", "{mode} {name}");
+            assert_eq!(summary["examples"], examples * epochs, "{mode} {name}");
+            let pushes = worker_steps(&run);
+            let (most, least) = (pushes.iter().max().unwrap(), pushes.iter().min().unwrap());
+            assert!(most - least <= 1, "{mode} {name}: a fair share each: {pushes:?}");
+            let steps = if mode == "sync" { *most } else { pushes.iter().sum() };
+            assert_eq!(summary["global_steps"], steps, "{mode} {name}");
+        }
+    }
+}
+
+/// A run in this mode with these stop conditions must end for this reason; its summary.
+#[track_caller]
+fn check_stop(mode: &str, stop: &str, reason: &str) -> Value {
+    let room = Room::new();
+    let stop = format!("train.stop={stop}");
+    let settings = ["cluster.workers=3", "cluster.servers=2", "train.evaluate.every=10", &stop];
+    let summary = room.train_cluster("run", mode, &settings).summary();
+    assert_eq!(summary["stop_reason"], reason, "{mode} {stop}");
+    summary
+}
+
+#[test]
+fn every_condition_ends_a_run_in_every_mode() {
+    for mode in SHARED {
+        let steps = &check_stop(mode, "{steps=25}", "steps")["global_steps"];
+        // What the others had on its way when the last step was made still counts.
+        let most = if mode == "sync" { 25 } else { 25 + 2 };
+        assert!((25..=most).contains(&steps.as_u64().unwrap()), "{mode}: {steps}");
+
+        let seconds = check_stop(mode, "{seconds=0.3, epochs=1000000}", "seconds");
+        assert!((0.3..2.0).contains(&number(&seconds["seconds"])), "{mode}: {seconds}");
+
+        let reached = check_stop(mode, "{test_loss=1.5, steps=1000000}", "test_loss");
+        let loss = number(&reached["test_loss"]);
+        assert!((0.8..=1.5).contains(&loss), "{mode}: {loss}");
+    }
+}
+
+#[test]
+fn thirty_two_light_workers_make_progress_in_every_mode() {
+    for mode in SHARED {
+        let room = Room::new();
+        let steps = if mode == "sync" { 20 } else { 20 * 32 };
+        let stop = format!("train.stop={{steps={steps}}}");
+        let data = ["data.train_examples=2000", "data.test_examples=200"];
+        let settings = [&data[..], &["cluster.workers=32", "train.batch=10", &stop]].concat();
+        let run = room.train_cluster("run", mode, &settings);
+        let made = run.summary()["global_steps"].as_u64().unwrap();
+        assert!((steps..steps + 32).contains(&made), "{mode}: {made}");
+        let steps = worker_steps(&run);
+        assert_eq!(steps.len(), 32, "{mode}");
+        if mode != "async" {
+            // The default staleness is 4, and whoever is 5 ahead waits.
+            assert!(steps.iter().all(|own| own.abs_diff(20) <= 5 + 1), "{mode}: {steps:?}");
+        }
+        let peak = run.task("ps:0")["peak_rss_bytes"].as_u64().unwrap();
+        assert!(peak < 64_000_000, "{mode}: the server held {peak} bytes");
+    }
+}
+
+/// Steps/s of a `sync` run of 3 workers with such a quorum, one of them slow if so wished.
+fn sync_speed(room: &Room, name: &str, quorum: usize, slow: bool) -> f64 {
+    let quorum = format!("cluster.quorum={quorum}");
+    let settings = ["data.train_examples=2400", "train.batch=600", "train.stop={steps=60}"];
+    let settings = [&settings[..], &["cluster.workers=3", &quorum]].concat();
+    let mut command = room.cluster(name, "sync", &settings);
+    if slow {
+        command.env("PACELINE_TEST_SLOW", "2:3");
+    }
+    let done = Launched::start(&mut command, room.path(name)).finish();
+    assert_eq!(done.code, Some(0), "{done:?}");
+    number(&room.run_dir(name).summary()["steps_per_second"])
+}
+
+#[test]
+fn a_backup_keeps_sync_going_when_one_worker_is_slow() {
+    let room = Room::new();
+    // Other work on the machine only ever slows a run down: the best of three counts.
+    let best = |quorum, slow| {
+        let speed = |turn| sync_speed(&room, &format!("{quorum}-{slow}-{turn}"), quorum, slow);
+        (0..3).map(speed).fold(0.0, f64::max)
+    };
+    let (healthy, backed, held_up) = (best(2, false), best(2, true), best(3, true));
+    println!("healthy {healthy:.0}, with a backup {backed:.0}, without {held_up:.0} steps/s");
+    assert!(backed >= 0.7 * healthy, "{backed} of {healthy} steps/s");
+    assert!(backed >= 1.3 * held_up, "a backup helps: {backed} and {held_up} steps/s");
+    // What the slow worker brought too late was counted and not used.
+    let run = room.run_dir("2-true-0");
+    assert!(number(&run.task("worker:2")["dropped"]) > 0.0);
+    assert_eq!(run.summary()["global_steps"], 60);
+    assert_eq!(run.task("ps:0")["steps"], 2 * 60, "two gradients make a step");
+}
+
+#[test]
+fn a_slow_worker_holds_up_nobody_in_async_and_nobody_beyond_the_bound_in_bounded() {
+    let room = Room::new();
+    let settings = ["data.train_examples=1200", "train.batch=300", "train.stop={steps=120}"];
+    for mode in ["async", "bounded"] {
+        let bound = ["cluster.staleness=2"];
+        let more = if mode == "bounded" { &bound[..] } else { &[] };
+        let mut command = room.cluster(mode, mode, &[&settings[..], more].concat());
+        command.env("PACELINE_TEST_SLOW", "1:4");
+        let done = Launched::start(&mut command, room.path(mode)).finish();
+        assert_eq!(done.code, Some(0), "{done:?}");
+        let steps = worker_steps(&room.run_dir(mode));
+        match mode {
+            "async" => assert!(steps[0] >= steps[1] * 3 / 2, "{steps:?}"),
+            _ => assert!(steps[0].abs_diff(steps[1]) <= 3, "{steps:?}"),
+        }
+    }
+}
+
+#[test]
+fn bad_input_ends_a_run_of_many_tasks_before_there_is_any() {
+    let room = Room::new();
+    room.idx_set("set", 12, 3);
+    let before = room.tree();
+    for (settings, says) in [
+        (&["train.batch=601"][..], "train.batch is 601"),
+        (&["data.kind=mnist"], "mnist is not on this machine"),
+        (&["data={kind=\"mnist\", path=\"set\"}", "train.batch=13"], "only 12 examples"),
+        (&["cluster.workers=0"], "cluster.workers must be"),
+        (&["cluster.mode=sync", "cluster.quorum=3"], "cluster.quorum is 3"),
+        (
+            &["cluster.mode=sync", "cluster.quorum=1", "cluster.servers=2"],
+            "cluster.quorum leaves 1 backups",
+        ),
+        (&["cluster.servers=0"], "cluster.servers must be"),
+    ] {
+        let launched =
+            Launched::start(&mut room.cluster("run", "async", settings), room.path("run"));
+        let done = launched.finish();
+        assert_eq!(done.code, Some(2), "{settings:?}: {done:?}");
+        assert_says(&done.stderr, &["error: ", says]);
+        assert_eq!(done.stderr.matches(says).count(), 1, "said once: {done:?}");
+        assert_eq!(room.tree(), before, "{settings:?} left something behind");
+    }
+}
+
+#[test]
+fn quiet_silences_every_task() {
+    let room = Room::new();
+    let mut command = room.cluster("run", "async", &["train.stop={steps=50}"]);
+    let done = Launched::start(command.arg("--quiet"), room.path("run")).finish();
+    assert_eq!((done.code, done.stdout.as_str(), done.stderr.as_str()), (Some(0), "", ""));
+}
+
+#[test]
+fn a_run_of_many_tasks_trains_again_from_the_job_it_left() {
+    let room = Room::new();
+    let settings = ["cluster.workers=3", "cluster.servers=2", "train.stop={steps=60}"];
+    let first = room.train_cluster("first", "sync", &settings);
+    let job = first.file("job.toml");
+    room.ok(&["train", "--quiet", "--run-dir", "again", job.to_str().unwrap()]);
+    assert!(first.model() == room.run_dir("again").model(), "the bytes differ");
+    let figures = room.ok(&["evaluate", "--json", first.str()]).stdout;
+    let figures: Value = serde_json::from_str(&figures).unwrap();
+    assert_eq!(figures["test_loss"], first.summary()["test_loss"]);
+}

@@ -1,0 +1,88 @@
+//! The documentation: its commands work, and its tables are those of the program.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use paceline::job::reference_markdown;
+
+use crate::support::{PACELINE, Room, finish, start, workspace};
+
+/// README.md and everything in docs/.
+fn documents() -> Vec<PathBuf> {
+    let mut documents = vec![workspace().join("README.md")];
+    for entry in fs::read_dir(workspace().join("docs")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            documents.push(path);
+        }
+    }
+    documents.sort();
+    documents
+}
+
+/// The commands of the blocks marked `console` that start the program, with their line. A
+/// backslash at the end of a line carries on in the next.
+fn commands(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut inside = false;
+    let mut lines = text.lines().enumerate();
+    while let Some((at, line)) = lines.next() {
+        if line.starts_with("```") {
+            inside = line == "```console";
+        } else if let Some(command) = line.strip_prefix("$ ").filter(|_| inside) {
+            let mut command = command.to_owned();
+            while let Some(begun) = command.strip_suffix('\\') {
+                command = format!("{begun}{}", lines.next().map_or("", |(_, line)| line));
+            }
+            if command.starts_with("paceline ") {
+                found.push((at + 1, command));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_command_in_the_documentation_works() {
+    let program = Path::new(PACELINE).parent().unwrap().to_str().unwrap();
+    let path = format!("{program}:{}", std::env::var("PATH").unwrap());
+    for document in documents() {
+        let text = fs::read_to_string(&document).unwrap();
+        // Commands of one document may build on each other.
+        let room = Room::new();
+        let commands = commands(&text);
+        if document.ends_with("README.md") {
+            assert!(!commands.is_empty(), "the README shows how to start");
+        }
+        for (line, command) in commands {
+            let done = finish(start(room.program("sh").args(["-c", &command]).env("PATH", &path)));
+            let at = format!("{}:{line}: {command}", document.display());
+            assert_eq!(done.code, Some(0), "{at}: {done:?}");
+        }
+    }
+}
+
+#[test]
+fn commands_are_found_in_console_blocks_only() {
+    let text = "$ paceline a\n```console\n$ paceline train \\\n  --quiet\noutput\n$ cargo run\n\
+                ```\n```sh\n$ paceline b\n```\n";
+    assert_eq!(commands(text), [(3, "paceline train   --quiet".to_owned())]);
+}
+
+/// With `UPDATE_DOCS=1` in the environment the test mends what it finds.
+#[test]
+fn the_table_of_keys_is_that_of_the_program() {
+    const BEGIN: &str = "<!-- keys -->\n";
+    const END: &str = "<!-- /keys -->";
+    let path = workspace().join("docs/job.md");
+    let text = fs::read_to_string(&path).unwrap();
+    let (before, rest) = text.split_once(BEGIN).expect("where the keys begin");
+    let (keys, after) = rest.split_once(END).expect("where the keys end");
+    let expected = reference_markdown();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, format!("{before}{BEGIN}{expected}\n{END}{after}")).unwrap();
+        return;
+    }
+    let hint = "docs/job.md is out of date: run this test with UPDATE_DOCS=1";
+    assert_eq!(keys.trim(), expected.trim(), "{hint}");
+}

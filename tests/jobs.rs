@@ -1,0 +1,198 @@
+//! Bad input: each mistake ends with exit code 2 before anything starts, and says where it is.
+
+use std::fs;
+
+use crate::support::{IDX_FILES, Room, SMALL, assert_says};
+
+/// Training must fail with exit code 2, say all of this, and leave nothing behind.
+#[track_caller]
+fn check_room(room: &Room, args: &[&str], says: &[&str]) {
+    let before = room.tree();
+    let said = room.fails(2, &[&["train"], args].concat());
+    assert_says(&said, says);
+    assert!(said.lines().all(|line| line.starts_with("error: ")), "{said}");
+    assert_eq!(room.tree(), before, "something was left behind by {args:?}");
+}
+
+/// A job file with this text must be refused with these words, by `explain` too.
+#[track_caller]
+fn check(toml: &str, says: &[&str]) {
+    let room = Room::new();
+    room.write("job.toml", toml);
+    check_room(&room, &["job.toml"], says);
+    assert_says(&room.fails(2, &["explain", "job.toml"]), says);
+}
+
+/// The built-in job with these settings must be refused with these words.
+#[track_caller]
+fn check_set(settings: &[&str], says: &[&str]) {
+    let settings: Vec<_> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
+    check_room(&Room::new(), &[&SMALL[..], &settings].concat(), says);
+}
+
+#[test]
+fn unknown_keys_at_every_level_are_named_with_their_line_and_the_nearest_key() {
+    check("sead = 1", &["job.toml:1: sead is not a key; did you mean seed?"]);
+    check("\n[model]\nkynd = \"softmax\"", &["job.toml:3: model.kynd", "did you mean model.kind?"]);
+    check("[trian]\nbatch = 1", &["job.toml:1: trian is not a section; did you mean train?"]);
+    check(
+        "[train]\nbach = 1\n[train.optimizer.biases]\nrat = 1",
+        &["job.toml:2: train.bach", "train.batch?", "job.toml:4:", "train.optimizer.biases.rate?"],
+    );
+    check(
+        "[train]\nstop = { epoch = 3 }",
+        &["job.toml:2: train.stop.epoch is not a key; did you mean train.stop.epochs?"],
+    );
+    check("\"train.batch\" = 3", &["job.toml:1: \"train.batch\" is not a key", "train.batch?"]);
+    check_set(&["train.bach=3"], &["--set train.bach=3: train.bach is not a key", "train.batch?"]);
+}
+
+#[test]
+fn values_out_of_range_are_named_with_their_line_and_what_would_do() {
+    check(
+        "[train]\nbatch = 0",
+        &["job.toml:2: train.batch must be a whole number from 1 up, not 0"],
+    );
+    check(
+        "[train.optimizer]\nrate = -0.1",
+        &["job.toml:2: train.optimizer.rate", "above 0", "-0.1"],
+    );
+    check("[train.optimizer]\nrate = nan", &["job.toml:2: train.optimizer.rate", "NaN"]);
+    check("[data]\nkind = \"mnits\"", &["job.toml:2: data.kind must be \"digits\", \"mnist\""]);
+    check("[data]\ntrain_examples = 4000000000", &["job.toml:2: data.train_examples", "10000000"]);
+    check_set(&["train.batch=0"], &["--set train.batch=0: train.batch must be a whole number"]);
+    check_set(&["train.stop={steps=0}"], &["train.stop.steps must be a whole number from 1 up"]);
+    check_set(&["train.stop={steps=1"], &["train.stop has a value that is not sound TOML"]);
+    check_set(&["train.batch"], &["--set train.batch: is not of the form key=value"]);
+}
+
+#[test]
+fn a_batch_larger_than_the_data_is_refused() {
+    check_set(&["train.batch=601"], &["--set train.batch=601: train.batch is 601", "only 600"]);
+    let room = Room::new();
+    room.idx_set("set", 12, 3);
+    room.write("job.toml", "[data]\nkind = \"mnist\"\npath = \"set\"\n[train]\nbatch = 13\n");
+    check_room(&room, &["job.toml"], &["job.toml:5: train.batch is 13", "only 12 examples"]);
+    // Nor may the default be larger, which nobody wrote down anywhere.
+    room.write("job.toml", "[data]\nkind = \"mnist\"\npath = \"set\"\n");
+    check_room(&room, &["job.toml"], &["default: train.batch is 60", "only 12 examples"]);
+}
+
+#[test]
+fn a_job_file_that_is_none_is_named() {
+    let room = Room::new();
+    check_room(&room, &["nowhere.toml"], &["nowhere.toml: cannot read the job file: No such file"]);
+    fs::create_dir(room.path("dir.toml")).unwrap();
+    check_room(&room, &["dir.toml"], &["dir.toml: cannot read the job file", "not a file"]);
+    room.write("bytes.toml", b"name = \"\xff\"");
+    check_room(&room, &["bytes.toml"], &["bytes.toml: cannot read the job file", "UTF-8"]);
+    room.write("large.toml", vec![b'#'; (1 << 20) + 1]);
+    check_room(&room, &["large.toml"], &["large.toml: cannot read the job file", "larger than"]);
+}
+
+#[test]
+fn a_job_file_that_is_not_toml_is_named_with_the_line() {
+    check("seed = 1\n[train\nbatch = 1", &["job.toml:2: "]);
+    check("seed = 1\nseed = 2", &["job.toml:2: ", "duplicate key"]);
+    check(&format!("x = {}", "[".repeat(100_000)), &["job.toml:1: "]);
+    check(&format!("{}x = 1", "a.".repeat(100_000)), &["job.toml: recursion limit"]);
+}
+
+#[test]
+fn everything_that_is_wrong_is_said_at_once() {
+    let room = Room::new();
+    room.write("job.toml", "sead = 1\n[train]\nbatch = 0\n[data]\nkind = 3\n");
+    let said = room.fails(2, &["train", "job.toml", "--set", "observe.every=0"]);
+    let places: Vec<_> = said.lines().map(|line| line.split(": ").nth(1).unwrap()).collect();
+    assert_eq!(places, ["job.toml:1", "job.toml:3", "job.toml:5", "--set observe.every=0"]);
+}
+
+#[test]
+fn a_run_directory_with_something_in_it_is_left_alone() {
+    let room = Room::new();
+    room.write("run/summary.json", "precious");
+    let args = [&["--run-dir", "run"], &SMALL[..]].concat();
+    check_room(&room, &args, &["--run-dir run: there is something in it already"]);
+    assert_eq!(fs::read(room.path("run/summary.json")).unwrap(), b"precious");
+    room.write("file", "precious");
+    let args = [&["--run-dir", "file"], &SMALL[..]].concat();
+    check_room(&room, &args, &["--run-dir file: this is a file"]);
+    // An empty one is nobody's.
+    fs::create_dir(room.path("empty")).unwrap();
+    room.ok(&[&["train", "--quiet", "--run-dir", "empty"], &SMALL[..]].concat());
+    assert!(room.path("empty/summary.json").is_file());
+}
+
+#[test]
+fn data_that_is_not_there_is_an_error_with_a_way_out() {
+    let room = Room::new();
+    let mnist = ["--set", "data.kind=mnist"];
+    check_room(&room, &mnist, &["mnist is not on this machine", "`paceline data get mnist`"]);
+    let path = |path: &'static str| [&mnist[..], &["--set", path]].concat();
+    check_room(&room, &path("data.path=nowhere"), &["nowhere", "there is no such directory"]);
+    room.write("file", "");
+    check_room(&room, &path("data.path=file"), &["file is not a mnist directory: it is a file"]);
+    room.idx_set("set", 4, 4);
+    fs::remove_file(room.path("set").join(IDX_FILES[3])).unwrap();
+    check_room(&room, &path("data.path=set"), &["set is not", "it lacks t10k-labels-idx1-ubyte"]);
+}
+
+/// Training on an IDX set must fail if this file of it has this content; the file is named.
+#[track_caller]
+fn check_idx(file: &str, content: &[u8], says: &str) {
+    let room = Room::new();
+    let set = room.idx_set("set", 4, 4);
+    fs::write(set.join(file), content).unwrap();
+    let args = ["--set", "data.kind=mnist", "--set", "data.path=set", "--set", "train.batch=2"];
+    check_room(&room, &args, &[&format!("set/{file}"), says]);
+}
+
+#[test]
+fn a_damaged_idx_file_is_named_with_what_is_wrong_with_it() {
+    let [images, labels, test_images, test_labels] = IDX_FILES;
+    let good = [&[0, 0, 8, 3, 0, 0, 0, 4, 0, 0, 0, 3, 0, 0, 0, 2][..], &[9; 24]].concat();
+    let named = [&[0, 0, 8, 1, 0, 0, 0, 4][..], &[9; 4]].concat();
+    check_idx(images, b"\x89PNG\r\n\x1a\n", "not an IDX file: it begins with 0x89504e47");
+    check_idx(images, &named, "this is a labels file");
+    check_idx(labels, &good, "this is an images file");
+    check_idx(labels, &[], "not an IDX file: only 0 of the 8 bytes");
+    check_idx(images, &good[..39], "cut short: 23 of 24 bytes");
+    check_idx(images, &[&good[..], &[0]].concat(), "too long");
+    check_idx(test_labels, &named[..11], "cut short: 3 of 4 bytes");
+    check_idx(
+        labels,
+        &[0, 0, 8, 1, 0, 0, 0, 4, 1, 2, 10, 3],
+        "label 2 is 10, but labels run from 0 to 9",
+    );
+    check_idx(labels, &[0, 0, 8, 1, 0, 0, 0, 3, 1, 2, 3], "4 images and 3 labels");
+    check_idx(labels, &[0, 0, 8, 1, 0, 0, 0, 0], "no labels at all");
+    check_idx(images, &good[..16], "cut short: 0 of 24 bytes");
+    check_idx(
+        images,
+        &[0, 0, 8, 3, 255, 255, 255, 255, 0, 0, 0, 28, 0, 0, 0, 28],
+        "claims 4294967295",
+    );
+    check_idx(images, &[0x1f, 0x8b, 8, 0, 1, 2, 3, 4], "damaged gzip");
+    let square = [&[0, 0, 8, 3, 0, 0, 0, 4, 0, 0, 0, 2, 0, 0, 0, 2][..], &[9; 16]].concat();
+    check_idx(test_images, &square, "images of 3 x 2 and of 2 x 2 pixels");
+}
+
+#[test]
+fn a_directory_in_place_of_an_idx_file_is_named() {
+    let room = Room::new();
+    let file = room.idx_set("set", 4, 4).join(IDX_FILES[0]);
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    let args = ["--set", "data.kind=mnist", "--set", "data.path=set"];
+    check_room(&room, &args, &["set", IDX_FILES[0]]);
+}
+
+#[test]
+fn a_wrong_command_line_has_exit_code_2_and_a_hint() {
+    let room = Room::new();
+    for args in [&["trian"][..], &["train", "--batch=3"], &["data", "get", "mnits"], &[]] {
+        let done = room.run(args);
+        assert_eq!(done.code, Some(2), "{args:?}: {done:?}");
+        assert!(done.stderr.contains("Usage") || done.stderr.contains("--help"), "{done:?}");
+    }
+}

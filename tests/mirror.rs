@@ -1,0 +1,60 @@
+//! Small HTTP servers on loopback that hand out a directory, well or badly.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::thread;
+
+/// How a mirror behaves.
+#[derive(Clone)]
+pub(crate) enum Manner {
+    /// Has nothing.
+    Empty,
+    /// Answers everything with the same page, as the sign-in page of a hotel does.
+    Page,
+    /// Hands out the files of a directory.
+    Files(PathBuf),
+    /// As before, but sends only half of a file and then nothing, with the line held open.
+    Stalls(PathBuf),
+}
+
+/// Starts a mirror on a port of its own; it serves until the test process ends.
+pub(crate) fn mirror(manner: Manner) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let manner = manner.clone();
+            // A client that gives up is what some tests are about.
+            thread::spawn(move || drop(answer(stream, manner)));
+        }
+    });
+    address
+}
+
+fn answer(mut stream: TcpStream, manner: Manner) -> std::io::Result<()> {
+    let mut lines = BufReader::new(stream.try_clone()?).lines();
+    let request = lines.next().transpose()?.unwrap_or_default();
+    while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+    let asked = request.split(' ').nth(1).unwrap_or_default().trim_start_matches('/');
+    let body = match &manner {
+        Manner::Empty => None,
+        Manner::Page => Some(b"<!DOCTYPE html><title>Sign in</title>".to_vec()),
+        Manner::Files(dir) | Manner::Stalls(dir) => fs::read(dir.join(asked)).ok(),
+    };
+    let Some(body) = body else {
+        let head = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        return stream.write_all(head.as_bytes());
+    };
+    let length = body.len();
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes())?;
+    if let Manner::Stalls(_) = manner {
+        stream.write_all(&body[..length / 2])?;
+        // Until the client hangs up.
+        lines.next();
+        return Ok(());
+    }
+    stream.write_all(&body)
+}

@@ -1,0 +1,109 @@
+//! `model.safetensors`: read by Python, by `paceline evaluate`, and refused when it is not sound.
+
+use std::fs;
+
+use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
+use serde_json::{Value, json};
+
+use crate::support::{Room, SMALL, assert_says, python_json};
+
+#[test]
+fn python_reads_the_same_names_shapes_and_values() {
+    let room = Room::new();
+    let run = room.train("run", &[]);
+    let bytes = run.model();
+    let ours = SafeTensors::deserialize(&bytes).unwrap();
+    let theirs = python_json("python/read_model.py", &[run.file("model.safetensors").as_os_str()]);
+    assert_eq!(theirs.as_object().unwrap().len(), 2);
+    for (name, shape) in [("weight", json!([10, 784])), ("bias", json!([10]))] {
+        assert_eq!((&theirs[name]["dtype"], &theirs[name]["shape"]), (&json!("float32"), &shape));
+        let values = theirs[name]["values"].as_array().unwrap();
+        let values = values.iter().map(|value| value.as_f64().unwrap() as f32);
+        let ours = ours.tensor(name).unwrap();
+        let (words, _) = ours.data().as_chunks::<4>();
+        assert!(values.eq(words.iter().map(|word| f32::from_le_bytes(*word))), "{name}");
+    }
+    let trained = theirs["weight"]["values"].as_array().unwrap().iter().any(|v| *v != json!(0.0));
+    assert!(trained, "weights start at zero and must have moved");
+}
+
+#[test]
+fn evaluate_gives_exactly_the_figures_of_the_summary() {
+    let room = Room::new();
+    let run =
+        room.train("run", &["data.test_examples=350", "train.evaluate.examples=270", "seed=5"]);
+    let (model, job) = (run.file("model.safetensors"), run.file("job.toml"));
+    // The model elsewhere, so that it cannot be the job beside it that is used.
+    fs::create_dir(room.path("elsewhere")).unwrap();
+    fs::copy(&model, room.path("elsewhere/m.safetensors")).unwrap();
+    let job = job.to_str().unwrap();
+    let mut ways = vec![vec![run.str()], vec![model.to_str().unwrap()]];
+    ways.push(vec!["elsewhere/m.safetensors", job]);
+    for way in ways {
+        let said = room.ok(&[&["evaluate", "--json"], &way[..]].concat()).stdout;
+        let figures: Value = serde_json::from_str(&said).unwrap();
+        for figure in ["test_loss", "test_accuracy"] {
+            assert_eq!(figures[figure], run.summary()[figure], "{way:?}");
+        }
+        assert_eq!(figures["examples"], 270, "{way:?}");
+    }
+    let people = room.ok(&["evaluate", "run"]).stdout;
+    let accuracy = 100.0 * run.summary()["test_accuracy"].as_f64().unwrap();
+    assert_says(&people, &[&format!("accuracy {accuracy:.2} %"), "270 examples"]);
+}
+
+/// Evaluating this file must fail with exit code 2 and these words.
+#[track_caller]
+fn check(content: &[u8], says: &[&str]) {
+    let room = Room::new();
+    room.write("model.safetensors", content);
+    let said = room.fails(2, &[&["evaluate", "model.safetensors"], &SMALL[..]].concat());
+    assert_says(&said, &["model.safetensors: "]);
+    assert_says(&said, says);
+}
+
+/// A model file with these tensors, all zero.
+fn file(tensors: &[(&str, &[usize], Dtype)]) -> Vec<u8> {
+    let zeros = vec![0; 8 * 7_850];
+    let views = tensors.iter().map(|(name, shape, dtype)| {
+        let bytes = shape.iter().product::<usize>() * dtype.bitsize() / 8;
+        (*name, TensorView::new(*dtype, shape.to_vec(), &zeros[..bytes]).unwrap())
+    });
+    serialize(views, None).unwrap()
+}
+
+#[test]
+fn a_model_that_does_not_fit_the_job_is_refused_with_the_tensor_named() {
+    let bias = ("bias", &[10][..], Dtype::F32);
+    let weight = ("weight", &[10, 784][..], Dtype::F32);
+    check(
+        &file(&[("weight", &[10, 30], Dtype::F32), bias]),
+        &["\"weight\"", "[10, 30]", "[10, 784]"],
+    );
+    check(&file(&[("weight", &[784, 10], Dtype::F32), bias]), &["\"weight\"", "[784, 10]"]);
+    check(&file(&[weight, ("bias", &[10], Dtype::F64)]), &["\"bias\"", "F64", "F32"]);
+    check(&file(&[bias]), &["no tensor \"weight\"", "it has: bias"]);
+    check(&file(&[weight, bias, ("extra", &[1], Dtype::F32)]), &["3 tensors", "2"]);
+}
+
+#[test]
+fn a_damaged_model_file_is_refused_with_its_name() {
+    let good = file(&[("weight", &[10, 784], Dtype::F32), ("bias", &[10], Dtype::F32)]);
+    let unsound = &["not a sound safetensors file"];
+    check(&[], unsound);
+    check(&good[..7], unsound);
+    check(&good[..good.len() - 1], unsound);
+    check(&[&good[..], &[0]].concat(), unsound);
+    check(&[0xff; 100], unsound);
+    check(b"\x80\x04\x95 this is a pickle, which could be anything", unsound);
+}
+
+#[test]
+fn what_is_not_a_model_at_all_is_named() {
+    let room = Room::new();
+    fs::create_dir(room.path("empty")).unwrap();
+    assert_says(&room.fails(2, &["evaluate", "nowhere"]), &["nowhere: "]);
+    assert_says(&room.fails(2, &["evaluate", "empty"]), &["empty/model.safetensors: "]);
+    fs::create_dir_all(room.path("odd/model.safetensors")).unwrap();
+    assert_says(&room.fails(2, &["evaluate", "odd"]), &["odd/model.safetensors: ", "directory"]);
+}

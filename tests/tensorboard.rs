@@ -1,0 +1,87 @@
+//! What TensorBoard's own package reads of a run, against what the run says of itself.
+
+use serde_json::json;
+
+use crate::support::{Room, events, points};
+
+#[test]
+fn every_step_and_every_test_is_in_the_events() {
+    let room = Room::new();
+    let run = room.train("run", &["train.stop={steps=50}", "train.evaluate.every=20"]);
+    let (events, summary) = (run.worker_events(), run.summary());
+
+    let losses = points(&events, "train/loss");
+    assert_eq!(
+        losses.iter().map(|(step, _)| *step).collect::<Vec<_>>(),
+        (0..50).collect::<Vec<_>>()
+    );
+    // Parameters start at zero, so the first loss is that of guessing one of ten.
+    assert!((losses[0].1 - 10f32.ln()).abs() < 1e-5, "{losses:?}");
+    let mean = losses.iter().map(|(_, loss)| f64::from(*loss)).sum::<f64>() / 50.0;
+    assert!((summary["train_loss"].as_f64().unwrap() - mean).abs() < 1e-9);
+
+    for (tag, figure) in [("test/loss", "test_loss"), ("test/accuracy", "test_accuracy")] {
+        let tests = points(&events, tag);
+        assert_eq!(tests.iter().map(|(step, _)| *step).collect::<Vec<_>>(), [20, 40, 50], "{tag}");
+        assert_eq!(tests[2].1, summary[figure].as_f64().unwrap() as f32, "{tag}");
+    }
+    let speeds = points(&events, "speed/steps_per_second");
+    assert_eq!(speeds.len(), 3);
+    assert!(speeds.iter().all(|(_, speed)| *speed > 0.0), "{speeds:?}");
+}
+
+#[test]
+fn the_train_loss_can_be_written_every_so_many_steps() {
+    let room = Room::new();
+    let all = room.train("all", &["train.stop={steps=50}"]);
+    let some = room.train("some", &["train.stop={steps=50}", "observe.every=7"]);
+    let mut expected = points(&all.worker_events(), "train/loss");
+    expected.retain(|(step, _)| step % 7 == 0);
+    assert_eq!(points(&some.worker_events(), "train/loss"), expected);
+}
+
+#[test]
+fn the_model_is_there_as_a_graph() {
+    let room = Room::new();
+    let graph = room.train("run", &["train.stop={steps=1}"]).worker_events()["graph"].clone();
+    assert_eq!(graph["softmax/weight"]["shapes"], json!([[10, 784]]));
+    assert_eq!(graph["softmax/scores"]["inputs"], json!(["input/examples", "softmax/weight"]));
+    let nodes = graph.as_object().unwrap();
+    for (name, node) in nodes {
+        for input in node["inputs"].as_array().unwrap() {
+            assert!(nodes.contains_key(input.as_str().unwrap()), "{name} is fed by {input}");
+        }
+    }
+}
+
+#[test]
+fn each_run_is_a_row_of_the_hyper_parameter_table() {
+    let room = Room::new();
+    room.train("runs/a", &["train.batch=5", "train.stop={steps=3}"]);
+    room.train("runs/b", &["train.batch=9", "train.stop={steps=3}", "train.optimizer.kind=adam"]);
+    let report = events(&room.path("runs"));
+    let groups = report["session_groups"].as_array().unwrap();
+    assert_eq!(groups.len(), 2, "{groups:?}");
+    for (run, batch, optimizer) in [("a", 5.0, "sgd"), ("b", 9.0, "adam")] {
+        let group = groups.iter().find(|group| group["hparams"]["batch"] == batch).expect(run);
+        let hparams = &group["hparams"];
+        assert_eq!(hparams["optimizer"], optimizer);
+        assert_eq!((&hparams["model"], &hparams["mode"]), (&json!("softmax"), &json!("single")));
+        assert_eq!((&hparams["data"], &hparams["seed"]), (&json!("digits"), &json!(1.0)));
+        assert!((hparams["rate"].as_f64().unwrap() - 0.01).abs() < 1e-8);
+        assert_eq!(group["sessions"][0]["status"], "STATUS_SUCCESS");
+        assert_eq!(group["sessions"][0]["name"], format!("{run}/worker_0"));
+    }
+}
+
+#[test]
+fn a_second_run_does_not_disturb_the_first_ones_curves() {
+    let room = Room::new();
+    room.train("runs/a", &["train.stop={steps=30}"]);
+    let alone = events(&room.path("runs"))["runs"]["a/worker_0"].clone();
+    room.train("runs/b", &["train.stop={steps=20}", "seed=2"]);
+    let both = events(&room.path("runs"))["runs"].clone();
+    assert_eq!(both["a/worker_0"], alone);
+    assert_eq!(points(&both["b/worker_0"], "train/loss").len(), 20);
+    assert_ne!(both["b/worker_0"]["files"], alone["files"], "each run has files of its own");
+}

@@ -1,0 +1,418 @@
+//! Tasks that are started one by one, told their place by `TF_CONFIG`: by hand or by Kubeflow.
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    Launched, Room, Run, SMALL_DATA, assert_says, cluster_of, events, free_ports, points,
+    processes_of, tf_config, wait_until, within,
+};
+
+/// A run whose tasks are started by hand, in any order. They share a run directory.
+struct ByHand {
+    room: Room,
+    cluster: Value,
+    settings: Vec<String>,
+}
+
+impl ByHand {
+    fn new(cluster: Value, settings: &[&str]) -> Self {
+        let settings = SMALL_DATA.iter().chain(settings).map(|&setting| setting.to_owned());
+        Self { room: Room::new(), cluster, settings: settings.collect() }
+    }
+
+    fn run(&self) -> Run {
+        self.room.run_dir("run")
+    }
+
+    /// A task with this `TF_CONFIG`, ready to be started.
+    fn command(&self, config: &str) -> Command {
+        let mut command = self.room.command(&["train", "--run-dir", self.run().str()]);
+        command.env("TF_CONFIG", config);
+        for setting in &self.settings {
+            command.args(["--set", setting]);
+        }
+        command
+    }
+
+    fn start(&self, role: &str, index: impl Into<Value>) -> Launched {
+        self.start_with(role, index, &[])
+    }
+
+    /// Starts a task with settings of its own.
+    fn start_with(&self, role: &str, index: impl Into<Value>, settings: &[&str]) -> Launched {
+        let mut command = self.command(&tf_config(&self.cluster, role, index));
+        command.args(settings.iter().flat_map(|setting| ["--set", setting]));
+        Launched::start(&mut command, self.run().path)
+    }
+
+    /// All of these must end well, and nobody may be left.
+    #[track_caller]
+    fn all_end_well(&self, tasks: Vec<Launched>) {
+        for task in tasks {
+            let done = task.finish_task();
+            assert_eq!(done.code, Some(0), "{done:?}");
+        }
+        assert!(processes_of(&self.run().path).is_empty(), "somebody is left");
+    }
+
+    /// Waits until a task's log has this text.
+    #[track_caller]
+    fn wait_for_log(&self, task: &str, text: &str) {
+        let run = self.run();
+        let there = wait_until(|| run.log(task).contains(text));
+        assert!(there, "{text:?} is not in the log of {task}: {:?}", run.log(task));
+    }
+}
+
+/// Starts tasks in this order, the last one when all others have said whom they wait for, and
+/// says how long after that the first step was made.
+fn time_to_start(order: [(&str, usize); 5], missing: &str) -> Duration {
+    let [first, second] = free_ports();
+    let stop = ["cluster.mode=sync", "train.stop={steps=50}"];
+    let hand = ByHand::new(cluster_of(3, &[first, second]), &stop);
+    let (last, early) = order.split_last().unwrap();
+    let mut tasks: Vec<_> = early.iter().map(|&(role, index)| hand.start(role, index)).collect();
+    // A server that has seen all workers has nothing more to wait for.
+    for (role, index) in early.iter().filter(|task| task.0 == "worker" || last.0 == "worker") {
+        hand.wait_for_log(&format!("{role}:{index}"), "waiting for the start: ");
+    }
+    hand.wait_for_log(&format!("{}:{}", early[0].0, early[0].1), missing);
+    let begun = Instant::now();
+    tasks.push(hand.start(last.0, last.1));
+    let chief = order.iter().position(|task| *task == ("worker", 0)).unwrap();
+    tasks[chief].wait_for_steps();
+    let took = begun.elapsed();
+    hand.all_end_well(tasks);
+    assert_eq!(hand.run().summary()["global_steps"], 50);
+    took
+}
+
+#[test]
+fn tasks_start_in_any_order_and_train_within_a_second_of_the_last() {
+    let server_last = [("worker", 1), ("worker", 0), ("ps", 1), ("worker", 2), ("ps", 0)];
+    let worker_last = [("ps", 0), ("worker", 1), ("worker", 0), ("ps", 1), ("worker", 2)];
+    let chief_last = [("ps", 1), ("worker", 2), ("ps", 0), ("worker", 1), ("worker", 0)];
+    for (order, missing) in [
+        (server_last, " is refused ("),
+        (worker_last, "worker:2 missing"),
+        (chief_last, "worker:0 missing"),
+    ] {
+        // Other work on the machine may hold up one of them, but not three in a row.
+        let took = (0..3).map(|_| time_to_start(order, missing));
+        let in_time = |took: &Duration| *took < Duration::from_secs(1);
+        assert!(took.into_iter().any(|took| in_time(&took)), "{order:?}");
+    }
+}
+
+#[test]
+fn whoever_waits_says_for_whom_and_in_what_state_that_is() {
+    let [first, second] = free_ports();
+    let settings = ["train.stop={steps=100}", "cluster.mode=async"];
+    let hand = ByHand::new(cluster_of(2, &[first, second]), &settings);
+    let mut chief = hand.start("worker", 0);
+    chief.wait_for(&format!("ps:0 at 127.0.0.1:{first} is refused"));
+    assert_says(&chief.said(), &[&format!("ps:1 at 127.0.0.1:{second} is refused")]);
+    let server = hand.start("ps", 0);
+    chief.wait_for("ps:0 is ready and waits for other workers");
+    hand.wait_for_log("ps:0", "waiting for the start: worker:1 missing");
+
+    // Somebody else's server in the place of the second.
+    let room = Room::new();
+    let mut stranger = room.command(&["train", "--run-dir", room.path("run").to_str().unwrap()]);
+    stranger.env("TF_CONFIG", tf_config(&hand.cluster, "ps", 1));
+    let stranger = Launched::start(&mut stranger, room.path("run"));
+    chief.wait_for(&format!("ps:1 at 127.0.0.1:{second} is wrong job (it works for another job)"));
+    // It goes, the right one comes, and all is well.
+    drop(stranger);
+    let tasks = vec![server, chief, hand.start("ps", 1), hand.start("worker", 1)];
+    hand.all_end_well(tasks);
+    assert_eq!(hand.run().summary()["stop_reason"], "steps");
+}
+
+#[test]
+fn without_the_token_nobody_gets_in() {
+    let [port] = free_ports();
+    let hand = ByHand::new(cluster_of(1, &[port]), &["train.stop={steps=20}"]);
+    let [right, wrong] = ["right", "wrong"].map(|token| hand.room.write(token, token));
+    let [right, wrong] =
+        [right, wrong].map(|path| format!("cluster.token_file={}", path.display()));
+    let server = hand.start_with("ps", 0, &[&right]);
+    let mut stranger = hand.start_with("worker", 0, &[&wrong]);
+    stranger.wait_for(&format!("ps:0 at 127.0.0.1:{port} is wrong token"));
+    hand.wait_for_log("ps:0", "refused a connection: the token is not this run's");
+    drop(stranger);
+    fs::rename(hand.run().file("worker_0"), hand.room.path("stranger")).unwrap();
+    let worker = hand.start_with("worker", 0, &[&right]);
+    hand.all_end_well(vec![server, worker]);
+    for task in ["ps:0", "worker:0"] {
+        assert!(!hand.run().log(task).contains("right"), "a secret does not belong in a log");
+    }
+}
+
+#[test]
+fn whoever_stays_alone_gives_up_and_names_the_missing() {
+    let [port, nobody] = free_ports();
+    let hand = ByHand::new(cluster_of(2, &[port, nobody]), &["cluster.start_timeout_s=2"]);
+    let begun = Instant::now();
+    let (server, worker) = (hand.start("ps", 0), hand.start("worker", 1));
+    let (server, worker) = (server.finish_task(), worker.finish_task());
+    let took = begun.elapsed();
+    assert!((2.0..6.0).contains(&took.as_secs_f64()), "{took:?}");
+    for done in [&server, &worker] {
+        assert!(done.code.unwrap() >= 128, "worth a retry: {done:?}");
+        assert_says(&done.stderr, &["error: the run did not start within 2 s: "]);
+    }
+    assert_says(&server.stderr, &["worker:0"]);
+    assert_says(&worker.stderr, &[&format!("ps:1 at 127.0.0.1:{nobody} is refused")]);
+}
+
+#[test]
+fn a_sparse_map_string_indices_a_master_and_unknown_keys_are_understood() {
+    let [port] = free_ports();
+    let cluster = json!({
+        "master": {"0": "127.0.0.1:0"},
+        "worker": {"0": "127.0.0.1:0", "1": "127.0.0.1:0"},
+        "ps": {"0": format!("127.0.0.1:{port}")},
+        "reserve": ["127.0.0.1:0"],
+    });
+    let hand = ByHand::new(cluster, &["cluster.mode=sync", "train.stop={steps=30}"]);
+    let mut tasks = Vec::new();
+    for (role, index) in [("ps", "0"), ("worker", "0"), ("worker", "1"), ("master", "0")] {
+        let config = json!({
+            "cluster": hand.cluster,
+            "task": {"type": role, "index": index, "trial": "7"},
+            "environment": "cloud",
+            "rpc_layer": "grpc",
+        });
+        let mut command = hand.command(&config.to_string());
+        tasks.push(Launched::start(&mut command, hand.run().path));
+    }
+    let summary_of = |task: Launched| {
+        let done = task.finish_task();
+        assert_eq!(done.code, Some(0), "{done:?}");
+        done.stdout
+    };
+    let shown: Vec<_> = tasks.into_iter().map(summary_of).collect();
+    // The chief alone has a result to show.
+    assert_says(&shown[3], &["chief:0", "worker:0", "worker:1", "ps:0", "30 steps"]);
+    assert_eq!(shown[..3], ["", "", ""]);
+    let summary = hand.run().summary();
+    assert_eq!((&summary["workers"], &summary["servers"]), (&3.into(), &1.into()));
+    for folder in ["chief_0", "worker_0", "worker_1", "ps_0"] {
+        assert!(hand.run().file(folder).is_dir(), "{folder}");
+    }
+    assert!(
+        hand.run().file("job.toml").is_file() && hand.run().file("model.safetensors").is_file()
+    );
+}
+
+#[test]
+fn an_evaluator_in_or_out_of_the_cluster_tests_and_is_never_waited_for() {
+    for listed in [true, false] {
+        let [port] = free_ports();
+        let mut cluster = cluster_of(2, &[port]);
+        if listed {
+            cluster["evaluator"] = json!(["127.0.0.1:0"]);
+        }
+        let settings =
+            ["cluster.mode=async", "train.stop={seconds=1.5}", "train.evaluate.every=50"];
+        let hand = ByHand::new(cluster, &settings);
+        let mut tasks = vec![hand.start("evaluator", 0), hand.start("ps", 0)];
+        tasks.extend([hand.start("worker", 0), hand.start("worker", 1)]);
+        hand.wait_for_log("evaluator:0", "test loss ");
+        hand.all_end_well(tasks);
+        let evaluator = events(&hand.run().path)["runs"]["evaluator_0"].clone();
+        let (tests, last) = (points(&evaluator, "test/loss"), hand.run().summary());
+        let last = last["global_steps"].as_u64().unwrap();
+        assert!(tests.len() >= 2, "{tests:?}");
+        assert!(tests.is_sorted_by_key(|(step, _)| *step), "{tests:?}");
+        assert!(tests.iter().all(|(step, _)| (50..=last).contains(step)), "{tests:?} of {last}");
+        assert!(tests[0].1 > tests.last().unwrap().1, "the loss falls: {tests:?}");
+    }
+    // Listed, but not there: the run does as well without it.
+    let [port] = free_ports();
+    let mut cluster = cluster_of(1, &[port]);
+    cluster["evaluator"] = json!(["127.0.0.1:0"]);
+    let hand = ByHand::new(cluster, &["train.stop={steps=20}"]);
+    hand.all_end_well(vec![hand.start("ps", 0), hand.start("worker", 0)]);
+}
+
+#[test]
+fn the_same_task_twice_in_one_run_is_refused() {
+    let [port] = free_ports();
+    let hand = ByHand::new(cluster_of(2, &[port]), &["train.stop={steps=20}"]);
+    let mut tasks = vec![hand.start("ps", 0), hand.start("worker", 1)];
+    hand.wait_for_log("worker:1", "ps:0 is ready");
+    for (role, index) in [("worker", 1), ("ps", 0)] {
+        let again = hand.start(role, index).finish_task();
+        assert_eq!(again.code, Some(2), "{again:?}");
+        assert_says(&again.stderr, &[&format!("{role}:{index} has been in this run already")]);
+    }
+    // The first ones are none the worse for it.
+    tasks.push(hand.start("worker", 0));
+    hand.all_end_well(tasks);
+}
+
+#[test]
+fn every_task_may_have_a_run_directory_of_its_own() {
+    let [port] = free_ports();
+    let cluster = cluster_of(2, &[port]);
+    let room = Room::new();
+    let start = |role: &str, index: usize| {
+        let dir = room.path(&format!("{role}-{index}"));
+        let mut command = room.command(&["train", "--run-dir", dir.to_str().unwrap()]);
+        for setting in SMALL_DATA.iter().chain(&["train.stop={steps=20}"]) {
+            command.args(["--set", setting]);
+        }
+        Launched::start(command.env("TF_CONFIG", tf_config(&cluster, role, index)), dir)
+    };
+    let tasks = [start("ps", 0), start("worker", 0), start("worker", 1)];
+    for task in tasks {
+        let done = task.finish();
+        assert_eq!(done.code, Some(0), "{done:?}");
+    }
+    assert!(room.path("worker-0/summary.json").is_file());
+    assert!(room.path("worker-1/worker_1").is_dir() && room.path("ps-0/ps_0/log.txt").is_file());
+}
+
+#[test]
+fn listening_beyond_this_machine_needs_a_token() {
+    let [port] = free_ports();
+    for address in [format!("0.0.0.0:{port}"), format!("192.0.2.1:{port}")] {
+        let cluster = json!({"worker": ["127.0.0.1:0"], "ps": [address]});
+        let done = ByHand::new(cluster, &[]).start("ps", 0).finish();
+        assert_eq!(done.code, Some(2), "{done:?}");
+        assert_says(&done.stderr, &["error: ", &address, "cluster.token_file"]);
+    }
+    // A token that is none does not count, and is named.
+    for content in ["", "\n"] {
+        let cluster = json!({"worker": ["127.0.0.1:0"], "ps": [format!("0.0.0.0:{port}")]});
+        let hand = ByHand::new(cluster, &[]);
+        let path = hand.room.write("token", content);
+        let setting = format!("cluster.token_file={}", path.display());
+        let done = hand.start_with("ps", 0, &[&setting]).finish();
+        assert_eq!(done.code, Some(2), "{done:?}");
+        assert_says(&done.stderr, &["error: cluster.token_file", "must hold 1 to 256"]);
+    }
+}
+
+#[test]
+fn a_task_that_is_not_of_the_cluster_is_refused() {
+    for (cluster, role, index, says) in [
+        (cluster_of(2, &[1]), "worker", 2, "worker:2 is not in the cluster"),
+        (cluster_of(2, &[1]), "boss", 0, "boss"),
+        (cluster_of(2, &[]), "worker", 0, "lists no ps"),
+        (
+            json!({"worker": ["127.0.0.1:0"], "ps": {"1": "127.0.0.1:1"}}),
+            "worker",
+            0,
+            "ps:0 has no",
+        ),
+    ] {
+        let done = ByHand::new(cluster, &[]).start(role, index).finish();
+        assert_eq!(done.code, Some(2), "{done:?}");
+        assert_says(&done.stderr, &["error: ", "TF_CONFIG", says]);
+    }
+}
+
+/// What `explain` prints for this `TF_CONFIG`.
+fn explain(config: &Value, settings: &[&str]) -> String {
+    let room = Room::new();
+    let mut command = room.command(&["explain"]);
+    command.args(settings.iter().flat_map(|setting| ["--set", setting]));
+    command.env("TF_CONFIG", config.to_string());
+    let done = Launched::start(&mut command, room.path("")).finish();
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(room.tree(), [""; 0], "explaining leaves nothing behind");
+    done.stdout
+}
+
+/// The rows of the table of tasks, as words.
+fn rows(explained: &str) -> Vec<Vec<&str>> {
+    let tasks = explained.lines().filter_map(|line| line.strip_prefix("# "));
+    let tasks = tasks.map(|line| line.split_whitespace().collect::<Vec<_>>());
+    tasks.filter(|words| words.first().is_some_and(|word| word.contains(":"))).collect()
+}
+
+#[test]
+fn explain_shows_the_tasks_and_what_was_read_from_where() {
+    let config = json!({
+        "cluster": {
+            "master": ["m.svc:2222"],
+            "worker": {"0": "w0.svc:2222", "1": "w1.svc"},
+            "ps": ["p0.svc:2222"],
+            "evaluator": ["e.svc:2222"],
+            "reserve": ["r.svc:2222"],
+        },
+        "task": {"type": "worker", "index": "1"},
+    });
+    let said = explain(&config, &["cluster.workers=3"]);
+    assert_eq!(
+        rows(&said),
+        [
+            vec!["chief:0", "0", "m.svc:2222"],
+            vec!["worker:0", "1", "w0.svc:2222"],
+            vec!["worker:1", "2", "w1.svc:2222", "this", "process"],
+            vec!["ps:0", "-", "p0.svc:2222"],
+            vec!["evaluator:0", "-", "e.svc:2222"],
+        ]
+    );
+    assert_says(
+        &said,
+        &[
+            "# tasks, from TF_CONFIG",
+            "master means chief",
+            "the chief is listed: it is slot 0",
+            "cluster.worker is a sparse map",
+            "cluster.reserve is not a role of ours and is ignored",
+            "the evaluator is listed in the cluster; nobody waits for it",
+        ],
+    );
+    assert!(!said.contains("are used"), "nothing is inconsistent: {said}");
+}
+
+#[test]
+fn explain_names_what_does_not_fit_the_job() {
+    let config = json!({
+        "cluster": cluster_of(3, &[2222, 2223]),
+        "task": {"type": "worker", "index": 0},
+    });
+    let said = explain(&config, &[]);
+    assert_says(
+        &said,
+        &[
+            "no chief is listed: worker:0 is the chief",
+            "cluster.workers is 2, but TF_CONFIG lists 3: 3 are used",
+            "cluster.servers is 1, but TF_CONFIG lists 2: 2 are used",
+        ],
+    );
+    // What it prints is a job file all the same.
+    let room = Room::new();
+    room.write("job.toml", &said);
+    let alone = room.ok(&["explain", "job.toml"]).stdout;
+    assert_says(&alone, &["2 workers and 1 servers, which `paceline train` starts here"]);
+    // And it is so: the cluster that is there is the one that trains.
+    let [first, second] = free_ports();
+    let hand = ByHand::new(cluster_of(3, &[first, second]), &["train.stop={steps=20}"]);
+    let servers = (0..2).map(|index| hand.start("ps", index));
+    hand.all_end_well(servers.chain((0..3).map(|index| hand.start("worker", index))).collect());
+    let summary = hand.run().summary();
+    assert_eq!((&summary["workers"], &summary["servers"]), (&3.into(), &2.into()));
+}
+
+#[test]
+fn a_signal_to_a_task_that_waits_ends_it_at_once() {
+    let [port] = free_ports();
+    let hand = ByHand::new(cluster_of(2, &[port]), &[]);
+    let mut worker = hand.start("worker", 0);
+    worker.wait_for("waiting for the start: ");
+    worker.signal("INT");
+    within(Duration::from_secs(5), "the end after a signal", || worker.has_ended());
+    let done = worker.finish();
+    assert!(done.code.unwrap() >= 128, "{done:?}");
+    assert_says(&done.stderr, &["error: interrupted"]);
+}
