@@ -332,6 +332,22 @@ impl Launched {
         self.wait_for("\nstep ");
     }
 
+    /// The step that the chief has last told of, which it does every 2 seconds.
+    pub(crate) fn last_step(&self) -> u64 {
+        let said = self.said();
+        let mut steps =
+            said.lines().rev().filter_map(|line| line.strip_prefix("step ")?.split_once(", "));
+        steps.next().map_or(0, |(step, _)| step.replace(',', "").parse().unwrap())
+    }
+
+    /// Waits until more steps have been made.
+    #[track_caller]
+    pub(crate) fn wait_for_more_steps(&mut self) {
+        let before = self.last_step();
+        let more = wait_until(|| self.last_step() > before || self.has_ended());
+        assert!(more && self.last_step() > before, "no more steps: {}", self.said());
+    }
+
     /// The process of a task that was launched.
     #[track_caller]
     pub(crate) fn task(&self, name: &str) -> u32 {

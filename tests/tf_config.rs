@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Launched, Room, Run, SMALL_DATA, assert_says, cluster_of, events, free_ports, points,
+    ENDLESS, Launched, Room, Run, SMALL_DATA, assert_says, cluster_of, events, free_ports, points,
     processes_of, tf_config, wait_until, within,
 };
 
@@ -211,6 +211,30 @@ fn a_sparse_map_string_indices_a_master_and_unknown_keys_are_understood() {
 }
 
 #[test]
+fn a_lost_worker_is_named_as_the_cluster_names_it() {
+    for (chief, lost) in [("worker", 1), ("chief", 0)] {
+        let [port] = free_ports();
+        let mut cluster = cluster_of(2, &[port]);
+        if chief == "chief" {
+            cluster[chief] = json!(["127.0.0.1:0"]);
+        }
+        let hand = ByHand::new(cluster, &[ENDLESS]);
+        let mut others = vec![hand.start("ps", 0), hand.start(chief, 0)];
+        if chief == "chief" {
+            others.push(hand.start("worker", 1));
+        }
+        let worker = hand.start("worker", lost);
+        others[1].wait_for_steps();
+        drop(worker);
+        for task in others {
+            let done = task.finish_task();
+            assert!(done.code.unwrap() >= 128, "{done:?}");
+            assert_says(&done.stderr, &[&format!("error: worker:{lost} was lost")]);
+        }
+    }
+}
+
+#[test]
 fn an_evaluator_in_or_out_of_the_cluster_tests_and_is_never_waited_for() {
     for listed in [true, false] {
         let [port] = free_ports();
@@ -218,8 +242,7 @@ fn an_evaluator_in_or_out_of_the_cluster_tests_and_is_never_waited_for() {
         if listed {
             cluster["evaluator"] = json!(["127.0.0.1:0"]);
         }
-        let settings =
-            ["cluster.mode=async", "train.stop={seconds=1.5}", "train.evaluate.every=50"];
+        let settings = ["train.stop={seconds=1}", "train.evaluate.every=50", "observe.every=1000"];
         let hand = ByHand::new(cluster, &settings);
         let mut tasks = vec![hand.start("evaluator", 0), hand.start("ps", 0)];
         tasks.extend([hand.start("worker", 0), hand.start("worker", 1)]);

@@ -18,15 +18,45 @@ pub struct BatchBuffer {
 
 impl BatchBuffer {
     /// Replaces the buffer's contents by the given examples.
-    pub fn fill(&mut self, images: &Images, examples: impl ExactSizeIterator<Item = usize>) {
+    pub fn fill(
+        &mut self,
+        images: &Images,
+        examples: impl ExactSizeIterator<Item = usize> + Clone,
+    ) {
         let width = images.inputs();
         self.inputs.resize(examples.len() * width, 0.0);
         self.labels.clear();
+        // Shuffled examples lie anywhere in memory: ask for them before they are needed.
+        let mut ahead = examples.clone();
+        ahead.by_ref().take(AHEAD).for_each(|example| prefetch(images.image(example)));
         for (row, example) in self.inputs.chunks_exact_mut(width).zip(examples) {
+            if let Some(later) = ahead.next() {
+                prefetch(images.image(later));
+            }
             bytes_to_unit(images.image(example), row);
             self.labels.push(u32::from(images.label(example)));
         }
     }
+}
+
+/// How many examples before its use an example is asked for.
+const AHEAD: usize = 3;
+
+/// Asks the processor to fetch these bytes into its cache, without waiting for them.
+#[inline]
+fn prefetch(bytes: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in bytes.chunks(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        #[expect(unsafe_code, reason = "the instruction has no safe form")]
+        // SAFETY: a prefetch reads nothing that the program could see and never faults, and the
+        // address is that of a slice anyway.
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = bytes;
 }
 
 /// `out[i] = bytes[i] / 255`, with the widest vectors that the processor has.

@@ -44,6 +44,8 @@ pub struct ServerConfig {
     pub servers: usize,
     /// How many workers take part.
     pub workers: usize,
+    /// What people call the worker in each slot; see [`worker_names`].
+    pub names: Vec<String>,
     /// How they share.
     pub mode: ModeConfig,
     /// After how many updates the run stops. Only server 0 judges it.
@@ -68,7 +70,17 @@ pub struct ServerConfig {
     pub part_floats: usize,
 }
 
+/// The usual names: `worker:0` and so on.
+pub fn worker_names(workers: usize) -> Vec<String> {
+    (0..workers).map(|slot| format!("worker:{slot}")).collect()
+}
+
 impl ServerConfig {
+    /// What people call the worker in a slot.
+    pub(crate) fn name(&self, slot: usize) -> String {
+        self.names[slot].clone()
+    }
+
     /// Checks what the machine relies on.
     pub fn check(&self) -> Result<(), ConfigError> {
         let require = |holds: bool, what: &'static str| match holds {
@@ -77,6 +89,7 @@ impl ServerConfig {
         };
         require(self.index < self.servers, "the server's index lies beyond the servers")?;
         require((1..=MAX_WORKERS).contains(&self.workers), "workers must be 1 to 1024")?;
+        require(self.names.len() == self.workers, "not every worker has a name")?;
         require(self.total_params >= self.servers, "there are fewer parameters than servers")?;
         let shard = &shard_ranges(self.total_params, self.servers)[self.index];
         require(self.shard == *shard, "the shard is not the one of this server")?;

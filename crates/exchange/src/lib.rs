@@ -26,7 +26,7 @@ mod shard;
 mod stats;
 
 pub use client::{Client, ClientConfig, ClientEvent, Expect, ProtocolError};
-pub use config::{ConfigError, ModeConfig, OnLoss, ServerConfig};
+pub use config::{ConfigError, ModeConfig, OnLoss, ServerConfig, worker_names};
 pub use frame::{
     CONTROL_BYTES, Flags, FrameError, HEADER_BYTES, Header, Kind, PART_BYTES, PROTOCOL_VERSION,
     as_bytes, as_bytes_mut,

@@ -4,7 +4,7 @@
 //! for? A worker that left or was given up is not; one that merely lost its connection is, for
 //! as long as it may come back.
 
-use crate::ConnId;
+use crate::{ConnId, ServerConfig};
 
 /// Where a slot stands in the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,7 @@ pub(crate) enum Standing {
 /// One slot.
 #[derive(Debug)]
 pub(crate) struct Member {
+    pub(crate) name: String,
     pub(crate) standing: Standing,
     /// The present connection of the process that fills it.
     pub(crate) conn: Option<ConnId>,
@@ -51,8 +52,9 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    pub(crate) fn new(workers: usize) -> Self {
-        let member = |_| Member {
+    pub(crate) fn new(config: &ServerConfig) -> Self {
+        let member = |slot| Member {
+            name: config.name(slot),
             standing: Standing::Absent,
             conn: None,
             incarnation: None,
@@ -61,7 +63,7 @@ impl Members {
             held: 0,
             report: None,
         };
-        Self { slots: (0..workers).map(member).collect() }
+        Self { slots: (0..config.workers).map(member).collect() }
     }
 
     /// Whether others wait for this slot's pushes.
@@ -91,8 +93,8 @@ impl Members {
     /// The slots as people read them, with what is known of those without a connection.
     pub(crate) fn names(&self, slots: impl Iterator<Item = usize>) -> String {
         let name = |slot: usize| match &self.slots[slot].away {
-            Some(away) => format!("worker:{slot} (lost: {})", away.why),
-            None => format!("worker:{slot}"),
+            Some(away) => format!("{} (lost: {})", self.slots[slot].name, away.why),
+            None => self.slots[slot].name.clone(),
         };
         slots.map(name).collect::<Vec<_>>().join(", ")
     }

@@ -2,7 +2,7 @@
 
 use paceline_exchange::{
     Body, Client, ClientConfig, ConnId, Header, Host, Kind, Level, ModeConfig, OnLoss, Outcome,
-    Payload, Refusal, RefuseCode, Role, Server, ServerConfig, ServerPhase, Stats,
+    Payload, Refusal, RefuseCode, Role, Server, ServerConfig, ServerPhase, Stats, worker_names,
 };
 use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
 
@@ -40,6 +40,7 @@ fn server(on_loss: OnLoss) -> Server {
         index: 0,
         servers: 1,
         workers: 3,
+        names: worker_names(3),
         mode: ModeConfig::Sync { quorum: 3 },
         stop_steps: None,
         on_loss,

@@ -1,4 +1,4 @@
-//! What a model is shown in one step.
+//! What a model is shown at a time.
 
 /// A handful of labelled examples, borrowed from whoever read them.
 ///

@@ -21,6 +21,7 @@ mod tally;
 
 pub use batch::Batch;
 pub use graph::Node;
+pub use kernels::Onto;
 pub use layout::{Group, Layout, Tensor};
 pub use model::Model;
 pub use optimizer::{GroupRule, Optimizer, OptimizerSpec, Rule};

@@ -1,5 +1,6 @@
 //! What every model must be able to do. The way in for models of your own.
 
+use crate::kernels::Onto;
 use crate::{Batch, Layout, Node, Tally};
 
 /// A pure function from parameters and a batch to a loss and its gradient.
@@ -15,17 +16,30 @@ pub trait Model: Send {
     /// How many values one example has.
     fn inputs(&self) -> usize;
 
-    /// The largest batch that [`Model::gradient`] and [`Model::evaluate`] take.
-    fn max_batch(&self) -> usize;
+    /// The largest block of examples that [`Model::gradient`] and [`Model::evaluate`] take.
+    /// Scratch memory is planned for it, and a good model chooses it so that a block's values
+    /// are still in the cache when the gradient needs them again.
+    fn max_block(&self) -> usize;
 
     /// Writes the values that training starts from; equal seeds give equal values.
     fn initialise(&self, seed: u64, params: &mut [f32]);
 
-    /// Writes the gradient of the batch's mean loss into `grad` and returns that loss.
-    fn gradient(&mut self, params: &[f32], batch: Batch<'_>, grad: &mut [f32]) -> f32;
+    /// Puts `share` times the gradient of the summed loss of a block's examples onto `grad`,
+    /// and returns `share` times that loss.
+    ///
+    /// A batch of n examples is as many blocks as it takes, each with a share of 1/n: the
+    /// first onto zero, the rest onto what is there.
+    fn gradient(
+        &mut self,
+        params: &[f32],
+        block: Batch<'_>,
+        share: f32,
+        onto: Onto,
+        grad: &mut [f32],
+    ) -> f32;
 
-    /// Counts loss and hits over the batch, without a gradient.
-    fn evaluate(&mut self, params: &[f32], batch: Batch<'_>, tally: &mut Tally);
+    /// Counts loss and hits over a block, without a gradient.
+    fn evaluate(&mut self, params: &[f32], block: Batch<'_>, tally: &mut Tally);
 
     /// The model as a graph of operations, for people to look at.
     fn graph(&self) -> Vec<Node>;

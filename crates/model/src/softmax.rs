@@ -1,7 +1,11 @@
 //! Softmax regression: one dense layer, softmax and cross-entropy, with a closed-form gradient.
 
-use crate::kernels::{dense_backward_weights, dense_forward};
+use crate::kernels::{Onto, dense_backward_weights, dense_forward};
 use crate::{Batch, Group, Layout, Model, Node, Tally};
+
+/// Examples that go forward and backward together: 28x28 pixels of so many fill half a
+/// processor's second-level cache.
+const BLOCK: usize = 64;
 
 /// Softmax regression over any number of inputs and classes, from an all-zero start.
 ///
@@ -11,32 +15,32 @@ pub struct Softmax {
     inputs: usize,
     classes: usize,
     layout: Layout,
-    /// Scores of a batch, then the gradient of the loss by them.
+    /// Scores of a block of examples, then the gradient of the loss by them.
     scores: Vec<f32>,
 }
 
 impl Softmax {
-    /// A model for examples of `inputs` values, with room for batches up to `max_batch`.
+    /// A model for examples of `inputs` values.
     ///
     /// # Panics
     /// If one of the sizes is zero.
-    pub fn new(inputs: usize, classes: usize, max_batch: usize) -> Self {
-        assert!(inputs > 0 && classes > 0 && max_batch > 0, "sizes must not be zero");
+    pub fn new(inputs: usize, classes: usize) -> Self {
+        assert!(inputs > 0 && classes > 0, "sizes must not be zero");
         let mut layout = Layout::new();
         layout.push("weight", &[classes, inputs], Group::Weights);
         layout.push("bias", &[classes], Group::Biases);
-        Self { inputs, classes, layout, scores: vec![0.0; max_batch * classes] }
+        Self { inputs, classes, layout, scores: vec![0.0; BLOCK * classes] }
     }
 
-    /// Fills `self.scores` for the batch and says how many of them are in use.
-    fn score(&mut self, params: &[f32], batch: Batch<'_>) -> usize {
+    /// The scores of a block of examples, in scratch memory.
+    fn score(&mut self, params: &[f32], block: Batch<'_>) -> &mut [f32] {
         assert_eq!(params.len(), self.layout.len(), "parameters");
-        assert_eq!(batch.inputs.len(), batch.len() * self.inputs, "inputs of the batch");
-        assert!(batch.len() <= self.max_batch(), "a batch of {} is too large", batch.len());
-        let used = batch.len() * self.classes;
+        assert_eq!(block.inputs.len(), block.len() * self.inputs, "inputs of the block");
+        assert!(block.len() <= BLOCK, "a block of {} examples is too large", block.len());
+        let scores = &mut self.scores[..block.len() * self.classes];
         let (weights, bias) = params.split_at(self.classes * self.inputs);
-        dense_forward(self.inputs, batch.inputs, weights, bias, &mut self.scores[..used]);
-        used
+        dense_forward(self.inputs, block.inputs, weights, bias, scores);
+        scores
     }
 }
 
@@ -49,41 +53,48 @@ impl Model for Softmax {
         self.inputs
     }
 
-    fn max_batch(&self) -> usize {
-        self.scores.len() / self.classes
+    fn max_block(&self) -> usize {
+        BLOCK
     }
 
     fn initialise(&self, _seed: u64, params: &mut [f32]) {
         params.fill(0.0);
     }
 
-    fn gradient(&mut self, params: &[f32], batch: Batch<'_>, grad: &mut [f32]) -> f32 {
-        assert!(!batch.is_empty(), "a gradient needs at least one example");
-        let used = self.score(params, batch);
-        let delta = &mut self.scores[..used];
-        let (weights, bias) = grad.split_at_mut(self.classes * self.inputs);
-        bias.fill(0.0);
-        let share = 1.0 / batch.len() as f32;
+    fn gradient(
+        &mut self,
+        params: &[f32],
+        block: Batch<'_>,
+        share: f32,
+        onto: Onto,
+        grad: &mut [f32],
+    ) -> f32 {
+        let (inputs, classes) = (self.inputs, self.classes);
+        let (weights, bias) = grad.split_at_mut(classes * inputs);
+        if onto == Onto::Zero {
+            bias.fill(0.0);
+        }
+        let delta = self.score(params, block);
         let mut loss = 0.0;
-        for (row, &label) in delta.chunks_exact_mut(self.classes).zip(batch.labels) {
+        for (row, &label) in delta.chunks_exact_mut(classes).zip(block.labels) {
             loss += softmax_delta(row, label as usize, share);
             bias.iter_mut().zip(&*row).for_each(|(sum, delta)| *sum += delta);
         }
-        dense_backward_weights(self.inputs, self.classes, batch.inputs, delta, weights);
+        dense_backward_weights(inputs, classes, block.inputs, delta, onto, weights);
         loss * share
     }
 
-    fn evaluate(&mut self, params: &[f32], batch: Batch<'_>, tally: &mut Tally) {
-        let used = self.score(params, batch);
-        let scores = &self.scores[..used];
-        for (row, &label) in scores.chunks_exact(self.classes).zip(batch.labels) {
+    fn evaluate(&mut self, params: &[f32], block: Batch<'_>, tally: &mut Tally) {
+        let classes = self.classes;
+        let scores = self.score(params, block);
+        for (row, &label) in scores.chunks_exact(classes).zip(block.labels) {
             let label = label as usize;
             tally.loss_sum += f64::from(log_sum_exp(row) - row[label]);
             // Of equal scores the first counts, as with everybody's argmax.
             let (before, from) = row.split_at(label);
-            let first =
-                before.iter().all(|s| *s < row[label]) && from.iter().all(|s| *s <= row[label]);
-            tally.correct += u64::from(first);
+            let is_first = before.iter().all(|score| *score < row[label]);
+            let is_top = from.iter().all(|score| *score <= row[label]);
+            tally.correct += u64::from(is_first && is_top);
             tally.examples += 1;
         }
     }
@@ -151,6 +162,22 @@ mod tests {
         (0..len).map(|i| (((i * 37 + salt * 101) % 64) as f32 / 32.0 - 1.0) * scale).collect()
     }
 
+    /// Mean loss and its gradient over a batch, block by block, as a worker does it.
+    fn whole_gradient(
+        model: &mut Softmax,
+        params: &[f32],
+        batch: Batch<'_>,
+        grad: &mut [f32],
+    ) -> f32 {
+        let (share, mut onto, mut loss) = (1.0 / batch.len() as f32, Onto::Zero, 0.0);
+        let inputs = batch.inputs.chunks(BLOCK * model.inputs);
+        for (inputs, labels) in inputs.zip(batch.labels.chunks(BLOCK)) {
+            loss += model.gradient(params, Batch { inputs, labels }, share, onto, grad);
+            onto = Onto::Present;
+        }
+        loss
+    }
+
     /// The loss again, in f64 and with none of the model's code.
     fn plain_loss(params: &[f64], inputs: usize, classes: usize, batch: Batch<'_>) -> f64 {
         let mut loss = 0.0;
@@ -168,14 +195,16 @@ mod tests {
 
     #[test]
     fn the_gradient_agrees_with_finite_differences() {
-        for (batch, inputs, classes) in [(1, 1, 2), (3, 5, 4), (10, 17, 10), (7, 33, 11)] {
-            let mut model = Softmax::new(inputs, classes, batch);
+        for (batch, inputs, classes) in
+            [(1, 1, 2), (3, 5, 4), (10, 17, 10), (7, 33, 11), (150, 9, 3)]
+        {
+            let mut model = Softmax::new(inputs, classes);
             let params = values(model.layout().len(), 1, 0.5);
             let x = values(batch * inputs, 2, 1.0);
             let labels: Vec<u32> = (0..batch).map(|b| (b * 3 % classes) as u32).collect();
             let batch = Batch { inputs: &x, labels: &labels };
             let mut grad = vec![f32::NAN; params.len()];
-            let loss = model.gradient(&params, batch, &mut grad);
+            let loss = whole_gradient(&mut model, &params, batch, &mut grad);
 
             let mut wide: Vec<f64> = params.iter().map(|&p| f64::from(p)).collect();
             let plain = plain_loss(&wide, inputs, classes, batch);
@@ -196,11 +225,11 @@ mod tests {
 
     #[test]
     fn loss_and_gradient_stay_finite_at_huge_scores() {
-        let mut model = Softmax::new(2, 3, 1);
+        let mut model = Softmax::new(2, 3);
         let params = values(model.layout().len(), 1, 1e30);
         let batch = Batch { inputs: &[1e5, -1e5], labels: &[2] };
         let mut grad = vec![0.0; params.len()];
-        assert!(model.gradient(&params, batch, &mut grad).is_finite());
+        assert!(whole_gradient(&mut model, &params, batch, &mut grad).is_finite());
         assert!(grad.iter().all(|g| g.is_finite()));
         let mut tally = Tally::default();
         model.evaluate(&params, batch, &mut tally);
@@ -209,13 +238,13 @@ mod tests {
 
     #[test]
     fn evaluation_counts_what_the_gradient_sees() {
-        let mut model = Softmax::new(6, 4, 8);
+        let mut model = Softmax::new(6, 4);
         let params = values(model.layout().len(), 5, 1.0);
         let x = values(8 * 6, 6, 1.0);
         let labels: Vec<u32> = (0..8).map(|b| b % 4).collect();
         let batch = Batch { inputs: &x, labels: &labels };
         let mut grad = vec![0.0; params.len()];
-        let loss = model.gradient(&params, batch, &mut grad);
+        let loss = whole_gradient(&mut model, &params, batch, &mut grad);
         let mut tally = Tally::default();
         model.evaluate(&params, batch, &mut tally);
         assert_eq!(tally.examples, 8);
@@ -224,7 +253,7 @@ mod tests {
 
     #[test]
     fn the_first_of_equal_scores_counts() {
-        let mut model = Softmax::new(1, 3, 3);
+        let mut model = Softmax::new(1, 3);
         let mut tally = Tally::default();
         let batch = Batch { inputs: &[1.0; 3], labels: &[0, 1, 2] };
         model.evaluate(&[0.0; 6], batch, &mut tally);

@@ -28,9 +28,12 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Takes no note of Ctrl-C, for processes that are told otherwise when to end.
+    /// Takes no note of either, for processes that are told otherwise when to end: terminals
+    /// and service managers send them to all processes of a run at once.
     pub fn ignore() -> io::Result<Self> {
-        signal_hook::flag::register(SIGINT, Arc::default())?;
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::default())?;
+        }
         Ok(Self::default())
     }
 

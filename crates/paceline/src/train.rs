@@ -16,7 +16,7 @@ use crate::progress::Progress;
 use crate::run::RunDir;
 use crate::source::{Shape, load_data};
 use crate::summary::{Summary, TaskSummary};
-use crate::tester::{InBetween, TEST_BATCH, Tester};
+use crate::tester::{InBetween, Tester};
 use crate::worker::{Work, Worker};
 use crate::{Failure, model_file};
 
@@ -62,9 +62,9 @@ pub fn train(
 }
 
 /// The model of a plan, for examples of this shape.
-pub fn build_model(plan: &Plan, shape: Shape, max_batch: usize) -> Box<dyn Model> {
+pub fn build_model(plan: &Plan, shape: Shape) -> Box<dyn Model> {
     match plan.model {
-        ModelKind::Softmax => Box::new(Softmax::new(shape.inputs, shape.classes, max_batch)),
+        ModelKind::Softmax => Box::new(Softmax::new(shape.inputs, shape.classes)),
     }
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn batch_plan(plan: &Plan, examples: usize, slots: usize) -> BatchPla
 
 /// Who tests the plan's model.
 pub(crate) fn build_tester<'a>(plan: &Plan, data: &'a ImageSet) -> Tester<'a> {
-    let model = build_model(plan, Shape::of(data), TEST_BATCH);
+    let model = build_model(plan, Shape::of(data));
     Tester::new(&data.test, plan.evaluate.examples, model)
 }
 
@@ -99,7 +99,7 @@ fn train_single(
     run.write("job.toml", job.explain().as_bytes())?;
     progress.say(&announcement(plan, &data, run.path()));
 
-    let model = build_model(plan, Shape::of(&data), plan.batch);
+    let model = build_model(plan, Shape::of(&data));
     let mut board = Board::create(&run.task(task), plan)?;
     board.describe(plan, &model.graph())?;
     let mut link = Local::new(&*model, plan.seed, plan.optimizer);

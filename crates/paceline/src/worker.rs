@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Instant;
 
 use paceline_data::{BatchBuffer, BatchPlan, Images};
-use paceline_model::{Batch, Model};
+use paceline_model::{Batch, Model, Onto};
 use paceline_observe::{Phase, PhaseClock};
 
 use crate::Failure;
@@ -60,19 +60,14 @@ impl Worker<'_> {
             if indices.is_empty() {
                 return Ok(Work { reason: Some(StopReason::Epochs), ..work });
             }
-            buffer.fill(self.images, indices.iter().map(|&example| example as usize));
-            let batch = Batch { inputs: &buffer.inputs, labels: &buffer.labels };
-
             let step = link.global_step();
-            let start = self.clock.enter(Phase::Compute);
-            let loss = self.model.gradient(link.params(), batch, &mut grad);
-            self.dawdle(start);
+            let loss = self.gradient(&indices, link.params(), &mut buffer, &mut grad);
             let now = self.clock.enter(Phase::Push);
-            let pushed = link.push(batch.len(), &grad, &mut self.clock)?;
+            let pushed = link.push(indices.len(), &grad, &mut self.clock)?;
 
             work.steps += 1;
             work.dropped += u64::from(pushed == Pushed::Dropped);
-            work.examples += batch.len() as u64;
+            work.examples += indices.len() as u64;
             if !loss.is_finite() {
                 return Err(diverged(step, loss));
             }
@@ -85,6 +80,30 @@ impl Worker<'_> {
                 return Ok(work);
             }
         }
+    }
+
+    /// The mean loss of a batch and its gradient, block by block, so that the values of a block
+    /// are read, used and forgotten while they are in the cache.
+    #[inline]
+    fn gradient(
+        &mut self,
+        indices: &[u32],
+        params: &[f32],
+        buffer: &mut BatchBuffer,
+        grad: &mut [f32],
+    ) -> f32 {
+        let share = 1.0 / indices.len() as f32;
+        let (mut loss, mut onto) = (0.0, Onto::Zero);
+        for indices in indices.chunks(self.model.max_block()) {
+            self.clock.enter(Phase::Input);
+            buffer.fill(self.images, indices.iter().map(|&example| example as usize));
+            let block = Batch { inputs: &buffer.inputs, labels: &buffer.labels };
+            let start = self.clock.enter(Phase::Compute);
+            loss += self.model.gradient(params, block, share, onto, grad);
+            onto = Onto::Present;
+            self.dawdle(start);
+        }
+        loss
     }
 
     /// In tests: makes this worker a slow one.

@@ -79,16 +79,16 @@ impl Server {
         let slot = hello.slot as usize;
         if slot >= self.config.workers {
             let workers = self.config.workers;
-            let text = format!("there is no worker:{slot}, only {workers} workers");
+            let text = format!("there is no slot {slot}, only {workers} workers");
             return Err((RefuseCode::BadSlot, text));
         }
         let member = &self.members[slot];
         if member.incarnation.is_some_and(|known| hello.incarnation < known) {
-            let text = format!("a newer process has taken worker:{slot} over");
+            let text = format!("a newer process has taken {} over", member.name);
             return Err((RefuseCode::SlotTaken, text));
         }
         if member.standing == Standing::Gone {
-            let text = format!("the run went on without worker:{slot}");
+            let text = format!("the run went on without {}", member.name);
             return Err((RefuseCode::NotNow, text));
         }
         Ok(())
@@ -114,7 +114,7 @@ impl Server {
         self.connections.set(conn, Peer::Worker(slot));
         let member = &mut self.members[slot];
         if member.incarnation.is_some_and(|known| known < hello.incarnation) && self.started {
-            host.note(Level::Info, &format!("a new process takes worker:{slot} over"));
+            host.note(Level::Info, &format!("a new process takes {} over", member.name));
         }
         member.incarnation = Some(hello.incarnation);
         member.conn = Some(conn);

@@ -91,7 +91,7 @@ impl Server {
         Self {
             previous: if keep { params.clone() } else { Vec::new() },
             gate: gate_for(config.mode, config.workers),
-            members: Members::new(config.workers),
+            members: Members::new(&config),
             stats: Stats::new(config.workers),
             stop_at: config.stop_steps.filter(|_| config.index == 0),
             pool: Pool::default(),
@@ -186,7 +186,9 @@ impl Server {
                 Ok(())
             }
             (Kind::Finish, _) if is_chief => self.finish(conn, host),
-            (kind, _) => Err(Violation(format!("{kind:?} from worker:{slot}"))),
+            (kind, _) => {
+                Err(Violation(format!("{kind:?} from {}", self.members[slot].name.clone())))
+            }
         }
     }
 
@@ -194,7 +196,14 @@ impl Server {
     ///
     /// Connections that the server closed itself are forgotten already and may be told or not.
     pub fn closed(&mut self, conn: ConnId, why: &str, now_ms: u64, host: &mut impl Host) {
-        let Some(Peer::Worker(slot)) = self.connections.remove(conn) else { return };
+        let slot = match self.connections.remove(conn) {
+            Some(Peer::Worker(slot)) => slot,
+            Some(Peer::Stranger { .. }) => {
+                host.note(Level::Info, &format!("closed the connection of a stranger: {why}"));
+                return;
+            }
+            Some(Peer::Evaluator) | None => return,
+        };
         self.members[slot].conn = None;
         if slot == 0 {
             // The chief asks again when it is back.
@@ -210,7 +219,8 @@ impl Server {
             _ => self.members[slot].away = Some(Away { since_ms: now_ms, why: why.to_owned() }),
         }
         if self.outcome.is_none() {
-            host.note(Level::Warning, &format!("lost the connection to worker:{slot}: {why}"));
+            let who = self.members[slot].name.clone();
+            host.note(Level::Warning, &format!("lost the connection to {who}: {why}"));
             self.give_up_the_lost(now_ms, host);
         }
     }
@@ -232,13 +242,14 @@ impl Server {
 
     /// Closes the connection of a client that broke the protocol.
     fn shut_out(&mut self, conn: ConnId, what: &str, now_ms: u64, host: &mut impl Host) {
+        host.close(conn, what);
         let who = match self.connections.get(conn) {
-            Some(Peer::Worker(slot)) => format!("worker:{slot}"),
+            Some(Peer::Worker(slot)) => self.members[slot].name.clone(),
             Some(Peer::Evaluator) => "an evaluator".to_owned(),
-            _ => "a stranger".to_owned(),
+            // What is closed for a stranger is told of in a moment.
+            _ => return self.closed(conn, what, now_ms, host),
         };
         host.note(Level::Warning, &format!("closed the connection of {who}: {what}"));
-        host.close(conn, what);
         self.closed(conn, what, now_ms, host);
     }
 

@@ -19,7 +19,7 @@ impl Server {
             if now_ms.saturating_sub(away.since_ms) < self.config.rejoin_ms {
                 continue;
             }
-            let text = format!("worker:{slot} was lost: {}", away.why);
+            let text = format!("{} was lost: {}", self.members[slot].name, away.why);
             if slot == 0 {
                 return self.fail(&format!("{text}; it is the chief, so the run ends"), host);
             }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use paceline_exchange::{
     Body, ConnId, Expect, Header, Host, Kind, Level, ModeConfig, Outcome, Payload, Role, Server,
-    ServerConfig, ServerPhase, Stats, as_bytes_mut, shard_ranges,
+    ServerConfig, ServerPhase, Stats, as_bytes_mut, shard_ranges, worker_names,
 };
 use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
 
@@ -431,6 +431,7 @@ fn node(plan: &Plan, index: usize) -> Node {
         index,
         servers: plan.servers,
         workers: plan.workers,
+        names: worker_names(plan.workers),
         mode: plan.mode,
         stop_steps: plan.stop_steps,
         on_loss: plan.on_loss,

@@ -115,7 +115,16 @@ fn dots<S: Simd, const R: usize, const K: usize>(simd: S, x: &[f32], w: &[f32]) 
     sums
 }
 
-/// `grad[o][i] = sum over b of delta[b][o] * x[b][i]`; what was in `grad` is overwritten.
+/// What a kernel's sums are put onto.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Onto {
+    /// Onto nothing: what the output held is overwritten.
+    Zero,
+    /// Onto what the output holds.
+    Present,
+}
+
+/// `grad[o][i] = sum over b of delta[b][o] * x[b][i]`, or that added to what is there.
 ///
 /// # Panics
 /// If the slices' lengths do not fit `inputs` inputs and `outputs` outputs.
@@ -124,11 +133,15 @@ pub fn dense_backward_weights(
     outputs: usize,
     x: &[f32],
     delta: &[f32],
+    onto: Onto,
     grad: &mut [f32],
 ) {
     assert_eq!(grad.len(), outputs * inputs, "gradient");
     assert_eq!(x.len() * outputs, delta.len() * inputs, "batch");
-    Arch::new().dispatch(BackwardWeights { inputs, outputs, x, delta, grad });
+    if onto == Onto::Zero && delta.is_empty() {
+        grad.fill(0.0);
+    }
+    Arch::new().dispatch(BackwardWeights { inputs, outputs, x, delta, onto, grad });
 }
 
 struct BackwardWeights<'a> {
@@ -136,6 +149,7 @@ struct BackwardWeights<'a> {
     outputs: usize,
     x: &'a [f32],
     delta: &'a [f32],
+    onto: Onto,
     grad: &'a mut [f32],
 }
 
@@ -144,19 +158,19 @@ impl WithSimd for BackwardWeights<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { inputs, outputs, x, delta, grad } = self;
+        let Self { inputs, outputs, x, delta, onto, grad } = self;
         if inputs == 0 || outputs == 0 {
             return;
         }
         let mut o = 0;
         while o + OUT <= outputs {
             let grad = &mut grad[o * inputs..][..OUT * inputs];
-            scaled_sums::<S, OUT>(simd, inputs, x, (delta, outputs, o), grad);
+            scaled_sums::<S, OUT>(simd, inputs, x, (delta, outputs, o), onto, grad);
             o += OUT;
         }
         while o < outputs {
             let grad = &mut grad[o * inputs..][..inputs];
-            scaled_sums::<S, 1>(simd, inputs, x, (delta, outputs, o), grad);
+            scaled_sums::<S, 1>(simd, inputs, x, (delta, outputs, o), onto, grad);
             o += 1;
         }
     }
@@ -169,16 +183,17 @@ fn scaled_sums<S: Simd, const K: usize>(
     inputs: usize,
     x: &[f32],
     scales: (&[f32], usize, usize),
+    onto: Onto,
     grad: &mut [f32],
 ) {
     let wide = COLS * S::F32_LANES;
     let mut i = 0;
     while i + wide <= inputs {
-        block::<S, K, COLS>(simd, inputs, i, x, scales, grad);
+        block::<S, K, COLS>(simd, (inputs, i), x, scales, onto, grad);
         i += wide;
     }
     while i + S::F32_LANES <= inputs {
-        block::<S, K, 1>(simd, inputs, i, x, scales, grad);
+        block::<S, K, 1>(simd, (inputs, i), x, scales, onto, grad);
         i += S::F32_LANES;
     }
     let (delta, outputs, o) = scales;
@@ -186,7 +201,8 @@ fn scaled_sums<S: Simd, const K: usize>(
         for k in 0..K {
             let column = x[i..].iter().step_by(inputs);
             let scales = delta[o + k..].iter().step_by(outputs);
-            grad[k * inputs + i] = column.zip(scales).map(|(x, d)| x * d).sum();
+            let start = if onto == Onto::Present { grad[k * inputs + i] } else { 0.0 };
+            grad[k * inputs + i] = column.zip(scales).fold(start, |sum, (x, d)| sum + x * d);
         }
     }
 }
@@ -195,13 +211,19 @@ fn scaled_sums<S: Simd, const K: usize>(
 #[inline(always)]
 fn block<S: Simd, const K: usize, const C: usize>(
     simd: S,
-    inputs: usize,
-    i: usize,
+    (inputs, i): (usize, usize),
     x: &[f32],
     (delta, outputs, o): (&[f32], usize, usize),
+    onto: Onto,
     grad: &mut [f32],
 ) {
     let mut acc = [[simd.splat_f32s(0.0); C]; K];
+    if onto == Onto::Present {
+        for k in 0..K {
+            let row = &grad[k * inputs + i..][..C * S::F32_LANES];
+            acc[k].copy_from_slice(S::as_simd_f32s(row).0);
+        }
+    }
     for (x, delta) in x.chunks_exact(inputs).zip(delta.chunks_exact(outputs)) {
         let x = &S::as_simd_f32s(&x[i..i + C * S::F32_LANES]).0[..C];
         let delta = &delta[o..o + K];
@@ -246,9 +268,12 @@ mod tests {
         }
         let delta = small_whole(batch * outputs, 4);
         let mut grad = vec![f32::NAN; outputs * inputs];
-        dense_backward_weights(inputs, outputs, &x, &delta, &mut grad);
+        dense_backward_weights(inputs, outputs, &x, &delta, Onto::Zero, &mut grad);
+        let mut twice = grad.clone();
+        dense_backward_weights(inputs, outputs, &x, &delta, Onto::Present, &mut twice);
         for o in 0..outputs {
             for i in 0..inputs {
+                assert_eq!(twice[o * inputs + i], 2.0 * grad[o * inputs + i]);
                 let sum: f32 = (0..batch).map(|b| x[b * inputs + i] * delta[b * outputs + o]).sum();
                 assert_eq!(grad[o * inputs + i], sum, "{batch}x{inputs}x{outputs}: {o},{i}");
             }

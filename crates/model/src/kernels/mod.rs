@@ -9,5 +9,5 @@
 mod dense;
 mod elementwise;
 
-pub use dense::{dense_backward_weights, dense_forward};
+pub use dense::{Onto, dense_backward_weights, dense_forward};
 pub use elementwise::each;

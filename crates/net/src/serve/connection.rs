@@ -12,7 +12,7 @@ use paceline_exchange::{
 };
 
 use super::hands::Hands;
-use super::{LAST_WORDS, Shared, TICK, poll_once};
+use super::{LAST_WORDS, Served, Shared, TICK, poll_once};
 use crate::inbound::{Inbound, Progress};
 use crate::outbound::Outbound;
 use crate::patience::Patience;
@@ -31,6 +31,8 @@ pub(super) struct Connection {
     /// Nothing more is read from it.
     closing: AtomicBool,
     received_bytes: AtomicU64,
+    /// What its thread had done when it last handled a control frame.
+    served: Mutex<Served>,
 }
 
 impl Connection {
@@ -41,6 +43,7 @@ impl Connection {
             outbound: Mutex::default(),
             closing: AtomicBool::new(false),
             received_bytes: AtomicU64::new(0),
+            served: Mutex::default(),
         }
     }
 
@@ -81,6 +84,11 @@ impl Connection {
     /// Bytes sent and received.
     pub(super) fn moved(&self) -> (u64, u64) {
         (self.outbound().sent_bytes(), self.received_bytes.load(Ordering::Relaxed))
+    }
+
+    /// What its thread had done when it last handled a control frame, such as a goodbye.
+    pub(super) fn served(&self) -> Served {
+        *self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Serves the connection to its end. What the thread of it does.
@@ -125,6 +133,9 @@ impl Connection {
         hands: &mut Hands<'_, '_>,
     ) {
         self.received_bytes.store(reader.inbound.received_bytes(), Ordering::Relaxed);
+        if !header.kind.carries_floats() {
+            *self.served.lock().unwrap_or_else(PoisonError::into_inner) = hands.served();
+        }
         let mut core = shared.core();
         hands.with(&mut core, |machine, hands| {
             let payload = match header.kind.carries_floats() {

@@ -95,7 +95,10 @@ impl Host for Acting<'_, '_, '_, '_> {
 
     fn report(&mut self, stats: &Stats) -> Vec<u8> {
         let mut served = *self.gone;
-        served.add(&self.hands.served());
+        for connection in self.hands.shared.connections().iter().flatten() {
+            let is_own = self.hands.own.as_ref().is_some_and(|own| own.id() == connection.id());
+            served.add(&if is_own { self.hands.served() } else { connection.served() });
+        }
         self.watcher.report(&served, stats)
     }
 

@@ -234,7 +234,9 @@ impl<'a> Shared<'a> {
 
     /// Takes a connection that has ended out of the books.
     fn forget(&self, connection: &Connection, served: &Served) {
-        self.core().gone.add(served);
+        // Under the lock, so that a report counts it once.
+        let mut core = self.core();
+        core.gone.add(served);
         self.connections()[place(connection.id())] = None;
     }
 

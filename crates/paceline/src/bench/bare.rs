@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use paceline_exchange::{
     ClientConfig, Level, ModeConfig, OnLoss, PART_BYTES, PART_FLOATS, Role, Server, ServerConfig,
-    Stats,
+    Stats, worker_names,
 };
 use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
 use paceline_net::{Attendant, Link, LinkConfig, Moved, Served, Watcher, serve};
@@ -194,10 +194,12 @@ impl Attendant for Silent {
 
 fn serve_ours(floats: usize) -> io::Result<()> {
     let listener = announce()?;
+    let workers = clients()?;
     let config = ServerConfig {
         index: 0,
         servers: 1,
-        workers: clients()?,
+        workers,
+        names: worker_names(workers),
         mode: ModeConfig::Async,
         stop_steps: None,
         on_loss: OnLoss::Fail,

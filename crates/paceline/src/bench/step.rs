@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use gemm::{Parallelism, gemm};
-use paceline_model::{Batch, Model, Optimizer, OptimizerSpec, Softmax};
+use paceline_model::{Batch, Model, Onto, Optimizer, OptimizerSpec, Softmax};
 
 use super::TURN;
 use crate::table::{aligned, grouped};
@@ -70,7 +70,7 @@ struct SoftmaxStep {
 
 impl SoftmaxStep {
     fn new(batch: usize) -> Self {
-        let model = Softmax::new(INPUTS, CLASSES, batch);
+        let model = Softmax::new(INPUTS, CLASSES);
         let params = vec![0.0; model.layout().len()];
         Self {
             optimizer: Optimizer::new(OptimizerSpec::sgd(0.01), model.layout(), 0..params.len()),
@@ -84,8 +84,15 @@ impl SoftmaxStep {
     }
 
     fn step(&mut self) {
-        let batch = Batch { inputs: &self.inputs, labels: &self.labels };
-        black_box(self.model.gradient(&self.params, batch, &mut self.grad));
+        let share = 1.0 / self.labels.len() as f32;
+        let mut onto = Onto::Zero;
+        let most = self.model.max_block();
+        let blocks = self.inputs.chunks(most * INPUTS).zip(self.labels.chunks(most));
+        for (inputs, labels) in blocks {
+            let block = Batch { inputs, labels };
+            black_box(self.model.gradient(&self.params, block, share, onto, &mut self.grad));
+            onto = Onto::Present;
+        }
         self.optimizer.apply(self.done, 0, &mut self.params, &self.grad);
         self.done += 1;
     }

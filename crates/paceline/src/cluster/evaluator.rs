@@ -30,7 +30,7 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let data = load_data(job, plan)?;
     let log = Log::create(run, cluster.task)?;
-    let model = build_model(plan, Shape::of(&data), 1);
+    let model = build_model(plan, Shape::of(&data));
     let mut board = Board::create(&run.task(&cluster.task.to_string()), plan)?;
     let config = link_config(job, plan, cluster, ClientRole::Evaluator, model.layout())?;
     let mut tester = build_tester(plan, &data);

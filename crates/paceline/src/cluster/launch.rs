@@ -25,8 +25,10 @@ use crate::train::{Finished, Options};
 
 /// How often the tasks are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// How long tasks may take to end by themselves once the chief, or any of them, has failed.
+/// How long tasks may take to end by themselves once the chief has.
 const GRACE: Duration = Duration::from_secs(10);
+/// The same once a task has failed: what the others do from then on is of no use.
+const GRACE_AFTER_FAILURE: Duration = Duration::from_secs(3);
 
 /// One task that was started.
 struct Started {
@@ -124,8 +126,9 @@ impl Tasks {
                 if !status.success() && !may_go && failure.as_ref().is_none_or(|f| f.0 < blame) {
                     failure = Some((blame, failed(task.task, status, interrupt)));
                 }
+                let grace = if failure.is_some() { GRACE_AFTER_FAILURE } else { GRACE };
                 if is_chief(task.task) || failure.is_some() {
-                    deadline.get_or_insert_with(|| Instant::now() + GRACE);
+                    deadline.get_or_insert_with(|| Instant::now() + grace);
                 }
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {

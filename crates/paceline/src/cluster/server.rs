@@ -30,7 +30,7 @@ pub(super) fn run(
     let address = &cluster.addresses[&cluster.task];
     let token = token(plan)?;
     let listener = listen(address, !token.is_empty())?;
-    let model = build_model(plan, data_shape(plan)?, 1);
+    let model = build_model(plan, data_shape(plan)?);
     let layout = model.layout();
     let servers = cluster.count(Role::Ps);
     let shard = shard_ranges(layout.len(), servers)[cluster.task.index].clone();
@@ -42,6 +42,7 @@ pub(super) fn run(
         index: cluster.task.index,
         servers,
         workers: cluster.slots(),
+        names: (0..cluster.slots()).map(|slot| cluster.slot_name(slot)).collect(),
         mode: mode(plan, cluster.slots()),
         stop_steps: plan.stop.steps,
         on_loss: match plan.cluster.on_worker_loss {

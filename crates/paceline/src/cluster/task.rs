@@ -92,7 +92,7 @@ impl Part<'_> {
         let task = cluster.task.to_string();
         let slot = cluster.slot().unwrap_or(0);
         let log = Log::create(run, cluster.task)?;
-        let model = build_model(plan, Shape::of(data), plan.batch);
+        let model = build_model(plan, Shape::of(data));
         let mut board = Board::create(&run.task(&task), plan)?;
         let config = link_config(self.job, plan, cluster, ClientRole::Worker, model.layout())?;
         let is_chief = slot == 0;

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{print, raw_job};
 use crate::cli::{Evaluate, Job};
 use crate::source::{Shape, load_data};
-use crate::tester::{TEST_BATCH, Tester};
+use crate::tester::Tester;
 use crate::train::build_model;
 use crate::{Failure, model_file};
 
@@ -18,7 +18,7 @@ pub(super) fn evaluate(args: &Evaluate) -> Result<(), Failure> {
     let job = raw_job(&Job { file, ..args.job.clone() })?;
     let plan = job.check()?;
     let data = load_data(&job, &plan)?;
-    let model = build_model(&plan, Shape::of(&data), TEST_BATCH);
+    let model = build_model(&plan, Shape::of(&data));
     let params = model_file::load(&model_path, model.layout())?;
     let tally = Tester::new(&data.test, plan.evaluate.examples, model).test(&params);
     if args.json {

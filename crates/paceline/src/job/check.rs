@@ -106,7 +106,13 @@ impl RawJob {
 
     /// The job file's name, as far as it can be part of a directory's.
     fn default_name(&self) -> String {
-        let Some(file) = &self.file else { return "digits-softmax".into() };
+        let Some(file) = &self.file else {
+            let word = |key, default| match self.entries.get(key).map(|entry| &entry.value) {
+                Some(Value::Text(word)) if is_name(word) => word.clone(),
+                _ => String::from(default),
+            };
+            return format!("{}-{}", word("data.kind", "digits"), word("model.kind", "softmax"));
+        };
         let stem = file.file_stem().unwrap_or_default().to_string_lossy();
         let letters = stem.trim_start_matches('.').chars().take(MOST_NAME_BYTES);
         let name: String = letters.map(|c| if is_plain(c) { c } else { '-' }).collect();
