@@ -131,6 +131,18 @@ fn sync_weighs_the_short_batches_at_the_end_of_the_data() {
 }
 
 #[test]
+fn sync_runs_that_their_test_loss_stops_end_at_the_same_step_with_the_same_bytes() {
+    let room = Room::new();
+    let settings = ["train.stop={test_loss=1.2}", "train.evaluate.every=20"];
+    let runs = [1, 2, 3].map(|again| room.train_cluster(&again.to_string(), "sync", &settings));
+    for run in &runs {
+        assert_eq!(run.summary()["stop_reason"], "test_loss");
+        assert_eq!(run.summary()["global_steps"], runs[0].summary()["global_steps"]);
+        assert!(run.model() == runs[0].model(), "the bytes differ");
+    }
+}
+
+#[test]
 fn two_sync_runs_of_one_seed_end_with_the_same_bytes() {
     let room = Room::new();
     for (name, settings) in [

@@ -98,16 +98,9 @@ impl Inbound {
                 IoSliceMut::new(guess),
                 IoSliceMut::new(&mut more),
             ];
-            match stream.read_vectored(slices) {
-                Ok(0) => return Ok(Progress::Closed),
-                Ok(n) => {
-                    self.received_bytes += n as u64;
-                    self.drained = n < wanted;
-                    self.got += n;
-                }
-                Err(error) if would_block(&error) => return Ok(Progress::Blocked),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
+            let read = stream.read_vectored(slices);
+            if let Some(end) = self.note(read, wanted)? {
+                return Ok(end);
             }
         }
         let head: &[u8; HEADER_BYTES] =
@@ -146,21 +139,31 @@ impl Inbound {
                 return Ok(Progress::Blocked);
             }
             let wanted = place.len() - self.got;
-            match stream.read(&mut place[self.got..]) {
-                Ok(0) => return Ok(Progress::Closed),
-                Ok(n) => {
-                    self.received_bytes += n as u64;
-                    self.drained = n < wanted;
-                    self.got += n;
-                }
-                Err(error) if would_block(&error) => return Ok(Progress::Blocked),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
+            let read = stream.read(&mut place[self.got..]);
+            if let Some(end) = self.note(read, wanted)? {
+                return Ok(end);
             }
         }
         self.header = None;
         self.got = 0;
         Ok(Progress::Complete)
+    }
+
+    /// Takes note of what a read brought, of so much that was wanted; if reading is over for
+    /// now, why.
+    fn note(&mut self, read: io::Result<usize>, wanted: usize) -> io::Result<Option<Progress>> {
+        match read {
+            Ok(0) => Ok(Some(Progress::Closed)),
+            Ok(n) => {
+                self.received_bytes += n as u64;
+                self.drained = n < wanted;
+                self.got += n;
+                Ok(None)
+            }
+            Err(error) if would_block(&error) => Ok(Some(Progress::Blocked)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Takes up to `most` bytes that were kept aside, as a range of the spill.

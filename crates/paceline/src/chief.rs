@@ -57,6 +57,9 @@ pub struct Orders<'a> {
     pub examples_per_step: usize,
     /// Who tests.
     pub tests: Box<dyn Tests + 'a>,
+    /// Whether a test's result is looked at when the next test is due and not before, so that
+    /// what follows from it does not depend on how long the test took.
+    pub reproducible: bool,
     /// Where to show progress.
     pub progress: Progress,
     /// The signal that asked this process to end, if one did.
@@ -101,11 +104,19 @@ impl<'a> Chief<'a> {
         let step = link.global_step();
         self.losses[(self.noted % LOSSES as u64) as usize] = loss;
         self.noted += 1;
-        if step >= self.next_test && self.orders.tests.begin(step, link.params()) {
-            self.next_test = (step / self.orders.evaluate.every + 1) * self.orders.evaluate.every;
+        if step >= self.next_test {
+            if self.orders.reproducible {
+                let last = self.orders.tests.wait();
+                self.note_test(last, board)?;
+            }
+            if self.orders.tests.begin(step, link.params()) {
+                let every = self.orders.evaluate.every;
+                self.next_test = (step / every + 1) * every;
+            }
         }
-        if let Some((tested, tally)) = self.orders.tests.result() {
-            self.note_test(tested, tally, board)?;
+        if !self.orders.reproducible {
+            let latest = self.orders.tests.result();
+            self.note_test(latest, board)?;
         }
         if self.orders.progress.is_due(now) {
             self.show(step);
@@ -119,7 +130,13 @@ impl<'a> Chief<'a> {
         Ok(())
     }
 
-    fn note_test(&mut self, step: u64, tally: Tally, board: &mut Board) -> Result<(), Failure> {
+    #[inline]
+    fn note_test(
+        &mut self,
+        result: Option<(u64, Tally)>,
+        board: &mut Board,
+    ) -> Result<(), Failure> {
+        let Some((step, tally)) = result else { return Ok(()) };
         self.last_test = Some((step, tally));
         board.test(step, &tally, step as f64 / self.elapsed().as_secs_f64())
     }
@@ -182,14 +199,13 @@ impl<'a> Chief<'a> {
         params: &[f32],
         board: &mut Board,
     ) -> Result<Tally, Failure> {
-        while let Some((tested, tally)) = self.orders.tests.wait() {
-            self.note_test(tested, tally, board)?;
-        }
+        let last = self.orders.tests.wait();
+        self.note_test(last, board)?;
         match self.last_test {
             Some((tested, tally)) if tested == step => Ok(tally),
             _ => {
                 let tally = self.orders.tests.test(params);
-                self.note_test(step, tally, board)?;
+                self.note_test(Some((step, tally)), board)?;
                 Ok(tally)
             }
         }

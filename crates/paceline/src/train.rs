@@ -110,6 +110,7 @@ fn train_single(
         epoch_steps: plan.stop.epochs.map(|_| batches.steps()),
         examples_per_step: plan.batch,
         tests: Box::new(InBetween::new(build_tester(plan, &data))),
+        reproducible: false, // It is anyway: a test is over before the next step.
         progress,
         interrupted: Box::new(|| interrupt.signal()),
     });

@@ -25,7 +25,7 @@ impl Client {
     }
 
     /// Says that this worker has no more to push. To be sent to every server, again after a
-    /// lost connection, until the server says [`ClientEvent::Bye`].
+    /// lost connection, until the server says [`ClientEvent::Bye`](crate::ClientEvent::Bye).
     ///
     /// # Panics
     /// If the report is longer than [`CONTROL_BYTES`].
@@ -43,7 +43,7 @@ impl Client {
         Header::new(Kind::Collect, 0)
     }
 
-    /// The chief says that the run is over; the server answers [`ClientEvent::Bye`].
+    /// The chief says that the run is over; the server answers [`ClientEvent::Bye`](crate::ClientEvent::Bye).
     pub fn finish() -> Header {
         Header::new(Kind::Finish, 0)
     }

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::task::summary_path;
 use super::{Role, Task, leash, listen, remote, tf_config};
 use crate::Failure;
 use crate::interrupt::Interrupt;
@@ -52,7 +51,7 @@ pub fn launch(
     let mut tasks = Tasks { started: Vec::new() };
     tasks.start_all(plan, &run, options.quiet)?;
     tasks.watch(plan, interrupt)?;
-    let path = summary_path(run.path());
+    let path = run.path().join("summary.json");
     let text = std::fs::read(&path).map_err(Failure::at("read", &path))?;
     let summary: Summary = serde_json::from_slice(&text)
         .map_err(|error| Failure::Training(format!("{}: {error}", path.display())))?;

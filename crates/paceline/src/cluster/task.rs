@@ -1,6 +1,5 @@
 //! One task of a run: finds its place, does its part, and ends by itself.
 
-use std::path::Path;
 use std::thread;
 
 use paceline_data::ImageSet;
@@ -128,6 +127,7 @@ impl Part<'_> {
                     _ => plan.batch,
                 },
                 tests: Box::new(Aside::start(scope, build_tester(plan, data))),
+                reproducible: matches!(plan.cluster.mode, Mode::Sync { .. }),
                 progress,
                 interrupted: Box::new(interrupted),
             });
@@ -208,9 +208,4 @@ fn slowness(slot: usize) -> f64 {
         .split_once(':')
         .and_then(|(who, factor)| (who.parse() == Ok(slot)).then(|| factor.parse().unwrap_or(1.0)));
     parsed.unwrap_or(1.0)
-}
-
-/// Where a launched chief's summary is.
-pub(super) fn summary_path(run: &Path) -> std::path::PathBuf {
-    run.join("summary.json")
 }
