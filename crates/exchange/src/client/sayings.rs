@@ -43,7 +43,8 @@ impl Client {
         Header::new(Kind::Collect, 0)
     }
 
-    /// The chief says that the run is over; the server answers [`ClientEvent::Bye`](crate::ClientEvent::Bye).
+    /// The chief says that the run is over; the server answers
+    /// [`ClientEvent::Bye`](crate::ClientEvent::Bye).
     pub fn finish() -> Header {
         Header::new(Kind::Finish, 0)
     }
