@@ -23,7 +23,7 @@ pub struct Summary {
     pub global_steps: u64,
     /// Examples trained on.
     pub examples: u64,
-    /// From the first step to the end of training, tests included.
+    /// From the first step to the end of the last worker, tests included.
     pub seconds: f64,
     /// Mean loss of the last steps (at most 100 of them).
     pub train_loss: f64,

@@ -165,7 +165,9 @@ pub(crate) fn summarise(
     tally: Tally,
     tasks: Vec<TaskSummary>,
 ) -> Summary {
-    let seconds = tasks.first().map_or(0.0, |chief| chief.seconds);
+    // Workers start together but need not end together.
+    let trained = tasks.iter().filter(|task| task.examples > 0);
+    let seconds = trained.map(|task| task.seconds).fold(0.0, f64::max);
     let examples = tasks.iter().map(|task| task.examples).sum();
     let moved: u64 = tasks.iter().map(|task| task.sent_bytes).sum();
     Summary {
