@@ -85,7 +85,15 @@ fn staleness_is_zero_in_sync_within_its_bound_in_bounded_and_told_to_tensorboard
         assert!(max <= limit, "{mode}: {max}");
         assert!(mean <= max as f64, "{mode}: {mean} {max}");
         let histograms = &events(&run.path)["runs"]["ps_0"]["histograms"];
-        assert!(histograms["staleness"].is_array(), "{mode}: {histograms}");
+        // Every gradient is in it, and in sync none is late.
+        let buckets = histograms["staleness"][0][1].as_array().unwrap();
+        let count = |bucket: &Value| number(&bucket[2]);
+        let applied = number(&run.task("ps:0")["steps"]);
+        assert_eq!(buckets.iter().map(count).sum::<f64>(), applied, "{mode}: {histograms}");
+        assert_eq!((number(&buckets[0][0]), number(&buckets[0][1])), (-0.5, 0.5));
+        if mode == "sync" {
+            assert_eq!(count(&buckets[0]), applied, "{histograms}");
+        }
     }
 }
 

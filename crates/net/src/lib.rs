@@ -1,13 +1,10 @@
 //! The sockets under the sharing protocol, and nothing else.
 //!
-//! [`serve`] drives a server's machine with an event loop on one thread: frames come in, the
-//! machine decides, frames go out. [`Link`] is a worker's side: it connects to every server,
-//! waits for the start, and then exchanges a gradient for parameters in one round trip. What
-//! may be applied and answered when is decided in `paceline-exchange`; here is only how bytes
-//! get from one process to another without being copied more than once.
-//!
-//! One thread a server is enough: its work is to copy bytes between kernel and memory, and a
-//! machine with more cores runs more servers, which also share the network.
+//! [`serve`] is a server's side: a thread for each connection around one machine. Frames come
+//! in, the machine decides, frames go out. [`Link`] is a worker's side: it connects to every
+//! server, waits for the start, and then exchanges a gradient for parameters in one round trip.
+//! What may be applied and answered when is decided in `paceline-exchange`; here is only how
+//! bytes get from one process to another without being copied more than once.
 
 mod inbound;
 mod link;

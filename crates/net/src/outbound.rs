@@ -2,8 +2,6 @@
 
 use std::io::{self, IoSlice, Write};
 
-use paceline_exchange::HEADER_BYTES;
-
 use crate::inbound::would_block;
 
 /// The writing side of one connection.
@@ -71,7 +69,6 @@ pub(crate) fn write_frame(
     body: &[u8],
     mut written: usize,
 ) -> io::Result<usize> {
-    debug_assert!(head.len() <= HEADER_BYTES);
     while written < head.len() + body.len() {
         let result = if written < head.len() {
             stream.write_vectored(&[IoSlice::new(&head[written..]), IoSlice::new(body)])

@@ -176,11 +176,6 @@ impl<'a> Chief<'a> {
         });
     }
 
-    /// Says something that should stay on the screen.
-    pub fn say(&self, text: &str) {
-        self.orders.progress.say(text);
-    }
-
     /// Why the run ended, if the chief had it stopped.
     pub fn reason(&self) -> Option<StopReason> {
         self.reason
@@ -211,8 +206,7 @@ impl<'a> Chief<'a> {
         }
     }
 
-    /// Time since the start.
-    pub fn elapsed(&self) -> Duration {
+    fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 

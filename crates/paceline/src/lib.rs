@@ -3,8 +3,9 @@
 //!
 //! This crate is the program: it turns a [job file](job) into a checked plan, runs the roles
 //! of the plan and leaves a [run directory](run). The ideas are in the crates below it:
-//! `paceline-model` (the mathematics), `paceline-data` (examples and their order) and
-//! `paceline-observe` (what a run leaves to look at).
+//! `paceline-model` (the mathematics), `paceline-data` (examples and their order),
+//! `paceline-exchange` and `paceline-net` (how tasks share parameters) and `paceline-observe`
+//! (what a run leaves to look at).
 //!
 //! The loop that everything turns around is in [`worker`].
 

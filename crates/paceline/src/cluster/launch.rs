@@ -17,6 +17,7 @@ use super::{Role, Task, leash, listen, remote, tf_config};
 use crate::Failure;
 use crate::interrupt::Interrupt;
 use crate::job::{OnWorkerLoss, Plan, RawJob};
+use crate::progress::write_line;
 use crate::run::RunDir;
 use crate::source::check_data;
 use crate::summary::Summary;
@@ -131,6 +132,11 @@ impl Tasks {
                 }
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                let late = self.started.iter().filter(|task| task.ended.is_none());
+                let names: Vec<_> = late.map(|task| task.task.to_string()).collect();
+                if !names.is_empty() {
+                    write_line(&format!("killed, for not ending in time: {}", names.join(", ")));
+                }
                 self.kill_all();
             }
             thread::sleep(LOOK_EVERY);

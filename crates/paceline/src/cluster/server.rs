@@ -1,5 +1,7 @@
 //! What a server does: hold a shard of the parameters until the run is over.
 
+use std::time::{Duration, Instant};
+
 use paceline_exchange::{
     Level, ModeConfig, OnLoss, PART_FLOATS, STALENESS_BOUNDS, Server, ServerConfig, Stats,
     shard_ranges,
@@ -36,8 +38,8 @@ pub(super) fn run(
     let shard = shard_ranges(layout.len(), servers)[cluster.task.index].clone();
     let mut params = vec![0.0; layout.len()];
     model.initialise(plan.seed, &mut params);
-    params.truncate(shard.end);
-    params.drain(..shard.start);
+    // A copy, so that what belongs to other servers is given back to the system.
+    let params = params[shard.clone()].to_vec();
     let config = ServerConfig {
         index: cluster.task.index,
         servers,
@@ -84,14 +86,14 @@ struct Watch {
     log: Log,
     events: EventWriter,
     /// When somebody was last told who is missing.
-    told: std::time::Instant,
-    started: std::time::Instant,
-    start_timeout: std::time::Duration,
+    told: Instant,
+    started: Instant,
+    start_timeout: Duration,
 }
 
 impl Watch {
     fn new(task: String, log: Log, events: EventWriter, plan: &Plan) -> Self {
-        let now = std::time::Instant::now();
+        let now = Instant::now();
         Self {
             task,
             log,
@@ -104,10 +106,11 @@ impl Watch {
 
     /// How late the gradients were, as a histogram for TensorBoard.
     fn write_staleness(&mut self, stats: &Stats) -> std::io::Result<()> {
-        let mut edges: Vec<f64> = STALENESS_BOUNDS.iter().map(|&bound| bound as f64).collect();
-        edges.push(edges.last().map_or(1.0, |last| 2.0 * last));
-        let counts = stats.staleness[..edges.len() - 1].to_vec();
-        let histogram = Histogram::with_counts(edges, counts);
+        // Bounds are whole numbers and inclusive, and the last bucket takes the rest.
+        let above = |bound: u64| bound as f64 + 0.5;
+        let rest = stats.staleness_max.max(2 * STALENESS_BOUNDS[STALENESS_BOUNDS.len() - 1]);
+        let edges = [-0.5].into_iter().chain(STALENESS_BOUNDS.map(above)).chain([above(rest)]);
+        let histogram = Histogram::with_counts(edges.collect(), stats.staleness.to_vec());
         self.events.histogram("staleness", stats.applied_total(), &histogram)?;
         self.events.flush()
     }
@@ -150,7 +153,7 @@ impl Watcher for Watch {
             return Err(format!("the run did not start within {seconds} s: {missing} missing"));
         }
         if self.told.elapsed().as_secs() >= 1 {
-            self.told = std::time::Instant::now();
+            self.told = Instant::now();
             self.log.info(&format!("waiting for the start: {missing} missing"));
         }
         Ok(())
