@@ -1,18 +1,73 @@
 //! What a model is shown at a time.
 
 /// A handful of labelled examples, borrowed from whoever read them.
-///
-/// `inputs` holds the examples one after another, each as long as the model's input;
-/// `labels` holds one class for each.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
-    /// The examples' values, row after row.
-    pub inputs: &'a [f32],
+    /// The examples themselves.
+    pub inputs: Inputs<'a>,
     /// The class of each example.
     pub labels: &'a [u32],
+    /// What chance hangs on, for models that draw lots (dropout): another number for each block
+    /// of each step and slot, and the same one when the same step is computed again.
+    pub draw: u64,
 }
 
-impl Batch<'_> {
+/// The examples of a [`Batch`], in one of two forms.
+#[derive(Clone, Copy, Debug)]
+pub enum Inputs<'a> {
+    /// The examples' values, row after row, each as long as the model's input.
+    Dense(&'a [f32]),
+    /// Only the values that are not zero.
+    Sparse(Rows<'a>),
+}
+
+/// Examples of which only the values that are not zero are written down.
+///
+/// The parameters that go with them are a *compact slice*: one parameter for each key that the
+/// whole batch touches, in the order of the keys. So `places` count within that slice.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a> {
+    /// Where each example begins in `places` and `values`, and at last where they end.
+    pub starts: &'a [u32],
+    /// Which parameter of the compact slice each value belongs to.
+    pub places: &'a [u32],
+    /// The values; empty if all of them are 1.
+    pub values: &'a [f32],
+}
+
+impl<'a> Batch<'a> {
+    /// Examples with all their values, and no lots to draw.
+    pub fn dense(inputs: &'a [f32], labels: &'a [u32]) -> Self {
+        Self { inputs: Inputs::Dense(inputs), labels, draw: 0 }
+    }
+
+    /// Examples with the values that are not zero.
+    pub fn sparse(rows: Rows<'a>, labels: &'a [u32]) -> Self {
+        Self { inputs: Inputs::Sparse(rows), labels, draw: 0 }
+    }
+
+    /// All values of the examples, for models that need them all.
+    ///
+    /// # Panics
+    /// If the examples are sparse: the data and the model do not fit.
+    pub fn values(&self) -> &'a [f32] {
+        match self.inputs {
+            Inputs::Dense(values) => values,
+            Inputs::Sparse(_) => panic!("a dense model was shown sparse examples"),
+        }
+    }
+
+    /// The sparse form of the examples, for models that need it.
+    ///
+    /// # Panics
+    /// If the examples are dense: the data and the model do not fit.
+    pub fn rows(&self) -> Rows<'a> {
+        match self.inputs {
+            Inputs::Sparse(rows) => rows,
+            Inputs::Dense(_) => panic!("a sparse model was shown dense examples"),
+        }
+    }
+
     /// How many examples there are.
     pub fn len(&self) -> usize {
         self.labels.len()

@@ -19,7 +19,7 @@ mod schedule;
 mod softmax;
 mod tally;
 
-pub use batch::Batch;
+pub use batch::{Batch, Inputs, Rows};
 pub use graph::Node;
 pub use kernels::Onto;
 pub use layout::{Group, Layout, Tensor};

@@ -35,11 +35,11 @@ impl Softmax {
     /// The scores of a block of examples, in scratch memory.
     fn score(&mut self, params: &[f32], block: Batch<'_>) -> &mut [f32] {
         assert_eq!(params.len(), self.layout.len(), "parameters");
-        assert_eq!(block.inputs.len(), block.len() * self.inputs, "inputs of the block");
+        assert_eq!(block.values().len(), block.len() * self.inputs, "inputs of the block");
         assert!(block.len() <= BLOCK, "a block of {} examples is too large", block.len());
         let scores = &mut self.scores[..block.len() * self.classes];
         let (weights, bias) = params.split_at(self.classes * self.inputs);
-        dense_forward(self.inputs, block.inputs, weights, bias, scores);
+        dense_forward(self.inputs, block.values(), weights, bias, scores);
         scores
     }
 }
@@ -80,7 +80,7 @@ impl Model for Softmax {
             loss += softmax_delta(row, label as usize, share);
             bias.iter_mut().zip(&*row).for_each(|(sum, delta)| *sum += delta);
         }
-        dense_backward_weights(inputs, classes, block.inputs, delta, onto, weights);
+        dense_backward_weights(inputs, classes, block.values(), delta, onto, weights);
         loss * share
     }
 
@@ -170,9 +170,9 @@ mod tests {
         grad: &mut [f32],
     ) -> f32 {
         let (share, mut onto, mut loss) = (1.0 / batch.len() as f32, Onto::Zero, 0.0);
-        let inputs = batch.inputs.chunks(BLOCK * model.inputs);
+        let inputs = batch.values().chunks(BLOCK * model.inputs);
         for (inputs, labels) in inputs.zip(batch.labels.chunks(BLOCK)) {
-            loss += model.gradient(params, Batch { inputs, labels }, share, onto, grad);
+            loss += model.gradient(params, Batch::dense(inputs, labels), share, onto, grad);
             onto = Onto::Present;
         }
         loss
@@ -181,7 +181,7 @@ mod tests {
     /// The loss again, in f64 and with none of the model's code.
     fn plain_loss(params: &[f64], inputs: usize, classes: usize, batch: Batch<'_>) -> f64 {
         let mut loss = 0.0;
-        for (x, &label) in batch.inputs.chunks(inputs).zip(batch.labels) {
+        for (x, &label) in batch.values().chunks(inputs).zip(batch.labels) {
             let score = |c: usize| -> f64 {
                 let dot: f64 =
                     x.iter().enumerate().map(|(i, &x)| params[c * inputs + i] * f64::from(x)).sum();
@@ -202,7 +202,7 @@ mod tests {
             let params = values(model.layout().len(), 1, 0.5);
             let x = values(batch * inputs, 2, 1.0);
             let labels: Vec<u32> = (0..batch).map(|b| (b * 3 % classes) as u32).collect();
-            let batch = Batch { inputs: &x, labels: &labels };
+            let batch = Batch::dense(&x, &labels);
             let mut grad = vec![f32::NAN; params.len()];
             let loss = whole_gradient(&mut model, &params, batch, &mut grad);
 
@@ -227,7 +227,7 @@ mod tests {
     fn loss_and_gradient_stay_finite_at_huge_scores() {
         let mut model = Softmax::new(2, 3);
         let params = values(model.layout().len(), 1, 1e30);
-        let batch = Batch { inputs: &[1e5, -1e5], labels: &[2] };
+        let batch = Batch::dense(&[1e5, -1e5], &[2]);
         let mut grad = vec![0.0; params.len()];
         assert!(whole_gradient(&mut model, &params, batch, &mut grad).is_finite());
         assert!(grad.iter().all(|g| g.is_finite()));
@@ -242,7 +242,7 @@ mod tests {
         let params = values(model.layout().len(), 5, 1.0);
         let x = values(8 * 6, 6, 1.0);
         let labels: Vec<u32> = (0..8).map(|b| b % 4).collect();
-        let batch = Batch { inputs: &x, labels: &labels };
+        let batch = Batch::dense(&x, &labels);
         let mut grad = vec![0.0; params.len()];
         let loss = whole_gradient(&mut model, &params, batch, &mut grad);
         let mut tally = Tally::default();
@@ -255,7 +255,7 @@ mod tests {
     fn the_first_of_equal_scores_counts() {
         let mut model = Softmax::new(1, 3);
         let mut tally = Tally::default();
-        let batch = Batch { inputs: &[1.0; 3], labels: &[0, 1, 2] };
+        let batch = Batch::dense(&[1.0; 3], &[0, 1, 2]);
         model.evaluate(&[0.0; 6], batch, &mut tally);
         assert_eq!(tally.correct, 1);
     }

@@ -28,7 +28,7 @@ impl<'a> Tester<'a> {
         for from in (0..self.examples).step_by(most) {
             let to = (from + most).min(self.examples);
             self.buffer.fill(self.images, from..to);
-            let block = Batch { inputs: &self.buffer.inputs, labels: &self.buffer.labels };
+            let block = Batch::dense(&self.buffer.inputs, &self.buffer.labels);
             self.model.evaluate(params, block, &mut tally);
         }
         tally

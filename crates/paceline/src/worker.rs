@@ -97,7 +97,7 @@ impl Worker<'_> {
         for indices in indices.chunks(self.model.max_block()) {
             self.clock.enter(Phase::Input);
             buffer.fill(self.images, indices.iter().map(|&example| example as usize));
-            let block = Batch { inputs: &buffer.inputs, labels: &buffer.labels };
+            let block = Batch::dense(&buffer.inputs, &buffer.labels);
             let start = self.clock.enter(Phase::Compute);
             loss += self.model.gradient(params, block, share, onto, grad);
             onto = Onto::Present;

@@ -89,7 +89,7 @@ impl SoftmaxStep {
         let most = self.model.max_block();
         let blocks = self.inputs.chunks(most * INPUTS).zip(self.labels.chunks(most));
         for (inputs, labels) in blocks {
-            let block = Batch { inputs, labels };
+            let block = Batch::dense(inputs, labels);
             black_box(self.model.gradient(&self.params, block, share, onto, &mut self.grad));
             onto = Onto::Present;
         }
