@@ -66,7 +66,8 @@ pub struct ServerConfig {
     pub shard: Range<usize>,
     /// How many parameters there are on all servers together.
     pub total_params: usize,
-    /// How many parameters travel in one part; [`PART_FLOATS`] but in tests.
+    /// How many parameters travel in one part; [`PART_FLOATS`] but in tests. The shard of a
+    /// sparse model is one part, whatever this says.
     pub part_floats: usize,
 }
 

@@ -9,11 +9,14 @@ use thiserror::Error;
 use crate::PART_FLOATS;
 
 /// The version of the protocol that this crate speaks. Both ends must speak the same.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 /// The length of a header.
 pub const HEADER_BYTES: usize = 40;
 /// The longest payload of a frame that carries parameters or a gradient.
 pub const PART_BYTES: usize = PART_FLOATS * 4;
+/// The longest payload of a frame that carries sparse values or keys: 64 MiB, enough for a batch
+/// that touches eight million parameters of one server.
+pub const SPARSE_BYTES: usize = 64 << 20;
 /// The longest payload of any other frame.
 pub const CONTROL_BYTES: usize = 64 * 1024;
 
@@ -42,6 +45,12 @@ pub enum Kind {
     Finish = 7,
     /// Client: I am alive.
     Beat = 8,
+    /// Worker of a sparse model: a gradient of the keys that it asked for, and the keys that it
+    /// wants next. Answered with [`Kind::Values`] when the gate allows.
+    PushKeys = 9,
+    /// Client of a sparse model: send me the values of these keys. Answered with
+    /// [`Kind::Values`].
+    PullKeys = 10,
     /// Server: you are in, and this is the shard I hold.
     Welcome = 129,
     /// Server: you are not let in, and why. The connection is closed after it.
@@ -58,11 +67,13 @@ pub enum Kind {
     Abort = 135,
     /// Server: your [`Kind::Leave`] or [`Kind::Finish`] has been counted; you may hang up.
     Bye = 136,
+    /// Server of a sparse model: the values of the keys that were asked for, in their order.
+    Values = 137,
 }
 
 impl Kind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Kind; 16] = [
+    pub const ALL: [Kind; 19] = [
         Kind::Hello,
         Kind::Push,
         Kind::Pull,
@@ -71,6 +82,8 @@ impl Kind {
         Kind::Collect,
         Kind::Finish,
         Kind::Beat,
+        Kind::PushKeys,
+        Kind::PullKeys,
         Kind::Welcome,
         Kind::Refuse,
         Kind::Start,
@@ -79,6 +92,7 @@ impl Kind {
         Kind::Notice,
         Kind::Abort,
         Kind::Bye,
+        Kind::Values,
     ];
 
     fn from_number(number: u8) -> Option<Self> {
@@ -87,13 +101,19 @@ impl Kind {
 
     /// Whether the payload is a run of `f32` (a gradient or parameters).
     pub fn carries_floats(self) -> bool {
-        matches!(self, Kind::Push | Kind::Params)
+        matches!(self, Kind::Push | Kind::Params | Kind::Values)
+    }
+
+    /// Whether the payload begins with a gradient, so that whoever receives it may keep it.
+    pub fn carries_gradient(self) -> bool {
+        matches!(self, Kind::Push | Kind::PushKeys)
     }
 
     /// The longest payload that a frame of this kind may have.
     pub fn max_payload_bytes(self) -> usize {
         match self {
             Kind::Push | Kind::Params => PART_BYTES,
+            Kind::PushKeys | Kind::PullKeys | Kind::Values => SPARSE_BYTES,
             Kind::Pull | Kind::Collect | Kind::Finish | Kind::Beat | Kind::Start | Kind::Bye => 0,
             _ => CONTROL_BYTES,
         }
@@ -102,9 +122,10 @@ impl Kind {
     /// The flags that a frame of this kind may carry.
     fn allowed_flags(self) -> Flags {
         match self {
-            Kind::Params => Flags::STOP | Flags::DROPPED,
+            Kind::Params | Kind::Values => Flags::STOP | Flags::DROPPED,
             Kind::Reports => Flags::MORE,
             Kind::Pull => Flags::RESUME,
+            Kind::PullKeys => Flags::RESUME | Flags::AHEAD,
             Kind::Welcome => Flags::LEFT | Flags::PARTIAL,
             _ => Flags::NONE,
         }
@@ -133,6 +154,8 @@ impl Flags {
     /// On `Welcome`: some parts have the push already that the slot makes next, so it must be
     /// made even if the run is stopping.
     pub const PARTIAL: Flags = Flags(32);
+    /// On `PullKeys`: a gradient of these keys will follow, after that of those asked for before.
+    pub const AHEAD: Flags = Flags(64);
 
     /// Whether all bits of `other` are set.
     pub fn contains(self, other: Flags) -> bool {

@@ -12,9 +12,10 @@ pub struct ConnId(pub u64);
 /// The payload of a frame that arrived.
 #[derive(Debug)]
 pub enum Payload<'a> {
-    /// Of every kind but `Push`.
+    /// Of every kind but `Push` and `PushKeys`.
     Bytes(&'a [u8]),
-    /// Of a `Push`: exactly as many floats as the frame carried.
+    /// Of a `Push`: exactly as many floats as the frame carried. Of a `PushKeys`: the whole
+    /// payload, of which only the first part are floats, with up to three bytes of padding.
     ///
     /// When the machine must keep a gradient for later it takes this vector and leaves a spare
     /// one, of any length, in its place; so nothing is copied, and after the first steps
@@ -25,9 +26,9 @@ pub enum Payload<'a> {
 /// The payload of a frame to send.
 #[derive(Clone, Copy, Debug)]
 pub enum Body<'a> {
-    /// Of every kind but `Params`.
+    /// Of every kind but `Params` and `Values`.
     Bytes(&'a [u8]),
-    /// Of `Params`: borrowed straight from the parameters.
+    /// Of `Params` and `Values`: borrowed straight from the parameters.
     Floats(&'a [f32]),
 }
 

@@ -9,29 +9,34 @@
 //!
 //! The words: parameters are one flat `[f32]`, cut into a *shard* for each server and each shard
 //! into *parts* ([`shard_ranges`], [`part_ranges`]). A part is what travels in one frame and what
-//! is updated at one go. A worker's place is its *slot*; the process that fills it has an
+//! is updated at one go; the shard of a sparse model is one part, of which only the keys that a
+//! batch touches travel. A worker's place is its *slot*; the process that fills it has an
 //! *incarnation*, and its pushes count up a *sequence* that goes on over incarnations. The
 //! document `docs/protocol.md` says the same for people who write another implementation.
 
+mod asked;
 mod client;
 mod config;
 mod frame;
 mod gate;
 mod host;
+mod keys;
 mod members;
 mod message;
 mod part;
 mod server;
 mod shard;
 mod stats;
+mod store;
 
-pub use client::{Client, ClientConfig, ClientEvent, Expect, ProtocolError};
+pub use client::{Client, ClientConfig, ClientEvent, Expect, MOST_KEYS, ProtocolError, Purpose, ToSend};
 pub use config::{ConfigError, ModeConfig, OnLoss, ServerConfig, worker_names};
 pub use frame::{
     CONTROL_BYTES, Flags, FrameError, HEADER_BYTES, Header, Kind, PART_BYTES, PROTOCOL_VERSION,
-    as_bytes, as_bytes_mut,
+    SPARSE_BYTES, as_bytes, as_bytes_mut,
 };
 pub use host::{Body, ConnId, Host, Level, Payload, ServerPhase};
+pub use keys::{KeysError, decode_keys, encode_keys, max_keys_bytes};
 pub use message::{
     Hello, MAX_REPORTS_BYTES, MAX_TOKEN_BYTES, MessageError, Refusal, RefuseCode, Report, Role,
     Welcome,
@@ -39,3 +44,4 @@ pub use message::{
 pub use server::{Outcome, Server};
 pub use shard::{MAX_WORKERS, PART_FLOATS, WINDOW_PARTS, part_ranges, shard_ranges};
 pub use stats::{STALENESS_BOUNDS, SlotStats, Stats};
+pub use store::{Dense, Sparse, Store};

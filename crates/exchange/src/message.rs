@@ -117,7 +117,7 @@ pub struct Welcome {
     pub shard_start: u64,
     /// How many parameters the shard holds.
     pub shard_len: u64,
-    /// How many parameters travel in one part.
+    /// How many parameters travel in one part; 0 for a sparse model, whose shard is one part.
     pub part_floats: u32,
     /// The sequence that the slot's next push to this server has; 1 for a fresh slot.
     pub resume_sequence: u64,

@@ -6,7 +6,8 @@
 
 use std::ops::Range;
 
-use crate::{Flags, PART_FLOATS};
+use crate::Flags;
+use crate::asked::Asked;
 
 /// One part of a shard.
 #[derive(Debug)]
@@ -36,11 +37,15 @@ pub(crate) struct Seat {
     pub(crate) held: Option<Held>,
     /// The answer that the slot waits for on its present connection.
     pub(crate) owed: Option<Owed>,
+    /// Of a sparse model: the keys that it has asked for.
+    pub(crate) asked: Asked,
 }
 
 /// A gradient that waits to be applied.
 #[derive(Debug)]
 pub(crate) struct Held {
+    /// Of a sparse model: which parameters it is of.
+    pub(crate) keys: Vec<u32>,
     pub(crate) gradient: Vec<f32>,
     /// How many examples it is a mean over.
     pub(crate) examples: u32,
@@ -73,17 +78,28 @@ impl Part {
 ///
 /// A held gradient takes the vector it arrived in and leaves one of these, so that a run
 /// allocates during its first steps only.
-#[derive(Debug, Default)]
-pub(crate) struct Pool(Vec<Vec<f32>>);
+#[derive(Debug)]
+pub(crate) struct Pool<T>(Vec<Vec<T>>);
 
-impl Pool {
-    pub(crate) fn swap(&mut self, full: &mut Vec<f32>) -> Vec<f32> {
-        std::mem::replace(full, self.0.pop().unwrap_or_default())
+impl<T> Default for Pool<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Pool<T> {
+    pub(crate) fn take(&mut self) -> Vec<T> {
+        self.0.pop().unwrap_or_default()
     }
 
-    pub(crate) fn put_back(&mut self, used: Vec<f32>) {
-        assert!(used.len() <= PART_FLOATS);
-        self.0.push(used);
+    pub(crate) fn swap(&mut self, full: &mut Vec<T>) -> Vec<T> {
+        std::mem::replace(full, self.take())
+    }
+
+    pub(crate) fn put_back(&mut self, used: Vec<T>) {
+        if used.capacity() > 0 {
+            self.0.push(used);
+        }
     }
 
     /// How many vectors lie here unused.

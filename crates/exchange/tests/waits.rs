@@ -2,7 +2,7 @@
 
 use paceline_exchange::{
     Body, Client, ClientConfig, ConnId, Header, Host, Kind, Level, ModeConfig, OnLoss, Outcome,
-    Payload, Refusal, RefuseCode, Role, Server, ServerConfig, ServerPhase, Stats, worker_names,
+    Payload, Refusal, RefuseCode, Role, Server, ServerConfig, ServerPhase, Stats, Store, worker_names,
 };
 use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
 
@@ -53,7 +53,8 @@ fn server(on_loss: OnLoss) -> Server {
         total_params: 4,
         part_floats: 4,
     };
-    Server::new(config, vec![0.0; 4], Optimizer::new(OptimizerSpec::sgd(1.0), &layout, 0..4))
+    let optimizer = Optimizer::new(OptimizerSpec::sgd(1.0), &layout, 0..4);
+    Server::new(config, Store::dense(vec![0.0; 4], optimizer))
 }
 
 fn hello(slot: u32, change: impl FnOnce(&mut ClientConfig)) -> (Header, Vec<u8>) {
@@ -66,6 +67,7 @@ fn hello(slot: u32, change: impl FnOnce(&mut ClientConfig)) -> (Header, Vec<u8>)
         token: b"secret".to_vec(),
         servers: 1,
         total_params: 4,
+        is_sparse: false,
     };
     change(&mut config);
     Client::new(config).hello(0)
@@ -123,7 +125,7 @@ fn a_lost_worker_ends_the_run_or_is_left_behind() {
     push(&mut server, 1, 100, &mut log);
     assert_eq!(server.global_step(), 0);
     server.closed(ConnId(2), "connection reset", 110, &mut log);
-    assert_eq!((server.global_step(), server.params()), (1, &[-1.0f32; 4][..]));
+    assert_eq!((server.global_step(), server.store().params()), (1, &[-1.0f32; 4][..]));
     server.closed(ConnId(0), "connection reset", 120, &mut log);
     assert!(matches!(server.outcome(), Some(Outcome::Failed(why)) if why.contains("worker:0")));
 }

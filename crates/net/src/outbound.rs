@@ -58,24 +58,25 @@ impl Outbound {
 
 /// Writes as far as the stream takes bytes now; returns how far.
 fn write_some(stream: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
-    write_frame(stream, &[], bytes, 0)
+    write_frame(stream, [bytes, &[], &[]], 0)
 }
 
-/// Writes a head and a body, of which so many bytes are written already, as far as the stream
-/// takes them now; returns how far that is.
+/// Writes the pieces of a frame, of which so many bytes are written already, as far as the
+/// stream takes them now; returns how far that is.
 pub(crate) fn write_frame(
     stream: &mut impl Write,
-    head: &[u8],
-    body: &[u8],
+    pieces: [&[u8]; 3],
     mut written: usize,
 ) -> io::Result<usize> {
-    while written < head.len() + body.len() {
-        let result = if written < head.len() {
-            stream.write_vectored(&[IoSlice::new(&head[written..]), IoSlice::new(body)])
-        } else {
-            stream.write(&body[written - head.len()..])
-        };
-        match result {
+    let total: usize = pieces.iter().map(|piece| piece.len()).sum();
+    while written < total {
+        let mut before = 0;
+        let left = pieces.map(|piece| {
+            let from = written.saturating_sub(before).min(piece.len());
+            before += piece.len();
+            IoSlice::new(&piece[from..])
+        });
+        match stream.write_vectored(&left) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(n) => written += n,
             Err(error) if would_block(&error) => break,
@@ -84,4 +85,41 @@ pub(crate) fn write_frame(
         }
     }
     Ok(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes so many bytes a call, and at times none.
+    struct Slow(Vec<u8>, usize);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.1 += 1;
+            if self.1 % 3 == 0 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            let n = bytes.len().min(self.1 % 5 + 1);
+            self.0.extend_from_slice(&bytes[..n]);
+            Ok(n)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_frame_arrives_whole_however_little_the_stream_takes() {
+        let bytes: Vec<u8> = (0..60).collect();
+        for (first, second) in [(0, 0), (0, 60), (40, 40), (40, 55), (60, 60), (7, 8)] {
+            let pieces = [&bytes[..first], &bytes[first..second], &bytes[second..]];
+            let (mut stream, mut written) = (Slow(Vec::new(), 0), 0);
+            while written < bytes.len() {
+                written = write_frame(&mut stream, pieces, written).unwrap();
+            }
+            assert_eq!(stream.0, bytes);
+        }
+    }
 }

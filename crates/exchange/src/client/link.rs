@@ -4,11 +4,12 @@
 //! connection puts the cursor back to the start, and what has been answered is passed over. No
 //! more than a window of parts is unanswered at a time, so that the server need not hold more.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::{Expect, ProtocolError};
 use crate::shard::part_ranges_of;
-use crate::{Header, Kind, PART_FLOATS, WINDOW_PARTS, Welcome};
+use crate::{Header, Kind, PART_FLOATS, WINDOW_PARTS, Welcome, encode_keys};
 
 /// How far the handshake of the present connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +29,25 @@ struct LinkPart {
     answered: bool,
 }
 
+/// What has been asked of one server of a sparse model. Ranges count in the caller's compact
+/// slices, of which each server has a piece, as its keys follow those of the server before it.
+#[derive(Debug, Default)]
+pub(super) struct Asks {
+    /// The keys that the present operation asks for, as they stand on the wire.
+    pub(super) encoded: Vec<u8>,
+    /// The batches whose values are here and whose gradient is owed, the oldest first: its piece
+    /// of the gradient, and the version that its values had.
+    pub(super) owed: VecDeque<(Range<usize>, u64)>,
+    /// The piece and the version of the gradient that is being pushed.
+    pub(super) pushing: (Range<usize>, u64),
+}
+
 /// One server, as the client sees it.
 #[derive(Debug)]
 pub(super) struct Link {
-    shard: Range<usize>,
+    pub(super) shard: Range<usize>,
+    /// Of a sparse model: what has been asked for.
+    pub(super) asks: Option<Asks>,
     state: State,
     /// Empty until the first welcome tells how large they are.
     parts: Vec<LinkPart>,
@@ -48,9 +64,10 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(shard: Range<usize>) -> Self {
+    pub(super) fn new(shard: Range<usize>, is_sparse: bool) -> Self {
         Self {
             shard,
+            asks: is_sparse.then(Asks::default),
             state: State::Down,
             parts: Vec::new(),
             resume: None,
@@ -67,19 +84,28 @@ impl Link {
             return Err(ProtocolError::Unexpected(Kind::Welcome));
         }
         let Welcome { shard_start: start, shard_len: len, part_floats, .. } = *welcome;
-        let size = part_floats as usize;
+        // The shard of a sparse model is one part, and 0 stands for its length.
+        let size = match self.asks {
+            Some(_) if part_floats == 0 => self.shard.len(),
+            Some(_) => 0,
+            None => (part_floats as usize).min(PART_FLOATS + 1),
+        };
         let is_ours = (start, len) == (self.shard.start as u64, self.shard.len() as u64);
-        let is_known =
-            self.parts.first().is_none_or(|part| part.range.len() == size.min(self.shard.len()));
-        if !is_ours || !is_known || !(1..=PART_FLOATS).contains(&size) {
+        let is_known = self.asks.is_some()
+            || self.parts.first().is_none_or(|part| part.range.len() == size.min(self.shard.len()));
+        let is_sound = size > 0 && (self.asks.is_some() || size <= PART_FLOATS);
+        if !is_ours || !is_known || !is_sound {
             return Err(ProtocolError::Shard { start, len, part_floats });
         }
         if self.parts.is_empty() {
-            let ranges = part_ranges_of(self.shard.len(), size).into_iter();
             let flat =
                 |range: Range<usize>| range.start + self.shard.start..range.end + self.shard.start;
-            let part = |range| LinkPart { range: flat(range), version: 0, answered: true };
-            self.parts = ranges.map(part).collect();
+            let ranges = match self.asks {
+                Some(_) => std::iter::once(0..0).collect(),
+                None => part_ranges_of(self.shard.len(), size).into_iter().map(flat).collect(),
+            };
+            let part = |range| LinkPart { range, version: 0, answered: true };
+            self.parts = <Vec<_> as IntoIterator>::into_iter(ranges).map(part).collect();
             self.answered = self.parts.len();
         }
         // Of a later welcome nothing is to be learnt: this process knows what it has pushed.
@@ -107,6 +133,23 @@ impl Link {
         self.state = State::Down;
         (self.cursor, self.unanswered) = (0, 0);
         self.reports.clear();
+    }
+
+    /// Asks a server of a sparse model for these of the wanted keys.
+    pub(super) fn ask(&mut self, keys: &[u32], range: Range<usize>) {
+        let Some(asks) = &mut self.asks else { unreachable!("the model is sparse") };
+        asks.encoded.clear();
+        encode_keys(self.shard.start as u32, &keys[range.clone()], &mut asks.encoded);
+        if let Some(part) = self.parts.first_mut() {
+            part.range = range;
+        }
+    }
+
+    /// The values that were asked for are here, and a gradient of them will follow.
+    pub(super) fn owe_gradient(&mut self) {
+        if let (Some(asks), Some(part)) = (&mut self.asks, self.parts.first()) {
+            asks.owed.push_back((part.range.clone(), part.version));
+        }
     }
 
     /// The next part to send, where it lies, and the version of its parameters.

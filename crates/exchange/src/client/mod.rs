@@ -10,8 +10,10 @@
 mod event;
 mod link;
 mod sayings;
+mod sparse;
 
 pub use event::{ClientEvent, Expect, ProtocolError};
+pub use sparse::{MOST_KEYS, Purpose};
 
 use std::ops::Range;
 
@@ -37,6 +39,17 @@ pub struct ClientConfig {
     pub servers: usize,
     /// How many parameters there are on all servers together.
     pub total_params: usize,
+    /// Whether the model is sparse, so that parameters are asked for by their keys.
+    pub is_sparse: bool,
+}
+
+/// A frame to send, and what it carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToSend {
+    /// The frame's header.
+    pub header: Header,
+    /// Which of the gradient's values the payload begins with; none on a pull.
+    pub gradient: Range<usize>,
 }
 
 /// What the client is in the middle of.
@@ -44,8 +57,9 @@ pub struct ClientConfig {
 enum Operation {
     /// All parts are being pushed; each answer brings fresh parameters.
     Push { step: u64, examples: u32 },
-    /// All parts are being pulled; `resume` on the first pull of a worker.
-    Pull { resume: bool },
+    /// All parts, or the values of some keys, are being pulled; `resume` on the first pull of
+    /// a worker.
+    Pull { resume: bool, ahead: bool },
 }
 
 /// The machine of one client. See the module's documentation for how it is driven.
@@ -74,7 +88,7 @@ impl Client {
         assert!(config.total_params >= config.servers, "fewer parameters than servers");
         let shards = shard_ranges(config.total_params, config.servers);
         Self {
-            links: shards.into_iter().map(Link::new).collect(),
+            links: shards.into_iter().map(|shard| Link::new(shard, config.is_sparse)).collect(),
             config,
             operation: None,
             sequence: 0,
@@ -90,8 +104,10 @@ impl Client {
     /// Where the payload of a frame belongs, asked before it is read.
     pub fn expect(&self, server: usize, header: &Header) -> Result<Expect, ProtocolError> {
         match header.kind {
-            Kind::Params => self.links[server].expect_part(header, self.expected_sequence()),
-            Kind::Push => Err(ProtocolError::Unexpected(header.kind)),
+            Kind::Params | Kind::Values if (header.kind == Kind::Values) == self.config.is_sparse => {
+                self.links[server].expect_part(header, self.expected_sequence())
+            }
+            kind if kind.carries_floats() || kind.carries_gradient() => Err(ProtocolError::Unexpected(header.kind)),
             _ => Ok(Expect::Bytes(header.len as usize)),
         }
     }
@@ -112,7 +128,7 @@ impl Client {
                 self.links[server].start()?;
                 Ok(ClientEvent::Started)
             }
-            Kind::Params => self.part_arrived(server, header),
+            Kind::Params | Kind::Values => self.part_arrived(server, header),
             Kind::Reports => self.reports_arrived(server, header, bytes),
             Kind::Notice => Ok(ClientEvent::Notice(text())),
             Kind::Abort => Ok(ClientEvent::Abort(text())),
@@ -168,6 +184,11 @@ impl Client {
         }
         let operation = self.operation.take();
         self.owes_push &= !matches!(operation, Some(Operation::Push { .. }));
+        let is_for_a_batch =
+            !matches!(operation, Some(Operation::Pull { resume: false, ahead: false }));
+        if is_for_a_batch {
+            self.links.iter_mut().for_each(Link::owe_gradient);
+        }
         Ok(ClientEvent::Complete)
     }
 
@@ -211,7 +232,7 @@ impl Client {
         assert!(self.resume_step.is_some(), "not all servers have welcomed this client");
         let resume = self.config.role == Role::Worker && !self.has_pulled;
         self.has_pulled = true;
-        self.begin(Operation::Pull { resume });
+        self.begin(Operation::Pull { resume, ahead: false });
     }
 
     fn begin(&mut self, operation: Operation) {
@@ -220,32 +241,47 @@ impl Client {
         self.links.iter_mut().for_each(Link::begin);
     }
 
-    /// The next frame for a server, and which of the flat parameters its payload is the
-    /// gradient of; none if there is nothing to send, or if enough is unanswered.
+    /// The next frame for a server; none if there is nothing to send, or if enough is
+    /// unanswered. Behind the gradient that it names, a frame carries [`Client::keys`].
     ///
     /// To be asked again until it gives none, after every `begin` and every arrival.
-    pub fn next_to_send(&mut self, server: usize) -> Option<(Header, Option<Range<usize>>)> {
+    pub fn next_to_send(&mut self, server: usize) -> Option<ToSend> {
         let operation = self.operation?;
         let sequence = self.expected_sequence();
         let link = &mut self.links[server];
         let (part, range, version) = link.next_part(matches!(operation, Operation::Push { .. }))?;
+        let (kinds, keys) = match &link.asks {
+            Some(asks) => ((Kind::PushKeys, Kind::PullKeys), asks.encoded.len()),
+            None => ((Kind::Push, Kind::Pull), 0),
+        };
         match operation {
             Operation::Push { step, examples } => {
-                let mut header = Header::new(Kind::Push, range.len() * 4);
+                let (range, version) = match &link.asks {
+                    Some(asks) => asks.pushing.clone(),
+                    None => (range, version),
+                };
+                let mut header = Header::new(kinds.0, range.len() * 4 + keys);
                 (header.part, header.count) = (part, examples);
                 (header.step, header.version, header.sequence) = (step, version, sequence);
-                Some((header, Some(range)))
+                Some(ToSend { header, gradient: range })
             }
-            Operation::Pull { resume } => {
-                let mut header = Header::new(Kind::Pull, 0);
+            Operation::Pull { resume, ahead } => {
+                let mut header = Header::new(kinds.1, keys);
                 (header.part, header.sequence) = (part, sequence);
                 if resume {
                     header.flags = Flags::RESUME;
                     header.step = self.resume_step.unwrap_or(0);
+                } else if ahead {
+                    header.flags = Flags::AHEAD;
                 }
-                Some((header, None))
+                Some(ToSend { header, gradient: 0..0 })
             }
         }
+    }
+
+    /// The keys that follow the gradient in what is sent to a server; none for a dense model.
+    pub fn keys(&self, server: usize) -> &[u8] {
+        self.links[server].asks.as_ref().map_or(&[], |asks| &asks.encoded)
     }
 
     /// What the answers to the present operation repeat: the number of the push, or for a pull

@@ -8,18 +8,23 @@ use paceline_model::kernels::each;
 
 use super::Server;
 use crate::part::Held;
-use crate::{Host, ServerPhase};
+use crate::{Host, ServerPhase, Store};
 
 impl Server {
-    /// Applies one gradient as one update.
-    pub(super) fn apply(&mut self, index: usize, gradient: &[f32], host: &mut impl Host) {
+    /// Applies one gradient as one update; the keys are those of a sparse model.
+    pub(super) fn apply(
+        &mut self,
+        index: usize,
+        keys: &[u32],
+        gradient: &[f32],
+        host: &mut impl Host,
+    ) {
         host.phase(ServerPhase::Apply);
         let part = &mut self.parts[index];
-        let params = &mut self.params[part.range.clone()];
-        if !self.previous.is_empty() {
-            self.previous[part.range.clone()].copy_from_slice(params);
+        match &mut self.store {
+            Store::Dense(dense) => dense.apply(part.version, &part.range, gradient),
+            Store::Sparse(sparse) => sparse.apply(part.version, keys, gradient),
         }
-        self.optimizer.apply(part.version, part.range.start, params, gradient);
         part.version += 1;
     }
 
@@ -34,7 +39,7 @@ impl Server {
             0 => 1.0 / contributors as f32,
             _ => (f64::from(held.examples) / examples as f64) as f32,
         };
-        let mut mean: Option<Vec<f32>> = None;
+        let mut mean: Option<Held> = None;
         for slot in 0..self.members.len() {
             let Some(mut held) = self.take_held(index, slot) else { continue };
             self.count_applied(index, slot, held.version, held.examples, 0);
@@ -42,18 +47,21 @@ impl Server {
             match &mut mean {
                 None => {
                     scale(&mut held.gradient, weight);
-                    mean = Some(held.gradient);
+                    mean = Some(held);
                 }
                 Some(mean) => {
-                    add_scaled(mean, &held.gradient, weight);
-                    self.pool.put_back(held.gradient);
+                    match &self.store {
+                        Store::Dense(_) => add_scaled(&mut mean.gradient, &held.gradient, weight),
+                        Store::Sparse(_) => self.merge_scaled(mean, &held, weight),
+                    }
+                    self.put_back(held);
                 }
             }
         }
         match mean {
             Some(mean) => {
-                self.apply(index, &mean, host);
-                self.pool.put_back(mean);
+                self.apply(index, &mean.keys, &mean.gradient, host);
+                self.put_back(mean);
             }
             // All who were chosen for the step were lost before they delivered this part.
             None => self.parts[index].version += 1,
@@ -65,9 +73,44 @@ impl Server {
         for slot in 0..self.members.len() {
             let Some(held) = self.take_held(index, slot) else { continue };
             self.count_applied(index, slot, held.version, held.examples, 0);
-            self.apply(index, &held.gradient, host);
-            self.pool.put_back(held.gradient);
+            self.apply(index, &held.keys, &held.gradient, host);
+            self.put_back(held);
         }
+    }
+
+    fn put_back(&mut self, held: Held) {
+        self.pool.put_back(held.gradient);
+        self.key_pool.put_back(held.keys);
+    }
+
+    /// `sum += weight * more`, where each has keys of its own: one walk along both lists.
+    fn merge_scaled(&mut self, sum: &mut Held, more: &Held, weight: f32) {
+        let (mut keys, mut values) = (self.key_pool.take(), self.pool.take());
+        keys.clear();
+        values.clear();
+        let most = sum.keys.len() + more.keys.len();
+        keys.reserve(most);
+        values.reserve(most);
+        let (mut i, mut j) = (0, 0);
+        while let (Some(&left), Some(&right)) = (sum.keys.get(i), more.keys.get(j)) {
+            let mut value = 0.0;
+            if left <= right {
+                value = sum.gradient[i];
+                i += 1;
+            }
+            if right <= left {
+                value += weight * more.gradient[j];
+                j += 1;
+            }
+            keys.push(left.min(right));
+            values.push(value);
+        }
+        keys.extend_from_slice(&sum.keys[i..]);
+        values.extend_from_slice(&sum.gradient[i..]);
+        keys.extend_from_slice(&more.keys[j..]);
+        values.extend(more.gradient[j..].iter().map(|value| weight * value));
+        self.key_pool.put_back(std::mem::replace(&mut sum.keys, keys));
+        self.pool.put_back(std::mem::replace(&mut sum.gradient, values));
     }
 
     fn take_held(&mut self, index: usize, slot: usize) -> Option<Held> {

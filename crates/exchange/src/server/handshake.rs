@@ -9,7 +9,7 @@ use super::connections::Peer;
 use super::{Server, Violation};
 use crate::members::Standing;
 use crate::{
-    Body, ConnId, Flags, Header, Hello, Host, Kind, Level, MessageError, Refusal, RefuseCode, Role,
+    Body, ConnId, Flags, Header, Hello, Host, Kind, Level, MessageError, Refusal, RefuseCode, Role, Store,
     Welcome,
 };
 
@@ -145,7 +145,10 @@ impl Server {
         let welcome = Welcome {
             shard_start: self.config.shard.start as u64,
             shard_len: self.config.shard.len() as u64,
-            part_floats: self.config.part_floats as u32,
+            part_floats: match self.store {
+                Store::Dense(_) => self.config.part_floats as u32,
+                Store::Sparse(_) => 0,
+            },
             resume_sequence,
             resume_step,
         };

@@ -2,7 +2,8 @@
 //!
 //! This file holds the machine's state and its doors: a connection opened, a frame arrived, a
 //! connection closed, time went by. Behind them stand the handshake (`handshake.rs`), the hot
-//! path from push to answer (`push.rs`, `apply.rs`), the waits and their limits (`waits.rs`) and the end of
+//! path from push to answer (`push.rs`, `apply.rs`), what is particular to sparse models
+//! (`sparse.rs`), the waits and their limits (`waits.rs`) and the end of
 //! a run (`ending.rs`).
 //!
 //! A client that breaks the protocol loses its connection and nothing else happens; if it was a
@@ -13,15 +14,16 @@ mod connections;
 mod ending;
 mod handshake;
 mod push;
+mod sparse;
 mod waits;
-
-use paceline_model::Optimizer;
 
 use crate::gate::{Gate, View, gate_for};
 use crate::members::{Away, Members, Standing};
 use crate::part::{Part, Pool};
 use crate::shard::part_ranges_of;
-use crate::{Body, ConnId, Header, Host, Kind, Level, ModeConfig, Payload, ServerConfig, Stats};
+use crate::{
+    Body, ConnId, Header, Host, Kind, Level, ModeConfig, Payload, ServerConfig, Stats, Store,
+};
 
 use connections::{Connections, Peer};
 
@@ -51,13 +53,12 @@ impl From<&str> for Violation {
 /// The machine of one server. See the crate's documentation for how it is driven.
 pub struct Server {
     config: ServerConfig,
-    params: Vec<f32>,
-    /// The parameters one version ago, where they are kept; else empty.
-    previous: Vec<f32>,
-    optimizer: Optimizer,
+    store: Store,
     parts: Vec<Part>,
     gate: Box<dyn Gate>,
-    pool: Pool,
+    pool: Pool<f32>,
+    /// Of a sparse model: lists of keys.
+    key_pool: Pool<u32>,
     members: Members,
     connections: Connections,
     stats: Stats,
@@ -75,26 +76,31 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server with its shard of the initial parameters and an optimizer for that shard.
+    /// A server with its shard of the initial parameters and their optimizer.
     ///
     /// # Panics
-    /// If the configuration does not pass [`ServerConfig::check`] or the parameters are not
-    /// exactly the shard.
-    pub fn new(config: ServerConfig, params: Vec<f32>, optimizer: Optimizer) -> Self {
+    /// If the configuration does not pass [`ServerConfig::check`] or the store is not exactly
+    /// the shard.
+    pub fn new(config: ServerConfig, mut store: Store) -> Self {
         if let Err(error) = config.check() {
             panic!("{error}");
         }
-        assert_eq!(params.len(), config.shard.len(), "the parameters are not the shard's");
-        let ranges = part_ranges_of(params.len(), config.part_floats);
+        assert_eq!(store.len(), config.shard.len(), "the parameters are not the shard's");
+        let ranges = match &store {
+            Store::Dense(_) => part_ranges_of(store.len(), config.part_floats),
+            Store::Sparse(_) => std::iter::once(0..store.len()).collect(),
+        };
         let parts: Vec<_> = ranges.into_iter().map(|r| Part::new(r, config.workers)).collect();
-        let keep = Self::keeps_previous(&config, parts.len());
+        if Self::keeps_previous(&config, &store, parts.len()) {
+            store.remember();
+        }
         Self {
-            previous: if keep { params.clone() } else { Vec::new() },
             gate: gate_for(config.mode, config.workers),
             members: Members::new(&config),
             stats: Stats::new(config.workers),
             stop_at: config.stop_steps.filter(|_| config.index == 0),
             pool: Pool::default(),
+            key_pool: Pool::default(),
             connections: Connections::default(),
             started: false,
             stopping: false,
@@ -102,8 +108,7 @@ impl Server {
             next_look_ms: 0,
             outcome: None,
             config,
-            params,
-            optimizer,
+            store,
             parts,
         }
     }
@@ -114,11 +119,13 @@ impl Server {
     /// others. Who takes its slot over must compute that gradient again from the very
     /// parameters it belongs to, or `sync` would not give equal bits. With a single part
     /// nothing can be in the middle; with backups the bits depend on arrival anyway; and a huge
-    /// shard has no room, so there a death in the middle of a push costs the equal bits.
-    fn keeps_previous(config: &ServerConfig, parts: usize) -> bool {
+    /// shard has no room, so there a death in the middle of a push costs the equal bits. A sparse
+    /// model has room always: only what a push touches is kept.
+    fn keeps_previous(config: &ServerConfig, store: &Store, parts: usize) -> bool {
+        let has_room = matches!(store, Store::Sparse(_)) || store.len() <= PREVIOUS_FLOATS;
         config.mode == ModeConfig::Sync { quorum: config.workers }
             && (parts > 1 || config.servers > 1)
-            && config.shard.len() <= PREVIOUS_FLOATS
+            && has_room
     }
 
     /// A connection was opened by somebody.
@@ -148,8 +155,9 @@ impl Server {
                 self.hello(conn, bytes, now_ms, host)
             }
             (Peer::Stranger { .. }, _) => Err("a frame before Hello".into()),
-            (Peer::Evaluator, _) => match header.kind {
+            (Peer::Evaluator, payload) => match header.kind {
                 Kind::Pull => self.pull(None, conn, header, now_ms, host),
+                Kind::PullKeys => self.pull_keys(None, conn, header, bytes_of(payload), now_ms, host),
                 Kind::Beat => Ok(()),
                 kind => Err(Violation(format!("{kind:?} from an evaluator"))),
             },
@@ -170,10 +178,13 @@ impl Server {
     ) -> Result<(), Violation> {
         let is_chief = slot == 0;
         match (header.kind, payload) {
-            (Kind::Push, Payload::Floats(gradient)) => {
+            (Kind::Push | Kind::PushKeys, Payload::Floats(gradient)) => {
                 self.push(slot, header, gradient, now_ms, host)
             }
             (Kind::Pull, _) => self.pull(Some(slot), conn, header, now_ms, host),
+            (Kind::PullKeys, Payload::Bytes(keys)) => {
+                self.pull_keys(Some(slot), conn, header, keys, now_ms, host)
+            }
             (Kind::Beat, _) => Ok(()),
             (Kind::Leave, Payload::Bytes(report)) => self.leave(slot, conn, report, host),
             (Kind::Stop, Payload::Bytes(reason)) if is_chief => {
@@ -268,14 +279,9 @@ impl Server {
         self.outcome.as_ref()
     }
 
-    /// The present parameters of the shard.
-    pub fn params(&self) -> &[f32] {
-        &self.params
-    }
-
-    /// The optimizer with its slots.
-    pub fn optimizer(&self) -> &Optimizer {
-        &self.optimizer
+    /// The present parameters of the shard, with their optimizer.
+    pub fn store(&self) -> &Store {
+        &self.store
     }
 
     /// Updates applied to the first part.
@@ -318,5 +324,13 @@ impl Server {
     /// Sends a frame that carries no parameters.
     fn say(&self, conn: ConnId, kind: Kind, bytes: &[u8], host: &mut impl Host) {
         host.send(conn, Header::new(kind, bytes.len()), Body::Bytes(bytes));
+    }
+}
+
+/// The payload of a frame that carries no gradient.
+fn bytes_of(payload: Payload<'_>) -> &[u8] {
+    match payload {
+        Payload::Bytes(bytes) => bytes,
+        Payload::Floats(_) => &[],
     }
 }

@@ -7,11 +7,12 @@
 use super::{Server, Violation};
 use crate::gate::{Push, Ready, Verdict};
 use crate::members::Standing;
-use crate::part::{Held, Owed};
-use crate::{Body, ConnId, Flags, Header, Host, Kind, ServerPhase, WINDOW_PARTS};
+use crate::part::{Held, Owed, Part};
+use crate::{Body, ConnId, Flags, Header, Host, Kind, ServerPhase, Store, WINDOW_PARTS};
 
 impl Server {
-    /// Handles one part of one gradient.
+    /// Handles one part of one gradient; of a sparse model, the gradient of the keys that the
+    /// slot had asked for, and what it asks for next.
     pub(super) fn push(
         &mut self,
         slot: usize,
@@ -20,34 +21,45 @@ impl Server {
         now_ms: u64,
         host: &mut impl Host,
     ) -> Result<(), Violation> {
-        let index = self.check_push(slot, header, gradient.len())?;
-        let seat = &mut self.parts[index].seats[slot];
+        let index = self.check_push(slot, header)?;
+        let asks = self.read_asked(slot, header, gradient)?;
+        let seat = &self.parts[index].seats[slot];
         if header.sequence <= seat.high {
             self.stats.slots[slot].duplicates += 1;
-            seat.owed = Some(again(seat, header.sequence, now_ms));
+            let owed = again(seat, header.sequence, now_ms);
+            let keys = self.exchange_keys(slot, header.sequence, asks);
+            self.key_pool.put_back(keys);
+            self.parts[index].seats[slot].owed = Some(owed);
             self.answer(index, host);
             return Ok(());
         }
         let push = Push { part: index, slot, step: header.step, sequence: header.sequence };
         let verdict = self.gate.judge(self.view(), push);
-        let (dropped, wanted) = match verdict {
+        match verdict {
             Verdict::Violation(what) => return Err(what.into()),
+            Verdict::Hold { .. } if self.members[slot].held >= WINDOW_PARTS => {
+                return Err("more unanswered parts than the window holds".into());
+            }
+            _ => {}
+        }
+        let keys = self.exchange_keys(slot, header.sequence, asks);
+        let (dropped, wanted) = match verdict {
+            Verdict::Violation(_) => unreachable!("it was turned away a moment ago"),
             Verdict::Apply => {
-                self.apply(index, gradient, host);
+                self.apply(index, &keys, gradient, host);
+                self.key_pool.put_back(keys);
                 self.count_applied(index, slot, header.version, header.count, 1);
                 (false, 0)
             }
             Verdict::Hold { wanted } => {
-                if self.members[slot].held >= WINDOW_PARTS {
-                    return Err("more unanswered parts than the window holds".into());
-                }
                 let gradient = self.pool.swap(gradient);
-                let held = Held { gradient, examples: header.count, version: header.version };
+                let held = Held { keys, gradient, examples: header.count, version: header.version };
                 self.parts[index].seats[slot].held = Some(held);
                 self.members[slot].held += 1;
                 (false, wanted)
             }
             Verdict::Drop { wanted } => {
+                self.key_pool.put_back(keys);
                 self.stats.slots[slot].dropped += u64::from(index == 0);
                 (true, wanted)
             }
@@ -61,14 +73,14 @@ impl Server {
     }
 
     /// Checks all that does not depend on the mode, and gives the part's index.
-    fn check_push(&self, slot: usize, header: &Header, len: usize) -> Result<usize, Violation> {
+    fn check_push(&self, slot: usize, header: &Header) -> Result<usize, Violation> {
         let index = header.part as usize;
         let part = self.parts.get(index).ok_or("a part that this shard does not have")?;
         let seat = &part.seats[slot];
         let is_past_the_end =
             self.is_sync() && self.stop_at.is_some_and(|stop_at| header.step >= stop_at);
         let broken = match () {
-            () if len != part.range.len() => "a gradient of the wrong length",
+            () if header.kind != self.push_kind() => "a push of the other kind of model",
             () if !self.started => "a push before the start",
             () if self.members[slot].standing != Standing::In => "a push after leaving",
             () if seat.owed.is_some() => "a push before the last one was answered",
@@ -91,19 +103,38 @@ impl Server {
         host: &mut impl Host,
     ) -> Result<(), Violation> {
         let index = header.part as usize;
-        let part = self.parts.get(index).ok_or("a part that this shard does not have")?;
-        let Some(slot) = slot.filter(|_| header.flags.contains(Flags::RESUME)) else {
-            self.send_params(conn, index, header.sequence, Flags::NONE, host);
-            return Ok(());
-        };
+        if self.push_kind() != Kind::Push || index >= self.parts.len() {
+            return Err("a part that this shard does not have".into());
+        }
+        match slot.filter(|_| header.flags.contains(Flags::RESUME)) {
+            Some(slot) => self.resume_pull(slot, conn, header, now_ms, host),
+            None => {
+                self.send_params(conn, index, header.sequence, Flags::NONE, host);
+                Ok(())
+            }
+        }
+    }
+
+    /// Answers the first pull of a process that fills a slot, when its predecessor's last push
+    /// would be answered.
+    pub(super) fn resume_pull(
+        &mut self,
+        slot: usize,
+        conn: ConnId,
+        header: &Header,
+        now_ms: u64,
+        host: &mut impl Host,
+    ) -> Result<(), Violation> {
+        let index = header.part as usize;
+        let part = &self.parts[index];
         let seat = &part.seats[slot];
         if seat.owed.is_some() {
             return Err("a pull before the last push was answered".into());
         }
         let sequence = header.sequence;
         let has_it = seat.high >= sequence;
-        if has_it && !self.previous.is_empty() && part.version == header.step + 1 {
-            self.send_previous(conn, index, sequence, host);
+        if has_it && self.store.remembers() && part.version == header.step + 1 {
+            self.send_answer(conn, (index, slot), (sequence, Flags::NONE), true, host);
             return Ok(());
         }
         // In `sync` the pull waits for the step it is for; elsewhere the step says nothing.
@@ -166,11 +197,35 @@ impl Server {
             let Some(conn) = self.members[slot].conn else { continue };
             if self.gate.may_answer(self.view(), index, slot, &owed) {
                 self.parts[index].seats[slot].owed = None;
-                self.send_params(conn, index, owed.sequence, owed.flags, host);
+                self.send_answer(conn, (index, slot), (owed.sequence, owed.flags), false, host);
             }
         }
     }
 
+    /// Sends a slot what it waits for on a part: the part's parameters, or of a sparse model
+    /// the values of the keys that it asked for; as they are, or as they were one update ago.
+    fn send_answer(
+        &mut self,
+        conn: ConnId,
+        (index, slot): (usize, usize),
+        (sequence, flags): (u64, Flags),
+        before: bool,
+        host: &mut impl Host,
+    ) {
+        host.phase(ServerPhase::Send);
+        let part = &self.parts[index];
+        let version = part.version - u64::from(before);
+        let flags = flags | self.stop_flag(version);
+        let (kind, values) = match &mut self.store {
+            Store::Dense(dense) => (Kind::Params, dense.values(&part.range, before)),
+            Store::Sparse(sparse) => {
+                (Kind::Values, sparse.values(part.seats[slot].asked.newest(), before))
+            }
+        };
+        host.send(conn, answer(kind, flags, index, version, sequence, values), Body::Floats(values));
+    }
+
+    /// Sends a part of a dense model to somebody who is not waited for.
     fn send_params(
         &self,
         conn: ConnId,
@@ -179,37 +234,38 @@ impl Server {
         flags: Flags,
         host: &mut impl Host,
     ) {
-        let part = &self.parts[index];
-        self.send_version(conn, index, part.version, &self.params, (sequence, flags), host);
-    }
-
-    /// Sends a part as it was one update ago.
-    fn send_previous(&self, conn: ConnId, index: usize, sequence: u64, host: &mut impl Host) {
-        let version = self.parts[index].version - 1;
-        self.send_version(conn, index, version, &self.previous, (sequence, Flags::NONE), host);
-    }
-
-    fn send_version(
-        &self,
-        conn: ConnId,
-        index: usize,
-        version: u64,
-        params: &[f32],
-        (sequence, flags): (u64, Flags),
-        host: &mut impl Host,
-    ) {
         host.phase(ServerPhase::Send);
-        let params = &params[self.parts[index].range.clone()];
-        let stop = match self.is_sync() {
+        let Store::Dense(dense) = &self.store else { return };
+        let Part { range, version, .. } = &self.parts[index];
+        let values = dense.values(range, false);
+        let flags = flags | self.stop_flag(*version);
+        let header = answer(Kind::Params, flags, index, *version, sequence, values);
+        host.send(conn, header, Body::Floats(values));
+    }
+
+    /// Whether who gets parameters of this version is to stop.
+    pub(super) fn stop_flag(&self, version: u64) -> Flags {
+        let stops = match self.is_sync() {
             true => self.stop_at.is_some_and(|stop_at| version >= stop_at),
             false => self.stopping,
         };
-        let mut header = Header::new(Kind::Params, params.len() * 4);
-        header.flags = flags | if stop { Flags::STOP } else { Flags::NONE };
-        (header.part, header.sequence) = (index as u32, sequence);
-        (header.step, header.version) = (version, version);
-        host.send(conn, header, Body::Floats(params));
+        if stops { Flags::STOP } else { Flags::NONE }
     }
+}
+
+/// The header of an answer.
+pub(super) fn answer(
+    kind: Kind,
+    flags: Flags,
+    part: usize,
+    version: u64,
+    sequence: u64,
+    values: &[f32],
+) -> Header {
+    let mut header = Header::new(kind, values.len() * 4);
+    (header.flags, header.part, header.sequence) = (flags, part as u32, sequence);
+    (header.step, header.version) = (version, version);
+    header
 }
 
 /// The answer to a slot's last push, or to one before it, which had been answered already.

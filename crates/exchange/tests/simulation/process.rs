@@ -1,6 +1,6 @@
 //! A worker or an evaluator as a process: what the network crate and the training loop do.
 
-use paceline_exchange::{Client, ClientConfig, ClientEvent, Header, Role};
+use paceline_exchange::{Client, ClientConfig, ClientEvent, Header, Role, ToSend, as_bytes};
 
 use crate::plan::Plan;
 
@@ -68,6 +68,7 @@ impl Process {
             token: TOKEN.to_vec(),
             servers: plan.servers,
             total_params: plan.total_params,
+            is_sparse: false,
         };
         Self {
             slot,
@@ -235,10 +236,8 @@ impl Process {
             return;
         }
         for server in 0..self.done.len() {
-            while let Some((header, range)) = self.client.next_to_send(server) {
-                let bytes = range.map_or(Vec::new(), |range| {
-                    paceline_exchange::as_bytes(&self.gradient[range]).to_vec()
-                });
+            while let Some(ToSend { header, gradient }) = self.client.next_to_send(server) {
+                let bytes = as_bytes(&self.gradient[gradient]).to_vec();
                 wishes.push(Wish::Send { server, header, bytes });
             }
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use paceline_exchange::{
     Body, ConnId, Expect, Header, Host, Kind, Level, ModeConfig, Outcome, Payload, Role, Server,
-    ServerConfig, ServerPhase, Stats, as_bytes_mut, shard_ranges, worker_names,
+    ServerConfig, ServerPhase, Stats, Store, as_bytes_mut, shard_ranges, worker_names,
 };
 use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
 
@@ -151,7 +151,7 @@ impl World {
     }
 
     pub(crate) fn params(&self) -> Vec<u32> {
-        let params = self.nodes.iter().flat_map(|node| node.server.params());
+        let params = self.nodes.iter().flat_map(|node| node.server.store().params());
         params.map(|value| value.to_bits()).collect()
     }
 
@@ -295,7 +295,7 @@ impl World {
     /// What must hold at every moment.
     fn check_always(&self, server: usize) {
         let (plan, server) = (&self.plan, &self.nodes[server].server);
-        let parts = server.params().len().div_ceil(plan.part_floats);
+        let parts = server.store().len().div_ceil(plan.part_floats);
         let (held, spare) = server.buffers();
         assert!(held + spare <= plan.workers * parts + 1, "{held} held, {spare} spare");
         if let ModeConfig::Bounded { staleness } = plan.mode {
@@ -444,6 +444,6 @@ fn node(plan: &Plan, index: usize) -> Node {
         total_params: plan.total_params,
         part_floats: plan.part_floats,
     };
-    let server = Server::new(config, vec![0.0; shard.len()], optimizer);
+    let server = Server::new(config, Store::dense(vec![0.0; shard.len()], optimizer));
     Node { server, buffer: Vec::new(), ended: false }
 }

@@ -5,6 +5,7 @@
 //! been answered; with large models the answers to the first parts come in while the last are
 //! still on their way out, so sending, applying and receiving go on at the same time.
 
+mod keys;
 mod peer;
 mod start;
 
@@ -67,6 +68,12 @@ pub enum LinkError {
         /// For whom.
         whom: String,
     },
+    /// A batch touches more parameters than a frame holds.
+    #[error("a batch touches more than {most} parameters of one server; make train.batch smaller")]
+    TooManyKeys {
+        /// How many one may.
+        most: usize,
+    },
     /// The caller gave up waiting.
     #[error("interrupted")]
     Interrupted,
@@ -100,6 +107,7 @@ pub trait Attendant {
 pub struct Link {
     client: Client,
     peers: Vec<Peer>,
+    /// All parameters; of a sparse model, the values that the present operation asks for.
     params: Vec<f32>,
     poll: Poll,
     events: Events,
@@ -109,7 +117,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// The parameters as they were last pulled.
+    /// The parameters as they were last pulled; of a sparse model, those that were asked for last.
     pub fn params(&self) -> &[f32] {
         &self.params
     }
@@ -143,7 +151,7 @@ impl Link {
     /// Fetches all parameters.
     pub fn pull(&mut self, attendant: &mut impl Attendant) -> Result<(), LinkError> {
         self.client.begin_pull();
-        self.complete(&[], attendant)
+        self.complete(&[], Until::Answered, attendant)
     }
 
     /// Hands over the gradient of the batch of plan step `step` and fetches the parameters
@@ -160,11 +168,16 @@ impl Link {
     ) -> Result<(), LinkError> {
         assert_eq!(grad.len(), self.params.len(), "gradient");
         self.client.begin_push(step, examples);
-        self.complete(grad, attendant)
+        self.complete(grad, Until::Answered, attendant)
     }
 
-    /// Sends and reads until the present operation has been answered in full.
-    fn complete(&mut self, grad: &[f32], attendant: &mut impl Attendant) -> Result<(), LinkError> {
+    /// Sends and reads until the present operation has been sent or answered in full.
+    fn complete(
+        &mut self,
+        grad: &[f32],
+        until: Until,
+        attendant: &mut impl Attendant,
+    ) -> Result<(), LinkError> {
         let mut wait = None;
         loop {
             attendant.moved(Moved::Push);
@@ -173,7 +186,8 @@ impl Link {
                 attendant.moved(Moved::Pull);
                 progress |= self.read_all(attendant)?;
             }
-            if self.client.is_complete() {
+            let is_sent = until == Until::Sent && self.peers.iter().all(Peer::is_sent);
+            if is_sent || self.client.is_complete() {
                 return Ok(());
             }
             if !progress {
@@ -336,6 +350,15 @@ impl Link {
         }
         Ok(())
     }
+}
+
+/// How far an operation is to be brought.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// Everything is on its way.
+    Sent,
+    /// Everything has been answered.
+    Answered,
 }
 
 /// One long wait: since when, and when somebody was last told.

@@ -14,10 +14,10 @@ use crate::PeerState;
 use crate::inbound::{Inbound, Progress};
 use crate::outbound::{Outbound, write_frame};
 
-/// A part of a gradient that the socket has not taken whole.
+/// A frame with a part of a gradient, or with keys, that the socket has not taken whole.
 struct Sending {
     head: [u8; HEADER_BYTES],
-    range: Range<usize>,
+    gradient: Range<usize>,
     written: usize,
 }
 
@@ -125,12 +125,12 @@ impl Peer {
         let mut progress = false;
         while self.outbound.is_empty() {
             if self.sending.is_none() {
-                let Some((header, range)) = client.next_to_send(server) else { break };
-                let (head, range) = (header.encode(), range.unwrap_or(0..0));
-                self.sending = Some(Sending { head, range, written: 0 });
+                let Some(next) = client.next_to_send(server) else { break };
+                let (head, gradient) = (next.header.encode(), next.gradient);
+                self.sending = Some(Sending { head, gradient, written: 0 });
             }
             let before = self.sent_part_bytes;
-            let whole = self.send_on(grad).map_err(|error| self.lost(error))?;
+            let whole = self.send_on(grad, client.keys(server)).map_err(|error| self.lost(error))?;
             progress |= self.sent_part_bytes > before;
             if !whole {
                 break;
@@ -141,15 +141,21 @@ impl Peer {
     }
 
     /// Goes on with the part that is being sent; says whether all of it is gone.
-    fn send_on(&mut self, grad: &[f32]) -> io::Result<bool> {
+    fn send_on(&mut self, grad: &[f32], keys: &[u8]) -> io::Result<bool> {
         let (Some(stream), Some(sending)) = (&mut self.stream, &mut self.sending) else {
             return Ok(false);
         };
-        let body = as_bytes(&grad[sending.range.clone()]);
-        let written = write_frame(stream, &sending.head, body, sending.written)?;
+        let body = as_bytes(&grad[sending.gradient.clone()]);
+        let frame = [&sending.head[..], body, keys];
+        let written = write_frame(stream, frame, sending.written)?;
         self.sent_part_bytes += (written - sending.written) as u64;
         sending.written = written;
-        Ok(written == HEADER_BYTES + body.len())
+        Ok(written == frame.iter().map(|piece| piece.len()).sum())
+    }
+
+    /// Whether everything that was begun to be sent is gone.
+    pub(super) fn is_sent(&self) -> bool {
+        self.sending.is_none() && self.outbound.is_empty()
     }
 
     /// Reads until something has arrived that means anything; none if nothing can be read now.

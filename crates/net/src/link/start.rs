@@ -27,7 +27,10 @@ impl Link {
             config.servers.iter().enumerate().map(|(i, address)| Peer::new(i, address)).collect();
         let mut link = Self {
             client: Client::new(config.client.clone()),
-            params: vec![0.0; config.client.total_params],
+            params: match config.client.is_sparse {
+                true => Vec::new(),
+                false => vec![0.0; config.client.total_params],
+            },
             reports: peers.iter().map(|_| None).collect(),
             peers,
             poll: Poll::new()?,

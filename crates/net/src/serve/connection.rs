@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use mio::{Events, Poll};
 use paceline_exchange::{
-    ConnId, Header, PART_BYTES, Payload, ServerPhase, WINDOW_PARTS, as_bytes_mut,
+    ConnId, Header, PART_BYTES, Payload, SPARSE_BYTES, ServerPhase, WINDOW_PARTS, as_bytes_mut,
 };
 
 use super::hands::Hands;
@@ -20,8 +20,10 @@ use crate::patience::Patience;
 /// What a client may leave unread before nothing more is read from it, so that a server's
 /// memory stays small: the client must read to go on.
 const PAUSE_BYTES: usize = 4 * PART_BYTES;
-/// What a client may leave unread at all: a window of parts, and some room for control frames.
-const MAX_WAITING_BYTES: usize = (WINDOW_PARTS + 2) * (PART_BYTES + 64);
+/// What a client may leave unread at all: a window of parts, or the values of as many keys as
+/// can be asked for, and some room for control frames.
+const MAX_WAITING_BYTES: usize = SPARSE_BYTES + WINDOW_PARTS * 64 + 2 * PART_BYTES;
+const _: () = assert!(MAX_WAITING_BYTES > (WINDOW_PARTS + 2) * (PART_BYTES + 64));
 
 /// A connection, as all threads see it.
 pub(super) struct Connection {
@@ -96,6 +98,7 @@ impl Connection {
         let mut reader = Reader {
             inbound: Inbound::default(),
             buffer: Vec::new(),
+            guess: 0,
             poll,
             events: Events::with_capacity(4),
         };
@@ -133,12 +136,12 @@ impl Connection {
         hands: &mut Hands<'_, '_>,
     ) {
         self.received_bytes.store(reader.inbound.received_bytes(), Ordering::Relaxed);
-        if !header.kind.carries_floats() {
+        if !header.kind.carries_gradient() {
             *self.served.lock().unwrap_or_else(PoisonError::into_inner) = hands.served();
         }
         let mut core = shared.core();
         hands.with(&mut core, |machine, hands| {
-            let payload = match header.kind.carries_floats() {
+            let payload = match header.kind.carries_gradient() {
                 true => Payload::Floats(&mut reader.buffer),
                 false => Payload::Bytes(&as_bytes_mut(&mut reader.buffer)[..header.len as usize]),
             };
@@ -162,6 +165,8 @@ struct Reader {
     inbound: Inbound,
     /// Where the payload of the present frame is read to.
     buffer: Vec<f32>,
+    /// How long the last payload was, in floats: the best guess for the next one's.
+    guess: usize,
     poll: Poll,
     events: Events,
 }
@@ -200,11 +205,14 @@ impl Reader {
     fn read_frame(&mut self, mut stream: &TcpStream) -> Result<Option<Header>, String> {
         loop {
             let progress = match self.inbound.header() {
-                // The last payload's length is the best guess for the next one's.
-                None => self.inbound.read_header(&mut stream, as_bytes_mut(&mut self.buffer)),
+                None => {
+                    self.buffer.resize(self.guess, 0.0);
+                    self.inbound.read_header(&mut stream, as_bytes_mut(&mut self.buffer))
+                }
                 Some(header) => {
                     let (header, len) = (*header, header.len as usize);
-                    self.buffer.resize(len.div_ceil(4), 0.0);
+                    self.guess = len.div_ceil(4);
+                    self.buffer.resize(self.guess, 0.0);
                     let place = &mut as_bytes_mut(&mut self.buffer)[..len];
                     let read = self.inbound.read_payload(&mut stream, place);
                     if let Ok(Progress::Complete) = read {

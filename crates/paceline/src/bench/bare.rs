@@ -213,7 +213,7 @@ fn serve_ours(floats: usize) -> io::Result<()> {
         part_floats: PART_FLOATS,
     };
     let optimizer = Optimizer::new(OptimizerSpec::sgd(0.01), &flat(floats), 0..floats);
-    let mut machine = Server::new(config, vec![0.0; floats], optimizer);
+    let mut machine = Server::new(config, Store::dense(vec![0.0; floats], optimizer));
     // The clients just go away at the end, which the server takes for a failure.
     let _ = serve(listener, &mut machine, &mut Silent);
     println!("{}", process::peak_rss_bytes().unwrap_or_default());
@@ -231,6 +231,7 @@ fn ask_ours(terms: &Terms) -> io::Result<()> {
             token: Vec::new(),
             servers: 1,
             total_params: terms.floats,
+            is_sparse: false,
         },
         servers: vec![terms.address.clone()],
         start_timeout: Duration::from_secs(10),
