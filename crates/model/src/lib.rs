@@ -7,24 +7,33 @@
 //! The words: a [`Model`] turns parameters and a [`Batch`] into a loss and a gradient; its
 //! [`Layout`] names the tensors inside the one flat slice of parameters; an [`Optimizer`]
 //! turns gradients into updates where the parameters live; a [`Tally`] counts how well a
-//! model does.
+//! model does. A sparse model works on the compact slice that a [`Compactor`] finds, of
+//! parameters that live in a [`Table`] with their optimizer.
 
 mod batch;
+mod ftrl;
 mod graph;
 pub mod kernels;
+mod keys;
 mod layout;
+mod logistic;
 mod model;
 mod optimizer;
+mod ranking;
 mod schedule;
 mod softmax;
+mod table;
 mod tally;
 
 pub use batch::{Batch, Inputs, Rows};
 pub use graph::Node;
 pub use kernels::Onto;
+pub use keys::Compactor;
 pub use layout::{Group, Layout, Tensor};
+pub use logistic::Logistic;
 pub use model::Model;
 pub use optimizer::{GroupRule, Optimizer, OptimizerSpec, Rule};
 pub use schedule::Schedule;
 pub use softmax::Softmax;
-pub use tally::Tally;
+pub use table::Table;
+pub use tally::{Score, Tally};

@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 
+use crate::ftrl::Ftrl;
 use crate::kernels::each;
 use crate::{Group, Layout, Schedule};
 
@@ -35,6 +36,16 @@ pub enum Rule {
         /// Keeps the quotient finite.
         epsilon: f32,
     },
+    /// FTRL-proximal, which leaves parameters at exactly zero that earn too little; see `ftrl.rs`.
+    /// Its parameters start from zero, whatever the model says.
+    Ftrl {
+        /// Holds the rate back where few gradients have been seen.
+        beta: f32,
+        /// What a parameter must earn not to be zero.
+        l1: f32,
+        /// Pulls parameters towards zero.
+        l2: f32,
+    },
 }
 
 impl Rule {
@@ -45,6 +56,7 @@ impl Rule {
             Rule::Momentum { .. } => "momentum",
             Rule::AdaGrad { .. } => "adagrad",
             Rule::Adam { .. } => "adam",
+            Rule::Ftrl { .. } => "ftrl",
         }
     }
 
@@ -55,6 +67,7 @@ impl Rule {
             Rule::Momentum { .. } => &["momentum"],
             Rule::AdaGrad { .. } => &["sum"],
             Rule::Adam { .. } => &["mean", "square"],
+            Rule::Ftrl { .. } => &["z", "n"],
         }
     }
 }
@@ -220,6 +233,18 @@ impl Piece<'_> {
                     },
                 );
             }
+            Rule::Ftrl { beta, l1, l2 } => {
+                let ftrl = Ftrl { rate, beta, l1, l2 };
+                each(
+                    #[inline(always)]
+                    || {
+                        for (((p, g), z), n) in pairs.zip(first).zip(second) {
+                            (*z, *n) = ftrl.gather(*p, *z, *n, g + decay * *p);
+                            *p = ftrl.weight(*z, *n);
+                        }
+                    },
+                );
+            }
         }
     }
 }
@@ -228,11 +253,12 @@ impl Piece<'_> {
 mod tests {
     use super::*;
 
-    const RULES: [Rule; 4] = [
+    const RULES: [Rule; 5] = [
         Rule::Sgd,
         Rule::Momentum { momentum: 0.9 },
         Rule::AdaGrad { epsilon: 1e-8 },
         Rule::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8 },
+        Rule::Ftrl { beta: 1.0, l1: 0.1, l2: 0.5 },
     ];
 
     fn layout() -> Layout {
@@ -282,6 +308,13 @@ mod tests {
                         let (mean, square) =
                             (a / (1.0 - 0.9f64.powi(count)), b / (1.0 - 0.999f64.powi(count)));
                         p -= 0.1 * mean / (square.sqrt() + 1e-8);
+                    }
+                    Rule::Ftrl { .. } => {
+                        let sigma = ((b + g * g).sqrt() - b.sqrt()) / 0.1;
+                        a += g - sigma * p;
+                        b += g * g;
+                        let over = (a.abs() - 0.1).max(0.0) * a.signum();
+                        p = -over / ((1.0 + b.sqrt()) / 0.1 + 0.5);
                     }
                 }
                 assert!((f64::from(params[0]) - p).abs() < 1e-5, "{rule:?}: {params:?}, not {p}");

@@ -1,7 +1,9 @@
 //! How well a model does, counted over any number of batches.
 
+use crate::ranking::Ranking;
+
 /// Sums over the examples seen so far. Sums are kept in `f64`, so their order hardly matters.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
     /// Examples seen.
     pub examples: u64,
@@ -9,9 +11,59 @@ pub struct Tally {
     pub correct: u64,
     /// Sum of the examples' losses.
     pub loss_sum: f64,
+    /// What only a model of two classes can count.
+    two_class: Option<TwoClass>,
+}
+
+/// What a model of two classes counts beside the rest: class 1 is what is looked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct TwoClass {
+    /// Examples that were said to be of class 1.
+    chosen: u64,
+    /// Examples that are of class 1.
+    present: u64,
+    /// Examples that are both.
+    found: u64,
+    ranking: Ranking,
+}
+
+/// What a [`Tally`] comes to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Score {
+    /// Examples seen.
+    pub examples: u64,
+    /// Mean loss of an example; NaN when none was seen.
+    pub loss: f64,
+    /// Share of examples that were right, from 0 to 1; NaN when none was seen.
+    pub accuracy: f64,
+    /// Whether the model has two classes, which are what the rest is about.
+    pub is_two_class: bool,
+    /// With two classes, of the examples said to be of class 1 the share that are; none when
+    /// none was said to be.
+    pub precision: Option<f64>,
+    /// With two classes, of the examples of class 1 the share that were said to be; none when
+    /// there are none.
+    pub recall: Option<f64>,
+    /// With two classes, the area under the ROC curve: how likely it is that an example of
+    /// class 1 has a higher score than one of class 0. None when one of the classes is missing.
+    pub auc: Option<f64>,
 }
 
 impl Tally {
+    /// Counts an example of a model of two classes, 0 and 1. A score above 0 means class 1.
+    #[inline]
+    pub fn count_two_class(&mut self, score: f32, label: u32, loss: f32) {
+        let (chosen, present) = (score > 0.0, label != 0);
+        self.examples += 1;
+        self.correct += u64::from(chosen == present);
+        self.loss_sum += f64::from(loss);
+        let two_class = self.two_class.get_or_insert_default();
+        two_class.chosen += u64::from(chosen);
+        two_class.present += u64::from(present);
+        two_class.found += u64::from(chosen && present);
+        two_class.ranking.count(score, present);
+    }
+
     /// Mean loss of an example; NaN when none was seen.
     pub fn loss(&self) -> f64 {
         self.loss_sum / self.examples as f64
@@ -20,5 +72,51 @@ impl Tally {
     /// Share of examples that were right, from 0 to 1; NaN when none was seen.
     pub fn accuracy(&self) -> f64 {
         self.correct as f64 / self.examples as f64
+    }
+
+    /// What it all comes to.
+    pub fn score(&self) -> Score {
+        let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+        let two_class = self.two_class.as_ref();
+        Score {
+            examples: self.examples,
+            loss: self.loss(),
+            accuracy: self.accuracy(),
+            is_two_class: two_class.is_some(),
+            precision: two_class.and_then(|two| share(two.found, two.chosen)),
+            recall: two_class.and_then(|two| share(two.found, two.present)),
+            auc: two_class.and_then(|two| two.ranking.auc()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_classes_count_what_was_said_and_what_is() {
+        let mut tally = Tally::default();
+        for (score, label) in [(1.0, 1), (2.0, 0), (0.5, 1), (-1.0, 1), (-0.5, 0), (0.0, 0)] {
+            tally.count_two_class(score, label, 0.5);
+        }
+        let score = tally.score();
+        assert_eq!((score.examples, score.loss), (6, 0.5));
+        assert_eq!(score.accuracy, 4.0 / 6.0);
+        assert_eq!(score.precision, Some(2.0 / 3.0));
+        assert_eq!(score.recall, Some(2.0 / 3.0));
+        assert_eq!(score.auc, Some(4.0 / 9.0));
+    }
+
+    #[test]
+    fn what_cannot_be_said_is_left_out() {
+        let plain = Tally { examples: 2, correct: 1, ..Tally::default() }.score();
+        assert_eq!((plain.precision, plain.recall, plain.auc), (None, None, None));
+        assert!(!plain.is_two_class);
+        let mut tally = Tally::default();
+        tally.count_two_class(-1.0, 0, 0.1);
+        let score = tally.score();
+        assert_eq!((score.precision, score.recall, score.auc), (None, None, None));
+        assert!(score.is_two_class && score.accuracy == 1.0);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use paceline_model::{Node, Tally};
+use paceline_model::{Node, Score};
 use paceline_observe::{EventWriter, GraphNode, HParam, SessionStatus, Tag};
 
 use crate::Failure;
@@ -18,6 +18,8 @@ pub struct Board {
     train_loss: Tag,
     test_loss: Tag,
     test_accuracy: Tag,
+    test_auc: Tag,
+    test_precision: Tag,
     steps_per_second: Tag,
 }
 
@@ -26,9 +28,15 @@ impl Board {
     pub fn create(dir: &Path, plan: &Plan) -> Result<Self, Failure> {
         let mut events =
             EventWriter::create(dir).map_err(Failure::at("make an event file in", dir))?;
-        let [train_loss, test_loss, test_accuracy, steps_per_second] =
-            ["train/loss", "test/loss", "test/accuracy", "speed/steps_per_second"]
-                .map(|name| events.tag(name));
+        let [train_loss, test_loss, test_accuracy, test_auc, test_precision, steps_per_second] = [
+            "train/loss",
+            "test/loss",
+            "test/accuracy",
+            "test/auc",
+            "test/precision",
+            "speed/steps_per_second",
+        ]
+        .map(|name| events.tag(name));
         Ok(Self {
             dir: dir.to_owned(),
             events,
@@ -37,6 +45,8 @@ impl Board {
             train_loss,
             test_loss,
             test_accuracy,
+            test_auc,
+            test_precision,
             steps_per_second,
         })
     }
@@ -80,12 +90,18 @@ impl Board {
     }
 
     /// Records a test, and the speed up to it.
-    pub fn test(&mut self, step: u64, tally: &Tally, steps_per_second: f64) -> Result<(), Failure> {
-        let written = (self.events.scalar(&self.test_loss, step, tally.loss() as f32))
-            .and_then(|()| self.events.scalar(&self.test_accuracy, step, tally.accuracy() as f32))
-            .and_then(|()| {
-                self.events.scalar(&self.steps_per_second, step, steps_per_second as f32)
-            });
+    pub fn test(&mut self, step: u64, score: &Score, steps_per_second: f64) -> Result<(), Failure> {
+        let figures = [
+            (&self.test_loss, Some(score.loss)),
+            (&self.test_accuracy, Some(score.accuracy)),
+            (&self.test_auc, score.auc),
+            (&self.test_precision, score.precision),
+            (&self.steps_per_second, Some(steps_per_second)),
+        ];
+        let written = figures.into_iter().try_for_each(|(tag, figure)| match figure {
+            Some(figure) => self.events.scalar(tag, step, figure as f32),
+            None => Ok(()),
+        });
         self.check(written)
     }
 

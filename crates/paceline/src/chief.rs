@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use paceline_model::Tally;
+use paceline_model::Score;
 
 use crate::Failure;
 use crate::board::Board;
@@ -73,7 +73,7 @@ pub struct Chief<'a> {
     losses: [f32; LOSSES],
     noted: u64,
     next_test: u64,
-    last_test: Option<(u64, Tally)>,
+    last_test: Option<(u64, Score)>,
     reason: Option<StopReason>,
 }
 
@@ -133,12 +133,12 @@ impl<'a> Chief<'a> {
     #[inline]
     fn note_test(
         &mut self,
-        result: Option<(u64, Tally)>,
+        result: Option<(u64, Score)>,
         board: &mut Board,
     ) -> Result<(), Failure> {
-        let Some((step, tally)) = result else { return Ok(()) };
-        self.last_test = Some((step, tally));
-        board.test(step, &tally, step as f64 / self.elapsed().as_secs_f64())
+        let Some((step, score)) = result else { return Ok(()) };
+        self.last_test = Some((step, score));
+        board.test(step, &score, step as f64 / self.elapsed().as_secs_f64())
     }
 
     /// Whether the run is over after this global step, and why.
@@ -152,8 +152,8 @@ impl<'a> Chief<'a> {
             Some(StopReason::Steps)
         } else if seconds.is_some_and(|seconds| elapsed >= seconds) {
             Some(StopReason::Seconds)
-        } else if let (Some(limit), Some((_, tally))) = (test_loss, self.last_test) {
-            (tally.loss() <= limit).then_some(StopReason::TestLoss)
+        } else if let (Some(limit), Some((_, score))) = (test_loss, self.last_test) {
+            (score.loss <= limit).then_some(StopReason::TestLoss)
         } else {
             None
         }
@@ -171,7 +171,7 @@ impl<'a> Chief<'a> {
             done,
             elapsed,
             train_loss: self.train_loss(),
-            test_accuracy: self.last_test.map(|(_, tally)| tally.accuracy()),
+            test_accuracy: self.last_test.map(|(_, score)| score.accuracy),
             examples_per_second: (step * self.orders.examples_per_step as u64) as f64 / seconds,
         });
     }
@@ -193,15 +193,15 @@ impl<'a> Chief<'a> {
         step: u64,
         params: &[f32],
         board: &mut Board,
-    ) -> Result<Tally, Failure> {
+    ) -> Result<Score, Failure> {
         let last = self.orders.tests.wait();
         self.note_test(last, board)?;
         match self.last_test {
-            Some((tested, tally)) if tested == step => Ok(tally),
+            Some((tested, score)) if tested == step => Ok(score),
             _ => {
-                let tally = self.orders.tests.test(params);
-                self.note_test(Some((step, tally)), board)?;
-                Ok(tally)
+                let score = self.orders.tests.test(params);
+                self.note_test(Some((step, score)), board)?;
+                Ok(score)
             }
         }
     }

@@ -31,6 +31,15 @@ pub struct Summary {
     pub test_loss: f64,
     /// Share of the test examples that were right, from 0 to 1, at the end.
     pub test_accuracy: f64,
+    /// Of a model of two classes: the mean loss again, under the name it has there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_log_loss: Option<f64>,
+    /// Of a model of two classes: the area under the ROC curve, at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_auc: Option<f64>,
+    /// Of a model of two classes: of the test examples said to be of class 1 the share that are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_precision: Option<f64>,
     /// Global steps a second.
     pub steps_per_second: f64,
     /// Examples trained on a second.

@@ -33,7 +33,12 @@ pub fn closing_table(summary: &Summary, run: &Path) -> String {
     line("train loss", format!("{:.4}", summary.train_loss));
     line(
         "test",
-        format!("loss {:.4}, accuracy {:.2} %", summary.test_loss, 100.0 * summary.test_accuracy),
+        format!(
+            "loss {:.4}, accuracy {:.2} %{}",
+            summary.test_loss,
+            100.0 * summary.test_accuracy,
+            summary.test_auc.map_or(String::new(), |auc| format!(", AUC {auc:.4}"))
+        ),
     );
     text.push('\n');
     text.push_str(&tasks_table(summary));

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::Scope;
 
 use paceline_data::{BatchBuffer, Images};
-use paceline_model::{Batch, Model, Tally};
+use paceline_model::{Batch, Model, Score, Tally};
 
 /// Tests parameters on the first examples of a set.
 pub struct Tester<'a> {
@@ -21,8 +21,8 @@ impl<'a> Tester<'a> {
         Self { images, examples, model, buffer: BatchBuffer::default() }
     }
 
-    /// Loss and accuracy of the parameters.
-    pub fn test(&mut self, params: &[f32]) -> Tally {
+    /// How well the parameters do.
+    pub fn test(&mut self, params: &[f32]) -> Score {
         let mut tally = Tally::default();
         let most = self.model.max_block();
         for from in (0..self.examples).step_by(most) {
@@ -31,7 +31,7 @@ impl<'a> Tester<'a> {
             let block = Batch::dense(&self.buffer.inputs, &self.buffer.labels);
             self.model.evaluate(params, block, &mut tally);
         }
-        tally
+        tally.score()
     }
 }
 
@@ -41,19 +41,19 @@ pub trait Tests {
     fn begin(&mut self, step: u64, params: &[f32]) -> bool;
 
     /// The result of a test that has come to its end since the last call.
-    fn result(&mut self) -> Option<(u64, Tally)>;
+    fn result(&mut self) -> Option<(u64, Score)>;
 
     /// The result of the test that is going on, waited for; none if there is none.
-    fn wait(&mut self) -> Option<(u64, Tally)>;
+    fn wait(&mut self) -> Option<(u64, Score)>;
 
     /// Tests now.
-    fn test(&mut self, params: &[f32]) -> Tally;
+    fn test(&mut self, params: &[f32]) -> Score;
 }
 
 /// Tests between two steps: nothing else goes on meanwhile, so equal seeds stop at equal steps.
 pub struct InBetween<'a> {
     tester: Tester<'a>,
-    result: Option<(u64, Tally)>,
+    result: Option<(u64, Score)>,
 }
 
 impl<'a> InBetween<'a> {
@@ -69,15 +69,15 @@ impl Tests for InBetween<'_> {
         true
     }
 
-    fn result(&mut self) -> Option<(u64, Tally)> {
+    fn result(&mut self) -> Option<(u64, Score)> {
         self.result.take()
     }
 
-    fn wait(&mut self) -> Option<(u64, Tally)> {
+    fn wait(&mut self) -> Option<(u64, Score)> {
         self.result.take()
     }
 
-    fn test(&mut self, params: &[f32]) -> Tally {
+    fn test(&mut self, params: &[f32]) -> Score {
         self.tester.test(params)
     }
 }
@@ -85,7 +85,7 @@ impl Tests for InBetween<'_> {
 /// Tests on a thread of their own, at most one at a time: training goes on meanwhile.
 pub struct Aside {
     orders: SyncSender<(u64, Vec<f32>)>,
-    results: Receiver<(u64, Tally, Vec<f32>)>,
+    results: Receiver<(u64, Score, Vec<f32>)>,
     /// The copy of the parameters, when the thread does not have it.
     copy: Option<Vec<f32>>,
 }
@@ -100,8 +100,8 @@ impl Aside {
         let (outgoing, results) = sync_channel(1);
         scope.spawn(move || {
             for (step, params) in incoming {
-                let tally = tester.test(&params);
-                if outgoing.send((step, tally, params)).is_err() {
+                let score = tester.test(&params);
+                if outgoing.send((step, score, params)).is_err() {
                     return;
                 }
             }
@@ -118,31 +118,31 @@ impl Tests for Aside {
         self.orders.send((step, copy)).is_ok()
     }
 
-    fn result(&mut self) -> Option<(u64, Tally)> {
+    fn result(&mut self) -> Option<(u64, Score)> {
         if self.copy.is_some() {
             return None;
         }
         match self.results.try_recv() {
-            Ok((step, tally, copy)) => {
+            Ok((step, score, copy)) => {
                 self.copy = Some(copy);
-                Some((step, tally))
+                Some((step, score))
             }
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
         }
     }
 
-    fn wait(&mut self) -> Option<(u64, Tally)> {
+    fn wait(&mut self) -> Option<(u64, Score)> {
         if self.copy.is_some() {
             return None;
         }
-        let (step, tally, copy) = self.results.recv().ok()?;
+        let (step, score, copy) = self.results.recv().ok()?;
         self.copy = Some(copy);
-        Some((step, tally))
+        Some((step, score))
     }
 
-    fn test(&mut self, params: &[f32]) -> Tally {
+    fn test(&mut self, params: &[f32]) -> Score {
         self.wait();
         self.begin(0, params);
-        self.wait().map_or_else(Tally::default, |(_, tally)| tally)
+        self.wait().map_or_else(|| Tally::default().score(), |(_, score)| score)
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use paceline_data::{BatchPlan, ImageSet};
-use paceline_model::{Layout, Model, Softmax, Tally};
+use paceline_model::{Layout, Model, Score, Softmax};
 use paceline_observe::{Phase, PhaseClock};
 
 use crate::board::Board;
@@ -124,11 +124,11 @@ fn train_single(
     let mine = worker_summary(task, &worker, &work);
 
     let (step, params) = (link.global_step(), link.params());
-    let tally = chief.final_test(step, params, &mut worker.board)?;
+    let score = chief.final_test(step, params, &mut worker.board)?;
     worker.board.finish(true)?;
     save_model(&run, worker.model.layout(), params, step)?;
     let reason = chief.reason().or(work.reason);
-    let summary = summarise(plan, (1, 0), reason, step, &chief, tally, vec![mine]);
+    let summary = summarise(plan, (1, 0), reason, step, &chief, score, vec![mine]);
     write_summary(&run, &summary)?;
     Ok(Finished { run: run.path().to_owned(), summary, signal: signal_of(reason) })
 }
@@ -162,7 +162,7 @@ pub(crate) fn summarise(
     reason: Option<StopReason>,
     global_steps: u64,
     chief: &Chief<'_>,
-    tally: Tally,
+    score: Score,
     tasks: Vec<TaskSummary>,
 ) -> Summary {
     // Workers start together but need not end together.
@@ -181,8 +181,11 @@ pub(crate) fn summarise(
         examples,
         seconds,
         train_loss: chief.train_loss(),
-        test_loss: tally.loss(),
-        test_accuracy: tally.accuracy(),
+        test_loss: score.loss,
+        test_accuracy: score.accuracy,
+        test_log_loss: score.is_two_class.then_some(score.loss),
+        test_auc: score.auc,
+        test_precision: score.precision,
         steps_per_second: global_steps as f64 / seconds,
         examples_per_second: examples as f64 / seconds,
         bytes_per_step: moved as f64 / global_steps as f64,

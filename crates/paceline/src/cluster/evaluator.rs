@@ -41,9 +41,9 @@ pub(super) fn run(
     while interrupted().is_none() {
         let step = link.global_step();
         if step >= next {
-            let tally = tester.test(link.params());
-            board.test(step, &tally, step as f64 / begun.elapsed().as_secs_f64())?;
-            let (loss, accuracy) = (tally.loss(), 100.0 * tally.accuracy());
+            let score = tester.test(link.params());
+            board.test(step, &score, step as f64 / begun.elapsed().as_secs_f64())?;
+            let (loss, accuracy) = (score.loss, 100.0 * score.accuracy);
             log.info(&format!("step {step}: test loss {loss:.4}, accuracy {accuracy:.2} %"));
             next = (step / plan.evaluate.every + 1) * plan.evaluate.every;
         } else {

@@ -179,12 +179,12 @@ impl Part<'_> {
             tasks_of(reports)
         };
         let step = link.global_step();
-        let tally = chief.final_test(step, link.params(), &mut worker.board)?;
+        let score = chief.final_test(step, link.params(), &mut worker.board)?;
         worker.board.finish(true)?;
         save_model(self.run, worker.model.layout(), link.params(), step)?;
         let tasks_here = (self.cluster.slots(), self.cluster.count(Role::Ps));
         let reason = chief.reason().or(work.reason);
-        let summary = summarise(self.plan, tasks_here, reason, step, chief, tally, tasks);
+        let summary = summarise(self.plan, tasks_here, reason, step, chief, score, tasks);
         write_summary(self.run, &summary)?;
         let (link, mut attendant) = link.link();
         link.finish(&mut attendant)?;

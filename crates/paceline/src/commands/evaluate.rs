@@ -20,20 +20,31 @@ pub(super) fn evaluate(args: &Evaluate) -> Result<(), Failure> {
     let data = load_data(&job, &plan)?;
     let model = build_model(&plan, Shape::of(&data));
     let params = model_file::load(&model_path, model.layout())?;
-    let tally = Tester::new(&data.test, plan.evaluate.examples, model).test(&params);
+    let score = Tester::new(&data.test, plan.evaluate.examples, model).test(&params);
     if args.json {
-        let figures = json!({
-            "test_loss": tally.loss(),
-            "test_accuracy": tally.accuracy(),
-            "examples": tally.examples,
+        let mut figures = json!({
+            "test_loss": score.loss,
+            "test_accuracy": score.accuracy,
+            "examples": score.examples,
         });
+        let two_class = [
+            ("test_log_loss", score.is_two_class.then_some(score.loss)),
+            ("test_auc", score.auc),
+            ("test_precision", score.precision),
+        ];
+        for (name, figure) in two_class {
+            if let Some(figure) = figure {
+                figures[name] = figure.into();
+            }
+        }
         return print(&format!("{figures}\n"));
     }
     print(&format!(
-        "test loss {:.4}, accuracy {:.2} % of {} examples ({})\n",
-        tally.loss(),
-        100.0 * tally.accuracy(),
-        tally.examples,
+        "test loss {:.4}, accuracy {:.2} %{} of {} examples ({})\n",
+        score.loss,
+        100.0 * score.accuracy,
+        score.auc.map_or(String::new(), |auc| format!(", AUC {auc:.4}")),
+        score.examples,
         data.origin
     ))
 }

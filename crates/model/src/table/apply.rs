@@ -1,0 +1,193 @@
+//! What a step does to a table: read by keys, update by keys.
+//!
+//! The cells are scattered over all the memory there is, so they are gathered into a block on
+//! the stack, worked on with vectors, and scattered again.
+
+use std::ops::Range;
+use std::sync::PoisonError;
+
+use super::{Span, Table};
+use crate::Rule;
+use crate::ftrl::Ftrl;
+use crate::kernels::each;
+
+/// Parameters that are worked on together: many enough for vectors, few enough for the stack.
+const BLOCK: usize = 64;
+
+impl Table {
+    /// Gathers the parameters of sorted flat keys.
+    ///
+    /// # Panics
+    /// If `out` has another length than `keys`, or a key is outside the table's range, or they
+    /// are not sorted.
+    pub fn read(&self, keys: &[u32], out: &mut [f32]) {
+        assert_eq!(keys.len(), out.len(), "parameters");
+        let _shared =
+            self.decays().then(|| self.gate.read().unwrap_or_else(PoisonError::into_inner));
+        for (span, part) in self.runs(keys) {
+            let (keys, out) = (&keys[part.clone()], &mut out[part]);
+            match self.ftrl(span) {
+                Some(ftrl) => self.read_ftrl(ftrl, keys, out),
+                None => self.read_plain(span.scale(), keys, out),
+            }
+        }
+    }
+
+    /// Applies one sparse gradient: what the dense rule does with that gradient and zeros for
+    /// all other parameters. `step` is the number of updates made before this one.
+    ///
+    /// A step is one call: decay is applied once in each.
+    ///
+    /// # Panics
+    /// If `grad` has another length than `keys`, or a key is outside the table's range, or they
+    /// are not sorted.
+    pub fn update(&self, step: u64, keys: &[u32], grad: &[f32]) {
+        assert_eq!(keys.len(), grad.len(), "gradient");
+        // Every span, since those without a key decay too.
+        let mut rest = self.runs(keys).peekable();
+        for span in &self.spans {
+            let part = rest.next_if(|(run, _)| std::ptr::eq(*run, span)).map_or(0..0, |run| run.1);
+            self.update_span(step, span, &keys[part.clone()], &grad[part]);
+        }
+    }
+
+    fn update_span(&self, step: u64, span: &Span, keys: &[u32], grad: &[f32]) {
+        let settings = self.spec.group(span.group);
+        let rate = settings.rate.at(step);
+        match (self.spec.rule, &span.scale) {
+            (Rule::Sgd, None) => self.descend(rate, keys, grad),
+            (Rule::Sgd, Some(scale)) => {
+                let factor = 1.0 - f64::from(rate) * f64::from(settings.decay);
+                let divided = |scale: f64| (f64::from(rate) / scale) as f32;
+                let shared = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+                if let Some(scale) = scale.shrink(factor) {
+                    return self.descend(divided(scale), keys, grad);
+                }
+                drop(shared);
+                let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+                // Somebody else may have folded it in between.
+                let scale = scale.shrink(factor).unwrap_or_else(|| {
+                    self.fold_span(span, factor);
+                    1.0
+                });
+                self.descend(divided(scale), keys, grad);
+            }
+            (Rule::AdaGrad { epsilon }, _) => self.ada_grad(rate, epsilon, keys, grad),
+            (Rule::Ftrl { beta, l1, l2 }, _) => {
+                let before = Ftrl { rate: span.rate.get(), beta, l1, l2 };
+                self.follow(before, Ftrl { rate, ..before }, keys, grad);
+                if before.rate != rate {
+                    span.rate.set(rate);
+                }
+            }
+            (Rule::Momentum { .. } | Rule::Adam { .. }, _) => {
+                unreachable!("refused when the table was made")
+            }
+        }
+    }
+
+    fn read_plain(&self, scale: f32, keys: &[u32], out: &mut [f32]) {
+        let (cells, start, width) = (self.cells.all(), self.range.start, self.width);
+        for (&key, out) in keys.iter().zip(out) {
+            *out = scale * cells[(key as usize - start) * width].get();
+        }
+    }
+
+    fn read_ftrl(&self, ftrl: Ftrl, keys: &[u32], out: &mut [f32]) {
+        for (keys, out) in keys.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
+            let [z, n] = self.gather(keys);
+            each(
+                #[inline(always)]
+                || {
+                    for ((out, &z), &n) in out.iter_mut().zip(&z).zip(&n) {
+                        *out = ftrl.weight(z, n);
+                    }
+                },
+            );
+        }
+    }
+
+    /// Plain SGD.
+    fn descend(&self, rate: f32, keys: &[u32], grad: &[f32]) {
+        let (cells, start) = (self.cells.all(), self.range.start);
+        for (&key, g) in keys.iter().zip(grad) {
+            let cell = &cells[key as usize - start];
+            cell.set(cell.get() - rate * g);
+        }
+    }
+
+    fn ada_grad(&self, rate: f32, epsilon: f32, keys: &[u32], grad: &[f32]) {
+        for (keys, grad) in keys.chunks(BLOCK).zip(grad.chunks(BLOCK)) {
+            let [mut params, mut sums] = self.gather(keys);
+            each(
+                #[inline(always)]
+                || {
+                    for ((p, sum), g) in params.iter_mut().zip(&mut sums).zip(grad) {
+                        *sum += g * g;
+                        *p -= rate * g / (sum.sqrt() + epsilon);
+                    }
+                },
+            );
+            self.scatter(keys, &params, &sums);
+        }
+    }
+
+    /// FTRL: the parameters are those that followed with the rate of the update before.
+    fn follow(&self, before: Ftrl, now: Ftrl, keys: &[u32], grad: &[f32]) {
+        for (keys, grad) in keys.chunks(BLOCK).zip(grad.chunks(BLOCK)) {
+            let [mut z, mut n] = self.gather(keys);
+            each(
+                #[inline(always)]
+                || {
+                    for ((z, n), &g) in z.iter_mut().zip(&mut n).zip(grad) {
+                        (*z, *n) = now.gather(before.weight(*z, *n), *z, *n, g);
+                    }
+                },
+            );
+            self.scatter(keys, &z, &n);
+        }
+    }
+
+    /// Both cells of each key, at most a block of them.
+    #[inline(always)]
+    fn gather(&self, keys: &[u32]) -> [[f32; BLOCK]; 2] {
+        let (cells, start) = (self.cells.all(), self.range.start);
+        let [mut first, mut second] = [[0.0; BLOCK]; 2];
+        for ((&key, first), second) in keys.iter().zip(&mut first).zip(&mut second) {
+            let pair = &cells[(key as usize - start) * 2..][..2];
+            (*first, *second) = (pair[0].get(), pair[1].get());
+        }
+        [first, second]
+    }
+
+    #[inline(always)]
+    fn scatter(&self, keys: &[u32], first: &[f32; BLOCK], second: &[f32; BLOCK]) {
+        let (cells, start) = (self.cells.all(), self.range.start);
+        for ((&key, &first), &second) in keys.iter().zip(first).zip(second) {
+            let pair = &cells[(key as usize - start) * 2..][..2];
+            pair[0].set(first);
+            pair[1].set(second);
+        }
+    }
+
+    fn decays(&self) -> bool {
+        self.spans.iter().any(|span| span.scale.is_some())
+    }
+
+    /// The spans that sorted keys fall into, each with the part of the keys that does.
+    fn runs(&self, keys: &[u32]) -> impl Iterator<Item = (&Span, Range<usize>)> {
+        let ends = (keys.first(), keys.last());
+        if let (Some(&first), Some(&last)) = ends {
+            let inside = self.range.start <= first as usize && (last as usize) < self.range.end;
+            assert!(inside, "keys {first} to {last} are outside a table of {:?}", self.range);
+        }
+        let mut from = 0;
+        let part = move |span: &Span| {
+            let start = from;
+            from += keys[from..].partition_point(|&key| (key as usize) < span.range.end);
+            start..from
+        };
+        let parts = self.spans.iter().scan(part, |part, span| Some((span, part(span))));
+        parts.filter(|(_, part)| !part.is_empty())
+    }
+}
