@@ -29,7 +29,9 @@ mod shard;
 mod stats;
 mod store;
 
-pub use client::{Client, ClientConfig, ClientEvent, Expect, MOST_KEYS, ProtocolError, Purpose, ToSend};
+pub use client::{
+    Client, ClientConfig, ClientEvent, Expect, MOST_KEYS, ProtocolError, Purpose, ToSend,
+};
 pub use config::{ConfigError, ModeConfig, OnLoss, ServerConfig, worker_names};
 pub use frame::{
     CONTROL_BYTES, Flags, FrameError, HEADER_BYTES, Header, Kind, PART_BYTES, PROTOCOL_VERSION,

@@ -2,7 +2,8 @@
 
 use paceline_exchange::{
     Body, Client, ClientConfig, ConnId, Header, Host, Kind, Level, ModeConfig, OnLoss, Outcome,
-    Payload, Refusal, RefuseCode, Role, Server, ServerConfig, ServerPhase, Stats, Store, worker_names,
+    Payload, Refusal, RefuseCode, Role, Server, ServerConfig, ServerPhase, Stats, Store,
+    worker_names,
 };
 use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
 

@@ -97,7 +97,7 @@ mod tests {
     impl Write for Slow {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.1 += 1;
-            if self.1 % 3 == 0 {
+            if self.1.is_multiple_of(3) {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             let n = bytes.len().min(self.1 % 5 + 1);

@@ -104,10 +104,14 @@ impl Client {
     /// Where the payload of a frame belongs, asked before it is read.
     pub fn expect(&self, server: usize, header: &Header) -> Result<Expect, ProtocolError> {
         match header.kind {
-            Kind::Params | Kind::Values if (header.kind == Kind::Values) == self.config.is_sparse => {
+            Kind::Params | Kind::Values
+                if (header.kind == Kind::Values) == self.config.is_sparse =>
+            {
                 self.links[server].expect_part(header, self.expected_sequence())
             }
-            kind if kind.carries_floats() || kind.carries_gradient() => Err(ProtocolError::Unexpected(header.kind)),
+            kind if kind.carries_floats() || kind.carries_gradient() => {
+                Err(ProtocolError::Unexpected(header.kind))
+            }
             _ => Ok(Expect::Bytes(header.len as usize)),
         }
     }

@@ -72,8 +72,7 @@ impl Client {
     /// How many of these keys the server with the most of them holds: what [`MOST_KEYS`] bounds.
     pub fn most_at_one_server(&self, keys: &[u32]) -> usize {
         let upto = |end: usize| keys.partition_point(|&key| (key as usize) < end);
-        let counts =
-            self.links.iter().map(|link| upto(link.shard.end) - upto(link.shard.start));
+        let counts = self.links.iter().map(|link| upto(link.shard.end) - upto(link.shard.start));
         counts.max().unwrap_or(0)
     }
 

@@ -9,8 +9,8 @@ use super::connections::Peer;
 use super::{Server, Violation};
 use crate::members::Standing;
 use crate::{
-    Body, ConnId, Flags, Header, Hello, Host, Kind, Level, MessageError, Refusal, RefuseCode, Role, Store,
-    Welcome,
+    Body, ConnId, Flags, Header, Hello, Host, Kind, Level, MessageError, Refusal, RefuseCode, Role,
+    Store, Welcome,
 };
 
 /// The most evaluators that are let in at a time.

@@ -157,7 +157,9 @@ impl Server {
             (Peer::Stranger { .. }, _) => Err("a frame before Hello".into()),
             (Peer::Evaluator, payload) => match header.kind {
                 Kind::Pull => self.pull(None, conn, header, now_ms, host),
-                Kind::PullKeys => self.pull_keys(None, conn, header, bytes_of(payload), now_ms, host),
+                Kind::PullKeys => {
+                    self.pull_keys(None, conn, header, bytes_of(payload), now_ms, host)
+                }
                 Kind::Beat => Ok(()),
                 kind => Err(Violation(format!("{kind:?} from an evaluator"))),
             },

@@ -222,7 +222,11 @@ impl Server {
                 (Kind::Values, sparse.values(part.seats[slot].asked.newest(), before))
             }
         };
-        host.send(conn, answer(kind, flags, index, version, sequence, values), Body::Floats(values));
+        host.send(
+            conn,
+            answer(kind, flags, index, version, sequence, values),
+            Body::Floats(values),
+        );
     }
 
     /// Sends a part of a dense model to somebody who is not waited for.

@@ -7,9 +7,7 @@
 
 use super::push::answer;
 use super::{Server, Violation};
-use crate::{
-    Body, ConnId, Flags, Header, Host, Kind, ServerPhase, Store, as_bytes, decode_keys,
-};
+use crate::{Body, ConnId, Flags, Header, Host, Kind, ServerPhase, Store, as_bytes, decode_keys};
 
 impl Server {
     /// How a gradient of this model comes.
@@ -39,7 +37,8 @@ impl Server {
             return Ok(None);
         }
         let floats = asked.oldest().ok_or("a gradient of keys that were not asked for")?.len();
-        let bytes = as_bytes(payload).get(4 * floats..len).ok_or("a gradient of the wrong length")?;
+        let bytes =
+            as_bytes(payload).get(4 * floats..len).ok_or("a gradient of the wrong length")?;
         let (base, end) = sparse.bounds();
         let mut keys = self.key_pool.take();
         decode_keys(base, end, bytes, &mut keys).map_err(|error| Violation(error.to_string()))?;

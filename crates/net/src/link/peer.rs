@@ -130,7 +130,8 @@ impl Peer {
                 self.sending = Some(Sending { head, gradient, written: 0 });
             }
             let before = self.sent_part_bytes;
-            let whole = self.send_on(grad, client.keys(server)).map_err(|error| self.lost(error))?;
+            let whole =
+                self.send_on(grad, client.keys(server)).map_err(|error| self.lost(error))?;
             progress |= self.sent_part_bytes > before;
             if !whole {
                 break;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use paceline_exchange::{
     ClientConfig, Level, ModeConfig, OnLoss, PART_BYTES, PART_FLOATS, Role, Server, ServerConfig,
-    Stats, worker_names,
+    Stats, Store, worker_names,
 };
 use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
 use paceline_net::{Attendant, Link, LinkConfig, Moved, Served, Watcher, serve};

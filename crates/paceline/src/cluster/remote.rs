@@ -157,6 +157,7 @@ pub(crate) fn link_config(
             token: token(plan)?,
             servers: servers.len(),
             total_params: layout.len(),
+            is_sparse: false,
         },
         servers,
         start_timeout: plan.cluster.start_timeout,

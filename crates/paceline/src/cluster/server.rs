@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use paceline_exchange::{
-    Level, ModeConfig, OnLoss, PART_FLOATS, STALENESS_BOUNDS, Server, ServerConfig, Stats,
+    Level, ModeConfig, OnLoss, PART_FLOATS, STALENESS_BOUNDS, Server, ServerConfig, Stats, Store,
     shard_ranges,
 };
 use paceline_model::Optimizer;
@@ -64,7 +64,7 @@ pub(super) fn run(
     let dir = run.task(&task);
     let events = EventWriter::create(&dir).map_err(Failure::at("make an event file in", &dir))?;
     let optimizer = Optimizer::new(plan.optimizer, layout, shard);
-    let mut machine = Server::new(config, params, optimizer);
+    let mut machine = Server::new(config, Store::dense(params, optimizer));
     let mut watch = Watch::new(task, Log::create(run, cluster.task)?, events, plan);
     let served = serve(listener, &mut machine, &mut watch);
     let written = watch.write_staleness(machine.stats());
