@@ -109,7 +109,9 @@ impl<'a> Chief<'a> {
                 let last = self.orders.tests.wait();
                 self.note_test(last, board)?;
             }
-            if self.orders.tests.begin(step, link.params()) {
+            if self.orders.tests.is_free() {
+                let keys = self.orders.tests.keys();
+                self.orders.tests.begin(step, link.look(keys.as_deref())?);
                 let every = self.orders.evaluate.every;
                 self.next_test = (step / every + 1) * every;
             }
@@ -190,16 +192,18 @@ impl<'a> Chief<'a> {
     /// The test of the run's last parameters, which may have been made already.
     pub fn final_test(
         &mut self,
-        step: u64,
-        params: &[f32],
-        board: &mut Board,
+        link: &mut impl Link,
+        board: Option<&mut Board>,
     ) -> Result<Score, Failure> {
+        let Some(board) = board else { unreachable!("the chief has an event file") };
+        let step = link.global_step();
         let last = self.orders.tests.wait();
         self.note_test(last, board)?;
         match self.last_test {
             Some((tested, score)) if tested == step => Ok(score),
             _ => {
-                let score = self.orders.tests.test(params);
+                let keys = self.orders.tests.keys();
+                let score = self.orders.tests.test(link.look(keys.as_deref())?);
                 self.note_test(Some((step, score)), board)?;
                 Ok(score)
             }

@@ -1,28 +1,17 @@
 //! Where a worker's parameters live, seen from the worker.
+//!
+//! What every way to the parameters has in common is a [`Link`]. The loop of a dense model needs
+//! a [`DenseLink`], that of a sparse one a [`RowLink`], which is asked for parameters by key.
 
 use paceline_model::{Model, Optimizer, OptimizerSpec};
 use paceline_observe::PhaseClock;
 
 use crate::Failure;
 
-/// A worker's way to the parameters: pull them, compute, push the gradient.
-///
-/// A push also fetches what the next pull gives, so that a step takes one round trip; the link
-/// tells the clock what that time goes to.
+/// A worker's way to the parameters.
 pub trait Link {
-    /// The parameters to compute the next gradient with.
-    fn params(&self) -> &[f32];
-
     /// The step of the plan whose batch is to be computed next.
     fn next_step(&self) -> u64;
-
-    /// Hands over the gradient of that batch, which had so many examples.
-    fn push(
-        &mut self,
-        examples: usize,
-        grad: &[f32],
-        clock: &mut PhaseClock,
-    ) -> Result<Pushed, Failure>;
 
     /// Whether the run is over, so that nothing more is to be pushed.
     fn is_stopping(&self) -> bool;
@@ -32,6 +21,72 @@ pub trait Link {
 
     /// Asks everybody to stop; only the chief does.
     fn ask_to_stop(&mut self, reason: &str) -> Result<(), Failure>;
+
+    /// Parameters to look at, for a test: those of these keys, or all.
+    fn look(&mut self, keys: Option<&[u32]>) -> Result<&[f32], Failure>;
+
+    /// Shows all parameters in their order, piece by piece, so that a large model need not be
+    /// in memory twice.
+    fn show_all(&mut self, show: &mut Show<'_>) -> Result<(), Failure>;
+}
+
+/// Somebody who is shown parameters, piece by piece.
+pub type Show<'a> = dyn FnMut(&[f32]) -> Result<(), Failure> + 'a;
+
+/// The way to the parameters of a dense model: pull them, compute, push the gradient.
+///
+/// A push also fetches what the next pull gives, so that a step takes one round trip; the link
+/// tells the clock what that time goes to.
+pub trait DenseLink: Link {
+    /// The parameters to compute the next gradient with.
+    fn params(&self) -> &[f32];
+
+    /// Hands over the gradient of that batch, which had so many examples.
+    fn push(
+        &mut self,
+        examples: usize,
+        grad: &[f32],
+        clock: &mut PhaseClock,
+    ) -> Result<Pushed, Failure>;
+}
+
+/// The way to the parameters of a sparse model: name the keys that a batch touches, get their
+/// values, hand over their gradient with the keys of a batch to come.
+pub trait RowLink: Link {
+    /// Whether the values of the next batch come while the present one is computed. Then a push
+    /// names the keys of the batch after the next one, else those of the next one.
+    fn overlaps(&self) -> bool;
+
+    /// Fetches the values of the batch of this step, whatever was asked for before.
+    fn begin(&mut self, step: u64, keys: &[u32], clock: &mut PhaseClock) -> Result<(), Failure>;
+
+    /// If it overlaps: fetches the values of the batch after that too.
+    fn ahead(&mut self, keys: &[u32], clock: &mut PhaseClock) -> Result<(), Failure>;
+
+    /// The values of the batch to compute now, in the order of its keys.
+    fn values(&self) -> &[f32];
+
+    /// Hands over a gradient, and asks for the values of a batch to come.
+    fn push(&mut self, push: RowPush<'_>, clock: &mut PhaseClock) -> Result<(), Failure>;
+
+    /// Waits for the values that the last push asked for, if they are not here yet, and tells
+    /// what became of its gradient.
+    fn arrive(&mut self, clock: &mut PhaseClock) -> Result<Pushed, Failure>;
+}
+
+/// The gradient of a batch of sparse rows.
+#[derive(Clone, Copy, Debug)]
+pub struct RowPush<'a> {
+    /// The step of the plan that the batch belongs to.
+    pub step: u64,
+    /// How many examples it had.
+    pub examples: usize,
+    /// What it touches.
+    pub keys: &'a [u32],
+    /// The gradient of those.
+    pub grad: &'a [f32],
+    /// The keys whose values are wanted next.
+    pub next: &'a [u32],
 }
 
 /// What became of a gradient.
@@ -62,18 +117,8 @@ impl Local {
 }
 
 impl Link for Local {
-    fn params(&self) -> &[f32] {
-        &self.params
-    }
-
     fn next_step(&self) -> u64 {
         self.global_step
-    }
-
-    fn push(&mut self, _: usize, grad: &[f32], _: &mut PhaseClock) -> Result<Pushed, Failure> {
-        self.optimizer.apply(self.global_step, 0, &mut self.params, grad);
-        self.global_step += 1;
-        Ok(Pushed::Applied)
     }
 
     fn is_stopping(&self) -> bool {
@@ -87,5 +132,25 @@ impl Link for Local {
     fn ask_to_stop(&mut self, _reason: &str) -> Result<(), Failure> {
         self.stopping = true;
         Ok(())
+    }
+
+    fn look(&mut self, _keys: Option<&[u32]>) -> Result<&[f32], Failure> {
+        Ok(&self.params)
+    }
+
+    fn show_all(&mut self, show: &mut Show<'_>) -> Result<(), Failure> {
+        show(&self.params)
+    }
+}
+
+impl DenseLink for Local {
+    fn params(&self) -> &[f32] {
+        &self.params
+    }
+
+    fn push(&mut self, _: usize, grad: &[f32], _: &mut PhaseClock) -> Result<Pushed, Failure> {
+        self.optimizer.apply(self.global_step, 0, &mut self.params, grad);
+        self.global_step += 1;
+        Ok(Pushed::Applied)
     }
 }

@@ -1,7 +1,7 @@
 //! `model.safetensors`: trained parameters by name, for Python and for us.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
 use paceline_model::Layout;
@@ -9,24 +9,44 @@ use safetensors::tensor::{Dtype, SafeTensors};
 use serde_json::{Map, Value, json};
 
 use crate::Failure;
+use crate::link::Show;
 use crate::run::write_whole;
 
 /// Larger files cannot be ours.
 const MAX_FILE_BYTES: u64 = 16 << 30;
 
-/// Writes the parameters under the layout's names and shapes, whole or not at all.
+/// Writes the parameters that `show_all` shows, in their order and piece by piece, under the
+/// layout's names and shapes, whole or not at all.
 ///
 /// By hand and not by the crate that reads them: its metadata is a hash map, whose order is
-/// another one every time, and equal seeds are to give equal files.
-pub fn save(path: &Path, layout: &Layout, params: &[f32], step: u64) -> Result<(), Failure> {
-    assert_eq!(params.len(), layout.len(), "parameters");
+/// another one every time, and equal seeds are to give equal files; and it wants to see all
+/// parameters at once.
+pub fn save(
+    path: &Path,
+    layout: &Layout,
+    step: u64,
+    show_all: impl FnOnce(&mut Show<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let header = header(layout, step);
-    write_whole(path, |temporary| {
+    let mut lost = None;
+    let written = write_whole(path, |temporary| {
         let mut file = fs::File::create(temporary)?;
         file.write_all(&(header.len() as u64).to_le_bytes())?;
         file.write_all(header.as_bytes())?;
-        file.write_all(bytemuck::cast_slice(params))
-    })
+        let mut count = 0;
+        let shown = show_all(&mut |piece| {
+            count += piece.len();
+            file.write_all(bytemuck::cast_slice(piece)).map_err(Failure::at("write", path))
+        });
+        let complete = shown.is_ok();
+        lost = shown.err();
+        assert!(!complete || count == layout.len(), "{count} parameters of {}", layout.len());
+        if complete { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
+    });
+    match lost {
+        Some(failure) => Err(failure),
+        None => written,
+    }
 }
 
 /// The JSON that says what lies where, with spaces behind it so that the numbers are aligned.
@@ -104,7 +124,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("model.safetensors");
         let params = [1.0, -0.0, f32::MIN_POSITIVE, 3.5, 1e30, -7.25, 0.1, 0.2, 0.3];
-        save(&path, &layout(3), &params, 5).unwrap();
+        save(&path, &layout(3), 5, |show| show(&params)).unwrap();
         let loaded = load(&path, &layout(3)).unwrap();
         assert_eq!(
             params.map(f32::to_bits).to_vec(),

@@ -1,12 +1,22 @@
 //! Testing: how well the parameters of some step do on examples that were not trained on.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::Scope;
 
 use paceline_data::{BatchBuffer, Images};
 use paceline_model::{Batch, Model, Score, Tally};
 
-/// Tests parameters on the first examples of a set.
+/// Somebody who can tell how good parameters are.
+pub trait Examiner: Send {
+    /// The keys of the parameters that it wants to see, sorted; none if it wants to see all.
+    fn keys(&self) -> Option<Arc<[u32]>>;
+
+    /// How well those parameters do.
+    fn test(&mut self, params: &[f32]) -> Score;
+}
+
+/// Tests parameters on the first examples of a set of images.
 pub struct Tester<'a> {
     images: &'a Images,
     examples: usize,
@@ -20,9 +30,14 @@ impl<'a> Tester<'a> {
         let examples = examples.map_or(images.len(), |examples| examples.min(images.len()));
         Self { images, examples, model, buffer: BatchBuffer::default() }
     }
+}
 
-    /// How well the parameters do.
-    pub fn test(&mut self, params: &[f32]) -> Score {
+impl Examiner for Tester<'_> {
+    fn keys(&self) -> Option<Arc<[u32]>> {
+        None
+    }
+
+    fn test(&mut self, params: &[f32]) -> Score {
         let mut tally = Tally::default();
         let most = self.model.max_block();
         for from in (0..self.examples).step_by(most) {
@@ -37,8 +52,16 @@ impl<'a> Tester<'a> {
 
 /// Tests that are made while training goes on, or in between.
 pub trait Tests {
-    /// Begins to test the parameters of a step; false if another test is still going on.
-    fn begin(&mut self, step: u64, params: &[f32]) -> bool;
+    /// The keys of the parameters that are tested, sorted; none for all.
+    fn keys(&self) -> Option<Arc<[u32]>>;
+
+    /// Whether no other test is going on, so that one can begin.
+    fn is_free(&self) -> bool {
+        true
+    }
+
+    /// Begins to test the parameters of a step.
+    fn begin(&mut self, step: u64, params: &[f32]);
 
     /// The result of a test that has come to its end since the last call.
     fn result(&mut self) -> Option<(u64, Score)>;
@@ -52,21 +75,24 @@ pub trait Tests {
 
 /// Tests between two steps: nothing else goes on meanwhile, so equal seeds stop at equal steps.
 pub struct InBetween<'a> {
-    tester: Tester<'a>,
+    examiner: Box<dyn Examiner + 'a>,
     result: Option<(u64, Score)>,
 }
 
 impl<'a> InBetween<'a> {
-    /// Tests made by this tester.
-    pub fn new(tester: Tester<'a>) -> Self {
-        Self { tester, result: None }
+    /// Tests made by this examiner.
+    pub fn new(examiner: Box<dyn Examiner + 'a>) -> Self {
+        Self { examiner, result: None }
     }
 }
 
 impl Tests for InBetween<'_> {
-    fn begin(&mut self, step: u64, params: &[f32]) -> bool {
-        self.result = Some((step, self.tester.test(params)));
-        true
+    fn keys(&self) -> Option<Arc<[u32]>> {
+        self.examiner.keys()
+    }
+
+    fn begin(&mut self, step: u64, params: &[f32]) {
+        self.result = Some((step, self.examiner.test(params)));
     }
 
     fn result(&mut self) -> Option<(u64, Score)> {
@@ -78,7 +104,7 @@ impl Tests for InBetween<'_> {
     }
 
     fn test(&mut self, params: &[f32]) -> Score {
-        self.tester.test(params)
+        self.examiner.test(params)
     }
 }
 
@@ -88,34 +114,45 @@ pub struct Aside {
     results: Receiver<(u64, Score, Vec<f32>)>,
     /// The copy of the parameters, when the thread does not have it.
     copy: Option<Vec<f32>>,
+    keys: Option<Arc<[u32]>>,
 }
 
 impl Aside {
     /// Starts the thread, which ends when this is dropped.
     pub fn start<'scope, 'a: 'scope>(
         scope: &'scope Scope<'scope, '_>,
-        mut tester: Tester<'a>,
+        mut examiner: Box<dyn Examiner + 'a>,
     ) -> Self {
+        let keys = examiner.keys();
         let (orders, incoming) = sync_channel::<(u64, Vec<f32>)>(1);
         let (outgoing, results) = sync_channel(1);
         scope.spawn(move || {
             for (step, params) in incoming {
-                let score = tester.test(&params);
+                let score = examiner.test(&params);
                 if outgoing.send((step, score, params)).is_err() {
                     return;
                 }
             }
         });
-        Self { orders, results, copy: Some(Vec::new()) }
+        Self { orders, results, copy: Some(Vec::new()), keys }
     }
 }
 
 impl Tests for Aside {
-    fn begin(&mut self, step: u64, params: &[f32]) -> bool {
-        let Some(mut copy) = self.copy.take() else { return false };
+    fn keys(&self) -> Option<Arc<[u32]>> {
+        self.keys.clone()
+    }
+
+    fn is_free(&self) -> bool {
+        self.copy.is_some()
+    }
+
+    fn begin(&mut self, step: u64, params: &[f32]) {
+        let Some(mut copy) = self.copy.take() else { unreachable!("a test is going on") };
         copy.clear();
         copy.extend_from_slice(params);
-        self.orders.send((step, copy)).is_ok()
+        // A thread that is gone has panicked, which the end of its scope tells.
+        let _ = self.orders.send((step, copy));
     }
 
     fn result(&mut self) -> Option<(u64, Score)> {

@@ -1,24 +1,29 @@
 //! `paceline train`: from a job to a run directory.
 
 use std::path::{Path, PathBuf};
+use std::thread;
 
-use paceline_data::{BatchPlan, ImageSet};
-use paceline_model::{Layout, Model, Score, Softmax};
-use paceline_observe::{Phase, PhaseClock};
+use paceline_data::SparseRows;
+use paceline_model::{Layout, Logistic, Model, Score, Softmax};
 
 use crate::board::Board;
 use crate::chief::{Chief, Orders, StopReason};
 use crate::cluster::{Cluster, Leash, launch, task};
+use crate::examples::{Examples, ImageExamples, RowExamples, Walk};
 use crate::interrupt::Interrupt;
 use crate::job::{Mode, ModelKind, Plan, RawJob};
-use crate::link::{Link, Local};
-use crate::progress::Progress;
+use crate::link::{DenseLink, Link, Local, RowLink};
+use crate::progress::{Progress, write_line};
+use crate::rows::{LocalRows, RowTester, RowWorker, SharedTable};
 use crate::run::RunDir;
-use crate::source::{Shape, load_data};
+use crate::source::{Data, Shape, load_data};
 use crate::summary::{Summary, TaskSummary};
-use crate::tester::{InBetween, Tester};
-use crate::worker::{Work, Worker};
+use crate::tester::{Aside, Examiner, InBetween, Tester, Tests};
+use crate::worker::{Desk, Trainer, Work, Worker};
 use crate::{Failure, model_file};
+
+/// What the one task of a run without others is called.
+const ALONE: &str = "worker:0";
 
 /// What the command line adds to a job.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +32,15 @@ pub struct Options {
     pub run_dir: Option<PathBuf>,
     /// Nothing but errors on standard error.
     pub quiet: bool,
+}
+
+impl Options {
+    /// Something for a person to read, unless nothing is to be said.
+    pub(crate) fn say(&self, text: &str) {
+        if !self.quiet {
+            write_line(text);
+        }
+    }
 }
 
 /// A run that has come to its end, in good order.
@@ -65,93 +79,199 @@ pub fn train(
 pub fn build_model(plan: &Plan, shape: Shape) -> Box<dyn Model> {
     match plan.model {
         ModelKind::Softmax => Box::new(Softmax::new(shape.inputs, shape.classes)),
-    }
-}
-
-/// The batch plan of a plan for so many slots.
-pub(crate) fn batch_plan(plan: &Plan, examples: usize, slots: usize) -> BatchPlan {
-    let mut batches = BatchPlan::new(examples, plan.batch, slots);
-    if plan.data.shuffle {
-        batches = batches.shuffled(plan.seed);
-    }
-    match plan.stop.epochs {
-        Some(epochs) => batches.for_epochs(epochs),
-        None => batches,
+        ModelKind::Logistic { .. } => Box::new(Logistic::new(shape.inputs)),
     }
 }
 
 /// Who tests the plan's model.
-pub(crate) fn build_tester<'a>(plan: &Plan, data: &'a ImageSet) -> Tester<'a> {
-    let model = build_model(plan, Shape::of(data));
-    Tester::new(&data.test, plan.evaluate.examples, model)
+pub(crate) fn build_examiner<'a>(plan: &Plan, data: &'a Data) -> Box<dyn Examiner + 'a> {
+    let examples = plan.evaluate.examples;
+    match data {
+        Data::Images(set) => {
+            let model = build_model(plan, data.shape());
+            Box::new(Tester::new(&set.test, examples, model))
+        }
+        Data::Rows(set) => {
+            let tester = RowTester::new(&set.test, examples);
+            match plan.model.is_sparse() {
+                true => Box::new(tester),
+                false => Box::new(tester.of_all_parameters()),
+            }
+        }
+    }
 }
 
+/// The examples of a slot of a dense model.
+pub(crate) fn build_examples<'a>(data: &'a Data, walk: Walk) -> Box<dyn Examples + 'a> {
+    match data {
+        Data::Images(set) => Box::new(ImageExamples::new(walk, &set.train)),
+        Data::Rows(set) => Box::new(RowExamples::new(walk, &set.train)),
+    }
+}
+
+/// A worker of the plan's model, by whichever loop that needs.
+pub(crate) fn build_worker<'a, L: DenseLink + RowLink>(
+    plan: &Plan,
+    data: &'a Data,
+    (slot, slots): (usize, usize),
+    desk: Desk,
+) -> Box<dyn Trainer<L> + 'a> {
+    let batches = data.batches(plan, slots);
+    match data {
+        Data::Rows(set) if plan.model.is_sparse() => {
+            Box::new(RowWorker::new(slot, batches, &set.train, desk))
+        }
+        _ => Box::new(build_dense_worker(plan, data, Walk::new(batches, slot), desk)),
+    }
+}
+
+fn build_dense_worker<'a>(plan: &Plan, data: &'a Data, walk: Walk, desk: Desk) -> Worker<'a> {
+    let model = build_model(plan, data.shape());
+    Worker { examples: build_examples(data, walk), model, desk }
+}
+
+/// A whole run in this process.
 fn train_single(
     job: &RawJob,
     plan: &Plan,
     options: &Options,
     interrupt: &Interrupt,
 ) -> Result<Finished, Failure> {
-    let task = "worker:0";
     let progress = Progress::new(options.quiet);
-    let data = load_data(job, plan)?;
+    let data = load_data(job, plan, &mut |text| progress.say(text))?;
     let run = RunDir::create(options.run_dir.as_deref(), &plan.name)?;
     run.write("job.toml", job.explain().as_bytes())?;
     progress.say(&announcement(plan, &data, run.path()));
+    let alone = Alone { plan, data: &data, run: &run, interrupt };
+    match &data {
+        Data::Rows(set) if plan.model.is_sparse() => alone.train_rows(&set.train, progress),
+        _ => alone.train_dense(progress),
+    }
+}
 
-    let model = build_model(plan, Shape::of(&data));
-    let mut board = Board::create(&run.task(task), plan)?;
-    board.describe(plan, &model.graph())?;
-    let mut link = Local::new(&*model, plan.seed, plan.optimizer);
-    let batches = batch_plan(plan, data.train.len(), 1);
-    let mut chief = Chief::new(Orders {
-        stop: plan.stop,
-        evaluate: plan.evaluate,
-        epoch_steps: plan.stop.epochs.map(|_| batches.steps()),
-        examples_per_step: plan.batch,
-        tests: Box::new(InBetween::new(build_tester(plan, &data))),
-        reproducible: false, // It is anyway: a test is over before the next step.
-        progress,
-        interrupted: Box::new(|| interrupt.signal()),
-    });
-    let clock = PhaseClock::start(Phase::Input);
-    let mut worker =
-        Worker { slot: 0, batches, images: &data.train, model, board, clock, slowness: 1.0 };
+/// A run without other tasks.
+struct Alone<'a> {
+    plan: &'a Plan,
+    data: &'a Data,
+    run: &'a RunDir,
+    interrupt: &'a Interrupt,
+}
 
-    let work = worker.run(&mut link, Some(&mut chief));
-    chief.finish();
-    let work = work.inspect_err(|_| drop(worker.board.finish(false)))?;
-    let mine = worker_summary(task, &worker, &work);
+impl<'a> Alone<'a> {
+    fn train_dense(&self, progress: Progress) -> Result<Finished, Failure> {
+        let batches = self.data.batches(self.plan, 1);
+        let steps = batches.steps();
+        let model = build_model(self.plan, self.data.shape());
+        let mut link = Local::new(&*model, self.plan.seed, self.plan.optimizer);
+        drop(model);
+        let tests = InBetween::new(build_examiner(self.plan, self.data));
+        let chief = self.chief(steps, Box::new(tests), false, progress);
+        let walk = Walk::new(batches, 0);
+        let worker = build_dense_worker(self.plan, self.data, walk, self.desk()?);
+        self.carry_out(worker, &mut link, chief, |worker, link, chief| worker.run(link, chief))
+    }
 
-    let (step, params) = (link.global_step(), link.params());
-    let score = chief.final_test(step, params, &mut worker.board)?;
-    worker.board.finish(true)?;
-    save_model(&run, worker.model.layout(), params, step)?;
-    let reason = chief.reason().or(work.reason);
-    let summary = summarise(plan, (1, 0), reason, step, &chief, score, vec![mine]);
-    write_summary(&run, &summary)?;
-    Ok(Finished { run: run.path().to_owned(), summary, signal: signal_of(reason) })
+    /// One thread, or several that share the table without locks. Tests are made on a thread of
+    /// their own, while training goes on.
+    fn train_rows(&self, rows: &'a SparseRows, progress: Progress) -> Result<Finished, Failure> {
+        let threads = self.plan.threads;
+        let batches = self.data.batches(self.plan, threads);
+        let steps = batches.steps().saturating_mul(threads as u64);
+        let model = Logistic::new(rows.features());
+        let shared = SharedTable::new(self.plan.optimizer, model.layout());
+        let worker = |slot, desk| RowWorker::new(slot, batches.clone(), rows, desk);
+        thread::scope(|scope| {
+            let tests = Aside::start(scope, build_examiner(self.plan, self.data));
+            let chief = self.chief(steps, Box::new(tests), threads == 1, progress);
+            let mut link = LocalRows::new(&shared);
+            self.carry_out(worker(0, self.desk()?), &mut link, chief, |first, link, chief| {
+                let others: Vec<_> = (1..threads)
+                    .map(|slot| {
+                        let mut other = worker(slot, Desk::open(None, 1.0));
+                        let mut link = LocalRows::new(&shared);
+                        scope.spawn(move || other.run(&mut link, None))
+                    })
+                    .collect();
+                let work = first.run(link, chief);
+                if !matches!(&work, Ok(Work { reason: Some(StopReason::Epochs), .. })) {
+                    shared.stop();
+                }
+                others.into_iter().try_fold(work?, |sum, other| {
+                    let Ok(work) = other.join() else { unreachable!("a panic ends the scope") };
+                    Ok(sum.with(&work?))
+                })
+            })
+        })
+    }
+
+    fn desk(&self) -> Result<Desk, Failure> {
+        let mut board = Board::create(&self.run.task(ALONE), self.plan)?;
+        board.describe(self.plan, &build_model(self.plan, self.data.shape()).graph())?;
+        Ok(Desk::open(Some(board), 1.0))
+    }
+
+    fn chief(
+        &self,
+        epoch_steps: u64,
+        tests: Box<dyn Tests + 'a>,
+        reproducible: bool,
+        progress: Progress,
+    ) -> Chief<'a> {
+        let interrupt = self.interrupt;
+        Chief::new(Orders {
+            stop: self.plan.stop,
+            evaluate: self.plan.evaluate,
+            epoch_steps: self.plan.stop.epochs.map(|_| epoch_steps),
+            examples_per_step: self.plan.batch,
+            tests,
+            reproducible,
+            progress,
+            interrupted: Box::new(|| interrupt.signal()),
+        })
+    }
+
+    /// Trains, tests for the last time, and leaves everything behind that a run leaves.
+    fn carry_out<W: Trainer<L>, L: Link>(
+        &self,
+        mut worker: W,
+        link: &mut L,
+        mut chief: Chief<'_>,
+        run: impl FnOnce(&mut W, &mut L, Option<&mut Chief<'_>>) -> Result<Work, Failure>,
+    ) -> Result<Finished, Failure> {
+        let work = run(&mut worker, link, Some(&mut chief));
+        chief.finish();
+        let work = work.inspect_err(|_| drop(worker.desk().close(false)))?;
+        let mine = worker_summary(ALONE, worker.desk(), &work);
+        let score = chief.final_test(link, worker.desk().board.as_mut())?;
+        worker.desk().close(true)?;
+        save_model(self.run, worker.layout(), link)?;
+        let (reason, step) = (chief.reason().or(work.reason), link.global_step());
+        let summary = summarise(self.plan, (1, 0), reason, step, &chief, score, vec![mine]);
+        write_summary(self.run, &summary)?;
+        let run = self.run.path().to_owned();
+        Ok(Finished { run, summary, signal: signal_of(reason) })
+    }
 }
 
 /// What is about to be trained, in a line.
-pub(crate) fn announcement(plan: &Plan, data: &ImageSet, run: &Path) -> String {
+pub(crate) fn announcement(plan: &Plan, data: &Data, run: &Path) -> String {
     format!(
         "{}: {} on {} examples ({}), into {}",
         plan.name,
         plan.model.name(),
-        data.train.len(),
-        data.origin,
+        data.train_len(),
+        data.origin(),
         run.display()
     )
 }
 
 /// What a worker did, as it goes into the summary.
-pub(crate) fn worker_summary(task: &str, worker: &Worker<'_>, work: &Work) -> TaskSummary {
+pub(crate) fn worker_summary(task: &str, desk: &Desk, work: &Work) -> TaskSummary {
     TaskSummary {
         steps: work.steps,
         dropped: work.dropped,
         examples: work.examples,
-        ..TaskSummary::of(task, &worker.clock.totals())
+        ..TaskSummary::of(task, &desk.clock.totals())
     }
 }
 
@@ -201,13 +321,14 @@ pub(crate) fn signal_of(reason: Option<StopReason>) -> Option<i32> {
     }
 }
 
+/// Writes the model as the link shows it.
 pub(crate) fn save_model(
     run: &RunDir,
     layout: &Layout,
-    params: &[f32],
-    step: u64,
+    link: &mut impl Link,
 ) -> Result<(), Failure> {
-    model_file::save(&run.path().join("model.safetensors"), layout, params, step)
+    let (path, step) = (run.path().join("model.safetensors"), link.global_step());
+    model_file::save(&path, layout, step, |show| link.show_all(show))
 }
 
 pub(crate) fn write_summary(run: &RunDir, summary: &Summary) -> Result<(), Failure> {

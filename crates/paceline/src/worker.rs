@@ -1,33 +1,75 @@
-//! The loop: what a worker does, step after step.
+//! The loop: what a worker does, step after step. (That of sparse models is in `rows/worker.rs`.)
 
 use std::thread;
 use std::time::Instant;
 
-use paceline_data::{BatchBuffer, BatchPlan, Images};
-use paceline_model::{Batch, Model, Onto};
+use paceline_model::{Layout, Model, Onto};
 use paceline_observe::{Phase, PhaseClock};
 
 use crate::Failure;
 use crate::board::Board;
 use crate::chief::{Chief, StopReason};
-use crate::link::{Link, Pushed};
+use crate::examples::Examples;
+use crate::link::{DenseLink, Link, Pushed};
 
-/// A worker and everything it works with but the parameters.
-pub struct Worker<'a> {
-    /// Its place in the plan.
-    pub slot: usize,
-    /// Which examples it takes at each step.
-    pub batches: BatchPlan,
-    /// The examples.
-    pub images: &'a Images,
-    /// What it trains.
-    pub model: Box<dyn Model>,
-    /// Its event file.
-    pub board: Board,
+/// Whoever trains a model over a link, with all that it works with but the parameters.
+pub trait Trainer<L> {
+    /// Trains until the plan is through or the run is stopped.
+    fn run(&mut self, link: &mut L, chief: Option<&mut Chief<'_>>) -> Result<Work, Failure>;
+
+    /// Where it keeps its books.
+    fn desk(&mut self) -> &mut Desk;
+
+    /// What its parameters are called.
+    fn layout(&self) -> &Layout;
+}
+
+/// A worker's books.
+pub struct Desk {
+    /// Its event file; of several threads of a process, only the first has one.
+    pub board: Option<Board>,
     /// Where its time goes.
     pub clock: PhaseClock,
     /// How many times slower than it could be this worker shall be: 1, but in tests.
     pub slowness: f64,
+}
+
+impl Desk {
+    /// Books that are opened now.
+    pub fn open(board: Option<Board>, slowness: f64) -> Self {
+        Self { board, clock: PhaseClock::start(Phase::Input), slowness }
+    }
+
+    /// Takes note of a step; with the chief, what follows from it.
+    #[inline]
+    pub(crate) fn after_step(
+        &mut self,
+        (step, loss, now): (u64, f32, Instant),
+        link: &mut impl Link,
+        chief: Option<&mut Chief<'_>>,
+    ) -> Result<(), Failure> {
+        if !loss.is_finite() {
+            return Err(diverged(step, loss));
+        }
+        let Some(board) = &mut self.board else { return Ok(()) };
+        board.step(step, loss)?;
+        let Some(chief) = chief else { return Ok(()) };
+        self.clock.enter(Phase::Wait);
+        chief.after_step(loss, now, link, board)
+    }
+
+    /// Closes the books.
+    pub(crate) fn close(&mut self, success: bool) -> Result<(), Failure> {
+        self.board.as_mut().map_or(Ok(()), |board| board.finish(success))
+    }
+
+    /// In tests: makes this worker a slow one.
+    #[inline]
+    pub(crate) fn dawdle(&self, start: Instant) {
+        if self.slowness > 1.0 {
+            thread::sleep(start.elapsed().mul_f64(self.slowness - 1.0));
+        }
+    }
 }
 
 /// What a worker did.
@@ -43,75 +85,84 @@ pub struct Work {
     pub examples: u64,
 }
 
-impl Worker<'_> {
-    /// Trains until the plan is through or the run is stopped.
-    pub fn run(
-        &mut self,
-        link: &mut impl Link,
-        mut chief: Option<&mut Chief<'_>>,
-    ) -> Result<Work, Failure> {
+impl Work {
+    /// What two workers of one process did together.
+    pub(crate) fn with(self, other: &Work) -> Work {
+        Work {
+            reason: self.reason,
+            steps: self.steps + other.steps,
+            dropped: self.dropped + other.dropped,
+            examples: self.examples + other.examples,
+        }
+    }
+}
+
+/// A worker of a dense model.
+pub struct Worker<'a> {
+    /// Which examples it takes at each step.
+    pub examples: Box<dyn Examples + 'a>,
+    /// What it trains.
+    pub model: Box<dyn Model>,
+    /// Its books.
+    pub desk: Desk,
+}
+
+impl<L: DenseLink> Trainer<L> for Worker<'_> {
+    fn run(&mut self, link: &mut L, mut chief: Option<&mut Chief<'_>>) -> Result<Work, Failure> {
         let mut work = Work::default();
-        let mut indices = Vec::new();
-        let mut buffer = BatchBuffer::default();
         let mut grad = vec![0.0; self.model.layout().len()];
         loop {
-            self.clock.enter(Phase::Input);
-            self.batches.batch(link.next_step(), self.slot, &mut indices);
-            if indices.is_empty() {
+            self.desk.clock.enter(Phase::Input);
+            let examples = self.examples.take(link.next_step())?;
+            if examples == 0 {
                 return Ok(Work { reason: Some(StopReason::Epochs), ..work });
             }
             let step = link.global_step();
-            let loss = self.gradient(&indices, link.params(), &mut buffer, &mut grad);
-            let now = self.clock.enter(Phase::Push);
-            let pushed = link.push(indices.len(), &grad, &mut self.clock)?;
+            let loss = self.gradient(examples, link.params(), &mut grad)?;
+            let now = self.desk.clock.enter(Phase::Push);
+            let pushed = link.push(examples, &grad, &mut self.desk.clock)?;
 
             work.steps += 1;
             work.dropped += u64::from(pushed == Pushed::Dropped);
-            work.examples += indices.len() as u64;
-            if !loss.is_finite() {
-                return Err(diverged(step, loss));
-            }
-            self.board.step(step, loss)?;
-            if let Some(chief) = chief.as_deref_mut() {
-                self.clock.enter(Phase::Wait);
-                chief.after_step(loss, now, link, &mut self.board)?;
-            }
+            work.examples += examples as u64;
+            self.desk.after_step((step, loss, now), link, chief.as_deref_mut())?;
             if link.is_stopping() {
                 return Ok(work);
             }
         }
     }
 
+    fn desk(&mut self) -> &mut Desk {
+        &mut self.desk
+    }
+
+    fn layout(&self) -> &Layout {
+        self.model.layout()
+    }
+}
+
+impl Worker<'_> {
     /// The mean loss of a batch and its gradient, block by block, so that the values of a block
     /// are read, used and forgotten while they are in the cache.
     #[inline]
     fn gradient(
         &mut self,
-        indices: &[u32],
+        examples: usize,
         params: &[f32],
-        buffer: &mut BatchBuffer,
         grad: &mut [f32],
-    ) -> f32 {
-        let share = 1.0 / indices.len() as f32;
-        let (mut loss, mut onto) = (0.0, Onto::Zero);
-        for indices in indices.chunks(self.model.max_block()) {
-            self.clock.enter(Phase::Input);
-            buffer.fill(self.images, indices.iter().map(|&example| example as usize));
-            let block = Batch::dense(&buffer.inputs, &buffer.labels);
-            let start = self.clock.enter(Phase::Compute);
+    ) -> Result<f32, Failure> {
+        let share = 1.0 / examples as f32;
+        let (mut loss, mut onto, mut left) = (0.0, Onto::Zero, examples);
+        while left > 0 {
+            self.desk.clock.enter(Phase::Input);
+            let block = self.examples.block(self.model.max_block())?;
+            left -= block.len();
+            let start = self.desk.clock.enter(Phase::Compute);
             loss += self.model.gradient(params, block, share, onto, grad);
             onto = Onto::Present;
-            self.dawdle(start);
+            self.desk.dawdle(start);
         }
-        loss
-    }
-
-    /// In tests: makes this worker a slow one.
-    #[inline]
-    fn dawdle(&self, start: Instant) {
-        if self.slowness > 1.0 {
-            thread::sleep(start.elapsed().mul_f64(self.slowness - 1.0));
-        }
+        Ok(loss)
     }
 }
 

@@ -14,8 +14,8 @@ use crate::job::{Plan, RawJob};
 use crate::link::Link;
 use crate::log::Log;
 use crate::run::RunDir;
-use crate::source::{Shape, load_data};
-use crate::train::{build_model, build_tester};
+use crate::source::load_data;
+use crate::train::{build_examiner, build_model};
 
 /// How long to wait before looking again whether there is something new to test.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -28,12 +28,12 @@ pub(super) fn run(
     run: &RunDir,
     interrupted: &dyn Fn() -> Option<i32>,
 ) -> Result<(), Failure> {
-    let data = load_data(job, plan)?;
+    let data = load_data(job, plan, &mut |_| {})?;
     let log = Log::create(run, cluster.task)?;
-    let model = build_model(plan, Shape::of(&data));
+    let model = build_model(plan, data.shape());
     let mut board = Board::create(&run.task(&cluster.task.to_string()), plan)?;
     let config = link_config(job, plan, cluster, ClientRole::Evaluator, model.layout())?;
-    let mut tester = build_tester(plan, &data);
+    let mut examiner = build_examiner(plan, &data);
     let say = |text: &str| log.info(text);
     let mut link = Remote::start(config, plan.cluster.mode, &say, &|| interrupted().is_some())?;
     let begun = Instant::now();
@@ -41,7 +41,7 @@ pub(super) fn run(
     while interrupted().is_none() {
         let step = link.global_step();
         if step >= next {
-            let score = tester.test(link.params());
+            let score = examiner.test(link.look(examiner.keys().as_deref())?);
             board.test(step, &score, step as f64 / begun.elapsed().as_secs_f64())?;
             let (loss, accuracy) = (score.loss, 100.0 * score.accuracy);
             log.info(&format!("step {step}: test loss {loss:.4}, accuracy {accuracy:.2} %"));
@@ -49,8 +49,7 @@ pub(super) fn run(
         } else {
             thread::sleep(LOOK_EVERY);
         }
-        let (inner, mut attendant) = link.link();
-        if let Err(error) = inner.pull(&mut attendant) {
+        if let Err(error) = link.refresh() {
             log.info(&format!("the servers are gone: {error}"));
             break;
         }

@@ -46,7 +46,7 @@ pub fn launch(
     interrupt: &Interrupt,
 ) -> Result<Finished, Failure> {
     // What is wrong with the data is better said once, here, than by every task.
-    check_data(job, plan)?;
+    check_data(job, plan, &mut |text| options.say(text))?;
     let run = RunDir::create(options.run_dir.as_deref(), &plan.name)?;
     run.write("job.toml", job.explain().as_bytes())?;
     let mut tasks = Tasks { started: Vec::new() };

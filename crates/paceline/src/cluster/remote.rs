@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use paceline_exchange::{ClientConfig, Role};
+use paceline_exchange::{ClientConfig, Purpose, Role};
 use paceline_model::Layout;
 use paceline_net::{Attendant, LinkConfig, Moved};
 use paceline_observe::{Phase, PhaseClock};
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use super::Cluster;
 use crate::Failure;
 use crate::job::{Mode, Plan, RawJob};
-use crate::link::{Link, Pushed};
+use crate::link::{DenseLink, Link, Pushed, RowLink, RowPush, Show};
 
 /// The environment variable by which the launcher gives its tasks the run's secret.
 pub(crate) const TOKEN_VARIABLE: &str = "PACELINE_TOKEN";
@@ -21,6 +21,9 @@ const LATER: std::time::Duration = std::time::Duration::from_secs(10);
 /// What a task tells of its waits, and to whom.
 pub(crate) type Say<'a> = &'a dyn Fn(&str);
 
+/// Parameters of a sparse model that are shown at a time when all are shown.
+const PIECE: usize = 1 << 20;
+
 /// A worker's parameters, on servers.
 pub struct Remote<'a> {
     link: paceline_net::Link,
@@ -28,10 +31,26 @@ pub struct Remote<'a> {
     /// In modes without a common step: the next step of this slot's own.
     own_step: u64,
     say: Say<'a>,
+    rows: Option<Rows>,
+}
+
+/// What a link of a sparse model holds.
+struct Rows {
+    /// How many parameters there are.
+    total: usize,
+    /// Whether values come while others are in use.
+    overlaps: bool,
+    /// The values of the batch to compute now and, if it overlaps, of the next one.
+    current: Vec<f32>,
+    next: Vec<f32>,
+    /// Values that somebody looks at.
+    looked: Vec<f32>,
+    /// A push has not been answered yet.
+    in_flight: bool,
 }
 
 impl<'a> Remote<'a> {
-    /// Connects to all servers, waits for the start and pulls.
+    /// Connects to all servers, waits for the start and, if the model is dense, pulls.
     pub(crate) fn start(
         config: LinkConfig,
         mode: Mode,
@@ -39,10 +58,30 @@ impl<'a> Remote<'a> {
         gives_up: &dyn Fn() -> bool,
     ) -> Result<Self, Failure> {
         let attendant = &mut Waiter { say, gives_up: Some(gives_up) };
+        let (is_sparse, total) = (config.client.is_sparse, config.client.total_params);
         let mut link = paceline_net::Link::start(config, attendant)?;
-        link.pull(attendant)?;
+        let rows = is_sparse.then(|| Rows {
+            total,
+            overlaps: overlaps(mode),
+            current: Vec::new(),
+            next: Vec::new(),
+            looked: Vec::new(),
+            in_flight: false,
+        });
+        if rows.is_none() {
+            link.pull(attendant)?;
+        }
         let own_step = link.resume_step();
-        Ok(Self { link, mode, own_step, say })
+        Ok(Self { link, mode, own_step, say, rows })
+    }
+
+    /// Sees to it that what is looked at next is as it is now.
+    pub(crate) fn refresh(&mut self) -> Result<(), Failure> {
+        let attendant = &mut Waiter { say: self.say, gives_up: None };
+        match self.rows {
+            Some(_) => self.look(Some(&[])).map(drop), // What is looked at is fetched then.
+            None => Ok(self.link.pull(attendant)?),
+        }
     }
 
     /// The connections themselves, for what only some workers do.
@@ -51,16 +90,62 @@ impl<'a> Remote<'a> {
     }
 }
 
-impl Link for Remote<'_> {
-    fn params(&self) -> &[f32] {
-        self.link.params()
+/// Whether a worker of a sparse model pulls the values of its next batch while it computes the
+/// present one. That makes it one step staler, so `sync` and lock-step do not allow it.
+pub(crate) fn overlaps(mode: Mode) -> bool {
+    match mode {
+        Mode::Async => true,
+        Mode::Bounded { staleness } => staleness > 0,
+        Mode::Single | Mode::Sync { .. } => false,
     }
+}
 
+impl Link for Remote<'_> {
     fn next_step(&self) -> u64 {
         match self.mode {
             Mode::Sync { .. } => self.link.global_step(),
             _ => self.own_step,
         }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.link.stopping()
+    }
+
+    fn global_step(&self) -> u64 {
+        self.link.global_step()
+    }
+
+    fn ask_to_stop(&mut self, reason: &str) -> Result<(), Failure> {
+        Ok(self.link.stop(reason)?)
+    }
+
+    fn look(&mut self, keys: Option<&[u32]>) -> Result<&[f32], Failure> {
+        let attendant = &mut Waiter { say: self.say, gives_up: None };
+        let Some(rows) = &mut self.rows else { return Ok(self.link.params()) };
+        rows.complete(&mut self.link, attendant)?;
+        let keys = keys.unwrap_or_default();
+        self.link.pull_keys(keys, Purpose::Look, &mut rows.looked, attendant)?;
+        Ok(&rows.looked)
+    }
+
+    fn show_all(&mut self, show: &mut Show<'_>) -> Result<(), Failure> {
+        let Some(total) = self.rows.as_ref().map(|rows| rows.total) else {
+            return show(self.link.params());
+        };
+        let mut keys = Vec::new();
+        for from in (0..total).step_by(PIECE) {
+            keys.clear();
+            keys.extend(from as u32..(from + PIECE).min(total) as u32);
+            show(self.look(Some(&keys))?)?;
+        }
+        Ok(())
+    }
+}
+
+impl DenseLink for Remote<'_> {
+    fn params(&self) -> &[f32] {
+        self.link.params()
     }
 
     fn push(
@@ -75,17 +160,73 @@ impl Link for Remote<'_> {
         self.own_step += 1;
         Ok(if self.link.dropped() { Pushed::Dropped } else { Pushed::Applied })
     }
+}
 
-    fn is_stopping(&self) -> bool {
-        self.link.stopping()
+impl Rows {
+    /// Waits for the values that the last push asked for, if it did.
+    fn complete(
+        &mut self,
+        link: &mut paceline_net::Link,
+        attendant: &mut impl Attendant,
+    ) -> Result<(), Failure> {
+        if self.in_flight {
+            let place = if self.overlaps { &mut self.next } else { &mut self.current };
+            link.await_values(place, attendant)?;
+            self.in_flight = false;
+        }
+        Ok(())
+    }
+}
+
+impl Remote<'_> {
+    /// What only a link of a sparse model has.
+    fn rows(&mut self) -> (&mut paceline_net::Link, &mut Rows) {
+        let Some(rows) = &mut self.rows else { unreachable!("the model is sparse") };
+        (&mut self.link, rows)
+    }
+}
+
+impl RowLink for Remote<'_> {
+    fn overlaps(&self) -> bool {
+        self.rows.as_ref().is_some_and(|rows| rows.overlaps)
     }
 
-    fn global_step(&self) -> u64 {
-        self.link.global_step()
+    fn begin(&mut self, step: u64, keys: &[u32], clock: &mut PhaseClock) -> Result<(), Failure> {
+        let attendant = &mut Timed { clock, say: self.say };
+        let (link, rows) = self.rows();
+        rows.complete(link, attendant)?;
+        link.go_on_with(step);
+        Ok(link.pull_keys(keys, Purpose::Begin, &mut rows.current, attendant)?)
     }
 
-    fn ask_to_stop(&mut self, reason: &str) -> Result<(), Failure> {
-        Ok(self.link.stop(reason)?)
+    fn ahead(&mut self, keys: &[u32], clock: &mut PhaseClock) -> Result<(), Failure> {
+        let attendant = &mut Timed { clock, say: self.say };
+        let (link, rows) = self.rows();
+        Ok(link.pull_keys(keys, Purpose::Ahead, &mut rows.next, attendant)?)
+    }
+
+    fn values(&self) -> &[f32] {
+        self.rows.as_ref().map_or(&[], |rows| &rows.current)
+    }
+
+    fn push(&mut self, push: RowPush<'_>, clock: &mut PhaseClock) -> Result<(), Failure> {
+        let attendant = &mut Timed { clock, say: self.say };
+        let RowPush { step, examples, grad, next, .. } = push;
+        let (link, rows) = self.rows();
+        link.push_keys(step, examples as u32, grad, next, attendant)?;
+        rows.in_flight = true;
+        if rows.overlaps {
+            std::mem::swap(&mut rows.current, &mut rows.next);
+        }
+        self.own_step += 1;
+        Ok(())
+    }
+
+    fn arrive(&mut self, clock: &mut PhaseClock) -> Result<Pushed, Failure> {
+        let attendant = &mut Timed { clock, say: self.say };
+        let (link, rows) = self.rows();
+        rows.complete(link, attendant)?;
+        Ok(if link.dropped() { Pushed::Dropped } else { Pushed::Applied })
     }
 }
 
@@ -157,7 +298,7 @@ pub(crate) fn link_config(
             token: token(plan)?,
             servers: servers.len(),
             total_params: layout.len(),
-            is_sparse: false,
+            is_sparse: plan.model.is_sparse(),
         },
         servers,
         start_timeout: plan.cluster.start_timeout,

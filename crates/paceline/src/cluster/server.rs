@@ -1,17 +1,18 @@
 //! What a server does: hold a shard of the parameters until the run is over.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use paceline_exchange::{
     Level, ModeConfig, OnLoss, PART_FLOATS, STALENESS_BOUNDS, Server, ServerConfig, Stats, Store,
     shard_ranges,
 };
-use paceline_model::Optimizer;
+use paceline_model::{Model, Optimizer, Table};
 use paceline_net::{Served, Watcher, serve};
 use paceline_observe::{EventWriter, Histogram};
 
 use super::listen::listen;
-use super::remote::{layout_digest, token};
+use super::remote::{layout_digest, overlaps, token};
 use super::{Cluster, Role};
 use crate::Failure;
 use crate::job::{Mode, OnWorkerLoss, Plan, RawJob};
@@ -32,14 +33,11 @@ pub(super) fn run(
     let address = &cluster.addresses[&cluster.task];
     let token = token(plan)?;
     let listener = listen(address, !token.is_empty())?;
-    let model = build_model(plan, data_shape(plan)?);
+    let model = build_model(plan, data_shape(job, plan)?);
     let layout = model.layout();
     let servers = cluster.count(Role::Ps);
     let shard = shard_ranges(layout.len(), servers)[cluster.task.index].clone();
-    let mut params = vec![0.0; layout.len()];
-    model.initialise(plan.seed, &mut params);
-    // A copy, so that what belongs to other servers is given back to the system.
-    let params = params[shard.clone()].to_vec();
+    let store = build_store(plan, &*model, shard.clone());
     let config = ServerConfig {
         index: cluster.task.index,
         servers,
@@ -63,8 +61,7 @@ pub(super) fn run(
     config.check().map_err(|error| Failure::Usage(format!("cluster: {error}")))?;
     let dir = run.task(&task);
     let events = EventWriter::create(&dir).map_err(Failure::at("make an event file in", &dir))?;
-    let optimizer = Optimizer::new(plan.optimizer, layout, shard);
-    let mut machine = Server::new(config, Store::dense(params, optimizer));
+    let mut machine = Server::new(config, store);
     let mut watch = Watch::new(task, Log::create(run, cluster.task)?, events, plan);
     let served = serve(listener, &mut machine, &mut watch);
     let written = watch.write_staleness(machine.stats());
@@ -72,10 +69,27 @@ pub(super) fn run(
     written.map_err(Failure::at("write the event file in", &dir))
 }
 
+/// A shard of the model's parameters at their start.
+fn build_store(plan: &Plan, model: &dyn Model, shard: Range<usize>) -> Store {
+    let layout = model.layout();
+    if plan.model.is_sparse() {
+        return Store::sparse(Table::new(plan.optimizer, layout, shard));
+    }
+    let mut params = vec![0.0; layout.len()];
+    model.initialise(plan.seed, &mut params);
+    // A copy, so that what belongs to other servers is given back to the system.
+    let params = params[shard.clone()].to_vec();
+    Store::dense(params, Optimizer::new(plan.optimizer, layout, shard))
+}
+
 fn mode(plan: &Plan, workers: usize) -> ModeConfig {
     match plan.cluster.mode {
         Mode::Sync { quorum } => ModeConfig::Sync { quorum: quorum.unwrap_or(workers) },
-        Mode::Bounded { staleness } => ModeConfig::Bounded { staleness },
+        Mode::Bounded { staleness } => {
+            // A worker that pulls ahead is a step further than its last answer tells.
+            let ahead = u64::from(plan.model.is_sparse() && overlaps(plan.cluster.mode));
+            ModeConfig::Bounded { staleness: staleness - ahead }
+        }
         Mode::Single | Mode::Async => ModeConfig::Async,
     }
 }

@@ -2,9 +2,7 @@
 
 use std::thread;
 
-use paceline_data::ImageSet;
 use paceline_exchange::{Report, Role as ClientRole};
-use paceline_observe::{Phase, PhaseClock};
 
 use super::remote::{Remote, link_config};
 use super::{Cluster, Leash, Role, evaluator, server};
@@ -17,14 +15,14 @@ use crate::link::Link;
 use crate::log::Log;
 use crate::progress::Progress;
 use crate::run::RunDir;
-use crate::source::{Shape, load_data};
+use crate::source::{Data, load_data};
 use crate::summary::TaskSummary;
 use crate::tester::Aside;
 use crate::train::{
-    Finished, Options, announcement, batch_plan, build_model, build_tester, save_model, signal_of,
-    summarise, worker_summary, write_summary,
+    Finished, Options, announcement, build_examiner, build_model, build_worker, save_model,
+    signal_of, summarise, worker_summary, write_summary,
 };
-use crate::worker::{Work, Worker};
+use crate::worker::{Desk, Trainer, Work};
 
 /// In tests: `SLOT:FACTOR`, which worker is to be how many times slower.
 const SLOW_VARIABLE: &str = "PACELINE_TEST_SLOW";
@@ -44,7 +42,7 @@ pub fn run(
         Role::Ps => server::run(job, plan, cluster, &run).map(|()| None),
         Role::Evaluator => evaluator::run(job, plan, cluster, &run, &interrupted).map(|()| None),
         Role::Chief | Role::Worker => {
-            let data = load_data(job, plan)?;
+            let data = load_data(job, plan, &mut |_| {})?;
             let part = Part { job, plan, cluster, run: &run, data: &data };
             let progress = Progress::new(options.quiet || cluster.slot() != Some(0));
             let finished = part.train(progress, &interrupted)?;
@@ -78,7 +76,7 @@ struct Part<'a> {
     plan: &'a Plan,
     cluster: &'a Cluster,
     run: &'a RunDir,
-    data: &'a ImageSet,
+    data: &'a Data,
 }
 
 impl Part<'_> {
@@ -91,7 +89,7 @@ impl Part<'_> {
         let task = cluster.task.to_string();
         let slot = cluster.slot().unwrap_or(0);
         let log = Log::create(run, cluster.task)?;
-        let model = build_model(plan, Shape::of(data));
+        let model = build_model(plan, data.shape());
         let mut board = Board::create(&run.task(&task), plan)?;
         let config = link_config(self.job, plan, cluster, ClientRole::Worker, model.layout())?;
         let is_chief = slot == 0;
@@ -102,19 +100,20 @@ impl Part<'_> {
         let say = |text: &str| if is_chief { log.warn(text) } else { log.info(text) };
         let gives_up = || interrupted().is_some();
         let mut link = Remote::start(config, plan.cluster.mode, &say, &gives_up)?;
-        let batches = batch_plan(plan, data.train.len(), cluster.slots());
+        drop(model);
+        let slots = cluster.slots();
+        let steps = data.batches(plan, slots).steps();
         let epoch_steps = plan.stop.epochs.map(|_| match plan.cluster.mode {
-            Mode::Sync { .. } => batches.steps(),
-            _ => batches.steps() * cluster.slots() as u64,
+            Mode::Sync { .. } => steps,
+            _ => steps * slots as u64,
         });
-        let clock = PhaseClock::start(Phase::Input);
-        let slowness = slowness(slot);
-        let mut worker =
-            Worker { slot, batches, images: &data.train, model, board, clock, slowness };
+        let desk = Desk::open(Some(board), slowness(slot));
+        let mut worker = build_worker::<Remote<'_>>(plan, data, (slot, slots), desk);
+        let worker = &mut *worker;
         if !is_chief {
-            let work = self.work(&mut worker, &mut link, None)?;
-            self.leave(&worker, &work, &mut link)?;
-            worker.board.finish(true)?;
+            let work = self.work(worker, &mut link, None)?;
+            self.leave(worker, &work, &mut link)?;
+            worker.desk().close(true)?;
             return Ok(None);
         }
         thread::scope(|scope| {
@@ -126,37 +125,37 @@ impl Part<'_> {
                     Mode::Sync { quorum } => plan.batch * quorum.unwrap_or(cluster.slots()),
                     _ => plan.batch,
                 },
-                tests: Box::new(Aside::start(scope, build_tester(plan, data))),
+                tests: Box::new(Aside::start(scope, build_examiner(plan, data))),
                 reproducible: matches!(plan.cluster.mode, Mode::Sync { .. }),
                 progress,
                 interrupted: Box::new(interrupted),
             });
-            let work = self.work(&mut worker, &mut link, Some(&mut chief));
+            let work = self.work(worker, &mut link, Some(&mut chief));
             chief.finish();
-            self.conclude(&mut worker, &work?, &mut link, &mut chief).map(Some)
+            self.conclude(worker, &work?, &mut link, &mut chief).map(Some)
         })
     }
 
-    fn work(
+    fn work<'l>(
         &self,
-        worker: &mut Worker<'_>,
-        link: &mut Remote<'_>,
+        worker: &mut dyn Trainer<Remote<'l>>,
+        link: &mut Remote<'l>,
         chief: Option<&mut Chief<'_>>,
     ) -> Result<Work, Failure> {
-        worker.run(link, chief).inspect_err(|_| drop(worker.board.finish(false)))
+        worker.run(link, chief).inspect_err(|_| drop(worker.desk().close(false)))
     }
 
     /// Says goodbye to the servers, with a report for the chief.
-    fn leave(
+    fn leave<'l>(
         &self,
-        worker: &Worker<'_>,
+        worker: &mut dyn Trainer<Remote<'l>>,
         work: &Work,
-        link: &mut Remote<'_>,
+        link: &mut Remote<'l>,
     ) -> Result<(), Failure> {
         let (link, mut attendant) = link.link();
         let (sent_bytes, received_bytes) = link.moved_bytes();
         let task = self.cluster.task.to_string();
-        let mine = worker_summary(&task, worker, work);
+        let mine = worker_summary(&task, worker.desk(), work);
         let mine = TaskSummary { sent_bytes, received_bytes, ..mine };
         let report = serde_json::to_vec(&mine).unwrap_or_default();
         Ok(link.leave(&report, &mut attendant)?)
@@ -164,24 +163,23 @@ impl Part<'_> {
 
     /// The chief's end: gathers what everybody did, tests and saves the model, and lets the
     /// servers go.
-    fn conclude(
+    fn conclude<'l>(
         &self,
-        worker: &mut Worker<'_>,
+        worker: &mut dyn Trainer<Remote<'l>>,
         work: &Work,
-        link: &mut Remote<'_>,
+        link: &mut Remote<'l>,
         chief: &mut Chief<'_>,
     ) -> Result<Finished, Failure> {
         self.leave(worker, work, link)?;
         let tasks = {
             let (link, mut attendant) = link.link();
-            let reports = link.collect(&mut attendant)?;
-            link.pull(&mut attendant)?;
-            tasks_of(reports)
+            tasks_of(link.collect(&mut attendant)?)
         };
+        link.refresh()?;
         let step = link.global_step();
-        let score = chief.final_test(step, link.params(), &mut worker.board)?;
-        worker.board.finish(true)?;
-        save_model(self.run, worker.model.layout(), link.params(), step)?;
+        let score = chief.final_test(link, worker.desk().board.as_mut())?;
+        worker.desk().close(true)?;
+        save_model(self.run, worker.layout(), link)?;
         let tasks_here = (self.cluster.slots(), self.cluster.count(Role::Ps));
         let reason = chief.reason().or(work.reason);
         let summary = summarise(self.plan, tasks_here, reason, step, chief, score, tasks);

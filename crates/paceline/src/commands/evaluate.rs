@@ -4,9 +4,10 @@ use serde_json::json;
 
 use super::{print, raw_job};
 use crate::cli::{Evaluate, Job};
-use crate::source::{Shape, load_data};
-use crate::tester::Tester;
-use crate::train::build_model;
+use crate::job::ModelKind;
+use crate::progress::write_line;
+use crate::source::load_data;
+use crate::train::{build_examiner, build_model};
 use crate::{Failure, model_file};
 
 /// Tests a model on the test examples of a job: by default the job that made it.
@@ -16,11 +17,15 @@ pub(super) fn evaluate(args: &Evaluate) -> Result<(), Failure> {
     let beside = model_path.with_file_name("job.toml");
     let file = args.job.file.clone().or_else(|| beside.is_file().then_some(beside));
     let job = raw_job(&Job { file, ..args.job.clone() })?;
-    let plan = job.check()?;
-    let data = load_data(&job, &plan)?;
-    let model = build_model(&plan, Shape::of(&data));
+    let mut plan = job.check()?;
+    let data = load_data(&job, &plan, &mut |text| write_line(text))?;
+    let model = build_model(&plan, data.shape());
     let params = model_file::load(&model_path, model.layout())?;
-    let score = Tester::new(&data.test, plan.evaluate.examples, model).test(&params);
+    if plan.model.is_sparse() {
+        // However it was trained, here all parameters are at hand.
+        plan.model = ModelKind::Logistic { dense: true };
+    }
+    let score = build_examiner(&plan, &data).test(&params);
     if args.json {
         let mut figures = json!({
             "test_loss": score.loss,
@@ -45,6 +50,6 @@ pub(super) fn evaluate(args: &Evaluate) -> Result<(), Failure> {
         100.0 * score.accuracy,
         score.auc.map_or(String::new(), |auc| format!(", AUC {auc:.4}")),
         score.examples,
-        data.origin
+        data.origin()
     ))
 }

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use paceline_model::{GroupRule, OptimizerSpec, Rule, Schedule};
+use paceline_data::{IndexBase, OnBad, SparseKind, SparseSpec};
+use paceline_model::{GroupRule, OptimizerSpec, Rule, Schedule, Table};
 use sha2::{Digest, Sha256};
 
 use super::plan::{
@@ -11,7 +12,7 @@ use super::plan::{
 };
 use super::problem::{Origin, Problem, Problems};
 use super::raw::{Entry, RawJob};
-use super::schema::{KEYS, Key, Kind};
+use super::schema::{DATA_KINDS, KEYS, Key, Kind, ROWS};
 use super::value::Value;
 
 /// A name becomes part of a directory's, and those have limits.
@@ -19,6 +20,10 @@ const MOST_NAME_BYTES: usize = 100;
 
 /// Longer than anybody waits, and short enough to be added to any time.
 const MAX_SECONDS: f64 = 1e9;
+/// Digits are all held in memory: 7.8 GB at most.
+const MOST_DIGITS: usize = 10_000_000;
+/// How many features the click logs of the reference systems had.
+const CRITEO_FEATURES: usize = 33_762_578;
 /// Epochs of a job that does not say when to stop.
 const DEFAULT_EPOCHS: &str = "train.stop.epochs=6";
 
@@ -83,6 +88,7 @@ impl RawJob {
             let value = Value::Text(self.default_name());
             job.entries.insert("name".into(), Entry { value, origin: Origin::Default });
         }
+        job.match_model_and_data();
         if !job.entries.keys().any(|key| key.starts_with("train.stop.")) {
             job.set(DEFAULT_EPOCHS);
         }
@@ -102,6 +108,23 @@ impl RawJob {
             }
         }
         job
+    }
+
+    /// Which model is meant follows from the data, and the other way round.
+    fn match_model_and_data(&mut self) {
+        match (self.word("model.kind").as_str(), self.word("data.kind").as_str()) {
+            ("logistic", "") => self.set("data.kind=clicks"),
+            ("", kind) if ROWS.contains(&kind) => self.set("model.kind=logistic"),
+            _ => {}
+        }
+    }
+
+    /// The word that a key has as its value; empty if it has none.
+    fn word(&self, key: &str) -> String {
+        match self.entries.get(key).map(|entry| &entry.value) {
+            Some(Value::Text(word)) => word.clone(),
+            _ => String::new(),
+        }
     }
 
     /// The job file's name, as far as it can be part of a directory's.
@@ -143,8 +166,13 @@ impl Checker<'_> {
             name: self.text("name"),
             seed: self.whole("seed"),
             model: self.model(),
-            data: DataPlan { kind: self.data(), shuffle: self.flag("data.shuffle") },
+            data: DataPlan {
+                kind: self.data(),
+                shuffle: self.flag("data.shuffle"),
+                shuffle_buffer: self.whole("data.shuffle_buffer") as usize,
+            },
             batch: self.whole("train.batch") as usize,
+            threads: self.threads(),
             stop: Stop {
                 epochs: self.optional("train.stop.epochs", Self::whole),
                 steps: self.optional("train.stop.steps", Self::whole),
@@ -164,8 +192,34 @@ impl Checker<'_> {
     }
 
     fn model(&mut self) -> ModelKind {
-        self.text("model.kind");
-        ModelKind::Softmax
+        let kind = self.text("model.kind");
+        let data = self.job.word("data.kind");
+        let is_rows = ROWS.contains(&data.as_str());
+        if !kind.is_empty() && is_rows != (kind == "logistic") {
+            let fits = DATA_KINDS.iter().filter(|data| ROWS.contains(data) != is_rows);
+            let fits = fits.copied().collect::<Vec<_>>().join(", ");
+            let message = format!("is {data:?}, but model.kind is {kind:?}, which takes {fits}");
+            self.problems.push(self.job.problem("data.kind", message));
+        }
+        match kind.as_str() {
+            "logistic" => ModelKind::Logistic { dense: self.flag("model.dense") },
+            _ => ModelKind::Softmax,
+        }
+    }
+
+    /// How many threads train; they share the parameters in mode `single` only.
+    fn threads(&mut self) -> usize {
+        let threads = self.whole("train.threads") as usize;
+        let mode = self.job.word("cluster.mode");
+        if threads > 1 && mode != "single" {
+            let message = format!("is {threads}, but cluster.mode is {mode:?}; use single");
+            self.problems.push(self.job.problem("train.threads", message));
+        }
+        if threads > 1 && self.flag("model.dense") {
+            let message = format!("is {threads}, but model.dense is true; one thread does that");
+            self.problems.push(self.job.problem("train.threads", message));
+        }
+        threads
     }
 
     fn cluster(&mut self) -> ClusterPlan {
@@ -218,12 +272,61 @@ impl Checker<'_> {
             train_examples: self.whole("data.train_examples") as usize,
             test_examples: self.whole("data.test_examples") as usize,
         };
+        if matches!(digits, DataKind::Digits { train_examples: n, test_examples: m } if n.max(m) > MOST_DIGITS)
+            && kind == "digits"
+        {
+            let message = format!("asks for more than {MOST_DIGITS} digits, which memory must hold");
+            self.problems.push(self.job.problem("data.train_examples", message));
+        }
         let path = self.optional("data.path", Self::path);
+        let rows = match kind.as_str() {
+            "libsvm" => Some(SparseKind::Libsvm),
+            "tfrecord" => Some(SparseKind::TfRecord),
+            "criteo" => Some(SparseKind::Criteo),
+            "clicks" => Some(SparseKind::Clicks),
+            _ => None,
+        };
+        if let Some(kind) = rows {
+            return DataKind::Rows(self.rows(kind, path));
+        }
         match kind.as_str() {
             "mnist" => DataKind::Mnist { path },
             "fashion-mnist" => DataKind::FashionMnist { path },
             _ => digits,
         }
+    }
+
+    fn rows(&mut self, kind: SparseKind, path: Option<PathBuf>) -> SparseSpec {
+        let is_made = kind == SparseKind::Clicks;
+        let default_features =
+            matches!(kind, SparseKind::Clicks | SparseKind::Criteo).then_some(CRITEO_FEATURES);
+        let count = |checker: &mut Self, key: &str| checker.whole(key) as usize;
+        let spec = SparseSpec {
+            path,
+            test_path: self.optional("data.test_path", Self::path),
+            features: self.optional("data.features", count).or(default_features),
+            on_bad: match self.text("data.on_bad").as_str() {
+                "skip" => OnBad::Skip,
+                _ => OnBad::Fail,
+            },
+            index_base: match self.text("data.index_base").as_str() {
+                "zero" => IndexBase::Zero,
+                "one" => IndexBase::One,
+                _ => IndexBase::Auto,
+            },
+            train_examples: is_made.then(|| count(self, "data.train_examples")),
+            test_examples: match is_made {
+                true => Some(count(self, "data.test_examples")),
+                false => self.optional("data.hold_out", count),
+            },
+            seed: self.whole("seed"),
+            ..SparseSpec::new(kind)
+        };
+        if !is_made && spec.path.is_none() {
+            let message = format!("is {:?}, which needs data.path", kind.name());
+            self.problems.push(self.job.problem("data.kind", message));
+        }
+        spec
     }
 
     fn optimizer(&mut self) -> OptimizerSpec {
@@ -232,10 +335,12 @@ impl Checker<'_> {
         let momentum = self.number(&at("momentum")) as f32;
         let beta1 = self.number(&at("beta1")) as f32;
         let beta2 = self.number(&at("beta2")) as f32;
+        let [beta, l1, l2] = ["beta", "l1", "l2"].map(|name| self.number(&at(name)) as f32);
         let rule = match self.text(&at("kind")).as_str() {
             "momentum" => Rule::Momentum { momentum },
             "adagrad" => Rule::AdaGrad { epsilon },
             "adam" => Rule::Adam { beta1, beta2, epsilon },
+            "ftrl" => Rule::Ftrl { beta, l1, l2 },
             _ => Rule::Sgd,
         };
         let rate = self.number(&at("rate"));
@@ -245,7 +350,14 @@ impl Checker<'_> {
         };
         let weights = self.group("train.optimizer.weights", rate, all);
         let biases = self.group("train.optimizer.biases", rate, all);
-        OptimizerSpec { rule, weights, biases }
+        let spec = OptimizerSpec { rule, weights, biases };
+        let is_sparse =
+            self.job.word("model.kind") == "logistic" && !self.flag("model.dense");
+        if let Some(message) = is_sparse.then(|| Table::supports(&spec).err()).flatten() {
+            let problem = self.job.problem("train.optimizer.kind", format!("cannot be: {message}"));
+            self.problems.push(problem);
+        }
+        spec
     }
 
     /// A group's own settings; what it does not say it takes from all tensors' settings.

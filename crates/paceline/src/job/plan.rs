@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use paceline_data::SparseSpec;
 use paceline_model::OptimizerSpec;
 
 /// A job that has been checked: every value is in range and every needed key is there.
@@ -18,6 +19,8 @@ pub struct Plan {
     pub data: DataPlan,
     /// Examples a worker takes a step.
     pub batch: usize,
+    /// Threads that train in one process.
+    pub threads: usize,
     /// When training ends: at the first of these.
     pub stop: Stop,
     /// How often and on how much the model is tested.
@@ -35,6 +38,11 @@ pub struct Plan {
 pub enum ModelKind {
     /// Softmax regression.
     Softmax,
+    /// Logistic regression over sparse rows.
+    Logistic {
+        /// Whether every parameter moves at every step, and not only those that a batch touches.
+        dense: bool,
+    },
 }
 
 impl ModelKind {
@@ -42,7 +50,13 @@ impl ModelKind {
     pub fn name(self) -> &'static str {
         match self {
             ModelKind::Softmax => "softmax",
+            ModelKind::Logistic { .. } => "logistic",
         }
+    }
+
+    /// Whether only the parameters that a batch touches move.
+    pub fn is_sparse(self) -> bool {
+        self == ModelKind::Logistic { dense: false }
     }
 }
 
@@ -112,6 +126,8 @@ pub struct DataPlan {
     pub kind: DataKind,
     /// Whether every epoch has an order of its own.
     pub shuffle: bool,
+    /// Of sparse rows, how many are shuffled among each other.
+    pub shuffle_buffer: usize,
 }
 
 /// A data set and what it needs to be had.
@@ -134,6 +150,8 @@ pub enum DataKind {
         /// Their directory, if not the cache.
         path: Option<PathBuf>,
     },
+    /// Sparse rows, from files or generated.
+    Rows(SparseSpec),
 }
 
 impl DataKind {
@@ -143,6 +161,7 @@ impl DataKind {
             DataKind::Digits { .. } => "digits",
             DataKind::Mnist { .. } => "mnist",
             DataKind::FashionMnist { .. } => "fashion-mnist",
+            DataKind::Rows(spec) => spec.kind.name(),
         }
     }
 }

@@ -70,8 +70,13 @@ impl Kind {
 
 /// Counts that must fit into 32 bits.
 const COUNT: Kind = Kind::Whole { min: 1, max: u32::MAX as u64 };
-/// Counts of generated images, which are all held in memory: 7.8 GB at most.
-const IMAGES: Kind = Kind::Whole { min: 1, max: 10_000_000 };
+/// Every kind of data.
+pub(super) const DATA_KINDS: &[&str] =
+    &["digits", "mnist", "fashion-mnist", "clicks", "libsvm", "tfrecord", "criteo"];
+/// Those that are sparse rows.
+pub(super) const ROWS: &[&str] = &["clicks", "libsvm", "tfrecord", "criteo"];
+/// Those of them that are read from files.
+const ROW_FILES: &[&str] = &["libsvm", "tfrecord", "criteo"];
 /// Counts of steps, which may be large.
 const STEPS: Kind = Kind::Whole { min: 1, max: i64::MAX as u64 };
 
@@ -118,25 +123,52 @@ fn top() -> Vec<Key> {
 }
 
 fn model_and_data() -> Vec<Key> {
-    let kinds = Kind::Word(&["digits", "mnist", "fashion-mnist"]);
-    let path = "directory of the four IDX files, plain or gzip; the cache unless given";
+    let kind = "data.kind";
+    let generated: &[&str] = &["digits", "clicks"];
+    let (model, models) = ("model.kind", Kind::Word(&["softmax", "logistic"]));
+    let dense = "move every parameter at every step, not only those that a batch touches";
+    let kinds = "what it is trained on (`paceline data list`); clicks for logistic regression";
+    let path = "directory of the four IDX files, plain or gzip, the cache unless given; or \
+                file, directory or pattern of rows";
+    let features = "how many features there are; 33762578 for clicks and criteo, and as many as \
+                    the greatest index needs for libsvm and tfrecord, unless given";
+    let hold_out = "so many of the last rows are tested on, if there is no test_path; a tenth, at \
+                    most 10000, unless given";
+    let on_bad = "whether a row that cannot be read ends the run or is left out and counted";
+    let shuffle_buffer = "rows that are shuffled among each other";
+    let index_base = "what the first feature is called; 1 unless a row has an index 0";
     vec![
-        key("model.kind", Kind::Word(&["softmax"]), "\"softmax\"", "what is trained"),
-        key("data.kind", kinds, "\"digits\"", "what it is trained on (`paceline data list`)"),
-        optional("data.path", Kind::Path, path).with("data.kind", &["mnist", "fashion-mnist"]),
-        key("data.train_examples", IMAGES, "60000", "how many digits to generate to train on")
-            .with("data.kind", &["digits"]),
-        key("data.test_examples", IMAGES, "10000", "how many digits to generate to test on")
-            .with("data.kind", &["digits"]),
+        key(model, models, "\"softmax\"", "what is trained; logistic for sparse rows"),
+        key("model.dense", Kind::Flag, "false", dense).with(model, &["logistic"]),
+        key(kind, Kind::Word(DATA_KINDS), "\"digits\"", kinds),
+        optional("data.path", Kind::Path, path)
+            .with(kind, &["mnist", "fashion-mnist", "libsvm", "tfrecord", "criteo"]),
+        optional("data.test_path", Kind::Path, "the same for rows that are only tested on")
+            .with(kind, ROW_FILES),
+        key("data.train_examples", COUNT, "60000", "how many to generate to train on")
+            .with(kind, generated),
+        key("data.test_examples", COUNT, "10000", "how many to generate to test on")
+            .with(kind, generated),
+        optional("data.hold_out", COUNT, hold_out).with(kind, ROW_FILES),
+        optional("data.features", COUNT, features).with(kind, ROWS),
+        key("data.index_base", Kind::Word(&["auto", "zero", "one"]), "\"auto\"", index_base)
+            .with(kind, &["libsvm"]),
+        key("data.on_bad", Kind::Word(&["fail", "skip"]), "\"fail\"", on_bad)
+            .with(kind, ROW_FILES),
         key("data.shuffle", Kind::Flag, "true", "whether every epoch has an order of its own"),
+        key("data.shuffle_buffer", COUNT, "1000000", shuffle_buffer).with(kind, ROWS),
     ]
 }
 
 fn train() -> Vec<Key> {
     let positive = Kind::Above(0.0);
+    let threads = "threads that train; with more than one they share the parameters without \
+                   locks, in mode single";
     let epochs = "stop after so many passes over the data; 6 if nothing else stops the run";
     vec![
         key("train.batch", COUNT, "60", "examples a worker takes a step"),
+        key("train.threads", Kind::Whole { min: 1, max: 1024 }, "1", threads)
+            .with("model.kind", &["logistic"]),
         optional("train.stop.epochs", COUNT, epochs),
         optional("train.stop.steps", STEPS, "stop after so many global steps"),
         optional("train.stop.seconds", positive, "stop after so many seconds of training"),
@@ -148,7 +180,7 @@ fn train() -> Vec<Key> {
 
 fn optimizer() -> Vec<Key> {
     let kind = "train.optimizer.kind";
-    let kinds = Kind::Word(&["sgd", "momentum", "adagrad", "adam"]);
+    let kinds = Kind::Word(&["sgd", "momentum", "adagrad", "adam", "ftrl"]);
     let rate = "learning rate, at the start if it has a schedule";
     let decay = "weight decay: this times the parameter is added to its gradient";
     let mut keys = vec![
@@ -168,6 +200,12 @@ fn optimizer() -> Vec<Key> {
             .with(kind, &["adam"]),
         key("train.optimizer.epsilon", Kind::Above(0.0), "1e-8", "keeps the quotient finite")
             .with(kind, &["adagrad", "adam"]),
+        key("train.optimizer.beta", Kind::From(0.0), "1.0", "slows the first steps of a feature")
+            .with(kind, &["ftrl"]),
+        key("train.optimizer.l1", Kind::From(0.0), "0.0", "keeps weights at zero that gain less")
+            .with(kind, &["ftrl"]),
+        key("train.optimizer.l2", Kind::From(0.0), "0.0", "draws weights towards zero")
+            .with(kind, &["ftrl"]),
     ];
     keys.extend(schedule("train.optimizer", Some("\"constant\"")));
     for group in ["train.optimizer.weights", "train.optimizer.biases"] {

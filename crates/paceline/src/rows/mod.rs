@@ -1,0 +1,9 @@
+//! Training on sparse rows: a batch touches few of many parameters, and only those move.
+
+mod local;
+mod tester;
+mod worker;
+
+pub use local::{LocalRows, SharedTable};
+pub use tester::RowTester;
+pub use worker::RowWorker;

@@ -1,0 +1,161 @@
+//! The loop of a sparse model.
+//!
+//! It is the loop of `worker.rs`, with batches prepared ahead: a push names the keys of a batch
+//! to come, so that batch must have been read, and its keys made unique, before. That is done
+//! while the last push is on its way. Where the mode allows it ([`RowLink::overlaps`]) the values
+//! of the next batch travel while the present one is computed.
+
+use paceline_data::{BatchPlan, SparseBuffer, SparseRows};
+use paceline_model::{Batch, Compactor, Layout, Logistic, Model, Onto, Rows};
+use paceline_observe::Phase;
+
+use crate::Failure;
+use crate::chief::{Chief, StopReason};
+use crate::link::{Pushed, RowLink, RowPush};
+use crate::worker::{Desk, Trainer, Work};
+
+/// A worker of a sparse model.
+pub struct RowWorker<'a> {
+    slot: usize,
+    plan: BatchPlan,
+    rows: &'a SparseRows,
+    model: Logistic,
+    desk: Desk,
+    /// The batch to compute now, and those after it.
+    queue: Vec<Prepared>,
+    indices: Vec<u32>,
+    grad: Vec<f32>,
+}
+
+/// A batch that has been read and whose keys are known.
+#[derive(Default)]
+struct Prepared {
+    step: u64,
+    rows: SparseBuffer,
+    compactor: Compactor,
+}
+
+impl Prepared {
+    fn len(&self) -> usize {
+        self.rows.labels.len()
+    }
+
+    fn keys(&self) -> &[u32] {
+        if self.len() == 0 { &[] } else { self.compactor.keys() }
+    }
+}
+
+impl<'a> RowWorker<'a> {
+    /// A worker for a slot of a plan over these rows.
+    pub fn new(slot: usize, plan: BatchPlan, rows: &'a SparseRows, desk: Desk) -> Self {
+        Self {
+            slot,
+            plan,
+            rows,
+            model: Logistic::new(rows.features()),
+            desk,
+            queue: Vec::new(),
+            indices: Vec::new(),
+            grad: Vec::new(),
+        }
+    }
+
+    /// Reads the batch of a step into a place of the queue.
+    fn prepare(&mut self, place: usize, step: u64) {
+        self.desk.clock.enter(Phase::Input);
+        self.plan.batch(step, self.slot, &mut self.indices);
+        let batch = &mut self.queue[place];
+        batch.step = step;
+        batch.rows.fill(self.rows, self.indices.iter().map(|&row| row as usize));
+        batch.compactor.compact(&batch.rows.keys, self.rows.features() as u32);
+    }
+
+    /// Begins at a step: reads it and those after it, and fetches its values.
+    fn begin(&mut self, step: u64, link: &mut impl RowLink) -> Result<(), Failure> {
+        let overlaps = link.overlaps();
+        self.queue.resize_with(if overlaps { 3 } else { 2 }, Prepared::default);
+        for place in 0..self.queue.len() {
+            self.prepare(place, step + place as u64);
+        }
+        let clock = &mut self.desk.clock;
+        link.begin(step, self.queue[0].keys(), clock)?;
+        if overlaps {
+            link.ahead(self.queue[1].keys(), clock)?;
+        }
+        Ok(())
+    }
+
+    /// The mean loss of the present batch, and its gradient.
+    fn gradient(&mut self, values: &[f32]) -> f32 {
+        let start = self.desk.clock.enter(Phase::Compute);
+        let Prepared { rows, compactor, .. } = &self.queue[0];
+        let (share, most) = (1.0 / rows.labels.len() as f32, self.model.max_block());
+        self.grad.resize(values.len(), 0.0);
+        let (mut loss, mut onto) = (0.0, Onto::Zero);
+        for from in (0..rows.labels.len()).step_by(most) {
+            let to = (from + most).min(rows.labels.len());
+            let block = Rows {
+                starts: &rows.starts[from..=to],
+                places: compactor.places(),
+                values: &rows.values,
+            };
+            let block = Batch::sparse(block, &rows.labels[from..to]);
+            loss += self.model.gradient(values, block, share, onto, &mut self.grad);
+            onto = Onto::Present;
+        }
+        self.desk.dawdle(start);
+        loss
+    }
+}
+
+impl<L: RowLink> Trainer<L> for RowWorker<'_> {
+    fn run(&mut self, link: &mut L, mut chief: Option<&mut Chief<'_>>) -> Result<Work, Failure> {
+        let mut work = Work::default();
+        self.begin(link.next_step(), link)?;
+        let (overlaps, last) = (link.overlaps(), self.queue.len() - 1);
+        loop {
+            let examples = self.queue[0].len();
+            if examples == 0 {
+                link.arrive(&mut self.desk.clock)?;
+                return Ok(Work { reason: Some(StopReason::Epochs), ..work });
+            }
+            let step = link.global_step();
+            let loss = self.gradient(link.values());
+            let now = self.desk.clock.enter(Phase::Push);
+            if overlaps {
+                link.arrive(&mut self.desk.clock)?;
+            }
+            let (batch, next) = (&self.queue[0], self.queue[last].keys());
+            let (grad, keys) = (&self.grad[..], batch.keys());
+            let push = RowPush { step: batch.step, examples, keys, grad, next };
+            link.push(push, &mut self.desk.clock)?;
+            let after_last = self.queue[last].step + 1;
+            self.queue.rotate_left(1);
+            self.prepare(last, after_last);
+            if !overlaps {
+                let pushed = link.arrive(&mut self.desk.clock)?;
+                work.dropped += u64::from(pushed == Pushed::Dropped);
+            }
+
+            work.steps += 1;
+            work.examples += examples as u64;
+            self.desk.after_step((step, loss, now), link, chief.as_deref_mut())?;
+            if link.is_stopping() {
+                link.arrive(&mut self.desk.clock)?;
+                return Ok(work);
+            }
+            if link.next_step() != self.queue[0].step {
+                // The others went on without this worker's gradient.
+                self.begin(link.next_step(), link)?;
+            }
+        }
+    }
+
+    fn desk(&mut self) -> &mut Desk {
+        &mut self.desk
+    }
+
+    fn layout(&self) -> &Layout {
+        self.model.layout()
+    }
+}
