@@ -44,7 +44,7 @@ const AHEAD: usize = 3;
 
 /// Asks the processor to fetch these bytes into its cache, without waiting for them.
 #[inline]
-fn prefetch(bytes: &[u8]) {
+pub(crate) fn prefetch(bytes: &[u8]) {
     #[cfg(target_arch = "x86_64")]
     for line in bytes.chunks(64) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -105,6 +105,40 @@ pub enum DataError {
         waited_s: u64,
     },
 
+    /// What is asked of sparse data contradicts itself or says too little.
+    #[error("data.kind = \"{kind}\": {what}")]
+    Spec {
+        /// The kind of data.
+        kind: &'static str,
+        /// What is wrong.
+        what: String,
+    },
+
+    /// A row of sparse data cannot be read.
+    #[error(
+        "{}: {unit} {number}{}: {what}; mend it, or set data.on_bad = \"skip\" to leave such rows \
+         out", path.display(), if *unit == "record" { " (from 0)" } else { "" }
+    )]
+    Row {
+        /// The file.
+        path: PathBuf,
+        /// What the number counts: "line", from 1, or "record", from 0.
+        unit: &'static str,
+        /// Which one.
+        number: u64,
+        /// What is wrong with it.
+        what: String,
+    },
+
+    /// Sparse data is broken as a whole, not in one row.
+    #[error("{}: {what}", path.display())]
+    Sparse {
+        /// The file, directory or pattern.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+
     /// No source had the data set.
     #[error("could not fetch {name}; every source failed:{}\n{advice}", indented(failures))]
     Fetch {

@@ -3,7 +3,8 @@
 //! Everything a worker reads passes through this room: generated digits ([`digits()`]), IDX
 //! files ([`idx`]), the known data sets ([`catalog`]), where they are kept ([`places`]), and
 //! fetching those with checksums ([`fetch`]). All of it ends in an [`ImageSet`]: bytes in
-//! memory with labels. What comes from a file or from the network is bounded and checked
+//! memory with labels. Data of which most is zero is kept as rows instead ([`sparse`]), and
+//! may be larger than memory. What comes from a file or from the network is bounded and checked
 //! before it is believed, and every error names the file and what to do.
 //!
 //! This room must not know models, parameters or tasks: it hands out examples and does not
@@ -22,6 +23,7 @@ mod npm;
 pub mod places;
 mod plan;
 pub mod random;
+pub mod sparse;
 mod store;
 mod unpack;
 
@@ -33,3 +35,7 @@ pub use images::{ImageSet, Images};
 pub use places::{Location, Place, Places, Status, cache_dir};
 pub use plan::BatchPlan;
 pub use random::Random;
+pub use sparse::{
+    IndexBase, OnBad, SparseBuffer, SparseKind, SparseRow, SparseRows, SparseSet, SparseSpec,
+    open_sparse,
+};

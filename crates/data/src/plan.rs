@@ -7,6 +7,10 @@
 //! examples by a permutation that is computed, not stored, so memory does not grow with the
 //! data. Every example therefore comes exactly once an epoch over all slots, whether or not
 //! the sizes divide, and N slots of batch B take together just what one slot of N*B takes.
+//!
+//! Data larger than memory is read from a map of the disk, where a step anywhere costs a read.
+//! So the shuffle can be kept within windows: the examples are cut into windows of neighbours,
+//! the windows come in a random order, and so do the examples inside each.
 
 use std::ops::Range;
 
@@ -22,6 +26,8 @@ pub struct BatchPlan {
     end: u64,
     seed: u64,
     shuffle: bool,
+    /// How many neighbours are shuffled among each other; all if it is at least `examples`.
+    window: u64,
 }
 
 impl BatchPlan {
@@ -34,12 +40,23 @@ impl BatchPlan {
         assert!(examples > 0 && batch > 0 && slots > 0, "sizes must not be zero");
         assert!(u32::try_from(examples).is_ok(), "too many examples");
         let (examples, batch, slots) = (examples as u64, batch as u64, slots as u64);
-        Self { examples, batch, slots, end: u64::MAX, seed: 0, shuffle: false }
+        Self { examples, batch, slots, end: u64::MAX, seed: 0, shuffle: false, window: u64::MAX }
     }
 
     /// The same plan with the examples in a new order every epoch, drawn from the seed.
     pub fn shuffled(self, seed: u64) -> Self {
-        Self { seed, shuffle: true, ..self }
+        Self { seed, shuffle: true, window: u64::MAX, ..self }
+    }
+
+    /// The same plan, shuffled so that examples near each other in time are near each other in
+    /// the data: windows of `window` neighbours come in a new order every epoch, and so do the
+    /// examples inside each. A window that holds everything is the full shuffle, to the bit.
+    ///
+    /// # Panics
+    /// If the window is zero.
+    pub fn shuffled_within(self, seed: u64, window: usize) -> Self {
+        assert!(window > 0, "a window must not be empty");
+        Self { window: window as u64, ..self.shuffled(seed) }
     }
 
     /// The same plan, ending after so many epochs: the last batches may be short or empty.
@@ -59,7 +76,7 @@ impl BatchPlan {
                 (epoch, at) = (epoch + 1, 0);
                 order = self.order(epoch);
             }
-            out.push(order.map_or(at, |order| order.at(at)) as u32);
+            out.push(order.as_mut().map_or(at, |order| order.at(at)) as u32);
             at += 1;
         }
     }
@@ -80,8 +97,58 @@ impl BatchPlan {
         from..from.saturating_add(self.batch).min(self.end)
     }
 
-    fn order(&self, epoch: u64) -> Option<Order> {
-        self.shuffle.then(|| Order::new(self.examples, mix(self.seed).wrapping_add(epoch)))
+    fn order(&self, epoch: u64) -> Option<EpochOrder> {
+        let key = mix(self.seed).wrapping_add(epoch);
+        self.shuffle.then(|| EpochOrder::new(self.examples, self.window, key))
+    }
+}
+
+/// The order of one epoch: a shuffle of windows, and in each a shuffle of its examples.
+#[derive(Clone, Copy)]
+struct EpochOrder {
+    key: u64,
+    window: u64,
+    windows: Order,
+    /// How long the last window of the data is, and at which turn it comes.
+    short: u64,
+    short_turn: u64,
+    /// The window that was asked for last, its order and where it begins in the data.
+    turn: u64,
+    inside: Order,
+    begin: u64,
+}
+
+impl EpochOrder {
+    fn new(examples: u64, window: u64, key: u64) -> Self {
+        let window = window.min(examples);
+        let count = examples.div_ceil(window);
+        let windows = Order::new(count, key);
+        let short = examples - (count - 1) * window;
+        let inside = Order::new(examples, key);
+        // One window is the full shuffle, whose order is `inside` already.
+        let turn = if count == 1 { 0 } else { u64::MAX };
+        let short_turn = windows.place_of(count - 1);
+        Self { key, window, windows, short, short_turn, turn, inside, begin: 0 }
+    }
+
+    fn at(&mut self, position: u64) -> u64 {
+        // All turns are of one length but that of the short window.
+        let before_short = self.short_turn * self.window;
+        let (turn, offset) = if position < before_short {
+            (position / self.window, position % self.window)
+        } else if position < before_short + self.short {
+            (self.short_turn, position - before_short)
+        } else {
+            let after = position - before_short - self.short;
+            (self.short_turn + 1 + after / self.window, after % self.window)
+        };
+        if turn != self.turn {
+            let len = if turn == self.short_turn { self.short } else { self.window };
+            let window = self.windows.at(turn);
+            self.inside = Order::new(len, mix(self.key).wrapping_add(window));
+            (self.turn, self.begin) = (turn, window * self.window);
+        }
+        self.begin + self.inside.at(offset)
     }
 }
 
@@ -124,6 +191,24 @@ impl Order {
         }
         high << self.low_bits | low
     }
+
+    /// The position at which `value` comes: `at` backwards.
+    fn place_of(&self, value: u64) -> u64 {
+        let mut position = self.unscramble(value);
+        while position >= self.n {
+            position = self.unscramble(position);
+        }
+        position
+    }
+
+    fn unscramble(&self, value: u64) -> u64 {
+        let (mut low, mut high) = (value & self.low_mask, value >> self.low_bits);
+        for round in (0..Self::ROUNDS / 2).rev() {
+            high ^= mix(low ^ self.key ^ (2 * round + 1) << 48) & self.high_mask;
+            low ^= mix(high ^ self.key ^ (2 * round) << 48) & self.low_mask;
+        }
+        high << self.low_bits | low
+    }
 }
 
 #[cfg(test)]
@@ -146,11 +231,14 @@ mod tests {
         #[test]
         fn every_epoch_has_every_example_once(
             examples in 1usize..300, batch in 1usize..40, slots in 1usize..6,
-            epochs in 1u64..4, seed: u64, shuffle: bool,
+            epochs in 1u64..4, seed: u64, shuffle: bool, window in proptest::option::of(1usize..320),
         ) {
             let mut plan = BatchPlan::new(examples, batch, slots).for_epochs(epochs);
             if shuffle {
-                plan = plan.shuffled(seed);
+                plan = match window {
+                    Some(window) => plan.shuffled_within(seed, window),
+                    None => plan.shuffled(seed),
+                };
             }
             let taken = all(&plan, slots);
             prop_assert_eq!(taken.len(), examples * epochs as usize);
@@ -167,13 +255,46 @@ mod tests {
         #[test]
         fn many_slots_take_together_what_one_wide_slot_takes(
             examples in 1usize..300, batch in 1usize..40, slots in 1usize..6,
-            step in 0u64..50, seed: u64,
+            step in 0u64..50, seed: u64, window in 1usize..320,
         ) {
-            let many = BatchPlan::new(examples, batch, slots).shuffled(seed);
-            let one = BatchPlan::new(examples, batch * slots, 1).shuffled(seed);
+            let many = BatchPlan::new(examples, batch, slots).shuffled_within(seed, window);
+            let one = BatchPlan::new(examples, batch * slots, 1).shuffled_within(seed, window);
             let together: Vec<u32> = (0..slots).flat_map(|w| take(&many, step, w)).collect();
             prop_assert_eq!(together, take(&one, step, 0));
         }
+
+        #[test]
+        fn a_window_that_holds_everything_is_the_full_shuffle(
+            examples in 1usize..300, more in 0usize..3, step in 0u64..5, seed: u64,
+        ) {
+            let plan = BatchPlan::new(examples, 37, 2);
+            let full = plan.clone().shuffled(seed);
+            let within = plan.shuffled_within(seed, examples + more);
+            prop_assert_eq!(take(&within, step, 1), take(&full, step, 1));
+        }
+
+        #[test]
+        fn windows_come_one_after_the_other(
+            examples in 1usize..300, window in 1usize..100, seed: u64,
+        ) {
+            let plan = BatchPlan::new(examples, examples, 1).shuffled_within(seed, window);
+            let mut windows: Vec<usize> =
+                take(&plan, 0, 0).iter().map(|&example| example as usize / window).collect();
+            windows.dedup();
+            prop_assert_eq!(windows.len(), examples.div_ceil(window));
+        }
+    }
+
+    #[test]
+    fn windows_and_their_insides_are_shuffled_anew_every_epoch() {
+        let plan = BatchPlan::new(1000, 1000, 1).shuffled_within(1, 100);
+        let epochs: Vec<Vec<u32>> = (0..2).map(|epoch| take(&plan, epoch, 0)).collect();
+        let windows = |epoch: &[u32]| -> Vec<u32> { epoch.iter().map(|e| e / 100).collect() };
+        assert_ne!(windows(&epochs[0]), windows(&epochs[1]));
+        let inside = |epoch: &[u32]| -> Vec<u32> {
+            epoch.iter().filter(|&&example| example < 100).copied().collect()
+        };
+        assert_ne!(inside(&epochs[0]), inside(&epochs[1]));
     }
 
     #[test]

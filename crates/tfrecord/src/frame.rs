@@ -95,7 +95,7 @@ impl<R: Read> Reader<R> {
         Self { source, max_len, records: 0, offset: 0 }
     }
 
-    /// How many whole records have been read.
+    /// How many records have been read to their end, those with broken data included.
     pub fn records(&self) -> u64 {
         self.records
     }
@@ -107,13 +107,12 @@ impl<R: Read> Reader<R> {
 
     /// Replaces the contents of `buf` by the next record's data; `false` at a clean end.
     ///
-    /// After an error the reader does not know where the next record begins, so the rest
-    /// of the stream should not be read.
+    /// After [`FrameErrorKind::DataChecksum`] the next call reads the next record, as the length
+    /// of the broken one was sound. After any other error the reader does not know where the
+    /// next record begins, so the rest of the stream should not be read.
     pub fn next(&mut self, buf: &mut Vec<u8>) -> Result<bool, FrameError> {
-        match self.read_one(buf) {
-            Ok(more) => Ok(more),
-            Err(kind) => Err(FrameError { record: self.records, offset: self.offset, kind }),
-        }
+        let (record, offset) = (self.records, self.offset);
+        self.read_one(buf).map_err(|kind| FrameError { record, offset, kind })
     }
 
     fn read_one(&mut self, buf: &mut Vec<u8>) -> Result<bool, FrameErrorKind> {
@@ -143,11 +142,11 @@ impl<R: Read> Reader<R> {
         if got < FOOTER_LEN {
             return Err(truncated(FOOTER_LEN as u64, got as u64));
         }
+        self.records += 1;
+        self.offset += (HEADER_LEN + FOOTER_LEN) as u64 + len;
         if crc::masked(buf).to_le_bytes() != data_crc {
             return Err(FrameErrorKind::DataChecksum);
         }
-        self.records += 1;
-        self.offset += (HEADER_LEN + FOOTER_LEN) as u64 + len;
         Ok(true)
     }
 

@@ -88,6 +88,13 @@ impl<'a> Writer<'a> {
         self.out.extend(values.iter().flat_map(|v| v.to_le_bytes()));
     }
 
+    /// A repeated `float`, packed, from values that do not lie in a slice.
+    pub fn packed_floats_from(&mut self, field: u32, values: impl ExactSizeIterator<Item = f32>) {
+        self.key(field, BYTES);
+        self.varint(4 * values.len() as u64);
+        self.out.extend(values.flat_map(|v| v.to_le_bytes()));
+    }
+
     /// A repeated `double`, packed.
     pub fn packed_doubles(&mut self, field: u32, values: &[f64]) {
         self.key(field, BYTES);
@@ -97,11 +104,12 @@ impl<'a> Writer<'a> {
 
     /// A repeated `int64`, packed.
     pub fn packed_int64s(&mut self, field: u32, values: &[i64]) {
-        self.message(field, |list| {
-            for &value in values {
-                list.varint(value as u64);
-            }
-        });
+        self.packed_uint64s(field, values.iter().map(|&value| value as u64));
+    }
+
+    /// A repeated unsigned integer, packed.
+    pub fn packed_uint64s(&mut self, field: u32, values: impl Iterator<Item = u64>) {
+        self.message(field, |list| values.for_each(|value| list.varint(value)));
     }
 
     /// A nested message, whose fields `encode` appends.
@@ -261,7 +269,11 @@ pub fn packed_int64s(mut bytes: &[u8]) -> impl Iterator<Item = Result<i64, Proto
     })
 }
 
-fn take_varint(bytes: &mut &[u8]) -> Result<u64, ProtoError> {
+/// Takes an integer off the front of a packed list.
+///
+/// # Errors
+/// If the list ends within it, or it needs more than 64 bits.
+pub fn take_varint(bytes: &mut &[u8]) -> Result<u64, ProtoError> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
         let (&byte, rest) = bytes.split_first().ok_or(ProtoError::Truncated)?;

@@ -1,0 +1,280 @@
+//! Made-up clicks: rows with the shape of Criteo's logs, in any number, without a download.
+//!
+//! A row has 39 fields: 13 of 50 values each, as bucketed counts have, and 26 with from 10 to
+//! 10 million values. In each field the values' popularity falls as rank^-1.1, so that a few
+//! are in nearly every row and most are in hardly any. Field and rank are hashed into the
+//! features. Three features in ten carry a hidden weight, bell-shaped with deviation 0.6; the
+//! label is a coin whose odds are the sum of the row's weights, shifted so that about one row
+//! in four is a click.
+//!
+//! Row `i` depends on (features, seed, i) alone, so rows can be made anywhere in any order. The
+//! weights depend on the keys alone: other seeds draw other rows of the same world. Only plain
+//! IEEE arithmetic is used, so every machine draws the same bits.
+
+use super::criteo::COUNTS;
+use super::row::SparseRow;
+use crate::random::{Random, mix};
+
+/// Fields that a row has, and so keys.
+pub const FIELDS: usize = super::criteo::FIELDS;
+
+/// The fewest features that hold rows of different keys with room to spare.
+pub const MIN_FEATURES: usize = 64;
+
+/// Where the rows for testing begin; those for training are below.
+pub const TEST_ROWS_FROM: u64 = 1 << 40;
+
+/// Changes whenever rows of equal parameters come out different.
+pub(crate) const VERSION: u32 = 1;
+
+/// How many rows the shift of the odds is found with.
+const PROBE_ROWS: u64 = 4096;
+const PROBE_SEED: u64 = 0x636c_6963_6b73; // "clicks"
+
+/// Keeps the hashes for keys and those for weights apart.
+const WEIGHTS: u64 = 0x7765_6967_6874; // "weight"
+
+/// Draws rows. See the module's text.
+#[derive(Clone, Debug)]
+pub struct Clicks {
+    features: u32,
+    seed: u64,
+    fields: [Field; FIELDS],
+    shift: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Field {
+    values: u32,
+    /// `values^-0.1 - 1`.
+    span: f64,
+}
+
+/// One row.
+#[derive(Clone, Debug)]
+pub struct ClickRow {
+    /// 1 for a click, else 0.
+    pub label: u32,
+    /// The rank of each field's value, from 0 for the most popular.
+    pub ranks: [u32; FIELDS],
+    /// The row's features, rising and all different.
+    pub keys: [u32; FIELDS],
+}
+
+impl Default for ClickRow {
+    fn default() -> Self {
+        ClickRow { label: 0, ranks: [0; FIELDS], keys: [0; FIELDS] }
+    }
+}
+
+impl ClickRow {
+    /// The row as readers hand it over.
+    pub fn row(&self) -> SparseRow<'_> {
+        SparseRow { label: self.label, keys: &self.keys, values: &[] }
+    }
+}
+
+impl Clicks {
+    /// A generator of rows over so many features.
+    ///
+    /// # Panics
+    /// If there are fewer than [`MIN_FEATURES`] features, or more than fit into 32 bits.
+    pub fn new(features: usize, seed: u64) -> Self {
+        assert!(features >= MIN_FEATURES, "too few features for a row");
+        let Ok(features) = u32::try_from(features) else { panic!("too many features") };
+        // With few features the rare values are left out: they would all be collisions.
+        let most = (f64::from(features) * 0.3).max(10.0);
+        let mut values = 10.0;
+        let fields = std::array::from_fn(|field| {
+            if field < COUNTS {
+                return Field::new(most.min(50.0));
+            }
+            let this = Field::new(most.min(values));
+            values *= 1.737_800_828_749_375_5; // 10^(6/25): 26 fields from 10 to 10^7
+            this
+        });
+        let mut clicks = Clicks { features, seed: PROBE_SEED, fields, shift: 0.0 };
+        clicks.shift = clicks.find_shift();
+        Clicks { seed, ..clicks }
+    }
+
+    /// Draws row `index` into `row`.
+    pub fn draw(&self, index: u64, row: &mut ClickRow) {
+        let score = self.score(index, row) + self.shift;
+        let mut coin = Random::keyed(&[self.seed, index, WEIGHTS]);
+        row.label = u32::from(unit(&mut coin) < chance(score));
+    }
+
+    /// Draws a row's features, and gives the sum of their weights.
+    fn score(&self, index: u64, row: &mut ClickRow) -> f64 {
+        let mut random = Random::keyed(&[self.seed, index]);
+        for (number, field) in self.fields.iter().enumerate() {
+            let rank = field.rank(unit(&mut random));
+            let hash = mix((number as u64 + 1) << 40 | u64::from(rank));
+            row.ranks[number] = rank;
+            row.keys[number] = ((hash >> 32) * u64::from(self.features) >> 32) as u32;
+        }
+        let fields = row.keys;
+        row.keys.sort_unstable();
+        if row.keys.is_sorted_by(|a, b| a < b) {
+            return row.keys.iter().map(|&key| weight(key)).sum();
+        }
+        // Two fields share a key: the later one takes the next that is free.
+        row.keys = fields;
+        for field in 1..FIELDS {
+            while row.keys[..field].contains(&row.keys[field]) {
+                row.keys[field] = (row.keys[field] + 1) % self.features;
+            }
+        }
+        row.keys.sort_unstable();
+        row.keys.iter().map(|&key| weight(key)).sum()
+    }
+
+    /// What to add to the scores so that a quarter of the rows are clicks, by halving.
+    fn find_shift(&self) -> f64 {
+        let mut row = ClickRow::default();
+        let scores: Vec<f64> = (0..PROBE_ROWS).map(|index| self.score(index, &mut row)).collect();
+        let (mut low, mut high) = (-64.0, 64.0);
+        for _ in 0..24 {
+            let middle = (low + high) / 2.0;
+            let clicks: f64 = scores.iter().map(|score| chance(score + middle)).sum();
+            if clicks < 0.25 * PROBE_ROWS as f64 { low = middle } else { high = middle }
+        }
+        high
+    }
+}
+
+impl Field {
+    fn new(values: f64) -> Self {
+        let values = values as u32;
+        Field { values, span: 1.0 / tenth_root(values.into()) - 1.0 }
+    }
+
+    /// The rank at `u` of 0 to 1: the distribution rank^-1.1 backwards, which is a tenth power.
+    fn rank(&self, u: f64) -> u32 {
+        let x = u * self.span + 1.0;
+        let x2 = x * x;
+        let x4 = x2 * x2;
+        let rank = 1.0 / (x4 * x4 * x2);
+        (rank as u32).clamp(1, self.values) - 1
+    }
+}
+
+/// The tenth root of a number from 1 to 10^10, by Newton's method from above.
+fn tenth_root(number: f64) -> f64 {
+    let mut root: f64 = 10.0;
+    for _ in 0..64 {
+        let mut power = 1.0;
+        for _ in 0..9 {
+            power *= root;
+        }
+        root -= (power * root - number) / (10.0 * power);
+    }
+    root
+}
+
+/// The hidden weight of a feature.
+fn weight(key: u32) -> f64 {
+    let mut random = Random::keyed(&[WEIGHTS, key.into()]);
+    if random.range(10) < 3 { 0.6 * f64::from(random.normal()) } else { 0.0 }
+}
+
+/// A number from 0 to 1, on a grid of 2^-53.
+fn unit(random: &mut Random) -> f64 {
+    (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// The logistic function, with e^x as (1 + x/2^20)^(2^20): near enough, and the same bits
+/// everywhere, which `exp` does not promise.
+fn chance(score: f64) -> f64 {
+    let mut power = 1.0 - score.clamp(-40.0, 40.0) / 1_048_576.0;
+    for _ in 0..20 {
+        power *= power;
+    }
+    1.0 / (1.0 + power)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(clicks: &Clicks, count: u64) -> Vec<ClickRow> {
+        let draw = |index| {
+            let mut row = ClickRow::default();
+            clicks.draw(index, &mut row);
+            row
+        };
+        (0..count).map(draw).collect()
+    }
+
+    #[test]
+    fn one_row_in_four_is_a_click_and_keys_are_different_ones() {
+        for features in [MIN_FEATURES, 1_000, 33_762_578] {
+            let rows = rows(&Clicks::new(features, 7), 20_000);
+            let share = rows.iter().map(|row| row.label).sum::<u32>() as f64 / 20_000.0;
+            assert!((0.23..0.27).contains(&share), "{features}: {share}");
+            for row in rows {
+                assert!(row.keys.is_sorted_by(|a, b| a < b) && row.keys[38] < features as u32);
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_depends_on_its_number_and_the_seed_alone() {
+        let (a, b) = (rows(&Clicks::new(100_000, 1), 50), rows(&Clicks::new(100_000, 1), 20));
+        assert!(a.iter().zip(&b).all(|(a, b)| a.keys == b.keys && a.label == b.label));
+        let other = rows(&Clicks::new(100_000, 2), 50);
+        assert!(a.iter().zip(&other).all(|(a, b)| a.keys != b.keys));
+    }
+
+    /// These bits are part of what seeds promise; a new version may change them.
+    #[test]
+    fn rows_are_the_same_on_every_machine() {
+        let hash = rows(&Clicks::new(33_762_578, 1), 1000).iter().fold(0, |hash, row| {
+            row.keys.iter().fold(mix(hash ^ u64::from(row.label)), |h, &k| mix(h ^ u64::from(k)))
+        });
+        assert_eq!((VERSION, hash), (1, 13_969_400_947_924_848_595));
+    }
+
+    #[test]
+    fn popularity_falls_with_the_rank() {
+        let clicks = Clicks::new(33_762_578, 3);
+        let rows = rows(&clicks, 20_000);
+        let share = |field: usize, rank: u32| {
+            rows.iter().filter(|row| row.ranks[field] == rank).count() as f64 / 20_000.0
+        };
+        // Of 50 values, rank r from 1 has the share (r^-0.1 - (r+1)^-0.1) / (1 - 50^-0.1).
+        for rank in [1u32, 2, 5, 20] {
+            let expected = (f64::from(rank).powf(-0.1) - f64::from(rank + 1).powf(-0.1))
+                / (1.0 - 50f64.powf(-0.1));
+            assert!((share(0, rank - 1) - expected).abs() < 0.015, "rank {rank}");
+        }
+        assert!(rows.iter().any(|row| row.ranks[38] > 1_000_000));
+        assert_eq!(clicks.fields[13].values, 10);
+        assert!((9_999_999..=10_000_001).contains(&clicks.fields[38].values));
+    }
+
+    /// A model that knows the weights must do far better than one that knows the share alone.
+    #[test]
+    fn the_weights_explain_the_labels() {
+        let clicks = Clicks::new(1_000_000, 5);
+        let mut row = ClickRow::default();
+        let (mut informed, mut share_alone) = (0.0, 0.0);
+        for index in 0..20_000 {
+            clicks.draw(index, &mut row);
+            let loss = |p: f64| if row.label == 1 { -p.ln() } else { -(1.0 - p).ln() };
+            informed +=
+                loss(chance(row.keys.iter().map(|&k| weight(k)).sum::<f64>() + clicks.shift));
+            share_alone += loss(0.25);
+        }
+        assert!(informed < 0.85 * share_alone, "{informed} {share_alone}");
+    }
+
+    #[test]
+    fn the_own_exponential_is_near_enough() {
+        for score in [-8.0, -1.0, 0.0, 0.5, 6.0f64] {
+            let exact = 1.0 / (1.0 + (-score).exp());
+            assert!((chance(score) - exact).abs() < 1e-4 * exact, "{score}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Criteo's click logs: a label, 13 counts and 26 categories a line, parted by tabs.
+//!
+//! Every row becomes 39 keys, one for each column, all of value 1; an empty column has a key
+//! of its own. A count is bucketed by its logarithm, because clicks follow the magnitude and
+//! not the number. Column and token are then hashed into the features by a fixed function:
+//!
+//! ```text
+//! token  = 0                            for an empty column
+//!        = 2^32 + bucket (mod 2^32)     for a count
+//!        = 2^32 + category              for a category, read as hexadecimal
+//! bucket = x                            for a count x of at most 2, negative ones too
+//!        = 2 + floor(ln(x)^2)           above
+//! hash   = mix(column * 2^40 + token)   column from 0 (first count) to 38 (last category)
+//! key    = (hash >> 32) * features >> 32
+//! ```
+//!
+//! where `mix` is the finaliser of splitmix64 ([`crate::random::mix`]). The key is the product
+//! of a fraction and not a remainder: it is as even, and many times as fast.
+
+use super::fault::RowFault;
+use super::libsvm;
+use super::number;
+use super::row::RowBuffer;
+use crate::random::mix;
+
+/// Columns with counts.
+pub(crate) const COUNTS: usize = 13;
+/// Columns with categories.
+const CATEGORIES: usize = 26;
+/// Keys that a row has.
+pub(crate) const FIELDS: usize = COUNTS + CATEGORIES;
+
+/// Set in the token of every column that is not empty.
+const PRESENT: u64 = 1 << 32;
+
+/// Counts are cut off here: nothing is counted higher, and every bucket fits.
+const MOST: i64 = 1 << 52;
+
+/// Reads a line into `row`. False if the line is empty.
+#[inline]
+pub(crate) fn parse(line: &[u8], features: u32, row: &mut RowBuffer) -> Result<bool, RowFault> {
+    row.clear();
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.is_empty() {
+        return Ok(false);
+    }
+    let (label, mut rest) = column(line);
+    row.set_label(libsvm::label(label)?)?;
+    for field in 0..FIELDS {
+        let Some(line) = rest else { return Err(RowFault::Columns(field + 1)) };
+        let (text, after) = column(line);
+        let token = if text.is_empty() {
+            Some(0)
+        } else if field < COUNTS {
+            number::signed(text).map(|count| PRESENT | u64::from(bucket(count) as u32))
+        } else {
+            hexadecimal(text).map(|category| PRESENT | u64::from(category))
+        };
+        let token = token.ok_or(RowFault::Column { column: field + 2 })?;
+        row.push_one(key(field, token, features));
+        rest = after;
+    }
+    match rest {
+        None => Ok(true),
+        Some(more) => {
+            Err(RowFault::Columns(FIELDS + 2 + more.iter().filter(|&&byte| byte == b'\t').count()))
+        }
+    }
+}
+
+/// The first column of a line, and what comes after its tab.
+#[inline]
+fn column(line: &[u8]) -> (&[u8], Option<&[u8]>) {
+    // Columns are a few bytes long: looking at one after the other is quickest.
+    match line.iter().position(|&byte| byte == b'\t') {
+        Some(at) => (&line[..at], Some(&line[at + 1..])),
+        None => (line, None),
+    }
+}
+
+/// The bucket of a count.
+#[inline]
+pub(crate) fn bucket(count: i64) -> i32 {
+    if count <= 2 {
+        return count.max(i64::from(i32::MIN)) as i32;
+    }
+    let ln = (count.min(MOST) as f64).ln();
+    2 + (ln * ln) as i32
+}
+
+/// The key of a column's token.
+#[inline]
+pub(crate) fn key(field: usize, token: u64, features: u32) -> u32 {
+    let hash = mix((field as u64) << 40 | token);
+    ((hash >> 32) * u64::from(features) >> 32) as u32
+}
+
+/// A category of 1 to 8 digits.
+#[inline]
+fn hexadecimal(text: &[u8]) -> Option<u32> {
+    if text.len() > 8 {
+        return None;
+    }
+    let mut value = 0;
+    for &byte in text {
+        let digit = HEX[usize::from(byte)];
+        if digit > 15 {
+            return None;
+        }
+        value = value << 4 | u32::from(digit);
+    }
+    Some(value)
+}
+
+/// What each byte is worth as a hexadecimal digit; above 15 if it is none.
+const HEX: [u8; 256] = {
+    let mut worth = [0xff; 256];
+    let mut digit = 0;
+    while digit < 10 {
+        worth[b'0' as usize + digit] = digit as u8;
+        digit += 1;
+    }
+    while digit < 16 {
+        worth[b'a' as usize + digit - 10] = digit as u8;
+        worth[b'A' as usize + digit - 10] = digit as u8;
+        digit += 1;
+    }
+    worth
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FEATURES: u32 = 33_762_578;
+
+    /// The line that docs/formats.md shows.
+    fn line() -> String {
+        let counts = ["", "-1", "0", "2", "3", "1000", "", "", "", "", "", "", ""];
+        let categories = ["68fd1e64"].into_iter().chain([""; 25]);
+        let columns: Vec<&str> = ["1"].into_iter().chain(counts).chain(categories).collect();
+        columns.join("\t")
+    }
+
+    fn check(line: &str) -> Result<Option<(u32, Vec<u32>)>, RowFault> {
+        let mut row = RowBuffer::default();
+        let found = parse(line.as_bytes(), FEATURES, &mut row)?;
+        let row = row.finish_ones();
+        Ok(found.then(|| (row.label, row.keys.to_vec())))
+    }
+
+    #[test]
+    fn a_row_has_the_keys_that_the_documentation_shows() {
+        let (label, keys) = check(&line()).unwrap().unwrap();
+        assert_eq!((label, keys.len()), (1, 39));
+        assert!(keys.is_sorted());
+        assert!(keys.iter().all(|&key| key < FEATURES));
+        // Computed from the text of docs/formats.md in Python.
+        for (field, token, expected) in EXAMPLES {
+            assert_eq!(key(field, token, FEATURES), expected, "{field} {token}");
+            assert!(keys.contains(&expected), "{field} {token}");
+        }
+    }
+
+    const EXAMPLES: [(usize, u64, u32); 5] = [
+        (0, 0, 0),
+        (1, (1 << 32) + 0xffff_ffff, 26_386_339),
+        (4, (1 << 32) + 3, 30_343_362),
+        (5, (1 << 32) + 49, 33_303_169),
+        (13, (1 << 32) + 0x68fd_1e64, 11_481_843),
+    ];
+
+    #[test]
+    fn counts_are_bucketed_by_their_logarithm() {
+        let counts = [i64::MIN, -7, 0, 1, 2, 3, 4, 5, 1000, i64::MAX];
+        let buckets = counts.map(bucket);
+        assert_eq!(buckets, [i32::MIN, -7, 0, 1, 2, 3, 3, 4, 49, 1301]);
+        // The clicks generator relies on every bucket being met.
+        let all: std::collections::BTreeSet<i32> = (0..100_000).map(bucket).collect();
+        assert_eq!(all.len() as i32, bucket(99_999) + 1);
+    }
+
+    #[test]
+    fn what_is_not_criteo_is_a_fault_that_names_the_column() {
+        assert_eq!(check(""), Ok(None));
+        assert_eq!(check("\r"), Ok(None));
+        assert_eq!(check("1"), Err(RowFault::Columns(1)));
+        assert_eq!(check(&line().replacen("1\t", "2\t", 1)), Err(RowFault::Label));
+        assert_eq!(check(&(line() + "\t")), Err(RowFault::Columns(41)));
+        assert_eq!(check(&(line() + "\ta\tb")), Err(RowFault::Columns(42)));
+        assert_eq!(check(&line()[2..]), Err(RowFault::Label));
+        assert_eq!(check(&line().replace("1000", "1.5")), Err(RowFault::Column { column: 7 }));
+        for wrong in ["68fd1e64a", "xyz", "68 fd", "-1", "\u{e9}"] {
+            let line = line().replace("68fd1e64", wrong);
+            assert_eq!(check(&line), Err(RowFault::Column { column: 15 }), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn windows_ends_of_lines_and_capital_digits_are_read_alike() {
+        let unix = check(&line()).unwrap();
+        assert_eq!(check(&(line() + "\r")).unwrap(), unix);
+        assert_eq!(check(&line().replace("68fd1e64", "68FD1E64")).unwrap(), unix);
+    }
+}

@@ -1,0 +1,326 @@
+//! `tf.train.Example`: a row as TensorFlow's programs store it, one to a TFRecord.
+//!
+//! An Example maps names to lists. Three of them count here: `label` (one int64), `index`
+//! (int64s) and `value` (floats, as many as there are indices; without it all are 1). Others
+//! are passed over. The record is read where it lies: no map is built and no list is copied
+//! but into the row.
+//!
+//! ```text
+//! Example   { Features features = 1 }
+//! Features  { map<string, Feature> feature = 1 }   an entry is { key = 1, value = 2 }
+//! Feature   { BytesList = 1 | FloatList = 2 | Int64List = 3 }   each { repeated value = 1 }
+//! ```
+
+use paceline_tfrecord::proto::{Fields, ProtoError, Value, Writer};
+
+use super::fault::RowFault;
+use super::limits::MAX_ROW_ENTRIES;
+use super::row::{RowBuffer, SparseRow};
+
+const FLOATS: u32 = 2;
+const INTEGERS: u32 = 3;
+
+/// What is kept from one record to the next, so that nothing is allocated.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    indices: Vec<u32>,
+    values: Vec<f32>,
+}
+
+/// Reads a record into `row`.
+pub(crate) fn parse(
+    record: &[u8],
+    scratch: &mut Scratch,
+    row: &mut RowBuffer,
+) -> Result<(), RowFault> {
+    row.clear();
+    let (mut label, mut index, mut value) = (None, None, None);
+    for features in nested(record, 1) {
+        for entry in nested(features?, 1) {
+            let (name, feature) = named(entry?)?;
+            // As in any protobuf map, the last of several entries counts.
+            match name {
+                b"label" => label = Some(feature),
+                b"index" => index = Some(feature),
+                b"value" => value = Some(feature),
+                _ => {}
+            }
+        }
+    }
+    row.set_label(single(label)?)?;
+    scratch.indices.clear();
+    integers(index, "index", |index| {
+        let index = u32::try_from(index).map_err(|_| RowFault::Index)?;
+        if scratch.indices.len() >= MAX_ROW_ENTRIES {
+            return Err(RowFault::Entries);
+        }
+        scratch.indices.push(index);
+        Ok(())
+    })?;
+    scratch.values.clear();
+    match value {
+        Some(feature) => floats(feature, &mut scratch.values)?,
+        None => scratch.values.resize(scratch.indices.len(), 1.0),
+    }
+    let (indices, values) = (scratch.indices.len(), scratch.values.len());
+    if indices != values {
+        return Err(RowFault::Lengths { indices, values });
+    }
+    scratch.indices.iter().zip(&scratch.values).try_for_each(|(&key, &value)| row.push(key, value))
+}
+
+/// Appends a row as an Example.
+pub(crate) fn write(row: SparseRow<'_>, out: &mut Vec<u8>) {
+    Writer::new(out).message(1, |features| {
+        // TensorFlow sorts by name when it is asked for equal bytes.
+        feature(features, "index", |list| {
+            list.message(INTEGERS, |list| {
+                list.packed_uint64s(1, row.keys.iter().map(|&k| k.into()))
+            });
+        });
+        feature(features, "label", |list| {
+            list.message(INTEGERS, |list| list.packed_uint64s(1, [row.label.into()].into_iter()));
+        });
+        feature(features, "value", |list| {
+            list.message(FLOATS, |list| {
+                let values = (0..row.keys.len()).map(|index| row.value(index));
+                list.packed_floats_from(1, values);
+            });
+        });
+    });
+}
+
+fn feature(features: &mut Writer<'_>, name: &str, encode: impl FnOnce(&mut Writer<'_>)) {
+    features.message(1, |entry| {
+        entry.string(1, name);
+        entry.message(2, encode);
+    });
+}
+
+/// The nested messages of one field.
+fn nested(message: &[u8], number: u32) -> impl Iterator<Item = Result<&[u8], ProtoError>> {
+    Fields::new(message).filter_map(move |field| match field {
+        Ok((found, Value::Bytes(bytes))) if found == number => Some(Ok(bytes)),
+        Ok(_) => None,
+        Err(error) => Some(Err(error)),
+    })
+}
+
+/// The name and the Feature of a map's entry.
+fn named(entry: &[u8]) -> Result<(&[u8], &[u8]), RowFault> {
+    let (mut name, mut feature) = (&[][..], &[][..]);
+    for field in Fields::new(entry) {
+        match field? {
+            (1, Value::Bytes(bytes)) => name = bytes,
+            (2, Value::Bytes(bytes)) => feature = bytes,
+            _ => {}
+        }
+    }
+    Ok((name, feature))
+}
+
+/// The list of a Feature, which must be of the given kind; empty if it has none at all.
+fn list<'a>(feature: &'a [u8], kind: u32, name: &'static str) -> Result<&'a [u8], RowFault> {
+    let mut list = (kind, &[][..]);
+    for field in Fields::new(feature) {
+        if let (number @ 1..=3, Value::Bytes(bytes)) = field? {
+            list = (number, bytes);
+        }
+    }
+    if list.0 == kind { Ok(list.1) } else { Err(RowFault::Type(name)) }
+}
+
+/// The one integer of the label.
+fn single(feature: Option<&[u8]>) -> Result<i64, RowFault> {
+    let mut label = None;
+    integers(feature, "label", |value| match label.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(RowFault::Label),
+    })?;
+    label.ok_or(RowFault::Label)
+}
+
+/// Hands over each integer of a Feature, packed or not.
+#[inline]
+fn integers(
+    feature: Option<&[u8]>,
+    name: &'static str,
+    mut take: impl FnMut(i64) -> Result<(), RowFault>,
+) -> Result<(), RowFault> {
+    let Some(feature) = feature else { return Ok(()) };
+    for field in Fields::new(list(feature, INTEGERS, name)?) {
+        match field? {
+            (1, Value::Bytes(mut packed)) => {
+                while !packed.is_empty() {
+                    take(varint(&mut packed)? as i64)?;
+                }
+            }
+            (1, Value::Varint(value)) => take(value as i64)?,
+            (1, _) => return Err(RowFault::Type(name)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Reads a varint; those of up to four bytes, which keys have, without a branch for each byte.
+#[inline]
+fn varint(bytes: &mut &[u8]) -> Result<u64, RowFault> {
+    if let Some(&first) = bytes.first_chunk::<4>() {
+        let word = u32::from_le_bytes(first);
+        // The last byte is the first one without its top bit.
+        let ends = !word & 0x8080_8080;
+        if ends != 0 {
+            let len = ends.trailing_zeros() / 8 + 1;
+            let word = word & (u32::MAX >> (32 - 8 * len));
+            *bytes = &bytes[len as usize..];
+            let value = word & 0x7f
+                | (word & 0x7f00) >> 1
+                | (word & 0x7f_0000) >> 2
+                | (word & 0x7f00_0000) >> 3;
+            return Ok(value.into());
+        }
+    }
+    Ok(paceline_tfrecord::proto::take_varint(bytes)?)
+}
+
+fn floats(feature: &[u8], values: &mut Vec<f32>) -> Result<(), RowFault> {
+    for field in Fields::new(list(feature, FLOATS, "value")?) {
+        match field? {
+            (1, Value::Bytes(packed)) => {
+                values.extend(paceline_tfrecord::proto::packed_floats(packed)?);
+            }
+            (1, Value::Fixed32(bits)) => values.push(f32::from_bits(bits)),
+            (1, _) => return Err(RowFault::Type("value")),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Row = (u32, Vec<u32>, Vec<f32>);
+
+    fn read(record: &[u8]) -> Result<Row, RowFault> {
+        let mut row = RowBuffer::default();
+        parse(record, &mut Scratch::default(), &mut row)?;
+        let row = row.finish(usize::MAX)?;
+        Ok((row.label, row.keys.to_vec(), row.values.to_vec()))
+    }
+
+    /// An Example of the given parts, each left out or of any length.
+    fn example(label: Option<&[i64]>, index: Option<&[i64]>, value: Option<&[f32]>) -> Vec<u8> {
+        let mut out = Vec::new();
+        Writer::new(&mut out).message(1, |features| {
+            for (name, list) in [("label", label), ("index", index)] {
+                if let Some(list) = list {
+                    feature(features, name, |f| f.message(3, |l| l.packed_int64s(1, list)));
+                }
+            }
+            if let Some(list) = value {
+                feature(features, "value", |f| f.message(2, |l| l.packed_floats(1, list)));
+            }
+        });
+        out
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            label in 0u32..2,
+            keys in proptest::collection::btree_set(any::<u32>(), 0..50),
+            value in -10f32..10.0,
+        ) {
+            let keys: Vec<u32> = keys.into_iter().collect();
+            let values = vec![value; keys.len()];
+            let mut record = Vec::new();
+            write(SparseRow { label, keys: &keys, values: &values }, &mut record);
+            let expected = if values.iter().all(|v| *v == 1.0) { vec![] } else { values };
+            prop_assert_eq!(read(&record).unwrap(), (label, keys, expected));
+        }
+
+        #[test]
+        fn varints_are_those_of_the_plain_reader(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
+            let (mut ours, mut plain) = (&bytes[..], &bytes[..]);
+            let found = varint(&mut ours);
+            let expected = paceline_tfrecord::proto::take_varint(&mut plain);
+            prop_assert_eq!(found.is_ok(), expected.is_ok());
+            if let (Ok(found), Ok(expected)) = (found, expected) {
+                prop_assert_eq!((found, ours), (expected, plain));
+            }
+        }
+
+        #[test]
+        fn damage_is_a_fault_or_another_row_but_never_a_panic(
+            cut in 0usize..80, at in 0usize..80, byte: u8,
+        ) {
+            let mut record = example(Some(&[1]), Some(&[3, 70_000, 5]), Some(&[1.0, 2.0, 0.5]));
+            let at = at % record.len();
+            record[at] = byte;
+            record.truncate(cut.max(1));
+            let _ = read(&record);
+        }
+
+        #[test]
+        fn random_bytes_are_no_row(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = read(&bytes);
+        }
+    }
+
+    #[test]
+    fn lists_that_are_not_packed_are_read() {
+        let mut record = Vec::new();
+        Writer::new(&mut record).message(1, |features| {
+            feature(features, "value", |f| {
+                f.message(2, |l| {
+                    l.float(1, 2.0);
+                    l.packed_floats(1, &[3.0]);
+                })
+            });
+            feature(features, "index", |f| {
+                f.message(3, |l| {
+                    l.int64(1, 9);
+                    l.packed_int64s(1, &[4]);
+                })
+            });
+            feature(features, "label", |f| f.message(3, |l| l.int64(1, -1)));
+            feature(features, "other", |f| f.message(1, |l| l.bytes(1, b"bytes")));
+        });
+        assert_eq!(read(&record).unwrap(), (0, vec![4, 9], vec![3.0, 2.0]));
+    }
+
+    #[test]
+    fn without_values_all_are_1_and_of_two_entries_the_last_counts() {
+        let mut record = example(Some(&[1]), Some(&[7]), None);
+        assert_eq!(read(&record).unwrap(), (1, vec![7], vec![]));
+        record.extend(example(Some(&[0]), None, None));
+        assert_eq!(read(&record).unwrap(), (0, vec![7], vec![]));
+        assert_eq!(read(&example(Some(&[1]), None, None)).unwrap(), (1, vec![], vec![]));
+    }
+
+    #[test]
+    fn faults_say_what_is_wrong() {
+        let check = |label: Option<&[i64]>, index: &[i64], value: &[f32], fault| {
+            assert_eq!(read(&example(label, Some(index), Some(value))), Err(fault));
+        };
+        check(None, &[1], &[1.0], RowFault::Label);
+        check(Some(&[]), &[1], &[1.0], RowFault::Label);
+        check(Some(&[0, 1]), &[1], &[1.0], RowFault::Label);
+        check(Some(&[2]), &[1], &[1.0], RowFault::Label);
+        check(Some(&[1]), &[-1], &[1.0], RowFault::Index);
+        check(Some(&[1]), &[1 << 32], &[1.0], RowFault::Index);
+        check(Some(&[1]), &[1, 2], &[1.0], RowFault::Lengths { indices: 2, values: 1 });
+        check(Some(&[1]), &[1], &[f32::NAN], RowFault::NotFinite);
+        let mut record = Vec::new();
+        Writer::new(&mut record).message(1, |features| {
+            feature(features, "label", |f| f.message(2, |l| l.packed_floats(1, &[1.0])));
+        });
+        assert_eq!(read(&record), Err(RowFault::Type("label")));
+        assert_eq!(read(b"\x0a"), Err(RowFault::Proto(ProtoError::Truncated)));
+    }
+}

@@ -1,0 +1,141 @@
+//! LIBSVM text: `label index:value index:value … # comment`, a row a line.
+//!
+//! Fields are parted by blanks. `qid:` is passed over, an entry's index need not rise, and a
+//! line that is empty or only a comment is no row. Whether indices count from 0 or from 1 the
+//! format does not say; the caller does.
+
+use super::fault::RowFault;
+use super::number;
+use super::row::RowBuffer;
+
+/// Reads a line into `row`. False if there is no row in it.
+#[inline]
+pub(crate) fn parse(line: &[u8], base: u32, row: &mut RowBuffer) -> Result<bool, RowFault> {
+    row.clear();
+    let mut rest = skip_blanks(line);
+    if ends(rest) {
+        return Ok(false);
+    }
+    let len = token_len(rest);
+    row.set_label(label(&rest[..len])?)?;
+    rest = skip_blanks(&rest[len..]);
+    while !ends(rest) {
+        let at = || RowFault::Entry { at: line.len() - rest.len() + 1 };
+        let Some((index, after)) = number::whole(rest) else {
+            let len = token_len(rest);
+            if !rest[..len].starts_with(b"qid:") {
+                return Err(if negative_index(&rest[..len]) { RowFault::Index } else { at() });
+            }
+            rest = skip_blanks(&rest[len..]);
+            continue;
+        };
+        let Some((b':', text)) = after.split_first() else { return Err(at()) };
+        // Nearly every value of click data is a 1.
+        let (value, after) = match text {
+            [b'1', b' ' | b'\t', ..] => (1.0, &text[1..]),
+            _ => {
+                let len = token_len(text);
+                (number::float(&text[..len]).ok_or_else(at)?, &text[len..])
+            }
+        };
+        let index = u32::try_from(index).map_err(|_| RowFault::Index)?;
+        row.push(index.checked_sub(base).ok_or(RowFault::BelowBase)?, value)?;
+        rest = skip_blanks(after);
+    }
+    Ok(true)
+}
+
+/// The label, which may be written as a decimal.
+#[inline]
+pub(crate) fn label(text: &[u8]) -> Result<i64, RowFault> {
+    if let Some(label) = number::signed(text) {
+        return Ok(label);
+    }
+    match number::float(text) {
+        Some(value) if value.fract() == 0.0 => Ok(value as i64),
+        _ => Err(RowFault::Label),
+    }
+}
+
+#[inline]
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | 0x0b | 0x0c)
+}
+
+#[inline]
+fn skip_blanks(mut text: &[u8]) -> &[u8] {
+    while let [first, rest @ ..] = text
+        && is_blank(*first)
+    {
+        text = rest;
+    }
+    text
+}
+
+#[inline]
+fn token_len(text: &[u8]) -> usize {
+    text.iter().position(|&byte| is_blank(byte) || byte == b'#').unwrap_or(text.len())
+}
+
+#[inline]
+fn ends(text: &[u8]) -> bool {
+    matches!(text, [] | [b'#', ..])
+}
+
+/// Whether this is an entry with an index below 0 or beyond all bounds, for a better message.
+fn negative_index(token: &[u8]) -> bool {
+    let digits = token.strip_prefix(b"-").unwrap_or(token);
+    let index = digits.split(|&byte| byte == b':').next().unwrap_or_default();
+    !index.is_empty() && index.iter().all(u8::is_ascii_digit) && index.len() < digits.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(line: &str, base: u32) -> Result<Option<(u32, Vec<u32>, Vec<f32>)>, RowFault> {
+        let mut row = RowBuffer::default();
+        if !parse(line.as_bytes(), base, &mut row)? {
+            return Ok(None);
+        }
+        let row = row.finish(1000)?;
+        Ok(Some((row.label, row.keys.to_vec(), row.values.to_vec())))
+    }
+
+    #[test]
+    fn rows_of_all_manners_are_read() {
+        let row =
+            |label, keys: &[u32], values: &[f32]| Ok(Some((label, keys.to_vec(), values.to_vec())));
+        assert_eq!(check("1 1:1 3:1", 1), row(1, &[0, 2], &[]));
+        assert_eq!(check("-1 0:0.5 3:-2e1", 0), row(0, &[0, 3], &[0.5, -20.0]));
+        assert_eq!(check("+1  7:1\t3:1 \r", 1), row(1, &[2, 6], &[]));
+        assert_eq!(check("0 qid:4 2:1 2:1 # 9:9", 0), row(0, &[2], &[2.0]));
+        assert_eq!(check("1.0", 1), row(1, &[], &[]));
+        assert_eq!(check(" -1.0 5:1#", 1), row(0, &[4], &[]));
+        assert_eq!(check("1 1:10 2:1.0", 1), row(1, &[0, 1], &[10.0, 1.0]));
+        assert_eq!(check("# nothing", 1), Ok(None));
+        assert_eq!(check(" \t", 1), Ok(None));
+        assert_eq!(check("", 1), Ok(None));
+    }
+
+    #[test]
+    fn what_is_not_a_row_is_a_fault_that_says_where() {
+        assert_eq!(check("2 1:1", 1), Err(RowFault::Label));
+        assert_eq!(check("0.5 1:1", 1), Err(RowFault::Label));
+        assert_eq!(check("nan 1:1", 1), Err(RowFault::Label));
+        assert_eq!(check("1:1 2:1", 1), Err(RowFault::Label));
+        assert_eq!(check("1 1:1 7", 1), Err(RowFault::Entry { at: 7 }));
+        assert_eq!(check("1 1:", 1), Err(RowFault::Entry { at: 3 }));
+        assert_eq!(check("1 1:x", 1), Err(RowFault::Entry { at: 3 }));
+        assert_eq!(check("1 a:1", 1), Err(RowFault::Entry { at: 3 }));
+        assert_eq!(check("1 0:1", 1), Err(RowFault::BelowBase));
+        assert_eq!(check("1 -4:1", 1), Err(RowFault::Index));
+        assert_eq!(check("1 4294967296:1", 0), Err(RowFault::Index));
+        assert_eq!(check("1 99999999999999999999:1", 0), Err(RowFault::Index));
+        assert_eq!(check("1 1:nan", 1), Err(RowFault::NotFinite));
+        assert_eq!(check("1 1:inf", 1), Err(RowFault::NotFinite));
+        assert_eq!(check("1 1:1e39", 1), Err(RowFault::NotFinite));
+        let beyond = RowFault::Beyond { key: 1000, features: 1000 };
+        assert_eq!(check("1 1000:1", 0), Err(beyond));
+    }
+}

@@ -1,0 +1,106 @@
+//! Numbers out of text, quickly.
+//!
+//! Rows of click data are nearly all short whole numbers. Those, and short decimals, are read
+//! by hand; anything else goes to the standard library, so that every value is the 32-bit
+//! float nearest to what the text says.
+
+/// Reads the whole number that `text` begins with, and gives what comes after it. None if it
+/// begins with no digit, or the number has more than 18 digits.
+#[inline]
+pub(crate) fn whole(text: &[u8]) -> Option<(u64, &[u8])> {
+    let mut value = 0u64;
+    let mut len = 0;
+    while let Some(digit) = text.get(len).map(|byte| byte.wrapping_sub(b'0')).filter(|d| *d < 10) {
+        value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+        len += 1;
+    }
+    (1..=18).contains(&len).then(|| (value, &text[len..]))
+}
+
+/// A whole number that is all of `text`, with or without a sign.
+#[inline]
+pub(crate) fn signed(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text.split_first()? {
+        (b'-', rest) => (true, rest),
+        (b'+', rest) => (false, rest),
+        _ => (false, text),
+    };
+    let (value, rest) = whole(digits)?;
+    let value = value as i64; // 18 digits fit
+    rest.is_empty().then_some(if negative { -value } else { value })
+}
+
+/// The powers of ten that a 32-bit float holds exactly.
+const TENS: [f32; 11] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
+
+/// The number that is all of `text`; it may come out infinite or as not a number.
+#[inline]
+pub(crate) fn float(text: &[u8]) -> Option<f32> {
+    match short_decimal(text) {
+        Some(value) => Some(value),
+        None => std::str::from_utf8(text).ok()?.parse().ok(),
+    }
+}
+
+/// A decimal without exponent whose digits make up less than 2^24: then both the digits and
+/// the power of ten are exact, and one division rounds once.
+#[inline]
+fn short_decimal(text: &[u8]) -> Option<f32> {
+    let (negative, digits) = match text.split_first()? {
+        (b'-', rest) => (true, rest),
+        _ => (false, text),
+    };
+    let (mut value, mut decimals, mut point) = (0u32, 0, false);
+    if digits.is_empty() || digits.len() > 9 {
+        return None;
+    }
+    for &byte in digits {
+        match byte {
+            b'0'..=b'9' => {
+                value = value * 10 + u32::from(byte - b'0'); // 9 digits fit into 32 bits
+                decimals += usize::from(point);
+            }
+            b'.' if !point && digits.len() > 1 => point = true,
+            _ => return None,
+        }
+    }
+    if value >= 1 << 24 {
+        return None;
+    }
+    let value = value as f32 / TENS[decimals];
+    Some(if negative { -value } else { value })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn floats_are_those_of_the_standard_library(text in "[-+]?[0-9]{0,9}[.]?[0-9]{0,9}(e-?[0-9]{1,2})?") {
+            let expected: Option<f32> = text.parse().ok();
+            let found = float(text.as_bytes());
+            prop_assert_eq!(found.map(f32::to_bits), expected.map(f32::to_bits), "{}", text);
+        }
+
+        #[test]
+        fn whole_numbers_are_those_of_the_standard_library(text in "[-+]?[0-9]{0,20}") {
+            let expected: Option<i64> = text.parse().ok().filter(|_| text.trim_start_matches(['-', '+']).len() <= 18);
+            prop_assert_eq!(signed(text.as_bytes()), expected);
+        }
+    }
+
+    #[test]
+    fn what_follows_a_number_is_given_back() {
+        assert_eq!(whole(b"17:1"), Some((17, &b":1"[..])));
+        assert_eq!(whole(b":1"), None);
+        assert_eq!(whole(b"9999999999999999999999:1"), None);
+        assert_eq!(float(b"nan").map(f32::is_nan), Some(true));
+        assert_eq!(float(b"1e39"), Some(f32::INFINITY));
+        assert_eq!(float(b"."), None);
+        assert_eq!(float(b"1.5.2"), None);
+        assert_eq!(float(b"\xff"), None);
+    }
+}
