@@ -88,6 +88,9 @@ fn a_picture_is_refused_for_its_size_before_it_is_decoded() {
     let frame = bomb.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
     bomb[frame + 5..frame + 9].fill(0xff);
     assert!(says(&bomb, 1 << 26).contains("65535 x 65535 pixels"));
+    // Within the limit, but nothing of this length can fill it.
+    bomb[frame + 5..frame + 9].copy_from_slice(&[0x1f, 0xff, 0x1f, 0xff]);
+    assert!(says(&bomb, 1 << 26).contains("damaged JPEG: 8191 x 8191 pixels in"));
 }
 
 #[test]

@@ -29,6 +29,11 @@ pub struct Rgb {
 /// No side of a picture may be longer; a JPEG's cannot be.
 const MOST_SIDE: usize = 65_535;
 
+/// A JPEG needs at least a bit for each block of 64 pixels, or half of that where colours are
+/// stored at less than full size in odd ways. What promises more is refused before memory is
+/// taken for it.
+const MOST_JPEG_PIXELS_A_BYTE: usize = 1024;
+
 /// What a PNG decoder may take beside the pixels: rows, text, profiles.
 const PNG_ASIDE_BYTES: usize = 8 << 20;
 
@@ -60,6 +65,9 @@ fn jpeg(bytes: &[u8], max_pixels: usize) -> Result<Rgb, String> {
     decoder.decode_headers().map_err(damaged)?;
     let (cols, rows) = decoder.dimensions().ok_or("JPEG without a size")?;
     check_size(rows, cols, max_pixels)?;
+    if rows * cols / MOST_JPEG_PIXELS_A_BYTE > bytes.len() {
+        return Err(format!("damaged JPEG: {cols} x {rows} pixels in {} bytes", bytes.len()));
+    }
     if !has_end(bytes) {
         return Err("damaged JPEG: it ends early".into());
     }
