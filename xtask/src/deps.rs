@@ -26,7 +26,7 @@ const LICENCES: &[&str] = &[
 
 /// Packages that may be there in several versions, because others have not agreed yet.
 const SEVERAL_VERSIONS: &[&str] =
-    &["getrandom", "hashbrown", "syn", "thiserror", "thiserror-impl", "windows-sys"];
+    &["getrandom", "hashbrown", "miniz_oxide", "syn", "thiserror", "thiserror-impl", "windows-sys"];
 
 pub(crate) fn check(root: &Path) -> Done {
     let output = cargo(&["metadata", "--format-version", "1", "--locked"])

@@ -10,7 +10,8 @@ use crate::Images;
 /// A reusable buffer for one batch of examples.
 #[derive(Debug, Default)]
 pub struct BatchBuffer {
-    /// The examples' pixels from 0 to 1, row after row.
+    /// The examples' values, example after example: grey pixels from 0 to 1, or what a
+    /// [`DenseSource`](crate::DenseSource) makes of its examples.
     pub inputs: Vec<f32>,
     /// The examples' classes.
     pub labels: Vec<u32>,
@@ -60,7 +61,7 @@ pub(crate) fn prefetch(bytes: &[u8]) {
 }
 
 /// `out[i] = bytes[i] / 255`, with the widest vectors that the processor has.
-fn bytes_to_unit(bytes: &[u8], out: &mut [f32]) {
+pub(crate) fn bytes_to_unit(bytes: &[u8], out: &mut [f32]) {
     Arch::new().dispatch(
         #[inline(always)]
         || {

@@ -75,6 +75,62 @@ pub enum DataError {
         advice: String,
     },
 
+    /// A picture is damaged, or of a kind or size that is not taken.
+    #[error(
+        "{}: {what}; mend it or take it out, or set data.on_bad = \"skip\"", path.display()
+    )]
+    Picture {
+        /// The picture's file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+
+    /// So many bad examples stand in a row that skipping them makes no sense.
+    #[error("{count} bad examples in a row, the last of them {last}")]
+    AllBad {
+        /// How many were tried.
+        count: usize,
+        /// What is wrong with the last.
+        last: Box<DataError>,
+    },
+
+    /// What `data.path` names is not a collection of pictures.
+    #[error(
+        "{}: {what}; data.path must be a directory with a folder of .jpg or .png pictures for \
+         each class (or train/ and val/ with such folders), or a list file with a picture and \
+         its class on each line", path.display()
+    )]
+    Pictures {
+        /// The directory or file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+
+    /// A line of a list file cannot be used.
+    #[error("{}, line {line}: {what}", path.display())]
+    ListLine {
+        /// The list file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        what: String,
+    },
+
+    /// A batch does not come: the place where the examples lie does not answer.
+    #[error(
+        "waited {waited_s} s for the examples of step {step}, which are read in the background; \
+         does the file system still answer?"
+    )]
+    Slow {
+        /// The step whose batch was waited for.
+        step: u64,
+        /// How long, in seconds.
+        waited_s: u64,
+    },
+
     /// No environment variable says where downloads are kept.
     #[error(
         "nowhere to keep downloads: neither PACELINE_CACHE, XDG_CACHE_HOME nor HOME is set to an \
@@ -152,6 +208,12 @@ pub enum DataError {
 }
 
 impl DataError {
+    /// Whether the fault lies in one example, so that another could be taken for it. A file that
+    /// is not there or cannot be read is no such fault: the next one would be no better.
+    pub fn is_bad_example(&self) -> bool {
+        matches!(self, DataError::Picture { .. })
+    }
+
     /// Wraps what the system said with what was tried on which path; for `map_err`.
     pub(crate) fn io(
         action: &'static str,

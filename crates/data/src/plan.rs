@@ -81,6 +81,12 @@ impl BatchPlan {
         }
     }
 
+    /// The epoch and the example at a position of the endless row, beyond the plan's end too.
+    pub fn at(&self, position: u64) -> (u64, u32) {
+        let (epoch, at) = (position / self.examples, position % self.examples);
+        (epoch, self.order(epoch).map_or(at, |mut order| order.at(at)) as u32)
+    }
+
     /// How many examples the slots take together before `step`.
     pub fn examples_before(&self, step: u64) -> u64 {
         step.saturating_mul(self.slots * self.batch).min(self.end)
@@ -91,7 +97,8 @@ impl BatchPlan {
         self.end.div_ceil(self.slots * self.batch)
     }
 
-    fn positions(&self, step: u64, slot: usize) -> Range<u64> {
+    /// The positions of the endless row that `slot` takes at `step`.
+    pub fn positions(&self, step: u64, slot: usize) -> Range<u64> {
         let before = step.saturating_mul(self.slots * self.batch);
         let from = before.saturating_add(slot as u64 * self.batch).min(self.end);
         from..from.saturating_add(self.batch).min(self.end)
@@ -295,6 +302,16 @@ mod tests {
             epoch.iter().filter(|&&example| example < 100).copied().collect()
         };
         assert_ne!(inside(&epochs[0]), inside(&epochs[1]));
+    }
+
+    #[test]
+    fn positions_name_the_examples_of_a_batch() {
+        let plan = BatchPlan::new(7, 3, 2).shuffled(4);
+        for (step, slot) in [(0, 0), (0, 1), (1, 0), (9, 1)] {
+            let at = plan.positions(step, slot).map(|position| plan.at(position));
+            assert_eq!(at.map(|(_, example)| example).collect::<Vec<_>>(), take(&plan, step, slot));
+        }
+        assert_eq!((plan.at(6).0, plan.at(7).0), (0, 1));
     }
 
     #[test]

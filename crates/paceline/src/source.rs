@@ -34,9 +34,7 @@ impl Data {
     /// What a model must know of it.
     pub fn shape(&self) -> Shape {
         match self {
-            Data::Images(set) => {
-                Shape { inputs: set.train.inputs(), classes: set.train.classes() }
-            }
+            Data::Images(set) => Shape { inputs: set.train.inputs(), classes: set.train.classes() },
             Data::Rows(set) => Shape { inputs: set.train.features(), classes: 2 },
         }
     }
@@ -90,11 +88,7 @@ pub fn data_shape(job: &RawJob, plan: &Plan) -> Result<Shape, Failure> {
 
 /// Reads or generates the plan's data, and checks what could not be checked without it. What
 /// takes long is told.
-pub fn load_data(
-    job: &RawJob,
-    plan: &Plan,
-    say: &mut dyn FnMut(&str),
-) -> Result<Data, Failure> {
+pub fn load_data(job: &RawJob, plan: &Plan, say: &mut dyn FnMut(&str)) -> Result<Data, Failure> {
     let known = |known, path: &Option<_>| load(known, path.as_deref().map(Path::new));
     let data = match &plan.data.kind {
         DataKind::Digits { train_examples, test_examples } => {
@@ -121,17 +115,15 @@ fn load_rows(spec: &SparseSpec, say: &mut dyn FnMut(&str)) -> Result<SparseSet, 
         set.train = set.train.slice(0..trained);
     }
     match set.train.is_empty() {
-        true => Err(Failure::Usage(format!("{}: too few rows to train and to test on", set.origin))),
+        true => {
+            Err(Failure::Usage(format!("{}: too few rows to train and to test on", set.origin)))
+        }
         false => Ok(set),
     }
 }
 
 /// Checks everything that can be wrong with the plan's data, without keeping it.
-pub fn check_data(
-    job: &RawJob,
-    plan: &Plan,
-    say: &mut dyn FnMut(&str),
-) -> Result<(), Failure> {
+pub fn check_data(job: &RawJob, plan: &Plan, say: &mut dyn FnMut(&str)) -> Result<(), Failure> {
     match plan.data.kind {
         // Generated images are sound by themselves.
         DataKind::Digits { train_examples, .. } => check_batch(job, plan, train_examples),

@@ -37,5 +37,5 @@ pub use make::{RowFormat, make_clicks, write_clicks};
 pub use open::open_sparse;
 pub use row::SparseRow;
 pub use rows::{SparseRows, SparseSet};
-pub use spec::{IndexBase, OnBad, SparseKind, SparseSpec};
+pub use spec::{IndexBase, SparseKind, SparseSpec};
 pub use stream::{ReadOptions, Tally, read_rows};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::clicks::MIN_FEATURES;
 use super::limits::{MAX_FEATURES, MAX_ROWS};
-use crate::DataError;
+use crate::{DataError, OnBad};
 
 /// What kind of data it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,16 +29,6 @@ impl SparseKind {
             SparseKind::Clicks => "clicks",
         }
     }
-}
-
-/// What to do about a row that cannot be read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnBad {
-    /// Stop, and say which row it is and what is wrong.
-    #[default]
-    Fail,
-    /// Leave it out and count it.
-    Skip,
 }
 
 /// What the first feature is called in LIBSVM text.

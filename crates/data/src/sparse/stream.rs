@@ -15,9 +15,9 @@ use super::limits::{MAX_FEATURES, MAX_RECORD_BYTES};
 use super::lines::{Line, Lines};
 use super::make::RowFormat;
 use super::row::{RowBuffer, SparseRow};
-use super::spec::OnBad;
 use super::{criteo, example, libsvm};
 use crate::DataError;
+use crate::OnBad;
 
 /// How to read a stream of rows.
 #[derive(Clone, Copy, Debug)]

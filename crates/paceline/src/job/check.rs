@@ -84,11 +84,11 @@ impl RawJob {
     /// The job with every default filled in.
     fn resolve(&self) -> RawJob {
         let mut job = self.clone();
+        job.match_model_and_data();
         if !job.entries.contains_key("name") {
-            let value = Value::Text(self.default_name());
+            let value = Value::Text(job.default_name());
             job.entries.insert("name".into(), Entry { value, origin: Origin::Default });
         }
-        job.match_model_and_data();
         if !job.entries.keys().any(|key| key.starts_with("train.stop.")) {
             job.set(DEFAULT_EPOCHS);
         }
@@ -275,7 +275,8 @@ impl Checker<'_> {
         if matches!(digits, DataKind::Digits { train_examples: n, test_examples: m } if n.max(m) > MOST_DIGITS)
             && kind == "digits"
         {
-            let message = format!("asks for more than {MOST_DIGITS} digits, which memory must hold");
+            let message =
+                format!("asks for more than {MOST_DIGITS} digits, which memory must hold");
             self.problems.push(self.job.problem("data.train_examples", message));
         }
         let path = self.optional("data.path", Self::path);
@@ -351,8 +352,7 @@ impl Checker<'_> {
         let weights = self.group("train.optimizer.weights", rate, all);
         let biases = self.group("train.optimizer.biases", rate, all);
         let spec = OptimizerSpec { rule, weights, biases };
-        let is_sparse =
-            self.job.word("model.kind") == "logistic" && !self.flag("model.dense");
+        let is_sparse = self.job.word("model.kind") == "logistic" && !self.flag("model.dense");
         if let Some(message) = is_sparse.then(|| Table::supports(&spec).err()).flatten() {
             let problem = self.job.problem("train.optimizer.kind", format!("cannot be: {message}"));
             self.problems.push(problem);

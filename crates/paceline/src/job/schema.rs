@@ -153,8 +153,7 @@ fn model_and_data() -> Vec<Key> {
         optional("data.features", COUNT, features).with(kind, ROWS),
         key("data.index_base", Kind::Word(&["auto", "zero", "one"]), "\"auto\"", index_base)
             .with(kind, &["libsvm"]),
-        key("data.on_bad", Kind::Word(&["fail", "skip"]), "\"fail\"", on_bad)
-            .with(kind, ROW_FILES),
+        key("data.on_bad", Kind::Word(&["fail", "skip"]), "\"fail\"", on_bad).with(kind, ROW_FILES),
         key("data.shuffle", Kind::Flag, "true", "whether every epoch has an order of its own"),
         key("data.shuffle_buffer", COUNT, "1000000", shuffle_buffer).with(kind, ROWS),
     ]

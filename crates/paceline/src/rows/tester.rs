@@ -46,7 +46,15 @@ impl RowTester {
             }
         }
         make_unique(&mut keys);
-        Self { rows, model, keys: keys.into(), buffer, compactor, values: Vec::new(), sees_all: false }
+        Self {
+            rows,
+            model,
+            keys: keys.into(),
+            buffer,
+            compactor,
+            values: Vec::new(),
+            sees_all: false,
+        }
     }
 
     /// The same, shown all parameters.

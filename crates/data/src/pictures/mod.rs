@@ -1,0 +1,257 @@
+//! Colour pictures in files: JPEG and PNG, a folder for each class or a list.
+//!
+//! Nothing but names is read when a collection is opened. A picture is read when it is asked
+//! for: decoded, scaled so that its shorter side has [`PictureOptions::resize`] pixels, cut to a
+//! square, perhaps mirrored, and normalised channel by channel. Which square is drawn from (seed,
+//! epoch, picture) when learning, and is the middle one when judging. What this takes beside the
+//! caller's memory is bounded: one picture for each thread, and a cache with a limit.
+//!
+//! `listing.rs` finds the files, `decode.rs` and `resize.rs` make pixels of them, `cache.rs`
+//! remembers.
+
+mod cache;
+mod decode;
+mod listing;
+mod resize;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use crate::random::Random;
+use crate::{DataError, DenseSource};
+use cache::Cache;
+pub use decode::{Rgb, decode};
+use listing::Listing;
+pub use resize::{Crop, Planes, crop, resize};
+
+/// The mean of ImageNet's red, green and blue, from 0 to 1, as everybody uses it.
+pub const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
+
+/// The standard deviation of the same.
+pub const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
+
+/// No picture's file may be larger.
+const MOST_FILE_BYTES: u64 = 256 << 20;
+
+/// What the random numbers are for, so that no two streams are one.
+const CROP_STREAM: u64 = 0x7069_6374_6372_6f70;
+const HOLD_OUT_STREAM: u64 = 0x7069_6374_7465_7374;
+
+/// How pictures are read.
+#[derive(Clone, Debug)]
+pub struct PictureOptions {
+    /// Height and width of what a model gets, in pixels.
+    pub size: usize,
+    /// The length of the shorter side before the square is cut out; at least `size`.
+    pub resize: usize,
+    /// What crops, flips and the held-out pictures are drawn from.
+    pub seed: u64,
+    /// How many pictures are held out to judge on, where the collection has no part for it.
+    pub test_examples: usize,
+    /// Subtracted from each channel, whose values go from 0 to 1.
+    pub mean: [f32; 3],
+    /// What each channel is divided by after that.
+    pub std: [f32; 3],
+    /// How many bytes of scaled pictures are kept in memory, train and test together.
+    pub cache_bytes: usize,
+    /// A picture with more pixels is refused before it is decoded. A JPEG takes up to 9 bytes a
+    /// pixel while it is.
+    pub max_pixels: usize,
+}
+
+impl PictureOptions {
+    /// The usual: a shorter side of 8/7 of the size (256 for 224), ImageNet's mean and standard
+    /// deviation, 256 MiB of cache, at most 2^26 pixels a picture.
+    pub fn new(size: usize, seed: u64) -> Self {
+        Self {
+            size,
+            resize: size * 8 / 7,
+            seed,
+            test_examples: 0,
+            mean: IMAGENET_MEAN,
+            std: IMAGENET_STD,
+            cache_bytes: 256 << 20,
+            max_pixels: 1 << 26,
+        }
+    }
+}
+
+/// A collection of pictures, to learn from and to be judged on.
+#[derive(Debug)]
+pub struct PictureSet {
+    /// What a model is trained on, at random crops.
+    pub train: Pictures,
+    /// What it is judged on, at middle crops; may be empty.
+    pub test: Pictures,
+    /// The names of the classes, by number.
+    pub names: Vec<String>,
+    /// Where the pictures came from, in words for people.
+    pub origin: String,
+}
+
+impl PictureSet {
+    /// Finds the pictures of a folder or list file. See `docs/formats.md` for what may be there.
+    ///
+    /// # Errors
+    /// If there is nothing, or nothing that can be understood.
+    ///
+    /// # Panics
+    /// If the options' sizes are zero, or `resize` is below `size`.
+    pub fn open(path: &Path, options: &PictureOptions) -> Result<Self, DataError> {
+        assert!(0 < options.size && options.size <= options.resize, "sizes out of order");
+        let (mut train, test) = listing::list(path)?;
+        let test = match test {
+            Some(test) => test,
+            None => hold_out(path, &mut train, options)?,
+        };
+        let names = train.names.clone();
+        let counts = (train.files.len(), test.files.len());
+        let origin = format!("{} ({} + {} pictures)", path.display(), counts.0, counts.1);
+        let left_bytes = Arc::new(AtomicUsize::new(options.cache_bytes));
+        let train = Pictures::new(train, options, true, left_bytes.clone());
+        let test = Pictures::new(test, options, false, left_bytes);
+        Ok(Self { train, test, names, origin })
+    }
+}
+
+/// Takes pictures to be judged on out of those to learn from, drawn from the seed.
+fn hold_out(
+    path: &Path,
+    train: &mut Listing,
+    options: &PictureOptions,
+) -> Result<Listing, DataError> {
+    let (all, wanted) = (train.files.len(), options.test_examples);
+    if wanted >= all {
+        let what = format!("{wanted} pictures are to be held out of {all}");
+        return Err(DataError::Pictures { path: path.into(), what });
+    }
+    let mut order: Vec<usize> = (0..all).collect();
+    Random::keyed(&[options.seed, HOLD_OUT_STREAM]).shuffle(&mut order);
+    let mut held = vec![false; all];
+    order[..wanted].iter().for_each(|&example| held[example] = true);
+    let mut test = Listing { files: Vec::new(), labels: Vec::new(), ..train.clone() };
+    let (mut files, mut labels) = (Vec::new(), Vec::new());
+    for ((file, label), held) in train.files.drain(..).zip(train.labels.drain(..)).zip(held) {
+        let (files, labels) =
+            if held { (&mut test.files, &mut test.labels) } else { (&mut files, &mut labels) };
+        files.push(file);
+        labels.push(label);
+    }
+    (train.files, train.labels) = (files, labels);
+    Ok(test)
+}
+
+/// Pictures of one part of a collection, as a source of examples: three planes of `size` x
+/// `size` normalised values. See the module's text.
+#[derive(Debug)]
+pub struct Pictures {
+    listing: Listing,
+    options: PictureOptions,
+    /// Whether crops and flips are drawn.
+    draws: bool,
+    cache: Cache,
+}
+
+impl Pictures {
+    fn new(
+        listing: Listing,
+        options: &PictureOptions,
+        draws: bool,
+        left_bytes: Arc<AtomicUsize>,
+    ) -> Self {
+        let cache = Cache::new(listing.files.len(), left_bytes);
+        Self { listing, options: options.clone(), draws, cache }
+    }
+
+    /// The file of a picture.
+    ///
+    /// # Panics
+    /// If there is no picture of this number.
+    pub fn path(&self, example: u32) -> PathBuf {
+        self.listing.root.join(&self.listing.files[example as usize])
+    }
+
+    /// The class of a picture, without reading it.
+    ///
+    /// # Panics
+    /// If there is no picture of this number.
+    pub fn label(&self, example: u32) -> u32 {
+        self.listing.labels[example as usize]
+    }
+
+    /// Reads a picture and scales it.
+    fn read(&self, example: u32) -> Result<Planes, DataError> {
+        let path = self.path(example);
+        let bytes = read_file(&path)?;
+        match decode(&bytes, self.options.max_pixels) {
+            Ok(rgb) => Ok(resize(&rgb, self.options.resize)),
+            Err(what) => Err(DataError::Picture { path, what }),
+        }
+    }
+
+    /// The square to take of a picture of this size.
+    fn square(&self, picture: &Planes, example: u32, draw: u64) -> Crop {
+        let size = self.options.size;
+        let (down, right) = (picture.rows - size, picture.cols - size);
+        if !self.draws {
+            return Crop { top: down / 2, left: right / 2, size, flip: false };
+        }
+        let keys = [self.options.seed, CROP_STREAM, draw, u64::from(example)];
+        let mut random = Random::keyed(&keys);
+        Crop {
+            top: random.range(down as u64 + 1) as usize,
+            left: random.range(right as u64 + 1) as usize,
+            size,
+            flip: random.range(2) == 1,
+        }
+    }
+
+    fn cut(&self, picture: &Planes, example: u32, draw: u64, out: &mut [f32]) {
+        let PictureOptions { mean, std, .. } = self.options;
+        let scale = std.map(|std| 1.0 / (255.0 * std));
+        let offset = std::array::from_fn(|channel| -mean[channel] / std[channel]);
+        crop(picture, self.square(picture, example, draw), scale, offset, out);
+    }
+}
+
+impl DenseSource for Pictures {
+    fn len(&self) -> usize {
+        self.listing.files.len()
+    }
+
+    fn shape(&self) -> [usize; 3] {
+        [3, self.options.size, self.options.size]
+    }
+
+    fn classes(&self) -> usize {
+        self.listing.names.len()
+    }
+
+    fn fill(&self, example: u32, draw: u64, out: &mut [f32]) -> Result<u32, DataError> {
+        if let Some(picture) = self.cache.get(example as usize) {
+            self.cut(picture, example, draw, out);
+        } else {
+            match self.cache.keep(example as usize, self.read(example)?) {
+                Ok(picture) => self.cut(picture, example, draw, out),
+                Err(picture) => self.cut(&picture, example, draw, out),
+            }
+        }
+        Ok(self.label(example))
+    }
+}
+
+/// A file's bytes, if they are not too many.
+fn read_file(path: &Path) -> Result<Vec<u8>, DataError> {
+    let file = File::open(path).map_err(DataError::io("open", path))?;
+    let mut bytes = Vec::new();
+    let read = file.take(MOST_FILE_BYTES + 1).read_to_end(&mut bytes);
+    read.map_err(DataError::io("read", path))?;
+    if bytes.len() as u64 > MOST_FILE_BYTES {
+        let what = format!("a file of more than {MOST_FILE_BYTES} bytes");
+        return Err(DataError::Picture { path: path.into(), what });
+    }
+    Ok(bytes)
+}
