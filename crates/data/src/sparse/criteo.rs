@@ -92,7 +92,7 @@ pub(crate) fn bucket(count: i64) -> i32 {
 #[inline]
 pub(crate) fn key(field: usize, token: u64, features: u32) -> u32 {
     let hash = mix((field as u64) << 40 | token);
-    ((hash >> 32) * u64::from(features) >> 32) as u32
+    (((hash >> 32) * u64::from(features)) >> 32) as u32
 }
 
 /// A category of 1 to 8 digits.

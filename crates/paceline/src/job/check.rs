@@ -1,31 +1,19 @@
 //! From the raw form to the plan: each key is looked at once, and every fault is reported.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use paceline_data::{IndexBase, OnBad, SparseKind, SparseSpec};
 use paceline_model::{GroupRule, OptimizerSpec, Rule, Schedule, Table};
-use sha2::{Digest, Sha256};
 
-use super::plan::{
-    ClusterPlan, DataKind, DataPlan, Evaluate, Mode, ModelKind, OnWorkerLoss, Plan, Stop,
-};
-use super::problem::{Origin, Problem, Problems};
-use super::raw::{Entry, RawJob};
-use super::schema::{DATA_KINDS, KEYS, Key, Kind, ROWS};
+use super::plan::{ClusterPlan, DataPlan, Evaluate, Mode, ModelKind, OnWorkerLoss, Plan, Stop};
+use super::problem::{Problem, Problems};
+use super::raw::RawJob;
+use super::resolve::is_name;
+use super::schema::{DATA_KINDS, KEYS, Kind, ROWS};
 use super::value::Value;
-
-/// A name becomes part of a directory's, and those have limits.
-const MOST_NAME_BYTES: usize = 100;
 
 /// Longer than anybody waits, and short enough to be added to any time.
 const MAX_SECONDS: f64 = 1e9;
-/// Digits are all held in memory: 7.8 GB at most.
-const MOST_DIGITS: usize = 10_000_000;
-/// How many features the click logs of the reference systems had.
-const CRITEO_FEATURES: usize = 33_762_578;
-/// Epochs of a job that does not say when to stop.
-const DEFAULT_EPOCHS: &str = "train.stop.epochs=6";
 
 impl RawJob {
     /// Checks every key and gives the plan, or everything that is wrong.
@@ -42,122 +30,15 @@ impl RawJob {
     pub fn problem(&self, key: &str, message: impl std::fmt::Display) -> Problem {
         Problem { origin: self.origin(key), message: format!("{key} {message}") }
     }
-
-    /// The job as it will be run: every key that matters, with a comment on where it is from.
-    pub fn explain(&self) -> String {
-        let resolved = self.resolve();
-        let mut text = String::new();
-        let mut section = "";
-        for key in KEYS.iter().filter(|key| resolved.applies(key)) {
-            let Some(entry) = resolved.entries.get(&key.path) else { continue };
-            if section != key.section() {
-                section = key.section();
-                text.push_str(&format!("\n[{section}]\n"));
-            }
-            let setting = format!("{} = {}", key.name(), entry.value);
-            text.push_str(&format!("{setting:<32} # {}\n", entry.origin));
-        }
-        for (path, entry) in &self.entries {
-            let Some(key) = KEYS.iter().find(|key| key.path == *path) else { continue };
-            if let Some((on, values)) = key.with.as_ref().filter(|_| !resolved.applies(key)) {
-                let when = Kind::Word(values).describe();
-                let line = format!("# not used: {path} ({}) needs {on} = {when}\n", entry.origin);
-                text.push_str(&line);
-            }
-        }
-        text
-    }
-
-    /// What identifies the job: equal for all tasks of one run, wherever they have their files.
-    pub fn digest(&self) -> [u8; 32] {
-        let resolved = self.resolve();
-        let mut hash = Sha256::new();
-        for key in KEYS.iter().filter(|key| resolved.applies(key)) {
-            let own = key.path == "name" || matches!(key.kind, Kind::Path);
-            if let Some(entry) = resolved.entries.get(&key.path).filter(|_| !own) {
-                hash.update(format!("{} = {}\n", key.path, entry.value));
-            }
-        }
-        hash.finalize().into()
-    }
-
-    /// The job with every default filled in.
-    fn resolve(&self) -> RawJob {
-        let mut job = self.clone();
-        job.match_model_and_data();
-        if !job.entries.contains_key("name") {
-            let value = Value::Text(job.default_name());
-            job.entries.insert("name".into(), Entry { value, origin: Origin::Default });
-        }
-        if !job.entries.keys().any(|key| key.starts_with("train.stop.")) {
-            job.set(DEFAULT_EPOCHS);
-        }
-        for key in KEYS.iter() {
-            if let Some(default) = key.default
-                && !job.entries.contains_key(&key.path)
-            {
-                job.set(&format!("{}={default}", key.path));
-            }
-        }
-        for (path, entry) in &mut job.entries {
-            if !self.entries.contains_key(path) {
-                entry.origin = Origin::Default;
-            }
-            if KEYS.iter().any(|key| key.path == *path && matches!(key.kind, Kind::Path)) {
-                make_absolute(entry);
-            }
-        }
-        job
-    }
-
-    /// Which model is meant follows from the data, and the other way round.
-    fn match_model_and_data(&mut self) {
-        match (self.word("model.kind").as_str(), self.word("data.kind").as_str()) {
-            ("logistic", "") => self.set("data.kind=clicks"),
-            ("", kind) if ROWS.contains(&kind) => self.set("model.kind=logistic"),
-            _ => {}
-        }
-    }
-
-    /// The word that a key has as its value; empty if it has none.
-    fn word(&self, key: &str) -> String {
-        match self.entries.get(key).map(|entry| &entry.value) {
-            Some(Value::Text(word)) => word.clone(),
-            _ => String::new(),
-        }
-    }
-
-    /// The job file's name, as far as it can be part of a directory's.
-    fn default_name(&self) -> String {
-        let Some(file) = &self.file else {
-            let word = |key, default| match self.entries.get(key).map(|entry| &entry.value) {
-                Some(Value::Text(word)) if is_name(word) => word.clone(),
-                _ => String::from(default),
-            };
-            return format!("{}-{}", word("data.kind", "digits"), word("model.kind", "softmax"));
-        };
-        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
-        let letters = stem.trim_start_matches('.').chars().take(MOST_NAME_BYTES);
-        let name: String = letters.map(|c| if is_plain(c) { c } else { '-' }).collect();
-        if name.is_empty() { "job".into() } else { name }
-    }
-
-    /// Whether a key means anything beside the other keys.
-    fn applies(&self, key: &Key) -> bool {
-        key.with.as_ref().is_none_or(|(on, values)| {
-            let value = self.entries.get(on).map(|entry| &entry.value);
-            matches!(value, Some(Value::Text(word)) if values.contains(&word.as_str()))
-        })
-    }
 }
 
 /// Takes typed values out of a resolved job and collects what is wrong with them.
 ///
 /// After a fault it goes on with a stand-in value, so that all faults are found at once; the
 /// plan is thrown away then.
-struct Checker<'a> {
-    job: &'a RawJob,
-    problems: Vec<Problem>,
+pub(super) struct Checker<'a> {
+    pub(super) job: &'a RawJob,
+    pub(super) problems: Vec<Problem>,
 }
 
 impl Checker<'_> {
@@ -266,70 +147,6 @@ impl Checker<'_> {
         }
     }
 
-    fn data(&mut self) -> DataKind {
-        let kind = self.text("data.kind");
-        let digits = DataKind::Digits {
-            train_examples: self.whole("data.train_examples") as usize,
-            test_examples: self.whole("data.test_examples") as usize,
-        };
-        if matches!(digits, DataKind::Digits { train_examples: n, test_examples: m } if n.max(m) > MOST_DIGITS)
-            && kind == "digits"
-        {
-            let message =
-                format!("asks for more than {MOST_DIGITS} digits, which memory must hold");
-            self.problems.push(self.job.problem("data.train_examples", message));
-        }
-        let path = self.optional("data.path", Self::path);
-        let rows = match kind.as_str() {
-            "libsvm" => Some(SparseKind::Libsvm),
-            "tfrecord" => Some(SparseKind::TfRecord),
-            "criteo" => Some(SparseKind::Criteo),
-            "clicks" => Some(SparseKind::Clicks),
-            _ => None,
-        };
-        if let Some(kind) = rows {
-            return DataKind::Rows(self.rows(kind, path));
-        }
-        match kind.as_str() {
-            "mnist" => DataKind::Mnist { path },
-            "fashion-mnist" => DataKind::FashionMnist { path },
-            _ => digits,
-        }
-    }
-
-    fn rows(&mut self, kind: SparseKind, path: Option<PathBuf>) -> SparseSpec {
-        let is_made = kind == SparseKind::Clicks;
-        let default_features =
-            matches!(kind, SparseKind::Clicks | SparseKind::Criteo).then_some(CRITEO_FEATURES);
-        let count = |checker: &mut Self, key: &str| checker.whole(key) as usize;
-        let spec = SparseSpec {
-            path,
-            test_path: self.optional("data.test_path", Self::path),
-            features: self.optional("data.features", count).or(default_features),
-            on_bad: match self.text("data.on_bad").as_str() {
-                "skip" => OnBad::Skip,
-                _ => OnBad::Fail,
-            },
-            index_base: match self.text("data.index_base").as_str() {
-                "zero" => IndexBase::Zero,
-                "one" => IndexBase::One,
-                _ => IndexBase::Auto,
-            },
-            train_examples: is_made.then(|| count(self, "data.train_examples")),
-            test_examples: match is_made {
-                true => Some(count(self, "data.test_examples")),
-                false => self.optional("data.hold_out", count),
-            },
-            seed: self.whole("seed"),
-            ..SparseSpec::new(kind)
-        };
-        if !is_made && spec.path.is_none() {
-            let message = format!("is {:?}, which needs data.path", kind.name());
-            self.problems.push(self.job.problem("data.kind", message));
-        }
-        spec
-    }
-
     fn optimizer(&mut self) -> OptimizerSpec {
         let at = |name: &str| format!("train.optimizer.{name}");
         let epsilon = self.number(&at("epsilon")) as f32;
@@ -396,11 +213,15 @@ impl Checker<'_> {
         }
     }
 
-    fn optional<T>(&mut self, path: &str, take: impl Fn(&mut Self, &str) -> T) -> Option<T> {
+    pub(super) fn optional<T>(
+        &mut self,
+        path: &str,
+        take: impl Fn(&mut Self, &str) -> T,
+    ) -> Option<T> {
         self.job.entries.contains_key(path).then(|| take(self, path))
     }
 
-    fn whole(&mut self, path: &str) -> u64 {
+    pub(super) fn whole(&mut self, path: &str) -> u64 {
         self.take(path, |value, kind| match (value, kind) {
             (Value::Whole(whole), Kind::Whole { min, max }) => {
                 u64::try_from(*whole).ok().filter(|whole| (min..=max).contains(whole))
@@ -410,7 +231,7 @@ impl Checker<'_> {
         .unwrap_or(1)
     }
 
-    fn number(&mut self, path: &str) -> f64 {
+    pub(super) fn number(&mut self, path: &str) -> f64 {
         self.take(path, |value, kind| {
             let number = match value {
                 Value::Number(number) => *number,
@@ -430,7 +251,7 @@ impl Checker<'_> {
         .unwrap_or(1.0)
     }
 
-    fn flag(&mut self, path: &str) -> bool {
+    pub(super) fn flag(&mut self, path: &str) -> bool {
         self.take(path, |value, _| match value {
             Value::Flag(flag) => Some(*flag),
             _ => None,
@@ -438,7 +259,7 @@ impl Checker<'_> {
         .unwrap_or_default()
     }
 
-    fn text(&mut self, path: &str) -> String {
+    pub(super) fn text(&mut self, path: &str) -> String {
         self.take(path, |value, kind| match (value, kind) {
             (Value::Text(text), Kind::Word(words)) => {
                 words.contains(&text.as_str()).then(|| text.clone())
@@ -449,7 +270,7 @@ impl Checker<'_> {
         .unwrap_or_default()
     }
 
-    fn path(&mut self, path: &str) -> PathBuf {
+    pub(super) fn path(&mut self, path: &str) -> PathBuf {
         self.take(path, |value, _| match value {
             Value::Text(text) if !text.is_empty() => Some(PathBuf::from(text)),
             _ => None,
@@ -469,28 +290,4 @@ impl Checker<'_> {
         }
         value
     }
-}
-
-/// A path in a job file is relative to that file; the resolved job may be read elsewhere.
-fn make_absolute(entry: &mut Entry) {
-    let Value::Text(text) = &entry.value else { return };
-    if text.is_empty() {
-        return; // Checking refuses it; joined, it would be the directory of the job file.
-    }
-    let path = match &entry.origin {
-        Origin::File { path: file, .. } => file.parent().unwrap_or(Path::new("")).join(text),
-        _ => PathBuf::from(text),
-    };
-    if let Ok(absolute) = std::path::absolute(path) {
-        entry.value = Value::Text(absolute.to_string_lossy().into_owned());
-    }
-}
-
-fn is_name(text: &str) -> bool {
-    let fits = (1..=MOST_NAME_BYTES).contains(&text.len());
-    fits && !text.starts_with('.') && text.chars().all(is_plain)
-}
-
-fn is_plain(c: char) -> bool {
-    c.is_ascii_alphanumeric() || "-_.".contains(c)
 }

@@ -7,9 +7,11 @@
 //! list of [`Problem`]s that each name a place, a key and a way out.
 
 mod check;
+mod check_data;
 mod plan;
 mod problem;
 mod raw;
+mod resolve;
 mod schema;
 #[cfg(test)]
 mod tests;

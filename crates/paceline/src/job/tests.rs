@@ -130,8 +130,8 @@ fn values_of_the_wrong_kind_are_refused() {
     check("seed = 2026-01-01", &["job:1: seed takes one value, not a datetime"]);
     check("data.shuffle = 1", &["job:1: data.shuffle must be true or false, not 1"]);
     check(
-        "data.kind = true",
-        &["job:1: data.kind must be \"digits\", \"mnist\" or \"fashion-mnist\", not true"],
+        "cluster.on_worker_loss = true",
+        &["job:1: cluster.on_worker_loss must be \"fail\" or \"continue\", not true"],
     );
     check("data = { kind = \"mnist\", path = 3 }", &["job:1: data.path must be a path, not 3"]);
     check(
@@ -164,8 +164,8 @@ fn values_out_of_range_are_refused() {
         &["job:1: train.batch 99999999999999999999 is out of range"],
     );
     check("seed = -1", &["job:1: seed must be a whole number from 0 up, not -1"]);
-    let images = "data.train_examples must be a whole number from 1 to 10000000";
-    check("data.train_examples = 10000001", &[&format!("job:1: {images}, not 10000001")]);
+    let digits = "data.train_examples asks for more than 10000000 digits, which memory must hold";
+    check("data.train_examples = 10000001", &[&format!("job:1: {digits}")]);
     let rate = "train.optimizer.rate must be a number above 0";
     for (wrong, shown) in
         [("-0.1", "-0.1"), ("0", "0"), ("0.0", "0"), ("nan", "NaN"), ("inf", "inf")]
@@ -201,7 +201,7 @@ fn words_that_are_none_of_the_known_are_refused() {
         &["job:1: cluster.mode must be \"single\", \"async\", \"sync\" or \"bounded\", \
            not the text \"sink\""],
     );
-    let kinds = "\"sgd\", \"momentum\", \"adagrad\" or \"adam\"";
+    let kinds = "\"sgd\", \"momentum\", \"adagrad\", \"adam\" or \"ftrl\"";
     let problem = format!("job:1: train.optimizer.kind must be {kinds}, not the text \"SGD\"");
     check("train.optimizer.kind = \"SGD\"", &[&problem]);
 }

@@ -1,0 +1,79 @@
+//! Which data a job asks for.
+
+use std::path::PathBuf;
+
+use paceline_data::{IndexBase, OnBad, SparseKind, SparseSpec};
+
+use super::check::Checker;
+use super::plan::DataKind;
+
+/// Digits are all held in memory: 7.8 GB at most.
+const MOST_DIGITS: usize = 10_000_000;
+/// How many features the click logs of the reference systems had.
+const CRITEO_FEATURES: usize = 33_762_578;
+
+impl Checker<'_> {
+    pub(super) fn data(&mut self) -> DataKind {
+        let kind = self.text("data.kind");
+        let digits = DataKind::Digits {
+            train_examples: self.whole("data.train_examples") as usize,
+            test_examples: self.whole("data.test_examples") as usize,
+        };
+        if matches!(digits, DataKind::Digits { train_examples: n, test_examples: m } if n.max(m) > MOST_DIGITS)
+            && kind == "digits"
+        {
+            let message =
+                format!("asks for more than {MOST_DIGITS} digits, which memory must hold");
+            self.problems.push(self.job.problem("data.train_examples", message));
+        }
+        let path = self.optional("data.path", Self::path);
+        let rows = match kind.as_str() {
+            "libsvm" => Some(SparseKind::Libsvm),
+            "tfrecord" => Some(SparseKind::TfRecord),
+            "criteo" => Some(SparseKind::Criteo),
+            "clicks" => Some(SparseKind::Clicks),
+            _ => None,
+        };
+        if let Some(kind) = rows {
+            return DataKind::Rows(self.rows(kind, path));
+        }
+        match kind.as_str() {
+            "mnist" => DataKind::Mnist { path },
+            "fashion-mnist" => DataKind::FashionMnist { path },
+            _ => digits,
+        }
+    }
+
+    fn rows(&mut self, kind: SparseKind, path: Option<PathBuf>) -> SparseSpec {
+        let is_made = kind == SparseKind::Clicks;
+        let default_features =
+            matches!(kind, SparseKind::Clicks | SparseKind::Criteo).then_some(CRITEO_FEATURES);
+        let count = |checker: &mut Self, key: &str| checker.whole(key) as usize;
+        let spec = SparseSpec {
+            path,
+            test_path: self.optional("data.test_path", Self::path),
+            features: self.optional("data.features", count).or(default_features),
+            on_bad: match self.text("data.on_bad").as_str() {
+                "skip" => OnBad::Skip,
+                _ => OnBad::Fail,
+            },
+            index_base: match self.text("data.index_base").as_str() {
+                "zero" => IndexBase::Zero,
+                "one" => IndexBase::One,
+                _ => IndexBase::Auto,
+            },
+            train_examples: is_made.then(|| count(self, "data.train_examples")),
+            test_examples: match is_made {
+                true => Some(count(self, "data.test_examples")),
+                false => self.optional("data.hold_out", count),
+            },
+            seed: self.whole("seed"),
+            ..SparseSpec::new(kind)
+        };
+        if !is_made && spec.path.is_none() {
+            let message = format!("is {:?}, which needs data.path", kind.name());
+            self.problems.push(self.job.problem("data.kind", message));
+        }
+        spec
+    }
+}
