@@ -182,7 +182,9 @@ impl<'a> Alone<'a> {
         let worker = |slot, desk| RowWorker::new(slot, batches.clone(), rows, desk);
         thread::scope(|scope| {
             let tests = Aside::start(scope, build_examiner(self.plan, self.data));
-            let chief = self.chief(steps, Box::new(tests), threads == 1, progress);
+            // A test that may end the run must be over before the next one is due.
+            let reproducible = threads == 1 && self.plan.stop.test_loss.is_some();
+            let chief = self.chief(steps, Box::new(tests), reproducible, progress);
             let mut link = LocalRows::new(&shared);
             self.carry_out(worker(0, self.desk()?), &mut link, chief, |first, link, chief| {
                 let others: Vec<_> = (1..threads)
