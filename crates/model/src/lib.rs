@@ -22,6 +22,7 @@ mod optimizer;
 mod ranking;
 mod schedule;
 mod softmax;
+mod stepper;
 mod table;
 mod tally;
 
@@ -35,5 +36,6 @@ pub use model::Model;
 pub use optimizer::{GroupRule, Optimizer, OptimizerSpec, Rule};
 pub use schedule::Schedule;
 pub use softmax::Softmax;
+pub use stepper::Stepper;
 pub use table::Table;
 pub use tally::{Score, Tally};

@@ -1,0 +1,151 @@
+//! One thread's way of training a table: compact, read, gradient, update.
+
+use crate::{Batch, Compactor, Model, Onto, Rows, Table};
+
+/// What a thread needs to make steps of a sparse model on a [`Table`], memory included.
+///
+/// Threads that share a table have one each. With one thread, equal batches give equal bits.
+pub struct Stepper {
+    model: Box<dyn Model>,
+    compactor: Compactor,
+    starts: Vec<u32>,
+    params: Vec<f32>,
+    grad: Vec<f32>,
+}
+
+impl Stepper {
+    /// A stepper for a sparse model whose bias is its last parameter.
+    pub fn new(model: Box<dyn Model>) -> Self {
+        Self {
+            model,
+            compactor: Compactor::new(),
+            starts: Vec::new(),
+            params: Vec::new(),
+            grad: Vec::new(),
+        }
+    }
+
+    /// Makes a step: the mean gradient over a batch, applied to a table of the whole model.
+    /// Returns the mean loss before it. The batch's places are the features themselves.
+    ///
+    /// # Panics
+    /// If batch, model and table do not fit.
+    pub fn step(&mut self, table: &Table, step: u64, batch: Batch<'_>) -> f32 {
+        let rows = self.compact(batch);
+        table.read(self.compactor.keys(), &mut self.params);
+        let (share, mut onto, mut loss) = (1.0 / batch.len() as f32, Onto::Zero, 0.0);
+        let (most, mut from) = (self.model.max_block(), 0);
+        for labels in batch.labels.chunks(most) {
+            let to = from + labels.len();
+            let rows = Rows {
+                starts: &self.starts[from..=to],
+                places: self.compactor.places(),
+                values: rows.values,
+            };
+            let block = Batch { draw: batch.draw, ..Batch::sparse(rows, labels) };
+            loss += self.model.gradient(&self.params, block, share, onto, &mut self.grad);
+            (onto, from) = (Onto::Present, to);
+        }
+        table.update(step, self.compactor.keys(), &self.grad);
+        loss
+    }
+
+    /// Finds the batch's keys and makes room for their parameters; the batch's rows, cut off
+    /// from whatever lies before and behind them.
+    fn compact<'a>(&mut self, batch: Batch<'a>) -> Rows<'a> {
+        let rows = batch.rows();
+        let (first, last) = match rows.starts {
+            [first, .., last] => (*first, *last),
+            _ => panic!("a batch without examples"),
+        };
+        let range = first as usize..last as usize;
+        let values = if rows.values.is_empty() { &[] } else { &rows.values[range.clone()] };
+        self.starts.clear();
+        self.starts.extend(rows.starts.iter().map(|start| start - first));
+        // The bias has the last key, which a table made sure that keys can say.
+        self.compactor.compact(&rows.places[range.clone()], self.model.inputs() as u32);
+        self.params.resize(self.compactor.keys().len(), 0.0);
+        self.grad.resize(self.compactor.keys().len(), 0.0);
+        Rows { values, places: &rows.places[range], ..rows }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Group, Logistic, Optimizer, OptimizerSpec, Rule, Schedule};
+
+    const FEATURES: usize = 60;
+
+    struct Data {
+        starts: Vec<u32>,
+        features: Vec<u32>,
+        values: Vec<f32>,
+        labels: Vec<u32>,
+    }
+
+    fn data(rows: u32) -> Data {
+        let mut data = Data {
+            starts: vec![0],
+            features: Vec::new(),
+            values: Vec::new(),
+            labels: (0..rows).map(|row| row * 7 / 3 % 2).collect(),
+        };
+        for row in 0..rows {
+            for i in 0..row % 9 {
+                data.features.push((row * 31 + i * i * 17) % FEATURES as u32);
+                data.values.push(((row * 13 + i * 29) % 32) as f32 / 16.0 - 0.9);
+            }
+            data.starts.push(data.features.len() as u32);
+        }
+        data
+    }
+
+    impl Data {
+        fn batch(&self, from: usize, to: usize) -> Batch<'_> {
+            let rows = Rows {
+                starts: &self.starts[from..=to],
+                places: &self.features,
+                values: &self.values,
+            };
+            Batch::sparse(rows, &self.labels[from..to])
+        }
+    }
+
+    /// The sparse path (compact slices of a table) against the dense one (all parameters, a
+    /// gradient as long, the dense optimizer).
+    #[test]
+    fn sparse_and_dense_paths_give_the_same_parameters() {
+        let data = data(90);
+        for (rule, decay) in [
+            (Rule::Sgd, 0.0),
+            (Rule::Sgd, 0.02),
+            (Rule::AdaGrad { epsilon: 1e-8 }, 0.0),
+            (Rule::Ftrl { beta: 1.0, l1: 0.01, l2: 0.1 }, 0.0),
+        ] {
+            let mut spec = OptimizerSpec { rule, ..OptimizerSpec::sgd(0.2) };
+            spec.weights.decay = decay;
+            spec.biases.rate = Schedule::Constant { rate: 0.1 };
+            let mut model = Logistic::new(FEATURES);
+            assert_eq!(model.layout().tensors()[1].group, Group::Biases);
+            let all = model.layout().len();
+            let table = Table::new(spec, model.layout(), 0..all);
+            let mut optimizer = Optimizer::new(spec, model.layout(), 0..all);
+            let mut stepper = Stepper::new(Box::new(Logistic::new(FEATURES)));
+            let (mut params, mut grad) = (vec![0.0; all], vec![0.0; all]);
+            for step in 0..200usize {
+                let from = step * 13 % 80;
+                let batch = data.batch(from, from + 10);
+                let loss = model.gradient(&params, batch, 0.1, Onto::Zero, &mut grad);
+                optimizer.apply(step as u64, 0, &mut params, &grad);
+                let sparse_loss = stepper.step(&table, step as u64, batch);
+                assert!((loss - sparse_loss).abs() < 1e-5);
+            }
+            let mut got = vec![f32::NAN; all];
+            table.read_range(0..all, &mut got);
+            for (key, (got, want)) in got.iter().zip(&params).enumerate() {
+                assert!((got - want).abs() < 1e-6, "{rule:?}, {key}: {got}, not {want}");
+            }
+        }
+    }
+}
