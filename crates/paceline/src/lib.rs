@@ -16,6 +16,7 @@ pub mod cli;
 pub mod cluster;
 pub mod commands;
 mod failure;
+pub mod hogwild;
 pub mod interrupt;
 pub mod job;
 pub mod link;
