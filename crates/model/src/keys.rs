@@ -45,18 +45,29 @@ impl Compactor {
         Self::default()
     }
 
+    /// As [`Compactor::meet`] with nothing to do meanwhile.
+    ///
+    /// # Panics
+    /// As it does.
+    pub fn compact(&mut self, raw: &[u32], bias: u32) {
+        self.meet(raw, bias, |_| ());
+    }
+
     /// Takes the keys of a batch, as they stand in its rows, and works out [`Compactor::keys`]
     /// and [`Compactor::places`]. `bias` is the key of the parameter that every batch touches;
     /// it is the model's last.
     ///
+    /// `early` is called with each raw key before the rest of the work, which takes about as long
+    /// as it takes memory to bring the parameters that are asked for then.
+    ///
     /// # Panics
     /// If a key is not below `bias`: the data and the model do not fit. If there are more keys
     /// than a `u32` can count.
-    pub fn compact(&mut self, raw: &[u32], bias: u32) {
+    pub fn meet(&mut self, raw: &[u32], bias: u32, early: impl Fn(u32)) {
         assert!(u32::try_from(raw.len()).is_ok(), "{} keys in a batch", raw.len());
         let top = raw.iter().copied().max().unwrap_or(0);
         assert!(raw.is_empty() || top < bias, "key {top} is outside a model of {bias} features");
-        let count = self.stand(raw);
+        let count = self.stand(raw, early);
         if count < FEW {
             self.pairs[..count].sort_unstable();
         } else {
@@ -74,7 +85,7 @@ impl Compactor {
 
     /// Finds out who stands for whom, and gathers in `pairs` those who stand for themselves;
     /// how many they are.
-    fn stand(&mut self, raw: &[u32]) -> usize {
+    fn stand(&mut self, raw: &[u32], early: impl Fn(u32)) -> usize {
         let size = (raw.len() * SLOTS).next_power_of_two().max(2);
         if self.slots.len() < size {
             self.slots.resize(size, 0);
@@ -87,6 +98,7 @@ impl Compactor {
         let hash =
             |key: u32| (u64::from(key).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> shift) as usize;
         for (&key, index) in raw.iter().zip(0..) {
+            early(key);
             slots[hash(key)] = index;
         }
         let mut count = 0;

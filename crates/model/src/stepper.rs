@@ -31,7 +31,7 @@ impl Stepper {
     /// # Panics
     /// If batch, model and table do not fit.
     pub fn step(&mut self, table: &Table, step: u64, batch: Batch<'_>) -> f32 {
-        let rows = self.compact(batch);
+        let rows = self.compact(table, batch);
         table.read(self.compactor.keys(), &mut self.params);
         let (share, mut onto, mut loss) = (1.0 / batch.len() as f32, Onto::Zero, 0.0);
         let (most, mut from) = (self.model.max_block(), 0);
@@ -52,7 +52,7 @@ impl Stepper {
 
     /// Finds the batch's keys and makes room for their parameters; the batch's rows, cut off
     /// from whatever lies before and behind them.
-    fn compact<'a>(&mut self, batch: Batch<'a>) -> Rows<'a> {
+    fn compact<'a>(&mut self, table: &Table, batch: Batch<'a>) -> Rows<'a> {
         let rows = batch.rows();
         let (first, last) = match rows.starts {
             [first, .., last] => (*first, *last),
@@ -63,10 +63,11 @@ impl Stepper {
         self.starts.clear();
         self.starts.extend(rows.starts.iter().map(|start| start - first));
         // The bias has the last key, which a table made sure that keys can say.
-        self.compactor.compact(&rows.places[range.clone()], self.model.inputs() as u32);
+        let (raw, bias) = (&rows.places[range], self.model.inputs() as u32);
+        self.compactor.meet(raw, bias, |key| table.prefetch(key));
         self.params.resize(self.compactor.keys().len(), 0.0);
         self.grad.resize(self.compactor.keys().len(), 0.0);
-        Rows { values, places: &rows.places[range], ..rows }
+        Rows { values, places: raw, ..rows }
     }
 }
 
