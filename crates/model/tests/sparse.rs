@@ -1,6 +1,8 @@
 //! Training of sparse logistic regression, held to what numpy makes of the same rows: see
 //! `golden/sparse.py`.
 
+#![expect(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
+
 use paceline_model::{Batch, Logistic, Model, OptimizerSpec, Rows, Rule, Stepper, Table, Tally};
 
 const GOLDEN: &str = include_str!("golden/sparse.txt");
