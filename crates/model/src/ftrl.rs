@@ -29,7 +29,8 @@ impl Ftrl {
         let more = n + square;
         let roots = more.sqrt() + n.sqrt();
         // The same as (sqrt(more) - sqrt(n)) / rate, but for the digits that would cancel.
-        let sigma = if roots > 0.0 { square / roots / self.rate } else { 0.0 };
+        // Where both roots are zero so is the square.
+        let sigma = square / (roots + f32::MIN_POSITIVE) / self.rate;
         (z + (g - sigma * w), more)
     }
 
@@ -37,7 +38,9 @@ impl Ftrl {
     #[inline(always)]
     pub(crate) fn weight(self, z: f32, n: f32) -> f32 {
         let over = z.abs() - self.l1;
-        if over > 0.0 { -over.copysign(z) / self.stiffness(n) } else { 0.0 }
+        // Divided in any case and then chosen, so that there is no branch between vectors.
+        let weight = -over.copysign(z) / self.stiffness(n);
+        if over > 0.0 { weight } else { 0.0 }
     }
 
     /// The `z` from which the parameter `w` follows.

@@ -5,17 +5,35 @@
 //! are read, their gradient is summed and pushed in that compact form, and each value of the
 //! batch knows its place in it. Nothing here depends on anything but the keys.
 
+use std::hint::select_unpredictable;
+
 /// Bits that one pass of the sort looks at: its counts fit the first-level cache.
-const DIGIT: u32 = 9;
+const DIGIT: usize = 9;
 /// How many different digits there are.
 const DIGITS: usize = 1 << DIGIT;
+/// Fewer pairs than this are sorted by comparing them.
+const FEW: usize = 128;
+/// Slots for each raw key: the more, the fewer keys share one.
+const SLOTS: usize = 4;
 
 /// Sorts the keys of batches and makes them unique, with memory that is used again for the next.
+///
+/// Most raw keys are repeated, and repeats need not be sorted. So every raw key first writes its
+/// index into a slot that its hash names, and then looks who was the last to write there: if that
+/// is an equal key, that one stands for it. Those that stand for themselves are sorted. A key
+/// whose slot another key has taken stands for itself each time it comes; it costs a bit of
+/// sorting, and nothing else. In all this no branch hangs on the keys, which would be guessed
+/// wrong half of the time.
 #[derive(Clone, Debug, Default)]
 pub struct Compactor {
     keys: Vec<u32>,
     places: Vec<u32>,
-    /// Keys with the index they came from in the low half.
+    /// For each hash the index of the raw key that was the last to have it. What is left over
+    /// from earlier batches is never read: whoever reads a slot has written to it before.
+    slots: Vec<u32>,
+    /// For each raw key the index of the one that stands for it.
+    stands: Vec<u32>,
+    /// Keys that stand for themselves, with their index in the low half.
     pairs: Vec<u64>,
     /// Where the next pass of the sort puts them.
     sorted: Vec<u64>,
@@ -27,34 +45,106 @@ impl Compactor {
         Self::default()
     }
 
+    /// As [`Compactor::meet`] with nothing to do meanwhile.
+    ///
+    /// # Panics
+    /// As it does.
+    pub fn compact(&mut self, raw: &[u32], bias: u32) {
+        self.meet(raw, bias, |_| ());
+    }
+
     /// Takes the keys of a batch, as they stand in its rows, and works out [`Compactor::keys`]
     /// and [`Compactor::places`]. `bias` is the key of the parameter that every batch touches;
     /// it is the model's last.
     ///
+    /// `early` is called with each raw key before the rest of the work, which takes about as long
+    /// as it takes memory to bring the parameters that are asked for then.
+    ///
     /// # Panics
-    /// If a key is not below `bias`: the data and the model do not fit.
-    pub fn compact(&mut self, raw: &[u32], bias: u32) {
-        self.pairs.clear();
-        self.pairs.extend(raw.iter().zip(0u64..).map(|(&key, index)| u64::from(key) << 32 | index));
-        self.sorted.resize(raw.len(), 0);
+    /// If a key is not below `bias`: the data and the model do not fit. If there are more keys
+    /// than a `u32` can count.
+    pub fn meet(&mut self, raw: &[u32], bias: u32, early: impl Fn(u32)) {
+        assert!(u32::try_from(raw.len()).is_ok(), "{} keys in a batch", raw.len());
         let top = raw.iter().copied().max().unwrap_or(0);
         assert!(raw.is_empty() || top < bias, "key {top} is outside a model of {bias} features");
-        for shift in (0..u32::BITS - top.leading_zeros()).step_by(DIGIT as usize) {
-            pass(&self.pairs, &mut self.sorted, 32 + shift);
+        let count = self.stand(raw, early);
+        if count < FEW {
+            self.pairs[..count].sort_unstable();
+        } else {
+            let bits = (u32::BITS - top.leading_zeros()) as usize;
+            match bits.div_ceil(DIGIT) {
+                0 | 1 => self.sort::<1>(count),
+                2 => self.sort::<2>(count),
+                3 => self.sort::<3>(count),
+                _ => self.sort::<4>(count),
+            }
+        }
+        self.place(raw.len(), count);
+        self.keys.push(bias);
+    }
+
+    /// Finds out who stands for whom, and gathers in `pairs` those who stand for themselves;
+    /// how many they are.
+    fn stand(&mut self, raw: &[u32], early: impl Fn(u32)) -> usize {
+        let size = (raw.len() * SLOTS).next_power_of_two().max(2);
+        if self.slots.len() < size {
+            self.slots.resize(size, 0);
+        }
+        self.stands.resize(raw.len(), 0);
+        self.pairs.resize(self.pairs.len().max(raw.len() + 1), 0);
+        let (slots, pairs) = (&mut self.slots[..size], &mut self.pairs[..]);
+        let shift = u64::BITS - size.trailing_zeros();
+        // A multiplicative hash: the top bits of a product with the golden ratio.
+        let hash =
+            |key: u32| (u64::from(key).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> shift) as usize;
+        for (&key, index) in raw.iter().zip(0..) {
+            early(key);
+            slots[hash(key)] = index;
+        }
+        let mut count = 0;
+        for ((&key, index), stand) in raw.iter().zip(0..).zip(&mut self.stands) {
+            let last = slots[hash(key)];
+            *stand = select_unpredictable(raw[last as usize] == key, last, index);
+            // Written in any case and kept only if it counts.
+            pairs[count] = u64::from(key) << 32 | u64::from(index);
+            count += usize::from(*stand == index);
+        }
+        count
+    }
+
+    /// Sorts the first pairs by their keys, whose digits are counted all at once.
+    fn sort<const PASSES: usize>(&mut self, count: usize) {
+        self.sorted.resize(self.pairs.len(), 0);
+        let mut counts = [[0u32; DIGITS]; PASSES];
+        for &pair in &self.pairs[..count] {
+            for (pass, counts) in counts.iter_mut().enumerate() {
+                counts[digit(pair, pass)] += 1;
+            }
+        }
+        for (pass, counts) in counts.iter_mut().enumerate() {
+            distribute(&self.pairs[..count], &mut self.sorted[..count], pass, counts);
             std::mem::swap(&mut self.pairs, &mut self.sorted);
         }
-        self.keys.clear();
-        self.places.resize(raw.len(), 0);
-        let mut last = None;
-        for &pair in &self.pairs {
-            let (key, index) = ((pair >> 32) as u32, pair as u32);
-            if last != Some(key) {
-                self.keys.push(key);
-                last = Some(key);
-            }
-            self.places[index as usize] = self.keys.len() as u32 - 1;
+    }
+
+    /// Makes the sorted pairs unique, and tells every raw key its place.
+    fn place(&mut self, raw: usize, count: usize) {
+        self.keys.resize(count, 0);
+        self.places.resize(raw, 0);
+        let (keys, places) = (&mut self.keys[..count], &mut self.places[..]);
+        let (mut last, mut before) = (0, self.pairs[0] >> 32);
+        for &pair in &self.pairs[..count] {
+            let key = pair >> 32;
+            last += usize::from(key != before);
+            before = key;
+            keys[last] = key as u32;
+            places[pair as u32 as usize] = last as u32;
         }
-        self.keys.push(bias);
+        self.keys.truncate(if count == 0 { 0 } else { last + 1 });
+        // Those who stand for themselves find their own place again.
+        for index in 0..raw {
+            places[index] = places[self.stands[index] as usize];
+        }
     }
 
     /// The keys of the last batch, sorted and each once; the bias is the last.
@@ -68,19 +158,34 @@ impl Compactor {
     }
 }
 
-/// One pass of a radix sort: by the digit at `shift`, otherwise in the order they are in.
-fn pass(from: &[u64], to: &mut [u64], shift: u32) {
-    let digit = |pair: u64| (pair >> shift) as usize % DIGITS;
-    let mut next = [0u32; DIGITS];
-    from.iter().for_each(|&pair| next[digit(pair)] += 1);
-    let mut sum = 0;
-    for place in &mut next {
-        sum += std::mem::replace(place, sum);
+/// The digit of a pair's key that a pass looks at.
+#[inline(always)]
+fn digit(pair: u64, pass: usize) -> usize {
+    (pair >> (u32::BITS as usize + pass * DIGIT)) as usize % DIGITS
+}
+
+/// One pass of a radix sort: by a digit, otherwise in the order they are in. `counts` says how
+/// often each digit comes.
+///
+/// It is done from both ends at once, so that the two have not to wait for each other's counts.
+#[inline(always)]
+fn distribute(from: &[u64], to: &mut [u64], pass: usize, counts: &mut [u32; DIGITS]) {
+    let (starts, mut ends, mut sum) = (counts, [0u32; DIGITS], 0);
+    for (start, end) in starts.iter_mut().zip(&mut ends) {
+        sum += std::mem::replace(start, sum);
+        *end = sum;
     }
-    for &pair in from {
-        let place = &mut next[digit(pair)];
-        to[*place as usize] = pair;
-        *place += 1;
+    let (low, high) = from.split_at(from.len() / 2);
+    for (&first, &last) in low.iter().zip(high.iter().rev()) {
+        let start = &mut starts[digit(first, pass)];
+        to[*start as usize] = first;
+        *start += 1;
+        let end = &mut ends[digit(last, pass)];
+        *end -= 1;
+        to[*end as usize] = last;
+    }
+    if high.len() > low.len() {
+        to[starts[digit(high[0], pass)] as usize] = high[0];
     }
 }
 
@@ -106,7 +211,7 @@ mod tests {
         #[test]
         fn keys_come_out_sorted_and_once_and_places_lead_back(
             batches in proptest::collection::vec(
-                (1u32..=32, proptest::collection::vec(any::<u32>(), 0..300)),
+                (1u32..=32, proptest::collection::vec(any::<u32>(), 0..600)),
                 1..4,
             ),
         ) {

@@ -134,6 +134,8 @@ impl From<Set> for Known {
 pub enum Bench {
     /// Steps/s of softmax regression on one thread, beside the bare matrix products
     Step,
+    /// Rows/s of sparse logistic regression with the features of a click log, part by part
+    Sparse,
     /// How fast gradients and parameters move between processes, beside bare sockets
     Net,
     /// One process of `bench net`

@@ -57,6 +57,9 @@ pub trait RowLink: Link {
     /// names the keys of the batch after the next one, else those of the next one.
     fn overlaps(&self) -> bool;
 
+    /// A parameter of this key will be asked for soon.
+    fn foresee(&self, _key: u32) {}
+
     /// Fetches the values of the batch of this step, whatever was asked for before.
     fn begin(&mut self, step: u64, keys: &[u32], clock: &mut PhaseClock) -> Result<(), Failure>;
 

@@ -8,6 +8,8 @@
 
 mod dense;
 mod elementwise;
+mod prefetch;
 
 pub use dense::{Onto, dense_backward_weights, dense_forward};
 pub use elementwise::each;
+pub use prefetch::prefetch;

@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 use super::{Span, Table};
 use crate::Rule;
 use crate::ftrl::Ftrl;
-use crate::kernels::each;
+use crate::kernels::{each, prefetch};
 
 /// Parameters that are worked on together: many enough for vectors, few enough for the stack.
 const BLOCK: usize = 64;
@@ -31,6 +31,13 @@ impl Table {
                 None => self.read_plain(span.scale(), keys, out),
             }
         }
+    }
+
+    /// Asks for a parameter to be brought into the cache, because it will soon be read.
+    #[inline(always)]
+    pub fn prefetch(&self, key: u32) {
+        let index = (key as usize).wrapping_sub(self.range.start);
+        prefetch(self.cells.all(), index.wrapping_mul(self.width));
     }
 
     /// Applies one sparse gradient: what the dense rule does with that gradient and zeros for

@@ -5,12 +5,14 @@
 
 mod bare;
 mod net;
+mod sparse;
 mod step;
 
 use std::time::Duration;
 
 pub use bare::{Peer, Terms, run_peer};
 pub use net::net;
+pub use sparse::sparse;
 pub use step::step;
 
 /// How long one turn of a quick bench lasts.

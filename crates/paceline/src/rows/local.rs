@@ -97,6 +97,11 @@ impl RowLink for LocalRows<'_> {
         false
     }
 
+    #[inline]
+    fn foresee(&self, key: u32) {
+        self.shared.table.prefetch(key);
+    }
+
     fn begin(&mut self, step: u64, keys: &[u32], clock: &mut PhaseClock) -> Result<(), Failure> {
         clock.enter(Phase::Pull);
         self.own_step = step;

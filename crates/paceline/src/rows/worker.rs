@@ -61,13 +61,14 @@ impl<'a> RowWorker<'a> {
     }
 
     /// Reads the batch of a step into a place of the queue.
-    fn prepare(&mut self, place: usize, step: u64) {
+    fn prepare(&mut self, place: usize, step: u64, link: &impl RowLink) {
         self.desk.clock.enter(Phase::Input);
         self.plan.batch(step, self.slot, &mut self.indices);
         let batch = &mut self.queue[place];
         batch.step = step;
         batch.rows.fill(self.rows, self.indices.iter().map(|&row| row as usize));
-        batch.compactor.compact(&batch.rows.keys, self.rows.features() as u32);
+        let bias = self.rows.features() as u32;
+        batch.compactor.meet(&batch.rows.keys, bias, |key| link.foresee(key));
     }
 
     /// Begins at a step: reads it and those after it, and fetches its values.
@@ -75,7 +76,7 @@ impl<'a> RowWorker<'a> {
         let overlaps = link.overlaps();
         self.queue.resize_with(if overlaps { 3 } else { 2 }, Prepared::default);
         for place in 0..self.queue.len() {
-            self.prepare(place, step + place as u64);
+            self.prepare(place, step + place as u64, link);
         }
         let clock = &mut self.desk.clock;
         link.begin(step, self.queue[0].keys(), clock)?;
@@ -131,7 +132,7 @@ impl<L: RowLink> Trainer<L> for RowWorker<'_> {
             link.push(push, &mut self.desk.clock)?;
             let after_last = self.queue[last].step + 1;
             self.queue.rotate_left(1);
-            self.prepare(last, after_last);
+            self.prepare(last, after_last, link);
             if !overlaps {
                 let pushed = link.arrive(&mut self.desk.clock)?;
                 work.dropped += u64::from(pushed == Pushed::Dropped);
