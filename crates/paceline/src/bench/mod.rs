@@ -5,12 +5,14 @@
 
 mod bare;
 mod net;
+mod parse;
 mod step;
 
 use std::time::Duration;
 
 pub use bare::{Peer, Terms, run_peer};
 pub use net::net;
+pub use parse::parse;
 pub use step::step;
 
 /// How long one turn of a quick bench lasts.
