@@ -112,7 +112,7 @@ impl Clicks {
             let rank = field.rank(unit(&mut random));
             let hash = mix((number as u64 + 1) << 40 | u64::from(rank));
             row.ranks[number] = rank;
-            row.keys[number] = ((hash >> 32) * u64::from(self.features) >> 32) as u32;
+            row.keys[number] = (((hash >> 32) * u64::from(self.features)) >> 32) as u32;
         }
         let fields = row.keys;
         row.keys.sort_unstable();
