@@ -1,5 +1,7 @@
 //! Sparse rows from files of every format to the mapped cache, and every kind of bad file.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
 mod caching;
 mod formats;
 mod golden;
