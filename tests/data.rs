@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use crate::mirror::{Manner, mirror};
-use crate::support::{Done, IDX_FILES, Room, assert_says, finish, start, tree, wait_until};
+use crate::support::{Done, IDX_FILES, Room, assert_says, finish, signal, start, tree, wait_until};
 
 /// `paceline data get mnist` from these mirrors into this cache, with this search path.
 fn get(room: &Room, cache: &Path, mirrors: &[&str], path: Option<&Path>) -> Command {
@@ -177,4 +177,35 @@ fn a_relative_data_path_is_relative_to_the_job_file_and_survives_in_the_run() {
     let set: Vec<_> = set.iter().flat_map(|setting| ["--set", setting]).collect();
     room.ok(&[&["train", "--run-dir", "third"], &set[..]].concat());
     assert!(room.run_dir("run").model() == room.run_dir("third").model());
+}
+
+#[test]
+fn made_up_clicks_are_written_whole_and_never_over_a_file() {
+    let room = Room::new();
+    let small = ["data", "make", "clicks", "--rows", "50", "--features", "1000", "--format"];
+    for format in ["libsvm", "tfrecord", "criteo"] {
+        let args = [&small[..], &[format, format]].concat();
+        assert_says(&room.ok(&args).stdout, &["50 rows are in ", format]);
+        assert_says(&room.fails(2, &args), &["cannot make", format]);
+    }
+    let text = fs::read_to_string(room.path("libsvm")).unwrap();
+    assert!(text.lines().count() == 50 && text.lines().all(|line| line.split(' ').count() == 40));
+    let rows_of_test = [&small[..], &["libsvm", "test", "--test"]].concat();
+    room.ok(&rows_of_test);
+    assert_ne!(fs::read_to_string(room.path("test")).unwrap(), text);
+    assert_eq!(room.tree(), ["criteo", "libsvm", "test", "tfrecord"]);
+}
+
+#[test]
+fn ctrl_c_while_clicks_are_made_leaves_no_file() {
+    let room = Room::new();
+    let endless =
+        ["data", "make", "clicks", "--rows", "4000000000", "--format", "criteo", "--gzip"];
+    let child = start(room.command(&endless).arg("clicks.tsv.gz"));
+    assert!(wait_until(|| !room.tree().is_empty()), "the file is begun");
+    signal(&child, "INT");
+    let done = finish(child);
+    assert_eq!(done.code, Some(130), "{done:?}");
+    assert_says(&done.stderr, &["nothing was written"]);
+    assert!(room.tree().is_empty());
 }

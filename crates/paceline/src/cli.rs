@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use paceline_data::Known;
+use paceline_data::{Known, sparse};
 
 use crate::bench::Peer;
 
@@ -43,7 +43,7 @@ pub enum Command {
         paceline evaluate runs/adam\n  \
         paceline evaluate model.safetensors job.toml --json")]
     Evaluate(Evaluate),
-    /// Look at, or fetch, the data sets that jobs can name
+    /// Look at, fetch or make the data sets that jobs can name
     Data {
         /// What to do.
         #[command(subcommand)]
@@ -109,6 +109,69 @@ pub enum Data {
         #[arg(long, value_name = "URL")]
         mirror: Vec<String>,
     },
+    /// Write generated data to a file
+    Make {
+        /// Which data
+        #[command(subcommand)]
+        what: Make,
+    },
+}
+
+/// Which data to generate.
+#[derive(Debug, Subcommand)]
+pub enum Make {
+    /// Clicks such as Criteo's logs have: 39 features a row, a few of them in nearly every row
+    #[command(after_help = "Example:\n  \
+        paceline data make clicks --rows 1000000 --format libsvm clicks.svm\n\n\
+        Row i depends on --features, --seed and i alone. --test makes other rows of the same \
+        world, to test on.")]
+    Clicks(MakeClicks),
+}
+
+/// Arguments of `data make clicks`.
+#[derive(Args, Clone, Debug)]
+pub struct MakeClicks {
+    /// The file to write; it must not be there yet
+    pub file: PathBuf,
+    /// How many rows
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
+    pub rows: u64,
+    /// How many features there are in all
+    #[arg(long, default_value_t = 33_762_578, value_parser = clap::value_parser!(u32).range(64..))]
+    pub features: u32,
+    /// What the rows are drawn from
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// How rows are written
+    #[arg(long)]
+    pub format: RowFormat,
+    /// Pack the file
+    #[arg(long)]
+    pub gzip: bool,
+    /// Make the rows to test on
+    #[arg(long)]
+    pub test: bool,
+}
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum RowFormat {
+    /// LIBSVM text
+    Libsvm,
+    /// TFRecords of tf.train.Example
+    Tfrecord,
+    /// Tab-separated counts and categories, as Criteo's logs
+    Criteo,
+}
+
+impl From<RowFormat> for sparse::RowFormat {
+    fn from(format: RowFormat) -> Self {
+        match format {
+            RowFormat::Libsvm => sparse::RowFormat::Libsvm,
+            RowFormat::Tfrecord => sparse::RowFormat::TfRecord,
+            RowFormat::Criteo => sparse::RowFormat::Criteo,
+        }
+    }
 }
 
 /// A data set that can be fetched.
@@ -138,6 +201,8 @@ pub enum Bench {
     Sparse,
     /// How fast gradients and parameters move between processes, beside bare sockets
     Net,
+    /// How fast rows of click data are read: every format, and the cache
+    Parse,
     /// One process of `bench net`
     #[command(hide = true)]
     Peer {

@@ -56,6 +56,12 @@ pub enum Failure {
         /// Which signal.
         signal: i32,
     },
+    /// The same, before there was anything to keep.
+    #[error("interrupted by signal {signal}; nothing was written")]
+    Signal {
+        /// Which signal.
+        signal: i32,
+    },
 }
 
 impl Failure {
@@ -66,7 +72,9 @@ impl Failure {
             Failure::Files { .. } | Failure::Training(_) => 1,
             Failure::Task { code, .. } => *code,
             Failure::Lost(_) => LOST,
-            Failure::Interrupted { signal } => 128u8.saturating_add(*signal as u8),
+            Failure::Interrupted { signal } | Failure::Signal { signal } => {
+                128u8.saturating_add(*signal as u8)
+            }
         }
     }
 

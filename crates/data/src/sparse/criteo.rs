@@ -11,11 +11,13 @@
 //! bucket = x                            for a count x of at most 2, negative ones too
 //!        = 2 + floor(ln(x)^2)           above
 //! hash   = mix(column * 2^40 + token)   column from 0 (first count) to 38 (last category)
-//! key    = (hash >> 32) * features >> 32
+//! key    = ((hash >> 32) * features) >> 32
 //! ```
 //!
 //! where `mix` is the finaliser of splitmix64 ([`crate::random::mix`]). The key is the product
 //! of a fraction and not a remainder: it is as even, and many times as fast.
+
+use std::sync::LazyLock;
 
 use super::fault::RowFault;
 use super::libsvm;
@@ -48,16 +50,9 @@ pub(crate) fn parse(line: &[u8], features: u32, row: &mut RowBuffer) -> Result<b
     row.set_label(libsvm::label(label)?)?;
     for field in 0..FIELDS {
         let Some(line) = rest else { return Err(RowFault::Columns(field + 1)) };
-        let (text, after) = column(line);
-        let token = if text.is_empty() {
-            Some(0)
-        } else if field < COUNTS {
-            number::signed(text).map(|count| PRESENT | u64::from(bucket(count) as u32))
-        } else {
-            hexadecimal(text).map(|category| PRESENT | u64::from(category))
-        };
-        let token = token.ok_or(RowFault::Column { column: field + 2 })?;
-        row.push_one(key(field, token, features));
+        let read = if field < COUNTS { count(line) } else { category(line) };
+        let (token, after) = read.ok_or(RowFault::Column { column: field + 2 })?;
+        row.keys.push(key(field, token, features));
         rest = after;
     }
     match rest {
@@ -68,9 +63,12 @@ pub(crate) fn parse(line: &[u8], features: u32, row: &mut RowBuffer) -> Result<b
     }
 }
 
+/// What comes after a column, if anything does.
+type Rest<'a> = Option<&'a [u8]>;
+
 /// The first column of a line, and what comes after its tab.
 #[inline]
-fn column(line: &[u8]) -> (&[u8], Option<&[u8]>) {
+fn column(line: &[u8]) -> (&[u8], Rest<'_>) {
     // Columns are a few bytes long: looking at one after the other is quickest.
     match line.iter().position(|&byte| byte == b'\t') {
         Some(at) => (&line[..at], Some(&line[at + 1..])),
@@ -78,9 +76,56 @@ fn column(line: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
+/// The token of a column with a count.
+#[inline]
+fn count(line: &[u8]) -> Option<(u64, Rest<'_>)> {
+    if let [b'\t', rest @ ..] = line {
+        return Some((0, Some(rest)));
+    }
+    // Digits up to a tab are nearly all there is.
+    let (count, rest) = match number::whole(line) {
+        Some((count, [b'\t', rest @ ..])) => (count as i64, Some(rest)), // 18 digits fit
+        _ => {
+            let (text, rest) = column(line);
+            if text.is_empty() {
+                return Some((0, rest));
+            }
+            (number::signed(text)?, rest)
+        }
+    };
+    Some((PRESENT | u64::from(bucket(count) as u32), rest))
+}
+
+/// The token of a column with a category.
+#[inline]
+fn category(line: &[u8]) -> Option<(u64, Rest<'_>)> {
+    // So are categories of eight digits.
+    if let [digits @ .., b'\t'] = line.first_chunk::<9>().map_or(&[][..], |chunk| chunk)
+        && let Some(category) = hexadecimal(digits)
+    {
+        return Some((PRESENT | u64::from(category), Some(&line[9..])));
+    }
+    let (text, rest) = column(line);
+    match text.len() {
+        0 => Some((0, rest)),
+        1..=8 => Some((PRESENT | u64::from(hexadecimal(text)?), rest)),
+        _ => None,
+    }
+}
+
 /// The bucket of a count.
 #[inline]
 pub(crate) fn bucket(count: i64) -> i32 {
+    // Most counts are small, and the table of theirs fits into the processor's nearest cache.
+    static SMALL: LazyLock<[u8; 1024]> =
+        LazyLock::new(|| std::array::from_fn(|count| logarithmic(count as i64) as u8));
+    match usize::try_from(count).ok().and_then(|count| SMALL.get(count)) {
+        Some(&bucket) => bucket.into(),
+        None => logarithmic(count),
+    }
+}
+
+fn logarithmic(count: i64) -> i32 {
     if count <= 2 {
         return count.max(i64::from(i32::MIN)) as i32;
     }
@@ -95,21 +140,16 @@ pub(crate) fn key(field: usize, token: u64, features: u32) -> u32 {
     (((hash >> 32) * u64::from(features)) >> 32) as u32
 }
 
-/// A category of 1 to 8 digits.
+/// A category of at most 8 digits.
 #[inline]
 fn hexadecimal(text: &[u8]) -> Option<u32> {
-    if text.len() > 8 {
-        return None;
-    }
-    let mut value = 0;
+    let (mut value, mut wrong) = (0, 0);
     for &byte in text {
         let digit = HEX[usize::from(byte)];
-        if digit > 15 {
-            return None;
-        }
+        wrong |= digit & 0xf0;
         value = value << 4 | u32::from(digit);
     }
-    Some(value)
+    (wrong == 0).then_some(value)
 }
 
 /// What each byte is worth as a hexadecimal digit; above 15 if it is none.

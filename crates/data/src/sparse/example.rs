@@ -20,19 +20,8 @@ use super::row::{RowBuffer, SparseRow};
 const FLOATS: u32 = 2;
 const INTEGERS: u32 = 3;
 
-/// What is kept from one record to the next, so that nothing is allocated.
-#[derive(Debug, Default)]
-pub(crate) struct Scratch {
-    indices: Vec<u32>,
-    values: Vec<f32>,
-}
-
 /// Reads a record into `row`.
-pub(crate) fn parse(
-    record: &[u8],
-    scratch: &mut Scratch,
-    row: &mut RowBuffer,
-) -> Result<(), RowFault> {
+pub(crate) fn parse(record: &[u8], row: &mut RowBuffer) -> Result<(), RowFault> {
     row.clear();
     let (mut label, mut index, mut value) = (None, None, None);
     for features in nested(record, 1) {
@@ -48,25 +37,21 @@ pub(crate) fn parse(
         }
     }
     row.set_label(single(label)?)?;
-    scratch.indices.clear();
+    // What is too large is collected all the same and looked for at the end, once for all.
+    let mut all = 0;
     integers(index, "index", |index| {
-        let index = u32::try_from(index).map_err(|_| RowFault::Index)?;
-        if scratch.indices.len() >= MAX_ROW_ENTRIES {
-            return Err(RowFault::Entries);
-        }
-        scratch.indices.push(index);
-        Ok(())
+        all |= index as u64;
+        row.keys.push(index as u32);
+        if row.keys.len() > MAX_ROW_ENTRIES { Err(RowFault::Entries) } else { Ok(()) }
     })?;
-    scratch.values.clear();
+    if all > u64::from(u32::MAX) {
+        return Err(RowFault::Index);
+    }
     match value {
-        Some(feature) => floats(feature, &mut scratch.values)?,
-        None => scratch.values.resize(scratch.indices.len(), 1.0),
+        Some(feature) => floats(feature, &mut row.values)?,
+        None => row.values.resize(row.keys.len(), 1.0),
     }
-    let (indices, values) = (scratch.indices.len(), scratch.values.len());
-    if indices != values {
-        return Err(RowFault::Lengths { indices, values });
-    }
-    scratch.indices.iter().zip(&scratch.values).try_for_each(|(&key, &value)| row.push(key, value))
+    Ok(())
 }
 
 /// Appends a row as an Example.
@@ -208,7 +193,7 @@ mod tests {
 
     fn read(record: &[u8]) -> Result<Row, RowFault> {
         let mut row = RowBuffer::default();
-        parse(record, &mut Scratch::default(), &mut row)?;
+        parse(record, &mut row)?;
         let row = row.finish(usize::MAX)?;
         Ok((row.label, row.keys.to_vec(), row.values.to_vec()))
     }

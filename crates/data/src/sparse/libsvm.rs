@@ -39,7 +39,8 @@ pub(crate) fn parse(line: &[u8], base: u32, row: &mut RowBuffer) -> Result<bool,
             }
         };
         let index = u32::try_from(index).map_err(|_| RowFault::Index)?;
-        row.push(index.checked_sub(base).ok_or(RowFault::BelowBase)?, value)?;
+        row.keys.push(index.checked_sub(base).ok_or(RowFault::BelowBase)?);
+        row.values.push(value);
         rest = skip_blanks(after);
     }
     Ok(true)
@@ -93,7 +94,9 @@ fn negative_index(token: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn check(line: &str, base: u32) -> Result<Option<(u32, Vec<u32>, Vec<f32>)>, RowFault> {
+    type Row = (u32, Vec<u32>, Vec<f32>);
+
+    fn check(line: &str, base: u32) -> Result<Option<Row>, RowFault> {
         let mut row = RowBuffer::default();
         if !parse(line.as_bytes(), base, &mut row)? {
             return Ok(None);

@@ -1,9 +1,9 @@
 //! Sparse rows: examples of which only the features that are not zero are written down.
 //!
 //! Click models have millions of features, and a row has some dozens. Such data comes as
-//! LIBSVM text ([`libsvm`]), as TFRecords ([`example`]) or as Criteo's logs ([`criteo`]), or is
-//! made up ([`clicks`]). Training never reads any of it: on first use everything is streamed,
-//! with bounded memory, into a binary [`cache`] of rows, and that is mapped from then on by
+//! LIBSVM text (`libsvm`), as TFRecords (`example`) or as Criteo's logs (`criteo`), or is
+//! made up (`clicks`). Training never reads any of it: on first use everything is streamed,
+//! with bounded memory, into a binary `cache` of rows, and that is mapped from then on by
 //! every process that wants it.
 //!
 //! ```text

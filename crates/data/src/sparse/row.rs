@@ -33,12 +33,10 @@ impl SparseRow<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct RowBuffer {
     label: u32,
-    keys: Vec<u32>,
-    values: Vec<f32>,
-    /// Whether each key so far was above the one before it.
-    rising: bool,
-    /// Whether each value so far was 1.
-    ones: bool,
+    /// Keys in the order in which they stand. Readers push here, and look at nothing else.
+    pub(crate) keys: Vec<u32>,
+    /// As many values; none in rows that `finish_ones` ends.
+    pub(crate) values: Vec<f32>,
     /// For sorting: a key above, where it stood below.
     order: Vec<u64>,
     sorted: Vec<f32>,
@@ -49,7 +47,7 @@ impl RowBuffer {
     pub(crate) fn clear(&mut self) {
         self.keys.clear();
         self.values.clear();
-        (self.label, self.rising, self.ones) = (0, true, true);
+        self.label = 0;
     }
 
     /// Takes the label as the file has it: 0 or 1, or -1 or +1.
@@ -63,28 +61,7 @@ impl RowBuffer {
         Ok(())
     }
 
-    /// Adds an entry.
-    #[inline]
-    pub(crate) fn push(&mut self, key: u32, value: f32) -> Result<(), RowFault> {
-        if self.keys.len() >= MAX_ROW_ENTRIES {
-            return Err(RowFault::Entries);
-        }
-        if let Some(&last) = self.keys.last() {
-            self.rising &= key > last;
-        }
-        self.ones &= value == 1.0;
-        self.keys.push(key);
-        self.values.push(value);
-        Ok(())
-    }
-
-    /// Adds an entry of value 1, for readers whose rows are short and all of them such.
-    #[inline]
-    pub(crate) fn push_one(&mut self, key: u32) {
-        self.keys.push(key);
-    }
-
-    /// The row so far, sorted, with repeated keys left as they are. For rows of ones only.
+    /// The row, sorted, with repeated keys left as they are. For rows of ones only.
     pub(crate) fn finish_ones(&mut self) -> SparseRow<'_> {
         debug_assert!(self.values.is_empty(), "a row of ones has no values");
         self.keys.sort_unstable();
@@ -93,7 +70,16 @@ impl RowBuffer {
 
     /// The row, sorted, with repeated keys summed, all of them below `features`.
     pub(crate) fn finish(&mut self, features: usize) -> Result<SparseRow<'_>, RowFault> {
-        if !self.rising {
+        let (indices, values) = (self.keys.len(), self.values.len());
+        if indices > MAX_ROW_ENTRIES {
+            return Err(RowFault::Entries);
+        }
+        if indices != values {
+            return Err(RowFault::Lengths { indices, values });
+        }
+        // Looking at all of them without stopping early is what vectors are good at.
+        let pairs = self.keys.iter().zip(self.keys.iter().skip(1));
+        if !pairs.fold(true, |rising, (a, b)| rising & (a < b)) {
             self.sort_and_sum();
         }
         if let Some(&greatest) = self.keys.last()
@@ -101,11 +87,13 @@ impl RowBuffer {
         {
             return Err(RowFault::Beyond { key: greatest, features });
         }
-        if !self.ones && !self.values.iter().all(|value| value.is_finite()) {
+        if self.values.iter().fold(true, |ones, &value| ones & (value == 1.0)) {
+            return Ok(SparseRow { label: self.label, keys: &self.keys, values: &[] });
+        }
+        if !self.values.iter().fold(true, |finite, value| finite & value.is_finite()) {
             return Err(RowFault::NotFinite);
         }
-        let values = if self.ones { &[][..] } else { &self.values[..] };
-        Ok(SparseRow { label: self.label, keys: &self.keys, values })
+        Ok(SparseRow { label: self.label, keys: &self.keys, values: &self.values })
     }
 
     fn sort_and_sum(&mut self) {
@@ -126,7 +114,6 @@ impl RowBuffer {
             }
         }
         std::mem::swap(&mut self.values, &mut self.sorted);
-        self.ones = self.values.iter().all(|&value| value == 1.0);
     }
 }
 
@@ -138,7 +125,8 @@ mod tests {
         let mut buffer = RowBuffer::default();
         buffer.clear();
         for &(key, value) in entries {
-            buffer.push(key, value).map_err(|fault| fault.to_string())?;
+            buffer.keys.push(key);
+            buffer.values.push(value);
         }
         let row = buffer.finish(10).map_err(|fault| fault.to_string())?;
         Ok((row.keys.to_vec(), row.values.to_vec()))

@@ -145,21 +145,20 @@ impl State<'_> {
     fn records(mut self, source: impl Read) -> Result<Tally, Stop> {
         let mut records = Reader::with_max_len(source, MAX_RECORD_BYTES);
         let (mut record, mut row) = (Vec::new(), RowBuffer::default());
-        let mut scratch = example::Scratch::default();
         let features = self.options.features.unwrap_or(MAX_FEATURES);
         loop {
             let number = records.records();
             let fault = match records.next(&mut record) {
                 Ok(false) => break,
-                Ok(true) => match example::parse(&record, &mut scratch, &mut row)
-                    .and_then(|()| row.finish(features))
-                {
-                    Ok(row) => {
-                        self.hand_over(row)?;
-                        continue;
+                Ok(true) => {
+                    match example::parse(&record, &mut row).and_then(|()| row.finish(features)) {
+                        Ok(row) => {
+                            self.hand_over(row)?;
+                            continue;
+                        }
+                        Err(fault) => fault,
                     }
-                    Err(fault) => fault,
-                },
+                }
                 Err(error) => match error.kind {
                     FrameErrorKind::DataChecksum => RowFault::Checksum,
                     FrameErrorKind::Truncated { .. } => {

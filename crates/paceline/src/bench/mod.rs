@@ -5,6 +5,7 @@
 
 mod bare;
 mod net;
+mod parse;
 mod sparse;
 mod step;
 
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 pub use bare::{Peer, Terms, run_peer};
 pub use net::net;
+pub use parse::parse;
 pub use sparse::sparse;
 pub use step::step;
 

@@ -1,11 +1,19 @@
-//! `paceline data`: which data sets are there, and fetching them.
+//! `paceline data`: which data sets are there, fetching them, and making some up.
 
+use std::time::{Duration, Instant};
+
+use paceline_data::sparse::{Clicks, TEST_ROWS_FROM, make_clicks};
 use paceline_data::{Known, Places, fetch};
 
 use super::print;
 use crate::Failure;
+use crate::cli::MakeClicks;
+use crate::interrupt::Interrupt;
 use crate::progress::write_line;
-use crate::table::columns;
+use crate::table::{columns, grouped};
+
+/// How often progress is told.
+const TELL_EVERY: Duration = Duration::from_secs(2);
 
 /// Shows every data set that a job can name, and where it is.
 pub(super) fn list() -> Result<(), Failure> {
@@ -49,4 +57,27 @@ pub(super) fn get(known: Known, mirrors: Vec<String>) -> Result<(), Failure> {
     };
     let dir = fetch::get(known.spec(), &places, &options, &mut report)?;
     print(&format!("{} is in {}\n", known.name(), dir.display()))
+}
+
+/// Writes made-up clicks to a file, which is there whole in the end or not at all.
+pub(super) fn make(args: &MakeClicks) -> Result<(), Failure> {
+    let deaf = |error| Failure::Training(format!("cannot listen for signals: {error}"));
+    let interrupt = Interrupt::listen().map_err(deaf)?;
+    let clicks = Clicks::new(args.features as usize, args.seed);
+    let first = if args.test { TEST_ROWS_FROM } else { 0 };
+    let rows = first..first + args.rows;
+    let mut told = Instant::now();
+    let mut go_on = |so_far| {
+        if told.elapsed() >= TELL_EVERY {
+            told = Instant::now();
+            write_line(&format!("{} of {} rows", grouped(so_far), grouped(args.rows)));
+        }
+        interrupt.signal().is_none()
+    };
+    let path = &args.file;
+    let whole = make_clicks(&clicks, rows, args.format.into(), args.gzip, path, &mut go_on)?;
+    match interrupt.signal() {
+        Some(signal) if !whole => Err(Failure::Signal { signal }),
+        _ => print(&format!("{} rows are in {}\n", grouped(args.rows), path.display())),
+    }
 }

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use crate::Failure;
 use crate::bench;
-use crate::cli::{Bench, Command, Data, Job, Train};
+use crate::cli::{Bench, Command, Data, Job, Make, Train};
 use crate::cluster::{Cluster, Leash};
 use crate::interrupt::Interrupt;
 use crate::job::{ClusterPlan, Mode, Plan, RawJob};
@@ -22,6 +22,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Evaluate(args) => evaluate::evaluate(&args),
         Command::Data { command: Data::List } => data::list(),
         Command::Data { command: Data::Get { set, mirror } } => data::get(set.into(), mirror),
+        Command::Data { command: Data::Make { what: Make::Clicks(args) } } => data::make(&args),
         Command::Bench { command } => run_bench(command),
     }
 }
@@ -49,6 +50,7 @@ fn run_bench(command: Bench) -> Result<(), Failure> {
         Bench::Step => print(&bench::step()),
         Bench::Sparse => print(&bench::sparse(&Interrupt::default())?),
         Bench::Net => print(&bench::net(&Interrupt::default())?),
+        Bench::Parse => print(&bench::parse()?),
         Bench::Peer { peer, address, floats, seconds } => {
             bench::run_peer(&bench::Terms { peer, address, floats, seconds })
         }

@@ -1,0 +1,153 @@
+//! What good files come out as, through every format.
+
+use paceline_data::sparse::{Clicks, RowFormat, make_clicks};
+use paceline_data::{BatchPlan, IndexBase, OnBad, SparseBuffer, SparseKind, SparseSpec};
+
+use crate::{Room, all, gzip, ones, open};
+
+#[test]
+fn libsvm_indices_count_from_1_unless_a_0_is_found_in_training_or_test_rows() {
+    let room = Room::new();
+    room.file("train.svm", "+1 1:1 3:1\n# comment\n-1 qid:3 2:1\n");
+    room.file("from_0.svm", "1 2:1\n0 0:1");
+    room.file("bad_0.svm", "1 2:1\n0 0:1 x\n");
+    let spec = room.spec(SparseKind::Libsvm, "train.svm");
+    let set = open(&spec).unwrap();
+    assert_eq!(all(&set.train), [ones(1, &[0, 2]), ones(0, &[1])]);
+    assert_eq!((set.train.features(), set.train.entries(), set.test.len()), (3, 3, 0));
+    assert!(set.train.all_ones());
+
+    let with_test = SparseSpec { test_path: Some(room.path("from_0.svm")), ..spec.clone() };
+    let set = open(&with_test).unwrap();
+    assert_eq!(all(&set.train), [ones(1, &[1, 3]), ones(0, &[2])]);
+    assert_eq!(all(&set.test), [ones(1, &[2]), ones(0, &[0])]);
+    assert_eq!(set.train.features(), 4);
+
+    let told = SparseSpec { index_base: IndexBase::One, ..with_test };
+    let error = open(&told).unwrap_err().to_string();
+    assert!(error.contains("from_0.svm: line 2: index 0"), "{error}");
+
+    // A row that is bad anyway does not decide for all others.
+    let mut skipping = room.spec(SparseKind::Libsvm, "bad_0.svm");
+    skipping.on_bad = OnBad::Skip;
+    let set = open(&skipping).unwrap();
+    assert_eq!((all(&set.train), set.skipped), (vec![ones(1, &[1])], 1));
+}
+
+#[test]
+fn values_that_begin_late_leave_the_rows_before_them_at_1() {
+    let room = Room::new();
+    room.file("late.svm", "1 1:1 2:1\n0 1:1\n1 2:0.5\n0 1:1\n");
+    let set = open(&room.spec(SparseKind::Libsvm, "late.svm")).unwrap();
+    assert!(!set.train.all_ones());
+    assert_eq!(set.train.row(1).values, [1.0]);
+    assert_eq!(all(&set.train)[2..], [(1, vec![1], vec![0.5]), ones(0, &[0])]);
+}
+
+#[test]
+fn made_up_rows_are_the_same_through_every_format() {
+    let room = Room::new();
+    let made_up = SparseSpec {
+        features: Some(10_000),
+        train_examples: Some(300),
+        test_examples: Some(20),
+        seed: 4,
+        ..room.spec(SparseKind::Clicks, "")
+    };
+    let expected = open(&made_up).unwrap();
+    assert_eq!((expected.train.len(), expected.test.len()), (300, 20));
+    let clicks = Clicks::new(10_000, 4);
+    for (kind, format) in [
+        (SparseKind::Libsvm, RowFormat::Libsvm),
+        (SparseKind::TfRecord, RowFormat::TfRecord),
+        (SparseKind::Criteo, RowFormat::Criteo),
+    ] {
+        for packed in [false, true] {
+            let name = format!("{}-{packed}", kind.name());
+            let path = room.path(&name);
+            assert!(make_clicks(&clicks, 0..300, format, packed, &path, &mut |_| true).unwrap());
+            let spec = SparseSpec { features: Some(10_000), ..room.spec(kind, &name) };
+            let set = open(&spec).unwrap();
+            assert_eq!(set.train.len(), 300, "{name}");
+            if kind == SparseKind::Criteo {
+                let labels = |rows| all(rows).into_iter().map(|row| row.0).collect::<Vec<_>>();
+                assert_eq!(labels(&set.train), labels(&expected.train));
+                assert!(all(&set.train).iter().all(|row| row.1.len() == 39));
+            } else {
+                assert_eq!(all(&set.train), all(&expected.train), "{name}");
+            }
+            let again = make_clicks(&clicks, 0..1, format, packed, &path, &mut |_| true);
+            assert!(again.is_err(), "a file is never overwritten");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_given_up_leaves_nothing_behind() {
+    let room = Room::new();
+    let clicks = Clicks::new(10_000, 4);
+    let path = room.path("rows.svm");
+    let whole = make_clicks(&clicks, 0..100_000, RowFormat::Libsvm, false, &path, &mut |_| false);
+    assert!(!whole.unwrap());
+    assert_eq!(std::fs::read_dir(room.dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn several_files_are_read_in_the_order_of_their_names_and_the_last_rows_held_out() {
+    let room = Room::new();
+    room.file("part-2.svm", "1 3:1\n1 4:1\n");
+    // Two members in one gzip file are one text.
+    let members = [gzip(b"0 1:1\n"), gzip(b"0 2:1\n")].concat();
+    room.file("part-1.svm.gz", members);
+    let mut spec = room.spec(SparseKind::Libsvm, "part-*");
+    spec.test_examples = Some(1);
+    let set = open(&spec).unwrap();
+    assert_eq!(all(&set.train), [ones(0, &[0]), ones(0, &[1]), ones(1, &[2])]);
+    assert_eq!(all(&set.test), [ones(1, &[3])]);
+    spec.train_examples = Some(2);
+    assert_eq!(open(&spec).unwrap().train.len(), 2);
+    spec.test_examples = Some(4);
+    assert!(open(&spec).unwrap_err().to_string().contains("held out"));
+}
+
+#[test]
+fn a_batch_holds_just_the_rows_of_the_plan() {
+    let room = Room::new();
+    room.file("rows.svm", (1..200).map(|i| format!("{} {i}:{i}\n", i % 2)).collect::<String>());
+    let set = open(&room.spec(SparseKind::Libsvm, "rows.svm")).unwrap();
+    let plan = BatchPlan::new(set.train.len(), 30, 1).shuffled_within(5, 64);
+    let (mut examples, mut batch) = (Vec::new(), SparseBuffer::default());
+    for step in 0..8 {
+        plan.batch(step, 0, &mut examples);
+        batch.fill(&set.train, examples.iter().map(|&example| example as usize));
+        assert_eq!((batch.len(), batch.starts.len()), (30, 31));
+        assert_eq!(batch.keys, examples);
+        assert_eq!(batch.starts, (0..31).collect::<Vec<u32>>());
+        let values: Vec<f32> = examples.iter().map(|&e| e as f32 + 1.0).collect();
+        assert_eq!(batch.values, values);
+        let labels: Vec<u32> = examples.iter().map(|&e| (e + 1) % 2).collect();
+        assert_eq!(batch.labels, labels);
+    }
+    batch.fill(&set.train, std::iter::empty());
+    assert!(batch.is_empty() && batch.starts == [0] && batch.keys.is_empty());
+}
+
+#[test]
+fn what_contradicts_itself_is_said_before_anything_is_read() {
+    let room = Room::new();
+    room.file("rows", "1 1:1\n");
+    let check = |spec: SparseSpec, says: &str| {
+        let error = open(&spec).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    };
+    check(room.spec(SparseKind::Criteo, "rows"), "data.features");
+    check(room.spec(SparseKind::Clicks, ""), "data.features");
+    let few = SparseSpec { features: Some(10), ..room.spec(SparseKind::Clicks, "") };
+    check(few, "at least 64");
+    let none = SparseSpec { features: Some(100), ..room.spec(SparseKind::Clicks, "") };
+    check(none, "data.train_examples");
+    check(SparseSpec { path: None, ..room.spec(SparseKind::Libsvm, "") }, "data.path");
+    let zero = SparseSpec { features: Some(0), ..room.spec(SparseKind::Libsvm, "rows") };
+    check(zero, "data.features");
+    check(room.spec(SparseKind::Libsvm, "absent"), "absent");
+}

@@ -1,0 +1,123 @@
+//! `paceline bench parse`: how fast rows of click data are read, from text to the mapped cache.
+
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use std::{env, fs, process};
+
+use paceline_data::sparse::{Clicks, ReadOptions, RowFormat, read_rows, write_clicks};
+use paceline_data::{
+    BatchPlan, DataError, OnBad, SparseBuffer, SparseKind, SparseRows, SparseSpec, open_sparse,
+};
+
+use crate::Failure;
+use crate::table::{aligned, grouped};
+
+const FEATURES: usize = 33_762_578;
+const ROWS: usize = 100_000;
+const CACHED_ROWS: usize = 1_000_000;
+const TURNS: usize = 7;
+const BATCH: usize = 1_000;
+
+/// MB/s and rows/s of every reader on one thread, and rows/s from the cache, in the order of the
+/// rows, shuffled within windows and shuffled fully.
+pub fn parse() -> Result<String, Failure> {
+    let mut rows = vec![["read from", "MB/s", "rows/s"].map(String::from).to_vec()];
+    let formats = [
+        ("LIBSVM text", RowFormat::Libsvm),
+        ("Criteo text", RowFormat::Criteo),
+        ("TFRecord", RowFormat::TfRecord),
+    ];
+    for (name, format) in formats {
+        let rate = read(format)?;
+        rows.push(vec![name.into(), grouped((rate.bytes / 1e6) as u64), grouped(rate.rows as u64)]);
+    }
+    let dir = Scratch::new();
+    let spec = SparseSpec {
+        features: Some(FEATURES),
+        train_examples: Some(CACHED_ROWS),
+        cache_dir: Some(dir.0.clone()),
+        ..SparseSpec::new(SparseKind::Clicks)
+    };
+    let set = open_sparse(&spec, &mut |_| ())?;
+    let start = Instant::now();
+    open_sparse(&spec, &mut |_| ())?;
+    let opened = start.elapsed().as_secs_f64();
+    let plan = BatchPlan::new(CACHED_ROWS, BATCH, 1);
+    let plans = [
+        ("cache, in order", plan.clone()),
+        ("cache, windows of 65,536", plan.clone().shuffled_within(1, 65_536)),
+        ("cache, shuffled", plan.shuffled(1)),
+    ];
+    for (name, plan) in plans {
+        let rate = gather(&set.train, &plan);
+        rows.push(vec![name.into(), grouped((rate.bytes / 1e6) as u64), grouped(rate.rows as u64)]);
+    }
+    let title = format!(
+        "clicks, 39 of {} features a row, one thread; batches of {BATCH} from a cache of {} rows, \
+         which took {:.0} ms to open\n",
+        grouped(FEATURES as u64),
+        grouped(CACHED_ROWS as u64),
+        1e3 * opened
+    );
+    Ok(title + &aligned(&rows))
+}
+
+/// What can be done in a second.
+struct Rate {
+    bytes: f64,
+    rows: f64,
+}
+
+fn read(format: RowFormat) -> Result<Rate, DataError> {
+    let mut text = Vec::new();
+    // Writing to memory does not fail.
+    let _ =
+        write_clicks(&Clicks::new(FEATURES, 1), 0..ROWS as u64, format, &mut text, &mut |_| true);
+    let options =
+        ReadOptions { format, features: Some(FEATURES), first_index: 1, on_bad: OnBad::Fail };
+    let mut best = f64::MAX;
+    for _ in 0..TURNS {
+        let start = Instant::now();
+        let mut entries = 0;
+        read_rows(&text[..], Path::new("memory"), &options, &mut |row| {
+            entries += row.keys.len();
+            Ok(())
+        })?;
+        black_box(entries);
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    Ok(Rate { bytes: text.len() as f64 / best, rows: ROWS as f64 / best })
+}
+
+fn gather(rows: &SparseRows, plan: &BatchPlan) -> Rate {
+    let (mut examples, mut batch) = (Vec::new(), SparseBuffer::default());
+    let steps = (CACHED_ROWS / BATCH) as u64;
+    let (mut best, mut entries) = (f64::MAX, 0);
+    for turn in 0..TURNS as u64 {
+        let start = Instant::now();
+        entries = 0;
+        for step in turn * steps..(turn + 1) * steps {
+            plan.batch(step, 0, &mut examples);
+            batch.fill(rows, examples.iter().map(|&example| example as usize));
+            entries += black_box(&batch).keys.len();
+        }
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    Rate { bytes: 4.0 * entries as f64 / best, rows: CACHED_ROWS as f64 / best }
+}
+
+/// A directory for the cache, gone in the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        Scratch(env::temp_dir().join(format!("paceline-bench-parse-{}", process::id())))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
