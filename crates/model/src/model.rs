@@ -1,5 +1,7 @@
 //! What every model must be able to do. The way in for models of your own.
 
+use std::ops::Range;
+
 use crate::kernels::Onto;
 use crate::{Batch, Layout, Node, Tally};
 
@@ -37,6 +39,24 @@ pub trait Model: Send {
         onto: Onto,
         grad: &mut [f32],
     ) -> f32;
+
+    /// The same as [`Model::gradient`], with a call as soon as part of the gradient will not
+    /// change any more in this call: which part, and what it holds. So it can be sent while the
+    /// rest is computed. Parts come with the end of the slice first, without gaps, each once.
+    ///
+    /// Unless a model knows better, there is one part: everything, at the end.
+    fn gradient_watched(
+        &mut self,
+        params: &[f32],
+        block: Batch<'_>,
+        share: f32,
+        (onto, grad): (Onto, &mut [f32]),
+        finished: &mut (dyn FnMut(Range<usize>, &[f32]) + Send),
+    ) -> f32 {
+        let loss = self.gradient(params, block, share, onto, grad);
+        finished(0..grad.len(), grad);
+        loss
+    }
 
     /// Counts loss and hits over a block, without a gradient.
     fn evaluate(&mut self, params: &[f32], block: Batch<'_>, tally: &mut Tally);

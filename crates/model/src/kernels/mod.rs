@@ -8,8 +8,12 @@
 
 mod dense;
 mod elementwise;
+mod outer;
+pub(crate) mod panels;
 mod prefetch;
+pub(crate) mod tile;
 
 pub use dense::{Onto, dense_backward_weights, dense_forward};
 pub use elementwise::each;
+pub(crate) use outer::outer_rows;
 pub use prefetch::prefetch;

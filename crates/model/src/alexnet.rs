@@ -1,0 +1,76 @@
+//! AlexNet with a single tower, as torchvision has it.
+
+use crate::layers::{Kind, Layer, Shape, Windows};
+use crate::{Network, NetworkError};
+
+/// The sizes of an AlexNet. The default is torchvision's, for 1,000 classes: 61,100,840
+/// parameters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AlexNet {
+    /// Classes to tell apart.
+    pub classes: usize,
+    /// Rows and columns of an image, of three channels; at least 63.
+    pub size: usize,
+    /// Outputs of the five convolutions.
+    pub widths: [usize; 5],
+    /// Outputs of the two hidden dense layers.
+    pub hidden: usize,
+    /// The probability that dropout leaves a value out; 0 for none.
+    pub dropout: f32,
+}
+
+impl Default for AlexNet {
+    fn default() -> Self {
+        let widths = [64, 192, 384, 256, 256];
+        Self { classes: 1000, size: 224, widths, hidden: 4096, dropout: 0.5 }
+    }
+}
+
+impl AlexNet {
+    /// The shape of an example.
+    pub fn input(&self) -> Shape {
+        Shape::image(3, self.size, self.size)
+    }
+
+    /// The layers, by torchvision's names.
+    ///
+    /// What the convolutions leave is brought to 6x6 by adaptive average pooling, as in
+    /// torchvision: nothing to do at 224, and so dense layers fit images of any size.
+    pub fn layers(&self) -> Vec<Layer> {
+        let pool = Kind::MaxPool(Windows::square(3, 2));
+        let dropout = Kind::Dropout { rate: self.dropout };
+        let [a, b, c, d, e] = self.widths;
+        vec![
+            Layer::conv("features.0", a, 11, 4, 2),
+            Layer::new("features.1", Kind::Relu),
+            Layer::new("features.2", pool),
+            Layer::conv("features.3", b, 5, 1, 2),
+            Layer::new("features.4", Kind::Relu),
+            Layer::new("features.5", pool),
+            Layer::conv("features.6", c, 3, 1, 1),
+            Layer::new("features.7", Kind::Relu),
+            Layer::conv("features.8", d, 3, 1, 1),
+            Layer::new("features.9", Kind::Relu),
+            Layer::conv("features.10", e, 3, 1, 1),
+            Layer::new("features.11", Kind::Relu),
+            Layer::new("features.12", pool),
+            Layer::new("avgpool", Kind::AdaptiveAveragePool { to: [6, 6] }),
+            Layer::new("flatten", Kind::Flatten),
+            Layer::new("classifier.0", dropout),
+            Layer::dense("classifier.1", self.hidden),
+            Layer::new("classifier.2", Kind::Relu),
+            Layer::new("classifier.3", dropout),
+            Layer::dense("classifier.4", self.hidden),
+            Layer::new("classifier.5", Kind::Relu),
+            Layer::dense("classifier.6", self.classes),
+        ]
+    }
+
+    /// The network, for blocks of at most `block` examples.
+    ///
+    /// Its dense layers read all their weights once a block, so a block should be a whole batch
+    /// as long as there is memory for it: some 4 MB an example at 224.
+    pub fn network(&self, block: usize, threads: usize) -> Result<Network, NetworkError> {
+        Network::new(self.input(), self.layers(), block, threads)
+    }
+}

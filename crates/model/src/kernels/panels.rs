@@ -1,0 +1,94 @@
+//! How a matrix lies in memory when tiles are to run over it.
+//!
+//! A tile works on as many columns as two of the processor's vectors hold. So a matrix is cut
+//! into panels of that many columns, and within a panel the values lie row after row: the inner
+//! loop then reads straight on. Columns that are left over at the end take a panel of one
+//! vector if that is enough; what is left of it is filled with zeros.
+
+use super::tile::{VECTORS, lanes};
+
+/// A matrix of `depth` rows, cut into panels of columns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Panels {
+    depth: usize,
+    columns: usize,
+    lanes: usize,
+}
+
+/// One panel of a matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Panel {
+    /// Where its values begin in the packed matrix.
+    pub(crate) start: usize,
+    /// Its first column.
+    pub(crate) column: usize,
+    /// Columns that are really there.
+    pub(crate) used: usize,
+    /// Columns that it is stored with.
+    pub(crate) width: usize,
+}
+
+impl Panels {
+    /// Panels for a matrix of so many rows and columns.
+    pub(crate) fn new(depth: usize, columns: usize) -> Self {
+        Self { depth, columns, lanes: lanes() }
+    }
+
+    /// Columns of the matrix.
+    pub(crate) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Columns of a full panel.
+    pub(crate) fn full(&self) -> usize {
+        VECTORS * self.lanes
+    }
+
+    /// How many panels there are.
+    pub(crate) fn count(&self) -> usize {
+        self.columns.div_ceil(self.full())
+    }
+
+    /// Columns of all panels as they are stored.
+    pub(crate) fn stored_columns(&self) -> usize {
+        self.columns.next_multiple_of(self.lanes)
+    }
+
+    /// Values of the packed matrix.
+    pub(crate) fn len(&self) -> usize {
+        self.depth * self.stored_columns()
+    }
+
+    /// The panel with that number.
+    pub(crate) fn get(&self, index: usize) -> Panel {
+        let column = index * self.full();
+        let used = self.full().min(self.columns - column);
+        let width = used.next_multiple_of(self.lanes);
+        Panel { start: column * self.depth, column, used, width }
+    }
+
+    /// All panels in order.
+    pub(crate) fn iter(self) -> impl Iterator<Item = Panel> {
+        (0..self.count()).map(move |index| self.get(index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panels_lie_behind_each_other_and_hold_every_column() {
+        for columns in [1, 5, 8, 9, 16, 17, 24, 25, 33, 100] {
+            let panels = Panels::new(3, columns);
+            let (mut column, mut start) = (0, 0);
+            for panel in panels.iter() {
+                assert_eq!((panel.column, panel.start), (column, start));
+                assert!(panel.used <= panel.width && panel.width <= panels.full());
+                column += panel.used;
+                start += 3 * panel.width;
+            }
+            assert_eq!((column, start), (columns, panels.len()));
+        }
+    }
+}

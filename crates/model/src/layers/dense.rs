@@ -1,0 +1,181 @@
+//! A dense layer: every output from every input.
+//!
+//! Its weights are read or written once in each direction, and at usual batches that takes as
+//! long as the arithmetic; so all three products are arranged around the weights, a row for each
+//! output, as they lie. Forward, rows of weights go against the examples packed side by side;
+//! backward, the examples' rows go against pieces of the weights. Threads share outputs or
+//! inputs, never examples, so that each of the weights goes through one core alone.
+
+use super::stage::{Pass, Seen, Stage};
+use crate::Onto;
+use crate::kernels::outer_rows;
+use crate::kernels::panels::Panels;
+use crate::kernels::tile::{ROWS, RowsTimesPanel, Run};
+
+/// Rows of weights, one for each output, that a task takes.
+const TASK_ROWS: usize = 8 * ROWS;
+/// Inputs that go through the tiles together on the way forward: packed examples of so many
+/// inputs stay in the first-level cache.
+const DEPTH: usize = 128;
+/// Inputs that a task takes on the way back.
+const TASK_COLUMNS: usize = 128;
+/// Outputs whose weights are packed at a time on the way back.
+const PACKED_ROWS: usize = 64;
+
+/// A dense layer.
+pub(crate) struct Dense {
+    inputs: usize,
+    outputs: usize,
+}
+
+impl Dense {
+    /// Plans a layer.
+    pub(crate) fn new(inputs: usize, outputs: usize) -> Self {
+        Self { inputs, outputs }
+    }
+
+    /// Examples side by side, input for input.
+    fn examples(&self, count: usize) -> Panels {
+        Panels::new(self.inputs, count)
+    }
+
+    /// Inputs side by side, example for example.
+    fn columns(&self, count: usize) -> Panels {
+        Panels::new(count, self.inputs)
+    }
+
+    /// The outputs of some rows of weights, from row `first`, a row of `out` for each.
+    fn forward_rows(&self, examples: Panels, packed: &[f32], weights: &[f32], out: &mut [f32]) {
+        let stored = examples.stored_columns();
+        for first in (0..self.inputs).step_by(DEPTH) {
+            let depth = DEPTH.min(self.inputs - first);
+            for panel in examples.iter() {
+                RowsTimesPanel {
+                    count: out.len() / stored,
+                    place: |row: usize| (row * self.inputs + first, row * stored + panel.column),
+                    left: weights,
+                    runs: &[Run { start: 0, len: depth }],
+                    panel: &packed[panel.start + first * panel.width..][..depth * panel.width],
+                    width: panel.width,
+                    used: panel.width,
+                    start: &[],
+                    onto: if first == 0 { Onto::Zero } else { Onto::Present },
+                    out,
+                }
+                .run();
+            }
+        }
+    }
+
+    /// The gradient by some inputs, from input `first` on, a row of `out` for each example.
+    fn back_columns(&self, weights: &[f32], dy: &[f32], first: usize, out: &mut [f32]) {
+        let columns = TASK_COLUMNS.min(self.inputs - first);
+        let panels = Panels::new(PACKED_ROWS, columns);
+        let mut packed = [0.0; PACKED_ROWS * TASK_COLUMNS];
+        for output in (0..self.outputs).step_by(PACKED_ROWS) {
+            let depth = PACKED_ROWS.min(self.outputs - output);
+            let rows = weights[output * self.inputs..].chunks_exact(self.inputs).take(depth);
+            for (row, weights) in rows.enumerate() {
+                for panel in panels.iter() {
+                    let at = panel.start + row * panel.width;
+                    let weights = &weights[first + panel.column..][..panel.used];
+                    packed[at..][..panel.used].copy_from_slice(weights);
+                }
+            }
+            for panel in panels.iter() {
+                RowsTimesPanel {
+                    count: dy.len() / self.outputs,
+                    place: |row: usize| {
+                        (row * self.outputs + output, row * TASK_COLUMNS + panel.column)
+                    },
+                    left: dy,
+                    runs: &[Run { start: 0, len: depth }],
+                    panel: &packed[panel.start..][..depth * panel.width],
+                    width: panel.width,
+                    used: panel.used,
+                    start: &[],
+                    onto: if output == 0 { Onto::Zero } else { Onto::Present },
+                    out,
+                }
+                .run();
+            }
+        }
+    }
+}
+
+impl Stage for Dense {
+    fn scratch(&self, count: usize) -> usize {
+        let examples = self.examples(count);
+        let forward = examples.len() + self.outputs * examples.stored_columns();
+        let back = count * self.inputs.next_multiple_of(TASK_COLUMNS);
+        forward.max(back).max(self.columns(count).len())
+    }
+
+    fn forward(&self, pass: &mut Pass<'_>, params: &[f32], x: &[f32], y: &mut [f32]) {
+        let (weights, bias) = params.split_at(self.inputs * self.outputs);
+        let examples = self.examples(pass.count);
+        let (packed, rest) = pass.scratch.split_at_mut(examples.len());
+        pass.crew.each(packed, examples.full() * self.inputs, |index, packed| {
+            let panel = examples.get(index);
+            for (column, packed) in packed.chunks_exact_mut(panel.width).enumerate() {
+                let values = x[panel.column * self.inputs + column..].iter().step_by(self.inputs);
+                packed[panel.used..].fill(0.0);
+                packed.iter_mut().take(panel.used).zip(values).for_each(|(to, from)| *to = *from);
+            }
+        });
+        let (packed, stored) = (&*packed, examples.stored_columns());
+        let out = &mut rest[..self.outputs * stored];
+        pass.crew.each(out, TASK_ROWS * stored, |task, out| {
+            let weights = &weights[task * TASK_ROWS * self.inputs..];
+            self.forward_rows(examples, packed, weights, out);
+        });
+        let out = &*out;
+        pass.crew.each(&mut y[..pass.count * self.outputs], self.outputs, |example, y| {
+            let sums = out[example..].iter().step_by(stored);
+            for ((y, sum), bias) in y.iter_mut().zip(sums).zip(bias) {
+                *y = sum + bias;
+            }
+        });
+    }
+
+    fn slope(&self, pass: &mut Pass<'_>, x: &[f32], dy: &[f32], onto: Onto, grad: &mut [f32]) {
+        let (x, dy) = (&x[..pass.count * self.inputs], &dy[..pass.count * self.outputs]);
+        let columns = self.columns(pass.count);
+        let packed = &mut pass.scratch[..columns.len()];
+        pass.crew.each(packed, columns.full() * pass.count, |index, packed| {
+            let panel = columns.get(index);
+            for (packed, x) in packed.chunks_exact_mut(panel.width).zip(x.chunks_exact(self.inputs))
+            {
+                packed[..panel.used].copy_from_slice(&x[panel.column..][..panel.used]);
+                packed[panel.used..].fill(0.0);
+            }
+        });
+        let packed = &*packed;
+        let (weights, bias) = grad.split_at_mut(self.inputs * self.outputs);
+        pass.crew.each(weights, TASK_ROWS * self.inputs, |task, weights| {
+            outer_rows(columns, packed, (dy, self.outputs, task * TASK_ROWS), onto, weights);
+        });
+        if onto == Onto::Zero {
+            bias.fill(0.0);
+        }
+        for dy in dy.chunks_exact(self.outputs) {
+            bias.iter_mut().zip(dy).for_each(|(sum, value)| *sum += value);
+        }
+    }
+
+    fn back(&self, pass: &mut Pass<'_>, params: &[f32], from: Seen<'_>, dx: &mut [f32]) {
+        let dy = &from.dy[..pass.count * self.outputs];
+        let piece = pass.count * TASK_COLUMNS;
+        let out = &mut pass.scratch[..piece * self.inputs.div_ceil(TASK_COLUMNS)];
+        pass.crew.each(out, piece, |task, out| {
+            self.back_columns(params, dy, task * TASK_COLUMNS, out);
+        });
+        let out = &*out;
+        pass.crew.each(&mut dx[..pass.count * self.inputs], self.inputs, |example, dx| {
+            for (task, dx) in dx.chunks_mut(TASK_COLUMNS).enumerate() {
+                let columns = &out[task * piece + example * TASK_COLUMNS..];
+                dx.copy_from_slice(&columns[..dx.len()]);
+            }
+        });
+    }
+}

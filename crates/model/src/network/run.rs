@@ -1,0 +1,187 @@
+//! A step through the planned tasks: forward, the loss, and back.
+
+use std::ops::Range;
+
+use super::plan::{Task, Work};
+use crate::crew::Crew;
+use crate::kernels::Onto;
+use crate::layers::Place;
+use crate::layers::flatten::take_in;
+use crate::layers::loss::softmax_delta;
+use crate::layers::stage::{Pass, Seen};
+use crate::{Batch, Tally};
+
+/// A point of a step, for whoever wants to follow it.
+#[derive(Clone, Debug)]
+pub enum Moment<'a> {
+    /// The input has been taken in.
+    Input,
+    /// A layer's output is there.
+    Forward {
+        /// The layer's number.
+        layer: usize,
+    },
+    /// The loss is there, and the gradient by the scores.
+    Loss,
+    /// Part of the gradient will not change any more in this call. The last layer's comes first.
+    Final {
+        /// Which part of the flat slice.
+        range: Range<usize>,
+        /// What it holds.
+        values: &'a [f32],
+    },
+    /// A layer's way back is done.
+    Backward {
+        /// The layer's number.
+        layer: usize,
+    },
+}
+
+/// Somebody who follows a step.
+pub(super) type Watch<'a> = &'a mut (dyn FnMut(Moment<'_>) + Send);
+
+/// The tasks and all the memory they need.
+pub(super) struct Machine {
+    tasks: Vec<Task>,
+    places: Vec<Place>,
+    /// The buffers' values.
+    values: Vec<Vec<f32>>,
+    /// Gradients by the buffers: one is read while the other is written.
+    slopes: [Vec<f32>; 2],
+    scratch: Vec<f32>,
+}
+
+/// What to compute a gradient of, and how to put it.
+#[derive(Clone, Copy)]
+pub(super) struct Order<'a> {
+    pub(super) params: &'a [f32],
+    pub(super) block: Batch<'a>,
+    pub(super) share: f32,
+    pub(super) onto: Onto,
+}
+
+impl Machine {
+    /// Sets out memory for blocks of so many examples.
+    pub(super) fn new(tasks: Vec<Task>, places: Vec<Place>, block: usize) -> Self {
+        let largest = |parity: usize| places.iter().skip(parity).step_by(2).map(Place::len).max();
+        let scratch = tasks.iter().map(|task| match &task.work {
+            Work::Stage(stage) => stage.scratch(block),
+            Work::Map(_) => 0,
+        });
+        Self {
+            scratch: vec![0.0; scratch.max().unwrap_or(0)],
+            values: places.iter().map(|place| vec![0.0; block * place.len()]).collect(),
+            slopes: [0, 1].map(|parity| vec![0.0; block * largest(parity).unwrap_or(0)]),
+            tasks,
+            places,
+        }
+    }
+
+    /// Takes a block through all layers.
+    fn forward(
+        &mut self,
+        crew: &Crew,
+        params: &[f32],
+        (block, draw): (Batch<'_>, Option<u64>),
+        watch: Watch<'_>,
+    ) {
+        let Self { tasks, places, values, scratch, .. } = self;
+        let (count, place) = (block.len(), places[0]);
+        crew.each(&mut values[0][..count * place.len()], place.len(), |example, inside| {
+            let len = place.shape.values();
+            take_in(place, &block.values()[example * len..][..len], inside);
+        });
+        watch(Moment::Input);
+        let mut pass = Pass { crew, count, draw, scratch };
+        let mut buffer = 0;
+        for task in tasks {
+            match &task.work {
+                Work::Map(map) => {
+                    map.forward(&mut pass, &mut values[buffer][..count * places[buffer].len()]);
+                }
+                Work::Stage(stage) => {
+                    let (before, after) = values.split_at_mut(buffer + 1);
+                    let params = &params[task.params.clone()];
+                    stage.forward(&mut pass, params, &before[buffer], &mut after[0]);
+                    buffer += 1;
+                }
+            }
+            watch(Moment::Forward { layer: task.layer });
+        }
+    }
+
+    /// The scores that the last forward pass over so many examples has left.
+    fn scores(&self, count: usize) -> &[f32] {
+        let last = self.places.len() - 1;
+        &self.values[last][..count * self.places[last].len()]
+    }
+
+    /// Counts losses and hits of a block.
+    pub(super) fn evaluate(
+        &mut self,
+        crew: &Crew,
+        params: &[f32],
+        block: Batch<'_>,
+        tally: &mut Tally,
+    ) {
+        self.forward(crew, params, (block, None), &mut |_| {});
+        crate::layers::loss::count(self.scores(block.len()), block, tally);
+    }
+
+    /// Share of the loss of a block, with its gradient put onto `grad`.
+    pub(super) fn gradient(
+        &mut self,
+        crew: &Crew,
+        order: Order<'_>,
+        grad: &mut [f32],
+        watch: Watch<'_>,
+    ) -> f32 {
+        let Order { params, block, share, .. } = order;
+        self.forward(crew, params, (block, Some(block.draw)), watch);
+        let last = self.places.len() - 1;
+        let (count, classes) = (block.len(), self.places[last].len());
+        let delta = &mut self.slopes[last % 2][..count * classes];
+        delta.copy_from_slice(&self.values[last][..count * classes]);
+        let mut loss = 0.0;
+        for (row, &label) in delta.chunks_exact_mut(classes).zip(block.labels) {
+            loss += softmax_delta(row, label as usize, share);
+        }
+        watch(Moment::Loss);
+        self.back(crew, order, grad, watch);
+        loss * share
+    }
+
+    /// From the gradient by the scores to the one by the parameters, the last layer's first.
+    fn back(&mut self, crew: &Crew, order: Order<'_>, grad: &mut [f32], watch: Watch<'_>) {
+        let Self { tasks, places, values, slopes, scratch } = self;
+        let count = order.block.len();
+        let mut pass = Pass { crew, count, draw: Some(order.block.draw), scratch };
+        let mut buffer = places.len() - 1;
+        // Before the first layer with parameters nothing is left to be known.
+        let Some(first) = tasks.iter().position(|task| !task.params.is_empty()) else { return };
+        for (index, task) in tasks.iter().enumerate().skip(first).rev() {
+            let [even, odd] = &mut *slopes;
+            let (dy, dx) = if buffer % 2 == 0 { (even, odd) } else { (odd, even) };
+            match &task.work {
+                Work::Map(map) => {
+                    let len = count * places[buffer].len();
+                    map.back(&mut pass, &values[buffer][..len], &mut dy[..len]);
+                }
+                Work::Stage(stage) => {
+                    let (x, range) = (&values[buffer - 1], task.params.clone());
+                    if !range.is_empty() {
+                        let grad = &mut grad[range.clone()];
+                        stage.slope(&mut pass, x, dy, order.onto, grad);
+                        watch(Moment::Final { range: range.clone(), values: grad });
+                    }
+                    if index > first {
+                        let seen = Seen { x, y: &values[buffer], dy };
+                        stage.back(&mut pass, &order.params[range], seen, dx);
+                    }
+                    buffer -= 1;
+                }
+            }
+            watch(Moment::Backward { layer: task.layer });
+        }
+    }
+}
