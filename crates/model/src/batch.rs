@@ -7,8 +7,9 @@ pub struct Batch<'a> {
     pub inputs: Inputs<'a>,
     /// The class of each example.
     pub labels: &'a [u32],
-    /// What chance hangs on, for models that draw lots (dropout): another number for each block
-    /// of each step and slot, and the same one when the same step is computed again.
+    /// What chance hangs on, for models that draw lots (dropout): example `i` draws from
+    /// `draw + i`. It is the example's position in the plan, so the lots do not depend on how
+    /// many slots and blocks a step is cut into, and are the same when it is computed again.
     pub draw: u64,
 }
 

@@ -9,7 +9,7 @@ use crate::board::Board;
 use crate::job::{Evaluate, Stop};
 use crate::link::Link;
 use crate::progress::{Moment, Progress};
-use crate::tester::Tests;
+use crate::tester::{Tested, Tests};
 
 /// How many of the last losses make up the train loss.
 const LOSSES: usize = 100;
@@ -133,12 +133,9 @@ impl<'a> Chief<'a> {
     }
 
     #[inline]
-    fn note_test(
-        &mut self,
-        result: Option<(u64, Score)>,
-        board: &mut Board,
-    ) -> Result<(), Failure> {
-        let Some((step, score)) = result else { return Ok(()) };
+    fn note_test(&mut self, tested: Option<Tested>, board: &mut Board) -> Result<(), Failure> {
+        let Some(tested) = tested else { return Ok(()) };
+        let (step, score) = tested?;
         self.last_test = Some((step, score));
         board.test(step, &score, step as f64 / self.elapsed().as_secs_f64())
     }
@@ -203,8 +200,8 @@ impl<'a> Chief<'a> {
             Some((tested, score)) if tested == step => Ok(score),
             _ => {
                 let keys = self.orders.tests.keys();
-                let score = self.orders.tests.test(link.look(keys.as_deref())?);
-                self.note_test(Some((step, score)), board)?;
+                let score = self.orders.tests.test(link.look(keys.as_deref())?)?;
+                self.note_test(Some(Ok((step, score))), board)?;
                 Ok(score)
             }
         }

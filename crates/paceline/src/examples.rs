@@ -1,6 +1,11 @@
 //! Where a dense worker's examples come from, step after step.
 
-use paceline_data::{BatchBuffer, BatchPlan, Images, SparseBuffer, SparseRows};
+use std::sync::Arc;
+
+use paceline_data::random::mix;
+use paceline_data::{
+    BatchBuffer, BatchPlan, DenseSource, Images, Loader, LoaderOptions, SparseBuffer, SparseRows,
+};
 use paceline_model::{Batch, Rows};
 
 use crate::Failure;
@@ -20,29 +25,36 @@ pub trait Examples: Send {
 pub struct Walk {
     plan: BatchPlan,
     slot: usize,
+    /// What the models' lots are drawn from, before the position is added.
+    draw: u64,
+    /// Where the present batch begins in the plan.
+    position: u64,
     indices: Vec<u32>,
     /// Examples of the present batch that have been handed out.
     done: usize,
 }
 
 impl Walk {
-    /// The walk of a slot.
-    pub fn new(plan: BatchPlan, slot: usize) -> Self {
-        Self { plan, slot, indices: Vec::new(), done: 0 }
+    /// The walk of a slot, with lots drawn from a seed.
+    pub fn new(plan: BatchPlan, slot: usize, seed: u64) -> Self {
+        Self { plan, slot, draw: mix(seed), position: 0, indices: Vec::new(), done: 0 }
     }
 
     #[inline]
     fn take(&mut self, step: u64) -> usize {
         self.plan.batch(step, self.slot, &mut self.indices);
+        self.position = self.plan.positions(step, self.slot).start;
         self.done = 0;
         self.indices.len()
     }
 
+    /// The next examples of the batch, and what their lots are drawn from.
     #[inline]
-    fn next(&mut self, most: usize) -> impl ExactSizeIterator<Item = usize> + Clone {
+    fn next(&mut self, most: usize) -> (u64, impl ExactSizeIterator<Item = usize> + Clone) {
         let from = self.done;
         self.done = (from + most).min(self.indices.len());
-        self.indices[from..self.done].iter().map(|&example| example as usize)
+        let draw = self.draw.wrapping_add(self.position + from as u64);
+        (draw, self.indices[from..self.done].iter().map(|&example| example as usize))
     }
 }
 
@@ -68,8 +80,9 @@ impl Examples for ImageExamples<'_> {
 
     #[inline]
     fn block(&mut self, most: usize) -> Result<Batch<'_>, Failure> {
-        self.buffer.fill(self.images, self.walk.next(most));
-        Ok(Batch::dense(&self.buffer.inputs, &self.buffer.labels))
+        let (draw, examples) = self.walk.next(most);
+        self.buffer.fill(self.images, examples);
+        Ok(Batch { draw, ..Batch::dense(&self.buffer.inputs, &self.buffer.labels) })
     }
 }
 
@@ -93,8 +106,50 @@ impl Examples for RowExamples<'_> {
     }
 
     fn block(&mut self, most: usize) -> Result<Batch<'_>, Failure> {
-        self.buffer.fill(self.rows, self.walk.next(most));
+        let (_, examples) = self.walk.next(most);
+        self.buffer.fill(self.rows, examples);
         let SparseBuffer { starts, keys, values, labels } = &self.buffer;
         Ok(Batch::sparse(Rows { starts, places: keys, values }, labels))
+    }
+}
+
+/// Pictures that are read or made on other threads, ahead of the step that takes them.
+pub struct PictureExamples {
+    source: Arc<dyn DenseSource>,
+    walk: Walk,
+    options: LoaderOptions,
+    /// Made with the first step, which need not be step 0.
+    loader: Option<Loader>,
+    step: u64,
+}
+
+impl PictureExamples {
+    /// Pictures in the order of a walk.
+    pub fn new(walk: Walk, source: Arc<dyn DenseSource>, options: LoaderOptions) -> Self {
+        Self { source, walk, options, loader: None, step: 0 }
+    }
+}
+
+impl Examples for PictureExamples {
+    fn take(&mut self, step: u64) -> Result<usize, Failure> {
+        let examples = self.walk.take(step);
+        self.step = step;
+        if examples > 0 {
+            let Walk { plan, slot, .. } = &self.walk;
+            let start =
+                || Loader::new(self.source.clone(), plan.clone(), *slot, step, self.options);
+            self.loader.get_or_insert_with(start).batch(step)?;
+        }
+        Ok(examples)
+    }
+
+    fn block(&mut self, most: usize) -> Result<Batch<'_>, Failure> {
+        let (draw, examples) = self.walk.next(most);
+        let (to, width) = (self.walk.done, self.source.inputs());
+        let from = to - examples.len();
+        let Some(loader) = &mut self.loader else { unreachable!("a batch was taken") };
+        let batch = loader.batch(self.step)?;
+        let inputs = &batch.inputs[from * width..to * width];
+        Ok(Batch { draw, ..Batch::dense(inputs, &batch.labels[from..to]) })
     }
 }

@@ -1,9 +1,11 @@
 //! The data that a plan names, ready for use.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use paceline_data::{
-    BatchPlan, ImageSet, Known, SparseSet, SparseSpec, digits, load, locate, open_sparse,
+    BatchPlan, DenseSource, FakeImages, ImageSet, Known, Part, PictureOptions, PictureSet,
+    SparseSet, SparseSpec, digits, load, locate, open_sparse,
 };
 
 use crate::Failure;
@@ -16,16 +18,39 @@ const HOLD_OUT: (usize, usize) = (10, 10_000);
 /// What a model must know of the data before it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Values of one example.
-    pub inputs: usize,
+    /// Channels, rows and columns of one example.
+    pub planes: [usize; 3],
     /// Classes to tell apart.
     pub classes: usize,
 }
 
+impl Shape {
+    /// Values of one example.
+    pub fn inputs(&self) -> usize {
+        self.planes.iter().product()
+    }
+
+    fn of_rows(features: usize) -> Self {
+        Self { planes: [1, 1, features], classes: 2 }
+    }
+}
+
+/// Pictures to train and to test on, read or made one by one.
+pub struct PictureData {
+    /// To train on.
+    pub train: Arc<dyn DenseSource>,
+    /// To test on.
+    pub test: Arc<dyn DenseSource>,
+    /// Where they are from, for people.
+    pub origin: String,
+}
+
 /// Examples to train and to test on.
 pub enum Data {
-    /// Images, in memory.
+    /// Small grey images, in memory.
     Images(ImageSet),
+    /// Colour pictures.
+    Pictures(PictureData),
     /// Sparse rows, in a mapped file.
     Rows(SparseSet),
 }
@@ -34,8 +59,14 @@ impl Data {
     /// What a model must know of it.
     pub fn shape(&self) -> Shape {
         match self {
-            Data::Images(set) => Shape { inputs: set.train.inputs(), classes: set.train.classes() },
-            Data::Rows(set) => Shape { inputs: set.train.features(), classes: 2 },
+            Data::Images(set) => Shape {
+                planes: [1, set.train.rows(), set.train.cols()],
+                classes: set.train.classes(),
+            },
+            Data::Pictures(set) => {
+                Shape { planes: set.train.shape(), classes: set.train.classes() }
+            }
+            Data::Rows(set) => Shape::of_rows(set.train.features()),
         }
     }
 
@@ -43,6 +74,7 @@ impl Data {
     pub fn train_len(&self) -> usize {
         match self {
             Data::Images(set) => set.train.len(),
+            Data::Pictures(set) => set.train.len(),
             Data::Rows(set) => set.train.len(),
         }
     }
@@ -51,6 +83,7 @@ impl Data {
     pub fn origin(&self) -> &str {
         match self {
             Data::Images(set) => &set.origin,
+            Data::Pictures(set) => &set.origin,
             Data::Rows(set) => &set.origin,
         }
     }
@@ -60,7 +93,7 @@ impl Data {
         let mut batches = BatchPlan::new(self.train_len(), plan.batch, slots);
         if plan.data.shuffle {
             batches = match self {
-                Data::Images(_) => batches.shuffled(plan.seed),
+                Data::Images(_) | Data::Pictures(_) => batches.shuffled(plan.seed),
                 Data::Rows(_) => batches.shuffled_within(plan.seed, plan.data.shuffle_buffer),
             };
         }
@@ -74,16 +107,21 @@ impl Data {
 /// The shape of the plan's data, without reading more of it than must be.
 pub fn data_shape(job: &RawJob, plan: &Plan) -> Result<Shape, Failure> {
     let (known, path) = match &plan.data.kind {
-        DataKind::Digits { .. } => return Ok(Shape { inputs: 28 * 28, classes: 10 }),
+        DataKind::Digits { .. } => return Ok(Shape { planes: [1, 28, 28], classes: 10 }),
         DataKind::Mnist { path } => (Known::Mnist, path),
         DataKind::FashionMnist { path } => (Known::FashionMnist, path),
         DataKind::Rows(SparseSpec { features: Some(features), .. }) => {
-            return Ok(Shape { inputs: *features, classes: 2 });
+            return Ok(Shape::of_rows(*features));
         }
-        DataKind::Rows(_) => return Ok(load_data(job, plan, &mut |_| {})?.shape()),
+        DataKind::FakeImages { size, classes, .. } => {
+            return Ok(Shape { planes: [3, *size, *size], classes: *classes });
+        }
+        DataKind::Pictures { .. } | DataKind::Rows(_) => {
+            return Ok(load_data(job, plan, &mut |_| {})?.shape());
+        }
     };
     let (rows, cols) = locate(known, path.as_deref())?.image_size()?;
-    Ok(Shape { inputs: rows * cols, classes: known.spec().classes })
+    Ok(Shape { planes: [1, rows, cols], classes: known.spec().classes })
 }
 
 /// Reads or generates the plan's data, and checks what could not be checked without it. What
@@ -97,9 +135,43 @@ pub fn load_data(job: &RawJob, plan: &Plan, say: &mut dyn FnMut(&str)) -> Result
         DataKind::Mnist { path } => Data::Images(known(Known::Mnist, path)?),
         DataKind::FashionMnist { path } => Data::Images(known(Known::FashionMnist, path)?),
         DataKind::Rows(spec) => Data::Rows(load_rows(spec, say)?),
+        DataKind::FakeImages { size, classes, train_examples, test_examples } => {
+            let part = |part, examples| FakeImages::new(plan.seed, part, examples, *classes, *size);
+            Data::Pictures(PictureData {
+                train: Arc::new(part(Part::Train, *train_examples)),
+                test: Arc::new(part(Part::Test, *test_examples)),
+                origin: format!("generated from seed {}", plan.seed),
+            })
+        }
+        DataKind::Pictures { path, size, hold_out } => {
+            Data::Pictures(load_pictures(plan, path, *size, *hold_out)?)
+        }
     };
     check_batch(job, plan, data.train_len())?;
     Ok(data)
+}
+
+fn load_pictures(
+    plan: &Plan,
+    path: &Path,
+    size: usize,
+    hold_out: Option<usize>,
+) -> Result<PictureData, Failure> {
+    let mut options = PictureOptions::new(size, plan.seed);
+    options.test_examples = hold_out.unwrap_or(0);
+    let mut set = PictureSet::open(path, &options)?;
+    if set.test.is_empty() {
+        options.test_examples = held_out(set.train.len());
+        set = PictureSet::open(path, &options)?;
+    }
+    let PictureSet { train, test, origin, .. } = set;
+    Ok(PictureData { train: Arc::new(train), test: Arc::new(test), origin })
+}
+
+/// How many of so many examples are held out to test on, unless a job says otherwise.
+fn held_out(examples: usize) -> usize {
+    let (share, most) = HOLD_OUT;
+    (examples / share).clamp(1, most)
 }
 
 fn load_rows(spec: &SparseSpec, say: &mut dyn FnMut(&str)) -> Result<SparseSet, Failure> {
@@ -109,8 +181,7 @@ fn load_rows(spec: &SparseSpec, say: &mut dyn FnMut(&str)) -> Result<SparseSet, 
     }
     if set.test.is_empty() {
         let rows = set.train.len();
-        let (share, most) = HOLD_OUT;
-        let trained = rows - (rows / share).clamp(1, most);
+        let trained = rows - held_out(rows);
         set.test = set.train.slice(trained..rows);
         set.train = set.train.slice(0..trained);
     }
@@ -126,7 +197,9 @@ fn load_rows(spec: &SparseSpec, say: &mut dyn FnMut(&str)) -> Result<SparseSet, 
 pub fn check_data(job: &RawJob, plan: &Plan, say: &mut dyn FnMut(&str)) -> Result<(), Failure> {
     match plan.data.kind {
         // Generated images are sound by themselves.
-        DataKind::Digits { train_examples, .. } => check_batch(job, plan, train_examples),
+        DataKind::Digits { train_examples, .. } | DataKind::FakeImages { train_examples, .. } => {
+            check_batch(job, plan, train_examples)
+        }
         _ => load_data(job, plan, say).map(drop),
     }
 }

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::Scope;
 
-use paceline_data::{BatchBuffer, Images};
+use paceline_data::{BatchBuffer, DenseSource, Images, OnBad};
 use paceline_model::{Batch, Model, Score, Tally};
+
+use crate::Failure;
 
 /// Somebody who can tell how good parameters are.
 pub trait Examiner: Send {
@@ -13,7 +15,7 @@ pub trait Examiner: Send {
     fn keys(&self) -> Option<Arc<[u32]>>;
 
     /// How well those parameters do.
-    fn test(&mut self, params: &[f32]) -> Score;
+    fn test(&mut self, params: &[f32]) -> Result<Score, Failure>;
 }
 
 /// Tests parameters on the first examples of a set of images.
@@ -37,7 +39,7 @@ impl Examiner for Tester<'_> {
         None
     }
 
-    fn test(&mut self, params: &[f32]) -> Score {
+    fn test(&mut self, params: &[f32]) -> Result<Score, Failure> {
         let mut tally = Tally::default();
         let most = self.model.max_block();
         for from in (0..self.examples).step_by(most) {
@@ -46,9 +48,63 @@ impl Examiner for Tester<'_> {
             let block = Batch::dense(&self.buffer.inputs, &self.buffer.labels);
             self.model.evaluate(params, block, &mut tally);
         }
-        tally.score()
+        Ok(tally.score())
     }
 }
+
+/// Tests parameters on the first examples of any dense source.
+pub struct SourceTester {
+    source: Arc<dyn DenseSource>,
+    examples: usize,
+    on_bad: OnBad,
+    model: Box<dyn Model>,
+    inputs: Vec<f32>,
+    labels: Vec<u32>,
+}
+
+impl SourceTester {
+    /// A tester over the first `examples` of the source, or all. Examples that cannot be read
+    /// are left out, or end the program's run at the first test.
+    pub fn new(
+        source: Arc<dyn DenseSource>,
+        examples: Option<usize>,
+        on_bad: OnBad,
+        model: Box<dyn Model>,
+    ) -> Self {
+        let examples = examples.map_or(source.len(), |examples| examples.min(source.len()));
+        Self { source, examples, on_bad, model, inputs: Vec::new(), labels: Vec::new() }
+    }
+}
+
+impl Examiner for SourceTester {
+    fn keys(&self) -> Option<Arc<[u32]>> {
+        None
+    }
+
+    fn test(&mut self, params: &[f32]) -> Result<Score, Failure> {
+        let (width, most) = (self.source.inputs(), self.model.max_block());
+        let mut tally = Tally::default();
+        self.inputs.resize(most * width, 0.0);
+        for example in 0..self.examples {
+            let at = self.labels.len() * width;
+            match self.source.fill(example as u32, 0, &mut self.inputs[at..at + width]) {
+                Ok(label) => self.labels.push(label),
+                Err(error) if self.on_bad == OnBad::Skip && error.is_bad_example() => {}
+                Err(error) => return Err(error.into()),
+            }
+            let is_last = example + 1 == self.examples;
+            if self.labels.len() == most || is_last && !self.labels.is_empty() {
+                let block = Batch::dense(&self.inputs[..self.labels.len() * width], &self.labels);
+                self.model.evaluate(params, block, &mut tally);
+                self.labels.clear();
+            }
+        }
+        Ok(tally.score())
+    }
+}
+
+/// What a test came to: the step whose parameters were tested, and how well they did.
+pub type Tested = Result<(u64, Score), Failure>;
 
 /// Tests that are made while training goes on, or in between.
 pub trait Tests {
@@ -64,19 +120,19 @@ pub trait Tests {
     fn begin(&mut self, step: u64, params: &[f32]);
 
     /// The result of a test that has come to its end since the last call.
-    fn result(&mut self) -> Option<(u64, Score)>;
+    fn result(&mut self) -> Option<Tested>;
 
     /// The result of the test that is going on, waited for; none if there is none.
-    fn wait(&mut self) -> Option<(u64, Score)>;
+    fn wait(&mut self) -> Option<Tested>;
 
     /// Tests now.
-    fn test(&mut self, params: &[f32]) -> Score;
+    fn test(&mut self, params: &[f32]) -> Result<Score, Failure>;
 }
 
 /// Tests between two steps: nothing else goes on meanwhile, so equal seeds stop at equal steps.
 pub struct InBetween<'a> {
     examiner: Box<dyn Examiner + 'a>,
-    result: Option<(u64, Score)>,
+    result: Option<Tested>,
 }
 
 impl<'a> InBetween<'a> {
@@ -92,18 +148,18 @@ impl Tests for InBetween<'_> {
     }
 
     fn begin(&mut self, step: u64, params: &[f32]) {
-        self.result = Some((step, self.examiner.test(params)));
+        self.result = Some(self.examiner.test(params).map(|score| (step, score)));
     }
 
-    fn result(&mut self) -> Option<(u64, Score)> {
+    fn result(&mut self) -> Option<Tested> {
         self.result.take()
     }
 
-    fn wait(&mut self) -> Option<(u64, Score)> {
+    fn wait(&mut self) -> Option<Tested> {
         self.result.take()
     }
 
-    fn test(&mut self, params: &[f32]) -> Score {
+    fn test(&mut self, params: &[f32]) -> Result<Score, Failure> {
         self.examiner.test(params)
     }
 }
@@ -111,7 +167,7 @@ impl Tests for InBetween<'_> {
 /// Tests on a thread of their own, at most one at a time: training goes on meanwhile.
 pub struct Aside {
     orders: SyncSender<(u64, Vec<f32>)>,
-    results: Receiver<(u64, Score, Vec<f32>)>,
+    results: Receiver<(Tested, Vec<f32>)>,
     /// The copy of the parameters, when the thread does not have it.
     copy: Option<Vec<f32>>,
     keys: Option<Arc<[u32]>>,
@@ -128,8 +184,8 @@ impl Aside {
         let (outgoing, results) = sync_channel(1);
         scope.spawn(move || {
             for (step, params) in incoming {
-                let score = examiner.test(&params);
-                if outgoing.send((step, score, params)).is_err() {
+                let tested = examiner.test(&params).map(|score| (step, score));
+                if outgoing.send((tested, params)).is_err() {
                     return;
                 }
             }
@@ -155,31 +211,32 @@ impl Tests for Aside {
         let _ = self.orders.send((step, copy));
     }
 
-    fn result(&mut self) -> Option<(u64, Score)> {
+    fn result(&mut self) -> Option<Tested> {
         if self.copy.is_some() {
             return None;
         }
         match self.results.try_recv() {
-            Ok((step, score, copy)) => {
+            Ok((tested, copy)) => {
                 self.copy = Some(copy);
-                Some((step, score))
+                Some(tested)
             }
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
         }
     }
 
-    fn wait(&mut self) -> Option<(u64, Score)> {
+    fn wait(&mut self) -> Option<Tested> {
         if self.copy.is_some() {
             return None;
         }
-        let (step, score, copy) = self.results.recv().ok()?;
+        let (tested, copy) = self.results.recv().ok()?;
         self.copy = Some(copy);
-        Some((step, score))
+        Some(tested)
     }
 
-    fn test(&mut self, params: &[f32]) -> Score {
+    fn test(&mut self, params: &[f32]) -> Result<Score, Failure> {
         self.wait();
         self.begin(0, params);
-        self.wait().map_or_else(|| Tally::default().score(), |(_, score)| score)
+        let Some(tested) = self.wait() else { unreachable!("a test is going on") };
+        tested.map(|(_, score)| score)
     }
 }

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use paceline_data::SparseRows;
-use paceline_model::{Layout, Logistic, Model, Score, Softmax};
+use paceline_data::{LoaderOptions, SparseRows};
+use paceline_model::{AlexNet, Layout, Logistic, Model, Score, Softmax, lenet};
 
 use crate::board::Board;
 use crate::chief::{Chief, Orders, StopReason};
 use crate::cluster::{Cluster, Leash, launch, task};
-use crate::examples::{Examples, ImageExamples, RowExamples, Walk};
+use crate::examples::{Examples, ImageExamples, PictureExamples, RowExamples, Walk};
 use crate::interrupt::Interrupt;
 use crate::job::{Mode, ModelKind, Plan, RawJob};
 use crate::link::{DenseLink, Link, Local, RowLink};
@@ -18,9 +18,14 @@ use crate::rows::{LocalRows, RowTester, RowWorker, SharedTable};
 use crate::run::RunDir;
 use crate::source::{Data, Shape, load_data};
 use crate::summary::{Summary, TaskSummary};
-use crate::tester::{Aside, Examiner, InBetween, Tester, Tests};
+use crate::tester::{Aside, Examiner, InBetween, SourceTester, Tester, Tests};
 use crate::worker::{Desk, Trainer, Work, Worker};
 use crate::{Failure, model_file};
+
+/// Examples that the networks work on at a time: their memory grows with it, and beyond this
+/// their speed does not.
+const LENET_BLOCK: usize = 128;
+const ALEXNET_BLOCK: usize = 64;
 
 /// What the one task of a run without others is called.
 const ALONE: &str = "worker:0";
@@ -75,21 +80,56 @@ pub fn train(
     }
 }
 
-/// The model of a plan, for examples of this shape.
-pub fn build_model(plan: &Plan, shape: Shape) -> Box<dyn Model> {
-    match plan.model {
-        ModelKind::Softmax => Box::new(Softmax::new(shape.inputs, shape.classes)),
-        ModelKind::Logistic { .. } => Box::new(Logistic::new(shape.inputs)),
+/// How much a model works on at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Examples of a block.
+    pub block: usize,
+    /// Threads.
+    pub threads: usize,
+}
+
+impl Room {
+    /// For a model of which only the layout matters.
+    pub const LEAST: Room = Room { block: 1, threads: 1 };
+
+    /// For training with a plan's batch, or for tests.
+    fn of(plan: &Plan, threads: usize) -> Self {
+        Room { block: plan.batch, threads }
     }
 }
 
-/// Who tests the plan's model.
-pub(crate) fn build_examiner<'a>(plan: &Plan, data: &'a Data) -> Box<dyn Examiner + 'a> {
+/// The model of a plan, for examples of this shape.
+pub fn build_model(plan: &Plan, shape: Shape, room: Room) -> Result<Box<dyn Model>, Failure> {
+    let block = |most: usize| room.block.clamp(1, most);
+    let network = match plan.model {
+        ModelKind::Softmax => return Ok(Box::new(Softmax::new(shape.inputs(), shape.classes))),
+        ModelKind::Logistic { .. } => return Ok(Box::new(Logistic::new(shape.inputs()))),
+        ModelKind::LeNet => lenet(block(LENET_BLOCK), room.threads),
+        ModelKind::AlexNet { dropout } => {
+            let sizes =
+                AlexNet { classes: shape.classes, size: shape.planes[1], ..AlexNet::default() };
+            AlexNet { dropout, ..sizes }.network(block(ALEXNET_BLOCK), room.threads)
+        }
+    };
+    match network {
+        Ok(network) => Ok(Box::new(network)),
+        Err(error) => Err(Failure::Usage(format!("model.kind = {:?}: {error}", plan.model.name()))),
+    }
+}
+
+/// Who tests the plan's model, with so many threads.
+pub(crate) fn build_examiner<'a>(
+    plan: &Plan,
+    data: &'a Data,
+    threads: usize,
+) -> Result<Box<dyn Examiner + 'a>, Failure> {
     let examples = plan.evaluate.examples;
-    match data {
-        Data::Images(set) => {
-            let model = build_model(plan, data.shape());
-            Box::new(Tester::new(&set.test, examples, model))
+    let model = || build_model(plan, data.shape(), Room { block: usize::MAX, threads });
+    Ok(match data {
+        Data::Images(set) => Box::new(Tester::new(&set.test, examples, model()?)),
+        Data::Pictures(set) => {
+            Box::new(SourceTester::new(set.test.clone(), examples, plan.data.on_bad, model()?))
         }
         Data::Rows(set) => {
             let tester = RowTester::new(&set.test, examples);
@@ -98,14 +138,18 @@ pub(crate) fn build_examiner<'a>(plan: &Plan, data: &'a Data) -> Box<dyn Examine
                 false => Box::new(tester.of_all_parameters()),
             }
         }
-    }
+    })
 }
 
 /// The examples of a slot of a dense model.
-pub(crate) fn build_examples<'a>(data: &'a Data, walk: Walk) -> Box<dyn Examples + 'a> {
+fn build_examples<'a>(plan: &Plan, data: &'a Data, walk: Walk) -> Box<dyn Examples + 'a> {
     match data {
         Data::Images(set) => Box::new(ImageExamples::new(walk, &set.train)),
         Data::Rows(set) => Box::new(RowExamples::new(walk, &set.train)),
+        Data::Pictures(set) => {
+            let options = LoaderOptions { on_bad: plan.data.on_bad, ..LoaderOptions::default() };
+            Box::new(PictureExamples::new(walk, set.train.clone(), options))
+        }
     }
 }
 
@@ -114,20 +158,30 @@ pub(crate) fn build_worker<'a, L: DenseLink + RowLink>(
     plan: &Plan,
     data: &'a Data,
     (slot, slots): (usize, usize),
+    threads: usize,
     desk: Desk,
-) -> Box<dyn Trainer<L> + 'a> {
+) -> Result<Box<dyn Trainer<L> + 'a>, Failure> {
     let batches = data.batches(plan, slots);
-    match data {
+    Ok(match data {
         Data::Rows(set) if plan.model.is_sparse() => {
             Box::new(RowWorker::new(slot, batches, &set.train, desk))
         }
-        _ => Box::new(build_dense_worker(plan, data, Walk::new(batches, slot), desk)),
-    }
+        _ => {
+            let walk = Walk::new(batches, slot, plan.seed);
+            Box::new(build_dense_worker(plan, data, walk, threads, desk)?)
+        }
+    })
 }
 
-fn build_dense_worker<'a>(plan: &Plan, data: &'a Data, walk: Walk, desk: Desk) -> Worker<'a> {
-    let model = build_model(plan, data.shape());
-    Worker { examples: build_examples(data, walk), model, desk }
+fn build_dense_worker<'a>(
+    plan: &Plan,
+    data: &'a Data,
+    walk: Walk,
+    threads: usize,
+    desk: Desk,
+) -> Result<Worker<'a>, Failure> {
+    let model = build_model(plan, data.shape(), Room::of(plan, threads))?;
+    Ok(Worker { examples: build_examples(plan, data, walk), model, desk })
 }
 
 /// A whole run in this process.
@@ -161,27 +215,28 @@ impl<'a> Alone<'a> {
     fn train_dense(&self, progress: Progress) -> Result<Finished, Failure> {
         let batches = self.data.batches(self.plan, 1);
         let steps = batches.steps();
-        let model = build_model(self.plan, self.data.shape());
+        let model = build_model(self.plan, self.data.shape(), Room::LEAST)?;
         let mut link = Local::new(&*model, self.plan.seed, self.plan.optimizer);
         drop(model);
-        let tests = InBetween::new(build_examiner(self.plan, self.data));
+        let threads = self.plan.threads_here(1);
+        let tests = InBetween::new(build_examiner(self.plan, self.data, threads)?);
         let chief = self.chief(steps, Box::new(tests), false, progress);
-        let walk = Walk::new(batches, 0);
-        let worker = build_dense_worker(self.plan, self.data, walk, self.desk()?);
+        let walk = Walk::new(batches, 0, self.plan.seed);
+        let worker = build_dense_worker(self.plan, self.data, walk, threads, self.desk()?)?;
         self.carry_out(worker, &mut link, chief, |worker, link, chief| worker.run(link, chief))
     }
 
     /// One thread, or several that share the table without locks. Tests are made on a thread of
     /// their own, while training goes on.
     fn train_rows(&self, rows: &'a SparseRows, progress: Progress) -> Result<Finished, Failure> {
-        let threads = self.plan.threads;
+        let threads = self.plan.threads_here(1);
         let batches = self.data.batches(self.plan, threads);
         let steps = batches.steps().saturating_mul(threads as u64);
         let model = Logistic::new(rows.features());
         let shared = SharedTable::new(self.plan.optimizer, model.layout());
         let worker = |slot, desk| RowWorker::new(slot, batches.clone(), rows, desk);
         thread::scope(|scope| {
-            let tests = Aside::start(scope, build_examiner(self.plan, self.data));
+            let tests = Aside::start(scope, build_examiner(self.plan, self.data, 1)?);
             // A test that may end the run must be over before the next one is due.
             let reproducible = threads == 1 && self.plan.stop.test_loss.is_some();
             let chief = self.chief(steps, Box::new(tests), reproducible, progress);
@@ -208,7 +263,8 @@ impl<'a> Alone<'a> {
 
     fn desk(&self) -> Result<Desk, Failure> {
         let mut board = Board::create(&self.run.task(ALONE), self.plan)?;
-        board.describe(self.plan, &build_model(self.plan, self.data.shape()).graph())?;
+        let model = build_model(self.plan, self.data.shape(), Room::LEAST)?;
+        board.describe(self.plan, &model.graph())?;
         Ok(Desk::open(Some(board), 1.0))
     }
 

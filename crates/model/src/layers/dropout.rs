@@ -31,7 +31,7 @@ impl Dropout {
     fn leave_out(&self, pass: &Pass<'_>, values: &mut [f32]) {
         let Some(draw) = pass.draw else { return };
         pass.crew.each(values, self.len, |example, values| {
-            let key = mixed(mixed(draw ^ self.layer.rotate_left(32)) ^ example as u64) as u32;
+            let key = mixed(mixed(draw.wrapping_add(example as u64)) ^ self.layer) as u32;
             each(
                 #[inline(always)]
                 || {

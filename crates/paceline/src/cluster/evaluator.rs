@@ -15,7 +15,7 @@ use crate::link::Link;
 use crate::log::Log;
 use crate::run::RunDir;
 use crate::source::load_data;
-use crate::train::{build_examiner, build_model};
+use crate::train::{Room, build_examiner, build_model};
 
 /// How long to wait before looking again whether there is something new to test.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -30,10 +30,10 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let data = load_data(job, plan, &mut |_| {})?;
     let log = Log::create(run, cluster.task)?;
-    let model = build_model(plan, data.shape());
+    let model = build_model(plan, data.shape(), Room::LEAST)?;
     let mut board = Board::create(&run.task(&cluster.task.to_string()), plan)?;
     let config = link_config(job, plan, cluster, ClientRole::Evaluator, model.layout())?;
-    let mut examiner = build_examiner(plan, &data);
+    let mut examiner = build_examiner(plan, &data, 1)?;
     let say = |text: &str| log.info(text);
     let mut link = Remote::start(config, plan.cluster.mode, &say, &|| interrupted().is_some())?;
     let begun = Instant::now();
@@ -41,7 +41,7 @@ pub(super) fn run(
     while interrupted().is_none() {
         let step = link.global_step();
         if step >= next {
-            let score = examiner.test(link.look(examiner.keys().as_deref())?);
+            let score = examiner.test(link.look(examiner.keys().as_deref())?)?;
             board.test(step, &score, step as f64 / begun.elapsed().as_secs_f64())?;
             let (loss, accuracy) = (score.loss, 100.0 * score.accuracy);
             log.info(&format!("step {step}: test loss {loss:.4}, accuracy {accuracy:.2} %"));

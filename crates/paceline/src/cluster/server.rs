@@ -20,7 +20,7 @@ use crate::log::Log;
 use crate::run::RunDir;
 use crate::source::data_shape;
 use crate::summary::TaskSummary;
-use crate::train::build_model;
+use crate::train::{Room, build_model};
 
 /// Serves a shard until the chief says that the run is over.
 pub(super) fn run(
@@ -33,7 +33,7 @@ pub(super) fn run(
     let address = &cluster.addresses[&cluster.task];
     let token = token(plan)?;
     let listener = listen(address, !token.is_empty())?;
-    let model = build_model(plan, data_shape(job, plan)?);
+    let model = build_model(plan, data_shape(job, plan)?, Room::LEAST)?;
     let layout = model.layout();
     let servers = cluster.count(Role::Ps);
     let shard = shard_ranges(layout.len(), servers)[cluster.task.index].clone();

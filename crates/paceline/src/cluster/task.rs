@@ -19,7 +19,7 @@ use crate::source::{Data, load_data};
 use crate::summary::TaskSummary;
 use crate::tester::Aside;
 use crate::train::{
-    Finished, Options, announcement, build_examiner, build_model, build_worker, save_model,
+    Finished, Options, Room, announcement, build_examiner, build_model, build_worker, save_model,
     signal_of, summarise, worker_summary, write_summary,
 };
 use crate::worker::{Desk, Trainer, Work};
@@ -89,7 +89,7 @@ impl Part<'_> {
         let task = cluster.task.to_string();
         let slot = cluster.slot().unwrap_or(0);
         let log = Log::create(run, cluster.task)?;
-        let model = build_model(plan, data.shape());
+        let model = build_model(plan, data.shape(), Room::LEAST)?;
         let mut board = Board::create(&run.task(&task), plan)?;
         let config = link_config(self.job, plan, cluster, ClientRole::Worker, model.layout())?;
         let is_chief = slot == 0;
@@ -108,7 +108,8 @@ impl Part<'_> {
             _ => steps * slots as u64,
         });
         let desk = Desk::open(Some(board), slowness(slot));
-        let mut worker = build_worker::<Remote<'_>>(plan, data, (slot, slots), desk);
+        let threads = plan.threads_here(cluster.workers_here());
+        let mut worker = build_worker::<Remote<'_>>(plan, data, (slot, slots), threads, desk)?;
         let worker = &mut *worker;
         if !is_chief {
             let work = self.work(worker, &mut link, None)?;
@@ -116,6 +117,7 @@ impl Part<'_> {
             worker.desk().close(true)?;
             return Ok(None);
         }
+        let examiner = build_examiner(plan, data, 1)?;
         thread::scope(|scope| {
             let mut chief = Chief::new(Orders {
                 stop: plan.stop,
@@ -125,7 +127,7 @@ impl Part<'_> {
                     Mode::Sync { quorum } => plan.batch * quorum.unwrap_or(cluster.slots()),
                     _ => plan.batch,
                 },
-                tests: Box::new(Aside::start(scope, build_examiner(plan, data))),
+                tests: Box::new(Aside::start(scope, examiner)),
                 reproducible: matches!(plan.cluster.mode, Mode::Sync { .. }),
                 progress,
                 interrupted: Box::new(interrupted),

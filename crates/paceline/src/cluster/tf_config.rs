@@ -162,6 +162,16 @@ impl Cluster {
         }
     }
 
+    /// How many tasks that train are on this task's machine, as far as addresses tell.
+    pub fn workers_here(&self) -> usize {
+        let host =
+            |address: &str| address.rsplit_once(':').map_or(address, |(host, _)| host).to_owned();
+        let here = self.addresses.get(&self.task).map(|address| host(address));
+        let trains = |task: &Task| matches!(task.role, Role::Chief | Role::Worker);
+        let beside = self.addresses.iter().filter(|(task, _)| trains(task));
+        beside.filter(|(_, address)| Some(host(address)) == here).count().max(1)
+    }
+
     /// The name of the task in a slot.
     pub fn slot_name(&self, slot: usize) -> String {
         let chiefs = self.count(Role::Chief);

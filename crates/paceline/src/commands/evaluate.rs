@@ -7,7 +7,7 @@ use crate::cli::{Evaluate, Job};
 use crate::job::ModelKind;
 use crate::progress::write_line;
 use crate::source::load_data;
-use crate::train::{build_examiner, build_model};
+use crate::train::{Room, build_examiner, build_model};
 use crate::{Failure, model_file};
 
 /// Tests a model on the test examples of a job: by default the job that made it.
@@ -19,13 +19,13 @@ pub(super) fn evaluate(args: &Evaluate) -> Result<(), Failure> {
     let job = raw_job(&Job { file, ..args.job.clone() })?;
     let mut plan = job.check()?;
     let data = load_data(&job, &plan, &mut |text| write_line(text))?;
-    let model = build_model(&plan, data.shape());
+    let model = build_model(&plan, data.shape(), Room::LEAST)?;
     let params = model_file::load(&model_path, model.layout())?;
     if plan.model.is_sparse() {
         // However it was trained, here all parameters are at hand.
         plan.model = ModelKind::Logistic { dense: true };
     }
-    let score = build_examiner(&plan, &data).test(&params);
+    let score = build_examiner(&plan, &data, plan.threads_here(1))?.test(&params)?;
     if args.json {
         let mut figures = json!({
             "test_loss": score.loss,

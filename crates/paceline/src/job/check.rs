@@ -51,8 +51,9 @@ impl Checker<'_> {
                 kind: self.data(),
                 shuffle: self.flag("data.shuffle"),
                 shuffle_buffer: self.whole("data.shuffle_buffer") as usize,
+                on_bad: self.on_bad(),
             },
-            batch: self.whole("train.batch") as usize,
+            batch: self.batch(),
             threads: self.threads(),
             stop: Stop {
                 epochs: self.optional("train.stop.epochs", Self::whole),
@@ -74,23 +75,56 @@ impl Checker<'_> {
 
     fn model(&mut self) -> ModelKind {
         let kind = self.text("model.kind");
-        let data = self.job.word("data.kind");
-        let is_rows = ROWS.contains(&data.as_str());
-        if !kind.is_empty() && is_rows != (kind == "logistic") {
-            let fits = DATA_KINDS.iter().filter(|data| ROWS.contains(data) != is_rows);
-            let fits = fits.copied().collect::<Vec<_>>().join(", ");
-            let message = format!("is {data:?}, but model.kind is {kind:?}, which takes {fits}");
-            self.problems.push(self.job.problem("data.kind", message));
-        }
+        self.check_fit(&kind);
+        let dropout = self.number("model.dropout") as f32;
         match kind.as_str() {
             "logistic" => ModelKind::Logistic { dense: self.flag("model.dense") },
+            "lenet" => ModelKind::LeNet,
+            "alexnet" => ModelKind::AlexNet { dropout },
             _ => ModelKind::Softmax,
         }
     }
 
-    /// How many threads train; they share the parameters in mode `single` only.
-    fn threads(&mut self) -> usize {
-        let threads = self.whole("train.threads") as usize;
+    /// Whether the model can be shown the data.
+    fn check_fit(&mut self, model: &str) {
+        let data = self.job.word("data.kind");
+        let fits = |data: &str| match model {
+            "logistic" => ROWS.contains(&data),
+            "lenet" => ["digits", "mnist", "fashion-mnist"].contains(&data),
+            "alexnet" => ["fake-images", "images"].contains(&data),
+            _ => !ROWS.contains(&data),
+        };
+        if !model.is_empty() && DATA_KINDS.contains(&data.as_str()) && !fits(&data) {
+            let takes = DATA_KINDS.iter().copied().filter(|data| fits(data));
+            let takes = takes.collect::<Vec<_>>().join(", ");
+            let message = format!("is {data:?}, but model.kind is {model:?}, which takes {takes}");
+            self.problems.push(self.job.problem("data.kind", message));
+        }
+    }
+
+    /// Examples a worker takes a step: its own, or its share of what all take together.
+    fn batch(&mut self) -> usize {
+        let batch = self.whole("train.batch") as usize;
+        let count = |checker: &mut Self, key: &str| checker.whole(key) as usize;
+        let Some(all) = self.optional("train.global_batch", count) else { return batch };
+        let workers = match self.job.word("cluster.mode").as_str() {
+            "single" => 1,
+            _ => count(self, "cluster.workers"),
+        };
+        if !all.is_multiple_of(workers) {
+            let message = format!("is {all}, which {workers} workers cannot share out evenly");
+            self.problems.push(self.job.problem("train.global_batch", message));
+        }
+        (all / workers).max(1)
+    }
+
+    /// How many threads a worker has. Those of logistic regression share the parameters, which
+    /// only `single` allows.
+    fn threads(&mut self) -> Option<usize> {
+        let threads = self.optional("train.threads", Self::whole)? as usize;
+        if self.job.word("model.kind") != "logistic" {
+            return Some(threads);
+        }
         let mode = self.job.word("cluster.mode");
         if threads > 1 && mode != "single" {
             let message = format!("is {threads}, but cluster.mode is {mode:?}; use single");
@@ -100,7 +134,7 @@ impl Checker<'_> {
             let message = format!("is {threads}, but model.dense is true; one thread does that");
             self.problems.push(self.job.problem("train.threads", message));
         }
-        threads
+        Some(threads)
     }
 
     fn cluster(&mut self) -> ClusterPlan {

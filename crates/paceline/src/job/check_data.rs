@@ -37,7 +37,19 @@ impl Checker<'_> {
         if let Some(kind) = rows {
             return DataKind::Rows(self.rows(kind, path));
         }
+        let count = |checker: &mut Self, key: &str| checker.whole(key) as usize;
         match kind.as_str() {
+            "fake-images" => DataKind::FakeImages {
+                size: count(self, "data.size"),
+                classes: count(self, "data.classes"),
+                train_examples: count(self, "data.train_examples"),
+                test_examples: count(self, "data.test_examples"),
+            },
+            "images" => DataKind::Pictures {
+                path: path.unwrap_or_else(|| self.needs_path(&kind)),
+                size: count(self, "data.size"),
+                hold_out: self.optional("data.hold_out", count),
+            },
             "mnist" => DataKind::Mnist { path },
             "fashion-mnist" => DataKind::FashionMnist { path },
             _ => digits,
@@ -53,10 +65,7 @@ impl Checker<'_> {
             path,
             test_path: self.optional("data.test_path", Self::path),
             features: self.optional("data.features", count).or(default_features),
-            on_bad: match self.text("data.on_bad").as_str() {
-                "skip" => OnBad::Skip,
-                _ => OnBad::Fail,
-            },
+            on_bad: self.on_bad(),
             index_base: match self.text("data.index_base").as_str() {
                 "zero" => IndexBase::Zero,
                 "one" => IndexBase::One,
@@ -71,9 +80,21 @@ impl Checker<'_> {
             ..SparseSpec::new(kind)
         };
         if !is_made && spec.path.is_none() {
-            let message = format!("is {:?}, which needs data.path", kind.name());
-            self.problems.push(self.job.problem("data.kind", message));
+            self.needs_path(kind.name());
         }
         spec
+    }
+
+    fn needs_path(&mut self, kind: &str) -> PathBuf {
+        let message = format!("is {kind:?}, which needs data.path");
+        self.problems.push(self.job.problem("data.kind", message));
+        PathBuf::new()
+    }
+
+    pub(super) fn on_bad(&mut self) -> OnBad {
+        match self.text("data.on_bad").as_str() {
+            "skip" => OnBad::Skip,
+            _ => OnBad::Fail,
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! The checked form of a job, which the rest of the program trusts.
 
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 
-use paceline_data::SparseSpec;
+use paceline_data::{OnBad, SparseSpec};
 use paceline_model::OptimizerSpec;
 
 /// A job that has been checked: every value is in range and every needed key is there.
@@ -19,8 +20,8 @@ pub struct Plan {
     pub data: DataPlan,
     /// Examples a worker takes a step.
     pub batch: usize,
-    /// Threads that train in one process.
-    pub threads: usize,
+    /// Threads that a worker computes with, if the job says.
+    pub threads: Option<usize>,
     /// When training ends: at the first of these.
     pub stop: Stop,
     /// How often and on how much the model is tested.
@@ -33,8 +34,20 @@ pub struct Plan {
     pub observe_every: u64,
 }
 
+impl Plan {
+    /// Threads that a worker computes with, beside so many others on this machine.
+    pub fn threads_here(&self, workers: usize) -> usize {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let by_itself = match self.model {
+            ModelKind::Softmax | ModelKind::Logistic { .. } => 1,
+            ModelKind::LeNet | ModelKind::AlexNet { .. } => (cores / workers).max(1),
+        };
+        self.threads.unwrap_or(by_itself)
+    }
+}
+
 /// Which model is trained.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ModelKind {
     /// Softmax regression.
     Softmax,
@@ -42,6 +55,13 @@ pub enum ModelKind {
     Logistic {
         /// Whether every parameter moves at every step, and not only those that a batch touches.
         dense: bool,
+    },
+    /// LeNet-5 for small grey images.
+    LeNet,
+    /// AlexNet for colour pictures.
+    AlexNet {
+        /// Share of the values that its dropout leaves out.
+        dropout: f32,
     },
 }
 
@@ -51,6 +71,8 @@ impl ModelKind {
         match self {
             ModelKind::Softmax => "softmax",
             ModelKind::Logistic { .. } => "logistic",
+            ModelKind::LeNet => "lenet",
+            ModelKind::AlexNet { .. } => "alexnet",
         }
     }
 
@@ -128,6 +150,8 @@ pub struct DataPlan {
     pub shuffle: bool,
     /// Of sparse rows, how many are shuffled among each other.
     pub shuffle_buffer: usize,
+    /// What becomes of examples that cannot be read.
+    pub on_bad: OnBad,
 }
 
 /// A data set and what it needs to be had.
@@ -152,6 +176,26 @@ pub enum DataKind {
     },
     /// Sparse rows, from files or generated.
     Rows(SparseSpec),
+    /// Generated colour pictures.
+    FakeImages {
+        /// Pixels of a side.
+        size: usize,
+        /// Classes to tell apart.
+        classes: usize,
+        /// How many to train on.
+        train_examples: usize,
+        /// How many to test on.
+        test_examples: usize,
+    },
+    /// JPEG and PNG files in folders, or named by a list.
+    Pictures {
+        /// The folder or the list.
+        path: PathBuf,
+        /// Pixels of a side, after scaling and cropping.
+        size: usize,
+        /// How many are held out to test on, if there is no part for that.
+        hold_out: Option<usize>,
+    },
 }
 
 impl DataKind {
@@ -162,6 +206,8 @@ impl DataKind {
             DataKind::Mnist { .. } => "mnist",
             DataKind::FashionMnist { .. } => "fashion-mnist",
             DataKind::Rows(spec) => spec.kind.name(),
+            DataKind::FakeImages { .. } => "fake-images",
+            DataKind::Pictures { .. } => "images",
         }
     }
 }

@@ -86,6 +86,7 @@ impl RawJob {
     fn match_model_and_data(&mut self) {
         match (self.word("model.kind").as_str(), self.word("data.kind").as_str()) {
             ("logistic", "") => self.set("data.kind=clicks"),
+            ("alexnet", "") => self.set("data.kind=fake-images"),
             ("", kind) if ROWS.contains(&kind) => self.set("model.kind=logistic"),
             _ => {}
         }

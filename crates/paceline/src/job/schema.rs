@@ -71,12 +71,23 @@ impl Kind {
 /// Counts that must fit into 32 bits.
 const COUNT: Kind = Kind::Whole { min: 1, max: u32::MAX as u64 };
 /// Every kind of data.
-pub(super) const DATA_KINDS: &[&str] =
-    &["digits", "mnist", "fashion-mnist", "clicks", "libsvm", "tfrecord", "criteo"];
+pub(super) const DATA_KINDS: &[&str] = &[
+    "digits",
+    "mnist",
+    "fashion-mnist",
+    "clicks",
+    "libsvm",
+    "tfrecord",
+    "criteo",
+    "fake-images",
+    "images",
+];
 /// Those that are sparse rows.
 pub(super) const ROWS: &[&str] = &["clicks", "libsvm", "tfrecord", "criteo"];
 /// Those of them that are read from files.
 const ROW_FILES: &[&str] = &["libsvm", "tfrecord", "criteo"];
+/// All that are read from any files one example at a time.
+const FILES: &[&str] = &["libsvm", "tfrecord", "criteo", "images"];
 /// Counts of steps, which may be large.
 const STEPS: Kind = Kind::Whole { min: 1, max: i64::MAX as u64 };
 
@@ -124,36 +135,44 @@ fn top() -> Vec<Key> {
 
 fn model_and_data() -> Vec<Key> {
     let kind = "data.kind";
-    let generated: &[&str] = &["digits", "clicks"];
-    let (model, models) = ("model.kind", Kind::Word(&["softmax", "logistic"]));
+    let generated: &[&str] = &["digits", "clicks", "fake-images"];
+    let pictures: &[&str] = &["images", "fake-images"];
+    let (model, models) = ("model.kind", Kind::Word(&["softmax", "logistic", "lenet", "alexnet"]));
     let dense = "move every parameter at every step, not only those that a batch touches";
-    let kinds = "what it is trained on (`paceline data list`); clicks for logistic regression";
-    let path = "directory of the four IDX files, plain or gzip, the cache unless given; or \
-                file, directory or pattern of rows";
+    let kinds = "what it is trained on (`paceline data list`); unless given, clicks for logistic, \
+                 fake-images for alexnet";
+    let path = "directory of the four IDX files, plain or gzip, the cache unless given; file, \
+                directory or pattern of rows; directory or list of pictures";
     let features = "how many features there are; 33762578 for clicks and criteo, and as many as \
                     the greatest index needs for libsvm and tfrecord, unless given";
-    let hold_out = "so many of the last rows are tested on, if there is no test_path; a tenth, at \
-                    most 10000, unless given";
-    let on_bad = "whether a row that cannot be read ends the run or is left out and counted";
+    let hold_out = "so many examples are tested on, the last rows or pictures that are drawn, if \
+                    there are none for that; a tenth, at most 10000, unless given";
+    let on_bad = "whether an example that cannot be read ends the run or is left out and counted";
     let shuffle_buffer = "rows that are shuffled among each other";
     let index_base = "what the first feature is called; 1 unless a row has an index 0";
     vec![
-        key(model, models, "\"softmax\"", "what is trained; logistic for sparse rows"),
+        key(model, models, "\"softmax\"", "what is trained; unless given, logistic for rows"),
+        key("model.dropout", Kind::Fraction, "0.5", "share of values that dropout leaves out")
+            .with(model, &["alexnet"]),
         key("model.dense", Kind::Flag, "false", dense).with(model, &["logistic"]),
         key(kind, Kind::Word(DATA_KINDS), "\"digits\"", kinds),
         optional("data.path", Kind::Path, path)
-            .with(kind, &["mnist", "fashion-mnist", "libsvm", "tfrecord", "criteo"]),
+            .with(kind, &["mnist", "fashion-mnist", "libsvm", "tfrecord", "criteo", "images"]),
         optional("data.test_path", Kind::Path, "the same for rows that are only tested on")
             .with(kind, ROW_FILES),
         key("data.train_examples", COUNT, "60000", "how many to generate to train on")
             .with(kind, generated),
         key("data.test_examples", COUNT, "10000", "how many to generate to test on")
             .with(kind, generated),
-        optional("data.hold_out", COUNT, hold_out).with(kind, ROW_FILES),
+        optional("data.hold_out", COUNT, hold_out).with(kind, FILES),
+        key("data.size", Kind::Whole { min: 1, max: 4096 }, "224", "pixels of a side")
+            .with(kind, pictures),
+        key("data.classes", Kind::Whole { min: 2, max: 1 << 20 }, "10", "classes to tell apart")
+            .with(kind, &["fake-images"]),
         optional("data.features", COUNT, features).with(kind, ROWS),
         key("data.index_base", Kind::Word(&["auto", "zero", "one"]), "\"auto\"", index_base)
             .with(kind, &["libsvm"]),
-        key("data.on_bad", Kind::Word(&["fail", "skip"]), "\"fail\"", on_bad).with(kind, ROW_FILES),
+        key("data.on_bad", Kind::Word(&["fail", "skip"]), "\"fail\"", on_bad).with(kind, FILES),
         key("data.shuffle", Kind::Flag, "true", "whether every epoch has an order of its own"),
         key("data.shuffle_buffer", COUNT, "1000000", shuffle_buffer).with(kind, ROWS),
     ]
@@ -161,13 +180,16 @@ fn model_and_data() -> Vec<Key> {
 
 fn train() -> Vec<Key> {
     let positive = Kind::Above(0.0);
-    let threads = "threads that train; with more than one they share the parameters without \
-                   locks, in mode single";
+    let threads = "threads of a worker. Unless given, networks take the machine's cores, shared \
+                   out among its workers. Logistic regression takes 1; more share the parameters \
+                   without locks, in mode single";
+    let global_batch = "examples that all workers take together a step, in place of `batch`";
     let epochs = "stop after so many passes over the data; 6 if nothing else stops the run";
     vec![
         key("train.batch", COUNT, "60", "examples a worker takes a step"),
-        key("train.threads", Kind::Whole { min: 1, max: 1024 }, "1", threads)
-            .with("model.kind", &["logistic"]),
+        optional("train.global_batch", COUNT, global_batch),
+        optional("train.threads", Kind::Whole { min: 1, max: 1024 }, threads)
+            .with("model.kind", &["logistic", "lenet", "alexnet"]),
         optional("train.stop.epochs", COUNT, epochs),
         optional("train.stop.steps", STEPS, "stop after so many global steps"),
         optional("train.stop.seconds", positive, "stop after so many seconds of training"),

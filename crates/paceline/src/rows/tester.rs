@@ -9,6 +9,7 @@ use std::sync::Arc;
 use paceline_data::{SparseBuffer, SparseRows};
 use paceline_model::{Batch, Compactor, Logistic, Model, Rows, Score, Tally};
 
+use crate::Failure;
 use crate::tester::Examiner;
 
 /// Rows that are read and tested at a time.
@@ -68,7 +69,7 @@ impl Examiner for RowTester {
         (!self.sees_all).then(|| self.keys.clone())
     }
 
-    fn test(&mut self, params: &[f32]) -> Score {
+    fn test(&mut self, params: &[f32]) -> Result<Score, Failure> {
         assert!(self.sees_all || params.len() == self.keys.len(), "parameters of the tested keys");
         let mut tally = Tally::default();
         for from in (0..self.rows.len()).step_by(BLOCK) {
@@ -86,7 +87,7 @@ impl Examiner for RowTester {
             let rows = Rows { starts, places: self.compactor.places(), values };
             self.model.evaluate(&self.values, Batch::sparse(rows, labels), &mut tally);
         }
-        tally.score()
+        Ok(tally.score())
     }
 }
 
