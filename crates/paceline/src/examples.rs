@@ -144,9 +144,9 @@ impl Examples for PictureExamples {
     }
 
     fn block(&mut self, most: usize) -> Result<Batch<'_>, Failure> {
-        let (draw, examples) = self.walk.next(most);
+        let from = self.walk.done;
+        let (draw, _) = self.walk.next(most);
         let (to, width) = (self.walk.done, self.source.inputs());
-        let from = to - examples.len();
         let Some(loader) = &mut self.loader else { unreachable!("a batch was taken") };
         let batch = loader.batch(self.step)?;
         let inputs = &batch.inputs[from * width..to * width];
