@@ -15,7 +15,7 @@ pub const HEADER_BYTES: usize = 40;
 /// The longest payload of a frame that carries parameters or a gradient.
 pub const PART_BYTES: usize = PART_FLOATS * 4;
 /// The longest payload of a frame that carries sparse values or keys: 64 MiB, enough for a batch
-/// that touches eight million parameters of one server.
+/// that touches [`MOST_KEYS`](crate::MOST_KEYS) parameters of one server.
 pub const SPARSE_BYTES: usize = 64 << 20;
 /// The longest payload of any other frame.
 pub const CONTROL_BYTES: usize = 64 * 1024;

@@ -323,6 +323,14 @@ impl Server {
         ((0..self.members.len()).map(|slot| self.members[slot].held).sum(), self.pool.spare())
     }
 
+    /// Of a sparse model: how many lists of keys are kept for a gradient that is held or to
+    /// come, and how many vectors for such lists lie spare.
+    pub fn key_lists(&self) -> (usize, usize) {
+        let seats = self.parts.iter().flat_map(|part| &part.seats);
+        let kept = seats.map(|seat| seat.asked.len() + usize::from(seat.held.is_some()));
+        (kept.sum(), self.key_pool.spare())
+    }
+
     /// Sends a frame that carries no parameters.
     fn say(&self, conn: ConnId, kind: Kind, bytes: &[u8], host: &mut impl Host) {
         host.send(conn, Header::new(kind, bytes.len()), Body::Bytes(bytes));
