@@ -66,7 +66,7 @@ impl World {
         }
         for _ in 0..3 {
             let mut bytes = [0; 40];
-            bytes[0] = Kind::ALL[self.random.below(16) as usize] as u8;
+            bytes[0] = Kind::ALL[self.random.below(Kind::ALL.len() as u64) as usize] as u8;
             let Ok(mut header) = Header::decode(&bytes) else { continue };
             header.part = self.random.below(3) as u32;
             header.sequence = self.random.below(3);

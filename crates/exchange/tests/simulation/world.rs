@@ -4,12 +4,13 @@
 //! A connection that is cut loses what is on its way, and each end learns of it in its own time.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use paceline_exchange::{
     Body, ConnId, Expect, Header, Host, Kind, Level, ModeConfig, Outcome, Payload, Role, Server,
     ServerConfig, ServerPhase, Stats, Store, as_bytes_mut, shard_ranges, worker_names,
 };
-use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
+use paceline_model::{Optimizer, Table};
 
 use crate::plan::{Accident, Plan, Random};
 use crate::process::{Answered, JOB, LAYOUT, Process, TOKEN, Wish};
@@ -44,7 +45,35 @@ pub(crate) struct Node {
     pub(crate) server: Server,
     /// The vector that payloads are read into, as a network host has one.
     buffer: Vec<f32>,
+    /// Of a sparse model: the parameters of each version that somebody may have got.
+    history: BTreeMap<u64, Vec<f32>>,
     pub(crate) ended: bool,
+}
+
+impl Node {
+    pub(crate) fn params(&self) -> Vec<f32> {
+        match self.server.store() {
+            Store::Dense(_) => self.server.store().params().to_vec(),
+            Store::Sparse(sparse) => {
+                let range = sparse.table().range();
+                let mut params = vec![f32::NAN; range.len()];
+                sparse.table().read_range(range, &mut params);
+                params
+            }
+        }
+    }
+
+    /// The values that a process got are those that the table had at that version.
+    fn check_values(&self, version: u64, receiver: &Process, range: Range<usize>) {
+        let Store::Sparse(sparse) = self.server.store() else { unreachable!("it is sparse") };
+        let start = sparse.table().range().start;
+        let params = self.history.get(&version).expect("a version that there was");
+        let got = receiver.batches.asked[range.clone()].iter().zip(&receiver.params[range]);
+        for (&key, value) in got {
+            let expected = params[key as usize - start];
+            assert_eq!(value.to_bits(), expected.to_bits(), "key {key} of version {version}");
+        }
+    }
 }
 
 /// What a server did during a call.
@@ -151,8 +180,8 @@ impl World {
     }
 
     pub(crate) fn params(&self) -> Vec<u32> {
-        let params = self.nodes.iter().flat_map(|node| node.server.store().params());
-        params.map(|value| value.to_bits()).collect()
+        let params = self.nodes.iter().flat_map(Node::params);
+        params.map(f32::to_bits).collect()
     }
 
     fn at(&mut self, at_ms: u64, event: Event) {
@@ -281,6 +310,12 @@ impl World {
             self.at(at_ms, Event::ClientSeesClose(conn));
         }
         self.check_always(server);
+        let node = &mut self.nodes[server];
+        let version = node.server.global_step();
+        if self.plan.is_sparse && !node.history.contains_key(&version) {
+            let params = node.params();
+            node.history.insert(version, params);
+        }
         if self.nodes[server].server.outcome().is_some() {
             self.nodes[server].ended = true;
             let ours = |conn: &usize| self.conns[*conn].server == server;
@@ -295,7 +330,13 @@ impl World {
     /// What must hold at every moment.
     fn check_always(&self, server: usize) {
         let (plan, server) = (&self.plan, &self.nodes[server].server);
-        let parts = server.store().len().div_ceil(plan.part_floats);
+        let parts = match plan.is_sparse {
+            true => 1,
+            false => server.store().len().div_ceil(plan.part_floats),
+        };
+        let (kept, spare) = server.key_lists();
+        let most = if plan.is_sparse { 3 * plan.workers + 2 } else { plan.workers * parts };
+        assert!(kept + spare <= most, "{kept} lists kept, {spare} spare");
         let (held, spare) = server.buffers();
         assert!(held + spare <= plan.workers * parts + 1, "{held} held, {spare} spare");
         if let ModeConfig::Bounded { staleness } = plan.mode {
@@ -320,9 +361,9 @@ impl World {
         let mut buffer = std::mem::take(&mut self.nodes[server].buffer);
         self.serve(server, |server, now_ms, host| {
             let payload = match header.kind {
-                Kind::Push => {
-                    buffer.resize(bytes.len() / 4, 0.0);
-                    as_bytes_mut(&mut buffer).copy_from_slice(&bytes);
+                Kind::Push | Kind::PushKeys => {
+                    buffer.resize(bytes.len().div_ceil(4), 0.0);
+                    as_bytes_mut(&mut buffer)[..bytes.len()].copy_from_slice(&bytes);
                     Payload::Floats(&mut buffer)
                 }
                 _ => Payload::Bytes(&bytes),
@@ -344,7 +385,10 @@ impl World {
         }
         let wishes = match receiver.client.expect(server, &header).expect("an honest server") {
             Expect::Floats(range) => {
-                as_bytes_mut(&mut receiver.params[range]).copy_from_slice(&bytes);
+                as_bytes_mut(&mut receiver.params[range.clone()]).copy_from_slice(&bytes);
+                if self.plan.is_sparse {
+                    self.nodes[server].check_values(header.version, receiver, range);
+                }
                 receiver.arrived(&self.plan, server, &header, &[])
             }
             Expect::Bytes(len) => {
@@ -424,9 +468,7 @@ impl World {
 
 fn node(plan: &Plan, index: usize) -> Node {
     let shard = shard_ranges(plan.total_params, plan.servers)[index].clone();
-    let mut layout = Layout::new();
-    layout.push("weight", &[plan.total_params], Group::Weights);
-    let optimizer = Optimizer::new(OptimizerSpec::sgd(1.0), &layout, shard.clone());
+    let layout = plan.layout();
     let config = ServerConfig {
         index,
         servers: plan.servers,
@@ -444,6 +486,13 @@ fn node(plan: &Plan, index: usize) -> Node {
         total_params: plan.total_params,
         part_floats: plan.part_floats,
     };
-    let server = Server::new(config, Store::dense(vec![0.0; shard.len()], optimizer));
-    Node { server, buffer: Vec::new(), ended: false }
+    let store = match plan.is_sparse {
+        true => Store::sparse(Table::new(plan.optimizer, &layout, shard.clone())),
+        false => {
+            let optimizer = Optimizer::new(plan.optimizer, &layout, shard.clone());
+            Store::dense(vec![0.0; shard.len()], optimizer)
+        }
+    };
+    let server = Server::new(config, store);
+    Node { server, buffer: Vec::new(), history: BTreeMap::new(), ended: false }
 }
