@@ -135,6 +135,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// The example of `docs/protocol.md`.
+    #[test]
+    fn the_example_of_the_document_holds() {
+        let (base, keys) = (1_000, [1_000, 1_003, 1_300, 70_000, 70_001]);
+        let mut bytes = Vec::new();
+        encode_keys(base, &keys, &mut bytes);
+        let expected = [
+            &[0x05, 0x00, 0x00, 0x00][..],
+            &[0b10_01_00_00, 0x00, 0x02, 0x28, 0x01, 0x5b, 0x0c, 0x01],
+            &[0b00, 0x00],
+        ];
+        assert_eq!(bytes, expected.concat());
+        let mut back = Vec::new();
+        assert_eq!(decode_keys(base, 70_002, &bytes, &mut back), Ok(()));
+        assert_eq!(back, keys);
+    }
+
     proptest! {
         #[test]
         fn keys_come_back_as_they_were(
