@@ -2,7 +2,8 @@
 //!
 //! A frame is 40 bytes of header and a payload whose length the header tells. The header is
 //! checked before a byte of the payload is read, and before `Hello` nothing else is, so that a
-//! stranger can make nobody allocate more than 64 KiB. All numbers are little-endian; parameters travel as they lie in memory.
+//! stranger can make nobody allocate more than 64 KiB. All numbers are little-endian; parameters
+//! travel as they lie in memory.
 
 use thiserror::Error;
 
