@@ -21,6 +21,15 @@ impl World {
                 self.after(other, Event::ClientSeesClose(conn));
             }
             Accident::Kill { slot, back_after_ms } => self.kill(slot, back_after_ms),
+            Accident::KillBetween { slot, back_after_ms, looks } => {
+                let high = |server: usize| self.nodes[server].server.accepted(0, slot);
+                if (1..self.plan.servers).any(|server| high(server) != high(0)) {
+                    self.kill(slot, Some(back_after_ms));
+                } else if looks > 0 {
+                    let again = Accident::KillBetween { slot, back_after_ms, looks: looks - 1 };
+                    self.after(2, Event::Accident(again));
+                }
+            }
             Accident::Stranger { server } => self.stranger(server),
         }
     }

@@ -15,6 +15,8 @@ struct Batch {
     step: u64,
     keys: Vec<u32>,
     values: Vec<f32>,
+    /// Which version each server's values are of.
+    versions: Vec<u64>,
 }
 
 /// What a process of a sparse model is in the middle of.
@@ -23,11 +25,15 @@ pub(crate) struct Batches {
     /// The keys that the present operation asks for, and the step whose batch they are of.
     pub(crate) asked: Vec<u32>,
     asked_step: u64,
+    /// Which version the last values of each server were of.
+    pub(crate) versions: Vec<u64>,
+    /// Which versions the gradient that is being pushed was computed from.
+    pub(crate) pushed_versions: Vec<u64>,
     /// The batches whose values are here, the oldest first.
     here: VecDeque<Batch>,
     is_computing: bool,
-    /// A gradient that waits for the last push to be answered, and its step.
-    fresh: Option<(u64, Vec<f32>)>,
+    /// A gradient that waits for the last push to be answered, its step and its versions.
+    fresh: Option<(u64, Vec<f32>, Vec<u64>)>,
     /// How often it has pulled to look only.
     looks: u64,
 }
@@ -99,7 +105,8 @@ impl Process {
     fn has_arrived(&mut self) {
         let batches = &mut self.batches;
         let (step, keys) = (batches.asked_step, batches.asked.clone());
-        batches.here.push_back(Batch { step, keys, values: self.params.clone() });
+        let (values, versions) = (self.params.clone(), batches.versions.clone());
+        batches.here.push_back(Batch { step, keys, values, versions });
     }
 
     /// Nothing is on its way: asks for what is missing, and computes what can be computed.
@@ -144,7 +151,7 @@ impl Process {
         }
         let batch = self.batches.here.pop_front().expect("what was computed");
         let gradient = plan.gradients(self.slot, batch.step, &batch.keys, &batch.values);
-        self.batches.fresh = Some((batch.step, gradient));
+        self.batches.fresh = Some((batch.step, gradient, batch.versions));
         if self.state == State::Computing {
             self.push_fresh(plan, wishes);
         }
@@ -153,9 +160,9 @@ impl Process {
 
     /// Pushes the gradient that waits, if there is one, and asks for the next batch.
     fn push_fresh(&mut self, plan: &Plan, wishes: &mut Vec<Wish>) {
-        let Some((step, gradient)) = self.batches.fresh.take() else { return };
+        let Some((step, gradient, versions)) = self.batches.fresh.take() else { return };
         assert_eq!(step, self.step);
-        self.gradient = gradient;
+        (self.gradient, self.batches.pushed_versions) = (gradient, versions);
         self.stop_if_due(plan, wishes);
         self.state = State::Pushing;
         self.ask(plan, step + plan.depth as u64);

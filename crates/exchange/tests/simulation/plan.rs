@@ -57,6 +57,9 @@ pub(crate) enum Accident {
     Cut,
     /// The process in a slot dies; another takes over after so long, or none does.
     Kill { slot: usize, back_after_ms: Option<u64> },
+    /// As `Kill`, when one server has a push of the slot and another has not; if that does not
+    /// happen within so many looks, it does not die.
+    KillBetween { slot: usize, back_after_ms: u64, looks: u64 },
     /// Somebody unknown connects to a server and sends rubbish.
     Stranger { server: usize },
 }
@@ -152,6 +155,9 @@ impl Plan {
         if kind == Kind::Sparse {
             plan.draw_sparse(&mut random);
         }
+        if servers > 1 && style != Style::Loss {
+            plan.kill_between(&mut random);
+        }
         plan
     }
 
@@ -222,6 +228,17 @@ impl Plan {
         }
         self.accidents.push((random.below(800), Accident::Kill { slot, back_after_ms: None }));
         self.dies = Some(slot);
+    }
+
+    /// Lets some die where it hurts most.
+    fn kill_between(&mut self, random: &mut Random) {
+        for (_, accident) in &mut self.accidents {
+            if let Accident::Kill { slot, back_after_ms: Some(back_after_ms) } = *accident
+                && random.chance(60)
+            {
+                *accident = Accident::KillBetween { slot, back_after_ms, looks: 60 };
+            }
+        }
     }
 
     /// Whether the final bits follow from the plan alone, whatever the accidents.

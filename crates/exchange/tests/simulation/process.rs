@@ -1,6 +1,6 @@
 //! A worker or an evaluator as a process: what the network crate and the training loop do.
 
-use paceline_exchange::{Client, ClientConfig, ClientEvent, Header, Role, ToSend, as_bytes};
+use paceline_exchange::{Client, ClientConfig, ClientEvent, Header, Kind, Role, ToSend, as_bytes};
 
 use crate::batches::Batches;
 use crate::plan::Plan;
@@ -260,6 +260,9 @@ impl Process {
             while let Some(ToSend { header, gradient }) = self.client.next_to_send(server) {
                 let bytes = [as_bytes(&self.gradient[gradient]), self.client.keys(server)].concat();
                 assert_eq!(bytes.len(), header.len as usize);
+                if header.kind == Kind::PushKeys {
+                    assert_eq!(header.version, self.batches.pushed_versions[server]);
+                }
                 wishes.push(Wish::Send { server, header, bytes });
             }
         }

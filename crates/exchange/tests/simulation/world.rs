@@ -388,6 +388,8 @@ impl World {
                 as_bytes_mut(&mut receiver.params[range.clone()]).copy_from_slice(&bytes);
                 if self.plan.is_sparse {
                     self.nodes[server].check_values(header.version, receiver, range);
+                    receiver.batches.versions.resize(self.plan.servers, 0);
+                    receiver.batches.versions[server] = header.version;
                 }
                 receiver.arrived(&self.plan, server, &header, &[])
             }
