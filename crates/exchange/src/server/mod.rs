@@ -120,7 +120,7 @@ impl Server {
     /// parameters it belongs to, or `sync` would not give equal bits. With a single part
     /// nothing can be in the middle; with backups the bits depend on arrival anyway; and a huge
     /// shard has no room, so there a death in the middle of a push costs the equal bits. A sparse
-    /// model has room always: only what a push touches is kept.
+    /// model has room always: only what the last update touched is kept.
     fn keeps_previous(config: &ServerConfig, store: &Store, parts: usize) -> bool {
         let has_room = matches!(store, Store::Sparse(_)) || store.len() <= PREVIOUS_FLOATS;
         config.mode == ModeConfig::Sync { quorum: config.workers }
