@@ -57,7 +57,7 @@ impl Process {
         self.batches.looks += 1;
         let seed = mix(self.batches.looks ^ 0xe7a1);
         self.batches.asked = (0..plan.total_params as u32)
-            .filter(|key| mix(seed ^ u64::from(*key)) % 2 == 0)
+            .filter(|key| mix(seed ^ u64::from(*key)).is_multiple_of(2))
             .collect();
         self.params = vec![f32::NAN; self.batches.asked.len()];
         self.client.begin_pull_keys(&self.batches.asked, Purpose::Look);
@@ -118,7 +118,7 @@ impl Process {
             self.batches.here.clear();
             self.client.go_on_with(self.step);
             self.begin_sparse(plan);
-        } else if has_pushed && self.slot == 0 && self.step % 3 == 0 {
+        } else if has_pushed && self.slot == 0 && self.step.is_multiple_of(3) {
             self.look(plan);
         } else if self.state == State::Pulling && plan.depth > self.batches.here.len() {
             self.ask(plan, self.step + 1);

@@ -1,7 +1,7 @@
 //! Whole clusters with all their accidents, played from a seed.
 //!
 //! Each seed draws a cluster, a mode and a list of accidents (`plan.rs`), plays it in a world of
-//! events (`world.rs`, `accidents.rs`) with processes that train in earnest (`process.rs`, of a
+//! events (`world.rs`, `node.rs`, `accidents.rs`) with processes that train in earnest (`process.rs`, of a
 //! sparse model `batches.rs`), and then checks what must always hold (`checks.rs`). A failing seed
 //! is printed; `PACELINE_SEED=n cargo test -p paceline-exchange --test simulation` plays it alone
 //! and prints every event. `PACELINE_SEEDS=n` plays more seeds, or fewer.
@@ -9,6 +9,7 @@
 mod accidents;
 mod batches;
 mod checks;
+mod node;
 mod plan;
 mod process;
 mod world;
