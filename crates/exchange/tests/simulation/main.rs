@@ -1,10 +1,10 @@
 //! Whole clusters with all their accidents, played from a seed.
 //!
 //! Each seed draws a cluster, a mode and a list of accidents (`plan.rs`), plays it in a world of
-//! events (`world.rs`, `node.rs`, `accidents.rs`) with processes that train in earnest (`process.rs`, of a
-//! sparse model `batches.rs`), and then checks what must always hold (`checks.rs`). A failing seed
-//! is printed; `PACELINE_SEED=n cargo test -p paceline-exchange --test simulation` plays it alone
-//! and prints every event. `PACELINE_SEEDS=n` plays more seeds, or fewer.
+//! events (`world.rs`, `node.rs`, `accidents.rs`) with processes that train in earnest
+//! (`process.rs`, of a sparse model `batches.rs`), and then checks what must always hold
+//! (`checks.rs`). A failing seed is printed; `PACELINE_SEED=n cargo test -p paceline-exchange --test
+//! simulation` plays it alone and prints every event. `PACELINE_SEEDS=n` plays more, or fewer.
 
 mod accidents;
 mod batches;

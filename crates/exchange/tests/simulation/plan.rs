@@ -226,6 +226,12 @@ impl Plan {
         if self.rejoin_ms == 0 {
             self.accidents.retain(|(_, accident)| matches!(accident, Accident::Stranger { .. }));
         }
+        // Who dies twice in a row may be away for longer than one may be.
+        let mut has_died = vec![false; self.workers];
+        self.accidents.retain(|(_, accident)| match accident {
+            Accident::Kill { slot, .. } => !std::mem::replace(&mut has_died[*slot], true),
+            _ => true,
+        });
         self.accidents.push((random.below(800), Accident::Kill { slot, back_after_ms: None }));
         self.dies = Some(slot);
     }
