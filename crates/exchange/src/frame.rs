@@ -1,8 +1,9 @@
 //! The header that opens every frame, and the limits it is held to.
 //!
 //! A frame is 40 bytes of header and a payload whose length the header tells. The header is
-//! checked before a byte of the payload is read, so that a stranger can make nobody allocate
-//! more than a part. All numbers are little-endian; parameters travel as they lie in memory.
+//! checked before a byte of the payload is read, and before `Hello` nothing else is, so that a
+//! stranger can make nobody allocate more than 64 KiB. All numbers are little-endian; parameters
+//! travel as they lie in memory.
 
 use thiserror::Error;
 
@@ -15,7 +16,7 @@ pub const HEADER_BYTES: usize = 40;
 /// The longest payload of a frame that carries parameters or a gradient.
 pub const PART_BYTES: usize = PART_FLOATS * 4;
 /// The longest payload of a frame that carries sparse values or keys: 64 MiB, enough for a batch
-/// that touches eight million parameters of one server.
+/// that touches [`MOST_KEYS`](crate::MOST_KEYS) parameters of one server.
 pub const SPARSE_BYTES: usize = 64 << 20;
 /// The longest payload of any other frame.
 pub const CONTROL_BYTES: usize = 64 * 1024;

@@ -12,9 +12,19 @@
 
 use thiserror::Error;
 
+use crate::SPARSE_BYTES;
+
+/// How many keys one server may be asked for at a time, so that a frame can hold a gradient of
+/// as many others, the list of them, and their values.
+pub const MOST_KEYS: usize = SPARSE_BYTES / 10;
+const _: () = assert!(max_keys_bytes(MOST_KEYS) + 4 * MOST_KEYS < SPARSE_BYTES);
+
 /// Why bytes are no list of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum KeysError {
+    /// There are more than [`MOST_KEYS`].
+    #[error("more keys than one may ask for")]
+    TooMany,
     /// The bytes end within a gap.
     #[error("a list of keys is cut off")]
     CutOff,
@@ -66,6 +76,9 @@ pub fn decode_keys(
     keys.clear();
     let (count, mut bytes) = bytes.split_first_chunk().ok_or(KeysError::CutOff)?;
     let count = u32::from_le_bytes(*count) as usize;
+    if count > MOST_KEYS {
+        return Err(KeysError::TooMany);
+    }
     // Every key takes a byte at least.
     if count > bytes.len() {
         return Err(KeysError::CutOff);
@@ -121,6 +134,23 @@ pub fn decode_keys(
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// The example of `docs/protocol.md`.
+    #[test]
+    fn the_example_of_the_document_holds() {
+        let (base, keys) = (1_000, [1_000, 1_003, 1_300, 70_000, 70_001]);
+        let mut bytes = Vec::new();
+        encode_keys(base, &keys, &mut bytes);
+        let expected = [
+            &[0x05, 0x00, 0x00, 0x00][..],
+            &[0b10_01_00_00, 0x00, 0x02, 0x28, 0x01, 0x5b, 0x0c, 0x01],
+            &[0b00, 0x00],
+        ];
+        assert_eq!(bytes, expected.concat());
+        let mut back = Vec::new();
+        assert_eq!(decode_keys(base, 70_002, &bytes, &mut back), Ok(()));
+        assert_eq!(back, keys);
+    }
 
     proptest! {
         #[test]

@@ -29,16 +29,14 @@ mod shard;
 mod stats;
 mod store;
 
-pub use client::{
-    Client, ClientConfig, ClientEvent, Expect, MOST_KEYS, ProtocolError, Purpose, ToSend,
-};
+pub use client::{Client, ClientConfig, ClientEvent, Expect, ProtocolError, Purpose, ToSend};
 pub use config::{ConfigError, ModeConfig, OnLoss, ServerConfig, worker_names};
 pub use frame::{
     CONTROL_BYTES, Flags, FrameError, HEADER_BYTES, Header, Kind, PART_BYTES, PROTOCOL_VERSION,
     SPARSE_BYTES, as_bytes, as_bytes_mut,
 };
 pub use host::{Body, ConnId, Host, Level, Payload, ServerPhase};
-pub use keys::{KeysError, decode_keys, encode_keys, max_keys_bytes};
+pub use keys::{KeysError, MOST_KEYS, decode_keys, encode_keys, max_keys_bytes};
 pub use message::{
     Hello, MAX_REPORTS_BYTES, MAX_TOKEN_BYTES, MessageError, Refusal, RefuseCode, Report, Role,
     Welcome,

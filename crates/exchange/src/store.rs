@@ -124,6 +124,10 @@ impl Sparse {
     }
 
     /// The values of some keys, as they are or as they were one update ago.
+    ///
+    /// The latter holds for keys that the update touched: decay, or a rate of FTRL that falls,
+    /// changes all others too. Who asks for it made the update with the same batch, so it asks
+    /// for no others.
     pub(crate) fn values(&mut self, keys: &[u32], before: bool) -> &[f32] {
         self.values.resize(keys.len(), 0.0);
         self.table.read(keys, &mut self.values);

@@ -2,7 +2,7 @@
 
 use paceline_exchange::{
     CONTROL_BYTES, FrameError, HEADER_BYTES, Header, Hello, Kind, MessageError, PART_BYTES,
-    PROTOCOL_VERSION, Refusal, RefuseCode, Report, Role, Welcome,
+    PROTOCOL_VERSION, Refusal, RefuseCode, Report, Role, SPARSE_BYTES, Welcome,
 };
 use proptest::prelude::*;
 
@@ -36,8 +36,8 @@ proptest! {
     fn random_payloads_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = (Hello::decode(&bytes), Welcome::decode(&bytes), Refusal::decode(&bytes));
         let _ = Report::decode_list(&bytes);
-        let mut likelier = b"PACE\x01\x00\x00".to_vec();
-        likelier.extend(&bytes);
+        let version = PROTOCOL_VERSION.to_le_bytes();
+        let likelier = [&b"PACE"[..], &version, &[0], &bytes].concat();
         if let Ok(hello) = Hello::decode(&likelier) {
             prop_assert_eq!(hello.encode(), likelier);
         }
@@ -79,13 +79,33 @@ fn with_byte(kind: Kind, at: usize, value: u8) -> Result<Header, FrameError> {
 }
 
 #[test]
+fn each_kind_has_its_flags() {
+    let flags = |kind| (0..=255).filter(move |&bits| with_byte(kind, 1, bits).is_ok());
+    assert!(flags(Kind::PullKeys).eq([0, 8, 64, 72]));
+    assert!(flags(Kind::Pull).eq([0, 8]));
+    assert!(flags(Kind::Values).eq([0, 1, 2, 3]));
+    assert!(flags(Kind::PushKeys).eq([0]));
+}
+
+#[test]
 fn limits_are_kept_to() {
     assert_eq!(with_byte(Kind::Beat, 0, 99), Err(FrameError::Kind(99)));
     assert_eq!(with_byte(Kind::Beat, 2, 1), Err(FrameError::Reserved));
     assert_eq!(with_byte(Kind::Push, 1, 1), Err(FrameError::Flags { kind: Kind::Push, flags: 1 }));
     assert_eq!(with_byte(Kind::Push, 4, 3), Err(FrameError::Length { kind: Kind::Push, len: 3 }));
     assert_eq!(with_byte(Kind::Pull, 4, 4), Err(FrameError::Length { kind: Kind::Pull, len: 4 }));
-    for (kind, most) in [(Kind::Push, PART_BYTES), (Kind::Hello, CONTROL_BYTES)] {
+    let values = FrameError::Length { kind: Kind::Values, len: 3 };
+    assert_eq!(with_byte(Kind::Values, 4, 3), Err(values));
+    // A gradient is followed by keys, which may end anywhere.
+    assert!(with_byte(Kind::PushKeys, 4, 3).is_ok());
+    let limits = [
+        (Kind::Push, PART_BYTES),
+        (Kind::PushKeys, SPARSE_BYTES),
+        (Kind::PullKeys, SPARSE_BYTES),
+        (Kind::Values, SPARSE_BYTES),
+        (Kind::Hello, CONTROL_BYTES),
+    ];
+    for (kind, most) in limits {
         let mut bytes = Header::new(kind, most).encode();
         assert!(Header::decode(&bytes).is_ok());
         bytes[4..8].copy_from_slice(&(most as u32 + 4).to_le_bytes());

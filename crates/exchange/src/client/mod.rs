@@ -13,7 +13,7 @@ mod sayings;
 mod sparse;
 
 pub use event::{ClientEvent, Expect, ProtocolError};
-pub use sparse::{MOST_KEYS, Purpose};
+pub use sparse::Purpose;
 
 use std::ops::Range;
 

@@ -5,7 +5,7 @@
 //! stay with the caller.
 
 use super::{Client, Operation};
-use crate::{Role, SPARSE_BYTES, max_keys_bytes};
+use crate::{MOST_KEYS, Role};
 
 /// What values are pulled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,16 +19,13 @@ pub enum Purpose {
     Look,
 }
 
-/// How many keys one server may be asked for at a time, so that a frame can hold a gradient of
-/// as many others, the list of them, and their values.
-pub const MOST_KEYS: usize = SPARSE_BYTES / 10;
-const _: () = assert!(max_keys_bytes(MOST_KEYS) + 4 * MOST_KEYS < SPARSE_BYTES);
-
 impl Client {
     /// Begins to pull the values of these keys, which must rise strictly.
     ///
     /// # Panics
-    /// If the last operation is not complete, or not all servers have welcomed this client.
+    /// If the last operation is not complete, or not all servers have welcomed this client, or
+    /// a server is asked for more than [`MOST_KEYS`]; or for keys ahead when there are not those
+    /// of exactly one batch before them.
     pub fn begin_pull_keys(&mut self, keys: &[u32], purpose: Purpose) {
         assert!(self.resume_step.is_some(), "not all servers have welcomed this client");
         let is_worker = self.config.role == Role::Worker;
@@ -43,6 +40,8 @@ impl Client {
             };
             self.links.iter_mut().for_each(forget);
         }
+        let waiting = self.links[0].asks.as_ref().map_or(0, |asks| asks.owed.len());
+        assert!(!ahead || waiting == 1, "keys ahead of {waiting} batches");
         self.ask(keys);
         self.begin(Operation::Pull { resume, ahead });
     }
@@ -80,7 +79,8 @@ impl Client {
         assert!(self.is_complete(), "one operation at a time");
         let mut from = 0;
         for link in &mut self.links {
-            let to = keys.partition_point(|&key| (key as usize) < link.shard.end);
+            let to = from + keys[from..].partition_point(|&key| (key as usize) < link.shard.end);
+            assert!(to - from <= MOST_KEYS, "{} keys of one server", to - from);
             link.ask(keys, from..to);
             from = to;
         }

@@ -29,6 +29,7 @@ impl Server {
         member.report = Some(report.to_vec());
         for part in &mut self.parts {
             part.seats[slot].owed = None;
+            part.seats[slot].asked.forget();
         }
         self.settle_all(host);
         self.answer_collect(host);

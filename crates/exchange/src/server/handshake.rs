@@ -108,12 +108,16 @@ impl Server {
             host.close(old, "replaced by a newer connection");
             self.connections.remove(old);
         }
+        let member = &mut self.members[slot];
+        let takes_over = member.incarnation.is_some_and(|known| known < hello.incarnation);
         for part in &mut self.parts {
             part.seats[slot].owed = None;
+            if takes_over {
+                part.seats[slot].asked.forget();
+            }
         }
         self.connections.set(conn, Peer::Worker(slot));
-        let member = &mut self.members[slot];
-        if member.incarnation.is_some_and(|known| known < hello.incarnation) && self.started {
+        if takes_over && self.started {
             host.note(Level::Info, &format!("a new process takes {} over", member.name));
         }
         member.incarnation = Some(hello.incarnation);

@@ -120,7 +120,7 @@ impl Server {
     /// parameters it belongs to, or `sync` would not give equal bits. With a single part
     /// nothing can be in the middle; with backups the bits depend on arrival anyway; and a huge
     /// shard has no room, so there a death in the middle of a push costs the equal bits. A sparse
-    /// model has room always: only what a push touches is kept.
+    /// model has room always: only what the last update touched is kept.
     fn keeps_previous(config: &ServerConfig, store: &Store, parts: usize) -> bool {
         let has_room = matches!(store, Store::Sparse(_)) || store.len() <= PREVIOUS_FLOATS;
         config.mode == ModeConfig::Sync { quorum: config.workers }
@@ -321,6 +321,14 @@ impl Server {
     /// parameters and slots, in parts.
     pub fn buffers(&self) -> (usize, usize) {
         ((0..self.members.len()).map(|slot| self.members[slot].held).sum(), self.pool.spare())
+    }
+
+    /// Of a sparse model: how many lists of keys are kept for a gradient that is held or to
+    /// come, and how many vectors for such lists lie spare.
+    pub fn key_lists(&self) -> (usize, usize) {
+        let seats = self.parts.iter().flat_map(|part| &part.seats);
+        let kept = seats.map(|seat| seat.asked.len() + usize::from(seat.held.is_some()));
+        (kept.sum(), self.key_pool.spare())
     }
 
     /// Sends a frame that carries no parameters.

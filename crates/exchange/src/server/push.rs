@@ -107,12 +107,32 @@ impl Server {
             return Err("a part that this shard does not have".into());
         }
         match slot.filter(|_| header.flags.contains(Flags::RESUME)) {
-            Some(slot) => self.resume_pull(slot, conn, header, now_ms, host),
-            None => {
-                self.send_params(conn, index, header.sequence, Flags::NONE, host);
-                Ok(())
+            Some(slot) => {
+                self.check_begin(slot, header)?;
+                self.resume_pull(slot, conn, header, now_ms, host);
             }
+            None => self.send_params(conn, index, header.sequence, Flags::NONE, host),
         }
+        Ok(())
+    }
+
+    /// Checks a pull after which pushes are to follow: it must go on where the slot stands, or
+    /// the pushes could not be told from each other, and somebody would wait for ever.
+    pub(super) fn check_begin(&self, slot: usize, header: &Header) -> Result<(), Violation> {
+        let part = &self.parts[header.part as usize];
+        let seat = &part.seats[slot];
+        let next = header.sequence;
+        let is_ahead = self.is_sync() && header.step > part.version + 1;
+        let broken = match () {
+            () if self.members[slot].standing == Standing::Left => "a pull to go on after leaving",
+            () if seat.owed.is_some() => "a pull before the last push was answered",
+            () if next == 0 || next < seat.high || next > seat.high + 1 => {
+                "a pull before a push that is not the next"
+            }
+            () if is_ahead => "a pull for a step yet to come",
+            () => return Ok(()),
+        };
+        Err(broken.into())
     }
 
     /// Answers the first pull of a process that fills a slot, when its predecessor's last push
@@ -124,18 +144,15 @@ impl Server {
         header: &Header,
         now_ms: u64,
         host: &mut impl Host,
-    ) -> Result<(), Violation> {
+    ) {
         let index = header.part as usize;
         let part = &self.parts[index];
         let seat = &part.seats[slot];
-        if seat.owed.is_some() {
-            return Err("a pull before the last push was answered".into());
-        }
         let sequence = header.sequence;
         let has_it = seat.high >= sequence;
-        if has_it && self.store.remembers() && part.version == header.step + 1 {
-            self.send_answer(conn, (index, slot), (sequence, Flags::NONE), true, host);
-            return Ok(());
+        let is_behind = part.version.checked_sub(1) == Some(header.step);
+        if has_it && self.store.remembers() && is_behind {
+            return self.send_answer(conn, (index, slot), (sequence, Flags::NONE), true, host);
         }
         // In `sync` the pull waits for the step it is for; elsewhere the step says nothing.
         let wanted = if self.is_sync() { header.step } else { 0 };
@@ -143,7 +160,6 @@ impl Server {
         let owed = Owed { sequence, wanted, gated: !has_it, flags, since_ms: now_ms };
         self.parts[index].seats[slot].owed = Some(owed);
         self.answer(index, host);
-        Ok(())
     }
 
     /// Lets happen on a part, and on those that depend on it, what has become possible.
@@ -204,7 +220,7 @@ impl Server {
 
     /// Sends a slot what it waits for on a part: the part's parameters, or of a sparse model
     /// the values of the keys that it asked for; as they are, or as they were one update ago.
-    fn send_answer(
+    pub(super) fn send_answer(
         &mut self,
         conn: ConnId,
         (index, slot): (usize, usize),

@@ -61,7 +61,7 @@ impl Server {
     }
 
     /// Answers a request for the values of some keys: at once, but for a worker that takes a
-    /// slot over.
+    /// slot over. Nothing is kept of who only looks.
     pub(super) fn pull_keys(
         &mut self,
         slot: Option<usize>,
@@ -85,15 +85,19 @@ impl Server {
             self.key_pool.put_back(keys);
             return Ok(());
         };
-        if header.flags.contains(Flags::RESUME) {
-            self.parts[0].seats[slot].asked.restart(keys, header.sequence);
-            return self.resume_pull(slot, conn, header, now_ms, host);
+        self.check_begin(slot, header)?;
+        let asked = &mut self.parts[0].seats[slot].asked;
+        match header.flags {
+            Flags::RESUME => {
+                asked.restart(keys, header.sequence);
+                self.resume_pull(slot, conn, header, now_ms, host);
+            }
+            Flags::AHEAD if asked.ahead(keys, header.sequence) => {
+                self.send_answer(conn, (0, slot), (header.sequence, Flags::NONE), false, host);
+            }
+            _ => return Err("keys asked for too far ahead".into()),
         }
-        self.send_values(conn, header.sequence, &keys, host);
-        match self.parts[0].seats[slot].asked.ahead(keys) {
-            true => Ok(()),
-            false => Err("keys asked for too far ahead".into()),
-        }
+        Ok(())
     }
 
     fn send_values(&mut self, conn: ConnId, sequence: u64, keys: &[u32], host: &mut impl Host) {

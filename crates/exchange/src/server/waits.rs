@@ -29,6 +29,7 @@ impl Server {
             host.note(Level::Warning, &format!("{text}; the run goes on without it"));
             self.members[slot].standing = Standing::Gone;
             self.members[slot].away = None;
+            self.parts.iter_mut().for_each(|part| part.seats[slot].asked.forget());
             self.settle_all(host);
             self.answer_collect(host);
         }

@@ -21,6 +21,15 @@ impl World {
                 self.after(other, Event::ClientSeesClose(conn));
             }
             Accident::Kill { slot, back_after_ms } => self.kill(slot, back_after_ms),
+            Accident::KillBetween { slot, back_after_ms, looks } => {
+                let high = |server: usize| self.nodes[server].server.accepted(0, slot);
+                if (1..self.plan.servers).any(|server| high(server) != high(0)) {
+                    self.kill(slot, Some(back_after_ms));
+                } else if looks > 0 {
+                    let again = Accident::KillBetween { slot, back_after_ms, looks: looks - 1 };
+                    self.after(2, Event::Accident(again));
+                }
+            }
             Accident::Stranger { server } => self.stranger(server),
         }
     }
@@ -66,7 +75,7 @@ impl World {
         }
         for _ in 0..3 {
             let mut bytes = [0; 40];
-            bytes[0] = Kind::ALL[self.random.below(16) as usize] as u8;
+            bytes[0] = Kind::ALL[self.random.below(Kind::ALL.len() as u64) as usize] as u8;
             let Ok(mut header) = Header::decode(&bytes) else { continue };
             header.part = self.random.below(3) as u32;
             header.sequence = self.random.below(3);

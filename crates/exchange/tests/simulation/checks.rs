@@ -1,6 +1,9 @@
 //! What must hold after every run.
 
+use std::collections::BTreeMap;
+
 use paceline_exchange::{ModeConfig, OnLoss};
+use paceline_model::Table;
 
 use crate::plan::Plan;
 use crate::world::World;
@@ -30,7 +33,7 @@ pub(crate) fn check(world: &World) {
         _ if plan.dies.is_some() => {}
         ModeConfig::Async | ModeConfig::Bounded { .. } => check_sums(world),
         ModeConfig::Sync { quorum } if quorum == plan.workers => {
-            assert_eq!(world.params(), bits(&reference(plan)), "not what a plain loop gives");
+            assert_eq!(world.params(), reference(plan), "not what a plain loop gives");
         }
         ModeConfig::Sync { quorum } => check_backups(world, quorum),
     }
@@ -72,8 +75,9 @@ fn check_sums(world: &World) {
     let mut expected = vec![0.0f32; plan.total_params];
     for slot in 0..plan.workers {
         for step in 0..pushes(world, slot) {
-            for (index, value) in expected.iter_mut().enumerate() {
-                *value -= plan.gradient(slot, step, index, &[]);
+            let keys = plan.keys(slot, step);
+            for (key, value) in keys.iter().zip(plan.gradients(slot, step, &keys, &[])) {
+                expected[*key as usize] -= value;
             }
         }
         let answered = world.answered.iter().filter(|answered| answered.slot == slot).count();
@@ -89,28 +93,43 @@ fn check_sums(world: &World) {
 }
 
 /// `sync` with all workers as anybody would write it on one machine.
-fn reference(plan: &Plan) -> Vec<f32> {
+fn reference(plan: &Plan) -> Vec<u32> {
     let steps = plan.stop_steps.or(plan.chief_stops_at.map(|at| at + 1)).unwrap_or(0);
-    let mut params = vec![0.0f32; plan.total_params];
+    let table = new_table(plan);
     for step in 0..steps {
         let takes_part = |slot: &usize| plan.leaves_at[*slot].is_none_or(|at| step < at);
         let slots: Vec<_> = (0..plan.workers).filter(takes_part).collect();
-        make_step(plan, step, &slots, &mut params);
+        make_step(plan, step, &slots, &table);
     }
-    params
+    params(&table)
 }
 
-fn make_step(plan: &Plan, step: u64, slots: &[usize], params: &mut [f32]) {
+/// All parameters in one table, whatever kind of model it is: its plain SGD is the dense one.
+fn new_table(plan: &Plan) -> Table {
+    Table::new(plan.optimizer, &plan.layout(), 0..plan.total_params)
+}
+
+fn params(table: &Table) -> Vec<u32> {
+    let mut params = vec![f32::NAN; table.len()];
+    table.read_range(table.range(), &mut params);
+    bits(&params)
+}
+
+fn make_step(plan: &Plan, step: u64, slots: &[usize], table: &Table) {
     let total: u64 = slots.iter().map(|&slot| u64::from(plan.examples(slot, step))).sum();
-    let before = params.to_vec();
-    for (index, value) in params.iter_mut().enumerate() {
-        let term = |&slot: &usize| {
-            let weight = (f64::from(plan.examples(slot, step)) / total as f64) as f32;
-            weight * plan.gradient(slot, step, index, &before)
-        };
-        let terms = slots.iter().map(term);
-        *value -= terms.reduce(|sum, term| sum + term).unwrap_or(0.0);
+    let mut mean = BTreeMap::new();
+    for &slot in slots {
+        let weight = (f64::from(plan.examples(slot, step)) / total as f64) as f32;
+        let keys = plan.keys(slot, step);
+        let mut values = vec![f32::NAN; keys.len()];
+        table.read(&keys, &mut values);
+        for (key, value) in keys.iter().zip(plan.gradients(slot, step, &keys, &values)) {
+            let term = weight * value;
+            mean.entry(*key).and_modify(|sum| *sum += term).or_insert(term);
+        }
     }
+    let (keys, values): (Vec<_>, Vec<_>) = mean.into_iter().unzip();
+    table.update(step, &keys, &values);
 }
 
 /// With backups, the answers tell whose gradients each step was made of: as many as the quorum
@@ -118,7 +137,7 @@ fn make_step(plan: &Plan, step: u64, slots: &[usize], params: &mut [f32]) {
 fn check_backups(world: &World, quorum: usize) {
     let plan = &world.plan;
     let server = &world.nodes[0].server;
-    let mut params = vec![0.0f32; plan.total_params];
+    let table = new_table(plan);
     let mut is_known = true;
     for step in 0..server.global_step() {
         let used =
@@ -131,11 +150,12 @@ fn check_backups(world: &World, quorum: usize) {
         assert!(slots.len() <= quorum, "step {step} of {} gradients", slots.len());
         // The last answer of a process that died is not known to us.
         is_known &= !slots.is_empty();
-        make_step(plan, step, &slots, &mut params);
+        make_step(plan, step, &slots, &table);
     }
+    // With one server nobody dies between two.
     let kills = plan.accidents.iter().any(|(_, a)| matches!(a, crate::plan::Accident::Kill { .. }));
     if is_known && !kills {
-        assert_eq!(world.params(), bits(&params), "a step mixes gradients");
+        assert_eq!(world.params(), params(&table), "a step mixes gradients");
     }
     let stats = server.stats();
     let used: u64 = stats.applied_total();

@@ -1,6 +1,9 @@
 //! What happens in one simulated run, drawn from its seed before it starts.
 
 use paceline_exchange::{ModeConfig, OnLoss};
+use paceline_model::{Group, Layout, OptimizerSpec, Rule, Schedule};
+
+const FTRL: Rule = Rule::Ftrl { beta: 1.0, l1: 0.02, l2: 0.5 };
 
 /// A small generator (SplitMix64): the simulation must not change when a library does.
 #[derive(Clone, Debug)]
@@ -54,13 +57,30 @@ pub(crate) enum Accident {
     Cut,
     /// The process in a slot dies; another takes over after so long, or none does.
     Kill { slot: usize, back_after_ms: Option<u64> },
+    /// As `Kill`, when one server has a push of the slot and another has not; if that does not
+    /// happen within so many looks, it does not die.
+    KillBetween { slot: usize, back_after_ms: u64, looks: u64 },
     /// Somebody unknown connects to a server and sends rubbish.
     Stranger { server: usize },
+}
+
+/// What kind of model is trained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Dense,
+    Sparse,
 }
 
 /// One simulated run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
+    pub(crate) is_sparse: bool,
+    /// Of a sparse model: how many batches are asked for before the first gradient is pushed.
+    pub(crate) depth: usize,
+    /// Of a sparse model: how many of 100 parameters a batch touches, and what draws them.
+    density: u64,
+    key_seed: u64,
+    pub(crate) optimizer: OptimizerSpec,
     pub(crate) servers: usize,
     pub(crate) workers: usize,
     pub(crate) evaluators: usize,
@@ -83,7 +103,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn draw(style: Style, seed: u64) -> Self {
+    pub(crate) fn draw(style: Style, kind: Kind, seed: u64) -> Self {
         let mut random = Random::new(mix(seed ^ ((style as u64) << 56)));
         let least = if style == Style::SyncBackups { 2 } else { 1 };
         let workers = random.between(least, 5) as usize;
@@ -91,6 +111,11 @@ impl Plan {
         let has_backups = matches!(mode, ModeConfig::Sync { quorum } if quorum < workers);
         let servers = if has_backups { 1 } else { random.between(1, 3) as usize };
         let mut plan = Self {
+            is_sparse: false,
+            depth: 1,
+            density: 100,
+            key_seed: seed,
+            optimizer: OptimizerSpec::sgd(1.0),
             servers,
             workers,
             evaluators: random.below(2) as usize,
@@ -127,7 +152,56 @@ impl Plan {
         if style == Style::Loss {
             plan.draw_loss(&mut random);
         }
+        if kind == Kind::Sparse {
+            plan.draw_sparse(&mut random);
+        }
+        if servers > 1 && style != Style::Loss {
+            plan.kill_between(&mut random);
+        }
         plan
+    }
+
+    fn draw_sparse(&mut self, random: &mut Random) {
+        self.is_sparse = true;
+        self.total_params = random.between(self.servers as u64, 30) as usize;
+        self.density = [10, 30, 70][random.below(3) as usize];
+        if !self.is_sync() {
+            self.depth = random.between(1, 2) as usize;
+            return;
+        }
+        let rules = [Rule::Sgd, Rule::AdaGrad { epsilon: 1e-8 }, FTRL];
+        self.optimizer.rule = rules[random.below(3) as usize];
+        if random.chance(70) {
+            self.optimizer.weights.rate =
+                Schedule::Exponential { rate: 0.5, factor: 0.5, every: 5 };
+        }
+        if self.optimizer.rule == Rule::Sgd && random.chance(50) {
+            self.optimizer.weights.decay = 0.1;
+        }
+    }
+
+    /// The last parameter is a bias, and has its own rate and no decay.
+    pub(crate) fn layout(&self) -> Layout {
+        let mut layout = Layout::new();
+        layout.push("weight", &[self.total_params - 1], Group::Weights);
+        layout.push("bias", &[1], Group::Biases);
+        layout
+    }
+
+    /// All keys, which are what a batch of a dense model touches.
+    pub(crate) fn all_keys(&self) -> Vec<u32> {
+        (0..self.total_params as u32).collect()
+    }
+
+    /// The keys that a batch touches; there may be none.
+    pub(crate) fn keys(&self, slot: usize, step: u64) -> Vec<u32> {
+        if !self.is_sparse {
+            return self.all_keys();
+        }
+        let seed = mix(self.key_seed ^ (slot as u64) << 48 ^ step << 24);
+        let mut keys = self.all_keys();
+        keys.retain(|key| mix(seed ^ u64::from(*key)) % 100 < self.density);
+        keys
     }
 
     fn draw_accidents(&mut self, random: &mut Random) {
@@ -152,8 +226,25 @@ impl Plan {
         if self.rejoin_ms == 0 {
             self.accidents.retain(|(_, accident)| matches!(accident, Accident::Stranger { .. }));
         }
+        // Who dies twice in a row may be away for longer than one may be.
+        let mut has_died = vec![false; self.workers];
+        self.accidents.retain(|(_, accident)| match accident {
+            Accident::Kill { slot, .. } => !std::mem::replace(&mut has_died[*slot], true),
+            _ => true,
+        });
         self.accidents.push((random.below(800), Accident::Kill { slot, back_after_ms: None }));
         self.dies = Some(slot);
+    }
+
+    /// Lets some die where it hurts most.
+    fn kill_between(&mut self, random: &mut Random) {
+        for (_, accident) in &mut self.accidents {
+            if let Accident::Kill { slot, back_after_ms: Some(back_after_ms) } = *accident
+                && random.chance(60)
+            {
+                *accident = Accident::KillBetween { slot, back_after_ms, looks: 60 };
+            }
+        }
     }
 
     /// Whether the final bits follow from the plan alone, whatever the accidents.
@@ -169,19 +260,24 @@ impl Plan {
         matches!(self.mode, ModeConfig::Sync { .. })
     }
 
-    /// One element of a gradient. In `sync` without backups it depends on parameters of other
-    /// parts and servers, so that a gradient of the wrong parameters shows; elsewhere it is an
-    /// integer, so that sums are exact in whatever order.
-    pub(crate) fn gradient(&self, slot: usize, step: u64, index: usize, params: &[f32]) -> f32 {
-        let noise = mix((slot as u64) << 48 ^ step << 24 ^ index as u64) % 1024;
-        if !self.is_sync() {
-            return noise as f32;
-        }
-        let other = match self.mode == (ModeConfig::Sync { quorum: self.workers }) {
-            true => params[(index * 7 + 3) % params.len()],
-            false => 0.0,
+    /// The gradient of some keys whose values are these. In `sync` it depends on parameters of
+    /// other parts and servers, so that a gradient of the wrong parameters shows; elsewhere it is
+    /// made of integers, so that sums are exact in whatever order.
+    pub(crate) fn gradients(
+        &self,
+        slot: usize,
+        step: u64,
+        keys: &[u32],
+        values: &[f32],
+    ) -> Vec<f32> {
+        let element = |(index, key): (usize, &u32)| {
+            let noise = mix((slot as u64) << 48 ^ step << 24 ^ u64::from(*key)) % 1024;
+            if !self.is_sync() {
+                return noise as f32;
+            }
+            noise as f32 / 512.0 - 1.0 + 0.3 * values[(index * 7 + 3) % values.len()]
         };
-        noise as f32 / 512.0 - 1.0 + 0.3 * other
+        keys.iter().enumerate().map(element).collect()
     }
 
     /// How many examples a slot's batch has.

@@ -1,7 +1,8 @@
 //! A worker or an evaluator as a process: what the network crate and the training loop do.
 
-use paceline_exchange::{Client, ClientConfig, ClientEvent, Header, Role, ToSend, as_bytes};
+use paceline_exchange::{Client, ClientConfig, ClientEvent, Header, Kind, Role, ToSend, as_bytes};
 
+use crate::batches::Batches;
 use crate::plan::Plan;
 
 pub(crate) const JOB: [u8; 32] = [7; 32];
@@ -13,12 +14,16 @@ pub(crate) const TOKEN: &[u8] = b"open sesame";
 pub(crate) enum State {
     Joining,
     Pulling,
+    /// It pulls without a gradient to follow.
+    Looking,
     Computing,
     Pushing,
     Leaving,
     Collecting,
     Finishing,
-    Exited { well: bool },
+    Exited {
+        well: bool,
+    },
 }
 
 /// A push that was answered in full.
@@ -48,9 +53,13 @@ pub(crate) struct Process {
     pub(crate) role: Role,
     pub(crate) state: State,
     pub(crate) client: Client,
+    /// All parameters; of a sparse model, the values that are asked for.
     pub(crate) params: Vec<f32>,
-    gradient: Vec<f32>,
-    step: u64,
+    /// What is being pushed.
+    pub(crate) gradient: Vec<f32>,
+    pub(crate) step: u64,
+    /// Of a sparse model: what else there is to know.
+    pub(crate) batches: Batches,
     /// Which servers have said that the present goodbye is counted.
     done: Vec<bool>,
     wants_stop: bool,
@@ -68,7 +77,7 @@ impl Process {
             token: TOKEN.to_vec(),
             servers: plan.servers,
             total_params: plan.total_params,
-            is_sparse: false,
+            is_sparse: plan.is_sparse,
         };
         Self {
             slot,
@@ -78,6 +87,7 @@ impl Process {
             params: vec![f32::NAN; plan.total_params],
             gradient: vec![f32::NAN; plan.total_params],
             step: 0,
+            batches: Batches::default(),
             done: vec![false; plan.servers],
             wants_stop: false,
             aborted: None,
@@ -101,6 +111,7 @@ impl Process {
         match event {
             ClientEvent::Welcome => self.greet_again(server, &mut wishes),
             ClientEvent::Started | ClientEvent::Part | ClientEvent::Notice(_) => {}
+            ClientEvent::Complete if plan.is_sparse => self.completed_sparse(plan, &mut wishes),
             ClientEvent::Complete => self.completed(plan, &mut wishes),
             ClientEvent::Reports(reports) => {
                 assert!(reports.iter().any(|report| report.slot == Some(0)));
@@ -114,6 +125,8 @@ impl Process {
         if self.state == State::Joining && self.client.is_welcome() && self.client.is_started() {
             if self.client.already_left() {
                 self.enter(State::Leaving, &mut wishes);
+            } else if plan.is_sparse {
+                self.begin_sparse(plan);
             } else {
                 self.state = State::Pulling;
                 self.client.begin_pull();
@@ -155,23 +168,31 @@ impl Process {
     /// The gradient is computed.
     pub(crate) fn computed(&mut self, plan: &Plan) -> Vec<Wish> {
         let mut wishes = Vec::new();
+        if plan.is_sparse {
+            self.computed_sparse(plan, &mut wishes);
+            self.send_parts(&mut wishes);
+            return wishes;
+        }
         assert_eq!(self.state, State::Computing);
         if self.role == Role::Evaluator {
             self.state = State::Pulling;
             self.client.begin_pull();
         } else {
-            for index in 0..self.params.len() {
-                self.gradient[index] = plan.gradient(self.slot, self.step, index, &self.params);
-            }
-            if self.slot == 0 && plan.chief_stops_at.is_some_and(|at| self.step >= at) {
-                self.wants_stop = true;
-                self.say_stop(&mut wishes);
-            }
+            self.gradient = plan.gradients(self.slot, self.step, &plan.all_keys(), &self.params);
+            self.stop_if_due(plan, &mut wishes);
             self.state = State::Pushing;
             self.client.begin_push(self.step, plan.examples(self.slot, self.step));
         }
         self.send_parts(&mut wishes);
         wishes
+    }
+
+    /// The chief asks to stop before it pushes the step at which it means to.
+    pub(crate) fn stop_if_due(&mut self, plan: &Plan, wishes: &mut Vec<Wish>) {
+        if self.slot == 0 && plan.chief_stops_at.is_some_and(|at| self.step >= at) {
+            self.wants_stop = true;
+            self.say_stop(wishes);
+        }
     }
 
     fn say_stop(&self, wishes: &mut Vec<Wish>) {
@@ -189,7 +210,7 @@ impl Process {
         }
     }
 
-    fn enter(&mut self, state: State, wishes: &mut Vec<Wish>) {
+    pub(crate) fn enter(&mut self, state: State, wishes: &mut Vec<Wish>) {
         self.state = state;
         self.done.fill(false);
         for server in 0..self.done.len() {
@@ -237,7 +258,11 @@ impl Process {
         }
         for server in 0..self.done.len() {
             while let Some(ToSend { header, gradient }) = self.client.next_to_send(server) {
-                let bytes = as_bytes(&self.gradient[gradient]).to_vec();
+                let bytes = [as_bytes(&self.gradient[gradient]), self.client.keys(server)].concat();
+                assert_eq!(bytes.len(), header.len as usize);
+                if header.kind == Kind::PushKeys {
+                    assert_eq!(header.version, self.batches.pushed_versions[server]);
+                }
                 wishes.push(Wish::Send { server, header, bytes });
             }
         }

@@ -6,13 +6,12 @@
 use std::collections::BTreeMap;
 
 use paceline_exchange::{
-    Body, ConnId, Expect, Header, Host, Kind, Level, ModeConfig, Outcome, Payload, Role, Server,
-    ServerConfig, ServerPhase, Stats, Store, as_bytes_mut, shard_ranges, worker_names,
+    ConnId, Expect, Header, Kind, ModeConfig, Outcome, Payload, Role, Server, as_bytes_mut,
 };
-use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
 
+use crate::node::{Node, Outbox, node};
 use crate::plan::{Accident, Plan, Random};
-use crate::process::{Answered, JOB, LAYOUT, Process, TOKEN, Wish};
+use crate::process::{Answered, Process, Wish};
 
 /// No run of a plan takes longer, unless something hangs.
 const END_MS: u64 = 300_000;
@@ -38,39 +37,6 @@ pub(crate) struct Conn {
     /// When the last message arrives, each way.
     to_server_ms: u64,
     to_client_ms: u64,
-}
-
-pub(crate) struct Node {
-    pub(crate) server: Server,
-    /// The vector that payloads are read into, as a network host has one.
-    buffer: Vec<f32>,
-    pub(crate) ended: bool,
-}
-
-/// What a server did during a call.
-#[derive(Default)]
-struct Outbox {
-    sent: Vec<(ConnId, Header, Vec<u8>)>,
-    closed: Vec<ConnId>,
-    notes: Vec<String>,
-}
-
-impl Host for Outbox {
-    fn send(&mut self, to: ConnId, header: Header, body: Body<'_>) {
-        let header = Header::decode(&header.encode()).expect("servers write sound headers");
-        assert_eq!(header.len as usize, body.bytes().len());
-        self.sent.push((to, header, body.bytes().to_vec()));
-    }
-    fn close(&mut self, conn: ConnId, _reason: &str) {
-        self.closed.push(conn);
-    }
-    fn note(&mut self, _level: Level, text: &str) {
-        self.notes.push(text.to_owned());
-    }
-    fn report(&mut self, _stats: &Stats) -> Vec<u8> {
-        vec![1; 100_000]
-    }
-    fn phase(&mut self, _phase: ServerPhase) {}
 }
 
 pub(crate) struct World {
@@ -151,8 +117,8 @@ impl World {
     }
 
     pub(crate) fn params(&self) -> Vec<u32> {
-        let params = self.nodes.iter().flat_map(|node| node.server.store().params());
-        params.map(|value| value.to_bits()).collect()
+        let params = self.nodes.iter().flat_map(Node::params);
+        params.map(f32::to_bits).collect()
     }
 
     fn at(&mut self, at_ms: u64, event: Event) {
@@ -281,6 +247,12 @@ impl World {
             self.at(at_ms, Event::ClientSeesClose(conn));
         }
         self.check_always(server);
+        let node = &mut self.nodes[server];
+        let version = node.server.global_step();
+        if self.plan.is_sparse && !node.history.contains_key(&version) {
+            let params = node.params();
+            node.history.insert(version, params);
+        }
         if self.nodes[server].server.outcome().is_some() {
             self.nodes[server].ended = true;
             let ours = |conn: &usize| self.conns[*conn].server == server;
@@ -295,7 +267,13 @@ impl World {
     /// What must hold at every moment.
     fn check_always(&self, server: usize) {
         let (plan, server) = (&self.plan, &self.nodes[server].server);
-        let parts = server.store().len().div_ceil(plan.part_floats);
+        let parts = match plan.is_sparse {
+            true => 1,
+            false => server.store().len().div_ceil(plan.part_floats),
+        };
+        let (kept, spare) = server.key_lists();
+        let most = if plan.is_sparse { 3 * plan.workers + 2 } else { plan.workers * parts };
+        assert!(kept + spare <= most, "{kept} lists kept, {spare} spare");
         let (held, spare) = server.buffers();
         assert!(held + spare <= plan.workers * parts + 1, "{held} held, {spare} spare");
         if let ModeConfig::Bounded { staleness } = plan.mode {
@@ -320,9 +298,9 @@ impl World {
         let mut buffer = std::mem::take(&mut self.nodes[server].buffer);
         self.serve(server, |server, now_ms, host| {
             let payload = match header.kind {
-                Kind::Push => {
-                    buffer.resize(bytes.len() / 4, 0.0);
-                    as_bytes_mut(&mut buffer).copy_from_slice(&bytes);
+                Kind::Push | Kind::PushKeys => {
+                    buffer.resize(bytes.len().div_ceil(4), 0.0);
+                    as_bytes_mut(&mut buffer)[..bytes.len()].copy_from_slice(&bytes);
                     Payload::Floats(&mut buffer)
                 }
                 _ => Payload::Bytes(&bytes),
@@ -344,7 +322,12 @@ impl World {
         }
         let wishes = match receiver.client.expect(server, &header).expect("an honest server") {
             Expect::Floats(range) => {
-                as_bytes_mut(&mut receiver.params[range]).copy_from_slice(&bytes);
+                as_bytes_mut(&mut receiver.params[range.clone()]).copy_from_slice(&bytes);
+                if self.plan.is_sparse {
+                    self.nodes[server].check_values(header.version, receiver, range);
+                    receiver.batches.versions.resize(self.plan.servers, 0);
+                    receiver.batches.versions[server] = header.version;
+                }
                 receiver.arrived(&self.plan, server, &header, &[])
             }
             Expect::Bytes(len) => {
@@ -420,30 +403,4 @@ impl World {
             _ => None,
         })
     }
-}
-
-fn node(plan: &Plan, index: usize) -> Node {
-    let shard = shard_ranges(plan.total_params, plan.servers)[index].clone();
-    let mut layout = Layout::new();
-    layout.push("weight", &[plan.total_params], Group::Weights);
-    let optimizer = Optimizer::new(OptimizerSpec::sgd(1.0), &layout, shard.clone());
-    let config = ServerConfig {
-        index,
-        servers: plan.servers,
-        workers: plan.workers,
-        names: worker_names(plan.workers),
-        mode: plan.mode,
-        stop_steps: plan.stop_steps,
-        on_loss: plan.on_loss,
-        rejoin_ms: plan.rejoin_ms,
-        stall_ms: 60_000,
-        token: TOKEN.to_vec(),
-        job_digest: JOB,
-        layout_digest: LAYOUT,
-        shard: shard.clone(),
-        total_params: plan.total_params,
-        part_floats: plan.part_floats,
-    };
-    let server = Server::new(config, Store::dense(vec![0.0; shard.len()], optimizer));
-    Node { server, buffer: Vec::new(), ended: false }
 }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use mio::{Events, Poll};
 use paceline_exchange::{
-    ConnId, Header, PART_BYTES, Payload, SPARSE_BYTES, ServerPhase, WINDOW_PARTS, as_bytes_mut,
+    ConnId, Header, Kind, PART_BYTES, Payload, SPARSE_BYTES, ServerPhase, WINDOW_PARTS,
+    as_bytes_mut,
 };
 
 use super::hands::Hands;
@@ -99,6 +100,7 @@ impl Connection {
             inbound: Inbound::default(),
             buffer: Vec::new(),
             guess: 0,
+            has_greeted: false,
             poll,
             events: Events::with_capacity(4),
         };
@@ -167,6 +169,9 @@ struct Reader {
     buffer: Vec<f32>,
     /// How long the last payload was, in floats: the best guess for the next one's.
     guess: usize,
+    /// A `Hello` has been read. Until then there is room for no more than that: a stranger must
+    /// not cost a server the memory of a long list of keys.
+    has_greeted: bool,
     poll: Poll,
     events: Events,
 }
@@ -211,11 +216,15 @@ impl Reader {
                 }
                 Some(header) => {
                     let (header, len) = (*header, header.len as usize);
+                    if !self.has_greeted && header.kind != Kind::Hello {
+                        return Err("a frame before Hello".into());
+                    }
                     self.guess = len.div_ceil(4);
                     self.buffer.resize(self.guess, 0.0);
                     let place = &mut as_bytes_mut(&mut self.buffer)[..len];
                     let read = self.inbound.read_payload(&mut stream, place);
                     if let Ok(Progress::Complete) = read {
+                        self.has_greeted = true;
                         return Ok(Some(header));
                     }
                     read
