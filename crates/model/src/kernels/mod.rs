@@ -14,4 +14,4 @@ pub(crate) mod tile;
 
 pub use dense::{Onto, dense_backward_weights, dense_forward};
 pub use elementwise::each;
-pub(crate) use outer::outer_rows;
+pub(crate) use outer::{OUTER_ROWS, outer_rows};
