@@ -15,5 +15,5 @@ pub(crate) mod tile;
 
 pub use dense::{Onto, dense_backward_weights, dense_forward};
 pub use elementwise::each;
-pub(crate) use outer::outer_rows;
+pub(crate) use outer::{OUTER_ROWS, outer_rows};
 pub use prefetch::prefetch;

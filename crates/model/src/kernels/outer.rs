@@ -1,16 +1,20 @@
 //! The gradient of a dense layer by its weights: sums of outer products over a few examples.
 
+use std::ops::Range;
+
 use pulp::{Arch, Simd, WithSimd};
 
 use super::Onto;
 use super::panels::{Panel, Panels};
-use super::tile::{ROWS, VECTORS, add_outer, put_out, tiles};
+use super::tile::{ROWS, VECTORS, add_packed, put_out, tiles};
 
 /// Panels that a tile's rows go through before the next rows do: so much of the right factor
 /// stays in the first-level cache, and the output is written in stretches.
 const PANELS: usize = 4;
 /// Examples whose left factors are packed at a time.
 const EXAMPLES: usize = 128;
+/// The most rows of a call.
+pub(crate) const OUTER_ROWS: usize = 8 * ROWS;
 
 /// `grad[o][i] (+)= sum over b of dy[b][first + o] * x[b][i]`, with x in panels of inputs.
 ///
@@ -22,6 +26,7 @@ pub(crate) fn outer_rows(
     onto: Onto,
     grad: &mut [f32],
 ) {
+    assert!(grad.len() <= OUTER_ROWS * x.columns(), "rows of the gradient");
     Arch::new().dispatch(OuterRows { x, packed, dy, onto, grad });
 }
 
@@ -39,11 +44,13 @@ impl WithSimd for OuterRows<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         let examples = self.dy.0.len() / self.dy.1;
+        let mut left = [0.0; EXAMPLES * OUTER_ROWS];
         for first in (0..examples).step_by(EXAMPLES) {
-            let count = EXAMPLES.min(examples - first);
+            let examples = first..(first + EXAMPLES).min(examples);
+            self.pack(examples.clone(), &mut left);
             for panel in (0..self.x.count()).step_by(PANELS) {
                 let panels = panel..(panel + PANELS).min(self.x.count());
-                self.block(simd, first..first + count, panels);
+                self.block(simd, &examples, panels, &left);
             }
             self.onto = Onto::Present;
         }
@@ -51,29 +58,37 @@ impl WithSimd for OuterRows<'_> {
 }
 
 impl OuterRows<'_> {
+    /// Packs the left factors of some examples, tile by tile: where they are, examples lie far
+    /// apart, and often just so that they push each other out of the cache.
+    #[inline(always)]
+    fn pack(&self, examples: Range<usize>, left: &mut [f32]) {
+        let (dy, outputs, first) = self.dy;
+        for (row, size) in tiles(self.grad.len() / self.x.columns()) {
+            let left = left[row * EXAMPLES..].chunks_exact_mut(size);
+            let dy = dy[examples.start * outputs..].chunks_exact(outputs);
+            for (left, dy) in left.zip(dy.take(examples.len())) {
+                left.iter_mut().zip(&dy[first + row..]).for_each(|(to, from)| *to = *from);
+            }
+        }
+    }
+
     /// All rows, some columns, some examples.
     #[inline(always)]
     fn block<S: Simd>(
         &mut self,
         simd: S,
-        examples: std::ops::Range<usize>,
-        panels: std::ops::Range<usize>,
+        examples: &Range<usize>,
+        panels: Range<usize>,
+        left: &[f32],
     ) {
-        let rows = self.grad.len() / self.x.columns();
-        let (dy, outputs, first) = self.dy;
-        let mut left = [0.0; EXAMPLES * ROWS];
-        for (row, size) in tiles(rows) {
-            // Examples lie far apart, often just so that they push each other out of the cache.
-            let dy = dy[examples.start * outputs..].chunks_exact(outputs);
-            for (left, dy) in left.chunks_exact_mut(size).zip(dy.take(examples.len())) {
-                left.copy_from_slice(&dy[first + row..][..size]);
-            }
+        for (row, size) in tiles(self.grad.len() / self.x.columns()) {
+            let left = &left[row * EXAMPLES..];
             for panel in panels.clone() {
                 let panel = self.x.get(panel);
                 if panel.width == S::F32_LANES {
-                    self.tile::<S, 1>(simd, (row, size), panel, &examples, &left);
+                    self.tile::<S, 1>(simd, (row, size), panel, examples, left);
                 } else {
-                    self.tile::<S, VECTORS>(simd, (row, size), panel, &examples, &left);
+                    self.tile::<S, VECTORS>(simd, (row, size), panel, examples, left);
                 }
             }
         }
@@ -85,7 +100,7 @@ impl OuterRows<'_> {
         simd: S,
         (row, size): (usize, usize),
         panel: Panel,
-        examples: &std::ops::Range<usize>,
+        examples: &Range<usize>,
         left: &[f32],
     ) {
         let right = &self.packed[panel.start + examples.start * panel.width..];
@@ -110,7 +125,7 @@ impl OuterRows<'_> {
         right: &[[S::f32s; V]],
     ) {
         let mut sums = [[simd.splat_f32s(0.0); V]; M];
-        add_outer(simd, left, M, right, &mut sums);
+        add_packed(simd, left, right, &mut sums);
         for (m, sums) in sums.iter().enumerate() {
             let out = &mut self.grad[(row + m) * self.x.columns() + panel.column..];
             put_out(simd, sums, self.onto, &mut out[..panel.used]);

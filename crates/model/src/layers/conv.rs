@@ -140,28 +140,43 @@ impl Conv {
 
     fn back_image(&self, packed: &[f32], dy: &[f32], dx: &mut [f32]) {
         dx.fill(0.0);
-        let outputs = self.to.shape.channels;
-        for y in 0..self.kernel[0] {
-            let packed = &packed[y * self.taps.len()..][..self.taps.len()];
-            for panel in self.taps.iter() {
-                let to = y * self.from.row() + panel.column;
-                for first in (0..outputs).step_by(DEPTH) {
-                    let depth = DEPTH.min(outputs - first);
-                    RowsTimesPanel {
-                        count: self.pixels.len(),
-                        place: |row: usize| (self.pixels[row].1, self.pixels[row].0 + to),
-                        left: dy,
-                        runs: &[Run { start: first, len: depth }],
-                        panel: &packed[panel.start + first * panel.width..][..depth * panel.width],
-                        width: panel.width,
-                        used: panel.used,
-                        start: &[],
-                        onto: Onto::Present,
-                        out: dx,
-                    }
-                    .run();
+        for pixels in self.pixels.chunks(self.slab) {
+            for y in 0..self.kernel[0] {
+                let packed = &packed[y * self.taps.len()..][..self.taps.len()];
+                for panel in self.taps.iter() {
+                    let to = y * self.from.row() + panel.column;
+                    self.back_panel(&packed[panel.start..], panel, (pixels, to), dy, dx);
                 }
             }
+        }
+    }
+
+    /// What one panel of the weights adds to what the kernel covers at some pixels, `to` numbers
+    /// from its beginning.
+    fn back_panel(
+        &self,
+        packed: &[f32],
+        panel: Panel,
+        (pixels, to): (&[(usize, usize)], usize),
+        dy: &[f32],
+        dx: &mut [f32],
+    ) {
+        let outputs = self.to.shape.channels;
+        for first in (0..outputs).step_by(DEPTH) {
+            let depth = DEPTH.min(outputs - first);
+            RowsTimesPanel {
+                count: pixels.len(),
+                place: |row: usize| (pixels[row].1, pixels[row].0 + to),
+                left: dy,
+                runs: &[Run { start: first, len: depth }],
+                panel: &packed[first * panel.width..][..depth * panel.width],
+                width: panel.width,
+                used: panel.used,
+                start: &[],
+                onto: Onto::Present,
+                out: dx,
+            }
+            .run();
         }
     }
 }

@@ -8,19 +8,20 @@
 
 use super::stage::{Pass, Seen, Stage};
 use crate::Onto;
-use crate::kernels::outer_rows;
 use crate::kernels::panels::Panels;
-use crate::kernels::tile::{ROWS, RowsTimesPanel, Run};
+use crate::kernels::tile::{RowsTimesPanel, Run, pack_panels};
+use crate::kernels::{OUTER_ROWS, outer_rows};
 
 /// Rows of weights, one for each output, that a task takes.
-const TASK_ROWS: usize = 8 * ROWS;
+const TASK_ROWS: usize = OUTER_ROWS;
 /// Inputs that go through the tiles together on the way forward: packed examples of so many
 /// inputs stay in the first-level cache.
 const DEPTH: usize = 128;
-/// Inputs that a task takes on the way back.
-const TASK_COLUMNS: usize = 128;
+/// Inputs that a task takes on the way back: a page of each row, so that the memory behind a
+/// page's address is looked up once.
+const TASK_COLUMNS: usize = 1024;
 /// Outputs whose weights are packed at a time on the way back.
-const PACKED_ROWS: usize = 64;
+const PACKED_ROWS: usize = 32;
 
 /// A dense layer.
 pub(crate) struct Dense {
@@ -67,27 +68,27 @@ impl Dense {
         }
     }
 
-    /// The gradient by some inputs, from input `first` on, a row of `out` for each example.
-    fn back_columns(&self, weights: &[f32], dy: &[f32], first: usize, out: &mut [f32]) {
+    /// The gradient by some inputs, from input `first` on, a row of `out` for each example. `dy`
+    /// comes cut into pieces of [`PACKED_ROWS`] outputs.
+    fn back_columns(
+        &self,
+        weights: &[f32],
+        (count, dy): (usize, &[f32]),
+        first: usize,
+        out: &mut [f32],
+    ) {
         let columns = TASK_COLUMNS.min(self.inputs - first);
         let panels = Panels::new(PACKED_ROWS, columns);
         let mut packed = [0.0; PACKED_ROWS * TASK_COLUMNS];
-        for output in (0..self.outputs).step_by(PACKED_ROWS) {
+        for (piece, dy) in dy.chunks_exact(count * PACKED_ROWS).enumerate() {
+            let output = piece * PACKED_ROWS;
             let depth = PACKED_ROWS.min(self.outputs - output);
-            let rows = weights[output * self.inputs..].chunks_exact(self.inputs).take(depth);
-            for (row, weights) in rows.enumerate() {
-                for panel in panels.iter() {
-                    let at = panel.start + row * panel.width;
-                    let weights = &weights[first + panel.column..][..panel.used];
-                    packed[at..][..panel.used].copy_from_slice(weights);
-                }
-            }
+            let weights = &weights[output * self.inputs + first..];
+            pack_panels(panels, weights, self.inputs, depth, &mut packed);
             for panel in panels.iter() {
                 RowsTimesPanel {
-                    count: dy.len() / self.outputs,
-                    place: |row: usize| {
-                        (row * self.outputs + output, row * TASK_COLUMNS + panel.column)
-                    },
+                    count,
+                    place: |row: usize| (row * PACKED_ROWS, row * TASK_COLUMNS + panel.column),
                     left: dy,
                     runs: &[Run { start: 0, len: depth }],
                     panel: &packed[panel.start..][..depth * panel.width],
@@ -107,7 +108,8 @@ impl Stage for Dense {
     fn scratch(&self, count: usize) -> usize {
         let examples = self.examples(count);
         let forward = examples.len() + self.outputs * examples.stored_columns();
-        let back = count * self.inputs.next_multiple_of(TASK_COLUMNS);
+        let sums = count * self.inputs.next_multiple_of(TASK_COLUMNS);
+        let back = sums + count * self.outputs.next_multiple_of(PACKED_ROWS);
         forward.max(back).max(self.columns(count).len())
     }
 
@@ -144,11 +146,8 @@ impl Stage for Dense {
         let packed = &mut pass.scratch[..columns.len()];
         pass.crew.each(packed, columns.full() * pass.count, |index, packed| {
             let panel = columns.get(index);
-            for (packed, x) in packed.chunks_exact_mut(panel.width).zip(x.chunks_exact(self.inputs))
-            {
-                packed[..panel.used].copy_from_slice(&x[panel.column..][..panel.used]);
-                packed[panel.used..].fill(0.0);
-            }
+            let columns = Panels::new(pass.count, panel.used);
+            pack_panels(columns, &x[panel.column..], self.inputs, pass.count, packed);
         });
         let packed = &*packed;
         let (weights, bias) = grad.split_at_mut(self.inputs * self.outputs);
@@ -164,11 +163,22 @@ impl Stage for Dense {
     }
 
     fn back(&self, pass: &mut Pass<'_>, params: &[f32], from: Seen<'_>, dx: &mut [f32]) {
-        let dy = &from.dy[..pass.count * self.outputs];
-        let piece = pass.count * TASK_COLUMNS;
-        let out = &mut pass.scratch[..piece * self.inputs.div_ceil(TASK_COLUMNS)];
+        let count = pass.count;
+        let piece = count * TASK_COLUMNS;
+        let (out, rest) = pass.scratch.split_at_mut(piece * self.inputs.div_ceil(TASK_COLUMNS));
+        // Examples lie far apart, and often just so that they push each other out of the cache.
+        let dy = &mut rest[..count * self.outputs.next_multiple_of(PACKED_ROWS)];
+        for (piece, dy) in dy.chunks_exact_mut(count * PACKED_ROWS).enumerate() {
+            let first = piece * PACKED_ROWS;
+            let depth = PACKED_ROWS.min(self.outputs - first);
+            let rows = from.dy.chunks_exact(self.outputs);
+            for (to, from) in dy.chunks_exact_mut(PACKED_ROWS).zip(rows) {
+                to[..depth].copy_from_slice(&from[first..][..depth]);
+            }
+        }
+        let dy = &*dy;
         pass.crew.each(out, piece, |task, out| {
-            self.back_columns(params, dy, task * TASK_COLUMNS, out);
+            self.back_columns(params, (count, dy), task * TASK_COLUMNS, out);
         });
         let out = &*out;
         pass.crew.each(&mut dx[..pass.count * self.inputs], self.inputs, |example, dx| {

@@ -127,14 +127,7 @@ impl Pool {
                 let changes = dx[at..][..columns * channels].chunks_exact_mut(channels);
                 for (x, dx) in pixels.zip(changes) {
                     match self.take {
-                        Take::Largest => {
-                            for (((dx, x), y), left) in dx.iter_mut().zip(x).zip(y).zip(&mut *left)
-                            {
-                                let here = if x == y { *left } else { 0.0 };
-                                *dx += here;
-                                *left = if x == y { 0.0 } else { *left };
-                            }
-                        }
+                        Take::Largest => hand_over(x, y, left, dx),
                         Take::Mean => {
                             dx.iter_mut().zip(dy).for_each(|(dx, dy)| *dx += share * dy);
                         }
@@ -142,6 +135,20 @@ impl Pool {
                 }
             }
         });
+    }
+}
+
+/// Gives what is left of a window's gradient to the pixel at hand, where it is the largest.
+#[inline(always)]
+fn hand_over(x: &[f32], y: &[f32], left: &mut [f32], dx: &mut [f32]) {
+    let len = x.len();
+    let (y, left, dx) = (&y[..len], &mut left[..len], &mut dx[..len]);
+    for channel in 0..len {
+        // All ones where it is, else all zeros: there is no branch to take.
+        let here = u32::from(x[channel] == y[channel]).wrapping_neg();
+        let bits = left[channel].to_bits();
+        dx[channel] += f32::from_bits(bits & here);
+        left[channel] = f32::from_bits(bits & !here);
     }
 }
 
