@@ -82,13 +82,19 @@ impl RawJob {
         job
     }
 
-    /// Which model is meant follows from the data, and the other way round.
+    /// What follows from the model or the data where a job does not say: the one from the other,
+    /// and how often a test is worth its time.
     fn match_model_and_data(&mut self) {
         match (self.word("model.kind").as_str(), self.word("data.kind").as_str()) {
             ("logistic", "") => self.set("data.kind=clicks"),
             ("alexnet", "") => self.set("data.kind=fake-images"),
             ("", kind) if ROWS.contains(&kind) => self.set("model.kind=logistic"),
             _ => {}
+        }
+        let is_network = ["lenet", "alexnet"].contains(&self.word("model.kind").as_str());
+        if is_network && !self.entries.contains_key("train.evaluate.every") {
+            // A test costs as much as many steps do.
+            self.set("train.evaluate.every=1000");
         }
     }
 

@@ -183,6 +183,7 @@ fn train() -> Vec<Key> {
     let threads = "threads of a worker. Unless given, networks take the machine's cores, shared \
                    out among its workers. Logistic regression takes 1; more share the parameters \
                    without locks, in mode single";
+    let every = "global steps from one test to the next; 1000 for networks unless given";
     let global_batch = "examples that all workers take together a step, in place of `batch`";
     let epochs = "stop after so many passes over the data; 6 if nothing else stops the run";
     vec![
@@ -194,7 +195,7 @@ fn train() -> Vec<Key> {
         optional("train.stop.steps", STEPS, "stop after so many global steps"),
         optional("train.stop.seconds", positive, "stop after so many seconds of training"),
         optional("train.stop.test_loss", positive, "stop when a test finds a loss this low"),
-        key("train.evaluate.every", STEPS, "100", "global steps from one test to the next"),
+        key("train.evaluate.every", STEPS, "100", every),
         optional("train.evaluate.examples", COUNT, "test on the first so many; all unless given"),
     ]
 }
