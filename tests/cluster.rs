@@ -309,37 +309,29 @@ fn thirty_two_light_workers_make_progress_in_every_mode() {
     }
 }
 
-/// Steps/s of a `sync` run of 3 workers with such a quorum, one of them slow if so wished.
-fn sync_speed(room: &Room, name: &str, quorum: usize, slow: bool) -> f64 {
-    let quorum = format!("cluster.quorum={quorum}");
-    let settings = ["data.train_examples=2400", "train.batch=600", "train.stop={steps=60}"];
-    let settings = [&settings[..], &["cluster.workers=3", &quorum]].concat();
-    let mut command = room.cluster(name, "sync", &settings);
-    if slow {
-        command.env("PACELINE_TEST_SLOW", "2:3");
-    }
-    let done = Launched::start(&mut command, room.path(name)).finish();
-    assert_eq!(done.code, Some(0), "{done:?}");
-    number(&room.run_dir(name).summary()["steps_per_second"])
-}
-
 #[test]
 fn a_backup_keeps_sync_going_when_one_worker_is_slow() {
     let room = Room::new();
-    // Other work on the machine only ever slows a run down: the best of three counts.
-    let best = |quorum, slow| {
-        let speed = |turn| sync_speed(&room, &format!("{quorum}-{slow}-{turn}"), quorum, slow);
-        (0..3).map(speed).fold(0.0, f64::max)
-    };
-    let (healthy, backed, held_up) = (best(2, false), best(2, true), best(3, true));
-    println!("healthy {healthy:.0}, with a backup {backed:.0}, without {held_up:.0} steps/s");
-    assert!(backed >= 0.7 * healthy, "{backed} of {healthy} steps/s");
-    assert!(backed >= 1.3 * held_up, "a backup helps: {backed} and {held_up} steps/s");
-    // What the slow worker brought too late was counted and not used.
-    let run = room.run_dir("2-true-0");
-    assert!(number(&run.task("worker:2")["dropped"]) > 0.0);
-    assert_eq!(run.summary()["global_steps"], 60);
-    assert_eq!(run.task("ps:0")["steps"], 2 * 60, "two gradients make a step");
+    let settings = ["data.train_examples=2400", "train.batch=600", "train.stop={steps=60}"];
+    for quorum in [2, 3] {
+        let (name, quorum_setting) = (quorum.to_string(), format!("cluster.quorum={quorum}"));
+        let settings = [&settings[..], &["cluster.workers=3", &quorum_setting]].concat();
+        let mut command = room.cluster(&name, "sync", &settings);
+        command.env("PACELINE_TEST_SLOW", "2:10");
+        let done = Launched::start(&mut command, room.path(&name)).finish();
+        assert_eq!(done.code, Some(0), "{done:?}");
+        let run = room.run_dir(&name);
+        assert_eq!(run.summary()["global_steps"], 60);
+        assert_eq!(run.task("ps:0")["steps"], quorum * 60, "{quorum} gradients make a step");
+        let [steps, dropped] =
+            ["steps", "dropped"].map(|figure| number(&run.task("worker:2")[figure]));
+        match quorum {
+            // What the slow worker brought too late was counted and not used, and its steps
+            // were made without it.
+            2 => assert!(dropped > 0.0 && steps < 45.0, "{steps} steps, {dropped} dropped"),
+            _ => assert_eq!((steps, dropped), (60.0, 0.0)),
+        }
+    }
 }
 
 #[test]
