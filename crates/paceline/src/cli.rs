@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use paceline_data::Known;
 
-use crate::bench::Peer;
+use crate::bench::{Layers, Peer};
 
 /// Trains models by stochastic gradient descent on one machine or many, and says where the
 /// time went.
@@ -134,6 +134,8 @@ impl From<Set> for Known {
 pub enum Bench {
     /// Steps/s of softmax regression on one thread, beside the bare matrix products
     Step,
+    /// A step of LeNet-5 or AlexNet, layer by layer, beside the bare matrix products
+    Layers(Layers),
     /// How fast gradients and parameters move between processes, beside bare sockets
     Net,
     /// One process of `bench net`

@@ -4,12 +4,14 @@
 //! best turn of each counts: other work on the machine only ever slows a turn down.
 
 mod bare;
+mod layers;
 mod net;
 mod step;
 
 use std::time::Duration;
 
 pub use bare::{Peer, Terms, run_peer};
+pub use layers::{Layers, layers};
 pub use net::net;
 pub use step::step;
 

@@ -47,6 +47,7 @@ fn run_train(args: Train) -> Result<(), Failure> {
 fn run_bench(command: Bench) -> Result<(), Failure> {
     match command {
         Bench::Step => print(&bench::step()),
+        Bench::Layers(args) => print(&bench::layers(&args)?),
         Bench::Net => print(&bench::net(&Interrupt::default())?),
         Bench::Peer { peer, address, floats, seconds } => {
             bench::run_peer(&bench::Terms { peer, address, floats, seconds })
