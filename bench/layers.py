@@ -8,6 +8,8 @@ turn runs our binary and PyTorch in processes of their own; the best step of eac
 the highest peak of memory. Needs torch (`pip install torch`); build first: cargo build --release.
 """
 import argparse
+import importlib.metadata
+import importlib.util
 import json
 import os
 import pathlib
@@ -73,9 +75,8 @@ def main():
     parser.add_argument("--torch-side", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     seconds = args.seconds or (3 if args.model == "lenet" else 8)
-    try:
-        import torch
-    except ImportError:
+    # Not imported here: what a process holds before it becomes another counts as that one's.
+    if importlib.util.find_spec("torch") is None:
         sys.exit("PyTorch is missing: pip install torch")
     if args.torch_side:
         return torch_side(args.model, args.batch, args.threads, seconds)
@@ -87,7 +88,7 @@ def main():
         ours.append(run([args.binary, "bench", "layers", "--json", *shape]))
         theirs.append(run([sys.executable, str(here), "--torch-side", *shape]))
     print(f"{args.model}, batch {args.batch}, {args.threads} threads, best of {args.turns} turns")
-    for name, turns in (("paceline", ours), (f"PyTorch {torch.__version__}", theirs)):
+    for name, turns in (("paceline", ours), (f"PyTorch {importlib.metadata.version('torch')}", theirs)):
         best, memory = min(t for t, _ in turns), max(m for _, m in turns)
         print(f"  {name:18} {best * 1e3:9.2f} ms a step {args.batch / best:9.0f} examples/s "
               f"{memory / 1e6:7.0f} MB at most")
