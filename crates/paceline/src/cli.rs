@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use paceline_data::{Known, sparse};
 
-use crate::bench::Peer;
+use crate::bench::{Layers, Peer};
 
 /// Trains models by stochastic gradient descent on one machine or many, and says where the
 /// time went.
@@ -199,6 +199,8 @@ pub enum Bench {
     Step,
     /// Rows/s of sparse logistic regression with the features of a click log, part by part
     Sparse,
+    /// A step of LeNet-5 or AlexNet, layer by layer, beside the bare matrix products
+    Layers(Layers),
     /// How fast gradients and parameters move between processes, beside bare sockets
     Net,
     /// How fast rows of click data are read: every format, and the cache

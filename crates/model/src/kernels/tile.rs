@@ -165,10 +165,12 @@ pub(crate) fn put_out<S: Simd, const V: usize>(
             };
         }
     } else {
-        let mut whole = [0.0; WIDEST];
-        S::as_mut_simd_f32s(&mut whole[..V * S::F32_LANES]).0.copy_from_slice(sums);
-        for (out, sum) in out.iter_mut().zip(whole) {
-            *out = if onto == Onto::Zero { sum } else { *out + sum };
+        for (sum, out) in sums.iter().zip(out.chunks_mut(S::F32_LANES)) {
+            let sum = match onto {
+                Onto::Zero => *sum,
+                Onto::Present => simd.add_f32s(simd.partial_load_f32s(out), *sum),
+            };
+            simd.partial_store_f32s(out, sum);
         }
     }
 }

@@ -5,6 +5,7 @@
 //! sum is taken by one thread in an order that the sizes fix.
 
 mod graph;
+mod memory;
 mod plan;
 mod run;
 

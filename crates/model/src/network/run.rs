@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::memory::Memory;
 use super::plan::{Task, Work};
 use crate::crew::Crew;
 use crate::kernels::Onto;
@@ -45,10 +46,10 @@ pub(super) struct Machine {
     tasks: Vec<Task>,
     places: Vec<Place>,
     /// The buffers' values.
-    values: Vec<Vec<f32>>,
+    values: Vec<Memory>,
     /// Gradients by the buffers: one is read while the other is written.
-    slopes: [Vec<f32>; 2],
-    scratch: Vec<f32>,
+    slopes: [Memory; 2],
+    scratch: Memory,
 }
 
 /// What to compute a gradient of, and how to put it.
@@ -69,9 +70,9 @@ impl Machine {
             Work::Map(_) => 0,
         });
         Self {
-            scratch: vec![0.0; scratch.max().unwrap_or(0)],
-            values: places.iter().map(|place| vec![0.0; block * place.len()]).collect(),
-            slopes: [0, 1].map(|parity| vec![0.0; block * largest(parity).unwrap_or(0)]),
+            scratch: Memory::new(scratch.max().unwrap_or(0)),
+            values: places.iter().map(|place| Memory::new(block * place.len())).collect(),
+            slopes: [0, 1].map(|parity| Memory::new(block * largest(parity).unwrap_or(0))),
             tasks,
             places,
         }

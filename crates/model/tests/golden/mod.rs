@@ -27,7 +27,7 @@ pub(crate) fn start(model: &Network) -> Vec<f32> {
     let mut params = Vec::new();
     for (index, pair) in model.layout().tensors().chunks(2).enumerate() {
         let inputs: usize = pair[0].shape[1..].iter().product();
-        let bound = (1.0 / (inputs as f64).sqrt()) as f32;
+        let bound = (2.0 / (inputs as f64).sqrt()) as f32;
         for (tensor, salt) in pair.iter().zip(2 * index + 1..) {
             params.extend(values(tensor.range.len(), salt).iter().map(|value| value * bound));
         }

@@ -4,6 +4,7 @@
 //! best turn of each counts: other work on the machine only ever slows a turn down.
 
 mod bare;
+mod layers;
 mod net;
 mod parse;
 mod sparse;
@@ -12,6 +13,7 @@ mod step;
 use std::time::Duration;
 
 pub use bare::{Peer, Terms, run_peer};
+pub use layers::{Layers, layers};
 pub use net::net;
 pub use parse::parse;
 pub use sparse::sparse;

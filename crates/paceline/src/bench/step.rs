@@ -130,14 +130,19 @@ impl BareProducts {
 }
 
 /// A matrix as a slice and the distances from one row and from one column to the next.
-struct Matrix<'a> {
-    values: &'a [f32],
-    strides: [isize; 2],
+pub(super) struct Matrix<'a> {
+    pub(super) values: &'a [f32],
+    pub(super) strides: [isize; 2],
 }
 
 /// `out = left * right` for sizes [m, n, k]; `out` is stored row after row.
 #[expect(unsafe_code, reason = "the crate gemm takes raw pointers")]
-fn product([m, n, k]: [usize; 3], out: &mut [f32], left: &Matrix<'_>, right: &Matrix<'_>) {
+pub(super) fn product(
+    [m, n, k]: [usize; 3],
+    out: &mut [f32],
+    left: &Matrix<'_>,
+    right: &Matrix<'_>,
+) {
     assert_eq!((out.len(), left.values.len(), right.values.len()), (m * n, m * k, k * n));
     // SAFETY: the three slices are exactly as large as the sizes say, their strides are those
     // of dense matrices of these sizes, and `out` is borrowed mutably, so it overlaps neither.

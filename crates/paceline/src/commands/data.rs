@@ -19,11 +19,13 @@ const TELL_EVERY: Duration = Duration::from_secs(2);
 pub(super) fn list() -> Result<(), Failure> {
     let places = Places::from_env()?;
     let mut rows = vec![["data.kind", "state", "where"].map(String::from).to_vec()];
-    rows.push(
-        ["digits", "generated", "nowhere: made from the seed when needed"]
-            .map(String::from)
-            .to_vec(),
-    );
+    for made in ["digits", "clicks", "fake-images"] {
+        let row = [made, "generated", "nowhere: made from the seed when needed"];
+        rows.push(row.map(String::from).to_vec());
+    }
+    for read in ["libsvm", "tfrecord", "criteo", "images"] {
+        rows.push([read, "files of yours", "where data.path says"].map(String::from).to_vec());
+    }
     for known in Known::ALL {
         for status in places.status(known.spec()) {
             let state = if status.is_complete() {

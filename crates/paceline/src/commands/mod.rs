@@ -49,6 +49,7 @@ fn run_bench(command: Bench) -> Result<(), Failure> {
     match command {
         Bench::Step => print(&bench::step()),
         Bench::Sparse => print(&bench::sparse(&Interrupt::default())?),
+        Bench::Layers(args) => print(&bench::layers(&args)?),
         Bench::Net => print(&bench::net(&Interrupt::default())?),
         Bench::Parse => print(&bench::parse()?),
         Bench::Peer { peer, address, floats, seconds } => {

@@ -1,0 +1,249 @@
+//! What a network promises beside its figures: finite differences, blocks, dropout, the order in
+//! which the gradient is finished, errors, and no allocation in a step.
+
+mod golden;
+mod plain;
+
+use std::alloc::{GlobalAlloc, Layout as Memory, System};
+use std::cell::Cell;
+
+use golden::{batch, golden, network, start};
+use paceline_model::{
+    AlexNet, Batch, Kind, Layer, Model, Network, NetworkError, Onto, Shape, Tally, Windows, lenet,
+};
+
+/// Counts what a thread allocates.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+#[expect(unsafe_code, reason = "an allocator's signature")]
+// SAFETY: everything is handed on to the system's allocator as it is.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Memory) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Memory) {
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Gradient and loss of one batch as one block.
+fn gradient(model: &mut Network, params: &[f32], block: Batch<'_>) -> (f32, Vec<f32>) {
+    let mut grad = vec![f32::NAN; params.len()];
+    let loss = model.gradient(params, block, 1.0 / block.len() as f32, Onto::Zero, &mut grad);
+    (loss, grad)
+}
+
+#[test]
+fn gradients_agree_with_finite_differences() {
+    for case in golden()["cases"].as_array().unwrap() {
+        let name = case["name"].as_str().unwrap();
+        if name.contains("adaptive") {
+            continue;
+        }
+        let mut model = network(case, 2, 1);
+        let params = start(&model);
+        let (x, labels) = batch(&model, 2, 5);
+        let (loss, grad) = gradient(&mut model, &params, Batch::dense(&x, &labels));
+        let mut wide: Vec<f64> = params.iter().map(|&value| f64::from(value)).collect();
+        let plain = plain::loss(&model, &wide, &x, &labels);
+        assert!((f64::from(loss) - plain).abs() < 1e-5, "{name}: loss {loss}, not {plain}");
+        // A few hundred parameters of each, with the first and the last.
+        let step = wide.len().div_ceil(150);
+        for i in (0..wide.len()).step_by(step).chain([wide.len() - 1]) {
+            let here = wide[i];
+            let mut at = |value: f64| {
+                wide[i] = value;
+                plain::loss(&model, &wide, &x, &labels)
+            };
+            let slope = (at(here + 1e-6) - at(here - 1e-6)) / 2e-6;
+            wide[i] = here;
+            let got = f64::from(grad[i]);
+            assert!((got - slope).abs() < 2e-5, "{name}: parameter {i}: {got}, not {slope}");
+        }
+    }
+}
+
+#[test]
+fn blocks_add_up_to_the_batch_and_runs_repeat_bit_for_bit() {
+    let mut model = lenet(7, 2).unwrap();
+    let params = start(&model);
+    let (x, labels) = batch(&model, 7, 1);
+    let (loss, whole) = gradient(&mut model, &params, Batch::dense(&x, &labels));
+    assert_eq!(gradient(&mut model, &params, Batch::dense(&x, &labels)), (loss, whole.clone()));
+
+    let mut grad = vec![f32::NAN; params.len()];
+    let (mut sum, mut onto) = (0.0, Onto::Zero);
+    for (x, labels) in x.chunks(3 * 784).zip(labels.chunks(3)) {
+        let block = Batch::dense(x, labels);
+        sum += model.gradient(&params, block, 1.0 / 7.0, onto, &mut grad);
+        onto = Onto::Present;
+    }
+    assert!((sum - loss).abs() < 1e-5);
+    assert!(grad.iter().zip(&whole).all(|(a, b)| (a - b).abs() < 1e-5));
+
+    let mut tally = Tally::default();
+    model.evaluate(&params, Batch::dense(&x, &labels), &mut tally);
+    assert_eq!(tally.examples, 7);
+    assert!((tally.loss() - f64::from(loss)).abs() < 1e-5);
+}
+
+/// 4,000 values that dropout thins out before one output sees them.
+fn thinned(rate: f32) -> Network {
+    let layers = vec![Layer::new("drop", Kind::Dropout { rate }), Layer::dense("out", 2)];
+    Network::new(Shape::flat(4_000), layers, 2, 2).unwrap()
+}
+
+#[test]
+fn dropout_hangs_on_draw_and_example_and_is_off_in_tests() {
+    let mut model = thinned(0.25);
+    let params = vec![0.0; model.layout().len()];
+    let x = vec![1.0; 8_000];
+    // With equal scores the gradient of a weight is half of what its input was.
+    let mut kept = |draw: u64, labels: &[u32]| {
+        let block = Batch { draw, ..Batch::dense(&x[..4_000 * labels.len()], labels) };
+        let grad = gradient(&mut model, &params, block).1;
+        grad[..4_000].iter().map(|g| g * 2.0 * labels.len() as f32).collect::<Vec<f32>>()
+    };
+    let first = kept(1, &[1]);
+    assert_eq!(first, kept(1, &[1]));
+    assert_ne!(first, kept(2, &[1]));
+    // Two examples with labels apart cancel out wherever both keep or both drop.
+    let both = kept(1, &[1, 0]);
+    let differ = both.iter().filter(|value| **value != 0.0).count();
+    assert!((1_300..1_700).contains(&differ), "{differ} of 4,000 differ between examples");
+    let dropped = first.iter().filter(|value| **value == 0.0).count();
+    assert!((900..1_100).contains(&dropped), "{dropped} of 4,000 dropped at a rate of 0.25");
+    assert!(first.iter().all(|&value| value == 0.0 || (value - 4.0 / 3.0).abs() < 1e-6));
+
+    let (mut thin, mut full) = (thinned(0.5), thinned(0.0));
+    let params = start(&thin);
+    let (mut a, mut b) = (Tally::default(), Tally::default());
+    thin.evaluate(&params, Batch::dense(&x, &[0, 1]), &mut a);
+    full.evaluate(&params, Batch::dense(&x, &[0, 1]), &mut b);
+    assert_eq!(a, b);
+}
+
+#[test]
+fn the_gradient_is_finished_from_its_end_to_its_beginning() {
+    let mut model = lenet(2, 2).unwrap();
+    let params = start(&model);
+    let (x, labels) = batch(&model, 2, 0);
+    let block = Batch::dense(&x, &labels);
+    let (_, wanted) = gradient(&mut model, &params, block);
+    let mut grad = vec![f32::NAN; params.len()];
+    let (mut end, mut parts) = (params.len(), 0);
+    model.gradient_watched(&params, block, 0.5, (Onto::Zero, &mut grad), &mut |range, values| {
+        assert_eq!(range.end, end);
+        assert_eq!(values, &wanted[range.clone()]);
+        (end, parts) = (range.start, parts + 1);
+    });
+    assert_eq!((end, parts), (0, 5));
+}
+
+#[test]
+fn a_step_allocates_nothing() {
+    let sizes = AlexNet { classes: 5, size: 63, widths: [3, 5, 7, 4, 4], hidden: 9, dropout: 0.5 };
+    let mut model = sizes.network(2, 1).unwrap();
+    let params = start(&model);
+    let (x, labels) = batch(&model, 2, 0);
+    let mut grad = vec![0.0; params.len()];
+    let before = ALLOCATIONS.with(Cell::get);
+    model.gradient(&params, Batch::dense(&x, &labels), 0.5, Onto::Zero, &mut grad);
+    assert_eq!(ALLOCATIONS.with(Cell::get), before);
+}
+
+#[test]
+fn the_well_known_networks_have_their_well_known_sizes() {
+    let model = lenet(1, 1).unwrap();
+    assert_eq!(model.layout().len(), 61_706);
+    assert_eq!(model.layout().tensors()[2].name, "conv2.weight");
+    assert_eq!(model.layout().tensors()[2].shape, [16, 6, 5, 5]);
+
+    let model = AlexNet::default().network(1, 1).unwrap();
+    assert_eq!(model.layout().len(), 61_100_840);
+    let names: Vec<&str> =
+        model.layout().tensors().iter().map(|tensor| tensor.name.as_str()).collect();
+    assert_eq!(names[0], "features.0.weight");
+    assert_eq!(names[15], "classifier.6.bias");
+    let products = model.cost().into_iter().filter(|cost| cost.product[0] > 0);
+    let flops: u64 = products.map(|cost| cost.forward).sum();
+    assert_eq!(flops, 2 * 714_188_480);
+}
+
+#[test]
+fn initial_values_are_spread_as_pytorchs_and_hang_on_the_seed() {
+    let model = lenet(1, 1).unwrap();
+    let mut params = vec![f32::NAN; model.layout().len()];
+    model.initialise(3, &mut params);
+    for pair in model.layout().tensors().chunks(2) {
+        let inputs: usize = pair[0].shape[1..].iter().product();
+        let bound = 1.0 / (inputs as f32).sqrt();
+        for tensor in pair {
+            assert!(params[tensor.range.clone()].iter().all(|value| value.abs() <= bound));
+        }
+        let weights = &params[pair[0].range.clone()];
+        let square = weights.iter().map(|w| w * w).sum::<f32>() / weights.len() as f32;
+        let near = (0.7..1.3).contains(&(square / (bound * bound / 3.0)));
+        assert!(near, "{}: mean square {square}", pair[0].name);
+    }
+    let mut other = params.clone();
+    model.initialise(4, &mut other);
+    assert_ne!(params, other);
+    model.initialise(3, &mut other);
+    assert_eq!(params, other);
+}
+
+#[test]
+fn errors_name_the_layer_and_the_shapes() {
+    let wrong = |layers: Vec<Layer>| {
+        Network::new(Shape::image(3, 8, 8), layers, 1, 1).err().unwrap().to_string()
+    };
+    assert_eq!(
+        wrong(vec![Layer::conv("big", 4, 9, 1, 0)]),
+        "layer big (convolution), given 3x8x8: has a kernel of 9x9, larger than the image with \
+         its padding of 0x0"
+    );
+    assert_eq!(
+        wrong(vec![Layer::dense("out", 10)]),
+        "layer out (dense), given 3x8x8: takes a flat row: put a flatten layer before it"
+    );
+    assert_eq!(
+        wrong(vec![Layer::conv("a", 4, 3, 1, 0)]),
+        "the network ends in 4x6x6, not in a flat row of scores: add a dense layer"
+    );
+    let padded = Windows { kernel: [2; 2], stride: [2; 2], padding: [2; 2] };
+    assert_eq!(
+        wrong(vec![Layer::new("p", Kind::MaxPool(padded))]),
+        "layer p (max pooling), given 3x8x8: pads by 2x2, more than half of its windows of 2x2"
+    );
+    let twice = vec![Layer::new("a", Kind::Flatten), Layer::dense("a", 2)];
+    assert_eq!(wrong(twice), NetworkError::Twice("a".into()).to_string());
+    let rate = vec![Layer::new("d", Kind::Dropout { rate: 1.0 })];
+    assert!(wrong(rate).contains("layer d (dropout), given 3x8x8: has the rate 1"));
+}
+
+#[test]
+fn the_graph_leads_from_the_examples_to_the_loss() {
+    let model = lenet(1, 1).unwrap();
+    let graph = model.graph();
+    for (index, node) in graph.iter().enumerate() {
+        for input in &node.inputs {
+            assert!(graph[..index].iter().any(|other| other.name == *input), "{input}");
+        }
+    }
+    let node = |name: &str| graph.iter().find(|node| node.name == name).unwrap();
+    assert_eq!(node("conv2/sums").inputs, ["pool1", "conv2/weight"]);
+    assert_eq!(node("conv2/add").shape, [-1, 16, 10, 10]);
+    assert_eq!(node("loss/cross_entropy").inputs, ["fc3/add", "input/labels"]);
+}

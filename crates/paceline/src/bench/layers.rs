@@ -1,0 +1,232 @@
+//! `paceline bench layers`: a step of LeNet-5 or AlexNet, layer by layer, beside the bare matrix
+//! products of the same shapes.
+
+use std::hint::black_box;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use paceline_model::{
+    AlexNet, Batch, GroupRule, LayerCost, Model, Moment, Network, Onto, Optimizer, OptimizerSpec,
+    Rule, Schedule, lenet,
+};
+
+use super::TURN;
+use super::step::{Matrix, product};
+use crate::Failure;
+use crate::table::aligned;
+
+/// Arguments of `bench layers`.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Layers {
+    /// Which network
+    #[arg(long, default_value = "lenet")]
+    pub model: Net,
+    /// Examples a step
+    #[arg(long, default_value_t = 32)]
+    pub batch: usize,
+    /// Threads that share a step's arithmetic
+    #[arg(long, default_value_t = 2)]
+    pub threads: usize,
+    /// How long to take steps, in seconds; at least three are taken
+    #[arg(long, default_value_t = 5.0)]
+    pub seconds: f64,
+    /// Print only the best step's time, as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A network to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Net {
+    /// LeNet-5 for 28x28, SGD
+    Lenet,
+    /// AlexNet for 224x224 and 1,000 classes, without dropout, SGD with momentum
+    Alexnet,
+}
+
+/// Times of each layer and of whole steps, and the bare products' rates.
+pub fn layers(args: &Layers) -> Result<String, Failure> {
+    let mut bench = Bench::new(args)?;
+    let start = Instant::now();
+    for turn in 0.. {
+        if turn >= 3 && start.elapsed().as_secs_f64() > args.seconds {
+            break;
+        }
+        bench.step(turn);
+    }
+    let seconds = bench.best_step.as_secs_f64();
+    if args.json {
+        let per_second = args.batch as f64 / seconds;
+        return Ok(format!(
+            "{{\"step_seconds\": {seconds:.6}, \"examples_per_second\": {per_second:.1}}}\n"
+        ));
+    }
+    Ok(bench.report(args))
+}
+
+/// The best times of one layer.
+#[derive(Clone, Copy)]
+struct Times {
+    forward: Duration,
+    backward: Duration,
+}
+
+const NEVER: Times = Times { forward: Duration::MAX, backward: Duration::MAX };
+const NONE: Times = Times { forward: Duration::ZERO, backward: Duration::ZERO };
+
+struct Bench {
+    model: Network,
+    cost: Vec<LayerCost>,
+    optimizer: Optimizer,
+    params: Vec<f32>,
+    grad: Vec<f32>,
+    inputs: Vec<f32>,
+    labels: Vec<u32>,
+    best: Vec<Times>,
+    best_step: Duration,
+    best_update: Duration,
+}
+
+impl Bench {
+    fn new(args: &Layers) -> Result<Self, Failure> {
+        let sizes = AlexNet { dropout: 0.0, ..AlexNet::default() };
+        let group = GroupRule { rate: Schedule::Constant { rate: 0.01 }, decay: 0.0 };
+        let (model, rule) = match args.model {
+            Net::Lenet => (lenet(args.batch, args.threads), Rule::Sgd),
+            Net::Alexnet => {
+                (sizes.network(args.batch, args.threads), Rule::Momentum { momentum: 0.9 })
+            }
+        };
+        let model = model.map_err(|error| Failure::Training(error.to_string()))?;
+        let mut params = vec![0.0; model.layout().len()];
+        model.initialise(1, &mut params);
+        let spec = OptimizerSpec { rule, weights: group, biases: group };
+        let pixels = args.batch * model.inputs();
+        Ok(Self {
+            cost: model.cost(),
+            optimizer: Optimizer::new(spec, model.layout(), 0..params.len()),
+            grad: vec![0.0; params.len()],
+            params,
+            inputs: (0..pixels).map(|i| (i * 7_919 % 256) as f32 / 255.0).collect(),
+            labels: (0..args.batch).map(|i| (i % model.classes()) as u32).collect(),
+            best: vec![NEVER; model.layers().len()],
+            best_step: Duration::MAX,
+            best_update: Duration::MAX,
+            model,
+        })
+    }
+
+    fn step(&mut self, turn: u64) {
+        let share = 1.0 / self.labels.len() as f32;
+        let block = Batch::dense(&self.inputs, &self.labels);
+        let mut times = vec![NONE; self.best.len()];
+        let start = Instant::now();
+        let mut last = start;
+        let onto = (Onto::Zero, &mut self.grad[..]);
+        let loss = self.model.gradient_followed(&self.params, block, share, onto, &mut |moment| {
+            let now = Instant::now();
+            match moment {
+                Moment::Forward { layer } => times[layer].forward += now - last,
+                Moment::Backward { layer } => times[layer].backward += now - last,
+                // A layer's way back is two products; both count.
+                Moment::Final { .. } => return,
+                Moment::Input | Moment::Loss => {}
+            }
+            last = now;
+        });
+        black_box(loss);
+        let update = Instant::now();
+        self.optimizer.apply(turn, 0, &mut self.params, &self.grad);
+        self.best_update = self.best_update.min(update.elapsed());
+        self.best_step = self.best_step.min(start.elapsed());
+        for (best, times) in self.best.iter_mut().zip(times) {
+            best.forward = best.forward.min(times.forward);
+            best.backward = best.backward.min(times.backward);
+        }
+    }
+
+    fn report(&self, args: &Layers) -> String {
+        let head =
+            ["layer", "", "MFLOP", "forward ms", "GFLOP/s", "backward ms", "GFLOP/s", "bare gemm"];
+        let mut rows = vec![head.map(String::from).to_vec()];
+        let mut bare_seconds = 0.0;
+        let rate = |flops: u64, time: f64| flops as f64 * args.batch as f64 / time / 1e9;
+        for (cost, times) in self.cost.iter().zip(&self.best) {
+            let [forward, backward] = [times.forward, times.backward].map(|t| t.as_secs_f64());
+            let is_product = cost.product[0] > 0;
+            let bare = if is_product { bare_rate(cost, args) } else { 0.0 };
+            let flops = cost.forward + cost.backward;
+            if is_product {
+                bare_seconds += flops as f64 * args.batch as f64 / bare;
+            }
+            let figure = |number: f64| if is_product { format!("{number:.1}") } else { "".into() };
+            rows.push(vec![
+                cost.name.clone(),
+                cost.kind.into(),
+                format!("{:.2}", cost.forward as f64 / 1e6),
+                format!("{:.3}", forward * 1e3),
+                figure(rate(cost.forward, forward)),
+                format!("{:.3}", backward * 1e3),
+                figure(rate(cost.backward, backward)),
+                figure(bare / 1e9),
+            ]);
+        }
+        let step = self.best_step.as_secs_f64();
+        let whole = self.cost.iter().filter(|cost| cost.product[0] > 0);
+        let whole: u64 = whole.map(|cost| cost.forward + cost.backward).sum();
+        format!(
+            "{:?}, batch {}, {} threads; MFLOP an example, best times of each layer; bare: its \
+             product forward by the crate gemm, on as many threads\n{}\
+             step {:.2} ms (of it update {:.2} ms), {:.0} examples/s, {:.1} GFLOP/s, {:.2} of the \
+             bare products' rate\n",
+            args.model,
+            args.batch,
+            args.threads,
+            aligned(&rows),
+            step * 1e3,
+            self.best_update.as_secs_f64() * 1e3,
+            args.batch as f64 / step,
+            rate(whole, step),
+            bare_seconds / step,
+        )
+    }
+}
+
+/// Operations/s of a layer's product forward by the crate `gemm`: images of a convolution, or
+/// outputs of a dense layer, shared by the threads. The best of some turns.
+fn bare_rate(cost: &LayerCost, args: &Layers) -> f64 {
+    let [pixels, outputs, depth] = cost.product;
+    let sizes = if pixels > 1 {
+        [pixels, outputs, depth]
+    } else {
+        [args.batch, outputs.div_ceil(args.threads), depth]
+    };
+    let mut best = 0f64;
+    for _ in 0..3 {
+        let rates = thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..args.threads).map(|_| scope.spawn(|| bare_thread(sizes))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap_or(0.0)).sum()
+        });
+        best = best.max(rates);
+    }
+    best
+}
+
+/// Operations/s of one thread that computes a product again and again.
+fn bare_thread([rows, columns, depth]: [usize; 3]) -> f64 {
+    let left = vec![0.01; rows * depth];
+    let right = vec![0.01; columns * depth];
+    let mut out = vec![0.0; rows * columns];
+    let left = Matrix { values: &left, strides: [depth as isize, 1] };
+    let right = Matrix { values: &right, strides: [1, depth as isize] };
+    product([rows, columns, depth], &mut out, &left, &right);
+    let (start, mut done) = (Instant::now(), 0);
+    while start.elapsed() < TURN {
+        product([rows, columns, depth], &mut out, &left, &right);
+        black_box(&out);
+        done += 1;
+    }
+    2.0 * (rows * columns * depth * done) as f64 / start.elapsed().as_secs_f64()
+}
