@@ -289,7 +289,8 @@ impl World {
         }
         let (header, payload) = self.wires[from][to].pop_front().unwrap();
         match replica.arrived(from, &header, &payload) {
-            Ok(ReplicaEvent::Abort(why)) => self.workers[to].failed = Some(why),
+            // Said again, so that nobody takes whoever ends next for the cause.
+            Ok(ReplicaEvent::Abort(why)) => self.fail(to, &why),
             Ok(ReplicaEvent::Left) => {
                 self.wires[to][from].push_back((Replica::bye(), Vec::new()));
             }

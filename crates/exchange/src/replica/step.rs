@@ -301,8 +301,11 @@ impl Replica {
     }
 
     /// The peers that a step waits for: those whose gradient is not here, or if all are, those
-    /// whose parameters are not.
+    /// whose parameters are not. Between steps, those who are not out of it yet.
     pub fn awaited(&self) -> Vec<usize> {
+        if self.turn.is_none() {
+            return self.others().filter(|&slot| self.needs(slot)).collect();
+        }
         let own = self.parts[self.config.slot].len();
         let late = |slot: &usize| self.peers[*slot].progress.shares_got < own;
         let slow = |slot: &usize| self.needs_in_step(*slot);
