@@ -121,11 +121,18 @@ pub(crate) fn build_worker<'a, L: DenseLink + RowLink>(
         Data::Rows(set) if plan.model.is_sparse() => {
             Box::new(RowWorker::new(slot, batches, &set.train, desk))
         }
-        _ => Box::new(build_dense_worker(plan, data, Walk::new(batches, slot), desk)),
+        _ => Box::new(build_dense_worker(plan, data, (slot, slots), desk)),
     }
 }
 
-fn build_dense_worker<'a>(plan: &Plan, data: &'a Data, walk: Walk, desk: Desk) -> Worker<'a> {
+/// A worker of a dense model.
+pub(crate) fn build_dense_worker<'a>(
+    plan: &Plan,
+    data: &'a Data,
+    (slot, slots): (usize, usize),
+    desk: Desk,
+) -> Worker<'a> {
+    let walk = Walk::new(data.batches(plan, slots), slot);
     let model = build_model(plan, data.shape());
     Worker { examples: build_examples(data, walk), model, desk }
 }
@@ -166,8 +173,7 @@ impl<'a> Alone<'a> {
         drop(model);
         let tests = InBetween::new(build_examiner(self.plan, self.data));
         let chief = self.chief(steps, Box::new(tests), false, progress);
-        let walk = Walk::new(batches, 0);
-        let worker = build_dense_worker(self.plan, self.data, walk, self.desk()?);
+        let worker = build_dense_worker(self.plan, self.data, (0, 1), self.desk()?);
         self.carry_out(worker, &mut link, chief, |worker, link, chief| worker.run(link, chief))
     }
 

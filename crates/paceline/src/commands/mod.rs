@@ -67,6 +67,10 @@ fn tasks(plan: &Plan, cluster: Option<&Cluster>) -> String {
         let ClusterPlan { workers, servers, .. } = plan.cluster;
         return match plan.cluster.mode {
             Mode::Single => "\n# tasks: this process alone\n".into(),
+            Mode::Mirrored => format!(
+                "\n# tasks: {workers} workers, which `paceline train` starts here (TF_CONFIG is \
+                 not set)\n"
+            ),
             _ => format!(
                 "\n# tasks: {workers} workers and {servers} servers, which `paceline train` starts \
                  here (TF_CONFIG is not set)\n"
