@@ -136,7 +136,9 @@ pub enum Bench {
     Step,
     /// How fast gradients and parameters move between processes, beside bare sockets
     Net,
-    /// One process of `bench net`
+    /// How fast workers without servers make one update out of everybody's gradients
+    Allreduce,
+    /// One process of another bench
     #[command(hide = true)]
     Peer {
         /// Which one

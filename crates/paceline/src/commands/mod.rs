@@ -48,6 +48,7 @@ fn run_bench(command: Bench) -> Result<(), Failure> {
     match command {
         Bench::Step => print(&bench::step()),
         Bench::Net => print(&bench::net(&Interrupt::default())?),
+        Bench::Allreduce => print(&bench::allreduce()?),
         Bench::Peer { peer, address, floats, seconds } => {
             bench::run_peer(&bench::Terms { peer, address, floats, seconds })
         }
