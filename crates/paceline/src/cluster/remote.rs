@@ -309,6 +309,12 @@ pub(crate) fn link_config(
     layout: &Layout,
 ) -> Result<LinkConfig, Failure> {
     let servers = cluster.servers()?;
+    if plan.cluster.mode == Mode::Mirrored {
+        return Err(Failure::Usage(format!(
+            "cluster.mode = \"mirrored\" has no servers that {} could ask",
+            cluster.task
+        )));
+    }
     if servers.is_empty() {
         return Err(Failure::Usage(format!(
             "cluster.mode = \"{}\" needs a server, but TF_CONFIG lists no ps",
