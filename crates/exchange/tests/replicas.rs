@@ -262,13 +262,20 @@ impl World {
         }
         let replica = &mut self.workers[to].replica;
         let Some((header, payload)) = self.wires[from][to].front() else {
-            if self.dead == Some(from) && replica.needs(from) {
+            let needs = replica.needs(from);
+            // Who is done goes, too.
+            if needs && (self.dead == Some(from) || self.is_done(from)) {
                 self.fail(to, &format!("lost worker:{from}"));
                 return true;
             }
             return false;
         };
         let place = replica.expect(from, header).unwrap();
+        if let Some(likely) = replica.likely(from) {
+            // What was foretold would have been read there already.
+            let is_right = place == likely || payload.is_empty() || header.kind == Kind::Abort;
+            assert!(is_right, "{header:?} instead of {likely:?}");
+        }
         match &place {
             Place::Later => {
                 let has_ended = self.dead == Some(from) || self.workers[from].failed.is_some();

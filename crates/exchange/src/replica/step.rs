@@ -64,8 +64,11 @@ impl Replica {
         let Turn { mine, made } = self.turn?;
         let has_fresh = self.has_fresh();
         let progress = &mut self.peers[peer].progress;
-        // What is fresh first: it is in the cache, and somebody waits for it.
-        if has_fresh && progress.fresh_sent < made {
+        // What is fresh first: it is in the cache, and somebody waits for it. But never before
+        // the share of the same number, so that what comes of small models can be foretold.
+        let owes_share = progress.shares_sent < self.parts[peer].len();
+        let may_be_fresh = progress.shares_sent > progress.fresh_sent || !owes_share;
+        if has_fresh && progress.fresh_sent < made && may_be_fresh {
             let part = progress.fresh_sent;
             progress.fresh_sent += 1;
             let range = self.parts[self.config.slot][part].clone();
@@ -100,7 +103,7 @@ impl Replica {
             None
         } else if progress.shares_got == 0 {
             Some(Place::Held(own[0].len()))
-        } else if progress.fresh_got == 0 && !self.is_whole {
+        } else if progress.fresh_got == 0 && !self.is_whole && self.is_certain() {
             Some(Place::Params(theirs[0].clone()))
         } else {
             None
@@ -278,6 +281,12 @@ impl Replica {
             && others().all(|said| said.is_some_and(|said| said.has_left))
     }
 
+    /// Whether it is known already that the present step will be made.
+    fn is_certain(&self) -> bool {
+        let said = self.turn.iter().map(|turn| turn.mine);
+        said.chain(self.peers.iter().filter_map(|peer| peer.said)).any(|said| !said.has_left)
+    }
+
     /// Whether parameters travel in this step.
     fn has_fresh(&self) -> bool {
         !self.is_whole && !self.has_all_left()
@@ -290,12 +299,13 @@ impl Replica {
             && self.turn.is_none_or(|turn| turn.made == self.parts[self.config.slot].len())
     }
 
-    /// Whether the present step still has something for a peer, or expects something of it.
+    /// Whether the present step still has something for a peer, or expects something of it, as far
+    /// as is known: parameters only once somebody is known to have a gradient.
     pub(super) fn needs_in_step(&self, peer: usize) -> bool {
         let own = self.parts[self.config.slot].len();
         let progress = self.peers[peer].progress;
         let theirs = self.parts[peer].len();
-        let fresh = if self.has_fresh() { (own, theirs) } else { (0, 0) };
+        let fresh = if !self.is_whole && self.is_certain() { (own, theirs) } else { (0, 0) };
         (progress.shares_sent, progress.shares_got) != (theirs, own)
             || (progress.fresh_sent, progress.fresh_got) != fresh
     }

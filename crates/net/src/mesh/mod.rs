@@ -102,7 +102,7 @@ impl Mesh {
         gradient: &[f32],
         attendant: &mut impl Attendant,
     ) -> Result<(), Fault> {
-        self.check_all_here()?;
+        self.check_needed()?;
         self.replica.begin(examples);
         let mut wait = None;
         loop {
@@ -121,12 +121,14 @@ impl Mesh {
         }
     }
 
-    /// Whoever went between two steps is missed now.
-    fn check_all_here(&self) -> Result<(), Fault> {
-        let mut others = self.replica.others();
-        let gone =
-            others.find(|&slot| self.peers[slot].connection.as_ref().is_none_or(|c| c.is_closed));
-        gone.map_or(Ok(()), |slot| Err(Fault::lost(slot, "it closed the connection")))
+    /// Whoever went when it was not needed may be needed by now.
+    fn check_needed(&self) -> Result<(), Fault> {
+        let is_missed = |slot: &usize| {
+            let connection = self.peers[*slot].connection.as_ref();
+            connection.is_none_or(|connection| connection.is_closed) && self.replica.needs(*slot)
+        };
+        let missed = self.replica.others().find(is_missed);
+        missed.map_or(Ok(()), |slot| Err(Fault::lost(slot, "it closed the connection")))
     }
 
     /// Sends what can be sent now; says whether anything was.
@@ -164,6 +166,7 @@ impl Mesh {
     /// Sleeps until a socket has something, but looks a few times first. Tells whoever wants
     /// to know once a second, and gives up at the limit.
     fn wait(&mut self, wait: &mut Wait, attendant: &mut impl Attendant) -> Result<(), Fault> {
+        self.check_needed()?;
         let mut patience = Patience::new();
         let is_few = self.peers.len() <= FEW + 1;
         while patience.look_again() {
