@@ -1,6 +1,8 @@
 //! Whole runs without servers, played from a seed: frames are delayed and reordered across
 //! connections, connections hold little, and workers die.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
 use std::collections::VecDeque;
 
 use paceline_exchange::{
@@ -43,7 +45,9 @@ impl Random {
 
 fn terms(seed: u64) -> Terms {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    (0..5).for_each(|_| drop(random.next()));
+    for _ in 0..5 {
+        random.next();
+    }
     let workers = 1 + random.below(5);
     let steps = 1 + random.below(6) as u64;
     Terms {

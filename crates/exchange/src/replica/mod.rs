@@ -17,6 +17,7 @@
 
 mod ending;
 mod greeting;
+mod receive;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -30,7 +31,8 @@ use crate::shard::part_ranges_of;
 use crate::{ProtocolError, Report, shard_ranges};
 
 pub use greeting::NotLetIn;
-pub use step::{Place, Source, ToPeer};
+pub use receive::Place;
+pub use step::{Source, ToPeer};
 
 /// The slot that decides when to stop, and that gathers the reports.
 const CHIEF: usize = 0;
@@ -252,10 +254,14 @@ impl Replica {
 
 /// The parts of a shard, as ranges of all parameters.
 fn cut(shard: &Range<usize>, part_floats: usize) -> Vec<Range<usize>> {
-    let parts = part_ranges_of(shard.len(), part_floats).into_iter();
-    let parts: Vec<_> =
-        parts.map(|part| shard.start + part.start..shard.start + part.end).collect();
-    if parts.is_empty() { vec![shard.start..shard.start] } else { parts }
+    let mut parts = part_ranges_of(shard.len(), part_floats);
+    for part in &mut parts {
+        *part = shard.start + part.start..shard.start + part.end;
+    }
+    if parts.is_empty() {
+        parts.push(shard.start..shard.start);
+    }
+    parts
 }
 
 /// Tells replicas apart: two that differ in one place never have the same digest, and two that
