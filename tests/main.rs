@@ -20,6 +20,7 @@ mod faults;
 mod golden;
 mod jobs;
 mod mirror;
+mod mirrored;
 mod model_file;
 mod networks;
 mod rows;

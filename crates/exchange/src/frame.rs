@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::PART_FLOATS;
 
 /// The version of the protocol that this crate speaks. Both ends must speak the same.
-pub const PROTOCOL_VERSION: u16 = 2;
+pub const PROTOCOL_VERSION: u16 = 3;
 /// The length of a header.
 pub const HEADER_BYTES: usize = 40;
 /// The longest payload of a frame that carries parameters or a gradient.
@@ -52,6 +52,10 @@ pub enum Kind {
     /// Client of a sparse model: send me the values of these keys. Answered with
     /// [`Kind::Values`].
     PullKeys = 10,
+    /// Peer: my gradient of one part of your shard, for you to add up.
+    Share = 11,
+    /// Peer: the parameters of one part of my shard, after the step.
+    Fresh = 12,
     /// Server: you are in, and this is the shard I hold.
     Welcome = 129,
     /// Server: you are not let in, and why. The connection is closed after it.
@@ -74,7 +78,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Kind; 19] = [
+    pub const ALL: [Kind; 21] = [
         Kind::Hello,
         Kind::Push,
         Kind::Pull,
@@ -85,6 +89,8 @@ impl Kind {
         Kind::Beat,
         Kind::PushKeys,
         Kind::PullKeys,
+        Kind::Share,
+        Kind::Fresh,
         Kind::Welcome,
         Kind::Refuse,
         Kind::Start,
@@ -102,7 +108,7 @@ impl Kind {
 
     /// Whether the payload is a run of `f32` (a gradient or parameters).
     pub fn carries_floats(self) -> bool {
-        matches!(self, Kind::Push | Kind::Params | Kind::Values)
+        matches!(self, Kind::Push | Kind::Params | Kind::Values | Kind::Share | Kind::Fresh)
     }
 
     /// Whether the payload begins with a gradient, so that whoever receives it may keep it.
@@ -113,7 +119,7 @@ impl Kind {
     /// The longest payload that a frame of this kind may have.
     pub fn max_payload_bytes(self) -> usize {
         match self {
-            Kind::Push | Kind::Params => PART_BYTES,
+            Kind::Push | Kind::Params | Kind::Share | Kind::Fresh => PART_BYTES,
             Kind::PushKeys | Kind::PullKeys | Kind::Values => SPARSE_BYTES,
             Kind::Pull | Kind::Collect | Kind::Finish | Kind::Beat | Kind::Start | Kind::Bye => 0,
             _ => CONTROL_BYTES,
@@ -125,6 +131,7 @@ impl Kind {
         match self {
             Kind::Params | Kind::Values => Flags::STOP | Flags::DROPPED,
             Kind::Reports => Flags::MORE,
+            Kind::Share => Flags::STOP | Flags::LEFT,
             Kind::Pull => Flags::RESUME,
             Kind::PullKeys => Flags::RESUME | Flags::AHEAD,
             Kind::Welcome => Flags::LEFT | Flags::PARTIAL,
@@ -140,7 +147,8 @@ pub struct Flags(u8);
 impl Flags {
     /// None set.
     pub const NONE: Flags = Flags(0);
-    /// On `Params`: the run is stopping; push no more (obeyed from server 0 only).
+    /// On `Params`: the run is stopping; push no more (obeyed from server 0 only). On `Share`:
+    /// this step is the last (from the chief only).
     pub const STOP: Flags = Flags(1);
     /// On `Params`: your gradient came too late and was dropped.
     pub const DROPPED: Flags = Flags(2);
@@ -149,9 +157,9 @@ impl Flags {
     /// On `Pull`: this is how I go on after taking a slot over, so answer only when the slot's
     /// last push would be answered, with the parameters that its next gradient belongs to.
     pub const RESUME: Flags = Flags(8);
-    /// On `Welcome`: this slot has left already; nothing is left to do but to leave.
+    /// On `Welcome`: this slot has left already; nothing is left to do but to leave. On `Share`:
+    /// I have no more examples, and add nothing to any part of this step.
     pub const LEFT: Flags = Flags(16);
-
     /// On `Welcome`: some parts have the push already that the slot makes next, so it must be
     /// made even if the run is stopping.
     pub const PARTIAL: Flags = Flags(32);
@@ -187,11 +195,13 @@ pub struct Header {
     pub len: u32,
     /// Which part of the shard.
     pub part: u32,
-    /// On `Push`: how many examples the gradient is a mean over.
+    /// On `Push` and `Share`: how many examples the gradient is a mean over.
     pub count: u32,
-    /// On `Push`: the step of the plan whose batch it is. On `Params`: updates applied so far.
+    /// On `Push`: the step of the plan whose batch it is. On `Params`: updates applied so far. On
+    /// `Share` and `Fresh`: updates made before this step.
     pub step: u64,
     /// The version of the part's parameters: that the gradient was computed from, or that follow.
+    /// On `Share` and on a peer's `Leave`: the digest of its replica, where one is due.
     pub version: u64,
     /// The number of the push, which its answer repeats.
     pub sequence: u64,

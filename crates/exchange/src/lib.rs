@@ -4,7 +4,8 @@
 //! and decides, through the gate of its mode, when a pushed gradient is applied and when it is
 //! answered. A [`Client`] is one worker or evaluator that talks to all servers. Neither opens a
 //! socket, reads a clock or starts a thread: frames, times and lost connections are handed in,
-//! frames to send are handed out. So a test can play a whole cluster, with all its accidents,
+//! frames to send are handed out. A [`Replica`] stands for itself: it is one worker of a run
+//! without servers, where every worker sums a part of the gradient for all. So a test can play a whole cluster, with all its accidents,
 //! from one seed (see `tests/simulation`), and the network crate has nothing left to decide.
 //!
 //! The words: parameters are one flat `[f32]`, cut into a *shard* for each server and each shard
@@ -21,9 +22,11 @@ mod frame;
 mod gate;
 mod host;
 mod keys;
+mod mean;
 mod members;
 mod message;
 mod part;
+mod replica;
 mod server;
 mod shard;
 mod stats;
@@ -40,6 +43,9 @@ pub use keys::{KeysError, MOST_KEYS, decode_keys, encode_keys, max_keys_bytes};
 pub use message::{
     Hello, MAX_REPORTS_BYTES, MAX_TOKEN_BYTES, MessageError, Refusal, RefuseCode, Report, Role,
     Welcome,
+};
+pub use replica::{
+    NotLetIn, Place, Replica, ReplicaConfig, ReplicaError, ReplicaEvent, Source, ToPeer,
 };
 pub use server::{Outcome, Server};
 pub use shard::{MAX_WORKERS, PART_FLOATS, WINDOW_PARTS, part_ranges, shard_ranges};

@@ -23,6 +23,9 @@ pub enum Role {
     Worker,
     /// Only pulls and is never waited for.
     Evaluator,
+    /// A worker that speaks to another worker, without servers. The server that its `Hello` means
+    /// is that worker's slot, and servers are counted as workers.
+    Peer,
 }
 
 /// The first frame of a connection: who the client is and what it believes.
@@ -61,6 +64,7 @@ impl Hello {
         bytes.push(match self.role {
             Role::Worker => 0,
             Role::Evaluator => 1,
+            Role::Peer => 2,
         });
         bytes.extend(self.slot.to_le_bytes());
         bytes.extend(self.incarnation.to_le_bytes());
@@ -86,6 +90,7 @@ impl Hello {
         let role = match fields.array()? {
             [0] => Role::Worker,
             [1] => Role::Evaluator,
+            [2] => Role::Peer,
             _ => return Err(MessageError::Malformed),
         };
         let hello = Self {
@@ -261,6 +266,12 @@ pub enum MessageError {
     /// A field is cut off, or out of its range, or something follows the last one.
     #[error("malformed payload")]
     Malformed,
+}
+
+/// Compares secrets without telling, by the time it takes, where they differ.
+pub(crate) fn equal_in_constant_time(left: &[u8], right: &[u8]) -> bool {
+    let differences = left.iter().zip(right).fold(0, |sum, (l, r)| sum | (l ^ r));
+    left.len() == right.len() && std::hint::black_box(differences) == 0
 }
 
 /// What is left to read of a payload.

@@ -3,17 +3,20 @@
 //! [`serve`] is a server's side: a thread for each connection around one machine. Frames come
 //! in, the machine decides, frames go out. [`Link`] is a worker's side: it connects to every
 //! server, waits for the start, and then exchanges a gradient for parameters in one round trip.
+//! [`Mesh`] is a worker without servers: it is connected to every other worker.
 //! What may be applied and answered when is decided in `paceline-exchange`; here is only how
 //! bytes get from one process to another without being copied more than once.
 
 mod inbound;
 mod link;
+mod mesh;
 mod outbound;
 mod patience;
 mod peer;
 mod serve;
 
 pub use link::{Attendant, Link, LinkConfig, LinkError, Moved};
+pub use mesh::{Mesh, MeshConfig};
 pub use peer::PeerState;
 pub use serve::{ServeError, Served, Watcher, serve};
 

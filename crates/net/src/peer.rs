@@ -1,16 +1,18 @@
-//! How far a worker has come with a server, in words that help a person.
+//! How far a worker has come with a server or another worker, in words that help a person.
 
 use std::fmt;
 
 use paceline_exchange::{Refusal, RefuseCode};
 
-/// What is known of one server while a worker waits for the start.
+/// What is known of one server or peer while a worker waits for the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerState {
     /// Its host name cannot be resolved.
     NoAddress(String),
     /// Nobody answers at its address, or nobody lets us in there.
     Refused(String),
+    /// It is to connect to us, and has not.
+    Awaited,
     /// Somebody answers, but has not welcomed us yet.
     Connected,
     /// It belongs to another job, version or place, or does not know us.
@@ -26,6 +28,7 @@ impl fmt::Display for PeerState {
         match self {
             PeerState::NoAddress(why) => write!(f, "no address ({why})"),
             PeerState::Refused(why) => write!(f, "refused ({why})"),
+            PeerState::Awaited => f.write_str("not here yet"),
             PeerState::Connected => f.write_str("connected"),
             PeerState::Denied(refusal) => {
                 let what = match refusal.code {

@@ -205,7 +205,9 @@ pub enum Bench {
     Net,
     /// How fast rows of click data are read: every format, and the cache
     Parse,
-    /// One process of `bench net`
+    /// How fast workers without servers make one update out of everybody's gradients
+    Allreduce,
+    /// One process of another bench
     #[command(hide = true)]
     Peer {
         /// Which one

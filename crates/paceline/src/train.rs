@@ -166,20 +166,19 @@ pub(crate) fn build_worker<'a, L: DenseLink + RowLink>(
         Data::Rows(set) if plan.model.is_sparse() => {
             Box::new(RowWorker::new(slot, batches, &set.train, desk))
         }
-        _ => {
-            let walk = Walk::new(batches, slot, plan.seed);
-            Box::new(build_dense_worker(plan, data, walk, threads, desk)?)
-        }
+        _ => Box::new(build_dense_worker(plan, data, (slot, slots), threads, desk)?),
     })
 }
 
-fn build_dense_worker<'a>(
+/// A worker of a dense model.
+pub(crate) fn build_dense_worker<'a>(
     plan: &Plan,
     data: &'a Data,
-    walk: Walk,
+    (slot, slots): (usize, usize),
     threads: usize,
     desk: Desk,
 ) -> Result<Worker<'a>, Failure> {
+    let walk = Walk::new(data.batches(plan, slots), slot, plan.seed);
     let model = build_model(plan, data.shape(), Room::of(plan, threads))?;
     Ok(Worker { examples: build_examples(plan, data, walk), model, desk })
 }
@@ -213,15 +212,13 @@ struct Alone<'a> {
 
 impl<'a> Alone<'a> {
     fn train_dense(&self, progress: Progress) -> Result<Finished, Failure> {
-        let batches = self.data.batches(self.plan, 1);
-        let steps = batches.steps();
+        let steps = self.data.batches(self.plan, 1).steps();
         let model = build_model(self.plan, self.data.shape(), Room::LEAST)?;
         let mut link = Local::new(&*model, self.plan.seed, self.plan.optimizer);
         drop(model);
         let threads = self.plan.threads_here(1);
         let tests = InBetween::new(build_examiner(self.plan, self.data, threads)?);
-        let walk = Walk::new(batches, 0, self.plan.seed);
-        let worker = build_dense_worker(self.plan, self.data, walk, threads, self.desk()?)?;
+        let worker = build_dense_worker(self.plan, self.data, (0, 1), threads, self.desk()?)?;
         let chief = self.chief(steps, Box::new(tests), false, progress);
         self.carry_out(worker, &mut link, chief, |worker, link, chief| worker.run(link, chief))
     }

@@ -4,9 +4,8 @@
 //! seed ends with the same bits every time. The first gradient's vector becomes the mean, so
 //! that no other is needed; used vectors go back to the pool.
 
-use paceline_model::kernels::each;
-
 use super::Server;
+use crate::mean::{add_scaled, scale, weight};
 use crate::part::Held;
 use crate::{Host, ServerPhase, Store};
 
@@ -34,16 +33,11 @@ impl Server {
         let held = || self.parts[index].seats.iter().filter_map(|seat| seat.held.as_ref());
         let contributors = held().count();
         let examples: u64 = held().map(|held| u64::from(held.examples)).sum();
-        let weight = |held: &Held| match examples {
-            // Nobody counted: all count alike.
-            0 => 1.0 / contributors as f32,
-            _ => (f64::from(held.examples) / examples as f64) as f32,
-        };
         let mut mean: Option<Held> = None;
         for slot in 0..self.members.len() {
             let Some(mut held) = self.take_held(index, slot) else { continue };
             self.count_applied(index, slot, held.version, held.examples, 0);
-            let weight = weight(&held);
+            let weight = weight(held.examples, examples, contributors);
             match &mut mean {
                 None => {
                     scale(&mut held.gradient, weight);
@@ -133,22 +127,4 @@ impl Server {
             self.stats.applied(slot, version - from, examples);
         }
     }
-}
-
-fn scale(values: &mut [f32], weight: f32) {
-    // The mean of one gradient is that gradient.
-    if weight != 1.0 {
-        each(
-            #[inline(always)]
-            || values.iter_mut().for_each(|value| *value *= weight),
-        );
-    }
-}
-
-fn add_scaled(sum: &mut [f32], values: &[f32], weight: f32) {
-    assert_eq!(sum.len(), values.len());
-    each(
-        #[inline(always)]
-        || sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += weight * value),
-    );
 }

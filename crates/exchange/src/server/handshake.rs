@@ -8,6 +8,7 @@
 use super::connections::Peer;
 use super::{Server, Violation};
 use crate::members::Standing;
+use crate::message::equal_in_constant_time;
 use crate::{
     Body, ConnId, Flags, Header, Hello, Host, Kind, Level, MessageError, Refusal, RefuseCode, Role,
     Store, Welcome,
@@ -72,6 +73,9 @@ impl Server {
                 refuse(RefuseCode::NotNow, "there are too many evaluators".into())
             }
             Role::Evaluator => Ok(()),
+            Role::Peer => {
+                refuse(RefuseCode::WrongServer, "it means a worker, this is a server".into())
+            }
         }
     }
 
@@ -186,10 +190,4 @@ impl Server {
             false => (next, after_last),
         }
     }
-}
-
-/// Compares secrets without telling, by the time it takes, where they differ.
-fn equal_in_constant_time(left: &[u8], right: &[u8]) -> bool {
-    let differences = left.iter().zip(right).fold(0, |sum, (l, r)| sum | (l ^ r));
-    left.len() == right.len() && std::hint::black_box(differences) == 0
 }

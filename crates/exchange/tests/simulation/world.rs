@@ -365,7 +365,7 @@ impl World {
                     let who = &self.processes[process];
                     let slow_ms = match who.role {
                         Role::Worker => self.plan.compute_ms[who.slot],
-                        Role::Evaluator => 100,
+                        Role::Evaluator | Role::Peer => 100,
                     };
                     let delay_ms = self.random.between(1, slow_ms);
                     self.after(delay_ms, Event::Computed(process));

@@ -9,6 +9,8 @@ mod keys;
 mod peer;
 mod start;
 
+pub(crate) use start::{CONNECT_TIMEOUT, TRY_EVERY};
+
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -21,7 +23,7 @@ use crate::serve::poll_once;
 use peer::Peer;
 
 /// How often a wait is looked at by those who want to know of it.
-const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 /// Everything that a link needs to know.
 #[derive(Clone, Debug)]
@@ -47,7 +49,7 @@ pub enum LinkError {
         /// Who was missing, and what state each is in.
         missing: String,
     },
-    /// A server is gone.
+    /// A server, or another worker, is gone.
     #[error("lost {server} ({address}): {why}")]
     Lost {
         /// Which one.
@@ -57,7 +59,7 @@ pub enum LinkError {
         /// What happened.
         why: String,
     },
-    /// A server called the run off.
+    /// A server or another worker called the run off.
     #[error("{0}")]
     Aborted(String),
     /// Nothing came for too long.
@@ -362,13 +364,13 @@ enum Until {
 }
 
 /// One long wait: since when, and when somebody was last told.
-struct Wait {
-    since: Instant,
-    told: Instant,
+pub(crate) struct Wait {
+    pub(crate) since: Instant,
+    pub(crate) told: Instant,
 }
 
 impl Wait {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let now = Instant::now();
         Self { since: now, told: now }
     }

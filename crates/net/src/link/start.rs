@@ -11,9 +11,9 @@ use crate::serve::poll_once;
 use crate::{PeerState, prepare};
 
 /// How long to wait before a server that did not answer is tried again.
-const TRY_EVERY: Duration = Duration::from_millis(50);
+pub(crate) const TRY_EVERY: Duration = Duration::from_millis(50);
 /// How long one attempt to connect may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Link {
     /// Connects to every server and waits until all have said that the run has started (for an
@@ -60,7 +60,7 @@ impl Link {
     fn has_started(&self) -> bool {
         match self.config.client.role {
             super::Role::Worker => self.client.is_started(),
-            super::Role::Evaluator => self.client.is_welcome(),
+            super::Role::Evaluator | super::Role::Peer => self.client.is_welcome(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The processes of `paceline bench net`: bare sockets to compare with, and our own server and
+//! The processes of `paceline bench net` and `bench allreduce`: bare sockets to compare with, and our own server and
 //! worker with nothing but numbers to exchange.
 //!
 //! Each is a process, started by the bench as `paceline bench peer KIND`, because a run's tasks
@@ -19,6 +19,7 @@ use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
 use paceline_net::{Attendant, Link, LinkConfig, Moved, Served, Watcher, serve};
 use paceline_observe::process;
 
+use super::allreduce;
 use crate::Failure;
 
 /// Which process.
@@ -36,6 +37,8 @@ pub enum Peer {
     OurServer,
     /// Our worker, which pushes the same gradient again and again.
     OurClient,
+    /// A worker of mode `mirrored`, for `bench allreduce`.
+    MeshWorker,
 }
 
 /// What every such process is told.
@@ -61,6 +64,9 @@ pub fn run_peer(terms: &Terms) -> Result<(), Failure> {
         Peer::ChunkClient => ask(terms, ask_chunks),
         Peer::OurServer => serve_ours(terms.floats),
         Peer::OurClient => ask_ours(terms),
+        Peer::MeshWorker => {
+            announce().and_then(|door| allreduce::work(door, terms.floats, terms.seconds))
+        }
     };
     done.map_err(|source| Failure::Files { what: format!("{:?}", terms.peer), source })
 }
@@ -166,13 +172,14 @@ fn repeat(seconds: f64, mut work: impl FnMut() -> io::Result<()>) -> io::Result<
 }
 
 /// A layout of one tensor.
-fn flat(floats: usize) -> Layout {
+pub(super) fn flat(floats: usize) -> Layout {
     let mut layout = Layout::new();
     layout.push("weight", &[floats], Group::Weights);
     layout
 }
 
-struct Silent;
+/// Wants to know nothing.
+pub(super) struct Silent;
 
 impl Watcher for Silent {
     fn note(&mut self, _: Level, _: &str) {}

@@ -3,6 +3,7 @@
 //! Machines are shared and noisy, so two sides are always timed in turn within one run and the
 //! best turn of each counts: other work on the machine only ever slows a turn down.
 
+mod allreduce;
 mod bare;
 mod layers;
 mod net;
@@ -12,6 +13,7 @@ mod step;
 
 use std::time::Duration;
 
+pub use allreduce::allreduce;
 pub use bare::{Peer, Terms, run_peer};
 pub use layers::{Layers, layers};
 pub use net::net;

@@ -14,10 +14,10 @@ use crate::table::{aligned, grouped};
 use crate::train::Options;
 
 /// The parameters of softmax regression on 28x28 pixels and 10 classes.
-const SMALL: usize = 7_850;
+pub(super) const SMALL: usize = 7_850;
 /// Those of AlexNet with 1,000 classes.
-const LARGE: usize = 61_100_840;
-const TURNS: usize = 3;
+pub(super) const LARGE: usize = 61_100_840;
+pub(super) const TURNS: usize = 3;
 
 /// Measures everything and renders it.
 pub fn net(interrupt: &Interrupt) -> Result<String, Failure> {

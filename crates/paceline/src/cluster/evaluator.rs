@@ -8,6 +8,7 @@ use paceline_exchange::Role as ClientRole;
 
 use super::Cluster;
 use super::remote::{Remote, link_config};
+use super::task::SharedLink;
 use crate::Failure;
 use crate::board::Board;
 use crate::job::{Plan, RawJob};

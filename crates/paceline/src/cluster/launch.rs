@@ -16,7 +16,7 @@ use serde_json::json;
 use super::{Role, Task, leash, listen, remote, tf_config};
 use crate::Failure;
 use crate::interrupt::Interrupt;
-use crate::job::{OnWorkerLoss, Plan, RawJob};
+use crate::job::{ClusterPlan, Mode, OnWorkerLoss, Plan, RawJob};
 use crate::progress::write_line;
 use crate::run::RunDir;
 use crate::source::check_data;
@@ -74,26 +74,29 @@ impl Drop for Tasks {
 impl Tasks {
     fn start_all(&mut self, plan: &Plan, run: &RunDir, quiet: bool) -> Result<(), Failure> {
         let cannot = |source| Failure::Files { what: "cannot start the tasks".into(), source };
-        let listeners: Vec<_> = (0..plan.cluster.servers)
-            .map(|_| TcpListener::bind("127.0.0.1:0"))
-            .collect::<Result<_, _>>()
-            .map_err(cannot)?;
-        let servers: Vec<_> = listeners
-            .iter()
-            .map(|listener| listener.local_addr().map(|address| address.to_string()))
-            .collect::<Result<_, _>>()
-            .map_err(cannot)?;
-        // Workers do not listen; their places still need to be listed.
-        let workers = vec!["127.0.0.1:0"; plan.cluster.workers];
-        let cluster = json!({"worker": workers, "ps": servers});
+        let ClusterPlan { servers, workers, mode, .. } = plan.cluster;
+        let (listeners, servers) = bind(servers).map_err(cannot)?;
+        // Without servers workers listen; with servers their places still need to be listed.
+        let (mut doors, places) = match mode {
+            Mode::Mirrored => {
+                let (doors, places) = bind(workers).map_err(cannot)?;
+                (doors.into_iter().map(Some).collect(), places)
+            }
+            _ => (Vec::new(), vec!["127.0.0.1:0".into(); workers]),
+        };
+        doors.resize_with(workers, || None);
+        let cluster = match mode {
+            Mode::Mirrored => json!({"worker": places}),
+            _ => json!({"worker": places, "ps": servers}),
+        };
         let start = Start { run, quiet, token: make_token().map_err(cannot)?, cluster };
         for (index, listener) in listeners.into_iter().enumerate() {
             let task = Task { role: Role::Ps, index };
             self.started.push(start.start(task, Some(listener)).map_err(cannot)?);
         }
-        for index in 0..plan.cluster.workers {
+        for (index, door) in doors.into_iter().enumerate() {
             let task = Task { role: Role::Worker, index };
-            self.started.push(start.start(task, None).map_err(cannot)?);
+            self.started.push(start.start(task, door).map_err(cannot)?);
         }
         Ok(())
     }
@@ -150,6 +153,16 @@ impl Tasks {
             task.ended = task.child.wait().ok();
         }
     }
+}
+
+/// So many sockets that listen, and their addresses.
+fn bind(count: usize) -> io::Result<(Vec<TcpListener>, Vec<String>)> {
+    let bound = (0..count).map(|_| {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?.to_string();
+        Ok((listener, address))
+    });
+    bound.collect()
 }
 
 /// What all tasks of a run are started with.

@@ -1,4 +1,4 @@
-//! Where a server listens: nobody is let in by default.
+//! Where a task listens: nobody is let in by default.
 
 use std::io;
 use std::net::{IpAddr, TcpListener, ToSocketAddrs};
@@ -6,11 +6,11 @@ use std::os::fd::AsFd;
 
 use crate::Failure;
 
-/// Tells a server that its standard input is a socket that listens already. The launcher binds
+/// Tells a task that its standard input is a socket that listens already. The launcher binds
 /// it, so that a port that was free cannot be taken in between.
 pub(crate) const VARIABLE: &str = "PACELINE_LISTENER";
 
-/// The listening socket of a server with this address.
+/// The listening socket of a task with this address.
 ///
 /// A loopback address is listened on as it is. Any other name stands for this machine as
 /// others see it, so all interfaces are listened on, and that needs a token.
@@ -33,7 +33,7 @@ pub(super) fn listen(address: &str, has_token: bool) -> Result<TcpListener, Fail
     }
     if !has_token {
         return Err(Failure::Usage(format!(
-            "this server would listen on {address}, beyond this machine, and let anybody in; \
+            "this task would listen on {address}, beyond this machine, and let anybody in; \
              name a file with a secret in cluster.token_file, the same for all tasks"
         )));
     }

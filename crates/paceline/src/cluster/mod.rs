@@ -3,12 +3,14 @@
 //! A task is a process of this same program. It learns its place from `TF_CONFIG`
 //! ([`tf_config`]), whether that was set by the local launcher ([`launch`]), by hand or by
 //! Kubeflow, so that a run on one machine goes the same way as one on many. A task is then a
-//! worker ([`task`]), a server ([`server`]) or an evaluator ([`evaluator`]).
+//! worker ([`task`]), a server ([`server`]) or an evaluator ([`evaluator`]). A worker reaches the
+//! parameters on servers ([`remote`]), or holds them itself as all others do (`mirror`).
 
 pub mod evaluator;
 pub mod launch;
 mod leash;
 mod listen;
+mod mirror;
 pub mod remote;
 pub mod server;
 pub mod task;

@@ -9,9 +9,11 @@ use paceline_observe::{Phase, PhaseClock};
 use sha2::{Digest, Sha256};
 
 use super::Cluster;
+use super::task::SharedLink;
 use crate::Failure;
 use crate::job::{Mode, Plan, RawJob};
 use crate::link::{DenseLink, Link, Pushed, RowLink, RowPush, Show};
+use crate::summary::TaskSummary;
 
 /// The environment variable by which the launcher gives its tasks the run's secret.
 pub(crate) const TOKEN_VARIABLE: &str = "PACELINE_TOKEN";
@@ -75,18 +77,43 @@ impl<'a> Remote<'a> {
         Ok(Self { link, mode, own_step, say, rows })
     }
 
-    /// Sees to it that what is looked at next is as it is now.
-    pub(crate) fn refresh(&mut self) -> Result<(), Failure> {
-        let attendant = &mut Waiter { say: self.say, gives_up: None };
+    /// Attends to what no clock measures.
+    fn waiter(&self) -> Waiter<'a> {
+        Waiter { say: self.say, gives_up: None }
+    }
+}
+
+impl SharedLink for Remote<'_> {
+    fn moved_bytes(&self) -> (u64, u64) {
+        self.link.moved_bytes()
+    }
+
+    fn leave(&mut self, report: &[u8]) -> Result<(), Failure> {
+        let attendant = &mut self.waiter();
+        Ok(self.link.leave(report, attendant)?)
+    }
+
+    /// The workers' reports as server 0 has them, the chief's among them, and each server's own.
+    fn collect(&mut self, _mine: TaskSummary) -> Result<Vec<TaskSummary>, Failure> {
+        let attendant = &mut self.waiter();
+        let reports = self.link.collect(attendant)?;
+        let from_all = reports.into_iter().enumerate().flat_map(|(server, reports)| {
+            reports.into_iter().filter(move |report| server == 0 || report.slot.is_none())
+        });
+        Ok(from_all.filter_map(|report| serde_json::from_slice(&report.bytes).ok()).collect())
+    }
+
+    fn refresh(&mut self) -> Result<(), Failure> {
+        let attendant = &mut self.waiter();
         match self.rows {
             Some(_) => self.look(Some(&[])).map(drop), // What is looked at is fetched then.
             None => Ok(self.link.pull(attendant)?),
         }
     }
 
-    /// The connections themselves, for what only some workers do.
-    pub(crate) fn link(&mut self) -> (&mut paceline_net::Link, impl Attendant) {
-        (&mut self.link, Waiter { say: self.say, gives_up: None })
+    fn finish(&mut self) -> Result<(), Failure> {
+        let attendant = &mut self.waiter();
+        Ok(self.link.finish(attendant)?)
     }
 }
 
@@ -96,7 +123,7 @@ pub(crate) fn overlaps(mode: Mode) -> bool {
     match mode {
         Mode::Async => true,
         Mode::Bounded { staleness } => staleness > 0,
-        Mode::Single | Mode::Sync { .. } => false,
+        Mode::Single | Mode::Sync { .. } | Mode::Mirrored => false,
     }
 }
 
@@ -231,9 +258,9 @@ impl RowLink for Remote<'_> {
 }
 
 /// Attends to an exchange: the clock is told where the time goes.
-struct Timed<'a> {
-    clock: &'a mut PhaseClock,
-    say: Say<'a>,
+pub(super) struct Timed<'a> {
+    pub(super) clock: &'a mut PhaseClock,
+    pub(super) say: Say<'a>,
 }
 
 impl Attendant for Timed<'_> {
@@ -256,9 +283,9 @@ impl Attendant for Timed<'_> {
 }
 
 /// Attends to the beginning and the end of a run, which no clock measures.
-struct Waiter<'a> {
-    say: Say<'a>,
-    gives_up: Option<&'a dyn Fn() -> bool>,
+pub(super) struct Waiter<'a> {
+    pub(super) say: Say<'a>,
+    pub(super) gives_up: Option<&'a dyn Fn() -> bool>,
 }
 
 impl Attendant for Waiter<'_> {
@@ -282,6 +309,12 @@ pub(crate) fn link_config(
     layout: &Layout,
 ) -> Result<LinkConfig, Failure> {
     let servers = cluster.servers()?;
+    if plan.cluster.mode == Mode::Mirrored {
+        return Err(Failure::Usage(format!(
+            "cluster.mode = \"mirrored\" has no servers that {} could ask",
+            cluster.task
+        )));
+    }
     if servers.is_empty() {
         return Err(Failure::Usage(format!(
             "cluster.mode = \"{}\" needs a server, but TF_CONFIG lists no ps",
@@ -307,7 +340,7 @@ pub(crate) fn link_config(
 }
 
 /// A number that is higher for every later process: the time of its start.
-fn incarnation() -> u64 {
+pub(super) fn incarnation() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 

@@ -29,6 +29,12 @@ pub(super) fn run(
     cluster: &Cluster,
     run: &RunDir,
 ) -> Result<(), Failure> {
+    if plan.cluster.mode == Mode::Mirrored {
+        return Err(Failure::Usage(format!(
+            "cluster.mode = \"mirrored\" has no servers, but TF_CONFIG makes this task {}",
+            cluster.task
+        )));
+    }
     let task = cluster.task.to_string();
     let address = &cluster.addresses[&cluster.task];
     let token = token(plan)?;
@@ -90,7 +96,7 @@ fn mode(plan: &Plan, workers: usize) -> ModeConfig {
             let ahead = u64::from(plan.model.is_sparse() && overlaps(plan.cluster.mode));
             ModeConfig::Bounded { staleness: staleness - ahead }
         }
-        Mode::Single | Mode::Async => ModeConfig::Async,
+        Mode::Single | Mode::Async | Mode::Mirrored => ModeConfig::Async,
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::thread;
 
-use paceline_exchange::{Report, Role as ClientRole};
+use paceline_exchange::Role as ClientRole;
 
+use super::mirror::Mirror;
 use super::remote::{Remote, link_config};
 use super::{Cluster, Leash, Role, evaluator, server};
 use crate::Failure;
@@ -19,10 +20,28 @@ use crate::source::{Data, load_data};
 use crate::summary::TaskSummary;
 use crate::tester::Aside;
 use crate::train::{
-    Finished, Options, Room, announcement, build_examiner, build_model, build_worker, save_model,
-    signal_of, summarise, worker_summary, write_summary,
+    Finished, Options, Room, announcement, build_dense_worker, build_examiner, build_model,
+    build_worker, save_model, signal_of, summarise, worker_summary, write_summary,
 };
 use crate::worker::{Desk, Trainer, Work};
+
+/// What workers that share do together at the end of a run, wherever the parameters are.
+pub(crate) trait SharedLink: Link {
+    /// Bytes sent and received so far.
+    fn moved_bytes(&self) -> (u64, u64);
+
+    /// Leaves in good order, with a report for the chief.
+    fn leave(&mut self, report: &[u8]) -> Result<(), Failure>;
+
+    /// To the chief, after it has left: what all tasks did; this is its own part.
+    fn collect(&mut self, mine: TaskSummary) -> Result<Vec<TaskSummary>, Failure>;
+
+    /// Sees to it that what is looked at next is as it is now.
+    fn refresh(&mut self) -> Result<(), Failure>;
+
+    /// The chief's last word: the run is over.
+    fn finish(&mut self) -> Result<(), Failure>;
+}
 
 /// In tests: `SLOT:FACTOR`, which worker is to be how many times slower.
 const SLOW_VARIABLE: &str = "PACELINE_TEST_SLOW";
@@ -91,7 +110,6 @@ impl Part<'_> {
         let log = Log::create(run, cluster.task)?;
         let model = build_model(plan, data.shape(), Room::LEAST)?;
         let mut board = Board::create(&run.task(&task), plan)?;
-        let config = link_config(self.job, plan, cluster, ClientRole::Worker, model.layout())?;
         let is_chief = slot == 0;
         if is_chief {
             board.describe(plan, &model.graph())?;
@@ -99,21 +117,39 @@ impl Part<'_> {
         }
         let say = |text: &str| if is_chief { log.warn(text) } else { log.info(text) };
         let gives_up = || interrupted().is_some();
+        let places = (slot, cluster.slots());
+        let threads = plan.threads_here(cluster.workers_here());
+        let open = |board| Desk::open(Some(board), slowness(slot));
+        if plan.cluster.mode == Mode::Mirrored {
+            let mut link = Mirror::start(self.job, plan, cluster, &*model, &say, &gives_up)?;
+            let mut worker = build_dense_worker(plan, data, places, threads, open(board))?;
+            return self.train_over(&mut link, &mut worker, progress, interrupted);
+        }
+        let config = link_config(self.job, plan, cluster, ClientRole::Worker, model.layout())?;
         let mut link = Remote::start(config, plan.cluster.mode, &say, &gives_up)?;
         drop(model);
+        let mut worker = build_worker::<Remote<'_>>(plan, data, places, threads, open(board))?;
+        self.train_over(&mut link, &mut *worker, progress, interrupted)
+    }
+
+    /// Trains over a link that has found everybody, and leaves.
+    fn train_over<L: SharedLink>(
+        &self,
+        link: &mut L,
+        worker: &mut dyn Trainer<L>,
+        progress: Progress,
+        interrupted: &dyn Fn() -> Option<i32>,
+    ) -> Result<Option<Finished>, Failure> {
+        let Self { plan, cluster, data, .. } = *self;
         let slots = cluster.slots();
         let steps = data.batches(plan, slots).steps();
         let epoch_steps = plan.stop.epochs.map(|_| match plan.cluster.mode {
-            Mode::Sync { .. } => steps,
+            mode if mode.is_together() => steps,
             _ => steps * slots as u64,
         });
-        let desk = Desk::open(Some(board), slowness(slot));
-        let threads = plan.threads_here(cluster.workers_here());
-        let mut worker = build_worker::<Remote<'_>>(plan, data, (slot, slots), threads, desk)?;
-        let worker = &mut *worker;
-        if !is_chief {
-            let work = self.work(worker, &mut link, None)?;
-            self.leave(worker, &work, &mut link)?;
+        if cluster.slot() != Some(0) {
+            let work = self.work(worker, link, None)?;
+            self.leave(worker, &work, link)?;
             worker.desk().close(true)?;
             return Ok(None);
         }
@@ -124,59 +160,57 @@ impl Part<'_> {
                 evaluate: plan.evaluate,
                 epoch_steps,
                 examples_per_step: match plan.cluster.mode {
-                    Mode::Sync { quorum } => plan.batch * quorum.unwrap_or(cluster.slots()),
+                    Mode::Sync { quorum } => plan.batch * quorum.unwrap_or(slots),
+                    Mode::Mirrored => plan.batch * slots,
                     _ => plan.batch,
                 },
                 tests: Box::new(Aside::start(scope, examiner)),
-                reproducible: matches!(plan.cluster.mode, Mode::Sync { .. }),
+                reproducible: plan.cluster.mode.is_together(),
                 progress,
                 interrupted: Box::new(interrupted),
             });
-            let work = self.work(worker, &mut link, Some(&mut chief));
+            let work = self.work(worker, link, Some(&mut chief));
             chief.finish();
-            self.conclude(worker, &work?, &mut link, &mut chief).map(Some)
+            self.conclude(worker, &work?, link, &mut chief).map(Some)
         })
     }
 
-    fn work<'l>(
+    fn work<L: SharedLink>(
         &self,
-        worker: &mut dyn Trainer<Remote<'l>>,
-        link: &mut Remote<'l>,
+        worker: &mut dyn Trainer<L>,
+        link: &mut L,
         chief: Option<&mut Chief<'_>>,
     ) -> Result<Work, Failure> {
         worker.run(link, chief).inspect_err(|_| drop(worker.desk().close(false)))
     }
 
-    /// Says goodbye to the servers, with a report for the chief.
-    fn leave<'l>(
+    /// Says goodbye to the others, with a report for the chief; the report.
+    fn leave<L: SharedLink>(
         &self,
-        worker: &mut dyn Trainer<Remote<'l>>,
+        worker: &mut dyn Trainer<L>,
         work: &Work,
-        link: &mut Remote<'l>,
-    ) -> Result<(), Failure> {
-        let (link, mut attendant) = link.link();
+        link: &mut L,
+    ) -> Result<TaskSummary, Failure> {
         let (sent_bytes, received_bytes) = link.moved_bytes();
         let task = self.cluster.task.to_string();
         let mine = worker_summary(&task, worker.desk(), work);
         let mine = TaskSummary { sent_bytes, received_bytes, ..mine };
         let report = serde_json::to_vec(&mine).unwrap_or_default();
-        Ok(link.leave(&report, &mut attendant)?)
+        link.leave(&report)?;
+        Ok(mine)
     }
 
     /// The chief's end: gathers what everybody did, tests and saves the model, and lets the
     /// servers go.
-    fn conclude<'l>(
+    fn conclude<L: SharedLink>(
         &self,
-        worker: &mut dyn Trainer<Remote<'l>>,
+        worker: &mut dyn Trainer<L>,
         work: &Work,
-        link: &mut Remote<'l>,
+        link: &mut L,
         chief: &mut Chief<'_>,
     ) -> Result<Finished, Failure> {
-        self.leave(worker, work, link)?;
-        let tasks = {
-            let (link, mut attendant) = link.link();
-            tasks_of(link.collect(&mut attendant)?)
-        };
+        let mine = self.leave(worker, work, link)?;
+        let tasks = link.collect(mine)?;
         link.refresh()?;
         let step = link.global_step();
         let score = chief.final_test(link, worker.desk().board.as_mut())?;
@@ -186,19 +220,10 @@ impl Part<'_> {
         let reason = chief.reason().or(work.reason);
         let summary = summarise(self.plan, tasks_here, reason, step, chief, score, tasks);
         write_summary(self.run, &summary)?;
-        let (link, mut attendant) = link.link();
-        link.finish(&mut attendant)?;
+        link.finish()?;
         let run = self.run.path().to_owned();
         Ok(Finished { run, summary, signal: signal_of(reason) })
     }
-}
-
-/// All tasks' reports: the workers' as server 0 has them, and each server's own.
-fn tasks_of(reports: Vec<Vec<Report>>) -> Vec<TaskSummary> {
-    let from_all = reports.into_iter().enumerate().flat_map(|(server, reports)| {
-        reports.into_iter().filter(move |report| server == 0 || report.slot.is_none())
-    });
-    from_all.filter_map(|report| serde_json::from_slice(&report.bytes).ok()).collect()
 }
 
 /// How many times slower than it could be this slot shall be.

@@ -11,7 +11,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::Failure;
-use crate::job::Plan;
+use crate::job::{Mode, Plan};
 
 /// The environment variable.
 pub const VARIABLE: &str = "TF_CONFIG";
@@ -193,6 +193,22 @@ impl Cluster {
         (0..self.count(Role::Ps)).map(address).collect()
     }
 
+    /// The workers' addresses by slot.
+    pub fn workers(&self) -> Result<Vec<String>, Failure> {
+        let chiefs = self.count(Role::Chief);
+        let address = |slot: usize| {
+            let task = match slot.checked_sub(chiefs) {
+                Some(index) => Task { role: Role::Worker, index },
+                None => Task { role: Role::Chief, index: slot },
+            };
+            self.addresses.get(&task).cloned().ok_or_else(|| {
+                let why = "without servers every worker must know all others";
+                Failure::Usage(format!("{VARIABLE}: {task} has no address; {why}"))
+            })
+        };
+        (0..self.slots()).map(address).collect()
+    }
+
     /// What does not fit the plan, in words. The cluster that is really there wins.
     pub fn differences(&self, plan: &Plan) -> Vec<String> {
         let mut found = Vec::new();
@@ -202,7 +218,13 @@ impl Cluster {
             }
         };
         compare("cluster.workers", plan.cluster.workers, self.slots());
-        compare("cluster.servers", plan.cluster.servers, self.count(Role::Ps));
+        if plan.cluster.mode == Mode::Mirrored {
+            let idle = self.addresses.keys().filter(|task| task.role == Role::Ps);
+            let idle = idle.map(|task| format!("{task} has no part in mode mirrored"));
+            found.extend(idle);
+        } else {
+            compare("cluster.servers", plan.cluster.servers, self.count(Role::Ps));
+        }
         found
     }
 }

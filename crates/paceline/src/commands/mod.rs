@@ -52,6 +52,7 @@ fn run_bench(command: Bench) -> Result<(), Failure> {
         Bench::Layers(args) => print(&bench::layers(&args)?),
         Bench::Net => print(&bench::net(&Interrupt::default())?),
         Bench::Parse => print(&bench::parse()?),
+        Bench::Allreduce => print(&bench::allreduce()?),
         Bench::Peer { peer, address, floats, seconds } => {
             bench::run_peer(&bench::Terms { peer, address, floats, seconds })
         }
@@ -71,6 +72,10 @@ fn tasks(plan: &Plan, cluster: Option<&Cluster>) -> String {
         let ClusterPlan { workers, servers, .. } = plan.cluster;
         return match plan.cluster.mode {
             Mode::Single => "\n# tasks: this process alone\n".into(),
+            Mode::Mirrored => format!(
+                "\n# tasks: {workers} workers, which `paceline train` starts here (TF_CONFIG is \
+                 not set)\n"
+            ),
             _ => format!(
                 "\n# tasks: {workers} workers and {servers} servers, which `paceline train` starts \
                  here (TF_CONFIG is not set)\n"

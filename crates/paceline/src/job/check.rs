@@ -146,23 +146,44 @@ impl Checker<'_> {
             "async" => Mode::Async,
             "sync" => Mode::Sync { quorum },
             "bounded" => Mode::Bounded { staleness },
+            "mirrored" => Mode::Mirrored,
             _ => Mode::Single,
         };
         if let Mode::Sync { quorum: Some(quorum) } = mode {
             self.check_quorum(quorum, workers, servers);
         }
+        if mode == Mode::Mirrored {
+            self.check_mirrored();
+        }
         let seconds = Duration::from_secs_f64;
         ClusterPlan {
             mode,
             workers: if mode == Mode::Single { 1 } else { workers },
-            servers: if mode == Mode::Single { 0 } else { servers },
+            servers: match mode {
+                Mode::Single | Mode::Mirrored => 0,
+                _ => servers,
+            },
             on_worker_loss: match self.text("cluster.on_worker_loss").as_str() {
-                "continue" => OnWorkerLoss::Continue,
+                "continue" if mode != Mode::Mirrored => OnWorkerLoss::Continue,
                 _ => OnWorkerLoss::Fail,
             },
             start_timeout: seconds(self.number("cluster.start_timeout_s").min(MAX_SECONDS)),
             stall_timeout: seconds(self.number("cluster.stall_timeout_s").min(MAX_SECONDS)),
             token_file: self.optional("cluster.token_file", Self::path),
+        }
+    }
+
+    /// What only works where parameters are on servers.
+    fn check_mirrored(&mut self) {
+        if self.job.word("model.kind") == "logistic" && !self.flag("model.dense") {
+            let message = "is \"mirrored\", which moves every parameter at every step; use async \
+                           or sync for a sparse model, or set model.dense = true";
+            self.problems.push(self.job.problem("cluster.mode", message));
+        }
+        if self.text("cluster.on_worker_loss") == "continue" {
+            let message = "is \"continue\", but a worker of cluster.mode = \"mirrored\" cannot be \
+                           done without; use async, sync or bounded";
+            self.problems.push(self.job.problem("cluster.on_worker_loss", message));
         }
     }
 

@@ -118,6 +118,8 @@ pub enum Mode {
         /// How many steps ahead of the slowest a worker may be.
         staleness: u64,
     },
+    /// Every worker holds a replica, and gradients are all-reduced between them.
+    Mirrored,
 }
 
 impl Mode {
@@ -128,7 +130,13 @@ impl Mode {
             Mode::Async => "async",
             Mode::Sync { .. } => "sync",
             Mode::Bounded { .. } => "bounded",
+            Mode::Mirrored => "mirrored",
         }
+    }
+
+    /// Whether all workers make every step together.
+    pub fn is_together(self) -> bool {
+        matches!(self, Mode::Sync { .. } | Mode::Mirrored)
     }
 }
 

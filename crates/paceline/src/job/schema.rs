@@ -265,8 +265,9 @@ fn schedule(owner: &str, default: Option<&'static str>) -> Vec<Key> {
 
 fn cluster() -> Vec<Key> {
     let mode = "cluster.mode";
-    let modes = Kind::Word(&["single", "async", "sync", "bounded"]);
-    let shared: &[&str] = &["async", "sync", "bounded"];
+    let modes = Kind::Word(&["single", "async", "sync", "bounded", "mirrored"]);
+    let shared: &[&str] = &["async", "sync", "bounded", "mirrored"];
+    let with_servers: &[&str] = &["async", "sync", "bounded"];
     let tasks = Kind::Whole { min: 1, max: 1024 };
     let quorum = "gradients that make a step; the other workers are backups; all unless given";
     let loss = "whether the run ends or goes on without it";
@@ -274,12 +275,13 @@ fn cluster() -> Vec<Key> {
     vec![
         key(mode, modes, "\"async\"", "how workers share the parameters"),
         key("cluster.workers", tasks, "2", "how many workers train").with(mode, shared),
-        key("cluster.servers", tasks, "1", "how many servers hold parameters").with(mode, shared),
+        key("cluster.servers", tasks, "1", "how many servers hold parameters")
+            .with(mode, with_servers),
         optional("cluster.quorum", tasks, quorum).with(mode, &["sync"]),
         key("cluster.staleness", STEPS_FROM_0, "4", "steps a worker may be ahead of the slowest")
             .with(mode, &["bounded"]),
         key("cluster.on_worker_loss", Kind::Word(&["fail", "continue"]), "\"fail\"", loss)
-            .with(mode, shared),
+            .with(mode, with_servers),
         key("cluster.start_timeout_s", seconds, "60.0", "how long tasks wait for each other")
             .with(mode, shared),
         key("cluster.stall_timeout_s", seconds, "600.0", "how long a step may wait for somebody")

@@ -1,0 +1,168 @@
+//! How two workers find out that they belong to the same run.
+//!
+//! Of a pair the one with the higher slot connects and says `Hello`; the other compares, and
+//! answers with `Welcome` or `Refuse`. Both begin as soon as they know everybody: there is no
+//! other start, since a peer that is not ready yet merely reads later.
+
+use super::Replica;
+use crate::message::equal_in_constant_time;
+use crate::{
+    Header, Hello, Kind, MessageError, PROTOCOL_VERSION, ProtocolError, Refusal, RefuseCode, Role,
+    Welcome,
+};
+
+impl Replica {
+    /// The first frame to a peer that this worker has connected to.
+    pub fn hello(&self, peer: usize) -> (Header, Vec<u8>) {
+        let config = &self.config;
+        let bytes = Hello {
+            version: PROTOCOL_VERSION,
+            role: Role::Peer,
+            slot: config.slot as u32,
+            incarnation: config.incarnation,
+            job_digest: config.job_digest,
+            layout_digest: config.layout_digest,
+            server: peer as u32,
+            servers: self.peers.len() as u32,
+            token: config.token.clone(),
+        }
+        .encode();
+        (Header::new(Kind::Hello, bytes.len()), bytes)
+    }
+
+    /// Hears a `Hello` from a connection: which peer it is, or why it is not let in, with the
+    /// slot that it claims to have if that can be known. A peer that is here already is replaced.
+    pub fn greet(&mut self, header: &Header, bytes: &[u8]) -> Result<usize, NotLetIn> {
+        if header.kind != Kind::Hello {
+            return Err(NotLetIn::Stranger(ProtocolError::Unexpected(header.kind)));
+        }
+        let refuse = |code, text: String, slot| {
+            Err(NotLetIn::Refused { refusal: Refusal { code, text }, slot })
+        };
+        let hello = match Hello::decode(bytes) {
+            Ok(hello) => hello,
+            Err(error @ MessageError::Version(_)) => {
+                return refuse(RefuseCode::WrongVersion, error.to_string(), None);
+            }
+            Err(error) => return Err(NotLetIn::Stranger(error.into())),
+        };
+        let slot = hello.slot as usize;
+        match self.check(&hello) {
+            Ok(()) => {}
+            // Who does not know the token is not believed to be anybody.
+            Err((RefuseCode::WrongToken, text)) => {
+                return refuse(RefuseCode::WrongToken, text, None);
+            }
+            Err((code, text)) => {
+                return refuse(code, text, (slot < self.peers.len()).then_some(slot));
+            }
+        }
+        let peer = &mut self.peers[slot];
+        peer.incarnation = Some(hello.incarnation);
+        peer.is_here = true;
+        Ok(slot)
+    }
+
+    /// Everything that both ends must agree on. The token first: a stranger learns nothing else.
+    fn check(&self, hello: &Hello) -> Result<(), (RefuseCode, String)> {
+        let config = &self.config;
+        let refuse = |code, text: String| Err((code, text));
+        if !equal_in_constant_time(&hello.token, &config.token) {
+            return refuse(RefuseCode::WrongToken, "the token is not this run's".into());
+        }
+        if hello.job_digest != config.job_digest {
+            return refuse(RefuseCode::WrongJob, "it works for another job".into());
+        }
+        if hello.layout_digest != config.layout_digest {
+            return refuse(RefuseCode::WrongLayout, "its parameters are laid out otherwise".into());
+        }
+        let (here, workers) = (config.slot, self.peers.len());
+        let meant = (hello.server as usize, hello.servers as usize);
+        if hello.role != Role::Peer || meant != (here, workers) {
+            let text = format!(
+                "it means {} {} of {}, this is slot {here} of {workers}, without servers",
+                if hello.role == Role::Peer { "slot" } else { "server" },
+                meant.0,
+                meant.1
+            );
+            return refuse(RefuseCode::WrongServer, text);
+        }
+        let slot = hello.slot as usize;
+        if slot <= here || slot >= workers {
+            let text = format!("slot {slot} has no business with slot {here} of {workers}");
+            return refuse(RefuseCode::BadSlot, text);
+        }
+        if self.peers[slot].incarnation.is_some_and(|known| hello.incarnation < known) {
+            let text = format!("a newer process has taken {} over", self.name(slot));
+            return refuse(RefuseCode::SlotTaken, text);
+        }
+        Ok(())
+    }
+
+    /// The answer to a peer that is let in.
+    pub fn welcome(&self) -> (Header, Vec<u8>) {
+        let bytes = self.my_welcome().encode();
+        (Header::new(Kind::Welcome, bytes.len()), bytes)
+    }
+
+    fn my_welcome(&self) -> Welcome {
+        Welcome {
+            shard_start: 0,
+            shard_len: self.params.len() as u64,
+            part_floats: self.config.part_floats as u32,
+            resume_sequence: 0,
+            resume_step: self.global_step,
+        }
+    }
+
+    /// Hears the answer to our `Hello`: whether we are let in.
+    pub fn answered(
+        &mut self,
+        peer: usize,
+        header: &Header,
+        bytes: &[u8],
+    ) -> Result<Option<Refusal>, ProtocolError> {
+        match header.kind {
+            Kind::Welcome => {
+                let welcome = Welcome::decode(bytes)?;
+                if welcome != self.my_welcome() {
+                    let Welcome { shard_start: start, shard_len: len, part_floats, .. } = welcome;
+                    return Err(ProtocolError::Shard { start, len, part_floats });
+                }
+                self.peers[peer].is_here = true;
+                Ok(None)
+            }
+            Kind::Refuse => Ok(Some(Refusal::decode(bytes)?)),
+            kind => Err(ProtocolError::Unexpected(kind)),
+        }
+    }
+
+    /// Before the start: the connection to a peer is gone, and it is merely absent again.
+    pub fn is_absent(&mut self, peer: usize) {
+        self.peers[peer].is_here = false;
+    }
+
+    /// Whether a peer is here.
+    pub fn is_here(&self, peer: usize) -> bool {
+        self.peers[peer].is_here
+    }
+
+    /// Whether everybody is here, so that steps can be made.
+    pub fn is_started(&self) -> bool {
+        self.others().all(|peer| self.peers[peer].is_here)
+    }
+}
+
+/// Why a connection is of no use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotLetIn {
+    /// It does not speak as a peer does, and gets no answer.
+    Stranger(ProtocolError),
+    /// It is to be told why.
+    Refused {
+        /// Why.
+        refusal: Refusal,
+        /// The slot that it fills in its run, if it knows the token.
+        slot: Option<usize>,
+    },
+}

@@ -1,0 +1,287 @@
+//! One worker of a run without servers: a replica of the parameters, and its part in keeping all
+//! replicas the same.
+//!
+//! Every slot owns a shard. In a step everybody sends everybody else the gradient of their shard
+//! ([`Kind::Share`](crate::Kind::Share)); the owner takes the mean in the order of the slots,
+//! updates its shard, and sends the fresh parameters to all ([`Kind::Fresh`](crate::Kind::Fresh)).
+//! That is a reduce-scatter and an all-gather, so each sends 2(n - 1)/n of the parameters' bytes,
+//! which is the least there is; but between all pairs and not around a ring, so that it takes two
+//! hops however many workers there are, and the sum has the order, and the bits, of `sync`.
+//! The optimizer and its slots are there once, cut over the owners.
+//!
+//! Two workers of a small model do without the second hop: each owns all of it, sends the whole
+//! gradient and makes the whole update. That is as many bytes, and half the time.
+//!
+//! A part is held until those of all peers are there, then it is added up while it is in the
+//! cache. What comes before its turn stays in the connection, which is the only queue.
+
+mod ending;
+mod greeting;
+mod receive;
+mod step;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+use paceline_model::{Layout, Optimizer, OptimizerSpec};
+use thiserror::Error;
+
+use crate::shard::part_ranges_of;
+use crate::{ProtocolError, Report, shard_ranges};
+
+pub use greeting::NotLetIn;
+pub use receive::Place;
+pub use step::{Source, ToPeer};
+
+/// The slot that decides when to stop, and that gathers the reports.
+const CHIEF: usize = 0;
+
+/// Everything that defines a replica but its parameters and its optimizer.
+#[derive(Clone, Debug)]
+pub struct ReplicaConfig {
+    /// Which worker this is.
+    pub slot: usize,
+    /// What people call the worker in each slot; as many as there are workers.
+    pub names: Vec<String>,
+    /// Which process fills the slot: later ones have higher numbers.
+    pub incarnation: u64,
+    /// The secret of the run; empty for none.
+    pub token: Vec<u8>,
+    /// Identifies the job.
+    pub job_digest: [u8; 32],
+    /// Identifies the layout of the parameters.
+    pub layout_digest: [u8; 32],
+    /// After how many updates the run stops.
+    pub stop_steps: Option<u64>,
+    /// Steps from one comparison of all replicas to the next.
+    pub check_every: u64,
+    /// How many parameters travel in one part; [`crate::PART_FLOATS`] but in tests.
+    pub part_floats: usize,
+}
+
+/// One worker of a run without servers, without its sockets.
+pub struct Replica {
+    config: ReplicaConfig,
+    params: Vec<f32>,
+    /// Of the own shard only.
+    optimizer: Optimizer,
+    /// The parts of each slot's shard, as ranges of all parameters; at least one each, so that
+    /// everybody hears from everybody in every step.
+    parts: Vec<Vec<Range<usize>>>,
+    /// Everybody owns everything.
+    is_whole: bool,
+    peers: Vec<Peer>,
+    /// The mean of a part.
+    mean: Vec<f32>,
+    /// Updates made.
+    global_step: u64,
+    /// The step in the making.
+    turn: Option<Turn>,
+    stop_asked: bool,
+    is_over: bool,
+}
+
+/// What is known of one peer. The replica's own place among them is not used.
+#[derive(Debug, Default)]
+struct Peer {
+    incarnation: Option<u64>,
+    is_here: bool,
+    /// Its share of the part whose turn it is.
+    held: Vec<f32>,
+    is_held: bool,
+    progress: Progress,
+    /// What it said of the present step, if it has.
+    said: Option<Said>,
+    report: Option<Vec<u8>>,
+    said_bye: bool,
+}
+
+/// How far the present step has come with a peer, in parts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    /// Of its shard, sent to it.
+    shares_sent: usize,
+    /// Of the own shard, come from it.
+    shares_got: usize,
+    /// Of the own shard, sent to it.
+    fresh_sent: usize,
+    /// Of its shard, come from it.
+    fresh_got: usize,
+}
+
+/// What a peer says with its shares of a step.
+#[derive(Clone, Copy, Debug)]
+struct Said {
+    examples: u32,
+    has_left: bool,
+    stops: bool,
+    digest: u64,
+}
+
+/// A step in the making.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    mine: Said,
+    /// Parts of the own shard that are done.
+    made: usize,
+}
+
+/// What a frame from a peer means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplicaEvent {
+    /// A piece of the present step.
+    Part,
+    /// The run has failed there, and why.
+    Abort(String),
+    /// To the chief: it has left, and is to be told goodbye.
+    Left,
+    /// The chief has counted our leave.
+    Bye,
+}
+
+/// Why a run without servers cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ReplicaError {
+    /// A peer does not keep to the protocol.
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+    /// Replicas that should be the same are not.
+    #[error("after step {step} the parameters of {left} and {right} differ")]
+    Differ {
+        /// How many updates had been made.
+        step: u64,
+        /// This worker.
+        left: String,
+        /// Whose parameters are others.
+        right: String,
+    },
+}
+
+impl Replica {
+    /// A replica with the parameters that all begin with.
+    ///
+    /// # Panics
+    /// If the configuration contradicts itself, or the parameters do not fit the layout.
+    pub fn new(
+        config: ReplicaConfig,
+        params: Vec<f32>,
+        optimizer: OptimizerSpec,
+        layout: &Layout,
+    ) -> Self {
+        let (workers, total) = (config.names.len(), params.len());
+        assert!(config.slot < workers, "slot {} of {workers}", config.slot);
+        assert!(config.check_every > 0, "replicas are compared now and then");
+        assert_eq!(total, layout.len(), "parameters");
+        let is_whole = workers <= 2 && total <= config.part_floats;
+        let shards = match is_whole {
+            true => vec![0..total; workers],
+            false => shard_ranges(total, workers),
+        };
+        let parts = shards.iter().map(|shard| cut(shard, config.part_floats)).collect();
+        let optimizer = Optimizer::new(optimizer, layout, shards[config.slot].clone());
+        Self {
+            params,
+            optimizer,
+            parts,
+            is_whole,
+            peers: (0..workers).map(|_| Peer::default()).collect(),
+            mean: Vec::new(),
+            global_step: 0,
+            turn: None,
+            stop_asked: false,
+            is_over: false,
+            config,
+        }
+    }
+
+    /// The parameters.
+    pub fn params(&self) -> &[f32] {
+        &self.params
+    }
+
+    /// Updates made.
+    pub fn global_step(&self) -> u64 {
+        self.global_step
+    }
+
+    /// Which worker this is.
+    pub fn slot(&self) -> usize {
+        self.config.slot
+    }
+
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// What people call the worker in a slot.
+    pub fn name(&self, slot: usize) -> &str {
+        &self.config.names[slot]
+    }
+
+    /// Whether the last step has been made, so that nothing is left but to leave.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// The other workers' slots.
+    pub fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let slot = self.config.slot;
+        (0..self.peers.len()).filter(move |&other| other != slot)
+    }
+
+    /// Asks everybody to stop; only the chief may. The step that is made next is the last.
+    ///
+    /// # Panics
+    /// If this is not the chief.
+    pub fn ask_to_stop(&mut self) {
+        assert_eq!(self.config.slot, CHIEF, "only the chief decides when to stop");
+        self.stop_asked = true;
+        // Nobody else needs to hear of it.
+        self.is_over |= self.peers.len() == 1;
+    }
+
+    /// The reports of all other workers, by slot; to the chief, once all have left.
+    pub fn reports(&self) -> Option<Vec<Report>> {
+        let report = |slot: usize| {
+            let bytes = self.peers[slot].report.clone()?;
+            Some(Report { slot: Some(slot as u32), bytes })
+        };
+        self.others().map(report).collect()
+    }
+}
+
+/// The parts of a shard, as ranges of all parameters.
+fn cut(shard: &Range<usize>, part_floats: usize) -> Vec<Range<usize>> {
+    let mut parts = part_ranges_of(shard.len(), part_floats);
+    for part in &mut parts {
+        *part = shard.start + part.start..shard.start + part.end;
+    }
+    if parts.is_empty() {
+        parts.push(shard.start..shard.start);
+    }
+    parts
+}
+
+/// Tells replicas apart: two that differ in one place never have the same digest, and two that
+/// differ in more hardly ever.
+fn digest(params: &[f32]) -> u64 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    // Four rows of words, each mixed by itself, so that the processor works on all at a time.
+    let mut lanes = [1u64, 2, 3, 4];
+    let (blocks, rest) = params.as_chunks::<8>();
+    let mix = |lane: u64, word: u64| (lane ^ word).wrapping_mul(ODD).rotate_left(29);
+    for block in blocks {
+        for (lane, pair) in lanes.iter_mut().zip(block.as_chunks::<2>().0) {
+            let word = u64::from(pair[0].to_bits()) | u64::from(pair[1].to_bits()) << 32;
+            *lane = mix(*lane, word);
+        }
+    }
+    for value in rest {
+        lanes[0] = mix(lanes[0], u64::from(value.to_bits()));
+    }
+    let all = lanes.into_iter().fold(params.len() as u64, mix);
+    // 0 stands for "not due".
+    all.max(1)
+}

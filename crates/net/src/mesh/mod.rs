@@ -1,0 +1,272 @@
+//! A worker without servers: connections to all other workers, and one step after another.
+//!
+//! One thread does everything. It sends what the sockets take, reads what has come, makes a part
+//! as soon as everybody's share of it is here, and sends it on while it is in the cache. Which
+//! frame may come when, and what becomes of it, is decided by the [`Replica`].
+
+mod connection;
+mod farewell;
+mod start;
+
+use std::time::{Duration, Instant};
+
+use mio::{Events, Poll};
+use paceline_exchange::{Replica, ReplicaEvent, Report};
+
+use crate::link::{SECOND, Wait};
+use crate::patience::Patience;
+use crate::serve::poll_once;
+use crate::{Attendant, LinkError, Moved, PeerState};
+use connection::{Connection, Fault};
+
+/// With more peers than this, the system is asked who has something to say.
+const FEW: usize = 3;
+
+/// Where everybody is, and how long to wait for them.
+#[derive(Clone, Debug)]
+pub struct MeshConfig {
+    /// The workers' addresses, `host:port`, in the order of their slots.
+    pub addresses: Vec<String>,
+    /// How long the start may take.
+    pub start_timeout: Duration,
+    /// How long a step may take.
+    pub stall_timeout: Duration,
+}
+
+/// A worker's connections to all other workers, and its replica of the parameters.
+pub struct Mesh {
+    replica: Replica,
+    /// By slot; the own one stays unused.
+    peers: Vec<Peer>,
+    poll: Poll,
+    events: Events,
+    config: MeshConfig,
+}
+
+/// Another worker.
+struct Peer {
+    state: PeerState,
+    connection: Option<Connection>,
+    /// When to try to connect again.
+    next_try: Instant,
+}
+
+impl Mesh {
+    /// The parameters.
+    pub fn params(&self) -> &[f32] {
+        self.replica.params()
+    }
+
+    /// Updates made.
+    pub fn global_step(&self) -> u64 {
+        self.replica.global_step()
+    }
+
+    /// Whether the last step has been made.
+    pub fn is_over(&self) -> bool {
+        self.replica.is_over()
+    }
+
+    /// Asks everybody to stop after the step that is made next; only the chief may.
+    pub fn ask_to_stop(&mut self) {
+        self.replica.ask_to_stop();
+    }
+
+    /// Bytes sent to and received from all other workers.
+    pub fn moved_bytes(&self) -> (u64, u64) {
+        let open = || self.peers.iter().filter_map(|peer| peer.connection.as_ref());
+        let sent = open().map(Connection::sent_bytes).sum();
+        (sent, open().map(Connection::received_bytes).sum())
+    }
+
+    /// Makes a step: everybody's gradients become one update, on every replica the same. `None`
+    /// takes part without a gradient, for a worker that has no more examples.
+    ///
+    /// # Panics
+    /// If the gradient is not as long as the parameters, or the last step has been made.
+    pub fn reduce(
+        &mut self,
+        gradient: Option<(u32, &[f32])>,
+        attendant: &mut impl Attendant,
+    ) -> Result<(), LinkError> {
+        let values = gradient.map_or(&[][..], |(_, values)| values);
+        assert!(gradient.is_none() || values.len() == self.params().len(), "gradient");
+        let examples = gradient.map(|(examples, _)| examples);
+        let made = self.step(examples, values, attendant);
+        made.map_err(|fault| self.give_up(fault, values))
+    }
+
+    fn step(
+        &mut self,
+        examples: Option<u32>,
+        gradient: &[f32],
+        attendant: &mut impl Attendant,
+    ) -> Result<(), Fault> {
+        self.check_needed()?;
+        self.replica.begin(examples);
+        let mut wait = None;
+        loop {
+            attendant.moved(Moved::Push);
+            while self.replica.make_part(gradient) {}
+            let mut progress = self.send_all(gradient)?;
+            if self.is_sent() && self.replica.is_complete() {
+                return Ok(self.replica.finish()?);
+            }
+            attendant.moved(Moved::Pull);
+            progress |= self.read_all()?;
+            if !progress {
+                attendant.moved(Moved::Wait);
+                self.wait(wait.get_or_insert_with(Wait::new), attendant)?;
+            }
+        }
+    }
+
+    /// Whoever went when it was not needed may be needed by now.
+    fn check_needed(&self) -> Result<(), Fault> {
+        let is_missed = |slot: &usize| {
+            let connection = self.peers[*slot].connection.as_ref();
+            connection.is_none_or(|connection| connection.is_closed) && self.replica.needs(*slot)
+        };
+        let missed = self.replica.others().find(is_missed);
+        missed.map_or(Ok(()), |slot| Err(Fault::lost(slot, "it closed the connection")))
+    }
+
+    /// Sends what can be sent now; says whether anything was.
+    fn send_all(&mut self, gradient: &[f32]) -> Result<bool, Fault> {
+        let mut progress = false;
+        for slot in self.replica.others() {
+            if let Some(connection) = &mut self.peers[slot].connection {
+                progress |= connection.send_parts(slot, &mut self.replica, gradient)?;
+            }
+        }
+        Ok(progress)
+    }
+
+    fn is_sent(&self) -> bool {
+        let mut open = self.peers.iter().filter_map(|peer| peer.connection.as_ref());
+        open.all(Connection::is_sent)
+    }
+
+    /// Reads a frame of each peer, so that nobody's is made to wait; says whether there was any.
+    fn read_all(&mut self) -> Result<bool, Fault> {
+        let mut progress = false;
+        for slot in self.replica.others() {
+            let Some(connection) = &mut self.peers[slot].connection else { continue };
+            let Some(event) = connection.read_event(slot, &mut self.replica)? else { continue };
+            progress = true;
+            match event {
+                ReplicaEvent::Part | ReplicaEvent::Bye => {}
+                ReplicaEvent::Abort(why) => return Err(Fault::Link(LinkError::Aborted(why))),
+                ReplicaEvent::Left => connection.send_control(slot, &Replica::bye(), &[])?,
+            }
+        }
+        Ok(progress)
+    }
+
+    /// Sleeps until a socket has something, but looks a few times first. Tells whoever wants
+    /// to know once a second, and gives up at the limit.
+    fn wait(&mut self, wait: &mut Wait, attendant: &mut impl Attendant) -> Result<(), Fault> {
+        self.check_needed()?;
+        let mut patience = Patience::new();
+        let is_few = self.peers.len() <= FEW + 1;
+        while patience.look_again() {
+            // A look at a few sockets costs less than asking the system about them.
+            if is_few {
+                self.wake_all();
+                if self.read_all()? {
+                    return Ok(());
+                }
+            } else if self.look(Duration::ZERO)? {
+                return Ok(());
+            }
+        }
+        if self.look(SECOND / 4)? {
+            return Ok(());
+        }
+        if attendant.gives_up() {
+            return Err(Fault::Link(LinkError::Interrupted));
+        }
+        let waited = wait.since.elapsed();
+        if waited >= self.config.stall_timeout {
+            let (seconds, whom) = (waited.as_secs(), self.awaited());
+            return Err(Fault::Link(LinkError::Stalled { seconds, whom }));
+        }
+        if wait.told.elapsed() >= SECOND {
+            wait.told = Instant::now();
+            let (step, seconds) = (self.global_step(), waited.as_secs());
+            attendant.note(&format!("step {step} waits for {} ({seconds} s)", self.awaited()));
+        }
+        Ok(())
+    }
+
+    /// Asks the system who has something to say; whether anybody has.
+    fn look(&mut self, timeout: Duration) -> Result<bool, Fault> {
+        poll_once(&mut self.poll, &mut self.events, timeout).map_err(LinkError::Io)?;
+        for event in &self.events {
+            let peer = self.peers.get_mut(event.token().0);
+            if let Some(connection) = peer.and_then(|peer| peer.connection.as_mut()) {
+                connection.wake();
+                connection.has_ended |= event.is_read_closed();
+            }
+        }
+        Ok(!self.events.is_empty())
+    }
+
+    fn wake_all(&mut self) {
+        self.peers
+            .iter_mut()
+            .filter_map(|peer| peer.connection.as_mut())
+            .for_each(Connection::wake);
+    }
+
+    /// Whom the worker waits for, by name.
+    fn awaited(&self) -> String {
+        let slots = self.replica.awaited().into_iter();
+        slots.map(|slot| self.replica.name(slot)).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Leaves the run in good order, with a report for the chief: goes along without a gradient
+    /// until nobody has one, then says goodbye.
+    pub fn leave(
+        &mut self,
+        report: &[u8],
+        attendant: &mut impl Attendant,
+    ) -> Result<(), LinkError> {
+        while !self.replica.is_over() {
+            self.reduce(None, attendant)?;
+        }
+        if self.replica.slot() == 0 {
+            return Ok(());
+        }
+        let (header, body) = self.replica.leave(report);
+        let said = match &mut self.peers[0].connection {
+            Some(chief) => chief.send_control(0, &header, &body),
+            None => Err(Fault::lost(0, "not connected")),
+        };
+        let left = said.and_then(|()| self.until(attendant, Replica::is_let_go));
+        left.map_err(|fault| self.give_up(fault, &[]))
+    }
+
+    /// To the chief, after it has left: the reports of all others, by slot.
+    pub fn collect(&mut self, attendant: &mut impl Attendant) -> Result<Vec<Report>, LinkError> {
+        let collected = self.until(attendant, |replica| replica.reports().is_some());
+        collected.map_err(|fault| self.give_up(fault, &[]))?;
+        Ok(self.replica.reports().unwrap_or_default())
+    }
+
+    fn until(
+        &mut self,
+        attendant: &mut impl Attendant,
+        is_done: impl Fn(&Replica) -> bool,
+    ) -> Result<(), Fault> {
+        let mut wait = Wait::new();
+        attendant.moved(Moved::Wait);
+        while !is_done(&self.replica) || !self.is_sent() {
+            self.send_all(&[])?;
+            if !self.read_all()? {
+                self.wait(&mut wait, attendant)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,243 @@
+//! The start: everybody finds everybody, in any order, and says whom they still wait for.
+//!
+//! A worker connects to all slots below its own, and is connected to by all above.
+
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use mio::{Events, Interest, Poll, Token};
+use paceline_exchange::{Header, Kind, NotLetIn, Replica};
+
+use super::connection::{Connection, Fault};
+use super::{Mesh, MeshConfig, Peer};
+use crate::link::{CONNECT_TIMEOUT, SECOND, TRY_EVERY};
+use crate::serve::poll_once;
+use crate::{Attendant, LinkError, PeerState, prepare};
+
+/// The listener, and connections that have not said who they are, only wake us up.
+const DOOR: Token = Token(usize::MAX - 1);
+/// Connections that have not said who they are; more have to wait outside.
+const MOST_STRANGERS: usize = 64;
+/// How long one may stay without saying.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Who knocks at the door.
+struct Door {
+    listener: mio::net::TcpListener,
+    strangers: Vec<(Connection, Instant)>,
+}
+
+impl Mesh {
+    /// Connects to everybody and lets everybody in, until all are here. Says once a second who
+    /// is missing. A worker on its own needs no listener.
+    ///
+    /// # Panics
+    /// If there are not as many addresses as workers, or no listener where one is needed.
+    pub fn start(
+        replica: Replica,
+        config: MeshConfig,
+        listener: Option<TcpListener>,
+        attendant: &mut impl Attendant,
+    ) -> Result<Self, LinkError> {
+        let (slot, workers) = (replica.slot(), replica.workers());
+        assert_eq!(config.addresses.len(), workers, "addresses");
+        assert!(listener.is_some() || slot + 1 == workers, "nobody could come in");
+        let poll = Poll::new()?;
+        let mut door = listener.map(|listener| Door::open(listener, &poll)).transpose()?;
+        let state = |other| match other > slot {
+            true => PeerState::Awaited,
+            false => PeerState::Refused("not tried yet".into()),
+        };
+        let peer = |other| Peer { state: state(other), connection: None, next_try: Instant::now() };
+        let peers = (0..workers).map(peer).collect();
+        let events = Events::with_capacity(64);
+        let mut mesh = Self { replica, peers, poll, events, config };
+        let begun = Instant::now();
+        let mut told = begun;
+        while !mesh.replica.is_started() {
+            mesh.connect_missing();
+            poll_once(&mut mesh.poll, &mut mesh.events, TRY_EVERY)?;
+            if let Some(door) = &mut door {
+                mesh.let_in(door, attendant)?;
+            }
+            mesh.read_answers();
+            if attendant.gives_up() {
+                return Err(LinkError::Interrupted);
+            }
+            if begun.elapsed() >= mesh.config.start_timeout {
+                let seconds = mesh.config.start_timeout.as_secs();
+                return Err(LinkError::NotStarted { seconds, missing: mesh.missing() });
+            }
+            if told.elapsed() >= SECOND {
+                told = Instant::now();
+                attendant.note(&format!("waiting for the start: {}", mesh.missing()));
+            }
+        }
+        mesh.wake_all();
+        Ok(mesh)
+    }
+
+    /// Whom the start waits for, and what state each is in.
+    fn missing(&self) -> String {
+        let missing = self.replica.others().filter(|&slot| !self.replica.is_here(slot));
+        let states = missing.map(|slot| {
+            let (name, address) = (self.replica.name(slot), &self.config.addresses[slot]);
+            format!("{name} at {address} is {}", self.peers[slot].state)
+        });
+        states.collect::<Vec<_>>().join("; ")
+    }
+
+    /// Tries every lower slot that is not connected and whose time to be tried has come.
+    fn connect_missing(&mut self) {
+        for slot in 0..self.replica.slot() {
+            let peer = &self.peers[slot];
+            if peer.connection.is_some() || Instant::now() < peer.next_try {
+                continue;
+            }
+            let tried = self.connect(slot);
+            let peer = &mut self.peers[slot];
+            peer.next_try = Instant::now() + TRY_EVERY;
+            match tried {
+                Ok(()) => peer.state = PeerState::Connected,
+                // A peer that denies us is there; that it hung up is no news.
+                Err(_) if matches!(peer.state, PeerState::Denied(_)) => {}
+                Err(state) => peer.state = state,
+            }
+        }
+    }
+
+    fn connect(&mut self, slot: usize) -> Result<(), PeerState> {
+        let refused = |error: std::io::Error| PeerState::Refused(error.to_string());
+        let address = &self.config.addresses[slot];
+        let found = address.to_socket_addrs().map_err(|e| PeerState::NoAddress(e.to_string()))?;
+        let mut last = PeerState::NoAddress("the name stands for nothing".into());
+        for address in found {
+            let stream = match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+                Ok(stream) => stream,
+                Err(error) => {
+                    last = refused(error);
+                    continue;
+                }
+            };
+            prepare(&stream).and_then(|()| stream.set_nonblocking(true)).map_err(refused)?;
+            let mut stream = mio::net::TcpStream::from_std(stream);
+            let both = Interest::READABLE | Interest::WRITABLE;
+            self.poll.registry().register(&mut stream, Token(slot), both).map_err(refused)?;
+            let mut connection = Connection::new(stream);
+            let (header, body) = self.replica.hello(slot);
+            let said = connection.send_control(slot, &header, &body);
+            said.map_err(|_| PeerState::Refused("it closed the connection".into()))?;
+            self.peers[slot].connection = Some(connection);
+            return Ok(());
+        }
+        Err(last)
+    }
+
+    /// Reads what those have to say that are connected. Losing one now is no loss: it is tried
+    /// again, or comes again.
+    fn read_answers(&mut self) {
+        for slot in self.replica.others() {
+            let Some(mut connection) = self.peers[slot].connection.take() else { continue };
+            connection.wake();
+            let state = match self.replica.is_here(slot) {
+                // It may be ahead of us; what it says then is read in its turn.
+                true => connection.read_event(slot, &mut self.replica).map(|_| PeerState::Ready),
+                false => self.read_answer(slot, &mut connection),
+            };
+            let peer = &mut self.peers[slot];
+            match state {
+                Ok(PeerState::Denied(refusal)) => peer.state = PeerState::Denied(refusal),
+                Ok(state) => {
+                    peer.state = state;
+                    peer.connection = Some(connection);
+                }
+                Err(fault) => {
+                    self.replica.is_absent(slot);
+                    let why = match fault {
+                        Fault::Lost { why, .. } => why,
+                        Fault::Link(error) => error.to_string(),
+                    };
+                    if !matches!(peer.state, PeerState::Denied(_)) {
+                        peer.state = PeerState::Refused(why);
+                    }
+                }
+            }
+        }
+    }
+
+    fn read_answer(
+        &mut self,
+        slot: usize,
+        connection: &mut Connection,
+    ) -> Result<PeerState, Fault> {
+        let read = connection.read_control().map_err(|why| Fault::lost(slot, why))?;
+        let Some((header, bytes)) = read else { return Ok(PeerState::Connected) };
+        let answered = self.replica.answered(slot, &header, bytes);
+        let refusal = answered.map_err(|error| Fault::lost(slot, error))?;
+        Ok(refusal.map_or(PeerState::Ready, PeerState::Denied))
+    }
+
+    /// Takes in who has come, and hears who they are.
+    fn let_in(&mut self, door: &mut Door, attendant: &mut impl Attendant) -> Result<(), LinkError> {
+        door.accept(&self.poll)?;
+        for (mut stranger, since) in std::mem::take(&mut door.strangers) {
+            stranger.wake();
+            let heard = match stranger.read_control() {
+                Ok(None) if since.elapsed() < HELLO_TIMEOUT => {
+                    door.strangers.push((stranger, since));
+                    continue;
+                }
+                Ok(Some((header, bytes))) => self.replica.greet(&header, bytes),
+                Ok(None) | Err(_) => continue,
+            };
+            match heard {
+                Ok(slot) => {
+                    let both = Interest::READABLE | Interest::WRITABLE;
+                    let registry = self.poll.registry();
+                    registry.reregister(&mut stranger.stream, Token(slot), both)?;
+                    let (header, body) = self.replica.welcome();
+                    match stranger.send_control(slot, &header, &body) {
+                        Ok(()) => {
+                            self.peers[slot].state = PeerState::Ready;
+                            self.peers[slot].connection = Some(stranger);
+                        }
+                        Err(_) => self.replica.is_absent(slot),
+                    }
+                }
+                Err(NotLetIn::Stranger(_)) => {}
+                Err(NotLetIn::Refused { refusal, slot }) => {
+                    attendant.note(&format!("refused a connection: {}", refusal.text));
+                    let body = refusal.encode();
+                    let header = Header::new(Kind::Refuse, body.len());
+                    let _ = stranger.send_control(0, &header, &body);
+                    if let Some(peer) = slot.filter(|&slot| !self.replica.is_here(slot)) {
+                        self.peers[peer].state = PeerState::Denied(refusal);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Door {
+    fn open(listener: TcpListener, poll: &Poll) -> std::io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let mut listener = mio::net::TcpListener::from_std(listener);
+        poll.registry().register(&mut listener, DOOR, Interest::READABLE)?;
+        Ok(Self { listener, strangers: Vec::new() })
+    }
+
+    fn accept(&mut self, poll: &Poll) -> std::io::Result<()> {
+        while self.strangers.len() < MOST_STRANGERS {
+            // A connection that failed before it was accepted is nobody's loss.
+            let Ok((mut stream, _)) = self.listener.accept() else { break };
+            let both = Interest::READABLE | Interest::WRITABLE;
+            if prepare(&stream).is_ok() {
+                poll.registry().register(&mut stream, DOOR, both)?;
+                self.strangers.push((Connection::new(stream), Instant::now()));
+            }
+        }
+        Ok(())
+    }
+}
