@@ -61,9 +61,12 @@ impl Stats {
         }
     }
 
-    /// A push of a slot that came at `since_ms` is answered.
-    pub(crate) fn answered(&mut self, slot: usize, since_ms: u64, now_ms: u64) {
-        self.slots[slot].held_ms += now_ms.saturating_sub(since_ms);
+    /// A part of a slot's push that came at `since_ms` is answered. The first part tells how long
+    /// others were waited for; a slot can go on when it has the last.
+    pub(crate) fn answered(&mut self, part: usize, slot: usize, since_ms: u64, now_ms: u64) {
+        if part == 0 {
+            self.slots[slot].held_ms += now_ms.saturating_sub(since_ms);
+        }
         self.answered_ms[slot] = Some(now_ms);
     }
 
@@ -124,9 +127,10 @@ mod tests {
     fn the_time_to_a_gradient_is_from_an_answer_to_the_next_push() {
         let mut stats = Stats::new(2);
         stats.arrived(0, 50); // The first: nobody knows when it was begun.
-        stats.answered(0, 50, 70);
+        stats.answered(0, 0, 50, 68);
+        stats.answered(1, 0, 55, 70);
         stats.arrived(0, 75);
-        stats.answered(0, 75, 76);
+        stats.answered(0, 0, 75, 78);
         stats.forget(0);
         stats.arrived(0, 900);
         let SlotStats { timed, gradient_ms, held_ms, .. } = stats.slots[0];

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::container::{Container, GroupCpu};
+use crate::event_file::now_seconds;
 use crate::machine::Machine;
 use crate::process;
 
@@ -53,6 +54,10 @@ impl Gauges {
         self.sent_bytes.store(sent_bytes, Ordering::Relaxed);
         self.received_bytes.store(received_bytes, Ordering::Relaxed);
     }
+
+    fn step(&self) -> u64 {
+        self.step.load(Ordering::Relaxed)
+    }
 }
 
 /// One row: what was used since the row before.
@@ -69,6 +74,7 @@ pub struct Sample {
 /// Everything that is read at one moment.
 struct Reading {
     at: Instant,
+    time_s: f64,
     machine: Machine,
     group: Option<GroupCpu>,
     task_cpu_s: f64,
@@ -107,8 +113,8 @@ impl Meter {
         self.container.cores().unwrap_or(self.cores)
     }
 
-    /// What happened since the last reading.
-    pub(crate) fn figures(&mut self, gauges: &Gauges) -> ([f64; WIDTH], Duration) {
+    /// What happened since the last reading, and how long that was.
+    pub(crate) fn sample(&mut self, gauges: &Gauges) -> (Sample, Duration) {
         let now = read(&self.root, &self.container, gauges);
         let before = std::mem::replace(&mut self.last, now);
         let now = &self.last;
@@ -140,7 +146,7 @@ impl Meter {
             grown(now.received_bytes, before.received_bytes),
             grown(now.sent_bytes, before.sent_bytes),
         ];
-        (figures, passed)
+        (Sample { time_s: now.time_s, step: gauges.step(), figures }, passed)
     }
 
     /// Usr, sys, idle and wait, in percent of what there is to use.
@@ -167,19 +173,15 @@ impl Meter {
 }
 
 fn read(root: &Path, container: &Container, gauges: &Gauges) -> Reading {
+    // Reading the machine may take a while: what must be of one moment comes first.
     Reading {
         at: Instant::now(),
-        machine: Machine::read(root),
-        group: container.cpu(),
-        task_cpu_s: process::cpu_seconds().unwrap_or_default(),
+        time_s: now_seconds(),
         sent_bytes: gauges.sent_bytes.load(Ordering::Relaxed),
         received_bytes: gauges.received_bytes.load(Ordering::Relaxed),
-    }
-}
-
-impl Gauges {
-    pub(crate) fn step(&self) -> u64 {
-        self.step.load(Ordering::Relaxed)
+        task_cpu_s: process::cpu_seconds().unwrap_or_default(),
+        group: container.cpu(),
+        machine: Machine::read(root),
     }
 }
 
@@ -260,7 +262,7 @@ mod tests {
             "sys/fs/cgroup/cpu.stat",
             &format!("user_usec {}\nsystem_usec 0\n", used_us(meter.age())),
         );
-        let (figures, _) = meter.figures(&gauges);
+        let (Sample { figures, .. }, _) = meter.sample(&gauges);
         assert!((80.0..=100.5).contains(&figures[0]) && figures[2] < 20.0, "{figures:?}");
     }
 
@@ -269,9 +271,9 @@ mod tests {
         let gauges = Gauges::default();
         let mut meter = Meter::start("/".as_ref(), &gauges);
         gauges.set(7, 1000, 3000);
-        let (figures, passed) = meter.figures(&gauges);
+        let (Sample { figures, step, .. }, passed) = meter.sample(&gauges);
         let total = |column: usize| (figures[column] * passed.as_secs_f64()).round();
         assert_eq!((total(WIDTH - 2), total(WIDTH - 1)), (3000.0, 1000.0));
-        assert_eq!(gauges.step(), 7);
+        assert_eq!(step, 7);
     }
 }

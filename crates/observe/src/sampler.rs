@@ -16,7 +16,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::event_file::now_seconds;
 use crate::resources::{COLUMNS, Gauges, Meter, Sample, Usage};
 
 /// The file's name in the task's folder; a task that comes back makes `resources-2.csv`.
@@ -96,7 +95,7 @@ impl Sampler {
     /// What counts begins now: means and peaks forget what came before.
     pub fn begin(&self) {
         let mut books = self.shared.books();
-        books.meter.figures(&self.shared.gauges);
+        books.meter.sample(&self.shared.gauges);
         books.usage = Usage::of_cores(books.usage.cores);
     }
 
@@ -125,9 +124,8 @@ impl Shared {
 
     fn look(&self) {
         let mut books = self.books();
-        let (figures, passed) = books.meter.figures(&self.gauges);
-        let sample = Sample { time_s: now_seconds(), step: self.gauges.step(), figures };
-        books.usage.add(&figures, passed.as_secs_f64());
+        let (sample, passed) = books.meter.sample(&self.gauges);
+        books.usage.add(&sample.figures, passed.as_secs_f64());
         books.write(&sample);
         if books.waiting.len() == MAX_WAITING {
             books.waiting.pop_front();

@@ -201,6 +201,8 @@ pub enum Bench {
     Sparse,
     /// How fast gradients and parameters move between processes, beside bare sockets
     Net,
+    /// What sampling resources costs: steps/s with it and without, in turn
+    Observe,
     /// How fast rows of click data are read: every format, and the cache
     Parse,
     /// One process of `bench net`

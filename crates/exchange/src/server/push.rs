@@ -216,9 +216,7 @@ impl Server {
             let Some(conn) = self.members[slot].conn else { continue };
             if self.gate.may_answer(self.view(), index, slot, &owed) {
                 self.parts[index].seats[slot].owed = None;
-                if index == 0 {
-                    self.stats.answered(slot, owed.since_ms, self.now_ms);
-                }
+                self.stats.answered(index, slot, owed.since_ms, self.now_ms);
                 self.send_answer(conn, (index, slot), (owed.sequence, owed.flags), false, host);
             }
         }

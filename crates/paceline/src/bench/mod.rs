@@ -5,6 +5,7 @@
 
 mod bare;
 mod net;
+mod observe;
 mod parse;
 mod sparse;
 mod step;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 pub use bare::{Peer, Terms, run_peer};
 pub use net::net;
+pub use observe::observe;
 pub use parse::parse;
 pub use sparse::sparse;
 pub use step::step;

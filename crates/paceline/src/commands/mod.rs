@@ -50,6 +50,7 @@ fn run_bench(command: Bench) -> Result<(), Failure> {
         Bench::Step => print(&bench::step()),
         Bench::Sparse => print(&bench::sparse(&Interrupt::default())?),
         Bench::Net => print(&bench::net(&Interrupt::default())?),
+        Bench::Observe => print(&bench::observe(&Interrupt::default())?),
         Bench::Parse => print(&bench::parse()?),
         Bench::Peer { peer, address, floats, seconds } => {
             bench::run_peer(&bench::Terms { peer, address, floats, seconds })
