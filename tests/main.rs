@@ -23,6 +23,7 @@ mod mirror;
 mod mirrored;
 mod model_file;
 mod networks;
+mod observe;
 mod rows;
 mod stopping;
 mod support;

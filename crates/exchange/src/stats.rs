@@ -1,4 +1,4 @@
-//! What became of the pushes, and how stale they were.
+//! What became of the pushes, how stale they were, and how long each slot took for them.
 //!
 //! Pushes are counted where their first part is handled, so that a large model's many parts do
 //! not count a push many times.
@@ -20,6 +20,13 @@ pub struct SlotStats {
     pub duplicates: u64,
     /// Examples in the pushes that were applied.
     pub examples: u64,
+    /// Pushes that came after an answer, so that the time in between is known.
+    pub timed: u64,
+    /// The sum of those times: from an answer to the next push. Each is rounded to whole
+    /// milliseconds by when it began and ended, which over many comes out even.
+    pub gradient_ms: u64,
+    /// How long answers were held back in all because others had to come first.
+    pub held_ms: u64,
 }
 
 /// Counts of one server since its start.
@@ -33,11 +40,39 @@ pub struct Stats {
     /// The largest staleness.
     pub staleness_max: u64,
     staleness_sum: u64,
+    /// When each slot was last answered, until it pushes again.
+    answered_ms: Vec<Option<u64>>,
 }
 
 impl Stats {
     pub(crate) fn new(workers: usize) -> Self {
-        Self { slots: vec![SlotStats::default(); workers], ..Self::default() }
+        Self {
+            slots: vec![SlotStats::default(); workers],
+            answered_ms: vec![None; workers],
+            ..Self::default()
+        }
+    }
+
+    /// A new push of a slot has come.
+    pub(crate) fn arrived(&mut self, slot: usize, now_ms: u64) {
+        if let Some(since_ms) = self.answered_ms[slot].take() {
+            self.slots[slot].timed += 1;
+            self.slots[slot].gradient_ms += now_ms.saturating_sub(since_ms);
+        }
+    }
+
+    /// A part of a slot's push that came at `since_ms` is answered. The first part tells how long
+    /// others were waited for; a slot can go on when it has the last.
+    pub(crate) fn answered(&mut self, part: usize, slot: usize, since_ms: u64, now_ms: u64) {
+        if part == 0 {
+            self.slots[slot].held_ms += now_ms.saturating_sub(since_ms);
+        }
+        self.answered_ms[slot] = Some(now_ms);
+    }
+
+    /// A slot's process is gone: how long the next one takes to come is not its doing.
+    pub(crate) fn forget(&mut self, slot: usize) {
+        self.answered_ms[slot] = None;
     }
 
     pub(crate) fn applied(&mut self, slot: usize, staleness: u64, examples: u32) {
@@ -86,5 +121,20 @@ mod tests {
             assert_eq!(stats.staleness[bucket], before + 1, "{staleness}");
         }
         assert_eq!((stats.staleness_max, stats.applied_total()), (9999, 7));
+    }
+
+    #[test]
+    fn the_time_to_a_gradient_is_from_an_answer_to_the_next_push() {
+        let mut stats = Stats::new(2);
+        stats.arrived(0, 50); // The first: nobody knows when it was begun.
+        stats.answered(0, 0, 50, 68);
+        stats.answered(1, 0, 55, 70);
+        stats.arrived(0, 75);
+        stats.answered(0, 0, 75, 78);
+        stats.forget(0);
+        stats.arrived(0, 900);
+        let SlotStats { timed, gradient_ms, held_ms, .. } = stats.slots[0];
+        assert_eq!((timed, gradient_ms, held_ms), (1, 5, 21));
+        assert_eq!(stats.slots[1], SlotStats::default());
     }
 }

@@ -6,7 +6,10 @@
 //! - [`events`]: TensorBoard event files: scalars, [histograms](histogram), the model's
 //!   [graph] and the run's [hyperparameters](hparams);
 //! - [`phases`]: where a task's time went, to the nanosecond and without gaps;
-//! - [`process`]: the processor time and memory of this process.
+//! - [`process`]: the processor time and memory of this process;
+//! - [`sampler`]: what the task and its machine use, second by second (see [`resources`]);
+//! - [`pace`]: who is slow;
+//! - [`verdict`]: what holds the run back.
 //!
 //! ```no_run
 //! use paceline_observe::{EventWriter, Phase, PhaseClock};
@@ -25,12 +28,18 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+pub mod container;
 pub mod events;
 pub mod graph;
 pub mod histogram;
 pub mod hparams;
+pub mod machine;
+pub mod pace;
 pub mod phases;
 pub mod process;
+pub mod resources;
+pub mod sampler;
+pub mod verdict;
 
 mod event_file;
 mod summary;
@@ -39,4 +48,8 @@ pub use events::{EventWriter, Tag};
 pub use graph::GraphNode;
 pub use histogram::Histogram;
 pub use hparams::{Experiment, HParam, HParamDomain, HParamValue, Metric, SessionStatus};
+pub use pace::{Pace, Rank, ranking};
 pub use phases::{Clock, Phase, PhaseClock, PhaseTotals, Phases, Totals};
+pub use resources::{COLUMNS, Gauges, Sample, Usage};
+pub use sampler::Sampler;
+pub use verdict::{Facts, ServerFacts, Shares, Verdict, VerdictKind, WorkerFacts, verdict};

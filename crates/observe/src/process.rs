@@ -17,7 +17,12 @@ pub fn cpu_seconds() -> Option<f64> {
 
 /// The most memory that this process has held at one time (its resident set), in bytes.
 pub fn peak_rss_bytes() -> Option<u64> {
-    parse_peak_rss_bytes(&fs::read_to_string("/proc/self/status").ok()?)
+    parse_bytes(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
+}
+
+/// The memory that this process holds now (its resident set), in bytes.
+pub fn rss_bytes() -> Option<u64> {
+    parse_bytes(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
 }
 
 fn parse_cpu_seconds(stat: &str) -> Option<f64> {
@@ -30,8 +35,8 @@ fn parse_cpu_seconds(stat: &str) -> Option<f64> {
     Some(user.checked_add(system)? as f64 / TICKS_PER_SECOND)
 }
 
-fn parse_peak_rss_bytes(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+fn parse_bytes(status: &str, word: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(word))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
     kib.checked_mul(1024)
 }
@@ -51,9 +56,10 @@ mod tests {
 
     #[test]
     fn peak_memory_is_in_bytes() {
-        assert_eq!(parse_peak_rss_bytes("VmPeak:\t 9 kB\nVmHWM:\t    2048 kB\n"), Some(2 << 20));
-        assert_eq!(parse_peak_rss_bytes("VmHWM: 3 MB"), None);
-        assert_eq!(parse_peak_rss_bytes(""), None);
+        let peak = |status| parse_bytes(status, "VmHWM:");
+        assert_eq!(peak("VmPeak:\t 9 kB\nVmHWM:\t    2048 kB\nVmRSS: 1 kB\n"), Some(2 << 20));
+        assert_eq!(peak("VmHWM: 3 MB"), None);
+        assert_eq!(peak(""), None);
     }
 
     #[test]
@@ -66,6 +72,7 @@ mod tests {
         }
         assert!(cpu_seconds().unwrap() > before);
         let held = vec![1_u8; 32 << 20];
-        assert!(peak_rss_bytes().unwrap() > std::hint::black_box(&held).len() as u64);
+        assert!(rss_bytes().unwrap() > std::hint::black_box(&held).len() as u64);
+        assert!(peak_rss_bytes().unwrap() >= rss_bytes().unwrap());
     }
 }

@@ -1,4 +1,4 @@
-//! What a worker tells TensorBoard.
+//! What a worker tells TensorBoard, and what its folder tells of the resources it used.
 
 use std::path::{Path, PathBuf};
 
@@ -7,6 +7,7 @@ use paceline_observe::{EventWriter, GraphNode, HParam, SessionStatus, Tag};
 
 use crate::Failure;
 use crate::job::Plan;
+use crate::resources::{Curves, ResourceUse};
 
 /// The event file of one worker, in that worker's own folder.
 pub struct Board {
@@ -21,10 +22,11 @@ pub struct Board {
     test_auc: Tag,
     test_precision: Tag,
     steps_per_second: Tag,
+    resources: Option<Curves>,
 }
 
 impl Board {
-    /// Starts an event file in `dir`.
+    /// Starts an event file in `dir`, and to look at resources.
     pub fn create(dir: &Path, plan: &Plan) -> Result<Self, Failure> {
         let mut events =
             EventWriter::create(dir).map_err(Failure::at("make an event file in", dir))?;
@@ -37,6 +39,7 @@ impl Board {
             "speed/steps_per_second",
         ]
         .map(|name| events.tag(name));
+        let resources = Curves::start(dir, plan, &mut events)?;
         Ok(Self {
             dir: dir.to_owned(),
             events,
@@ -48,7 +51,32 @@ impl Board {
             test_auc,
             test_precision,
             steps_per_second,
+            resources,
         })
+    }
+
+    /// Training begins: what was used before does not count.
+    pub fn begin(&self) {
+        if let Some(resources) = &self.resources {
+            resources.begin();
+        }
+    }
+
+    /// Means and peaks of the resources used since training began, if they are looked at.
+    pub fn resources(&self) -> Option<ResourceUse> {
+        self.resources.as_ref().map(Curves::usage)
+    }
+
+    /// Takes note of how far the run has come and how many bytes this task has sent and
+    /// received, and records what was seen of its resources since the last call.
+    #[inline]
+    pub fn note(&mut self, step: u64, moved: (u64, u64)) -> Result<(), Failure> {
+        let Some(resources) = &self.resources else { return Ok(()) };
+        if !resources.note(step, moved) {
+            return Ok(());
+        }
+        let written = resources.write(&mut self.events);
+        self.check(written)
     }
 
     /// Records what is trained: the model as a graph and the plan's hyper-parameters.
@@ -107,6 +135,10 @@ impl Board {
 
     /// Records how the run ended, and sees to it that everything is written.
     pub fn finish(&mut self, success: bool) -> Result<(), Failure> {
+        if let Some(resources) = &self.resources {
+            let written = resources.write(&mut self.events);
+            self.check(written)?;
+        }
         let status = if success { SessionStatus::Success } else { SessionStatus::Failure };
         let written = self.events.hparams_end(status).and_then(|()| self.events.flush());
         self.check(written)

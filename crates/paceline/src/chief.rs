@@ -74,6 +74,8 @@ pub struct Chief<'a> {
     noted: u64,
     next_test: u64,
     last_test: Option<(u64, Score)>,
+    /// How long tests have kept the chief from its steps.
+    tested: Duration,
     reason: Option<StopReason>,
 }
 
@@ -86,6 +88,7 @@ impl<'a> Chief<'a> {
             noted: 0,
             next_test: orders.evaluate.every,
             last_test: None,
+            tested: Duration::ZERO,
             reason: None,
             orders,
         }
@@ -106,12 +109,16 @@ impl<'a> Chief<'a> {
         self.noted += 1;
         if step >= self.next_test {
             if self.orders.reproducible {
+                let begun = Instant::now();
                 let last = self.orders.tests.wait();
+                self.tested += begun.elapsed();
                 self.note_test(last, board)?;
             }
             if self.orders.tests.is_free() {
+                let begun = Instant::now();
                 let keys = self.orders.tests.keys();
                 self.orders.tests.begin(step, link.look(keys.as_deref())?);
+                self.tested += begun.elapsed();
                 let every = self.orders.evaluate.every;
                 self.next_test = (step / every + 1) * every;
             }
@@ -173,6 +180,12 @@ impl<'a> Chief<'a> {
             test_accuracy: self.last_test.map(|(_, score)| score.accuracy),
             examples_per_second: (step * self.orders.examples_per_step as u64) as f64 / seconds,
         });
+    }
+
+    /// How long tests have kept the chief from its steps, so far.
+    #[inline]
+    pub fn tested(&self) -> Duration {
+        self.tested
     }
 
     /// Why the run ended, if the chief had it stopped.

@@ -203,6 +203,8 @@ pub enum Bench {
     Layers(Layers),
     /// How fast gradients and parameters move between processes, beside bare sockets
     Net,
+    /// What sampling resources costs: steps/s with it and without, in turn
+    Observe,
     /// How fast rows of click data are read: every format, and the cache
     Parse,
     /// How fast workers without servers make one update out of everybody's gradients

@@ -9,6 +9,7 @@
 //!
 //! The loop that everything turns around is in [`worker`].
 
+pub mod account;
 pub mod bench;
 pub mod board;
 pub mod chief;
@@ -23,6 +24,7 @@ pub mod link;
 pub mod log;
 pub mod model_file;
 pub mod progress;
+pub mod resources;
 pub mod rows;
 pub mod run;
 pub mod source;

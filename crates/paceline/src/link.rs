@@ -19,6 +19,11 @@ pub trait Link {
     /// How many updates have been made, as far as this worker knows.
     fn global_step(&self) -> u64;
 
+    /// Bytes sent to and received from other tasks so far.
+    fn moved_bytes(&self) -> (u64, u64) {
+        (0, 0)
+    }
+
     /// Asks everybody to stop; only the chief does.
     fn ask_to_stop(&mut self, reason: &str) -> Result<(), Failure>;
 

@@ -1,8 +1,10 @@
 //! `summary.json`: the run in numbers, for programs and for later.
 
-use paceline_observe::{Phases, Totals, process};
+use paceline_observe::{Phases, Rank, Totals, Verdict, process};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use crate::resources::ResourceUse;
 
 /// Everything a run came to. Seconds are of wall clock unless they say otherwise.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -46,6 +48,12 @@ pub struct Summary {
     pub examples_per_second: f64,
     /// Bytes moved between tasks for each global step.
     pub bytes_per_step: f64,
+    /// What held the run back.
+    #[serde(default)]
+    pub verdict: Option<Verdict>,
+    /// The workers by their time to a gradient, the slowest first.
+    #[serde(default)]
+    pub ranking: Vec<Rank>,
     /// What each task did.
     pub tasks: Vec<TaskSummary>,
 }
@@ -79,6 +87,33 @@ pub struct TaskSummary {
     pub sent_bytes: u64,
     /// Bytes it received from other tasks.
     pub received_bytes: u64,
+    /// Of the chief: how long tests kept it from its steps; a part of `wait`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluation_seconds: Option<f64>,
+    /// Of a worker: its mean time to a gradient.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradient_ms: Option<f64>,
+    /// Of a worker: how long its gradients lay at the first server until others came; a part of
+    /// `wait`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_seconds: Option<f64>,
+    /// What it and its machine used, if that was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourceUse>,
+    /// In the first server's report: what it knows of the workers. The chief hands it on to them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<Seen>,
+}
+
+/// What a server has seen of a worker.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Seen {
+    /// The worker's name.
+    pub task: String,
+    /// Its mean time from an answer to the next gradient.
+    pub gradient_ms: f64,
+    /// How long its gradients were held until others came.
+    pub held_seconds: f64,
 }
 
 impl TaskSummary {

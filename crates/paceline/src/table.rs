@@ -3,7 +3,15 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use paceline_observe::Rank;
+use paceline_observe::pace::BEHIND;
+
 use crate::summary::{Summary, TaskSummary};
+
+/// Columns of a text beside its name.
+const TEXT_WIDTH: usize = 87;
+/// Workers that the table names; all are in the summary.
+const MAX_RANKS: usize = 4;
 
 /// Renders a summary for a person.
 pub fn closing_table(summary: &Summary, run: &Path) -> String {
@@ -40,9 +48,46 @@ pub fn closing_table(summary: &Summary, run: &Path) -> String {
             summary.test_auc.map_or(String::new(), |auc| format!(", AUC {auc:.4}"))
         ),
     );
+    if let Some(verdict) = &summary.verdict {
+        line("verdict", wrapped(&verdict.text));
+    }
+    if summary.ranking.len() > 1 {
+        line("slowest", wrapped(&slowest(&summary.ranking)));
+    }
     text.push('\n');
     text.push_str(&tasks_table(summary));
     text
+}
+
+/// Who was slow, by the time to a gradient.
+fn slowest(ranking: &[Rank]) -> String {
+    let name = |rank: &Rank| {
+        let behind = match rank.behind {
+            behind if behind > BEHIND => format!(" ({behind:.1} times the others)"),
+            _ => String::new(),
+        };
+        format!("{} {:.3} ms{behind}", rank.task, rank.gradient_ms)
+    };
+    let first: Vec<_> = ranking.iter().take(MAX_RANKS).map(name).collect();
+    let more = ranking.len() - first.len();
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{} to a gradient{rest}", first.join(", "))
+}
+
+/// Text in lines of some 100 columns, below each other beside the names.
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = &lines[lines.len() - 1];
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > TEXT_WIDTH {
+            lines.push(String::new());
+        }
+        let last = lines.len() - 1;
+        let gap = if lines[last].is_empty() { "" } else { " " };
+        lines[last].push_str(gap);
+        lines[last].push_str(word);
+    }
+    lines.join(&format!("\n{:13}", ""))
 }
 
 /// One row a task: what it did and where its time went, in percent. Workers and servers have
@@ -140,6 +185,23 @@ mod tests {
     fn thousands_are_set_apart() {
         let all = [0, 12, 999, 1_000, 60_000, 33_762_578].map(grouped);
         assert_eq!(all, ["0", "12", "999", "1,000", "60,000", "33,762,578"]);
+    }
+
+    #[test]
+    fn long_texts_are_broken_between_words() {
+        let text = wrapped(&["word"; 40].join(" "));
+        assert!(text.lines().count() == 3 && text.lines().all(|line| line.len() <= 100), "{text}");
+        let words: Vec<_> = text.split_whitespace().collect();
+        assert_eq!(words, ["word"; 40]);
+        assert_eq!(wrapped("a b"), "a b");
+    }
+
+    #[test]
+    fn only_those_who_are_behind_are_called_so() {
+        let times: Vec<_> = (1..=6).map(|i| (format!("w{i}"), f64::from(i * i))).collect();
+        let text = slowest(&paceline_observe::ranking(&times));
+        assert!(text.starts_with("w6 36.000 ms (4.0 times the others), w5 25.000 ms"), "{text}");
+        assert!(text.ends_with("w3 9.000 ms to a gradient and 2 more"), "{text}");
     }
 
     #[test]

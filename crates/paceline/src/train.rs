@@ -20,7 +20,7 @@ use crate::source::{Data, Shape, load_data};
 use crate::summary::{Summary, TaskSummary};
 use crate::tester::{Aside, Examiner, InBetween, SourceTester, Tester, Tests};
 use crate::worker::{Desk, Trainer, Work, Worker};
-use crate::{Failure, model_file};
+use crate::{Failure, account, model_file};
 
 /// Examples that the networks work on at a time: their memory grows with it, and beyond this
 /// their speed does not.
@@ -323,10 +323,13 @@ pub(crate) fn announcement(plan: &Plan, data: &Data, run: &Path) -> String {
 
 /// What a worker did, as it goes into the summary.
 pub(crate) fn worker_summary(task: &str, desk: &Desk, work: &Work) -> TaskSummary {
+    let tested = desk.tested.as_secs_f64();
     TaskSummary {
         steps: work.steps,
         dropped: work.dropped,
         examples: work.examples,
+        evaluation_seconds: (tested > 0.0).then_some(tested),
+        resources: desk.board.as_ref().and_then(Board::resources),
         ..TaskSummary::of(task, &desk.clock.totals())
     }
 }
@@ -339,8 +342,9 @@ pub(crate) fn summarise(
     global_steps: u64,
     chief: &Chief<'_>,
     score: Score,
-    tasks: Vec<TaskSummary>,
+    mut tasks: Vec<TaskSummary>,
 ) -> Summary {
+    let (verdict, ranking) = account::judge(plan.cluster.mode.name(), &mut tasks);
     // Workers start together but need not end together.
     let trained = tasks.iter().filter(|task| task.examples > 0);
     let seconds = trained.map(|task| task.seconds).fold(0.0, f64::max);
@@ -365,6 +369,8 @@ pub(crate) fn summarise(
         steps_per_second: global_steps as f64 / seconds,
         examples_per_second: examples as f64 / seconds,
         bytes_per_step: moved as f64 / global_steps as f64,
+        verdict: Some(verdict),
+        ranking,
         tasks,
     }
 }

@@ -1,7 +1,7 @@
 //! The loop: what a worker does, step after step. (That of sparse models is in `rows/worker.rs`.)
 
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use paceline_model::{Layout, Model, Onto};
 use paceline_observe::{Phase, PhaseClock};
@@ -32,12 +32,17 @@ pub struct Desk {
     pub clock: PhaseClock,
     /// How many times slower than it could be this worker shall be: 1, but in tests.
     pub slowness: f64,
+    /// How long tests have kept this worker from its steps; only a chief's.
+    pub tested: Duration,
 }
 
 impl Desk {
     /// Books that are opened now.
     pub fn open(board: Option<Board>, slowness: f64) -> Self {
-        Self { board, clock: PhaseClock::start(Phase::Input), slowness }
+        if let Some(board) = &board {
+            board.begin();
+        }
+        Self { board, clock: PhaseClock::start(Phase::Input), slowness, tested: Duration::ZERO }
     }
 
     /// Takes note of a step; with the chief, what follows from it.
@@ -53,9 +58,12 @@ impl Desk {
         }
         let Some(board) = &mut self.board else { return Ok(()) };
         board.step(step, loss)?;
+        board.note(link.global_step(), link.moved_bytes())?;
         let Some(chief) = chief else { return Ok(()) };
         self.clock.enter(Phase::Wait);
-        chief.after_step(loss, now, link, board)
+        chief.after_step(loss, now, link, board)?;
+        self.tested = chief.tested();
+        Ok(())
     }
 
     /// Closes the books.

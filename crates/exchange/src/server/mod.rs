@@ -72,6 +72,8 @@ pub struct Server {
     collect_since_ms: Option<u64>,
     /// When the waits are looked at next.
     next_look_ms: u64,
+    /// When the frame came that is being handled.
+    now_ms: u64,
     outcome: Option<Outcome>,
 }
 
@@ -106,6 +108,7 @@ impl Server {
             stopping: false,
             collect_since_ms: None,
             next_look_ms: 0,
+            now_ms: 0,
             outcome: None,
             config,
             store,
@@ -146,6 +149,7 @@ impl Server {
         if self.outcome.is_some() {
             return;
         }
+        self.now_ms = now_ms;
         let result = match (peer, payload) {
             (Peer::Worker(slot), payload) => {
                 self.members[slot].heard_ms = now_ms;
@@ -218,6 +222,7 @@ impl Server {
             Some(Peer::Evaluator) | None => return,
         };
         self.members[slot].conn = None;
+        self.stats.forget(slot);
         if slot == 0 {
             // The chief asks again when it is back.
             self.collect_since_ms = None;

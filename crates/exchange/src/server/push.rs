@@ -42,6 +42,9 @@ impl Server {
             }
             _ => {}
         }
+        if index == 0 {
+            self.stats.arrived(slot, now_ms);
+        }
         let keys = self.exchange_keys(slot, header.sequence, asks);
         let (dropped, wanted) = match verdict {
             Verdict::Violation(_) => unreachable!("it was turned away a moment ago"),
@@ -213,6 +216,7 @@ impl Server {
             let Some(conn) = self.members[slot].conn else { continue };
             if self.gate.may_answer(self.view(), index, slot, &owed) {
                 self.parts[index].seats[slot].owed = None;
+                self.stats.answered(index, slot, owed.since_ms, self.now_ms);
                 self.send_answer(conn, (index, slot), (owed.sequence, owed.flags), false, host);
             }
         }

@@ -42,6 +42,8 @@ pub trait Watcher: Send {
     fn report(&mut self, served: &Served, stats: &Stats) -> Vec<u8>;
     /// Called a few times a second, with the machine as it is. An error ends the server.
     fn tick(&mut self, machine: &Server) -> Result<(), String>;
+    /// Called before each tick, with the bytes that went to and came from all clients so far.
+    fn moved(&mut self, _sent_bytes: u64, _received_bytes: u64) {}
 }
 
 /// What went through a server's connections, and what their threads did.
@@ -168,7 +170,9 @@ impl<'a> Shared<'a> {
             let mut core = self.core();
             let mut hands = Hands::new(self, None);
             hands.with(&mut core, |machine, hands| machine.tick(self.now_ms(), hands));
-            let Core { machine, watcher, .. } = &mut *core;
+            let Core { machine, watcher, gone } = &mut *core;
+            let (sent_bytes, received_bytes) = self.moved(gone);
+            watcher.moved(sent_bytes, received_bytes);
             watcher.tick(machine).map_err(ServeError::Failed)?;
             let outcome = machine.outcome().cloned();
             drop(core);
@@ -179,6 +183,17 @@ impl<'a> Shared<'a> {
                 Some(Outcome::Failed(why)) => return Err(ServeError::Failed(why)),
             }
         }
+    }
+
+    /// Bytes sent and received by the connections there are and those that are gone.
+    fn moved(&self, gone: &Served) -> (u64, u64) {
+        let (mut sent_bytes, mut received_bytes) = (gone.sent_bytes, gone.received_bytes);
+        for connection in self.connections().iter().flatten() {
+            let (sent, received) = connection.moved();
+            sent_bytes += sent;
+            received_bytes += received;
+        }
+        (sent_bytes, received_bytes)
     }
 
     fn accept(&self, listener: &mio::net::TcpListener) -> Option<mio::net::TcpStream> {

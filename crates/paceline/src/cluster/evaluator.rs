@@ -41,6 +41,7 @@ pub(super) fn run(
     let mut next = plan.evaluate.every;
     while interrupted().is_none() {
         let step = link.global_step();
+        board.note(step, link.moved_bytes())?;
         if step >= next {
             let score = examiner.test(link.look(examiner.keys().as_deref())?)?;
             board.test(step, &score, step as f64 / begun.elapsed().as_secs_f64())?;

@@ -143,6 +143,10 @@ impl Link for Remote<'_> {
         self.link.global_step()
     }
 
+    fn moved_bytes(&self) -> (u64, u64) {
+        self.link.moved_bytes()
+    }
+
     fn ask_to_stop(&mut self, reason: &str) -> Result<(), Failure> {
         Ok(self.link.stop(reason)?)
     }

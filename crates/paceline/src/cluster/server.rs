@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use paceline_exchange::{
-    Level, ModeConfig, OnLoss, PART_FLOATS, STALENESS_BOUNDS, Server, ServerConfig, Stats, Store,
-    shard_ranges,
+    Level, ModeConfig, OnLoss, PART_FLOATS, STALENESS_BOUNDS, Server, ServerConfig, SlotStats,
+    Stats, Store, shard_ranges,
 };
 use paceline_model::{Model, Optimizer, Table};
 use paceline_net::{Served, Watcher, serve};
-use paceline_observe::{EventWriter, Histogram};
+use paceline_observe::{EventWriter, Histogram, Pace};
 
 use super::listen::listen;
 use super::remote::{layout_digest, overlaps, token};
@@ -17,10 +17,14 @@ use super::{Cluster, Role};
 use crate::Failure;
 use crate::job::{Mode, OnWorkerLoss, Plan, RawJob};
 use crate::log::Log;
+use crate::resources::Curves;
 use crate::run::RunDir;
 use crate::source::data_shape;
-use crate::summary::TaskSummary;
+use crate::summary::{Seen, TaskSummary};
 use crate::train::{Room, build_model};
+
+/// How often the workers' pace is looked at.
+const PACE_EVERY: Duration = Duration::from_secs(1);
 
 /// Serves a shard until the chief says that the run is over.
 pub(super) fn run(
@@ -66,9 +70,18 @@ pub(super) fn run(
     };
     config.check().map_err(|error| Failure::Usage(format!("cluster: {error}")))?;
     let dir = run.task(&task);
-    let events = EventWriter::create(&dir).map_err(Failure::at("make an event file in", &dir))?;
+    let mut events =
+        EventWriter::create(&dir).map_err(Failure::at("make an event file in", &dir))?;
+    let curves = Curves::start(&dir, plan, &mut events)?;
+    let workers = config.names.clone();
     let mut machine = Server::new(config, store);
-    let mut watch = Watch::new(task, Log::create(run, cluster.task)?, events, plan);
+    let log = Log::create(run, cluster.task)?;
+    let mut watch = Watch::new(task, log, events, plan);
+    watch.curves = curves;
+    if cluster.task.index == 0 {
+        watch.pace = Pace::new(workers.len());
+        watch.workers = workers;
+    }
     let served = serve(listener, &mut machine, &mut watch);
     let written = watch.write_staleness(machine.stats());
     served.map_err(|error| Failure::Lost(error.to_string()))?;
@@ -109,6 +122,14 @@ struct Watch {
     told: Instant,
     started: Instant,
     start_timeout: Duration,
+    /// What the server uses, if that is looked at.
+    curves: Option<Curves>,
+    moved_bytes: (u64, u64),
+    has_begun: bool,
+    /// The workers' names and pace; the first server tells of them for all.
+    workers: Vec<String>,
+    pace: Pace,
+    paced: Instant,
 }
 
 impl Watch {
@@ -121,7 +142,56 @@ impl Watch {
             told: now,
             started: now,
             start_timeout: plan.cluster.start_timeout,
+            curves: None,
+            moved_bytes: (0, 0),
+            has_begun: false,
+            workers: Vec::new(),
+            pace: Pace::new(0),
+            paced: now,
         }
+    }
+
+    /// Draws what the server uses.
+    fn draw(&mut self, machine: &Server) -> std::io::Result<()> {
+        let Some(curves) = &self.curves else { return Ok(()) };
+        if machine.is_started() && !std::mem::replace(&mut self.has_begun, true) {
+            curves.begin();
+        }
+        match curves.note(machine.global_step(), self.moved_bytes) {
+            true => curves.write(&mut self.events),
+            false => Ok(()),
+        }
+    }
+
+    /// Tells who is slow.
+    fn look_at_pace(&mut self, stats: &Stats) {
+        if self.workers.is_empty() || self.paced.elapsed() < PACE_EVERY {
+            return;
+        }
+        self.paced = Instant::now();
+        let totals: Vec<_> =
+            stats.slots.iter().map(|slot| (slot.timed, slot.gradient_ms)).collect();
+        for change in self.pace.look(&totals) {
+            let worker = &self.workers[change.slot];
+            let figures = format!(
+                "{:.2} ms to a gradient, {:.1} times the others",
+                change.gradient_ms, change.behind
+            );
+            match change.is_behind {
+                true => self.log.warn(&format!("{worker} is slow: {figures}")),
+                false => self.log.warn(&format!("{worker} has caught up: {figures}")),
+            }
+        }
+    }
+
+    /// What became of each worker's time, as seen from here.
+    fn seen(&self, stats: &Stats) -> Vec<Seen> {
+        let seen = |(task, slot): (&String, &SlotStats)| Seen {
+            task: task.clone(),
+            gradient_ms: slot.gradient_ms as f64 / slot.timed.max(1) as f64,
+            held_seconds: slot.held_ms as f64 / 1e3,
+        };
+        self.workers.iter().zip(&stats.slots).map(seen).collect()
     }
 
     /// How late the gradients were, as a histogram for TensorBoard.
@@ -131,6 +201,9 @@ impl Watch {
         let rest = stats.staleness_max.max(2 * STALENESS_BOUNDS[STALENESS_BOUNDS.len() - 1]);
         let edges = [-0.5].into_iter().chain(STALENESS_BOUNDS.map(above)).chain([above(rest)]);
         let histogram = Histogram::with_counts(edges.collect(), stats.staleness.to_vec());
+        if let Some(curves) = &self.curves {
+            curves.write(&mut self.events)?;
+        }
         self.events.histogram("staleness", stats.applied_total(), &histogram)?;
         self.events.flush()
     }
@@ -158,12 +231,20 @@ impl Watcher for Watch {
             staleness_max: Some(stats.staleness_max),
             sent_bytes: served.sent_bytes,
             received_bytes: served.received_bytes,
+            resources: self.curves.as_ref().map(Curves::usage),
+            workers: self.seen(stats),
             ..TaskSummary::of_process()
         };
         serde_json::to_vec(&report).unwrap_or_default()
     }
 
+    fn moved(&mut self, sent_bytes: u64, received_bytes: u64) {
+        self.moved_bytes = (sent_bytes, received_bytes);
+    }
+
     fn tick(&mut self, machine: &Server) -> Result<(), String> {
+        self.draw(machine).map_err(|error| format!("cannot write the event file: {error}"))?;
+        self.look_at_pace(machine.stats());
         if machine.is_started() || machine.outcome().is_some() {
             return Ok(());
         }

@@ -51,6 +51,7 @@ fn run_bench(command: Bench) -> Result<(), Failure> {
         Bench::Sparse => print(&bench::sparse(&Interrupt::default())?),
         Bench::Layers(args) => print(&bench::layers(&args)?),
         Bench::Net => print(&bench::net(&Interrupt::default())?),
+        Bench::Observe => print(&bench::observe(&Interrupt::default())?),
         Bench::Parse => print(&bench::parse()?),
         Bench::Allreduce => print(&bench::allreduce()?),
         Bench::Peer { peer, address, floats, seconds } => {

@@ -70,6 +70,10 @@ impl Checker<'_> {
             optimizer: self.optimizer(),
             cluster: self.cluster(),
             observe_every: self.whole("observe.every"),
+            observe_sample: match self.whole("observe.sample_ms") {
+                0 => None,
+                ms => Some(Duration::from_millis(ms)),
+            },
         }
     }
 

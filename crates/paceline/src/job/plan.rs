@@ -32,6 +32,8 @@ pub struct Plan {
     pub cluster: ClusterPlan,
     /// Steps from one train loss in TensorBoard to the next.
     pub observe_every: u64,
+    /// How often is looked at what task and machine use, if at all.
+    pub observe_sample: Option<Duration>,
 }
 
 impl Plan {

@@ -292,7 +292,13 @@ fn cluster() -> Vec<Key> {
 }
 
 fn observe() -> Vec<Key> {
-    vec![key("observe.every", STEPS, "1", "steps from one train loss in TensorBoard to the next")]
+    let sample = Kind::Whole { min: 0, max: 3_600_000 };
+    let sample_ms =
+        "milliseconds from one look at what task and machine use to the next; 0 for none";
+    vec![
+        key("observe.every", STEPS, "1", "steps from one train loss in TensorBoard to the next"),
+        key("observe.sample_ms", sample, "1000", sample_ms),
+    ]
 }
 
 /// The table as Markdown, for `docs/job.md`.

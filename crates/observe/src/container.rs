@@ -1,0 +1,167 @@
+//! What a container may use of the machine, and what it has used: control groups, version 2.
+//!
+//! Inside a container `/proc` tells of the whole machine. A task that may use half a core of 64
+//! would seem to leave 99 % idle while it is held back all the time. So where a limit of
+//! processor time or memory holds, the container's own figures are taken. Groups lie in one
+//! another, and the tightest limit on the way up is the one that holds.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::machine::{Memory, number_after};
+
+const MOUNT: &str = "sys/fs/cgroup";
+
+/// The groups whose limits hold for this process.
+#[derive(Clone, Debug, Default)]
+pub struct Container {
+    /// The group with the least processor time, and how many cores that is.
+    cpu: Option<(PathBuf, f64)>,
+    /// The group with the least memory, and how many bytes that is.
+    memory: Option<(PathBuf, u64)>,
+}
+
+/// Processor time of a group so far, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupCpu {
+    /// In programs.
+    pub usr_us: u64,
+    /// In the kernel.
+    pub sys_us: u64,
+}
+
+impl Container {
+    /// Finds the limits of this process; `root` is where `/proc` and `/sys` are.
+    pub fn find(root: &Path) -> Self {
+        let mount = root.join(MOUNT);
+        let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+        // The line of version 2 has no controllers between its colons.
+        let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+        let groups = own.split('/').filter(|name| !name.is_empty() && *name != "..");
+        let groups = groups.scan(mount.clone(), |at, name| {
+            at.push(name);
+            Some(at.clone())
+        });
+        let mut found = Self::default();
+        for group in std::iter::once(mount).chain(groups) {
+            let text = |file: &str| fs::read_to_string(group.join(file)).unwrap_or_default();
+            if let Some(cores) = parse_cpu_max(&text("cpu.max")) {
+                if found.cpu.as_ref().is_none_or(|(_, least)| cores <= *least) {
+                    found.cpu = Some((group.clone(), cores));
+                }
+            }
+            if let Ok(bytes) = text("memory.max").trim().parse() {
+                if found.memory.as_ref().is_none_or(|(_, least)| bytes <= *least) {
+                    found.memory = Some((group.clone(), bytes));
+                }
+            }
+        }
+        found
+    }
+
+    /// Without a limit of processor time that is above what the machine has.
+    #[must_use]
+    pub fn with_cores_below(self, machine_cores: f64) -> Self {
+        Self { cpu: self.cpu.filter(|(_, cores)| *cores < machine_cores), ..self }
+    }
+
+    /// How many cores' time this process may use, if that is limited.
+    pub fn cores(&self) -> Option<f64> {
+        self.cpu.as_ref().map(|(_, cores)| *cores)
+    }
+
+    /// Processor time of the group whose limit holds.
+    pub fn cpu(&self) -> Option<GroupCpu> {
+        let (group, _) = self.cpu.as_ref()?;
+        let stat = fs::read_to_string(group.join("cpu.stat")).ok()?;
+        Some(GroupCpu {
+            usr_us: number_after(&stat, "user_usec")?,
+            sys_us: number_after(&stat, "system_usec")?,
+        })
+    }
+
+    /// Memory of the group whose limit holds, if that is less than the machine has.
+    pub fn memory(&self, machine_bytes: u64) -> Option<Memory> {
+        let (group, limit) = self.memory.as_ref().filter(|(_, limit)| *limit < machine_bytes)?;
+        let current = fs::read_to_string(group.join("memory.current")).ok()?;
+        let current = current.trim().parse::<u64>().ok()?;
+        let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+        let cache = number_after(&stat, "file ").unwrap_or_default().min(current);
+        Some(Memory {
+            used: current - cache,
+            free: limit.saturating_sub(current),
+            buffers: 0,
+            cache,
+        })
+    }
+}
+
+/// `quota period` in microseconds, or `max period`.
+fn parse_cpu_max(text: &str) -> Option<f64> {
+    let (quota, period) = text.trim().split_once(' ')?;
+    let (quota, period) = (quota.parse::<f64>().ok()?, period.parse::<f64>().ok()?);
+    (quota > 0.0 && period > 0.0).then_some(quota / period)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine with these files.
+    fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn without_limits_nothing_is_limited() {
+        for files in [
+            &[][..],
+            &[("proc/self/cgroup", "0::/\n")],
+            &[
+                ("proc/self/cgroup", "1:cpu:/x\n0::/a/b\n"),
+                ("sys/fs/cgroup/a/b/cpu.max", "max 100000\n"),
+                ("sys/fs/cgroup/a/b/memory.max", "max\n"),
+            ],
+        ] {
+            let root = machine(files);
+            let found = Container::find(root.path());
+            assert_eq!((found.cores(), found.cpu(), found.memory(1 << 40)), (None, None, None));
+        }
+    }
+
+    #[test]
+    fn the_tightest_limit_on_the_way_up_holds() {
+        let root = machine(&[
+            ("proc/self/cgroup", "0::/pod/box\n"),
+            ("sys/fs/cgroup/pod/cpu.max", "50000 100000\n"),
+            ("sys/fs/cgroup/pod/cpu.stat", "usage_usec 9\nuser_usec 700\nsystem_usec 200\n"),
+            ("sys/fs/cgroup/pod/box/cpu.max", "400000 100000\n"),
+            ("sys/fs/cgroup/pod/memory.max", "9000\n"),
+            ("sys/fs/cgroup/pod/box/memory.max", "1000\n"),
+            ("sys/fs/cgroup/pod/box/memory.current", "600\n"),
+            ("sys/fs/cgroup/pod/box/memory.stat", "anon 350\nfile 250\nfile_mapped 9\n"),
+        ]);
+        let found = Container::find(root.path());
+        assert_eq!(found.cores(), Some(0.5));
+        assert_eq!(found.cpu(), Some(GroupCpu { usr_us: 700, sys_us: 200 }));
+        let memory = found.memory(1 << 30).unwrap();
+        assert_eq!((memory.used, memory.free, memory.cache), (350, 400, 250));
+        assert_eq!(found.memory(500), None, "a limit above what the machine has is none");
+    }
+
+    #[test]
+    fn a_group_of_a_container_is_found_at_its_root() {
+        let root = machine(&[
+            ("proc/self/cgroup", "0::/\n"),
+            ("sys/fs/cgroup/cpu.max", "150000 100000\n"),
+        ]);
+        assert_eq!(Container::find(root.path()).cores(), Some(1.5));
+        assert_eq!(Container::find(root.path()).cpu(), None, "no cpu.stat");
+    }
+}

@@ -1,0 +1,201 @@
+//! What the machine has done so far, and what it holds: the counters behind dstat's columns.
+//!
+//! Linux tells them in `/proc`, as text. What cannot be read counts as nothing: a table with a
+//! column of zeros is better than a training that does not start. In a container the machine is
+//! not the one to look at; see [`container`](crate::container).
+
+use std::fs;
+use std::path::Path;
+
+/// Bytes of a sector in `/proc/diskstats`, whatever those of the disk are.
+const SECTOR_BYTES: u64 = 512;
+/// Devices that are not disks, or stand for disks that are counted already.
+const NOT_DISKS: [&str; 6] = ["loop", "ram", "zram", "dm-", "md", "sr"];
+
+/// Counters since the machine was started, and memory as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// Processor time of all cores, in ticks.
+    pub cpu: Cpu,
+    /// Bytes read from disks.
+    pub disk_read_bytes: u64,
+    /// Bytes written to disks.
+    pub disk_written_bytes: u64,
+    /// Bytes received by network interfaces, loopback left out.
+    pub net_received_bytes: u64,
+    /// Bytes sent by them.
+    pub net_sent_bytes: u64,
+    /// How many cores there are.
+    pub cores: usize,
+    /// Switches from one thread to another.
+    pub context_switches: u64,
+    /// What memory is used for.
+    pub memory: Memory,
+}
+
+/// Ticks that cores spent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cpu {
+    /// In programs.
+    pub usr: u64,
+    /// In the kernel, interrupts included.
+    pub sys: u64,
+    /// In doing nothing.
+    pub idle: u64,
+    /// In doing nothing because a disk had to come first.
+    pub wait: u64,
+    /// In all of this and in what other virtual machines took.
+    pub all: u64,
+}
+
+/// Bytes of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Held by programs and the kernel.
+    pub used: u64,
+    /// Not used for anything.
+    pub free: u64,
+    /// Of files' metadata, given up when needed.
+    pub buffers: u64,
+    /// Of files, given up when needed.
+    pub cache: u64,
+}
+
+impl Memory {
+    /// All there is.
+    pub fn total(&self) -> u64 {
+        self.used + self.free + self.buffers + self.cache
+    }
+}
+
+impl Machine {
+    /// Reads everything; `root` is where `/proc` and `/sys` are, `/` but in tests.
+    pub fn read(root: &Path) -> Self {
+        let text = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
+        let stat = text("proc/stat");
+        let is_disk = |name: &str| {
+            !NOT_DISKS.iter().any(|prefix| name.starts_with(prefix))
+                && root.join("sys/block").join(name).exists()
+        };
+        let (disk_read_bytes, disk_written_bytes) = disks(&text("proc/diskstats"), is_disk);
+        let (net_received_bytes, net_sent_bytes) = interfaces(&text("proc/net/dev"));
+        Self {
+            cpu: cpu(&stat).unwrap_or_default(),
+            disk_read_bytes,
+            disk_written_bytes,
+            net_received_bytes,
+            net_sent_bytes,
+            cores: cores(&stat),
+            context_switches: number_after(&stat, "ctxt").unwrap_or_default(),
+            memory: memory(&text("proc/meminfo")).unwrap_or_default(),
+        }
+    }
+}
+
+/// The first number of the line that starts with a word.
+pub(crate) fn number_after(text: &str, word: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(word))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+fn numbers(line: &str) -> Vec<u64> {
+    line.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect()
+}
+
+fn cpu(stat: &str) -> Option<Cpu> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    // Time of guests, which comes last, is in that of users too.
+    let ticks = numbers(line);
+    let &[user, nice, system, idle, wait, irq, softirq, steal, ..] = &ticks[..] else {
+        return None;
+    };
+    let (usr, sys) = (user + nice, system + irq + softirq);
+    Some(Cpu { usr, sys, idle, wait, all: usr + sys + idle + wait + steal })
+}
+
+fn cores(stat: &str) -> usize {
+    let names = stat.lines().filter_map(|line| line.strip_prefix("cpu"));
+    names.filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit())).count()
+}
+
+fn disks(diskstats: &str, is_disk: impl Fn(&str) -> bool) -> (u64, u64) {
+    let sectors = diskstats.lines().filter_map(|line| {
+        let mut words = line.split_ascii_whitespace().skip(2);
+        words.next().filter(|name| is_disk(name))?;
+        let read = words.nth(2)?.parse::<u64>().ok()?;
+        Some((read, words.nth(3)?.parse::<u64>().ok()?))
+    });
+    let (read, written) = sectors.fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1));
+    (read * SECTOR_BYTES, written * SECTOR_BYTES)
+}
+
+fn interfaces(dev: &str) -> (u64, u64) {
+    let lines = dev.lines().filter_map(|line| line.split_once(':'));
+    let others = lines.filter(|(name, _)| name.trim() != "lo").map(|(_, line)| numbers(line));
+    others
+        .filter(|counts| counts.len() > 8)
+        .fold((0, 0), |(received, sent), counts| (received + counts[0], sent + counts[8]))
+}
+
+fn memory(meminfo: &str) -> Option<Memory> {
+    let bytes = |word| number_after(meminfo, word).map(|kib| kib * 1024);
+    let (total, free) = (bytes("MemTotal:")?, bytes("MemFree:")?);
+    let buffers = bytes("Buffers:").unwrap_or_default();
+    // What the kernel itself keeps of files can be given up too.
+    let cache = bytes("Cached:").unwrap_or_default() + bytes("SReclaimable:").unwrap_or_default();
+    Some(Memory { used: total.saturating_sub(free + buffers + cache), free, buffers, cache })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_of_the_kernel_includes_interrupts_and_all_includes_what_was_stolen() {
+        let stat = "cpu  100 10 20 500 40 3 4 5 50 0\ncpu0 1 2 3 4 5 6 7 8 9 0\nctxt 77\n";
+        let expected = Cpu { usr: 110, sys: 27, idle: 500, wait: 40, all: 682 };
+        assert_eq!(cpu(stat), Some(expected));
+        assert_eq!((number_after(stat, "ctxt"), cores(stat)), (Some(77), 1));
+        assert_eq!(cpu("cpu  1 2 3\n"), None);
+        assert_eq!(cpu(""), None);
+    }
+
+    #[test]
+    fn partitions_and_loops_are_not_counted_beside_their_disks() {
+        let text = "   7 0 loop0 9 0 8 0 9 0 8 0 0 0 0\n 254 0 vda 5 1 16 2 7 1 32 2 0 1 1\n \
+                    254 1 vda1 5 1 16 2 7 1 32 2 0 1 1\n x\n";
+        let (read, written) = disks(text, |name| name == "vda");
+        assert_eq!((read, written), (16 * 512, 32 * 512));
+    }
+
+    #[test]
+    fn loopback_is_not_a_network() {
+        let text = "Inter-|   Receive  |  Transmit\n face |bytes packets|bytes\n    \
+                    lo: 900 1 0 0 0 0 0 0 900 1 0 0 0 0 0 0\n  \
+                    eth0:5 1 0 0 0 0 0 0 7 1 0 0 0 0 0 0\n eth1: 10 1 0 0 0 0 0 0 20 1\n";
+        assert_eq!(interfaces(text), (15, 27));
+    }
+
+    #[test]
+    fn memory_is_used_for_one_thing_at_a_time() {
+        let text = "MemTotal: 1000 kB\nMemFree: 300 kB\nMemAvailable: 700 kB\nBuffers: 50 kB\n\
+                    Cached: 200 kB\nSReclaimable: 50 kB\n";
+        let memory = memory(text).unwrap();
+        assert_eq!((memory.used, memory.cache), (400 * 1024, 250 * 1024));
+        assert_eq!(memory.total(), 1000 * 1024);
+    }
+
+    #[test]
+    fn a_machine_that_tells_nothing_has_done_nothing() {
+        let empty = tempfile::tempdir().unwrap();
+        assert_eq!(Machine::read(empty.path()), Machine::default());
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn this_machine_has_memory_and_has_worked() {
+        let machine = Machine::read("/".as_ref());
+        assert!(machine.cpu.usr > 0 && machine.cpu.all >= machine.cpu.usr, "{machine:?}");
+        assert!(machine.memory.used > 0 && machine.context_switches > 0, "{machine:?}");
+    }
+}

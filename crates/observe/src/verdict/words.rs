@@ -1,0 +1,115 @@
+//! How a verdict is put: the evidence for it, and what would help.
+
+use super::{Facts, ServerFacts, Shares, VerdictKind};
+use crate::pace::{BEHIND, Rank};
+
+/// Cores that are busier than this have no room for more.
+const FULL: f64 = 0.9;
+
+/// Why it is this kind, in figures that a person can check.
+pub(super) fn evidence(
+    kind: VerdictKind,
+    shares: &Shares,
+    facts: &Facts,
+    slowest: Option<&Rank>,
+) -> String {
+    let who = if facts.workers.len() == 1 { "the worker spends" } else { "workers spend" };
+    let exchange = shares.network + shares.server;
+    match kind {
+        VerdictKind::Compute => {
+            format!("{who} {} of the time computing{}", percent(shares.compute), cores(facts))
+        }
+        VerdictKind::Input => {
+            let disk = match facts.disk_wait {
+                wait if wait >= 0.05 => format!("; cores wait for disks {} of it", percent(wait)),
+                _ => String::new(),
+            };
+            format!("{who} {} of the time getting examples{disk}", percent(shares.input))
+        }
+        VerdictKind::Network | VerdictKind::Server => {
+            let at_work = percent(shares.server / exchange);
+            let server = busiest(facts).map_or(String::new(), |server| {
+                let megabits = server.sent_bytes_per_s * 8.0 / 1e6;
+                let name = &server.task;
+                format!("; {name} is at work for {at_work} of that and sends {megabits:.0} Mbit/s")
+            });
+            let share = percent(exchange);
+            let busy = if is_full(facts) { cores(facts) } else { String::new() };
+            format!("{who} {share} of the time exchanging gradients and parameters{server}{busy}")
+        }
+        VerdictKind::Stragglers => {
+            let slow = match slowest {
+                Some(rank) if rank.behind > BEHIND => format!(
+                    "; {} takes {:.1} times as long as the others for a gradient ({:.2} ms)",
+                    rank.task, rank.behind, rank.gradient_ms
+                ),
+                _ => "; none is slow all the time, each in its turn".into(),
+            };
+            format!("{} of the workers' time goes to slower ones{slow}", percent(shares.stragglers))
+        }
+        VerdictKind::Evaluation => {
+            format!("tests take {} of the time", percent(shares.evaluation))
+        }
+    }
+}
+
+/// What would help, the likeliest first.
+pub(super) fn advice(kind: VerdictKind, facts: &Facts, slowest: Option<&Rank>) -> Vec<String> {
+    let own = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    let servers = facts.servers.len();
+    let more_servers = format!("cluster.servers = {}", servers + 1);
+    match kind {
+        VerdictKind::Compute if is_full(facts) => own(&["more machines or cores"]),
+        VerdictKind::Compute => own(&["more workers", "more train.threads if the model has them"]),
+        VerdictKind::Input if facts.disk_wait >= 0.05 => {
+            own(&["a faster disk", "data that fits into memory"])
+        }
+        VerdictKind::Input => own(&["more cores to read with", "data that is cheaper to decode"]),
+        VerdictKind::Network if is_full(facts) && servers > 0 => {
+            own(&["a larger train.batch", "fewer tasks on each machine"])
+        }
+        VerdictKind::Network if servers > 0 => {
+            vec!["a larger train.batch".into(), more_servers, "a faster network".into()]
+        }
+        VerdictKind::Network => own(&["a larger train.batch", "a faster network"]),
+        VerdictKind::Server => vec![more_servers, "a larger train.batch".into()],
+        VerdictKind::Stragglers => {
+            let look = slowest.filter(|rank| rank.behind > BEHIND);
+            let mut advice: Vec<_> =
+                look.map(|rank| format!("a look at {}'s machine", rank.task)).into_iter().collect();
+            advice.extend(match facts.mode.as_str() {
+                "sync" => own(&["cluster.quorum below the number of workers", "mode async"]),
+                "bounded" => own(&["a larger cluster.staleness", "mode async"]),
+                _ => own(&["equal machines"]),
+            });
+            advice
+        }
+        VerdictKind::Evaluation => {
+            own(&["a larger train.evaluate.every", "fewer train.evaluate.examples"])
+        }
+    }
+}
+
+/// `a, b or c`.
+pub(super) fn either(all: &[String]) -> String {
+    match all {
+        [most @ .., last] if !most.is_empty() => format!("{} or {last}", most.join(", ")),
+        _ => all.concat(),
+    }
+}
+
+fn is_full(facts: &Facts) -> bool {
+    facts.cores_busy.is_some_and(|busy| busy >= FULL)
+}
+
+fn cores(facts: &Facts) -> String {
+    facts.cores_busy.map_or(String::new(), |busy| format!("; cores are {} busy", percent(busy)))
+}
+
+fn busiest(facts: &Facts) -> Option<&ServerFacts> {
+    facts.servers.iter().max_by(|a, b| a.busy.total_cmp(&b.busy))
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}

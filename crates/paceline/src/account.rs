@@ -1,0 +1,122 @@
+//! From the tasks' reports to a verdict and a ranking.
+//!
+//! Each task knows its part: a worker's clock how long an exchange took, the first server how long
+//! each worker took for a gradient and how long it was kept waiting for others, the chief how long
+//! it tested. Here the parts are put together for [`paceline_observe::verdict`].
+
+use paceline_observe::{Facts, Rank, ServerFacts, Verdict, WorkerFacts, ranking, verdict};
+
+use crate::summary::{Seen, TaskSummary};
+
+/// Gives every worker what the first server has seen of it; then judges the run and ranks the
+/// workers.
+pub fn judge(mode: &str, tasks: &mut [TaskSummary]) -> (Verdict, Vec<Rank>) {
+    hand_on(tasks);
+    let (workers, servers): (Vec<_>, Vec<_>) =
+        tasks.iter().partition(|task| task.phases.contains_key("compute"));
+    let times = workers.iter().map(|task| (task.task.clone(), task.gradient_ms.unwrap_or(0.0)));
+    let ranks = ranking(&times.collect::<Vec<_>>());
+    let share = |column: &str| {
+        let percents = workers.iter().filter_map(|task| task.resources.as_ref()?.mean_of(column));
+        mean(percents).map(|percent| percent / 100.0)
+    };
+    let facts = Facts {
+        mode: mode.to_owned(),
+        workers: workers.iter().map(|task| worker_facts(task)).collect(),
+        servers: servers.iter().map(|task| server_facts(task)).collect(),
+        cores_busy: share("cpu_idle_percent")
+            .map(|idle| (1.0 - idle - share("cpu_wait_percent").unwrap_or(0.0)).clamp(0.0, 1.0)),
+        disk_wait: share("cpu_wait_percent").unwrap_or(0.0),
+    };
+    (verdict(&facts), ranks)
+}
+
+/// Hands what the first server has seen of the workers on to them.
+fn hand_on(tasks: &mut [TaskSummary]) {
+    let seen: Vec<Seen> =
+        tasks.iter_mut().flat_map(|task| std::mem::take(&mut task.workers)).collect();
+    for task in tasks.iter_mut().filter(|task| task.phases.contains_key("compute")) {
+        let steps = task.steps.max(1) as f64;
+        // A test in between is not the worker's pace.
+        let tested_ms = 1e3 * task.evaluation_seconds.unwrap_or(0.0) / steps;
+        let own_ms = 1e3 * (phase(task, "input") + phase(task, "compute")) / steps;
+        let seen = seen.iter().find(|seen| seen.task == task.task);
+        let seen_ms = seen.map(|seen| (seen.gradient_ms - tested_ms).max(0.0));
+        task.gradient_ms = Some(seen_ms.filter(|ms| *ms > 0.0).unwrap_or(own_ms));
+        task.held_seconds = seen.map(|seen| seen.held_seconds);
+    }
+}
+
+fn worker_facts(task: &TaskSummary) -> WorkerFacts {
+    WorkerFacts {
+        task: task.task.clone(),
+        input_s: phase(task, "input"),
+        compute_s: phase(task, "compute"),
+        exchange_s: ["pull", "push", "wait"].map(|name| phase(task, name)).iter().sum(),
+        evaluation_s: task.evaluation_seconds.unwrap_or(0.0),
+        held_s: task.held_seconds.unwrap_or(0.0),
+        gradient_ms: task.gradient_ms.unwrap_or(0.0),
+    }
+}
+
+fn server_facts(task: &TaskSummary) -> ServerFacts {
+    let seconds = task.seconds.max(f64::MIN_POSITIVE);
+    ServerFacts {
+        task: task.task.clone(),
+        busy: (1.0 - phase(task, "idle") / seconds).clamp(0.0, 1.0),
+        sent_bytes_per_s: task.sent_bytes as f64 / seconds,
+    }
+}
+
+fn phase(task: &TaskSummary, name: &str) -> f64 {
+    task.phases.get(name).and_then(|seconds| seconds.as_f64()).unwrap_or(0.0)
+}
+
+fn mean(numbers: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = numbers.fold((0.0, 0), |(sum, count), number| (sum + number, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn task(fields: serde_json::Value) -> TaskSummary {
+        let mut all = json!({"task": "", "steps": 100, "dropped": 0, "seconds": 10.0, "phases": {},
+            "cpu_seconds": null, "peak_rss_bytes": null, "examples": 0, "sent_bytes": 0,
+            "received_bytes": 0, "staleness_mean": null, "staleness_max": null});
+        let fields = fields.as_object().unwrap().clone();
+        all.as_object_mut().unwrap().extend(fields);
+        serde_json::from_value(all).unwrap()
+    }
+
+    #[test]
+    fn workers_get_what_the_server_has_seen_and_a_chiefs_tests_are_not_its_pace() {
+        let phases = json!({"input": 1.0, "pull": 0.0, "compute": 2.0, "push": 0.0, "wait": 7.0});
+        let mut tasks = [
+            task(json!({"task": "worker:0", "phases": phases, "evaluation_seconds": 6.0})),
+            task(json!({"task": "worker:1", "phases": phases})),
+            task(json!({"task": "ps:0", "phases": {"receive": 0.1, "idle": 9.9}, "workers": [
+                {"task": "worker:0", "gradient_ms": 95.0, "held_seconds": 0.5},
+                {"task": "worker:1", "gradient_ms": 40.0, "held_seconds": 6.5}]})),
+        ];
+        let (verdict, ranks) = judge("sync", &mut tasks);
+        assert_eq!(tasks[0].gradient_ms, Some(35.0));
+        assert_eq!((tasks[1].gradient_ms, tasks[1].held_seconds), (Some(40.0), Some(6.5)));
+        assert!(tasks[2].workers.is_empty(), "it is said once");
+        let order: Vec<_> = ranks.iter().map(|rank| rank.task.as_str()).collect();
+        assert_eq!(order, ["worker:1", "worker:0"]);
+        assert!(verdict.text.starts_with("evaluation: "), "{verdict:?}");
+    }
+
+    #[test]
+    fn without_a_server_the_workers_own_clocks_are_believed() {
+        let phases = json!({"input": 1.0, "pull": 0.0, "compute": 8.0, "push": 0.5, "wait": 0.5});
+        let mut tasks = [task(json!({"task": "worker:0", "phases": phases}))];
+        let (verdict, ranks) = judge("single", &mut tasks);
+        assert_eq!((ranks[0].gradient_ms, ranks[0].behind), (90.0, 1.0));
+        assert!((verdict.shares.compute - 0.9).abs() < 1e-9, "{verdict:?}");
+    }
+}

@@ -1,0 +1,252 @@
+//! What a run tells of itself: what its tasks used, what held it back and who was slow. Each
+//! situation is built for real.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{
+    ENDLESS, Launched, Room, Run, SMALL_DATA, assert_says, cluster_of, events, free_ports, points,
+    tf_config, wait_until,
+};
+
+/// The rows of a task's table, by column. Every row must be whole.
+#[track_caller]
+fn resources(folder: &Path) -> (Vec<String>, Vec<Vec<f64>>) {
+    let text = fs::read_to_string(folder.join("resources.csv")).unwrap();
+    assert!(text.ends_with('\n'), "{text:?}");
+    let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
+    let head = lines.next().unwrap();
+    let rows: Vec<Vec<f64>> =
+        lines.map(|row| row.iter().map(|cell| cell.parse().unwrap()).collect()).collect();
+    assert!(rows.iter().all(|row| row.len() == head.len()), "{text}");
+    (head, rows)
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
+}
+
+#[test]
+fn every_task_tells_what_it_used_in_a_table_the_summary_and_tensorboard() {
+    let room = Room::new();
+    let settings = ["observe.sample_ms=20", "train.stop={seconds=0.5}"];
+    let run = room.train_cluster("run", "async", &settings);
+    let curves = events(&run.path);
+    for task in ["worker:0", "worker:1", "ps:0"] {
+        let folder = task.replace(':', "_");
+        let (head, rows) = resources(&run.file(&folder));
+        let used = &run.task(task)["resources"];
+        let samples = number(&used["samples"]) as usize;
+        assert!((3..=rows.len()).contains(&samples), "{task}: {samples} of {}", rows.len());
+        assert!(number(&used["cores"]) > 0.0, "{task}: {used}");
+        for (column, name) in head.iter().enumerate().skip(2) {
+            let (mean, peak) = (number(&used["mean"][name]), number(&used["peak"][name]));
+            let most = rows.iter().map(|row| row[column]).fold(0.0, f64::max);
+            assert!(
+                mean <= peak + 0.1 && peak <= most + 0.6,
+                "{task} {name}: {mean} {peak} {most}"
+            );
+            let drawn = points(&curves["runs"][&folder], &format!("resources/{name}"));
+            assert_eq!(drawn.len(), rows.len(), "{task} {name}");
+        }
+        for name in
+            ["cpu_usr_percent", "memory_used_bytes", "task_cpu_percent", "task_memory_bytes"]
+        {
+            assert!(number(&used["peak"][name]) > 0.0, "{task}: {name} of {used}");
+        }
+        // What went to and came from the others is what the task itself counted.
+        let total = |column: &str| {
+            let column = head.iter().position(|name| name == column).unwrap();
+            let from = rows.iter().zip(rows.iter().skip(1));
+            from.map(|(before, row)| row[column] * (row[0] - before[0])).sum::<f64>()
+        };
+        for (name, counted) in [
+            ("task_sent_bytes_per_s", "sent_bytes"),
+            ("task_received_bytes_per_s", "received_bytes"),
+        ] {
+            let (told, counted) = (total(name), number(&run.task(task)[counted]));
+            // A server counts ten times a second, and the first line tells of time before it.
+            assert!((0.5..1.2).contains(&(told / counted)), "{task} {name}: {told} of {counted}");
+        }
+    }
+}
+
+#[test]
+fn a_task_that_is_killed_leaves_a_table_of_whole_lines() {
+    let room = Room::new();
+    let mut command = room.cluster("run", "async", &[ENDLESS, "observe.sample_ms=5"]);
+    let mut launched = Launched::start(&mut command, room.path("run"));
+    launched.wait_for_steps();
+    let run = room.run_dir("run");
+    let folders = ["worker_0", "worker_1", "ps_0"];
+    let lines = |folder: &&str| {
+        fs::read_to_string(run.file(folder).join("resources.csv"))
+            .unwrap_or_default()
+            .lines()
+            .count()
+    };
+    assert!(wait_until(|| folders.iter().all(|folder| lines(folder) > 5)), "no lines");
+    launched.signal("KILL");
+    launched.finish_task();
+    assert!(wait_until(|| crate::support::processes_of(&run.path).is_empty()), "somebody is left");
+    for folder in folders {
+        assert!(resources(&run.file(folder)).1.len() >= 5, "{folder}");
+    }
+}
+
+#[test]
+fn nobody_looks_at_resources_unless_asked() {
+    let room = Room::new();
+    let run = room.train("run", &["observe.sample_ms=0", "train.stop={steps=5}"]);
+    assert!(!run.file("worker_0/resources.csv").exists());
+    assert!(run.task("worker:0").get("resources").is_none());
+    assert!(run.summary()["verdict"]["text"].is_string(), "there is a verdict all the same");
+}
+
+/// The verdict of a run must be one of these, and its shares all of the time.
+#[track_caller]
+fn check_verdict(run: &Run, kinds: &[&str], says: &[&str]) -> Value {
+    let verdict = run.summary()["verdict"].clone();
+    assert!(kinds.contains(&verdict["kind"].as_str().unwrap()), "{verdict}");
+    assert_says(verdict["text"].as_str().unwrap(), says);
+    assert!(verdict["advice"].as_array().is_some_and(|advice| !advice.is_empty()), "{verdict}");
+    let shares = verdict["shares"].as_object().unwrap();
+    assert!((shares.values().map(number).sum::<f64>() - 1.0).abs() < 1e-6, "{verdict}");
+    verdict
+}
+
+#[test]
+fn a_heavy_model_is_held_back_by_computing() {
+    let room = Room::new();
+    let run = room.train("run", &["model.kind=lenet", "train.stop={steps=10}"]);
+    check_verdict(&run, &["compute"], &["the worker spends", "% of the time computing"]);
+}
+
+#[test]
+fn examples_that_are_slow_to_make_are_input() {
+    let room = Room::new();
+    let settings = [
+        "train",
+        "--quiet",
+        "--run-dir",
+        "run",
+        "--set",
+        "data={kind=\"fake-images\", size=160, classes=2, train_examples=200, test_examples=4}",
+        "--set",
+        "cluster.mode=single",
+        "--set",
+        "train={batch=20, stop={steps=10}}",
+    ];
+    room.ok(&settings);
+    check_verdict(&room.run_dir("run"), &["input"], &["getting examples"]);
+}
+
+#[test]
+fn tests_after_every_step_are_evaluation_alone_and_in_sync() {
+    let room = Room::new();
+    let settings = ["train.evaluate.every=1", "train.stop={steps=40}", "data.test_examples=4000"];
+    let run = room.train("single", &settings);
+    check_verdict(&run, &["evaluation"], &["tests take", "train.evaluate.every"]);
+    // Here tests go on beside the next step, so they must take far longer than one.
+    let heavy = ["model.kind=lenet", "train.batch=2", "data.test_examples=1000"];
+    let settings = [&heavy[..], &["train.evaluate.every=1", "train.stop={steps=10}"]].concat();
+    let run = room.train_cluster("sync", "sync", &settings);
+    check_verdict(&run, &["evaluation"], &["tests take"]);
+}
+
+#[test]
+fn a_slow_worker_is_named_while_it_runs_in_the_verdict_and_in_the_ranking() {
+    let room = Room::new();
+    let settings = ["data.train_examples=1200", "train.batch=600", ENDLESS];
+    let mut command = room.cluster("run", "sync", &settings);
+    command.env("PACELINE_TEST_SLOW", "1:8");
+    let mut launched = Launched::start(&mut command, room.path("run"));
+    launched.wait_for("ps:0: worker:1 is slow: ");
+    launched.signal("INT");
+    let done = launched.finish();
+    let run = room.run_dir("run");
+    check_verdict(&run, &["stragglers"], &["worker:1 takes", "a look at worker:1's machine"]);
+    let summary = run.summary();
+    let ranking = &summary["ranking"];
+    assert_eq!(
+        (&ranking[0]["task"], &ranking[1]["task"]),
+        (&"worker:1".into(), &"worker:0".into())
+    );
+    assert!(number(&ranking[0]["behind"]) > 1.5, "{ranking}");
+    assert!(number(&run.task("worker:0")["held_seconds"]) > 0.0);
+    assert_says(&done.stdout, &["verdict      stragglers: ", "slowest      worker:1 "]);
+    assert_says(&run.log("ps:0"), &["worker:1 is slow: "]);
+}
+
+#[test]
+fn many_workers_with_little_to_compute_are_held_back_by_the_exchange() {
+    let room = Room::new();
+    let settings = ["cluster.workers=6", "train.batch=1", "train.stop={steps=3000}"];
+    let run = room.train_cluster("run", "async", &settings);
+    let says = ["exchanging gradients and parameters; ps:0 is at work for", "Mbit/s"];
+    check_verdict(&run, &["network", "server"], &says);
+}
+
+/// Bytes a second that the slow network lets through, each way.
+const SLOW_BYTES_PER_S: f64 = 4e6;
+
+/// Passes on what comes, but no faster than a slow network would.
+fn pass_on(mut from: TcpStream, mut to: TcpStream) {
+    let mut buffer = [0; 8192];
+    let mut due = Instant::now();
+    while let Ok(len @ 1..) = from.read(&mut buffer) {
+        due = due.max(Instant::now()) + Duration::from_secs_f64(len as f64 / SLOW_BYTES_PER_S);
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        if to.write_all(&buffer[..len]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(std::net::Shutdown::Write);
+}
+
+/// A network of limited speed before a server; its port.
+fn slow_network(server: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for worker in listener.incoming().flatten() {
+            let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { continue };
+            let ends = (worker.try_clone().unwrap(), server.try_clone().unwrap());
+            thread::spawn(move || pass_on(worker, server));
+            thread::spawn(move || pass_on(ends.1, ends.0));
+        }
+    });
+    port
+}
+
+#[test]
+fn a_slow_network_is_named() {
+    let room = Room::new();
+    let [server] = free_ports();
+    let run = room.run_dir("run");
+    let start = |role: &str, index: usize, port: u16| {
+        let mut command = room.command(&["train", "--run-dir", run.str()]);
+        command.env("TF_CONFIG", tf_config(&cluster_of(2, &[port]), role, index));
+        let settings = [&SMALL_DATA[..], &["cluster.mode=async", "train.stop={steps=40}"]].concat();
+        command.args(settings.iter().flat_map(|setting| ["--set", setting]));
+        Launched::start(&mut command, run.path.clone())
+    };
+    let first = start("ps", 0, server);
+    let up = wait_until(|| TcpStream::connect(("127.0.0.1", server)).is_ok());
+    assert!(up, "{}", first.said());
+    let slow = slow_network(server);
+    let workers = [0, 1].map(|index| start("worker", index, slow));
+    for task in workers.into_iter().chain([first]) {
+        let done = task.finish_task();
+        assert_eq!(done.code, Some(0), "{done:?}");
+    }
+    let verdict = check_verdict(&run, &["network"], &["network: workers spend"]);
+    let shares = &verdict["shares"];
+    assert!(number(&shares["network"]) > 2.0 * number(&shares["server"]), "{verdict}");
+}
