@@ -9,6 +9,7 @@
 mod dense;
 mod elementwise;
 mod outer;
+pub(crate) mod pack;
 pub(crate) mod panels;
 pub(crate) mod tile;
 
