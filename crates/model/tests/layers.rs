@@ -1,6 +1,8 @@
 //! Networks give PyTorch's loss and gradient (`tests/python/make_layers_golden.py`), layer by
 //! layer at odd sizes, and follow its training.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
 mod golden;
 
 use golden::{batch, golden, network, start};

@@ -1,6 +1,8 @@
 //! What a network promises beside its figures: finite differences, blocks, dropout, the order in
 //! which the gradient is finished, errors, and no allocation in a step.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
 mod golden;
 mod plain;
 
@@ -91,6 +93,9 @@ fn blocks_add_up_to_the_batch_and_runs_repeat_bit_for_bit() {
     }
     assert!((sum - loss).abs() < 1e-5);
     assert!(grad.iter().zip(&whole).all(|(a, b)| (a - b).abs() < 1e-5));
+
+    assert_eq!(model.gradient(&params, Batch::dense(&[], &[]), 1.0, Onto::Zero, &mut grad), 0.0);
+    assert!(grad.iter().all(|&value| value == 0.0));
 
     let mut tally = Tally::default();
     model.evaluate(&params, Batch::dense(&x, &labels), &mut tally);

@@ -9,6 +9,7 @@
 mod dense;
 mod elementwise;
 mod outer;
+pub(crate) mod pack;
 pub(crate) mod panels;
 mod prefetch;
 pub(crate) mod tile;

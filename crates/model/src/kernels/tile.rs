@@ -4,12 +4,11 @@
 //! common index runs. Six rows give twelve sums: enough to keep two multiply-add units busy all
 //! the time, and few enough to leave registers for the operands. The left matrix is read where
 //! it lies, one value at a time, so that an image needs no copy for each place of a kernel; the
-//! right one is packed into [`Panels`].
+//! right one is packed into [`Panels`](super::panels::Panels).
 
 use pulp::{Arch, Simd, WithSimd};
 
 use super::Onto;
-use super::panels::Panels;
 
 /// The most rows of a tile.
 pub(crate) const ROWS: usize = 6;
@@ -175,22 +174,6 @@ pub(crate) fn put_out<S: Simd, const V: usize>(
     }
 }
 
-/// Copies a row of a panel; what the source does not have becomes zero.
-#[inline(always)]
-pub(crate) fn copy_row<S: Simd, const V: usize>(from: &[f32], to: &mut [f32]) {
-    if from.len() == V * S::F32_LANES {
-        let to = S::as_mut_simd_f32s(&mut to[..V * S::F32_LANES]).0;
-        let from = S::as_simd_f32s(from).0;
-        for v in 0..V {
-            to[v] = from[v];
-        }
-    } else {
-        for (place, to) in to[..V * S::F32_LANES].iter_mut().enumerate() {
-            *to = if place < from.len() { from[place] } else { 0.0 };
-        }
-    }
-}
-
 /// `sums[m] += left[k * stride + m] * right[k]`, for all rows k of `right`.
 #[inline(always)]
 pub(crate) fn add_outer<S: Simd, const M: usize, const V: usize>(
@@ -224,66 +207,6 @@ pub(crate) fn add_packed<S: Simd, const M: usize, const V: usize>(
             let left = simd.splat_f32s(left[m]);
             for v in 0..V {
                 sums[m][v] = simd.mul_add_e_f32s(left, right[v], sums[m][v]);
-            }
-        }
-    }
-}
-
-/// Packs `rows` rows of a matrix, `stride` numbers apart, into panels of columns.
-pub(crate) fn pack_panels(
-    panels: Panels,
-    from: &[f32],
-    stride: usize,
-    rows: usize,
-    packed: &mut [f32],
-) {
-    Arch::new().dispatch(PackPanels { panels, from, stride, rows, packed });
-}
-
-/// Rows that are asked for before their turn: the processor does not guess that they come next.
-const AHEAD: usize = 2;
-
-/// Asks for values to be brought into the cache.
-#[inline(always)]
-#[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "nothing to ask"))]
-fn prefetch(values: &[f32]) {
-    #[cfg(target_arch = "x86_64")]
-    for line in values.chunks(16) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        #[expect(unsafe_code, reason = "the instruction has no safe name")]
-        // SAFETY: every x86-64 processor has the instruction, and it reads nothing: an address
-        // that is no good is ignored.
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
-        }
-    }
-}
-
-struct PackPanels<'a> {
-    panels: Panels,
-    from: &'a [f32],
-    stride: usize,
-    rows: usize,
-    packed: &'a mut [f32],
-}
-
-impl WithSimd for PackPanels<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        for row in 0..self.rows {
-            let ahead = (row + AHEAD).min(self.rows) * self.stride;
-            prefetch(self.from.get(ahead..ahead + self.panels.columns()).unwrap_or_default());
-            let from = &self.from[row * self.stride..];
-            for panel in self.panels.iter() {
-                let from = &from[panel.column..][..panel.used];
-                let to = &mut self.packed[panel.start + row * panel.width..];
-                if panel.width == S::F32_LANES {
-                    copy_row::<S, 1>(from, to);
-                } else {
-                    copy_row::<S, VECTORS>(from, to);
-                }
             }
         }
     }

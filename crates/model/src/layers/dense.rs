@@ -8,8 +8,9 @@
 
 use super::stage::{Pass, Seen, Stage};
 use crate::Onto;
+use crate::kernels::pack::pack_panels;
 use crate::kernels::panels::Panels;
-use crate::kernels::tile::{RowsTimesPanel, Run, pack_panels};
+use crate::kernels::tile::{RowsTimesPanel, Run};
 use crate::kernels::{OUTER_ROWS, outer_rows};
 
 /// Rows of weights, one for each output, that a task takes.

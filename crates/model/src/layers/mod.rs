@@ -7,6 +7,7 @@
 pub(crate) mod activation;
 pub(crate) mod conv;
 mod conv_slope;
+mod conv_sums;
 pub(crate) mod dense;
 pub(crate) mod dropout;
 pub(crate) mod flatten;

@@ -171,6 +171,13 @@ impl Network {
     ) -> f32 {
         self.check(params, block);
         assert_eq!(grad.len(), self.layout.len(), "gradient");
+        if block.is_empty() {
+            if onto == Onto::Zero {
+                grad.fill(0.0);
+            }
+            watch(Moment::Final { range: 0..grad.len(), values: grad });
+            return 0.0;
+        }
         let Self { crew, machine, .. } = self;
         let order = Order { params, block, share, onto };
         let watch: Watch<'_> = watch;
@@ -237,6 +244,9 @@ impl Model for Network {
 
     fn evaluate(&mut self, params: &[f32], block: Batch<'_>, tally: &mut Tally) {
         self.check(params, block);
+        if block.is_empty() {
+            return;
+        }
         let Self { crew, machine, .. } = self;
         crew.enter(|| machine.evaluate(crew, params, block, tally));
     }

@@ -1,0 +1,113 @@
+//! Copies rows of a matrix into panels.
+
+use pulp::{Arch, Simd, WithSimd};
+
+use super::panels::Panels;
+use super::tile::VECTORS;
+
+/// Copies a row of a panel; what the source does not have becomes zero.
+#[inline(always)]
+pub(crate) fn copy_row<S: Simd, const V: usize>(from: &[f32], to: &mut [f32]) {
+    if from.len() == V * S::F32_LANES {
+        let to = S::as_mut_simd_f32s(&mut to[..V * S::F32_LANES]).0;
+        let from = S::as_simd_f32s(from).0;
+        to[..V].copy_from_slice(&from[..V]);
+    } else {
+        for (place, to) in to[..V * S::F32_LANES].iter_mut().enumerate() {
+            *to = if place < from.len() { from[place] } else { 0.0 };
+        }
+    }
+}
+
+/// Packs `rows` rows of a matrix, `stride` numbers apart, into panels of columns.
+pub(crate) fn pack_panels(
+    panels: Panels,
+    from: &[f32],
+    stride: usize,
+    rows: usize,
+    packed: &mut [f32],
+) {
+    Arch::new().dispatch(PackPanels { panels, from, stride, rows, packed });
+}
+
+/// Rows that are asked for before their turn: the processor does not guess that they come next.
+const AHEAD: usize = 2;
+
+/// Asks for values to be brought into the cache.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "nothing to ask"))]
+fn prefetch(values: &[f32]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in values.chunks(16) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        #[expect(unsafe_code, reason = "the instruction has no safe name")]
+        // SAFETY: every x86-64 processor has the instruction, and it reads nothing: an address
+        // that is no good is ignored.
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
+        }
+    }
+}
+
+struct PackPanels<'a> {
+    panels: Panels,
+    from: &'a [f32],
+    stride: usize,
+    rows: usize,
+    packed: &'a mut [f32],
+}
+
+impl WithSimd for PackPanels<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for row in 0..self.rows {
+            let ahead = (row + AHEAD).min(self.rows) * self.stride;
+            prefetch(self.from.get(ahead..ahead + self.panels.columns()).unwrap_or_default());
+            let from = &self.from[row * self.stride..];
+            for panel in self.panels.iter() {
+                let from = &from[panel.column..][..panel.used];
+                let to = &mut self.packed[panel.start + row * panel.width..];
+                if panel.width == S::F32_LANES {
+                    copy_row::<S, 1>(from, to);
+                } else {
+                    copy_row::<S, VECTORS>(from, to);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_finds_its_place_and_the_rest_is_zero() {
+        for (rows, columns, stride) in [(1, 1, 1), (3, 7, 9), (5, 16, 16), (9, 37, 50), (2, 70, 71)]
+        {
+            let panels = Panels::new(rows, columns);
+            let value = |row: usize, column: usize| (row * 100 + column + 1) as f32;
+            let mut from = vec![f32::NAN; (rows - 1) * stride + columns];
+            for row in 0..rows {
+                for column in 0..columns {
+                    from[row * stride + column] = value(row, column);
+                }
+            }
+            let mut packed = vec![f32::NAN; panels.len()];
+            pack_panels(panels, &from, stride, rows, &mut packed);
+            for panel in panels.iter() {
+                for (row, packed) in
+                    packed[panel.start..].chunks(panel.width).take(rows).enumerate()
+                {
+                    for (column, got) in packed.iter().enumerate() {
+                        let is_there = column < panel.used;
+                        let wanted = if is_there { value(row, panel.column + column) } else { 0.0 };
+                        assert_eq!(*got, wanted, "{rows}x{columns}: {row},{column}");
+                    }
+                }
+            }
+        }
+    }
+}
