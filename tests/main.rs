@@ -24,6 +24,7 @@ mod model_file;
 mod rows;
 mod stopping;
 mod support;
+mod sweep;
 mod tensorboard;
 mod tf_config;
 mod train;

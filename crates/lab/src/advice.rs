@@ -71,7 +71,7 @@ fn fastest(cells: &[&Cell]) -> Option<String> {
 }
 
 fn seconds(value: f64) -> String {
-    format!("{} s", show(value, 2))
+    format!("{} s", show(value, if value < 1.0 { 3 } else { 2 }))
 }
 
 /// The smallest x from which on no larger one gives noticeably more.
@@ -97,7 +97,7 @@ fn subject(label: &str) -> String {
 
 fn doubt(noise: f64) -> String {
     match noise > WORTH {
-        true => format!(" Repeats differ by {:.0} %, so take it with care.", 100.0 * noise),
+        true => format!(" Repeats deviate by up to {:.0} %, so take it with care.", 100.0 * noise),
         false => String::new(),
     }
 }

@@ -58,6 +58,7 @@ impl Cell {
         match self.figure(figure) {
             None => String::new(),
             Some(Spread { mean, deviation: None, .. }) => figure.show(mean),
+            Some(Spread { mean, deviation: Some(0.0), .. }) => figure.show(mean),
             Some(Spread { mean, deviation: Some(deviation), .. }) => {
                 format!("{} ± {}", figure.show(mean), figure.show(deviation))
             }
@@ -79,7 +80,7 @@ impl Cell {
     }
 }
 
-/// All keys that any cell sets, in the order they come in.
+/// All keys that any cell sets: the main ones first, the others in the order they come in.
 pub fn keys(cells: &[Cell]) -> Vec<String> {
     let mut keys: Vec<String> = Vec::new();
     for (key, _) in cells.iter().flat_map(|cell| &cell.settings) {
@@ -87,6 +88,8 @@ pub fn keys(cells: &[Cell]) -> Vec<String> {
             keys.push(key.clone());
         }
     }
+    let rank = |key: &String| MAIN.iter().position(|main| main == key).unwrap_or(MAIN.len());
+    keys.sort_by_key(rank);
     keys
 }
 

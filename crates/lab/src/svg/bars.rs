@@ -25,9 +25,9 @@ pub struct Bars {
 }
 
 const WIDTH: f64 = 400.0;
-const TOP: f64 = 26.0;
+const TOP: f64 = 22.0;
 /// A bar with its label above.
-const ROW: f64 = 32.0;
+const ROW: f64 = 37.0;
 
 impl Bars {
     /// The chart with its legend, as HTML.
@@ -50,8 +50,8 @@ impl Bars {
         for (row, bar) in self.bars.iter().enumerate() {
             let top = TOP + ROW * row as f64;
             let label = escape(&bar.label);
-            let _ = write!(svg, "<text x=\"0\" y=\"{:.0}\">{label}</text>", top + 11.0);
-            self.bar(&mut svg, bar, top + 15.0);
+            let _ = write!(svg, "<text x=\"0\" y=\"{:.0}\">{label}</text>", top + 13.0);
+            self.bar(&mut svg, bar, top + 18.0);
         }
         svg.push_str("</svg>");
         svg
@@ -68,7 +68,7 @@ impl Bars {
                 let _ = write!(
                     svg,
                     "<rect class=\"s{}\" x=\"{from:.1}\" y=\"{top:.0}\" width=\"{width:.1}\" \
-                     height=\"12\"><title>{name}: {:.1} %</title></rect>",
+                     height=\"13\"><title>{name}: {:.1} %</title></rect>",
                     i % COLOURS,
                     100.0 * share
                 );
@@ -78,7 +78,7 @@ impl Bars {
                     svg,
                     "<text class=\"in\" x=\"{:.1}\" y=\"{:.1}\">{:.0} %</text>",
                     from + width / 2.0,
-                    top + 9.5,
+                    top + 10.2,
                     100.0 * share
                 );
             }

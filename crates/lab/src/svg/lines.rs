@@ -97,7 +97,10 @@ impl Lines {
             false => Scale::tight(least(|point| point.0), most(|point| point.0)),
         };
         let low = if self.from_zero { 0.0 } else { least(|point| point.1) };
-        (x, Scale::linear(low, most(|point| point.1)))
+        let tops = self.series.iter().flat_map(|series| {
+            series.points.iter().zip(&series.spread).map(|(point, spread)| point.1 + spread)
+        });
+        (x, Scale::linear(low, tops.fold(most(|point| point.1), f64::max)))
     }
 
     fn axes(&self, svg: &mut String, x: &Scale, y: &Scale, at: impl Fn((f64, f64)) -> (f64, f64)) {

@@ -16,6 +16,8 @@ mod resolve;
 mod schema;
 mod sweep;
 #[cfg(test)]
+mod sweep_tests;
+#[cfg(test)]
 mod tests;
 mod value;
 
