@@ -12,6 +12,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
+mod browser;
 mod cluster;
 mod data;
 mod disk;

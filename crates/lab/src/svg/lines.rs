@@ -38,7 +38,7 @@ const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 250.0;
 /// Around the plot: room for the ticks.
 const LEFT: f64 = 44.0;
-const RIGHT: f64 = 12.0;
+const RIGHT: f64 = 20.0;
 const TOP: f64 = 24.0;
 const BOTTOM: f64 = 40.0;
 
