@@ -12,6 +12,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
+mod browser;
 mod cluster;
 mod data;
 mod disk;
@@ -27,6 +28,7 @@ mod observe;
 mod rows;
 mod stopping;
 mod support;
+mod sweep;
 mod tensorboard;
 mod tf_config;
 mod train;

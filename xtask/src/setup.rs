@@ -13,6 +13,7 @@ struct Need {
 
 const NEEDS: &[Need] = &[
     Need { package: "python3-venv", is_there: || succeeds("python3", &["-c", "import ensurepip"]) },
+    Need { package: "chromium", is_there: || succeeds("chromium", &["--version"]) },
     Need { package: "npm", is_there: || succeeds("npm", &["--version"]) },
     Need {
         package: "dataset-fashion-mnist",

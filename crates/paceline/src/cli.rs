@@ -34,6 +34,19 @@ pub enum Command {
         The run directory has job.toml, summary.json, model.safetensors and TensorBoard events \
         (tensorboard --logdir runs). Ctrl-C ends the run in good order; twice, at once.")]
     Train(Train),
+    /// Run every combination of values that a job's [sweep] lists, one run after another
+    #[command(after_help = "Examples:\n  \
+        paceline sweep job.toml --dry-run\n  \
+        paceline sweep job.toml --repeats 3 --sweep-dir sweeps/first\n  \
+        paceline sweep --continue sweeps/first\n\n\
+        The sweep directory has a run directory for each cell and, at the end, report.html, \
+        report.csv and report.md. Ctrl-C ends the run it is at in good order; the same command, or \
+        --continue, goes on from there. JOB.toml may be a directory: all job files in it are swept.")]
+    Sweep(Sweep),
+    /// Make a page, a table and a text of what the runs of a sweep, or any runs, say
+    #[command(after_help = "Example:\n  paceline report sweeps/first\n\n\
+        Writes report.html, report.csv and report.md, anew each time.")]
+    Report(Report),
     /// Print the job as it would be run: every key, its value and where that is from
     Explain(Job),
     /// Test a trained model again
@@ -80,6 +93,48 @@ pub struct Train {
     /// No progress, no table: only errors
     #[arg(long, short)]
     pub quiet: bool,
+    /// Standard input says when to stop, and its end does too: a run of a sweep
+    #[arg(long, hide = true)]
+    pub tied: bool,
+}
+
+/// Arguments of `sweep`.
+#[derive(Args, Clone, Debug)]
+pub struct Sweep {
+    /// Which job.
+    #[command(flatten)]
+    pub job: Job,
+    /// Where to put the sweep, or where it was begun; a new directory under sweeps/ unless given
+    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
+    pub sweep_dir: Option<PathBuf>,
+    /// Go on with a sweep that was stopped
+    #[arg(long = "continue", value_name = "DIR", conflicts_with_all = ["file", "settings"])]
+    pub resume: Option<PathBuf>,
+    /// Run the cells that have failed again
+    #[arg(long)]
+    pub retry_failed: bool,
+    /// How often each cell is run, in place of what the job says
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub repeats: Option<u64>,
+    /// Shorten the runs by what [sweep.quick] says
+    #[arg(long)]
+    pub quick: bool,
+    /// Only list the runs
+    #[arg(long)]
+    pub dry_run: bool,
+    /// No progress, no table: only errors
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Arguments of `report`.
+#[derive(Args, Clone, Debug)]
+pub struct Report {
+    /// A sweep's directory, a run's, or one that runs lie in
+    pub dir: PathBuf,
+    /// Where to write the report; into DIR unless given
+    #[arg(long, value_name = "DIR")]
+    pub to: Option<PathBuf>,
 }
 
 /// Arguments of `evaluate`.

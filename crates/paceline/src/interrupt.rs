@@ -37,6 +37,11 @@ impl Interrupt {
         Ok(Self::default())
     }
 
+    /// Takes note of a wish to end that came by another way than a signal.
+    pub fn note(&self, signal: i32) {
+        self.signal.store(usize::try_from(signal).unwrap_or_default(), Ordering::Relaxed);
+    }
+
     /// The signal that was received, if any.
     #[inline]
     pub fn signal(&self) -> Option<i32> {

@@ -29,6 +29,7 @@ pub mod rows;
 pub mod run;
 pub mod source;
 pub mod summary;
+pub mod sweep;
 pub mod table;
 pub mod tester;
 pub mod train;

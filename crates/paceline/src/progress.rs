@@ -49,7 +49,7 @@ impl Moment {
 }
 
 /// Seconds as a person says them: `8 s`, `3:05`, `2:00:00`.
-fn clock_time(seconds: f64) -> String {
+pub(crate) fn clock_time(seconds: f64) -> String {
     let whole = seconds.round() as u64;
     match (whole / 3_600, whole / 60 % 60, whole % 60) {
         (0, 0, s) => format!("{s} s"),

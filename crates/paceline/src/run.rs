@@ -41,7 +41,8 @@ impl RunDir {
         }
     }
 
-    fn create_named(parent: &Path, name: &str) -> Result<Self, Failure> {
+    /// Makes a new directory of this name and the time within `parent`.
+    pub(crate) fn create_named(parent: &Path, name: &str) -> Result<Self, Failure> {
         fs::create_dir_all(parent).map_err(Failure::at("make the directory", parent))?;
         let stamp = utc_stamp(SystemTime::now());
         for attempt in 1u32.. {

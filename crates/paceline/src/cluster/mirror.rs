@@ -85,6 +85,10 @@ impl Link for Mirror<'_> {
         self.mesh.global_step()
     }
 
+    fn moved_bytes(&self) -> (u64, u64) {
+        self.mesh.moved_bytes()
+    }
+
     fn ask_to_stop(&mut self, _reason: &str) -> Result<(), Failure> {
         self.mesh.ask_to_stop();
         Ok(())
@@ -117,10 +121,6 @@ impl DenseLink for Mirror<'_> {
 }
 
 impl SharedLink for Mirror<'_> {
-    fn moved_bytes(&self) -> (u64, u64) {
-        self.mesh.moved_bytes()
-    }
-
     fn leave(&mut self, report: &[u8]) -> Result<(), Failure> {
         Ok(self.mesh.leave(report, &mut Waiter { say: self.say, gives_up: None })?)
     }

@@ -84,10 +84,6 @@ impl<'a> Remote<'a> {
 }
 
 impl SharedLink for Remote<'_> {
-    fn moved_bytes(&self) -> (u64, u64) {
-        self.link.moved_bytes()
-    }
-
     fn leave(&mut self, report: &[u8]) -> Result<(), Failure> {
         let attendant = &mut self.waiter();
         Ok(self.link.leave(report, attendant)?)

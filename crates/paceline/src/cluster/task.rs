@@ -27,9 +27,6 @@ use crate::worker::{Desk, Trainer, Work};
 
 /// What workers that share do together at the end of a run, wherever the parameters are.
 pub(crate) trait SharedLink: Link {
-    /// Bytes sent and received so far.
-    fn moved_bytes(&self) -> (u64, u64);
-
     /// Leaves in good order, with a report for the chief.
     fn leave(&mut self, report: &[u8]) -> Result<(), Failure>;
 

@@ -2,6 +2,8 @@
 
 mod data;
 mod evaluate;
+mod report;
+mod sweep;
 
 use std::io::{self, Write};
 
@@ -18,6 +20,8 @@ use crate::train::{Options, train};
 pub fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Train(args) => run_train(args),
+        Command::Sweep(args) => sweep::sweep(&args),
+        Command::Report(args) => report::report(&args),
         Command::Explain(args) => explain(&args),
         Command::Evaluate(args) => evaluate::evaluate(&args),
         Command::Data { command: Data::List } => data::list(),
@@ -32,9 +36,13 @@ fn run_train(args: Train) -> Result<(), Failure> {
     let leash = Leash::take().map_err(deaf)?;
     // A task that was launched is told to stop by its launcher, which gets the signals.
     let interrupt = if leash.is_some() { Interrupt::ignore() } else { Interrupt::listen() };
+    let interrupt = interrupt.map_err(deaf)?;
+    if args.tied {
+        sweep::obey_standard_input(&interrupt);
+    }
     let options = Options { run_dir: args.run_dir, quiet: args.quiet };
     let job = raw_job(&args.job)?;
-    let finished = train(&job, &options, &interrupt.map_err(deaf)?, leash.as_ref())?;
+    let finished = train(&job, &options, &interrupt, leash.as_ref())?;
     let Some(finished) = finished else { return Ok(()) };
     if !args.quiet {
         print(&closing_table(&finished.summary, &finished.run))?;

@@ -21,6 +21,10 @@ impl RawJob {
         let resolved = self.resolve();
         let mut checker = Checker { job: &resolved, problems: resolved.problems.clone() };
         let plan = checker.plan();
+        if let Some(sweep) = &self.sweep {
+            let message = "sweep asks for many runs: use `paceline sweep`".to_owned();
+            checker.problems.push(Problem { origin: sweep.origin.clone(), message });
+        }
         let problems = checker.problems;
         if problems.is_empty() { Ok(plan) } else { Err(Problems::in_order(problems)) }
     }

@@ -6,6 +6,7 @@
 //! anything starts, either the *plan* ([`Plan`]), which the rest of the program trusts, or a
 //! list of [`Problem`]s that each name a place, a key and a way out.
 
+mod cells;
 mod check;
 mod check_data;
 mod plan;
@@ -13,10 +14,14 @@ mod problem;
 mod raw;
 mod resolve;
 mod schema;
+mod sweep;
+#[cfg(test)]
+mod sweep_tests;
 #[cfg(test)]
 mod tests;
 mod value;
 
+pub use cells::CellJob;
 pub use plan::{
     ClusterPlan, DataKind, DataPlan, Evaluate, Mode, ModelKind, OnWorkerLoss, Plan, Stop,
 };

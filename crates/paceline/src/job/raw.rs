@@ -7,6 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::problem::{Origin, Problem, Problems};
 use super::schema::KEYS;
+use super::sweep::{self, Reference, SECTIONS, Sweep};
 use super::value::{Value, described};
 
 /// Job files are small; anything larger is a mistake.
@@ -27,6 +28,10 @@ pub struct RawJob {
     pub(super) entries: BTreeMap<String, Entry>,
     /// What was wrong while reading; reported together with what checking finds.
     pub(super) problems: Vec<Problem>,
+    /// The runs that the file asks for, if it is not one.
+    pub(super) sweep: Option<Sweep>,
+    /// What others have measured.
+    pub(super) references: Vec<Reference>,
 }
 
 impl RawJob {
@@ -58,6 +63,10 @@ impl RawJob {
         let mut job = Self { file: Some(path.to_owned()), ..Self::default() };
         let origin = |at| Origin::File { path: path.to_owned(), line: Some(line_of(at)) };
         job.flatten("", table.get_ref(), &origin);
+        let mut reader = sweep::Reader { text: &text, origin: &origin, problems: Vec::new() };
+        job.sweep = reader.sweep(table.get_ref());
+        job.references = reader.references(table.get_ref());
+        job.problems.append(&mut reader.problems);
         Ok(job)
     }
 
@@ -73,13 +82,12 @@ impl RawJob {
             return;
         };
         let (path, text) = (path.trim(), text.trim());
-        let below = format!("{path}.");
-        self.entries.retain(|key, _| key != path && !key.starts_with(&below));
         let word = DeValue::String(text.into());
         let parsed = DeValue::parse(text);
         let value = match &parsed {
             Ok(value) => value.get_ref(),
             Err(error) if text.starts_with(['{', '[', '"', '\'']) => {
+                self.remove(path);
                 let why = error.message().replace('\n', "; ");
                 let message = format!("{path} has a value that is not sound TOML: {why}");
                 self.problems.push(Problem { origin, message });
@@ -87,7 +95,18 @@ impl RawJob {
             }
             Err(_) => &word,
         };
+        self.put(path, value, &origin);
+    }
+
+    /// Gives a key this value, in place of what it and all below it have.
+    pub(super) fn put(&mut self, path: &str, value: &DeValue<'_>, origin: &Origin) {
+        self.remove(path);
         self.insert(path, value, &|_| origin.clone(), 0);
+    }
+
+    fn remove(&mut self, path: &str) {
+        let below = format!("{path}.");
+        self.entries.retain(|key, _| key != path && !key.starts_with(&below));
     }
 
     fn flatten(&mut self, prefix: &str, table: &DeTable<'_>, origin: &dyn Fn(usize) -> Origin) {
@@ -95,6 +114,9 @@ impl RawJob {
             // A dot inside quotes separates nothing: "train.batch" is not train.batch.
             let bare = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
             let name = key.get_ref();
+            if prefix.is_empty() && SECTIONS.contains(&name.as_ref()) {
+                continue;
+            }
             let shown = if !name.is_empty() && name.chars().all(bare) {
                 name.to_string()
             } else {

@@ -122,7 +122,7 @@ impl RawJob {
     }
 
     /// Whether a key means anything beside the other keys.
-    fn applies(&self, key: &Key) -> bool {
+    pub(super) fn applies(&self, key: &Key) -> bool {
         key.with.as_ref().is_none_or(|(on, values)| {
             let value = self.entries.get(on).map(|entry| &entry.value);
             matches!(value, Some(Value::Text(word)) if values.contains(&word.as_str()))

@@ -1,0 +1,110 @@
+//! The figures of a run that tables show and references name.
+
+use crate::summary::Summary;
+
+/// One figure of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Figure {
+    /// Its name, as in `summary.json`.
+    pub name: &'static str,
+    /// The head of its column.
+    pub title: &'static str,
+    /// What a value is multiplied by to be shown.
+    pub scale: f64,
+    /// Digits behind the point, for values from 1 to 10; larger ones have fewer.
+    pub digits: usize,
+}
+
+/// Every figure, in the order of the table.
+pub const FIGURES: &[Figure] = &[
+    Figure { name: "seconds", title: "seconds", scale: 1.0, digits: 2 },
+    Figure { name: "global_steps", title: "steps", scale: 1.0, digits: 0 },
+    Figure { name: "steps_per_second", title: "steps/s", scale: 1.0, digits: 1 },
+    Figure { name: "examples_per_second", title: "examples/s", scale: 1.0, digits: 1 },
+    Figure { name: "test_loss", title: "test loss", scale: 1.0, digits: 4 },
+    Figure { name: "test_accuracy", title: "accuracy %", scale: 100.0, digits: 2 },
+    Figure { name: "test_auc", title: "AUC", scale: 1.0, digits: 4 },
+    Figure { name: "bytes_per_step", title: "kB/step", scale: 1e-3, digits: 1 },
+    Figure { name: "cpu_seconds", title: "CPU s", scale: 1.0, digits: 2 },
+    Figure { name: "peak_rss_bytes", title: "peak MB", scale: 1e-6, digits: 1 },
+];
+
+impl Figure {
+    /// The figure with this name.
+    pub fn named(name: &str) -> Option<&'static Figure> {
+        FIGURES.iter().find(|figure| figure.name == name)
+    }
+
+    /// What it is in a run. Processor time is of all tasks, memory of the largest.
+    pub fn of(&self, summary: &Summary) -> Option<f64> {
+        let tasks = summary.tasks.iter();
+        match self.name {
+            "cpu_seconds" => tasks.map(|task| task.cpu_seconds).sum::<Option<f64>>(),
+            "peak_rss_bytes" => tasks.filter_map(|task| task.peak_rss_bytes).reduce(f64::max),
+            name => summary.number(name),
+        }
+        .filter(|number| number.is_finite())
+    }
+
+    /// A value as the table shows it.
+    pub fn show(&self, value: f64) -> String {
+        show(value * self.scale, self.digits)
+    }
+}
+
+/// A number with at most so many digits behind the point, fewer the larger it is, and its
+/// thousands set apart.
+pub(crate) fn show(value: f64, digits: usize) -> String {
+    let size = value.abs();
+    let fewer = match size {
+        s if s >= 1000.0 => digits,
+        s if s >= 100.0 => digits.min(2),
+        s if s >= 10.0 => digits.min(1),
+        _ => 0,
+    };
+    // Losses and shares keep their digits: they are compared in the last of them.
+    let digits = if digits >= 4 || size < 100.0 && digits == 2 { digits } else { digits - fewer };
+    let text = format!("{value:.digits$}");
+    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let (sign, whole) = whole.split_at(usize::from(whole.starts_with('-')));
+    let mut grouped = String::from(sign);
+    for (i, digit) in whole.chars().enumerate() {
+        if i > 0 && (whole.len() - i).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped + rest
+}
+
+/// Whether there is a figure of this name.
+pub fn is_figure(name: &str) -> bool {
+    Figure::named(name).is_some()
+}
+
+/// The names of all figures.
+pub fn figure_names() -> Vec<&'static str> {
+    FIGURES.iter().map(|figure| figure.name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_the_digits_that_matter() {
+        let shown = [(0.3512, 4), (92.137, 2), (291.94, 2), (45_912.3, 1), (7100.0, 0), (-1.25, 1)]
+            .map(|(value, digits)| show(value, digits));
+        assert_eq!(shown, ["0.3512", "92.14", "292", "45,912", "7,100", "-1.2"]);
+    }
+
+    #[test]
+    fn memory_is_the_largest_task_s_and_processor_time_the_sum() {
+        let text = r#"{"tasks": [{"cpu_seconds": 1.5, "peak_rss_bytes": 7},
+                                 {"cpu_seconds": 2.0, "peak_rss_bytes": 5}]}"#;
+        let summary = Summary::parse(text).unwrap();
+        let of = |name| Figure::named(name).unwrap().of(&summary);
+        assert_eq!((of("cpu_seconds"), of("peak_rss_bytes")), (Some(3.5), Some(7.0)));
+        assert_eq!(of("seconds"), None);
+    }
+}

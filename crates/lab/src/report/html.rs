@@ -1,0 +1,95 @@
+//! The report as one page that needs nothing beside it: no script, no font, no picture.
+
+use std::fmt::Write;
+
+use super::tables::{Table, about, references, results};
+use crate::advice::advice;
+use crate::charts::charts;
+use crate::findings::Findings;
+use crate::svg::escape;
+
+/// The page's look: light, dark and paper, down to the width of a phone.
+const STYLE: &str = include_str!("style.css");
+
+/// The findings as an HTML page.
+pub fn html(findings: &Findings) -> String {
+    let name = escape(&findings.name);
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{name}</title>\n<link rel=\"icon\" href=\"data:,\">\n\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{name}</h1>\n<dl>"
+    );
+    for (name, value) in about(findings) {
+        let _ = write!(page, "<dt>{name}</dt><dd>{}</dd>", escape(&value));
+    }
+    page.push_str(
+        "</dl>\n<h2>Results</h2>\n<p class=\"dim\">Means, and the standard deviation of \
+                   repeats. Processor time is of all tasks, memory of the largest.</p>\n",
+    );
+    table(&mut page, &results(findings));
+    let references = references(findings);
+    if !references.rows.is_empty() {
+        page.push_str("<h2>Beside others</h2>\n");
+        table(&mut page, &references);
+    }
+    verdicts(&mut page, findings);
+    for group in charts(findings) {
+        let _ = writeln!(page, "<h2>{}</h2>", escape(&group.title));
+        if !group.note.is_empty() {
+            let _ = writeln!(page, "<p class=\"dim\">{}</p>", escape(&group.note));
+        }
+        let _ = writeln!(page, "<div class=\"charts\">\n{}</div>", group.figures.concat());
+    }
+    list(
+        &mut page,
+        "What failed",
+        findings.failures.iter().map(|(cell, why)| format!("{cell}: {why}")),
+    );
+    if let Some(plan) = findings.plan.as_ref().filter(|plan| !plan.job.is_empty()) {
+        let job = escape(&plan.job);
+        let _ = writeln!(page, "<h2>The job</h2>\n<pre>{job}</pre>");
+    }
+    list(&mut page, "What the measurements say", advice(findings).into_iter());
+    page.push_str("</body>\n</html>\n");
+    page
+}
+
+/// What held each cell back, where its runs have said.
+fn verdicts(page: &mut String, findings: &Findings) {
+    let verdict = |cell: &&crate::cell::Cell| {
+        let verdict = &cell.runs.first()?.summary.verdict;
+        (!verdict.is_empty()).then(|| vec![cell.label.clone(), verdict.clone()])
+    };
+    let rows: Vec<_> = findings.complete().filter_map(|cell| verdict(&cell)).collect();
+    if !rows.is_empty() {
+        page.push_str("<h2>What held the runs back</h2>\n");
+        table(
+            page,
+            &Table { head: ["cell", "verdict"].map(String::from).to_vec(), rows, words: 2 },
+        );
+    }
+}
+
+fn list(page: &mut String, title: &str, items: impl Iterator<Item = String>) {
+    let items: String = items.map(|item| format!("<li>{}</li>\n", escape(&item))).collect();
+    if !items.is_empty() {
+        let _ = writeln!(page, "<h2>{title}</h2>\n<ul>\n{items}</ul>");
+    }
+}
+
+fn table(page: &mut String, table: &Table) {
+    let row = |cells: &[String], tag: &str| {
+        let cell = |(column, text): (usize, &String)| {
+            let class = if column < table.words { " class=\"w\"" } else { "" };
+            format!("<{tag}{class}>{}</{tag}>", escape(text))
+        };
+        format!("<tr>{}</tr>\n", cells.iter().enumerate().map(cell).collect::<String>())
+    };
+    let body: String = table.rows.iter().map(|cells| row(cells, "td")).collect();
+    let head = row(&table.head, "th");
+    let _ = writeln!(
+        page,
+        "<div class=\"wide\"><table>\n<thead>{head}</thead>\n<tbody>\n{body}</tbody>\n</table></div>"
+    );
+}

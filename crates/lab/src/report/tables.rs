@@ -1,0 +1,151 @@
+//! The tables that the page and the text share.
+
+use crate::cell::{self, Cell};
+use crate::figure::{FIGURES, Figure, show};
+use crate::findings::Findings;
+
+/// A table of text; the first columns say what a row is about.
+pub(super) struct Table {
+    pub(super) head: Vec<String>,
+    pub(super) rows: Vec<Vec<String>>,
+    /// How many columns are words, flush left.
+    pub(super) words: usize,
+}
+
+/// One row a cell: settings, how many runs, and every figure that any cell has.
+pub(super) fn results(findings: &Findings) -> Table {
+    let keys = cell::keys(&findings.cells);
+    let figures: Vec<&Figure> = FIGURES
+        .iter()
+        .filter(|figure| findings.cells.iter().any(|cell| cell.figure(figure).is_some()))
+        .collect();
+    let mut head: Vec<String> = keys.iter().map(|key| short(key, &keys)).collect();
+    head.push("runs".into());
+    head.extend(figures.iter().map(|figure| figure.title.to_owned()));
+    head.push("stopped by".into());
+    let row = |cell: &Cell| {
+        let setting = |key: &String| cell.setting(key).unwrap_or("–").to_owned();
+        let mut row: Vec<String> = keys.iter().map(setting).collect();
+        row.push(match cell.failed {
+            0 => cell.runs.len().to_string(),
+            failed => format!("{} ({failed} failed)", cell.runs.len()),
+        });
+        row.extend(figures.iter().map(|figure| cell.show(figure)));
+        row.push(cell.stop_reasons());
+        row
+    };
+    Table { head, rows: findings.cells.iter().map(row).collect(), words: keys.len() }
+}
+
+/// What others measured beside what was measured here.
+pub(super) fn references(findings: &Findings) -> Table {
+    let head = ["cell", "figure", "theirs", "ours", "ratio", "from"].map(String::from).to_vec();
+    let mut rows = Vec::new();
+    for cell in &findings.cells {
+        for reference in &cell.references {
+            let Some(figure) = Figure::named(&reference.figure) else { continue };
+            let ours = cell.figure(figure);
+            rows.push(vec![
+                cell.label.clone(),
+                figure.title.to_owned(),
+                figure.show(reference.value),
+                cell.show(figure),
+                ours.map_or("–".into(), |ours| ratio(figure, reference.value, ours.mean)),
+                reference.from.clone(),
+            ]);
+        }
+    }
+    Table { head, rows, words: 2 }
+}
+
+/// How theirs compares with ours: in seconds and rates how many times faster ours is.
+fn ratio(figure: &Figure, theirs: f64, ours: f64) -> String {
+    let times = |factor: f64| match factor {
+        f if f >= 1.0 => format!("{} × faster", show(f, 1)),
+        f => format!("{} × slower", show(1.0 / f, 1)),
+    };
+    match figure.name {
+        "seconds" if ours > 0.0 => times(theirs / ours),
+        name if name.ends_with("_per_second") => times(ours / theirs),
+        _ => format!("{} × theirs", show(ours / theirs, 2)),
+    }
+}
+
+/// The last part of a key where that tells it from the others.
+fn short(key: &str, keys: &[String]) -> String {
+    let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
+    let alone = keys.iter().filter(|other| last(other) == last(key)).count() == 1;
+    if alone { last(key).replace('_', " ") } else { key.to_owned() }
+}
+
+/// What was run, as lines of name and value.
+pub(super) fn about(findings: &Findings) -> Vec<(&'static str, String)> {
+    let mut lines = vec![("runs", counted(findings))];
+    if let Some(plan) = &findings.plan {
+        lines.push(("version", format!("paceline {}", plan.version)));
+        lines.push(("machine", plan.machine.describe()));
+        lines.push(("begun", utc(plan.started_seconds)));
+        lines.push(("command", plan.command.clone()));
+        if plan.quick {
+            let text = "quick: the runs are shortened, so only rates stand beside others' figures";
+            lines.push(("form", text.into()));
+        }
+    }
+    lines
+}
+
+fn counted(findings: &Findings) -> String {
+    let many =
+        |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+    let mut text = format!(
+        "{} complete in {}",
+        many(findings.runs(), "run"),
+        many(findings.cells.len(), "cell")
+    );
+    if !findings.failures.is_empty() {
+        text.push_str(&format!(", {} failed", findings.failures.len()));
+    }
+    if findings.missing > 0 {
+        text.push_str(&format!(", {} not made yet", findings.missing));
+    }
+    text
+}
+
+/// A moment in UTC, by Hinnant's algorithm for the civil calendar.
+fn utc(seconds: u64) -> String {
+    let (days, second) = ((seconds / 86_400) as i64 + 719_468, seconds % 86_400);
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", second / 3_600, second / 60 % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_say_who_is_faster() {
+        let of = |name, theirs, ours| ratio(Figure::named(name).unwrap(), theirs, ours);
+        assert_eq!(of("seconds", 291.9, 2.919), "100 × faster");
+        assert_eq!(of("seconds", 1.0, 4.0), "4.0 × slower");
+        assert_eq!(of("examples_per_second", 14.3, 28.6), "2.0 × faster");
+        assert_eq!(of("global_steps", 7100.0, 7400.0), "1.04 × theirs");
+    }
+
+    #[test]
+    fn moments_are_utc() {
+        assert_eq!(utc(1_709_251_199), "2024-02-29 23:59 UTC");
+    }
+
+    #[test]
+    fn keys_are_short_where_that_is_clear() {
+        let keys = ["train.batch", "train.optimizer.kind", "data.kind"].map(String::from);
+        assert_eq!(short("train.batch", &keys), "batch");
+        assert_eq!(short("data.kind", &keys), "data.kind");
+    }
+}

@@ -1,0 +1,194 @@
+//! Sweeps, good and bad, as data.
+
+use std::fs;
+
+use tempfile::TempDir;
+
+use super::{CellJob, Problems, RawJob};
+
+fn cells_of(toml: &str, settings: &[&str], quick: bool) -> Result<Vec<CellJob>, Problems> {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("job.toml");
+    fs::write(&path, toml).unwrap();
+    let mut job = RawJob::read(&path)?;
+    settings.iter().for_each(|setting| job.set(setting));
+    job.cells(quick)
+}
+
+/// The cells that a job asks for, each as its settings and seed.
+#[track_caller]
+fn check(toml: &str, expected: &[&str]) {
+    check_quick(toml, false, expected);
+}
+
+#[track_caller]
+fn check_quick(toml: &str, quick: bool, expected: &[&str]) {
+    let cells = cells_of(toml, &[], quick).unwrap_or_else(|problems| panic!("{problems}"));
+    let shown: Vec<_> = cells
+        .iter()
+        .map(|cell| {
+            let words = cell.settings.iter().map(|(key, value)| format!("{key}={value} "));
+            format!("{}seed={}", words.collect::<String>(), cell.seed)
+        })
+        .collect();
+    assert_eq!(shown, expected, "{toml}");
+}
+
+/// The sweep must be refused with these problems, of which the ends are given.
+#[track_caller]
+fn check_refused(toml: &str, settings: &[&str], expected: &[&str]) {
+    let Err(problems) = cells_of(toml, settings, false) else { panic!("{toml} is taken") };
+    let text = problems.to_string();
+    assert_eq!(text.lines().count(), expected.len(), "{text}");
+    for (line, end) in text.lines().zip(expected) {
+        assert!(line.ends_with(end), "{line}");
+    }
+}
+
+#[test]
+fn the_matrix_of_all_lists_is_run_the_last_changing_fastest() {
+    let toml = "[sweep]\n\"train.batch\" = [10, 30]\n\"cluster.mode\" = [\"sync\", 'async']";
+    check(
+        toml,
+        &[
+            "train.batch=10 cluster.mode=sync seed=1",
+            "train.batch=10 cluster.mode=async seed=1",
+            "train.batch=30 cluster.mode=sync seed=1",
+            "train.batch=30 cluster.mode=async seed=1",
+        ],
+    );
+}
+
+#[test]
+fn repeats_come_after_each_other_with_the_next_seeds() {
+    let toml = "seed = 7\n[sweep]\nrepeats = 2\n\"train.batch\" = [10, 30]";
+    let expected = ["train.batch=10 seed=7", "train.batch=30 seed=7"];
+    let again = ["train.batch=10 seed=8", "train.batch=30 seed=8"];
+    check(toml, &[expected, again].concat());
+    check("[sweep]\nseeds = [5, 3]", &["seed=5", "seed=3"]);
+}
+
+#[test]
+fn settings_of_a_case_belong_together() {
+    let toml = "[train]\nstop = { epochs = 9 }\n[sweep]\n\"train.batch\" = [10]\n\
+                [[sweep.case]]\n\"cluster.mode\" = \"single\"\n\
+                [[sweep.case]]\n\"cluster.mode\" = \"sync\"\n\"train.stop\" = { steps = 5 }";
+    let expected = [
+        "cluster.mode=single train.batch=10 seed=1",
+        "cluster.mode=sync train.stop={ steps = 5 } train.batch=10 seed=1",
+    ];
+    check(toml, &expected);
+    // What a case says of a section takes the place of all that the job says of it.
+    let stop = cells_of(toml, &[], false).unwrap()[1].job.check().unwrap().stop;
+    assert_eq!((stop.epochs, stop.steps), (None, Some(5)));
+}
+
+#[test]
+fn combinations_that_come_to_the_same_run_are_run_once() {
+    let toml = "[sweep]\n\"cluster.mode\" = [\"single\", \"sync\"]\n\"cluster.workers\" = [2, 3]";
+    let expected = [
+        "cluster.mode=single seed=1",
+        "cluster.mode=sync cluster.workers=2 seed=1",
+        "cluster.mode=sync cluster.workers=3 seed=1",
+    ];
+    check(toml, &expected);
+}
+
+#[test]
+fn quick_shortens_every_cell() {
+    let toml = "[train]\nbatch = 7\n[sweep]\n\"train.stop\" = [{ epochs = 20 }, { epochs = 30 }]\n\
+                quick = { \"train.stop\" = { steps = 3 } }";
+    check_quick(toml, true, &["train.stop={ steps = 3 } seed=1"]);
+    check(toml, &["train.stop={ epochs = 20 } seed=1", "train.stop={ epochs = 30 } seed=1"]);
+}
+
+#[test]
+fn references_stand_with_the_cells_they_speak_of() {
+    let toml = "[sweep]\n\"train.batch\" = [10, 30]\n\
+                [[reference]]\nwhen = { \"train.batch\" = 10, \"cluster.mode\" = \"async\" }\n\
+                seconds = 291.9\nexamples_per_second = 5\nfrom = \"R0\"\n\
+                [[reference]]\nwhen = { \"train.batch\" = 99 }\nseconds = 1\n";
+    let of = |quick| -> Vec<_> {
+        let cells = cells_of(toml, &[], quick).unwrap();
+        cells.iter().map(|cell| cell.references.clone()).collect()
+    };
+    let seconds = ("seconds".to_owned(), 291.9, "R0".to_owned());
+    let rate = ("examples_per_second".to_owned(), 5.0, "R0".to_owned());
+    assert_eq!(of(false), [vec![seconds, rate.clone()], vec![]]);
+    // A shortened run takes less time, but goes as fast.
+    assert_eq!(of(true), [vec![rate], vec![]]);
+}
+
+#[test]
+fn a_reference_that_no_cell_fits_is_pointed_out() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("job.toml");
+    fs::write(&path, "[sweep]\n\"train.batch\" = [1]\n[[reference]]\nwhen = { \"train.batch\" = 2 }\nseconds = 1").unwrap();
+    let job = RawJob::read(&path).unwrap();
+    let idle = job.idle_references(&job.cells(false).unwrap());
+    assert!(idle.len() == 1 && idle[0].ends_with("job.toml:4"), "{idle:?}");
+}
+
+#[test]
+fn every_fault_of_every_cell_is_told_once_with_its_place() {
+    check_refused(
+        "[sweep]\n\"train.batch\" = [10, 0, 0]\n\"train.bach\" = [1, 2]\n",
+        &[],
+        &[
+            "job.toml:2: train.batch must be a whole number from 1 up, not 0",
+            "job.toml:3: train.bach is not a key; did you mean train.batch?",
+        ],
+    );
+    let quote = "write keys with dots in quotes, such as \"train.batch\"";
+    check_refused("[sweep]\ntrain.batch = [10]", &[], &[quote]);
+    check_refused("[[sweep.case]]\ntrain.batch = 10", &[], &[quote]);
+    check_refused(
+        "[sweep]\n\"train.batch\" = 10",
+        &[],
+        &["must be a list of values, not an integer"],
+    );
+    check_refused("[sweep]\n\"train.batch\" = []", &[], &["sweep.train.batch is an empty list"]);
+    check_refused("[sweep]\nrepeats = 0", &[], &["sweep.repeats must be from 1 to 1000"]);
+    check_refused(
+        "[sweep]\nrepeats = 2\nseeds = [1]",
+        &[],
+        &["both repeats and seeds; leave out one"],
+    );
+    check_refused("sweep = 1", &[], &["sweep is a section of keys, each with a list of values"]);
+    check_refused(
+        "[[reference]]\nsecnds = 1\nseconds = 0",
+        &[],
+        &[
+            "bytes_per_step, cpu_seconds, peak_rss_bytes",
+            "reference has no figure, such as seconds = 291.9",
+            "reference.seconds must be a number above 0",
+        ],
+    );
+}
+
+#[test]
+fn who_sets_a_key_that_is_swept_is_asked_to_change_the_sweep() {
+    let toml = "[sweep]\n\"train.batch\" = [10, 30]";
+    check_refused(
+        toml,
+        &["train.batch=5"],
+        &["train.batch is set by [sweep] too; change it there"],
+    );
+}
+
+#[test]
+fn too_many_runs_are_a_mistake() {
+    let axis = |key: &str| format!("\"{key}\" = {:?}\n", (1..=100).collect::<Vec<_>>());
+    let keys = ["train.batch", "train.stop.epochs", "train.evaluate.every", "cluster.workers"];
+    let toml = format!("[sweep]\n{}", keys.map(axis).concat());
+    check_refused(&toml, &[], &["at most 10000 can be made"]);
+}
+
+#[test]
+fn a_single_run_of_a_sweep_is_refused() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("job.toml");
+    fs::write(&path, "[sweep]\n\"train.batch\" = [1]\n").unwrap();
+    let problems = RawJob::read(&path).unwrap().check().unwrap_err().to_string();
+    assert!(problems.ends_with("job.toml:1: sweep asks for many runs: use `paceline sweep`"));
+}

@@ -1,0 +1,208 @@
+//! A sweep: many runs, one after another, so that they do not disturb each other.
+//!
+//! Each run is a process of its own (`process.rs`): what it uses is then its own, and a run that
+//! dies takes nobody along. The directory ([`paceline_lab::plan`]) says at any moment what is
+//! planned and what has been done, so a sweep that was stopped goes on where it was.
+
+mod process;
+mod show;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use paceline_lab::Machine;
+use paceline_lab::plan::{self, Cell, Ended, Log, Outcome, Plan, Reference};
+
+use crate::Failure;
+use crate::interrupt::Interrupt;
+use crate::job::{CellJob, RawJob};
+use crate::progress::{clock_time, write_line};
+use crate::run::write_whole;
+use show::Show;
+
+/// A sweep whose directory is complete but for its runs.
+#[derive(Debug)]
+pub struct Sweep {
+    dir: PathBuf,
+    plan: Plan,
+}
+
+/// What came of a sweep's runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Tally {
+    /// How many runs there are in all.
+    pub all: usize,
+    /// How many are complete.
+    pub done: usize,
+    /// How many have failed.
+    pub failed: usize,
+    /// How long this part of the sweep took.
+    pub seconds: f64,
+}
+
+impl Tally {
+    /// The tally in words.
+    pub fn text(&self) -> String {
+        let failed = match self.failed {
+            0 => String::new(),
+            failed => format!(", {failed} failed"),
+        };
+        format!("{} of {} runs{failed}, {}", self.done, self.all, clock_time(self.seconds))
+    }
+}
+
+impl Sweep {
+    /// Plans the sweep of a job in a directory, or takes up the one that is there, which must be
+    /// for the same runs.
+    pub fn prepare(job: &RawJob, file: &Path, dir: &Path, quick: bool) -> Result<Self, Failure> {
+        let cells = job.cells(quick)?;
+        for place in job.idle_references(&cells) {
+            write_line(&format!("{place}: no run has the settings of this reference"));
+        }
+        let plan = plan_of(job, file, quick, &cells)?;
+        let known = Plan::read(dir).map_err(Failure::at("read the plan of", dir))?;
+        match known {
+            Some(known) if known.has_the_cells_of(&plan) => {
+                return Ok(Self { dir: dir.to_owned(), plan: known });
+            }
+            Some(_) => return Err(refused(dir, "another sweep was begun in it")),
+            None => {}
+        }
+        let other = |entry: fs::DirEntry| !["jobs", "runs"].iter().any(|n| entry.file_name() == *n);
+        if fs::read_dir(dir).is_ok_and(|entries| entries.flatten().any(other)) {
+            return Err(refused(dir, "there is something in it already"));
+        }
+        write_plan(dir, &plan, &cells)?;
+        Ok(Self { dir: dir.to_owned(), plan })
+    }
+
+    /// A sweep that was begun.
+    pub fn open(dir: &Path) -> Result<Self, Failure> {
+        match Plan::read(dir).map_err(Failure::at("read the plan of", dir))? {
+            Some(plan) => Ok(Self { dir: dir.to_owned(), plan }),
+            None => Err(Failure::Usage(format!(
+                "--continue {}: no sweep was begun in it: there is no {}",
+                dir.display(),
+                plan::PLAN
+            ))),
+        }
+    }
+
+    /// Its directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Makes every run that is not there yet, until all are or a signal comes. A run that fails
+    /// is noted, and the next is made.
+    pub fn run(&self, again: bool, quiet: bool, interrupt: &Interrupt) -> Result<Tally, Failure> {
+        let begun = Instant::now();
+        let opened = Log::open(&self.dir).map_err(Failure::at("open the log in", &self.dir))?;
+        let Some(mut log) = opened else {
+            return Err(refused(&self.dir, "another process is at this sweep"));
+        };
+        let ended = plan::read_log(&self.dir);
+        let outcome = |cell: &Cell| plan::last(&ended, &cell.id).map(|ended| ended.outcome);
+        let is_over = |cell: &Cell| match outcome(cell) {
+            Some(Outcome::Done) => true,
+            Some(Outcome::Failed) => !again,
+            Some(Outcome::Interrupted) | None => false,
+        };
+        let count = |wanted| {
+            let over = self.plan.cells.iter().filter(|cell| is_over(cell));
+            over.filter(|cell| outcome(cell) == Some(wanted)).count()
+        };
+        let (mut done, mut failed) = (count(Outcome::Done), count(Outcome::Failed));
+        let mut show = Show::new(quiet, self.plan.cells.len(), done + failed);
+        for cell in self.plan.cells.iter().filter(|cell| !is_over(cell)) {
+            if interrupt.signal().is_some() {
+                break;
+            }
+            show.begin(cell);
+            let ended = process::run_cell(&self.dir, cell, interrupt)?;
+            log.add(&ended).map_err(Failure::at("write the log in", &self.dir))?;
+            done += usize::from(ended.outcome == Outcome::Done);
+            failed += usize::from(ended.outcome == Outcome::Failed);
+            show.end(cell, &ended, &self.dir);
+        }
+        show.finish();
+        let seconds = begun.elapsed().as_secs_f64();
+        Ok(Tally { all: self.plan.cells.len(), done, failed, seconds })
+    }
+}
+
+/// The runs of a job, a line each.
+pub fn list(job: &RawJob, quick: bool) -> Result<String, Failure> {
+    let cells = planned(&job.cells(quick)?);
+    let lines: String =
+        cells.iter().map(|cell| format!("{} seed={}\n", show::settings(cell), cell.seed)).collect();
+    let many = if cells.len() == 1 { "" } else { "s" };
+    Ok(format!("# {}: {} run{many}\n{lines}", job.name(), cells.len()))
+}
+
+fn refused(dir: &Path, why: &str) -> Failure {
+    Failure::Usage(format!("{}: {why}; name a new directory", dir.display()))
+}
+
+fn planned(cells: &[CellJob]) -> Vec<Cell> {
+    let repeats = cells.iter().any(|cell| cell.repeat > 0);
+    let cell = |(i, cell): (usize, &CellJob)| Cell {
+        id: plan::cell_id(i + 1, &cell.settings, repeats.then_some(cell.repeat)),
+        settings: cell.settings.clone(),
+        seed: cell.seed,
+        repeat: cell.repeat,
+        references: cell
+            .references
+            .iter()
+            .map(|(figure, value, from)| Reference {
+                figure: figure.clone(),
+                value: *value,
+                from: from.clone(),
+            })
+            .collect(),
+    };
+    cells.iter().enumerate().map(cell).collect()
+}
+
+fn plan_of(job: &RawJob, file: &Path, quick: bool, cells: &[CellJob]) -> Result<Plan, Failure> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let words = std::env::args().skip(1);
+    Ok(Plan {
+        name: job.name(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        started_seconds: now.map_or(0, |since| since.as_secs()),
+        quick,
+        command: std::iter::once("paceline".to_owned()).chain(words).collect::<Vec<_>>().join(" "),
+        job: fs::read_to_string(file).map_err(Failure::at("read", file))?,
+        machine: Machine::here(),
+        cells: planned(cells),
+    })
+}
+
+/// Writes every cell's job and then the plan: where there is a plan, everything is there.
+fn write_plan(dir: &Path, plan: &Plan, cells: &[CellJob]) -> Result<(), Failure> {
+    for name in ["jobs", "runs"] {
+        let path = dir.join(name);
+        fs::create_dir_all(&path).map_err(Failure::at("make the directory", &path))?;
+    }
+    for (planned, cell) in plan.cells.iter().zip(cells) {
+        let path = process::job_file(dir, planned);
+        fs::write(&path, cell.job.explain()).map_err(Failure::at("write", &path))?;
+    }
+    let mut json = serde_json::to_vec_pretty(plan)
+        .map_err(|error| Failure::Training(format!("{}: {error}", plan::PLAN)))?;
+    json.push(b'\n');
+    write_whole(&dir.join(plan::PLAN), |temporary| fs::write(temporary, &json))
+}
+
+/// How a cell's end is noted.
+fn note(cell: &Cell, outcome: Outcome, run: &Path, seconds: f64, why: String) -> Ended {
+    Ended {
+        cell: cell.id.clone(),
+        outcome,
+        run: run.to_string_lossy().into_owned(),
+        wall_seconds: seconds,
+        why,
+    }
+}
