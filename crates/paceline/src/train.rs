@@ -220,9 +220,9 @@ impl<'a> Alone<'a> {
         drop(model);
         let threads = self.plan.threads_here(1);
         let tests = InBetween::new(build_examiner(self.plan, self.data, threads)?);
-        let chief = self.chief(steps, Box::new(tests), false, progress);
         let walk = Walk::new(batches, 0, self.plan.seed);
         let worker = build_dense_worker(self.plan, self.data, walk, threads, self.desk()?)?;
+        let chief = self.chief(steps, Box::new(tests), false, progress);
         self.carry_out(worker, &mut link, chief, |worker, link, chief| worker.run(link, chief))
     }
 
@@ -239,9 +239,10 @@ impl<'a> Alone<'a> {
             let tests = Aside::start(scope, build_examiner(self.plan, self.data, 1)?);
             // A test that may end the run must be over before the next one is due.
             let reproducible = threads == 1 && self.plan.stop.test_loss.is_some();
+            let first = worker(0, self.desk()?);
             let chief = self.chief(steps, Box::new(tests), reproducible, progress);
             let mut link = LocalRows::new(&shared);
-            self.carry_out(worker(0, self.desk()?), &mut link, chief, |first, link, chief| {
+            self.carry_out(first, &mut link, chief, |first, link, chief| {
                 let others: Vec<_> = (1..threads)
                     .map(|slot| {
                         let mut other = worker(slot, Desk::open(None, 1.0));
