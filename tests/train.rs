@@ -66,8 +66,14 @@ fn a_run_directory_has_everything_and_nothing_else() {
     let run = room.train("run", &[]);
     let mut found = room.tree();
     found.retain(|path| !path.starts_with("run/worker_0/events.out.tfevents."));
-    let expected =
-        ["run", "run/job.toml", "run/model.safetensors", "run/summary.json", "run/worker_0"];
+    let expected = [
+        "run",
+        "run/job.toml",
+        "run/model.safetensors",
+        "run/summary.json",
+        "run/worker_0",
+        "run/worker_0/resources.csv",
+    ];
     assert_eq!(found, expected);
     assert_eq!(room.tree().len(), expected.len() + 1, "one event file");
 
@@ -90,6 +96,8 @@ fn a_run_directory_has_everything_and_nothing_else() {
             "steps_per_second",
             "examples_per_second",
             "bytes_per_step",
+            "verdict",
+            "ranking",
             "tasks",
         ]
     );
@@ -107,6 +115,8 @@ fn a_run_directory_has_everything_and_nothing_else() {
             "examples",
             "sent_bytes",
             "received_bytes",
+            "gradient_ms",
+            "resources",
         ]
     );
     assert_eq!(keys(&task["phases"]), ["input", "pull", "compute", "push", "wait"]);

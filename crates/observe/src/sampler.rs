@@ -92,10 +92,10 @@ impl Sampler {
         books.waiting.drain(..).collect()
     }
 
-    /// What counts begins now: means and peaks forget what came before.
+    /// What counts begins now: means and peaks forget what came before, which a row ends.
     pub fn begin(&self) {
+        self.shared.look();
         let mut books = self.shared.books();
-        books.meter.sample(&self.shared.gauges);
         books.usage = Usage::of_cores(books.usage.cores);
     }
 
@@ -109,11 +109,18 @@ impl Sampler {
     }
 }
 
-impl Drop for Sampler {
-    fn drop(&mut self) {
+impl Sampler {
+    /// Looks no more. What has been seen can still be taken.
+    pub fn stop(&mut self) {
         self.alive = None;
         // A sampler that has panicked must not take the task with it.
         let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

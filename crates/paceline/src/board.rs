@@ -135,8 +135,8 @@ impl Board {
 
     /// Records how the run ended, and sees to it that everything is written.
     pub fn finish(&mut self, success: bool) -> Result<(), Failure> {
-        if let Some(resources) = &self.resources {
-            let written = resources.write(&mut self.events);
+        if let Some(resources) = self.resources.take() {
+            let written = resources.finish(&mut self.events);
             self.check(written)?;
         }
         let status = if success { SessionStatus::Success } else { SessionStatus::Failure };

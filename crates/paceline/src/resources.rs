@@ -55,6 +55,12 @@ impl Curves {
         Ok(())
     }
 
+    /// Looks no more, and draws the rest.
+    pub fn finish(mut self, events: &mut EventWriter) -> std::io::Result<()> {
+        self.sampler.stop();
+        self.write(events)
+    }
+
     /// What has been used, up to now.
     pub fn usage(&self) -> ResourceUse {
         ResourceUse::of(&self.sampler.usage())

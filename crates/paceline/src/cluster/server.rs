@@ -154,13 +154,11 @@ impl Watch {
     /// Draws what the server uses.
     fn draw(&mut self, machine: &Server) -> std::io::Result<()> {
         let Some(curves) = &self.curves else { return Ok(()) };
+        let has_news = curves.note(machine.global_step(), self.moved_bytes);
         if machine.is_started() && !std::mem::replace(&mut self.has_begun, true) {
             curves.begin();
         }
-        match curves.note(machine.global_step(), self.moved_bytes) {
-            true => curves.write(&mut self.events),
-            false => Ok(()),
-        }
+        if has_news { curves.write(&mut self.events) } else { Ok(()) }
     }
 
     /// Tells who is slow.
@@ -201,8 +199,8 @@ impl Watch {
         let rest = stats.staleness_max.max(2 * STALENESS_BOUNDS[STALENESS_BOUNDS.len() - 1]);
         let edges = [-0.5].into_iter().chain(STALENESS_BOUNDS.map(above)).chain([above(rest)]);
         let histogram = Histogram::with_counts(edges.collect(), stats.staleness.to_vec());
-        if let Some(curves) = &self.curves {
-            curves.write(&mut self.events)?;
+        if let Some(curves) = self.curves.take() {
+            curves.finish(&mut self.events)?;
         }
         self.events.histogram("staleness", stats.applied_total(), &histogram)?;
         self.events.flush()
