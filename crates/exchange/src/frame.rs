@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::PART_FLOATS;
 
 /// The version of the protocol that this crate speaks. Both ends must speak the same.
-pub const PROTOCOL_VERSION: u16 = 2;
+pub const PROTOCOL_VERSION: u16 = 3;
 /// The length of a header.
 pub const HEADER_BYTES: usize = 40;
 /// The longest payload of a frame that carries parameters or a gradient.
@@ -52,6 +52,8 @@ pub enum Kind {
     /// Client of a sparse model: send me the values of these keys. Answered with
     /// [`Kind::Values`].
     PullKeys = 10,
+    /// Chief: take a checkpoint of the step that the header names.
+    Checkpoint = 13,
     /// Server: you are in, and this is the shard I hold.
     Welcome = 129,
     /// Server: you are not let in, and why. The connection is closed after it.
@@ -74,7 +76,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Kind; 19] = [
+    pub const ALL: [Kind; 20] = [
         Kind::Hello,
         Kind::Push,
         Kind::Pull,
@@ -85,6 +87,7 @@ impl Kind {
         Kind::Beat,
         Kind::PushKeys,
         Kind::PullKeys,
+        Kind::Checkpoint,
         Kind::Welcome,
         Kind::Refuse,
         Kind::Start,
@@ -115,7 +118,8 @@ impl Kind {
         match self {
             Kind::Push | Kind::Params => PART_BYTES,
             Kind::PushKeys | Kind::PullKeys | Kind::Values => SPARSE_BYTES,
-            Kind::Pull | Kind::Collect | Kind::Finish | Kind::Beat | Kind::Start | Kind::Bye => 0,
+            Kind::Pull | Kind::Collect | Kind::Finish | Kind::Beat | Kind::Checkpoint => 0,
+            Kind::Start | Kind::Bye => 0,
             _ => CONTROL_BYTES,
         }
     }

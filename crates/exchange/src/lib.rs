@@ -41,7 +41,7 @@ pub use message::{
     Hello, MAX_REPORTS_BYTES, MAX_TOKEN_BYTES, MessageError, Refusal, RefuseCode, Report, Role,
     Welcome,
 };
-pub use server::{Outcome, Server};
+pub use server::{Mark, Outcome, PartMarks, Resume, Server};
 pub use shard::{MAX_WORKERS, PART_FLOATS, WINDOW_PARTS, part_ranges, shard_ranges};
 pub use stats::{STALENESS_BOUNDS, SlotStats, Stats};
 pub use store::{Dense, Sparse, Store};

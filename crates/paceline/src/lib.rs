@@ -11,6 +11,7 @@
 
 pub mod bench;
 pub mod board;
+pub mod checkpoint;
 pub mod chief;
 pub mod cli;
 pub mod cluster;

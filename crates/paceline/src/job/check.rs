@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use paceline_model::{GroupRule, OptimizerSpec, Rule, Schedule, Table};
 
-use super::plan::{ClusterPlan, DataPlan, Evaluate, Mode, ModelKind, OnWorkerLoss, Plan, Stop};
+use super::plan::{
+    CheckpointPlan, ClusterPlan, DataPlan, Evaluate, Mode, ModelKind, OnWorkerLoss, Plan, Stop,
+};
 use super::problem::{Problem, Problems};
 use super::raw::RawJob;
 use super::resolve::is_name;
@@ -69,6 +71,7 @@ impl Checker<'_> {
             },
             optimizer: self.optimizer(),
             cluster: self.cluster(),
+            checkpoint: self.checkpoint(),
             observe_every: self.whole("observe.every"),
         }
     }
@@ -164,6 +167,14 @@ impl Checker<'_> {
             stall_timeout: seconds(self.number("cluster.stall_timeout_s").min(MAX_SECONDS)),
             token_file: self.optional("cluster.token_file", Self::path),
         }
+    }
+
+    fn checkpoint(&mut self) -> Option<CheckpointPlan> {
+        let every_steps = self.optional("checkpoint.every_steps", Self::whole);
+        let every_seconds = self.optional("checkpoint.every_seconds", Self::number);
+        let keep = self.whole("checkpoint.keep") as usize;
+        let is_wanted = every_steps.is_some() || every_seconds.is_some();
+        is_wanted.then_some(CheckpointPlan { every_steps, every_seconds, keep })
     }
 
     fn check_quorum(&mut self, quorum: usize, workers: usize, servers: usize) {

@@ -18,7 +18,8 @@ mod tests;
 mod value;
 
 pub use plan::{
-    ClusterPlan, DataKind, DataPlan, Evaluate, Mode, ModelKind, OnWorkerLoss, Plan, Stop,
+    CheckpointPlan, ClusterPlan, DataKind, DataPlan, Evaluate, Mode, ModelKind, OnWorkerLoss, Plan,
+    Stop,
 };
 pub use problem::{Origin, Problem, Problems};
 pub use raw::RawJob;
