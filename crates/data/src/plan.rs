@@ -22,6 +22,9 @@ pub struct BatchPlan {
     examples: u64,
     batch: u64,
     slots: u64,
+    /// At which step the row is at which position: 0 and 0, or where a run goes on that was
+    /// another plan before.
+    origin: (u64, u64),
     /// Where the row of positions ends, for runs that stop after whole epochs.
     end: u64,
     seed: u64,
@@ -40,7 +43,8 @@ impl BatchPlan {
         assert!(examples > 0 && batch > 0 && slots > 0, "sizes must not be zero");
         assert!(u32::try_from(examples).is_ok(), "too many examples");
         let (examples, batch, slots) = (examples as u64, batch as u64, slots as u64);
-        Self { examples, batch, slots, end: u64::MAX, seed: 0, shuffle: false, window: u64::MAX }
+        let (origin, end, window) = ((0, 0), u64::MAX, u64::MAX);
+        Self { examples, batch, slots, origin, end, seed: 0, shuffle: false, window }
     }
 
     /// The same plan with the examples in a new order every epoch, drawn from the seed.
@@ -62,6 +66,13 @@ impl BatchPlan {
     /// The same plan, ending after so many epochs: the last batches may be short or empty.
     pub fn for_epochs(self, epochs: u64) -> Self {
         Self { end: self.examples.saturating_mul(epochs), ..self }
+    }
+
+    /// The same plan, counted from another place: at `step` it stands at this position of the row,
+    /// so that a run can go on with other slots or another batch than before. Steps before that
+    /// one are not to be asked for.
+    pub fn counted_from(self, step: u64, position: u64) -> Self {
+        Self { origin: (step, position), ..self }
     }
 
     /// Replaces `out` by the examples that `slot` takes at `step`; none when the plan is over.
@@ -89,19 +100,26 @@ impl BatchPlan {
 
     /// How many examples the slots take together before `step`.
     pub fn examples_before(&self, step: u64) -> u64 {
-        step.saturating_mul(self.slots * self.batch).min(self.end)
+        self.before(step).min(self.end)
     }
 
     /// How many steps the plan has; as good as endless unless it ends after some epochs.
     pub fn steps(&self) -> u64 {
-        self.end.div_ceil(self.slots * self.batch)
+        let (step, position) = self.origin;
+        step.saturating_add(self.end.saturating_sub(position).div_ceil(self.slots * self.batch))
     }
 
     /// The positions of the endless row that `slot` takes at `step`.
     pub fn positions(&self, step: u64, slot: usize) -> Range<u64> {
-        let before = step.saturating_mul(self.slots * self.batch);
-        let from = before.saturating_add(slot as u64 * self.batch).min(self.end);
+        let from = self.before(step).saturating_add(slot as u64 * self.batch).min(self.end);
         from..from.saturating_add(self.batch).min(self.end)
+    }
+
+    /// Where the slots stand before a step.
+    fn before(&self, step: u64) -> u64 {
+        let (first, position) = self.origin;
+        let steps = step.saturating_sub(first);
+        steps.saturating_mul(self.slots * self.batch).saturating_add(position)
     }
 
     fn order(&self, epoch: u64) -> Option<EpochOrder> {

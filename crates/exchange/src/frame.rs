@@ -56,6 +56,8 @@ pub enum Kind {
     Share = 11,
     /// Peer: the parameters of one part of my shard, after the step.
     Fresh = 12,
+    /// Chief: take a checkpoint of the step that the header names.
+    Checkpoint = 13,
     /// Server: you are in, and this is the shard I hold.
     Welcome = 129,
     /// Server: you are not let in, and why. The connection is closed after it.
@@ -78,7 +80,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Kind; 21] = [
+    pub const ALL: [Kind; 22] = [
         Kind::Hello,
         Kind::Push,
         Kind::Pull,
@@ -91,6 +93,7 @@ impl Kind {
         Kind::PullKeys,
         Kind::Share,
         Kind::Fresh,
+        Kind::Checkpoint,
         Kind::Welcome,
         Kind::Refuse,
         Kind::Start,
@@ -121,7 +124,8 @@ impl Kind {
         match self {
             Kind::Push | Kind::Params | Kind::Share | Kind::Fresh => PART_BYTES,
             Kind::PushKeys | Kind::PullKeys | Kind::Values => SPARSE_BYTES,
-            Kind::Pull | Kind::Collect | Kind::Finish | Kind::Beat | Kind::Start | Kind::Bye => 0,
+            Kind::Pull | Kind::Collect | Kind::Finish | Kind::Beat | Kind::Checkpoint => 0,
+            Kind::Start | Kind::Bye => 0,
             _ => CONTROL_BYTES,
         }
     }

@@ -3,7 +3,7 @@
 //! The machine decides, the host does: it owns the sockets, the log and the stopwatch. The
 //! simulation is one host, the network crate another.
 
-use crate::{Header, Stats};
+use crate::{Header, Server, Stats};
 
 /// The host's name for a connection. Never used again after the connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,6 +86,13 @@ pub trait Host {
     /// The server's own report, with what became of the pushes, asked for when the chief
     /// collects all of them.
     fn report(&mut self, stats: &Stats) -> Vec<u8>;
+
+    /// The chief has asked for a checkpoint of this step, and now is the moment: what is copied
+    /// out of the server before this returns is of one piece. Nobody can be answered meanwhile.
+    /// Says whether it was taken; if not, it may be asked for again.
+    fn checkpoint(&mut self, _step: u64, _server: &Server) -> bool {
+        true
+    }
 
     /// From now on the server's time goes to this. The host switches back after the call.
     fn phase(&mut self, phase: ServerPhase);

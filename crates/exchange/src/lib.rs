@@ -47,7 +47,7 @@ pub use message::{
 pub use replica::{
     NotLetIn, Place, Replica, ReplicaConfig, ReplicaError, ReplicaEvent, Source, ToPeer,
 };
-pub use server::{Outcome, Server};
+pub use server::{Mark, Outcome, PartMarks, Resume, Server};
 pub use shard::{MAX_WORKERS, PART_FLOATS, WINDOW_PARTS, part_ranges, shard_ranges};
 pub use stats::{STALENESS_BOUNDS, SlotStats, Stats};
 pub use store::{Dense, Sparse, Store};

@@ -29,6 +29,9 @@ pub(crate) struct Seat {
     pub(crate) high: u64,
     /// The step of that push.
     pub(crate) step: u64,
+    /// The sequence that a checkpoint told; 0 without one. Servers may have been copied some
+    /// pushes apart, and then those ahead see some pushes again that they have already.
+    pub(crate) restored: u64,
     /// Whether that push was dropped.
     pub(crate) dropped: bool,
     /// The version that the part must have before that push is answered.
@@ -66,6 +69,14 @@ pub(crate) struct Owed {
     pub(crate) flags: Flags,
     /// Since when the slot waits.
     pub(crate) since_ms: u64,
+}
+
+impl Seat {
+    /// The first push that a process may go on with which takes the slot over: the last one, which
+    /// other parts may not have, or after a checkpoint any before it.
+    pub(crate) fn least_next(&self) -> u64 {
+        if self.high == self.restored { 0 } else { self.high }
+    }
 }
 
 impl Part {

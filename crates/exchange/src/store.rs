@@ -74,6 +74,16 @@ pub struct Dense {
 }
 
 impl Dense {
+    /// The parameters, in their order.
+    pub fn params(&self) -> &[f32] {
+        &self.params
+    }
+
+    /// The optimizer, with its slots.
+    pub fn optimizer(&self) -> &Optimizer {
+        &self.optimizer
+    }
+
     /// Applies a gradient of some parameters as update number `version`.
     pub(crate) fn apply(&mut self, version: u64, range: &Range<usize>, gradient: &[f32]) {
         let params = &mut self.params[range.clone()];

@@ -169,6 +169,14 @@ impl Optimizer {
         }
     }
 
+    /// Sets the values of a slot, by its index among the names, from `offset` in the range on.
+    ///
+    /// # Panics
+    /// If there is no such slot, or the values reach beyond the range.
+    pub fn write_slot(&mut self, slot: usize, offset: usize, values: &[f32]) {
+        self.slots[slot][offset..offset + values.len()].copy_from_slice(values);
+    }
+
     /// The slots by name, each as long as the range.
     pub fn slots(&self) -> impl Iterator<Item = (&'static str, &[f32])> {
         self.spec.rule.slot_names().iter().copied().zip(self.slots.iter().map(Vec::as_slice))

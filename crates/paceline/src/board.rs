@@ -101,6 +101,13 @@ impl Board {
                 HParam::new("seed", plan.seed as i64),
             ])
         });
+        let written = written.and_then(|()| self.events.flush());
+        self.check(written)
+    }
+
+    /// The run goes on from a checkpoint of this step: what was recorded beyond it is void.
+    pub fn resume_at(&mut self, step: u64) -> Result<(), Failure> {
+        let written = self.events.session_start(step).and_then(|()| self.events.flush());
         self.check(written)
     }
 

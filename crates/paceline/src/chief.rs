@@ -6,7 +6,7 @@ use paceline_model::Score;
 
 use crate::Failure;
 use crate::board::Board;
-use crate::job::{Evaluate, Stop};
+use crate::job::{CheckpointPlan, Evaluate, Stop};
 use crate::link::Link;
 use crate::progress::{Moment, Progress};
 use crate::tester::{Tested, Tests};
@@ -51,6 +51,10 @@ pub struct Orders<'a> {
     pub stop: Stop,
     /// How often to test.
     pub evaluate: Evaluate,
+    /// How often to have a checkpoint taken, if at all.
+    pub checkpoint: Option<CheckpointPlan>,
+    /// The global step that the run begins with: 0 unless it is resumed.
+    pub begun_at: u64,
     /// Steps after which the epochs are over, if they count.
     pub epoch_steps: Option<u64>,
     /// Examples that all workers together train on in a global step.
@@ -76,22 +80,63 @@ pub struct Chief<'a> {
     last_test: Option<(u64, Score)>,
     /// How long tests have kept the chief from its steps.
     tested: Duration,
+    next_checkpoint: u64,
+    checkpoint_time: Option<Instant>,
     reason: Option<StopReason>,
 }
 
 impl<'a> Chief<'a> {
     /// A chief who starts to count the time now.
     pub fn new(orders: Orders<'a>) -> Self {
-        Self {
+        let mut chief = Self {
             started: Instant::now(),
             losses: [0.0; LOSSES],
             noted: 0,
-            next_test: orders.evaluate.every,
+            next_test: next_multiple(orders.begun_at, orders.evaluate.every),
             last_test: None,
             tested: Duration::ZERO,
+            next_checkpoint: u64::MAX,
+            checkpoint_time: None,
             reason: None,
             orders,
+        };
+        chief.plan_checkpoint(chief.orders.begun_at, chief.started);
+        chief
+    }
+
+    /// Decides when the next checkpoint is due after one of this step.
+    fn plan_checkpoint(&mut self, step: u64, now: Instant) {
+        let Some(CheckpointPlan { every_steps, every_seconds, .. }) = self.orders.checkpoint else {
+            return;
+        };
+        self.next_checkpoint = every_steps.map_or(u64::MAX, |every| next_multiple(step, every));
+        let later = |seconds| now.checked_add(Duration::try_from_secs_f64(seconds).ok()?);
+        self.checkpoint_time = every_seconds.and_then(later);
+    }
+
+    /// Has a checkpoint taken if one is due.
+    #[inline]
+    fn checkpoint_if_due(&mut self, now: Instant, link: &mut impl Link) -> Result<(), Failure> {
+        let step = link.checkpoint_step();
+        if step < self.next_checkpoint && self.checkpoint_time.is_none_or(|time| now < time) {
+            return Ok(());
         }
+        self.plan_checkpoint(step, now);
+        link.checkpoint(step, false)
+    }
+
+    /// Has a checkpoint taken of the run's last parameters, if checkpoints are taken. If there is
+    /// one of them already, nothing happens.
+    pub fn final_checkpoint(&self, link: &mut impl Link) -> Result<(), Failure> {
+        match self.orders.checkpoint {
+            Some(_) => link.checkpoint(link.global_step(), true),
+            None => Ok(()),
+        }
+    }
+
+    /// The global step that the run began with.
+    pub fn begun_at(&self) -> u64 {
+        self.orders.begun_at
     }
 
     /// Looks at a step that was just made: tests if it is time, shows progress, and asks
@@ -119,14 +164,14 @@ impl<'a> Chief<'a> {
                 let keys = self.orders.tests.keys();
                 self.orders.tests.begin(step, link.look(keys.as_deref())?);
                 self.tested += begun.elapsed();
-                let every = self.orders.evaluate.every;
-                self.next_test = (step / every + 1) * every;
+                self.next_test = next_multiple(step, self.orders.evaluate.every);
             }
         }
         if !self.orders.reproducible {
             let latest = self.orders.tests.result();
             self.note_test(latest, board)?;
         }
+        self.checkpoint_if_due(now, link)?;
         if self.orders.progress.is_due(now) {
             self.show(step);
         }
@@ -144,7 +189,8 @@ impl<'a> Chief<'a> {
         let Some(tested) = tested else { return Ok(()) };
         let (step, score) = tested?;
         self.last_test = Some((step, score));
-        board.test(step, &score, step as f64 / self.elapsed().as_secs_f64())
+        let made = step.saturating_sub(self.orders.begun_at);
+        board.test(step, &score, made as f64 / self.elapsed().as_secs_f64())
     }
 
     /// Whether the run is over after this global step, and why.
@@ -169,6 +215,7 @@ impl<'a> Chief<'a> {
         let elapsed = self.elapsed();
         let seconds = elapsed.as_secs_f64();
         let planned = [self.orders.stop.steps, self.orders.epoch_steps].into_iter().flatten().min();
+        let made = step.saturating_sub(self.orders.begun_at);
         let by_steps = planned.map(|steps| step as f64 / steps as f64);
         let by_time = self.orders.stop.seconds.map(|limit| seconds / limit);
         let done = [by_steps, by_time].into_iter().flatten().reduce(f64::max);
@@ -178,7 +225,7 @@ impl<'a> Chief<'a> {
             elapsed,
             train_loss: self.train_loss(),
             test_accuracy: self.last_test.map(|(_, score)| score.accuracy),
-            examples_per_second: (step * self.orders.examples_per_step as u64) as f64 / seconds,
+            examples_per_second: (made * self.orders.examples_per_step as u64) as f64 / seconds,
         });
     }
 
@@ -228,4 +275,9 @@ impl<'a> Chief<'a> {
     pub fn finish(&self) {
         self.orders.progress.finish();
     }
+}
+
+/// The first multiple after a step.
+fn next_multiple(step: u64, every: u64) -> u64 {
+    (step / every).saturating_add(1).saturating_mul(every)
 }

@@ -30,7 +30,9 @@ pub enum Command {
     #[command(after_help = "Examples:\n  \
         paceline train\n  \
         paceline train job.toml --set train.batch=100 --set 'train.stop={test_loss=0.35}'\n  \
-        paceline train --set data.kind=mnist --set train.optimizer.kind=adam --run-dir runs/adam\n\n\
+        paceline train --set data.kind=mnist --set train.optimizer.kind=adam --run-dir runs/adam\n  \
+        paceline train --set checkpoint.every_steps=1000 --run-dir runs/safe\n  \
+        paceline train --resume runs/safe\n\n\
         The run directory has job.toml, summary.json, model.safetensors and TensorBoard events \
         (tensorboard --logdir runs). Ctrl-C ends the run in good order; twice, at once.")]
     Train(Train),
@@ -62,6 +64,12 @@ pub enum Command {
         #[command(subcommand)]
         command: Data,
     },
+    /// Look at the checkpoints of a run
+    Checkpoint {
+        /// What to do.
+        #[command(subcommand)]
+        command: Checkpoint,
+    },
     /// Measure this machine
     Bench {
         /// What to measure.
@@ -90,6 +98,13 @@ pub struct Train {
     /// Where to put the run; a new directory under runs/ unless given
     #[arg(long, value_name = "DIR")]
     pub run_dir: Option<PathBuf>,
+    /// Go on with the run in this directory from its newest complete checkpoint; the job is the
+    /// run's own unless given
+    #[arg(long, value_name = "RUN", conflicts_with = "run_dir")]
+    pub resume: Option<PathBuf>,
+    /// Go on from the checkpoint of this step
+    #[arg(long, value_name = "STEP", hide = true, requires = "resume")]
+    pub checkpoint: Option<u64>,
     /// No progress, no table: only errors
     #[arg(long, short)]
     pub quiet: bool,
@@ -148,6 +163,21 @@ pub struct Evaluate {
     /// Print the figures as JSON, unrounded
     #[arg(long)]
     pub json: bool,
+}
+
+/// What to do with checkpoints.
+#[derive(Debug, Subcommand)]
+pub enum Checkpoint {
+    /// Show which there are, the newest first
+    List {
+        /// The run directory
+        run: PathBuf,
+    },
+    /// Read every byte of them and say which are sound; fails if one is damaged
+    Verify {
+        /// The run directory
+        run: PathBuf,
+    },
 }
 
 /// What to do with data sets.

@@ -12,6 +12,7 @@
 pub mod account;
 pub mod bench;
 pub mod board;
+pub mod checkpoint;
 pub mod chief;
 pub mod cli;
 pub mod cluster;

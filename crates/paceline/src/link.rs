@@ -3,10 +3,13 @@
 //! What every way to the parameters has in common is a [`Link`]. The loop of a dense model needs
 //! a [`DenseLink`], that of a sparse one a [`RowLink`], which is asked for parameters by key.
 
+use paceline_exchange::{Mark, PartMarks};
 use paceline_model::{Model, Optimizer, OptimizerSpec};
 use paceline_observe::PhaseClock;
 
 use crate::Failure;
+use crate::checkpoint::keeper::copy_dense;
+use crate::checkpoint::{Keeper, Resumption};
 
 /// A worker's way to the parameters.
 pub trait Link {
@@ -26,6 +29,15 @@ pub trait Link {
 
     /// Asks everybody to stop; only the chief does.
     fn ask_to_stop(&mut self, reason: &str) -> Result<(), Failure>;
+
+    /// The step that a checkpoint would be of which is asked for now.
+    fn checkpoint_step(&self) -> u64 {
+        self.global_step()
+    }
+
+    /// Has a checkpoint of that step taken, if checkpoints are taken. The last one of a run waits
+    /// for the one before it.
+    fn checkpoint(&mut self, step: u64, is_last: bool) -> Result<(), Failure>;
 
     /// Parameters to look at, for a test: those of these keys, or all.
     fn look(&mut self, keys: Option<&[u32]>) -> Result<&[f32], Failure>;
@@ -112,6 +124,7 @@ pub struct Local {
     optimizer: Optimizer,
     global_step: u64,
     stopping: bool,
+    keeper: Option<Keeper>,
 }
 
 impl Local {
@@ -120,7 +133,24 @@ impl Local {
         let mut params = vec![0.0; model.layout().len()];
         model.initialise(seed, &mut params);
         let optimizer = Optimizer::new(optimizer, model.layout(), 0..params.len());
-        Self { params, optimizer, global_step: 0, stopping: false }
+        Self { params, optimizer, global_step: 0, stopping: false, keeper: None }
+    }
+
+    /// Parameters as they were at a checkpoint.
+    pub fn resume(
+        model: &dyn Model,
+        optimizer: OptimizerSpec,
+        from: &Resumption,
+    ) -> Result<Self, Failure> {
+        let layout = model.layout();
+        let (params, optimizer) = from.dense(layout, optimizer, 0..layout.len())?;
+        let global_step = from.step();
+        Ok(Self { params, optimizer, global_step, stopping: false, keeper: None })
+    }
+
+    /// From now on this keeper takes checkpoints.
+    pub fn keep(&mut self, keeper: Option<Keeper>) {
+        self.keeper = keeper;
     }
 }
 
@@ -139,6 +169,16 @@ impl Link for Local {
 
     fn ask_to_stop(&mut self, _reason: &str) -> Result<(), Failure> {
         self.stopping = true;
+        Ok(())
+    }
+
+    fn checkpoint(&mut self, step: u64, is_last: bool) -> Result<(), Failure> {
+        if let Some(keeper) = &mut self.keeper {
+            let mark = Mark { high: step, step: step.saturating_sub(1) };
+            let marks = vec![PartMarks { version: step, slots: vec![mark] }];
+            let slots = self.optimizer.slots().map(|(_, slot)| slot);
+            keeper.take(step, marks, is_last, |out| copy_dense(&self.params, slots, out));
+        }
         Ok(())
     }
 

@@ -19,10 +19,11 @@ pub struct Log {
 }
 
 impl Log {
-    /// Starts the task's log, in its folder.
+    /// Opens the task's log, in its folder: a new one, or the one of the process before it.
     pub fn create(run: &RunDir, task: Task) -> Result<Self, Failure> {
         let path = run.task(&task.to_string()).join("log.txt");
-        let file = File::create_new(&path).map_err(Failure::at("make the log", &path))?;
+        let file = File::options().append(true).create(true).open(&path);
+        let file = file.map_err(Failure::at("make the log", &path))?;
         Ok(Self { task, file, started: Instant::now() })
     }
 

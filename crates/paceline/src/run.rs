@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::Failure;
@@ -11,6 +12,8 @@ use crate::Failure;
 #[derive(Clone, Debug)]
 pub struct RunDir {
     path: PathBuf,
+    /// Held by whoever leads the run, so that nobody resumes it meanwhile.
+    _lock: Option<Arc<fs::File>>,
 }
 
 impl RunDir {
@@ -33,7 +36,7 @@ impl RunDir {
         fs::create_dir_all(wanted).map_err(Failure::at("make the run directory", wanted))?;
         // Two runs may get here at once; whoever makes the first file has the directory.
         match fs::File::create_new(wanted.join("job.toml")) {
-            Ok(_) => Ok(Self { path: wanted.to_owned() }),
+            Ok(_) => Self { path: wanted.to_owned(), _lock: None }.locked(),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(refused("another run has just begun in it"))
             }
@@ -49,7 +52,7 @@ impl RunDir {
             let suffix = if attempt == 1 { String::new() } else { format!("-{attempt}") };
             let path = parent.join(format!("{name}-{stamp}{suffix}"));
             match fs::create_dir(&path) {
-                Ok(()) => return Ok(Self { path }),
+                Ok(()) => return Self { path, _lock: None }.locked(),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(Failure::at("make the run directory", &path)(error)),
             }
@@ -57,11 +60,56 @@ impl RunDir {
         unreachable!("some number is free")
     }
 
+    /// Opens the directory of a run that is to go on. What a session before has left as its
+    /// result moves into `sessions/`, and its job is copied there.
+    pub fn reopen(path: &Path) -> Result<Self, Failure> {
+        let run = Self { path: path.to_owned(), _lock: None }.locked()?;
+        let job = path.join("job.toml");
+        if !job.is_file() {
+            return Err(Failure::Usage(format!("{}: this is no run directory", path.display())));
+        }
+        let sessions = path.join("sessions");
+        let free = (1u32..).map(|n| sessions.join(n.to_string())).find(|place| !place.exists());
+        let Some(place) = free else { unreachable!("some number is free") };
+        fs::create_dir_all(&place).map_err(Failure::at("make the folder", &place))?;
+        fs::copy(&job, place.join("job.toml")).map_err(Failure::at("copy", &job))?;
+        for name in ["summary.json", "model.safetensors"] {
+            let file = path.join(name);
+            if file.exists() {
+                fs::rename(&file, place.join(name)).map_err(Failure::at("move", &file))?;
+            }
+        }
+        Ok(run)
+    }
+
+    /// Locks the directory for as long as this lives. The system unlocks it if the process dies.
+    fn locked(self) -> Result<Self, Failure> {
+        let dir = fs::File::open(&self.path).map_err(Failure::at("open", &self.path))?;
+        match dir.try_lock() {
+            Err(fs::TryLockError::WouldBlock) => {
+                let path = self.path.display();
+                Err(Failure::Usage(format!("{path}: another process is at work on this run")))
+            }
+            // Where there are no locks, nobody can be kept out.
+            Ok(()) | Err(fs::TryLockError::Error(_)) => {
+                Ok(Self { _lock: Some(Arc::new(dir)), ..self })
+            }
+        }
+    }
+
+    /// Joins a run again, in which this task may have been before.
+    pub fn rejoin(path: &Path, task: &str) -> Result<Self, Failure> {
+        let run = Self { path: path.to_owned(), _lock: None };
+        let folder = run.task(task);
+        fs::create_dir_all(&folder).map_err(Failure::at("make the folder", &folder))?;
+        Ok(run)
+    }
+
     /// Joins a run that several tasks share: the directory may be there, but not this task's
     /// folder in it.
     pub fn join(path: &Path, task: &str) -> Result<Self, Failure> {
         fs::create_dir_all(path).map_err(Failure::at("make the run directory", path))?;
-        Self { path: path.to_owned() }.with_task(task)
+        Self { path: path.to_owned(), _lock: None }.with_task(task)
     }
 
     /// Makes the folder of a task, which must be new.

@@ -9,6 +9,7 @@ use paceline_data::{
 };
 
 use crate::Failure;
+use crate::checkpoint::Origin;
 use crate::job::{DataKind, Plan, RawJob};
 
 /// Of rows that are all in one place, this share is held out to test on, unless a job says
@@ -89,8 +90,9 @@ impl Data {
     }
 
     /// Which of the training examples so many slots take, and when.
-    pub fn batches(&self, plan: &Plan, slots: usize) -> BatchPlan {
-        let mut batches = BatchPlan::new(self.train_len(), plan.batch, slots);
+    pub fn batches(&self, plan: &Plan, slots: usize, origin: Origin) -> BatchPlan {
+        let mut batches = BatchPlan::new(self.train_len(), plan.batch, slots)
+            .counted_from(origin.step, origin.position);
         if plan.data.shuffle {
             batches = match self {
                 Data::Images(_) | Data::Pictures(_) => batches.shuffled(plan.seed),
@@ -193,14 +195,15 @@ fn load_rows(spec: &SparseSpec, say: &mut dyn FnMut(&str)) -> Result<SparseSet, 
     }
 }
 
-/// Checks everything that can be wrong with the plan's data, without keeping it.
-pub fn check_data(job: &RawJob, plan: &Plan, say: &mut dyn FnMut(&str)) -> Result<(), Failure> {
+/// Checks everything that can be wrong with the plan's data, without keeping it; how many examples
+/// there are to train on.
+pub fn check_data(job: &RawJob, plan: &Plan, say: &mut dyn FnMut(&str)) -> Result<usize, Failure> {
     match plan.data.kind {
         // Generated images are sound by themselves.
         DataKind::Digits { train_examples, .. } | DataKind::FakeImages { train_examples, .. } => {
-            check_batch(job, plan, train_examples)
+            check_batch(job, plan, train_examples).map(|()| train_examples)
         }
-        _ => load_data(job, plan, say).map(drop),
+        _ => Ok(load_data(job, plan, say)?.train_len()),
     }
 }
 

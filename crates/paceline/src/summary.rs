@@ -21,6 +21,10 @@ pub struct Summary {
     pub batch: usize,
     /// Which condition ended the run: epochs, steps, seconds, test_loss or interrupted.
     pub stop_reason: String,
+    /// The global step of the checkpoint that the run went on from; what follows counts from
+    /// there, but for the global steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumed_from: Option<u64>,
     /// Updates made to the parameters.
     pub global_steps: u64,
     /// Examples trained on.

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use paceline_data::{LoaderOptions, SparseRows};
+use paceline_data::{BatchPlan, LoaderOptions, SparseRows};
 use paceline_model::{AlexNet, Layout, Logistic, Model, Score, Softmax, lenet};
 
 use crate::board::Board;
+use crate::checkpoint::{Checkpoint, Keeper, Origin, Resumption, Shape as WalkShape, Shelf, Terms};
 use crate::chief::{Chief, Orders, StopReason};
 use crate::cluster::{Cluster, Leash, launch, task};
 use crate::examples::{Examples, ImageExamples, PictureExamples, RowExamples, Walk};
@@ -35,11 +36,40 @@ const ALONE: &str = "worker:0";
 pub struct Options {
     /// The run directory, if not one under `runs/`.
     pub run_dir: Option<PathBuf>,
+    /// The run that is to go on.
+    pub resume: Option<PathBuf>,
+    /// The step of its checkpoint to go on from, if not the newest.
+    pub checkpoint: Option<u64>,
     /// Nothing but errors on standard error.
     pub quiet: bool,
 }
 
 impl Options {
+    /// The checkpoint to go on from, if a run is to go on. Those that are passed over are told of,
+    /// however quiet the rest is.
+    pub(crate) fn checkpoint(&self) -> Result<Option<Checkpoint>, Failure> {
+        let Some(run) = &self.resume else { return Ok(None) };
+        let shelf = Shelf::of(run);
+        let Some(step) = self.checkpoint else { return shelf.newest(&mut write_line).map(Some) };
+        let wrong = |why| Failure::Usage(format!("the checkpoint of step {step}: {why}"));
+        shelf.verify(step).map(Some).map_err(wrong)
+    }
+
+    /// The directory of the run that this process leads: a new one, or that of the run which is
+    /// to go on, made ready for it.
+    pub(crate) fn open_run(
+        &self,
+        name: &str,
+        from: Option<&Checkpoint>,
+    ) -> Result<RunDir, Failure> {
+        let (Some(path), Some(from)) = (&self.resume, from) else {
+            return RunDir::create(self.run_dir.as_deref(), name);
+        };
+        let run = RunDir::reopen(path)?;
+        Shelf::of(path).set_aside_after(from.manifest.about.step)?;
+        Ok(run)
+    }
+
     /// Something for a person to read, unless nothing is to be said.
     pub(crate) fn say(&self, text: &str) {
         if !self.quiet {
@@ -74,6 +104,9 @@ pub fn train(
             "TF_CONFIG lists {} workers, but cluster.mode is single; choose a mode that shares",
             cluster.slots()
         ))),
+        (Mode::Mirrored, _) if options.resume.is_some() => Err(Failure::Usage(
+            "--resume is not for cluster.mode = \"mirrored\" yet; go on with sync".into(),
+        )),
         (Mode::Single, _) => train_single(job, &plan, options, interrupt).map(Some),
         (_, Some(cluster)) => task::run(job, &plan, &cluster, options, interrupt, leash),
         (_, None) => launch::launch(job, &plan, options, interrupt).map(Some),
@@ -157,16 +190,15 @@ fn build_examples<'a>(plan: &Plan, data: &'a Data, walk: Walk) -> Box<dyn Exampl
 pub(crate) fn build_worker<'a, L: DenseLink + RowLink>(
     plan: &Plan,
     data: &'a Data,
-    (slot, slots): (usize, usize),
+    (slot, batches): (usize, BatchPlan),
     threads: usize,
     desk: Desk,
 ) -> Result<Box<dyn Trainer<L> + 'a>, Failure> {
-    let batches = data.batches(plan, slots);
     Ok(match data {
         Data::Rows(set) if plan.model.is_sparse() => {
             Box::new(RowWorker::new(slot, batches, &set.train, desk))
         }
-        _ => Box::new(build_dense_worker(plan, data, (slot, slots), threads, desk)?),
+        _ => Box::new(build_dense_worker(plan, data, (slot, batches), threads, desk)?),
     })
 }
 
@@ -174,11 +206,11 @@ pub(crate) fn build_worker<'a, L: DenseLink + RowLink>(
 pub(crate) fn build_dense_worker<'a>(
     plan: &Plan,
     data: &'a Data,
-    (slot, slots): (usize, usize),
+    (slot, batches): (usize, BatchPlan),
     threads: usize,
     desk: Desk,
 ) -> Result<Worker<'a>, Failure> {
-    let walk = Walk::new(data.batches(plan, slots), slot, plan.seed);
+    let walk = Walk::new(batches, slot, plan.seed);
     let model = build_model(plan, data.shape(), Room::of(plan, threads))?;
     Ok(Worker { examples: build_examples(plan, data, walk), model, desk })
 }
@@ -192,10 +224,21 @@ fn train_single(
 ) -> Result<Finished, Failure> {
     let progress = Progress::new(options.quiet);
     let data = load_data(job, plan, &mut |text| progress.say(text))?;
-    let run = RunDir::create(options.run_dir.as_deref(), &plan.name)?;
+    let checkpoint = options.checkpoint()?;
+    let slots = if plan.model.is_sparse() { plan.threads_here(1) } else { 1 };
+    let shape = WalkShape::of(plan, slots);
+    let from = checkpoint.clone().map(|checkpoint| Resumption::new(checkpoint, shape));
+    if let Some(from) = &from {
+        check_unfinished(plan, from, data.train_len())?;
+        let model = build_model(plan, data.shape(), Room::LEAST)?;
+        from.check(model.layout(), &plan.optimizer)?;
+    }
+    let run = options.open_run(&plan.name, checkpoint.as_ref())?;
     run.write("job.toml", job.explain().as_bytes())?;
     progress.say(&announcement(plan, &data, run.path()));
-    let alone = Alone { plan, data: &data, run: &run, interrupt };
+    let from = from.as_ref();
+    from.iter().for_each(|from| progress.say(&resumed(from.step())));
+    let alone = Alone { job, plan, data: &data, run: &run, interrupt, shape, from };
     match &data {
         Data::Rows(set) if plan.model.is_sparse() => alone.train_rows(&set.train, progress),
         _ => alone.train_dense(progress),
@@ -204,21 +247,31 @@ fn train_single(
 
 /// A run without other tasks.
 struct Alone<'a> {
+    job: &'a RawJob,
     plan: &'a Plan,
     data: &'a Data,
     run: &'a RunDir,
     interrupt: &'a Interrupt,
+    shape: WalkShape,
+    /// What the run goes on from, if it does.
+    from: Option<&'a Resumption>,
 }
 
 impl<'a> Alone<'a> {
     fn train_dense(&self, progress: Progress) -> Result<Finished, Failure> {
-        let steps = self.data.batches(self.plan, 1).steps();
+        let batches = self.data.batches(self.plan, 1, self.origin());
+        let steps = batches.steps();
         let model = build_model(self.plan, self.data.shape(), Room::LEAST)?;
-        let mut link = Local::new(&*model, self.plan.seed, self.plan.optimizer);
+        let mut link = match self.from {
+            None => Local::new(&*model, self.plan.seed, self.plan.optimizer),
+            Some(from) => Local::resume(&*model, self.plan.optimizer, from)?,
+        };
+        link.keep(self.keeper(model.layout())?);
         drop(model);
         let threads = self.plan.threads_here(1);
         let tests = InBetween::new(build_examiner(self.plan, self.data, threads)?);
-        let worker = build_dense_worker(self.plan, self.data, (0, 1), threads, self.desk()?)?;
+        let slot = (0, batches);
+        let worker = build_dense_worker(self.plan, self.data, slot, threads, self.desk()?)?;
         let chief = self.chief(steps, Box::new(tests), false, progress);
         self.carry_out(worker, &mut link, chief, |worker, link, chief| worker.run(link, chief))
     }
@@ -227,10 +280,14 @@ impl<'a> Alone<'a> {
     /// their own, while training goes on.
     fn train_rows(&self, rows: &'a SparseRows, progress: Progress) -> Result<Finished, Failure> {
         let threads = self.plan.threads_here(1);
-        let batches = self.data.batches(self.plan, threads);
-        let steps = batches.steps().saturating_mul(threads as u64);
+        let batches = self.data.batches(self.plan, threads, self.origin());
+        let steps = all_steps(&batches, self.shape, self.origin());
         let model = Logistic::new(rows.features());
-        let shared = SharedTable::new(self.plan.optimizer, model.layout());
+        let (optimizer, layout) = (self.plan.optimizer, model.layout());
+        let shared = match self.from {
+            None => SharedTable::new(optimizer, layout, threads),
+            Some(from) => SharedTable::resume(optimizer, layout, threads, from)?,
+        };
         let worker = |slot, desk| RowWorker::new(slot, batches.clone(), rows, desk);
         thread::scope(|scope| {
             let tests = Aside::start(scope, build_examiner(self.plan, self.data, 1)?);
@@ -238,12 +295,13 @@ impl<'a> Alone<'a> {
             let reproducible = threads == 1 && self.plan.stop.test_loss.is_some();
             let first = worker(0, self.desk()?);
             let chief = self.chief(steps, Box::new(tests), reproducible, progress);
-            let mut link = LocalRows::new(&shared);
+            let mut link = LocalRows::new(&shared, 0);
+            link.keep(self.keeper(layout)?);
             self.carry_out(first, &mut link, chief, |first, link, chief| {
                 let others: Vec<_> = (1..threads)
                     .map(|slot| {
                         let mut other = worker(slot, Desk::open(None, 1.0));
-                        let mut link = LocalRows::new(&shared);
+                        let mut link = LocalRows::new(&shared, slot);
                         scope.spawn(move || other.run(&mut link, None))
                     })
                     .collect();
@@ -262,8 +320,28 @@ impl<'a> Alone<'a> {
     fn desk(&self) -> Result<Desk, Failure> {
         let mut board = Board::create(&self.run.task(ALONE), self.plan)?;
         let model = build_model(self.plan, self.data.shape(), Room::LEAST)?;
-        board.describe(self.plan, &model.graph())?;
+        match self.from {
+            None => board.describe(self.plan, &model.graph())?,
+            Some(from) => board.resume_at(from.step())?,
+        }
         Ok(Desk::open(Some(board), 1.0))
+    }
+
+    fn origin(&self) -> Origin {
+        self.from.map_or(Origin::default(), Resumption::origin)
+    }
+
+    /// Who takes checkpoints, if they are taken.
+    fn keeper(&self, layout: &Layout) -> Result<Option<Keeper>, Failure> {
+        let (job, walk) = ((self.job, self.plan), (self.shape, self.origin()));
+        let terms = Terms::new(self.run, job, layout, walk, (0, 1), "worker-0");
+        let warn = |text: &str| write_line(&format!("warning: {text}"));
+        let told = move |written: Result<&str, &str>| written.err().into_iter().for_each(warn);
+        let keeper = terms.map(|terms| Keeper::start(terms, Box::new(told)));
+        keeper.transpose().map_err(|source| Failure::Files {
+            what: "cannot start the thread that writes checkpoints".into(),
+            source,
+        })
     }
 
     fn chief(
@@ -277,6 +355,8 @@ impl<'a> Alone<'a> {
         Chief::new(Orders {
             stop: self.plan.stop,
             evaluate: self.plan.evaluate,
+            checkpoint: self.plan.checkpoint,
+            begun_at: self.from.map_or(0, Resumption::step),
             epoch_steps: self.plan.stop.epochs.map(|_| epoch_steps),
             examples_per_step: self.plan.batch,
             tests,
@@ -300,6 +380,7 @@ impl<'a> Alone<'a> {
         let mine = worker_summary(ALONE, worker.desk(), &work);
         let score = chief.final_test(link, worker.desk().board.as_mut())?;
         worker.desk().close(true)?;
+        chief.final_checkpoint(link)?;
         save_model(self.run, worker.layout(), link)?;
         let (reason, step) = (chief.reason().or(work.reason), link.global_step());
         let summary = summarise(self.plan, (1, 0), reason, step, &chief, score, vec![mine]);
@@ -307,6 +388,41 @@ impl<'a> Alone<'a> {
         let run = self.run.path().to_owned();
         Ok(Finished { run, summary, signal: signal_of(reason) })
     }
+}
+
+/// Steps that all slots make together until the plan is through, as updates are counted.
+pub(crate) fn all_steps(batches: &BatchPlan, shape: WalkShape, origin: Origin) -> u64 {
+    match shape.common_step {
+        true => batches.steps(),
+        false => {
+            let left = batches.steps().saturating_sub(origin.step);
+            left.saturating_mul(shape.slots as u64).saturating_add(origin.step)
+        }
+    }
+}
+
+/// Refuses to go on with a run that had come to its end.
+pub(crate) fn check_unfinished(
+    plan: &Plan,
+    from: &Resumption,
+    examples: usize,
+) -> Result<(), Failure> {
+    let (step, position) = (from.step(), from.position());
+    let by_steps = plan.stop.steps.is_some_and(|steps| step >= steps);
+    let end = |epochs: u64| epochs.saturating_mul(examples as u64);
+    let by_epochs = plan.stop.epochs.is_some_and(|epochs| position >= end(epochs));
+    match by_steps || by_epochs {
+        false => Ok(()),
+        true => Err(Failure::Usage(format!(
+            "the run had come to its end at step {step}, and there is nothing left to do; with \
+             --set train.stop.steps=... or epochs=... it can go on further"
+        ))),
+    }
+}
+
+/// That a run goes on, in a line.
+pub(crate) fn resumed(step: u64) -> String {
+    format!("going on from the checkpoint of step {step}")
 }
 
 /// What is about to be trained, in a line.
@@ -349,6 +465,7 @@ pub(crate) fn summarise(
     let trained = tasks.iter().filter(|task| task.examples > 0);
     let seconds = trained.map(|task| task.seconds).fold(0.0, f64::max);
     let examples = tasks.iter().map(|task| task.examples).sum();
+    let made = global_steps.saturating_sub(chief.begun_at());
     let moved: u64 = tasks.iter().map(|task| task.sent_bytes).sum();
     Summary {
         name: plan.name.clone(),
@@ -357,6 +474,7 @@ pub(crate) fn summarise(
         servers,
         batch: plan.batch,
         stop_reason: reason.unwrap_or(StopReason::Steps).name().to_owned(),
+        resumed_from: Some(chief.begun_at()).filter(|&step| step > 0),
         global_steps,
         examples,
         seconds,
@@ -366,9 +484,9 @@ pub(crate) fn summarise(
         test_log_loss: score.is_two_class.then_some(score.loss),
         test_auc: score.auc,
         test_precision: score.precision,
-        steps_per_second: global_steps as f64 / seconds,
+        steps_per_second: made as f64 / seconds,
         examples_per_second: examples as f64 / seconds,
-        bytes_per_step: moved as f64 / global_steps as f64,
+        bytes_per_step: moved as f64 / made as f64,
         verdict: Some(verdict),
         ranking,
         tasks,

@@ -49,6 +49,14 @@ impl Client {
         Header::new(Kind::Finish, 0)
     }
 
+    /// The chief asks a server for a checkpoint. In `sync` it names a step that has not been made
+    /// yet, and says it before the push that makes it: so all servers take it at that very step.
+    pub fn checkpoint(step: u64) -> Header {
+        let mut header = Header::new(Kind::Checkpoint, 0);
+        header.step = step;
+        header
+    }
+
     /// Says nothing but that the client is alive.
     pub fn beat() -> Header {
         Header::new(Kind::Beat, 0)

@@ -183,8 +183,9 @@ impl Server {
         if let Some(seat) = seats().find(|seat| seat.high >= next) {
             return (next, seat.step);
         }
-        let after_last = seats().map(|seat| if seat.high > 0 { seat.step + 1 } else { 0 });
-        let after_last = after_last.max().unwrap_or(0);
+        let first = self.first_step;
+        let after_last = seats().map(|seat| if seat.high > 0 { seat.step + 1 } else { first });
+        let after_last = after_last.max().unwrap_or(first);
         match self.is_sync() {
             true => (next, after_last.max(self.parts[0].version)),
             false => (next, after_last),

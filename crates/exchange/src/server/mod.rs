@@ -3,13 +3,14 @@
 //! This file holds the machine's state and its doors: a connection opened, a frame arrived, a
 //! connection closed, time went by. Behind them stand the handshake (`handshake.rs`), the hot
 //! path from push to answer (`push.rs`, `apply.rs`), what is particular to sparse models
-//! (`sparse.rs`), the waits and their limits (`waits.rs`) and the end of
-//! a run (`ending.rs`).
+//! (`sparse.rs`), the waits and their limits (`waits.rs`), checkpoints and how a server goes on from
+//! one (`checkpoint.rs`) and the end of a run (`ending.rs`).
 //!
 //! A client that breaks the protocol loses its connection and nothing else happens; if it was a
 //! worker, that is a lost worker like any other.
 
 mod apply;
+mod checkpoint;
 mod connections;
 mod ending;
 mod handshake;
@@ -26,6 +27,8 @@ use crate::{
 };
 
 use connections::{Connections, Peer};
+
+pub use checkpoint::{Mark, PartMarks, Resume};
 
 /// How large a shard may be for `sync` to keep each part's last version beside the present one
 /// (32 MiB), see [`Server::keeps_previous`].
@@ -70,6 +73,11 @@ pub struct Server {
     stopping: bool,
     /// Since when the chief waits for reports.
     collect_since_ms: Option<u64>,
+    /// The step of the checkpoint that is to be taken, and of the one that was taken last.
+    checkpoint_at: Option<u64>,
+    checkpoint_last: Option<u64>,
+    /// The step of the plan that a slot begins with.
+    first_step: u64,
     /// When the waits are looked at next.
     next_look_ms: u64,
     /// When the frame came that is being handled.
@@ -107,6 +115,9 @@ impl Server {
             started: false,
             stopping: false,
             collect_since_ms: None,
+            checkpoint_at: None,
+            checkpoint_last: None,
+            first_step: 0,
             next_look_ms: 0,
             now_ms: 0,
             outcome: None,
@@ -200,6 +211,10 @@ impl Server {
             (Kind::Collect, _) if is_chief => {
                 self.collect_since_ms = Some(now_ms);
                 self.answer_collect(host);
+                Ok(())
+            }
+            (Kind::Checkpoint, _) if is_chief => {
+                self.ask_for_checkpoint(header.step, host);
                 Ok(())
             }
             (Kind::Finish, _) if is_chief => self.finish(conn, host),

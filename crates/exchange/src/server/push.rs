@@ -129,7 +129,7 @@ impl Server {
         let broken = match () {
             () if self.members[slot].standing == Standing::Left => "a pull to go on after leaving",
             () if seat.owed.is_some() => "a pull before the last push was answered",
-            () if next == 0 || next < seat.high || next > seat.high + 1 => {
+            () if next == 0 || next < seat.least_next() || next > seat.high + 1 => {
                 "a pull before a push that is not the next"
             }
             () if is_ahead => "a pull for a step yet to come",
@@ -179,6 +179,8 @@ impl Server {
                 self.answer(other, host);
             }
         }
+        // What has been answered has not been sent yet: nobody is further than this.
+        self.take_checkpoint_if_due(host);
     }
 
     /// As [`Server::settle`] for all parts, after the members or the stop have changed.

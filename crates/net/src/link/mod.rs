@@ -305,6 +305,11 @@ impl Link {
         self.peers[0].send_control(&header, &body)
     }
 
+    /// Asks all servers for a checkpoint of this step. Only the chief is listened to.
+    pub fn checkpoint(&mut self, step: u64) -> Result<(), LinkError> {
+        self.tell_all(&Client::checkpoint(step), &[])
+    }
+
     /// Leaves the run in good order, with a report for the chief.
     pub fn leave(
         &mut self,

@@ -102,6 +102,10 @@ impl Host for Acting<'_, '_, '_, '_> {
         self.watcher.report(&served, stats)
     }
 
+    fn checkpoint(&mut self, step: u64, server: &Server) -> bool {
+        self.watcher.checkpoint(step, server)
+    }
+
     fn phase(&mut self, phase: ServerPhase) {
         self.hands.clock.enter(phase);
     }

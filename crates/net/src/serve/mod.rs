@@ -40,6 +40,11 @@ pub trait Watcher: Send {
     fn note(&mut self, level: Level, text: &str);
     /// The server's report for the chief.
     fn report(&mut self, served: &Served, stats: &Stats) -> Vec<u8>;
+    /// The chief asks for a checkpoint of this step: what is copied out of the machine now is of
+    /// one piece. Everybody waits for it. Says whether it was taken.
+    fn checkpoint(&mut self, _step: u64, _machine: &Server) -> bool {
+        true
+    }
     /// Called a few times a second, with the machine as it is. An error ends the server.
     fn tick(&mut self, machine: &Server) -> Result<(), String>;
     /// Called before each tick, with the bytes that went to and came from all clients so far.

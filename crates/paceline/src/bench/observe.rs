@@ -53,7 +53,7 @@ fn steps_per_second(sample_ms: u64, run: PathBuf, interrupt: &Interrupt) -> Resu
     job.set("train.batch=10");
     job.set("train.stop={seconds=2}");
     job.set("train.evaluate.every=1000000");
-    let options = Options { run_dir: Some(run), quiet: true };
+    let options = Options { run_dir: Some(run), quiet: true, ..Options::default() };
     let finished = launch(&job, &job.check()?, &options, interrupt)?;
     Ok(finished.summary.steps_per_second)
 }

@@ -108,7 +108,7 @@ impl Bench<'_> {
         ];
         common.iter().chain(settings).for_each(|setting| job.set(setting));
         let run = self.scratch.join("run");
-        let options = Options { run_dir: Some(run.clone()), quiet: true };
+        let options = Options { run_dir: Some(run.clone()), quiet: true, ..Options::default() };
         let finished = train(&job, &options, self.interrupt, None)?;
         fs::remove_dir_all(&run).map_err(Failure::at("remove", &run))?;
         if let Some(finished) = finished {

@@ -15,18 +15,21 @@ use serde_json::json;
 
 use super::{Role, Task, leash, listen, remote, tf_config};
 use crate::Failure;
+use crate::checkpoint::{Resumption, Shape};
 use crate::interrupt::Interrupt;
 use crate::job::{ClusterPlan, Mode, OnWorkerLoss, Plan, RawJob};
 use crate::progress::write_line;
 use crate::run::RunDir;
 use crate::source::check_data;
 use crate::summary::Summary;
-use crate::train::{Finished, Options};
+use crate::train::{Finished, Options, check_unfinished, resumed};
 
 /// How often the tasks are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// How long tasks may take to end by themselves once the chief has.
 const GRACE: Duration = Duration::from_secs(10);
+/// The same if servers may still be writing the last checkpoint.
+const GRACE_TO_WRITE: Duration = Duration::from_secs(300);
 /// The same once a task has failed: what the others do from then on is of no use.
 const GRACE_AFTER_FAILURE: Duration = Duration::from_secs(3);
 
@@ -46,11 +49,18 @@ pub fn launch(
     interrupt: &Interrupt,
 ) -> Result<Finished, Failure> {
     // What is wrong with the data is better said once, here, than by every task.
-    check_data(job, plan, &mut |text| options.say(text))?;
-    let run = RunDir::create(options.run_dir.as_deref(), &plan.name)?;
+    let examples = check_data(job, plan, &mut |text| options.say(text))?;
+    let checkpoint = options.checkpoint()?;
+    if let Some(checkpoint) = &checkpoint {
+        let shape = Shape::of(plan, plan.cluster.workers);
+        check_unfinished(plan, &Resumption::new(checkpoint.clone(), shape), examples)?;
+        options.say(&resumed(checkpoint.manifest.global_step()));
+    }
+    let run = options.open_run(&plan.name, checkpoint.as_ref())?;
+    let from = checkpoint.map(|checkpoint| checkpoint.manifest.about.step);
     run.write("job.toml", job.explain().as_bytes())?;
     let mut tasks = Tasks { started: Vec::new() };
-    tasks.start_all(plan, &run, options.quiet)?;
+    tasks.start_all(plan, &run, options.quiet, from)?;
     tasks.watch(plan, interrupt)?;
     let path = run.path().join("summary.json");
     let text = std::fs::read(&path).map_err(Failure::at("read", &path))?;
@@ -72,7 +82,13 @@ impl Drop for Tasks {
 }
 
 impl Tasks {
-    fn start_all(&mut self, plan: &Plan, run: &RunDir, quiet: bool) -> Result<(), Failure> {
+    fn start_all(
+        &mut self,
+        plan: &Plan,
+        run: &RunDir,
+        quiet: bool,
+        from: Option<u64>,
+    ) -> Result<(), Failure> {
         let cannot = |source| Failure::Files { what: "cannot start the tasks".into(), source };
         let ClusterPlan { servers, workers, mode, .. } = plan.cluster;
         let (listeners, servers) = bind(servers).map_err(cannot)?;
@@ -89,7 +105,7 @@ impl Tasks {
             Mode::Mirrored => json!({"worker": places}),
             _ => json!({"worker": places, "ps": servers}),
         };
-        let start = Start { run, quiet, token: make_token().map_err(cannot)?, cluster };
+        let start = Start { run, quiet, from, token: make_token().map_err(cannot)?, cluster };
         for (index, listener) in listeners.into_iter().enumerate() {
             let task = Task { role: Role::Ps, index };
             self.started.push(start.start(task, Some(listener)).map_err(cannot)?);
@@ -129,7 +145,11 @@ impl Tasks {
                 if !status.success() && !may_go && failure.as_ref().is_none_or(|f| f.0 < blame) {
                     failure = Some((blame, failed(task.task, status, interrupt)));
                 }
-                let grace = if failure.is_some() { GRACE_AFTER_FAILURE } else { GRACE };
+                let grace = match plan.checkpoint {
+                    _ if failure.is_some() => GRACE_AFTER_FAILURE,
+                    Some(_) => GRACE_TO_WRITE,
+                    None => GRACE,
+                };
                 if is_chief(task.task) || failure.is_some() {
                     deadline.get_or_insert_with(|| Instant::now() + grace);
                 }
@@ -169,6 +189,8 @@ fn bind(count: usize) -> io::Result<(Vec<TcpListener>, Vec<String>)> {
 struct Start<'a> {
     run: &'a RunDir,
     quiet: bool,
+    /// The step of the checkpoint that the run goes on from, if it does.
+    from: Option<u64>,
     token: String,
     cluster: serde_json::Value,
 }
@@ -184,8 +206,9 @@ impl Start<'_> {
         command
             .arg("train")
             .arg(self.run.path().join("job.toml"))
-            .arg("--run-dir")
+            .arg(if self.from.is_some() { "--resume" } else { "--run-dir" })
             .arg(self.run.path())
+            .args(self.from.map(|step| format!("--checkpoint={step}")))
             .args(self.quiet.then_some("--quiet"))
             .env(tf_config::VARIABLE, place.to_string())
             .env(remote::TOKEN_VARIABLE, &self.token)

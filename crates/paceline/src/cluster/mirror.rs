@@ -89,6 +89,10 @@ impl Link for Mirror<'_> {
         self.mesh.moved_bytes()
     }
 
+    fn checkpoint(&mut self, _step: u64, _is_last: bool) -> Result<(), Failure> {
+        Ok(()) // A job that asks for checkpoints in this mode is refused.
+    }
+
     fn ask_to_stop(&mut self, _reason: &str) -> Result<(), Failure> {
         self.mesh.ask_to_stop();
         Ok(())

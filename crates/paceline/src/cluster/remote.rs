@@ -126,7 +126,8 @@ pub(crate) fn overlaps(mode: Mode) -> bool {
 impl Link for Remote<'_> {
     fn next_step(&self) -> u64 {
         match self.mode {
-            Mode::Sync { .. } => self.link.global_step(),
+            // Before the first pull of a sparse model only the own one is known.
+            Mode::Sync { .. } => self.link.global_step().max(self.own_step),
             _ => self.own_step,
         }
     }
@@ -145,6 +146,15 @@ impl Link for Remote<'_> {
 
     fn ask_to_stop(&mut self, reason: &str) -> Result<(), Failure> {
         Ok(self.link.stop(reason)?)
+    }
+
+    fn checkpoint_step(&self) -> u64 {
+        // In `sync` the step that is made next: no server can make it before it has been asked.
+        self.link.global_step() + u64::from(matches!(self.mode, Mode::Sync { .. }))
+    }
+
+    fn checkpoint(&mut self, step: u64, _is_last: bool) -> Result<(), Failure> {
+        Ok(self.link.checkpoint(step)?)
     }
 
     fn look(&mut self, keys: Option<&[u32]>) -> Result<&[f32], Failure> {

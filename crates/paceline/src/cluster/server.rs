@@ -1,6 +1,7 @@
 //! What a server does: hold a shard of the parameters until the run is over.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use paceline_exchange::{
@@ -15,6 +16,7 @@ use super::listen::listen;
 use super::remote::{layout_digest, overlaps, token};
 use super::{Cluster, Role};
 use crate::Failure;
+use crate::checkpoint::{Keeper, Origin, Resumption, Shape, Terms, copy_store};
 use crate::job::{Mode, OnWorkerLoss, Plan, RawJob};
 use crate::log::Log;
 use crate::resources::Curves;
@@ -32,6 +34,7 @@ pub(super) fn run(
     plan: &Plan,
     cluster: &Cluster,
     run: &RunDir,
+    (shape, from): (Shape, Option<&Resumption>),
 ) -> Result<(), Failure> {
     if plan.cluster.mode == Mode::Mirrored {
         return Err(Failure::Usage(format!(
@@ -47,7 +50,10 @@ pub(super) fn run(
     let layout = model.layout();
     let servers = cluster.count(Role::Ps);
     let shard = shard_ranges(layout.len(), servers)[cluster.task.index].clone();
-    let store = build_store(plan, &*model, shard.clone());
+    let store = match from {
+        None => build_store(plan, &*model, shard.clone()),
+        Some(from) => from.store(plan, &*model, shard.clone())?,
+    };
     let config = ServerConfig {
         index: cluster.task.index,
         servers,
@@ -75,8 +81,15 @@ pub(super) fn run(
     let curves = Curves::start(&dir, plan, &mut events)?;
     let workers = config.names.clone();
     let mut machine = Server::new(config, store);
-    let log = Log::create(run, cluster.task)?;
-    let mut watch = Watch::new(task, log, events, plan);
+    if let Some(from) = from {
+        machine.go_on(&from.resume(&shard, machine.parts(), cluster.slots()));
+    }
+    let log = Arc::new(Log::create(run, cluster.task)?);
+    let origin = from.map_or(Origin::default(), Resumption::origin);
+    let (index, name) = ((cluster.task.index, servers), task.replace(':', "-"));
+    let terms = Terms::new(run, (job, plan), layout, (shape, origin), index, &name);
+    let keeper = terms.map(|terms| start_keeper(terms, log.clone())).transpose()?;
+    let mut watch = Watch::new(task, log, events, plan, keeper);
     watch.curves = curves;
     if cluster.task.index == 0 {
         watch.pace = Pace::new(workers.len());
@@ -86,6 +99,18 @@ pub(super) fn run(
     let written = watch.write_staleness(machine.stats());
     served.map_err(|error| Failure::Lost(error.to_string()))?;
     written.map_err(Failure::at("write the event file in", &dir))
+}
+
+/// Who takes the shard's checkpoints; what becomes of them stands in the log.
+fn start_keeper(terms: Terms, log: Arc<Log>) -> Result<Keeper, Failure> {
+    let tell = move |written: Result<&str, &str>| match written {
+        Ok(text) => log.info(text),
+        Err(text) => log.warn(text),
+    };
+    Keeper::start(terms, Box::new(tell)).map_err(|source| Failure::Files {
+        what: "cannot start the thread that writes checkpoints".into(),
+        source,
+    })
 }
 
 /// A shard of the model's parameters at their start.
@@ -116,8 +141,9 @@ fn mode(plan: &Plan, workers: usize) -> ModeConfig {
 /// Accounts for what a server does.
 struct Watch {
     task: String,
-    log: Log,
+    log: Arc<Log>,
     events: EventWriter,
+    keeper: Option<Keeper>,
     /// When somebody was last told who is missing.
     told: Instant,
     started: Instant,
@@ -133,12 +159,19 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(task: String, log: Log, events: EventWriter, plan: &Plan) -> Self {
+    fn new(
+        task: String,
+        log: Arc<Log>,
+        events: EventWriter,
+        plan: &Plan,
+        keeper: Option<Keeper>,
+    ) -> Self {
         let now = Instant::now();
         Self {
             task,
             log,
             events,
+            keeper,
             told: now,
             started: now,
             start_timeout: plan.cluster.start_timeout,
@@ -213,6 +246,18 @@ impl Watcher for Watch {
             Level::Info => self.log.info(text),
             Level::Warning | Level::Error => self.log.warn(text),
         }
+    }
+
+    fn checkpoint(&mut self, step: u64, machine: &Server) -> bool {
+        let Some(keeper) = &mut self.keeper else { return false };
+        let marks = machine.marks();
+        if let Store::Sparse(sparse) = machine.store() {
+            // Also if this one is left out: equal seeds must give equal bits.
+            sparse.table().fold();
+        }
+        let slots = marks.first().map_or(0, |part| part.slots.len());
+        let is_last = !(0..slots).any(|slot| machine.is_live(slot));
+        keeper.take(step, marks, is_last, |out| copy_store(machine.store(), out))
     }
 
     fn report(&mut self, served: &Served, stats: &Stats) -> Vec<u8> {

@@ -9,6 +9,7 @@ use super::remote::{Remote, link_config};
 use super::{Cluster, Leash, Role, evaluator, server};
 use crate::Failure;
 use crate::board::Board;
+use crate::checkpoint::{Origin, Resumption, Shape};
 use crate::chief::{Chief, Orders};
 use crate::interrupt::Interrupt;
 use crate::job::{Mode, Plan, RawJob};
@@ -20,8 +21,9 @@ use crate::source::{Data, load_data};
 use crate::summary::TaskSummary;
 use crate::tester::Aside;
 use crate::train::{
-    Finished, Options, Room, announcement, build_dense_worker, build_examiner, build_model,
-    build_worker, save_model, signal_of, summarise, worker_summary, write_summary,
+    Finished, Options, Room, all_steps, announcement, build_dense_worker, build_examiner,
+    build_model, build_worker, check_unfinished, save_model, signal_of, summarise, worker_summary,
+    write_summary,
 };
 use crate::worker::{Desk, Trainer, Work};
 
@@ -52,14 +54,27 @@ pub fn run(
     interrupt: &Interrupt,
     leash: Option<&Leash>,
 ) -> Result<Option<Finished>, Failure> {
+    // The launcher has chosen the checkpoint and made the run ready; without one, the chief does.
+    let checkpoint = options.checkpoint()?;
+    let is_led = options.checkpoint.is_some() || cluster.slot() != Some(0);
+    let lead = match is_led {
+        true => None,
+        false => checkpoint.as_ref().map(|from| options.open_run(&plan.name, Some(from))),
+    };
+    let lead = lead.transpose()?;
+    lead.as_ref().map_or(Ok(()), |run| run.write("job.toml", job.explain().as_bytes()))?;
     let run = join_run(job, plan, cluster, options)?;
+    let shape = Shape::of(plan, cluster.slots());
+    let from = checkpoint.map(|checkpoint| Resumption::new(checkpoint, shape));
+    let from = from.as_ref();
     let interrupted = || interrupt.signal().or_else(|| leash.and_then(Leash::signal));
     match cluster.task.role {
-        Role::Ps => server::run(job, plan, cluster, &run).map(|()| None),
+        Role::Ps => server::run(job, plan, cluster, &run, (shape, from)).map(|()| None),
         Role::Evaluator => evaluator::run(job, plan, cluster, &run, &interrupted).map(|()| None),
         Role::Chief | Role::Worker => {
             let data = load_data(job, plan, &mut |_| {})?;
-            let part = Part { job, plan, cluster, run: &run, data: &data };
+            from.map_or(Ok(()), |from| check_unfinished(plan, from, data.train_len()))?;
+            let part = Part { job, plan, cluster, run: &run, data: &data, from };
             let progress = Progress::new(options.quiet || cluster.slot() != Some(0));
             let finished = part.train(progress, &interrupted)?;
             Ok(finished.filter(|_| leash.is_none()))
@@ -76,9 +91,10 @@ fn join_run(
     options: &Options,
 ) -> Result<RunDir, Failure> {
     let task = cluster.task.to_string();
-    let run = match &options.run_dir {
-        Some(dir) => RunDir::join(dir, &task)?,
-        None => RunDir::create(None, &plan.name)?.with_task(&task)?,
+    let run = match (&options.resume, &options.run_dir) {
+        (Some(dir), _) => RunDir::rejoin(dir, &task)?,
+        (None, Some(dir)) => RunDir::join(dir, &task)?,
+        (None, None) => RunDir::create(None, &plan.name)?.with_task(&task)?,
     };
     if cluster.slot() == Some(0) {
         run.write_new("job.toml", job.explain().as_bytes())?;
@@ -93,6 +109,8 @@ struct Part<'a> {
     cluster: &'a Cluster,
     run: &'a RunDir,
     data: &'a Data,
+    /// What the run goes on from, if it does.
+    from: Option<&'a Resumption>,
 }
 
 impl Part<'_> {
@@ -109,12 +127,17 @@ impl Part<'_> {
         let mut board = Board::create(&run.task(&task), plan)?;
         let is_chief = slot == 0;
         if is_chief {
-            board.describe(plan, &model.graph())?;
             progress.say(&announcement(plan, data, run.path()));
+        }
+        match self.from {
+            Some(from) => board.resume_at(from.step())?,
+            None if is_chief => board.describe(plan, &model.graph())?,
+            None => {}
         }
         let say = |text: &str| if is_chief { log.warn(text) } else { log.info(text) };
         let gives_up = || interrupted().is_some();
-        let places = (slot, cluster.slots());
+        let origin = self.from.map_or(Origin::default(), Resumption::origin);
+        let places = (slot, data.batches(plan, cluster.slots(), origin));
         let threads = plan.threads_here(cluster.workers_here());
         let open = |board| Desk::open(Some(board), slowness(slot));
         if plan.cluster.mode == Mode::Mirrored {
@@ -139,11 +162,10 @@ impl Part<'_> {
     ) -> Result<Option<Finished>, Failure> {
         let Self { plan, cluster, data, .. } = *self;
         let slots = cluster.slots();
-        let steps = data.batches(plan, slots).steps();
-        let epoch_steps = plan.stop.epochs.map(|_| match plan.cluster.mode {
-            mode if mode.is_together() => steps,
-            _ => steps * slots as u64,
-        });
+        let origin = self.from.map_or(Origin::default(), Resumption::origin);
+        let batches = data.batches(plan, slots, origin);
+        let steps = all_steps(&batches, Shape::of(plan, slots), origin);
+        let epoch_steps = plan.stop.epochs.map(|_| steps);
         if cluster.slot() != Some(0) {
             let work = self.work(worker, link, None)?;
             self.leave(worker, &work, link)?;
@@ -155,6 +177,8 @@ impl Part<'_> {
             let mut chief = Chief::new(Orders {
                 stop: plan.stop,
                 evaluate: plan.evaluate,
+                checkpoint: plan.checkpoint,
+                begun_at: self.from.map_or(0, Resumption::step),
                 epoch_steps,
                 examples_per_step: match plan.cluster.mode {
                     Mode::Sync { quorum } => plan.batch * quorum.unwrap_or(slots),
@@ -212,6 +236,7 @@ impl Part<'_> {
         let step = link.global_step();
         let score = chief.final_test(link, worker.desk().board.as_mut())?;
         worker.desk().close(true)?;
+        chief.final_checkpoint(link)?;
         save_model(self.run, worker.layout(), link)?;
         let tasks_here = (self.cluster.slots(), self.cluster.count(Role::Ps));
         let reason = chief.reason().or(work.reason);

@@ -1,5 +1,6 @@
 //! What each command does, in terms of the rest.
 
+mod checkpoint;
 mod data;
 mod evaluate;
 mod report;
@@ -9,7 +10,7 @@ use std::io::{self, Write};
 
 use crate::Failure;
 use crate::bench;
-use crate::cli::{Bench, Command, Data, Job, Make, Train};
+use crate::cli::{Bench, Checkpoint, Command, Data, Job, Make, Train};
 use crate::cluster::{Cluster, Leash};
 use crate::interrupt::Interrupt;
 use crate::job::{ClusterPlan, Mode, Plan, RawJob};
@@ -27,6 +28,8 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Data { command: Data::List } => data::list(),
         Command::Data { command: Data::Get { set, mirror } } => data::get(set.into(), mirror),
         Command::Data { command: Data::Make { what: Make::Clicks(args) } } => data::make(&args),
+        Command::Checkpoint { command: Checkpoint::List { run } } => checkpoint::list(&run),
+        Command::Checkpoint { command: Checkpoint::Verify { run } } => checkpoint::verify(&run),
         Command::Bench { command } => run_bench(command),
     }
 }
@@ -40,11 +43,15 @@ fn run_train(args: Train) -> Result<(), Failure> {
     if args.tied {
         sweep::obey_standard_input(&interrupt);
     }
-    let options = Options { run_dir: args.run_dir, quiet: args.quiet };
-    let job = raw_job(&args.job)?;
+    // A run that goes on has its job in its directory.
+    let own = || Some(args.resume.as_ref()?.join("job.toml"));
+    let job = Job { file: args.job.file.clone().or_else(own), ..args.job };
+    let Train { run_dir, resume, checkpoint, quiet, .. } = args;
+    let options = Options { run_dir, resume, checkpoint, quiet };
+    let job = raw_job(&job)?;
     let finished = train(&job, &options, &interrupt, leash.as_ref())?;
     let Some(finished) = finished else { return Ok(()) };
-    if !args.quiet {
+    if !quiet {
         print(&closing_table(&finished.summary, &finished.run))?;
     }
     match finished.signal {

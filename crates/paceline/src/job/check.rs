@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use paceline_model::{GroupRule, OptimizerSpec, Rule, Schedule, Table};
 
-use super::plan::{ClusterPlan, DataPlan, Evaluate, Mode, ModelKind, OnWorkerLoss, Plan, Stop};
+use super::plan::{
+    CheckpointPlan, ClusterPlan, DataPlan, Evaluate, Mode, ModelKind, OnWorkerLoss, Plan, Stop,
+};
 use super::problem::{Problem, Problems};
 use super::raw::RawJob;
 use super::resolve::is_name;
@@ -73,6 +75,7 @@ impl Checker<'_> {
             },
             optimizer: self.optimizer(),
             cluster: self.cluster(),
+            checkpoint: self.checkpoint(),
             observe_every: self.whole("observe.every"),
             observe_sample: match self.whole("observe.sample_ms") {
                 0 => None,
@@ -188,11 +191,26 @@ impl Checker<'_> {
                            or sync for a sparse model, or set model.dense = true";
             self.problems.push(self.job.problem("cluster.mode", message));
         }
+        for key in ["checkpoint.every_steps", "checkpoint.every_seconds"] {
+            if self.job.entries.contains_key(key) {
+                let message = "is not for cluster.mode = \"mirrored\" yet; use sync, which ends \
+                               with the same bits";
+                self.problems.push(self.job.problem(key, message));
+            }
+        }
         if self.text("cluster.on_worker_loss") == "continue" {
             let message = "is \"continue\", but a worker of cluster.mode = \"mirrored\" cannot be \
                            done without; use async, sync or bounded";
             self.problems.push(self.job.problem("cluster.on_worker_loss", message));
         }
+    }
+
+    fn checkpoint(&mut self) -> Option<CheckpointPlan> {
+        let every_steps = self.optional("checkpoint.every_steps", Self::whole);
+        let every_seconds = self.optional("checkpoint.every_seconds", Self::number);
+        let keep = self.whole("checkpoint.keep") as usize;
+        let is_wanted = every_steps.is_some() || every_seconds.is_some();
+        is_wanted.then_some(CheckpointPlan { every_steps, every_seconds, keep })
     }
 
     fn check_quorum(&mut self, quorum: usize, workers: usize, servers: usize) {

@@ -23,7 +23,8 @@ mod value;
 
 pub use cells::CellJob;
 pub use plan::{
-    ClusterPlan, DataKind, DataPlan, Evaluate, Mode, ModelKind, OnWorkerLoss, Plan, Stop,
+    CheckpointPlan, ClusterPlan, DataKind, DataPlan, Evaluate, Mode, ModelKind, OnWorkerLoss, Plan,
+    Stop,
 };
 pub use problem::{Origin, Problem, Problems};
 pub use raw::RawJob;

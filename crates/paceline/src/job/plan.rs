@@ -30,6 +30,8 @@ pub struct Plan {
     pub optimizer: OptimizerSpec,
     /// How many tasks there are, and how they share the parameters.
     pub cluster: ClusterPlan,
+    /// How often a checkpoint is taken, if at all.
+    pub checkpoint: Option<CheckpointPlan>,
     /// Steps from one train loss in TensorBoard to the next.
     pub observe_every: u64,
     /// How often is looked at what task and machine use, if at all.
@@ -149,6 +151,17 @@ pub enum OnWorkerLoss {
     Fail,
     /// The others go on without it.
     Continue,
+}
+
+/// How often a checkpoint is taken: at the first of these that is due.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CheckpointPlan {
+    /// Global steps from one to the next.
+    pub every_steps: Option<u64>,
+    /// Seconds from one to the next.
+    pub every_seconds: Option<f64>,
+    /// How many are kept.
+    pub keep: usize,
 }
 
 /// Which data, and in what order.

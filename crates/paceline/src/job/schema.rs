@@ -96,7 +96,7 @@ const STEPS_FROM_0: Kind = Kind::Whole { min: 0, max: i64::MAX as u64 };
 
 /// Every key. Keys of one section stand together; sections stand in the order of the file.
 pub(super) static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
-    [top(), model_and_data(), train(), optimizer(), cluster(), observe()]
+    [top(), model_and_data(), train(), optimizer(), cluster(), checkpoint(), observe()]
         .into_iter()
         .flatten()
         .collect()
@@ -288,6 +288,16 @@ fn cluster() -> Vec<Key> {
             .with(mode, shared),
         optional("cluster.token_file", Kind::Path, "file with the secret that all tasks share")
             .with(mode, shared),
+    ]
+}
+
+fn checkpoint() -> Vec<Key> {
+    let steps = "global steps from one checkpoint to the next; there are none unless this or \
+                 `every_seconds` is given, and then one at the end too";
+    vec![
+        optional("checkpoint.every_steps", STEPS, steps),
+        optional("checkpoint.every_seconds", Kind::Above(0.0), "the same in seconds"),
+        key("checkpoint.keep", COUNT, "3", "how many of the newest complete ones are kept"),
     ]
 }
 

@@ -5,10 +5,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use paceline_exchange::{Mark, PartMarks};
 use paceline_model::{Layout, OptimizerSpec, Table};
 use paceline_observe::{Phase, PhaseClock};
 
 use crate::Failure;
+use crate::checkpoint::keeper::copy_table;
+use crate::checkpoint::{Keeper, Resumption};
 use crate::link::{Link, Pushed, RowLink, RowPush, Show};
 
 /// Parameters that are shown at a time when all are shown.
@@ -20,13 +23,39 @@ pub struct SharedTable {
     /// Updates made.
     steps: AtomicU64,
     stopping: AtomicBool,
+    /// How far each thread has come.
+    slots: Vec<OwnStep>,
 }
 
+/// The step that a thread goes on with, on a line of the cache of its own.
+#[repr(align(64))]
+struct OwnStep(AtomicU64);
+
 impl SharedTable {
-    /// A table of zeros.
-    pub fn new(optimizer: OptimizerSpec, layout: &Layout) -> Self {
+    /// A table of zeros for so many threads.
+    pub fn new(optimizer: OptimizerSpec, layout: &Layout, threads: usize) -> Self {
         let table = Table::new(optimizer, layout, 0..layout.len());
-        Self { table, steps: AtomicU64::new(0), stopping: AtomicBool::new(false) }
+        Self::of(table, 0, vec![0; threads])
+    }
+
+    /// A table as it was at a checkpoint.
+    pub fn resume(
+        optimizer: OptimizerSpec,
+        layout: &Layout,
+        threads: usize,
+        from: &Resumption,
+    ) -> Result<Self, Failure> {
+        let table = from.table(layout, optimizer, 0..layout.len())?;
+        Ok(Self::of(table, from.step(), from.slot_steps(threads)))
+    }
+
+    fn of(table: Table, steps: u64, slots: Vec<u64>) -> Self {
+        Self {
+            table,
+            steps: AtomicU64::new(steps),
+            stopping: AtomicBool::new(false),
+            slots: slots.into_iter().map(|step| OwnStep(AtomicU64::new(step))).collect(),
+        }
     }
 
     /// Has all threads stop after their present step.
@@ -38,15 +67,23 @@ impl SharedTable {
 /// One thread's way to the table.
 pub struct LocalRows<'a> {
     shared: &'a SharedTable,
+    slot: usize,
     own_step: u64,
+    keeper: Option<Keeper>,
     values: Vec<f32>,
     looked: Vec<f32>,
 }
 
 impl<'a> LocalRows<'a> {
-    /// A way to a table.
-    pub fn new(shared: &'a SharedTable) -> Self {
-        Self { shared, own_step: 0, values: Vec::new(), looked: Vec::new() }
+    /// The way of a thread to a table.
+    pub fn new(shared: &'a SharedTable, slot: usize) -> Self {
+        let own_step = shared.slots[slot].0.load(Ordering::Relaxed);
+        Self { shared, slot, own_step, keeper: None, values: Vec::new(), looked: Vec::new() }
+    }
+
+    /// From now on this keeper takes checkpoints, whenever this thread asks for one.
+    pub fn keep(&mut self, keeper: Option<Keeper>) {
+        self.keeper = keeper;
     }
 
     fn read(&mut self, keys: &[u32]) {
@@ -70,6 +107,20 @@ impl Link for LocalRows<'_> {
 
     fn ask_to_stop(&mut self, _reason: &str) -> Result<(), Failure> {
         self.shared.stop();
+        Ok(())
+    }
+
+    fn checkpoint(&mut self, step: u64, is_last: bool) -> Result<(), Failure> {
+        if let Some(keeper) = &mut self.keeper {
+            let shared = self.shared;
+            // What other threads change meanwhile may be in the copy or not, as in any other
+            // look at a table that is shared without locks.
+            let slots = shared.slots.iter().map(|slot| slot.0.load(Ordering::Relaxed));
+            let slots = slots.map(|next| Mark { high: next, step: next.saturating_sub(1) });
+            let marks = vec![PartMarks { version: step, slots: slots.collect() }];
+            shared.table.fold();
+            keeper.take(step, marks, is_last, |out| copy_table(&shared.table, out));
+        }
         Ok(())
     }
 
@@ -123,6 +174,7 @@ impl RowLink for LocalRows<'_> {
         clock.enter(Phase::Pull);
         self.read(push.next);
         self.own_step += 1;
+        self.shared.slots[self.slot].0.store(self.own_step, Ordering::Relaxed);
         Ok(())
     }
 

@@ -1,0 +1,114 @@
+//! Checkpoints: when a server is copied, and where one goes on that was restored from a copy.
+//!
+//! The chief asks all servers for a checkpoint and names its step. In `sync` it asks before the
+//! push that makes the step, without which no server can make it: so each server takes it when
+//! all of its parts have made the step and none has made the next, and all copies together are
+//! the parameters of one step. Elsewhere there is no such moment. There a server is copied when it
+//! is asked, its parts with the versions that they have, and the copy tells for every part and
+//! slot which pushes are in it.
+
+use super::Server;
+use crate::Host;
+
+/// How far a slot had come on a part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// The sequence of its last push that is in the parameters, or was dropped; 0 for none.
+    pub high: u64,
+    /// The step of that push.
+    pub step: u64,
+}
+
+/// How far all had come on a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartMarks {
+    /// Updates made.
+    pub version: u64,
+    /// By slot.
+    pub slots: Vec<Mark>,
+}
+
+/// Where a server goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resume {
+    /// The step of the plan that slots begin with which have pushed nothing yet.
+    pub first_step: u64,
+    /// One for each part.
+    pub parts: Vec<PartMarks>,
+}
+
+impl Resume {
+    /// Nobody has pushed anything, but so many updates have been made: after a checkpoint whose
+    /// slots and shards were others.
+    pub fn anew(version: u64, first_step: u64, parts: usize, workers: usize) -> Self {
+        let marks = PartMarks { version, slots: vec![Mark::default(); workers] };
+        Self { first_step, parts: vec![marks; parts] }
+    }
+}
+
+impl Server {
+    /// How far everybody has come on every part.
+    ///
+    /// A push that waits for others is not in the parameters, so it is not in the marks.
+    pub fn marks(&self) -> Vec<PartMarks> {
+        let part = |part: &crate::part::Part| PartMarks {
+            version: part.version,
+            slots: part
+                .seats
+                .iter()
+                .map(|seat| match seat.held {
+                    Some(_) => Mark { high: seat.high - 1, step: seat.step.saturating_sub(1) },
+                    None => Mark { high: seat.high, step: seat.step },
+                })
+                .collect(),
+        };
+        self.parts.iter().map(part).collect()
+    }
+
+    /// Of the shard, how many parts there are.
+    pub fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Goes on where a checkpoint was taken, with the parameters of it. To be said before anybody
+    /// has connected.
+    ///
+    /// # Panics
+    /// If there are other parts or slots than these.
+    pub fn go_on(&mut self, resume: &Resume) {
+        assert!(!self.started, "the run has started");
+        assert_eq!(self.parts.len(), resume.parts.len(), "parts");
+        self.first_step = resume.first_step;
+        for (part, marks) in self.parts.iter_mut().zip(&resume.parts) {
+            assert_eq!(part.seats.len(), marks.slots.len(), "slots");
+            part.version = marks.version;
+            for (seat, mark) in part.seats.iter_mut().zip(&marks.slots) {
+                (seat.high, seat.step) = (mark.high, mark.step);
+                seat.restored = mark.high;
+            }
+        }
+    }
+
+    /// The chief asks for a checkpoint. One that was taken is not taken again, when the chief
+    /// asks once more after a lost connection.
+    pub(super) fn ask_for_checkpoint(&mut self, step: u64, host: &mut impl Host) {
+        if self.checkpoint_last.is_none_or(|last| step > last) {
+            self.checkpoint_at = Some(step);
+            self.take_checkpoint_if_due(host);
+        }
+    }
+
+    #[inline]
+    pub(super) fn take_checkpoint_if_due(&mut self, host: &mut impl Host) {
+        let Some(step) = self.checkpoint_at else { return };
+        // With backups the others may have gone on without the chief, past the step.
+        let version = self.parts[0].version;
+        let is_even = || version >= step && self.parts.iter().all(|part| part.version == version);
+        if !self.is_sync() || self.members.all_out() || is_even() {
+            self.checkpoint_at = None;
+            if host.checkpoint(step, self) {
+                self.checkpoint_last = Some(step);
+            }
+        }
+    }
+}

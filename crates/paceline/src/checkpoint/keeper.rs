@@ -1,0 +1,246 @@
+//! Takes copies between two updates, and has them written while training goes on.
+//!
+//! There is one copy: a checkpoint that is due while the last one is still being written is left
+//! out, and that is told. The thread that writes also makes the copy's memory, so that no update
+//! waits for the system to find it. Whatever goes wrong with a checkpoint, the run goes on.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use paceline_exchange::{PartMarks, Store, shard_ranges};
+use paceline_model::{Layout, Table};
+
+use super::manifest::{
+    About, FORMAT, Manifest, Origin, Piece, ShardEntry, TensorEntry, sync_dir, write_sealed,
+};
+use super::resumption::{Shape, hex};
+use super::shard::{Columns, write_shard};
+use super::shelf::{Shelf, piece_name};
+use crate::cluster::remote::layout_digest;
+use crate::job::{Plan, RawJob};
+use crate::run::RunDir;
+
+/// Who is told what becomes of checkpoints: that one is there, or why it is not.
+pub type Tell = Box<dyn Fn(Result<&str, &str>) + Send + Sync>;
+
+/// Everything that defines the checkpoints of one shard but the parameters.
+pub struct Terms {
+    /// Where they are kept.
+    pub shelf: Shelf,
+    /// How many are kept.
+    pub keep: usize,
+    /// What all shards have in common; the step is each checkpoint's own.
+    pub about: About,
+    /// What the parameters are called.
+    pub layout: Layout,
+    /// Which of the shards this is.
+    pub index: usize,
+    /// Which of the flat parameters it has.
+    pub shard: std::ops::Range<usize>,
+    /// What its file is called, before the ending.
+    pub name: String,
+}
+
+/// A copy on its way to the disk.
+struct Copied {
+    step: u64,
+    marks: Vec<PartMarks>,
+    values: Vec<f32>,
+}
+
+/// Takes and writes the checkpoints of one shard. Dropping it waits for what is being written.
+pub struct Keeper {
+    orders: Option<SyncSender<Copied>>,
+    spare: Receiver<Vec<f32>>,
+    thread: Option<JoinHandle<()>>,
+    tell: Arc<Tell>,
+    /// The step of the last one that was taken.
+    last: Option<u64>,
+}
+
+impl Keeper {
+    /// Starts the thread that writes.
+    pub fn start(terms: Terms, tell: Tell) -> io::Result<Self> {
+        let tell = Arc::new(tell);
+        let told = tell.clone();
+        let (orders, incoming) = sync_channel::<Copied>(1);
+        let (outgoing, spare) = sync_channel(1);
+        let write = move || {
+            let columns =
+                Columns { shard: terms.shard.clone(), slots: terms.about.optimizer_slots.clone() };
+            // Not zeros: those would be taken from the system only when they are written to.
+            let mut values = vec![f32::NAN; columns.len()];
+            while outgoing.send(values).is_ok() {
+                let Ok(copied) = incoming.recv() else { return };
+                let begun = Instant::now();
+                let step = copied.step;
+                match terms.write(&columns, &copied) {
+                    Ok(bytes) => {
+                        let seconds = begun.elapsed().as_secs_f64();
+                        let megabytes = bytes as f64 / 1e6;
+                        let text = format!("{megabytes:.1} MB in {seconds:.3} s");
+                        told(Ok(&format!("checkpoint of step {step}: {text}")));
+                    }
+                    Err(error) => {
+                        let text = format!("cannot write the checkpoint of step {step}: {error}");
+                        told(Err(&text));
+                    }
+                }
+                values = copied.values;
+            }
+        };
+        let thread = std::thread::Builder::new().name("checkpoint".into()).spawn(write)?;
+        Ok(Self { orders: Some(orders), spare, thread: Some(thread), tell, last: None })
+    }
+
+    /// Takes a checkpoint: `copy` fills the columns, one behind the other. The last one of a run
+    /// waits for the one before it, and is the one before it if that was of the same step. Says
+    /// whether there is one.
+    pub fn take(
+        &mut self,
+        step: u64,
+        marks: Vec<PartMarks>,
+        is_last: bool,
+        copy: impl FnOnce(&mut [f32]),
+    ) -> bool {
+        if self.last == Some(step) {
+            return true;
+        }
+        let spare = match is_last {
+            true => self.spare.recv().ok(),
+            false => self.spare.try_recv().ok(),
+        };
+        let Some(mut values) = spare else {
+            let text = "was left out: the last one is still being written";
+            (self.tell)(Err(&format!("the checkpoint of step {step} {text}")));
+            return false;
+        };
+        copy(&mut values);
+        if let Some(orders) = &self.orders {
+            // There is room: the thread has handed out its only buffer.
+            let _ = orders.send(Copied { step, marks, values });
+            self.last = Some(step);
+        }
+        true
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.orders = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Terms {
+    /// The terms of one of so many shards of a run; none if no checkpoints are taken.
+    pub fn new(
+        run: &RunDir,
+        (job, plan): (&RawJob, &Plan),
+        layout: &Layout,
+        (shape, origin): (Shape, Origin),
+        (index, shard_count): (usize, usize),
+        name: &str,
+    ) -> Option<Self> {
+        let keep = plan.checkpoint?.keep;
+        let tensors = layout
+            .tensors()
+            .iter()
+            .map(|tensor| TensorEntry { name: tensor.name.clone(), shape: tensor.shape.clone() });
+        let about = About {
+            format: FORMAT,
+            paceline: env!("CARGO_PKG_VERSION").into(),
+            step: 0,
+            mode: plan.cluster.mode.name().into(),
+            seed: plan.seed,
+            slots: shape.slots,
+            batch: shape.batch,
+            common_step: shape.common_step,
+            origin,
+            job_digest: hex(&job.digest()),
+            layout_digest: hex(&layout_digest(layout)),
+            optimizer_slots: plan.optimizer.rule.slot_names().iter().map(|&s| s.into()).collect(),
+            tensors: tensors.collect(),
+            shard_count,
+        };
+        let shard = shard_ranges(layout.len(), shard_count)[index].clone();
+        let (shelf, layout, name) = (Shelf::of(run.path()), layout.clone(), name.to_owned());
+        Some(Self { shelf, keep, about, layout, index, shard, name })
+    }
+
+    /// Writes a shard, and the manifest if it was the last one; how many bytes.
+    fn write(&self, columns: &Columns, copied: &Copied) -> io::Result<u64> {
+        let step = copied.step;
+        let place = self.shelf.make_place(step)?;
+        let file = format!("{}.safetensors", self.name);
+        let path = place.join(&file);
+        let (bytes, crc) = write_shard(&path, &self.layout, columns, step, &copied.values)?;
+        sync_dir(&place)?;
+        let shard = ShardEntry {
+            file,
+            bytes,
+            crc32c: format!("{crc:08x}"),
+            from: self.shard.start as u64,
+            to: self.shard.end as u64,
+            parts: copied.marks.iter().map(Into::into).collect(),
+        };
+        let about = About { step, ..self.about.clone() };
+        let is_complete = match about.shard_count {
+            1 => {
+                let manifest = Manifest { about, shards: vec![shard] };
+                write_sealed(&place.join(Manifest::FILE), &self.name, &manifest)?;
+                true
+            }
+            _ => {
+                let piece = Piece { about, shard };
+                write_sealed(&place.join(piece_name(self.index)), &self.name, &piece)?;
+                self.shelf.complete(step, &piece, &self.name)?
+            }
+        };
+        if is_complete {
+            self.shelf.prune(self.keep)?;
+        }
+        Ok(bytes)
+    }
+}
+
+/// Copies a server's shard into columns.
+pub fn copy_store(store: &Store, out: &mut [f32]) {
+    match store {
+        Store::Dense(dense) => {
+            let slots = dense.optimizer().slots().map(|(_, slot)| slot);
+            copy_dense(dense.params(), slots, out);
+        }
+        Store::Sparse(sparse) => copy_table(sparse.table(), out),
+    }
+}
+
+/// Copies dense parameters and their slots into columns.
+pub(crate) fn copy_dense<'a>(
+    params: &'a [f32],
+    slots: impl Iterator<Item = &'a [f32]>,
+    out: &mut [f32],
+) {
+    let columns = [params].into_iter().chain(slots);
+    for (column, place) in columns.zip(out.chunks_exact_mut(params.len().max(1))) {
+        place.copy_from_slice(column);
+    }
+}
+
+/// Copies a table into columns. A common factor of its parameters must have been multiplied out
+/// before ([`Table::fold`]), in the table itself: so whoever goes on from here has the same bits,
+/// killed or not.
+pub(crate) fn copy_table(table: &Table, out: &mut [f32]) {
+    let mut columns = out.chunks_exact_mut(table.len().max(1));
+    if let Some(params) = columns.next() {
+        table.read_range(table.range(), params);
+    }
+    for (slot, place) in columns.enumerate() {
+        table.read_slot(slot, table.range(), place);
+    }
+}
