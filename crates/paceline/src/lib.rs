@@ -10,8 +10,10 @@
 //! The loop that everything turns around is in [`worker`].
 
 pub mod account;
+mod alone;
 pub mod bench;
 pub mod board;
+pub mod build;
 pub mod checkpoint;
 pub mod chief;
 pub mod cli;

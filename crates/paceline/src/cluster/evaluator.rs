@@ -11,12 +11,12 @@ use super::remote::{Remote, link_config};
 use super::task::SharedLink;
 use crate::Failure;
 use crate::board::Board;
+use crate::build::{Room, build_examiner, build_model};
 use crate::job::{Plan, RawJob};
 use crate::link::Link;
 use crate::log::Log;
 use crate::run::RunDir;
 use crate::source::load_data;
-use crate::train::{Room, build_examiner, build_model};
 
 /// How long to wait before looking again whether there is something new to test.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -16,6 +16,7 @@ use super::listen::listen;
 use super::remote::{layout_digest, overlaps, token};
 use super::{Cluster, Role};
 use crate::Failure;
+use crate::build::{Room, build_model};
 use crate::checkpoint::{Keeper, Origin, Resumption, Shape, Terms, copy_store};
 use crate::job::{Mode, OnWorkerLoss, Plan, RawJob};
 use crate::log::Log;
@@ -23,7 +24,6 @@ use crate::resources::Curves;
 use crate::run::RunDir;
 use crate::source::data_shape;
 use crate::summary::{Seen, TaskSummary};
-use crate::train::{Room, build_model};
 
 /// How often the workers' pace is looked at.
 const PACE_EVERY: Duration = Duration::from_secs(1);

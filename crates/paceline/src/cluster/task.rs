@@ -9,6 +9,7 @@ use super::remote::{Remote, link_config};
 use super::{Cluster, Leash, Role, evaluator, server};
 use crate::Failure;
 use crate::board::Board;
+use crate::build::{Room, build_dense_worker, build_examiner, build_model, build_worker};
 use crate::checkpoint::{Origin, Resumption, Shape};
 use crate::chief::{Chief, Orders};
 use crate::interrupt::Interrupt;
@@ -21,9 +22,8 @@ use crate::source::{Data, load_data};
 use crate::summary::TaskSummary;
 use crate::tester::Aside;
 use crate::train::{
-    Finished, Options, Room, all_steps, announcement, build_dense_worker, build_examiner,
-    build_model, build_worker, check_unfinished, save_model, signal_of, summarise, worker_summary,
-    write_summary,
+    Finished, Options, all_steps, announcement, check_unfinished, save_model, signal_of, summarise,
+    worker_summary, write_summary,
 };
 use crate::worker::{Desk, Trainer, Work};
 

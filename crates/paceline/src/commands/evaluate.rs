@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use super::{print, raw_job};
+use crate::build::{Room, build_examiner, build_model};
 use crate::cli::{Evaluate, Job};
 use crate::job::ModelKind;
 use crate::progress::write_line;
 use crate::source::load_data;
-use crate::train::{Room, build_examiner, build_model};
 use crate::{Failure, model_file};
 
 /// Tests a model on the test examples of a job: by default the job that made it.

@@ -1,0 +1,120 @@
+//! What a plan calls for: its model, its examples, its worker and its tests.
+
+use paceline_data::{BatchPlan, LoaderOptions};
+use paceline_model::{AlexNet, Logistic, Model, Softmax, lenet};
+
+use crate::Failure;
+use crate::examples::{Examples, ImageExamples, PictureExamples, RowExamples, Walk};
+use crate::job::{ModelKind, Plan};
+use crate::link::{DenseLink, RowLink};
+use crate::rows::{RowTester, RowWorker};
+use crate::source::{Data, Shape};
+use crate::tester::{Examiner, SourceTester, Tester};
+use crate::worker::{Desk, Trainer, Worker};
+
+/// Examples that the networks work on at a time: their memory grows with it, and beyond this
+/// their speed does not.
+const LENET_BLOCK: usize = 128;
+const ALEXNET_BLOCK: usize = 64;
+
+/// How much a model works on at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Examples of a block.
+    pub block: usize,
+    /// Threads.
+    pub threads: usize,
+}
+
+impl Room {
+    /// For a model of which only the layout matters.
+    pub const LEAST: Room = Room { block: 1, threads: 1 };
+
+    /// For training with a plan's batch, or for tests.
+    fn of(plan: &Plan, threads: usize) -> Self {
+        Room { block: plan.batch, threads }
+    }
+}
+
+/// The model of a plan, for examples of this shape.
+pub fn build_model(plan: &Plan, shape: Shape, room: Room) -> Result<Box<dyn Model>, Failure> {
+    let block = |most: usize| room.block.clamp(1, most);
+    let network = match plan.model {
+        ModelKind::Softmax => return Ok(Box::new(Softmax::new(shape.inputs(), shape.classes))),
+        ModelKind::Logistic { .. } => return Ok(Box::new(Logistic::new(shape.inputs()))),
+        ModelKind::LeNet => lenet(block(LENET_BLOCK), room.threads),
+        ModelKind::AlexNet { dropout } => {
+            let sizes =
+                AlexNet { classes: shape.classes, size: shape.planes[1], ..AlexNet::default() };
+            AlexNet { dropout, ..sizes }.network(block(ALEXNET_BLOCK), room.threads)
+        }
+    };
+    match network {
+        Ok(network) => Ok(Box::new(network)),
+        Err(error) => Err(Failure::Usage(format!("model.kind = {:?}: {error}", plan.model.name()))),
+    }
+}
+
+/// Who tests the plan's model, with so many threads.
+pub(crate) fn build_examiner<'a>(
+    plan: &Plan,
+    data: &'a Data,
+    threads: usize,
+) -> Result<Box<dyn Examiner + 'a>, Failure> {
+    let examples = plan.evaluate.examples;
+    let model = || build_model(plan, data.shape(), Room { block: usize::MAX, threads });
+    Ok(match data {
+        Data::Images(set) => Box::new(Tester::new(&set.test, examples, model()?)),
+        Data::Pictures(set) => {
+            Box::new(SourceTester::new(set.test.clone(), examples, plan.data.on_bad, model()?))
+        }
+        Data::Rows(set) => {
+            let tester = RowTester::new(&set.test, examples);
+            match plan.model.is_sparse() {
+                true => Box::new(tester),
+                false => Box::new(tester.of_all_parameters()),
+            }
+        }
+    })
+}
+
+/// The examples of a slot of a dense model.
+fn build_examples<'a>(plan: &Plan, data: &'a Data, walk: Walk) -> Box<dyn Examples + 'a> {
+    match data {
+        Data::Images(set) => Box::new(ImageExamples::new(walk, &set.train)),
+        Data::Rows(set) => Box::new(RowExamples::new(walk, &set.train)),
+        Data::Pictures(set) => {
+            let options = LoaderOptions { on_bad: plan.data.on_bad, ..LoaderOptions::default() };
+            Box::new(PictureExamples::new(walk, set.train.clone(), options))
+        }
+    }
+}
+
+/// A worker of the plan's model, by whichever loop that needs.
+pub(crate) fn build_worker<'a, L: DenseLink + RowLink>(
+    plan: &Plan,
+    data: &'a Data,
+    (slot, batches): (usize, BatchPlan),
+    threads: usize,
+    desk: Desk,
+) -> Result<Box<dyn Trainer<L> + 'a>, Failure> {
+    Ok(match data {
+        Data::Rows(set) if plan.model.is_sparse() => {
+            Box::new(RowWorker::new(slot, batches, &set.train, desk))
+        }
+        _ => Box::new(build_dense_worker(plan, data, (slot, batches), threads, desk)?),
+    })
+}
+
+/// A worker of a dense model.
+pub(crate) fn build_dense_worker<'a>(
+    plan: &Plan,
+    data: &'a Data,
+    (slot, batches): (usize, BatchPlan),
+    threads: usize,
+    desk: Desk,
+) -> Result<Worker<'a>, Failure> {
+    let walk = Walk::new(batches, slot, plan.seed);
+    let model = build_model(plan, data.shape(), Room::of(plan, threads))?;
+    Ok(Worker { examples: build_examples(plan, data, walk), model, desk })
+}
