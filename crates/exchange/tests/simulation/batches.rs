@@ -48,7 +48,7 @@ impl Process {
                 self.ask(plan, step);
                 self.client.begin_pull_keys(&self.batches.asked, Purpose::Begin);
             }
-            Role::Evaluator => self.look(plan),
+            Role::Evaluator | Role::Peer => self.look(plan),
         }
     }
 
