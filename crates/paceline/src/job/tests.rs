@@ -198,8 +198,10 @@ fn values_out_of_range_are_refused() {
 fn words_that_are_none_of_the_known_are_refused() {
     check(
         "cluster.mode = \"sink\"",
-        &["job:1: cluster.mode must be \"single\", \"async\", \"sync\" or \"bounded\", \
-           not the text \"sink\""],
+        &[
+            "job:1: cluster.mode must be \"single\", \"async\", \"sync\", \"bounded\" or \"mirrored\", \
+           not the text \"sink\"",
+        ],
     );
     let kinds = "\"sgd\", \"momentum\", \"adagrad\", \"adam\" or \"ftrl\"";
     let problem = format!("job:1: train.optimizer.kind must be {kinds}, not the text \"SGD\"");
