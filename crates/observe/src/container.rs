@@ -45,15 +45,15 @@ impl Container {
         let mut found = Self::default();
         for group in std::iter::once(mount).chain(groups) {
             let text = |file: &str| fs::read_to_string(group.join(file)).unwrap_or_default();
-            if let Some(cores) = parse_cpu_max(&text("cpu.max")) {
-                if found.cpu.as_ref().is_none_or(|(_, least)| cores <= *least) {
-                    found.cpu = Some((group.clone(), cores));
-                }
+            if let Some(cores) = parse_cpu_max(&text("cpu.max"))
+                && found.cpu.as_ref().is_none_or(|(_, least)| cores <= *least)
+            {
+                found.cpu = Some((group.clone(), cores));
             }
-            if let Ok(bytes) = text("memory.max").trim().parse() {
-                if found.memory.as_ref().is_none_or(|(_, least)| bytes <= *least) {
-                    found.memory = Some((group.clone(), bytes));
-                }
+            if let Ok(bytes) = text("memory.max").trim().parse()
+                && found.memory.as_ref().is_none_or(|(_, least)| bytes <= *least)
+            {
+                found.memory = Some((group.clone(), bytes));
             }
         }
         found
