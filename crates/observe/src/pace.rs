@@ -14,6 +14,10 @@ const FEWEST: u64 = 3;
 /// busy with something else for a second says nothing about a worker.
 const LOOKS: u32 = 2;
 
+/// Being behind by less is not worth a warning: shorter times are made by the system, which lets
+/// threads that share a core take turns of some milliseconds.
+const SHORTEST_MS: f64 = 1.0;
+
 /// A worker's place among the others.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Rank {
@@ -106,7 +110,8 @@ impl Pace {
         let judge = |(i, slot): (usize, &mut Slot)| {
             let behind = behind(&times, i);
             let was_behind = slot.looks >= LOOKS;
-            slot.looks = if behind > BEHIND { slot.looks.saturating_add(1) } else { 0 };
+            let is_slow = behind > BEHIND && times[i] * (1.0 - 1.0 / behind) >= SHORTEST_MS;
+            slot.looks = if is_slow { slot.looks.saturating_add(1) } else { 0 };
             let is_behind = slot.looks >= LOOKS;
             let change = Change { slot: i, is_behind, gradient_ms: times[i], behind };
             (is_behind != was_behind).then_some(change)
@@ -153,6 +158,11 @@ mod tests {
         let expected = [(1, 1, true), (4, 1, false)];
         assert_eq!(told(&[slow, slow, slow, slow, even]), expected);
         assert_eq!(told(&[[10, 15, 10], [10, 15, 10]]), [], "1.5 times is not behind yet");
+        let mut short = Pace::new(2);
+        for look in 1..9 {
+            let told = short.look(&[(10_000 * look, 300 * look), (10_000 * look, 3_000 * look)]);
+            assert_eq!(told, [], "0.03 and 0.3 ms are not worth a word");
+        }
     }
 
     #[test]

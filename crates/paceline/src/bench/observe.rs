@@ -4,7 +4,10 @@
 //! steps get: with sampling as it is by default, ten times as often, and without, in turn.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use std::{env, fs};
+
+use paceline_observe::Sampler;
 
 use crate::Failure;
 use crate::cluster::launch::launch;
@@ -14,6 +17,9 @@ use crate::table::{aligned, grouped};
 use crate::train::Options;
 
 const TURNS: usize = 8;
+/// Looks of which the quickest counts, and notes that are timed together.
+const LOOKS: usize = 200;
+const NOTES: u64 = 10_000;
 /// Milliseconds between two looks; 0 for none.
 const SAMPLE_MS: [u64; 3] = [0, 1000, 100];
 
@@ -42,8 +48,40 @@ fn measure(scratch: &Path, interrupt: &Interrupt) -> Result<String, Failure> {
         rows.push(vec![name, grouped(steps as u64), format!("{:.3}", steps / best[0])]);
     }
     Ok(format!(
-        "softmax regression at batch 10, async, 1 server and 2 workers, best of {TURNS} turns\n{}",
-        aligned(&rows)
+        "softmax regression at batch 10, async, 1 server and 2 workers, best of {TURNS} turns\n{}\n{}",
+        aligned(&rows),
+        bare_costs(scratch)?
+    ))
+}
+
+/// What a look and a note cost by themselves: on a busy machine the runs above differ by more
+/// than that.
+fn bare_costs(scratch: &Path) -> Result<String, Failure> {
+    let never = Duration::from_secs(3600);
+    let sampler = Sampler::start(scratch, never)
+        .map_err(Failure::at("make the table of resources in", scratch))?;
+    let best = |turn: &dyn Fn()| {
+        let times = (0..LOOKS).map(|_| {
+            let begun = Instant::now();
+            turn();
+            begun.elapsed()
+        });
+        times.min().unwrap_or_default()
+    };
+    let look = best(&|| sampler.begin());
+    let notes = best(&|| {
+        for step in 0..NOTES {
+            sampler.gauges().set(step, step, step);
+            std::hint::black_box(sampler.has_news());
+        }
+    });
+    // One look a second.
+    let share = 100.0 * look.as_secs_f64();
+    Ok(format!(
+        "a look takes {:.0} us, {share:.3} % of a core's time at 1000 ms; \
+         a step's note {:.1} ns\n",
+        1e6 * look.as_secs_f64(),
+        1e9 * notes.as_secs_f64() / NOTES as f64
     ))
 }
 
