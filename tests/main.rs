@@ -21,6 +21,7 @@ mod golden;
 mod jobs;
 mod mirror;
 mod model_file;
+mod restarts;
 mod resume;
 mod rows;
 mod stopping;

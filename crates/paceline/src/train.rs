@@ -354,6 +354,7 @@ impl<'a> Alone<'a> {
             evaluate: self.plan.evaluate,
             checkpoint: self.plan.checkpoint,
             begun_at: self.from.map_or(0, Resumption::step),
+            joined_at: self.from.map_or(0, Resumption::step),
             epoch_steps: self.plan.stop.epochs.map(|_| epoch_steps),
             examples_per_step: self.plan.batch,
             tests,

@@ -84,6 +84,11 @@ impl<'a> Remote<'a> {
         }
     }
 
+    /// Whether another process had left for this slot already.
+    pub(crate) fn already_left(&self) -> bool {
+        self.link.already_left()
+    }
+
     /// The connections themselves, for what only some workers do.
     pub(crate) fn link(&mut self) -> (&mut paceline_net::Link, impl Attendant) {
         (&mut self.link, Waiter { say: self.say, gives_up: None })

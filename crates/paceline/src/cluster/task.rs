@@ -11,7 +11,7 @@ use crate::board::Board;
 use crate::checkpoint::{Origin, Resumption, Shape};
 use crate::chief::{Chief, Orders};
 use crate::interrupt::Interrupt;
-use crate::job::{Mode, Plan, RawJob};
+use crate::job::{Mode, OnWorkerLoss, Plan, RawJob};
 use crate::link::Link;
 use crate::log::Log;
 use crate::progress::Progress;
@@ -76,6 +76,10 @@ fn join_run(
     let task = cluster.task.to_string();
     let run = match (&options.resume, &options.run_dir) {
         (Some(dir), _) => RunDir::rejoin(dir, &task)?,
+        // Who takes a lost worker's place finds its folder there.
+        (None, Some(dir)) if plan.cluster.on_worker_loss == OnWorkerLoss::Wait => {
+            RunDir::rejoin(dir, &task)?
+        }
         (None, Some(dir)) => RunDir::join(dir, &task)?,
         (None, None) => RunDir::create(None, &plan.name)?.with_task(&task)?,
     };
@@ -113,16 +117,19 @@ impl Part<'_> {
         if is_chief {
             progress.say(&announcement(plan, data, run.path()));
         }
-        match self.from {
-            Some(from) => board.resume_at(from.step())?,
-            None if is_chief => board.describe(plan, &model.graph())?,
-            None => {}
-        }
         let say = |text: &str| if is_chief { log.warn(text) } else { log.info(text) };
         let gives_up = || interrupted().is_some();
         let mut link = Remote::start(config, plan.cluster.mode, &say, &gives_up)?;
-        drop(model);
         let slots = cluster.slots();
+        // A process that takes a slot over finds it further than the run began.
+        let begun = self.from.map_or(0, |from| from.slot_steps(slots)[slot]);
+        let is_first = link.next_step() == begun && !link.already_left();
+        match self.from {
+            Some(from) if is_first => board.resume_at(from.step())?,
+            None if is_first && is_chief => board.describe(plan, &model.graph())?,
+            _ => {}
+        }
+        drop(model);
         let origin = self.from.map_or(Origin::default(), Resumption::origin);
         let batches = data.batches(plan, slots, origin);
         let steps = all_steps(&batches, Shape::of(plan, slots), origin);
@@ -144,6 +151,7 @@ impl Part<'_> {
                 evaluate: plan.evaluate,
                 checkpoint: plan.checkpoint,
                 begun_at: self.from.map_or(0, Resumption::step),
+                joined_at: link.global_step(),
                 epoch_steps,
                 examples_per_step: match plan.cluster.mode {
                     Mode::Sync { quorum } => plan.batch * quorum.unwrap_or(cluster.slots()),
@@ -166,6 +174,9 @@ impl Part<'_> {
         link: &mut Remote<'l>,
         chief: Option<&mut Chief<'_>>,
     ) -> Result<Work, Failure> {
+        if link.already_left() {
+            return Ok(Work::default());
+        }
         worker.run(link, chief).inspect_err(|_| drop(worker.desk().close(false)))
     }
 
