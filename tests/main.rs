@@ -25,6 +25,7 @@ mod mirrored;
 mod model_file;
 mod networks;
 mod observe;
+mod restarts;
 mod resume;
 mod rows;
 mod stopping;

@@ -165,6 +165,7 @@ impl<'a> Alone<'a> {
     ) -> Chief<'a> {
         let interrupt = self.interrupt;
         Chief::new(Orders {
+            joined_at: self.from.map_or(0, Resumption::step),
             stop: self.plan.stop,
             evaluate: self.plan.evaluate,
             checkpoint: self.plan.checkpoint,

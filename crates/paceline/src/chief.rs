@@ -55,6 +55,8 @@ pub struct Orders<'a> {
     pub checkpoint: Option<CheckpointPlan>,
     /// The global step that the run begins with: 0 unless it is resumed.
     pub begun_at: u64,
+    /// The global step that this process finds, which is later if it takes over from another.
+    pub joined_at: u64,
     /// Steps after which the epochs are over, if they count.
     pub epoch_steps: Option<u64>,
     /// Examples that all workers together train on in a global step.
@@ -92,7 +94,7 @@ impl<'a> Chief<'a> {
             started: Instant::now(),
             losses: [0.0; LOSSES],
             noted: 0,
-            next_test: next_multiple(orders.begun_at, orders.evaluate.every),
+            next_test: next_multiple(orders.joined_at, orders.evaluate.every),
             last_test: None,
             tested: Duration::ZERO,
             next_checkpoint: u64::MAX,
@@ -100,7 +102,7 @@ impl<'a> Chief<'a> {
             reason: None,
             orders,
         };
-        chief.plan_checkpoint(chief.orders.begun_at, chief.started);
+        chief.plan_checkpoint(chief.orders.joined_at, chief.started);
         chief
     }
 
@@ -243,7 +245,8 @@ impl<'a> Chief<'a> {
     /// Mean of the last losses.
     pub fn train_loss(&self) -> f64 {
         let known = self.noted.min(LOSSES as u64) as usize;
-        self.losses[..known].iter().map(|&loss| f64::from(loss)).sum::<f64>() / known as f64
+        let sum: f64 = self.losses[..known].iter().map(|&loss| f64::from(loss)).sum();
+        sum / known.max(1) as f64
     }
 
     /// The test of the run's last parameters, which may have been made already.

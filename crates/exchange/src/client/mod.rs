@@ -234,7 +234,9 @@ impl Client {
     /// If the last operation is not complete, or some server has not welcomed the client yet.
     pub fn begin_pull(&mut self) {
         assert!(self.resume_step.is_some(), "not all servers have welcomed this client");
-        let resume = self.config.role == Role::Worker && !self.has_pulled;
+        // Who has left only looks.
+        let is_new = !self.has_pulled && !self.already_left;
+        let resume = self.config.role == Role::Worker && is_new;
         self.has_pulled = true;
         self.begin(Operation::Pull { resume, ahead: false });
     }

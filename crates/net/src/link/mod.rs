@@ -144,6 +144,11 @@ impl Link {
         self.client.dropped()
     }
 
+    /// Whether another process had left for this slot already, so that nothing is to be pushed.
+    pub fn already_left(&self) -> bool {
+        self.client.already_left()
+    }
+
     /// Bytes sent to and received from all servers.
     pub fn moved_bytes(&self) -> (u64, u64) {
         let sum = |of: fn(&Peer) -> u64| self.peers.iter().map(of).sum();

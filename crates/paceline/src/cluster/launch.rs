@@ -60,8 +60,8 @@ pub fn launch(
     let from = checkpoint.map(|checkpoint| checkpoint.manifest.about.step);
     run.write("job.toml", job.explain().as_bytes())?;
     let mut tasks = Tasks { started: Vec::new() };
-    tasks.start_all(plan, &run, options.quiet, from)?;
-    tasks.watch(plan, interrupt)?;
+    let start = tasks.start_all(plan, &run, options.quiet, from)?;
+    tasks.watch(plan, interrupt, &start)?;
     let path = run.path().join("summary.json");
     let text = std::fs::read(&path).map_err(Failure::at("read", &path))?;
     let summary: Summary = serde_json::from_slice(&text)
@@ -82,13 +82,13 @@ impl Drop for Tasks {
 }
 
 impl Tasks {
-    fn start_all(
+    fn start_all<'r>(
         &mut self,
         plan: &Plan,
-        run: &RunDir,
+        run: &'r RunDir,
         quiet: bool,
         from: Option<u64>,
-    ) -> Result<(), Failure> {
+    ) -> Result<Start<'r>, Failure> {
         let cannot = |source| Failure::Files { what: "cannot start the tasks".into(), source };
         let ClusterPlan { servers, workers, mode, .. } = plan.cluster;
         let (listeners, servers) = bind(servers).map_err(cannot)?;
@@ -114,14 +114,20 @@ impl Tasks {
             let task = Task { role: Role::Worker, index };
             self.started.push(start.start(task, door).map_err(cannot)?);
         }
-        Ok(())
+        Ok(start)
     }
 
     /// Waits until all tasks have ended, and passes on the wish to stop.
-    fn watch(&mut self, plan: &Plan, interrupt: &Interrupt) -> Result<(), Failure> {
+    fn watch(
+        &mut self,
+        plan: &Plan,
+        interrupt: &Interrupt,
+        start: &Start<'_>,
+    ) -> Result<(), Failure> {
         let mut failure: Option<(u8, Failure)> = None;
         let mut deadline = None;
         let mut told = false;
+        let mut restarts = plan.cluster.restarts;
         while self.started.iter().any(|task| task.ended.is_none()) {
             if let Some(signal) = interrupt.signal().filter(|_| !told) {
                 told = true;
@@ -138,6 +144,16 @@ impl Tasks {
                     source,
                 })?;
                 let Some(status) = task.ended else { continue };
+                if restarts > 0 && failure.is_none() && may_restart(task.task, status) {
+                    restarts -= 1;
+                    write_line(&format!("{} is started again ({})", task.task, told_end(status)));
+                    told &= !is_chief(task.task);
+                    *task = start.start(task.task, None).map_err(|source| Failure::Files {
+                        what: format!("cannot start {} again", task.task),
+                        source,
+                    })?;
+                    continue;
+                }
                 let may_go = plan.cluster.on_worker_loss == OnWorkerLoss::Continue
                     && task.task.role == Role::Worker
                     && !is_chief(task.task);
@@ -224,6 +240,20 @@ impl Start<'_> {
     }
 }
 
+/// Whether a task that has ended can be taken over by a new process of it: a worker that was
+/// killed, or has lost the others. One that failed by itself would fail again.
+fn may_restart(task: Task, status: ExitStatus) -> bool {
+    task.role == Role::Worker && matches!(status.code(), None | Some(128..))
+}
+
+/// How a task ended, in words.
+fn told_end(status: ExitStatus) -> String {
+    match status.code() {
+        Some(code) => format!("ended with code {code}"),
+        None => format!("was killed by signal {}", status.signal().unwrap_or_default()),
+    }
+}
+
 fn is_chief(task: Task) -> bool {
     task == Task { role: Role::Worker, index: 0 }
 }
@@ -243,13 +273,9 @@ fn failed(task: Task, status: ExitStatus, interrupt: &Interrupt) -> Failure {
     if let Some(signal) = interrupt.signal() {
         return Failure::Interrupted { signal };
     }
-    match (status.code(), status.signal()) {
-        (Some(code @ 1..128), _) => Failure::Task { task: task.to_string(), code: code as u8 },
-        (Some(code), _) => Failure::Lost(format!("the run failed: {task} ended with code {code}")),
-        (None, signal) => {
-            let signal = signal.unwrap_or_default();
-            Failure::Lost(format!("the run failed: {task} was killed by signal {signal}"))
-        }
+    match status.code() {
+        Some(code @ 1..128) => Failure::Task { task: task.to_string(), code: code as u8 },
+        _ => Failure::Lost(format!("the run failed: {task} {}", told_end(status))),
     }
 }
 

@@ -111,6 +111,10 @@ impl SharedLink for Remote<'_> {
         let attendant = &mut self.waiter();
         Ok(self.link.finish(attendant)?)
     }
+
+    fn already_left(&self) -> bool {
+        self.link.already_left()
+    }
 }
 
 /// Whether a worker of a sparse model pulls the values of its next batch while it computes the

@@ -62,10 +62,11 @@ pub(super) fn run(
         mode: mode(plan, cluster.slots()),
         stop_steps: plan.stop.steps,
         on_loss: match plan.cluster.on_worker_loss {
-            OnWorkerLoss::Fail => OnLoss::Fail,
+            // For as long as its place is kept nobody is lost.
+            OnWorkerLoss::Fail | OnWorkerLoss::Wait => OnLoss::Fail,
             OnWorkerLoss::Continue => OnLoss::Continue,
         },
-        rejoin_ms: 0,
+        rejoin_ms: plan.cluster.rejoin_timeout.as_millis() as u64,
         stall_ms: plan.cluster.stall_timeout.as_millis() as u64,
         token,
         job_digest: job.digest(),

@@ -13,7 +13,7 @@ use crate::build::{Room, build_dense_worker, build_examiner, build_model, build_
 use crate::checkpoint::{Origin, Resumption, Shape};
 use crate::chief::{Chief, Orders};
 use crate::interrupt::Interrupt;
-use crate::job::{Mode, Plan, RawJob};
+use crate::job::{Mode, OnWorkerLoss, Plan, RawJob};
 use crate::link::Link;
 use crate::log::Log;
 use crate::progress::Progress;
@@ -40,6 +40,11 @@ pub(crate) trait SharedLink: Link {
 
     /// The chief's last word: the run is over.
     fn finish(&mut self) -> Result<(), Failure>;
+
+    /// Whether another process had left for this slot already.
+    fn already_left(&self) -> bool {
+        false
+    }
 }
 
 /// In tests: `SLOT:FACTOR`, which worker is to be how many times slower.
@@ -93,6 +98,10 @@ fn join_run(
     let task = cluster.task.to_string();
     let run = match (&options.resume, &options.run_dir) {
         (Some(dir), _) => RunDir::rejoin(dir, &task)?,
+        // Who takes a lost worker's place finds its folder there.
+        (None, Some(dir)) if plan.cluster.on_worker_loss == OnWorkerLoss::Wait => {
+            RunDir::rejoin(dir, &task)?
+        }
         (None, Some(dir)) => RunDir::join(dir, &task)?,
         (None, None) => RunDir::create(None, &plan.name)?.with_task(&task)?,
     };
@@ -129,11 +138,6 @@ impl Part<'_> {
         if is_chief {
             progress.say(&announcement(plan, data, run.path()));
         }
-        match self.from {
-            Some(from) => board.resume_at(from.step())?,
-            None if is_chief => board.describe(plan, &model.graph())?,
-            None => {}
-        }
         let say = |text: &str| if is_chief { log.warn(text) } else { log.info(text) };
         let gives_up = || interrupted().is_some();
         let origin = self.from.map_or(Origin::default(), Resumption::origin);
@@ -142,11 +146,22 @@ impl Part<'_> {
         let open = |board| Desk::open(Some(board), slowness(slot));
         if plan.cluster.mode == Mode::Mirrored {
             let mut link = Mirror::start(self.job, plan, cluster, &*model, &say, &gives_up)?;
+            if is_chief {
+                board.describe(plan, &model.graph())?;
+            }
             let mut worker = build_dense_worker(plan, data, places, threads, open(board))?;
             return self.train_over(&mut link, &mut worker, progress, interrupted);
         }
         let config = link_config(self.job, plan, cluster, ClientRole::Worker, model.layout())?;
         let mut link = Remote::start(config, plan.cluster.mode, &say, &gives_up)?;
+        // A process that takes a slot over finds it further than the run began.
+        let begun = self.from.map_or(0, |from| from.slot_steps(cluster.slots())[slot]);
+        let is_first = link.next_step() == begun && !link.already_left();
+        match self.from {
+            Some(from) if is_first => board.resume_at(from.step())?,
+            None if is_first && is_chief => board.describe(plan, &model.graph())?,
+            _ => {}
+        }
         drop(model);
         let mut worker = build_worker::<Remote<'_>>(plan, data, places, threads, open(board))?;
         self.train_over(&mut link, &mut *worker, progress, interrupted)
@@ -179,6 +194,7 @@ impl Part<'_> {
                 evaluate: plan.evaluate,
                 checkpoint: plan.checkpoint,
                 begun_at: self.from.map_or(0, Resumption::step),
+                joined_at: link.global_step(),
                 epoch_steps,
                 examples_per_step: match plan.cluster.mode {
                     Mode::Sync { quorum } => plan.batch * quorum.unwrap_or(slots),
@@ -202,6 +218,9 @@ impl Part<'_> {
         link: &mut L,
         chief: Option<&mut Chief<'_>>,
     ) -> Result<Work, Failure> {
+        if link.already_left() {
+            return Ok(Work::default());
+        }
         worker.run(link, chief).inspect_err(|_| drop(worker.desk().close(false)))
     }
 

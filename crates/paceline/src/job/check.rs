@@ -166,7 +166,15 @@ impl Checker<'_> {
         if mode == Mode::Mirrored {
             self.check_mirrored();
         }
+        let on_worker_loss = match self.text("cluster.on_worker_loss").as_str() {
+            "continue" if mode != Mode::Mirrored => OnWorkerLoss::Continue,
+            "wait" if mode != Mode::Mirrored => OnWorkerLoss::Wait,
+            _ => OnWorkerLoss::Fail,
+        };
+        let waits = on_worker_loss == OnWorkerLoss::Wait;
+        let restarts = self.whole("cluster.restarts") as usize;
         let seconds = Duration::from_secs_f64;
+        let rejoin = seconds(self.number("cluster.rejoin_timeout_s").min(MAX_SECONDS));
         ClusterPlan {
             mode,
             workers: if mode == Mode::Single { 1 } else { workers },
@@ -174,10 +182,9 @@ impl Checker<'_> {
                 Mode::Single | Mode::Mirrored => 0,
                 _ => servers,
             },
-            on_worker_loss: match self.text("cluster.on_worker_loss").as_str() {
-                "continue" if mode != Mode::Mirrored => OnWorkerLoss::Continue,
-                _ => OnWorkerLoss::Fail,
-            },
+            on_worker_loss,
+            restarts: if waits { restarts } else { 0 },
+            rejoin_timeout: if waits { rejoin } else { Duration::ZERO },
             start_timeout: seconds(self.number("cluster.start_timeout_s").min(MAX_SECONDS)),
             stall_timeout: seconds(self.number("cluster.stall_timeout_s").min(MAX_SECONDS)),
             token_file: self.optional("cluster.token_file", Self::path),

@@ -97,6 +97,10 @@ pub struct ClusterPlan {
     pub servers: usize,
     /// What happens when a worker is lost.
     pub on_worker_loss: OnWorkerLoss,
+    /// How often the local launcher starts a worker again that was lost, in all.
+    pub restarts: usize,
+    /// How long a lost worker's place is kept for a process that takes it over.
+    pub rejoin_timeout: Duration,
     /// How long tasks wait for each other at the start.
     pub start_timeout: Duration,
     /// How long a step may wait for somebody.
@@ -151,6 +155,8 @@ pub enum OnWorkerLoss {
     Fail,
     /// The others go on without it.
     Continue,
+    /// Its place is kept for a process that takes it over.
+    Wait,
 }
 
 /// How often a checkpoint is taken: at the first of these that is due.

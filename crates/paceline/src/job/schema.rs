@@ -270,7 +270,10 @@ fn cluster() -> Vec<Key> {
     let with_servers: &[&str] = &["async", "sync", "bounded"];
     let tasks = Kind::Whole { min: 1, max: 1024 };
     let quorum = "gradients that make a step; the other workers are backups; all unless given";
-    let loss = "whether the run ends or goes on without it";
+    let lost = "cluster.on_worker_loss";
+    let loss =
+        "whether the run ends, goes on without it, or waits for a process that takes its place";
+    let restarts = "how often the local launcher starts a worker again that was lost, in all";
     let seconds = Kind::Above(0.0);
     vec![
         key(mode, modes, "\"async\"", "how workers share the parameters"),
@@ -280,8 +283,12 @@ fn cluster() -> Vec<Key> {
         optional("cluster.quorum", tasks, quorum).with(mode, &["sync"]),
         key("cluster.staleness", STEPS_FROM_0, "4", "steps a worker may be ahead of the slowest")
             .with(mode, &["bounded"]),
-        key("cluster.on_worker_loss", Kind::Word(&["fail", "continue"]), "\"fail\"", loss)
+        key(lost, Kind::Word(&["fail", "continue", "wait"]), "\"fail\"", loss)
             .with(mode, with_servers),
+        key("cluster.restarts", Kind::Whole { min: 0, max: 1000 }, "3", restarts)
+            .with(lost, &["wait"]),
+        key("cluster.rejoin_timeout_s", seconds, "60.0", "how long a lost worker's place is kept")
+            .with(lost, &["wait"]),
         key("cluster.start_timeout_s", seconds, "60.0", "how long tasks wait for each other")
             .with(mode, shared),
         key("cluster.stall_timeout_s", seconds, "600.0", "how long a step may wait for somebody")
