@@ -37,7 +37,10 @@ fn a_sweep_runs_every_cell_and_reports_on_all() {
     assert_eq!((summary["batch"].as_u64(), summary["global_steps"].as_u64()), (Some(60), Some(20)));
 
     let page = fs::read_to_string(room.path("s/report.html")).unwrap();
-    assert_says(&page, &["<svg", "Beside others", "292", "× faster", "What the measurements say"]);
+    assert_says(
+        &page,
+        &["<svg", "Beside others", "291.9", "× faster", "What the measurements say"],
+    );
     for outside in ["http://", "https://", "<script", "src="] {
         assert!(!page.contains(outside), "the page needs {outside}");
     }

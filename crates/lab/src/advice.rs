@@ -13,6 +13,8 @@ use crate::findings::Findings;
 
 /// Growth below this share is none.
 const WORTH: f64 = 0.10;
+/// With fewer tests than this a run does not say when it reached a loss.
+const LEAST_TESTS: usize = 5;
 
 /// The sentences, in the order they matter.
 pub fn advice(findings: &Findings) -> Vec<String> {
@@ -43,11 +45,14 @@ fn fastest(cells: &[&Cell]) -> Option<String> {
             (cells.iter().filter_map(time).collect::<Vec<_>>(), "the target".to_owned())
         }
         false => {
+            let tests = |cell: &&Cell| Some(cell.runs.first()?.by_time.get("loss")?.len());
+            if cells.iter().any(|cell| tests(cell).is_none_or(|tests| tests < LEAST_TESTS)) {
+                return None;
+            }
             let lowest = |cell: &&Cell| {
                 let curve = cell.runs.first()?.by_time.get("loss")?;
                 curve.iter().map(|point| point.1).min_by(f64::total_cmp)
             };
-            // A cell that was never tested would say nothing but hide the others.
             let common = cells.iter().filter_map(lowest).max_by(f64::total_cmp)?;
             let time = |cell: &&Cell| {
                 let curve = cell.runs.first()?.by_time.get("loss")?;
@@ -232,6 +237,27 @@ mod tests {
             found.iter().any(|s| s.starts_with("adding workers stops helping at 2 workers (190")),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn who_was_first_follows_from_the_tests_if_there_are_enough() {
+        let mut found = findings(&[("async", 2, 10, 3.0, 100.0), ("sync", 2, 10, 2.0, 100.0)]);
+        let tests = |pace: f64, count: u32| -> Vec<(f64, f64)> {
+            (0..count).map(|i| (pace * f64::from(i), 2.0 / f64::from(i + 1))).collect()
+        };
+        for (cell, pace) in found.cells.iter_mut().zip([0.5, 2.0]) {
+            let text = r#"{"mode": "m", "stop_reason": "steps"}"#;
+            cell.runs[0].summary = Summary::parse(text).unwrap();
+            cell.runs[0].by_time.insert("loss".into(), tests(pace, 5));
+        }
+        let cells: Vec<&Cell> = found.cells.iter().collect();
+        let said = fastest(&cells).unwrap();
+        assert!(
+            said.starts_with("Fastest to test loss 0.4000") && said.contains("async with 2.00 s"),
+            "{said}"
+        );
+        found.cells[1].runs[0].by_time.insert("loss".into(), tests(2.0, 3));
+        assert_eq!(fastest(&found.cells.iter().collect::<Vec<_>>()), None);
     }
 
     #[test]

@@ -58,7 +58,6 @@ pub(crate) fn show(value: f64, digits: usize) -> String {
     let size = value.abs();
     let fewer = match size {
         s if s >= 1000.0 => digits,
-        s if s >= 100.0 => digits.min(2),
         s if s >= 10.0 => digits.min(1),
         _ => 0,
     };
@@ -95,7 +94,7 @@ mod tests {
     fn numbers_have_the_digits_that_matter() {
         let shown = [(0.3512, 4), (92.137, 2), (291.94, 2), (45_912.3, 1), (7100.0, 0), (-1.25, 1)]
             .map(|(value, digits)| show(value, digits));
-        assert_eq!(shown, ["0.3512", "92.14", "292", "45,912", "7,100", "-1.2"]);
+        assert_eq!(shown, ["0.3512", "92.14", "291.9", "45,912", "7,100", "-1.2"]);
     }
 
     #[test]

@@ -76,6 +76,7 @@ impl RawJob {
         let mut problems: Vec<Problem> = self.clashes(sweep);
         let mut cells = Vec::new();
         let mut seen = BTreeSet::new();
+        let swept = sweep.keys();
         for repeat in 0..repeats {
             for settings in &matrix {
                 let mut job = single.clone();
@@ -84,7 +85,7 @@ impl RawJob {
                 match job.check() {
                     Err(found) => problems.extend(found.0),
                     Ok(plan) if seen.insert(job.identity()) => cells.push(CellJob {
-                        settings: job.heeded(settings),
+                        settings: job.heeded(settings, &swept),
                         repeat: repeat as u64,
                         seed: plan.seed,
                         references: self.references_of(&job, quick),
@@ -107,9 +108,7 @@ impl RawJob {
 
     /// Keys that both the command line and the sweep set: who should win nobody can tell.
     fn clashes(&self, sweep: &Sweep) -> Vec<Problem> {
-        let cases = sweep.cases.iter().flatten().map(|setting| setting.key.as_str());
-        let keys: BTreeSet<_> =
-            sweep.axes.iter().map(|axis| axis.key.as_str()).chain(cases).collect();
+        let keys = sweep.keys();
         let set = self.entries.iter().filter(|(key, entry)| {
             matches!(entry.origin, super::Origin::Set { .. }) && keys.contains(key.as_str())
         });
@@ -156,14 +155,15 @@ impl RawJob {
         lines.collect()
     }
 
-    /// The settings of a cell that its run heeds.
-    fn heeded(&self, settings: &[Setting]) -> Vec<(String, String)> {
+    /// The settings of a cell that tell it from others and that its run heeds.
+    fn heeded(&self, settings: &[Setting], swept: &BTreeSet<&str>) -> Vec<(String, String)> {
         let resolved = self.resolve();
+        let settings = settings.iter().filter(|setting| swept.contains(setting.key.as_str()));
         let applies = |setting: &&Setting| {
             KEYS.iter().find(|key| key.path == setting.key).is_none_or(|key| resolved.applies(key))
         };
         let shown = |setting: &Setting| (setting.key.clone(), plain(&setting.text));
-        settings.iter().filter(applies).map(shown).collect()
+        settings.filter(applies).map(shown).collect()
     }
 
     /// What others measured with the settings of this job. Of a shortened run only rates can
@@ -203,6 +203,12 @@ impl RawJob {
 }
 
 impl Sweep {
+    /// The keys that differ from cell to cell.
+    fn keys(&self) -> BTreeSet<&str> {
+        let cases = self.cases.iter().flatten().map(|setting| setting.key.as_str());
+        self.axes.iter().map(|axis| axis.key.as_str()).chain(cases).collect()
+    }
+
     /// Every combination of values, the last list changing fastest, with the cases as one more
     /// list before all others.
     fn matrix(&self, quick: bool) -> Vec<Vec<Setting>> {
