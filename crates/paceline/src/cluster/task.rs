@@ -151,7 +151,7 @@ impl Part<'_> {
                 evaluate: plan.evaluate,
                 checkpoint: plan.checkpoint,
                 begun_at: self.from.map_or(0, Resumption::step),
-                joined_at: link.global_step(),
+                joined_at: joined_at(&link, plan, self.from),
                 epoch_steps,
                 examples_per_step: match plan.cluster.mode {
                     Mode::Sync { quorum } => plan.batch * quorum.unwrap_or(cluster.slots()),
@@ -233,6 +233,16 @@ fn tasks_of(reports: Vec<Vec<Report>>) -> Vec<TaskSummary> {
         reports.into_iter().filter(move |report| server == 0 || report.slot.is_none())
     });
     from_all.filter_map(|report| serde_json::from_slice(&report.bytes).ok()).collect()
+}
+
+/// The global step that a chief finds. Before its first pull a link of a sparse model knows it in
+/// `sync` only, by the step that comes next.
+fn joined_at(link: &Remote<'_>, plan: &Plan, from: Option<&Resumption>) -> u64 {
+    let known = match plan.cluster.mode {
+        Mode::Sync { .. } => link.next_step(),
+        _ => link.global_step(),
+    };
+    known.max(from.map_or(0, Resumption::step))
 }
 
 /// How many times slower than it could be this slot shall be.

@@ -131,7 +131,7 @@ fn values_of_the_wrong_kind_are_refused() {
     check("data.shuffle = 1", &["job:1: data.shuffle must be true or false, not 1"]);
     check(
         "cluster.on_worker_loss = true",
-        &["job:1: cluster.on_worker_loss must be \"fail\" or \"continue\", not true"],
+        &["job:1: cluster.on_worker_loss must be \"fail\", \"continue\" or \"wait\", not true"],
     );
     check("data = { kind = \"mnist\", path = 3 }", &["job:1: data.path must be a path, not 3"]);
     check(
