@@ -252,6 +252,21 @@ mod tests {
         (0..plan.steps()).flat_map(|t| (0..slots).flat_map(move |w| take(plan, t, w))).collect()
     }
 
+    #[test]
+    fn a_plan_counted_from_elsewhere_goes_on_with_the_examples_that_are_left() {
+        // Two slots of 3 have made 7 steps; three slots of 5 go on, to the end of 4 epochs of 20.
+        let before = BatchPlan::new(20, 3, 2).shuffled(9).for_epochs(4);
+        let after = BatchPlan::new(20, 5, 3).shuffled(9).for_epochs(4).counted_from(7, 42);
+        let walk = |plan: &BatchPlan, steps: std::ops::Range<u64>, slots: usize| -> Vec<u32> {
+            steps.flat_map(|t| (0..slots).flat_map(move |w| take(plan, t, w))).collect()
+        };
+        assert_eq!(after.steps(), 7 + (80u64 - 42).div_ceil(15));
+        assert_eq!(after.examples_before(8), 57);
+        let all = walk(&before, 0..before.steps(), 2);
+        let resumed = [walk(&before, 0..7, 2), walk(&after, 7..after.steps(), 3)].concat();
+        assert_eq!(resumed, all);
+    }
+
     proptest! {
         #[test]
         fn every_epoch_has_every_example_once(

@@ -146,12 +146,12 @@ impl Tasks {
                 let Some(status) = task.ended else { continue };
                 if restarts > 0 && failure.is_none() && may_restart(task.task, status) {
                     restarts -= 1;
-                    write_line(&format!("{} is started again ({})", task.task, told_end(status)));
                     told &= !is_chief(task.task);
                     *task = start.start(task.task, None).map_err(|source| Failure::Files {
                         what: format!("cannot start {} again", task.task),
                         source,
                     })?;
+                    write_line(&format!("{} is started again: it {}", task.task, told_end(status)));
                     continue;
                 }
                 let may_go = plan.cluster.on_worker_loss == OnWorkerLoss::Continue

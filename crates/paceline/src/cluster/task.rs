@@ -194,7 +194,7 @@ impl Part<'_> {
                 evaluate: plan.evaluate,
                 checkpoint: plan.checkpoint,
                 begun_at: self.from.map_or(0, Resumption::step),
-                joined_at: link.global_step(),
+                joined_at: joined_at(link, plan, self.from),
                 epoch_steps,
                 examples_per_step: match plan.cluster.mode {
                     Mode::Sync { quorum } => plan.batch * quorum.unwrap_or(slots),
@@ -265,6 +265,16 @@ impl Part<'_> {
         let run = self.run.path().to_owned();
         Ok(Finished { run, summary, signal: signal_of(reason) })
     }
+}
+
+/// The global step that a chief finds. Before its first pull a link of a sparse model knows it in
+/// `sync` only, by the step that comes next.
+fn joined_at(link: &impl Link, plan: &Plan, from: Option<&Resumption>) -> u64 {
+    let known = match plan.cluster.mode.is_together() {
+        true => link.next_step(),
+        false => link.global_step(),
+    };
+    known.max(from.map_or(0, Resumption::step))
 }
 
 /// How many times slower than it could be this slot shall be.
