@@ -9,7 +9,7 @@
 //! - [`process`]: the processor time and memory of this process;
 //! - [`sampler`]: what the task and its machine use, second by second (see [`resources`]);
 //! - [`pace`]: who is slow;
-//! - [`verdict`]: what holds the run back.
+//! - [`verdict()`]: what holds the run back.
 //!
 //! ```no_run
 //! use paceline_observe::{EventWriter, Phase, PhaseClock};

@@ -2,7 +2,7 @@
 //!
 //! Each task knows its part: a worker's clock how long an exchange took, the first server how long
 //! each worker took for a gradient and how long it was kept waiting for others, the chief how long
-//! it tested. Here the parts are put together for [`paceline_observe::verdict`].
+//! it tested. Here the parts are put together for [`paceline_observe::verdict()`].
 
 use paceline_observe::{Facts, Rank, ServerFacts, Verdict, WorkerFacts, ranking, verdict};
 

@@ -36,7 +36,7 @@ pub enum Command {
         The run directory has job.toml, summary.json, model.safetensors and TensorBoard events \
         (tensorboard --logdir runs). Ctrl-C ends the run in good order; twice, at once.")]
     Train(Train),
-    /// Run every combination of values that a job's [sweep] lists, one run after another
+    /// Run every combination of values that a job's `[sweep]` lists, one run after another
     #[command(after_help = "Examples:\n  \
         paceline sweep job.toml --dry-run\n  \
         paceline sweep job.toml --repeats 3 --sweep-dir sweeps/first\n  \
