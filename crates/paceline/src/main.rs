@@ -12,8 +12,9 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let text = failure.to_string().replace('\n', "\nerror: ");
-            // With nobody to read it, the exit code must say it all.
-            let _ = writeln!(std::io::stderr(), "error: {text}");
+            // In one piece, as other tasks write there too. With nobody to read it, the exit code
+            // must say it all.
+            let _ = std::io::stderr().write_all(format!("error: {text}\n").as_bytes());
             ExitCode::from(failure.exit_code())
         }
     }

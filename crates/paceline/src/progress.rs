@@ -61,7 +61,8 @@ pub(crate) fn clock_time(seconds: f64) -> String {
 /// Writes to standard error, if anybody is there: a full disk or a reader who has gone is no
 /// reason to end a run.
 pub(crate) fn write_line(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    // In one piece: tasks of a run share standard error.
+    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
 enum Form {
