@@ -96,14 +96,17 @@ def main():
     parser.add_argument("--passes", type=int, default=6)
     parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()
-    # Vowpal Wabbit lets its rate fall too.
-    falling = f'{{kind="polynomial", over={args.passes * ROWS // 100}}}'
-    sgd = {"train.batch": 100, "train.optimizer": f"{{rate=2.0, schedule={falling}}}"}
-    ftrl = '{kind="ftrl", rate=0.05, beta=0.1, l2=0.001}'
+    # Vowpal Wabbit takes the rows in their order and lets its rate fall too.
+    def sgd(batch, rate, shuffle="false"):
+        falling = f'{{kind="polynomial", over={args.passes * ROWS // batch}}}'
+        optimizer = f"{{rate={rate}, schedule={falling}}}"
+        return {"train.batch": batch, "train.optimizer": optimizer, "data.shuffle": shuffle}
+
     ours = {
-        "paceline sgd, batch 100": sgd,
-        "paceline sgd, batch 100, 2 threads": sgd | {"train.threads": 2},
-        "paceline ftrl, batch 100": {"train.batch": 100, "train.optimizer": ftrl},
+        "paceline sgd, batch 1,000": sgd(1000, 8.0),
+        "paceline sgd, batch 1,000, 2 threads": sgd(1000, 8.0) | {"train.threads": 2},
+        "paceline sgd, batch 100": sgd(100, 2.0),
+        "paceline sgd, batch 100, shuffled": sgd(100, 2.0, "true"),
     }
     theirs = {"vw --sgd": ["--sgd"], "vw": []}
     with tempfile.TemporaryDirectory() as scratch:
