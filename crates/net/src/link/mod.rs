@@ -254,46 +254,39 @@ impl Link {
     /// Sleeps until a socket has something, but looks a few times first. Tells whoever wants
     /// to know once a second, and gives up at the limit.
     fn wait(&mut self, wait: &mut Wait, attendant: &mut impl Attendant) -> Result<(), LinkError> {
-        if self.look_for_answers(attendant)? {
-            return Ok(());
-        }
-        poll_once(&mut self.poll, &mut self.events, SECOND / 4)?;
-        for event in &self.events {
-            if let Some(peer) = self.peers.get_mut(event.token().0) {
-                peer.wake();
-            }
-        }
-        if !self.events.is_empty() {
-            return Ok(());
-        }
-        if attendant.gives_up() {
-            return Err(LinkError::Interrupted);
-        }
-        let waited = wait.since.elapsed();
-        if waited >= self.config.stall_timeout {
-            let whom = self.unanswered();
-            return Err(LinkError::Stalled { seconds: waited.as_secs(), whom });
-        }
-        if wait.told.elapsed() >= SECOND {
-            wait.told = Instant::now();
-            attendant.note(&format!("waiting for {} ({} s)", self.unanswered(), waited.as_secs()));
-        }
-        Ok(())
-    }
-
-    /// Looks a few times, as long as nothing is left to send; says whether anything came.
-    /// Reading tells as well as asking whether there is something to read.
-    fn look_for_answers(&mut self, attendant: &mut impl Attendant) -> Result<bool, LinkError> {
         let mut patience = Patience::new();
-        while self.peers.iter().all(Peer::is_sent) && patience.look_again() {
-            attendant.moved(Moved::Pull);
-            self.peers.iter_mut().for_each(Peer::wake);
-            if self.read_all(attendant)? {
-                return Ok(true);
+        loop {
+            let sleep = if patience.look_again() { Duration::ZERO } else { SECOND / 4 };
+            poll_once(&mut self.poll, &mut self.events, sleep)?;
+            for event in &self.events {
+                if let Some(peer) = self.peers.get_mut(event.token().0) {
+                    peer.wake();
+                }
             }
-            attendant.moved(Moved::Wait);
+            if !self.events.is_empty() {
+                return Ok(());
+            }
+            if sleep.is_zero() {
+                continue;
+            }
+            if attendant.gives_up() {
+                return Err(LinkError::Interrupted);
+            }
+            let waited = wait.since.elapsed();
+            if waited >= self.config.stall_timeout {
+                let whom = self.unanswered();
+                return Err(LinkError::Stalled { seconds: waited.as_secs(), whom });
+            }
+            if wait.told.elapsed() >= SECOND {
+                wait.told = Instant::now();
+                attendant.note(&format!(
+                    "waiting for {} ({} s)",
+                    self.unanswered(),
+                    waited.as_secs()
+                ));
+            }
+            return Ok(());
         }
-        Ok(false)
     }
 
     /// The servers that have not answered everything, by name.

@@ -3,7 +3,7 @@
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 use mio::{Events, Poll};
@@ -185,7 +185,6 @@ impl Reader {
         shared: &Shared<'_>,
         hands: &mut Hands<'_, '_>,
     ) -> Result<Option<Header>, String> {
-        let mut patience = Patience::new();
         loop {
             let over = shared.over.load(Ordering::Relaxed);
             let closing = connection.closing.load(Ordering::Relaxed);
@@ -198,14 +197,7 @@ impl Reader {
                 return Ok(Some(header));
             }
             hands.enter(ServerPhase::Idle);
-            if waiting == 0 && patience.look_again() {
-                // Reading tells as well as asking whether there is something to read.
-                self.inbound.wake();
-                hands.enter(ServerPhase::Receive);
-                continue;
-            }
-            self.wait().map_err(|error| error.to_string())?;
-            patience = Patience::new();
+            self.wait(waiting > 0).map_err(|error| error.to_string())?;
             hands.enter(ServerPhase::Receive);
             connection
                 .outbound()
@@ -255,16 +247,23 @@ impl Reader {
                 return;
             }
             drop(outbound);
-            if self.wait().is_err() {
+            if self.wait(true).is_err() {
                 return;
             }
         }
     }
 
-    /// Sleeps until the socket has something, or takes something; a tick at most.
-    fn wait(&mut self) -> std::io::Result<()> {
-        poll_once(&mut self.poll, &mut self.events, TICK)?;
-        self.inbound.wake();
-        Ok(())
+    /// Waits until the socket has something, or takes something; a tick at most.
+    fn wait(&mut self, is_writing: bool) -> std::io::Result<()> {
+        let mut patience = Patience::new();
+        loop {
+            let sleeps = is_writing || !patience.look_again();
+            let timeout = if sleeps { TICK } else { Duration::ZERO };
+            poll_once(&mut self.poll, &mut self.events, timeout)?;
+            if sleeps || !self.events.is_empty() {
+                self.inbound.wake();
+                return Ok(());
+            }
+        }
     }
 }
