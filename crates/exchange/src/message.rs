@@ -113,6 +113,27 @@ impl Hello {
         fields.end()?;
         Ok(hello)
     }
+
+    /// What every task of a run must agree on before anything else. The token first: a stranger
+    /// learns nothing more.
+    pub(crate) fn agrees(
+        &self,
+        token: &[u8],
+        job_digest: &[u8; 32],
+        layout_digest: &[u8; 32],
+    ) -> Result<(), (RefuseCode, String)> {
+        let refuse = |code, text: &str| Err((code, text.to_owned()));
+        if !equal_in_constant_time(&self.token, token) {
+            return refuse(RefuseCode::WrongToken, "the token is not this run's");
+        }
+        if self.job_digest != *job_digest {
+            return refuse(RefuseCode::WrongJob, "it works for another job");
+        }
+        if self.layout_digest != *layout_digest {
+            return refuse(RefuseCode::WrongLayout, "its parameters are laid out otherwise");
+        }
+        Ok(())
+    }
 }
 
 /// The server's answer to a `Hello` that it accepts.
@@ -269,7 +290,7 @@ pub enum MessageError {
 }
 
 /// Compares secrets without telling, by the time it takes, where they differ.
-pub(crate) fn equal_in_constant_time(left: &[u8], right: &[u8]) -> bool {
+fn equal_in_constant_time(left: &[u8], right: &[u8]) -> bool {
     let differences = left.iter().zip(right).fold(0, |sum, (l, r)| sum | (l ^ r));
     left.len() == right.len() && std::hint::black_box(differences) == 0
 }

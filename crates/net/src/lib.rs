@@ -7,6 +7,7 @@
 //! What may be applied and answered when is decided in `paceline-exchange`; here is only how
 //! bytes get from one process to another without being copied more than once.
 
+mod dial;
 mod inbound;
 mod link;
 mod mesh;

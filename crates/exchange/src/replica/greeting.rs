@@ -5,7 +5,6 @@
 //! other start, since a peer that is not ready yet merely reads later.
 
 use super::Replica;
-use crate::message::equal_in_constant_time;
 use crate::{
     Header, Hello, Kind, MessageError, PROTOCOL_VERSION, ProtocolError, Refusal, RefuseCode, Role,
     Welcome,
@@ -63,19 +62,11 @@ impl Replica {
         Ok(slot)
     }
 
-    /// Everything that both ends must agree on. The token first: a stranger learns nothing else.
+    /// Everything that both ends must agree on.
     fn check(&self, hello: &Hello) -> Result<(), (RefuseCode, String)> {
         let config = &self.config;
         let refuse = |code, text: String| Err((code, text));
-        if !equal_in_constant_time(&hello.token, &config.token) {
-            return refuse(RefuseCode::WrongToken, "the token is not this run's".into());
-        }
-        if hello.job_digest != config.job_digest {
-            return refuse(RefuseCode::WrongJob, "it works for another job".into());
-        }
-        if hello.layout_digest != config.layout_digest {
-            return refuse(RefuseCode::WrongLayout, "its parameters are laid out otherwise".into());
-        }
+        hello.agrees(&config.token, &config.job_digest, &config.layout_digest)?;
         let (here, workers) = (config.slot, self.peers.len());
         let meant = (hello.server as usize, hello.servers as usize);
         if hello.role != Role::Peer || meant != (here, workers) {

@@ -8,7 +8,6 @@
 use super::connections::Peer;
 use super::{Server, Violation};
 use crate::members::Standing;
-use crate::message::equal_in_constant_time;
 use crate::{
     Body, ConnId, Flags, Header, Hello, Host, Kind, Level, MessageError, Refusal, RefuseCode, Role,
     Store, Welcome,
@@ -46,19 +45,11 @@ impl Server {
         Ok(())
     }
 
-    /// Everything that both ends must agree on. The token first: a stranger learns nothing else.
+    /// Everything that both ends must agree on.
     fn check_hello(&self, hello: &Hello) -> Result<(), (RefuseCode, String)> {
         let config = &self.config;
         let refuse = |code, text: String| Err((code, text));
-        if !equal_in_constant_time(&hello.token, &config.token) {
-            return refuse(RefuseCode::WrongToken, "the token is not this run's".into());
-        }
-        if hello.job_digest != config.job_digest {
-            return refuse(RefuseCode::WrongJob, "it works for another job".into());
-        }
-        if hello.layout_digest != config.layout_digest {
-            return refuse(RefuseCode::WrongLayout, "its parameters are laid out otherwise".into());
-        }
+        hello.agrees(&config.token, &config.job_digest, &config.layout_digest)?;
         if (hello.server as usize, hello.servers as usize) != (config.index, config.servers) {
             let (index, servers) = (config.index, config.servers);
             let text = format!(

@@ -3,6 +3,7 @@
 use pulp::{Arch, Simd, WithSimd};
 
 use super::panels::Panels;
+use super::prefetch;
 use super::tile::VECTORS;
 
 /// Copies a row of a panel; what the source does not have becomes zero.
@@ -32,22 +33,8 @@ pub(crate) fn pack_panels(
 
 /// Rows that are asked for before their turn: the processor does not guess that they come next.
 const AHEAD: usize = 2;
-
-/// Asks for values to be brought into the cache.
-#[inline(always)]
-#[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "nothing to ask"))]
-fn prefetch(values: &[f32]) {
-    #[cfg(target_arch = "x86_64")]
-    for line in values.chunks(16) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        #[expect(unsafe_code, reason = "the instruction has no safe name")]
-        // SAFETY: every x86-64 processor has the instruction, and it reads nothing: an address
-        // that is no good is ignored.
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
-        }
-    }
-}
+/// Values of one line of the cache.
+const LINE: usize = 16;
 
 struct PackPanels<'a> {
     panels: Panels,
@@ -64,7 +51,9 @@ impl WithSimd for PackPanels<'_> {
     fn with_simd<S: Simd>(self, _: S) {
         for row in 0..self.rows {
             let ahead = (row + AHEAD).min(self.rows) * self.stride;
-            prefetch(self.from.get(ahead..ahead + self.panels.columns()).unwrap_or_default());
+            for line in (0..self.panels.columns()).step_by(LINE) {
+                prefetch(self.from, ahead + line);
+            }
             let from = &self.from[row * self.stride..];
             for panel in self.panels.iter() {
                 let from = &from[panel.column..][..panel.used];

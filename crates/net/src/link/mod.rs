@@ -9,8 +9,6 @@ mod keys;
 mod peer;
 mod start;
 
-pub(crate) use start::{CONNECT_TIMEOUT, TRY_EVERY};
-
 use std::io;
 use std::time::{Duration, Instant};
 

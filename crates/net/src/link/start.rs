@@ -1,19 +1,14 @@
 //! The start: everybody finds everybody, in any order, and says whom they still wait for.
 
-use std::net::{TcpStream, ToSocketAddrs};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Poll, Token};
 use paceline_exchange::Client;
 
 use super::{Attendant, Link, LinkConfig, LinkError, Peer, SECOND};
+use crate::PeerState;
+use crate::dial::{TRY_EVERY, dial};
 use crate::serve::poll_once;
-use crate::{PeerState, prepare};
-
-/// How long to wait before a server that did not answer is tried again.
-pub(crate) const TRY_EVERY: Duration = Duration::from_millis(50);
-/// How long one attempt to connect may take.
-pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Link {
     /// Connects to every server and waits until all have said that the run has started (for an
@@ -94,29 +89,12 @@ impl Link {
     }
 
     fn connect(&mut self, server: usize) -> Result<(), PeerState> {
-        let refused = |error: std::io::Error| PeerState::Refused(error.to_string());
-        let address = &self.peers[server].address;
-        let found = address.to_socket_addrs().map_err(|e| PeerState::NoAddress(e.to_string()))?;
-        let mut last = PeerState::NoAddress("the name stands for nothing".into());
-        for address in found {
-            let stream = match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-                Ok(stream) => stream,
-                Err(error) => {
-                    last = refused(error);
-                    continue;
-                }
-            };
-            prepare(&stream).and_then(|()| stream.set_nonblocking(true)).map_err(refused)?;
-            let mut stream = mio::net::TcpStream::from_std(stream);
-            let both = Interest::READABLE | Interest::WRITABLE;
-            self.poll.registry().register(&mut stream, Token(server), both).map_err(refused)?;
-            self.client.lost(server);
-            self.peers[server].connected(stream);
-            let (header, body) = self.client.hello(server);
-            let said = self.peers[server].send_control(&header, &body);
-            return said.map_err(|error| PeerState::Refused(error.to_string()));
-        }
-        Err(last)
+        let stream = dial(&self.peers[server].address, self.poll.registry(), Token(server))?;
+        self.client.lost(server);
+        self.peers[server].connected(stream);
+        let (header, body) = self.client.hello(server);
+        let said = self.peers[server].send_control(&header, &body);
+        said.map_err(|error| PeerState::Refused(error.to_string()))
     }
 
     /// Reads what servers say before the start. Losing one now is no loss: it is tried again.

@@ -2,7 +2,7 @@
 //!
 //! A worker connects to all slots below its own, and is connected to by all above.
 
-use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token};
@@ -10,7 +10,8 @@ use paceline_exchange::{Header, Kind, NotLetIn, Replica};
 
 use super::connection::{Connection, Fault};
 use super::{Mesh, MeshConfig, Peer};
-use crate::link::{CONNECT_TIMEOUT, SECOND, TRY_EVERY};
+use crate::dial::{TRY_EVERY, dial};
+use crate::link::SECOND;
 use crate::serve::poll_once;
 use crate::{Attendant, LinkError, PeerState, prepare};
 
@@ -107,30 +108,13 @@ impl Mesh {
     }
 
     fn connect(&mut self, slot: usize) -> Result<(), PeerState> {
-        let refused = |error: std::io::Error| PeerState::Refused(error.to_string());
-        let address = &self.config.addresses[slot];
-        let found = address.to_socket_addrs().map_err(|e| PeerState::NoAddress(e.to_string()))?;
-        let mut last = PeerState::NoAddress("the name stands for nothing".into());
-        for address in found {
-            let stream = match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-                Ok(stream) => stream,
-                Err(error) => {
-                    last = refused(error);
-                    continue;
-                }
-            };
-            prepare(&stream).and_then(|()| stream.set_nonblocking(true)).map_err(refused)?;
-            let mut stream = mio::net::TcpStream::from_std(stream);
-            let both = Interest::READABLE | Interest::WRITABLE;
-            self.poll.registry().register(&mut stream, Token(slot), both).map_err(refused)?;
-            let mut connection = Connection::new(stream);
-            let (header, body) = self.replica.hello(slot);
-            let said = connection.send_control(slot, &header, &body);
-            said.map_err(|_| PeerState::Refused("it closed the connection".into()))?;
-            self.peers[slot].connection = Some(connection);
-            return Ok(());
-        }
-        Err(last)
+        let stream = dial(&self.config.addresses[slot], self.poll.registry(), Token(slot))?;
+        let mut connection = Connection::new(stream);
+        let (header, body) = self.replica.hello(slot);
+        let said = connection.send_control(slot, &header, &body);
+        said.map_err(|_| PeerState::Refused("it closed the connection".into()))?;
+        self.peers[slot].connection = Some(connection);
+        Ok(())
     }
 
     /// Reads what those have to say that are connected. Losing one now is no loss: it is tried
