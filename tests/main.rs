@@ -13,10 +13,12 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
 mod browser;
+mod chaos;
 mod cluster;
 mod data;
 mod disk;
 mod docs;
+mod failures;
 mod faults;
 mod golden;
 mod jobs;
@@ -28,6 +30,7 @@ mod observe;
 mod restarts;
 mod resume;
 mod rows;
+mod servers;
 mod stopping;
 mod support;
 mod sweep;

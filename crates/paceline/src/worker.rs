@@ -34,6 +34,8 @@ pub struct Desk {
     pub slowness: f64,
     /// How long tests have kept this worker from its steps; only a chief's.
     pub tested: Duration,
+    /// What it has done so far.
+    pub work: Work,
 }
 
 impl Desk {
@@ -42,7 +44,8 @@ impl Desk {
         if let Some(board) = &board {
             board.begin();
         }
-        Self { board, clock: PhaseClock::start(Phase::Input), slowness, tested: Duration::ZERO }
+        let (clock, tested) = (PhaseClock::start(Phase::Input), Duration::ZERO);
+        Self { board, clock, slowness, tested, work: Work::default() }
     }
 
     /// Takes note of a step; with the chief, what follows from it.
@@ -91,6 +94,8 @@ pub struct Work {
     pub dropped: u64,
     /// Examples it trained on.
     pub examples: u64,
+    /// Of its gradients, those that were lost with a server, and made again.
+    pub lost: u64,
 }
 
 impl Work {
@@ -101,6 +106,7 @@ impl Work {
             steps: self.steps + other.steps,
             dropped: self.dropped + other.dropped,
             examples: self.examples + other.examples,
+            lost: self.lost + other.lost,
         }
     }
 }
@@ -117,25 +123,25 @@ pub struct Worker<'a> {
 
 impl<L: DenseLink> Trainer<L> for Worker<'_> {
     fn run(&mut self, link: &mut L, mut chief: Option<&mut Chief<'_>>) -> Result<Work, Failure> {
-        let mut work = Work::default();
         let mut grad = vec![0.0; self.model.layout().len()];
         loop {
             self.desk.clock.enter(Phase::Input);
             let examples = self.examples.take(link.next_step())?;
             if examples == 0 {
-                return Ok(Work { reason: Some(StopReason::Epochs), ..work });
+                return Ok(Work { reason: Some(StopReason::Epochs), ..self.desk.work });
             }
             let step = link.global_step();
             let loss = self.gradient(examples, link.params(), &mut grad)?;
             let now = self.desk.clock.enter(Phase::Push);
             let pushed = link.push(examples, &grad, &mut self.desk.clock)?;
 
+            let work = &mut self.desk.work;
             work.steps += 1;
             work.dropped += u64::from(pushed == Pushed::Dropped);
             work.examples += examples as u64;
             self.desk.after_step((step, loss, now), link, chief.as_deref_mut())?;
             if link.is_stopping() {
-                return Ok(work);
+                return Ok(self.desk.work);
             }
         }
     }

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::{Role, Task, leash, listen, remote, tf_config};
 use crate::Failure;
-use crate::checkpoint::{Resumption, Shape};
+use crate::checkpoint::{Resumption, Shape, Shelf};
 use crate::interrupt::Interrupt;
 use crate::job::{ClusterPlan, Mode, OnWorkerLoss, Plan, RawJob};
 use crate::progress::write_line;
@@ -38,6 +38,8 @@ struct Started {
     task: Task,
     child: Child,
     leash: UnixStream,
+    /// Where it listens, kept open so that a process that takes its place finds whoever called.
+    door: Option<TcpListener>,
     ended: Option<ExitStatus>,
 }
 
@@ -144,12 +146,13 @@ impl Tasks {
                     source,
                 })?;
                 let Some(status) = task.ended else { continue };
-                if restarts > 0 && failure.is_none() && may_restart(task.task, status) {
+                let may_restart = restarts > 0 && failure.is_none() && deadline.is_none();
+                if may_restart && is_worth_restarting(plan, task.task, status) {
                     restarts -= 1;
                     told &= !is_chief(task.task);
-                    *task = start.start(task.task, None).map_err(|source| Failure::Files {
-                        what: format!("cannot start {} again", task.task),
-                        source,
+                    let door = task.door.take();
+                    *task = start.start_again(task.task, door).map_err(|source| {
+                        Failure::Files { what: format!("cannot start {} again", task.task), source }
                     })?;
                     write_line(&format!("{} is started again: it {}", task.task, told_end(status)));
                     continue;
@@ -212,7 +215,24 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
-    fn start(&self, task: Task, listener: Option<TcpListener>) -> io::Result<Started> {
+    fn start(&self, task: Task, door: Option<TcpListener>) -> io::Result<Started> {
+        self.start_from(task, door, self.from)
+    }
+
+    /// Starts a task in the place of one that was lost. What the run went on from may be pruned by
+    /// now, but what has been kept since tells the same.
+    fn start_again(&self, task: Task, door: Option<TcpListener>) -> io::Result<Started> {
+        let shelf = Shelf::of(self.run.path());
+        let newest = || shelf.steps().into_iter().find(|&step| shelf.is_complete(step));
+        self.start_from(task, door, self.from.and_then(|from| newest().or(Some(from))))
+    }
+
+    fn start_from(
+        &self,
+        task: Task,
+        door: Option<TcpListener>,
+        from: Option<u64>,
+    ) -> io::Result<Started> {
         let (leash, stdout) = leash::pair()?;
         let place = json!({
             "cluster": self.cluster,
@@ -222,28 +242,36 @@ impl Start<'_> {
         command
             .arg("train")
             .arg(self.run.path().join("job.toml"))
-            .arg(if self.from.is_some() { "--resume" } else { "--run-dir" })
+            .arg(if from.is_some() { "--resume" } else { "--run-dir" })
             .arg(self.run.path())
-            .args(self.from.map(|step| format!("--checkpoint={step}")))
+            .args(from.map(|step| format!("--checkpoint={step}")))
             .args(self.quiet.then_some("--quiet"))
             .env(tf_config::VARIABLE, place.to_string())
             .env(remote::TOKEN_VARIABLE, &self.token)
             .env(leash::VARIABLE, "1")
             .stdout(stdout);
-        match listener {
-            Some(listener) => {
-                command.stdin(Stdio::from(OwnedFd::from(listener))).env(listen::VARIABLE, "1")
+        match &door {
+            Some(door) => {
+                let door = OwnedFd::from(door.try_clone()?);
+                command.stdin(Stdio::from(door)).env(listen::VARIABLE, "1")
             }
             None => command.stdin(Stdio::null()).env_remove(listen::VARIABLE),
         };
-        Ok(Started { task, child: command.spawn()?, leash, ended: None })
+        Ok(Started { task, child: command.spawn()?, leash, door, ended: None })
     }
 }
 
 /// Whether a task that has ended can be taken over by a new process of it: a worker that was
-/// killed, or has lost the others. One that failed by itself would fail again.
-fn may_restart(task: Task, status: ExitStatus) -> bool {
-    task.role == Role::Worker && matches!(status.code(), None | Some(128..))
+/// killed, or has lost the others; a server that was killed. One that failed by itself would fail
+/// again.
+fn is_worth_restarting(plan: &Plan, task: Task, status: ExitStatus) -> bool {
+    match task.role {
+        Role::Ps => plan.cluster.waits_for_servers && status.code().is_none(),
+        _ => {
+            plan.cluster.on_worker_loss == OnWorkerLoss::Wait
+                && matches!(status.code(), None | Some(128..))
+        }
+    }
 }
 
 /// How a task ended, in words.
