@@ -61,6 +61,8 @@ pub struct Keeper {
     tell: Arc<Tell>,
     /// The step of the last one that was taken.
     last: Option<u64>,
+    /// Whether any was taken yet.
+    has_taken: bool,
     generation: u64,
     /// If the run has been asked to stop: after how many updates.
     pub stop_at: Option<u64>,
@@ -100,7 +102,8 @@ impl Keeper {
         };
         let thread = std::thread::Builder::new().name("checkpoint".into()).spawn(write)?;
         let (orders, thread) = (Some(orders), Some(thread));
-        Ok(Self { orders, spare, thread, tell, last: None, generation, stop_at: None })
+        let (last, has_taken, stop_at) = (None, false, None);
+        Ok(Self { orders, spare, thread, tell, last, has_taken, generation, stop_at })
     }
 
     /// The run goes on from the beginning of this generation, and comes to the same steps again.
@@ -121,7 +124,8 @@ impl Keeper {
         if self.last == Some(step) {
             return true;
         }
-        let spare = match is_last {
+        // Before the first one there is none to be in the way: the thread merely has to begin.
+        let spare = match is_last || !self.has_taken {
             true => self.spare.recv().ok(),
             false => self.spare.try_recv().ok(),
         };
@@ -135,7 +139,7 @@ impl Keeper {
             // There is room: the thread has handed out its only buffer.
             let (generation, stop_at) = (self.generation, self.stop_at);
             let _ = orders.send(Copied { step, marks, generation, stop_at, values });
-            self.last = Some(step);
+            (self.last, self.has_taken) = (Some(step), true);
         }
         true
     }
