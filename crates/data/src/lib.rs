@@ -46,7 +46,7 @@ pub use images::{ImageSet, Images};
 pub use loader::{Loader, LoaderOptions};
 pub use maker::Skipped;
 pub use on_bad::OnBad;
-pub use patches::Patches;
+pub use patches::{Patches, SharedWords};
 pub use pictures::{PictureOptions, PictureSet, Pictures};
 pub use places::{Location, Place, Places, Status, cache_dir};
 pub use plan::BatchPlan;

@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+use memmap2::MmapMut;
+
 use crate::Images;
 
 /// Pixels of a patch.
@@ -16,10 +18,13 @@ const WORD: usize = u64::BITS as usize;
 /// If more than this share of the patches have ink, going from one to the next saves nothing.
 const MOST_INK: f64 = 0.65;
 
+/// Words that threads share.
+pub type SharedWords = Arc<dyn AsRef<[u64]> + Send + Sync>;
+
 /// Images as maps and patches, shared for as long as anybody looks at them.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Patches {
-    words: Arc<Vec<u64>>,
+    words: SharedWords,
     starts: Arc<Vec<u32>>,
     labels: Vec<u32>,
 }
@@ -29,7 +34,7 @@ impl Patches {
     /// or they are more than can be counted.
     pub fn of(images: &Images) -> Option<Self> {
         let width = images.inputs();
-        if width % PATCH != 0 {
+        if !width.is_multiple_of(PATCH) {
             return None;
         }
         let map_words = (width / PATCH).div_ceil(WORD);
@@ -40,21 +45,23 @@ impl Patches {
         if needed > most || u32::try_from(needed).is_err() {
             return None;
         }
-        let mut words = Vec::with_capacity(needed);
-        let mut starts = vec![0];
+        let mut room = Room::new(needed)?;
+        let words = room.words();
+        let (mut starts, mut end) = (vec![0], 0);
         for image in images.pixels().chunks_exact(width) {
-            let map = words.len();
-            words.resize(map + map_words, 0);
+            let map = end;
+            end += map_words;
             for (at, &patch) in image.as_chunks::<PATCH>().0.iter().enumerate() {
                 if patch != EMPTY {
                     words[map + at / WORD] |= 1 << (at % WORD);
-                    words.push(u64::from_ne_bytes(patch));
+                    words[end] = u64::from_ne_bytes(patch);
+                    end += 1;
                 }
             }
-            starts.push(words.len() as u32);
+            starts.push(end as u32);
         }
         Some(Self {
-            words: Arc::new(words),
+            words: Arc::new(room),
             starts: Arc::new(starts),
             labels: images.labels().iter().map(|&label| label.into()).collect(),
         })
@@ -62,7 +69,7 @@ impl Patches {
 
     /// All images, one behind the other. Each is its map, in whole words, and then a word for each
     /// patch with ink, whose bytes are the pixels as they lie in memory.
-    pub fn words(&self) -> &Arc<Vec<u64>> {
+    pub fn words(&self) -> &SharedWords {
         &self.words
     }
 
@@ -78,6 +85,38 @@ impl Patches {
 }
 
 const EMPTY: [u8; PATCH] = [0; PATCH];
+
+/// Zeroed words, in huge pages where the system has them: shuffled images lie anywhere, and in
+/// small pages each would miss the page tables, which is what takes longest on a virtual machine.
+struct Room {
+    map: MmapMut,
+    len: usize,
+}
+
+impl Room {
+    /// Room for so many words; nothing if the system has none.
+    fn new(len: usize) -> Option<Self> {
+        let map = MmapMut::map_anon((len * size_of::<u64>()).max(1)).ok()?;
+        #[cfg(target_os = "linux")]
+        {
+            // Advice that is not taken costs speed and nothing else.
+            let _ = map.advise(memmap2::Advice::HugePage);
+        }
+        Some(Self { map, len })
+    }
+
+    fn words(&mut self) -> &mut [u64] {
+        let bytes = self.len * size_of::<u64>();
+        bytemuck::cast_slice_mut(&mut self.map[..bytes])
+    }
+}
+
+impl AsRef<[u64]> for Room {
+    #[inline]
+    fn as_ref(&self) -> &[u64] {
+        bytemuck::cast_slice(&self.map[..self.len * size_of::<u64>()])
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -96,8 +135,9 @@ mod tests {
             u64::from_ne_bytes(bytes)
         };
         let first = [0b1000_0001, 0b10, patch(0, 1), patch(7, 255), patch(7, 9)];
-        assert_eq!(patches.words()[..5], first);
-        assert_eq!(patches.words()[5..], [0, 0b1, patch(0, 7), 0, 0]);
+        let words = (**patches.words()).as_ref();
+        assert_eq!(words[..5], first);
+        assert_eq!(words[5..], [0, 0b1, patch(0, 7), 0, 0]);
         assert_eq!(patches.starts()[..], [0, 5, 8, 10]);
         assert_eq!(patches.labels(), [1, 2, 3]);
     }

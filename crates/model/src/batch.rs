@@ -1,5 +1,6 @@
 //! What a model is shown at a time.
 
+use std::fmt;
 use std::sync::Arc;
 
 /// A handful of labelled examples, borrowed from whoever read them.
@@ -30,14 +31,20 @@ pub enum Inputs<'a> {
 ///
 /// They are written down as [`Patches`](crate::kernels::Patches) says, and shared, so that a
 /// model's threads can read them where they lie.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Patchy<'a> {
     /// All examples that there are, each a map and the patches that are not empty.
-    pub words: &'a Arc<Vec<u64>>,
+    pub words: &'a Arc<dyn AsRef<[u64]> + Send + Sync>,
     /// Where each example begins, and at last where they end.
     pub starts: &'a Arc<Vec<u32>>,
     /// Which of the examples the batch has.
     pub which: &'a [u32],
+}
+
+impl fmt::Debug for Patchy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Patchy").field("which", &self.which).finish_non_exhaustive()
+    }
 }
 
 /// Examples of which only the values that are not zero are written down.

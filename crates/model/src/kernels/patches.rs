@@ -359,7 +359,7 @@ mod tests {
     fn images(count: usize, inputs: usize, full: usize) -> Vec<u8> {
         let byte = |image: usize, i: usize| {
             let is_full = (image * 3 + i / PATCH * 7) % 10 < full;
-            let alone = image % 3 == 0 && i % PATCH != image % PATCH;
+            let alone = image.is_multiple_of(3) && i % PATCH != image % PATCH;
             if is_full && !alone { ((image * 5 + i * 3) % 4 + 1) as u8 * 51 } else { 0 }
         };
         (0..count * inputs).map(|at| byte(at / inputs, at % inputs)).collect()
@@ -424,9 +424,9 @@ mod tests {
             std::array::from_fn(|row| (row as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let before = rows;
         transpose(&mut rows);
-        for row in 0..64 {
-            for column in 0..64 {
-                assert_eq!(rows[column] >> row & 1, before[row] >> column & 1, "{row},{column}");
+        for (r, before) in before.iter().enumerate() {
+            for (c, after) in rows.iter().enumerate() {
+                assert_eq!(after >> r & 1, before >> c & 1, "{r},{c}");
             }
         }
     }

@@ -55,7 +55,7 @@ struct Order {
     wanted: Wanted,
     sizes: (usize, usize),
     params: Vec<f32>,
-    words: Arc<Vec<u64>>,
+    words: Arc<dyn AsRef<[u64]> + Send + Sync>,
     starts: Arc<Vec<u32>>,
     which: Vec<u32>,
     labels: Vec<u32>,
@@ -68,7 +68,7 @@ impl Order {
             wanted: Wanted::Score,
             sizes: (0, 0),
             params: Vec::new(),
-            words: Arc::default(),
+            words: Arc::new(Vec::new()),
             starts: Arc::default(),
             which: Vec::new(),
             labels: Vec::new(),
@@ -81,7 +81,11 @@ impl Order {
             inputs: self.sizes.0,
             classes: self.sizes.1,
             params: &self.params,
-            images: Patches { words: &self.words, starts: &self.starts, which: &self.which },
+            images: Patches {
+                words: (*self.words).as_ref(),
+                starts: &self.starts,
+                which: &self.which,
+            },
             labels: &self.labels,
             share: self.share,
         }
@@ -94,7 +98,7 @@ impl Order {
         copy(task.params, &mut self.params);
         copy(task.images.which, &mut self.which);
         copy(task.labels, &mut self.labels);
-        if !Arc::ptr_eq(&self.words, images.words) {
+        if !Arc::ptr_eq(&self.starts, images.starts) {
             self.words = Arc::clone(images.words);
             self.starts = Arc::clone(images.starts);
         }

@@ -155,7 +155,11 @@ impl Softmax {
     ) -> Task<'a> {
         assert!(labels.len() <= self.most, "a block of {} examples is too large", labels.len());
         assert_eq!(images.which.len(), labels.len(), "labels of the block");
-        let images = Patches { words: images.words, starts: images.starts, which: images.which };
+        let images = Patches {
+            words: (**images.words).as_ref(),
+            starts: images.starts,
+            which: images.which,
+        };
         Task { inputs: self.inputs, classes: self.classes, params, images, labels, share }
     }
 }

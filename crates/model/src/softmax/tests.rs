@@ -103,7 +103,7 @@ fn the_first_of_equal_scores_counts() {
 /// Images, of which some are empty, some full and most half empty.
 fn images(count: usize, inputs: usize) -> Vec<u8> {
     let byte = |image: usize, i: usize| match image % 5 {
-        0 if image % 2 == 0 => 0,
+        0 if image.is_multiple_of(2) => 0,
         1 => (i % 255) as u8 + 1,
         _ if (image * 3 + i / PATCH * 7) % 10 < 4 => ((image * 31 + i * 17) % 256) as u8,
         _ => 0,
@@ -117,7 +117,8 @@ fn patchy_examples_give_what_dense_ones_give_and_equal_bits_with_any_threads() {
         let bytes = images(count, inputs);
         let numbers: Vec<f32> = bytes.iter().map(|&byte| f32::from(byte) / 255.0).collect();
         let (words, starts) = pack(inputs, &bytes);
-        let (words, starts) = (Arc::new(words), Arc::new(starts));
+        let words: Arc<dyn AsRef<[u64]> + Send + Sync> = Arc::new(words);
+        let starts = Arc::new(starts);
         let which: Vec<u32> = (0..count as u32).collect();
         let labels: Vec<u32> = which.iter().map(|i| i * 3 % classes as u32).collect();
         let mut dense = Softmax::new(inputs, classes);
