@@ -20,6 +20,8 @@
 //! A part is held until those of all peers are there, then it is added up while it is in the
 //! cache. What comes before its turn stays in the connection, which is the only queue.
 
+mod config;
+mod digest;
 mod ending;
 mod greeting;
 mod receive;
@@ -37,6 +39,8 @@ use thiserror::Error;
 use crate::shard::part_ranges_of;
 use crate::{ProtocolError, Report, shard_ranges};
 
+pub use config::ReplicaConfig;
+use digest::digest;
 pub use greeting::NotLetIn;
 pub use receive::Place;
 use regroup::Position;
@@ -45,52 +49,6 @@ pub use step::{Source, ToPeer};
 
 /// The slot that decides when to stop, and that gathers the reports.
 const CHIEF: usize = 0;
-
-/// Everything that defines a replica but its parameters and its optimizer.
-#[derive(Clone, Debug)]
-pub struct ReplicaConfig {
-    /// Which worker this is.
-    pub slot: usize,
-    /// What people call the worker in each slot; as many as there are workers.
-    pub names: Vec<String>,
-    /// Which process fills the slot: later ones have higher numbers.
-    pub incarnation: u64,
-    /// The secret of the run; empty for none.
-    pub token: Vec<u8>,
-    /// Identifies the job.
-    pub job_digest: [u8; 32],
-    /// Identifies the layout of the parameters.
-    pub layout_digest: [u8; 32],
-    /// After how many updates the run stops.
-    pub stop_steps: Option<u64>,
-    /// Steps from one comparison of all replicas to the next.
-    pub check_every: u64,
-    /// How many parameters travel in one part; [`crate::PART_FLOATS`] but in tests.
-    pub part_floats: usize,
-    /// Whether the run goes on when a worker is lost and comes back: then everybody has all of
-    /// the optimizer's state, and makes the whole update.
-    pub recovers: bool,
-}
-
-impl ReplicaConfig {
-    /// Two workers of a small model: everybody owns everything.
-    fn is_whole(&self, total: usize) -> bool {
-        self.names.len() <= 2 && total <= self.part_floats
-    }
-
-    /// Which of so many parameters this worker updates, and has the optimizer's slots of.
-    pub fn updates(&self, total: usize) -> Range<usize> {
-        match self.recovers || self.is_whole(total) {
-            true => 0..total,
-            false => self.shard(total),
-        }
-    }
-
-    /// Which of so many parameters this worker writes into checkpoints.
-    pub fn shard(&self, total: usize) -> Range<usize> {
-        shard_ranges(total, self.names.len())[self.slot].clone()
-    }
-}
 
 /// One worker of a run without servers, without its sockets.
 pub struct Replica {
@@ -361,26 +319,4 @@ fn cut(shard: &Range<usize>, part_floats: usize) -> Vec<Range<usize>> {
         parts.push(shard.start..shard.start);
     }
     parts
-}
-
-/// Tells replicas apart: two that differ in one place never have the same digest, and two that
-/// differ in more hardly ever.
-fn digest(params: &[f32]) -> u64 {
-    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    // Four rows of words, each mixed by itself, so that the processor works on all at a time.
-    let mut lanes = [1u64, 2, 3, 4];
-    let (blocks, rest) = params.as_chunks::<8>();
-    let mix = |lane: u64, word: u64| (lane ^ word).wrapping_mul(ODD).rotate_left(29);
-    for block in blocks {
-        for (lane, pair) in lanes.iter_mut().zip(block.as_chunks::<2>().0) {
-            let word = u64::from(pair[0].to_bits()) | u64::from(pair[1].to_bits()) << 32;
-            *lane = mix(*lane, word);
-        }
-    }
-    for value in rest {
-        lanes[0] = mix(lanes[0], u64::from(value.to_bits()));
-    }
-    let all = lanes.into_iter().fold(params.len() as u64, mix);
-    // 0 stands for "not due".
-    all.max(1)
 }

@@ -6,6 +6,7 @@
 
 mod plain;
 mod recovery;
+mod states;
 
 use std::collections::VecDeque;
 
