@@ -398,10 +398,9 @@ impl World {
             if self.cuts.contains(&now) && !self.wires.is_empty() {
                 let nth = self.random.below(self.wires.len());
                 let (id, slots) = self.wires.iter().nth(nth).map(|(id, w)| (*id, w.slots)).unwrap();
-                if !self.backlogs[slots[0]].contains(&id) {
-                    if let Some(wire) = self.wires.get_mut(&id) {
-                        wire.is_cut = true;
-                    }
+                let is_accepted = !self.backlogs[slots[0]].contains(&id);
+                if let Some(wire) = self.wires.get_mut(&id).filter(|_| is_accepted) {
+                    wire.is_cut = true;
                 }
             }
             let chief = self.processes[0].as_ref();

@@ -59,7 +59,7 @@ fn a_newcomer_gets_parameters_and_slots_and_is_where_the_other_is() {
 
 #[test]
 fn pieces_that_are_not_the_next_one_are_refused() {
-    let (mut old, mut new) = pair();
+    let (mut old, new) = pair();
     let first = old.next_to_send(1).unwrap().header;
     let wrong = |change: &dyn Fn(&mut Header)| {
         let mut header = first;
