@@ -146,7 +146,10 @@ impl Tasks {
                     source,
                 })?;
                 let Some(status) = task.ended else { continue };
-                let may_restart = restarts > 0 && failure.is_none() && deadline.is_none();
+                // Without servers nothing is left to do once the chief has written everything.
+                let is_done = plan.cluster.mode == Mode::Mirrored && start.has_summary();
+                let may_restart =
+                    restarts > 0 && failure.is_none() && !is_done && deadline.is_none();
                 if may_restart && is_worth_restarting(plan, task.task, status) {
                     restarts -= 1;
                     told &= !is_chief(task.task);
@@ -157,17 +160,18 @@ impl Tasks {
                     write_line(&format!("{} is started again: it {}", task.task, told_end(status)));
                     continue;
                 }
-                let may_go = plan.cluster.on_worker_loss == OnWorkerLoss::Continue
-                    && task.task.role == Role::Worker
-                    && !is_chief(task.task);
+                let may_go = is_done
+                    || plan.cluster.on_worker_loss == OnWorkerLoss::Continue
+                        && task.task.role == Role::Worker
+                        && !is_chief(task.task);
                 let blame = blame(status);
                 if !status.success() && !may_go && failure.as_ref().is_none_or(|f| f.0 < blame) {
                     failure = Some((blame, failed(task.task, status, interrupt)));
                 }
                 let grace = match plan.checkpoint {
                     _ if failure.is_some() => GRACE_AFTER_FAILURE,
-                    Some(_) => GRACE_TO_WRITE,
-                    None => GRACE,
+                    Some(_) if !is_done => GRACE_TO_WRITE,
+                    _ => GRACE,
                 };
                 if is_chief(task.task) || failure.is_some() {
                     deadline.get_or_insert_with(|| Instant::now() + grace);
@@ -215,16 +219,22 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
+    /// Whether the chief has come to the end of its work.
+    fn has_summary(&self) -> bool {
+        self.run.path().join("summary.json").exists()
+    }
+
     fn start(&self, task: Task, door: Option<TcpListener>) -> io::Result<Started> {
         self.start_from(task, door, self.from)
     }
 
-    /// Starts a task in the place of one that was lost. What the run went on from may be pruned by
-    /// now, but what has been kept since tells the same.
+    /// Starts a task in the place of one that was lost. With servers, what the run went on from may
+    /// be pruned by now, but what has been kept since tells the same.
     fn start_again(&self, task: Task, door: Option<TcpListener>) -> io::Result<Started> {
         let shelf = Shelf::of(self.run.path());
-        let newest = || shelf.steps().into_iter().find(|&step| shelf.is_complete(step));
-        self.start_from(task, door, self.from.and_then(|from| newest().or(Some(from))))
+        let has_servers = self.cluster.get("ps").is_some();
+        let newest = shelf.steps().into_iter().find(|&step| has_servers && shelf.is_complete(step));
+        self.start_from(task, door, self.from.map(|from| newest.unwrap_or(from)))
     }
 
     fn start_from(
