@@ -151,8 +151,8 @@ impl Link {
 
     /// Says a goodbye to all servers; it is answered when `done` says so.
     pub(super) fn say_goodbye(&mut self, header: Header, body: Vec<u8>) -> Result<(), LinkError> {
-        for peer in &mut self.peers {
-            (peer.said_bye, peer.may_close) = (false, false);
+        for (peer, reports) in self.peers.iter_mut().zip(&mut self.reports) {
+            (peer.said_bye, peer.may_close, *reports) = (false, false, None);
         }
         self.tell_all(&header, &body)?;
         self.said.goodbye = Some((header, body));
