@@ -13,6 +13,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
 mod browser;
+mod chromium;
 mod cluster;
 mod data;
 mod disk;
@@ -34,3 +35,4 @@ mod sweep;
 mod tensorboard;
 mod tf_config;
 mod train;
+mod watch;

@@ -23,6 +23,7 @@ mod run;
 mod stats;
 mod summary;
 pub mod svg;
+pub mod watch;
 
 pub use figure::{FIGURES, Figure, figure_names, is_figure};
 pub use findings::Findings;
@@ -30,3 +31,4 @@ pub use machine::Machine;
 pub use run::{Curve, Run};
 pub use stats::Spread;
 pub use summary::{Summary, Task};
+pub use watch::Watch;

@@ -95,7 +95,7 @@ fn event_files(run: &Path) -> Vec<PathBuf> {
 }
 
 /// The keys of a resolved job, dotted, each with its value as people write it.
-fn flat_job(text: &str) -> BTreeMap<String, String> {
+pub(crate) fn flat_job(text: &str) -> BTreeMap<String, String> {
     fn flatten(prefix: &str, table: &toml::Table, into: &mut BTreeMap<String, String>) {
         for (key, value) in table {
             let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };

@@ -1,5 +1,6 @@
 //! A run without other tasks: mode `single`.
 
+use std::sync::Arc;
 use std::thread;
 
 use paceline_data::SparseRows;
@@ -10,22 +11,24 @@ use crate::board::Board;
 use crate::build::{Room, build_dense_worker, build_examiner, build_model};
 use crate::checkpoint::{Keeper, Origin, Resumption, Shape, Terms};
 use crate::chief::{Chief, Orders, StopReason};
+use crate::cluster::{Role, Task};
 use crate::interrupt::Interrupt;
 use crate::job::{Plan, RawJob};
 use crate::link::{Link, Local};
+use crate::log::Log;
 use crate::progress::{Progress, write_line};
 use crate::rows::{LocalRows, RowWorker, SharedTable};
 use crate::run::RunDir;
 use crate::source::{Data, load_data};
 use crate::tester::{Aside, InBetween, Tests};
 use crate::train::{
-    Finished, Options, all_steps, announcement, check_unfinished, resumed, save_model, signal_of,
-    summarise, worker_summary, write_summary,
+    Finished, Options, all_steps, announcement, check_unfinished, ending, resumed, save_model,
+    signal_of, summarise, worker_summary, write_summary,
 };
 use crate::worker::{Desk, Trainer, Work};
 
 /// What the one task of a run without others is called.
-const ALONE: &str = "worker:0";
+const ALONE: Task = Task { role: Role::Worker, index: 0 };
 
 /// A whole run in this process.
 pub(crate) fn train_single(
@@ -47,6 +50,7 @@ pub(crate) fn train_single(
     }
     let run = options.open_run(&plan.name, checkpoint.as_ref())?;
     run.write("job.toml", job.explain().as_bytes())?;
+    let progress = progress.with_log(Arc::new(Log::create(&run, ALONE)?));
     progress.say(&announcement(plan, &data, run.path()));
     let from = from.as_ref();
     from.iter().for_each(|from| progress.say(&resumed(from.step())));
@@ -130,7 +134,7 @@ impl<'a> Alone<'a> {
     }
 
     fn desk(&self) -> Result<Desk, Failure> {
-        let mut board = Board::create(&self.run.task(ALONE), self.plan)?;
+        let mut board = Board::create(&self.run.task(&ALONE.to_string()), self.plan)?;
         let model = build_model(self.plan, self.data.shape(), Room::LEAST)?;
         match self.from {
             None => board.describe(self.plan, &model.graph())?,
@@ -190,13 +194,14 @@ impl<'a> Alone<'a> {
         let work = run(&mut worker, link, Some(&mut chief));
         chief.finish();
         let work = work.inspect_err(|_| drop(worker.desk().close(false)))?;
-        let mine = worker_summary(ALONE, worker.desk(), &work);
+        let mine = worker_summary(&ALONE.to_string(), worker.desk(), &work);
         let score = chief.final_test(link, worker.desk().board.as_mut())?;
         worker.desk().close(true)?;
         chief.final_checkpoint(link)?;
         save_model(self.run, worker.layout(), link)?;
         let (reason, step) = (chief.reason().or(work.reason), link.global_step());
         let summary = summarise(self.plan, (1, 0), reason, step, &chief, score, vec![mine]);
+        chief.note(&ending(&summary));
         write_summary(self.run, &summary)?;
         let run = self.run.path().to_owned();
         Ok(Finished { run, summary, signal: signal_of(reason) })

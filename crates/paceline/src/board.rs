@@ -1,12 +1,14 @@
 //! What a worker tells TensorBoard, and what its folder tells of the resources it used.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use paceline_model::{Node, Score};
-use paceline_observe::{EventWriter, GraphNode, HParam, SessionStatus, Tag};
+use paceline_observe::{EventWriter, GraphNode, HParam, PhaseClock, SessionStatus, Tag};
 
 use crate::Failure;
 use crate::job::Plan;
+use crate::pulse::{Pulse, SoFar};
 use crate::resources::{Curves, ResourceUse};
 
 /// The event file of one worker, in that worker's own folder.
@@ -23,6 +25,8 @@ pub struct Board {
     test_precision: Tag,
     steps_per_second: Tag,
     resources: Option<Curves>,
+    pulse: Pulse,
+    is_pulse_due: bool,
 }
 
 impl Board {
@@ -40,6 +44,7 @@ impl Board {
         ]
         .map(|name| events.tag(name));
         let resources = Curves::start(dir, plan, &mut events)?;
+        let pulse = Pulse::new(&mut events);
         Ok(Self {
             dir: dir.to_owned(),
             events,
@@ -52,6 +57,8 @@ impl Board {
             test_precision,
             steps_per_second,
             resources,
+            pulse,
+            is_pulse_due: false,
         })
     }
 
@@ -75,7 +82,25 @@ impl Board {
         if !resources.note(step, moved) {
             return Ok(());
         }
+        self.is_pulse_due = true;
         let written = resources.write(&mut self.events);
+        self.check(written)
+    }
+
+    /// Records where the worker's time has gone since the last call, if its resources have been
+    /// looked at since then.
+    #[inline]
+    pub fn pulse(
+        &mut self,
+        step: u64,
+        clock: &PhaseClock,
+        tested: Duration,
+    ) -> Result<(), Failure> {
+        if !std::mem::take(&mut self.is_pulse_due) {
+            return Ok(());
+        }
+        let so_far = SoFar { phases: clock.totals(), tested, steps: self.steps };
+        let written = self.pulse.write(&mut self.events, step, so_far);
         self.check(written)
     }
 

@@ -274,6 +274,11 @@ impl<'a> Chief<'a> {
         self.started.elapsed()
     }
 
+    /// For the record.
+    pub fn note(&self, text: &str) {
+        self.orders.progress.note(text);
+    }
+
     /// Takes the progress bar away.
     pub fn finish(&self) {
         self.orders.progress.finish();

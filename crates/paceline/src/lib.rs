@@ -27,6 +27,7 @@ pub mod link;
 pub mod log;
 pub mod model_file;
 pub mod progress;
+pub mod pulse;
 pub mod resources;
 pub mod rows;
 pub mod run;
@@ -36,6 +37,7 @@ pub mod sweep;
 pub mod table;
 pub mod tester;
 pub mod train;
+pub mod watch;
 pub mod worker;
 
 pub use failure::Failure;

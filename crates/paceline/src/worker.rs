@@ -59,6 +59,7 @@ impl Desk {
         let Some(board) = &mut self.board else { return Ok(()) };
         board.step(step, loss)?;
         board.note(link.global_step(), link.moved_bytes())?;
+        board.pulse(link.global_step(), &self.clock, self.tested)?;
         let Some(chief) = chief else { return Ok(()) };
         self.clock.enter(Phase::Wait);
         chief.after_step(loss, now, link, board)?;

@@ -8,13 +8,14 @@
 
 pub mod evaluator;
 pub mod launch;
-mod leash;
-mod listen;
+pub(crate) mod leash;
+pub(crate) mod listen;
 mod mirror;
 pub mod remote;
 pub mod server;
 pub mod task;
 pub mod tf_config;
+mod view;
 
 pub use leash::Leash;
 pub use tf_config::{Cluster, Role, Task};

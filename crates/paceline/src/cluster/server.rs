@@ -14,6 +14,7 @@ use paceline_observe::{EventWriter, Histogram, Pace};
 
 use super::listen::listen;
 use super::remote::{layout_digest, overlaps, token};
+use super::view::View;
 use super::{Cluster, Role};
 use crate::Failure;
 use crate::build::{Room, build_model};
@@ -157,6 +158,7 @@ struct Watch {
     workers: Vec<String>,
     pace: Pace,
     paced: Instant,
+    view: View,
 }
 
 impl Watch {
@@ -182,17 +184,23 @@ impl Watch {
             workers: Vec::new(),
             pace: Pace::new(0),
             paced: now,
+            view: View::default(),
         }
     }
 
-    /// Draws what the server uses.
+    /// Draws what the server uses and, whenever that has been looked at, what it sees of workers.
     fn draw(&mut self, machine: &Server) -> std::io::Result<()> {
         let Some(curves) = &self.curves else { return Ok(()) };
         let has_news = curves.note(machine.global_step(), self.moved_bytes);
         if machine.is_started() && !std::mem::replace(&mut self.has_begun, true) {
             curves.begin();
         }
-        if has_news { curves.write(&mut self.events) } else { Ok(()) }
+        if !has_news {
+            return Ok(());
+        }
+        curves.write(&mut self.events)?;
+        let stats = machine.stats();
+        self.view.draw(&mut self.events, machine.global_step(), &self.workers, stats)
     }
 
     /// Tells who is slow.

@@ -1,5 +1,6 @@
 //! One task of a run: finds its place, does its part, and ends by itself.
 
+use std::sync::Arc;
 use std::thread;
 
 use paceline_exchange::Role as ClientRole;
@@ -22,8 +23,8 @@ use crate::source::{Data, load_data};
 use crate::summary::TaskSummary;
 use crate::tester::Aside;
 use crate::train::{
-    Finished, Options, all_steps, announcement, check_unfinished, save_model, signal_of, summarise,
-    worker_summary, write_summary,
+    Finished, Options, all_steps, announcement, check_unfinished, ending, save_model, signal_of,
+    summarise, worker_summary, write_summary,
 };
 use crate::worker::{Desk, Trainer, Work};
 
@@ -131,7 +132,8 @@ impl Part<'_> {
         let Self { plan, cluster, data, run, .. } = *self;
         let task = cluster.task.to_string();
         let slot = cluster.slot().unwrap_or(0);
-        let log = Log::create(run, cluster.task)?;
+        let log = Arc::new(Log::create(run, cluster.task)?);
+        let progress = if slot == 0 { progress.with_log(log.clone()) } else { progress };
         let model = build_model(plan, data.shape(), Room::LEAST)?;
         let mut board = Board::create(&run.task(&task), plan)?;
         let is_chief = slot == 0;
@@ -260,6 +262,7 @@ impl Part<'_> {
         let tasks_here = (self.cluster.slots(), self.cluster.count(Role::Ps));
         let reason = chief.reason().or(work.reason);
         let summary = summarise(self.plan, tasks_here, reason, step, chief, score, tasks);
+        chief.note(&ending(&summary));
         write_summary(self.run, &summary)?;
         link.finish()?;
         let run = self.run.path().to_owned();
