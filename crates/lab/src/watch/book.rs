@@ -5,24 +5,21 @@
 //! the summary and the ends of the logs are read when they have changed.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
+use super::files::{Text, files};
 use super::series::Series;
+use super::table::{Table, curve};
 use crate::events::{Event, Tail};
 
 /// Folders of tasks that are looked into.
 const MOST_TASKS: usize = 256;
-/// Curves of a task.
-const MOST_SERIES: usize = 256;
 /// Bytes of an event file that are read at one go, so that a look comes to an end.
 const MOST_BYTES: u64 = 256 << 20;
-/// Bytes of a table that are read at one go.
-const MOST_TABLE_BYTES: u64 = 16 << 20;
 /// Bytes at the end of a log that are shown, and how many lines of them.
 const LOG_BYTES: u64 = 16 << 10;
 const LOG_LINES: usize = 100;
@@ -178,116 +175,8 @@ fn note(series: &mut BTreeMap<String, Series>, event: Event<'_>) {
     }
 }
 
-/// The curve of this tag, a new one if there is room.
-fn curve<'a>(series: &'a mut BTreeMap<String, Series>, tag: &str) -> Option<&'a mut Series> {
-    if !series.contains_key(tag) {
-        if series.len() >= MOST_SERIES {
-            return None;
-        }
-        series.insert(tag.to_owned(), Series::default());
-    }
-    series.get_mut(tag)
-}
-
-/// `resources.csv`, and how far it has been read.
-#[derive(Debug, Default)]
-struct Table {
-    offset: u64,
-    head: Vec<String>,
-    /// Time and step of the row before.
-    last: Option<(f64, f64)>,
-}
-
-impl Table {
-    /// Reads the whole lines that are new.
-    fn read(&mut self, path: &Path, series: &mut BTreeMap<String, Series>) {
-        let Ok(mut file) = File::open(path) else { return };
-        let mut bytes = Vec::new();
-        let read = file
-            .seek(SeekFrom::Start(self.offset))
-            .and_then(|_| file.take(MOST_TABLE_BYTES).read_to_end(&mut bytes));
-        let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n').filter(|_| read.is_ok())
-        else {
-            return;
-        };
-        self.offset += end as u64 + 1;
-        for line in String::from_utf8_lossy(&bytes[..end]).lines() {
-            if self.head.is_empty() {
-                self.head = line.split(',').map(str::to_owned).collect();
-            } else {
-                self.add(line, series);
-            }
-        }
-    }
-
-    fn add(&mut self, line: &str, series: &mut BTreeMap<String, Series>) {
-        let cells: Vec<f64> = line.split(',').filter_map(|cell| cell.parse().ok()).collect();
-        if cells.len() != self.head.len() {
-            return;
-        }
-        let cell = |name: &str| self.head.iter().position(|head| head == name).map(|at| cells[at]);
-        let (Some(time), Some(step)) = (cell("time_s"), cell("step")) else { return };
-        for (name, value) in self.head.iter().zip(&cells) {
-            if !matches!(name.as_str(), "time_s" | "step") {
-                let Some(curve) = curve(series, &format!("resources/{name}")) else { continue };
-                curve.push(step as u64, time, *value as f32);
-            }
-        }
-        // How fast the run goes; a row that comes right after another says little.
-        let passed = self.last.map_or(0.0, |(before, _)| time - before);
-        let Some(curve) = curve(series, STEPS_PER_SECOND) else { return };
-        match self.last {
-            Some((_, before)) if passed >= 0.05 && step >= before && before > 0.0 => {
-                curve.push(step as u64, time, ((step - before) / passed) as f32);
-                self.last = Some((time, step));
-            }
-            Some((_, before)) if passed < 0.05 && before > 0.0 => {}
-            _ => self.last = Some((time, step)),
-        }
-    }
-}
-
 /// The tag of the loss of each step.
 const TRAIN_LOSS: &str = "train/loss";
-/// The tag of global steps a second, as a task has seen them.
-pub(crate) const STEPS_PER_SECOND: &str = "pace/steps_per_second";
-
-/// A file that is shown as it is, or its end.
-#[derive(Debug, Default)]
-struct Text {
-    text: String,
-    written: Option<SystemTime>,
-    len: u64,
-}
-
-impl Text {
-    /// Reads the file's last bytes if it has changed; says whether it has.
-    fn refresh(&mut self, path: &Path, most: u64) -> bool {
-        let metadata = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file);
-        let written = metadata.as_ref().and_then(|metadata| metadata.modified().ok());
-        let len = metadata.map_or(0, |metadata| metadata.len());
-        if (written, len) == (self.written, self.len) {
-            return false;
-        }
-        (self.written, self.len) = (written, len);
-        self.text = last_bytes(path, len, most).unwrap_or_default();
-        true
-    }
-}
-
-/// The end of a file, from the beginning of a line on.
-fn last_bytes(path: &Path, len: u64, most: u64) -> std::io::Result<String> {
-    let mut file = File::open(path)?;
-    file.seek(SeekFrom::Start(len.saturating_sub(most)))?;
-    let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    Ok(match len > most {
-        true => text.split_once('\n').map_or(String::new(), |(_, rest)| rest.to_owned()),
-        false => text,
-    })
-}
-
 /// The folders of tasks in a run: a role, a number.
 fn task_folders(run: &Path) -> Vec<String> {
     let entries = fs::read_dir(run).into_iter().flatten().flatten();
@@ -307,20 +196,6 @@ fn task_folders(run: &Path) -> Vec<String> {
     names
 }
 
-/// The plain files of a folder, sorted. Links are left alone: they may lead anywhere.
-fn files(folder: &Path) -> Vec<(String, PathBuf, fs::Metadata)> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut files: Vec<_> = entries
-        .filter_map(|entry| {
-            let metadata = fs::symlink_metadata(entry.path()).ok()?;
-            let name = entry.file_name().into_string().ok()?;
-            metadata.is_file().then(|| (name, entry.path(), metadata))
-        })
-        .collect();
-    files.sort_by(|a, b| a.0.cmp(&b.0));
-    files
-}
-
 /// Seconds since 1970.
 pub(crate) fn unix_seconds(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
@@ -328,11 +203,13 @@ pub(crate) fn unix_seconds(time: SystemTime) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::io::Write;
 
     use paceline_observe::EventWriter;
 
     use super::super::series::Mark;
+    use super::super::table::STEPS_PER_SECOND;
     use super::*;
 
     fn values(book: &Book, tag: &str) -> Vec<(u64, f32)> {

@@ -11,10 +11,12 @@
 
 mod book;
 mod feed;
+mod files;
 mod live;
 mod page;
 mod runs;
 mod series;
+mod table;
 
 use std::collections::HashMap;
 use std::io;

@@ -100,7 +100,7 @@ function axes(spec, view, theme, plot, xs, ys, toX, toY, isLog) {
   const across = view.axis === 'time' ? timeTicks(xs[0], xs[1], count) : ticks(xs[0], xs[1], count);
   for (const x of across.at) {
     const px = toX(x);
-    const label = view.axis === 'time' ? duration(x) : tick(x, '', across.step);
+    const label = view.axis !== 'time' ? tick(x, '', across.step) : across.step < 1 ? tick(x, '', across.step) + ' s' : duration(x);
     const anchor = px > plot.right - 16 ? 'end' : px < plot.left + 10 ? 'start' : 'middle';
     out.push(`<path d="M${px.toFixed(1)} ${plot.bottom}v4" stroke="${theme.dim}"/>`, text(px, plot.bottom + 17, label, theme.dim, anchor));
   }
