@@ -101,9 +101,6 @@ pub fn train(
             "TF_CONFIG lists {} workers, but cluster.mode is single; choose a mode that shares",
             cluster.slots()
         ))),
-        (Mode::Mirrored, _) if options.resume.is_some() => Err(Failure::Usage(
-            "--resume is not for cluster.mode = \"mirrored\" yet; go on with sync".into(),
-        )),
         (_, Some(_)) if options.watch.is_some() => Err(Failure::Usage(
             "--watch is for runs that this command starts, and TF_CONFIG makes it one task of many; \
              use `paceline watch RUN` where the run directory is"
