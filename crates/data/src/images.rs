@@ -99,6 +99,11 @@ impl Images {
     pub fn labels(&self) -> &[u8] {
         &self.labels
     }
+
+    /// All pixels, image after image.
+    pub fn pixels(&self) -> &[u8] {
+        &self.pixels
+    }
 }
 
 /// Images to learn from, images to be judged on, and where both came from.
