@@ -87,6 +87,11 @@ impl Images {
         &self.pixels[index * area..(index + 1) * area]
     }
 
+    /// The pixels of all images, one behind the other.
+    pub fn pixels(&self) -> &[u8] {
+        &self.pixels
+    }
+
     /// The class of image `index`.
     ///
     /// # Panics
@@ -98,11 +103,6 @@ impl Images {
     /// The classes of all images, in order.
     pub fn labels(&self) -> &[u8] {
         &self.labels
-    }
-
-    /// All pixels, image after image.
-    pub fn pixels(&self) -> &[u8] {
-        &self.pixels
     }
 }
 
