@@ -18,6 +18,8 @@ mod cluster;
 mod data;
 mod disk;
 mod docs;
+mod emulate;
+mod experiments;
 mod faults;
 mod golden;
 mod jobs;

@@ -50,9 +50,10 @@ impl Run {
             run.add_curves(events::read(&file, |tag| tag.starts_with("test/")));
         }
         let folders = ["worker_0", "chief_0"].map(|folder| path.join(folder));
+        let is_emulated = run.job.contains_key("cluster.emulate.hosts");
         run.resources = folders
             .iter()
-            .map(|folder| resources::read(folder))
+            .map(|folder| resources::read(folder, is_emulated))
             .find(|c| !c.is_empty())
             .unwrap_or_default();
         for (_, curve) in &mut run.resources {

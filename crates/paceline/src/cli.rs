@@ -47,8 +47,10 @@ pub enum Command {
         --continue, goes on from there. JOB.toml may be a directory: all job files in it are swept.")]
     Sweep(Sweep),
     /// Make a page, a table and a text of what the runs of a sweep, or any runs, say
-    #[command(after_help = "Example:\n  paceline report sweeps/first\n\n\
-        Writes report.html, report.csv and report.md, anew each time.")]
+    #[command(
+        after_help = "Example:\n  paceline report sweeps/first\n  paceline report sweeps/all --index experiments/README.md\n\n\
+        Writes report.html, report.csv and report.md, anew each time."
+    )]
     Report(Report),
     /// Show a run, or all runs of a directory, on a page in the browser, live or afterwards
     #[command(after_help = "Examples:\n  \
@@ -185,6 +187,10 @@ pub struct Report {
     /// Where to write the report; into DIR unless given
     #[arg(long, value_name = "DIR")]
     pub to: Option<PathBuf>,
+    /// Write a list of all sweeps that lie in DIR, with others' figures and findings beside
+    /// ours, into this Markdown file instead
+    #[arg(long, value_name = "FILE", conflicts_with = "to")]
+    pub index: Option<PathBuf>,
 }
 
 /// Arguments of `evaluate`.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use super::emulate::Hosts;
 use super::{Role, Task, leash, listen, remote, tf_config};
 use crate::Failure;
 use crate::checkpoint::{Resumption, Shape};
@@ -56,11 +57,13 @@ pub fn launch(
         check_unfinished(plan, &Resumption::new(checkpoint.clone(), shape), examples)?;
         options.say(&resumed(checkpoint.manifest.global_step()));
     }
+    // Made before the tasks, so that they are gone when the hosts go.
+    let hosts = Hosts::make(&plan.cluster)?;
     let run = options.open_run(&plan.name, checkpoint.as_ref())?;
     let from = checkpoint.map(|checkpoint| checkpoint.manifest.about.step);
     run.write("job.toml", job.explain().as_bytes())?;
     let mut tasks = Tasks { started: Vec::new() };
-    let start = tasks.start_all(plan, &run, options.quiet, from)?;
+    let start = tasks.start_all(plan, hosts.as_ref(), &run, options.quiet, from)?;
     tasks.watch(plan, interrupt, &start)?;
     let path = run.path().join("summary.json");
     let text = std::fs::read(&path).map_err(Failure::at("read", &path))?;
@@ -85,18 +88,18 @@ impl Tasks {
     fn start_all<'r>(
         &mut self,
         plan: &Plan,
+        hosts: Option<&'r Hosts>,
         run: &'r RunDir,
         quiet: bool,
         from: Option<u64>,
     ) -> Result<Start<'r>, Failure> {
         let cannot = |source| Failure::Files { what: "cannot start the tasks".into(), source };
         let ClusterPlan { servers, workers, mode, .. } = plan.cluster;
-        let (listeners, servers) = bind(servers).map_err(cannot)?;
+        let (listeners, servers) = bind(hosts, Role::Ps, servers).map_err(cannot)?;
         // Without servers workers listen; with servers their places still need to be listed.
         let (mut doors, places) = match mode {
-            Mode::Mirrored => {
-                let (doors, places) = bind(workers).map_err(cannot)?;
-                (doors.into_iter().map(Some).collect(), places)
+            _ if mode == Mode::Mirrored || hosts.is_some() => {
+                bind(hosts, Role::Worker, workers).map_err(cannot)?
             }
             _ => (Vec::new(), vec!["127.0.0.1:0".into(); workers]),
         };
@@ -111,10 +114,10 @@ impl Tasks {
             OnWorkerLoss::Fail | OnWorkerLoss::Continue => Vec::new(),
         };
         let token = make_token().map_err(cannot)?;
-        let start = Start { run, quiet, from, token, cluster, doors: kept };
+        let start = Start { run, hosts, quiet, from, token, cluster, doors: kept };
         for (index, listener) in listeners.into_iter().enumerate() {
             let task = Task { role: Role::Ps, index };
-            self.started.push(start.start(task, Some(listener)).map_err(cannot)?);
+            self.started.push(start.start(task, listener).map_err(cannot)?);
         }
         for (index, door) in doors.into_iter().enumerate() {
             let task = Task { role: Role::Worker, index };
@@ -201,12 +204,20 @@ impl Tasks {
     }
 }
 
-/// So many sockets that listen, and their addresses.
-fn bind(count: usize) -> io::Result<(Vec<TcpListener>, Vec<String>)> {
-    let bound = (0..count).map(|_| {
+/// So many sockets that listen, and their addresses. On an emulated host, where every port is
+/// free, a task makes its socket itself.
+fn bind(
+    hosts: Option<&Hosts>,
+    role: Role,
+    count: usize,
+) -> io::Result<(Vec<Option<TcpListener>>, Vec<String>)> {
+    let bound = (0..count).map(|index| {
+        if let Some(hosts) = hosts {
+            return Ok((None, hosts.address(Task { role, index })));
+        }
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?.to_string();
-        Ok((listener, address))
+        Ok((Some(listener), address))
     });
     bound.collect()
 }
@@ -219,6 +230,8 @@ fn keep(doors: &[Option<TcpListener>]) -> io::Result<Vec<Option<TcpListener>>> {
 /// What all tasks of a run are started with.
 struct Start<'a> {
     run: &'a RunDir,
+    /// Where tasks run, if not on this machine as it is.
+    hosts: Option<&'a Hosts>,
     quiet: bool,
     /// The step of the checkpoint that the run goes on from, if it does.
     from: Option<u64>,
@@ -246,7 +259,11 @@ impl Start<'_> {
             "cluster": self.cluster,
             "task": {"type": task.role.name(), "index": task.index},
         });
-        let mut command = Command::new(std::env::current_exe()?);
+        let program = std::env::current_exe()?;
+        let mut command = match self.hosts {
+            Some(hosts) => hosts.command(task, &program),
+            None => Command::new(program),
+        };
         command
             .arg("train")
             .arg(self.run.path().join("job.toml"))

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use paceline_model::{GroupRule, OptimizerSpec, Rule, Schedule, Table};
 
+use super::check_emulate::parse_rate;
 use super::plan::{
     CheckpointPlan, ClusterPlan, DataPlan, Evaluate, Mode, ModelKind, OnWorkerLoss, Plan, Stop,
 };
@@ -188,6 +189,7 @@ impl Checker<'_> {
             start_timeout: seconds(self.number("cluster.start_timeout_s").min(MAX_SECONDS)),
             stall_timeout: seconds(self.number("cluster.stall_timeout_s").min(MAX_SECONDS)),
             token_file: self.optional("cluster.token_file", Self::path),
+            emulate: self.emulate(mode, servers),
         }
     }
 
@@ -330,6 +332,14 @@ impl Checker<'_> {
             (fits && seen.is_finite()).then_some(number)
         })
         .unwrap_or(1.0)
+    }
+
+    pub(super) fn rate(&mut self, path: &str) -> u64 {
+        self.take(path, |value, _| match value {
+            Value::Text(text) => parse_rate(text),
+            _ => None,
+        })
+        .unwrap_or(1)
     }
 
     pub(super) fn flag(&mut self, path: &str) -> bool {

@@ -48,6 +48,11 @@ fn cores() -> usize {
 impl Plan {
     /// Threads that a worker computes with, beside so many others on this machine.
     pub fn threads_here(&self, workers: usize) -> usize {
+        // Emulated hosts share the machine's cores, unless each has its own.
+        let workers = match &self.cluster.emulate {
+            Some(emulated) if emulated.cpus.is_none() => self.cluster.workers,
+            _ => workers,
+        };
         let by_itself = match self.model {
             ModelKind::Logistic { .. } => 1,
             ModelKind::Softmax if self.batch < SOFTMAX_SHARED => 1,
@@ -101,7 +106,7 @@ impl ModelKind {
 }
 
 /// How many tasks there are, how they share the parameters, and how long they wait.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClusterPlan {
     /// How workers share the parameters.
     pub mode: Mode,
@@ -121,6 +126,23 @@ pub struct ClusterPlan {
     pub stall_timeout: Duration,
     /// The file with the secret that all tasks share.
     pub token_file: Option<PathBuf>,
+    /// The hosts that the local launcher emulates, if it does.
+    pub emulate: Option<EmulatePlan>,
+}
+
+/// Hosts that are none: networks of their own on one machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EmulatePlan {
+    /// How many there are.
+    pub hosts: usize,
+    /// What each one's link carries each way, if that is limited.
+    pub link_bits_per_s: Option<u64>,
+    /// How long a packet takes to leave its host.
+    pub delay_ms: f64,
+    /// Whether servers have hosts to themselves.
+    pub servers_apart: bool,
+    /// Cores' time that each host may use, if that is limited.
+    pub cpus: Option<f64>,
 }
 
 /// How workers share the parameters.

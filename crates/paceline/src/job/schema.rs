@@ -40,6 +40,8 @@ pub(super) enum Kind {
     Path,
     /// True or false.
     Flag,
+    /// How fast a network is, such as `"1gbit"`.
+    Rate,
 }
 
 impl Kind {
@@ -64,6 +66,7 @@ impl Kind {
             Kind::Name => "a name of at most 100 letters, digits, '-', '_' and '.'".into(),
             Kind::Path => "a path".into(),
             Kind::Flag => "true or false".into(),
+            Kind::Rate => "a rate such as \"1gbit\" or \"100mbit\", from 100kbit to 100gbit".into(),
         }
     }
 }
@@ -96,7 +99,7 @@ const STEPS_FROM_0: Kind = Kind::Whole { min: 0, max: i64::MAX as u64 };
 
 /// Every key. Keys of one section stand together; sections stand in the order of the file.
 pub(super) static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
-    [top(), model_and_data(), train(), optimizer(), cluster(), checkpoint(), observe()]
+    [top(), model_and_data(), train(), optimizer(), cluster(), emulate(), checkpoint(), observe()]
         .into_iter()
         .flatten()
         .collect()
@@ -294,6 +297,35 @@ fn cluster() -> Vec<Key> {
         optional("cluster.token_file", Kind::Path, "file with the secret that all tasks share")
             .with(mode, shared),
     ]
+}
+
+fn emulate() -> Vec<Key> {
+    let shared: &[&str] = &["async", "sync", "bounded", "mirrored"];
+    let hosts = "run the tasks on so many emulated hosts, each a network of its own; needs root \
+                 (docs/emulation.md)";
+    let server = "whether servers share the workers' hosts, the first one worker 0's, or have the \
+                  last hosts to themselves";
+    let at = |name: &str| format!("cluster.emulate.{name}");
+    let keys = [
+        optional(&at("hosts"), Kind::Whole { min: 1, max: 250 }, hosts),
+        optional(
+            &at("link"),
+            Kind::Rate,
+            "what each host's link carries each way; all it can unless given",
+        ),
+        optional(
+            &at("delay_ms"),
+            Kind::From(0.0),
+            "how long a packet takes to leave its host, where the kernel offers it",
+        ),
+        key(&at("server"), Kind::Word(&["beside", "own"]), "\"beside\"", server),
+        optional(
+            &at("cpus"),
+            Kind::Above(0.0),
+            "cores' time that each host may use; the machine's unless given",
+        ),
+    ];
+    keys.map(|key| key.with("cluster.mode", shared)).into()
 }
 
 fn checkpoint() -> Vec<Key> {
