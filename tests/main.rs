@@ -33,4 +33,5 @@ mod support;
 mod sweep;
 mod tensorboard;
 mod tf_config;
+mod trace;
 mod train;

@@ -42,7 +42,7 @@ pub use digits::{TEST_EXAMPLES, TRAIN_EXAMPLES, digits};
 pub use error::DataError;
 pub use fake_images::{FakeImages, Part};
 pub use images::{ImageSet, Images};
-pub use loader::{Loader, LoaderOptions};
+pub use loader::{Loader, LoaderOptions, ReadWatch};
 pub use maker::Skipped;
 pub use on_bad::OnBad;
 pub use pictures::{PictureOptions, PictureSet, Pictures};

@@ -2,7 +2,7 @@
 
 use crate::kernels::{Onto, dense_backward_weights, dense_forward};
 use crate::layers::loss::{count, softmax_delta};
-use crate::{Batch, Group, Layout, Model, Node, Tally};
+use crate::{Batch, Group, LayerShape, Layout, Model, Moment, Node, Tally};
 
 /// Examples that go forward and backward together: 28x28 pixels of so many fill half a
 /// processor's second-level cache.
@@ -43,6 +43,34 @@ impl Softmax {
         dense_forward(self.inputs, block.values(), weights, bias, scores);
         scores
     }
+
+    /// The gradient, for somebody who may want to follow it.
+    #[inline]
+    fn follow(
+        &mut self,
+        params: &[f32],
+        block: Batch<'_>,
+        share: f32,
+        (onto, grad): (Onto, &mut [f32]),
+        mut watch: impl FnMut(Moment<'_>),
+    ) -> f32 {
+        let (inputs, classes) = (self.inputs, self.classes);
+        let (weights, bias) = grad.split_at_mut(classes * inputs);
+        if onto == Onto::Zero {
+            bias.fill(0.0);
+        }
+        let delta = self.score(params, block);
+        watch(Moment::Forward { layer: 0 });
+        let mut loss = 0.0;
+        for (row, &label) in delta.chunks_exact_mut(classes).zip(block.labels) {
+            loss += softmax_delta(row, label as usize, share);
+            bias.iter_mut().zip(&*row).for_each(|(sum, delta)| *sum += delta);
+        }
+        watch(Moment::Loss);
+        dense_backward_weights(inputs, classes, block.values(), delta, onto, weights);
+        watch(Moment::Backward { layer: 0 });
+        loss * share
+    }
 }
 
 impl Model for Softmax {
@@ -70,19 +98,24 @@ impl Model for Softmax {
         onto: Onto,
         grad: &mut [f32],
     ) -> f32 {
-        let (inputs, classes) = (self.inputs, self.classes);
-        let (weights, bias) = grad.split_at_mut(classes * inputs);
-        if onto == Onto::Zero {
-            bias.fill(0.0);
-        }
-        let delta = self.score(params, block);
-        let mut loss = 0.0;
-        for (row, &label) in delta.chunks_exact_mut(classes).zip(block.labels) {
-            loss += softmax_delta(row, label as usize, share);
-            bias.iter_mut().zip(&*row).for_each(|(sum, delta)| *sum += delta);
-        }
-        dense_backward_weights(inputs, classes, block.values(), delta, onto, weights);
-        loss * share
+        self.follow(params, block, share, (onto, grad), |_| {})
+    }
+
+    fn gradient_followed(
+        &mut self,
+        params: &[f32],
+        block: Batch<'_>,
+        share: f32,
+        (onto, grad): (Onto, &mut [f32]),
+        watch: &mut (dyn FnMut(Moment<'_>) + Send),
+    ) -> f32 {
+        let loss = self.follow(params, block, share, (onto, grad), &mut *watch);
+        watch(Moment::Final { range: 0..grad.len(), values: grad });
+        loss
+    }
+
+    fn layer_shapes(&self) -> Vec<LayerShape> {
+        vec![LayerShape { name: "softmax".into(), output: vec![self.classes] }]
     }
 
     fn evaluate(&mut self, params: &[f32], block: Batch<'_>, tally: &mut Tally) {

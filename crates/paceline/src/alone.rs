@@ -7,17 +7,19 @@ use paceline_model::{Layout, Logistic, Model};
 
 use crate::Failure;
 use crate::board::Board;
-use crate::build::{Room, build_dense_worker, build_examiner, build_model};
+use crate::build::{Room, build_dense_worker, build_examiner, build_model, follow_rows};
 use crate::checkpoint::{Keeper, Origin, Resumption, Shape, Terms};
 use crate::chief::{Chief, Orders, StopReason};
 use crate::interrupt::Interrupt;
 use crate::job::{Plan, RawJob};
 use crate::link::{Link, Local};
+use crate::metrics::Metrics;
 use crate::progress::{Progress, write_line};
 use crate::rows::{LocalRows, RowWorker, SharedTable};
 use crate::run::RunDir;
 use crate::source::{Data, load_data};
 use crate::tester::{Aside, InBetween, Tests};
+use crate::trace::{self, Tracer, recorded};
 use crate::train::{
     Finished, Options, all_steps, announcement, check_unfinished, resumed, save_model, signal_of,
     summarise, worker_summary, write_summary,
@@ -81,9 +83,13 @@ impl<'a> Alone<'a> {
         link.keep(self.keeper(model.layout())?);
         drop(model);
         let threads = self.plan.threads_here(1);
-        let tests = InBetween::new(build_examiner(self.plan, self.data, threads)?);
+        let tracer = Tracer::of(self.plan);
+        let tracer = tracer.as_ref();
+        let examiner = build_examiner(self.plan, self.data, threads)?;
+        let tests = InBetween::new(recorded(tracer, examiner));
         let slot = (0, batches);
-        let worker = build_dense_worker(self.plan, self.data, slot, threads, self.desk()?)?;
+        let worker =
+            build_dense_worker(self.plan, self.data, slot, threads, (self.desk()?, tracer))?;
         let chief = self.chief(steps, Box::new(tests), false, progress);
         self.carry_out(worker, &mut link, chief, |worker, link, chief| worker.run(link, chief))
     }
@@ -102,10 +108,15 @@ impl<'a> Alone<'a> {
         };
         let worker = |slot, desk| RowWorker::new(slot, batches.clone(), rows, desk);
         thread::scope(|scope| {
-            let tests = Aside::start(scope, build_examiner(self.plan, self.data, 1)?);
+            let tracer = Tracer::of(self.plan);
+            let tracer = tracer.as_ref();
+            let examiner = recorded(tracer, build_examiner(self.plan, self.data, 1)?);
+            let tests = Aside::start(scope, examiner);
             // A test that may end the run must be over before the next one is due.
             let reproducible = threads == 1 && self.plan.stop.test_loss.is_some();
-            let first = worker(0, self.desk()?);
+            let mut desk = self.desk()?;
+            desk.trace = follow_rows(tracer, self.plan, rows.features());
+            let first = worker(0, desk);
             let chief = self.chief(steps, Box::new(tests), reproducible, progress);
             let mut link = LocalRows::new(&shared, 0);
             link.keep(self.keeper(layout)?);
@@ -130,13 +141,14 @@ impl<'a> Alone<'a> {
     }
 
     fn desk(&self) -> Result<Desk, Failure> {
-        let mut board = Board::create(&self.run.task(ALONE), self.plan)?;
+        let mut board = Board::create(&self.run.task(ALONE), self.plan, &[])?;
         let model = build_model(self.plan, self.data.shape(), Room::LEAST)?;
         match self.from {
             None => board.describe(self.plan, &model.graph())?,
             Some(from) => board.resume_at(from.step())?,
         }
-        Ok(Desk::open(Some(board), 1.0))
+        let metrics = Metrics::start(self.plan, (ALONE, 0), Vec::new(), &self.run.task(ALONE))?;
+        Ok(Desk { metrics, ..Desk::open(Some(board), 1.0) })
     }
 
     fn origin(&self) -> Origin {
@@ -191,6 +203,7 @@ impl<'a> Alone<'a> {
         chief.finish();
         let work = work.inspect_err(|_| drop(worker.desk().close(false)))?;
         let mine = worker_summary(ALONE, worker.desk(), &work);
+        let has_part = worker.desk().leave_trace(ALONE, Vec::new(), &self.run.task(ALONE));
         let score = chief.final_test(link, worker.desk().board.as_mut())?;
         worker.desk().close(true)?;
         chief.final_checkpoint(link)?;
@@ -198,6 +211,10 @@ impl<'a> Alone<'a> {
         let (reason, step) = (chief.reason().or(work.reason), link.global_step());
         let summary = summarise(self.plan, (1, 0), reason, step, &chief, score, vec![mine]);
         write_summary(self.run, &summary)?;
+        if let Some(window) = self.plan.observe_trace {
+            let warnings = trace::conclude(self.run.path(), window, has_part, &[ALONE.into()]);
+            warnings.iter().for_each(|warning| write_line(&format!("warning: {warning}")));
+        }
         let run = self.run.path().to_owned();
         Ok(Finished { run, summary, signal: signal_of(reason) })
     }

@@ -25,6 +25,7 @@ pub mod interrupt;
 pub mod job;
 pub mod link;
 pub mod log;
+pub mod metrics;
 pub mod model_file;
 pub mod progress;
 pub mod resources;
@@ -35,6 +36,7 @@ pub mod summary;
 pub mod sweep;
 pub mod table;
 pub mod tester;
+pub mod trace;
 pub mod train;
 pub mod worker;
 

@@ -31,6 +31,8 @@ pub struct Options {
     pub checkpoint: Option<u64>,
     /// Nothing but errors on standard error.
     pub quiet: bool,
+    /// In benches: tasks leave their accounting out.
+    pub bare: bool,
 }
 
 impl Options {

@@ -15,8 +15,7 @@ use crate::crew::Crew;
 use crate::kernels::Onto;
 use crate::layers::{Kind, Layer, Shape};
 use crate::seed::fill_uniform;
-use crate::{Batch, Group, Layout, Model, Node, Tally};
-pub use run::Moment;
+use crate::{Batch, Group, LayerShape, Layout, Model, Moment, Node, Tally};
 use run::{Machine, Order, Watch};
 
 /// Why a list of layers is no network.
@@ -159,31 +158,6 @@ impl Network {
         self.layers.iter().enumerate().map(&mut cost).collect()
     }
 
-    /// The same as [`Model::gradient`], with a call at every [`Moment`]. The calls may come from
-    /// another thread.
-    pub fn gradient_followed(
-        &mut self,
-        params: &[f32],
-        block: Batch<'_>,
-        share: f32,
-        (onto, grad): (Onto, &mut [f32]),
-        watch: &mut (dyn FnMut(Moment<'_>) + Send),
-    ) -> f32 {
-        self.check(params, block);
-        assert_eq!(grad.len(), self.layout.len(), "gradient");
-        if block.is_empty() {
-            if onto == Onto::Zero {
-                grad.fill(0.0);
-            }
-            watch(Moment::Final { range: 0..grad.len(), values: grad });
-            return 0.0;
-        }
-        let Self { crew, machine, .. } = self;
-        let order = Order { params, block, share, onto };
-        let watch: Watch<'_> = watch;
-        crew.enter(|| machine.gradient(crew, order, grad, watch))
-    }
-
     /// Stops at once if a call makes no sense.
     fn check(&self, params: &[f32], block: Batch<'_>) {
         assert_eq!(params.len(), self.layout.len(), "parameters");
@@ -227,19 +201,38 @@ impl Model for Network {
         self.gradient_followed(params, block, share, (onto, grad), &mut |_| {})
     }
 
-    fn gradient_watched(
+    fn gradient_followed(
         &mut self,
         params: &[f32],
         block: Batch<'_>,
         share: f32,
         (onto, grad): (Onto, &mut [f32]),
-        finished: &mut (dyn FnMut(Range<usize>, &[f32]) + Send),
+        watch: &mut (dyn FnMut(Moment<'_>) + Send),
     ) -> f32 {
-        self.gradient_followed(params, block, share, (onto, grad), &mut |moment| {
-            if let Moment::Final { range, values } = moment {
-                finished(range, values);
+        self.check(params, block);
+        assert_eq!(grad.len(), self.layout.len(), "gradient");
+        if block.is_empty() {
+            if onto == Onto::Zero {
+                grad.fill(0.0);
             }
-        })
+            watch(Moment::Final { range: 0..grad.len(), values: grad });
+            return 0.0;
+        }
+        let Self { crew, machine, .. } = self;
+        let order = Order { params, block, share, onto };
+        let watch: Watch<'_> = watch;
+        crew.enter(|| machine.gradient(crew, order, grad, watch))
+    }
+
+    fn layer_shapes(&self) -> Vec<LayerShape> {
+        let layer = |(layer, shape): (&Layer, &Shape)| LayerShape {
+            name: format!("{} {}", layer.name, layer.kind.word()),
+            output: match shape.is_flat() {
+                true => vec![shape.channels],
+                false => vec![shape.channels, shape.height, shape.width],
+            },
+        };
+        self.layers.iter().zip(&self.shapes[1..]).map(layer).collect()
     }
 
     fn evaluate(&mut self, params: &[f32], block: Batch<'_>, tally: &mut Tally) {

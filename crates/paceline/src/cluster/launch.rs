@@ -23,6 +23,7 @@ use crate::run::RunDir;
 use crate::source::check_data;
 use crate::summary::Summary;
 use crate::train::{Finished, Options, check_unfinished, resumed};
+use crate::worker;
 
 /// How often the tasks are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -60,7 +61,7 @@ pub fn launch(
     let from = checkpoint.map(|checkpoint| checkpoint.manifest.about.step);
     run.write("job.toml", job.explain().as_bytes())?;
     let mut tasks = Tasks { started: Vec::new() };
-    let start = tasks.start_all(plan, &run, options.quiet, from)?;
+    let start = tasks.start_all(plan, &run, options, from)?;
     tasks.watch(plan, interrupt, &start)?;
     let path = run.path().join("summary.json");
     let text = std::fs::read(&path).map_err(Failure::at("read", &path))?;
@@ -86,7 +87,7 @@ impl Tasks {
         &mut self,
         plan: &Plan,
         run: &'r RunDir,
-        quiet: bool,
+        options: &Options,
         from: Option<u64>,
     ) -> Result<Start<'r>, Failure> {
         let cannot = |source| Failure::Files { what: "cannot start the tasks".into(), source };
@@ -105,7 +106,9 @@ impl Tasks {
             Mode::Mirrored => json!({"worker": places}),
             _ => json!({"worker": places, "ps": servers}),
         };
-        let start = Start { run, quiet, from, token: make_token().map_err(cannot)?, cluster };
+        let Options { quiet, bare, .. } = *options;
+        let token = make_token().map_err(cannot)?;
+        let start = Start { run, quiet, bare, from, token, cluster };
         for (index, listener) in listeners.into_iter().enumerate() {
             let task = Task { role: Role::Ps, index };
             self.started.push(start.start(task, Some(listener)).map_err(cannot)?);
@@ -205,6 +208,7 @@ fn bind(count: usize) -> io::Result<(Vec<TcpListener>, Vec<String>)> {
 struct Start<'a> {
     run: &'a RunDir,
     quiet: bool,
+    bare: bool,
     /// The step of the checkpoint that the run goes on from, if it does.
     from: Option<u64>,
     token: String,
@@ -230,6 +234,9 @@ impl Start<'_> {
             .env(remote::TOKEN_VARIABLE, &self.token)
             .env(leash::VARIABLE, "1")
             .stdout(stdout);
+        if self.bare {
+            command.env(worker::BARE_VARIABLE, "1");
+        }
         match listener {
             Some(listener) => {
                 command.stdin(Stdio::from(OwnedFd::from(listener))).env(listen::VARIABLE, "1")

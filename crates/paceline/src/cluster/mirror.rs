@@ -9,7 +9,7 @@ use paceline_observe::PhaseClock;
 
 use super::Cluster;
 use super::listen::listen;
-use super::remote::{Say, Timed, Waiter, incarnation, layout_digest, token};
+use super::remote::{Peers, Say, Timed, Waiter, incarnation, layout_digest, token};
 use super::task::SharedLink;
 use crate::Failure;
 use crate::job::{Plan, RawJob};
@@ -20,6 +20,7 @@ use crate::summary::TaskSummary;
 pub(super) struct Mirror<'a> {
     mesh: Mesh,
     say: Say<'a>,
+    peers: Peers,
 }
 
 impl<'a> Mirror<'a> {
@@ -43,7 +44,8 @@ impl<'a> Mirror<'a> {
         model.initialise(plan.seed, &mut params);
         let replica = Replica::new(replica_config, params, plan.optimizer, model.layout());
         let attendant = &mut Waiter { say, gives_up: Some(gives_up) };
-        Ok(Self { mesh: Mesh::start(replica, config, listener, attendant)?, say })
+        let peers = Peers { all: cluster.slots(), own: cluster.slot() };
+        Ok(Self { mesh: Mesh::start(replica, config, listener, attendant)?, say, peers })
     }
 }
 
@@ -85,8 +87,12 @@ impl Link for Mirror<'_> {
         self.mesh.global_step()
     }
 
-    fn moved_bytes(&self) -> (u64, u64) {
-        self.mesh.moved_bytes()
+    fn moved_by_peer(&self, mut tell: impl FnMut(usize, u64, u64)) {
+        let own = self.peers.own;
+        let others = self.mesh.moved_by_peer().enumerate().filter(|(slot, _)| Some(*slot) != own);
+        for (number, (_, (sent, received))) in others.enumerate() {
+            tell(number, sent, received);
+        }
     }
 
     fn checkpoint(&mut self, _step: u64, _is_last: bool) -> Result<(), Failure> {
@@ -118,7 +124,7 @@ impl DenseLink for Mirror<'_> {
         grad: &[f32],
         clock: &mut PhaseClock,
     ) -> Result<Pushed, Failure> {
-        let attendant = &mut Timed { clock, say: self.say };
+        let attendant = &mut Timed { clock, say: self.say, peers: self.peers };
         self.mesh.reduce(Some((examples as u32, grad)), attendant)?;
         Ok(Pushed::Applied)
     }

@@ -7,6 +7,7 @@
 //! parameters on servers ([`remote`]), or holds them itself as all others do (`mirror`).
 
 pub mod evaluator;
+mod follow;
 pub mod launch;
 mod leash;
 mod listen;

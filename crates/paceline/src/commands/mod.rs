@@ -5,12 +5,13 @@ mod data;
 mod evaluate;
 mod report;
 mod sweep;
+mod trace;
 
 use std::io::{self, Write};
 
 use crate::Failure;
 use crate::bench;
-use crate::cli::{Bench, Checkpoint, Command, Data, Job, Make, Train};
+use crate::cli::{Bench, Checkpoint, Command, Data, Job, Make, Trace, Train};
 use crate::cluster::{Cluster, Leash};
 use crate::interrupt::Interrupt;
 use crate::job::{ClusterPlan, Mode, Plan, RawJob};
@@ -30,6 +31,8 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Data { command: Data::Make { what: Make::Clicks(args) } } => data::make(&args),
         Command::Checkpoint { command: Checkpoint::List { run } } => checkpoint::list(&run),
         Command::Checkpoint { command: Checkpoint::Verify { run } } => checkpoint::verify(&run),
+        Command::Trace { command: Trace::Summary { run } } => trace::summary(&run),
+        Command::Trace { command: Trace::Merge { run } } => trace::put_together(&run),
         Command::Bench { command } => run_bench(command),
     }
 }
@@ -47,7 +50,7 @@ fn run_train(args: Train) -> Result<(), Failure> {
     let own = || Some(args.resume.as_ref()?.join("job.toml"));
     let job = Job { file: args.job.file.clone().or_else(own), ..args.job };
     let Train { run_dir, resume, checkpoint, quiet, .. } = args;
-    let options = Options { run_dir, resume, checkpoint, quiet };
+    let options = Options { run_dir, resume, checkpoint, quiet, bare: false };
     let job = raw_job(&job)?;
     let finished = train(&job, &options, &interrupt, leash.as_ref())?;
     let Some(finished) = finished else { return Ok(()) };
