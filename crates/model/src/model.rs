@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::kernels::Onto;
-use crate::{Batch, LayerShape, Layout, Moment, Node, Tally};
+use crate::{Batch, InPlace, LayerShape, Layout, Moment, Node, Tally};
 
 /// A pure function from parameters and a batch to a loss and its gradient.
 ///
@@ -76,6 +76,12 @@ pub trait Model: Send {
     /// The layers that [`Moment`]s name by their numbers.
     fn layer_shapes(&self) -> Vec<LayerShape> {
         Vec::new()
+    }
+
+    /// This model as one that makes whole steps where the parameters live; none if it has no use
+    /// for that, as small ones, for which a gradient is no burden.
+    fn in_place(&mut self) -> Option<&mut dyn InPlace> {
+        None
     }
 
     /// Counts loss and hits over a block, without a gradient.

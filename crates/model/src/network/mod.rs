@@ -15,8 +15,8 @@ use crate::crew::Crew;
 use crate::kernels::Onto;
 use crate::layers::{Kind, Layer, Shape};
 use crate::seed::fill_uniform;
-use crate::{Batch, Group, LayerShape, Layout, Model, Moment, Node, Tally};
-use run::{Machine, Order, Watch};
+use crate::{Batch, Descent, Group, InPlace, LayerShape, Layout, Model, Moment, Node, Tally};
+use run::{Machine, Sink, Watch};
 
 /// Why a list of layers is no network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -108,7 +108,7 @@ impl Network {
         }
         let (tasks, places) = plan::plan(&layers, &shapes, &layout);
         let crew = Crew::new(threads).map_err(NetworkError::Threads)?;
-        let machine = Machine::new(tasks, places, block);
+        let machine = Machine::new(tasks, places, block, threads);
         Ok(Self { layers, shapes, layout, block, crew, machine })
     }
 
@@ -219,9 +219,9 @@ impl Model for Network {
             return 0.0;
         }
         let Self { crew, machine, .. } = self;
-        let order = Order { params, block, share, onto };
+        let sink = Sink::Gradient { params, onto, grad };
         let watch: Watch<'_> = watch;
-        crew.enter(|| machine.gradient(crew, order, grad, watch))
+        crew.enter(|| machine.gradient(crew, (block, share), sink, watch))
     }
 
     fn layer_shapes(&self) -> Vec<LayerShape> {
@@ -235,6 +235,10 @@ impl Model for Network {
         self.layers.iter().zip(&self.shapes[1..]).map(layer).collect()
     }
 
+    fn in_place(&mut self) -> Option<&mut dyn InPlace> {
+        Some(self)
+    }
+
     fn evaluate(&mut self, params: &[f32], block: Batch<'_>, tally: &mut Tally) {
         self.check(params, block);
         if block.is_empty() {
@@ -246,6 +250,23 @@ impl Model for Network {
 
     fn graph(&self) -> Vec<Node> {
         graph::graph(&self.layers, &self.shapes)
+    }
+}
+
+impl InPlace for Network {
+    fn descend_followed(
+        &mut self,
+        descent: Descent<'_>,
+        block: Batch<'_>,
+        watch: &mut (dyn FnMut(Moment<'_>) + Send),
+    ) -> f32 {
+        self.check(descent.params, block);
+        assert!(!block.is_empty(), "no examples to make a step with");
+        let Self { crew, machine, .. } = self;
+        let share = 1.0 / block.len() as f32;
+        let sink = Sink::Parameters(descent);
+        let watch: Watch<'_> = watch;
+        crew.enter(|| machine.gradient(crew, (block, share), sink, watch))
     }
 }
 
