@@ -147,7 +147,9 @@ impl Connection {
         hands: &mut Hands<'_, '_>,
     ) {
         self.received_bytes.store(reader.inbound.received_bytes(), Ordering::Relaxed);
-        if !header.kind.carries_gradient() {
+        if header.kind.carries_gradient() {
+            hands.begin();
+        } else {
             *self.served.lock().unwrap_or_else(PoisonError::into_inner) = hands.served();
         }
         let mut core = shared.core();

@@ -60,6 +60,12 @@ impl<'s, 'a> Hands<'s, 'a> {
         }
     }
 
+    /// A gradient has come: from the first one on this thread's time is accounted for.
+    #[inline]
+    pub(super) fn begin(&mut self) {
+        self.clock.begin();
+    }
+
     pub(super) fn enter(&mut self, phase: ServerPhase) {
         self.clock.enter(phase);
     }
@@ -148,23 +154,22 @@ impl PhaseClock {
         }
     }
 
+    /// The first gradient is here, if this is not known yet.
+    #[inline]
+    fn begin(&mut self) {
+        if self.began.is_none() && !self.is_off {
+            let now = Instant::now();
+            (self.began, self.current, self.since) = (Some(now), ServerPhase::Receive, now);
+        }
+    }
+
     /// Nothing is read where nothing changes.
     #[inline]
     fn enter(&mut self, phase: ServerPhase) {
-        if self.is_off || phase == self.current {
+        if self.began.is_none() || phase == self.current {
             return;
         }
-        let now;
-        if self.began.is_none() {
-            if phase != ServerPhase::Apply {
-                return;
-            }
-            now = Instant::now();
-            self.began = Some(now);
-            self.since = now;
-        } else {
-            now = Instant::now();
-        }
+        let now = Instant::now();
         if let Some(follower) = &mut self.follower {
             follower.phase(Served::index(self.current), self.since, now);
         }

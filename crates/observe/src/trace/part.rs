@@ -72,7 +72,7 @@ impl Part {
         let base_unix_ns = super::time_base_unix_ns();
         let threads: Vec<_> = tracks
             .iter()
-            .filter(|track| !track.spans().is_empty())
+            .filter(|track| !track.spans().is_empty() || !track.marks().is_empty())
             .map(|track| ThreadPart {
                 name: track.name.clone(),
                 ops: track.ops.clone(),
