@@ -252,7 +252,7 @@ fn every_mode_has_a_timeline_and_a_table() {
     let timeline = Timeline::read(&run);
     assert!(covered(timeline.of("worker:0", "steps")) >= 0.95);
     assert_eq!(timeline.counts("worker:0")["apply"], 4);
-    says(&run, &["softmax back", "60x784", "7850"]);
+    says(&run, &["softmax", "60x784", "7850"]);
 
     let run = room.train_cluster("sync", "sync", &[TRACE, "train.stop={steps=12}"]);
     let timeline = Timeline::read(&run);

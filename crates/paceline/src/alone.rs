@@ -85,7 +85,7 @@ impl<'a> Alone<'a> {
         let threads = self.plan.threads_here(1);
         let tracer = Tracer::of(self.plan);
         let tracer = tracer.as_ref();
-        let examiner = build_examiner(self.plan, self.data, threads)?;
+        let examiner = build_examiner(self.plan, self.data, self.plan.test_threads())?;
         let tests = InBetween::new(recorded(tracer, examiner));
         let slot = (0, batches);
         let worker =
