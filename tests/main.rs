@@ -37,5 +37,6 @@ mod support;
 mod sweep;
 mod tensorboard;
 mod tf_config;
+mod trace;
 mod train;
 mod watch;

@@ -45,7 +45,7 @@ pub use error::DataError;
 pub use fake_images::{FakeImages, Part};
 pub use images::{ImageSet, Images};
 pub use kept::kept_digits;
-pub use loader::{Loader, LoaderOptions};
+pub use loader::{Loader, LoaderOptions, ReadWatch};
 pub use maker::Skipped;
 pub use on_bad::OnBad;
 pub use patches::{Patches, SharedWords};

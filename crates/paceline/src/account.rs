@@ -67,6 +67,7 @@ fn server_facts(task: &TaskSummary) -> ServerFacts {
         task: task.task.clone(),
         busy: (1.0 - phase(task, "idle") / seconds).clamp(0.0, 1.0),
         sent_bytes_per_s: sampled.unwrap_or(task.sent_bytes as f64 / seconds),
+        link_mbit_per_s: task.resources.as_ref().and_then(|used| used.link_mbit_per_s),
     }
 }
 

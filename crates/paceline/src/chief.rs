@@ -231,6 +231,11 @@ impl<'a> Chief<'a> {
         });
     }
 
+    /// How well the last test went, if there was one.
+    pub fn last_score(&self) -> Option<Score> {
+        self.last_test.map(|(_, score)| score)
+    }
+
     /// How long tests have kept the chief from its steps, so far.
     #[inline]
     pub fn tested(&self) -> Duration {

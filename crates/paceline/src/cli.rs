@@ -79,6 +79,15 @@ pub enum Command {
         #[command(subcommand)]
         command: Checkpoint,
     },
+    /// Look at the timeline of a run
+    #[command(after_help = "A run has one, trace.json, if observe.trace says of which steps:\n  \
+        paceline train --set 'observe.trace={from=100, steps=10}'\n\n\
+        https://ui.perfetto.dev and chrome://tracing show it.")]
+    Trace {
+        /// What to do.
+        #[command(subcommand)]
+        command: Trace,
+    },
     /// Measure this machine
     Bench {
         /// What to measure.
@@ -217,6 +226,21 @@ pub enum Checkpoint {
     /// Read every byte of them and say which are sound; fails if one is damaged
     Verify {
         /// The run directory
+        run: PathBuf,
+    },
+}
+
+/// What to do with timelines.
+#[derive(Debug, Subcommand)]
+pub enum Trace {
+    /// Print what each operation took, the longest first
+    Summary {
+        /// The run directory, or a trace.json
+        run: PathBuf,
+    },
+    /// Put the parts that tasks left in the run directory together to trace.json again
+    Merge {
+        /// The run directory, with the folders of tasks on other machines copied into it
         run: PathBuf,
     },
 }

@@ -35,6 +35,8 @@ pub struct Options {
     pub quiet: bool,
     /// The page that shows the run, if somebody wants to see it.
     pub watch: Option<Arc<Watching>>,
+    /// In benches: tasks leave their accounting out.
+    pub bare: bool,
 }
 
 impl Options {

@@ -67,7 +67,7 @@ fn server(book: &Book, task: &str, workers: f64) -> Option<ServerFacts> {
     let cpu = mean(book, task, "resources/task_cpu_percent")?;
     let sent = mean(book, task, "resources/task_sent_bytes_per_s").unwrap_or_default();
     let busy = (cpu / 100.0 / workers).clamp(0.0, 1.0);
-    Some(ServerFacts { task: name(task), busy, sent_bytes_per_s: sent })
+    Some(ServerFacts { task: name(task), busy, sent_bytes_per_s: sent, link_mbit_per_s: None })
 }
 
 /// What the first server has seen of a worker.

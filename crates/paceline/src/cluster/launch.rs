@@ -24,6 +24,7 @@ use crate::run::RunDir;
 use crate::source::check_data;
 use crate::summary::Summary;
 use crate::train::{Finished, Options, check_unfinished, resumed};
+use crate::worker;
 
 /// How often the tasks are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -63,7 +64,7 @@ pub fn launch(
     let from = checkpoint.map(|checkpoint| checkpoint.manifest.about.step);
     run.write("job.toml", job.explain().as_bytes())?;
     let mut tasks = Tasks { started: Vec::new() };
-    let start = tasks.start_all(plan, hosts.as_ref(), &run, options.quiet, from)?;
+    let start = tasks.start_all(plan, hosts.as_ref(), &run, options, from)?;
     tasks.watch(plan, interrupt, &start)?;
     let path = run.path().join("summary.json");
     let text = std::fs::read(&path).map_err(Failure::at("read", &path))?;
@@ -90,7 +91,7 @@ impl Tasks {
         plan: &Plan,
         hosts: Option<&'r Hosts>,
         run: &'r RunDir,
-        quiet: bool,
+        options: &Options,
         from: Option<u64>,
     ) -> Result<Start<'r>, Failure> {
         let cannot = |source| Failure::Files { what: "cannot start the tasks".into(), source };
@@ -114,7 +115,8 @@ impl Tasks {
             OnWorkerLoss::Fail | OnWorkerLoss::Continue => Vec::new(),
         };
         let token = make_token().map_err(cannot)?;
-        let start = Start { run, hosts, quiet, from, token, cluster, doors: kept };
+        let Options { quiet, bare, .. } = *options;
+        let start = Start { run, hosts, quiet, bare, from, token, cluster, doors: kept };
         for (index, listener) in listeners.into_iter().enumerate() {
             let task = Task { role: Role::Ps, index };
             self.started.push(start.start(task, listener).map_err(cannot)?);
@@ -233,6 +235,7 @@ struct Start<'a> {
     /// Where tasks run, if not on this machine as it is.
     hosts: Option<&'a Hosts>,
     quiet: bool,
+    bare: bool,
     /// The step of the checkpoint that the run goes on from, if it does.
     from: Option<u64>,
     token: String,
@@ -275,6 +278,9 @@ impl Start<'_> {
             .env(remote::TOKEN_VARIABLE, &self.token)
             .env(leash::VARIABLE, "1")
             .stdout(stdout);
+        if self.bare {
+            command.env(worker::BARE_VARIABLE, "1");
+        }
         match listener {
             Some(listener) => {
                 command.stdin(Stdio::from(OwnedFd::from(listener))).env(listen::VARIABLE, "1")

@@ -9,6 +9,7 @@
 
 mod emulate;
 pub mod evaluator;
+mod follow;
 pub mod launch;
 pub(crate) mod leash;
 pub(crate) mod listen;

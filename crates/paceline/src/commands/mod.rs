@@ -5,6 +5,7 @@ mod data;
 mod evaluate;
 mod report;
 mod sweep;
+mod trace;
 mod watch;
 
 use std::io::{self, Write};
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 use crate::Failure;
 use crate::bench;
-use crate::cli::{Bench, Checkpoint, Command, Data, Job, Make, Train};
+use crate::cli::{Bench, Checkpoint, Command, Data, Job, Make, Trace, Train};
 use crate::cluster::{Cluster, Leash};
 use crate::interrupt::Interrupt;
 use crate::job::{ClusterPlan, Mode, Plan, RawJob};
@@ -34,6 +35,8 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Data { command: Data::Make { what: Make::Clicks(args) } } => data::make(&args),
         Command::Checkpoint { command: Checkpoint::List { run } } => checkpoint::list(&run),
         Command::Checkpoint { command: Checkpoint::Verify { run } } => checkpoint::verify(&run),
+        Command::Trace { command: Trace::Summary { run } } => trace::summary(&run),
+        Command::Trace { command: Trace::Merge { run } } => trace::put_together(&run),
         Command::Bench { command } => run_bench(command),
     }
 }
@@ -56,7 +59,8 @@ fn run_train(args: Train) -> Result<(), Failure> {
     let Train { run_dir, resume, checkpoint, quiet, .. } = args;
     let job = raw_job(&job)?;
     let watching = args.watch.then(|| Watching::prepare(&args.page)).transpose()?.map(Arc::new);
-    let options = Options { run_dir, resume, checkpoint, quiet, watch: watching.clone() };
+    let watch = watching.clone();
+    let options = Options { run_dir, resume, checkpoint, quiet, watch, bare: false };
     let finished = train(&job, &options, &interrupt, leash.as_ref())?;
     let Some(finished) = finished else { return Ok(()) };
     if !quiet {

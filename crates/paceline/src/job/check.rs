@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use paceline_model::{GroupRule, OptimizerSpec, Rule, Schedule, Table};
+use paceline_observe::trace::Window;
 
 use super::check_emulate::parse_rate;
 use super::plan::{
@@ -11,7 +12,7 @@ use super::plan::{
 };
 use super::problem::{Problem, Problems};
 use super::raw::RawJob;
-use super::resolve::is_name;
+use super::resolve::{is_address, is_name};
 use super::schema::{DATA_KINDS, KEYS, Kind, ROWS};
 use super::value::Value;
 
@@ -82,7 +83,16 @@ impl Checker<'_> {
                 0 => None,
                 ms => Some(Duration::from_millis(ms)),
             },
+            observe_http: self.optional("observe.http", Self::text),
+            observe_trace: self.trace(),
         }
+    }
+
+    fn trace(&mut self) -> Option<Window> {
+        let from = self.optional("observe.trace.from", Self::whole);
+        let steps = self.optional("observe.trace.steps", Self::whole);
+        let window = Window { from: from.unwrap_or(100), steps: steps.unwrap_or(10) };
+        (from.is_some() || steps.is_some()).then_some(window)
     }
 
     fn model(&mut self) -> ModelKind {
@@ -356,6 +366,7 @@ impl Checker<'_> {
                 words.contains(&text.as_str()).then(|| text.clone())
             }
             (Value::Text(text), Kind::Name) => is_name(text).then(|| text.clone()),
+            (Value::Text(text), Kind::Address) => is_address(text).then(|| text.clone()),
             _ => None,
         })
         .unwrap_or_default()

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use paceline_data::{OnBad, SparseSpec};
 use paceline_model::OptimizerSpec;
+use paceline_observe::trace::Window;
 
 /// A job that has been checked: every value is in range and every needed key is there.
 #[derive(Clone, Debug)]
@@ -36,6 +37,10 @@ pub struct Plan {
     pub observe_every: u64,
     /// How often is looked at what task and machine use, if at all.
     pub observe_sample: Option<Duration>,
+    /// Where tasks tell of themselves, if they do.
+    pub observe_http: Option<String>,
+    /// The steps that a timeline is recorded of, if one is.
+    pub observe_trace: Option<Window>,
 }
 
 /// Examples of a batch of softmax regression that are worth sharing out to threads.

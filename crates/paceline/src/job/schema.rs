@@ -38,6 +38,8 @@ pub(super) enum Kind {
     Name,
     /// A file or directory.
     Path,
+    /// A host and a port.
+    Address,
     /// True or false.
     Flag,
     /// How fast a network is, such as `"1gbit"`.
@@ -65,6 +67,7 @@ impl Kind {
             }
             Kind::Name => "a name of at most 100 letters, digits, '-', '_' and '.'".into(),
             Kind::Path => "a path".into(),
+            Kind::Address => "HOST:PORT".into(),
             Kind::Flag => "true or false".into(),
             Kind::Rate => "a rate such as \"1gbit\" or \"100mbit\", from 100kbit to 100gbit".into(),
         }
@@ -342,9 +345,17 @@ fn observe() -> Vec<Key> {
     let sample = Kind::Whole { min: 0, max: 3_600_000 };
     let sample_ms =
         "milliseconds from one look at what task and machine use to the next; 0 for none";
+    let http = "where tasks answer `/metrics` and `/healthz`; each has its own port, counted from \
+                this one, or any if it is 0. Beyond loopback `cluster.token_file` is needed";
+    let from = "the first step of a worker that the timeline is of; 100 unless given. There is a \
+                timeline if this or `steps` is given";
+    let steps = "how many steps it is of; 10 unless given";
     vec![
         key("observe.every", STEPS, "1", "steps from one train loss in TensorBoard to the next"),
         key("observe.sample_ms", sample, "1000", sample_ms),
+        optional("observe.http", Kind::Address, http),
+        optional("observe.trace.from", STEPS_FROM_0, from),
+        optional("observe.trace.steps", Kind::Whole { min: 1, max: 10_000 }, steps),
     ]
 }
 
