@@ -13,6 +13,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
 mod browser;
+mod chaos;
 mod chromium;
 mod cluster;
 mod data;
@@ -20,6 +21,7 @@ mod disk;
 mod docs;
 mod emulate;
 mod experiments;
+mod failures;
 mod faults;
 mod golden;
 mod jobs;
@@ -32,6 +34,7 @@ mod observe;
 mod restarts;
 mod resume;
 mod rows;
+mod servers;
 mod stopping;
 mod support;
 mod sweep;

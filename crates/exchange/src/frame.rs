@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::PART_FLOATS;
 
 /// The version of the protocol that this crate speaks. Both ends must speak the same.
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 4;
 /// The length of a header.
 pub const HEADER_BYTES: usize = 40;
 /// The longest payload of a frame that carries parameters or a gradient.
@@ -139,6 +139,7 @@ impl Kind {
     fn allowed_flags(self) -> Flags {
         match self {
             Kind::Params | Kind::Values => Flags::STOP | Flags::DROPPED,
+            Kind::Bye => Flags::STOP,
             Kind::Reports => Flags::MORE,
             Kind::Share => Flags::STOP | Flags::LEFT | Flags::KEEP,
             Kind::State => Flags::MORE | Flags::KEEP,
@@ -158,7 +159,7 @@ impl Flags {
     /// None set.
     pub const NONE: Flags = Flags(0);
     /// On `Params`: the run is stopping; push no more (obeyed from server 0 only). On `Share`:
-    /// this step is the last (from the chief only).
+    /// this step is the last (from the chief only). On `Bye`: the whole run is over.
     pub const STOP: Flags = Flags(1);
     /// On `Params`: your gradient came too late and was dropped.
     pub const DROPPED: Flags = Flags(2);

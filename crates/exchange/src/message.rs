@@ -6,7 +6,7 @@
 
 use thiserror::Error;
 
-use crate::PROTOCOL_VERSION;
+use crate::{Generation, PROTOCOL_VERSION};
 
 const MAGIC: [u8; 4] = *b"PACE";
 /// The longest token.
@@ -47,6 +47,8 @@ pub struct Hello {
     pub server: u32,
     /// How many servers it believes there are.
     pub servers: u32,
+    /// The newest generation of the run that it knows of.
+    pub generation: Generation,
     /// The secret of the run.
     pub token: Vec<u8>,
 }
@@ -58,7 +60,7 @@ impl Hello {
     /// If the token is longer than [`MAX_TOKEN_BYTES`].
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.token.len() <= MAX_TOKEN_BYTES, "the token is too long");
-        let mut bytes = Vec::with_capacity(96 + self.token.len());
+        let mut bytes = Vec::with_capacity(112 + self.token.len());
         bytes.extend(MAGIC);
         bytes.extend(self.version.to_le_bytes());
         bytes.push(match self.role {
@@ -72,6 +74,7 @@ impl Hello {
         bytes.extend(self.layout_digest);
         bytes.extend(self.server.to_le_bytes());
         bytes.extend(self.servers.to_le_bytes());
+        bytes.extend(self.generation.encode());
         bytes.extend((self.token.len() as u16).to_le_bytes());
         bytes.extend(&self.token);
         bytes
@@ -102,6 +105,7 @@ impl Hello {
             layout_digest: fields.array()?,
             server: u32::from_le_bytes(fields.array()?),
             servers: u32::from_le_bytes(fields.array()?),
+            generation: Generation::decode(fields.array()?, fields.array()?),
             token: {
                 let len = u16::from_le_bytes(fields.array()?) as usize;
                 if len > MAX_TOKEN_BYTES {
@@ -149,17 +153,20 @@ pub struct Welcome {
     pub resume_sequence: u64,
     /// The step of the plan which that push belongs to.
     pub resume_step: u64,
+    /// The generation that the server is in.
+    pub generation: Generation,
 }
 
 impl Welcome {
     /// The payload of the frame.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(36);
+        let mut bytes = Vec::with_capacity(36 + Generation::BYTES);
         bytes.extend(self.shard_start.to_le_bytes());
         bytes.extend(self.shard_len.to_le_bytes());
         bytes.extend(self.part_floats.to_le_bytes());
         bytes.extend(self.resume_sequence.to_le_bytes());
         bytes.extend(self.resume_step.to_le_bytes());
+        bytes.extend(self.generation.encode());
         bytes
     }
 
@@ -172,6 +179,7 @@ impl Welcome {
             part_floats: u32::from_le_bytes(fields.array()?),
             resume_sequence: u64::from_le_bytes(fields.array()?),
             resume_step: u64::from_le_bytes(fields.array()?),
+            generation: Generation::decode(fields.array()?, fields.array()?),
         };
         fields.end()?;
         Ok(welcome)

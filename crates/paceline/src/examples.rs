@@ -172,6 +172,10 @@ impl PictureExamples {
 impl Examples for PictureExamples {
     fn take(&mut self, step: u64) -> Result<usize, Failure> {
         let examples = self.walk.take(step);
+        if step < self.step {
+            // The run has gone back.
+            self.loader = None;
+        }
         self.step = step;
         if examples > 0 {
             let Walk { plan, slot, .. } = &self.walk;

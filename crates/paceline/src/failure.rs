@@ -50,6 +50,9 @@ pub enum Failure {
     /// Another task of the run is gone, or did not come.
     #[error("{0}")]
     Lost(String),
+    /// The run has gone back to a checkpoint: whoever trains begins again there.
+    #[error("the run has gone back to a checkpoint")]
+    Rewound,
     /// The user or the system asked the process to end.
     #[error("interrupted by signal {signal}; the run directory is complete up to there")]
     Interrupted {
@@ -69,7 +72,7 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Job(_) | Failure::Data(_) | Failure::Usage(_) => 2,
-            Failure::Files { .. } | Failure::Training(_) => 1,
+            Failure::Files { .. } | Failure::Training(_) | Failure::Rewound => 1,
             Failure::Task { code, .. } => *code,
             Failure::Lost(_) => LOST,
             Failure::Interrupted { signal } | Failure::Signal { signal } => {
@@ -89,6 +92,7 @@ impl From<LinkError> for Failure {
     fn from(error: LinkError) -> Self {
         match error {
             LinkError::Io(source) => Failure::Files { what: "the worker's sockets".into(), source },
+            LinkError::Rewound => Failure::Rewound,
             error => Failure::Lost(error.to_string()),
         }
     }

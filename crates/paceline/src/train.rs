@@ -179,6 +179,7 @@ pub(crate) fn worker_summary(task: &str, desk: &Desk, work: &Work) -> TaskSummar
     TaskSummary {
         steps: work.steps,
         dropped: work.dropped,
+        lost: work.lost,
         examples: work.examples,
         evaluation_seconds: (tested > 0.0).then_some(tested),
         resources: desk.board.as_ref().and_then(Board::resources),
@@ -213,6 +214,7 @@ pub(crate) fn summarise(
         resumed_from: Some(chief.begun_at()).filter(|&step| step > 0),
         global_steps,
         examples,
+        lost_pushes: tasks.iter().map(|task| task.lost).sum(),
         seconds,
         train_loss: chief.train_loss(),
         test_loss: score.loss,

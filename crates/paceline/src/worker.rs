@@ -47,6 +47,8 @@ pub struct Desk {
     pub slowness: f64,
     /// How long tests have kept this worker from its steps; only a chief's.
     pub tested: Duration,
+    /// What it has done so far.
+    pub work: Work,
     /// Where its figures can be asked for while it runs, if they can.
     pub metrics: Option<Metrics>,
     /// How its loop is recorded, if the job wants a timeline.
@@ -63,7 +65,8 @@ impl Desk {
         if is_bare() {
             clock.turn_off();
         }
-        Self { board, clock, slowness, tested: Duration::ZERO, metrics: None, trace: None }
+        let (tested, work) = (Duration::ZERO, Work::default());
+        Self { board, clock, slowness, tested, work, metrics: None, trace: None }
     }
 
     /// A step of the plan is about to be made.
@@ -95,7 +98,6 @@ impl Desk {
     pub(crate) fn after_step(
         &mut self,
         (step, loss, now): (u64, f32, Instant),
-        work: &Work,
         link: &mut impl Link,
         chief: Option<&mut Chief<'_>>,
     ) -> Result<(), Failure> {
@@ -107,7 +109,7 @@ impl Desk {
         {
             let score = chief.as_ref().and_then(|chief| chief.last_score());
             metrics.publish(now, |figures, peers| {
-                worker_figures(figures, peers, (work, loss, score), &self.clock, link);
+                worker_figures(figures, peers, (&self.work, loss, score), &self.clock, link);
             });
         }
         let Some(board) = &mut self.board else { return Ok(()) };
@@ -153,6 +155,8 @@ pub struct Work {
     pub dropped: u64,
     /// Examples it trained on.
     pub examples: u64,
+    /// Of its gradients, those that were lost with a server, and made again.
+    pub lost: u64,
 }
 
 impl Work {
@@ -163,6 +167,7 @@ impl Work {
             steps: self.steps + other.steps,
             dropped: self.dropped + other.dropped,
             examples: self.examples + other.examples,
+            lost: self.lost + other.lost,
         }
     }
 }
@@ -179,7 +184,6 @@ pub struct Worker<'a> {
 
 impl<L: DenseLink> Trainer<L> for Worker<'_> {
     fn run(&mut self, link: &mut L, mut chief: Option<&mut Chief<'_>>) -> Result<Work, Failure> {
-        let mut work = Work::default();
         // Memory that is never written to is never there, as where steps are made in place.
         let mut grad = vec![0.0; self.model.layout().len()];
         loop {
@@ -188,7 +192,7 @@ impl<L: DenseLink> Trainer<L> for Worker<'_> {
             self.desk.at_step(step);
             let examples = self.examples.take(step)?;
             if examples == 0 {
-                return Ok(Work { reason: Some(StopReason::Epochs), ..work });
+                return Ok(Work { reason: Some(StopReason::Epochs), ..self.desk.work });
             }
             let step = link.global_step();
             let (loss, now, pushed) = match self.step_in_place(examples, link)? {
@@ -200,12 +204,13 @@ impl<L: DenseLink> Trainer<L> for Worker<'_> {
                 }
             };
 
+            let work = &mut self.desk.work;
             work.steps += 1;
             work.dropped += u64::from(pushed == Pushed::Dropped);
             work.examples += examples as u64;
-            self.desk.after_step((step, loss, now), &work, link, chief.as_deref_mut())?;
+            self.desk.after_step((step, loss, now), link, chief.as_deref_mut())?;
             if link.is_stopping() {
-                return Ok(work);
+                return Ok(self.desk.work);
             }
         }
     }

@@ -33,6 +33,9 @@ impl Server {
             Err(error) => return Err(Violation(error.to_string())),
         };
         match checked {
+            Ok(hello) if hello.generation.is_newer_than(self.generation) => {
+                self.go_back(hello.generation, host);
+            }
             Ok(hello) if hello.role == Role::Evaluator => self.admit_evaluator(conn, host),
             Ok(hello) => self.admit_worker(conn, &hello, now_ms, host),
             Err((code, text)) => {
@@ -150,6 +153,7 @@ impl Server {
             },
             resume_sequence,
             resume_step,
+            generation: self.generation,
         };
         let bytes = welcome.encode();
         let mut header = Header::new(Kind::Welcome, bytes.len());

@@ -31,6 +31,9 @@ impl World {
                 }
             }
             Accident::Stranger { server } => self.stranger(server),
+            Accident::KillServer { server, back_after_ms } => {
+                self.kill_server(server, back_after_ms);
+            }
         }
     }
 
@@ -61,15 +64,15 @@ impl World {
 
     /// Somebody connects and sends frames that have no place.
     fn stranger(&mut self, server: usize) {
-        if self.nodes[server].ended {
+        if self.nodes[server].ended || self.nodes[server].is_down {
             return;
         }
         let conn = self.open(server, None);
         let (header, mut hello) = self.processes[0].client.hello(server);
         if self.random.chance(50) {
             let at = self.random.below(hello.len() as u64) as usize;
-            // The slot and the incarnation are what a task of the run may choose for itself.
-            let at = if (7..19).contains(&at) { 4 } else { at };
+            // Slot, incarnation and generation are what a task of the run is believed.
+            let at = if (7..19).contains(&at) || (91..107).contains(&at) { 4 } else { at };
             hello[at] ^= 1 << self.random.below(8);
             self.send_to_server(conn, header, hello);
         }

@@ -19,7 +19,7 @@ use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token, Waker};
-use paceline_exchange::{ConnId, Level, Outcome, Server, ServerPhase, Stats, Trail};
+use paceline_exchange::{ConnId, Generation, Level, Outcome, Server, ServerPhase, Stats, Trail};
 
 use crate::prepare;
 use connection::Connection;
@@ -113,17 +113,26 @@ pub enum ServeError {
     Io(#[from] io::Error),
 }
 
-/// Serves until the run is over: `Ok` if it came to its end in good order.
+/// How a server's machine came to its end, if nothing failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The run is over.
+    Over,
+    /// The run goes back to the checkpoint of a newer generation: serve again, from there.
+    GoBack(Generation),
+}
+
+/// Serves until the run is over, or goes back.
 ///
 /// The listener must be listening already.
 pub fn serve(
-    listener: TcpListener,
+    listener: &TcpListener,
     machine: &mut Server,
     watcher: &mut dyn Watcher,
-) -> Result<(), ServeError> {
+) -> Result<Ended, ServeError> {
     listener.set_nonblocking(true)?;
     let mut poll = Poll::new()?;
-    let mut listener = mio::net::TcpListener::from_std(listener);
+    let mut listener = mio::net::TcpListener::from_std(listener.try_clone()?);
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
     let gone_by_slot = vec![(0, 0); machine.stats().slots.len() + 1];
     let shared = Shared {
@@ -135,7 +144,7 @@ pub fn serve(
     };
     thread::scope(|scope| {
         let served = shared.accept_until_over(scope, &mut poll, &listener);
-        shared.finish();
+        shared.finish(matches!(served, Ok(Ended::GoBack(_))));
         served
     })
 }
@@ -183,7 +192,7 @@ impl<'a> Shared<'a> {
         scope: &'scope Scope<'scope, '_>,
         poll: &mut Poll,
         listener: &mio::net::TcpListener,
-    ) -> Result<(), ServeError> {
+    ) -> Result<Ended, ServeError> {
         let mut events = Events::with_capacity(64);
         let (mut opened, mut moved) = (0, Vec::new());
         loop {
@@ -204,7 +213,8 @@ impl<'a> Shared<'a> {
             hands.deliver();
             match outcome {
                 None => {}
-                Some(Outcome::Done) => return Ok(()),
+                Some(Outcome::Done) => return Ok(Ended::Over),
+                Some(Outcome::GoBack(to)) => return Ok(Ended::GoBack(to)),
                 Some(Outcome::Failed(why)) => return Err(ServeError::Failed(why)),
             }
         }
@@ -280,10 +290,16 @@ impl<'a> Shared<'a> {
         self.connections()[place(connection.id())] = None;
     }
 
-    /// Has all threads end, once each has written what it has to.
-    fn finish(&self) {
+    /// Has all threads end, once each has written what it has to; or at once, if nothing of it is
+    /// of use any more.
+    fn finish(&self, at_once: bool) {
         self.over.store(true, Ordering::Relaxed);
-        self.connections().iter().flatten().for_each(|connection| connection.stop_reading());
+        for connection in self.connections().iter().flatten() {
+            match at_once {
+                true => connection.hang_up(),
+                false => connection.stop_reading(),
+            }
+        }
     }
 }
 

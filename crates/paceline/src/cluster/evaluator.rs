@@ -41,7 +41,8 @@ pub(super) fn run(
     let config = link_config(job, plan, cluster, ClientRole::Evaluator, model.layout())?;
     let mut examiner = build_examiner(plan, &data, 1)?;
     let say = |text: &str| log.info(text);
-    let mut link = Remote::start(config, plan.cluster.mode, &say, &|| interrupted().is_some())?;
+    let gives_up = || interrupted().is_some();
+    let mut link = Remote::start(config, plan.cluster.mode, &say, &gives_up)?;
     let begun = Instant::now();
     let (mut next, mut last) = (plan.evaluate.every, None::<Score>);
     while interrupted().is_none() {
@@ -57,7 +58,13 @@ pub(super) fn run(
             });
         }
         if step >= next {
-            let score = examiner.test(link.look(examiner.keys().as_deref())?)?;
+            let score = match link.look(examiner.keys().as_deref()) {
+                Err(Failure::Rewound) => {
+                    link.begin_again()?;
+                    continue;
+                }
+                looked => examiner.test(looked?)?,
+            };
             last = Some(score);
             board.test(step, &score, step as f64 / begun.elapsed().as_secs_f64())?;
             let (loss, accuracy) = (score.loss, 100.0 * score.accuracy);
@@ -66,10 +73,16 @@ pub(super) fn run(
         } else {
             thread::sleep(LOOK_EVERY);
         }
-        if let Err(error) = link.refresh() {
+        let refreshed = match link.refresh() {
+            Err(Failure::Rewound) => link.begin_again(),
+            refreshed => refreshed,
+        };
+        if let Err(error) = refreshed {
             log.info(&format!("the servers are gone: {error}"));
             break;
         }
+        // Should the run have gone back, what is behind it comes again.
+        next = next.min((link.global_step() / plan.evaluate.every + 1) * plan.evaluate.every);
     }
     board.finish(true)
 }

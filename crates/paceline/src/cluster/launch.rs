@@ -16,7 +16,7 @@ use serde_json::json;
 use super::emulate::Hosts;
 use super::{Role, Task, leash, listen, remote, tf_config};
 use crate::Failure;
-use crate::checkpoint::{Resumption, Shape};
+use crate::checkpoint::{Resumption, Shape, Shelf};
 use crate::interrupt::Interrupt;
 use crate::job::{ClusterPlan, Mode, OnWorkerLoss, Plan, RawJob};
 use crate::progress::write_line;
@@ -40,6 +40,8 @@ struct Started {
     task: Task,
     child: Child,
     leash: UnixStream,
+    /// Where it listens, kept open so that a process that takes its place finds whoever called.
+    door: Option<TcpListener>,
     ended: Option<ExitStatus>,
 }
 
@@ -109,14 +111,9 @@ impl Tasks {
             Mode::Mirrored => json!({"worker": places}),
             _ => json!({"worker": places, "ps": servers}),
         };
-        // A worker that is started again listens where the one before it did.
-        let kept = match plan.cluster.on_worker_loss {
-            OnWorkerLoss::Wait => keep(&doors).map_err(cannot)?,
-            OnWorkerLoss::Fail | OnWorkerLoss::Continue => Vec::new(),
-        };
         let token = make_token().map_err(cannot)?;
         let Options { quiet, bare, .. } = *options;
-        let start = Start { run, hosts, quiet, bare, from, token, cluster, doors: kept };
+        let start = Start { run, hosts, quiet, bare, from, token, cluster };
         for (index, listener) in listeners.into_iter().enumerate() {
             let task = Task { role: Role::Ps, index };
             self.started.push(start.start(task, listener).map_err(cannot)?);
@@ -157,13 +154,14 @@ impl Tasks {
                 let Some(status) = task.ended else { continue };
                 // Without servers nothing is left to do once the chief has written everything.
                 let is_done = plan.cluster.mode == Mode::Mirrored && start.has_summary();
-                let is_lost = failure.is_none() && !is_done && may_restart(task.task, status);
-                if restarts > 0 && is_lost {
+                let may_restart =
+                    restarts > 0 && failure.is_none() && !is_done && deadline.is_none();
+                if may_restart && is_worth_restarting(plan, task.task, status) {
                     restarts -= 1;
                     told &= !is_chief(task.task);
-                    *task = start.start_again(task.task).map_err(|source| Failure::Files {
-                        what: format!("cannot start {} again", task.task),
-                        source,
+                    let door = task.door.take();
+                    *task = start.start_again(task.task, door).map_err(|source| {
+                        Failure::Files { what: format!("cannot start {} again", task.task), source }
                     })?;
                     write_line(&format!("{} is started again: it {}", task.task, told_end(status)));
                     continue;
@@ -224,11 +222,6 @@ fn bind(
     bound.collect()
 }
 
-/// The same sockets once more.
-fn keep(doors: &[Option<TcpListener>]) -> io::Result<Vec<Option<TcpListener>>> {
-    doors.iter().map(|door| door.as_ref().map(TcpListener::try_clone).transpose()).collect()
-}
-
 /// What all tasks of a run are started with.
 struct Start<'a> {
     run: &'a RunDir,
@@ -240,23 +233,33 @@ struct Start<'a> {
     from: Option<u64>,
     token: String,
     cluster: serde_json::Value,
-    /// The workers' listening sockets, where they have some and may come back.
-    doors: Vec<Option<TcpListener>>,
 }
 
 impl Start<'_> {
-    /// Starts a worker in the place of one that was lost.
-    fn start_again(&self, task: Task) -> io::Result<Started> {
-        let door = self.doors.get(task.index).and_then(Option::as_ref);
-        self.start(task, door.map(TcpListener::try_clone).transpose()?)
-    }
-
     /// Whether the chief has come to the end of its work.
     fn has_summary(&self) -> bool {
         self.run.path().join("summary.json").exists()
     }
 
-    fn start(&self, task: Task, listener: Option<TcpListener>) -> io::Result<Started> {
+    fn start(&self, task: Task, door: Option<TcpListener>) -> io::Result<Started> {
+        self.start_from(task, door, self.from)
+    }
+
+    /// Starts a task in the place of one that was lost. With servers, what the run went on from may
+    /// be pruned by now, but what has been kept since tells the same.
+    fn start_again(&self, task: Task, door: Option<TcpListener>) -> io::Result<Started> {
+        let shelf = Shelf::of(self.run.path());
+        let has_servers = self.cluster.get("ps").is_some();
+        let newest = shelf.steps().into_iter().find(|&step| has_servers && shelf.is_complete(step));
+        self.start_from(task, door, self.from.map(|from| newest.unwrap_or(from)))
+    }
+
+    fn start_from(
+        &self,
+        task: Task,
+        door: Option<TcpListener>,
+        from: Option<u64>,
+    ) -> io::Result<Started> {
         let (leash, stdout) = leash::pair()?;
         let place = json!({
             "cluster": self.cluster,
@@ -270,9 +273,9 @@ impl Start<'_> {
         command
             .arg("train")
             .arg(self.run.path().join("job.toml"))
-            .arg(if self.from.is_some() { "--resume" } else { "--run-dir" })
+            .arg(if from.is_some() { "--resume" } else { "--run-dir" })
             .arg(self.run.path())
-            .args(self.from.map(|step| format!("--checkpoint={step}")))
+            .args(from.map(|step| format!("--checkpoint={step}")))
             .args(self.quiet.then_some("--quiet"))
             .env(tf_config::VARIABLE, place.to_string())
             .env(remote::TOKEN_VARIABLE, &self.token)
@@ -281,20 +284,28 @@ impl Start<'_> {
         if self.bare {
             command.env(worker::BARE_VARIABLE, "1");
         }
-        match listener {
-            Some(listener) => {
-                command.stdin(Stdio::from(OwnedFd::from(listener))).env(listen::VARIABLE, "1")
+        match &door {
+            Some(door) => {
+                let door = OwnedFd::from(door.try_clone()?);
+                command.stdin(Stdio::from(door)).env(listen::VARIABLE, "1")
             }
             None => command.stdin(Stdio::null()).env_remove(listen::VARIABLE),
         };
-        Ok(Started { task, child: command.spawn()?, leash, ended: None })
+        Ok(Started { task, child: command.spawn()?, leash, door, ended: None })
     }
 }
 
 /// Whether a task that has ended can be taken over by a new process of it: a worker that was
-/// killed, or has lost the others. One that failed by itself would fail again.
-fn may_restart(task: Task, status: ExitStatus) -> bool {
-    task.role == Role::Worker && matches!(status.code(), None | Some(128..))
+/// killed, or has lost the others; a server that was killed. One that failed by itself would fail
+/// again.
+fn is_worth_restarting(plan: &Plan, task: Task, status: ExitStatus) -> bool {
+    match task.role {
+        Role::Ps => plan.cluster.waits_for_servers && status.code().is_none(),
+        _ => {
+            plan.cluster.on_worker_loss == OnWorkerLoss::Wait
+                && matches!(status.code(), None | Some(128..))
+        }
+    }
 }
 
 /// How a task ended, in words.

@@ -37,6 +37,7 @@ pub struct Remote<'a> {
     own_step: u64,
     say: Say<'a>,
     peers: Peers,
+    gives_up: &'a dyn Fn() -> bool,
     rows: Option<Rows>,
 }
 
@@ -61,12 +62,12 @@ impl<'a> Remote<'a> {
         config: LinkConfig,
         mode: Mode,
         say: Say<'a>,
-        gives_up: &dyn Fn() -> bool,
+        gives_up: &'a dyn Fn() -> bool,
     ) -> Result<Self, Failure> {
         let attendant = &mut Waiter { say, gives_up: Some(gives_up) };
         let peers = Peers { all: config.servers.len(), own: None };
         let (is_sparse, total) = (config.client.is_sparse, config.client.total_params);
-        let mut link = paceline_net::Link::start(config, attendant)?;
+        let link = paceline_net::Link::start(config, attendant)?;
         let rows = is_sparse.then(|| Rows {
             total,
             overlaps: overlaps(mode),
@@ -75,11 +76,24 @@ impl<'a> Remote<'a> {
             looked: Vec::new(),
             in_flight: false,
         });
-        if rows.is_none() {
-            link.pull(attendant)?;
-        }
         let own_step = link.resume_step();
-        Ok(Self { link, mode, own_step, say, peers, rows })
+        let mut remote = Self { link, mode, own_step, say, peers, gives_up, rows };
+        match remote.first_pull() {
+            Err(Failure::Rewound) => remote.begin_again()?,
+            pulled => pulled?,
+        }
+        Ok(remote)
+    }
+
+    /// Pulls, if the model is dense. Of a sparse one the first batch says what is wanted.
+    fn first_pull(&mut self) -> Result<(), Failure> {
+        let attendant = &mut Waiter { say: self.say, gives_up: Some(self.gives_up) };
+        match &mut self.rows {
+            None => self.link.pull(attendant)?,
+            Some(rows) => rows.in_flight = false,
+        }
+        self.own_step = self.link.resume_step();
+        Ok(())
     }
 
     /// Attends to what no clock measures.
@@ -115,6 +129,30 @@ impl SharedLink for Remote<'_> {
     fn finish(&mut self) -> Result<(), Failure> {
         let attendant = &mut self.waiter();
         Ok(self.link.finish(attendant)?)
+    }
+
+    fn linger(&mut self) -> Result<(), Failure> {
+        let attendant = &mut self.waiter();
+        Ok(self.link.linger(attendant)?)
+    }
+
+    fn begin_again(&mut self) -> Result<(), Failure> {
+        loop {
+            let attendant = &mut Waiter { say: self.say, gives_up: Some(self.gives_up) };
+            self.link.begin_again(attendant)?;
+            match self.first_pull() {
+                Err(Failure::Rewound) => {}
+                pulled => return pulled,
+            }
+        }
+    }
+
+    fn lost_pushes(&self) -> u64 {
+        self.link.lost_pushes()
+    }
+
+    fn base_step(&self) -> u64 {
+        self.link.base_step()
     }
 
     fn already_left(&self) -> bool {
@@ -402,6 +440,7 @@ pub(crate) fn link_config(
         servers,
         start_timeout: plan.cluster.start_timeout,
         stall_timeout: plan.cluster.stall_timeout + LATER,
+        rejoin: plan.cluster.waits_for_servers.then_some(plan.cluster.rejoin_timeout),
     })
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use paceline_exchange::{
-    Level, ModeConfig, OnLoss, PART_FLOATS, STALENESS_BOUNDS, Server, ServerConfig, SlotStats,
-    Stats, Store, shard_ranges,
+    Generation, Level, ModeConfig, OnLoss, PART_FLOATS, Resume, STALENESS_BOUNDS, Server,
+    ServerConfig, SlotStats, Stats, Store, shard_ranges,
 };
 use paceline_model::{Model, Optimizer, Table};
-use paceline_net::{Follower, Served, Watcher, serve};
+use paceline_net::{Ended, Follower, Served, Watcher, serve};
 use paceline_observe::{EventWriter, Histogram, Pace};
 
 use super::follow::Follow;
@@ -19,7 +19,7 @@ use super::view::View;
 use super::{Cluster, Role};
 use crate::Failure;
 use crate::build::{Room, build_model};
-use crate::checkpoint::{Keeper, Origin, Resumption, Shape, Terms, copy_store};
+use crate::checkpoint::{Keeper, Origin, Resumption, Shape, Shelf, Terms, copy_store};
 use crate::job::{Mode, OnWorkerLoss, Plan, RawJob};
 use crate::log::Log;
 use crate::metrics::Metrics;
@@ -54,10 +54,6 @@ pub(super) fn run(
     let layout = model.layout();
     let servers = cluster.count(Role::Ps);
     let shard = shard_ranges(layout.len(), servers)[cluster.task.index].clone();
-    let store = match from {
-        None => build_store(plan, &*model, shard.clone()),
-        Some(from) => from.store(plan, &*model, shard.clone())?,
-    };
     let config = ServerConfig {
         index: cluster.task.index,
         servers,
@@ -70,7 +66,10 @@ pub(super) fn run(
             OnWorkerLoss::Fail | OnWorkerLoss::Wait => OnLoss::Fail,
             OnWorkerLoss::Continue => OnLoss::Continue,
         },
-        rejoin_ms: plan.cluster.rejoin_timeout.as_millis() as u64,
+        rejoin_ms: match plan.cluster.on_worker_loss {
+            OnWorkerLoss::Wait => plan.cluster.rejoin_timeout.as_millis() as u64,
+            OnWorkerLoss::Fail | OnWorkerLoss::Continue => 0,
+        },
         stall_ms: plan.cluster.stall_timeout.as_millis() as u64,
         token,
         job_digest: job.digest(),
@@ -85,11 +84,10 @@ pub(super) fn run(
         EventWriter::create(&dir).map_err(Failure::at("make an event file in", &dir))?;
     let curves = Curves::start(&dir, plan, &cluster.others(), &mut events)?;
     let workers = config.names.clone();
-    let mut machine = Server::new(config, store);
-    if let Some(from) = from {
-        machine.go_on(&from.resume(&shard, machine.parts(), cluster.slots()));
-    }
     let log = Arc::new(Log::create(run, cluster.task)?);
+    let shelf = Shelf::of(run.path());
+    let known = from.map(Resumption::checkpoint);
+    let (mut generation, mut base) = shelf.claim(known, &mut |text| log.warn(text))?;
     let origin = from.map_or(Origin::default(), Resumption::origin);
     let (index, name) = ((cluster.task.index, servers), task.replace(':', "-"));
     let terms = Terms::new(run, (job, plan), layout, (shape, origin), index, &name);
@@ -101,15 +99,44 @@ pub(super) fn run(
     if let Some(metrics) = &watch.metrics {
         watch.log.info(&format!("tells of itself at http://{}/metrics", metrics.address()));
     }
-    watch.follow = Follow::new(plan, machine.store().len(), workers.clone(), &dir);
+    watch.follow = Follow::new(plan, shard.len(), workers.clone(), &dir);
     if cluster.task.index == 0 {
         watch.pace = Pace::new(workers.len());
         watch.workers = workers;
     }
-    let served = serve(listener, &mut machine, &mut watch);
-    let written = watch.write_staleness(machine.stats());
-    served.map_err(|error| Failure::Lost(error.to_string()))?;
-    written.map_err(Failure::at("write the event file in", &dir))
+    // Each round is one generation: a server that hears of a newer one goes back and begins again.
+    loop {
+        let base_here = base.map(|checkpoint| Resumption::new(checkpoint, shape));
+        let store = match &base_here {
+            None => build_store(plan, &*model, shard.clone()),
+            Some(base) => base.store(plan, &*model, shard.clone())?,
+        };
+        let mut machine = Server::new(config.clone(), store);
+        let begun_at = from.map_or(0, Resumption::step);
+        if let Some(base) = &base_here {
+            let mut resume = base.resume(&shard, machine.parts(), cluster.slots());
+            // Where an earlier session stopped is not where this one does.
+            resume.stop_at = base.stop_at().filter(|_| base.step() > begun_at);
+            watch.carried = if from.is_none() { pushes(&resume) } else { 0 };
+            machine.go_on(&resume);
+        }
+        machine.enter(generation);
+        watch.enter(generation);
+        let served = serve(&listener, &mut machine, &mut watch);
+        if let Ok(Ended::GoBack(to)) = served {
+            (generation, base) = (to, shelf.follow(to)?);
+            continue;
+        }
+        let written = watch.write_staleness(machine.stats());
+        served.map_err(|error| Failure::Lost(error.to_string()))?;
+        return written.map_err(Failure::at("write the event file in", &dir));
+    }
+}
+
+/// How many pushes of all slots are in what a server begins with.
+fn pushes(resume: &Resume) -> u64 {
+    let first = resume.parts.first().map_or(&[][..], |part| &part.slots);
+    first.iter().map(|mark| mark.high).sum()
 }
 
 /// Who takes the shard's checkpoints; what becomes of them stands in the log.
@@ -172,6 +199,8 @@ struct Watch {
     pace: Pace,
     paced: Instant,
     view: View,
+    /// Pushes that this run had made before the present generation began, and that are in it.
+    carried: u64,
 }
 
 impl Watch {
@@ -200,6 +229,15 @@ impl Watch {
             pace: Pace::new(0),
             paced: now,
             view: View::default(),
+            carried: 0,
+        }
+    }
+
+    /// Another generation of the run begins, and everybody is waited for anew.
+    fn enter(&mut self, generation: Generation) {
+        (self.started, self.told) = (Instant::now(), Instant::now());
+        if let Some(keeper) = &mut self.keeper {
+            keeper.enter(generation.number);
         }
     }
 
@@ -302,6 +340,7 @@ impl Watcher for Watch {
             // Also if this one is left out: equal seeds must give equal bits.
             sparse.table().fold();
         }
+        keeper.stop_at = machine.stops_at();
         let slots = marks.first().map_or(0, |part| part.slots.len());
         let is_last = !(0..slots).any(|slot| machine.is_live(slot));
         keeper.take(step, marks, is_last, |out| copy_store(machine.store(), out))
@@ -313,7 +352,7 @@ impl Watcher for Watch {
         let phases = Served::PHASES.iter().zip(served.phases);
         let report = TaskSummary {
             task: self.task.clone(),
-            steps: stats.applied_total(),
+            steps: self.carried + stats.applied_total(),
             dropped: stats.dropped_total(),
             seconds: served.seconds,
             phases: phases.map(|(&name, spent)| (name.into(), (spent * scale).into())).collect(),

@@ -44,6 +44,26 @@ pub(crate) trait SharedLink: Link {
     /// The chief's last word: the run is over.
     fn finish(&mut self) -> Result<(), Failure>;
 
+    /// After leaving: waits for the end of the run, if it may go back and need this worker again.
+    fn linger(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// After the run has gone back: finds everybody anew, and where to go on.
+    fn begin_again(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// How many gradients of this process had been used and were lost when the run went back.
+    fn lost_pushes(&self) -> u64 {
+        0
+    }
+
+    /// The step of the checkpoint that the run has gone back to; 0 for none.
+    fn base_step(&self) -> u64 {
+        0
+    }
+
     /// Whether another process had left for this slot already.
     fn already_left(&self) -> bool {
         false
@@ -103,10 +123,8 @@ fn join_run(
     let task = cluster.task.to_string();
     let run = match (&options.resume, &options.run_dir) {
         (Some(dir), _) => RunDir::rejoin(dir, &task)?,
-        // Who takes a lost worker's place finds its folder there.
-        (None, Some(dir)) if plan.cluster.on_worker_loss == OnWorkerLoss::Wait => {
-            RunDir::rejoin(dir, &task)?
-        }
+        // Who takes a lost task's place finds its folder there.
+        (None, Some(dir)) if may_come_back(plan, cluster) => RunDir::rejoin(dir, &task)?,
         (None, Some(dir)) => RunDir::join(dir, &task)?,
         (None, None) => RunDir::create(None, &plan.name)?.with_task(&task)?,
     };
@@ -114,6 +132,14 @@ fn join_run(
         run.write_new("job.toml", job.explain().as_bytes())?;
     }
     Ok(run)
+}
+
+/// Whether a process of this task may take the place of one that was lost.
+fn may_come_back(plan: &Plan, cluster: &Cluster) -> bool {
+    match cluster.task.role {
+        Role::Ps => plan.cluster.waits_for_servers,
+        _ => plan.cluster.on_worker_loss == OnWorkerLoss::Wait,
+    }
 }
 
 /// A worker's part in a run.
@@ -197,8 +223,18 @@ impl Part<'_> {
         let steps = all_steps(&batches, Shape::of(plan, slots), origin);
         let epoch_steps = plan.stop.epochs.map(|_| steps);
         if cluster.slot() != Some(0) {
-            let work = self.work(worker, link, None)?;
-            self.leave(worker, &work, link)?;
+            loop {
+                let out = self.work(worker, link, None);
+                let out = out.and_then(|work| self.leave(worker, &work, link));
+                match out.and_then(|_| link.linger()) {
+                    Err(Failure::Rewound) => self.go_back(worker, link, None)?,
+                    Err(failure) => {
+                        let _ = worker.desk().close(false);
+                        return Err(failure);
+                    }
+                    Ok(()) => break,
+                }
+            }
             worker.desk().close(true)?;
             return Ok(None);
         }
@@ -221,9 +257,19 @@ impl Part<'_> {
                 progress,
                 interrupted: Box::new(interrupted),
             });
-            let work = self.work(worker, link, Some(&mut chief));
-            chief.finish();
-            self.conclude(worker, &work?, link, &mut chief).map(Some)
+            loop {
+                let work = self.work(worker, link, Some(&mut chief));
+                match work.and_then(|work| self.conclude(worker, &work, link, &mut chief)) {
+                    Err(Failure::Rewound) => self.go_back(worker, link, Some(&mut chief))?,
+                    ended => {
+                        chief.finish();
+                        if ended.is_err() {
+                            let _ = worker.desk().close(false);
+                        }
+                        return ended.map(Some);
+                    }
+                }
+            }
         })
     }
 
@@ -236,7 +282,28 @@ impl Part<'_> {
         if link.already_left() {
             return Ok(Work::default());
         }
-        worker.run(link, chief).inspect_err(|_| drop(worker.desk().close(false)))
+        worker.run(link, chief)
+    }
+
+    /// The run has gone back to a checkpoint, and this worker goes with it.
+    fn go_back<L: SharedLink>(
+        &self,
+        worker: &mut dyn Trainer<L>,
+        link: &mut L,
+        mut chief: Option<&mut Chief<'_>>,
+    ) -> Result<(), Failure> {
+        loop {
+            link.begin_again()?;
+            worker.desk().work.lost = link.lost_pushes();
+            let step = joined_at(link, self.plan, self.from).max(link.base_step());
+            if let Some(board) = &mut worker.desk().board {
+                board.resume_at(step)?;
+            }
+            match chief.as_deref_mut().map_or(Ok(()), |chief| chief.go_back(step, link)) {
+                Err(Failure::Rewound) => {}
+                gone_back => return gone_back,
+            }
+        }
     }
 
     /// Says goodbye to the others, with a report for the chief; the report, and whether a part of
@@ -273,9 +340,10 @@ impl Part<'_> {
         link.refresh()?;
         let step = link.global_step();
         let score = chief.final_test(link, worker.desk().board.as_mut())?;
-        worker.desk().close(true)?;
         chief.final_checkpoint(link)?;
         save_model(self.run, worker.layout(), link)?;
+        worker.desk().close(true)?;
+        chief.finish();
         let tasks_here = (self.cluster.slots(), self.cluster.count(Role::Ps));
         let reason = chief.reason().or(work.reason);
         let summary = summarise(self.plan, tasks_here, reason, step, chief, score, tasks);

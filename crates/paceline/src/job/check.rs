@@ -182,7 +182,8 @@ impl Checker<'_> {
             "wait" => OnWorkerLoss::Wait,
             _ => OnWorkerLoss::Fail,
         };
-        let waits = on_worker_loss == OnWorkerLoss::Wait;
+        let waits_for_servers = self.waits_for_servers(mode, on_worker_loss);
+        let waits = on_worker_loss == OnWorkerLoss::Wait || waits_for_servers;
         let restarts = self.whole("cluster.restarts") as usize;
         let seconds = Duration::from_secs_f64;
         let rejoin = seconds(self.number("cluster.rejoin_timeout_s").min(MAX_SECONDS));
@@ -194,6 +195,7 @@ impl Checker<'_> {
                 _ => servers,
             },
             on_worker_loss,
+            waits_for_servers,
             restarts: if waits { restarts } else { 0 },
             rejoin_timeout: if waits { rejoin } else { Duration::ZERO },
             start_timeout: seconds(self.number("cluster.start_timeout_s").min(MAX_SECONDS)),
@@ -201,6 +203,28 @@ impl Checker<'_> {
             token_file: self.optional("cluster.token_file", Self::path),
             emulate: self.emulate(mode, servers),
         }
+    }
+
+    /// Whether a lost server is waited for: if that is asked for, or else if lost workers are, or
+    /// checkpoints are taken for it to come back with.
+    fn waits_for_servers(&mut self, mode: Mode, on_worker_loss: OnWorkerLoss) -> bool {
+        let has_servers = !matches!(mode, Mode::Single | Mode::Mirrored);
+        let goes_on = on_worker_loss == OnWorkerLoss::Continue;
+        let asked = self.optional("cluster.on_server_loss", Self::text);
+        if goes_on && asked.as_deref() == Some("wait") {
+            let message = "is \"wait\", but a server that comes back waits for all workers, and \
+                           with cluster.on_worker_loss = \"continue\" some may be gone; use \
+                           \"wait\" there too, or \"fail\" here";
+            self.problems.push(self.job.problem("cluster.on_server_loss", message));
+        }
+        let takes_checkpoints = ["checkpoint.every_steps", "checkpoint.every_seconds"]
+            .iter()
+            .any(|key| self.job.entries.contains_key(*key));
+        has_servers
+            && match asked {
+                Some(asked) => asked == "wait",
+                None => on_worker_loss == OnWorkerLoss::Wait || takes_checkpoints && !goes_on,
+            }
     }
 
     /// What only works where parameters are on servers.

@@ -121,9 +121,11 @@ pub struct ClusterPlan {
     pub servers: usize,
     /// What happens when a worker is lost.
     pub on_worker_loss: OnWorkerLoss,
-    /// How often the local launcher starts a worker again that was lost, in all.
+    /// Whether a lost server is waited for, which then comes back with a checkpoint.
+    pub waits_for_servers: bool,
+    /// How often the local launcher starts a task again that was lost, in all.
     pub restarts: usize,
-    /// How long a lost worker's place is kept for a process that takes it over.
+    /// How long a lost task's place is kept for a process that takes it over.
     pub rejoin_timeout: Duration,
     /// How long tasks wait for each other at the start.
     pub start_timeout: Duration,

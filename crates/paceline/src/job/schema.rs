@@ -278,7 +278,11 @@ fn cluster() -> Vec<Key> {
     let lost = "cluster.on_worker_loss";
     let loss =
         "whether the run ends, goes on without it, or waits for a process that takes its place";
-    let restarts = "how often the local launcher starts a worker again that was lost, in all";
+    let server_loss = "whether the run ends, or waits for the server to come back with the newest \
+                       checkpoint; \"wait\" if workers are waited for or checkpoints are taken, \
+                       unless given";
+    let restarts = "how often the local launcher starts a task again that was lost, in all";
+    let rejoin = "how long a lost task's place is kept";
     let seconds = Kind::Above(0.0);
     vec![
         key(mode, modes, "\"async\"", "how workers share the parameters"),
@@ -289,10 +293,11 @@ fn cluster() -> Vec<Key> {
         key("cluster.staleness", STEPS_FROM_0, "4", "steps a worker may be ahead of the slowest")
             .with(mode, &["bounded"]),
         key(lost, Kind::Word(&["fail", "continue", "wait"]), "\"fail\"", loss).with(mode, shared),
+        optional("cluster.on_server_loss", Kind::Word(&["fail", "wait"]), server_loss)
+            .with(mode, with_servers),
         key("cluster.restarts", Kind::Whole { min: 0, max: 1000 }, "3", restarts)
-            .with(lost, &["wait"]),
-        key("cluster.rejoin_timeout_s", seconds, "60.0", "how long a lost worker's place is kept")
-            .with(lost, &["wait"]),
+            .with(mode, shared),
+        key("cluster.rejoin_timeout_s", seconds, "60.0", rejoin).with(mode, shared),
         key("cluster.start_timeout_s", seconds, "60.0", "how long tasks wait for each other")
             .with(mode, shared),
         key("cluster.stall_timeout_s", seconds, "600.0", "how long a step may wait for somebody")

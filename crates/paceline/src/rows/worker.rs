@@ -129,14 +129,13 @@ impl<'a> RowWorker<'a> {
 
 impl<L: RowLink> Trainer<L> for RowWorker<'_> {
     fn run(&mut self, link: &mut L, mut chief: Option<&mut Chief<'_>>) -> Result<Work, Failure> {
-        let mut work = Work::default();
         self.begin(link.next_step(), link)?;
         let (overlaps, last) = (link.overlaps(), self.queue.len() - 1);
         loop {
             let examples = self.queue[0].len();
             if examples == 0 {
                 link.arrive(&mut self.desk.clock)?;
-                return Ok(Work { reason: Some(StopReason::Epochs), ..work });
+                return Ok(Work { reason: Some(StopReason::Epochs), ..self.desk.work });
             }
             self.desk.at_step(self.queue[0].step);
             let step = link.global_step();
@@ -154,15 +153,15 @@ impl<L: RowLink> Trainer<L> for RowWorker<'_> {
             self.prepare(last, after_last, link);
             if !overlaps {
                 let pushed = link.arrive(&mut self.desk.clock)?;
-                work.dropped += u64::from(pushed == Pushed::Dropped);
+                self.desk.work.dropped += u64::from(pushed == Pushed::Dropped);
             }
 
-            work.steps += 1;
-            work.examples += examples as u64;
-            self.desk.after_step((step, loss, now), &work, link, chief.as_deref_mut())?;
+            self.desk.work.steps += 1;
+            self.desk.work.examples += examples as u64;
+            self.desk.after_step((step, loss, now), link, chief.as_deref_mut())?;
             if link.is_stopping() {
                 link.arrive(&mut self.desk.clock)?;
-                return Ok(work);
+                return Ok(self.desk.work);
             }
             if link.next_step() != self.queue[0].step {
                 // The others went on without this worker's gradient.
