@@ -83,7 +83,14 @@ pub fn run(
     leash: Option<&Leash>,
 ) -> Result<Option<Finished>, Failure> {
     // The launcher has chosen the checkpoint and made the run ready; without one, the chief does.
-    let checkpoint = options.checkpoint()?;
+    let waits = plan.cluster.on_worker_loss == OnWorkerLoss::Wait;
+    let checkpoint = match options.checkpoint() {
+        // Who takes a lost worker's place may find newer ones in the stead of that one.
+        Err(_) if waits && options.checkpoint.is_some() => {
+            Options { checkpoint: None, ..options.clone() }.checkpoint()?
+        }
+        found => found?,
+    };
     let is_led = options.checkpoint.is_some() || cluster.slot() != Some(0);
     let lead = match is_led {
         true => None,
