@@ -22,6 +22,7 @@ mod golden;
 mod jobs;
 mod mirror;
 mod mirrored;
+mod mirrored_losses;
 mod model_file;
 mod networks;
 mod observe;

@@ -1,10 +1,11 @@
 //! One task of a run: finds its place, does its part, and ends by itself.
 
+use std::sync::Arc;
 use std::thread;
 
 use paceline_exchange::Role as ClientRole;
 
-use super::mirror::Mirror;
+use super::mirror::{Beginning, Mirror};
 use super::remote::{Remote, link_config};
 use super::{Cluster, Leash, Role, evaluator, server};
 use crate::Failure;
@@ -78,7 +79,9 @@ pub fn run(
         Role::Evaluator => evaluator::run(job, plan, cluster, &run, &interrupted).map(|()| None),
         Role::Chief | Role::Worker => {
             let data = load_data(job, plan, &mut |_| {})?;
-            from.map_or(Ok(()), |from| check_unfinished(plan, from, data.train_len()))?;
+            if let Some(from) = from.filter(|_| options.checkpoint.is_none()) {
+                check_unfinished(plan, from, data.train_len())?;
+            }
             let part = Part { job, plan, cluster, run: &run, data: &data, from };
             let progress = Progress::new(options.quiet || cluster.slot() != Some(0));
             let finished = part.train(progress, &interrupted)?;
@@ -131,7 +134,7 @@ impl Part<'_> {
         let Self { plan, cluster, data, run, .. } = *self;
         let task = cluster.task.to_string();
         let slot = cluster.slot().unwrap_or(0);
-        let log = Log::create(run, cluster.task)?;
+        let log = Arc::new(Log::create(run, cluster.task)?);
         let model = build_model(plan, data.shape(), Room::LEAST)?;
         let mut board = Board::create(&run.task(&task), plan)?;
         let is_chief = slot == 0;
@@ -144,24 +147,24 @@ impl Part<'_> {
         let places = (slot, data.batches(plan, cluster.slots(), origin));
         let threads = plan.threads_here(cluster.workers_here());
         let open = |board| Desk::open(Some(board), slowness(slot));
+        // A process that takes a slot over finds it further than the run began.
+        let begun = self.from.map_or(0, |from| from.slot_steps(cluster.slots())[slot]);
+        let begin = |board: &mut Board, step: u64, has_left: bool| match self.from {
+            _ if step != begun || has_left => Ok(()),
+            Some(from) => board.resume_at(from.step()),
+            None if is_chief => board.describe(plan, &model.graph()),
+            None => Ok(()),
+        };
         if plan.cluster.mode == Mode::Mirrored {
-            let mut link = Mirror::start(self.job, plan, cluster, &*model, &say, &gives_up)?;
-            if is_chief {
-                board.describe(plan, &model.graph())?;
-            }
+            let start = Beginning { job: self.job, plan, cluster, run, from: self.from };
+            let mut link = Mirror::start(&start, &*model, log.clone(), &say, &gives_up)?;
+            begin(&mut board, link.next_step(), link.already_left())?;
             let mut worker = build_dense_worker(plan, data, places, threads, open(board))?;
             return self.train_over(&mut link, &mut worker, progress, interrupted);
         }
         let config = link_config(self.job, plan, cluster, ClientRole::Worker, model.layout())?;
         let mut link = Remote::start(config, plan.cluster.mode, &say, &gives_up)?;
-        // A process that takes a slot over finds it further than the run began.
-        let begun = self.from.map_or(0, |from| from.slot_steps(cluster.slots())[slot]);
-        let is_first = link.next_step() == begun && !link.already_left();
-        match self.from {
-            Some(from) if is_first => board.resume_at(from.step())?,
-            None if is_first && is_chief => board.describe(plan, &model.graph())?,
-            _ => {}
-        }
+        begin(&mut board, link.next_step(), link.already_left())?;
         drop(model);
         let mut worker = build_worker::<Remote<'_>>(plan, data, places, threads, open(board))?;
         self.train_over(&mut link, &mut *worker, progress, interrupted)

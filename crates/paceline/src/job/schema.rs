@@ -282,8 +282,7 @@ fn cluster() -> Vec<Key> {
         optional("cluster.quorum", tasks, quorum).with(mode, &["sync"]),
         key("cluster.staleness", STEPS_FROM_0, "4", "steps a worker may be ahead of the slowest")
             .with(mode, &["bounded"]),
-        key(lost, Kind::Word(&["fail", "continue", "wait"]), "\"fail\"", loss)
-            .with(mode, with_servers),
+        key(lost, Kind::Word(&["fail", "continue", "wait"]), "\"fail\"", loss).with(mode, shared),
         key("cluster.restarts", Kind::Whole { min: 0, max: 1000 }, "3", restarts)
             .with(lost, &["wait"]),
         key("cluster.rejoin_timeout_s", seconds, "60.0", "how long a lost worker's place is kept")
