@@ -14,10 +14,13 @@
 
 mod browser;
 mod chaos;
+mod chromium;
 mod cluster;
 mod data;
 mod disk;
 mod docs;
+mod emulate;
+mod experiments;
 mod failures;
 mod faults;
 mod golden;
@@ -37,4 +40,6 @@ mod support;
 mod sweep;
 mod tensorboard;
 mod tf_config;
+mod trace;
 mod train;
+mod watch;

@@ -40,7 +40,7 @@ pub use frame::{
     SPARSE_BYTES, as_bytes, as_bytes_mut,
 };
 pub use generation::Generation;
-pub use host::{Body, ConnId, Host, Level, Payload, ServerPhase};
+pub use host::{Body, ConnId, Host, Level, Payload, ServerPhase, Trail};
 pub use keys::{KeysError, MOST_KEYS, decode_keys, encode_keys, max_keys_bytes};
 pub use message::{
     Hello, MAX_REPORTS_BYTES, MAX_TOKEN_BYTES, MessageError, Refusal, RefuseCode, Report, Role,

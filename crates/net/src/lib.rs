@@ -19,7 +19,7 @@ mod serve;
 pub use link::{Attendant, Link, LinkConfig, LinkError, Moved};
 pub use mesh::{Mesh, MeshConfig};
 pub use peer::PeerState;
-pub use serve::{Ended, ServeError, Served, Watcher, serve};
+pub use serve::{Ended, Follower, ServeError, Served, Watcher, serve};
 
 use std::io;
 use std::time::Duration;

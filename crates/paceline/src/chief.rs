@@ -267,6 +267,11 @@ impl<'a> Chief<'a> {
         });
     }
 
+    /// How well the last test went, if there was one.
+    pub fn last_score(&self) -> Option<Score> {
+        self.last_test.map(|(_, score)| score)
+    }
+
     /// How long tests have kept the chief from its steps, so far.
     #[inline]
     pub fn tested(&self) -> Duration {
@@ -308,6 +313,11 @@ impl<'a> Chief<'a> {
 
     fn elapsed(&self) -> Duration {
         self.started.elapsed()
+    }
+
+    /// For the record.
+    pub fn note(&self, text: &str) {
+        self.orders.progress.note(text);
     }
 
     /// Takes the progress bar away.

@@ -312,6 +312,14 @@ impl Server {
         &self.store
     }
 
+    /// The slot of a connection, once it is known to be a worker's.
+    pub fn slot_of(&self, conn: ConnId) -> Option<usize> {
+        match self.connections.get(conn) {
+            Some(Peer::Worker(slot)) => Some(slot),
+            _ => None,
+        }
+    }
+
     /// Updates applied to the first part.
     pub fn global_step(&self) -> u64 {
         self.parts[0].version

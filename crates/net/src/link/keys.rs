@@ -39,6 +39,7 @@ impl Link {
     ) -> Result<(), LinkError> {
         self.check_count(next)?;
         self.client.begin_push_keys(step, examples, next);
+        attendant.sends(step);
         self.params.resize(next.len(), 0.0);
         // It may have to be sent again when the caller has gone on.
         let mut pushed = mem::take(&mut self.pushed);

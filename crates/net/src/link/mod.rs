@@ -110,6 +110,15 @@ pub trait Attendant {
     fn note(&mut self, text: &str);
     /// Asked a few times a second during waits: whether to give up.
     fn gives_up(&mut self) -> bool;
+    /// The gradient of a step of the plan is about to go to all servers or peers.
+    fn sends(&mut self, _step: u64) {}
+    /// The first part of what came of the last gradient is here, from this server or peer.
+    fn got(&mut self, _peer: usize) {}
+    /// Without servers: the first part of a peer's gradient of this step has come.
+    fn arrived(&mut self, _peer: usize, _step: u64) {}
+    /// Without servers: since the last change, gradients were applied. What came of them has not
+    /// gone to anybody yet.
+    fn applied(&mut self) {}
 }
 
 /// A worker's or evaluator's connections to all servers, and its copy of the parameters.
@@ -167,6 +176,11 @@ impl Link {
         (sum(Peer::sent_bytes), sum(Peer::received_bytes))
     }
 
+    /// Bytes sent to and received from each server, in their order.
+    pub fn moved_by_peer(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.peers.iter().map(|peer| (peer.sent_bytes(), peer.received_bytes()))
+    }
+
     /// Fetches all parameters.
     pub fn pull(&mut self, attendant: &mut impl Attendant) -> Result<(), LinkError> {
         self.client.begin_pull();
@@ -187,6 +201,7 @@ impl Link {
     ) -> Result<(), LinkError> {
         assert_eq!(grad.len(), self.params.len(), "gradient");
         self.client.begin_push(step, examples);
+        attendant.sends(step);
         self.complete(grad, Until::Answered, attendant)
     }
 
@@ -244,7 +259,12 @@ impl Link {
             loop {
                 let peer = &mut self.peers[server];
                 match peer.read_event(server, &mut self.client, &mut self.params) {
-                    Ok(Some(event)) => self.on_event(server, event, attendant)?,
+                    Ok(Some(event)) => {
+                        if peer.takes_first_part() {
+                            attendant.got(server);
+                        }
+                        self.on_event(server, event, attendant)?;
+                    }
                     Ok(None) => break,
                     Err(error) => self.heal(server, error)?,
                 }

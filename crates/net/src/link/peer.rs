@@ -61,6 +61,8 @@ pub(super) struct Peer {
     outbound: Outbound,
     sending: Option<Sending>,
     sent_part_bytes: u64,
+    /// The last frame that arrived was the first part of an answer.
+    has_first_part: bool,
 }
 
 impl Peer {
@@ -84,6 +86,7 @@ impl Peer {
             outbound: Outbound::default(),
             sending: None,
             sent_part_bytes: 0,
+            has_first_part: false,
         }
     }
 
@@ -237,6 +240,11 @@ impl Peer {
         self.sending.is_none() && self.outbound.is_empty()
     }
 
+    /// Whether the last frame was the first part of an answer; said once.
+    pub(super) fn takes_first_part(&mut self) -> bool {
+        std::mem::take(&mut self.has_first_part)
+    }
+
     /// Reads until something has arrived that means anything; none if nothing can be read now.
     pub(super) fn read_event(
         &mut self,
@@ -269,6 +277,7 @@ impl Peer {
                     let read = self.inbound.read_payload(stream, place);
                     if let (Ok(Progress::Complete), Some(header)) = (&read, header) {
                         let is_floats = matches!(self.target.take(), Some(Expect::Floats(_)));
+                        self.has_first_part = is_floats && header.part == 0;
                         let bytes = if is_floats { &[] } else { &self.control[..] };
                         let event = client.arrived(server, &header, bytes);
                         return event.map(Some).map_err(|error| self.lost(error));

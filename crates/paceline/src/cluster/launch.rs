@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use super::emulate::Hosts;
 use super::{Role, Task, leash, listen, remote, tf_config};
 use crate::Failure;
 use crate::checkpoint::{Resumption, Shape, Shelf};
@@ -23,6 +24,7 @@ use crate::run::RunDir;
 use crate::source::check_data;
 use crate::summary::Summary;
 use crate::train::{Finished, Options, check_unfinished, resumed};
+use crate::worker;
 
 /// How often the tasks are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -58,11 +60,13 @@ pub fn launch(
         check_unfinished(plan, &Resumption::new(checkpoint.clone(), shape), examples)?;
         options.say(&resumed(checkpoint.manifest.global_step()));
     }
+    // Made before the tasks, so that they are gone when the hosts go.
+    let hosts = Hosts::make(&plan.cluster)?;
     let run = options.open_run(&plan.name, checkpoint.as_ref())?;
     let from = checkpoint.map(|checkpoint| checkpoint.manifest.about.step);
     run.write("job.toml", job.explain().as_bytes())?;
     let mut tasks = Tasks { started: Vec::new() };
-    let start = tasks.start_all(plan, &run, options.quiet, from)?;
+    let start = tasks.start_all(plan, hosts.as_ref(), &run, options, from)?;
     tasks.watch(plan, interrupt, &start)?;
     let path = run.path().join("summary.json");
     let text = std::fs::read(&path).map_err(Failure::at("read", &path))?;
@@ -87,18 +91,18 @@ impl Tasks {
     fn start_all<'r>(
         &mut self,
         plan: &Plan,
+        hosts: Option<&'r Hosts>,
         run: &'r RunDir,
-        quiet: bool,
+        options: &Options,
         from: Option<u64>,
     ) -> Result<Start<'r>, Failure> {
         let cannot = |source| Failure::Files { what: "cannot start the tasks".into(), source };
         let ClusterPlan { servers, workers, mode, .. } = plan.cluster;
-        let (listeners, servers) = bind(servers).map_err(cannot)?;
+        let (listeners, servers) = bind(hosts, Role::Ps, servers).map_err(cannot)?;
         // Without servers workers listen; with servers their places still need to be listed.
         let (mut doors, places) = match mode {
-            Mode::Mirrored => {
-                let (doors, places) = bind(workers).map_err(cannot)?;
-                (doors.into_iter().map(Some).collect(), places)
+            _ if mode == Mode::Mirrored || hosts.is_some() => {
+                bind(hosts, Role::Worker, workers).map_err(cannot)?
             }
             _ => (Vec::new(), vec!["127.0.0.1:0".into(); workers]),
         };
@@ -107,10 +111,12 @@ impl Tasks {
             Mode::Mirrored => json!({"worker": places}),
             _ => json!({"worker": places, "ps": servers}),
         };
-        let start = Start { run, quiet, from, token: make_token().map_err(cannot)?, cluster };
+        let token = make_token().map_err(cannot)?;
+        let Options { quiet, bare, .. } = *options;
+        let start = Start { run, hosts, quiet, bare, from, token, cluster };
         for (index, listener) in listeners.into_iter().enumerate() {
             let task = Task { role: Role::Ps, index };
-            self.started.push(start.start(task, Some(listener)).map_err(cannot)?);
+            self.started.push(start.start(task, listener).map_err(cannot)?);
         }
         for (index, door) in doors.into_iter().enumerate() {
             let task = Task { role: Role::Worker, index };
@@ -198,12 +204,20 @@ impl Tasks {
     }
 }
 
-/// So many sockets that listen, and their addresses.
-fn bind(count: usize) -> io::Result<(Vec<TcpListener>, Vec<String>)> {
-    let bound = (0..count).map(|_| {
+/// So many sockets that listen, and their addresses. On an emulated host, where every port is
+/// free, a task makes its socket itself.
+fn bind(
+    hosts: Option<&Hosts>,
+    role: Role,
+    count: usize,
+) -> io::Result<(Vec<Option<TcpListener>>, Vec<String>)> {
+    let bound = (0..count).map(|index| {
+        if let Some(hosts) = hosts {
+            return Ok((None, hosts.address(Task { role, index })));
+        }
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?.to_string();
-        Ok((listener, address))
+        Ok((Some(listener), address))
     });
     bound.collect()
 }
@@ -211,7 +225,10 @@ fn bind(count: usize) -> io::Result<(Vec<TcpListener>, Vec<String>)> {
 /// What all tasks of a run are started with.
 struct Start<'a> {
     run: &'a RunDir,
+    /// Where tasks run, if not on this machine as it is.
+    hosts: Option<&'a Hosts>,
     quiet: bool,
+    bare: bool,
     /// The step of the checkpoint that the run goes on from, if it does.
     from: Option<u64>,
     token: String,
@@ -248,7 +265,11 @@ impl Start<'_> {
             "cluster": self.cluster,
             "task": {"type": task.role.name(), "index": task.index},
         });
-        let mut command = Command::new(std::env::current_exe()?);
+        let program = std::env::current_exe()?;
+        let mut command = match self.hosts {
+            Some(hosts) => hosts.command(task, &program),
+            None => Command::new(program),
+        };
         command
             .arg("train")
             .arg(self.run.path().join("job.toml"))
@@ -260,6 +281,9 @@ impl Start<'_> {
             .env(remote::TOKEN_VARIABLE, &self.token)
             .env(leash::VARIABLE, "1")
             .stdout(stdout);
+        if self.bare {
+            command.env(worker::BARE_VARIABLE, "1");
+        }
         match &door {
             Some(door) => {
                 let door = OwnedFd::from(door.try_clone()?);

@@ -1,10 +1,12 @@
 //! Parameters that live on servers, seen from a worker.
 
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use paceline_exchange::{ClientConfig, Purpose, Role};
 use paceline_model::Layout;
 use paceline_net::{Attendant, LinkConfig, Moved};
+use paceline_observe::trace::Happened;
 use paceline_observe::{Phase, PhaseClock};
 use sha2::{Digest, Sha256};
 
@@ -14,6 +16,7 @@ use crate::Failure;
 use crate::job::{Mode, Plan, RawJob};
 use crate::link::{DenseLink, Link, Pushed, RowLink, RowPush, Show};
 use crate::summary::TaskSummary;
+use crate::trace::APPLY_OP;
 
 /// The environment variable by which the launcher gives its tasks the run's secret.
 pub(crate) const TOKEN_VARIABLE: &str = "PACELINE_TOKEN";
@@ -33,6 +36,7 @@ pub struct Remote<'a> {
     /// In modes without a common step: the next step of this slot's own.
     own_step: u64,
     say: Say<'a>,
+    peers: Peers,
     gives_up: &'a dyn Fn() -> bool,
     rows: Option<Rows>,
 }
@@ -61,6 +65,7 @@ impl<'a> Remote<'a> {
         gives_up: &'a dyn Fn() -> bool,
     ) -> Result<Self, Failure> {
         let attendant = &mut Waiter { say, gives_up: Some(gives_up) };
+        let peers = Peers { all: config.servers.len(), own: None };
         let (is_sparse, total) = (config.client.is_sparse, config.client.total_params);
         let link = paceline_net::Link::start(config, attendant)?;
         let rows = is_sparse.then(|| Rows {
@@ -72,7 +77,7 @@ impl<'a> Remote<'a> {
             in_flight: false,
         });
         let own_step = link.resume_step();
-        let mut remote = Self { link, mode, own_step, say, gives_up, rows };
+        let mut remote = Self { link, mode, own_step, say, peers, gives_up, rows };
         match remote.first_pull() {
             Err(Failure::Rewound) => remote.begin_again()?,
             pulled => pulled?,
@@ -182,8 +187,10 @@ impl Link for Remote<'_> {
         self.link.global_step()
     }
 
-    fn moved_bytes(&self) -> (u64, u64) {
-        self.link.moved_bytes()
+    fn moved_by_peer(&self, mut tell: impl FnMut(usize, u64, u64)) {
+        for (server, (sent, received)) in self.link.moved_by_peer().enumerate() {
+            tell(server, sent, received);
+        }
     }
 
     fn ask_to_stop(&mut self, reason: &str) -> Result<(), Failure> {
@@ -234,7 +241,7 @@ impl DenseLink for Remote<'_> {
         clock: &mut PhaseClock,
     ) -> Result<Pushed, Failure> {
         let step = self.next_step();
-        let attendant = &mut Timed { clock, say: self.say };
+        let attendant = &mut Timed { clock, say: self.say, peers: self.peers };
         self.link.exchange(step, examples as u32, grad, attendant)?;
         self.own_step += 1;
         Ok(if self.link.dropped() { Pushed::Dropped } else { Pushed::Applied })
@@ -271,7 +278,7 @@ impl RowLink for Remote<'_> {
     }
 
     fn begin(&mut self, step: u64, keys: &[u32], clock: &mut PhaseClock) -> Result<(), Failure> {
-        let attendant = &mut Timed { clock, say: self.say };
+        let attendant = &mut Timed { clock, say: self.say, peers: self.peers };
         let (link, rows) = self.rows();
         rows.complete(link, attendant)?;
         link.go_on_with(step);
@@ -279,7 +286,7 @@ impl RowLink for Remote<'_> {
     }
 
     fn ahead(&mut self, keys: &[u32], clock: &mut PhaseClock) -> Result<(), Failure> {
-        let attendant = &mut Timed { clock, say: self.say };
+        let attendant = &mut Timed { clock, say: self.say, peers: self.peers };
         let (link, rows) = self.rows();
         Ok(link.pull_keys(keys, Purpose::Ahead, &mut rows.next, attendant)?)
     }
@@ -289,7 +296,7 @@ impl RowLink for Remote<'_> {
     }
 
     fn push(&mut self, push: RowPush<'_>, clock: &mut PhaseClock) -> Result<(), Failure> {
-        let attendant = &mut Timed { clock, say: self.say };
+        let attendant = &mut Timed { clock, say: self.say, peers: self.peers };
         let RowPush { step, examples, grad, next, .. } = push;
         let (link, rows) = self.rows();
         link.push_keys(step, examples as u32, grad, next, attendant)?;
@@ -302,7 +309,7 @@ impl RowLink for Remote<'_> {
     }
 
     fn arrive(&mut self, clock: &mut PhaseClock) -> Result<Pushed, Failure> {
-        let attendant = &mut Timed { clock, say: self.say };
+        let attendant = &mut Timed { clock, say: self.say, peers: self.peers };
         let (link, rows) = self.rows();
         rows.complete(link, attendant)?;
         Ok(if link.dropped() { Pushed::Dropped } else { Pushed::Applied })
@@ -313,12 +320,28 @@ impl RowLink for Remote<'_> {
 pub(super) struct Timed<'a> {
     pub(super) clock: &'a mut PhaseClock,
     pub(super) say: Say<'a>,
+    pub(super) peers: Peers,
+}
+
+/// The servers or workers that gradients go to, by number.
+#[derive(Clone, Copy)]
+pub(super) struct Peers {
+    /// How many there are.
+    pub(super) all: usize,
+    /// The one that is this task itself.
+    pub(super) own: Option<usize>,
+}
+
+impl Peers {
+    fn others(self) -> impl Iterator<Item = u32> {
+        (0..self.all).filter(move |peer| Some(*peer) != self.own).map(|peer| peer as u32)
+    }
 }
 
 impl Attendant for Timed<'_> {
     #[inline]
     fn moved(&mut self, to: Moved) {
-        self.clock.enter(match to {
+        self.clock.stay_in(match to {
             Moved::Push => Phase::Push,
             Moved::Wait => Phase::Wait,
             Moved::Pull => Phase::Pull,
@@ -331,6 +354,35 @@ impl Attendant for Timed<'_> {
 
     fn gives_up(&mut self) -> bool {
         false
+    }
+
+    #[inline]
+    fn sends(&mut self, step: u64) {
+        if let Some(track) = self.clock.track() {
+            track.sends(self.peers.others(), step);
+        }
+    }
+
+    #[inline]
+    fn got(&mut self, peer: usize) {
+        if let Some(track) = self.clock.track() {
+            track.got(peer as u32);
+        }
+    }
+
+    #[inline]
+    fn arrived(&mut self, peer: usize, step: u64) {
+        if let Some(track) = self.clock.track() {
+            track.mark(Happened::Arrived, peer as u32, step);
+        }
+    }
+
+    #[inline]
+    fn applied(&mut self) {
+        self.clock.did(APPLY_OP);
+        if let Some(track) = self.clock.track() {
+            track.applied_all(self.peers.others());
+        }
     }
 }
 
@@ -412,6 +464,11 @@ pub(crate) fn token(plan: &Plan) -> Result<Vec<u8>, Failure> {
         return Ok(token.into_encoded_bytes());
     }
     let Some(path) = &plan.cluster.token_file else { return Ok(Vec::new()) };
+    read_token(path).map(String::into_bytes)
+}
+
+/// The secret in a file.
+pub(crate) fn read_token(path: &Path) -> Result<String, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         Failure::Usage(format!("cluster.token_file {}: {error}", path.display()))
     })?;
@@ -423,5 +480,5 @@ pub(crate) fn token(plan: &Plan) -> Result<Vec<u8>, Failure> {
             paceline_exchange::MAX_TOKEN_BYTES
         )));
     }
-    Ok(token.as_bytes().to_vec())
+    Ok(token.to_owned())
 }

@@ -9,21 +9,25 @@ use paceline_exchange::{
     ServerConfig, SlotStats, Stats, Store, shard_ranges,
 };
 use paceline_model::{Model, Optimizer, Table};
-use paceline_net::{Ended, Served, Watcher, serve};
+use paceline_net::{Ended, Follower, Served, Watcher, serve};
 use paceline_observe::{EventWriter, Histogram, Pace};
 
+use super::follow::Follow;
 use super::listen::listen;
 use super::remote::{layout_digest, overlaps, token};
+use super::view::View;
 use super::{Cluster, Role};
 use crate::Failure;
 use crate::build::{Room, build_model};
 use crate::checkpoint::{Keeper, Origin, Resumption, Shape, Shelf, Terms, copy_store};
 use crate::job::{Mode, OnWorkerLoss, Plan, RawJob};
 use crate::log::Log;
+use crate::metrics::Metrics;
 use crate::resources::Curves;
 use crate::run::RunDir;
 use crate::source::data_shape;
 use crate::summary::{Seen, TaskSummary};
+use crate::worker::is_bare;
 
 /// How often the workers' pace is looked at.
 const PACE_EVERY: Duration = Duration::from_secs(1);
@@ -78,7 +82,7 @@ pub(super) fn run(
     let dir = run.task(&task);
     let mut events =
         EventWriter::create(&dir).map_err(Failure::at("make an event file in", &dir))?;
-    let curves = Curves::start(&dir, plan, &mut events)?;
+    let curves = Curves::start(&dir, plan, &cluster.others(), &mut events)?;
     let workers = config.names.clone();
     let log = Arc::new(Log::create(run, cluster.task)?);
     let shelf = Shelf::of(run.path());
@@ -90,6 +94,12 @@ pub(super) fn run(
     let keeper = terms.map(|terms| start_keeper(terms, log.clone())).transpose()?;
     let mut watch = Watch::new(task, log, events, plan, keeper);
     watch.curves = curves;
+    let number = (watch.task.as_str(), cluster.number());
+    watch.metrics = Metrics::start(plan, number, cluster.others(), &dir)?;
+    if let Some(metrics) = &watch.metrics {
+        watch.log.info(&format!("tells of itself at http://{}/metrics", metrics.address()));
+    }
+    watch.follow = Follow::new(plan, shard.len(), workers.clone(), &dir);
     if cluster.task.index == 0 {
         watch.pace = Pace::new(workers.len());
         watch.workers = workers;
@@ -178,12 +188,17 @@ struct Watch {
     start_timeout: Duration,
     /// What the server uses, if that is looked at.
     curves: Option<Curves>,
-    moved_bytes: (u64, u64),
     has_begun: bool,
+    metrics: Option<Metrics>,
+    /// Bytes to and from each worker, and last everybody else.
+    moved_bytes: Vec<(u64, u64)>,
+    /// How connections are recorded, if they are.
+    follow: Option<Follow>,
     /// The workers' names and pace; the first server tells of them for all.
     workers: Vec<String>,
     pace: Pace,
     paced: Instant,
+    view: View,
     /// Pushes that this run had made before the present generation began, and that are in it.
     carried: u64,
 }
@@ -206,11 +221,14 @@ impl Watch {
             started: now,
             start_timeout: plan.cluster.start_timeout,
             curves: None,
-            moved_bytes: (0, 0),
             has_begun: false,
+            metrics: None,
+            moved_bytes: Vec::new(),
+            follow: None,
             workers: Vec::new(),
             pace: Pace::new(0),
             paced: now,
+            view: View::default(),
             carried: 0,
         }
     }
@@ -223,14 +241,52 @@ impl Watch {
         }
     }
 
-    /// Draws what the server uses.
+    /// Draws what the server uses and, whenever that has been looked at, what it sees of workers.
     fn draw(&mut self, machine: &Server) -> std::io::Result<()> {
         let Some(curves) = &self.curves else { return Ok(()) };
-        let has_news = curves.note(machine.global_step(), self.moved_bytes);
+        curves.gauges().at_step(machine.global_step());
+        if self.follow.as_ref().is_some_and(|follow| follow.tracer.was_on()) {
+            curves.keep();
+        }
         if machine.is_started() && !std::mem::replace(&mut self.has_begun, true) {
             curves.begin();
         }
-        if has_news { curves.write(&mut self.events) } else { Ok(()) }
+        if !curves.has_news() {
+            return Ok(());
+        }
+        curves.write(&mut self.events)?;
+        let stats = machine.stats();
+        self.view.draw(&mut self.events, machine.global_step(), &self.workers, stats)
+    }
+
+    /// Writes down what the server tells of itself while it runs.
+    fn publish(&mut self, machine: &Server) {
+        let Some(metrics) = &mut self.metrics else { return };
+        let (stats, moved) = (machine.stats(), &self.moved_bytes);
+        let seen = seen(&self.workers, stats);
+        metrics.publish(Instant::now(), |figures, peers| {
+            figures.add("paceline_global_step", machine.global_step() as f64);
+            figures.add("paceline_applied_gradients_total", stats.applied_total() as f64);
+            figures.add("paceline_dropped_gradients_total", stats.dropped_total() as f64);
+            figures.add("paceline_staleness_mean_updates", stats.staleness_mean());
+            figures.add("paceline_staleness_max_updates", stats.staleness_max as f64);
+            for (peer, (sent, received)) in peers.iter().zip(moved) {
+                figures.add_of("paceline_sent_bytes_total", "peer", peer, *sent as f64);
+                figures.add_of("paceline_received_bytes_total", "peer", peer, *received as f64);
+            }
+            for Seen { task, gradient_ms, .. } in seen {
+                figures.add_of("paceline_gradient_seconds", "worker", task, gradient_ms / 1e3);
+            }
+        });
+    }
+
+    /// Leaves what was recorded, once, for the chief to find.
+    fn leave_trace(&mut self) {
+        let samples = self.curves.as_ref().map(Curves::kept).unwrap_or_default();
+        let left = self.follow.take().map(|follow| follow.leave(&self.task, &samples));
+        if let Some(Err(error)) = left {
+            self.log.warn(&format!("cannot write the part of the timeline: {error}"));
+        }
     }
 
     /// Tells who is slow.
@@ -252,16 +308,6 @@ impl Watch {
                 false => self.log.warn(&format!("{worker} has caught up: {figures}")),
             }
         }
-    }
-
-    /// What became of each worker's time, as seen from here.
-    fn seen(&self, stats: &Stats) -> Vec<Seen> {
-        let seen = |(task, slot): (&String, &SlotStats)| Seen {
-            task: task.clone(),
-            gradient_ms: slot.gradient_ms as f64 / slot.timed.max(1) as f64,
-            held_seconds: slot.held_ms as f64 / 1e3,
-        };
-        self.workers.iter().zip(&stats.slots).map(seen).collect()
     }
 
     /// How late the gradients were, as a histogram for TensorBoard.
@@ -315,18 +361,33 @@ impl Watcher for Watch {
             sent_bytes: served.sent_bytes,
             received_bytes: served.received_bytes,
             resources: self.curves.as_ref().map(Curves::usage),
-            workers: self.seen(stats),
+            workers: seen(&self.workers, stats),
             ..TaskSummary::of_process()
         };
+        self.leave_trace();
         serde_json::to_vec(&report).unwrap_or_default()
     }
 
-    fn moved(&mut self, sent_bytes: u64, received_bytes: u64) {
-        self.moved_bytes = (sent_bytes, received_bytes);
+    fn moved(&mut self, by_slot: &[(u64, u64)]) {
+        self.moved_bytes.clear();
+        self.moved_bytes.extend_from_slice(by_slot);
+        let Some(curves) = &self.curves else { return };
+        for (slot, (sent, received)) in by_slot.iter().enumerate() {
+            curves.gauges().moved(slot, *sent, *received);
+        }
+    }
+
+    fn wants_phases(&self) -> bool {
+        !is_bare()
+    }
+
+    fn follow(&mut self) -> Option<Box<dyn Follower>> {
+        Some(Box::new(self.follow.as_ref()?.connection()))
     }
 
     fn tick(&mut self, machine: &Server) -> Result<(), String> {
         self.draw(machine).map_err(|error| format!("cannot write the event file: {error}"))?;
+        self.publish(machine);
         self.look_at_pace(machine.stats());
         if machine.is_started() || machine.outcome().is_some() {
             return Ok(());
@@ -342,4 +403,14 @@ impl Watcher for Watch {
         }
         Ok(())
     }
+}
+
+/// What became of each worker's time, as seen from the first server.
+fn seen(workers: &[String], stats: &Stats) -> Vec<Seen> {
+    let seen = |(task, slot): (&String, &SlotStats)| Seen {
+        task: task.clone(),
+        gradient_ms: slot.gradient_ms as f64 / slot.timed.max(1) as f64,
+        held_seconds: slot.held_ms as f64 / 1e3,
+    };
+    workers.iter().zip(&stats.slots).map(seen).collect()
 }

@@ -17,14 +17,16 @@ use crate::interrupt::Interrupt;
 use crate::job::{Mode, OnWorkerLoss, Plan, RawJob};
 use crate::link::Link;
 use crate::log::Log;
-use crate::progress::Progress;
+use crate::metrics::Metrics;
+use crate::progress::{Progress, write_line};
 use crate::run::RunDir;
 use crate::source::{Data, load_data};
 use crate::summary::TaskSummary;
 use crate::tester::Aside;
+use crate::trace::{self, Tracer, recorded};
 use crate::train::{
-    Finished, Options, all_steps, announcement, check_unfinished, save_model, signal_of, summarise,
-    worker_summary, write_summary,
+    Finished, Options, all_steps, announcement, check_unfinished, ending, save_model, signal_of,
+    summarise, worker_summary, write_summary,
 };
 use crate::worker::{Desk, Trainer, Work};
 
@@ -81,7 +83,14 @@ pub fn run(
     leash: Option<&Leash>,
 ) -> Result<Option<Finished>, Failure> {
     // The launcher has chosen the checkpoint and made the run ready; without one, the chief does.
-    let checkpoint = options.checkpoint()?;
+    let waits = plan.cluster.on_worker_loss == OnWorkerLoss::Wait;
+    let checkpoint = match options.checkpoint() {
+        // Who takes a lost worker's place may find newer ones in the stead of that one.
+        Err(_) if waits && options.checkpoint.is_some() => {
+            Options { checkpoint: None, ..options.clone() }.checkpoint()?
+        }
+        found => found?,
+    };
     let is_led = options.checkpoint.is_some() || cluster.slot() != Some(0);
     let lead = match is_led {
         true => None,
@@ -161,8 +170,11 @@ impl Part<'_> {
         let task = cluster.task.to_string();
         let slot = cluster.slot().unwrap_or(0);
         let log = Arc::new(Log::create(run, cluster.task)?);
+        let progress = if slot == 0 { progress.with_log(log.clone()) } else { progress };
         let model = build_model(plan, data.shape(), Room::LEAST)?;
-        let mut board = Board::create(&run.task(&task), plan)?;
+        let mut board = Board::create(&run.task(&task), plan, &cluster.others())?;
+        let tracer = Tracer::of(plan);
+        let tracer = tracer.as_ref();
         let is_chief = slot == 0;
         if is_chief {
             progress.say(&announcement(plan, data, run.path()));
@@ -172,7 +184,12 @@ impl Part<'_> {
         let origin = self.from.map_or(Origin::default(), Resumption::origin);
         let places = (slot, data.batches(plan, cluster.slots(), origin));
         let threads = plan.threads_here(cluster.workers_here());
-        let open = |board| Desk::open(Some(board), slowness(slot));
+        let number = (task.as_str(), cluster.number());
+        let metrics = Metrics::start(plan, number, cluster.others(), &run.task(&task))?;
+        if let Some(metrics) = &metrics {
+            log.info(&format!("tells of itself at http://{}/metrics", metrics.address()));
+        }
+        let open = |board| Desk { metrics, ..Desk::open(Some(board), slowness(slot)) };
         // A process that takes a slot over finds it further than the run began.
         let begun = self.from.map_or(0, |from| from.slot_steps(cluster.slots())[slot]);
         let begin = |board: &mut Board, step: u64, has_left: bool| match self.from {
@@ -185,15 +202,17 @@ impl Part<'_> {
             let start = Beginning { job: self.job, plan, cluster, run, from: self.from };
             let mut link = Mirror::start(&start, &*model, log.clone(), &say, &gives_up)?;
             begin(&mut board, link.next_step(), link.already_left())?;
-            let mut worker = build_dense_worker(plan, data, places, threads, open(board))?;
-            return self.train_over(&mut link, &mut worker, progress, interrupted);
+            let mut worker =
+                build_dense_worker(plan, data, places, threads, (open(board), tracer))?;
+            return self.train_over(&mut link, &mut worker, tracer, (progress, interrupted));
         }
         let config = link_config(self.job, plan, cluster, ClientRole::Worker, model.layout())?;
         let mut link = Remote::start(config, plan.cluster.mode, &say, &gives_up)?;
         begin(&mut board, link.next_step(), link.already_left())?;
         drop(model);
-        let mut worker = build_worker::<Remote<'_>>(plan, data, places, threads, open(board))?;
-        self.train_over(&mut link, &mut *worker, progress, interrupted)
+        let mut worker =
+            build_worker::<Remote<'_>>(plan, data, places, threads, (open(board), tracer))?;
+        self.train_over(&mut link, &mut *worker, tracer, (progress, interrupted))
     }
 
     /// Trains over a link that has found everybody, and leaves.
@@ -201,8 +220,8 @@ impl Part<'_> {
         &self,
         link: &mut L,
         worker: &mut dyn Trainer<L>,
-        progress: Progress,
-        interrupted: &dyn Fn() -> Option<i32>,
+        tracer: Option<&Arc<Tracer>>,
+        (progress, interrupted): (Progress, &dyn Fn() -> Option<i32>),
     ) -> Result<Option<Finished>, Failure> {
         let Self { plan, cluster, data, .. } = *self;
         let slots = cluster.slots();
@@ -226,7 +245,7 @@ impl Part<'_> {
             worker.desk().close(true)?;
             return Ok(None);
         }
-        let examiner = build_examiner(plan, data, 1)?;
+        let examiner = recorded(tracer, build_examiner(plan, data, 1)?);
         thread::scope(|scope| {
             let mut chief = Chief::new(Orders {
                 stop: plan.stop,
@@ -294,20 +313,24 @@ impl Part<'_> {
         }
     }
 
-    /// Says goodbye to the others, with a report for the chief; the report.
+    /// Says goodbye to the others, with a report for the chief; the report, and whether a part of
+    /// the timeline was left too.
     fn leave<L: SharedLink>(
         &self,
         worker: &mut dyn Trainer<L>,
         work: &Work,
         link: &mut L,
-    ) -> Result<TaskSummary, Failure> {
+    ) -> Result<(TaskSummary, bool), Failure> {
         let (sent_bytes, received_bytes) = link.moved_bytes();
         let task = self.cluster.task.to_string();
         let mine = worker_summary(&task, worker.desk(), work);
         let mine = TaskSummary { sent_bytes, received_bytes, ..mine };
         let report = serde_json::to_vec(&mine).unwrap_or_default();
+        // Before the goodbye: the chief looks for it once everybody has left.
+        let (peers, folder) = (self.cluster.peers(), self.run.task(&task));
+        let has_part = worker.desk().leave_trace(&task, peers, &folder);
         link.leave(&report)?;
-        Ok(mine)
+        Ok((mine, has_part))
     }
 
     /// The chief's end: gathers what everybody did, tests and saves the model, and lets the
@@ -319,7 +342,7 @@ impl Part<'_> {
         link: &mut L,
         chief: &mut Chief<'_>,
     ) -> Result<Finished, Failure> {
-        let mine = self.leave(worker, work, link)?;
+        let (mine, has_part) = self.leave(worker, work, link)?;
         let tasks = link.collect(mine)?;
         link.refresh()?;
         let step = link.global_step();
@@ -331,7 +354,13 @@ impl Part<'_> {
         let tasks_here = (self.cluster.slots(), self.cluster.count(Role::Ps));
         let reason = chief.reason().or(work.reason);
         let summary = summarise(self.plan, tasks_here, reason, step, chief, score, tasks);
+        chief.note(&ending(&summary));
         write_summary(self.run, &summary)?;
+        if let Some(window) = self.plan.observe_trace {
+            let tasks: Vec<_> = summary.tasks.iter().map(|task| task.task.clone()).collect();
+            let warnings = trace::conclude(self.run.path(), window, has_part, &tasks);
+            warnings.iter().for_each(|warning| write_line(&format!("warning: {warning}")));
+        }
         link.finish()?;
         let run = self.run.path().to_owned();
         Ok(Finished { run, summary, signal: signal_of(reason) })

@@ -4,13 +4,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use paceline_model::{GroupRule, OptimizerSpec, Rule, Schedule, Table};
+use paceline_observe::trace::Window;
 
+use super::check_emulate::parse_rate;
 use super::plan::{
     CheckpointPlan, ClusterPlan, DataPlan, Evaluate, Mode, ModelKind, OnWorkerLoss, Plan, Stop,
 };
 use super::problem::{Problem, Problems};
 use super::raw::RawJob;
-use super::resolve::is_name;
+use super::resolve::{is_address, is_name};
 use super::schema::{DATA_KINDS, KEYS, Kind, ROWS};
 use super::value::Value;
 
@@ -81,7 +83,16 @@ impl Checker<'_> {
                 0 => None,
                 ms => Some(Duration::from_millis(ms)),
             },
+            observe_http: self.optional("observe.http", Self::text),
+            observe_trace: self.trace(),
         }
+    }
+
+    fn trace(&mut self) -> Option<Window> {
+        let from = self.optional("observe.trace.from", Self::whole);
+        let steps = self.optional("observe.trace.steps", Self::whole);
+        let window = Window { from: from.unwrap_or(100), steps: steps.unwrap_or(10) };
+        (from.is_some() || steps.is_some()).then_some(window)
     }
 
     fn model(&mut self) -> ModelKind {
@@ -190,6 +201,7 @@ impl Checker<'_> {
             start_timeout: seconds(self.number("cluster.start_timeout_s").min(MAX_SECONDS)),
             stall_timeout: seconds(self.number("cluster.stall_timeout_s").min(MAX_SECONDS)),
             token_file: self.optional("cluster.token_file", Self::path),
+            emulate: self.emulate(mode, servers),
         }
     }
 
@@ -356,6 +368,14 @@ impl Checker<'_> {
         .unwrap_or(1.0)
     }
 
+    pub(super) fn rate(&mut self, path: &str) -> u64 {
+        self.take(path, |value, _| match value {
+            Value::Text(text) => parse_rate(text),
+            _ => None,
+        })
+        .unwrap_or(1)
+    }
+
     pub(super) fn flag(&mut self, path: &str) -> bool {
         self.take(path, |value, _| match value {
             Value::Flag(flag) => Some(*flag),
@@ -370,6 +390,7 @@ impl Checker<'_> {
                 words.contains(&text.as_str()).then(|| text.clone())
             }
             (Value::Text(text), Kind::Name) => is_name(text).then(|| text.clone()),
+            (Value::Text(text), Kind::Address) => is_address(text).then(|| text.clone()),
             _ => None,
         })
         .unwrap_or_default()

@@ -6,12 +6,13 @@
 //! of the next batch travel while the present one is computed.
 
 use paceline_data::{BatchPlan, SparseBuffer, SparseRows};
-use paceline_model::{Batch, Compactor, Layout, Logistic, Model, Onto, Rows};
+use paceline_model::{Batch, Compactor, Layout, Logistic, Model, Moment, Onto, Rows};
 use paceline_observe::Phase;
 
 use crate::Failure;
 use crate::chief::{Chief, StopReason};
 use crate::link::{Pushed, RowLink, RowPush};
+use crate::trace::note_moment;
 use crate::worker::{Desk, Trainer, Work};
 
 /// A worker of a sparse model.
@@ -62,7 +63,7 @@ impl<'a> RowWorker<'a> {
 
     /// Reads the batch of a step into a place of the queue.
     fn prepare(&mut self, place: usize, step: u64, link: &impl RowLink) {
-        self.desk.clock.enter(Phase::Input);
+        self.desk.clock.stay_in(Phase::Input);
         self.plan.batch(step, self.slot, &mut self.indices);
         let batch = &mut self.queue[place];
         batch.step = step;
@@ -92,7 +93,7 @@ impl<'a> RowWorker<'a> {
 
     /// The mean loss of the present batch, and its gradient.
     fn gradient(&mut self, values: &[f32]) -> f32 {
-        let start = self.desk.clock.enter(Phase::Compute);
+        let start = self.desk.begin_compute();
         let Prepared { rows, compactor, .. } = &self.queue[0];
         let (share, most) = (1.0 / rows.labels.len() as f32, self.model.max_block());
         self.grad.resize(values.len(), 0.0);
@@ -105,7 +106,20 @@ impl<'a> RowWorker<'a> {
                 values: &rows.values,
             };
             let block = Batch::sparse(block, &rows.labels[from..to]);
-            loss += self.model.gradient(values, block, share, onto, &mut self.grad);
+            loss += match self.desk.clock.track() {
+                None => self.model.gradient(values, block, share, onto, &mut self.grad),
+                Some(track) => {
+                    track.begin_row();
+                    let watch = &mut |moment: Moment<'_>| note_moment(track, &moment);
+                    self.model.gradient_followed(
+                        values,
+                        block,
+                        share,
+                        (onto, &mut self.grad),
+                        watch,
+                    )
+                }
+            };
             onto = Onto::Present;
         }
         self.desk.dawdle(start);
@@ -123,6 +137,7 @@ impl<L: RowLink> Trainer<L> for RowWorker<'_> {
                 link.arrive(&mut self.desk.clock)?;
                 return Ok(Work { reason: Some(StopReason::Epochs), ..self.desk.work });
             }
+            self.desk.at_step(self.queue[0].step);
             let step = link.global_step();
             let loss = self.gradient(link.values());
             let now = self.desk.clock.enter(Phase::Push);
