@@ -3,7 +3,8 @@
 //! A launched task's standard output is one end of a socket pair, whose other end only the
 //! launcher holds. When the launcher dies, however it dies, that end is closed, the task reads
 //! the end of the stream and ends itself: no process is left behind. The launcher can also say
-//! "stop" through it, which is how Ctrl-C reaches the chief.
+//! "stop" through it, which is how Ctrl-C reaches the chief, and how a server that came back too
+//! late hears that the run is over.
 
 use std::io::{self, BufRead, BufReader};
 use std::os::fd::AsFd;

@@ -104,7 +104,7 @@ pub fn run(
     let from = from.as_ref();
     let interrupted = || interrupt.signal().or_else(|| leash.and_then(Leash::signal));
     match cluster.task.role {
-        Role::Ps => server::run(job, plan, cluster, &run, (shape, from)).map(|()| None),
+        Role::Ps => server::run(job, plan, cluster, &run, (shape, from), leash).map(|()| None),
         Role::Evaluator => evaluator::run(job, plan, cluster, &run, &interrupted).map(|()| None),
         Role::Chief | Role::Worker => {
             let data = load_data(job, plan, &mut |_| {})?;
