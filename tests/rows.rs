@@ -105,10 +105,12 @@ fn equal_seeds_give_equal_bytes_in_single_and_in_sync_over_any_number_of_servers
 
 #[test]
 fn one_worker_in_sync_does_exactly_what_single_does() {
-    let room = Room::new();
-    let settings = ["cluster.workers=1", "train.stop={steps=80}", RULES[2]];
-    let alone = train(&room, "alone", "single", &settings);
-    assert_eq!(train(&room, "sync", "sync", &settings).model(), alone.model());
+    for rule in RULES {
+        let room = Room::new();
+        let settings = ["cluster.workers=1", "train.stop={steps=80}", rule];
+        let alone = train(&room, "alone", "single", &settings);
+        assert_eq!(train(&room, "sync", "sync", &settings).model(), alone.model(), "{rule}");
+    }
 }
 
 #[test]

@@ -50,5 +50,5 @@ pub use network::{LayerCost, Network, NetworkError};
 pub use optimizer::{GroupRule, Optimizer, OptimizerSpec, Rule};
 pub use schedule::Schedule;
 pub use softmax::Softmax;
-pub use table::Table;
+pub use table::{Row, RowDescent, Table};
 pub use tally::{Score, Tally};

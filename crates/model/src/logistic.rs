@@ -10,7 +10,7 @@ use crate::{Batch, Group, LayerShape, Layout, Model, Moment, Node, Rows, Tally};
 
 /// Examples that go forward and backward together. Nothing is kept but a number for each, so
 /// this is only a bound; the compact slice stays in the cache whatever it is.
-const BLOCK: usize = 4_096;
+pub(crate) const BLOCK: usize = 4_096;
 
 /// Partial sums of a score, so that additions need not wait for each other.
 const LANES: usize = 4;
@@ -68,9 +68,9 @@ impl Model for Logistic {
         }
         let (mut loss, mut bias) = (0.0, 0.0);
         for (row, &label) in examples(block.rows(), block.len()).zip(block.labels) {
-            let point = Point::new(row.score(params), label);
+            let point = Point::new(row.score_of(params), label);
             let delta = share * point.slope;
-            row.spread(delta, grad);
+            row.spread(delta, |place, slope| grad[place as usize] += slope);
             bias += delta;
             loss += point.loss;
         }
@@ -101,7 +101,7 @@ impl Model for Logistic {
 
     fn evaluate(&mut self, params: &[f32], block: Batch<'_>, tally: &mut Tally) {
         for (row, &label) in examples(block.rows(), block.len()).zip(block.labels) {
-            let score = row.score(params);
+            let score = row.score_of(params);
             tally.count_two_class(score, label, Point::new(score, label).loss);
         }
     }
@@ -132,15 +132,15 @@ impl Model for Logistic {
 }
 
 /// The loss of an example and its derivative by the score.
-struct Point {
-    loss: f32,
-    slope: f32,
+pub(crate) struct Point {
+    pub(crate) loss: f32,
+    pub(crate) slope: f32,
 }
 
 impl Point {
     /// No exponential of a positive number is taken, so nothing overflows.
     #[inline]
-    fn new(score: f32, label: u32) -> Self {
+    pub(crate) fn new(score: f32, label: u32) -> Self {
         debug_assert!(label < 2, "class {label} of a model of two");
         let target = if label == 0 { 0.0 } else { 1.0 };
         let small = (-score.abs()).exp();
@@ -151,9 +151,9 @@ impl Point {
 }
 
 /// One example: the places of its values and the values, none if all are 1.
-struct Example<'a> {
-    places: &'a [u32],
-    values: &'a [f32],
+pub(crate) struct Example<'a> {
+    pub(crate) places: &'a [u32],
+    pub(crate) values: &'a [f32],
 }
 
 /// The examples of a block, one by one.
@@ -167,46 +167,50 @@ fn examples(rows: Rows<'_>, count: usize) -> impl Iterator<Item = Example<'_>> {
 }
 
 impl Example<'_> {
+    /// The score that a compact slice of parameters gives.
+    #[inline]
+    fn score_of(&self, params: &[f32]) -> f32 {
+        self.score(params[params.len() - 1], |place| params[place as usize])
+    }
+
     /// The score that the parameters give, in an order of additions that depends on nothing but
     /// the number of values.
-    #[inline]
-    fn score(&self, params: &[f32]) -> f32 {
-        let bias = params[params.len() - 1];
+    #[inline(always)]
+    pub(crate) fn score(&self, bias: f32, param: impl Fn(u32) -> f32) -> f32 {
         let mut sums = [0.0f32; LANES];
+        let mut fours = self.places.chunks_exact(LANES);
         if self.values.is_empty() {
-            let mut fours = self.places.chunks_exact(LANES);
             for four in &mut fours {
                 for (sum, &place) in sums.iter_mut().zip(four) {
-                    *sum += params[place as usize];
+                    *sum += param(place);
                 }
             }
             for (sum, &place) in sums.iter_mut().zip(fours.remainder()) {
-                *sum += params[place as usize];
+                *sum += param(place);
             }
         } else {
-            let mut fours = self.places.chunks_exact(LANES);
             let mut values = self.values.chunks_exact(LANES);
             for (four, values) in (&mut fours).zip(&mut values) {
                 for ((sum, &place), value) in sums.iter_mut().zip(four).zip(values) {
-                    *sum += params[place as usize] * value;
+                    *sum += param(place) * value;
                 }
             }
             let rest = fours.remainder().iter().zip(values.remainder());
             for (sum, (&place, value)) in sums.iter_mut().zip(rest) {
-                *sum += params[place as usize] * value;
+                *sum += param(place) * value;
             }
         }
         (sums[0] + sums[1]) + (sums[2] + sums[3]) + bias
     }
 
-    /// Adds `delta` times the values to where they belong.
-    #[inline]
-    fn spread(&self, delta: f32, grad: &mut [f32]) {
+    /// Tells each place `delta` times its value.
+    #[inline(always)]
+    pub(crate) fn spread(&self, delta: f32, mut add: impl FnMut(u32, f32)) {
         if self.values.is_empty() {
-            self.places.iter().for_each(|&place| grad[place as usize] += delta);
+            self.places.iter().for_each(|&place| add(place, delta));
         } else {
             let pairs = self.places.iter().zip(self.values);
-            pairs.for_each(|(&place, value)| grad[place as usize] += delta * value);
+            pairs.for_each(|(&place, value)| add(place, delta * value));
         }
     }
 }

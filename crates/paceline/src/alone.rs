@@ -18,7 +18,7 @@ use crate::link::{Link, Local};
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::progress::{Progress, write_line};
-use crate::rows::{LocalRows, RowWorker, SharedTable};
+use crate::rows::{InPlaceWorker, LocalRows, RowWorker, SharedTable};
 use crate::run::RunDir;
 use crate::source::{Data, load_data};
 use crate::tester::{Aside, InBetween, Tests};
@@ -110,7 +110,24 @@ impl<'a> Alone<'a> {
             None => SharedTable::new(optimizer, layout, threads),
             Some(from) => SharedTable::resume(optimizer, layout, threads, from)?,
         };
-        let worker = |slot, desk| RowWorker::new(slot, batches.clone(), rows, desk);
+        if shared.steps_in_place() {
+            let worker = |slot, desk| InPlaceWorker::new(slot, batches.clone(), rows, desk);
+            self.train_shared(rows, &shared, worker, steps, progress)
+        } else {
+            let worker = |slot, desk| RowWorker::new(slot, batches.clone(), rows, desk);
+            self.train_shared(rows, &shared, worker, steps, progress)
+        }
+    }
+
+    fn train_shared<W: for<'t> Trainer<LocalRows<'t>> + Send>(
+        &self,
+        rows: &'a SparseRows,
+        shared: &SharedTable,
+        worker: impl Fn(usize, Desk) -> W,
+        steps: u64,
+        progress: Progress,
+    ) -> Result<Finished, Failure> {
+        let threads = self.plan.threads_here(1);
         thread::scope(|scope| {
             let tracer = Tracer::of(self.plan);
             let tracer = tracer.as_ref();
@@ -122,13 +139,13 @@ impl<'a> Alone<'a> {
             desk.trace = follow_rows(tracer, self.plan, rows.features());
             let first = worker(0, desk);
             let chief = self.chief(steps, Box::new(tests), reproducible, progress);
-            let mut link = LocalRows::new(&shared, 0);
-            link.keep(self.keeper(layout)?);
+            let mut link = LocalRows::new(shared, 0);
+            link.keep(self.keeper(first.layout())?);
             self.carry_out(first, &mut link, chief, |first, link, chief| {
                 let others: Vec<_> = (1..threads)
                     .map(|slot| {
                         let mut other = worker(slot, Desk::open(None, 1.0));
-                        let mut link = LocalRows::new(&shared, slot);
+                        let mut link = LocalRows::new(shared, slot);
                         scope.spawn(move || other.run(&mut link, None))
                     })
                     .collect();

@@ -5,7 +5,6 @@
 //! keys a few rows behind those.
 
 use super::rows::SparseRows;
-use crate::batch::prefetch;
 
 /// A reusable buffer for one batch of sparse rows. It allocates only while it grows.
 #[derive(Debug, Default)]
@@ -40,14 +39,14 @@ impl SparseBuffer {
         self.labels.clear();
         self.starts.push(0);
         let (mut bounds, mut keys) = (examples.clone(), examples.clone());
-        bounds.by_ref().take(BOUNDS_AHEAD).for_each(|example| ask_for_bounds(rows, example));
-        keys.by_ref().take(KEYS_AHEAD).for_each(|example| ask_for_keys(rows, example));
+        bounds.by_ref().take(BOUNDS_AHEAD).for_each(|example| rows.ask_for_bounds(example));
+        keys.by_ref().take(KEYS_AHEAD).for_each(|example| rows.ask_for_keys(example));
         for example in examples {
             if let Some(later) = bounds.next() {
-                ask_for_bounds(rows, later);
+                rows.ask_for_bounds(later);
             }
             if let Some(later) = keys.next() {
-                ask_for_keys(rows, later);
+                rows.ask_for_keys(later);
             }
             let row = rows.row(example);
             self.keys.extend_from_slice(row.keys);
@@ -67,18 +66,4 @@ impl SparseBuffer {
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
-}
-
-#[inline]
-fn ask_for_bounds(rows: &SparseRows, example: usize) {
-    let (bounds, label) = rows.bounds(example);
-    prefetch(bytemuck::cast_slice(bounds));
-    prefetch(label);
-}
-
-#[inline]
-fn ask_for_keys(rows: &SparseRows, example: usize) {
-    let row = rows.row(example);
-    prefetch(bytemuck::cast_slice(row.keys));
-    prefetch(bytemuck::cast_slice(row.values));
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::cache::Body;
 use super::row::SparseRow;
+use crate::batch::prefetch;
 
 /// Rows of sparse data. They lie in a file that is mapped; this is a view of it that costs
 /// nothing to clone, to cut or to hand to another thread.
@@ -88,10 +89,26 @@ impl SparseRows {
         SparseRows { body: Arc::clone(&self.body), rows }
     }
 
-    /// Where a row's label and bounds are, so that they can be asked for before they are used.
+    /// Asks for a row's label and bounds to be brought into the cache.
+    ///
+    /// # Panics
+    /// If there is no such row.
     #[inline]
-    pub(crate) fn bounds(&self, index: usize) -> (&[u64], &[u8]) {
+    pub fn ask_for_bounds(&self, index: usize) {
         let index = self.rows.start + index;
-        (&self.body.starts()[index..index + 2], &self.body.labels()[index..=index])
+        prefetch(bytemuck::cast_slice(&self.body.starts()[index..index + 2]));
+        prefetch(&self.body.labels()[index..=index]);
+    }
+
+    /// Asks for a row's keys and values to be brought into the cache. That waits for its bounds if
+    /// they are not there.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[inline]
+    pub fn ask_for_keys(&self, index: usize) {
+        let row = self.row(index);
+        prefetch(bytemuck::cast_slice(row.keys));
+        prefetch(bytemuck::cast_slice(row.values));
     }
 }

@@ -58,39 +58,44 @@ impl Table {
         }
     }
 
-    fn update_span(&self, step: u64, span: &Span, keys: &[u32], grad: &[f32]) {
-        let settings = self.spec.group(span.group);
-        let rate = settings.rate.at(step);
-        match (self.spec.rule, &span.scale) {
-            (Rule::Sgd, None) => self.descend(rate, keys, grad),
-            (Rule::Sgd, Some(scale)) => {
-                let factor = 1.0 - f64::from(rate) * f64::from(settings.decay);
-                let divided = |scale: f64| (f64::from(rate) / scale) as f32;
-                let shared = self.gate.read().unwrap_or_else(PoisonError::into_inner);
-                if let Some(scale) = scale.shrink(factor) {
-                    return self.descend(divided(scale), keys, grad);
-                }
-                drop(shared);
-                let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
-                // Somebody else may have folded it in between.
-                let scale = scale.shrink(factor).unwrap_or_else(|| {
-                    self.fold_span(span, factor);
-                    1.0
-                });
-                self.descend(divided(scale), keys, grad);
-            }
-            (Rule::AdaGrad { epsilon }, _) => self.ada_grad(rate, epsilon, keys, grad),
-            (Rule::Ftrl { beta, l1, l2 }, _) => {
+    pub(super) fn update_span(&self, step: u64, span: &Span, keys: &[u32], grad: &[f32]) {
+        let rate = self.spec.group(span.group).rate.at(step);
+        match self.spec.rule {
+            Rule::Sgd => self.shrunk(step, span, |rate| self.descend(rate, keys, grad)),
+            Rule::AdaGrad { epsilon } => self.ada_grad(rate, epsilon, keys, grad),
+            Rule::Ftrl { beta, l1, l2 } => {
                 let before = Ftrl { rate: span.rate.get(), beta, l1, l2 };
                 self.follow(before, Ftrl { rate, ..before }, keys, grad);
                 if before.rate != rate {
                     span.rate.set(rate);
                 }
             }
-            (Rule::Momentum { .. } | Rule::Adam { .. }, _) => {
+            Rule::Momentum { .. } | Rule::Adam { .. } => {
                 unreachable!("refused when the table was made")
             }
         }
+    }
+
+    /// Lets a span of plain SGD decay for one step, and has its parameters, as they are stored,
+    /// moved by their gradient times a rate.
+    pub(super) fn shrunk(&self, step: u64, span: &Span, descend: impl FnOnce(f32)) {
+        let settings = self.spec.group(span.group);
+        let rate = settings.rate.at(step);
+        let Some(scale) = &span.scale else { return descend(rate) };
+        let factor = 1.0 - f64::from(rate) * f64::from(settings.decay);
+        let divided = |scale: f64| (f64::from(rate) / scale) as f32;
+        let shared = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(scale) = scale.shrink(factor) {
+            return descend(divided(scale));
+        }
+        drop(shared);
+        let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        // Somebody else may have folded it in between.
+        let scale = scale.shrink(factor).unwrap_or_else(|| {
+            self.fold_span(span, factor);
+            1.0
+        });
+        descend(divided(scale));
     }
 
     fn read_plain(&self, scale: f32, keys: &[u32], out: &mut [f32]) {
@@ -116,9 +121,9 @@ impl Table {
 
     /// Plain SGD.
     fn descend(&self, rate: f32, keys: &[u32], grad: &[f32]) {
-        let (cells, start) = (self.cells.all(), self.range.start);
+        let (cells, start, width) = (self.cells.all(), self.range.start, self.width);
         for (&key, g) in keys.iter().zip(grad) {
-            let cell = &cells[key as usize - start];
+            let cell = &cells[(key as usize - start) * width];
             cell.set(cell.get() - rate * g);
         }
     }
@@ -177,7 +182,7 @@ impl Table {
         }
     }
 
-    fn decays(&self) -> bool {
+    pub(super) fn decays(&self) -> bool {
         self.spans.iter().any(|span| span.scale.is_some())
     }
 

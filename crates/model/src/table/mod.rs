@@ -13,12 +13,14 @@
 
 mod apply;
 mod cells;
+mod in_place;
 mod scale;
 
 use std::ops::Range;
 use std::sync::{PoisonError, RwLock};
 
 use self::cells::{Cell, Cells};
+pub use self::in_place::{Row, RowDescent};
 use self::scale::Scale;
 use crate::ftrl::Ftrl;
 use crate::{Group, Layout, OptimizerSpec, Rule};
@@ -100,6 +102,27 @@ impl Table {
             range,
             gate: RwLock::new(()),
         }
+    }
+
+    /// The same table, still of zeros, with a place beside each parameter where one thread sums
+    /// its gradient up while it steps in place: twice the memory, and the bits of [`Table::update`].
+    ///
+    /// # Panics
+    /// If [`Table::steps_in_place`] says no.
+    pub fn with_sums(self) -> Self {
+        assert!(self.steps_in_place(), "{} does not step in place", self.spec.rule.name());
+        Self { cells: Cells::zeros(self.len() * 2), width: 2, ..self }
+    }
+
+    /// Whether a [`RowDescent`] can step on this table: with plain SGD, decaying or not, for which
+    /// a gradient of zero changes nothing.
+    pub fn steps_in_place(&self) -> bool {
+        self.spec.rule == Rule::Sgd
+    }
+
+    /// The optimizer.
+    pub fn spec(&self) -> &OptimizerSpec {
+        &self.spec
     }
 
     /// How many parameters there are.

@@ -178,8 +178,13 @@ impl Resumption {
         optimizer: OptimizerSpec,
         shard: Range<usize>,
     ) -> Result<Table, Failure> {
-        self.check(layout, &optimizer)?;
-        let table = Table::new(optimizer, layout, shard.clone());
+        self.fill(layout, Table::new(optimizer, layout, shard))
+    }
+
+    /// An empty table of a sparse model, with what was in it.
+    pub fn fill(&self, layout: &Layout, table: Table) -> Result<Table, Failure> {
+        self.check(layout, table.spec())?;
+        let shard = table.range();
         table.resume(self.step());
         let mut values = Vec::new();
         for from in shard.clone().step_by(PIECE) {

@@ -35,8 +35,7 @@ struct OwnStep(AtomicU64);
 impl SharedTable {
     /// A table of zeros for so many threads.
     pub fn new(optimizer: OptimizerSpec, layout: &Layout, threads: usize) -> Self {
-        let table = Table::new(optimizer, layout, 0..layout.len());
-        Self::of(table, 0, vec![0; threads])
+        Self::of(empty_table(optimizer, layout, threads), 0, vec![0; threads])
     }
 
     /// A table as it was at a checkpoint.
@@ -46,7 +45,7 @@ impl SharedTable {
         threads: usize,
         from: &Resumption,
     ) -> Result<Self, Failure> {
-        let table = from.table(layout, optimizer, 0..layout.len())?;
+        let table = from.fill(layout, empty_table(optimizer, layout, threads))?;
         Ok(Self::of(table, from.step(), from.slot_steps(threads)))
     }
 
@@ -59,10 +58,21 @@ impl SharedTable {
         }
     }
 
+    /// Whether steps are made where the parameters live.
+    pub fn steps_in_place(&self) -> bool {
+        self.table.steps_in_place()
+    }
+
     /// Has all threads stop after their present step.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
+}
+
+/// A table of zeros. One thread alone sums its gradient up in it, if it steps in place.
+fn empty_table(optimizer: OptimizerSpec, layout: &Layout, threads: usize) -> Table {
+    let table = Table::new(optimizer, layout, 0..layout.len());
+    if threads == 1 && table.steps_in_place() { table.with_sums() } else { table }
 }
 
 /// One thread's way to the table.
@@ -85,6 +95,23 @@ impl<'a> LocalRows<'a> {
     /// From now on this keeper takes checkpoints, whenever this thread asks for one.
     pub fn keep(&mut self, keeper: Option<Keeper>) {
         self.keeper = keeper;
+    }
+
+    /// The table, for whoever steps in place.
+    pub(super) fn table(&self) -> &'a Table {
+        &self.shared.table
+    }
+
+    /// An update is about to be made; the number of those made before.
+    pub(super) fn begin_update(&mut self) -> u64 {
+        self.shared.steps.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The update is made.
+    pub(super) fn end_update(&mut self, clock: &mut PhaseClock) {
+        clock.did(APPLY_OP);
+        self.own_step += 1;
+        self.shared.slots[self.slot].0.store(self.own_step, Ordering::Relaxed);
     }
 
     fn read(&mut self, keys: &[u32]) {
@@ -174,13 +201,11 @@ impl RowLink for LocalRows<'_> {
     }
 
     fn push(&mut self, push: RowPush<'_>, clock: &mut PhaseClock) -> Result<(), Failure> {
-        let step = self.shared.steps.fetch_add(1, Ordering::Relaxed);
+        let step = self.begin_update();
         self.shared.table.update(step, push.keys, push.grad);
-        clock.did(APPLY_OP);
+        self.end_update(clock);
         clock.enter(Phase::Pull);
         self.read(push.next);
-        self.own_step += 1;
-        self.shared.slots[self.slot].0.store(self.own_step, Ordering::Relaxed);
         Ok(())
     }
 

@@ -1,0 +1,335 @@
+//! A step of logistic regression where its parameters live.
+//!
+//! Whoever has the table in the same process needs no compact slice: making keys unique costs more
+//! than all the rest of a step. Rows go forward and back with their keys as they are.
+//!
+//! One thread alone has a place beside each parameter where its gradient is summed up, in the
+//! order of the rows, as in a compact slice. When all rows have been through, each key moves its
+//! parameter by that sum and empties it; where a key comes again it finds nothing left to do. So
+//! the bits are those of the compact way.
+//!
+//! Threads that share a table would fight over such sums, and find each other's. They note what
+//! each row adds to the gradient by its score alone, and move the parameters row by row afterwards
+//! (Hogwild, with batches).
+
+use std::sync::PoisonError;
+
+use super::cells::Cell;
+use super::{Span, Table};
+use crate::kernels::prefetch;
+use crate::logistic::{BLOCK, Example, Point};
+
+/// A row as it lies in the data.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// Its class, 0 or 1.
+    pub label: u32,
+    /// Which features are not zero.
+    pub keys: &'a [u32],
+    /// Their values; empty if all of them are 1.
+    pub values: &'a [f32],
+}
+
+impl<'a> Row<'a> {
+    #[inline(always)]
+    fn example(&self) -> Example<'a> {
+        Example { places: self.keys, values: self.values }
+    }
+}
+
+/// Makes steps of logistic regression on a table that it shares with nobody, or without locks.
+/// The table holds the whole model: the weights, and the bias as the last.
+///
+/// A step is one [`RowDescent::gradient`] and one [`RowDescent::update`] with the same rows.
+#[derive(Clone, Debug, Default)]
+pub struct RowDescent {
+    /// The gradient of the bias.
+    bias: f32,
+    /// What each row adds to the gradient, where it is not summed up in the table.
+    deltas: Vec<f32>,
+}
+
+impl RowDescent {
+    /// One without memory; it grows with the first batches.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The mean loss of some rows, whose gradient it finds for [`RowDescent::update`].
+    ///
+    /// `ahead` is asked for the keys of a row to come before each row, so that their parameters
+    /// are there when it is that row's turn.
+    ///
+    /// # Panics
+    /// If the table cannot be stepped on in place, or a key is none of its weights.
+    pub fn gradient<'r>(
+        &mut self,
+        table: &Table,
+        rows: impl ExactSizeIterator<Item = Row<'r>>,
+        ahead: impl Iterator<Item = &'r [u32]>,
+    ) -> f32 {
+        let _shared =
+            table.decays().then(|| table.gate.read().unwrap_or_else(PoisonError::into_inner));
+        let Self { bias, deltas } = self;
+        deltas.clear();
+        match table.width {
+            1 => {
+                let note = |_: &[[Cell; 1]], _: Example<'_>, delta| deltas.push(delta);
+                forward(table, bias, rows, ahead, note)
+            }
+            _ => {
+                let note = |cells: &[[Cell; 2]], example: Example<'_>, delta| {
+                    example.spread(delta, |key, slope| {
+                        let [_, sum] = &cells[key as usize];
+                        sum.set(sum.get() + slope);
+                    });
+                };
+                forward(table, bias, rows, ahead, note)
+            }
+        }
+    }
+
+    /// Moves the parameters by the gradient of these rows. `step` is the number of updates made
+    /// before this one.
+    ///
+    /// # Panics
+    /// If these are other rows.
+    pub fn update<'r>(
+        &mut self,
+        table: &Table,
+        step: u64,
+        rows: impl ExactSizeIterator<Item = Row<'r>>,
+    ) {
+        let [weights, bias] = table.weights_and_bias();
+        table.shrunk(step, weights, |rate| match table.width {
+            1 => {
+                assert_eq!(rows.len(), self.deltas.len(), "rows of the gradient");
+                let cells = table.weights::<1>();
+                for (row, &delta) in rows.zip(&self.deltas) {
+                    row.example().spread(rate * delta, |key, way| {
+                        let [param] = &cells[key as usize];
+                        param.set(param.get() - way);
+                    });
+                }
+            }
+            _ => {
+                let cells = table.weights::<2>();
+                for &key in rows.flat_map(|row| row.keys) {
+                    let [param, sum] = &cells[key as usize];
+                    param.set(param.get() - rate * sum.get());
+                    sum.set(0.0);
+                }
+            }
+        });
+        table.update_span(step, bias, &[bias.range.start as u32], &[self.bias]);
+    }
+}
+
+/// The mean loss of some rows; what each adds to the gradient by its score alone is noted, and
+/// summed up for the bias.
+#[inline(always)]
+fn forward<'r, const WIDTH: usize>(
+    table: &Table,
+    bias_grad: &mut f32,
+    mut rows: impl ExactSizeIterator<Item = Row<'r>>,
+    mut ahead: impl Iterator<Item = &'r [u32]>,
+    mut note: impl FnMut(&[[Cell; WIDTH]], Example<'r>, f32),
+) -> f32 {
+    let ([weights, bias], cells) = (table.weights_and_bias(), table.weights::<WIDTH>());
+    let scale = weights.scale();
+    let bias = bias.scale() * table.cells.all()[table.cells.all().len() - WIDTH].get();
+    let share = 1.0 / rows.len() as f32;
+    let mut mean = 0.0;
+    *bias_grad = 0.0;
+    // Block by block, as the sums of the compact way are.
+    for _ in 0..rows.len().div_ceil(BLOCK) {
+        let (mut loss, mut slope) = (0.0, 0.0);
+        for row in rows.by_ref().take(BLOCK) {
+            for &key in ahead.next().unwrap_or_default() {
+                prefetch(cells, key as usize);
+            }
+            let example = row.example();
+            let score = example.score(bias, |key| scale * cells[key as usize][0].get());
+            let point = Point::new(score, row.label);
+            let delta = share * point.slope;
+            note(cells, example, delta);
+            slope += delta;
+            loss += point.loss;
+        }
+        *bias_grad += slope;
+        mean += loss * share;
+    }
+    mean
+}
+
+impl Table {
+    /// The spans of a whole model of logistic regression.
+    fn weights_and_bias(&self) -> [&Span; 2] {
+        assert!(self.steps_in_place(), "{} does not step in place", self.spec.rule.name());
+        let [weights, bias] = &self.spans[..] else { panic!("not a table of weights and a bias") };
+        assert!(weights.range.start == 0 && bias.range.len() == 1, "not a whole model");
+        [weights, bias]
+    }
+
+    /// The cells of the weights, by their keys.
+    fn weights<const WIDTH: usize>(&self) -> &[[Cell; WIDTH]] {
+        let cells = self.cells.all().as_chunks().0;
+        &cells[..cells.len() - 1]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Batch, Compactor, Logistic, Model, Onto, OptimizerSpec, Rows, Schedule};
+
+    /// A batch that owns its rows.
+    #[derive(Debug)]
+    struct Owned {
+        starts: Vec<u32>,
+        keys: Vec<u32>,
+        values: Vec<f32>,
+        labels: Vec<u32>,
+    }
+
+    impl Owned {
+        fn new(rows: Vec<(bool, Vec<(u32, f32)>)>, ones: bool) -> Self {
+            let (mut starts, mut keys, mut values) = (vec![0], vec![], vec![]);
+            for (_, entries) in &rows {
+                keys.extend(entries.iter().map(|entry| entry.0));
+                values.extend(entries.iter().map(|entry| entry.1).filter(|_| !ones));
+                starts.push(keys.len() as u32);
+            }
+            let labels = rows.iter().map(|row| row.0.into()).collect();
+            Self { starts, keys, values, labels }
+        }
+
+        fn rows(&self) -> impl ExactSizeIterator<Item = Row<'_>> {
+            self.labels.iter().enumerate().map(|(at, &label)| {
+                let range = self.starts[at] as usize..self.starts[at + 1] as usize;
+                let values = if self.values.is_empty() { &[] } else { &self.values[range.clone()] };
+                Row { label, keys: &self.keys[range], values }
+            })
+        }
+    }
+
+    /// A step of the compact way, with the model's blocks.
+    fn step_compactly(model: &mut Logistic, table: &Table, step: u64, batch: &Owned) -> f32 {
+        let mut compactor = Compactor::new();
+        compactor.compact(&batch.keys, table.len() as u32 - 1);
+        let keys = compactor.keys();
+        let (mut params, mut grad) = (vec![0.0; keys.len()], vec![0.0; keys.len()]);
+        table.read(keys, &mut params);
+        let share = 1.0 / batch.labels.len() as f32;
+        let mut loss = 0.0;
+        for from in (0..batch.labels.len()).step_by(BLOCK) {
+            let to = (from + BLOCK).min(batch.labels.len());
+            let starts = &batch.starts[from..=to];
+            let rows = Rows { starts, places: compactor.places(), values: &batch.values };
+            let block = Batch::sparse(rows, &batch.labels[from..to]);
+            loss += model.gradient(&params, block, share, Onto::Present, &mut grad);
+        }
+        table.update(step, keys, &grad);
+        loss
+    }
+
+    fn step_in_place(descent: &mut RowDescent, table: &Table, step: u64, batch: &Owned) -> f32 {
+        let ahead = batch.rows().skip(3).map(|row| row.keys);
+        let loss = descent.gradient(table, batch.rows(), ahead);
+        descent.update(table, step, batch.rows());
+        loss
+    }
+
+    fn spec(decay: f32) -> OptimizerSpec {
+        let mut spec = OptimizerSpec::sgd(0.7);
+        spec.weights.rate = Schedule::Exponential { rate: 0.9, factor: 0.5, every: 3 };
+        spec.weights.decay = decay;
+        spec
+    }
+
+    fn bits(table: &Table) -> Vec<u32> {
+        let mut params = vec![0.0; table.len()];
+        table.read_range(table.range(), &mut params);
+        params.into_iter().map(f32::to_bits).collect()
+    }
+
+    /// Makes the same steps both ways, and looks at every bit after each.
+    fn check(features: usize, decay: f32, batches: &[Owned]) {
+        let mut model = Logistic::new(features);
+        let table = || Table::new(spec(decay), model.layout(), 0..features + 1);
+        let (compact, alone, shared) = (table(), table().with_sums(), table());
+        let mut descents = [RowDescent::new(), RowDescent::new()];
+        for (batch, step) in batches.iter().zip(0..) {
+            let loss = step_compactly(&mut model, &compact, step, batch);
+            let got = step_in_place(&mut descents[0], &alone, step, batch);
+            assert_eq!(got.to_bits(), loss.to_bits(), "{got}, not {loss}");
+            assert_eq!(bits(&alone), bits(&compact));
+            step_in_place(&mut descents[1], &shared, step, batch);
+            for (got, want) in bits(&shared).into_iter().zip(bits(&compact)) {
+                let [got, want] = [got, want].map(f32::from_bits);
+                assert!((got - want).abs() <= 1e-4 * want.abs().max(1.0), "{got}, not {want}");
+            }
+        }
+    }
+
+    fn rows(features: u32) -> impl Strategy<Value = Vec<(bool, Vec<(u32, f32)>)>> {
+        vec((any::<bool>(), vec((0..features, -1.0f32..1.0), 0..14)), 1..40)
+    }
+
+    proptest! {
+        #[test]
+        fn steps_in_place_have_the_bits_of_the_compact_way(
+            (features, batches) in (1u32..60).prop_flat_map(|n| (Just(n), vec(rows(n), 1..5))),
+            ones: bool,
+            // The last one has to be folded into the parameters at every other step.
+            decay in prop::sample::select(vec![0.0, 0.01, 1.0, 1.1111112]),
+        ) {
+            let batches: Vec<_> =
+                batches.into_iter().map(|rows| Owned::new(rows, ones)).collect();
+            check(features as usize, decay, &batches);
+        }
+    }
+
+    #[test]
+    fn batches_of_several_blocks_have_the_same_bits_too() {
+        let row = |at: usize| (at.is_multiple_of(3), vec![(at as u32 * 7 % 50, 1.0), (49, 1.0)]);
+        check(50, 0.0, &[Owned::new((0..2 * BLOCK + 5).map(row).collect(), true)]);
+    }
+
+    #[test]
+    fn threads_that_share_a_table_learn_together() {
+        let rows = |at: usize| (at % 2 == 0, vec![(at as u32 % 8, 1.0)]);
+        let batch = Owned::new((0..64).map(rows).collect(), true);
+        let model = Logistic::new(8);
+        let table = Table::new(OptimizerSpec::sgd(0.5), model.layout(), 0..9);
+        let train = || {
+            let mut descent = RowDescent::new();
+            (0..400).map(|step| step_in_place(&mut descent, &table, step, &batch)).last()
+        };
+        let losses = std::thread::scope(|scope| {
+            let threads = [scope.spawn(train), scope.spawn(train)];
+            threads.map(|thread| thread.join().ok().flatten())
+        });
+        assert!(losses.iter().all(|loss| loss.is_some_and(|loss| loss < 0.1)), "{losses:?}");
+    }
+
+    #[test]
+    #[should_panic(expected = "out of bounds")]
+    fn the_bias_is_no_feature() {
+        let table = Table::new(spec(0.0), Logistic::new(4).layout(), 0..5).with_sums();
+        let batch = Owned::new(vec![(true, vec![(4, 1.0)])], true);
+        step_in_place(&mut RowDescent::new(), &table, 0, &batch);
+    }
+
+    #[test]
+    #[should_panic(expected = "adagrad does not step in place")]
+    fn a_rule_that_repeats_would_disturb_is_refused() {
+        let rule = crate::Rule::AdaGrad { epsilon: 1e-8 };
+        let table =
+            Table::new(OptimizerSpec { rule, ..spec(0.0) }, Logistic::new(4).layout(), 0..5);
+        RowDescent::new().gradient(&table, [].into_iter(), [].into_iter());
+    }
+}
