@@ -114,10 +114,12 @@ impl RowDescent {
             }
             _ => {
                 let cells = table.weights::<2>();
-                for &key in rows.flat_map(|row| row.keys) {
-                    let [param, sum] = &cells[key as usize];
-                    param.set(param.get() - rate * sum.get());
-                    sum.set(0.0);
+                for row in rows {
+                    for &key in row.keys {
+                        let [param, sum] = &cells[key as usize];
+                        param.set(param.get() - rate * sum.get());
+                        sum.set(0.0);
+                    }
                 }
             }
         });
