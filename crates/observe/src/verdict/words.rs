@@ -115,7 +115,8 @@ fn cores(facts: &Facts) -> String {
 
 /// How late gradients come, where more than one worker pushes them when it pleases.
 fn late(facts: &Facts) -> String {
-    let staleness = facts.staleness.filter(|_| facts.workers.len() > 1);
+    let is_free = matches!(facts.mode.as_str(), "async" | "bounded") && facts.workers.len() > 1;
+    let staleness = facts.staleness.filter(|_| is_free);
     let late = |updates| format!("; gradients are {updates:.1} updates late on average");
     staleness.map_or(String::new(), late)
 }
