@@ -171,17 +171,7 @@ impl Resumption {
         Ok((params, restored))
     }
 
-    /// A shard of a sparse model as it was.
-    pub fn table(
-        &self,
-        layout: &Layout,
-        optimizer: OptimizerSpec,
-        shard: Range<usize>,
-    ) -> Result<Table, Failure> {
-        self.fill(layout, Table::new(optimizer, layout, shard))
-    }
-
-    /// An empty table of a sparse model, with what was in it.
+    /// An empty table of a sparse model, filled with what was in it.
     pub fn fill(&self, layout: &Layout, table: Table) -> Result<Table, Failure> {
         self.check(layout, table.spec())?;
         let shard = table.range();
@@ -210,7 +200,7 @@ impl Resumption {
     ) -> Result<Store, Failure> {
         let layout = model.layout();
         if plan.model.is_sparse() {
-            return self.table(layout, plan.optimizer, shard).map(Store::sparse);
+            return self.fill(layout, Table::new(plan.optimizer, layout, shard)).map(Store::sparse);
         }
         let (params, optimizer) = self.dense(layout, plan.optimizer, shard)?;
         Ok(Store::dense(params, optimizer))
