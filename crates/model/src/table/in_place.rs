@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn threads_that_share_a_table_learn_together() {
-        let rows = |at: usize| (at % 2 == 0, vec![(at as u32 % 8, 1.0)]);
+        let rows = |at: usize| (at.is_multiple_of(2), vec![(at as u32 % 8, 1.0)]);
         let batch = Owned::new((0..64).map(rows).collect(), true);
         let model = Logistic::new(8);
         let table = Table::new(OptimizerSpec::sgd(0.5), model.layout(), 0..9);
