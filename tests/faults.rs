@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use paceline_exchange::{Header, Hello, Kind, PROTOCOL_VERSION, Role};
+use paceline_exchange::{Header, Hello, Kind, PROTOCOL_VERSION, ProcessName, Role};
 use serde_json::Value;
 
 use crate::support::{
@@ -321,6 +321,7 @@ fn hello(token: &str) -> Hello {
         server: 0,
         servers: 2,
         token: token.as_bytes().to_vec(),
+        process: ProcessName::default(),
     }
 }
 

@@ -17,6 +17,7 @@ mod cluster;
 mod data;
 mod disk;
 mod docs;
+mod elastic;
 mod faults;
 mod golden;
 mod jobs;

@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::PART_FLOATS;
 
 /// The version of the protocol that this crate speaks. Both ends must speak the same.
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 4;
 /// The length of a header.
 pub const HEADER_BYTES: usize = 40;
 /// The longest payload of a frame that carries parameters or a gradient.
@@ -58,6 +58,9 @@ pub enum Kind {
     Fresh = 12,
     /// Chief: take a checkpoint of the step that the header names.
     Checkpoint = 13,
+    /// Worker: another process shall fill my slot from here on; here is my report. Answered with
+    /// [`Kind::Bye`].
+    Release = 14,
     /// Server: you are in, and this is the shard I hold.
     Welcome = 129,
     /// Server: you are not let in, and why. The connection is closed after it.
@@ -76,11 +79,19 @@ pub enum Kind {
     Bye = 136,
     /// Server of a sparse model: the values of the keys that were asked for, in their order.
     Values = 137,
+    /// Server, to a newcomer: what the run is. The connection is closed after it.
+    Terms = 138,
+    /// Server 0, to a process: you are on the roster, under this name.
+    Enrolled = 139,
+    /// Server 0, to a process: fill this slot, with a higher incarnation than the header tells.
+    Offer = 140,
+    /// Server 0, to a process: release one of your slots.
+    Yield = 141,
 }
 
 impl Kind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Kind; 22] = [
+    pub const ALL: [Kind; 27] = [
         Kind::Hello,
         Kind::Push,
         Kind::Pull,
@@ -94,6 +105,7 @@ impl Kind {
         Kind::Share,
         Kind::Fresh,
         Kind::Checkpoint,
+        Kind::Release,
         Kind::Welcome,
         Kind::Refuse,
         Kind::Start,
@@ -103,6 +115,10 @@ impl Kind {
         Kind::Abort,
         Kind::Bye,
         Kind::Values,
+        Kind::Terms,
+        Kind::Enrolled,
+        Kind::Offer,
+        Kind::Yield,
     ];
 
     fn from_number(number: u8) -> Option<Self> {
@@ -125,7 +141,7 @@ impl Kind {
             Kind::Push | Kind::Params | Kind::Share | Kind::Fresh => PART_BYTES,
             Kind::PushKeys | Kind::PullKeys | Kind::Values => SPARSE_BYTES,
             Kind::Pull | Kind::Collect | Kind::Finish | Kind::Beat | Kind::Checkpoint => 0,
-            Kind::Start | Kind::Bye => 0,
+            Kind::Start | Kind::Bye | Kind::Offer | Kind::Yield => 0,
             _ => CONTROL_BYTES,
         }
     }
@@ -197,7 +213,7 @@ pub struct Header {
     pub flags: Flags,
     /// The length of the payload in bytes.
     pub len: u32,
-    /// Which part of the shard.
+    /// Which part of the shard. On `Offer`: which slot.
     pub part: u32,
     /// On `Push` and `Share`: how many examples the gradient is a mean over.
     pub count: u32,
@@ -205,7 +221,8 @@ pub struct Header {
     /// `Share` and `Fresh`: updates made before this step.
     pub step: u64,
     /// The version of the part's parameters: that the gradient was computed from, or that follow.
-    /// On `Share` and on a peer's `Leave`: the digest of its replica, where one is due.
+    /// On `Share` and on a peer's `Leave`: the digest of its replica, where one is due. On `Offer`:
+    /// the incarnation that the next must be above.
     pub version: u64,
     /// The number of the push, which its answer repeats.
     pub sequence: u64,

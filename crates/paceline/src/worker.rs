@@ -119,7 +119,8 @@ impl<L: DenseLink> Trainer<L> for Worker<'_> {
     fn run(&mut self, link: &mut L, mut chief: Option<&mut Chief<'_>>) -> Result<Work, Failure> {
         let mut work = Work::default();
         let mut grad = vec![0.0; self.model.layout().len()];
-        loop {
+        // Who takes a slot over may find the run at its end.
+        while !link.is_stopping() && !link.is_called_back() {
             self.desk.clock.enter(Phase::Input);
             let examples = self.examples.take(link.next_step())?;
             if examples == 0 {
@@ -134,10 +135,8 @@ impl<L: DenseLink> Trainer<L> for Worker<'_> {
             work.dropped += u64::from(pushed == Pushed::Dropped);
             work.examples += examples as u64;
             self.desk.after_step((step, loss, now), link, chief.as_deref_mut())?;
-            if link.is_stopping() {
-                return Ok(work);
-            }
         }
+        Ok(work)
     }
 
     fn desk(&mut self) -> &mut Desk {

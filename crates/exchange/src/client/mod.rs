@@ -7,17 +7,22 @@
 //! parameters. If a connection is lost, what was not answered there is sent again with the same
 //! sequence, and the server knows what it has seen.
 
+mod enrolment;
 mod event;
 mod link;
 mod sayings;
 mod sparse;
 
+pub use enrolment::{Call, Enrolment, ask_for_terms};
 pub use event::{ClientEvent, Expect, ProtocolError};
 pub use sparse::Purpose;
 
 use std::ops::Range;
 
-use crate::{Flags, Header, Kind, MAX_REPORTS_BYTES, Refusal, Report, Role, Welcome, shard_ranges};
+use crate::{
+    Flags, Header, Kind, MAX_REPORTS_BYTES, ProcessName, Refusal, Report, Role, Welcome,
+    shard_ranges,
+};
 use link::Link;
 
 /// Everything that defines a client.
@@ -41,6 +46,8 @@ pub struct ClientConfig {
     pub total_params: usize,
     /// Whether the model is sparse, so that parameters are asked for by their keys.
     pub is_sparse: bool,
+    /// The process that this client is part of.
+    pub process: ProcessName,
 }
 
 /// A frame to send, and what it carries.
@@ -350,6 +357,11 @@ impl Client {
     /// all parts of all servers have it.
     pub fn stopping(&self) -> bool {
         self.stopping && !self.owes_push
+    }
+
+    /// Whether the slot's last process died in the middle of a push, which is still to be made.
+    pub fn owes_push(&self) -> bool {
+        self.owes_push
     }
 
     /// Whether the last push came too late and was dropped.

@@ -20,6 +20,7 @@ impl Client {
             server: server as u32,
             servers: config.servers as u32,
             token: config.token.clone(),
+            process: config.process.clone(),
         };
         control(Kind::Hello, hello.encode())
     }
@@ -31,6 +32,16 @@ impl Client {
     /// If the report is longer than [`CONTROL_BYTES`].
     pub fn leave(report: Vec<u8>) -> (Header, Vec<u8>) {
         control(Kind::Leave, report)
+    }
+
+    /// Gives the slot back, for another process to fill it from here on. To be said when the last
+    /// push has been answered, to every server, again after a lost connection, until the server says
+    /// [`ClientEvent::Bye`](crate::ClientEvent::Bye) or that another has the slot.
+    ///
+    /// # Panics
+    /// If the report is longer than [`CONTROL_BYTES`].
+    pub fn release(report: Vec<u8>) -> (Header, Vec<u8>) {
+        control(Kind::Release, report)
     }
 
     /// The chief asks to stop. Only server 0 listens. In `sync`, say it before the next push.
@@ -63,6 +74,6 @@ impl Client {
     }
 }
 
-fn control(kind: Kind, bytes: Vec<u8>) -> (Header, Vec<u8>) {
+pub(super) fn control(kind: Kind, bytes: Vec<u8>) -> (Header, Vec<u8>) {
     (Header::new(kind, bytes.len()), bytes)
 }

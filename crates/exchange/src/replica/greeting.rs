@@ -6,8 +6,8 @@
 
 use super::Replica;
 use crate::{
-    Header, Hello, Kind, MessageError, PROTOCOL_VERSION, ProtocolError, Refusal, RefuseCode, Role,
-    Welcome,
+    Header, Hello, Kind, MessageError, PROTOCOL_VERSION, ProcessName, ProtocolError, Refusal,
+    RefuseCode, Role, Welcome,
 };
 
 impl Replica {
@@ -24,6 +24,7 @@ impl Replica {
             server: peer as u32,
             servers: self.peers.len() as u32,
             token: config.token.clone(),
+            process: ProcessName::default(),
         }
         .encode();
         (Header::new(Kind::Hello, bytes.len()), bytes)

@@ -2,13 +2,14 @@
 //!
 //! Each seed draws a cluster, a mode and a list of accidents (`plan.rs`), plays it in a world of
 //! events (`world.rs`, `node.rs`, `accidents.rs`) with processes that train in earnest
-//! (`process.rs`, of a sparse model `batches.rs`), and then checks what must always hold
+//! (`process.rs`, of a sparse model `batches.rs`, and together as `crews.rs`), and then checks what must always hold
 //! (`checks.rs`). A failing seed is printed; `PACELINE_SEED=n cargo test -p paceline-exchange --test
 //! simulation` plays it alone and prints every event. `PACELINE_SEEDS=n` plays more, or fewer.
 
 mod accidents;
 mod batches;
 mod checks;
+mod crews;
 mod node;
 mod plan;
 mod process;
@@ -74,6 +75,11 @@ mod dense {
     fn a_worker_lost_for_good_ends_the_run_or_is_left_behind() {
         seeds(Style::Loss, Kind::Dense, 3_000);
     }
+
+    #[test]
+    fn processes_that_come_and_go_change_nothing() {
+        seeds(Style::Elastic, Kind::Dense, 2_000);
+    }
 }
 
 mod sparse {
@@ -102,5 +108,10 @@ mod sparse {
     #[test]
     fn a_worker_lost_for_good_ends_the_run_or_is_left_behind() {
         seeds(Style::Loss, Kind::Sparse, 3_000);
+    }
+
+    #[test]
+    fn processes_that_come_and_go_change_nothing() {
+        seeds(Style::Elastic, Kind::Sparse, 2_000);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use paceline_exchange::{
-    Body, ConnId, Header, Host, Level, Server, ServerConfig, ServerPhase, Stats, Store,
+    Body, ConnId, CrewConfig, Header, Host, Level, Server, ServerConfig, ServerPhase, Stats, Store,
     shard_ranges, worker_names,
 };
 use paceline_model::{Optimizer, Table};
@@ -93,6 +93,7 @@ pub(crate) fn node(plan: &Plan, index: usize) -> Node {
         shard: shard.clone(),
         total_params: plan.total_params,
         part_floats: plan.part_floats,
+        crew: CrewConfig { processes: plan.crews.unwrap_or(0), terms: b"terms".to_vec() },
     };
     let store = match plan.is_sparse {
         true => Store::sparse(Table::new(plan.optimizer, &layout, shard.clone())),

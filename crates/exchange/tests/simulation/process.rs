@@ -1,6 +1,9 @@
 //! A worker or an evaluator as a process: what the network crate and the training loop do.
 
-use paceline_exchange::{Client, ClientConfig, ClientEvent, Header, Kind, Role, ToSend, as_bytes};
+use paceline_exchange::{
+    Client, ClientConfig, ClientEvent, Header, Kind, ProcessName, RefuseCode, Role, ToSend,
+    as_bytes,
+};
 
 use crate::batches::Batches;
 use crate::plan::Plan;
@@ -19,6 +22,7 @@ pub(crate) enum State {
     Computing,
     Pushing,
     Leaving,
+    Releasing,
     Collecting,
     Finishing,
     Exited {
@@ -63,11 +67,21 @@ pub(crate) struct Process {
     /// Which servers have said that the present goodbye is counted.
     done: Vec<bool>,
     wants_stop: bool,
+    /// The slot is to be given back between two steps.
+    pub(crate) called_back: bool,
+    is_in_crew: bool,
     pub(crate) aborted: Option<String>,
 }
 
 impl Process {
-    pub(crate) fn new(plan: &Plan, role: Role, slot: usize, incarnation: u64) -> Self {
+    pub(crate) fn new(
+        plan: &Plan,
+        role: Role,
+        slot: usize,
+        incarnation: u64,
+        process: ProcessName,
+    ) -> Self {
+        let is_in_crew = process.id != 0;
         let config = ClientConfig {
             role,
             slot: slot as u32,
@@ -78,6 +92,7 @@ impl Process {
             servers: plan.servers,
             total_params: plan.total_params,
             is_sparse: plan.is_sparse,
+            process,
         };
         Self {
             slot,
@@ -90,6 +105,8 @@ impl Process {
             batches: Batches::default(),
             done: vec![false; plan.servers],
             wants_stop: false,
+            called_back: false,
+            is_in_crew,
             aborted: None,
         }
     }
@@ -120,6 +137,12 @@ impl Process {
             }
             ClientEvent::Bye => self.count(server, &mut wishes),
             ClientEvent::Abort(why) => self.abort(why),
+            ClientEvent::Refused(refusal) if refusal.code == RefuseCode::SlotTaken => {
+                match self.state {
+                    State::Releasing => self.count(server, &mut wishes),
+                    _ => self.state = State::Exited { well: true },
+                }
+            }
             ClientEvent::Refused(refusal) => self.abort(refusal.text),
         }
         if self.state == State::Joining && self.client.is_welcome() && self.client.is_started() {
@@ -159,10 +182,22 @@ impl Process {
         let is_out_of_data = plan.leaves_at[self.slot].is_some_and(|at| self.step >= at);
         if self.client.stopping() || is_out_of_data {
             self.enter(State::Leaving, wishes);
+        } else if self.is_called_back() {
+            self.enter(State::Releasing, wishes);
         } else {
             self.state = State::Computing;
             wishes.push(Wish::Compute);
         }
+    }
+
+    /// Whether the slot is to be given back now.
+    pub(crate) fn is_called_back(&self) -> bool {
+        self.called_back && self.slot > 0 && !self.client.owes_push()
+    }
+
+    /// Whether nothing more is to be heard of a server.
+    pub(crate) fn is_done_with(&self, server: usize) -> bool {
+        self.state == State::Releasing && self.done[server]
     }
 
     /// The gradient is computed.
@@ -221,6 +256,7 @@ impl Process {
     fn say_goodbye(&self, server: usize, wishes: &mut Vec<Wish>) {
         let (header, bytes) = match self.state {
             State::Leaving => Client::leave(format!("report of {}", self.slot).into_bytes()),
+            State::Releasing => Client::release(format!("report of {}", self.slot).into_bytes()),
             State::Collecting => (Client::collect(), Vec::new()),
             State::Finishing => (Client::finish(), Vec::new()),
             _ => return,
@@ -237,14 +273,21 @@ impl Process {
         match self.state {
             State::Leaving if self.slot == 0 => self.enter(State::Collecting, wishes),
             State::Collecting => self.enter(State::Finishing, wishes),
-            State::Leaving | State::Finishing => self.state = State::Exited { well: true },
+            State::Leaving | State::Releasing | State::Finishing => {
+                self.state = State::Exited { well: true }
+            }
             _ => {}
         }
     }
 
     /// A server cannot be reached any more because it has ended.
     pub(crate) fn server_ended(&mut self, server: usize) {
-        let is_fine = matches!(self.state, State::Leaving | State::Finishing);
+        if self.state == State::Joining && self.is_in_crew {
+            // The slot was offered twice, and another was quicker.
+            self.state = State::Exited { well: true };
+            return;
+        }
+        let is_fine = matches!(self.state, State::Leaving | State::Releasing | State::Finishing);
         match is_fine || self.role == Role::Evaluator {
             true if self.role == Role::Evaluator => self.state = State::Exited { well: true },
             true => self.count(server, &mut Vec::new()),

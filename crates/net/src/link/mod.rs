@@ -13,7 +13,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
-use paceline_exchange::{Client, ClientConfig, ClientEvent, Header, Report, Role};
+use paceline_exchange::{Client, ClientConfig, ClientEvent, Header, RefuseCode, Report, Role};
 
 use crate::PeerState;
 use crate::patience::Patience;
@@ -57,6 +57,9 @@ pub enum LinkError {
         /// What happened.
         why: String,
     },
+    /// A newer process fills the slot.
+    #[error("{0}")]
+    Taken(String),
     /// A server or another worker called the run off.
     #[error("{0}")]
     Aborted(String),
@@ -145,6 +148,11 @@ impl Link {
     /// Whether another process had left for this slot already, so that nothing is to be pushed.
     pub fn already_left(&self) -> bool {
         self.client.already_left()
+    }
+
+    /// Whether a push must be made yet that the slot's last process has begun.
+    pub fn owes_push(&self) -> bool {
+        self.client.owes_push()
     }
 
     /// Bytes sent to and received from all servers.
@@ -239,6 +247,9 @@ impl Link {
         match event {
             ClientEvent::Welcome => peer.state = PeerState::Ready,
             ClientEvent::Started => peer.state = PeerState::Started,
+            ClientEvent::Refused(refusal) if refusal.code == RefuseCode::SlotTaken => {
+                return Err(LinkError::Taken(refusal.text));
+            }
             ClientEvent::Refused(refusal) => peer.refused(refusal),
             ClientEvent::Notice(text) => attendant.note(&text),
             ClientEvent::Abort(why) => return Err(LinkError::Aborted(why)),
@@ -318,6 +329,21 @@ impl Link {
         // The chief has more to say.
         self.peers.iter_mut().for_each(|peer| peer.said_bye = false);
         Ok(())
+    }
+
+    /// Gives the slot back in good order, with a report for the chief. The last push must have been
+    /// answered. A server that hangs up has given the slot to another already.
+    pub fn release(
+        &mut self,
+        report: &[u8],
+        attendant: &mut impl Attendant,
+    ) -> Result<(), LinkError> {
+        let (header, body) = Client::release(report.to_vec());
+        for peer in &mut self.peers {
+            peer.send_control(&header, &body)?;
+            peer.may_go = true;
+        }
+        self.until(attendant, |link| link.peers.iter().all(|peer| peer.said_bye))
     }
 
     /// The chief's question: what did everybody do? Answered when all workers have left; a

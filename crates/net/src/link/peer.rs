@@ -31,6 +31,8 @@ pub(super) struct Peer {
     /// There may be something to read.
     pub(super) readable: bool,
     pub(super) said_bye: bool,
+    /// If it hangs up, that is as good as a goodbye.
+    pub(super) may_go: bool,
     /// When to try to connect again.
     pub(super) next_try: Instant,
     inbound: Inbound,
@@ -51,6 +53,7 @@ impl Peer {
             stream: None,
             readable: false,
             said_bye: false,
+            may_go: false,
             next_try: Instant::now(),
             inbound: Inbound::default(),
             target: None,
@@ -198,14 +201,19 @@ impl Peer {
                     read
                 }
             };
-            match progress.map_err(|error| self.lost(error))? {
+            let progress = match progress {
+                Err(_) if self.may_go => Progress::Closed,
+                progress => progress.map_err(|error| self.lost(error))?,
+            };
+            match progress {
                 Progress::Header(_) | Progress::Complete => {}
                 Progress::Blocked => {
                     self.readable = false;
                     return Ok(None);
                 }
                 // Who has said goodbye may go.
-                Progress::Closed if self.said_bye => {
+                Progress::Closed if self.said_bye || self.may_go => {
+                    self.said_bye = true;
                     self.readable = false;
                     return Ok(None);
                 }

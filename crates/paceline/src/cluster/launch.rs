@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use super::join::OpenDoor;
 use super::{Role, Task, leash, listen, remote, tf_config};
 use crate::Failure;
 use crate::checkpoint::{Resumption, Shape};
@@ -52,7 +53,7 @@ pub fn launch(
     let examples = check_data(job, plan, &mut |text| options.say(text))?;
     let checkpoint = options.checkpoint()?;
     if let Some(checkpoint) = &checkpoint {
-        let shape = Shape::of(plan, plan.cluster.workers);
+        let shape = Shape::of(plan, plan.cluster.slots(plan.cluster.workers));
         check_unfinished(plan, &Resumption::new(checkpoint.clone(), shape), examples)?;
         options.say(&resumed(checkpoint.manifest.global_step()));
     }
@@ -61,6 +62,9 @@ pub fn launch(
     run.write("job.toml", job.explain().as_bytes())?;
     let mut tasks = Tasks { started: Vec::new() };
     let start = tasks.start_all(plan, &run, options.quiet, from)?;
+    let servers = start.servers();
+    let door = (!servers.is_empty()).then(|| OpenDoor::open(&run, &servers, &start.token));
+    let _door = door.transpose()?;
     tasks.watch(plan, interrupt, &start)?;
     let path = run.path().join("summary.json");
     let text = std::fs::read(&path).map_err(Failure::at("read", &path))?;
@@ -138,6 +142,9 @@ impl Tasks {
                 if task.ended.is_some() {
                     continue;
                 }
+                if leash::asks_to_leave(&task.leash) && interrupt.signal().is_none() {
+                    leash::let_go(&task.leash);
+                }
                 let status = task.child.try_wait();
                 task.ended = status.map_err(|source| Failure::Files {
                     what: format!("cannot watch {}", task.task),
@@ -212,6 +219,12 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
+    /// Where the servers are.
+    fn servers(&self) -> Vec<String> {
+        let listed = self.cluster["ps"].as_array().into_iter().flatten();
+        listed.filter_map(|address| address.as_str().map(String::from)).collect()
+    }
+
     fn start(&self, task: Task, listener: Option<TcpListener>) -> io::Result<Started> {
         let (leash, stdout) = leash::pair()?;
         let place = json!({

@@ -3,10 +3,13 @@
 //! A task is a process of this same program. It learns its place from `TF_CONFIG`
 //! ([`tf_config`]), whether that was set by the local launcher ([`launch`]), by hand or by
 //! Kubeflow, so that a run on one machine goes the same way as one on many. A task is then a
-//! worker ([`task`]), a server ([`server`]) or an evaluator ([`evaluator`]). A worker reaches the
-//! parameters on servers ([`remote`]), or holds them itself as all others do (`mirror`).
+//! worker ([`task`], whose slots `crew` sees to), a server ([`server`]) or an evaluator ([`evaluator`]). A worker reaches the
+//! parameters on servers ([`remote`]), or holds them itself as all others do (`mirror`). Somebody
+//! who comes later learns its place from a server ([`join`]).
 
+mod crew;
 pub mod evaluator;
+pub mod join;
 pub mod launch;
 mod leash;
 mod listen;

@@ -1,16 +1,18 @@
 //! Parameters that live on servers, seen from a worker.
 
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use paceline_exchange::{ClientConfig, Purpose, Role};
+use paceline_exchange::{ClientConfig, ProcessName, Purpose, Role};
 use paceline_model::Layout;
-use paceline_net::{Attendant, LinkConfig, Moved};
+use paceline_net::{Attendant, LinkConfig, LinkError, Moved};
 use paceline_observe::{Phase, PhaseClock};
 use sha2::{Digest, Sha256};
 
 use super::Cluster;
 use super::task::SharedLink;
 use crate::Failure;
+use crate::account::one_of_each;
 use crate::job::{Mode, Plan, RawJob};
 use crate::link::{DenseLink, Link, Pushed, RowLink, RowPush, Show};
 use crate::summary::TaskSummary;
@@ -34,6 +36,8 @@ pub struct Remote<'a> {
     own_step: u64,
     say: Say<'a>,
     rows: Option<Rows>,
+    /// Whether the slot is to be given back.
+    called_back: Option<&'a dyn Fn() -> bool>,
 }
 
 /// What a link of a sparse model holds.
@@ -58,7 +62,7 @@ impl<'a> Remote<'a> {
         mode: Mode,
         say: Say<'a>,
         gives_up: &dyn Fn() -> bool,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, LinkError> {
         let attendant = &mut Waiter { say, gives_up: Some(gives_up) };
         let (is_sparse, total) = (config.client.is_sparse, config.client.total_params);
         let mut link = paceline_net::Link::start(config, attendant)?;
@@ -74,7 +78,18 @@ impl<'a> Remote<'a> {
             link.pull(attendant)?;
         }
         let own_step = link.resume_step();
-        Ok(Self { link, mode, own_step, say, rows })
+        Ok(Self { link, mode, own_step, say, rows, called_back: None })
+    }
+
+    /// Asked between two steps: whether the slot is to be given back.
+    pub(crate) fn call_back_by(&mut self, called_back: &'a dyn Fn() -> bool) {
+        self.called_back = Some(called_back);
+    }
+
+    /// Gives the slot back in good order, with a report for the chief.
+    pub(crate) fn release(&mut self, report: &[u8]) -> Result<(), Failure> {
+        let attendant = &mut self.waiter();
+        Ok(self.link.release(report, attendant)?)
     }
 
     /// Attends to what no clock measures.
@@ -96,7 +111,8 @@ impl SharedLink for Remote<'_> {
         let from_all = reports.into_iter().enumerate().flat_map(|(server, reports)| {
             reports.into_iter().filter(move |report| server == 0 || report.slot.is_none())
         });
-        Ok(from_all.filter_map(|report| serde_json::from_slice(&report.bytes).ok()).collect())
+        let reports = from_all.filter_map(|report| serde_json::from_slice(&report.bytes).ok());
+        Ok(one_of_each(reports.collect()))
     }
 
     fn refresh(&mut self) -> Result<(), Failure> {
@@ -138,6 +154,10 @@ impl Link for Remote<'_> {
 
     fn is_stopping(&self) -> bool {
         self.link.stopping()
+    }
+
+    fn is_called_back(&self) -> bool {
+        self.called_back.is_some_and(|called_back| called_back()) && !self.link.owes_push()
     }
 
     fn global_step(&self) -> u64 {
@@ -322,6 +342,28 @@ pub(crate) fn link_config(
     role: Role,
     layout: &Layout,
 ) -> Result<LinkConfig, Failure> {
+    let servers = server_addresses(plan, cluster)?;
+    Ok(LinkConfig {
+        client: ClientConfig {
+            role,
+            slot: cluster.slot().unwrap_or(cluster.task.index) as u32,
+            incarnation: incarnation(),
+            job_digest: job.digest(),
+            layout_digest: layout_digest(layout),
+            token: token(plan)?,
+            servers: servers.len(),
+            total_params: layout.len(),
+            is_sparse: plan.model.is_sparse(),
+            process: ProcessName::default(),
+        },
+        servers,
+        start_timeout: plan.cluster.start_timeout,
+        stall_timeout: plan.cluster.stall_timeout + LATER,
+    })
+}
+
+/// Where the servers are, of which there must be one.
+pub(crate) fn server_addresses(plan: &Plan, cluster: &Cluster) -> Result<Vec<String>, Failure> {
     let servers = cluster.servers()?;
     if plan.cluster.mode == Mode::Mirrored {
         return Err(Failure::Usage(format!(
@@ -335,22 +377,7 @@ pub(crate) fn link_config(
             plan.cluster.mode.name()
         )));
     }
-    Ok(LinkConfig {
-        client: ClientConfig {
-            role,
-            slot: cluster.slot().unwrap_or(cluster.task.index) as u32,
-            incarnation: incarnation(),
-            job_digest: job.digest(),
-            layout_digest: layout_digest(layout),
-            token: token(plan)?,
-            servers: servers.len(),
-            total_params: layout.len(),
-            is_sparse: plan.model.is_sparse(),
-        },
-        servers,
-        start_timeout: plan.cluster.start_timeout,
-        stall_timeout: plan.cluster.stall_timeout + LATER,
-    })
+    Ok(servers)
 }
 
 /// A number that is higher for every later process: the time of its start.
@@ -373,13 +400,17 @@ pub(crate) fn token(plan: &Plan) -> Result<Vec<u8>, Failure> {
         return Ok(token.into_encoded_bytes());
     }
     let Some(path) = &plan.cluster.token_file else { return Ok(Vec::new()) };
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::Usage(format!("cluster.token_file {}: {error}", path.display()))
-    })?;
+    read_token("cluster.token_file", path)
+}
+
+/// The secret in a file, which a key or an option names.
+pub(crate) fn read_token(option: &str, path: &Path) -> Result<Vec<u8>, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::Usage(format!("{option} {}: {error}", path.display())))?;
     let token = text.trim();
     if !(1..=paceline_exchange::MAX_TOKEN_BYTES).contains(&token.len()) {
         return Err(Failure::Usage(format!(
-            "cluster.token_file {} must hold 1 to {} characters",
+            "{option} {} must hold 1 to {} characters",
             path.display(),
             paceline_exchange::MAX_TOKEN_BYTES
         )));

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use paceline_exchange::{
-    Level, ModeConfig, OnLoss, PART_FLOATS, STALENESS_BOUNDS, Server, ServerConfig, SlotStats,
-    Stats, Store, shard_ranges,
+    CrewConfig, Level, ModeConfig, OnLoss, PART_FLOATS, STALENESS_BOUNDS, Server, ServerConfig,
+    SlotStats, Stats, Store, shard_ranges,
 };
 use paceline_model::{Model, Optimizer, Table};
 use paceline_net::{Served, Watcher, serve};
 use paceline_observe::{EventWriter, Histogram, Pace};
 
+use super::join::terms;
 use super::listen::listen;
 use super::remote::{layout_digest, overlaps, token};
 use super::{Cluster, Role};
@@ -54,12 +55,18 @@ pub(super) fn run(
         None => build_store(plan, &*model, shard.clone()),
         Some(from) => from.store(plan, &*model, shard.clone())?,
     };
+    let origin = from.map_or(Origin::default(), Resumption::origin);
+    let (slots, processes) = (shape.slots, cluster.slots());
+    let name = |slot: usize| match slot < processes {
+        true => cluster.slot_name(slot),
+        false => format!("slot {slot}"),
+    };
     let config = ServerConfig {
         index: cluster.task.index,
         servers,
-        workers: cluster.slots(),
-        names: (0..cluster.slots()).map(|slot| cluster.slot_name(slot)).collect(),
-        mode: mode(plan, cluster.slots()),
+        workers: slots,
+        names: (0..slots).map(name).collect(),
+        mode: mode(plan, slots),
         stop_steps: plan.stop.steps,
         on_loss: match plan.cluster.on_worker_loss {
             // For as long as its place is kept nobody is lost.
@@ -74,27 +81,26 @@ pub(super) fn run(
         shard: shard.clone(),
         total_params: layout.len(),
         part_floats: PART_FLOATS,
+        crew: CrewConfig { processes, terms: terms(job, plan, cluster, origin, run)?.encode() },
     };
     config.check().map_err(|error| Failure::Usage(format!("cluster: {error}")))?;
     let dir = run.task(&task);
     let mut events =
         EventWriter::create(&dir).map_err(Failure::at("make an event file in", &dir))?;
     let curves = Curves::start(&dir, plan, &mut events)?;
-    let workers = config.names.clone();
     let mut machine = Server::new(config, store);
     if let Some(from) = from {
-        machine.go_on(&from.resume(&shard, machine.parts(), cluster.slots()));
+        machine.go_on(&from.resume(&shard, machine.parts(), slots));
     }
     let log = Arc::new(Log::create(run, cluster.task)?);
-    let origin = from.map_or(Origin::default(), Resumption::origin);
     let (index, name) = ((cluster.task.index, servers), task.replace(':', "-"));
     let terms = Terms::new(run, (job, plan), layout, (shape, origin), index, &name);
     let keeper = terms.map(|terms| start_keeper(terms, log.clone())).transpose()?;
     let mut watch = Watch::new(task, log, events, plan, keeper);
     watch.curves = curves;
     if cluster.task.index == 0 {
-        watch.pace = Pace::new(workers.len());
-        watch.workers = workers;
+        watch.pace = Pace::new(slots);
+        watch.workers = (0..slots).map(|slot| machine.holder(slot).to_owned()).collect();
     }
     let served = serve(listener, &mut machine, &mut watch);
     let written = watch.write_staleness(machine.stats());
@@ -288,6 +294,11 @@ impl Watcher for Watch {
 
     fn tick(&mut self, machine: &Server) -> Result<(), String> {
         self.draw(machine).map_err(|error| format!("cannot write the event file: {error}"))?;
+        for (slot, worker) in self.workers.iter_mut().enumerate() {
+            if worker != machine.holder(slot) {
+                machine.holder(slot).clone_into(worker);
+            }
+        }
         self.look_at_pace(machine.stats());
         if machine.is_started() || machine.outcome().is_some() {
             return Ok(());

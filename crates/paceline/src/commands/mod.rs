@@ -10,7 +10,8 @@ use std::io::{self, Write};
 
 use crate::Failure;
 use crate::bench;
-use crate::cli::{Bench, Checkpoint, Command, Data, Job, Make, Train};
+use crate::cli::{Bench, Checkpoint, Command, Data, Job, Make, Train, Worker};
+use crate::cluster::join::{Joining, join};
 use crate::cluster::{Cluster, Leash};
 use crate::interrupt::Interrupt;
 use crate::job::{ClusterPlan, Mode, Plan, RawJob};
@@ -21,6 +22,7 @@ use crate::train::{Options, train};
 pub fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Train(args) => run_train(args),
+        Command::Worker(args) => run_worker(args),
         Command::Sweep(args) => sweep::sweep(&args),
         Command::Report(args) => report::report(&args),
         Command::Explain(args) => explain(&args),
@@ -38,7 +40,7 @@ fn run_train(args: Train) -> Result<(), Failure> {
     let deaf = |error| Failure::Training(format!("cannot listen for signals: {error}"));
     let leash = Leash::take().map_err(deaf)?;
     // A task that was launched is told to stop by its launcher, which gets the signals.
-    let interrupt = if leash.is_some() { Interrupt::ignore() } else { Interrupt::listen() };
+    let interrupt = if leash.is_some() { Interrupt::only_note() } else { Interrupt::listen() };
     let interrupt = interrupt.map_err(deaf)?;
     if args.tied {
         sweep::obey_standard_input(&interrupt);
@@ -58,6 +60,13 @@ fn run_train(args: Train) -> Result<(), Failure> {
         Some(signal) => Err(Failure::Interrupted { signal }),
         None => Ok(()),
     }
+}
+
+fn run_worker(args: Worker) -> Result<(), Failure> {
+    let deaf = |error| Failure::Training(format!("cannot listen for signals: {error}"));
+    let interrupt = Interrupt::listen().map_err(deaf)?;
+    let Worker { join: whom, token_file, run_dir } = args;
+    join(&Joining { whom, token_file, run_dir }, &interrupt)
 }
 
 fn run_bench(command: Bench) -> Result<(), Failure> {

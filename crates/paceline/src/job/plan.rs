@@ -93,6 +93,8 @@ pub struct ClusterPlan {
     pub mode: Mode,
     /// How many workers there are.
     pub workers: usize,
+    /// How many slots the plan has, if not one for each worker.
+    pub slots: Option<usize>,
     /// How many servers there are.
     pub servers: usize,
     /// What happens when a worker is lost.
@@ -107,6 +109,13 @@ pub struct ClusterPlan {
     pub stall_timeout: Duration,
     /// The file with the secret that all tasks share.
     pub token_file: Option<PathBuf>,
+}
+
+impl ClusterPlan {
+    /// How many slots there are with so many workers.
+    pub fn slots(&self, workers: usize) -> usize {
+        self.slots.unwrap_or(workers)
+    }
 }
 
 /// How workers share the parameters.

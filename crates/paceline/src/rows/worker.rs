@@ -114,6 +114,10 @@ impl<L: RowLink> Trainer<L> for RowWorker<'_> {
         let mut work = Work::default();
         self.begin(link.next_step(), link)?;
         let (overlaps, last) = (link.overlaps(), self.queue.len() - 1);
+        // Who takes a slot over may find the run at its end.
+        if link.is_stopping() || link.is_called_back() {
+            return Ok(work);
+        }
         loop {
             let examples = self.queue[0].len();
             if examples == 0 {
@@ -141,7 +145,7 @@ impl<L: RowLink> Trainer<L> for RowWorker<'_> {
             work.steps += 1;
             work.examples += examples as u64;
             self.desk.after_step((step, loss, now), link, chief.as_deref_mut())?;
-            if link.is_stopping() {
+            if link.is_stopping() || link.is_called_back() {
                 link.arrive(&mut self.desk.clock)?;
                 return Ok(work);
             }
