@@ -346,7 +346,10 @@ fn end_unharmed(room: &Room, launched: Launched) {
     assert!(run.summary()["global_steps"].as_u64().unwrap() > before, "steps were made");
     check_interrupted(room, "after strangers", done.code, 130);
     for server in ["ps:0", "ps:1"] {
-        assert!(!run.log(server).contains("worker:"), "no worker was lost: {}", run.log(server));
+        // (That one is slow may well be said: on a busy machine it is true.)
+        let log = run.log(server);
+        let harmed = |line: &&str| line.contains("connection to worker:");
+        assert_eq!(log.lines().find(harmed), None, "a worker was lost: {log}");
     }
 }
 

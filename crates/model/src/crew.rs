@@ -27,6 +27,26 @@ impl Crew {
         Ok(Self { pool: Some(pool) })
     }
 
+    /// How many threads there are.
+    pub(crate) fn threads(&self) -> usize {
+        self.pool.as_ref().map_or(1, ThreadPool::current_num_threads)
+    }
+
+    /// Whether the caller's thread is the only one.
+    pub(crate) fn is_one(&self) -> bool {
+        self.pool.is_none()
+    }
+
+    /// Does two things, perhaps at a time.
+    pub(crate) fn join(&self, one: impl FnOnce() + Send, other: impl FnOnce() + Send) {
+        if self.is_one() {
+            one();
+            other();
+        } else {
+            rayon::join(one, other);
+        }
+    }
+
     /// Does something on one of the threads, so that what it shares out is at hand.
     pub(crate) fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match &self.pool {

@@ -14,6 +14,7 @@
 mod alexnet;
 mod batch;
 mod crew;
+mod descent;
 mod ftrl;
 mod graph;
 pub mod kernels;
@@ -34,6 +35,7 @@ mod tally;
 
 pub use alexnet::AlexNet;
 pub use batch::{Batch, Inputs, Rows};
+pub use descent::{Descent, InPlace};
 pub use graph::Node;
 pub use kernels::Onto;
 pub use keys::Compactor;

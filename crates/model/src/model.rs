@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::kernels::Onto;
-use crate::{Batch, Layout, Node, Tally};
+use crate::{Batch, InPlace, Layout, Node, Tally};
 
 /// A pure function from parameters and a batch to a loss and its gradient.
 ///
@@ -56,6 +56,12 @@ pub trait Model: Send {
         let loss = self.gradient(params, block, share, onto, grad);
         finished(0..grad.len(), grad);
         loss
+    }
+
+    /// This model as one that makes whole steps where the parameters live; none if it has no use
+    /// for that, as small ones, for which a gradient is no burden.
+    fn in_place(&mut self) -> Option<&mut dyn InPlace> {
+        None
     }
 
     /// Counts loss and hits over a block, without a gradient.

@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 
+use crate::crew::Crew;
 use crate::ftrl::Ftrl;
 use crate::kernels::each;
 use crate::{Group, Layout, Schedule};
@@ -147,6 +148,30 @@ impl Optimizer {
     /// # Panics
     /// If `params` and `grad` differ in length or reach beyond the range.
     pub fn apply(&mut self, step: u64, offset: usize, params: &mut [f32], grad: &[f32]) {
+        self.each_piece(step, offset, params, grad, |piece, rule, step| piece.update(rule, step));
+    }
+
+    /// The same, shared out over a crew's threads.
+    pub(crate) fn apply_on(
+        &mut self,
+        crew: &Crew,
+        step: u64,
+        (offset, params): (usize, &mut [f32]),
+        grad: &[f32],
+    ) {
+        let share = |piece: Piece<'_>, rule, step| piece.update_on(crew, rule, step);
+        self.each_piece(step, offset, params, grad, share);
+    }
+
+    /// Cuts an update into runs of one group.
+    fn each_piece(
+        &mut self,
+        step: u64,
+        offset: usize,
+        params: &mut [f32],
+        grad: &[f32],
+        update: impl Fn(Piece<'_>, Rule, u64),
+    ) {
         assert_eq!(params.len(), grad.len());
         let end = offset + params.len();
         assert!(self.spans.last().map_or(0, |last| last.0.end) >= end, "beyond the range");
@@ -165,7 +190,7 @@ impl Optimizer {
                 rate: rule.rate.at(step),
                 decay: rule.decay,
             };
-            piece.update(self.spec.rule, step);
+            update(piece, self.spec.rule, step);
         }
     }
 
@@ -183,6 +208,9 @@ impl Optimizer {
     }
 }
 
+/// So many parameters are worth handing to another thread.
+const SHARED_PIECE: usize = 32 * 1024;
+
 /// A run of parameters that share their settings, in the middle of an update.
 struct Piece<'a> {
     params: &'a mut [f32],
@@ -194,6 +222,31 @@ struct Piece<'a> {
 }
 
 impl Piece<'_> {
+    /// Shares the update out, half by half.
+    fn update_on(self, crew: &Crew, rule: Rule, step: u64) {
+        if self.params.len() <= SHARED_PIECE || crew.is_one() {
+            return self.update(rule, step);
+        }
+        let (left, right) = self.split_in_two();
+        crew.join(|| left.update_on(crew, rule, step), || right.update_on(crew, rule, step));
+    }
+
+    fn split_in_two(self) -> (Self, Self) {
+        let middle = self.params.len() / 2;
+        let Self { params, grad, slots, rate, decay } = self;
+        let (params, more_params) = params.split_at_mut(middle);
+        let (grad, more_grad) = grad.split_at(middle);
+        let [first, second] = slots.map(|slot| {
+            let middle = middle.min(slot.len());
+            slot.split_at_mut(middle)
+        });
+        let (slots, more_slots) = ([first.0, second.0], [first.1, second.1]);
+        (
+            Self { params, grad, slots, rate, decay },
+            Self { params: more_params, grad: more_grad, slots: more_slots, rate, decay },
+        )
+    }
+
     fn update(self, rule: Rule, step: u64) {
         let Self { params, grad, slots: [first, second], rate, decay } = self;
         let pairs = params.iter_mut().zip(grad);
@@ -337,6 +390,25 @@ mod tests {
         optimizer.apply(0, 0, &mut params, &[1.0; 32]);
         assert_eq!(params[..28], [1.0 - 0.1 * 1.01; 28]);
         assert_eq!(params[28..], [1.0 - 0.2; 4]);
+    }
+
+    #[test]
+    fn a_crew_gives_the_same_bits_as_one_thread() {
+        let mut layout = Layout::new();
+        layout.push("weight", &[3, 50_001], Group::Weights);
+        layout.push("bias", &[3], Group::Biases);
+        let (len, crew) = (layout.len(), Crew::new(3).expect("threads"));
+        for rule in RULES {
+            let mut alone = (values(len, 0), Optimizer::new(spec(rule), &layout, 0..len));
+            let mut shared = alone.clone();
+            for step in 0..3 {
+                let grad = values(len - 7, step as u32 + 1);
+                alone.1.apply(step, 7, &mut alone.0[7..], &grad);
+                let params = &mut shared.0[7..];
+                crew.enter(|| shared.1.apply_on(&crew, step, (7, params), &grad));
+            }
+            assert_eq!(alone.0, shared.0, "{rule:?}");
+        }
     }
 
     #[test]

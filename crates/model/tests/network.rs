@@ -11,7 +11,8 @@ use std::cell::Cell;
 
 use golden::{batch, golden, network, start};
 use paceline_model::{
-    AlexNet, Batch, Kind, Layer, Model, Network, NetworkError, Onto, Shape, Tally, Windows, lenet,
+    AlexNet, Batch, Descent, GroupRule, Kind, Layer, Model, Network, NetworkError, Onto, Optimizer,
+    OptimizerSpec, Rule, Schedule, Shape, Tally, Windows, lenet,
 };
 
 /// Counts what a thread allocates.
@@ -103,6 +104,44 @@ fn blocks_add_up_to_the_batch_and_runs_repeat_bit_for_bit() {
     assert!((tally.loss() - f64::from(loss)).abs() < 1e-5);
 }
 
+#[test]
+fn a_step_in_place_has_the_bits_of_a_gradient_and_an_update() {
+    let group = GroupRule { rate: Schedule::Constant { rate: 0.05 }, decay: 0.01 };
+    let rule = Rule::Momentum { momentum: 0.9 };
+    let spec = OptimizerSpec { rule, weights: group, biases: group };
+    // Odd sizes, and a dense layer whose gradient comes in several pieces.
+    let layers = || {
+        let windows = Windows { kernel: [2, 2], stride: [2, 2], padding: [0, 0] };
+        vec![
+            Layer::conv("conv", 5, 3, 1, 1),
+            Layer::new("relu", Kind::Relu),
+            Layer::new("pool", Kind::MaxPool(windows)),
+            Layer::new("flat", Kind::Flatten),
+            Layer::new("drop", Kind::Dropout { rate: 0.3 }),
+            Layer::dense("wide", 421),
+            Layer::new("tanh", Kind::Tanh),
+            Layer::dense("out", 3),
+        ]
+    };
+    let input = Shape { channels: 2, height: 9, width: 7 };
+    for threads in [1, 2] {
+        let mut model = Network::new(input, layers(), 5, threads).unwrap();
+        let mut params = start(&model);
+        let mut optimizer = Optimizer::new(spec, model.layout(), 0..params.len());
+        let mut moved = (params.clone(), optimizer.clone());
+        for step in 0..4 {
+            let (x, labels) = batch(&model, 5 - step as usize, 3);
+            let block = Batch { draw: step, ..Batch::dense(&x, &labels) };
+            let (loss, grad) = gradient(&mut model, &params, block);
+            optimizer.apply(step, 0, &mut params, &grad);
+            let descent = Descent { params: &mut moved.0, optimizer: &mut moved.1, step };
+            let model = model.in_place().unwrap();
+            assert_eq!(model.descend(descent, block), loss, "loss of step {step}");
+            assert!(moved.0 == params, "{threads} threads: parameters after step {step}");
+        }
+    }
+}
+
 /// 4,000 values that dropout thins out before one output sees them.
 fn thinned(rate: f32) -> Network {
     let layers = vec![Layer::new("drop", Kind::Dropout { rate }), Layer::dense("out", 2)];
@@ -166,6 +205,13 @@ fn a_step_allocates_nothing() {
     let before = ALLOCATIONS.with(Cell::get);
     model.gradient(&params, Batch::dense(&x, &labels), 0.5, Onto::Zero, &mut grad);
     assert_eq!(ALLOCATIONS.with(Cell::get), before);
+
+    let (mut params, len) = (params, grad.len());
+    let mut optimizer = Optimizer::new(OptimizerSpec::sgd(0.1), model.layout(), 0..len);
+    let before = ALLOCATIONS.with(Cell::get);
+    let descent = Descent { params: &mut params, optimizer: &mut optimizer, step: 0 };
+    model.in_place().unwrap().descend(descent, Batch::dense(&x, &labels));
+    assert_eq!(ALLOCATIONS.with(Cell::get), before, "in place");
 }
 
 #[test]

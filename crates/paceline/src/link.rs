@@ -4,7 +4,7 @@
 //! a [`DenseLink`], that of a sparse one a [`RowLink`], which is asked for parameters by key.
 
 use paceline_exchange::{Mark, PartMarks};
-use paceline_model::{Model, Optimizer, OptimizerSpec};
+use paceline_model::{Descent, Model, Optimizer, OptimizerSpec};
 use paceline_observe::PhaseClock;
 
 use crate::Failure;
@@ -70,6 +70,12 @@ pub trait DenseLink: Link {
         grad: &[f32],
         clock: &mut PhaseClock,
     ) -> Result<Pushed, Failure>;
+
+    /// Lends the parameters and their optimizer for the next step, if they are here and nobody
+    /// else's. Whoever takes them makes that step, in place of a push: it counts as made.
+    fn lend(&mut self) -> Option<Descent<'_>> {
+        None
+    }
 }
 
 /// The way to the parameters of a sparse model: name the keys that a batch touches, get their
@@ -205,5 +211,11 @@ impl DenseLink for Local {
         self.optimizer.apply(self.global_step, 0, &mut self.params, grad);
         self.global_step += 1;
         Ok(Pushed::Applied)
+    }
+
+    fn lend(&mut self) -> Option<Descent<'_>> {
+        let step = self.global_step;
+        self.global_step += 1;
+        Some(Descent { params: &mut self.params, optimizer: &mut self.optimizer, step })
     }
 }

@@ -118,6 +118,7 @@ pub struct Worker<'a> {
 impl<L: DenseLink> Trainer<L> for Worker<'_> {
     fn run(&mut self, link: &mut L, mut chief: Option<&mut Chief<'_>>) -> Result<Work, Failure> {
         let mut work = Work::default();
+        // Memory that is never written to is never there, as where steps are made in place.
         let mut grad = vec![0.0; self.model.layout().len()];
         // Who takes a slot over may find the run at its end.
         while !link.is_stopping() && !link.is_called_back() {
@@ -127,9 +128,14 @@ impl<L: DenseLink> Trainer<L> for Worker<'_> {
                 return Ok(Work { reason: Some(StopReason::Epochs), ..work });
             }
             let step = link.global_step();
-            let loss = self.gradient(examples, link.params(), &mut grad)?;
-            let now = self.desk.clock.enter(Phase::Push);
-            let pushed = link.push(examples, &grad, &mut self.desk.clock)?;
+            let (loss, now, pushed) = match self.step_in_place(examples, link)? {
+                Some(loss) => (loss, self.desk.clock.enter(Phase::Wait), Pushed::Applied),
+                None => {
+                    let loss = self.gradient(examples, link.params(), &mut grad)?;
+                    let now = self.desk.clock.enter(Phase::Push);
+                    (loss, now, link.push(examples, &grad, &mut self.desk.clock)?)
+                }
+            };
 
             work.steps += 1;
             work.dropped += u64::from(pushed == Pushed::Dropped);
@@ -149,6 +155,24 @@ impl<L: DenseLink> Trainer<L> for Worker<'_> {
 }
 
 impl Worker<'_> {
+    /// The mean loss of a batch, and a step made with it in place, if the parameters are here, the
+    /// model can and the batch is one block.
+    #[inline]
+    fn step_in_place(
+        &mut self,
+        examples: usize,
+        link: &mut impl DenseLink,
+    ) -> Result<Option<f32>, Failure> {
+        let model = (examples <= self.model.max_block()).then(|| self.model.in_place()).flatten();
+        let Some(model) = model else { return Ok(None) };
+        let Some(descent) = link.lend() else { return Ok(None) };
+        let block = self.examples.block(examples)?;
+        let start = self.desk.clock.enter(Phase::Compute);
+        let loss = model.descend(descent, block);
+        self.desk.dawdle(start);
+        Ok(Some(loss))
+    }
+
     /// The mean loss of a batch and its gradient, block by block, so that the values of a block
     /// are read, used and forgotten while they are in the cache.
     #[inline]

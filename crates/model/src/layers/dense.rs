@@ -15,6 +15,9 @@ use crate::kernels::{OUTER_ROWS, outer_rows};
 
 /// Rows of weights, one for each output, that a task takes.
 const TASK_ROWS: usize = OUTER_ROWS;
+/// Tasks, for each thread, whose gradient is made before it is handed on. Enough to keep threads
+/// busy, and few enough for it to be in the last cache still.
+const TASKS_AT_A_TIME: usize = 2;
 /// Inputs that go through the tiles together on the way forward: packed examples of so many
 /// inputs stay in the first-level cache.
 const DEPTH: usize = 128;
@@ -44,6 +47,28 @@ impl Dense {
     /// Inputs side by side, example for example.
     fn columns(&self, count: usize) -> Panels {
         Panels::new(count, self.inputs)
+    }
+
+    /// Packs the inputs of all examples for the gradient by the weights.
+    fn pack_columns<'p>(&self, pass: &'p mut Pass<'_>, x: &[f32]) -> &'p [f32] {
+        let columns = self.columns(pass.count);
+        let packed = &mut pass.scratch[..columns.len()];
+        pass.crew.each(packed, columns.full() * pass.count, |index, packed| {
+            let panel = columns.get(index);
+            let columns = Panels::new(pass.count, panel.used);
+            pack_panels(columns, &x[panel.column..], self.inputs, pass.count, packed);
+        });
+        packed
+    }
+
+    /// The gradient by the biases.
+    fn put_bias(&self, dy: &[f32], onto: Onto, bias: &mut [f32]) {
+        if onto == Onto::Zero {
+            bias.fill(0.0);
+        }
+        for dy in dy.chunks_exact(self.outputs) {
+            bias.iter_mut().zip(dy).for_each(|(sum, value)| *sum += value);
+        }
     }
 
     /// The outputs of some rows of weights, from row `first`, a row of `out` for each.
@@ -143,24 +168,43 @@ impl Stage for Dense {
 
     fn slope(&self, pass: &mut Pass<'_>, x: &[f32], dy: &[f32], onto: Onto, grad: &mut [f32]) {
         let (x, dy) = (&x[..pass.count * self.inputs], &dy[..pass.count * self.outputs]);
-        let columns = self.columns(pass.count);
-        let packed = &mut pass.scratch[..columns.len()];
-        pass.crew.each(packed, columns.full() * pass.count, |index, packed| {
-            let panel = columns.get(index);
-            let columns = Panels::new(pass.count, panel.used);
-            pack_panels(columns, &x[panel.column..], self.inputs, pass.count, packed);
-        });
-        let packed = &*packed;
+        let (crew, columns) = (pass.crew, self.columns(pass.count));
+        let packed = self.pack_columns(pass, x);
         let (weights, bias) = grad.split_at_mut(self.inputs * self.outputs);
-        pass.crew.each(weights, TASK_ROWS * self.inputs, |task, weights| {
+        crew.each(weights, TASK_ROWS * self.inputs, |task, weights| {
             outer_rows(columns, packed, (dy, self.outputs, task * TASK_ROWS), onto, weights);
         });
-        if onto == Onto::Zero {
-            bias.fill(0.0);
+        self.put_bias(dy, onto, bias);
+    }
+
+    fn piece(&self, params: usize, threads: usize) -> usize {
+        (threads * TASKS_AT_A_TIME * TASK_ROWS * self.inputs).max(self.outputs).min(params)
+    }
+
+    fn slope_in_pieces(
+        &self,
+        pass: &mut Pass<'_>,
+        x: &[f32],
+        dy: &[f32],
+        piece: &mut [f32],
+        hand_on: &mut dyn FnMut(usize, &[f32]),
+    ) {
+        let (x, dy) = (&x[..pass.count * self.inputs], &dy[..pass.count * self.outputs]);
+        let (crew, columns) = (pass.crew, self.columns(pass.count));
+        let packed = self.pack_columns(pass, x);
+        let rows_at_a_time = crew.threads() * TASKS_AT_A_TIME * TASK_ROWS;
+        for first in (0..self.outputs).step_by(rows_at_a_time) {
+            let rows = rows_at_a_time.min(self.outputs - first);
+            let piece = &mut piece[..rows * self.inputs];
+            crew.each(piece, TASK_ROWS * self.inputs, |task, weights| {
+                let row = first + task * TASK_ROWS;
+                outer_rows(columns, packed, (dy, self.outputs, row), Onto::Zero, weights);
+            });
+            hand_on(first * self.inputs, piece);
         }
-        for dy in dy.chunks_exact(self.outputs) {
-            bias.iter_mut().zip(dy).for_each(|(sum, value)| *sum += value);
-        }
+        let bias = &mut piece[..self.outputs];
+        self.put_bias(dy, Onto::Zero, bias);
+        hand_on(self.inputs * self.outputs, bias);
     }
 
     fn back(&self, pass: &mut Pass<'_>, params: &[f32], from: Seen<'_>, dx: &mut [f32]) {

@@ -28,6 +28,26 @@ pub(crate) trait Stage: Send + Sync {
     /// The gradient by the parameters, from the one by the output.
     fn slope(&self, _pass: &mut Pass<'_>, _x: &[f32], _dy: &[f32], _onto: Onto, _: &mut [f32]) {}
 
+    /// How many numbers of the gradient by its so many parameters it makes at a time for
+    /// [`Stage::slope_in_pieces`], with so many threads.
+    fn piece(&self, params: usize, _threads: usize) -> usize {
+        params
+    }
+
+    /// The same gradient as [`Stage::slope`] puts onto zero, made and handed on piece by piece:
+    /// where each begins among the layer's parameters, and what it holds.
+    fn slope_in_pieces(
+        &self,
+        pass: &mut Pass<'_>,
+        x: &[f32],
+        dy: &[f32],
+        piece: &mut [f32],
+        hand_on: &mut dyn FnMut(usize, &[f32]),
+    ) {
+        self.slope(pass, x, dy, Onto::Zero, piece);
+        hand_on(0, piece);
+    }
+
     /// The gradient by the input, from the one by the output. What it leaves in the border of
     /// `dx` has no meaning.
     fn back(&self, pass: &mut Pass<'_>, params: &[f32], from: Seen<'_>, dx: &mut [f32]);

@@ -15,9 +15,9 @@ use crate::crew::Crew;
 use crate::kernels::Onto;
 use crate::layers::{Kind, Layer, Shape};
 use crate::seed::fill_uniform;
-use crate::{Batch, Group, Layout, Model, Node, Tally};
+use crate::{Batch, Descent, Group, InPlace, Layout, Model, Node, Tally};
 pub use run::Moment;
-use run::{Machine, Order, Watch};
+use run::{Machine, Sink};
 
 /// Why a list of layers is no network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -109,7 +109,7 @@ impl Network {
         }
         let (tasks, places) = plan::plan(&layers, &shapes, &layout);
         let crew = Crew::new(threads).map_err(NetworkError::Threads)?;
-        let machine = Machine::new(tasks, places, block);
+        let machine = Machine::new(tasks, places, block, threads);
         Ok(Self { layers, shapes, layout, block, crew, machine })
     }
 
@@ -179,9 +179,8 @@ impl Network {
             return 0.0;
         }
         let Self { crew, machine, .. } = self;
-        let order = Order { params, block, share, onto };
-        let watch: Watch<'_> = watch;
-        crew.enter(|| machine.gradient(crew, order, grad, watch))
+        let sink = Sink::Gradient { params, onto, grad };
+        crew.enter(|| machine.gradient(crew, (block, share), sink, watch))
     }
 
     /// Stops at once if a call makes no sense.
@@ -242,6 +241,10 @@ impl Model for Network {
         })
     }
 
+    fn in_place(&mut self) -> Option<&mut dyn InPlace> {
+        Some(self)
+    }
+
     fn evaluate(&mut self, params: &[f32], block: Batch<'_>, tally: &mut Tally) {
         self.check(params, block);
         if block.is_empty() {
@@ -253,6 +256,17 @@ impl Model for Network {
 
     fn graph(&self) -> Vec<Node> {
         graph::graph(&self.layers, &self.shapes)
+    }
+}
+
+impl InPlace for Network {
+    fn descend(&mut self, descent: Descent<'_>, block: Batch<'_>) -> f32 {
+        self.check(descent.params, block);
+        assert!(!block.is_empty(), "no examples to make a step with");
+        let Self { crew, machine, .. } = self;
+        let share = 1.0 / block.len() as f32;
+        let sink = Sink::Parameters(descent);
+        crew.enter(|| machine.gradient(crew, (block, share), sink, &mut |_| {}))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::layers::Place;
 use crate::layers::flatten::take_in;
 use crate::layers::loss::softmax_delta;
 use crate::layers::stage::{Pass, Seen};
-use crate::{Batch, Tally};
+use crate::{Batch, Descent, Tally};
 
 /// A point of a step, for whoever wants to follow it.
 #[derive(Clone, Debug)]
@@ -50,21 +50,40 @@ pub(super) struct Machine {
     /// Gradients by the buffers: one is read while the other is written.
     slopes: [Memory; 2],
     scratch: Memory,
+    /// A piece of the gradient, for [`Sink::Parameters`].
+    piece: Memory,
 }
 
-/// What to compute a gradient of, and how to put it.
-#[derive(Clone, Copy)]
-pub(super) struct Order<'a> {
-    pub(super) params: &'a [f32],
-    pub(super) block: Batch<'a>,
-    pub(super) share: f32,
-    pub(super) onto: Onto,
+/// The parameters of a step, and where the gradient goes.
+pub(super) enum Sink<'a> {
+    /// Onto a slice.
+    Gradient { params: &'a [f32], onto: Onto, grad: &'a mut [f32] },
+    /// Into the parameters themselves, by their optimizer.
+    Parameters(Descent<'a>),
+}
+
+impl Sink<'_> {
+    /// The parameters as they are now.
+    fn params(&self) -> &[f32] {
+        match self {
+            Sink::Gradient { params, .. } => params,
+            Sink::Parameters(descent) => descent.params,
+        }
+    }
 }
 
 impl Machine {
-    /// Sets out memory for blocks of so many examples.
-    pub(super) fn new(tasks: Vec<Task>, places: Vec<Place>, block: usize) -> Self {
-        let largest = |parity: usize| places.iter().skip(parity).step_by(2).map(Place::len).max();
+    /// Sets out memory for blocks of so many examples and so many threads.
+    pub(super) fn new(tasks: Vec<Task>, places: Vec<Place>, block: usize, threads: usize) -> Self {
+        // Nothing is to be known of the input's gradient.
+        let slopes = |parity: usize| {
+            places.iter().enumerate().skip(1).filter(move |(index, _)| index % 2 == parity)
+        };
+        let largest = |parity: usize| slopes(parity).map(|(_, place)| place.len()).max();
+        let piece = tasks.iter().map(|task| match &task.work {
+            Work::Stage(stage) => stage.piece(task.params.len(), threads),
+            Work::Map(_) => 0,
+        });
         let scratch = tasks.iter().map(|task| match &task.work {
             Work::Stage(stage) => stage.scratch(block),
             Work::Map(_) => 0,
@@ -73,6 +92,7 @@ impl Machine {
             scratch: Memory::new(scratch.max().unwrap_or(0)),
             values: places.iter().map(|place| Memory::new(block * place.len())).collect(),
             slopes: [0, 1].map(|parity| Memory::new(block * largest(parity).unwrap_or(0))),
+            piece: Memory::new(piece.max().unwrap_or(0)),
             tasks,
             places,
         }
@@ -129,16 +149,15 @@ impl Machine {
         crate::layers::loss::count(self.scores(block.len()), block, tally);
     }
 
-    /// Share of the loss of a block, with its gradient put onto `grad`.
+    /// Share of the loss of a block; its gradient goes into the sink.
     pub(super) fn gradient(
         &mut self,
         crew: &Crew,
-        order: Order<'_>,
-        grad: &mut [f32],
+        (block, share): (Batch<'_>, f32),
+        sink: Sink<'_>,
         watch: Watch<'_>,
     ) -> f32 {
-        let Order { params, block, share, .. } = order;
-        self.forward(crew, params, (block, Some(block.draw)), watch);
+        self.forward(crew, sink.params(), (block, Some(block.draw)), watch);
         let last = self.places.len() - 1;
         let (count, classes) = (block.len(), self.places[last].len());
         let delta = &mut self.slopes[last % 2][..count * classes];
@@ -148,15 +167,15 @@ impl Machine {
             loss += softmax_delta(row, label as usize, share);
         }
         watch(Moment::Loss);
-        self.back(crew, order, grad, watch);
+        self.back(crew, block, sink, watch);
         loss * share
     }
 
     /// From the gradient by the scores to the one by the parameters, the last layer's first.
-    fn back(&mut self, crew: &Crew, order: Order<'_>, grad: &mut [f32], watch: Watch<'_>) {
-        let Self { tasks, places, values, slopes, scratch } = self;
-        let count = order.block.len();
-        let mut pass = Pass { crew, count, draw: Some(order.block.draw), scratch };
+    fn back(&mut self, crew: &Crew, block: Batch<'_>, mut sink: Sink<'_>, watch: Watch<'_>) {
+        let Self { tasks, places, values, slopes, scratch, piece } = self;
+        let count = block.len();
+        let mut pass = Pass { crew, count, draw: Some(block.draw), scratch };
         let mut buffer = places.len() - 1;
         // Before the first layer with parameters nothing is left to be known.
         let Some(first) = tasks.iter().position(|task| !task.params.is_empty()) else { return };
@@ -170,14 +189,24 @@ impl Machine {
                 }
                 Work::Stage(stage) => {
                     let (x, range) = (&values[buffer - 1], task.params.clone());
-                    if !range.is_empty() {
+                    if let (Sink::Gradient { onto, grad, .. }, false) =
+                        (&mut sink, range.is_empty())
+                    {
                         let grad = &mut grad[range.clone()];
-                        stage.slope(&mut pass, x, dy, order.onto, grad);
+                        stage.slope(&mut pass, x, dy, *onto, grad);
                         watch(Moment::Final { range: range.clone(), values: grad });
                     }
                     if index > first {
                         let seen = Seen { x, y: &values[buffer], dy };
-                        stage.back(&mut pass, &order.params[range], seen, dx);
+                        stage.back(&mut pass, &sink.params()[range.clone()], seen, dx);
+                    }
+                    // Only now are the parameters as they were not needed any more.
+                    if let (Sink::Parameters(descent), false) = (&mut sink, range.is_empty()) {
+                        let piece = &mut piece[..stage.piece(range.len(), crew.threads())];
+                        let hand_on = &mut |from: usize, grad: &[f32]| {
+                            descent.update(crew, range.start + from, grad);
+                        };
+                        stage.slope_in_pieces(&mut pass, x, dy, piece, hand_on);
                     }
                     buffer -= 1;
                 }

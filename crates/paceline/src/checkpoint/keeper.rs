@@ -109,7 +109,8 @@ impl Keeper {
         if self.last == Some(step) {
             return true;
         }
-        let spare = match is_last {
+        // Before the first one there is none to be in the way: the thread merely has to begin.
+        let spare = match is_last || self.last.is_none() {
             true => self.spare.recv().ok(),
             false => self.spare.try_recv().ok(),
         };
