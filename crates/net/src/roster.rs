@@ -11,7 +11,7 @@ use mio::net::TcpStream;
 use mio::{Events, Poll, Token, Waker};
 use paceline_exchange::{Call, Enrolment, Header, Kind, Refusal, ask_for_terms};
 
-use crate::dial::{TRY_EVERY, dial};
+use crate::dial::{TRY_EVERY, dial, reach};
 use crate::inbound::{Inbound, Progress};
 use crate::link::SECOND;
 use crate::outbound::Outbound;
@@ -36,11 +36,14 @@ pub struct Roster {
 }
 
 impl Roster {
-    /// Calls server 0 at its address until it has put this process on the roster, for so long at
-    /// most. Says once a second what it waits for.
+    /// Calls server 0 until it has put this process on the roster, for so long at most. Says once a
+    /// second what it waits for, and which of the other servers is not there either.
+    ///
+    /// # Panics
+    /// If there are no servers.
     pub fn enrol(
         enrolment: Enrolment,
-        address: &str,
+        servers: &[String],
         limit: Duration,
         attendant: &mut impl Attendant,
     ) -> Result<Self, LinkError> {
@@ -48,7 +51,7 @@ impl Roster {
         let begun = Instant::now();
         let mut roster = Self {
             enrolment,
-            address: address.to_owned(),
+            address: servers[0].clone(),
             events: Events::with_capacity(8),
             waker: Arc::new(Waker::new(poll.registry(), WAKER)?),
             poll,
@@ -67,15 +70,27 @@ impl Roster {
             if attendant.gives_up() {
                 return Err(LinkError::Interrupted);
             }
-            let missing = format!("ps:0 at {} is {}", roster.address, roster.state);
             if begun.elapsed() >= limit {
+                let missing = roster.missing(servers);
                 return Err(LinkError::NotStarted { seconds: limit.as_secs(), missing });
             }
             if told.elapsed() >= SECOND {
                 told = Instant::now();
+                let missing = roster.missing(servers);
                 attendant.note(&format!("waiting for the start: {missing}"));
             }
         }
+    }
+
+    /// Whom the start waits for, as far as that can be seen from here.
+    fn missing(&self, servers: &[String]) -> String {
+        let mut missing = format!("ps:0 at {} is {}", self.address, self.state);
+        for (index, address) in servers.iter().enumerate().skip(1) {
+            if let Err(state) = reach(address) {
+                missing.push_str(&format!("; ps:{index} at {address} is {state}"));
+            }
+        }
+        missing
     }
 
     /// What server 0 calls this process.

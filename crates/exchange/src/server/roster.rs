@@ -20,7 +20,7 @@ use crate::members::{Offer, Standing};
 use crate::{ConnId, Header, Hello, Host, Kind, Level, MAX_WORKERS};
 
 /// How long a process may take to connect for a slot that it was offered.
-const OFFER_MS: u64 = 10_000;
+const OFFER_MS: u64 = 5_000;
 /// How long a process may take to give a slot back; it is asked between two steps.
 const YIELD_MS: u64 = 30_000;
 /// How long a slot whose connection broke is kept for its process while that is still here.
@@ -224,7 +224,7 @@ impl Server {
         if self.roster.has(member.process) && away_ms < RECONNECT_MS {
             return None;
         }
-        let is_idle = |at: &usize| load(at) == 0;
+        let is_idle = |at: &usize| load(at) == 0 && !processes[*at].passed;
         let idle = (0..processes.len()).filter(is_idle).min_by_key(rank);
         let is_late = away_ms >= self.config.rejoin_ms / 2;
         let anybody = || (0..processes.len()).filter(|_| is_late).min_by_key(rank);

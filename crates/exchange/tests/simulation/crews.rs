@@ -158,7 +158,8 @@ impl World {
     fn quit(&mut self, crew: usize) {
         self.crews[crew].is_leaving = true;
         if let Some(conn) = self.crews[crew].conn.take() {
-            self.after(1, Event::ServerSeesClose(conn));
+            let at_ms = self.arrival(conn, true);
+            self.at(at_ms, Event::ServerSeesClose(conn));
         }
         for seat in self.seats_of(crew) {
             self.processes[seat].called_back = true;

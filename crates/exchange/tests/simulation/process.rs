@@ -282,8 +282,8 @@ impl Process {
 
     /// A server cannot be reached any more because it has ended.
     pub(crate) fn server_ended(&mut self, server: usize) {
-        if self.state == State::Joining && self.is_in_crew {
-            // The slot was offered twice, and another was quicker.
+        if self.is_in_crew && self.slot > 0 {
+            // Another has the slot, and was quicker: its process hears that the run is over.
             self.state = State::Exited { well: true };
             return;
         }

@@ -137,7 +137,7 @@ impl World {
         params.map(f32::to_bits).collect()
     }
 
-    fn at(&mut self, at_ms: u64, event: Event) {
+    pub(crate) fn at(&mut self, at_ms: u64, event: Event) {
         self.order += 1;
         self.events.insert((at_ms, self.order), event);
     }
@@ -233,7 +233,7 @@ impl World {
     }
 
     /// When the next message of a connection arrives: after the last one.
-    fn arrival(&mut self, conn: ConnId, to_server: bool) -> u64 {
+    pub(crate) fn arrival(&mut self, conn: ConnId, to_server: bool) -> u64 {
         let at_ms = self.now_ms + self.random.below(self.plan.delay_ms + 1);
         let conn = &mut self.conns[conn.0 as usize];
         let last = if to_server { &mut conn.to_server_ms } else { &mut conn.to_client_ms };

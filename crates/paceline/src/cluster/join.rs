@@ -13,8 +13,9 @@ use paceline_exchange::{CONTROL_BYTES, MAX_TOKEN_BYTES, ProcessName};
 use paceline_net::ask_terms;
 use serde::{Deserialize, Serialize};
 
-use super::crew::{self, Shared, process_id};
+use super::crew::{self, process_id};
 use super::remote::{Waiter, read_token};
+use super::shared::Shared;
 use super::task::Part;
 use super::{Cluster, Role, Task};
 use crate::Failure;

@@ -118,7 +118,7 @@ impl DenseLink for Mirror<'_> {
         grad: &[f32],
         clock: &mut PhaseClock,
     ) -> Result<Pushed, Failure> {
-        let attendant = &mut Timed { clock, say: self.say };
+        let attendant = &mut Timed { clock, say: self.say, halted: None };
         self.mesh.reduce(Some((examples as u32, grad)), attendant)?;
         Ok(Pushed::Applied)
     }

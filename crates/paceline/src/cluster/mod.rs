@@ -16,6 +16,7 @@ mod listen;
 mod mirror;
 pub mod remote;
 pub mod server;
+mod shared;
 pub mod task;
 pub mod tf_config;
 

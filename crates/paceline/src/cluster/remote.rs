@@ -38,6 +38,8 @@ pub struct Remote<'a> {
     rows: Option<Rows>,
     /// Whether the slot is to be given back.
     called_back: Option<&'a dyn Fn() -> bool>,
+    /// Whether it is to be dropped as it is.
+    halted: Option<&'a dyn Fn() -> bool>,
 }
 
 /// What a link of a sparse model holds.
@@ -78,12 +80,13 @@ impl<'a> Remote<'a> {
             link.pull(attendant)?;
         }
         let own_step = link.resume_step();
-        Ok(Self { link, mode, own_step, say, rows, called_back: None })
+        Ok(Self { link, mode, own_step, say, rows, called_back: None, halted: None })
     }
 
-    /// Asked between two steps: whether the slot is to be given back.
-    pub(crate) fn call_back_by(&mut self, called_back: &'a dyn Fn() -> bool) {
-        self.called_back = Some(called_back);
+    /// Asked between two steps: whether the slot is to be given back. Asked during waits: whether
+    /// to give up.
+    pub(crate) fn obey(&mut self, called_back: &'a dyn Fn() -> bool, halted: &'a dyn Fn() -> bool) {
+        (self.called_back, self.halted) = (Some(called_back), Some(halted));
     }
 
     /// Gives the slot back in good order, with a report for the chief.
@@ -216,7 +219,7 @@ impl DenseLink for Remote<'_> {
         clock: &mut PhaseClock,
     ) -> Result<Pushed, Failure> {
         let step = self.next_step();
-        let attendant = &mut Timed { clock, say: self.say };
+        let attendant = &mut Timed { clock, say: self.say, halted: self.halted };
         self.link.exchange(step, examples as u32, grad, attendant)?;
         self.own_step += 1;
         Ok(if self.link.dropped() { Pushed::Dropped } else { Pushed::Applied })
@@ -253,7 +256,7 @@ impl RowLink for Remote<'_> {
     }
 
     fn begin(&mut self, step: u64, keys: &[u32], clock: &mut PhaseClock) -> Result<(), Failure> {
-        let attendant = &mut Timed { clock, say: self.say };
+        let attendant = &mut Timed { clock, say: self.say, halted: self.halted };
         let (link, rows) = self.rows();
         rows.complete(link, attendant)?;
         link.go_on_with(step);
@@ -261,7 +264,7 @@ impl RowLink for Remote<'_> {
     }
 
     fn ahead(&mut self, keys: &[u32], clock: &mut PhaseClock) -> Result<(), Failure> {
-        let attendant = &mut Timed { clock, say: self.say };
+        let attendant = &mut Timed { clock, say: self.say, halted: self.halted };
         let (link, rows) = self.rows();
         Ok(link.pull_keys(keys, Purpose::Ahead, &mut rows.next, attendant)?)
     }
@@ -271,7 +274,7 @@ impl RowLink for Remote<'_> {
     }
 
     fn push(&mut self, push: RowPush<'_>, clock: &mut PhaseClock) -> Result<(), Failure> {
-        let attendant = &mut Timed { clock, say: self.say };
+        let attendant = &mut Timed { clock, say: self.say, halted: self.halted };
         let RowPush { step, examples, grad, next, .. } = push;
         let (link, rows) = self.rows();
         link.push_keys(step, examples as u32, grad, next, attendant)?;
@@ -284,7 +287,7 @@ impl RowLink for Remote<'_> {
     }
 
     fn arrive(&mut self, clock: &mut PhaseClock) -> Result<Pushed, Failure> {
-        let attendant = &mut Timed { clock, say: self.say };
+        let attendant = &mut Timed { clock, say: self.say, halted: self.halted };
         let (link, rows) = self.rows();
         rows.complete(link, attendant)?;
         Ok(if link.dropped() { Pushed::Dropped } else { Pushed::Applied })
@@ -295,6 +298,7 @@ impl RowLink for Remote<'_> {
 pub(super) struct Timed<'a> {
     pub(super) clock: &'a mut PhaseClock,
     pub(super) say: Say<'a>,
+    pub(super) halted: Option<&'a dyn Fn() -> bool>,
 }
 
 impl Attendant for Timed<'_> {
@@ -312,7 +316,7 @@ impl Attendant for Timed<'_> {
     }
 
     fn gives_up(&mut self) -> bool {
-        false
+        self.halted.is_some_and(|halted| halted())
     }
 }
 

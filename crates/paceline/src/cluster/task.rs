@@ -6,9 +6,10 @@ use std::thread;
 
 use paceline_exchange::{ProcessName, Role as ClientRole};
 
-use super::crew::{self, Ended, Shared, process_id};
+use super::crew::{self, Ended, process_id};
 use super::mirror::Mirror;
 use super::remote::{Remote, Waiter, link_config, server_addresses, token};
+use super::shared::Shared;
 use super::{Cluster, Leash, Role, evaluator, server};
 use crate::Failure;
 use crate::board::Board;
@@ -267,7 +268,8 @@ impl Part<'_> {
         shared.has_started.store(true, Ordering::Relaxed);
         let called_back =
             || shift.called_back.load(Ordering::Relaxed) && !is_chief || shared.is_halted();
-        link.call_back_by(&called_back);
+        let halted = || shared.is_halted();
+        link.obey(&called_back, &halted);
         // A process that takes a slot over finds it further than the run began.
         let begun = self.from.map_or(0, |from| from.slot_steps(slots)[slot]);
         let is_first = link.next_step() == begun && !link.already_left();

@@ -91,6 +91,13 @@ fn explain(args: &Job) -> Result<(), Failure> {
     print(&tasks(&plan, Cluster::from_env()?.as_ref()))
 }
 
+/// The slots that a worker fills first, in words.
+fn slots_of(home: usize, plan: &Plan, workers: usize) -> String {
+    let slots = (home..plan.cluster.slots(workers)).step_by(workers.max(1));
+    let slots: Vec<_> = slots.map(|slot| slot.to_string()).collect();
+    if slots.is_empty() { "spare".into() } else { slots.join(", ") }
+}
+
 /// The tasks of a run: who is where, read from what, and what does not fit together.
 fn tasks(plan: &Plan, cluster: Option<&Cluster>) -> String {
     let Some(cluster) = cluster else {
@@ -103,14 +110,18 @@ fn tasks(plan: &Plan, cluster: Option<&Cluster>) -> String {
             ),
             _ => format!(
                 "\n# tasks: {workers} workers and {servers} servers, which `paceline train` starts \
-                 here (TF_CONFIG is not set)\n"
+                 here (TF_CONFIG is not set){}\n",
+                match plan.cluster.slots {
+                    Some(slots) => format!("; workers fill {slots} slots"),
+                    None => String::new(),
+                }
             ),
         };
     };
     let mut rows = vec![["# task", "slot", "address", ""].map(String::from).to_vec()];
     for (task, address) in &cluster.addresses {
         let at = Cluster { task: *task, ..cluster.clone() };
-        let slot = at.slot().map_or("-".into(), |slot| slot.to_string());
+        let slot = at.slot().map_or("-".into(), |home| slots_of(home, plan, cluster.slots()));
         let here = if *task == cluster.task { "this process" } else { "" };
         rows.push(vec![format!("# {task}"), slot, address.clone(), here.into()]);
     }
