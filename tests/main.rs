@@ -23,6 +23,7 @@ mod golden;
 mod jobs;
 mod mirror;
 mod mirrored;
+mod mirrored_losses;
 mod model_file;
 mod networks;
 mod observe;

@@ -80,6 +80,34 @@ fn a_killed_run_in_sync_goes_on_to_the_same_bits() {
 }
 
 #[test]
+fn a_killed_run_in_mirrored_goes_on_to_the_same_bits() {
+    for (workers, optimizer) in [(1, "adam"), (2, "momentum"), (3, "momentum")] {
+        let workers = format!("cluster.workers={workers}");
+        let optimizer = format!("train.optimizer.kind={optimizer}");
+        check_equal_bits("mirrored", &[&workers, &optimizer]);
+    }
+    let recovers = ["cluster.workers=3", "cluster.on_worker_loss=wait"];
+    check_equal_bits("mirrored", &[&recovers[..], &["train.optimizer.kind=momentum"]].concat());
+}
+
+#[test]
+fn sync_goes_on_in_mirrored_and_mirrored_in_sync_to_the_same_bits() {
+    let common = ["cluster.workers=3", "train.optimizer.kind=momentum", "train.batch=20"];
+    let room = Room::new();
+    let undisturbed =
+        room.train_cluster("other", "sync", &[&common[..], &["train.stop.steps=90"]].concat());
+    for (before, after) in [("sync", "mirrored"), ("mirrored", "sync")] {
+        let settings = ["checkpoint.every_steps=1000", "train.stop.steps=40"];
+        room.train_cluster(before, before, &[&common[..], &settings].concat());
+        let mode = format!("cluster.mode={after}");
+        let run = resume(&room, before, &[&mode, "train.stop.steps=90"]);
+        assert_eq!(run.summary()["resumed_from"], 40, "{after}");
+        assert!(run.model() == undisturbed.model(), "{before}, then {after}: the bytes differ");
+        assert_eq!(complete(&run.path), [90, 40], "{after}: one at each end");
+    }
+}
+
+#[test]
 fn a_killed_run_on_sparse_rows_goes_on_to_the_same_bits() {
     let rows = ["model.kind=logistic", "data.features=5000"];
     for (mode, optimizer) in [("single", "ftrl"), ("sync", "ftrl"), ("sync", "adagrad")] {
@@ -135,14 +163,22 @@ fn a_checkpoint_goes_on_in_any_mode_and_on_any_number_of_tasks() {
     ];
     room.train_cluster("run", "sync", &settings);
     let mut steps = 80;
-    for (mode, workers, servers) in
-        [("single", 1, 0), ("sync", 3, 1), ("async", 2, 2), ("bounded", 3, 2), ("sync", 2, 3)]
-    {
+    for (mode, workers, servers) in [
+        ("single", 1, 0),
+        ("sync", 3, 1),
+        ("mirrored", 2, 0),
+        ("async", 2, 2),
+        ("mirrored", 3, 0),
+        ("bounded", 3, 2),
+        ("sync", 2, 3),
+    ] {
         steps += 40;
         let mut settings =
             vec![format!("cluster.mode={mode}"), format!("train.stop.steps={steps}")];
         if mode != "single" {
             settings.push(format!("cluster.workers={workers}"));
+        }
+        if servers > 0 {
             settings.push(format!("cluster.servers={servers}"));
         }
         let settings: Vec<_> = settings.iter().map(String::as_str).collect();
@@ -153,7 +189,7 @@ fn a_checkpoint_goes_on_in_any_mode_and_on_any_number_of_tasks() {
         steps = made;
     }
     // What each session had come to is still there.
-    for session in 1..=5 {
+    for session in 1..=7 {
         for file in ["job.toml", "summary.json", "model.safetensors"] {
             assert!(room.path(&format!("run/sessions/{session}/{file}")).is_file(), "{session}");
         }
@@ -177,7 +213,7 @@ fn two_workers_in_sync_go_on_as_one_that_takes_twice_as_much() {
 
 #[test]
 fn numpy_reads_a_checkpoint_by_name_however_many_servers_wrote_it() {
-    for (mode, servers) in [("single", 1), ("sync", 1), ("sync", 3)] {
+    for (mode, servers) in [("single", 1), ("sync", 1), ("sync", 3), ("mirrored", 1)] {
         let room = Room::new();
         let servers = format!("cluster.servers={servers}");
         let settings = [
@@ -284,13 +320,13 @@ fn curves_go_on_where_the_checkpoint_was() {
 
 #[test]
 fn checkpoints_come_by_the_clock_too() {
-    for mode in ["single"].into_iter().chain(SHARED) {
+    for mode in ["single", "mirrored"].into_iter().chain(SHARED) {
         let room = Room::new();
         let settings =
             ["cluster.servers=2", "checkpoint.every_seconds=0.05", "checkpoint.keep=100"];
         let settings = [&settings[..], &["train.stop.seconds=0.6"]].concat();
         let settings = match mode {
-            "single" => &settings[1..],
+            "single" | "mirrored" => &settings[1..],
             _ => &settings[..],
         };
         let run = room.train_cluster("run", mode, settings);

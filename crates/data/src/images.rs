@@ -87,6 +87,11 @@ impl Images {
         &self.pixels[index * area..(index + 1) * area]
     }
 
+    /// The pixels of all images, one behind the other.
+    pub fn pixels(&self) -> &[u8] {
+        &self.pixels
+    }
+
     /// The class of image `index`.
     ///
     /// # Panics

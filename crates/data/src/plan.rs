@@ -78,17 +78,15 @@ impl BatchPlan {
     /// Replaces `out` by the examples that `slot` takes at `step`; none when the plan is over.
     pub fn batch(&self, step: u64, slot: usize, out: &mut Vec<u32>) {
         out.clear();
-        let positions = self.positions(step, slot);
-        let mut epoch = positions.start / self.examples;
-        let mut at = positions.start % self.examples;
-        let mut order = self.order(epoch);
-        for _ in positions {
-            if at == self.examples {
-                (epoch, at) = (epoch + 1, 0);
-                order = self.order(epoch);
+        let Range { mut start, end } = self.positions(step, slot);
+        while start < end {
+            let (epoch, at) = (start / self.examples, start % self.examples);
+            let here = at..self.examples.min(at + (end - start));
+            start += here.end - here.start;
+            match self.order(epoch) {
+                Some(mut order) => order.take(here, out),
+                None => out.extend(here.map(|example| example as u32)),
             }
-            out.push(order.as_mut().map_or(at, |order| order.at(at)) as u32);
-            at += 1;
         }
     }
 
@@ -156,6 +154,17 @@ impl EpochOrder {
         Self { key, window, windows, short, short_turn, turn, inside, begin: 0 }
     }
 
+    /// Appends the examples at these positions.
+    fn take(&mut self, positions: Range<u64>, out: &mut Vec<u32>) {
+        let count = positions.end - positions.start;
+        if self.windows.n == 1 && count >= ROUNDS_WORTH && self.inside.is_narrow() {
+            let rounds = Rounds::of(&self.inside);
+            out.extend(positions.map(|position| rounds.at(position)));
+        } else {
+            out.extend(positions.map(|position| self.at(position) as u32));
+        }
+    }
+
     fn at(&mut self, position: u64) -> u64 {
         // All turns are of one length but that of the short window.
         let before_short = self.short_turn * self.window;
@@ -208,11 +217,22 @@ impl Order {
         value
     }
 
+    /// What one half of a value does to the other in a round, before it is cut to size.
+    #[inline(always)]
+    fn round(&self, round: u64, half: u64) -> u64 {
+        mix(half ^ self.key ^ round << 48)
+    }
+
+    /// Whether both halves of a value are so short that the rounds can be written down.
+    fn is_narrow(&self) -> bool {
+        self.low_mask.max(self.high_mask) < HALF as u64
+    }
+
     fn scramble(&self, value: u64) -> u64 {
         let (mut low, mut high) = (value & self.low_mask, value >> self.low_bits);
         for round in 0..Self::ROUNDS / 2 {
-            low ^= mix(high ^ self.key ^ (2 * round) << 48) & self.low_mask;
-            high ^= mix(low ^ self.key ^ (2 * round + 1) << 48) & self.high_mask;
+            low ^= self.round(2 * round, high) & self.low_mask;
+            high ^= self.round(2 * round + 1, low) & self.high_mask;
         }
         high << self.low_bits | low
     }
@@ -229,10 +249,54 @@ impl Order {
     fn unscramble(&self, value: u64) -> u64 {
         let (mut low, mut high) = (value & self.low_mask, value >> self.low_bits);
         for round in (0..Self::ROUNDS / 2).rev() {
-            high ^= mix(low ^ self.key ^ (2 * round + 1) << 48) & self.high_mask;
-            low ^= mix(high ^ self.key ^ (2 * round) << 48) & self.low_mask;
+            high ^= self.round(2 * round + 1, low) & self.high_mask;
+            low ^= self.round(2 * round, high) & self.low_mask;
         }
         high << self.low_bits | low
+    }
+}
+
+/// Positions for which it is worth writing an order's rounds down.
+const ROUNDS_WORTH: u64 = 128;
+/// Values of half a position that a written round has room for.
+const HALF: usize = 256;
+
+/// The rounds of an order of few examples, written down: the same order, several times faster.
+struct Rounds {
+    order: Order,
+    lines: [[u8; HALF]; Order::ROUNDS as usize],
+}
+
+impl Rounds {
+    fn of(order: &Order) -> Self {
+        let mut lines = [[0; HALF]; Order::ROUNDS as usize];
+        for (round, line) in (0..).zip(&mut lines) {
+            let (from, to) = match round % 2 {
+                0 => (order.high_mask, order.low_mask),
+                _ => (order.low_mask, order.high_mask),
+            };
+            for (half, value) in (0..=from).zip(line) {
+                *value = (order.round(round, half) & to) as u8;
+            }
+        }
+        Self { order: *order, lines }
+    }
+
+    #[inline]
+    fn at(&self, position: u64) -> u32 {
+        let (n, low_bits) = (self.order.n as usize, self.order.low_bits);
+        let mut value = position as usize;
+        loop {
+            let (mut low, mut high) = (value & self.order.low_mask as usize, value >> low_bits);
+            for pair in self.lines.as_chunks::<2>().0 {
+                low ^= usize::from(pair[0][high % HALF]);
+                high ^= usize::from(pair[1][low % HALF]);
+            }
+            value = high << low_bits | low;
+            if value < n {
+                return value as u32;
+            }
+        }
     }
 }
 
@@ -323,6 +387,17 @@ mod tests {
             windows.dedup();
             prop_assert_eq!(windows.len(), examples.div_ceil(window));
         }
+    }
+
+    #[test]
+    fn written_rounds_give_the_same_order() {
+        for n in [1, 2, 3, 200, 256, 1_000, 60_000, 65_536] {
+            let order = Order::new(n, 77);
+            assert!(order.is_narrow());
+            let rounds = Rounds::of(&order);
+            assert!((0..n).all(|at| u64::from(rounds.at(at)) == order.at(at)), "{n}");
+        }
+        assert!(!Order::new(65_537, 77).is_narrow());
     }
 
     #[test]

@@ -54,13 +54,16 @@ pub enum Kind {
     PullKeys = 10,
     /// Peer: my gradient of one part of your shard, for you to add up.
     Share = 11,
-    /// Peer: the parameters of one part of my shard, after the step.
+    /// Peer: the parameters of one part of my shard, after the step; where a run recovers from
+    /// losses, the mean of everybody's gradient of it.
     Fresh = 12,
     /// Chief: take a checkpoint of the step that the header names.
     Checkpoint = 13,
+    /// Peer: a piece of my replica, for one that is behind.
+    State = 14,
     /// Worker: another process shall fill my slot from here on; here is my report. Answered with
     /// [`Kind::Bye`].
-    Release = 14,
+    Release = 15,
     /// Server: you are in, and this is the shard I hold.
     Welcome = 129,
     /// Server: you are not let in, and why. The connection is closed after it.
@@ -91,7 +94,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Kind; 27] = [
+    pub const ALL: [Kind; 28] = [
         Kind::Hello,
         Kind::Push,
         Kind::Pull,
@@ -105,6 +108,7 @@ impl Kind {
         Kind::Share,
         Kind::Fresh,
         Kind::Checkpoint,
+        Kind::State,
         Kind::Release,
         Kind::Welcome,
         Kind::Refuse,
@@ -127,7 +131,8 @@ impl Kind {
 
     /// Whether the payload is a run of `f32` (a gradient or parameters).
     pub fn carries_floats(self) -> bool {
-        matches!(self, Kind::Push | Kind::Params | Kind::Values | Kind::Share | Kind::Fresh)
+        use Kind::{Fresh, Params, Push, Share, State, Values};
+        matches!(self, Push | Params | Values | Share | Fresh | State)
     }
 
     /// Whether the payload begins with a gradient, so that whoever receives it may keep it.
@@ -138,7 +143,7 @@ impl Kind {
     /// The longest payload that a frame of this kind may have.
     pub fn max_payload_bytes(self) -> usize {
         match self {
-            Kind::Push | Kind::Params | Kind::Share | Kind::Fresh => PART_BYTES,
+            Kind::Push | Kind::Params | Kind::Share | Kind::Fresh | Kind::State => PART_BYTES,
             Kind::PushKeys | Kind::PullKeys | Kind::Values => SPARSE_BYTES,
             Kind::Pull | Kind::Collect | Kind::Finish | Kind::Beat | Kind::Checkpoint => 0,
             Kind::Start | Kind::Bye | Kind::Offer | Kind::Yield => 0,
@@ -151,10 +156,11 @@ impl Kind {
         match self {
             Kind::Params | Kind::Values => Flags::STOP | Flags::DROPPED,
             Kind::Reports => Flags::MORE,
-            Kind::Share => Flags::STOP | Flags::LEFT,
+            Kind::Share => Flags::STOP | Flags::LEFT | Flags::KEEP,
+            Kind::State => Flags::MORE | Flags::KEEP,
             Kind::Pull => Flags::RESUME,
             Kind::PullKeys => Flags::RESUME | Flags::AHEAD,
-            Kind::Welcome => Flags::LEFT | Flags::PARTIAL,
+            Kind::Welcome | Kind::Hello => Flags::LEFT | Flags::PARTIAL,
             _ => Flags::NONE,
         }
     }
@@ -172,19 +178,24 @@ impl Flags {
     pub const STOP: Flags = Flags(1);
     /// On `Params`: your gradient came too late and was dropped.
     pub const DROPPED: Flags = Flags(2);
-    /// On `Reports`: more pieces follow.
+    /// On `Reports` and `State`: more pieces follow.
     pub const MORE: Flags = Flags(4);
     /// On `Pull`: this is how I go on after taking a slot over, so answer only when the slot's
     /// last push would be answered, with the parameters that its next gradient belongs to.
     pub const RESUME: Flags = Flags(8);
     /// On `Welcome`: this slot has left already; nothing is left to do but to leave. On `Share`:
-    /// I have no more examples, and add nothing to any part of this step.
+    /// I have no more examples, and add nothing to any part of this step. On a peer's `Hello` and
+    /// `Welcome`: my replica has made the last step of the run.
     pub const LEFT: Flags = Flags(16);
     /// On `Welcome`: some parts have the push already that the slot makes next, so it must be
-    /// made even if the run is stopping.
+    /// made even if the run is stopping. On a peer's `Hello` and `Welcome`: my replica is of no
+    /// use, because I lost whoever was sending it.
     pub const PARTIAL: Flags = Flags(32);
     /// On `PullKeys`: a gradient of these keys will follow, after that of those asked for before.
     pub const AHEAD: Flags = Flags(64);
+    /// On `Share`: a checkpoint is to be taken of what comes of this step (from the chief only).
+    /// On `State`: one is to be taken of this.
+    pub const KEEP: Flags = Flags(128);
 
     /// Whether all bits of `other` are set.
     pub fn contains(self, other: Flags) -> bool {
@@ -215,10 +226,12 @@ pub struct Header {
     pub len: u32,
     /// Which part of the shard. On `Offer`: which slot.
     pub part: u32,
-    /// On `Push` and `Share`: how many examples the gradient is a mean over.
+    /// On `Push` and `Share`: how many examples the gradient is a mean over. On `State`: which
+    /// column it is a piece of.
     pub count: u32,
     /// On `Push`: the step of the plan whose batch it is. On `Params`: updates applied so far. On
-    /// `Share` and `Fresh`: updates made before this step.
+    /// `Share` and `Fresh`: updates made before this step. On `State`, and on a peer's `Hello`:
+    /// updates made.
     pub step: u64,
     /// The version of the part's parameters: that the gradient was computed from, or that follow.
     /// On `Share` and on a peer's `Leave`: the digest of its replica, where one is due. On `Offer`:

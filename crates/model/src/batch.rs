@@ -1,5 +1,8 @@
 //! What a model is shown at a time.
 
+use std::fmt;
+use std::sync::Arc;
+
 /// A handful of labelled examples, borrowed from whoever read them.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
@@ -13,13 +16,35 @@ pub struct Batch<'a> {
     pub draw: u64,
 }
 
-/// The examples of a [`Batch`], in one of two forms.
+/// The examples of a [`Batch`], in one of three forms.
 #[derive(Clone, Copy, Debug)]
 pub enum Inputs<'a> {
     /// The examples' values, row after row, each as long as the model's input.
     Dense(&'a [f32]),
     /// Only the values that are not zero.
     Sparse(Rows<'a>),
+    /// Bytes, without stretches of zeros.
+    Patchy(Patchy<'a>),
+}
+
+/// Examples of bytes, each standing for its 255th part, most of which are zero.
+///
+/// They are written down as [`Patches`](crate::kernels::Patches) says, and shared, so that a
+/// model's threads can read them where they lie.
+#[derive(Clone, Copy)]
+pub struct Patchy<'a> {
+    /// All examples that there are, each a map and the patches that are not empty.
+    pub words: &'a Arc<dyn AsRef<[u64]> + Send + Sync>,
+    /// Where each example begins, and at last where they end.
+    pub starts: &'a Arc<Vec<u32>>,
+    /// Which of the examples the batch has.
+    pub which: &'a [u32],
+}
+
+impl fmt::Debug for Patchy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Patchy").field("which", &self.which).finish_non_exhaustive()
+    }
 }
 
 /// Examples of which only the values that are not zero are written down.
@@ -47,25 +72,34 @@ impl<'a> Batch<'a> {
         Self { inputs: Inputs::Sparse(rows), labels, draw: 0 }
     }
 
+    /// Examples whose bytes are mostly zero.
+    pub fn patchy(examples: Patchy<'a>, labels: &'a [u32]) -> Self {
+        Self { inputs: Inputs::Patchy(examples), labels, draw: 0 }
+    }
+
     /// All values of the examples, for models that need them all.
     ///
     /// # Panics
-    /// If the examples are sparse: the data and the model do not fit.
+    /// If they are in another form: the data and the model do not fit.
     pub fn values(&self) -> &'a [f32] {
         match self.inputs {
             Inputs::Dense(values) => values,
-            Inputs::Sparse(_) => panic!("a dense model was shown sparse examples"),
+            Inputs::Sparse(_) | Inputs::Patchy(_) => {
+                panic!("a dense model was shown examples without their zeros")
+            }
         }
     }
 
     /// The sparse form of the examples, for models that need it.
     ///
     /// # Panics
-    /// If the examples are dense: the data and the model do not fit.
+    /// If they are in another form: the data and the model do not fit.
     pub fn rows(&self) -> Rows<'a> {
         match self.inputs {
             Inputs::Sparse(rows) => rows,
-            Inputs::Dense(_) => panic!("a sparse model was shown dense examples"),
+            Inputs::Dense(_) | Inputs::Patchy(_) => {
+                panic!("a sparse model was shown examples with their zeros")
+            }
         }
     }
 

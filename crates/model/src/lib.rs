@@ -34,7 +34,7 @@ mod table;
 mod tally;
 
 pub use alexnet::AlexNet;
-pub use batch::{Batch, Inputs, Rows};
+pub use batch::{Batch, Inputs, Patchy, Rows};
 pub use descent::{Descent, InPlace};
 pub use graph::Node;
 pub use kernels::Onto;

@@ -202,6 +202,14 @@ impl Optimizer {
         self.slots[slot][offset..offset + values.len()].copy_from_slice(values);
     }
 
+    /// A slot, by its index among the names, to be written to.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    pub fn slot_mut(&mut self, slot: usize) -> &mut [f32] {
+        &mut self.slots[slot]
+    }
+
     /// The slots by name, each as long as the range.
     pub fn slots(&self) -> impl Iterator<Item = (&'static str, &[f32])> {
         self.spec.rule.slot_names().iter().copied().zip(self.slots.iter().map(Vec::as_slice))

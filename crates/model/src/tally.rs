@@ -64,6 +64,14 @@ impl Tally {
         two_class.ranking.count(score, present);
     }
 
+    /// Adds what was counted elsewhere, of a model of any number of classes.
+    pub(crate) fn add(&mut self, other: &Tally) {
+        assert!(other.two_class.is_none(), "rankings of two classes are not added up");
+        self.examples += other.examples;
+        self.correct += other.correct;
+        self.loss_sum += other.loss_sum;
+    }
+
     /// Mean loss of an example; NaN when none was seen.
     pub fn loss(&self) -> f64 {
         self.loss_sum / self.examples as f64

@@ -3,12 +3,18 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use paceline_exchange::{PART_FLOATS, Replica, ReplicaConfig, worker_names};
 use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
 use paceline_net::{Attendant, LinkError, Mesh, MeshConfig, Moved};
+
+/// How long anything may take that is to come to an end.
+const LONG: Duration = Duration::from_secs(60);
+/// How long nobody comes back.
+const SHORT: Duration = Duration::from_millis(300);
 
 struct Silent;
 
@@ -30,6 +36,39 @@ fn gradient(slot: usize, step: u64, floats: usize) -> Vec<f32> {
     (0..floats).map(|i| ((i * 7 + slot * 3) % 11) as f32 * 0.1 - step as f32 * 0.01).collect()
 }
 
+/// One worker, connected to all others.
+fn start(
+    (slot, count): (usize, usize),
+    floats: usize,
+    stop_steps: Option<u64>,
+    recovers: bool,
+    (addresses, door): (&[String], TcpListener),
+    rejoin_timeout: Duration,
+) -> Mesh {
+    static PROCESSES: AtomicU64 = AtomicU64::new(1);
+    let config = ReplicaConfig {
+        slot,
+        names: worker_names(count),
+        incarnation: PROCESSES.fetch_add(1, Ordering::Relaxed),
+        token: Vec::new(),
+        job_digest: [0; 32],
+        layout_digest: [0; 32],
+        stop_steps,
+        check_every: 2,
+        part_floats: PART_FLOATS,
+        recovers,
+    };
+    let spec = OptimizerSpec::sgd(0.5);
+    let replica = Replica::new(config, vec![0.5; floats], spec, &layout(floats));
+    let config = MeshConfig {
+        addresses: addresses.to_vec(),
+        start_timeout: LONG,
+        stall_timeout: LONG,
+        rejoin_timeout,
+    };
+    Mesh::start(replica, config, Some(door), &mut Silent).unwrap()
+}
+
 /// Starts so many workers on threads and has each do this with its mesh.
 fn workers<T: Send>(
     count: usize,
@@ -42,30 +81,34 @@ fn workers<T: Send>(
         doors.iter().map(|door| door.local_addr().unwrap().to_string()).collect();
     thread::scope(|scope| {
         let work = &work;
-        let start = |(slot, door)| {
+        let begin = |(slot, door)| {
             let addresses = addresses.clone();
             scope.spawn(move || {
-                let config = ReplicaConfig {
-                    slot,
-                    names: worker_names(count),
-                    incarnation: 1,
-                    token: Vec::new(),
-                    job_digest: [0; 32],
-                    layout_digest: [0; 32],
-                    stop_steps,
-                    check_every: 2,
-                    part_floats: PART_FLOATS,
-                };
-                let spec = OptimizerSpec::sgd(0.5);
-                let replica = Replica::new(config, vec![0.5; floats], spec, &layout(floats));
-                let limit = Duration::from_secs(60);
-                let config = MeshConfig { addresses, start_timeout: limit, stall_timeout: limit };
-                work(slot, Mesh::start(replica, config, Some(door), &mut Silent).unwrap())
+                let at = (&addresses[..], door);
+                work(slot, start((slot, count), floats, stop_steps, false, at, LONG))
             })
         };
-        let threads: Vec<_> = doors.into_iter().enumerate().map(start).collect();
+        let threads: Vec<_> = doors.into_iter().enumerate().map(begin).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
+}
+
+/// The same steps in a plain loop.
+fn plain(count: usize, floats: usize, steps: u64) -> Vec<f32> {
+    let mut params = vec![0.5; floats];
+    let mut optimizer = Optimizer::new(OptimizerSpec::sgd(0.5), &layout(floats), 0..floats);
+    let total = (count * (count + 1) / 2) as f64;
+    for step in 0..steps {
+        let mut mean = vec![0.0f32; floats];
+        for slot in 0..count {
+            let weight = ((slot + 1) as f64 / total) as f32;
+            for (mean, value) in mean.iter_mut().zip(gradient(slot, step, floats)) {
+                *mean = if slot == 0 { weight * value } else { *mean + weight * value };
+            }
+        }
+        optimizer.apply(step, 0, &mut params, &mean);
+    }
+    params
 }
 
 /// So many steps of these workers must give the parameters of a plain loop, on every replica.
@@ -82,19 +125,7 @@ fn check(count: usize, floats: usize) {
         let reports = if slot == 0 { mesh.collect(&mut Silent).unwrap() } else { Vec::new() };
         (mesh.params().to_vec(), reports, moved)
     });
-    let mut params = vec![0.5; floats];
-    let mut optimizer = Optimizer::new(OptimizerSpec::sgd(0.5), &layout(floats), 0..floats);
-    let total = (count * (count + 1) / 2) as f64;
-    for step in 0..STEPS {
-        let mut mean = vec![0.0f32; floats];
-        for slot in 0..count {
-            let weight = ((slot + 1) as f64 / total) as f32;
-            for (mean, value) in mean.iter_mut().zip(gradient(slot, step, floats)) {
-                *mean = if slot == 0 { weight * value } else { *mean + weight * value };
-            }
-        }
-        optimizer.apply(step, 0, &mut params, &mean);
-    }
+    let params = plain(count, floats, STEPS);
     for (slot, (found, _, (sent, received))) in ends.iter().enumerate() {
         assert!(*found == params, "{count} workers, {floats} floats: slot {slot} differs");
         // Each sends 2(n - 1)/n of the bytes, and little more.
@@ -146,5 +177,86 @@ fn a_worker_that_goes_in_the_middle_is_named_by_all_others() {
             assert!(said.starts_with("lost worker:1 ("), "slot {slot} of {count}: {said}");
         }
         assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    }
+}
+
+#[test]
+fn workers_that_go_and_come_back_leave_the_bits_as_they_were() {
+    const STEPS: u64 = 12;
+    for (count, floats, deaths) in [
+        (2, 100, &[(1, 3)][..]),
+        (2, 100, &[(0, 3), (0, 7)]),
+        (3, 100, &[(1, 4), (2, 4)]),
+        (3, 3 * PART_FLOATS + 5, &[(2, 0), (0, 5), (1, 6), (2, 11)]),
+        // Everybody: then all begin again.
+        (3, 100, &[(0, 5), (1, 5), (2, 5)]),
+    ] {
+        let doors: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let addresses: Vec<_> =
+            doors.iter().map(|door| door.local_addr().unwrap().to_string()).collect();
+        let work = |slot: usize, door: TcpListener| {
+            let mut left = deaths.iter().filter(|(who, _)| *who == slot).peekable();
+            let begin = || {
+                let at = (&addresses[..], door.try_clone().unwrap());
+                start((slot, count), floats, Some(STEPS), true, at, LONG)
+            };
+            let mut mesh = begin();
+            while !mesh.is_over() {
+                let step = mesh.global_step();
+                if left.next_if(|(_, when)| *when == step).is_some() {
+                    drop(mesh);
+                    mesh = begin();
+                    continue;
+                }
+                let gradient = gradient(slot, step, floats);
+                mesh.reduce(Some((slot as u32 + 1, &gradient)), &mut Silent).unwrap();
+            }
+            mesh.leave(format!("report {slot}").as_bytes(), &mut Silent).unwrap();
+            if slot == 0 {
+                assert_eq!(mesh.collect(&mut Silent).unwrap().len(), count - 1);
+                mesh.finish(&mut Silent);
+            }
+            assert!(left.next().is_none(), "slot {slot} lived longer than it should");
+            mesh.params().to_vec()
+        };
+        let ends = thread::scope(|scope| {
+            let threads: Vec<_> = doors
+                .into_iter()
+                .enumerate()
+                .map(|(slot, door)| scope.spawn(move || work(slot, door)))
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        let params = plain(count, floats, STEPS);
+        for (slot, found) in ends.iter().enumerate() {
+            assert!(*found == params, "{count} workers, {floats} floats: slot {slot} differs");
+        }
+    }
+}
+
+#[test]
+fn a_worker_that_does_not_come_back_in_time_ends_the_run_which_names_it() {
+    let doors: Vec<_> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let addresses: Vec<_> = doors.iter().map(|d| d.local_addr().unwrap().to_string()).collect();
+    let work = |slot: usize, door: TcpListener| {
+        let mut mesh = start((slot, 3), 100, None, true, (&addresses, door), SHORT);
+        while slot != 1 || mesh.global_step() < 3 {
+            if let Err(error) = mesh.reduce(Some((1, &[0.1; 100])), &mut Silent) {
+                return Some(error.to_string());
+            }
+        }
+        None
+    };
+    let ends = thread::scope(|scope| {
+        let threads: Vec<_> = doors
+            .into_iter()
+            .enumerate()
+            .map(|(slot, door)| scope.spawn(move || work(slot, door)))
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    });
+    for slot in [0, 2] {
+        let said = ends[slot].as_ref().unwrap();
+        assert!(said.starts_with("lost worker:1 ("), "slot {slot}: {said}");
     }
 }

@@ -81,7 +81,8 @@ impl<'a> Alone<'a> {
         link.keep(self.keeper(model.layout())?);
         drop(model);
         let threads = self.plan.threads_here(1);
-        let tests = InBetween::new(build_examiner(self.plan, self.data, threads)?);
+        let examiner = build_examiner(self.plan, self.data, self.plan.test_threads())?;
+        let tests = InBetween::new(examiner);
         let slot = (0, batches);
         let worker = build_dense_worker(self.plan, self.data, slot, threads, self.desk()?)?;
         let chief = self.chief(steps, Box::new(tests), false, progress);

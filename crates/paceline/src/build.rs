@@ -1,15 +1,17 @@
 //! What a plan calls for: its model, its examples, its worker and its tests.
 
-use paceline_data::{BatchPlan, LoaderOptions};
+use paceline_data::{BatchPlan, Images, LoaderOptions, Patches};
 use paceline_model::{AlexNet, Logistic, Model, Softmax, lenet};
 
 use crate::Failure;
-use crate::examples::{Examples, ImageExamples, PictureExamples, RowExamples, Walk};
+use crate::examples::{
+    Examples, ImageExamples, PatchyExamples, PictureExamples, RowExamples, Walk,
+};
 use crate::job::{ModelKind, Plan};
 use crate::link::{DenseLink, RowLink};
 use crate::rows::{RowTester, RowWorker};
 use crate::source::{Data, Shape};
-use crate::tester::{Examiner, SourceTester, Tester};
+use crate::tester::{Examiner, PatchyTester, SourceTester, Tester};
 use crate::worker::{Desk, Trainer, Worker};
 
 /// Examples that the networks work on at a time: their memory grows with it, and beyond this
@@ -51,7 +53,24 @@ pub fn build_model(plan: &Plan, shape: Shape, room: Room) -> Result<Box<dyn Mode
     };
     match network {
         Ok(network) => Ok(Box::new(network)),
-        Err(error) => Err(Failure::Usage(format!("model.kind = {:?}: {error}", plan.model.name()))),
+        Err(error) => Err(unfit(plan, &error)),
+    }
+}
+
+fn unfit(plan: &Plan, error: &dyn std::fmt::Display) -> Failure {
+    Failure::Usage(format!("model.kind = {:?}: {error}", plan.model.name()))
+}
+
+/// The images as softmax regression likes them best, if they are mostly empty.
+fn patches_of(plan: &Plan, images: &Images) -> Option<Patches> {
+    (plan.model == ModelKind::Softmax).then(|| Patches::of(images)).flatten()
+}
+
+/// The plan's softmax regression, for images that are mostly empty.
+fn build_patchy(plan: &Plan, shape: Shape, threads: usize) -> Result<Box<dyn Model>, Failure> {
+    match Softmax::of_patchy(shape.inputs(), shape.classes, threads) {
+        Ok(model) => Ok(Box::new(model)),
+        Err(error) => Err(unfit(plan, &error)),
     }
 }
 
@@ -64,7 +83,13 @@ pub(crate) fn build_examiner<'a>(
     let examples = plan.evaluate.examples;
     let model = || build_model(plan, data.shape(), Room { block: usize::MAX, threads });
     Ok(match data {
-        Data::Images(set) => Box::new(Tester::new(&set.test, examples, model()?)),
+        Data::Images(set) => match patches_of(plan, &set.test) {
+            Some(patches) => {
+                let model = build_patchy(plan, data.shape(), threads)?;
+                Box::new(PatchyTester::new(patches, examples, model))
+            }
+            None => Box::new(Tester::new(&set.test, examples, model()?)),
+        },
         Data::Pictures(set) => {
             Box::new(SourceTester::new(set.test.clone(), examples, plan.data.on_bad, model()?))
         }
@@ -115,6 +140,12 @@ pub(crate) fn build_dense_worker<'a>(
     desk: Desk,
 ) -> Result<Worker<'a>, Failure> {
     let walk = Walk::new(batches, slot, plan.seed);
+    if let Data::Images(set) = data
+        && let Some(patches) = patches_of(plan, &set.train)
+    {
+        let model = build_patchy(plan, data.shape(), threads)?;
+        return Ok(Worker { examples: Box::new(PatchyExamples::new(walk, patches)), model, desk });
+    }
     let model = build_model(plan, data.shape(), Room::of(plan, threads))?;
     Ok(Worker { examples: build_examples(plan, data, walk), model, desk })
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use paceline_data::random::mix;
 use paceline_data::{
-    BatchBuffer, BatchPlan, DenseSource, Images, Loader, LoaderOptions, SparseBuffer, SparseRows,
+    BatchBuffer, BatchPlan, DenseSource, Images, Loader, LoaderOptions, Patches, SparseBuffer,
+    SparseRows,
 };
-use paceline_model::{Batch, Rows};
+use paceline_model::{Batch, Patchy, Rows};
 
 use crate::Failure;
 
@@ -83,6 +84,38 @@ impl Examples for ImageExamples<'_> {
         let (draw, examples) = self.walk.next(most);
         self.buffer.fill(self.images, examples);
         Ok(Batch { draw, ..Batch::dense(&self.buffer.inputs, &self.buffer.labels) })
+    }
+}
+
+/// Images that are mostly empty: a model reads them where they lie, so nothing is copied.
+pub struct PatchyExamples {
+    walk: Walk,
+    patches: Patches,
+    labels: Vec<u32>,
+}
+
+impl PatchyExamples {
+    /// Images in the order of a walk.
+    pub fn new(walk: Walk, patches: Patches) -> Self {
+        Self { walk, patches, labels: Vec::new() }
+    }
+}
+
+impl Examples for PatchyExamples {
+    #[inline]
+    fn take(&mut self, step: u64) -> Result<usize, Failure> {
+        Ok(self.walk.take(step))
+    }
+
+    #[inline]
+    fn block(&mut self, most: usize) -> Result<Batch<'_>, Failure> {
+        let from = self.walk.done;
+        let (draw, examples) = self.walk.next(most);
+        self.labels.clear();
+        self.labels.extend(examples.map(|example| self.patches.labels()[example]));
+        let which = &self.walk.indices[from..self.walk.done];
+        let examples = Patchy { words: self.patches.words(), starts: self.patches.starts(), which };
+        Ok(Batch { draw, ..Batch::patchy(examples, &self.labels) })
     }
 }
 

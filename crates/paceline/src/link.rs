@@ -85,6 +85,11 @@ pub trait RowLink: Link {
     /// names the keys of the batch after the next one, else those of the next one.
     fn overlaps(&self) -> bool;
 
+    /// Whether keys must come sorted, as they must to be sent.
+    fn wants_sorted(&self) -> bool {
+        true
+    }
+
     /// A parameter of this key will be asked for soon.
     fn foresee(&self, _key: u32) {}
 

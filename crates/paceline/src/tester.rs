@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::Scope;
 
-use paceline_data::{BatchBuffer, DenseSource, Images, OnBad};
-use paceline_model::{Batch, Model, Score, Tally};
+use paceline_data::{BatchBuffer, DenseSource, Images, OnBad, Patches};
+use paceline_model::{Batch, Model, Patchy, Score, Tally};
 
 use crate::Failure;
 
@@ -46,6 +46,40 @@ impl Examiner for Tester<'_> {
             let to = (from + most).min(self.examples);
             self.buffer.fill(self.images, from..to);
             let block = Batch::dense(&self.buffer.inputs, &self.buffer.labels);
+            self.model.evaluate(params, block, &mut tally);
+        }
+        Ok(tally.score())
+    }
+}
+
+/// Tests parameters on the first of a set of images that are mostly empty.
+pub struct PatchyTester {
+    patches: Patches,
+    /// The numbers of the examples, one after the other.
+    which: Vec<u32>,
+    model: Box<dyn Model>,
+}
+
+impl PatchyTester {
+    /// A tester over the first `examples` of the images, or all.
+    pub fn new(patches: Patches, examples: Option<usize>, model: Box<dyn Model>) -> Self {
+        let all = patches.labels().len();
+        let which = (0..examples.unwrap_or(all).min(all) as u32).collect();
+        Self { patches, which, model }
+    }
+}
+
+impl Examiner for PatchyTester {
+    fn keys(&self) -> Option<Arc<[u32]>> {
+        None
+    }
+
+    fn test(&mut self, params: &[f32]) -> Result<Score, Failure> {
+        let mut tally = Tally::default();
+        let most = self.model.max_block();
+        let (words, starts) = (self.patches.words(), self.patches.starts());
+        for (which, labels) in self.which.chunks(most).zip(self.patches.labels().chunks(most)) {
+            let block = Batch::patchy(Patchy { words, starts, which }, &labels[..which.len()]);
             self.model.evaluate(params, block, &mut tally);
         }
         Ok(tally.score())

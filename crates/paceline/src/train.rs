@@ -93,9 +93,6 @@ pub fn train(
             "TF_CONFIG lists {} workers, but cluster.mode is single; choose a mode that shares",
             cluster.slots()
         ))),
-        (Mode::Mirrored, _) if options.resume.is_some() => Err(Failure::Usage(
-            "--resume is not for cluster.mode = \"mirrored\" yet; go on with sync".into(),
-        )),
         (Mode::Single, _) => train_single(job, &plan, options, interrupt).map(Some),
         (_, Some(cluster)) => task::run(job, &plan, &cluster, options, interrupt, leash),
         (_, None) => launch::launch(job, &plan, options, interrupt).map(Some),

@@ -33,9 +33,13 @@ impl Replica {
     /// Whether there is still something to hear from a peer or to tell it, so that losing it now
     /// ends the run.
     pub fn needs(&self, peer: usize) -> bool {
+        if self.peers[peer].owed.is_some() {
+            return true;
+        }
         match (&self.turn, self.is_over) {
-            (Some(_), _) => self.needs_in_step(peer),
-            (None, false) => true,
+            // Where losses are recovered from, others may be waiting for it, and we for them.
+            (Some(_), _) => self.config.recovers || self.needs_in_step(peer),
+            (None, false) => peer == CHIEF || !self.knows_end(),
             (None, true) if self.config.slot == CHIEF => self.peers[peer].report.is_none(),
             (None, true) => peer == CHIEF && !self.peers[CHIEF].said_bye,
         }
@@ -47,7 +51,20 @@ impl Replica {
     /// Whoever ends in good order has made the last step, which takes everybody's last share. A
     /// share out of turn was sent by somebody who had not.
     pub fn is_lost_before(&self, next: &Header) -> bool {
-        next.kind == Kind::Share
+        // Where losses are recovered from, nobody goes before the chief has said goodbye.
+        self.config.recovers || next.kind == Kind::Share
+    }
+
+    /// Of a worker that has made the last step: whether the chief may not have made it yet, as far
+    /// as is known. Then somebody who is lost may still be waited for by others, who wait for all.
+    pub fn is_in_doubt(&self) -> bool {
+        let is_waiting = self.config.recovers && self.is_over && self.config.slot != CHIEF;
+        is_waiting && !self.is_let_go() && !self.knows_end()
+    }
+
+    /// Whether a peer may say `Leave` to the chief.
+    pub(super) fn may_leave(&self, peer: usize) -> bool {
+        self.config.recovers || self.peers[peer].report.is_none()
     }
 
     /// Frames that are no part of a step.
@@ -61,11 +78,13 @@ impl Replica {
             Kind::Abort => Ok(ReplicaEvent::Abort(String::from_utf8_lossy(bytes).into_owned())),
             Kind::Leave if header.version != digest(&self.params) => Err(self.differ(&[peer])),
             Kind::Leave => {
-                self.peers[peer].report = Some(bytes.to_vec());
+                // The first one counts: a newcomer who leaves in its place has done nothing.
+                self.peers[peer].report.get_or_insert_with(|| bytes.to_vec());
                 Ok(ReplicaEvent::Left)
             }
             Kind::Bye => {
                 self.peers[peer].said_bye = true;
+                (self.is_over, self.behind) = (true, None);
                 Ok(ReplicaEvent::Bye)
             }
             kind => Err(ProtocolError::Unexpected(kind).into()),

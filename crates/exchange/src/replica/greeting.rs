@@ -2,9 +2,11 @@
 //!
 //! Of a pair the one with the higher slot connects and says `Hello`; the other compares, and
 //! answers with `Welcome` or `Refuse`. Both begin as soon as they know everybody: there is no
-//! other start, since a peer that is not ready yet merely reads later.
+//! other start, since a peer that is not ready yet merely reads later. Both also say how far their
+//! replicas are (`regroup.rs`).
 
-use super::Replica;
+use super::regroup::Position;
+use super::{CHIEF, Replica};
 use crate::{
     Header, Hello, Kind, MessageError, PROTOCOL_VERSION, ProcessName, ProtocolError, Refusal,
     RefuseCode, Role, Welcome,
@@ -27,7 +29,8 @@ impl Replica {
             process: ProcessName::default(),
         }
         .encode();
-        (Header::new(Kind::Hello, bytes.len()), bytes)
+        let header = Header::new(Kind::Hello, bytes.len());
+        (Header { step: self.global_step, flags: self.position_flags(), ..header }, bytes)
     }
 
     /// Hears a `Hello` from a connection: which peer it is, or why it is not let in, with the
@@ -47,7 +50,8 @@ impl Replica {
             Err(error) => return Err(NotLetIn::Stranger(error.into())),
         };
         let slot = hello.slot as usize;
-        match self.check(&hello) {
+        let position = Position::told(header, header.step);
+        match self.check(&hello).and_then(|()| self.check_position(position)) {
             Ok(()) => {}
             // Who does not know the token is not believed to be anybody.
             Err((RefuseCode::WrongToken, text)) => {
@@ -57,10 +61,25 @@ impl Replica {
                 return refuse(code, text, (slot < self.peers.len()).then_some(slot));
             }
         }
+        self.is_absent(slot);
         let peer = &mut self.peers[slot];
         peer.incarnation = Some(hello.incarnation);
-        peer.is_here = true;
+        (peer.is_here, peer.position) = (true, position);
+        // A chief that has made the last step waits for nobody else to help those that come.
+        if self.config.slot == CHIEF && self.is_over && !self.is_gathering {
+            self.owe(slot);
+        }
         Ok(slot)
+    }
+
+    /// Where losses are not recovered from, all must be where the run begins.
+    fn check_position(&self, theirs: Option<Position>) -> Result<(), (RefuseCode, String)> {
+        if self.config.recovers || theirs == self.position() {
+            return Ok(());
+        }
+        let there = theirs.map_or(0, |position| position.step);
+        let text = format!("it begins with step {there}, this worker with {}", self.global_step);
+        Err((RefuseCode::NotNow, text))
     }
 
     /// Everything that both ends must agree on.
@@ -94,7 +113,8 @@ impl Replica {
     /// The answer to a peer that is let in.
     pub fn welcome(&self) -> (Header, Vec<u8>) {
         let bytes = self.my_welcome().encode();
-        (Header::new(Kind::Welcome, bytes.len()), bytes)
+        let header = Header::new(Kind::Welcome, bytes.len());
+        (Header { flags: self.position_flags(), ..header }, bytes)
     }
 
     fn my_welcome(&self) -> Welcome {
@@ -117,31 +137,22 @@ impl Replica {
         match header.kind {
             Kind::Welcome => {
                 let welcome = Welcome::decode(bytes)?;
-                if welcome != self.my_welcome() {
+                let position = Position::told(header, welcome.resume_step);
+                let resume_step = match self.config.recovers {
+                    true => welcome.resume_step,
+                    false => self.global_step,
+                };
+                if welcome != (Welcome { resume_step, ..self.my_welcome() }) {
                     let Welcome { shard_start: start, shard_len: len, part_floats, .. } = welcome;
                     return Err(ProtocolError::Shard { start, len, part_floats });
                 }
-                self.peers[peer].is_here = true;
+                self.is_absent(peer);
+                (self.peers[peer].is_here, self.peers[peer].position) = (true, position);
                 Ok(None)
             }
             Kind::Refuse => Ok(Some(Refusal::decode(bytes)?)),
             kind => Err(ProtocolError::Unexpected(kind)),
         }
-    }
-
-    /// Before the start: the connection to a peer is gone, and it is merely absent again.
-    pub fn is_absent(&mut self, peer: usize) {
-        self.peers[peer].is_here = false;
-    }
-
-    /// Whether a peer is here.
-    pub fn is_here(&self, peer: usize) -> bool {
-        self.peers[peer].is_here
-    }
-
-    /// Whether everybody is here, so that steps can be made.
-    pub fn is_started(&self) -> bool {
-        self.others().all(|peer| self.peers[peer].is_here)
     }
 }
 

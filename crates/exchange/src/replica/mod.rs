@@ -12,12 +12,21 @@
 //! Two workers of a small model do without the second hop: each owns all of it, sends the whole
 //! gradient and makes the whole update. That is as many bytes, and half the time.
 //!
+//! A run that is to survive the loss of a worker does otherwise: what the owner sends is the mean,
+//! and everybody makes the whole update once the whole mean is there. So a replica is always
+//! before a step or behind it, never in between, and any one of them is all that a newcomer needs
+//! (see `regroup.rs`). That is as many bytes, for more memory and arithmetic.
+//!
 //! A part is held until those of all peers are there, then it is added up while it is in the
 //! cache. What comes before its turn stays in the connection, which is the only queue.
 
+mod config;
+mod digest;
 mod ending;
 mod greeting;
 mod receive;
+mod regroup;
+mod state;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -30,41 +39,22 @@ use thiserror::Error;
 use crate::shard::part_ranges_of;
 use crate::{ProtocolError, Report, shard_ranges};
 
+pub use config::ReplicaConfig;
+use digest::digest;
 pub use greeting::NotLetIn;
 pub use receive::Place;
+use regroup::Position;
+use state::{Behind, Owed};
 pub use step::{Source, ToPeer};
 
 /// The slot that decides when to stop, and that gathers the reports.
 const CHIEF: usize = 0;
 
-/// Everything that defines a replica but its parameters and its optimizer.
-#[derive(Clone, Debug)]
-pub struct ReplicaConfig {
-    /// Which worker this is.
-    pub slot: usize,
-    /// What people call the worker in each slot; as many as there are workers.
-    pub names: Vec<String>,
-    /// Which process fills the slot: later ones have higher numbers.
-    pub incarnation: u64,
-    /// The secret of the run; empty for none.
-    pub token: Vec<u8>,
-    /// Identifies the job.
-    pub job_digest: [u8; 32],
-    /// Identifies the layout of the parameters.
-    pub layout_digest: [u8; 32],
-    /// After how many updates the run stops.
-    pub stop_steps: Option<u64>,
-    /// Steps from one comparison of all replicas to the next.
-    pub check_every: u64,
-    /// How many parameters travel in one part; [`crate::PART_FLOATS`] but in tests.
-    pub part_floats: usize,
-}
-
 /// One worker of a run without servers, without its sockets.
 pub struct Replica {
     config: ReplicaConfig,
     params: Vec<f32>,
-    /// Of the own shard only.
+    /// Of what this worker updates; see [`ReplicaConfig::updates`].
     optimizer: Optimizer,
     /// The parts of each slot's shard, as ranges of all parameters; at least one each, so that
     /// everybody hears from everybody in every step.
@@ -72,14 +62,25 @@ pub struct Replica {
     /// Everybody owns everything.
     is_whole: bool,
     peers: Vec<Peer>,
-    /// The mean of a part.
+    /// The mean of a part; in a run that recovers, of everything.
     mean: Vec<f32>,
+    /// The step that it is the mean of, if it is whole.
+    mean_of: Option<u64>,
     /// Updates made.
     global_step: u64,
     /// The step in the making.
     turn: Option<Turn>,
     stop_asked: bool,
+    checkpoint_asked: bool,
+    /// The last step that a checkpoint was to be taken of.
+    checkpoint_of: Option<u64>,
     is_over: bool,
+    /// Not everybody is here (again).
+    is_gathering: bool,
+    /// Somebody is further, and sends what is missing here.
+    behind: Option<Behind>,
+    /// That was begun and not ended: the replica is of no use.
+    is_torn: bool,
 }
 
 /// What is known of one peer. The replica's own place among them is not used.
@@ -87,6 +88,10 @@ pub struct Replica {
 struct Peer {
     incarnation: Option<u64>,
     is_here: bool,
+    /// How far it was when it came; none if its replica is of no use.
+    position: Option<Position>,
+    /// What it still has to be sent to be as far as this replica.
+    owed: Option<Owed>,
     /// Its share of the part whose turn it is.
     held: Vec<f32>,
     is_held: bool,
@@ -116,6 +121,7 @@ struct Said {
     examples: u32,
     has_left: bool,
     stops: bool,
+    keeps: bool,
     digest: u64,
 }
 
@@ -156,6 +162,9 @@ pub enum ReplicaError {
         /// Whose parameters are others.
         right: String,
     },
+    /// All have lost whoever was sending them theirs.
+    #[error("no worker has the parameters any more")]
+    Nobody,
 }
 
 impl Replica {
@@ -169,28 +178,47 @@ impl Replica {
         optimizer: OptimizerSpec,
         layout: &Layout,
     ) -> Self {
+        let updates = config.updates(params.len());
+        assert_eq!(params.len(), layout.len(), "parameters");
+        Self::resume(config, params, Optimizer::new(optimizer, layout, updates), 0)
+    }
+
+    /// A replica that goes on where a checkpoint was taken, with what was in it.
+    ///
+    /// # Panics
+    /// If the configuration contradicts itself.
+    pub fn resume(
+        config: ReplicaConfig,
+        params: Vec<f32>,
+        optimizer: Optimizer,
+        global_step: u64,
+    ) -> Self {
         let (workers, total) = (config.names.len(), params.len());
         assert!(config.slot < workers, "slot {} of {workers}", config.slot);
         assert!(config.check_every > 0, "replicas are compared now and then");
-        assert_eq!(total, layout.len(), "parameters");
-        let is_whole = workers <= 2 && total <= config.part_floats;
+        let is_whole = config.is_whole(total);
         let shards = match is_whole {
             true => vec![0..total; workers],
             false => shard_ranges(total, workers),
         };
         let parts = shards.iter().map(|shard| cut(shard, config.part_floats)).collect();
-        let optimizer = Optimizer::new(optimizer, layout, shards[config.slot].clone());
         Self {
             params,
             optimizer,
             parts,
             is_whole,
             peers: (0..workers).map(|_| Peer::default()).collect(),
-            mean: Vec::new(),
-            global_step: 0,
+            mean: if config.recovers { vec![0.0; total] } else { Vec::new() },
+            mean_of: None,
+            global_step,
             turn: None,
             stop_asked: false,
-            is_over: false,
+            checkpoint_asked: false,
+            checkpoint_of: None,
+            is_over: config.stop_steps.is_some_and(|steps| global_step >= steps),
+            is_gathering: true,
+            behind: None,
+            is_torn: false,
             config,
         }
     }
@@ -242,6 +270,35 @@ impl Replica {
         self.is_over |= self.peers.len() == 1;
     }
 
+    /// Asks everybody to take a checkpoint of what comes of the step that is made next; only the
+    /// chief may.
+    ///
+    /// # Panics
+    /// If this is not the chief.
+    pub fn ask_for_checkpoint(&mut self) {
+        assert_eq!(self.config.slot, CHIEF, "only the chief decides when to take a checkpoint");
+        self.checkpoint_asked = true;
+    }
+
+    /// Whether a checkpoint is to be taken of the parameters as they are now.
+    pub fn is_checkpoint_due(&self) -> bool {
+        self.checkpoint_of == Some(self.global_step)
+    }
+
+    /// Of the own shard, as it goes into a checkpoint: the parameters, then each slot.
+    pub fn shard_columns(&self) -> impl Iterator<Item = &[f32]> {
+        let shard = self.config.shard(self.params.len());
+        let start = self.config.updates(self.params.len()).start;
+        let inside = shard.start - start..shard.end - start;
+        let slots = self.optimizer.slots().map(move |(_, slot)| &slot[inside.clone()]);
+        [&self.params[shard]].into_iter().chain(slots)
+    }
+
+    /// Whether the run goes on when a worker is lost and comes back.
+    pub fn recovers(&self) -> bool {
+        self.config.recovers
+    }
+
     /// The reports of all other workers, by slot; to the chief, once all have left.
     pub fn reports(&self) -> Option<Vec<Report>> {
         let report = |slot: usize| {
@@ -262,26 +319,4 @@ fn cut(shard: &Range<usize>, part_floats: usize) -> Vec<Range<usize>> {
         parts.push(shard.start..shard.start);
     }
     parts
-}
-
-/// Tells replicas apart: two that differ in one place never have the same digest, and two that
-/// differ in more hardly ever.
-fn digest(params: &[f32]) -> u64 {
-    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    // Four rows of words, each mixed by itself, so that the processor works on all at a time.
-    let mut lanes = [1u64, 2, 3, 4];
-    let (blocks, rest) = params.as_chunks::<8>();
-    let mix = |lane: u64, word: u64| (lane ^ word).wrapping_mul(ODD).rotate_left(29);
-    for block in blocks {
-        for (lane, pair) in lanes.iter_mut().zip(block.as_chunks::<2>().0) {
-            let word = u64::from(pair[0].to_bits()) | u64::from(pair[1].to_bits()) << 32;
-            *lane = mix(*lane, word);
-        }
-    }
-    for value in rest {
-        lanes[0] = mix(lanes[0], u64::from(value.to_bits()));
-    }
-    let all = lanes.into_iter().fold(params.len() as u64, mix);
-    // 0 stands for "not due".
-    all.max(1)
 }

@@ -12,6 +12,10 @@ pub enum Place {
     Held(usize),
     /// Into this range of the parameters; see [`Replica::place`].
     Params(Range<usize>),
+    /// Into this range of the mean; see [`Replica::place`].
+    Mean(Range<usize>),
+    /// Into this range of a slot of the optimizer; see [`Replica::place`].
+    Slot(usize, Range<usize>),
     /// Into a buffer of this many bytes.
     Bytes(usize),
     /// Nowhere yet: its turn has not come. It is to be asked about again when something else
@@ -30,23 +34,35 @@ impl Replica {
         } else if progress.shares_got == 0 {
             Some(Place::Held(own[0].len()))
         } else if progress.fresh_got == 0 && !self.is_whole && self.is_certain() {
-            Some(Place::Params(theirs[0].clone()))
+            Some(self.fresh_place(theirs[0].clone()))
         } else {
             None
+        }
+    }
+
+    /// Where the payload of a `Fresh` goes.
+    fn fresh_place(&self, range: Range<usize>) -> Place {
+        match self.config.recovers {
+            true => Place::Mean(range),
+            false => Place::Params(range),
         }
     }
 
     /// Looks at a header: whether it may come now, and where its payload goes.
     pub fn expect(&self, peer: usize, header: &Header) -> Result<Place, ProtocolError> {
         match header.kind {
+            // Others may have begun while somebody is still missing here.
+            Kind::Share if self.is_gathering || self.behind.is_some() => Ok(Place::Later),
             Kind::Share => self.expect_share(peer, header),
+            Kind::State => self.expect_state(peer, header),
             Kind::Fresh => self.expect_fresh(peer, header),
             Kind::Abort => Ok(Place::Bytes(header.len as usize)),
             Kind::Leave if self.config.slot == CHIEF && !self.is_over => Ok(Place::Later),
-            Kind::Leave if self.config.slot == CHIEF && self.peers[peer].report.is_none() => {
+            // Whoever has come back leaves once more.
+            Kind::Leave if self.config.slot == CHIEF && self.may_leave(peer) => {
                 Ok(Place::Bytes((header.len as usize).min(CONTROL_BYTES)))
             }
-            Kind::Bye if peer == CHIEF && self.is_over => Ok(Place::Bytes(0)),
+            Kind::Bye if peer == CHIEF && (self.is_over || self.knows_end()) => Ok(Place::Bytes(0)),
             kind => Err(ProtocolError::Unexpected(kind)),
         }
     }
@@ -69,7 +85,8 @@ impl Replica {
             (Some(range), false) => range.len(),
             _ => return Err(ProtocolError::Part { part, len }),
         };
-        if len as usize != floats * 4 || (stops && peer != CHIEF) {
+        let keeps = header.flags.contains(Flags::KEEP);
+        if len as usize != floats * 4 || ((stops || keeps) && peer != CHIEF) {
             return Err(ProtocolError::Part { part, len });
         }
         if got > made || self.peers[peer].is_held {
@@ -86,7 +103,9 @@ impl Replica {
         // Nobody can have made a part that we have not sent our share of.
         let is_possible = progress.fresh_got < progress.shares_sent && self.has_fresh();
         match self.turn {
-            Some(_) if step == self.global_step && fits && is_possible => Ok(Place::Params(range)),
+            Some(_) if step == self.global_step && fits && is_possible => {
+                Ok(self.fresh_place(range))
+            }
             _ => Err(ProtocolError::Part { part, len }),
         }
     }
@@ -101,7 +120,18 @@ impl Replica {
                 }
                 as_bytes_mut(&mut held[..*floats])
             }
-            Place::Params(range) => as_bytes_mut(&mut self.params[range.clone()]),
+            Place::Params(range) => {
+                self.is_torn |= self.behind.is_some();
+                as_bytes_mut(&mut self.params[range.clone()])
+            }
+            Place::Mean(range) => {
+                self.mean_of = None;
+                as_bytes_mut(&mut self.mean[range.clone()])
+            }
+            Place::Slot(slot, range) => {
+                self.is_torn = true;
+                as_bytes_mut(&mut self.optimizer.slot_mut(*slot)[range.clone()])
+            }
             Place::Bytes(_) | Place::Later => &mut [],
         }
     }
@@ -125,6 +155,7 @@ impl Replica {
                     examples: header.count,
                     has_left,
                     stops: header.flags.contains(Flags::STOP),
+                    keeps: header.flags.contains(Flags::KEEP),
                     digest: header.version,
                 });
                 Ok(ReplicaEvent::Part)
@@ -133,6 +164,7 @@ impl Replica {
                 self.peers[peer].progress.fresh_got += 1;
                 Ok(ReplicaEvent::Part)
             }
+            Kind::State => self.state_arrived(header),
             _ => self.heard(peer, header, bytes),
         }
     }

@@ -23,6 +23,10 @@ pub enum Source {
     Gradient(Range<usize>),
     /// This range of the parameters.
     Params(Range<usize>),
+    /// This range of the mean of everybody's gradients.
+    Mean(Range<usize>),
+    /// This range of a slot of the optimizer.
+    Slot(usize, Range<usize>),
 }
 
 impl Replica {
@@ -31,7 +35,8 @@ impl Replica {
     /// # Panics
     /// If a step is in the making, the last has been made, or not everybody is here.
     pub fn begin(&mut self, examples: Option<u32>) {
-        assert!(self.turn.is_none() && !self.is_over && self.is_started(), "no time for a step");
+        let is_ready = !self.is_gathering && self.behind.is_none() && !self.is_over;
+        assert!(self.turn.is_none() && is_ready, "no time for a step");
         for peer in &mut self.peers {
             peer.progress = Progress::default();
             (peer.said, peer.is_held) = (None, false);
@@ -42,6 +47,7 @@ impl Replica {
             examples: examples.unwrap_or(0),
             has_left: examples.is_none(),
             stops: self.stop_asked,
+            keeps: self.checkpoint_asked,
             digest: if is_due { digest(&self.params) } else { 0 },
         };
         self.turn = Some(Turn { mine, made: 0 });
@@ -49,6 +55,9 @@ impl Replica {
 
     /// The next frame for a peer; none if there is none now.
     pub fn next_to_send(&mut self, peer: usize) -> Option<ToPeer> {
+        if let Some(owed) = self.peers[peer].owed {
+            return Some(self.next_owed(peer, owed));
+        }
         let Turn { mine, made } = self.turn?;
         let has_fresh = self.has_fresh();
         let progress = &mut self.peers[peer].progress;
@@ -61,12 +70,19 @@ impl Replica {
             progress.fresh_sent += 1;
             let range = self.parts[self.config.slot][part].clone();
             let header = self.header(Kind::Fresh, part, range.len());
-            return Some(ToPeer { header, source: Source::Params(range) });
+            let source = match self.config.recovers {
+                true => Source::Mean(range),
+                false => Source::Params(range),
+            };
+            return Some(ToPeer { header, source });
         }
         let part = progress.shares_sent;
         let mut range = self.parts[peer].get(part)?.clone();
         progress.shares_sent += 1;
         let mut flags = if mine.stops { Flags::STOP } else { Flags::NONE };
+        if mine.keeps {
+            flags = flags | Flags::KEEP;
+        }
         if mine.has_left {
             // Once is enough.
             progress.shares_sent = self.parts[peer].len();
@@ -78,7 +94,20 @@ impl Replica {
         Some(ToPeer { header, source: Source::Gradient(range) })
     }
 
-    fn header(&self, kind: Kind, part: usize, floats: usize) -> Header {
+    /// The payload of a frame that goes out.
+    pub fn payload<'a>(&'a self, source: &Source, gradient: &'a [f32]) -> &'a [f32] {
+        match source {
+            Source::Gradient(range) => &gradient[range.clone()],
+            Source::Params(range) => &self.params[range.clone()],
+            Source::Mean(range) => &self.mean[range.clone()],
+            Source::Slot(slot, range) => {
+                let mut slots = self.optimizer.slots();
+                slots.nth(*slot).map_or(&[], |(_, values)| &values[range.clone()])
+            }
+        }
+    }
+
+    pub(super) fn header(&self, kind: Kind, part: usize, floats: usize) -> Header {
         Header { part: part as u32, step: self.global_step, ..Header::new(kind, floats * 4) }
     }
 
@@ -95,7 +124,7 @@ impl Replica {
             return false;
         }
         if !self.has_all_left() {
-            self.update(&range, gradient);
+            self.make_mean(&range, gradient);
         }
         self.peers.iter_mut().for_each(|peer| peer.is_held = false);
         if let Some(turn) = &mut self.turn {
@@ -104,8 +133,9 @@ impl Replica {
         true
     }
 
-    /// Updates a part of the own shard with the mean of all shares, taken in the order of slots.
-    fn update(&mut self, range: &Range<usize>, gradient: &[f32]) {
+    /// Takes the mean of all shares of a part of the own shard, in the order of slots. Unless the
+    /// run recovers, the part is updated with it at once.
+    fn make_mean(&mut self, range: &Range<usize>, gradient: &[f32]) {
         let said = |slot: usize| match slot == self.config.slot {
             true => self.turn.map(|turn| turn.mine),
             false => self.peers[slot].said,
@@ -124,10 +154,11 @@ impl Replica {
         };
         let mut shares = slots().map(share);
         let mut buffer = std::mem::take(&mut self.mean);
-        if buffer.len() < range.len() {
-            buffer.resize(range.len(), 0.0);
+        let place = if self.config.recovers { range.clone() } else { 0..range.len() };
+        if buffer.len() < place.end {
+            buffer.resize(place.end, 0.0);
         }
-        let mean = &mut buffer[..range.len()];
+        let mean = &mut buffer[place];
         match (shares.next(), shares.next()) {
             (None, _) => unreachable!("somebody has a gradient"),
             (Some((first, weight)), None) => {
@@ -139,10 +170,19 @@ impl Replica {
                 shares.for_each(|(values, weight)| add_scaled(mean, values, weight));
             }
         }
-        let offset = range.start - self.parts[self.config.slot][0].start;
-        let params = &mut self.params[range.clone()];
-        self.optimizer.apply(self.global_step, offset, params, mean);
+        if !self.config.recovers {
+            let offset = range.start - self.parts[self.config.slot][0].start;
+            let params = &mut self.params[range.clone()];
+            self.optimizer.apply(self.global_step, offset, params, mean);
+        }
         self.mean = buffer;
+        self.mean_of = None;
+    }
+
+    /// Of a run that recovers: makes the whole update, now that the whole mean is here.
+    pub(super) fn apply_mean(&mut self) {
+        self.optimizer.apply(self.global_step, 0, &mut self.params, &self.mean);
+        self.mean_of = Some(self.global_step);
     }
 
     /// Whether nobody has any more examples, so that there is no such step.
@@ -211,7 +251,15 @@ impl Replica {
             return Err(self.differ(&differing));
         }
         let stops = mine.stops || others.iter().any(|(_, said)| said.stops);
-        self.global_step += u64::from(!all_left);
+        let keeps = mine.keeps || others.iter().any(|(_, said)| said.keeps);
+        if !all_left {
+            if self.config.recovers {
+                self.apply_mean();
+            }
+            self.global_step += 1;
+            self.checkpoint_of = keeps.then_some(self.global_step);
+            self.checkpoint_asked = false;
+        }
         let is_last = self.config.stop_steps.is_some_and(|steps| self.global_step >= steps);
         self.is_over = stops || all_left || is_last;
         Ok(())

@@ -254,6 +254,10 @@ impl Process {
     }
 
     fn say_goodbye(&self, server: usize, wishes: &mut Vec<Wish>) {
+        let goes = matches!(self.state, State::Leaving | State::Releasing);
+        if goes && server == 0 && self.done[1..].contains(&false) {
+            return;
+        }
         let (header, bytes) = match self.state {
             State::Leaving => Client::leave(format!("report of {}", self.slot).into_bytes()),
             State::Releasing => Client::release(format!("report of {}", self.slot).into_bytes()),
@@ -267,6 +271,10 @@ impl Process {
     /// A server has counted the present goodbye.
     fn count(&mut self, server: usize, wishes: &mut Vec<Wish>) {
         self.done[server] = true;
+        if !self.done[0] && server > 0 && !self.done[1..].contains(&false) {
+            // Server 0 hears it last: what it knows holds everywhere.
+            self.say_goodbye(0, wishes);
+        }
         if self.done.contains(&false) {
             return;
         }

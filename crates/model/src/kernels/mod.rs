@@ -8,13 +8,19 @@
 
 mod dense;
 mod elementwise;
+mod exp;
 mod outer;
 pub(crate) mod pack;
 pub(crate) mod panels;
+mod patches;
 mod prefetch;
 pub(crate) mod tile;
 
 pub use dense::{Onto, dense_backward_weights, dense_forward};
 pub use elementwise::each;
+pub(crate) use exp::exp_below_zero;
 pub(crate) use outer::{OUTER_ROWS, outer_rows};
+#[cfg(test)]
+pub(crate) use patches::pack;
+pub use patches::{PATCH, PATCH_BLOCK, PatchScratch, Patches, patches_backward, patches_forward};
 pub use prefetch::prefetch;

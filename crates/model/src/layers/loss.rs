@@ -1,40 +1,62 @@
-//! Softmax and cross-entropy: from an example's scores to its loss, and whether it is a hit.
+//! Softmax and cross-entropy: from examples' scores to their losses, and whether they are hits.
 
+use crate::kernels::exp_below_zero;
 use crate::{Batch, Tally};
 
-/// The natural logarithm of the sum of exponentials, which never overflows.
-fn log_sum_exp(row: &[f32]) -> f32 {
-    let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    top + row.iter().map(|score| (score - top).exp()).sum::<f32>().ln()
-}
+/// Sums of exponentials whose logarithms are taken as one, of their product. A sum is at least 1
+/// and at most the number of classes, so that is far from overflowing.
+const TOGETHER: usize = 4;
 
-/// Turns a row of scores into `share * (probabilities - one-hot label)`, the gradient of
-/// `share` times the cross-entropy, and returns the cross-entropy itself.
-pub(crate) fn softmax_delta(row: &mut [f32], label: usize, share: f32) -> f32 {
-    let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let right = row[label] - top;
-    let mut sum = 0.0;
-    for score in row.iter_mut() {
-        *score = (*score - top).exp();
-        sum += *score;
+/// Takes the highest score of each row from all of its scores, so that no exponential overflows,
+/// and calls `right` with what is left of the score of the row's label.
+fn lower(scores: &mut [f32], labels: &[u32], mut right: impl FnMut(f32)) {
+    let classes = scores.len() / labels.len().max(1);
+    for (row, &label) in scores.chunks_exact_mut(classes.max(1)).zip(labels) {
+        let higher = |top: f32, &score: &f32| if score > top { score } else { top };
+        let top = row.iter().fold(f32::NEG_INFINITY, higher);
+        row.iter_mut().for_each(|score| *score -= top);
+        right(row[label as usize]);
     }
-    let scale = share / sum;
-    row.iter_mut().for_each(|score| *score *= scale);
-    row[label] -= share;
-    sum.ln() - right
 }
 
-/// Counts the losses and hits of a block's scores.
-pub(crate) fn count(scores: &[f32], block: Batch<'_>, tally: &mut Tally) {
-    let classes = scores.len() / block.len().max(1);
-    for (row, &label) in scores.chunks_exact(classes.max(1)).zip(block.labels) {
+/// Turns rows of scores into `share * (probabilities - one-hot label)`, the gradient of `share`
+/// times the cross-entropy, and returns the sum of the cross-entropies.
+pub(crate) fn softmax_deltas(scores: &mut [f32], labels: &[u32], share: f32) -> f32 {
+    let mut loss = 0.0;
+    lower(scores, labels, |right| loss -= right);
+    exp_below_zero(scores);
+    let classes = (scores.len() / labels.len().max(1)).max(1);
+    let blocks = scores.chunks_mut(TOGETHER * classes).zip(labels.chunks(TOGETHER));
+    for (scores, labels) in blocks {
+        let mut product = 1.0;
+        for (row, &label) in scores.chunks_exact_mut(classes).zip(labels) {
+            let sum = row.iter().sum::<f32>();
+            product *= sum;
+            let scale = share / sum;
+            row.iter_mut().for_each(|score| *score *= scale);
+            row[label as usize] -= share;
+        }
+        loss += product.ln();
+    }
+    loss
+}
+
+/// Counts the losses and hits of a block's scores, which are used up.
+pub(crate) fn count(scores: &mut [f32], block: Batch<'_>, tally: &mut Tally) {
+    let classes = (scores.len() / block.len().max(1)).max(1);
+    for (row, &label) in scores.chunks_exact(classes).zip(block.labels) {
         let label = label as usize;
-        tally.loss_sum += f64::from(log_sum_exp(row) - row[label]);
         // Of equal scores the first counts, as with everybody's argmax.
         let (before, from) = row.split_at(label);
         let is_first = before.iter().all(|score| *score < row[label]);
         let is_top = from.iter().all(|score| *score <= row[label]);
         tally.correct += u64::from(is_first && is_top);
         tally.examples += 1;
+    }
+    lower(scores, block.labels, |right| tally.loss_sum -= f64::from(right));
+    exp_below_zero(scores);
+    for scores in scores.chunks(TOGETHER * classes) {
+        let sums = scores.chunks_exact(classes).map(|row| row.iter().sum::<f32>());
+        tally.loss_sum += f64::from(sums.product::<f32>().ln());
     }
 }

@@ -8,7 +8,7 @@ use crate::crew::Crew;
 use crate::kernels::Onto;
 use crate::layers::Place;
 use crate::layers::flatten::take_in;
-use crate::layers::loss::softmax_delta;
+use crate::layers::loss::{count, softmax_deltas};
 use crate::layers::stage::{Pass, Seen};
 use crate::{Batch, Descent, Tally};
 
@@ -132,9 +132,9 @@ impl Machine {
     }
 
     /// The scores that the last forward pass over so many examples has left.
-    fn scores(&self, count: usize) -> &[f32] {
+    fn scores(&mut self, count: usize) -> &mut [f32] {
         let last = self.places.len() - 1;
-        &self.values[last][..count * self.places[last].len()]
+        &mut self.values[last][..count * self.places[last].len()]
     }
 
     /// Counts losses and hits of a block.
@@ -146,7 +146,7 @@ impl Machine {
         tally: &mut Tally,
     ) {
         self.forward(crew, params, (block, None), &mut |_| {});
-        crate::layers::loss::count(self.scores(block.len()), block, tally);
+        count(self.scores(block.len()), block, tally);
     }
 
     /// Share of the loss of a block; its gradient goes into the sink.
@@ -162,10 +162,7 @@ impl Machine {
         let (count, classes) = (block.len(), self.places[last].len());
         let delta = &mut self.slopes[last % 2][..count * classes];
         delta.copy_from_slice(&self.values[last][..count * classes]);
-        let mut loss = 0.0;
-        for (row, &label) in delta.chunks_exact_mut(classes).zip(block.labels) {
-            loss += softmax_delta(row, label as usize, share);
-        }
+        let loss = softmax_deltas(delta, block.labels, share);
         watch(Moment::Loss);
         self.back(crew, block, sink, watch);
         loss * share

@@ -15,11 +15,11 @@ use crate::kernels::{each, prefetch};
 const BLOCK: usize = 64;
 
 impl Table {
-    /// Gathers the parameters of sorted flat keys.
+    /// Gathers the parameters of flat keys: sorted, or at least those of a tensor before those of
+    /// the next.
     ///
     /// # Panics
-    /// If `out` has another length than `keys`, or a key is outside the table's range, or they
-    /// are not sorted.
+    /// If `out` has another length than `keys`, or a key is outside the table's range.
     pub fn read(&self, keys: &[u32], out: &mut [f32]) {
         assert_eq!(keys.len(), out.len(), "parameters");
         let _shared =
@@ -40,14 +40,14 @@ impl Table {
         prefetch(self.cells.all(), index.wrapping_mul(self.width));
     }
 
-    /// Applies one sparse gradient: what the dense rule does with that gradient and zeros for
+    /// Applies one sparse gradient, whose keys are each there once, in the order that
+    /// [`Table::read`] wants: what the dense rule does with that gradient and zeros for
     /// all other parameters. `step` is the number of updates made before this one.
     ///
     /// A step is one call: decay is applied once in each.
     ///
     /// # Panics
-    /// If `grad` has another length than `keys`, or a key is outside the table's range, or they
-    /// are not sorted.
+    /// If `grad` has another length than `keys`, or a key is outside the table's range.
     pub fn update(&self, step: u64, keys: &[u32], grad: &[f32]) {
         assert_eq!(keys.len(), grad.len(), "gradient");
         // Every span, since those without a key decay too.
@@ -181,7 +181,7 @@ impl Table {
         self.spans.iter().any(|span| span.scale.is_some())
     }
 
-    /// The spans that sorted keys fall into, each with the part of the keys that does.
+    /// The spans that keys fall into, which come span by span, each with the part of the keys that does.
     fn runs(&self, keys: &[u32]) -> impl Iterator<Item = (&Span, Range<usize>)> {
         let ends = (keys.first(), keys.last());
         if let (Some(&first), Some(&last)) = ends {

@@ -323,9 +323,7 @@ impl Link {
         report: &[u8],
         attendant: &mut impl Attendant,
     ) -> Result<(), LinkError> {
-        let (header, body) = Client::leave(report.to_vec());
-        self.tell_all(&header, &body)?;
-        self.until_bye(attendant)?;
+        self.say_goodbye(&Client::leave(report.to_vec()), attendant)?;
         // The chief has more to say.
         self.peers.iter_mut().for_each(|peer| peer.said_bye = false);
         Ok(())
@@ -338,12 +336,30 @@ impl Link {
         report: &[u8],
         attendant: &mut impl Attendant,
     ) -> Result<(), LinkError> {
-        let (header, body) = Client::release(report.to_vec());
-        for peer in &mut self.peers {
-            peer.send_control(&header, &body)?;
-            peer.may_go = true;
+        self.peers.iter_mut().for_each(|peer| peer.may_go = true);
+        self.say_goodbye(&Client::release(report.to_vec()), attendant)
+    }
+
+    /// Says goodbye to all servers, to server 0 last, when all others have answered: it decides who
+    /// fills which slot, and what it knows of one must hold everywhere.
+    fn say_goodbye(
+        &mut self,
+        (header, body): &(Header, Vec<u8>),
+        attendant: &mut impl Attendant,
+    ) -> Result<(), LinkError> {
+        let (first, others) = (0..1, 1..self.peers.len());
+        for servers in [others, first] {
+            for peer in &mut self.peers[servers.clone()] {
+                match peer.send_control(header, body) {
+                    Err(_) if peer.may_go => peer.said_bye = true,
+                    sent => sent?,
+                }
+            }
+            self.until(attendant, |link| {
+                link.peers[servers.clone()].iter().all(|peer| peer.said_bye)
+            })?;
         }
-        self.until(attendant, |link| link.peers.iter().all(|peer| peer.said_bye))
+        Ok(())
     }
 
     /// The chief's question: what did everybody do? Answered when all workers have left; a

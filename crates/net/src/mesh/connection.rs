@@ -26,6 +26,14 @@ impl Fault {
         Fault::Lost { slot, why: why.to_string() }
     }
 
+    /// The fault as whoever uses a mesh is told of it.
+    pub(super) fn into_error(self) -> LinkError {
+        match self {
+            Fault::Lost { why, .. } => LinkError::Aborted(why),
+            Fault::Link(error) => error,
+        }
+    }
+
     fn of(slot: usize, error: ReplicaError) -> Self {
         match error {
             ReplicaError::Protocol(error) => Fault::lost(slot, error),
@@ -155,10 +163,7 @@ impl Connection {
     /// Goes on with the frame that is being sent; says whether all of it is gone.
     pub(super) fn send_on(&mut self, replica: &Replica, gradient: &[f32]) -> io::Result<bool> {
         let Some(sending) = &mut self.sending else { return Ok(true) };
-        let body = match &sending.source {
-            Source::Gradient(range) => as_bytes(&gradient[range.clone()]),
-            Source::Params(range) => as_bytes(&replica.params()[range.clone()]),
-        };
+        let body = as_bytes(replica.payload(&sending.source, gradient));
         let written = write_frame(&mut self.stream, [&sending.head, body, &[]], sending.written)?;
         self.sent_part_bytes += (written - sending.written) as u64;
         sending.written = written;

@@ -11,7 +11,7 @@ use paceline_exchange::Replica;
 
 use super::Mesh;
 use super::connection::{Connection, Fault};
-use crate::LinkError;
+use crate::{Attendant, LinkError};
 
 /// How long the last words may take.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ impl Mesh {
     }
 
     /// A peer is lost: because of whom?
-    fn blame(&mut self, slot: usize, why: String) -> LinkError {
+    pub(super) fn blame(&mut self, slot: usize, why: String) -> LinkError {
         // Who has gone because of somebody else has said so. Who has gone before, is gone now.
         let _ = self.look(Duration::ZERO);
         let mut lost = vec![slot];
@@ -53,10 +53,32 @@ impl Mesh {
         LinkError::Lost { server: names.join(" and "), address: addresses.join(", "), why }
     }
 
-    /// Tells all others why this worker ends. A frame that has been begun is finished first.
-    fn say_goodbye(&mut self, why: &str, gradient: &[f32]) {
+    /// Tells all others why this worker ends.
+    pub(super) fn say_goodbye(&mut self, why: &str, gradient: &[f32]) {
         let (header, body) = Replica::abort(why);
-        let frame = [&header.encode()[..], &body].concat();
+        self.say_last(&[&header.encode()[..], &body].concat(), gradient);
+    }
+
+    /// The chief's last word in a run that recovers, once everything is on disk: all may go.
+    pub fn finish(&mut self, attendant: &mut impl Attendant) {
+        if !self.replica.recovers() || self.replica.slot() != 0 {
+            return;
+        }
+        // Who has lost the connection meanwhile may be on its way back.
+        let until = Instant::now() + LAST_WORDS;
+        while Instant::now() < until {
+            self.forget_lost();
+            let _ = self.let_in(attendant);
+            if self.replica.others().all(|slot| self.peers[slot].connection.is_some()) {
+                break;
+            }
+            let _ = self.look(LOOK_EVERY);
+        }
+        self.say_last(&Replica::bye().encode(), &[]);
+    }
+
+    /// Says one more thing to everybody. A frame that has been begun is finished first.
+    fn say_last(&mut self, frame: &[u8], gradient: &[f32]) {
         let mut open: Vec<_> =
             self.peers.iter_mut().filter_map(|peer| peer.connection.take()).collect();
         open.retain(|connection| !connection.has_ended);
@@ -64,7 +86,7 @@ impl Mesh {
         let until = Instant::now() + LAST_WORDS;
         while !open.is_empty() && Instant::now() < until {
             for (connection, told) in open.iter_mut().zip(&mut told) {
-                if let Err(_gone) = tell(connection, told, &frame, &self.replica, gradient) {
+                if let Err(_gone) = tell(connection, told, frame, &self.replica, gradient) {
                     connection.is_closed = true;
                 }
                 // Everybody hears everybody out, or nobody could finish speaking.

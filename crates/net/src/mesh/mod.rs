@@ -2,22 +2,26 @@
 //!
 //! One thread does everything. It sends what the sockets take, reads what has come, makes a part
 //! as soon as everybody's share of it is here, and sends it on while it is in the cache. Which
-//! frame may come when, and what becomes of it, is decided by the [`Replica`].
+//! frame may come when, and what becomes of it, is decided by the [`Replica`]. What happens when
+//! somebody is lost is in `recover.rs`.
 
 mod connection;
 mod farewell;
-mod start;
+mod gather;
+mod leave;
+mod recover;
 
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
-use paceline_exchange::{Replica, ReplicaEvent, Report};
+use paceline_exchange::{Replica, ReplicaEvent};
 
 use crate::link::{SECOND, Wait};
 use crate::patience::Patience;
 use crate::serve::poll_once;
 use crate::{Attendant, LinkError, Moved, PeerState};
 use connection::{Connection, Fault};
+use gather::Door;
 
 /// With more peers than this, the system is asked who has something to say.
 const FEW: usize = 3;
@@ -31,6 +35,8 @@ pub struct MeshConfig {
     pub start_timeout: Duration,
     /// How long a step may take.
     pub stall_timeout: Duration,
+    /// How long the place of a lost worker is kept, if the run recovers from losses.
+    pub rejoin_timeout: Duration,
 }
 
 /// A worker's connections to all other workers, and its replica of the parameters.
@@ -41,6 +47,12 @@ pub struct Mesh {
     poll: Poll,
     events: Events,
     config: MeshConfig,
+    /// Where others come in: until the start, or for as long as somebody may come back.
+    door: Option<Door>,
+    /// How often somebody was lost since the last step was made.
+    losses: u32,
+    /// What connections that are gone have sent and received.
+    gone_bytes: (u64, u64),
 }
 
 /// Another worker.
@@ -49,6 +61,8 @@ struct Peer {
     connection: Option<Connection>,
     /// When to try to connect again.
     next_try: Instant,
+    /// Since when it has been missing, and how long it may.
+    missing: (Instant, Duration),
 }
 
 impl Mesh {
@@ -67,16 +81,38 @@ impl Mesh {
         self.replica.is_over()
     }
 
+    /// Whether the chief has let this worker go.
+    pub fn is_let_go(&self) -> bool {
+        self.replica.is_let_go()
+    }
+
     /// Asks everybody to stop after the step that is made next; only the chief may.
     pub fn ask_to_stop(&mut self) {
         self.replica.ask_to_stop();
     }
 
+    /// Asks everybody to take a checkpoint of what comes of the step that is made next; only the
+    /// chief may.
+    pub fn ask_for_checkpoint(&mut self) {
+        self.replica.ask_for_checkpoint();
+    }
+
+    /// Whether a checkpoint is to be taken of the parameters as they are now.
+    pub fn is_checkpoint_due(&self) -> bool {
+        self.replica.is_checkpoint_due()
+    }
+
+    /// Of the own shard, as it goes into a checkpoint: the parameters, then each slot.
+    pub fn shard_columns(&self) -> impl Iterator<Item = &[f32]> {
+        self.replica.shard_columns()
+    }
+
     /// Bytes sent to and received from all other workers.
     pub fn moved_bytes(&self) -> (u64, u64) {
-        let open = || self.peers.iter().filter_map(|peer| peer.connection.as_ref());
-        let sent = open().map(Connection::sent_bytes).sum();
-        (sent, open().map(Connection::received_bytes).sum())
+        let open = self.peers.iter().filter_map(|peer| peer.connection.as_ref());
+        open.fold(self.gone_bytes, |(sent, received), connection| {
+            (sent + connection.sent_bytes(), received + connection.received_bytes())
+        })
     }
 
     /// Makes a step: everybody's gradients become one update, on every replica the same. `None`
@@ -92,8 +128,20 @@ impl Mesh {
         let values = gradient.map_or(&[][..], |(_, values)| values);
         assert!(gradient.is_none() || values.len() == self.params().len(), "gradient");
         let examples = gradient.map(|(examples, _)| examples);
-        let made = self.step(examples, values, attendant);
-        made.map_err(|fault| self.give_up(fault, values))
+        let before = self.global_step();
+        loop {
+            match self.step(examples, values, attendant) {
+                Ok(()) => {
+                    self.losses = 0;
+                    return Ok(());
+                }
+                Err(fault) => self.recover(fault, values, attendant)?,
+            }
+            // The others may have made the step, and this replica with their help.
+            if self.global_step() != before || self.is_over() {
+                return Ok(());
+            }
+        }
     }
 
     fn step(
@@ -123,23 +171,45 @@ impl Mesh {
 
     /// Whoever went when it was not needed may be needed by now.
     fn check_needed(&self) -> Result<(), Fault> {
-        let is_missed = |slot: &usize| {
-            let connection = self.peers[*slot].connection.as_ref();
-            connection.is_none_or(|connection| connection.is_closed) && self.replica.needs(*slot)
-        };
+        let is_missed = |slot: &usize| self.is_gone(*slot) && self.replica.needs(*slot);
         let missed = self.replica.others().find(is_missed);
         missed.map_or(Ok(()), |slot| Err(Fault::lost(slot, "it closed the connection")))
+    }
+
+    /// Whether nothing more can come from a peer.
+    fn is_gone(&self, slot: usize) -> bool {
+        let connection = self.peers[slot].connection.as_ref();
+        connection.is_none_or(|connection| connection.is_closed)
     }
 
     /// Sends what can be sent now; says whether anything was.
     fn send_all(&mut self, gradient: &[f32]) -> Result<bool, Fault> {
         let mut progress = false;
         for slot in self.replica.others() {
-            if let Some(connection) = &mut self.peers[slot].connection {
-                progress |= connection.send_parts(slot, &mut self.replica, gradient)?;
+            let Some(connection) = &mut self.peers[slot].connection else { continue };
+            match connection.send_parts(slot, &mut self.replica, gradient) {
+                Ok(sent) => progress |= sent,
+                Err(fault) => self.unless_needed(slot, fault)?,
             }
         }
         Ok(progress)
+    }
+
+    /// Whoever is lost when nothing is left to hear from it or to tell it has merely gone.
+    fn unless_needed(&mut self, slot: usize, fault: Fault) -> Result<(), Fault> {
+        if !matches!(fault, Fault::Lost { .. }) || self.replica.needs(slot) {
+            return Err(fault);
+        }
+        self.close(slot);
+        Ok(())
+    }
+
+    /// Closes the connection to a peer, if there is one.
+    fn close(&mut self, slot: usize) {
+        if let Some(connection) = self.peers[slot].connection.take() {
+            self.gone_bytes.0 += connection.sent_bytes();
+            self.gone_bytes.1 += connection.received_bytes();
+        }
     }
 
     fn is_sent(&self) -> bool {
@@ -152,11 +222,20 @@ impl Mesh {
         let mut progress = false;
         for slot in self.replica.others() {
             let Some(connection) = &mut self.peers[slot].connection else { continue };
-            let Some(event) = connection.read_event(slot, &mut self.replica)? else { continue };
+            let event = match connection.read_event(slot, &mut self.replica) {
+                Ok(None) => continue,
+                Ok(Some(event)) => event,
+                Err(fault) => {
+                    self.unless_needed(slot, fault)?;
+                    continue;
+                }
+            };
             progress = true;
             match event {
                 ReplicaEvent::Part | ReplicaEvent::Bye => {}
                 ReplicaEvent::Abort(why) => return Err(Fault::Link(LinkError::Aborted(why))),
+                // In a run that recovers nobody goes before everything is on disk.
+                ReplicaEvent::Left if self.replica.recovers() => {}
                 ReplicaEvent::Left => connection.send_control(slot, &Replica::bye(), &[])?,
             }
         }
@@ -223,50 +302,5 @@ impl Mesh {
     fn awaited(&self) -> String {
         let slots = self.replica.awaited().into_iter();
         slots.map(|slot| self.replica.name(slot)).collect::<Vec<_>>().join(", ")
-    }
-
-    /// Leaves the run in good order, with a report for the chief: goes along without a gradient
-    /// until nobody has one, then says goodbye.
-    pub fn leave(
-        &mut self,
-        report: &[u8],
-        attendant: &mut impl Attendant,
-    ) -> Result<(), LinkError> {
-        while !self.replica.is_over() {
-            self.reduce(None, attendant)?;
-        }
-        if self.replica.slot() == 0 {
-            return Ok(());
-        }
-        let (header, body) = self.replica.leave(report);
-        let said = match &mut self.peers[0].connection {
-            Some(chief) => chief.send_control(0, &header, &body),
-            None => Err(Fault::lost(0, "not connected")),
-        };
-        let left = said.and_then(|()| self.until(attendant, Replica::is_let_go));
-        left.map_err(|fault| self.give_up(fault, &[]))
-    }
-
-    /// To the chief, after it has left: the reports of all others, by slot.
-    pub fn collect(&mut self, attendant: &mut impl Attendant) -> Result<Vec<Report>, LinkError> {
-        let collected = self.until(attendant, |replica| replica.reports().is_some());
-        collected.map_err(|fault| self.give_up(fault, &[]))?;
-        Ok(self.replica.reports().unwrap_or_default())
-    }
-
-    fn until(
-        &mut self,
-        attendant: &mut impl Attendant,
-        is_done: impl Fn(&Replica) -> bool,
-    ) -> Result<(), Fault> {
-        let mut wait = Wait::new();
-        attendant.moved(Moved::Wait);
-        while !is_done(&self.replica) || !self.is_sent() {
-            self.send_all(&[])?;
-            if !self.read_all()? {
-                self.wait(&mut wait, attendant)?;
-            }
-        }
-        Ok(())
     }
 }

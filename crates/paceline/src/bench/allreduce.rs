@@ -123,9 +123,11 @@ pub(super) fn work(listener: TcpListener, floats: usize, seconds: f64) -> io::Re
         stop_steps: None,
         check_every: u64::MAX,
         part_floats: PART_FLOATS,
+        recovers: false,
     };
     let limit = Duration::from_secs(60);
-    let mesh = MeshConfig { addresses, start_timeout: limit, stall_timeout: limit };
+    let mesh =
+        MeshConfig { addresses, start_timeout: limit, stall_timeout: limit, rejoin_timeout: limit };
     let spec = OptimizerSpec::sgd(0.01);
     let replica = Replica::new(config, vec![0.0; floats], spec, &flat(floats));
     let mut mesh =

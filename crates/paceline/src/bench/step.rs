@@ -4,7 +4,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use gemm::{Parallelism, gemm};
-use paceline_model::{Batch, Model, Onto, Optimizer, OptimizerSpec, Softmax};
+use paceline_data::{BatchBuffer, Images, Patches, digits};
+use paceline_model::{Batch, Model, Onto, Optimizer, OptimizerSpec, Patchy, Softmax};
 
 use super::TURN;
 use crate::table::{aligned, grouped};
@@ -13,9 +14,17 @@ const INPUTS: usize = 784;
 const CLASSES: usize = 10;
 const TURNS: usize = 8;
 
+/// Examples of the bench on images: more than the second-level cache holds.
+const DIGITS: usize = 20_000;
+
+/// Softmax regression's step beside its products, and on images without their empty patches.
+pub fn step() -> String {
+    dense() + "\n" + &patchy()
+}
+
 /// Steps/s of softmax regression (gradient and update) on one thread at several batches,
 /// beside a bare loop of the same two matrix products.
-pub fn step() -> String {
+fn dense() -> String {
     let mut rows = vec![
         ["batch", "steps/s", "examples/s", "bare products/s", "ratio"].map(String::from).to_vec(),
     ];
@@ -39,6 +48,79 @@ pub fn step() -> String {
          bare: the same two products by the crate gemm\n"
     );
     title + &aligned(&rows)
+}
+
+/// Gradients/s over generated digits in random order, as bytes without their empty patches on one
+/// thread and on two, beside all of their pixels made into numbers on one thread.
+fn patchy() -> String {
+    let images = digits(1, DIGITS, 1).train;
+    let Some(patches) = Patches::of(&images) else { return String::new() };
+    let head = ["batch", "patches", "2 threads", "all pixels", "ratio", "2 threads"];
+    let mut rows = vec![head.map(String::from).to_vec()];
+    for batch in [10, 60, 600] {
+        let model = |threads| Softmax::of_patchy(INPUTS, CLASSES, threads);
+        let (Ok(one), Ok(two)) = (model(1), model(2)) else { return String::new() };
+        let mut ways = [(one, true), (two, true), (Softmax::new(INPUTS, CLASSES), false)]
+            .map(|(model, is_patchy)| Gradient::new(model, batch, is_patchy));
+        let mut best = [0f64; 3];
+        for _ in 0..TURNS {
+            for (way, best) in ways.iter_mut().zip(&mut best) {
+                *best = best.max(rate(|| way.step(&images, &patches)));
+            }
+        }
+        let mut row = vec![batch.to_string()];
+        row.extend(best.map(|rate| grouped(rate as u64)));
+        row.extend([best[0], best[1]].map(|rate| format!("{:.2}", rate / best[2])));
+        rows.push(row);
+    }
+    let share = (**patches.words()).as_ref().len() as f64 / (DIGITS * INPUTS / 8) as f64;
+    format!(
+        "the same without the update, steps/s over generated digits, of which {:.0} % is kept\n{}",
+        100.0 * share,
+        aligned(&rows)
+    )
+}
+
+/// Gradients over images in random order, in one of two forms.
+struct Gradient {
+    model: Softmax,
+    is_patchy: bool,
+    which: Vec<u32>,
+    labels: Vec<u32>,
+    buffer: BatchBuffer,
+    params: Vec<f32>,
+    grad: Vec<f32>,
+    done: usize,
+}
+
+impl Gradient {
+    fn new(model: Softmax, batch: usize, is_patchy: bool) -> Self {
+        let params = vec![0.01; model.layout().len()];
+        let (which, grad) = (vec![0; batch], params.clone());
+        let (labels, buffer) = (Vec::new(), BatchBuffer::default());
+        Self { model, is_patchy, which, labels, buffer, params, grad, done: 0 }
+    }
+
+    fn step(&mut self, images: &Images, patches: &Patches) {
+        for (number, image) in (self.done..).zip(&mut self.which) {
+            *image = (number * 7_919 % DIGITS) as u32;
+        }
+        self.done += self.which.len();
+        let (share, mut onto) = (1.0 / self.which.len() as f32, Onto::Zero);
+        for which in self.which.chunks(self.model.max_block()) {
+            let block = if self.is_patchy {
+                self.labels.clear();
+                self.labels.extend(which.iter().map(|&image| patches.labels()[image as usize]));
+                let (words, starts) = (patches.words(), patches.starts());
+                Batch::patchy(Patchy { words, starts, which }, &self.labels)
+            } else {
+                self.buffer.fill(images, which.iter().map(|&image| image as usize));
+                Batch::dense(&self.buffer.inputs, &self.buffer.labels)
+            };
+            black_box(self.model.gradient(&self.params, block, share, onto, &mut self.grad));
+            onto = Onto::Present;
+        }
+    }
 }
 
 /// How often a second something can be done.

@@ -131,6 +131,13 @@ impl Resumption {
         Resume { first_step, parts }
     }
 
+    /// All parameters of a dense model as they were.
+    pub fn params(&self, layout: &Layout) -> Result<Vec<f32>, Failure> {
+        let mut params = vec![0.0; layout.len()];
+        self.read(None, 0..layout.len(), &mut params)?;
+        Ok(params)
+    }
+
     /// A shard of a dense model as it was.
     pub fn dense(
         &self,

@@ -109,7 +109,13 @@ impl Tasks {
             Mode::Mirrored => json!({"worker": places}),
             _ => json!({"worker": places, "ps": servers}),
         };
-        let start = Start { run, quiet, from, token: make_token().map_err(cannot)?, cluster };
+        // A worker that is started again listens where the one before it did.
+        let kept = match plan.cluster.on_worker_loss {
+            OnWorkerLoss::Wait => keep(&doors).map_err(cannot)?,
+            OnWorkerLoss::Fail | OnWorkerLoss::Continue => Vec::new(),
+        };
+        let token = make_token().map_err(cannot)?;
+        let start = Start { run, quiet, from, token, cluster, doors: kept };
         for (index, listener) in listeners.into_iter().enumerate() {
             let task = Task { role: Role::Ps, index };
             self.started.push(start.start(task, Some(listener)).map_err(cannot)?);
@@ -151,27 +157,31 @@ impl Tasks {
                     source,
                 })?;
                 let Some(status) = task.ended else { continue };
-                if restarts > 0 && failure.is_none() && may_restart(task.task, status) {
+                // Without servers nothing is left to do once the chief has written everything.
+                let is_done = plan.cluster.mode == Mode::Mirrored && start.has_summary();
+                let is_lost = failure.is_none() && !is_done && may_restart(task.task, status);
+                if restarts > 0 && is_lost {
                     restarts -= 1;
                     told &= !is_chief(task.task);
-                    *task = start.start(task.task, None).map_err(|source| Failure::Files {
+                    *task = start.start_again(task.task).map_err(|source| Failure::Files {
                         what: format!("cannot start {} again", task.task),
                         source,
                     })?;
                     write_line(&format!("{} is started again: it {}", task.task, told_end(status)));
                     continue;
                 }
-                let may_go = plan.cluster.on_worker_loss == OnWorkerLoss::Continue
-                    && task.task.role == Role::Worker
-                    && !is_chief(task.task);
+                let may_go = is_done
+                    || plan.cluster.on_worker_loss == OnWorkerLoss::Continue
+                        && task.task.role == Role::Worker
+                        && !is_chief(task.task);
                 let blame = blame(status);
                 if !status.success() && !may_go && failure.as_ref().is_none_or(|f| f.0 < blame) {
                     failure = Some((blame, failed(task.task, status, interrupt)));
                 }
                 let grace = match plan.checkpoint {
                     _ if failure.is_some() => GRACE_AFTER_FAILURE,
-                    Some(_) => GRACE_TO_WRITE,
-                    None => GRACE,
+                    Some(_) if !is_done => GRACE_TO_WRITE,
+                    _ => GRACE,
                 };
                 if is_chief(task.task) || failure.is_some() {
                     deadline.get_or_insert_with(|| Instant::now() + grace);
@@ -208,6 +218,11 @@ fn bind(count: usize) -> io::Result<(Vec<TcpListener>, Vec<String>)> {
     bound.collect()
 }
 
+/// The same sockets once more.
+fn keep(doors: &[Option<TcpListener>]) -> io::Result<Vec<Option<TcpListener>>> {
+    doors.iter().map(|door| door.as_ref().map(TcpListener::try_clone).transpose()).collect()
+}
+
 /// What all tasks of a run are started with.
 struct Start<'a> {
     run: &'a RunDir,
@@ -216,6 +231,8 @@ struct Start<'a> {
     from: Option<u64>,
     token: String,
     cluster: serde_json::Value,
+    /// The workers' listening sockets, where they have some and may come back.
+    doors: Vec<Option<TcpListener>>,
 }
 
 impl Start<'_> {
@@ -223,6 +240,17 @@ impl Start<'_> {
     fn servers(&self) -> Vec<String> {
         let listed = self.cluster["ps"].as_array().into_iter().flatten();
         listed.filter_map(|address| address.as_str().map(String::from)).collect()
+    }
+
+    /// Starts a worker in the place of one that was lost.
+    fn start_again(&self, task: Task) -> io::Result<Started> {
+        let door = self.doors.get(task.index).and_then(Option::as_ref);
+        self.start(task, door.map(TcpListener::try_clone).transpose()?)
+    }
+
+    /// Whether the chief has come to the end of its work.
+    fn has_summary(&self) -> bool {
+        self.run.path().join("summary.json").exists()
     }
 
     fn start(&self, task: Task, listener: Option<TcpListener>) -> io::Result<Started> {

@@ -1,75 +1,169 @@
 //! Parameters that every worker holds for itself: mode `mirrored`.
 
 use std::net::TcpListener;
+use std::sync::Arc;
 
-use paceline_exchange::{PART_FLOATS, Replica, ReplicaConfig};
-use paceline_model::{Layout, Model};
+use paceline_exchange::{Mark, PART_FLOATS, PartMarks, Replica, ReplicaConfig};
+use paceline_model::{Layout, Model, Optimizer};
 use paceline_net::{Mesh, MeshConfig};
 use paceline_observe::PhaseClock;
 
 use super::Cluster;
 use super::listen::listen;
 use super::remote::{Say, Timed, Waiter, incarnation, layout_digest, token};
+use super::server::start_keeper;
 use super::task::SharedLink;
 use crate::Failure;
-use crate::job::{Plan, RawJob};
+use crate::checkpoint::keeper::copy_dense;
+use crate::checkpoint::{Keeper, Origin, Resumption, Shape, Shelf, Terms};
+use crate::job::{OnWorkerLoss, Plan, RawJob};
 use crate::link::{DenseLink, Link, Pushed, Show};
+use crate::log::Log;
+use crate::run::RunDir;
 use crate::summary::TaskSummary;
 
 /// A worker's replica of the parameters, and its connections to all other workers.
 pub(super) struct Mirror<'a> {
     mesh: Mesh,
+    workers: usize,
+    /// Who takes checkpoints of the own shard, if they are taken, until the last one.
+    keeper: Option<Keeper>,
     say: Say<'a>,
 }
 
-impl<'a> Mirror<'a> {
-    /// Finds all other workers, with a replica at the model's start.
-    pub(super) fn start(
-        job: &RawJob,
-        plan: &Plan,
-        cluster: &Cluster,
-        model: &dyn Model,
-        say: Say<'a>,
-        gives_up: &dyn Fn() -> bool,
-    ) -> Result<Self, Failure> {
-        let config = MeshConfig {
-            addresses: cluster.workers()?,
-            start_timeout: plan.cluster.start_timeout,
-            stall_timeout: plan.cluster.stall_timeout,
+/// What a worker begins with.
+pub(super) struct Beginning<'a> {
+    pub(super) job: &'a RawJob,
+    pub(super) plan: &'a Plan,
+    pub(super) cluster: &'a Cluster,
+    pub(super) run: &'a RunDir,
+    /// What the run goes on from, if it does.
+    pub(super) from: Option<&'a Resumption>,
+}
+
+impl Beginning<'_> {
+    fn recovers(&self) -> bool {
+        self.plan.cluster.on_worker_loss == OnWorkerLoss::Wait
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::of(self.plan, self.cluster.slots())
+    }
+
+    fn origin(&self) -> Origin {
+        self.from.map_or(Origin::default(), Resumption::origin)
+    }
+
+    /// The replica as the run begins. One that takes another's place gets the others' state; for
+    /// the case that all have died it begins with the newest checkpoint that they left.
+    fn replica(&self, model: &dyn Model) -> Result<Replica, Failure> {
+        let (plan, layout) = (self.plan, model.layout());
+        let config = self.config(layout)?;
+        let left = self.newest();
+        let from = left.as_ref().or(self.from);
+        let Some(from) = from else {
+            let mut params = vec![0.0; layout.len()];
+            model.initialise(plan.seed, &mut params);
+            return Ok(Replica::new(config, params, plan.optimizer, layout));
         };
-        let replica_config = replica_config(job, plan, cluster, model.layout())?;
-        let listener = door(cluster, !replica_config.token.is_empty())?;
-        let mut params = vec![0.0; model.layout().len()];
-        model.initialise(plan.seed, &mut params);
-        let replica = Replica::new(replica_config, params, plan.optimizer, model.layout());
-        let attendant = &mut Waiter { say, gives_up: Some(gives_up) };
-        Ok(Self { mesh: Mesh::start(replica, config, listener, attendant)?, say })
+        let updates = config.updates(layout.len());
+        let (params, optimizer): (_, Optimizer) = match updates == (0..layout.len()) {
+            true => from.dense(layout, plan.optimizer, updates)?,
+            false => {
+                let (_, optimizer) = from.dense(layout, plan.optimizer, updates)?;
+                (from.params(layout)?, optimizer)
+            }
+        };
+        Ok(Replica::resume(config, params, optimizer, from.step()))
+    }
+
+    /// The newest checkpoint of this very run, where somebody may have been here before.
+    fn newest(&self) -> Option<Resumption> {
+        if !self.recovers() || self.plan.checkpoint.is_none() {
+            return None;
+        }
+        let newest = Shelf::of(self.run.path()).newest(&mut |_| {}).ok()?;
+        let newest = Resumption::new(newest, self.shape());
+        Some(newest).filter(|newest| newest.origin() == self.origin())
+    }
+
+    fn config(&self, layout: &Layout) -> Result<ReplicaConfig, Failure> {
+        let Self { job, plan, cluster, .. } = *self;
+        Ok(ReplicaConfig {
+            slot: cluster.slot().unwrap_or(0),
+            names: (0..cluster.slots()).map(|slot| cluster.slot_name(slot)).collect(),
+            incarnation: incarnation(),
+            token: token(plan)?,
+            job_digest: job.digest(),
+            layout_digest: layout_digest(layout),
+            stop_steps: plan.stop.steps,
+            check_every: plan.evaluate.every,
+            part_floats: PART_FLOATS,
+            recovers: self.recovers(),
+        })
+    }
+
+    /// Who takes checkpoints of this worker's shard, if they are taken.
+    fn keeper(&self, layout: &Layout, log: Arc<Log>) -> Result<Option<Keeper>, Failure> {
+        let Self { job, plan, cluster, run, .. } = *self;
+        let index = (cluster.slot().unwrap_or(0), cluster.slots());
+        let name = cluster.task.to_string().replace(':', "-");
+        let walk = (self.shape(), self.origin());
+        let terms = Terms::new(run, (job, plan), layout, walk, index, &name);
+        terms.map(|terms| start_keeper(terms, log)).transpose()
+    }
+
+    /// Where this worker lets others in, if there are any.
+    fn door(&self) -> Result<Option<TcpListener>, Failure> {
+        let address = &self.cluster.addresses[&self.cluster.task];
+        let has_token = !token(self.plan)?.is_empty();
+        (self.cluster.slots() > 1).then(|| listen(address, has_token)).transpose()
     }
 }
 
-/// Where this worker lets others in, if there are any.
-fn door(cluster: &Cluster, has_token: bool) -> Result<Option<TcpListener>, Failure> {
-    let address = &cluster.addresses[&cluster.task];
-    (cluster.slots() > 1).then(|| listen(address, has_token)).transpose()
-}
+impl<'a> Mirror<'a> {
+    /// Finds all other workers. If they are further than the beginning, so is this one then.
+    pub(super) fn start(
+        beginning: &Beginning<'_>,
+        model: &dyn Model,
+        log: Arc<Log>,
+        say: Say<'a>,
+        gives_up: &dyn Fn() -> bool,
+    ) -> Result<Self, Failure> {
+        let plan = beginning.plan;
+        let config = MeshConfig {
+            addresses: beginning.cluster.workers()?,
+            start_timeout: plan.cluster.start_timeout,
+            stall_timeout: plan.cluster.stall_timeout,
+            rejoin_timeout: plan.cluster.rejoin_timeout,
+        };
+        let listener = beginning.door()?;
+        let replica = beginning.replica(model)?;
+        let keeper = beginning.keeper(model.layout(), log)?;
+        let attendant = &mut Waiter { say, gives_up: Some(gives_up) };
+        let mesh = Mesh::start(replica, config, listener, attendant)?;
+        let mut mirror = Self { mesh, workers: beginning.cluster.slots(), keeper, say };
+        mirror.checkpoint_if_due();
+        Ok(mirror)
+    }
 
-fn replica_config(
-    job: &RawJob,
-    plan: &Plan,
-    cluster: &Cluster,
-    layout: &Layout,
-) -> Result<ReplicaConfig, Failure> {
-    Ok(ReplicaConfig {
-        slot: cluster.slot().unwrap_or(0),
-        names: (0..cluster.slots()).map(|slot| cluster.slot_name(slot)).collect(),
-        incarnation: incarnation(),
-        token: token(plan)?,
-        job_digest: job.digest(),
-        layout_digest: layout_digest(layout),
-        stop_steps: plan.stop.steps,
-        check_every: plan.evaluate.every,
-        part_floats: PART_FLOATS,
-    })
+    fn checkpoint_if_due(&mut self) {
+        if self.mesh.is_checkpoint_due() {
+            self.take_checkpoint(false);
+        }
+    }
+
+    /// Has the own shard written. All others do the same at the same step, and whoever is the
+    /// last completes the checkpoint.
+    fn take_checkpoint(&mut self, is_last: bool) {
+        let Some(keeper) = &mut self.keeper else { return };
+        let step = self.mesh.global_step();
+        let mark = Mark { high: step, step: step.saturating_sub(1) };
+        let marks = vec![PartMarks { version: step, slots: vec![mark; self.workers] }];
+        let mut columns = self.mesh.shard_columns();
+        let params = columns.next().unwrap_or_default();
+        keeper.take(step, marks, is_last, |out| copy_dense(params, columns, out));
+    }
 }
 
 impl Link for Mirror<'_> {
@@ -89,8 +183,17 @@ impl Link for Mirror<'_> {
         self.mesh.moved_bytes()
     }
 
-    fn checkpoint(&mut self, _step: u64, _is_last: bool) -> Result<(), Failure> {
-        Ok(()) // A job that asks for checkpoints in this mode is refused.
+    fn checkpoint_step(&self) -> u64 {
+        // Everybody hears of it with the chief's gradient, in time for what comes of that.
+        self.mesh.global_step() + 1
+    }
+
+    fn checkpoint(&mut self, _step: u64, is_last: bool) -> Result<(), Failure> {
+        // The last one has been taken by everybody when they left.
+        if !is_last {
+            self.mesh.ask_for_checkpoint();
+        }
+        Ok(())
     }
 
     fn ask_to_stop(&mut self, _reason: &str) -> Result<(), Failure> {
@@ -120,13 +223,21 @@ impl DenseLink for Mirror<'_> {
     ) -> Result<Pushed, Failure> {
         let attendant = &mut Timed { clock, say: self.say, halted: None };
         self.mesh.reduce(Some((examples as u32, grad)), attendant)?;
+        self.checkpoint_if_due();
         Ok(Pushed::Applied)
     }
 }
 
 impl SharedLink for Mirror<'_> {
+    /// Before a worker leaves it has written its shard of the last checkpoint.
     fn leave(&mut self, report: &[u8]) -> Result<(), Failure> {
-        Ok(self.mesh.leave(report, &mut Waiter { say: self.say, gives_up: None })?)
+        let attendant = &mut Waiter { say: self.say, gives_up: None };
+        self.mesh.follow(attendant)?;
+        if !self.mesh.is_let_go() {
+            self.take_checkpoint(true);
+        }
+        self.keeper = None;
+        Ok(self.mesh.leave(report, attendant)?)
     }
 
     fn collect(&mut self, mine: TaskSummary) -> Result<Vec<TaskSummary>, Failure> {
@@ -140,6 +251,11 @@ impl SharedLink for Mirror<'_> {
     }
 
     fn finish(&mut self) -> Result<(), Failure> {
+        self.mesh.finish(&mut Waiter { say: self.say, gives_up: None });
         Ok(())
+    }
+
+    fn already_left(&self) -> bool {
+        self.mesh.is_over()
     }
 }

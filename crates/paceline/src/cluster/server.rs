@@ -109,7 +109,7 @@ pub(super) fn run(
 }
 
 /// Who takes the shard's checkpoints; what becomes of them stands in the log.
-fn start_keeper(terms: Terms, log: Arc<Log>) -> Result<Keeper, Failure> {
+pub(super) fn start_keeper(terms: Terms, log: Arc<Log>) -> Result<Keeper, Failure> {
     let tell = move |written: Result<&str, &str>| match written {
         Ok(text) => log.info(text),
         Err(text) => log.warn(text),

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use paceline_exchange::{ProcessName, Role as ClientRole};
+use paceline_model::Model;
 
 use super::crew::{self, Ended, process_id};
-use super::mirror::Mirror;
+use super::mirror::{Beginning, Mirror};
 use super::remote::{Remote, Waiter, link_config, server_addresses, token};
 use super::shared::Shared;
 use super::{Cluster, Leash, Role, evaluator, server};
@@ -87,7 +88,9 @@ pub fn run(
         Role::Evaluator => evaluator::run(job, plan, cluster, &run, &interrupted).map(|()| None),
         Role::Chief | Role::Worker => {
             let data = load_data(job, plan, &mut |_| {})?;
-            from.map_or(Ok(()), |from| check_unfinished(plan, from, data.train_len()))?;
+            if let Some(from) = from.filter(|_| options.checkpoint.is_none()) {
+                check_unfinished(plan, from, data.train_len())?;
+            }
             let part = Part {
                 job,
                 plan,
@@ -191,7 +194,7 @@ impl Part<'_> {
     ) -> Result<Option<Finished>, Failure> {
         let Self { plan, cluster, data, run, .. } = *self;
         let slot = self.home.unwrap_or(0);
-        let log = Log::create(run, cluster.task)?;
+        let log = Arc::new(Log::create(run, cluster.task)?);
         let model = build_model(plan, data.shape(), Room::LEAST)?;
         let mut board = Board::create(&run.task(&cluster.task.to_string()), plan)?;
         let say = |text: &str| if slot == 0 { log.warn(text) } else { log.info(text) };
@@ -199,10 +202,9 @@ impl Part<'_> {
         let progress = self.progress(slot);
         let places = (slot, data.batches(plan, self.slots, self.origin));
         let threads = plan.threads_here(cluster.workers_here());
-        let mut link = Mirror::start(self.job, plan, cluster, &*model, &say, &gives_up)?;
-        if slot == 0 {
-            board.describe(plan, &model.graph())?;
-        }
+        let start = Beginning { job: self.job, plan, cluster, run, from: self.from };
+        let mut link = Mirror::start(&start, &*model, log.clone(), &say, &gives_up)?;
+        self.begin_board(&mut board, slot, &link, &*model)?;
         let desk = Desk::open(Some(board), slowness(slot));
         let mut worker = build_dense_worker(plan, data, places, threads, desk)?;
         if slot == 0 {
@@ -270,13 +272,8 @@ impl Part<'_> {
             || shift.called_back.load(Ordering::Relaxed) && !is_chief || shared.is_halted();
         let halted = || shared.is_halted();
         link.obey(&called_back, &halted);
-        // A process that takes a slot over finds it further than the run began.
-        let begun = self.from.map_or(0, |from| from.slot_steps(slots)[slot]);
-        let is_first = link.next_step() == begun && !link.already_left();
-        match (&mut board, self.from) {
-            (Some(board), Some(from)) if is_first => board.resume_at(from.step())?,
-            (Some(board), None) if is_first && is_chief => board.describe(plan, &model.graph())?,
-            _ => {}
+        if let Some(board) = &mut board {
+            self.begin_board(board, slot, &link, &*model)?;
         }
         drop(model);
         let places = (slot, data.batches(plan, slots, self.origin));
@@ -302,6 +299,24 @@ impl Part<'_> {
         }
         worker.desk().close(true)?;
         Ok(if is_through { Ended::Left } else { Ended::GivenUp })
+    }
+
+    /// Tells what is trained, or where the run goes on. A process that takes a slot over finds it
+    /// further than the run began, and has nothing to tell.
+    fn begin_board(
+        &self,
+        board: &mut Board,
+        slot: usize,
+        link: &impl SharedLink,
+        model: &dyn Model,
+    ) -> Result<(), Failure> {
+        let begun = self.from.map_or(0, |from| from.slot_steps(self.slots)[slot]);
+        match self.from {
+            _ if link.next_step() != begun || link.already_left() => Ok(()),
+            Some(from) => board.resume_at(from.step()),
+            None if slot == 0 => board.describe(self.plan, &model.graph()),
+            None => Ok(()),
+        }
     }
 
     /// Where the chief shows how far it is, and what is about to be trained.

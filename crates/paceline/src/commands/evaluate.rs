@@ -25,7 +25,7 @@ pub(super) fn evaluate(args: &Evaluate) -> Result<(), Failure> {
         // However it was trained, here all parameters are at hand.
         plan.model = ModelKind::Logistic { dense: true };
     }
-    let score = build_examiner(&plan, &data, plan.threads_here(1))?.test(&params)?;
+    let score = build_examiner(&plan, &data, plan.test_threads())?.test(&params)?;
     if args.json {
         let mut figures = json!({
             "test_loss": score.loss,

@@ -172,7 +172,7 @@ impl Checker<'_> {
         }
         let on_worker_loss = match self.text("cluster.on_worker_loss").as_str() {
             "continue" if mode != Mode::Mirrored => OnWorkerLoss::Continue,
-            "wait" if mode != Mode::Mirrored => OnWorkerLoss::Wait,
+            "wait" => OnWorkerLoss::Wait,
             _ => OnWorkerLoss::Fail,
         };
         let waits = on_worker_loss == OnWorkerLoss::Wait;
@@ -210,16 +210,9 @@ impl Checker<'_> {
                            or sync for a sparse model, or set model.dense = true";
             self.problems.push(self.job.problem("cluster.mode", message));
         }
-        for key in ["checkpoint.every_steps", "checkpoint.every_seconds"] {
-            if self.job.entries.contains_key(key) {
-                let message = "is not for cluster.mode = \"mirrored\" yet; use sync, which ends \
-                               with the same bits";
-                self.problems.push(self.job.problem(key, message));
-            }
-        }
         if self.text("cluster.on_worker_loss") == "continue" {
             let message = "is \"continue\", but a worker of cluster.mode = \"mirrored\" cannot be \
-                           done without; use async, sync or bounded";
+                           done without; use wait, or async, sync or bounded";
             self.problems.push(self.job.problem("cluster.on_worker_loss", message));
         }
     }

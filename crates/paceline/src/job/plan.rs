@@ -38,15 +38,29 @@ pub struct Plan {
     pub observe_sample: Option<Duration>,
 }
 
+/// Examples of a batch of softmax regression that are worth sharing out to threads.
+const SOFTMAX_SHARED: usize = 256;
+
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
 impl Plan {
     /// Threads that a worker computes with, beside so many others on this machine.
     pub fn threads_here(&self, workers: usize) -> usize {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
         let by_itself = match self.model {
-            ModelKind::Softmax | ModelKind::Logistic { .. } => 1,
-            ModelKind::LeNet | ModelKind::AlexNet { .. } => (cores / workers).max(1),
+            ModelKind::Logistic { .. } => 1,
+            ModelKind::Softmax if self.batch < SOFTMAX_SHARED => 1,
+            ModelKind::Softmax | ModelKind::LeNet | ModelKind::AlexNet { .. } => {
+                (cores() / workers).max(1)
+            }
         };
         self.threads.unwrap_or(by_itself)
+    }
+
+    /// Threads that a test of a dense model is made with which nothing else goes on beside.
+    pub fn test_threads(&self) -> usize {
+        self.threads.unwrap_or_else(cores)
     }
 }
 

@@ -180,17 +180,16 @@ fn model_and_data() -> Vec<Key> {
 
 fn train() -> Vec<Key> {
     let positive = Kind::Above(0.0);
-    let threads = "threads of a worker. Unless given, networks take the machine's cores, shared \
-                   out among its workers. Logistic regression takes 1; more share the parameters \
-                   without locks, in mode single";
+    let threads = "threads of a worker. Unless given, networks, and softmax regression at batches \
+                   of 256 or more, take the machine's cores, shared out among its workers. Logistic \
+                   regression takes 1; more share the parameters without locks, in mode single";
     let every = "global steps from one test to the next; 1000 for networks unless given";
     let global_batch = "examples that all workers take together a step, in place of `batch`";
     let epochs = "stop after so many passes over the data; 6 if nothing else stops the run";
     vec![
         key("train.batch", COUNT, "60", "examples a worker takes a step"),
         optional("train.global_batch", COUNT, global_batch),
-        optional("train.threads", Kind::Whole { min: 1, max: 1024 }, threads)
-            .with("model.kind", &["logistic", "lenet", "alexnet"]),
+        optional("train.threads", Kind::Whole { min: 1, max: 1024 }, threads),
         optional("train.stop.epochs", COUNT, epochs),
         optional("train.stop.steps", STEPS, "stop after so many global steps"),
         optional("train.stop.seconds", positive, "stop after so many seconds of training"),
@@ -286,8 +285,7 @@ fn cluster() -> Vec<Key> {
         optional("cluster.quorum", tasks, quorum).with(mode, &["sync"]),
         key("cluster.staleness", STEPS_FROM_0, "4", "steps a worker may be ahead of the slowest")
             .with(mode, &["bounded"]),
-        key(lost, Kind::Word(&["fail", "continue", "wait"]), "\"fail\"", loss)
-            .with(mode, with_servers),
+        key(lost, Kind::Word(&["fail", "continue", "wait"]), "\"fail\"", loss).with(mode, shared),
         key("cluster.restarts", Kind::Whole { min: 0, max: 1000 }, "3", restarts)
             .with(lost, &["wait"]),
         key("cluster.rejoin_timeout_s", seconds, "60.0", "how long a lost worker's place is kept")

@@ -148,6 +148,10 @@ impl RowLink for LocalRows<'_> {
         false
     }
 
+    fn wants_sorted(&self) -> bool {
+        false
+    }
+
     #[inline]
     fn foresee(&self, key: u32) {
         self.shared.table.prefetch(key);

@@ -68,7 +68,11 @@ impl<'a> RowWorker<'a> {
         batch.step = step;
         batch.rows.fill(self.rows, self.indices.iter().map(|&row| row as usize));
         let bias = self.rows.features() as u32;
-        batch.compactor.meet(&batch.rows.keys, bias, |key| link.foresee(key));
+        let (keys, foresee) = (&batch.rows.keys, |key| link.foresee(key));
+        match link.wants_sorted() {
+            true => batch.compactor.meet(keys, bias, foresee),
+            false => batch.compactor.meet_unsorted(keys, bias, foresee),
+        }
     }
 
     /// Begins at a step: reads it and those after it, and fetches its values.

@@ -1,124 +1,23 @@
 //! Whole runs without servers, played from a seed: frames are delayed and reordered across
-//! connections, connections hold little, and workers die.
+//! connections, connections hold little, and workers die. [`recovery`] plays those in which they
+//! come back.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
+mod plain;
+mod recovery;
+mod states;
 
 use std::collections::VecDeque;
 
 use paceline_exchange::{
-    Header, Kind, NotLetIn, Place, RefuseCode, Replica, ReplicaConfig, ReplicaEvent, Source,
-    as_bytes, worker_names,
+    Header, Kind, NotLetIn, Place, RefuseCode, Replica, ReplicaConfig, ReplicaEvent, as_bytes,
+    worker_names,
 };
-use paceline_model::{Group, GroupRule, Layout, Optimizer, OptimizerSpec, Rule, Schedule};
 
-/// What a run is to be.
-#[derive(Clone, Debug)]
-struct Terms {
-    workers: usize,
-    total: usize,
-    part_floats: usize,
-    /// Steps that each slot has examples for.
-    steps: Vec<u64>,
-    stop_steps: Option<u64>,
-    /// After which step the chief asks to stop.
-    stop_asked: Option<u64>,
-    /// Frames that a connection holds.
-    room: usize,
-    /// Who dies, and after how many moves.
-    death: Option<(usize, usize)>,
-}
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-}
-
-fn terms(seed: u64) -> Terms {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    for _ in 0..5 {
-        random.next();
-    }
-    let workers = 1 + random.below(5);
-    let steps = 1 + random.below(6) as u64;
-    Terms {
-        workers,
-        total: 1 + random.below(40),
-        part_floats: 1 + random.below(12),
-        // Of the last step only the first slots have a batch.
-        steps: {
-            let last = 1 + random.below(workers);
-            (0..workers).map(|slot| steps - u64::from(slot >= last)).collect()
-        },
-        stop_steps: (random.below(3) == 0).then(|| 1 + random.below(5) as u64),
-        stop_asked: (random.below(3) == 0).then(|| 1 + random.below(5) as u64),
-        room: 1 + random.below(3),
-        death: None,
-    }
-}
-
-fn spec() -> OptimizerSpec {
-    let group = GroupRule { rate: Schedule::Constant { rate: 0.1 }, decay: 0.01 };
-    OptimizerSpec { rule: Rule::Momentum { momentum: 0.9 }, weights: group, biases: group }
-}
-
-fn layout(total: usize) -> Layout {
-    let mut layout = Layout::new();
-    layout.push("weight", &[total], Group::Weights);
-    layout
-}
-
-fn initial(total: usize) -> Vec<f32> {
-    (0..total).map(|i| (i as f32 * 0.37).sin()).collect()
-}
-
-/// A gradient that depends on all parameters, so that a wrong one is never forgotten.
-fn gradient(params: &[f32], slot: usize, step: u64) -> Vec<f32> {
-    let sum: f32 = params.iter().sum();
-    let at = |i: usize| ((i + slot) as f32 * 0.71 + step as f32 + sum * 0.01).cos();
-    params.iter().enumerate().map(|(i, value)| at(i) + 0.1 * value).collect()
-}
-
-fn examples(slot: usize, step: u64) -> u32 {
-    1 + ((slot as u64 * 7 + step * 3) % 5) as u32
-}
-
-/// The same run in a plain loop: parameters and steps.
-fn plain(terms: &Terms) -> (Vec<f32>, u64) {
-    let mut params = initial(terms.total);
-    let mut optimizer = Optimizer::new(spec(), &layout(terms.total), 0..terms.total);
-    let mut step = 0;
-    loop {
-        let slots: Vec<_> = (0..terms.workers).filter(|&slot| step < terms.steps[slot]).collect();
-        if slots.is_empty() {
-            return (params, step);
-        }
-        let total: u64 = slots.iter().map(|&slot| u64::from(examples(slot, step))).sum();
-        let mut mean = vec![0.0f32; terms.total];
-        for (nth, &slot) in slots.iter().enumerate() {
-            let weight = (f64::from(examples(slot, step)) / total as f64) as f32;
-            for (mean, value) in mean.iter_mut().zip(gradient(&params, slot, step)) {
-                *mean = if nth == 0 { weight * value } else { *mean + weight * value };
-            }
-        }
-        optimizer.apply(step, 0, &mut params, &mean);
-        step += 1;
-        // A chief that asks after this step has one more made, if there is somebody to tell.
-        let asked = terms.stop_asked.map(|asked| asked + u64::from(terms.workers > 1));
-        if [terms.stop_steps, asked].into_iter().flatten().any(|last| step >= last) {
-            return (params, step);
-        }
-    }
-}
+use plain::{
+    Random, Terms, config, examples, gradient, initial, layout, plain, replica, spec, terms,
+};
 
 struct Worker {
     replica: Replica,
@@ -140,24 +39,6 @@ struct World {
     random: Random,
 }
 
-fn config(terms: &Terms, slot: usize) -> ReplicaConfig {
-    ReplicaConfig {
-        slot,
-        names: worker_names(terms.workers),
-        incarnation: 1,
-        token: b"secret".to_vec(),
-        job_digest: [1; 32],
-        layout_digest: [2; 32],
-        stop_steps: terms.stop_steps,
-        check_every: 2,
-        part_floats: terms.part_floats,
-    }
-}
-
-fn replica(terms: &Terms, slot: usize) -> Replica {
-    Replica::new(config(terms, slot), initial(terms.total), spec(), &layout(terms.total))
-}
-
 /// Has everybody greet everybody.
 fn introduce(replicas: &mut [Replica]) {
     for above in 1..replicas.len() {
@@ -168,7 +49,10 @@ fn introduce(replicas: &mut [Replica]) {
             assert_eq!(replicas[above].answered(below, &header, &welcome), Ok(None));
         }
     }
-    assert!(replicas.iter().all(Replica::is_started));
+    for replica in replicas {
+        assert!(replica.is_started());
+        replica.settle().unwrap();
+    }
 }
 
 impl World {
@@ -235,10 +119,7 @@ impl World {
             return false;
         }
         let frame = if let Some(next) = worker.replica.next_to_send(to) {
-            let payload = match next.source {
-                Source::Gradient(range) => as_bytes(&worker.grad[range]),
-                Source::Params(range) => as_bytes(&worker.replica.params()[range]),
-            };
+            let payload = as_bytes(worker.replica.payload(&next.source, &worker.grad));
             Some((next.header, payload.to_vec()))
         } else if worker.replica.is_over() && from > 0 && to == 0 && !worker.has_said_leave {
             worker.has_said_leave = true;
@@ -409,6 +290,7 @@ fn replicas_that_differ_are_found_at_the_next_comparison_and_named() {
         stop_asked: None,
         room: 2,
         death: None,
+        recovers: false,
     };
     let mut world = World::new(terms, 5);
     world.fault = Some((2, 4));

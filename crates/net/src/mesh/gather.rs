@@ -1,4 +1,5 @@
-//! The start: everybody finds everybody, in any order, and says whom they still wait for.
+//! Everybody finds everybody, in any order, and says whom they still wait for: at the start, and
+//! again when somebody was lost.
 //!
 //! A worker connects to all slots below its own, and is connected to by all above.
 
@@ -6,13 +7,12 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token};
-use paceline_exchange::{Header, Kind, NotLetIn, Replica};
+use paceline_exchange::{Header, Kind, NotLetIn, Replica, ReplicaEvent};
 
 use super::connection::{Connection, Fault};
 use super::{Mesh, MeshConfig, Peer};
 use crate::dial::{TRY_EVERY, dial};
 use crate::link::SECOND;
-use crate::serve::poll_once;
 use crate::{Attendant, LinkError, PeerState, prepare};
 
 /// The listener, and connections that have not said who they are, only wake us up.
@@ -22,8 +22,25 @@ const MOST_STRANGERS: usize = 64;
 /// How long one may stay without saying.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Why everybody looks for everybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Occasion {
+    /// The run begins, as far as this worker knows.
+    Start,
+    /// Somebody was lost.
+    Loss,
+}
+
+/// What is known of a peer before anything was tried.
+pub(super) fn state_before(peer: usize, slot: usize) -> PeerState {
+    match peer > slot {
+        true => PeerState::Awaited,
+        false => PeerState::Refused("not tried yet".into()),
+    }
+}
+
 /// Who knocks at the door.
-struct Door {
+pub(super) struct Door {
     listener: mio::net::TcpListener,
     strangers: Vec<(Connection, Instant)>,
 }
@@ -44,41 +61,73 @@ impl Mesh {
         assert_eq!(config.addresses.len(), workers, "addresses");
         assert!(listener.is_some() || slot + 1 == workers, "nobody could come in");
         let poll = Poll::new()?;
-        let mut door = listener.map(|listener| Door::open(listener, &poll)).transpose()?;
-        let state = |other| match other > slot {
-            true => PeerState::Awaited,
-            false => PeerState::Refused("not tried yet".into()),
+        let door = listener.map(|listener| Door::open(listener, &poll)).transpose()?;
+        let now = Instant::now();
+        let missing = (now, config.start_timeout);
+        let peer = |other| Peer {
+            state: state_before(other, slot),
+            connection: None,
+            next_try: now,
+            missing,
         };
-        let peer = |other| Peer { state: state(other), connection: None, next_try: Instant::now() };
         let peers = (0..workers).map(peer).collect();
         let events = Events::with_capacity(64);
-        let mut mesh = Self { replica, peers, poll, events, config };
-        let begun = Instant::now();
-        let mut told = begun;
-        while !mesh.replica.is_started() {
-            mesh.connect_missing();
-            poll_once(&mut mesh.poll, &mut mesh.events, TRY_EVERY)?;
-            if let Some(door) = &mut door {
-                mesh.let_in(door, attendant)?;
-            }
-            mesh.read_answers();
-            if attendant.gives_up() {
-                return Err(LinkError::Interrupted);
-            }
-            if begun.elapsed() >= mesh.config.start_timeout {
-                let seconds = mesh.config.start_timeout.as_secs();
-                return Err(LinkError::NotStarted { seconds, missing: mesh.missing() });
-            }
-            if told.elapsed() >= SECOND {
-                told = Instant::now();
-                attendant.note(&format!("waiting for the start: {}", mesh.missing()));
-            }
+        let (losses, gone_bytes) = (0, (0, 0));
+        let mut mesh = Self { replica, peers, poll, events, config, door, losses, gone_bytes };
+        mesh.gather(Occasion::Start, attendant)?;
+        if !mesh.replica.recovers() {
+            mesh.door = None;
         }
-        mesh.wake_all();
+        if let Err(fault) = mesh.catch_up(attendant) {
+            mesh.recover(fault, &[], attendant)?;
+        }
         Ok(mesh)
     }
 
-    /// Whom the start waits for, and what state each is in.
+    /// Connects to everybody and lets everybody in, until all are here who are needed.
+    pub(super) fn gather(
+        &mut self,
+        occasion: Occasion,
+        attendant: &mut impl Attendant,
+    ) -> Result<(), LinkError> {
+        let begun = Instant::now();
+        let mut told = begun;
+        while !self.replica.is_started() {
+            self.connect_missing();
+            self.look(TRY_EVERY).map_err(|fault| fault.into_error())?;
+            self.let_in(attendant)?;
+            self.read_answers()?;
+            if attendant.gives_up() {
+                return Err(LinkError::Interrupted);
+            }
+            match occasion {
+                Occasion::Start if begun.elapsed() >= self.config.start_timeout => {
+                    let seconds = self.config.start_timeout.as_secs();
+                    return Err(LinkError::NotStarted { seconds, missing: self.missing() });
+                }
+                Occasion::Start => {}
+                Occasion::Loss => self.check_patience()?,
+            }
+            if told.elapsed() >= SECOND {
+                told = Instant::now();
+                let what = match occasion {
+                    Occasion::Start => "the start".into(),
+                    Occasion::Loss => format!("step {}", self.global_step()),
+                };
+                attendant.note(&format!("waiting for {what}: {}", self.missing()));
+            }
+        }
+        // Who has called and is not needed would only be in the way.
+        for slot in self.replica.others() {
+            if !self.replica.is_here(slot) {
+                self.close(slot);
+            }
+        }
+        self.wake_all();
+        Ok(())
+    }
+
+    /// Who is missing, and what state each is in.
     fn missing(&self) -> String {
         let missing = self.replica.others().filter(|&slot| !self.replica.is_here(slot));
         let states = missing.map(|slot| {
@@ -119,13 +168,19 @@ impl Mesh {
 
     /// Reads what those have to say that are connected. Losing one now is no loss: it is tried
     /// again, or comes again.
-    fn read_answers(&mut self) {
+    fn read_answers(&mut self) -> Result<(), LinkError> {
         for slot in self.replica.others() {
             let Some(mut connection) = self.peers[slot].connection.take() else { continue };
             connection.wake();
             let state = match self.replica.is_here(slot) {
                 // It may be ahead of us; what it says then is read in its turn.
-                true => connection.read_event(slot, &mut self.replica).map(|_| PeerState::Ready),
+                true => match connection.read_event(slot, &mut self.replica) {
+                    Ok(Some(ReplicaEvent::Abort(why))) => return Err(LinkError::Aborted(why)),
+                    Ok(_) if connection.is_closed => {
+                        Err(Fault::lost(slot, "it closed the connection"))
+                    }
+                    read => read.map(|_| PeerState::Ready),
+                },
                 false => self.read_answer(slot, &mut connection),
             };
             let peer = &mut self.peers[slot];
@@ -137,16 +192,13 @@ impl Mesh {
                 }
                 Err(fault) => {
                     self.replica.is_absent(slot);
-                    let why = match fault {
-                        Fault::Lost { why, .. } => why,
-                        Fault::Link(error) => error.to_string(),
-                    };
                     if !matches!(peer.state, PeerState::Denied(_)) {
-                        peer.state = PeerState::Refused(why);
+                        peer.state = PeerState::Refused(fault.into_error().to_string());
                     }
                 }
             }
         }
+        Ok(())
     }
 
     fn read_answer(
@@ -162,8 +214,19 @@ impl Mesh {
     }
 
     /// Takes in who has come, and hears who they are.
-    fn let_in(&mut self, door: &mut Door, attendant: &mut impl Attendant) -> Result<(), LinkError> {
-        door.accept(&self.poll)?;
+    pub(super) fn let_in(&mut self, attendant: &mut impl Attendant) -> Result<(), LinkError> {
+        let Some(mut door) = self.door.take() else { return Ok(()) };
+        let heard = door.accept(&self.poll).map_err(LinkError::Io);
+        let heard = heard.and_then(|()| self.hear_strangers(&mut door, attendant));
+        self.door = Some(door);
+        heard
+    }
+
+    fn hear_strangers(
+        &mut self,
+        door: &mut Door,
+        attendant: &mut impl Attendant,
+    ) -> Result<(), LinkError> {
         for (mut stranger, since) in std::mem::take(&mut door.strangers) {
             stranger.wake();
             let heard = match stranger.read_control() {
@@ -176,6 +239,7 @@ impl Mesh {
             };
             match heard {
                 Ok(slot) => {
+                    self.close(slot);
                     let both = Interest::READABLE | Interest::WRITABLE;
                     let registry = self.poll.registry();
                     registry.reregister(&mut stranger.stream, Token(slot), both)?;
