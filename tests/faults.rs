@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use paceline_exchange::{Header, Hello, Kind, PROTOCOL_VERSION, ProcessName, Role};
+use paceline_exchange::{Generation, Header, Hello, Kind, PROTOCOL_VERSION, ProcessName, Role};
 use serde_json::Value;
 
 use crate::support::{
@@ -320,6 +320,7 @@ fn hello(token: &str) -> Hello {
         layout_digest: [7; 32],
         server: 0,
         servers: 2,
+        generation: Generation::default(),
         token: token.as_bytes().to_vec(),
         process: ProcessName::default(),
     }

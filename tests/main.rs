@@ -13,11 +13,16 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
 mod browser;
+mod chaos;
+mod chromium;
 mod cluster;
 mod data;
 mod disk;
 mod docs;
 mod elastic;
+mod emulate;
+mod experiments;
+mod failures;
 mod faults;
 mod golden;
 mod jobs;
@@ -30,9 +35,12 @@ mod observe;
 mod restarts;
 mod resume;
 mod rows;
+mod servers;
 mod stopping;
 mod support;
 mod sweep;
 mod tensorboard;
 mod tf_config;
+mod trace;
 mod train;
+mod watch;

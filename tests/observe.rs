@@ -60,6 +60,16 @@ fn every_task_tells_what_it_used_in_a_table_the_summary_and_tensorboard() {
         {
             assert!(number(&used["peak"][name]) > 0.0, "{task}: {name} of {used}");
         }
+        // Each of the others has columns of its own, which add up to the task's.
+        let others: &[&str] = if task == "ps:0" { &["worker:0", "worker:1"] } else { &["ps:0"] };
+        for way in ["received_bytes_per_s", "sent_bytes_per_s"] {
+            let mean = |who: &str| number(&used["mean"][format!("{who}_{way}")]);
+            let sum: f64 = others.iter().map(|other| mean(other)).sum();
+            assert!(
+                mean("task") > 0.0 && (sum / mean("task") - 1.0).abs() < 0.01,
+                "{task}: {used}"
+            );
+        }
         // What went to and came from the others is what the task itself counted.
         let total = |column: &str| {
             let column = head.iter().position(|name| name == column).unwrap();
@@ -249,4 +259,114 @@ fn a_slow_network_is_named() {
     let verdict = check_verdict(&run, &["network"], &["network: workers spend"]);
     let shares = &verdict["shares"];
     assert!(number(&shares["network"]) > 2.0 * number(&shares["server"]), "{verdict}");
+}
+
+/// Asks a task by HTTP; the status and the body.
+fn ask(address: &str, path: &str, headers: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+/// Figures by name and labels, as Prometheus reads them: each name described once, before its
+/// figures.
+#[track_caller]
+fn figures(text: &str) -> std::collections::BTreeMap<String, f64> {
+    let mut read = std::collections::BTreeMap::new();
+    let mut described = Vec::new();
+    for line in text.lines() {
+        if let Some(told) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = told.split_once(' ').unwrap();
+            assert!(["counter", "gauge"].contains(&kind), "{line}");
+            assert!(!described.contains(&name.to_owned()), "{name} twice");
+            described.push(name.to_owned());
+        } else if !line.starts_with("# HELP ") {
+            let (key, figure) = line.rsplit_once(' ').unwrap();
+            let name = key.split('{').next().unwrap();
+            assert_eq!(described.last().map(String::as_str), Some(name), "{line}");
+            assert!(read.insert(key.to_owned(), figure.parse().unwrap()).is_none(), "{line}");
+        }
+    }
+    read
+}
+
+/// Where a task of a run says that it can be asked.
+#[track_caller]
+fn http_of(run: &Run, task: &str) -> String {
+    let path = run.file(task).join("http.txt");
+    let is_there = || fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n'));
+    assert!(wait_until(is_there), "{task} does not say where");
+    let text = fs::read_to_string(&path).unwrap();
+    text.trim().strip_prefix("http://").unwrap().strip_suffix("/metrics").unwrap().to_owned()
+}
+
+#[test]
+fn every_task_can_be_asked_for_its_figures_while_it_runs() {
+    let room = Room::new();
+    let settings = [ENDLESS, "observe.http=127.0.0.1:0", "train.evaluate.every=10"];
+    let mut command = room.cluster("run", "async", &settings);
+    let mut launched = Launched::start(&mut command, room.path("run"));
+    launched.wait_for_steps();
+    let run = room.run_dir("run");
+    for task in ["worker_0", "worker_1", "ps_0"] {
+        let address = http_of(&run, task);
+        assert_eq!(ask(&address, "/healthz", ""), (200, "ok\n".into()));
+        assert_eq!(ask(&address, "/", "").0, 404);
+        let read = || figures(&ask(&address, "/metrics", "").1);
+        let (steps, other) = match task {
+            "ps_0" => ("paceline_applied_gradients_total", "worker:1"),
+            _ => ("paceline_steps_total", "ps:0"),
+        };
+        let first = read();
+        let grows = || read().get(steps) > first.get(steps).or(Some(&0.0));
+        assert!(wait_until(grows), "{task}: {first:?}");
+        let now = read();
+        let sent = format!("paceline_sent_bytes_total{{peer=\"{other}\"}}");
+        for name in [&sent, "process_resident_memory_bytes"] {
+            assert!(now[name] > 0.0, "{task}: {name} of {now:?}");
+        }
+        // To a hundredth of a second, which may not have passed yet.
+        assert!(now.contains_key("process_cpu_seconds_total"), "{task}: {now:?}");
+        let model = format!("task=\"{}\",mode=\"async\",model=\"softmax\"", task.replace('_', ":"));
+        assert!(now.keys().any(|key| key.starts_with("paceline_info{") && key.contains(&model)));
+        if task == "worker_0" {
+            assert!(now["paceline_phase_seconds_total{phase=\"compute\"}"] > 0.0);
+            let is_tested = || read().contains_key("paceline_test_accuracy_ratio");
+            assert!(wait_until(is_tested), "no test is told of");
+        }
+    }
+    let addresses = ["worker_0", "ps_0"].map(|task| http_of(&run, task));
+    launched.signal("INT");
+    launched.finish();
+    assert!(addresses.iter().all(|address| TcpStream::connect(address).is_err()), "still there");
+}
+
+#[test]
+fn beyond_loopback_nobody_is_told_anything_without_the_token() {
+    let room = Room::new();
+    let job = ["train", "--quiet", "--run-dir", "open", "--set", "observe.http=0.0.0.0:0"];
+    let said = room.fails(2, &[&job[..], &crate::support::SMALL[..]].concat());
+    assert_says(&said, &["observe.http = \"0.0.0.0:0\"", "needs a token; set cluster.token_file"]);
+    let said = room.fails(2, &["explain", "--set", "observe.http=9400"]);
+    assert_says(&said, &["observe.http", "HOST:PORT"]);
+    let token = room.write("token", "s3cret\n");
+    let token = format!("cluster.token_file={}", token.display());
+    let settings = [ENDLESS, "observe.http=0.0.0.0:0", &token];
+    let mut command = room.cluster("run", "sync", &settings);
+    let mut launched = Launched::start(&mut command, room.path("run"));
+    launched.wait_for_steps();
+    let address = http_of(&room.run_dir("run"), "ps_0").replace("0.0.0.0", "127.0.0.1");
+    for path in ["/metrics", "/healthz"] {
+        assert_eq!(ask(&address, path, "").0, 401, "{path}");
+        assert_eq!(ask(&address, path, "Authorization: Bearer secret\r\n").0, 401, "{path}");
+        assert_eq!(ask(&address, path, "Authorization: Bearer s3cret\r\n").0, 200, "{path}");
+    }
+    launched.signal("INT");
+    launched.finish();
 }

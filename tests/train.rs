@@ -72,6 +72,7 @@ fn a_run_directory_has_everything_and_nothing_else() {
         "run/model.safetensors",
         "run/summary.json",
         "run/worker_0",
+        "run/worker_0/log.txt",
         "run/worker_0/resources.csv",
     ];
     assert_eq!(found, expected);

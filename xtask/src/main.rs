@@ -12,6 +12,7 @@ cargo xtask ci      format, lints, dependencies, documentation and all tests;
                     installs what they need on a Debian machine
 cargo xtask setup   only install what the tests need
 cargo xtask deps    only check the dependencies
+cargo xtask chaos   300 runs whose tasks are killed, stopped and cut off at random
 ";
 
 /// A chore's end: nothing, or why it failed.
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         "ci" => ci(),
         "setup" => setup::install().map(|python| println!("PACELINE_PYTHON={}", python.display())),
         "deps" => deps::check(&root()),
+        "chaos" => chaos(),
         _ => Err(USAGE.to_owned()),
     };
     match done {
@@ -49,6 +51,12 @@ fn ci() -> Done {
     step("tests", || run(cargo(&tests).env("PACELINE_PYTHON", &python)))?;
     println!("all is well, {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// Runs that everything befalls: ten times as many as the tests make of them.
+fn chaos() -> Done {
+    let tests = ["test", "-p", "paceline", "--locked", "--test", "process", "chaos::", "--"];
+    run(cargo(&tests).arg("--nocapture").env("PACELINE_CHAOS_SEEDS", "300"))
 }
 
 fn step(name: &str, work: impl FnOnce() -> Done) -> Done {

@@ -39,6 +39,9 @@ impl Default for LoaderOptions {
     }
 }
 
+/// Somebody who is told when the batch of a step was begun to be made, and when it was done.
+pub type ReadWatch = Arc<dyn Fn(u64, Instant, Instant) + Send + Sync>;
+
 /// The generation in which threads end.
 const OVER: u64 = u64::MAX;
 
@@ -65,6 +68,19 @@ impl Loader {
         first_step: u64,
         options: LoaderOptions,
     ) -> Self {
+        Self::watched((source, plan, slot), first_step, options, None)
+    }
+
+    /// The same, with somebody who may watch.
+    ///
+    /// # Panics
+    /// As [`Loader::new`].
+    pub fn watched(
+        (source, plan, slot): (Arc<dyn DenseSource>, BatchPlan, usize),
+        first_step: u64,
+        options: LoaderOptions,
+        watch: Option<ReadWatch>,
+    ) -> Self {
         let LoaderOptions { ahead, threads, on_bad, timeout_s } = options;
         assert!(ahead > 0 && threads > 0, "a loader without threads or buffers");
         let free = (0..=ahead).map(|_| BatchBuffer::default()).collect();
@@ -78,9 +94,9 @@ impl Loader {
         });
         let start = |number| {
             let maker = Maker { source: source.clone(), plan: plan.clone(), slot, on_bad };
-            let shared = shared.clone();
+            let (shared, watch) = (shared.clone(), watch.clone());
             let thread = thread::Builder::new().name(format!("loader-{number}"));
-            match thread.spawn(move || shared.work(&maker)) {
+            match thread.spawn(move || shared.work(&maker, watch.as_ref())) {
                 Ok(handle) => handle,
                 Err(error) => panic!("no thread to read examples with: {error}"),
             }
@@ -223,7 +239,7 @@ impl Shared {
     }
 
     /// A thread's life: makes batch after batch until the loader is dropped.
-    fn work(&self, maker: &Maker) {
+    fn work(&self, maker: &Maker, watch: Option<&ReadWatch>) {
         let mut state = self.lock();
         loop {
             let generation = self.generation.load(Ordering::Relaxed);
@@ -239,7 +255,11 @@ impl Shared {
             drop(state);
 
             let given_up = || self.generation.load(Ordering::Relaxed) != generation;
+            let begun = watch.map(|_| Instant::now());
             let made = catch_unwind(AssertUnwindSafe(|| maker.make(step, &mut buffer, given_up)));
+            if let (Some(watch), Some(begun)) = (watch, begun) {
+                watch(step, begun, Instant::now());
+            }
 
             state = self.lock();
             if given_up() || step < state.wanted {

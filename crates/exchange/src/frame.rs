@@ -155,6 +155,7 @@ impl Kind {
     fn allowed_flags(self) -> Flags {
         match self {
             Kind::Params | Kind::Values => Flags::STOP | Flags::DROPPED,
+            Kind::Bye => Flags::STOP,
             Kind::Reports => Flags::MORE,
             Kind::Share => Flags::STOP | Flags::LEFT | Flags::KEEP,
             Kind::State => Flags::MORE | Flags::KEEP,
@@ -174,7 +175,7 @@ impl Flags {
     /// None set.
     pub const NONE: Flags = Flags(0);
     /// On `Params`: the run is stopping; push no more (obeyed from server 0 only). On `Share`:
-    /// this step is the last (from the chief only).
+    /// this step is the last (from the chief only). On `Bye`: the whole run is over.
     pub const STOP: Flags = Flags(1);
     /// On `Params`: your gradient came too late and was dropped.
     pub const DROPPED: Flags = Flags(2);

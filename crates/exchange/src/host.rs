@@ -66,6 +66,17 @@ pub enum ServerPhase {
     Idle,
 }
 
+/// What becomes of a gradient at a server, for whoever follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trail {
+    /// It has come.
+    Arrived,
+    /// It is being applied, or just was.
+    Applied,
+    /// What came of it is about to be sent.
+    Answered,
+}
+
 /// The hands of a server: everything it does to the world goes through here.
 pub trait Host {
     /// Writes a frame, or copies it to write later: the body is borrowed only for this call.
@@ -93,6 +104,10 @@ pub trait Host {
     fn checkpoint(&mut self, _step: u64, _server: &Server) -> bool {
         true
     }
+
+    /// Something has become of the first part of the gradient that a slot made for a step of the
+    /// plan.
+    fn trail(&mut self, _trail: Trail, _slot: usize, _step: u64) {}
 
     /// From now on the server's time goes to this. The host switches back after the call.
     fn phase(&mut self, phase: ServerPhase);

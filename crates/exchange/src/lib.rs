@@ -20,6 +20,7 @@ mod client;
 mod config;
 mod frame;
 mod gate;
+mod generation;
 mod host;
 mod keys;
 mod mean;
@@ -42,7 +43,8 @@ pub use frame::{
     CONTROL_BYTES, Flags, FrameError, HEADER_BYTES, Header, Kind, PART_BYTES, PROTOCOL_VERSION,
     SPARSE_BYTES, as_bytes, as_bytes_mut,
 };
-pub use host::{Body, ConnId, Host, Level, Payload, ServerPhase};
+pub use generation::Generation;
+pub use host::{Body, ConnId, Host, Level, Payload, ServerPhase, Trail};
 pub use keys::{KeysError, MOST_KEYS, decode_keys, encode_keys, max_keys_bytes};
 pub use message::{
     Hello, MAX_NAME_BYTES, MAX_REPORTS_BYTES, MAX_TOKEN_BYTES, MessageError, ProcessName, Refusal,

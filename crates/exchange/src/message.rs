@@ -6,7 +6,7 @@
 
 use thiserror::Error;
 
-use crate::PROTOCOL_VERSION;
+use crate::{Generation, PROTOCOL_VERSION};
 
 const MAGIC: [u8; 4] = *b"PACE";
 /// The longest token.
@@ -67,6 +67,8 @@ pub struct Hello {
     pub server: u32,
     /// How many servers it believes there are.
     pub servers: u32,
+    /// The newest generation of the run that it knows of.
+    pub generation: Generation,
     /// The secret of the run.
     pub token: Vec<u8>,
     /// The process at this end.
@@ -84,7 +86,7 @@ impl Hello {
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.token.len() <= MAX_TOKEN_BYTES, "the token is too long");
         assert!(self.process.name.len() <= MAX_NAME_BYTES, "the name is too long");
-        let mut bytes = Vec::with_capacity(128 + self.token.len());
+        let mut bytes = Vec::with_capacity(144 + self.token.len());
         bytes.extend(MAGIC);
         bytes.extend(self.version.to_le_bytes());
         bytes.push(match self.role {
@@ -100,6 +102,7 @@ impl Hello {
         bytes.extend(self.layout_digest);
         bytes.extend(self.server.to_le_bytes());
         bytes.extend(self.servers.to_le_bytes());
+        bytes.extend(self.generation.encode());
         bytes.extend((self.token.len() as u16).to_le_bytes());
         bytes.extend(&self.token);
         bytes.extend(self.process.id.to_le_bytes());
@@ -135,6 +138,7 @@ impl Hello {
             layout_digest: fields.array()?,
             server: u32::from_le_bytes(fields.array()?),
             servers: u32::from_le_bytes(fields.array()?),
+            generation: Generation::decode(fields.array()?, fields.array()?),
             token: {
                 let len = u16::from_le_bytes(fields.array()?) as usize;
                 if len > MAX_TOKEN_BYTES {
@@ -204,17 +208,20 @@ pub struct Welcome {
     pub resume_sequence: u64,
     /// The step of the plan which that push belongs to.
     pub resume_step: u64,
+    /// The generation that the server is in.
+    pub generation: Generation,
 }
 
 impl Welcome {
     /// The payload of the frame.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(36);
+        let mut bytes = Vec::with_capacity(36 + Generation::BYTES);
         bytes.extend(self.shard_start.to_le_bytes());
         bytes.extend(self.shard_len.to_le_bytes());
         bytes.extend(self.part_floats.to_le_bytes());
         bytes.extend(self.resume_sequence.to_le_bytes());
         bytes.extend(self.resume_step.to_le_bytes());
+        bytes.extend(self.generation.encode());
         bytes
     }
 
@@ -227,6 +234,7 @@ impl Welcome {
             part_floats: u32::from_le_bytes(fields.array()?),
             resume_sequence: u64::from_le_bytes(fields.array()?),
             resume_step: u64::from_le_bytes(fields.array()?),
+            generation: Generation::decode(fields.array()?, fields.array()?),
         };
         fields.end()?;
         Ok(welcome)

@@ -127,7 +127,7 @@ fn in_async_it_is_taken_at_once_with_what_is_in_each_part() {
     assert_eq!(shelf.taken, [(2, vec![-2.0, -2.0, -1.0, -1.0, 0.0, 0.0], marks.clone())]);
 
     // Who has the push already does not apply it again; who has not, does.
-    let resume = Resume { first_step: 0, parts: marks };
+    let resume = Resume { first_step: 0, parts: marks, stop_at: None };
     let mut server = self::server(ModeConfig::Async, Some(&resume), &mut shelf);
     for part in 0..PARTS as u32 {
         push(&mut server, 1, part, 1, &mut shelf);

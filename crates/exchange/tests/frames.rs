@@ -1,8 +1,9 @@
 //! Frames and payloads: what is written is read back, and rubbish is refused, never believed.
 
 use paceline_exchange::{
-    CONTROL_BYTES, FrameError, HEADER_BYTES, Header, Hello, Kind, MessageError, PART_BYTES,
-    PROTOCOL_VERSION, ProcessName, Refusal, RefuseCode, Report, Role, SPARSE_BYTES, Welcome,
+    CONTROL_BYTES, FrameError, Generation, HEADER_BYTES, Header, Hello, Kind, MessageError,
+    PART_BYTES, PROTOCOL_VERSION, ProcessName, Refusal, RefuseCode, Report, Role, SPARSE_BYTES,
+    Welcome,
 };
 use proptest::prelude::*;
 
@@ -48,6 +49,7 @@ proptest! {
         is_worker: bool, slot: u32, incarnation: u64, digests: [[u8; 32]; 2], server: u32,
         servers: u32, token in proptest::collection::vec(any::<u8>(), 0..=256), cut in 1usize..80,
         (id, name) in (any::<u64>(), "[a-z0-9:._-]{0,64}"),
+        number: u64, base in proptest::option::of(0..u64::MAX),
     ) {
         let role = if is_worker { Role::Worker } else { Role::Evaluator };
         let [job_digest, layout_digest] = digests;
@@ -55,6 +57,7 @@ proptest! {
         let hello = Hello {
             version, role, slot, incarnation, job_digest, layout_digest, server, servers, token,
             process: ProcessName { id, name },
+            generation: Generation { number, base },
         };
         let bytes = hello.encode();
         prop_assert_eq!(Hello::decode(&bytes), Ok(hello));

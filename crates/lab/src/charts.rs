@@ -308,7 +308,8 @@ fn resources(cells: &[&Cell]) -> Group {
     let charts = titles.iter().map(chart).filter(|chart| !chart.is_empty());
     Group {
         title: "Resources".into(),
-        note: "Of worker 0's machine, and worker 0's own network; of each cell the first run."
+        note: "Of worker 0's machine, and worker 0's own network, or its host's where hosts are \
+               emulated; of each cell the first run."
             .into(),
         figures: charts.map(|chart| chart.figure()).collect(),
     }

@@ -1,18 +1,108 @@
-//! The scalars of a TensorBoard event file, as far as a report draws them.
+//! TensorBoard event files: read to their end, and again when there is more.
 //!
-//! A file that ends in the middle of a record is what a killed process leaves: what stands
-//! before the break is good.
+//! A file that ends in the middle of a record is what a killed process leaves, or one that is
+//! still at work: what stands before the break is good, and what comes after it is waited for.
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::BufReader;
-use std::path::Path;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 
-use paceline_tfrecord::Reader;
 use paceline_tfrecord::proto::{Fields, packed_floats};
+use paceline_tfrecord::split_record;
 
 /// A record longer than this is no scalar, and none of ours.
 const MAX_RECORD_BYTES: u64 = 16 << 20;
+/// How much is read at a time. A longer record is read by itself.
+const PIECE_BYTES: u64 = 4 << 20;
+
+/// `SessionLog.START`.
+const SESSION_START: u64 = 1;
+
+/// Something that an event file says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Event<'a> {
+    /// A scalar of this tag.
+    Scalar(&'a str, Point),
+    /// Training goes on from this step: what was said of it and later ones is void.
+    Start(u64),
+}
+
+/// An event file, and how far it has been read.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    path: PathBuf,
+    offset: u64,
+    /// It cannot be read beyond the offset.
+    is_broken: bool,
+    bytes: Vec<u8>,
+}
+
+impl Tail {
+    /// A file that is to be read from its beginning.
+    pub(crate) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), offset: 0, is_broken: false, bytes: Vec::new() }
+    }
+
+    /// Hands over each event that has been written whole since the last call, of this many bytes
+    /// or a little more; says whether there is more to read.
+    pub(crate) fn read(&mut self, most_bytes: u64, mut each: impl FnMut(Event<'_>)) -> bool {
+        let until = self.offset.saturating_add(most_bytes);
+        while !self.is_broken && self.offset < until {
+            match self.read_piece(&mut each) {
+                Ok(true) => {}
+                Ok(false) | Err(_) => return false,
+            }
+        }
+        !self.is_broken
+    }
+
+    /// Reads a piece of the file; says whether it held a whole record.
+    fn read_piece(&mut self, each: &mut impl FnMut(Event<'_>)) -> io::Result<bool> {
+        let mut file = File::open(&self.path)?;
+        let there = file.metadata()?.len();
+        if there <= self.offset {
+            return Ok(false);
+        }
+        file.seek(SeekFrom::Start(self.offset))?;
+        let mut most = PIECE_BYTES;
+        loop {
+            self.bytes.clear();
+            file.by_ref().take(most).read_to_end(&mut self.bytes)?;
+            let taken = self.take_records(each);
+            if taken > 0 || self.is_broken {
+                self.offset += taken;
+                // A buffer of the usual size is kept, for a file that grows.
+                self.bytes.shrink_to(PIECE_BYTES as usize);
+                return Ok(taken > 0);
+            }
+            if most > MAX_RECORD_BYTES || self.offset + most >= there {
+                return Ok(false);
+            }
+            most = 2 * MAX_RECORD_BYTES;
+            file.seek(SeekFrom::Start(self.offset))?;
+        }
+    }
+
+    /// Hands over what the bytes hold; how many of them were whole records.
+    fn take_records(&mut self, each: &mut impl FnMut(Event<'_>)) -> u64 {
+        let mut rest = &self.bytes[..];
+        loop {
+            match split_record(rest, MAX_RECORD_BYTES) {
+                Ok(Some(split)) => {
+                    rest = split.rest;
+                    split.data.and_then(event).into_iter().for_each(&mut *each);
+                }
+                Ok(None) => break,
+                Err(_) => {
+                    self.is_broken = true;
+                    break;
+                }
+            }
+        }
+        (self.bytes.len() - rest.len()) as u64
+    }
+}
 
 /// A value of a scalar and when it was written.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,12 +123,8 @@ pub(crate) struct Scalars {
 /// Reads what can be read of an event file.
 pub(crate) fn read(path: &Path, wanted: impl Fn(&str) -> bool) -> Scalars {
     let mut scalars = Scalars::default();
-    let Ok(file) = File::open(path) else { return scalars };
-    let source = BufReader::with_capacity(1 << 18, file);
-    let mut reader = Reader::with_max_len(source, MAX_RECORD_BYTES);
-    let mut record = Vec::new();
-    while matches!(reader.next(&mut record), Ok(true)) {
-        let Some((tag, point)) = scalar(&record) else { continue };
+    Tail::new(path).read(u64::MAX, |event| {
+        let Event::Scalar(tag, point) = event else { return };
         scalars.begin_seconds.get_or_insert(point.wall_seconds);
         if wanted(tag) {
             match scalars.points.get_mut(tag) {
@@ -46,21 +132,33 @@ pub(crate) fn read(path: &Path, wanted: impl Fn(&str) -> bool) -> Scalars {
                 None => drop(scalars.points.insert(tag.to_owned(), vec![point])),
             }
         }
-    }
+    });
     scalars
 }
 
-/// The scalar of an event, if that is what it is. The numbers are the fields of TensorFlow's
-/// `Event`, `Summary` and `TensorProto`.
-fn scalar(event: &[u8]) -> Option<(&str, Point)> {
+/// What an event says, as far as it matters here. The numbers are the fields of TensorFlow's
+/// `Event`, `SessionLog`, `Summary` and `TensorProto`.
+fn event(event: &[u8]) -> Option<Event<'_>> {
     let (mut wall_seconds, mut step, mut summary) = (0.0, 0, None);
+    let mut is_start = false;
     for field in Fields::new(event) {
         match field.ok()? {
             (1, value) => wall_seconds = value.as_double()?,
             (2, value) => step = value.as_uint64()?,
             (5, value) => summary = value.as_bytes(),
+            (7, value) => {
+                let mut log = Fields::new(value.as_bytes()?);
+                is_start = log.any(|field| {
+                    field.is_ok_and(|(number, value)| {
+                        number == 1 && value.as_uint64() == Some(SESSION_START)
+                    })
+                });
+            }
             _ => {}
         }
+    }
+    if is_start {
+        return Some(Event::Start(step));
     }
     let (_, value) = Fields::new(summary?).next()?.ok()?;
     let (mut tag, mut number) = ("", None);
@@ -72,7 +170,7 @@ fn scalar(event: &[u8]) -> Option<(&str, Point)> {
             _ => {}
         }
     }
-    Some((tag, Point { wall_seconds, step, value: number? }))
+    Some(Event::Scalar(tag, Point { wall_seconds, step, value: number? }))
 }
 
 /// The value of a tensor that holds one float.
@@ -118,6 +216,41 @@ mod tests {
         assert_eq!(seen, [(0, 0.0), (10, 0.1), (20, 0.2)]);
         assert!(!scalars.points.contains_key("train/loss"));
         assert!(scalars.begin_seconds.unwrap() <= points[0].wall_seconds);
+    }
+
+    /// Whatever a reader finds half-written it waits for, and nothing is read twice.
+    #[test]
+    fn a_file_that_grows_byte_by_byte_is_read_record_by_record() {
+        let dir = tempfile::tempdir().unwrap();
+        let whole = fs::read(write(dir.path())).unwrap();
+        let growing = dir.path().join("growing");
+        let mut tail = Tail::new(&growing);
+        let mut steps = Vec::new();
+        assert!(!tail.read(u64::MAX, |_| ()), "it is not there yet");
+        for len in (0..whole.len()).step_by(7).chain([whole.len()]) {
+            fs::write(&growing, &whole[..len]).unwrap();
+            tail.read(u64::MAX, |event| {
+                if let Event::Scalar("train/loss", point) = event {
+                    steps.push(point.step);
+                }
+            });
+        }
+        assert_eq!(steps, (0..30).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_session_that_starts_again_is_told_of() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = EventWriter::create(dir.path()).unwrap();
+        writer.session_start(40).unwrap();
+        writer.flush().unwrap();
+        let path = fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().path();
+        let mut starts = Vec::new();
+        Tail::new(&path).read(u64::MAX, |event| match event {
+            Event::Start(step) => starts.push(step),
+            Event::Scalar(..) => {}
+        });
+        assert_eq!(starts, [40, 40]);
     }
 
     #[test]

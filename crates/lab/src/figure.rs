@@ -19,12 +19,17 @@ pub struct Figure {
 pub const FIGURES: &[Figure] = &[
     Figure { name: "seconds", title: "seconds", scale: 1.0, digits: 2 },
     Figure { name: "global_steps", title: "steps", scale: 1.0, digits: 0 },
+    Figure { name: "examples", title: "examples", scale: 1.0, digits: 0 },
     Figure { name: "steps_per_second", title: "steps/s", scale: 1.0, digits: 1 },
     Figure { name: "examples_per_second", title: "examples/s", scale: 1.0, digits: 1 },
     Figure { name: "test_loss", title: "test loss", scale: 1.0, digits: 4 },
     Figure { name: "test_accuracy", title: "accuracy %", scale: 100.0, digits: 2 },
     Figure { name: "test_auc", title: "AUC", scale: 1.0, digits: 4 },
     Figure { name: "bytes_per_step", title: "kB/step", scale: 1e-3, digits: 1 },
+    Figure { name: "network_bytes_per_second", title: "network MB/s", scale: 1e-6, digits: 2 },
+    Figure { name: "peak_network_bytes_per_second", title: "peak MB/s", scale: 1e-6, digits: 2 },
+    Figure { name: "cpu_percent", title: "CPU %", scale: 1.0, digits: 1 },
+    Figure { name: "peak_cpu_percent", title: "peak CPU %", scale: 1.0, digits: 1 },
     Figure { name: "cpu_seconds", title: "CPU s", scale: 1.0, digits: 2 },
     Figure { name: "peak_rss_bytes", title: "peak MB", scale: 1e-6, digits: 1 },
 ];
@@ -35,11 +40,21 @@ impl Figure {
         FIGURES.iter().find(|figure| figure.name == name)
     }
 
-    /// What it is in a run. Processor time is of all tasks, memory of the largest.
+    /// What it is in a run. Processor time and network are of all tasks, memory of the largest,
+    /// percents of the machines' cores, peaks of the task or machine that had the greatest.
     pub fn of(&self, summary: &Summary) -> Option<f64> {
         let tasks = summary.tasks.iter();
         match self.name {
             "cpu_seconds" => tasks.map(|task| task.cpu_seconds).sum::<Option<f64>>(),
+            "network_bytes_per_second" => {
+                let sent: f64 = tasks.map(|task| task.sent_bytes).sum();
+                summary.number("seconds").map(|seconds| sent / seconds)
+            }
+            "peak_network_bytes_per_second" => {
+                tasks.filter_map(|task| task.peak_network_bytes_per_s).reduce(f64::max)
+            }
+            "cpu_percent" => mean(tasks.filter_map(|task| task.cpu_percent)),
+            "peak_cpu_percent" => tasks.filter_map(|task| task.peak_cpu_percent).reduce(f64::max),
             "peak_rss_bytes" => tasks.filter_map(|task| task.peak_rss_bytes).reduce(f64::max),
             name => summary.number(name),
         }
@@ -50,6 +65,11 @@ impl Figure {
     pub fn show(&self, value: f64) -> String {
         show(value * self.scale, self.digits)
     }
+}
+
+fn mean(numbers: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = numbers.fold((0.0, 0), |(sum, count), number| (sum + number, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
 }
 
 /// A number with at most so many digits behind the point, fewer the larger it is, and its

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::cell::{Cell, label};
+use crate::claim::{Claim, Judgement};
 use crate::machine::Machine;
 use crate::plan::{self, Outcome, Plan};
 use crate::run::Run;
@@ -26,6 +27,8 @@ pub struct Findings {
     pub failures: Vec<(String, String)>,
     /// Planned runs that have not been made yet.
     pub missing: usize,
+    /// How long all that were made took, from the start of each process to its end.
+    pub wall_seconds: f64,
 }
 
 impl Findings {
@@ -49,6 +52,12 @@ impl Findings {
         self.cells.iter().filter(|cell| !cell.runs.is_empty())
     }
 
+    /// What others found, each with whether it holds here.
+    pub fn judged(&self) -> Vec<(&Claim, Judgement)> {
+        let claims = self.plan.iter().flat_map(|plan| &plan.claims);
+        claims.map(|claim| (claim, claim.judge(self))).collect()
+    }
+
     /// What the runs were made on, if that is known.
     pub fn machine(&self) -> Option<&Machine> {
         self.plan.as_ref().map(|plan| &plan.machine)
@@ -56,7 +65,8 @@ impl Findings {
 
     fn of_sweep(dir: &Path, plan: Plan) -> Self {
         let log = plan::read_log(dir);
-        let mut findings = Self { name: plan.name.clone(), ..Self::default() };
+        let wall_seconds = log.iter().map(|ended| ended.wall_seconds).sum();
+        let mut findings = Self { name: plan.name.clone(), wall_seconds, ..Self::default() };
         for planned in &plan.cells {
             let at = findings.cells.iter().position(|cell| cell.settings == planned.settings);
             let at = at.unwrap_or_else(|| {

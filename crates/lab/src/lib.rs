@@ -12,9 +12,11 @@
 pub mod advice;
 pub mod cell;
 pub mod charts;
+pub mod claim;
 mod events;
 mod figure;
 mod findings;
+mod links;
 mod machine;
 pub mod plan;
 pub mod report;
@@ -23,10 +25,13 @@ mod run;
 mod stats;
 mod summary;
 pub mod svg;
+pub mod watch;
 
 pub use figure::{FIGURES, Figure, figure_names, is_figure};
 pub use findings::Findings;
+pub use links::Prediction;
 pub use machine::Machine;
 pub use run::{Curve, Run};
 pub use stats::Spread;
 pub use summary::{Summary, Task};
+pub use watch::Watch;

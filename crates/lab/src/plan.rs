@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::claim::Claim;
 use crate::machine::Machine;
 
 /// The plan's file.
@@ -42,6 +43,8 @@ pub struct Plan {
     pub job: String,
     /// What it runs on.
     pub machine: Machine,
+    /// What others found, to be held against the runs.
+    pub claims: Vec<Claim>,
     /// The runs, in their order.
     pub cells: Vec<Cell>,
 }

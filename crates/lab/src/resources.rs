@@ -13,13 +13,17 @@ const CURVES: &[(&str, &[&str], f64)] = &[
     ("disk MB/s", &["disk_read_bytes_per_s", "disk_written_bytes_per_s"], 1e-6),
 ];
 
+/// What an emulated host's own interface carried, where other runs have the task's word alone.
+const OF_HOST: (&str, &[&str], f64) =
+    ("network MB/s", &["net_received_bytes_per_s", "net_sent_bytes_per_s"], 1e-6);
+
 /// The curves of a task's folder. Times are in seconds since the first line.
-pub(crate) fn read(folder: &Path) -> Vec<(&'static str, Curve)> {
+pub(crate) fn read(folder: &Path, is_emulated: bool) -> Vec<(&'static str, Curve)> {
     let text = fs::read_to_string(folder.join("resources.csv")).unwrap_or_default();
-    parse(&text)
+    parse(&text, is_emulated)
 }
 
-fn parse(text: &str) -> Vec<(&'static str, Curve)> {
+fn parse(text: &str, is_emulated: bool) -> Vec<(&'static str, Curve)> {
     let mut lines = text.lines();
     let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
     let column = |name: &str| head.iter().position(|head| *head == name);
@@ -29,7 +33,9 @@ fn parse(text: &str) -> Vec<(&'static str, Curve)> {
         .filter(|row: &Vec<f64>| row.len() == head.len())
         .collect();
     let Some(begin) = rows.first().map(|row| row[time]) else { return Vec::new() };
-    let curve = |&(title, names, scale): &(&'static str, &[&str], f64)| {
+    let curve = |curve: &(&'static str, &'static [&'static str], f64)| {
+        let (title, names, scale) =
+            if is_emulated && curve.0 == OF_HOST.0 { OF_HOST } else { *curve };
         let columns: Option<Vec<usize>> = names.iter().map(|name| column(name)).collect();
         let columns = columns?;
         let value = |row: &Vec<f64>| columns.iter().map(|&column| row[column]).sum::<f64>() * scale;
@@ -47,10 +53,19 @@ mod tests {
     fn columns_are_found_by_name_and_half_a_line_is_left_out() {
         let text = "time_s,step,memory_used_bytes,cpu_sys_percent,cpu_usr_percent\n\
                     100.0,1,2000000,5,20\n101.0,2,3000000,5,30\n102.0,3,30";
-        let curves = parse(text);
+        let curves = parse(text, false);
         assert_eq!(curves.len(), 2);
         assert_eq!(curves[0], ("CPU %", vec![(0.0, 25.0), (1.0, 35.0)]));
         assert_eq!(curves[1], ("memory MB", vec![(0.0, 2.0), (1.0, 3.0)]));
-        assert!(parse("").is_empty() && parse("a,b\n1,2\n").is_empty());
+        assert!(parse("", false).is_empty() && parse("a,b\n1,2\n", false).is_empty());
+    }
+
+    #[test]
+    fn an_emulated_host_has_a_network_of_its_own() {
+        let text = "time_s,task_received_bytes_per_s,task_sent_bytes_per_s,\
+                    net_received_bytes_per_s,net_sent_bytes_per_s\n\
+                    1,1000000,1000000,3000000,4000000\n";
+        let curve = |is_emulated| parse(text, is_emulated)[0].1.clone();
+        assert_eq!((curve(false), curve(true)), (vec![(0.0, 2.0)], vec![(0.0, 7.0)]));
     }
 }

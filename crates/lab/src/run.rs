@@ -50,9 +50,10 @@ impl Run {
             run.add_curves(events::read(&file, |tag| tag.starts_with("test/")));
         }
         let folders = ["worker_0", "chief_0"].map(|folder| path.join(folder));
+        let is_emulated = run.job.contains_key("cluster.emulate.hosts");
         run.resources = folders
             .iter()
-            .map(|folder| resources::read(folder))
+            .map(|folder| resources::read(folder, is_emulated))
             .find(|c| !c.is_empty())
             .unwrap_or_default();
         for (_, curve) in &mut run.resources {
@@ -95,7 +96,7 @@ fn event_files(run: &Path) -> Vec<PathBuf> {
 }
 
 /// The keys of a resolved job, dotted, each with its value as people write it.
-fn flat_job(text: &str) -> BTreeMap<String, String> {
+pub(crate) fn flat_job(text: &str) -> BTreeMap<String, String> {
     fn flatten(prefix: &str, table: &toml::Table, into: &mut BTreeMap<String, String>) {
         for (key, value) in table {
             let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };

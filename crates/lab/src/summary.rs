@@ -31,6 +31,16 @@ pub struct Task {
     pub seconds: f64,
     /// Where those seconds went.
     pub phases: Vec<(String, f64)>,
+    /// Of those, how long tests kept it from its steps.
+    pub evaluation_seconds: f64,
+    /// Bytes it sent to other tasks.
+    pub sent_bytes: f64,
+    /// How busy its machine's cores were, on average.
+    pub cpu_percent: Option<f64>,
+    /// The same at the busiest.
+    pub peak_cpu_percent: Option<f64>,
+    /// The most that it sent or received in one look's time.
+    pub peak_network_bytes_per_s: Option<f64>,
     /// Processor time of its whole life.
     pub cpu_seconds: Option<f64>,
     /// The most memory it held at any time.
@@ -87,9 +97,22 @@ fn task(value: &Value) -> Task {
         phases: phases
             .map(|(phase, seconds)| (phase.clone(), seconds.as_f64().unwrap_or_default()))
             .collect(),
+        evaluation_seconds: value["evaluation_seconds"].as_f64().unwrap_or_default(),
+        sent_bytes: value["sent_bytes"].as_f64().unwrap_or_default(),
+        cpu_percent: busy(&value["resources"]["mean"]),
+        peak_cpu_percent: busy(&value["resources"]["peak"]).map(|percent| percent.min(100.0)),
+        peak_network_bytes_per_s: ["task_sent_bytes_per_s", "task_received_bytes_per_s"]
+            .iter()
+            .filter_map(|column| value["resources"]["peak"][column].as_f64())
+            .reduce(f64::max),
         cpu_seconds: value["cpu_seconds"].as_f64(),
         peak_rss_bytes: value["peak_rss_bytes"].as_f64(),
     }
+}
+
+/// How busy cores were, of a table of means or peaks.
+fn busy(columns: &Value) -> Option<f64> {
+    Some(columns["cpu_usr_percent"].as_f64()? + columns["cpu_sys_percent"].as_f64()?)
 }
 
 #[cfg(test)]

@@ -6,14 +6,24 @@
 //! it again.
 
 use crate::crew::Crew;
-use crate::{Batch, Optimizer};
+use crate::{Batch, Moment, Optimizer};
 
 /// A model that can make a whole step where its parameters live.
 pub trait InPlace {
     /// Moves the parameters by the gradient of the mean loss of a block, without ever holding all
     /// of that gradient, and returns that loss. The bits are those of
     /// [`Model::gradient`](crate::Model::gradient) and [`Optimizer::apply`].
-    fn descend(&mut self, descent: Descent<'_>, block: Batch<'_>) -> f32;
+    fn descend(&mut self, descent: Descent<'_>, block: Batch<'_>) -> f32 {
+        self.descend_followed(descent, block, &mut |_| {})
+    }
+
+    /// The same with a call at every [`Moment`], which may come from another thread.
+    fn descend_followed(
+        &mut self,
+        descent: Descent<'_>,
+        block: Batch<'_>,
+        watch: &mut (dyn FnMut(Moment<'_>) + Send),
+    ) -> f32;
 }
 
 /// Parameters that a step may update while it is computed, with what updates them.

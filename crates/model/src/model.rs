@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::kernels::Onto;
-use crate::{Batch, InPlace, Layout, Node, Tally};
+use crate::{Batch, InPlace, LayerShape, Layout, Moment, Node, Tally};
 
 /// A pure function from parameters and a batch to a loss and its gradient.
 ///
@@ -40,22 +40,42 @@ pub trait Model: Send {
         grad: &mut [f32],
     ) -> f32;
 
-    /// The same as [`Model::gradient`], with a call as soon as part of the gradient will not
-    /// change any more in this call: which part, and what it holds. So it can be sent while the
-    /// rest is computed. Parts come with the end of the slice first, without gaps, each once.
-    ///
-    /// Unless a model knows better, there is one part: everything, at the end.
-    fn gradient_watched(
+    /// The same as [`Model::gradient`], with a call at every [`Moment`], which may come from
+    /// another thread. Unless a model knows better there is one, at the end.
+    fn gradient_followed(
         &mut self,
         params: &[f32],
         block: Batch<'_>,
         share: f32,
         (onto, grad): (Onto, &mut [f32]),
-        finished: &mut (dyn FnMut(Range<usize>, &[f32]) + Send),
+        watch: &mut (dyn FnMut(Moment<'_>) + Send),
     ) -> f32 {
         let loss = self.gradient(params, block, share, onto, grad);
-        finished(0..grad.len(), grad);
+        watch(Moment::Final { range: 0..grad.len(), values: grad });
         loss
+    }
+
+    /// The same as [`Model::gradient`], with a call as soon as part of the gradient will not
+    /// change any more in this call: which part, and what it holds. So it can be sent while the
+    /// rest is computed. Parts come with the end of the slice first, without gaps, each once.
+    fn gradient_watched(
+        &mut self,
+        params: &[f32],
+        block: Batch<'_>,
+        share: f32,
+        onto_grad: (Onto, &mut [f32]),
+        finished: &mut (dyn FnMut(Range<usize>, &[f32]) + Send),
+    ) -> f32 {
+        self.gradient_followed(params, block, share, onto_grad, &mut |moment| {
+            if let Moment::Final { range, values } = moment {
+                finished(range, values);
+            }
+        })
+    }
+
+    /// The layers that [`Moment`]s name by their numbers.
+    fn layer_shapes(&self) -> Vec<LayerShape> {
+        Vec::new()
     }
 
     /// This model as one that makes whole steps where the parameters live; none if it has no use

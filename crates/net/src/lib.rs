@@ -22,7 +22,7 @@ pub use link::{Attendant, Link, LinkConfig, LinkError, Moved};
 pub use mesh::{Mesh, MeshConfig};
 pub use peer::PeerState;
 pub use roster::{Roster, ask_terms};
-pub use serve::{ServeError, Served, Watcher, serve};
+pub use serve::{Ended, Follower, ServeError, Served, Watcher, serve};
 
 use std::io;
 use std::time::Duration;

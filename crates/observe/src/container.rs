@@ -1,4 +1,5 @@
-//! What a container may use of the machine, and what it has used: control groups, version 2.
+//! What a container may use of the machine, and what it has used: control groups of version 2,
+//! and of version 1 as far as processor time goes.
 //!
 //! Inside a container `/proc` tells of the whole machine. A task that may use half a core of 64
 //! would seem to leave 99 % idle while it is held back all the time. So where a limit of
@@ -17,6 +18,8 @@ const MOUNT: &str = "sys/fs/cgroup";
 pub struct Container {
     /// The group with the least processor time, and how many cores that is.
     cpu: Option<(PathBuf, f64)>,
+    /// Of version 1: where that group's processor time is counted.
+    account: Option<PathBuf>,
     /// The group with the least memory, and how many bytes that is.
     memory: Option<(PathBuf, u64)>,
 }
@@ -36,14 +39,10 @@ impl Container {
         let mount = root.join(MOUNT);
         let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
         // The line of version 2 has no controllers between its colons.
-        let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
-        let groups = own.split('/').filter(|name| !name.is_empty() && *name != "..");
-        let groups = groups.scan(mount.clone(), |at, name| {
-            at.push(name);
-            Some(at.clone())
-        });
+        let two = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
         let mut found = Self::default();
-        for group in std::iter::once(mount).chain(groups) {
+        for group in path_of(two) {
+            let group = mount.join(group);
             let text = |file: &str| fs::read_to_string(group.join(file)).unwrap_or_default();
             if let Some(cores) = parse_cpu_max(&text("cpu.max"))
                 && found.cpu.as_ref().is_none_or(|(_, least)| cores <= *least)
@@ -56,7 +55,36 @@ impl Container {
                 found.memory = Some((group.clone(), bytes));
             }
         }
+        found.find_version_1(&mount, &own);
         found
+    }
+
+    /// Looks where version 1 keeps limits of processor time: each controller has a tree of its
+    /// own, or shares one with others.
+    fn find_version_1(&mut self, mount: &Path, own: &str) {
+        let tree = |controller: &str| {
+            own.lines().find_map(|line| {
+                let mut words = line.splitn(3, ':').skip(1);
+                let (names, path) = (words.next()?, words.next()?);
+                let has_it = names.split(',').any(|name| name == controller);
+                has_it.then(|| (mount.join(names), path.trim_start_matches('/')))
+            })
+        };
+        let Some((cpu, path)) = tree("cpu") else { return };
+        let account = tree("cpuacct").map(|(account, _)| account);
+        for group in path_of(path) {
+            let number = |file: &str| {
+                let text = fs::read_to_string(cpu.join(&group).join(file)).unwrap_or_default();
+                text.trim().parse::<f64>().ok().filter(|number| *number > 0.0)
+            };
+            let limit = number("cpu.cfs_quota_us").zip(number("cpu.cfs_period_us"));
+            if let Some((quota, period)) = limit
+                && self.cpu.as_ref().is_none_or(|(_, least)| quota / period <= *least)
+            {
+                self.cpu = Some((cpu.join(&group), quota / period));
+                self.account = account.as_ref().map(|account| account.join(&group));
+            }
+        }
     }
 
     /// Without a limit of processor time that is above what the machine has.
@@ -73,6 +101,16 @@ impl Container {
     /// Processor time of the group whose limit holds.
     pub fn cpu(&self) -> Option<GroupCpu> {
         let (group, _) = self.cpu.as_ref()?;
+        if let Some(account) = &self.account {
+            let us = |file: &str| {
+                let text = fs::read_to_string(account.join(file)).ok()?;
+                Some(text.trim().parse::<u64>().ok()? / 1_000)
+            };
+            return Some(GroupCpu {
+                usr_us: us("cpuacct.usage_user")?,
+                sys_us: us("cpuacct.usage_sys")?,
+            });
+        }
         let stat = fs::read_to_string(group.join("cpu.stat")).ok()?;
         Some(GroupCpu {
             usr_us: number_after(&stat, "user_usec")?,
@@ -94,6 +132,16 @@ impl Container {
             cache,
         })
     }
+}
+
+/// A group and all that it lies in, the outermost first, within the tree.
+fn path_of(group: &str) -> Vec<PathBuf> {
+    let names = group.split('/').filter(|name| !name.is_empty() && *name != "..");
+    let groups = names.scan(PathBuf::new(), |at, name| {
+        at.push(name);
+        Some(at.clone())
+    });
+    std::iter::once(PathBuf::new()).chain(groups).collect()
 }
 
 /// `quota period` in microseconds, or `max period`.
@@ -153,6 +201,22 @@ mod tests {
         let memory = found.memory(1 << 30).unwrap();
         assert_eq!((memory.used, memory.free, memory.cache), (350, 400, 250));
         assert_eq!(found.memory(500), None, "a limit above what the machine has is none");
+    }
+
+    #[test]
+    fn version_1_keeps_limits_and_accounts_in_trees_of_their_own() {
+        let root = machine(&[
+            ("proc/self/cgroup", "4:memory:/x\n2:cpuacct:/a\n1:cpu:/a\n0::/\n"),
+            ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"),
+            ("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
+            ("sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "50000\n"),
+            ("sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n"),
+            ("sys/fs/cgroup/cpuacct/a/cpuacct.usage_user", "700000\n"),
+            ("sys/fs/cgroup/cpuacct/a/cpuacct.usage_sys", "200000\n"),
+        ]);
+        let found = Container::find(root.path());
+        assert_eq!(found.cores(), Some(0.5));
+        assert_eq!(found.cpu(), Some(GroupCpu { usr_us: 700, sys_us: 200 }));
     }
 
     #[test]

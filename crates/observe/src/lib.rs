@@ -9,6 +9,7 @@
 //! - [`process`]: the processor time and memory of this process;
 //! - [`sampler`]: what the task and its machine use, second by second (see [`resources`]);
 //! - [`pace`]: who is slow;
+//! - [`trace`]: a timeline of a few steps;
 //! - [`verdict()`]: what holds the run back.
 //!
 //! ```no_run
@@ -39,6 +40,7 @@ pub mod phases;
 pub mod process;
 pub mod resources;
 pub mod sampler;
+pub mod trace;
 pub mod verdict;
 
 mod event_file;
@@ -50,6 +52,6 @@ pub use histogram::Histogram;
 pub use hparams::{Experiment, HParam, HParamDomain, HParamValue, Metric, SessionStatus};
 pub use pace::{Pace, Rank, ranking};
 pub use phases::{Clock, Phase, PhaseClock, PhaseTotals, Phases, Totals};
-pub use resources::{COLUMNS, Gauges, Sample, Usage};
+pub use resources::{COLUMNS, Gauges, Sample, Usage, columns};
 pub use sampler::Sampler;
 pub use verdict::{Facts, ServerFacts, Shares, Verdict, VerdictKind, WorkerFacts, verdict};

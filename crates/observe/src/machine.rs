@@ -146,6 +146,17 @@ fn memory(meminfo: &str) -> Option<Memory> {
     Some(Memory { used: total.saturating_sub(free + buffers + cache), free, buffers, cache })
 }
 
+/// What the fastest network link of the machine carries, in millions of bits a second, if the
+/// system knows; virtual ones have no speed. `root` is where `/sys` is.
+pub fn link_mbit_per_s(root: &Path) -> Option<f64> {
+    let links = fs::read_dir(root.join("sys/class/net")).ok()?;
+    let speed = |link: fs::DirEntry| -> Option<f64> {
+        let text = fs::read_to_string(link.path().join("speed")).ok()?;
+        text.trim().parse().ok().filter(|speed| *speed > 0.0)
+    };
+    links.flatten().filter_map(speed).reduce(f64::max)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,5 +208,19 @@ mod tests {
         let machine = Machine::read("/".as_ref());
         assert!(machine.cpu.usr > 0 && machine.cpu.all >= machine.cpu.usr, "{machine:?}");
         assert!(machine.memory.used > 0 && machine.context_switches > 0, "{machine:?}");
+    }
+
+    #[test]
+    fn the_fastest_link_counts_and_one_without_a_speed_does_not() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(link_mbit_per_s(root.path()), None);
+        for (link, speed) in [("lo", None), ("eth0", Some("1000\n")), ("eth1", Some("-1\n"))] {
+            let dir = root.path().join("sys/class/net").join(link);
+            fs::create_dir_all(&dir).unwrap();
+            if let Some(speed) = speed {
+                fs::write(dir.join("speed"), speed).unwrap();
+            }
+        }
+        assert_eq!(link_mbit_per_s(root.path()), Some(1000.0));
     }
 }

@@ -11,6 +11,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
+use crate::trace::Track;
+
 /// A set of `N` phases that a [`Clock`] can tell apart: an enum with names.
 pub trait Phases<const N: usize>: Copy {
     /// The phases' names, in the order of their indices.
@@ -66,16 +68,26 @@ pub struct Clock<P, const N: usize> {
     current: P,
     since: Instant,
     spent: [Duration; N],
+    /// Where every phase is written down, while a timeline is recorded.
+    track: Option<Box<Track>>,
+    is_off: bool,
 }
 
-impl<P: Phases<N>, const N: usize> Clock<P, N> {
+impl<P: Phases<N> + PartialEq, const N: usize> Clock<P, N> {
     /// Starts a clock, in phase `first`.
     pub fn start(first: P) -> Self {
         Self::start_at(first, Instant::now())
     }
 
     fn start_at(first: P, now: Instant) -> Self {
-        Self { started: now, current: first, since: now, spent: [Duration::ZERO; N] }
+        Self {
+            started: now,
+            current: first,
+            since: now,
+            spent: [Duration::ZERO; N],
+            track: None,
+            is_off: false,
+        }
     }
 
     /// Ends the current phase and begins `phase`; returns the time of the change, for a
@@ -87,11 +99,61 @@ impl<P: Phases<N>, const N: usize> Clock<P, N> {
         now
     }
 
+    /// The same for whoever does not need the time: if `phase` goes on already, the clock is not
+    /// even read.
+    #[inline]
+    pub fn stay_in(&mut self, phase: P) {
+        if self.current != phase && !self.is_off {
+            self.enter(phase);
+        }
+    }
+
     #[inline]
     fn enter_at(&mut self, phase: P, now: Instant) {
         self.spent[self.current.index()] += now - self.since;
+        if self.track.is_some() {
+            self.write_down(now);
+        }
         self.current = phase;
         self.since = now;
+    }
+
+    #[cold]
+    fn write_down(&mut self, now: Instant) {
+        if let Some(track) = &mut self.track {
+            track.span(self.current.index() as u32, self.since, now);
+        }
+    }
+
+    /// From now on only [`Clock::enter`] counts, to find out what the rest costs.
+    pub fn turn_off(&mut self) {
+        self.is_off = true;
+    }
+
+    /// From now on every phase is written down, as the operation of its index.
+    pub fn follow(&mut self, track: Box<Track>) {
+        self.enter(self.current);
+        self.track = Some(track);
+    }
+
+    /// Phases are written down no more; what was.
+    pub fn unfollow(&mut self) -> Option<Box<Track>> {
+        self.enter(self.current);
+        self.track.take()
+    }
+
+    /// Where phases are written down, if they are.
+    #[inline]
+    pub fn track(&mut self) -> Option<&mut Track> {
+        self.track.as_deref_mut()
+    }
+
+    /// Writes down, inside the present phase, that an operation took all of it up to now.
+    #[inline]
+    pub fn did(&mut self, op: u32) {
+        if let Some(track) = &mut self.track {
+            track.span(op, self.since, Instant::now());
+        }
     }
 
     /// The phase that is going on.
@@ -188,6 +250,25 @@ mod tests {
         }
         let totals = clock.totals();
         assert_eq!(sum(&totals), totals.elapsed());
+    }
+
+    #[test]
+    fn what_is_followed_is_written_down_without_gaps_and_the_rest_is_not() {
+        let mut clock = PhaseClock::start(Phase::Input);
+        clock.enter(Phase::Compute);
+        let ops = Phase::ALL.map(|phase| crate::trace::Op::new(phase.name(), &[])).to_vec();
+        clock.follow(Box::new(Track::new("loop", ops)));
+        for phase in [Phase::Push, Phase::Wait, Phase::Pull] {
+            clock.enter(phase);
+        }
+        clock.stay_in(Phase::Pull);
+        let track = clock.unfollow().unwrap();
+        clock.enter(Phase::Input);
+        let spans = track.spans();
+        let ops: Vec<_> = spans.iter().map(|span| span.op as usize).collect();
+        let order = [Phase::Compute, Phase::Push, Phase::Wait, Phase::Pull];
+        assert_eq!(ops, order.map(Phase::index));
+        assert!(spans.windows(2).all(|pair| pair[0].ended_ns == pair[1].begun_ns), "{spans:?}");
     }
 
     #[test]

@@ -38,37 +38,92 @@ pub const COLUMNS: [&str; WIDTH] = [
     "task_sent_bytes_per_s",
 ];
 
+/// What follows the columns, for each of the other tasks that bytes go to and come from.
+const PEER_COLUMNS: [&str; 2] = ["received_bytes_per_s", "sent_bytes_per_s"];
+/// Of so many other tasks the bytes are told one by one; those of more only in sum.
+const MOST_PEERS: usize = 64;
+
+/// All columns of a task with these peers: [`COLUMNS`] and, for each, what came from it and went
+/// to it, such as `ps:0_received_bytes_per_s`.
+pub fn columns(peers: &[String]) -> Vec<String> {
+    let own = |peer: &String| PEER_COLUMNS.map(|column| format!("{peer}_{column}"));
+    let peers = peers.iter().take(MOST_PEERS).flat_map(own);
+    COLUMNS.iter().map(|&column| column.to_owned()).chain(peers).collect()
+}
+
 /// What a task knows of itself, told by its own threads as they go.
 #[derive(Debug, Default)]
 pub struct Gauges {
     step: AtomicU64,
-    sent_bytes: AtomicU64,
-    received_bytes: AtomicU64,
+    /// What goes to and comes from nobody in particular, and from each peer.
+    others: Moved,
+    peers: Vec<Moved>,
+}
+
+/// Bytes that were sent and received so far.
+#[derive(Debug, Default)]
+struct Moved {
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+impl Moved {
+    #[inline]
+    fn set(&self, sent_bytes: u64, received_bytes: u64) {
+        self.sent.store(sent_bytes, Ordering::Relaxed);
+        self.received.store(received_bytes, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> (u64, u64) {
+        (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
+    }
 }
 
 impl Gauges {
-    /// The task is at this global step, and has sent and received so many bytes in all.
-    #[inline]
-    pub fn set(&self, step: u64, sent_bytes: u64, received_bytes: u64) {
-        self.step.store(step, Ordering::Relaxed);
-        self.sent_bytes.store(sent_bytes, Ordering::Relaxed);
-        self.received_bytes.store(received_bytes, Ordering::Relaxed);
+    /// Gauges of a task with so many peers.
+    pub fn of_peers(peers: usize) -> Self {
+        Self { peers: (0..peers).map(|_| Moved::default()).collect(), ..Self::default() }
     }
 
-    fn step(&self) -> u64 {
+    /// The task is at this global step.
+    #[inline]
+    pub fn at_step(&self, step: u64) {
+        self.step.store(step, Ordering::Relaxed);
+    }
+
+    /// So many bytes have gone to and come from a peer in all; from one that is not known, they
+    /// count for the sum alone.
+    #[inline]
+    pub fn moved(&self, peer: usize, sent_bytes: u64, received_bytes: u64) {
+        self.peers.get(peer).unwrap_or(&self.others).set(sent_bytes, received_bytes);
+    }
+
+    /// The global step of the task.
+    pub fn step(&self) -> u64 {
         self.step.load(Ordering::Relaxed)
+    }
+
+    /// Bytes sent to and received from each peer so far.
+    pub fn by_peer(&self) -> Vec<(u64, u64)> {
+        self.peers.iter().map(Moved::get).collect()
+    }
+
+    /// Bytes sent and received so far.
+    pub fn total(&self) -> (u64, u64) {
+        let all = self.peers.iter().chain([&self.others]).map(Moved::get);
+        all.fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1))
     }
 }
 
 /// One row: what was used since the row before.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// When it was taken, in seconds since 1970.
     pub time_s: f64,
     /// The global step of the task.
     pub step: u64,
-    /// A figure for each of [`COLUMNS`].
-    pub figures: [f64; WIDTH],
+    /// A figure for each of the [`columns`].
+    pub figures: Vec<f64>,
 }
 
 /// Everything that is read at one moment.
@@ -78,8 +133,9 @@ struct Reading {
     machine: Machine,
     group: Option<GroupCpu>,
     task_cpu_s: f64,
-    sent_bytes: u64,
-    received_bytes: u64,
+    /// Bytes sent and received: in all, and by peer.
+    moved: (u64, u64),
+    by_peer: Vec<(u64, u64)>,
 }
 
 /// Reads the machine and the process again and again, and tells what happened in between.
@@ -127,7 +183,7 @@ impl Meter {
         let [usr, sys, idle, wait] = self.cpu_percent(&before, seconds);
         let memory = &now.machine.memory;
         let memory = self.container.memory(memory.total()).unwrap_or(*memory);
-        let figures = [
+        let own = [
             usr,
             sys,
             idle,
@@ -143,9 +199,13 @@ impl Meter {
             rate(|machine| machine.context_switches),
             100.0 * (now.task_cpu_s - before.task_cpu_s).max(0.0) / seconds,
             process::rss_bytes().unwrap_or_default() as f64,
-            grown(now.received_bytes, before.received_bytes),
-            grown(now.sent_bytes, before.sent_bytes),
+            grown(now.moved.1, before.moved.1),
+            grown(now.moved.0, before.moved.0),
         ];
+        let peers = now.by_peer.iter().zip(&before.by_peer).take(MOST_PEERS);
+        let peers =
+            peers.flat_map(|(now, before)| [grown(now.1, before.1), grown(now.0, before.0)]);
+        let figures = own.into_iter().chain(peers).collect();
         (Sample { time_s: now.time_s, step: gauges.step(), figures }, passed)
     }
 
@@ -177,8 +237,8 @@ fn read(root: &Path, container: &Container, gauges: &Gauges) -> Reading {
     Reading {
         at: Instant::now(),
         time_s: now_seconds(),
-        sent_bytes: gauges.sent_bytes.load(Ordering::Relaxed),
-        received_bytes: gauges.received_bytes.load(Ordering::Relaxed),
+        moved: gauges.total(),
+        by_peer: gauges.by_peer(),
         task_cpu_s: process::cpu_seconds().unwrap_or_default(),
         group: container.cpu(),
         machine: Machine::read(root),
@@ -186,25 +246,30 @@ fn read(root: &Path, container: &Container, gauges: &Gauges) -> Reading {
 }
 
 /// Means and peaks over some time.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Usage {
     /// How many rows there were.
     pub samples: u64,
     /// How many cores' time the task might have used.
     pub cores: f64,
     seconds: f64,
-    sums: [f64; WIDTH],
-    peaks: [f64; WIDTH],
+    sums: Vec<f64>,
+    peaks: Vec<f64>,
 }
 
 impl Usage {
-    /// Of nothing yet, by a task that may use so many cores' time.
-    pub(crate) fn of_cores(cores: f64) -> Self {
-        Self { cores, ..Self::default() }
+    /// Of nothing yet, in so many columns, by a task that may use so many cores' time.
+    pub(crate) fn of_cores(cores: f64, width: usize) -> Self {
+        Self { cores, sums: vec![0.0; width], peaks: vec![0.0; width], ..Self::default() }
+    }
+
+    /// The same of nothing yet.
+    pub(crate) fn begin_again(&mut self) {
+        *self = Self::of_cores(self.cores, self.sums.len());
     }
 
     /// Counts a row that tells of so many seconds.
-    pub(crate) fn add(&mut self, figures: &[f64; WIDTH], seconds: f64) {
+    pub(crate) fn add(&mut self, figures: &[f64], seconds: f64) {
         self.samples += 1;
         self.seconds += seconds;
         for (column, figure) in figures.iter().enumerate() {
@@ -214,13 +279,14 @@ impl Usage {
     }
 
     /// Each column's mean over the time; zero if there is none.
-    pub fn means(&self) -> [f64; WIDTH] {
-        self.sums.map(|sum| if self.seconds > 0.0 { sum / self.seconds } else { 0.0 })
+    pub fn means(&self) -> Vec<f64> {
+        let mean = |sum: &f64| if self.seconds > 0.0 { sum / self.seconds } else { 0.0 };
+        self.sums.iter().map(mean).collect()
     }
 
     /// Each column's greatest figure.
-    pub fn peaks(&self) -> [f64; WIDTH] {
-        self.peaks
+    pub fn peaks(&self) -> &[f64] {
+        &self.peaks
     }
 }
 
@@ -232,7 +298,7 @@ mod tests {
 
     #[test]
     fn means_are_over_time_and_peaks_over_rows() {
-        let mut usage = Usage::default();
+        let mut usage = Usage::of_cores(1.0, WIDTH);
         assert_eq!(usage.means(), [0.0; WIDTH]);
         usage.add(&[1.0; WIDTH], 3.0);
         usage.add(&[5.0; WIDTH], 1.0);
@@ -267,13 +333,22 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_peers_are_told_as_rates() {
-        let gauges = Gauges::default();
+    fn bytes_of_peers_are_told_as_rates_one_by_one_and_in_sum() {
+        let gauges = Gauges::of_peers(2);
         let mut meter = Meter::start("/".as_ref(), &gauges);
-        gauges.set(7, 1000, 3000);
+        gauges.at_step(7);
+        gauges.moved(0, 1000, 3000);
+        gauges.moved(1, 10, 30);
+        gauges.moved(9, 1, 3);
         let (Sample { figures, step, .. }, passed) = meter.sample(&gauges);
         let total = |column: usize| (figures[column] * passed.as_secs_f64()).round();
-        assert_eq!((total(WIDTH - 2), total(WIDTH - 1)), (3000.0, 1000.0));
+        assert_eq!((total(WIDTH - 2), total(WIDTH - 1)), (3033.0, 1011.0));
+        assert_eq!([0, 1, 2, 3].map(|at| total(WIDTH + at)), [3000.0, 1000.0, 30.0, 10.0]);
         assert_eq!(step, 7);
+        let names = columns(&["ps:0".into(), "ps:1".into()]);
+        assert_eq!(
+            (names.len(), &names[WIDTH + 2][..]),
+            (figures.len(), "ps:1_received_bytes_per_s")
+        );
     }
 }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::resources::{COLUMNS, Gauges, Meter, Sample, Usage};
+use crate::resources::{Gauges, Meter, Sample, Usage, columns};
 
 /// The file's name in the task's folder; a task that comes back makes `resources-2.csv`.
 pub const FILE: &str = "resources.csv";
@@ -25,6 +25,8 @@ const MAX_FILES: u32 = 1_000;
 
 /// Rows that wait to be taken at most; if nobody takes them the oldest go.
 const MAX_WAITING: usize = 600;
+/// Rows that are kept for a timeline.
+const MAX_KEPT: usize = 10_000;
 /// A last row of less than this would tell more about the clock than about the task.
 const SHORTEST: Duration = Duration::from_millis(20);
 
@@ -32,7 +34,7 @@ const SHORTEST: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Sampler {
     shared: Arc<Shared>,
-    /// Dropped to end the thread.
+    /// Says to look at once; dropped to end the thread.
     alive: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -50,23 +52,29 @@ struct Books {
     line: String,
     waiting: VecDeque<Sample>,
     usage: Usage,
+    columns: Vec<String>,
+    /// Rows that a timeline wants to have, while it is recorded.
+    kept: Option<Vec<Sample>>,
 }
 
 impl Sampler {
-    /// Starts to look, now and then every so often, and makes `resources.csv` in `dir`.
-    pub fn start(dir: &Path, every: Duration) -> io::Result<Self> {
+    /// Starts to look, now and then every so often, and makes `resources.csv` in `dir`. `peers`
+    /// are the other tasks that bytes go to and come from.
+    pub fn start(dir: &Path, every: Duration, peers: &[String]) -> io::Result<Self> {
+        let columns = columns(peers);
         let mut file = create(dir)?;
-        file.write_all(header().as_bytes())?;
-        let gauges = Gauges::default();
+        file.write_all(format!("time_s,step,{}\n", columns.join(",")).as_bytes())?;
+        let gauges = Gauges::of_peers(peers.len());
         let meter = Meter::start("/".as_ref(), &gauges);
-        let usage = Usage::of_cores(meter.cores());
-        let books = Books { meter, file, line: String::new(), waiting: VecDeque::new(), usage };
+        let usage = Usage::of_cores(meter.cores(), columns.len());
+        let (line, waiting) = (String::new(), VecDeque::new());
+        let books = Books { meter, file, line, waiting, usage, columns, kept: None };
         let shared = Shared { gauges, has_news: AtomicBool::new(false), books: Mutex::new(books) };
         let shared = Arc::new(shared);
         let (alive, ended) = channel::<()>();
         let theirs = shared.clone();
         let thread = thread::Builder::new().name("sampler".into()).spawn(move || {
-            while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+            while ended.recv_timeout(every) != Err(RecvTimeoutError::Disconnected) {
                 theirs.look();
             }
         })?;
@@ -92,11 +100,28 @@ impl Sampler {
         books.waiting.drain(..).collect()
     }
 
+    /// The columns of the table from the third on.
+    pub fn columns(&self) -> Vec<String> {
+        self.shared.books().columns.clone()
+    }
+
+    /// A timeline begins or ends: a row is taken soon, and those from now on are kept for it.
+    pub fn keep(&self) {
+        self.shared.books().kept.get_or_insert_with(Vec::new);
+        let _ = self.alive.as_ref().map(|alive| alive.send(()));
+    }
+
+    /// The rows that were kept, with one of this moment.
+    pub fn kept(&self) -> Vec<Sample> {
+        self.shared.look();
+        self.shared.books().kept.take().unwrap_or_default()
+    }
+
     /// What counts begins now: means and peaks forget what came before, which a row ends.
     pub fn begin(&self) {
         self.shared.look();
         let mut books = self.shared.books();
-        books.usage = Usage::of_cores(books.usage.cores);
+        books.usage.begin_again();
     }
 
     /// Means and peaks up to now, for which a last row is taken.
@@ -105,7 +130,7 @@ impl Sampler {
         if is_due(&self.shared.books()) {
             self.shared.look();
         }
-        self.shared.books().usage
+        self.shared.books().usage.clone()
     }
 }
 
@@ -134,6 +159,9 @@ impl Shared {
         let (sample, passed) = books.meter.sample(&self.gauges);
         books.usage.add(&sample.figures, passed.as_secs_f64());
         books.write(&sample);
+        if let Some(kept) = books.kept.as_mut().filter(|kept| kept.len() < MAX_KEPT) {
+            kept.push(sample.clone());
+        }
         if books.waiting.len() == MAX_WAITING {
             books.waiting.pop_front();
         }
@@ -147,7 +175,7 @@ impl Books {
     fn write(&mut self, sample: &Sample) {
         self.line.clear();
         let _ = write!(self.line, "{:.3},{}", sample.time_s, sample.step);
-        for (name, figure) in COLUMNS.iter().zip(sample.figures) {
+        for (name, figure) in self.columns.iter().zip(&sample.figures) {
             let digits = if name.ends_with("_percent") { 1 } else { 0 };
             let _ = write!(self.line, ",{figure:.digits$}");
         }
@@ -168,11 +196,6 @@ fn create(dir: &Path) -> io::Result<File> {
         }
     }
     created
-}
-
-/// The first line of the file.
-fn header() -> String {
-    format!("time_s,step,{}\n", COLUMNS.join(","))
 }
 
 impl std::fmt::Debug for Shared {
@@ -204,10 +227,10 @@ mod tests {
     #[test]
     fn every_look_is_a_line_of_the_file_before_anybody_closes_it() {
         let dir = tempfile::tempdir().unwrap();
-        let sampler = Sampler::start(dir.path(), Duration::from_millis(1)).unwrap();
-        drop(Sampler::start(dir.path(), Duration::from_secs(1)).unwrap());
+        let sampler = Sampler::start(dir.path(), Duration::from_millis(1), &[]).unwrap();
+        drop(Sampler::start(dir.path(), Duration::from_secs(1), &[]).unwrap());
         assert!(dir.path().join("resources-2.csv").is_file(), "the first is left alone");
-        sampler.gauges().set(42, 0, 0);
+        sampler.gauges().at_step(42);
         let mut taken = Vec::new();
         let deadline = Instant::now() + Duration::from_secs(60);
         while taken.len() < 5 && Instant::now() < deadline {
@@ -227,7 +250,7 @@ mod tests {
     #[test]
     fn a_task_that_ends_before_the_first_look_is_accounted_for_too() {
         let dir = tempfile::tempdir().unwrap();
-        let sampler = Sampler::start(dir.path(), Duration::from_secs(3600)).unwrap();
+        let sampler = Sampler::start(dir.path(), Duration::from_secs(3600), &[]).unwrap();
         assert!(rows(dir.path()).is_empty());
         let usage = sampler.usage();
         assert_eq!((usage.samples, rows(dir.path()).len()), (1, 1));

@@ -46,6 +46,8 @@ pub struct ServerFacts {
     pub busy: f64,
     /// What it sent.
     pub sent_bytes_per_s: f64,
+    /// What the fastest link of its machine carries, in millions of bits, if the system says so.
+    pub link_mbit_per_s: Option<f64>,
 }
 
 /// All that a verdict is made from.

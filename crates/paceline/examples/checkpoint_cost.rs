@@ -73,6 +73,7 @@ fn terms(run: &std::path::Path) -> Terms {
         optimizer_slots: vec!["momentum".into()],
         tensors: vec![TensorEntry { name: "weight".into(), shape: vec![PARAMS] }],
         shard_count: 1,
+        generation: 0,
     };
     let (shelf, name) = (Shelf::of(run), "worker-0".into());
     Terms { shelf, keep: 1, about, layout, index: 0, shard: 0..PARAMS, name }

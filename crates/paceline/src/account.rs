@@ -93,10 +93,13 @@ fn worker_facts(task: &TaskSummary) -> WorkerFacts {
 
 fn server_facts(task: &TaskSummary) -> ServerFacts {
     let seconds = task.seconds.max(f64::MIN_POSITIVE);
+    // What was sent before the first push is not in the server's seconds, but in its samples.
+    let sampled = task.resources.as_ref().and_then(|r| r.mean_of("task_sent_bytes_per_s"));
     ServerFacts {
         task: task.task.clone(),
         busy: (1.0 - phase(task, "idle") / seconds).clamp(0.0, 1.0),
-        sent_bytes_per_s: task.sent_bytes as f64 / seconds,
+        sent_bytes_per_s: sampled.unwrap_or(task.sent_bytes as f64 / seconds),
+        link_mbit_per_s: task.resources.as_ref().and_then(|used| used.link_mbit_per_s),
     }
 }
 
@@ -141,6 +144,16 @@ mod tests {
         let order: Vec<_> = ranks.iter().map(|rank| rank.task.as_str()).collect();
         assert_eq!(order, ["worker:1", "worker:0"]);
         assert!(verdict.text.starts_with("evaluation: "), "{verdict:?}");
+    }
+
+    #[test]
+    fn what_a_server_sends_a_second_is_what_was_sampled() {
+        let mean = json!({"task_sent_bytes_per_s": 7e6});
+        let resources = json!({"samples": 3, "cores": 2.0, "mean": mean, "peak": {}});
+        let sampled = task(json!({"sent_bytes": 500_000_000, "resources": resources}));
+        assert_eq!(server_facts(&sampled).sent_bytes_per_s, 7e6);
+        let plain = task(json!({"sent_bytes": 500_000_000}));
+        assert_eq!(server_facts(&plain).sent_bytes_per_s, 5e7);
     }
 
     #[test]

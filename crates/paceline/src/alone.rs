@@ -1,5 +1,6 @@
 //! A run without other tasks: mode `single`.
 
+use std::sync::Arc;
 use std::thread;
 
 use paceline_data::SparseRows;
@@ -7,25 +8,29 @@ use paceline_model::{Layout, Logistic, Model};
 
 use crate::Failure;
 use crate::board::Board;
-use crate::build::{Room, build_dense_worker, build_examiner, build_model};
+use crate::build::{Room, build_dense_worker, build_examiner, build_model, follow_rows};
 use crate::checkpoint::{Keeper, Origin, Resumption, Shape, Terms};
 use crate::chief::{Chief, Orders, StopReason};
+use crate::cluster::{Role, Task};
 use crate::interrupt::Interrupt;
 use crate::job::{Plan, RawJob};
 use crate::link::{Link, Local};
+use crate::log::Log;
+use crate::metrics::Metrics;
 use crate::progress::{Progress, write_line};
 use crate::rows::{LocalRows, RowWorker, SharedTable};
 use crate::run::RunDir;
 use crate::source::{Data, load_data};
 use crate::tester::{Aside, InBetween, Tests};
+use crate::trace::{self, Tracer, recorded};
 use crate::train::{
-    Finished, Options, all_steps, announcement, check_unfinished, resumed, save_model, signal_of,
-    summarise, worker_summary, write_summary,
+    Finished, Options, all_steps, announcement, check_unfinished, ending, resumed, save_model,
+    signal_of, summarise, worker_summary, write_summary,
 };
 use crate::worker::{Desk, Trainer, Work};
 
 /// What the one task of a run without others is called.
-const ALONE: &str = "worker:0";
+const ALONE: Task = Task { role: Role::Worker, index: 0 };
 
 /// A whole run in this process.
 pub(crate) fn train_single(
@@ -47,6 +52,7 @@ pub(crate) fn train_single(
     }
     let run = options.open_run(&plan.name, checkpoint.as_ref())?;
     run.write("job.toml", job.explain().as_bytes())?;
+    let progress = progress.with_log(Arc::new(Log::create(&run, ALONE)?));
     progress.say(&announcement(plan, &data, run.path()));
     let from = from.as_ref();
     from.iter().for_each(|from| progress.say(&resumed(from.step())));
@@ -81,10 +87,13 @@ impl<'a> Alone<'a> {
         link.keep(self.keeper(model.layout())?);
         drop(model);
         let threads = self.plan.threads_here(1);
+        let tracer = Tracer::of(self.plan);
+        let tracer = tracer.as_ref();
         let examiner = build_examiner(self.plan, self.data, self.plan.test_threads())?;
-        let tests = InBetween::new(examiner);
+        let tests = InBetween::new(recorded(tracer, examiner));
         let slot = (0, batches);
-        let worker = build_dense_worker(self.plan, self.data, slot, threads, self.desk()?)?;
+        let worker =
+            build_dense_worker(self.plan, self.data, slot, threads, (self.desk()?, tracer))?;
         let chief = self.chief(steps, Box::new(tests), false, progress);
         self.carry_out(worker, &mut link, chief, |worker, link, chief| worker.run(link, chief))
     }
@@ -103,10 +112,15 @@ impl<'a> Alone<'a> {
         };
         let worker = |slot, desk| RowWorker::new(slot, batches.clone(), rows, desk);
         thread::scope(|scope| {
-            let tests = Aside::start(scope, build_examiner(self.plan, self.data, 1)?);
+            let tracer = Tracer::of(self.plan);
+            let tracer = tracer.as_ref();
+            let examiner = recorded(tracer, build_examiner(self.plan, self.data, 1)?);
+            let tests = Aside::start(scope, examiner);
             // A test that may end the run must be over before the next one is due.
             let reproducible = threads == 1 && self.plan.stop.test_loss.is_some();
-            let first = worker(0, self.desk()?);
+            let mut desk = self.desk()?;
+            desk.trace = follow_rows(tracer, self.plan, rows.features());
+            let first = worker(0, desk);
             let chief = self.chief(steps, Box::new(tests), reproducible, progress);
             let mut link = LocalRows::new(&shared, 0);
             link.keep(self.keeper(layout)?);
@@ -131,13 +145,15 @@ impl<'a> Alone<'a> {
     }
 
     fn desk(&self) -> Result<Desk, Failure> {
-        let mut board = Board::create(&self.run.task(ALONE), self.plan)?;
+        let mut board = Board::create(&self.run.task(&ALONE.to_string()), self.plan, &[])?;
         let model = build_model(self.plan, self.data.shape(), Room::LEAST)?;
         match self.from {
             None => board.describe(self.plan, &model.graph())?,
             Some(from) => board.resume_at(from.step())?,
         }
-        Ok(Desk::open(Some(board), 1.0))
+        let folder = self.run.task(&ALONE.to_string());
+        let metrics = Metrics::start(self.plan, (&ALONE.to_string(), 0), Vec::new(), &folder)?;
+        Ok(Desk { metrics, ..Desk::open(Some(board), 1.0) })
     }
 
     fn origin(&self) -> Origin {
@@ -191,14 +207,21 @@ impl<'a> Alone<'a> {
         let work = run(&mut worker, link, Some(&mut chief));
         chief.finish();
         let work = work.inspect_err(|_| drop(worker.desk().close(false)))?;
-        let mine = worker_summary(ALONE, worker.desk(), &work);
+        let name = ALONE.to_string();
+        let mine = worker_summary(&name, worker.desk(), &work);
+        let has_part = worker.desk().leave_trace(&name, Vec::new(), &self.run.task(&name));
         let score = chief.final_test(link, worker.desk().board.as_mut())?;
         worker.desk().close(true)?;
         chief.final_checkpoint(link)?;
         save_model(self.run, worker.layout(), link)?;
         let (reason, step) = (chief.reason().or(work.reason), link.global_step());
         let summary = summarise(self.plan, (1, 0), reason, step, &chief, score, vec![mine]);
+        chief.note(&ending(&summary));
         write_summary(self.run, &summary)?;
+        if let Some(window) = self.plan.observe_trace {
+            let warnings = trace::conclude(self.run.path(), window, has_part, &[name]);
+            warnings.iter().for_each(|warning| write_line(&format!("warning: {warning}")));
+        }
         let run = self.run.path().to_owned();
         Ok(Finished { run, summary, signal: signal_of(reason) })
     }

@@ -1,12 +1,15 @@
 //! What a worker tells TensorBoard, and what its folder tells of the resources it used.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use paceline_model::{Node, Score};
-use paceline_observe::{EventWriter, GraphNode, HParam, SessionStatus, Tag};
+use paceline_observe::{EventWriter, GraphNode, HParam, PhaseClock, Sample, SessionStatus, Tag};
 
 use crate::Failure;
 use crate::job::Plan;
+use crate::link::Link;
+use crate::pulse::{Pulse, SoFar};
 use crate::resources::{Curves, ResourceUse};
 
 /// The event file of one worker, in that worker's own folder.
@@ -23,11 +26,14 @@ pub struct Board {
     test_precision: Tag,
     steps_per_second: Tag,
     resources: Option<Curves>,
+    pulse: Pulse,
+    is_pulse_due: bool,
 }
 
 impl Board {
-    /// Starts an event file in `dir`, and to look at resources.
-    pub fn create(dir: &Path, plan: &Plan) -> Result<Self, Failure> {
+    /// Starts an event file in `dir`, and to look at resources, among them the bytes that go to
+    /// and come from these other tasks.
+    pub fn create(dir: &Path, plan: &Plan, peers: &[String]) -> Result<Self, Failure> {
         let mut events =
             EventWriter::create(dir).map_err(Failure::at("make an event file in", dir))?;
         let [train_loss, test_loss, test_accuracy, test_auc, test_precision, steps_per_second] = [
@@ -39,7 +45,8 @@ impl Board {
             "speed/steps_per_second",
         ]
         .map(|name| events.tag(name));
-        let resources = Curves::start(dir, plan, &mut events)?;
+        let resources = Curves::start(dir, plan, peers, &mut events)?;
+        let pulse = Pulse::new(&mut events);
         Ok(Self {
             dir: dir.to_owned(),
             events,
@@ -52,6 +59,8 @@ impl Board {
             test_precision,
             steps_per_second,
             resources,
+            pulse,
+            is_pulse_due: false,
         })
     }
 
@@ -62,6 +71,16 @@ impl Board {
         }
     }
 
+    /// A timeline begins or ends.
+    pub fn keep(&self) {
+        self.resources.iter().for_each(Curves::keep);
+    }
+
+    /// What was seen of the resources while the timeline was recorded.
+    pub fn kept(&self) -> Vec<Sample> {
+        self.resources.as_ref().map(Curves::kept).unwrap_or_default()
+    }
+
     /// Means and peaks of the resources used since training began, if they are looked at.
     pub fn resources(&self) -> Option<ResourceUse> {
         self.resources.as_ref().map(Curves::usage)
@@ -70,12 +89,33 @@ impl Board {
     /// Takes note of how far the run has come and how many bytes this task has sent and
     /// received, and records what was seen of its resources since the last call.
     #[inline]
-    pub fn note(&mut self, step: u64, moved: (u64, u64)) -> Result<(), Failure> {
+    pub fn note(&mut self, link: &impl Link) -> Result<(), Failure> {
         let Some(resources) = &self.resources else { return Ok(()) };
-        if !resources.note(step, moved) {
+        let gauges = resources.gauges();
+        gauges.at_step(link.global_step());
+        link.moved_by_peer(|peer, sent, received| gauges.moved(peer, sent, received));
+        if !resources.has_news() {
             return Ok(());
         }
+        self.is_pulse_due = true;
         let written = resources.write(&mut self.events);
+        self.check(written)
+    }
+
+    /// Records where the worker's time has gone since the last call, if its resources have been
+    /// looked at since then.
+    #[inline]
+    pub fn pulse(
+        &mut self,
+        step: u64,
+        clock: &PhaseClock,
+        tested: Duration,
+    ) -> Result<(), Failure> {
+        if !std::mem::take(&mut self.is_pulse_due) {
+            return Ok(());
+        }
+        let so_far = SoFar { phases: clock.totals(), tested, steps: self.steps };
+        let written = self.pulse.write(&mut self.events, step, so_far);
         self.check(written)
     }
 

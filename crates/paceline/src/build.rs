@@ -1,5 +1,7 @@
 //! What a plan calls for: its model, its examples, its worker and its tests.
 
+use std::sync::Arc;
+
 use paceline_data::{BatchPlan, Images, LoaderOptions, Patches};
 use paceline_model::{AlexNet, Logistic, Model, Softmax, lenet};
 
@@ -12,6 +14,7 @@ use crate::link::{DenseLink, RowLink};
 use crate::rows::{RowTester, RowWorker};
 use crate::source::{Data, Shape};
 use crate::tester::{Examiner, PatchyTester, SourceTester, Tester};
+use crate::trace::{Following, Tracer, read_watch};
 use crate::worker::{Desk, Trainer, Worker};
 
 /// Examples that the networks work on at a time: their memory grows with it, and beyond this
@@ -104,13 +107,19 @@ pub(crate) fn build_examiner<'a>(
 }
 
 /// The examples of a slot of a dense model.
-fn build_examples<'a>(plan: &Plan, data: &'a Data, walk: Walk) -> Box<dyn Examples + 'a> {
+fn build_examples<'a>(
+    plan: &Plan,
+    data: &'a Data,
+    walk: Walk,
+    tracer: Option<&Arc<Tracer>>,
+) -> Box<dyn Examples + 'a> {
     match data {
         Data::Images(set) => Box::new(ImageExamples::new(walk, &set.train)),
         Data::Rows(set) => Box::new(RowExamples::new(walk, &set.train)),
         Data::Pictures(set) => {
             let options = LoaderOptions { on_bad: plan.data.on_bad, ..LoaderOptions::default() };
-            Box::new(PictureExamples::new(walk, set.train.clone(), options))
+            let watch = read_watch(tracer, plan);
+            Box::new(PictureExamples::new(walk, set.train.clone(), options, watch))
         }
     }
 }
@@ -121,13 +130,14 @@ pub(crate) fn build_worker<'a, L: DenseLink + RowLink>(
     data: &'a Data,
     (slot, batches): (usize, BatchPlan),
     threads: usize,
-    desk: Desk,
+    (mut desk, tracer): (Desk, Option<&Arc<Tracer>>),
 ) -> Result<Box<dyn Trainer<L> + 'a>, Failure> {
     Ok(match data {
         Data::Rows(set) if plan.model.is_sparse() => {
+            desk.trace = follow_rows(tracer, plan, set.train.features());
             Box::new(RowWorker::new(slot, batches, &set.train, desk))
         }
-        _ => Box::new(build_dense_worker(plan, data, (slot, batches), threads, desk)?),
+        _ => Box::new(build_dense_worker(plan, data, (slot, batches), threads, (desk, tracer))?),
     })
 }
 
@@ -137,15 +147,28 @@ pub(crate) fn build_dense_worker<'a>(
     data: &'a Data,
     (slot, batches): (usize, BatchPlan),
     threads: usize,
-    desk: Desk,
+    (mut desk, tracer): (Desk, Option<&Arc<Tracer>>),
 ) -> Result<Worker<'a>, Failure> {
     let walk = Walk::new(batches, slot, plan.seed);
     if let Data::Images(set) = data
         && let Some(patches) = patches_of(plan, &set.train)
     {
         let model = build_patchy(plan, data.shape(), threads)?;
+        desk.trace =
+            tracer.map(|tracer| Following::new(tracer.clone(), "steps", plan.batch, &*model));
         return Ok(Worker { examples: Box::new(PatchyExamples::new(walk, patches)), model, desk });
     }
     let model = build_model(plan, data.shape(), Room::of(plan, threads))?;
-    Ok(Worker { examples: build_examples(plan, data, walk), model, desk })
+    desk.trace = tracer.map(|tracer| Following::new(tracer.clone(), "steps", plan.batch, &*model));
+    Ok(Worker { examples: build_examples(plan, data, walk, tracer), model, desk })
+}
+
+/// How the loop of a worker over sparse rows is recorded, if it is.
+pub(crate) fn follow_rows(
+    tracer: Option<&Arc<Tracer>>,
+    plan: &Plan,
+    features: usize,
+) -> Option<Following> {
+    let model = Logistic::new(features);
+    tracer.map(|tracer| Following::new(tracer.clone(), "steps", plan.batch, &model))
 }

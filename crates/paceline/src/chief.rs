@@ -80,6 +80,10 @@ pub struct Chief<'a> {
     noted: u64,
     next_test: u64,
     last_test: Option<(u64, Score)>,
+    /// All tests so far, by their steps: what is needed of them when the run goes back.
+    tests: Vec<(u64, Score)>,
+    /// A test's result from before the run went back, to be looked at when the next test is due.
+    kept_test: Option<(u64, Score)>,
     /// How long tests have kept the chief from its steps.
     tested: Duration,
     next_checkpoint: u64,
@@ -96,6 +100,8 @@ impl<'a> Chief<'a> {
             noted: 0,
             next_test: next_multiple(orders.joined_at, orders.evaluate.every),
             last_test: None,
+            tests: Vec::new(),
+            kept_test: None,
             tested: Duration::ZERO,
             next_checkpoint: u64::MAX,
             checkpoint_time: None,
@@ -157,7 +163,7 @@ impl<'a> Chief<'a> {
         if step >= self.next_test {
             if self.orders.reproducible {
                 let begun = Instant::now();
-                let last = self.orders.tests.wait();
+                let last = self.last_result();
                 self.tested += begun.elapsed();
                 self.note_test(last, board)?;
             }
@@ -191,8 +197,38 @@ impl<'a> Chief<'a> {
         let Some(tested) = tested else { return Ok(()) };
         let (step, score) = tested?;
         self.last_test = Some((step, score));
+        self.tests.push((step, score));
         let made = step.saturating_sub(self.orders.begun_at);
         board.test(step, &score, made as f64 / self.elapsed().as_secs_f64())
+    }
+
+    /// The result of the test that was begun last, once it is there.
+    fn last_result(&mut self) -> Option<Tested> {
+        self.kept_test.take().map(Ok).or_else(|| self.orders.tests.wait())
+    }
+
+    /// The run has gone back to this global step. Everything is decided again from there, with what
+    /// was known then: so a run of equal steps stops where it would have stopped.
+    pub fn go_back(&mut self, step: u64, link: &mut impl Link) -> Result<(), Failure> {
+        let pending = self.last_result();
+        self.tests.extend(pending.transpose()?);
+        self.tests.retain(|&(tested, _)| tested <= step);
+        self.tests.dedup_by_key(|&mut (tested, _)| tested);
+        let every = self.orders.evaluate.every;
+        self.next_test = next_multiple(step, every);
+        let last_due = step / every * every;
+        let result = |due: u64| self.tests.iter().copied().find(|&(tested, _)| tested == due);
+        (self.last_test, self.kept_test) = match self.orders.reproducible {
+            true => (last_due.checked_sub(every).and_then(result), result(last_due)),
+            false => (self.tests.last().copied(), None),
+        };
+        if self.kept_test.is_none() && last_due == step && step > 0 && self.orders.reproducible {
+            let keys = self.orders.tests.keys();
+            self.orders.tests.begin(step, link.look(keys.as_deref())?);
+        }
+        self.plan_checkpoint(step, Instant::now());
+        self.reason = None;
+        Ok(())
     }
 
     /// Whether the run is over after this global step, and why.
@@ -231,6 +267,11 @@ impl<'a> Chief<'a> {
         });
     }
 
+    /// How well the last test went, if there was one.
+    pub fn last_score(&self) -> Option<Score> {
+        self.last_test.map(|(_, score)| score)
+    }
+
     /// How long tests have kept the chief from its steps, so far.
     #[inline]
     pub fn tested(&self) -> Duration {
@@ -257,7 +298,7 @@ impl<'a> Chief<'a> {
     ) -> Result<Score, Failure> {
         let Some(board) = board else { unreachable!("the chief has an event file") };
         let step = link.global_step();
-        let last = self.orders.tests.wait();
+        let last = self.last_result();
         self.note_test(last, board)?;
         match self.last_test {
             Some((tested, score)) if tested == step => Ok(score),
@@ -272,6 +313,11 @@ impl<'a> Chief<'a> {
 
     fn elapsed(&self) -> Duration {
         self.started.elapsed()
+    }
+
+    /// For the record.
+    pub fn note(&self, text: &str) {
+        self.orders.progress.note(text);
     }
 
     /// Takes the progress bar away.

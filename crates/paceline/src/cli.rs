@@ -32,7 +32,8 @@ pub enum Command {
         paceline train job.toml --set train.batch=100 --set 'train.stop={test_loss=0.35}'\n  \
         paceline train --set data.kind=mnist --set train.optimizer.kind=adam --run-dir runs/adam\n  \
         paceline train --set checkpoint.every_steps=1000 --run-dir runs/safe\n  \
-        paceline train --resume runs/safe\n\n\
+        paceline train --resume runs/safe\n  \
+        paceline train --watch\n\n\
         The run directory has job.toml, summary.json, model.safetensors and TensorBoard events \
         (tensorboard --logdir runs). Ctrl-C ends the run in good order; twice, at once.")]
     Train(Train),
@@ -60,9 +61,17 @@ pub enum Command {
         --continue, goes on from there. JOB.toml may be a directory: all job files in it are swept.")]
     Sweep(Sweep),
     /// Make a page, a table and a text of what the runs of a sweep, or any runs, say
-    #[command(after_help = "Example:\n  paceline report sweeps/first\n\n\
-        Writes report.html, report.csv and report.md, anew each time.")]
+    #[command(
+        after_help = "Example:\n  paceline report sweeps/first\n  paceline report sweeps/all --index experiments/README.md\n\n\
+        Writes report.html, report.csv and report.md, anew each time."
+    )]
     Report(Report),
+    /// Show a run, or all runs of a directory, on a page in the browser, live or afterwards
+    #[command(after_help = "Examples:\n  \
+        paceline watch runs\n  \
+        paceline watch runs/adam --listen 127.0.0.1:8080\n\n\
+        The page only reads files: it neither slows nor changes a run. It is there until Ctrl-C.")]
+    Watch(Watch),
     /// Print the job as it would be run: every key, its value and where that is from
     Explain(Job),
     /// Test a trained model again
@@ -83,6 +92,15 @@ pub enum Command {
         /// What to do.
         #[command(subcommand)]
         command: Checkpoint,
+    },
+    /// Look at the timeline of a run
+    #[command(after_help = "A run has one, trace.json, if observe.trace says of which steps:\n  \
+        paceline train --set 'observe.trace={from=100, steps=10}'\n\n\
+        https://ui.perfetto.dev and chrome://tracing show it.")]
+    Trace {
+        /// What to do.
+        #[command(subcommand)]
+        command: Trace,
     },
     /// Measure this machine
     Bench {
@@ -122,6 +140,12 @@ pub struct Train {
     /// No progress, no table: only errors
     #[arg(long, short)]
     pub quiet: bool,
+    /// Show the run on a page in the browser while it trains, and then until Ctrl-C
+    #[arg(long)]
+    pub watch: bool,
+    /// Where the page is.
+    #[command(flatten)]
+    pub page: Page,
     /// Standard input says when to stop, and its end does too: a run of a sweep
     #[arg(long, hide = true)]
     pub tied: bool,
@@ -140,6 +164,28 @@ pub struct Worker {
     /// in a new one under runs/
     #[arg(long, value_name = "DIR")]
     pub run_dir: Option<PathBuf>,
+}
+
+/// Where a page is served, and to whom.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Page {
+    /// Where to serve the page; 127.0.0.1:6160 unless given, or any free port if that is taken
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub listen: Option<String>,
+    /// A file with a secret that the page asks for; needed to serve it beyond this machine
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+}
+
+/// Arguments of `watch`.
+#[derive(Args, Clone, Debug)]
+pub struct Watch {
+    /// A run's directory, or one that runs lie in
+    #[arg(value_name = "RUN|DIR", default_value = "runs")]
+    pub dir: PathBuf,
+    /// Where the page is.
+    #[command(flatten)]
+    pub page: Page,
 }
 
 /// Arguments of `sweep`.
@@ -179,6 +225,10 @@ pub struct Report {
     /// Where to write the report; into DIR unless given
     #[arg(long, value_name = "DIR")]
     pub to: Option<PathBuf>,
+    /// Write a list of all sweeps that lie in DIR, with others' figures and findings beside
+    /// ours, into this Markdown file instead
+    #[arg(long, value_name = "FILE", conflicts_with = "to")]
+    pub index: Option<PathBuf>,
 }
 
 /// Arguments of `evaluate`.
@@ -205,6 +255,21 @@ pub enum Checkpoint {
     /// Read every byte of them and say which are sound; fails if one is damaged
     Verify {
         /// The run directory
+        run: PathBuf,
+    },
+}
+
+/// What to do with timelines.
+#[derive(Debug, Subcommand)]
+pub enum Trace {
+    /// Print what each operation took, the longest first
+    Summary {
+        /// The run directory, or a trace.json
+        run: PathBuf,
+    },
+    /// Put the parts that tasks left in the run directory together to trace.json again
+    Merge {
+        /// The run directory, with the folders of tasks on other machines copied into it
         run: PathBuf,
     },
 }

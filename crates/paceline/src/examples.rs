@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use paceline_data::random::mix;
 use paceline_data::{
-    BatchBuffer, BatchPlan, DenseSource, Images, Loader, LoaderOptions, Patches, SparseBuffer,
-    SparseRows,
+    BatchBuffer, BatchPlan, DenseSource, Images, Loader, LoaderOptions, Patches, ReadWatch,
+    SparseBuffer, SparseRows,
 };
 use paceline_model::{Batch, Patchy, Rows};
 
@@ -153,24 +153,36 @@ pub struct PictureExamples {
     options: LoaderOptions,
     /// Made with the first step, which need not be step 0.
     loader: Option<Loader>,
+    watch: Option<ReadWatch>,
     step: u64,
 }
 
 impl PictureExamples {
-    /// Pictures in the order of a walk.
-    pub fn new(walk: Walk, source: Arc<dyn DenseSource>, options: LoaderOptions) -> Self {
-        Self { source, walk, options, loader: None, step: 0 }
+    /// Pictures in the order of a walk, with somebody who may watch them being read.
+    pub fn new(
+        walk: Walk,
+        source: Arc<dyn DenseSource>,
+        options: LoaderOptions,
+        watch: Option<ReadWatch>,
+    ) -> Self {
+        Self { source, walk, options, loader: None, watch, step: 0 }
     }
 }
 
 impl Examples for PictureExamples {
     fn take(&mut self, step: u64) -> Result<usize, Failure> {
         let examples = self.walk.take(step);
+        if step < self.step {
+            // The run has gone back.
+            self.loader = None;
+        }
         self.step = step;
         if examples > 0 {
             let Walk { plan, slot, .. } = &self.walk;
-            let start =
-                || Loader::new(self.source.clone(), plan.clone(), *slot, step, self.options);
+            let start = || {
+                let (from, watch) = ((self.source.clone(), plan.clone(), *slot), self.watch.take());
+                Loader::watched(from, step, self.options, watch)
+            };
             self.loader.get_or_insert_with(start).batch(step)?;
         }
         Ok(examples)

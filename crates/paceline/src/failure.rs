@@ -53,6 +53,9 @@ pub enum Failure {
     /// A newer process does what this one was to do.
     #[error("{0}")]
     Taken(String),
+    /// The run has gone back to a checkpoint: whoever trains begins again there.
+    #[error("the run has gone back to a checkpoint")]
+    Rewound,
     /// The user or the system asked the process to end.
     #[error("interrupted by signal {signal}; the run directory is complete up to there")]
     Interrupted {
@@ -72,7 +75,7 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Job(_) | Failure::Data(_) | Failure::Usage(_) => 2,
-            Failure::Files { .. } | Failure::Training(_) => 1,
+            Failure::Files { .. } | Failure::Training(_) | Failure::Rewound => 1,
             Failure::Task { code, .. } => *code,
             Failure::Lost(_) | Failure::Taken(_) => LOST,
             Failure::Interrupted { signal } | Failure::Signal { signal } => {
@@ -93,6 +96,7 @@ impl From<LinkError> for Failure {
         match error {
             LinkError::Io(source) => Failure::Files { what: "the worker's sockets".into(), source },
             LinkError::Taken(why) => Failure::Taken(why),
+            LinkError::Rewound => Failure::Rewound,
             error => Failure::Lost(error.to_string()),
         }
     }

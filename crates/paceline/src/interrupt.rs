@@ -28,6 +28,14 @@ impl Interrupt {
         Ok(interrupt)
     }
 
+    /// Takes no note of either, for processes that end with another.
+    pub fn ignore() -> io::Result<Self> {
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::default())?;
+        }
+        Ok(Self::default())
+    }
+
     /// Ends by neither, for processes that are told otherwise when to end: terminals and service
     /// managers send them to all processes of a run at once. Takes note of SIGTERM only, which may
     /// be meant for this process alone.

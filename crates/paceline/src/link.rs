@@ -10,6 +10,7 @@ use paceline_observe::PhaseClock;
 use crate::Failure;
 use crate::checkpoint::keeper::copy_dense;
 use crate::checkpoint::{Keeper, Resumption};
+use crate::trace::APPLY_OP;
 
 /// A worker's way to the parameters.
 pub trait Link {
@@ -27,9 +28,17 @@ pub trait Link {
     /// How many updates have been made, as far as this worker knows.
     fn global_step(&self) -> u64;
 
+    /// Tells of each other task the bytes sent to and received from it so far, by its number.
+    fn moved_by_peer(&self, _tell: impl FnMut(usize, u64, u64)) {}
+
     /// Bytes sent to and received from other tasks so far.
     fn moved_bytes(&self) -> (u64, u64) {
-        (0, 0)
+        let (mut sent_bytes, mut received_bytes) = (0, 0);
+        self.moved_by_peer(|_, sent, received| {
+            sent_bytes += sent;
+            received_bytes += received;
+        });
+        (sent_bytes, received_bytes)
     }
 
     /// Asks everybody to stop; only the chief does.
@@ -212,8 +221,9 @@ impl DenseLink for Local {
         &self.params
     }
 
-    fn push(&mut self, _: usize, grad: &[f32], _: &mut PhaseClock) -> Result<Pushed, Failure> {
+    fn push(&mut self, _: usize, grad: &[f32], clock: &mut PhaseClock) -> Result<Pushed, Failure> {
         self.optimizer.apply(self.global_step, 0, &mut self.params, grad);
+        clock.did(APPLY_OP);
         self.global_step += 1;
         Ok(Pushed::Applied)
     }

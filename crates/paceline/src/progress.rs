@@ -1,15 +1,23 @@
-//! How training goes, on standard error: a bar in a terminal, a line now and then elsewhere.
+//! How training goes, on standard error: a bar in a terminal, a line now and then elsewhere; and,
+//! for whoever looks later, in the log.
 
 use std::io::{IsTerminal, Write};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::log::Log;
 use crate::table::grouped;
 
 /// How often a bar is redrawn, and how often a line is written.
 const BAR_EVERY: Duration = Duration::from_millis(100);
 const LINE_EVERY: Duration = Duration::from_secs(2);
+
+/// How often a line goes into the log: at first as often as this, later once in so much of the
+/// time that has passed, so that a run of weeks has some thousand lines.
+const LOG_EVERY: Duration = Duration::from_secs(2);
+const LOG_SHARE: u32 = 100;
 
 /// What there is to show at some moment.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +82,10 @@ enum Form {
 /// Shows how training goes.
 pub struct Progress {
     form: Form,
+    /// When something is next shown on standard error.
     next: Instant,
+    log: Option<Arc<Log>>,
+    next_logged: Instant,
 }
 
 impl Progress {
@@ -91,17 +102,32 @@ impl Progress {
         } else {
             Form::Lines
         };
-        Self { form, next: Instant::now() }
+        let now = Instant::now();
+        Self { form, next: now, log: None, next_logged: now }
+    }
+
+    /// The same, and for the record.
+    pub fn with_log(self, log: Arc<Log>) -> Self {
+        Self { log: Some(log), ..self }
     }
 
     /// Whether it is time to show something; cheap enough to ask at every step.
     #[inline]
     pub fn is_due(&self, now: Instant) -> bool {
-        now >= self.next && !matches!(self.form, Form::Quiet)
+        (now >= self.next && !matches!(self.form, Form::Quiet))
+            || (now >= self.next_logged && self.log.is_some())
     }
 
     /// Shows a moment.
     pub fn show(&mut self, moment: &Moment) {
+        let now = Instant::now();
+        if let Some(log) = self.log.as_ref().filter(|_| now >= self.next_logged) {
+            log.info(&moment.text());
+            self.next_logged = now + LOG_EVERY.max(moment.elapsed / LOG_SHARE);
+        }
+        if now < self.next {
+            return;
+        }
         match &self.form {
             Form::Quiet => {}
             Form::Lines => {
@@ -118,11 +144,17 @@ impl Progress {
 
     /// Says something that should stay on the screen.
     pub fn say(&self, text: &str) {
+        self.note(text);
         match &self.form {
             Form::Quiet => {}
             Form::Lines => write_line(text),
             Form::Bar(bar) => bar.suspend(|| write_line(text)),
         }
+    }
+
+    /// For the record.
+    pub fn note(&self, text: &str) {
+        self.log.iter().for_each(|log| log.info(text));
     }
 
     /// Takes the bar away.

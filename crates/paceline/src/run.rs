@@ -75,7 +75,7 @@ impl RunDir {
         let Some(place) = free else { unreachable!("some number is free") };
         fs::create_dir_all(&place).map_err(Failure::at("make the folder", &place))?;
         fs::copy(&job, place.join("job.toml")).map_err(Failure::at("copy", &job))?;
-        for name in ["summary.json", "model.safetensors"] {
+        for name in ["summary.json", "model.safetensors", "trace.json"] {
             let file = path.join(name);
             if file.exists() {
                 fs::rename(&file, place.join(name)).map_err(Failure::at("move", &file))?;

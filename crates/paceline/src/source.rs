@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use paceline_data::{
     BatchPlan, DenseSource, FakeImages, ImageSet, Known, Part, PictureOptions, PictureSet,
-    SparseSet, SparseSpec, digits, load, locate, open_sparse,
+    SparseSet, SparseSpec, kept_digits, load, locate, open_sparse,
 };
 
 use crate::Failure;
@@ -132,7 +132,7 @@ pub fn load_data(job: &RawJob, plan: &Plan, say: &mut dyn FnMut(&str)) -> Result
     let known = |known, path: &Option<_>| load(known, path.as_deref().map(Path::new));
     let data = match &plan.data.kind {
         DataKind::Digits { train_examples, test_examples } => {
-            Data::Images(digits(plan.seed, *train_examples, *test_examples))
+            Data::Images(kept_digits(plan.seed, *train_examples, *test_examples))
         }
         DataKind::Mnist { path } => Data::Images(known(Known::Mnist, path)?),
         DataKind::FashionMnist { path } => Data::Images(known(Known::FashionMnist, path)?),
@@ -199,8 +199,8 @@ fn load_rows(spec: &SparseSpec, say: &mut dyn FnMut(&str)) -> Result<SparseSet, 
 /// there are to train on.
 pub fn check_data(job: &RawJob, plan: &Plan, say: &mut dyn FnMut(&str)) -> Result<usize, Failure> {
     match plan.data.kind {
-        // Generated images are sound by themselves.
-        DataKind::Digits { train_examples, .. } | DataKind::FakeImages { train_examples, .. } => {
+        // Generated pictures are sound by themselves.
+        DataKind::FakeImages { train_examples, .. } => {
             check_batch(job, plan, train_examples).map(|()| train_examples)
         }
         _ => Ok(load_data(job, plan, say)?.train_len()),

@@ -29,6 +29,10 @@ pub struct Summary {
     pub global_steps: u64,
     /// Examples trained on.
     pub examples: u64,
+    /// Gradients that were lost with a server, which had been applied since its last checkpoint.
+    /// They were made again, and count as steps and examples of their workers twice.
+    #[serde(default)]
+    pub lost_pushes: u64,
     /// From the first step to the end of the last worker, tests included.
     pub seconds: f64,
     /// Mean loss of the last steps (at most 100 of them).
@@ -71,6 +75,9 @@ pub struct TaskSummary {
     pub steps: u64,
     /// Of its gradients, those that came too late and were not used.
     pub dropped: u64,
+    /// Of a worker: those of its gradients that were lost with a server, and made again.
+    #[serde(default)]
+    pub lost: u64,
     /// Wall clock from its first step to its last.
     pub seconds: f64,
     /// Where those seconds went.
@@ -133,6 +140,7 @@ impl TaskSummary {
     pub fn absorb(&mut self, other: &Self) {
         self.steps += other.steps;
         self.dropped += other.dropped;
+        self.lost += other.lost;
         self.examples += other.examples;
         self.seconds += other.seconds;
         self.sent_bytes += other.sent_bytes;

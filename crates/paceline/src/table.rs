@@ -38,6 +38,10 @@ pub fn closing_table(summary: &Summary, run: &Path) -> String {
             grouped(summary.examples_per_second.round() as u64)
         ),
     );
+    if summary.lost_pushes > 0 {
+        let lost = grouped(summary.lost_pushes);
+        line("lost", format!("{lost} gradients with a server, and made again"));
+    }
     line("train loss", format!("{:.4}", summary.train_loss));
     line(
         "test",

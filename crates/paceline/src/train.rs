@@ -1,6 +1,7 @@
 //! `paceline train`: from a job to a run directory.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use paceline_data::BatchPlan;
 use paceline_model::{Layout, Score};
@@ -17,6 +18,7 @@ use crate::progress::write_line;
 use crate::run::RunDir;
 use crate::source::Data;
 use crate::summary::{Summary, TaskSummary};
+use crate::watch::Watching;
 use crate::worker::{Desk, Work};
 use crate::{Failure, account, model_file};
 
@@ -31,6 +33,10 @@ pub struct Options {
     pub checkpoint: Option<u64>,
     /// Nothing but errors on standard error.
     pub quiet: bool,
+    /// The page that shows the run, if somebody wants to see it.
+    pub watch: Option<Arc<Watching>>,
+    /// In benches: tasks leave their accounting out.
+    pub bare: bool,
 }
 
 impl Options {
@@ -51,11 +57,15 @@ impl Options {
         name: &str,
         from: Option<&Checkpoint>,
     ) -> Result<RunDir, Failure> {
-        let (Some(path), Some(from)) = (&self.resume, from) else {
-            return RunDir::create(self.run_dir.as_deref(), name);
+        let run = match (&self.resume, from) {
+            (Some(path), Some(from)) => {
+                let run = RunDir::reopen(path)?;
+                Shelf::of(path).set_aside_after(from.manifest.about.step)?;
+                run
+            }
+            _ => RunDir::create(self.run_dir.as_deref(), name)?,
         };
-        let run = RunDir::reopen(path)?;
-        Shelf::of(path).set_aside_after(from.manifest.about.step)?;
+        self.watch.iter().for_each(|watch| watch.begin(run.path()));
         Ok(run)
     }
 
@@ -93,6 +103,11 @@ pub fn train(
             "TF_CONFIG lists {} workers, but cluster.mode is single; choose a mode that shares",
             cluster.slots()
         ))),
+        (_, Some(_)) if options.watch.is_some() => Err(Failure::Usage(
+            "--watch is for runs that this command starts, and TF_CONFIG makes it one task of many; \
+             use `paceline watch RUN` where the run directory is"
+                .into(),
+        )),
         (Mode::Single, _) => train_single(job, &plan, options, interrupt).map(Some),
         (_, Some(cluster)) => task::run(job, &plan, &cluster, options, interrupt, leash),
         (_, None) => launch::launch(job, &plan, options, interrupt).map(Some),
@@ -146,12 +161,25 @@ pub(crate) fn announcement(plan: &Plan, data: &Data, run: &Path) -> String {
     )
 }
 
+/// How a run ended, in a line for the log.
+pub(crate) fn ending(summary: &Summary) -> String {
+    let verdict = summary.verdict.as_ref().map_or("", |verdict| &verdict.text);
+    format!(
+        "done ({}) at step {}: test loss {:.4}, accuracy {:.2} %; {verdict}",
+        summary.stop_reason,
+        summary.global_steps,
+        summary.test_loss,
+        100.0 * summary.test_accuracy,
+    )
+}
+
 /// What a worker did, as it goes into the summary.
 pub(crate) fn worker_summary(task: &str, desk: &Desk, work: &Work) -> TaskSummary {
     let tested = desk.tested.as_secs_f64();
     TaskSummary {
         steps: work.steps,
         dropped: work.dropped,
+        lost: work.lost,
         examples: work.examples,
         evaluation_seconds: (tested > 0.0).then_some(tested),
         resources: desk.board.as_ref().and_then(Board::resources),
@@ -186,6 +214,7 @@ pub(crate) fn summarise(
         resumed_from: Some(chief.begun_at()).filter(|&step| step > 0),
         global_steps,
         examples,
+        lost_pushes: tasks.iter().map(|task| task.lost).sum(),
         seconds,
         train_loss: chief.train_loss(),
         test_loss: score.loss,

@@ -1,9 +1,10 @@
 //! The loop: what a worker does, step after step. (That of sparse models is in `rows/worker.rs`.)
 
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use paceline_model::{Layout, Model, Onto};
+use paceline_model::{Layout, Model, Moment, Onto, Score};
 use paceline_observe::{Phase, PhaseClock};
 
 use crate::Failure;
@@ -11,6 +12,9 @@ use crate::board::Board;
 use crate::chief::{Chief, StopReason};
 use crate::examples::Examples;
 use crate::link::{DenseLink, Link, Pushed};
+use crate::metrics::{Figures, Metrics};
+use crate::progress::write_line;
+use crate::trace::{Following, note_moment};
 
 /// Whoever trains a model over a link, with all that it works with but the parameters.
 pub trait Trainer<L> {
@@ -24,6 +28,15 @@ pub trait Trainer<L> {
     fn layout(&self) -> &Layout;
 }
 
+/// In benches: a task is to leave out whatever of its accounting can be left out, so that it can
+/// be seen what that costs.
+pub(crate) const BARE_VARIABLE: &str = "PACELINE_TEST_BARE";
+
+/// Whether this task is to leave its accounting out.
+pub(crate) fn is_bare() -> bool {
+    std::env::var_os(BARE_VARIABLE).is_some()
+}
+
 /// A worker's books.
 pub struct Desk {
     /// Its event file; of several threads of a process, only the first has one.
@@ -34,6 +47,12 @@ pub struct Desk {
     pub slowness: f64,
     /// How long tests have kept this worker from its steps; only a chief's.
     pub tested: Duration,
+    /// What it has done so far.
+    pub work: Work,
+    /// Where its figures can be asked for while it runs, if they can.
+    pub metrics: Option<Metrics>,
+    /// How its loop is recorded, if the job wants a timeline.
+    pub trace: Option<Following>,
 }
 
 impl Desk {
@@ -42,7 +61,36 @@ impl Desk {
         if let Some(board) = &board {
             board.begin();
         }
-        Self { board, clock: PhaseClock::start(Phase::Input), slowness, tested: Duration::ZERO }
+        let mut clock = PhaseClock::start(Phase::Input);
+        if is_bare() {
+            clock.turn_off();
+        }
+        let (tested, work) = (Duration::ZERO, Work::default());
+        Self { board, clock, slowness, tested, work, metrics: None, trace: None }
+    }
+
+    /// A step of the plan is about to be made.
+    #[inline]
+    pub(crate) fn at_step(&mut self, step: u64) {
+        if let Some(trace) = &mut self.trace
+            && trace.at_step(step, &mut self.clock)
+        {
+            self.board.iter().for_each(Board::keep);
+        }
+    }
+
+    /// Leaves what was recorded of this task, whose peers are these, in its folder; says whether
+    /// anything was. What goes wrong costs the timeline, not the run.
+    pub(crate) fn leave_trace(&mut self, task: &str, peers: Vec<String>, folder: &Path) -> bool {
+        let Some(trace) = &mut self.trace else { return false };
+        let samples = self.board.as_ref().map(Board::kept).unwrap_or_default();
+        match trace.leave(&mut self.clock, (task, peers, folder), &samples) {
+            Ok(has_part) => has_part,
+            Err(failure) => {
+                write_line(&format!("{task}: {failure}"));
+                false
+            }
+        }
     }
 
     /// Takes note of a step; with the chief, what follows from it.
@@ -56,11 +104,20 @@ impl Desk {
         if !loss.is_finite() {
             return Err(diverged(step, loss));
         }
+        if let Some(metrics) = &mut self.metrics
+            && metrics.is_due(now)
+        {
+            let score = chief.as_ref().and_then(|chief| chief.last_score());
+            metrics.publish(now, |figures, peers| {
+                worker_figures(figures, peers, (&self.work, loss, score), &self.clock, link);
+            });
+        }
         let Some(board) = &mut self.board else { return Ok(()) };
         board.step(step, loss)?;
-        board.note(link.global_step(), link.moved_bytes())?;
+        board.note(link)?;
+        board.pulse(link.global_step(), &self.clock, self.tested)?;
         let Some(chief) = chief else { return Ok(()) };
-        self.clock.enter(Phase::Wait);
+        self.clock.stay_in(Phase::Wait);
         chief.after_step(loss, now, link, board)?;
         self.tested = chief.tested();
         Ok(())
@@ -73,10 +130,17 @@ impl Desk {
 
     /// In tests: makes this worker a slow one.
     #[inline]
-    pub(crate) fn dawdle(&self, start: Instant) {
-        if self.slowness > 1.0 {
+    pub(crate) fn dawdle(&self, start: Option<Instant>) {
+        if let Some(start) = start {
             thread::sleep(start.elapsed().mul_f64(self.slowness - 1.0));
         }
+    }
+
+    /// Begins to compute; when, if that matters to [`Desk::dawdle`].
+    #[inline]
+    pub(crate) fn begin_compute(&mut self) -> Option<Instant> {
+        self.clock.stay_in(Phase::Compute);
+        (self.slowness > 1.0).then(Instant::now)
     }
 }
 
@@ -91,6 +155,8 @@ pub struct Work {
     pub dropped: u64,
     /// Examples it trained on.
     pub examples: u64,
+    /// Of its gradients, those that were lost with a server, and made again.
+    pub lost: u64,
 }
 
 impl Work {
@@ -101,6 +167,7 @@ impl Work {
             steps: self.steps + other.steps,
             dropped: self.dropped + other.dropped,
             examples: self.examples + other.examples,
+            lost: self.lost + other.lost,
         }
     }
 }
@@ -117,15 +184,16 @@ pub struct Worker<'a> {
 
 impl<L: DenseLink> Trainer<L> for Worker<'_> {
     fn run(&mut self, link: &mut L, mut chief: Option<&mut Chief<'_>>) -> Result<Work, Failure> {
-        let mut work = Work::default();
         // Memory that is never written to is never there, as where steps are made in place.
         let mut grad = vec![0.0; self.model.layout().len()];
         // Who takes a slot over may find the run at its end.
         while !link.is_stopping() && !link.is_called_back() {
-            self.desk.clock.enter(Phase::Input);
-            let examples = self.examples.take(link.next_step())?;
+            self.desk.clock.stay_in(Phase::Input);
+            let step = link.next_step();
+            self.desk.at_step(step);
+            let examples = self.examples.take(step)?;
             if examples == 0 {
-                return Ok(Work { reason: Some(StopReason::Epochs), ..work });
+                return Ok(Work { reason: Some(StopReason::Epochs), ..self.desk.work });
             }
             let step = link.global_step();
             let (loss, now, pushed) = match self.step_in_place(examples, link)? {
@@ -137,12 +205,13 @@ impl<L: DenseLink> Trainer<L> for Worker<'_> {
                 }
             };
 
+            let work = &mut self.desk.work;
             work.steps += 1;
             work.dropped += u64::from(pushed == Pushed::Dropped);
             work.examples += examples as u64;
             self.desk.after_step((step, loss, now), link, chief.as_deref_mut())?;
         }
-        Ok(work)
+        Ok(self.desk.work)
     }
 
     fn desk(&mut self) -> &mut Desk {
@@ -167,8 +236,15 @@ impl Worker<'_> {
         let Some(model) = model else { return Ok(None) };
         let Some(descent) = link.lend() else { return Ok(None) };
         let block = self.examples.block(examples)?;
-        let start = self.desk.clock.enter(Phase::Compute);
-        let loss = model.descend(descent, block);
+        let start = self.desk.begin_compute();
+        let loss = match self.desk.clock.track() {
+            None => model.descend(descent, block),
+            Some(track) => {
+                track.begin_row();
+                let watch = &mut |moment: Moment<'_>| note_moment(track, &moment);
+                model.descend_followed(descent, block, watch)
+            }
+        };
         self.desk.dawdle(start);
         Ok(Some(loss))
     }
@@ -185,16 +261,49 @@ impl Worker<'_> {
         let share = 1.0 / examples as f32;
         let (mut loss, mut onto, mut left) = (0.0, Onto::Zero, examples);
         while left > 0 {
-            self.desk.clock.enter(Phase::Input);
+            self.desk.clock.stay_in(Phase::Input);
             let block = self.examples.block(self.model.max_block())?;
             left -= block.len();
-            let start = self.desk.clock.enter(Phase::Compute);
-            loss += self.model.gradient(params, block, share, onto, grad);
+            let start = self.desk.begin_compute();
+            loss += match self.desk.clock.track() {
+                None => self.model.gradient(params, block, share, onto, grad),
+                Some(track) => {
+                    track.begin_row();
+                    let watch = &mut |moment: Moment<'_>| note_moment(track, &moment);
+                    self.model.gradient_followed(params, block, share, (onto, &mut *grad), watch)
+                }
+            };
             onto = Onto::Present;
             self.desk.dawdle(start);
         }
         Ok(loss)
     }
+}
+
+/// What a worker tells of itself while it runs.
+fn worker_figures(
+    figures: &mut Figures,
+    peers: &[String],
+    (work, loss, score): (&Work, f32, Option<Score>),
+    clock: &PhaseClock,
+    link: &impl Link,
+) {
+    figures.add("paceline_global_step", link.global_step() as f64);
+    figures.add("paceline_steps_total", work.steps as f64);
+    figures.add("paceline_examples_total", work.examples as f64);
+    figures.add("paceline_train_loss", f64::from(loss));
+    if let Some(score) = score {
+        figures.add("paceline_test_loss", score.loss);
+        figures.add("paceline_test_accuracy_ratio", score.accuracy);
+    }
+    for (phase, seconds) in clock.totals().seconds() {
+        figures.add_of("paceline_phase_seconds_total", "phase", phase, seconds);
+    }
+    link.moved_by_peer(|peer, sent, received| {
+        let name = |peer: usize| peers.get(peer).cloned().unwrap_or_default();
+        figures.add_of("paceline_sent_bytes_total", "peer", name(peer), sent as f64);
+        figures.add_of("paceline_received_bytes_total", "peer", name(peer), received as f64);
+    });
 }
 
 /// A loss that is not a number ends the run: nothing that comes after it could be of use.

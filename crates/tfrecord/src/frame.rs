@@ -58,6 +58,43 @@ pub fn append_record(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(&data_crc.to_le_bytes());
 }
 
+/// Takes the first record off bytes that are in memory: its data, and what follows it. None if the
+/// bytes end within it, as those of a file do that is still being written.
+///
+/// # Errors
+/// If the length is broken or above `max_len`; then nobody knows where the next record begins.
+pub fn split_record(bytes: &[u8], max_len: u64) -> Result<Option<Split<'_>>, FrameErrorKind> {
+    let Some((header, rest)) = bytes.split_first_chunk::<HEADER_LEN>() else { return Ok(None) };
+    let len = check_header(header, max_len)?;
+    let Ok(len) = usize::try_from(len) else { return Ok(None) };
+    let Some((data, rest)) = rest.split_at_checked(len) else { return Ok(None) };
+    let Some((data_crc, rest)) = rest.split_first_chunk::<FOOTER_LEN>() else { return Ok(None) };
+    let is_sound = crc::masked(data).to_le_bytes() == *data_crc;
+    Ok(Some(Split { data: is_sound.then_some(data), rest }))
+}
+
+/// What [`split_record`] takes off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Split<'a> {
+    /// The record's data; none if it fails its checksum.
+    pub data: Option<&'a [u8]>,
+    /// What follows the record.
+    pub rest: &'a [u8],
+}
+
+/// The length that a header tells, if it is sound and below the limit.
+fn check_header(header: &[u8; HEADER_LEN], max_len: u64) -> Result<u64, FrameErrorKind> {
+    let (length, length_crc) = header.split_at(8);
+    if crc::masked(length).to_le_bytes() != length_crc {
+        return Err(FrameErrorKind::LengthChecksum);
+    }
+    let len = u64::from_le_bytes(length.try_into().expect("8 of 12 bytes"));
+    if len > max_len {
+        return Err(FrameErrorKind::TooLong { len, max_len });
+    }
+    Ok(len)
+}
+
 /// Reads records one after another from a stream.
 ///
 /// ```
@@ -123,15 +160,7 @@ impl<R: Read> Reader<R> {
             HEADER_LEN => {}
             got => return Err(truncated(HEADER_LEN as u64, got as u64)),
         }
-        let (length, length_crc) = header.split_at(8);
-        if crc::masked(length).to_le_bytes() != length_crc {
-            return Err(FrameErrorKind::LengthChecksum);
-        }
-        let len = u64::from_le_bytes(length.try_into().expect("8 of 12 bytes"));
-        if len > self.max_len {
-            return Err(FrameErrorKind::TooLong { len, max_len: self.max_len });
-        }
-
+        let len = check_header(&header, self.max_len)?;
         // `read_to_end` grows the buffer with what arrives, not with what was promised.
         let got = self.source.by_ref().take(len).read_to_end(buf)? as u64;
         if got < len {

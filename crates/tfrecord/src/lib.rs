@@ -14,4 +14,6 @@ pub mod crc;
 pub mod frame;
 pub mod proto;
 
-pub use frame::{FrameError, FrameErrorKind, Reader, append_record, write_record};
+pub use frame::{
+    FrameError, FrameErrorKind, Reader, Split, append_record, split_record, write_record,
+};

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
 use paceline_tfrecord::proto::{self, Fields, Value, Writer};
-use paceline_tfrecord::{FrameErrorKind, Reader, append_record, crc, write_record};
+use paceline_tfrecord::{FrameErrorKind, Reader, append_record, crc, split_record, write_record};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -160,15 +160,28 @@ fn same(made: &Made, read: Value<'_>) -> bool {
 proptest! {
     #[test]
     fn records_come_back(records in vec(vec(any::<u8>(), 0..200), 0..10)) {
-        let (read, error) = read_all(&file_of(&records), 200);
+        let file = file_of(&records);
+        let (read, error) = read_all(&file, 200);
         prop_assert!(error.is_none());
-        prop_assert_eq!(read, records);
+        prop_assert_eq!(&read, &records);
+        let mut rest = &file[..];
+        for record in &records {
+            let first = split_record(rest, 200).unwrap().unwrap();
+            prop_assert_eq!(first.data, Some(&record[..]));
+            let len = rest.len() - first.rest.len();
+            for cut in 0..len {
+                prop_assert_eq!(split_record(&rest[..cut], 200).unwrap(), None);
+            }
+            rest = first.rest;
+        }
+        prop_assert!(rest.is_empty());
     }
 
     #[test]
     fn noise_is_never_a_record(noise in vec(any::<u8>(), 1..200)) {
         let (read, error) = read_all(&noise, 1 << 20);
         prop_assert!(read.is_empty() && error.is_some());
+        prop_assert!(!matches!(split_record(&noise, 1 << 20), Ok(Some(_))));
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use super::event::ProtocolError;
 use super::sayings::control;
 use crate::message::{MessageError, read_name};
-use crate::{Header, Hello, Kind, PROTOCOL_VERSION, ProcessName, Refusal, Role};
+use crate::{Generation, Header, Hello, Kind, PROTOCOL_VERSION, ProcessName, Refusal, Role};
 
 /// What server 0 says to a process on its roster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +61,7 @@ impl Enrolment {
             layout_digest: self.layout_digest,
             server: 0,
             servers: self.servers as u32,
+            generation: Generation::default(),
             token: self.token.clone(),
             process: self.process.clone(),
         };
@@ -101,6 +102,7 @@ pub fn ask_for_terms(token: Vec<u8>) -> (Header, Vec<u8>) {
         layout_digest: [0; 32],
         server: 0,
         servers: 0,
+        generation: Generation::default(),
         token,
         process: ProcessName::default(),
     };

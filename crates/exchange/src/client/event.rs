@@ -20,6 +20,12 @@ pub enum Expect {
 pub enum ClientEvent {
     /// The server has let the client in.
     Welcome,
+    /// The server is in an older generation of the run than this client. The connection is of no
+    /// more use; on a new one it hears of the newer generation.
+    Behind,
+    /// The run has gone back to the checkpoint of a newer generation, and this client has
+    /// forgotten everything: no connection is of any more use, and on new ones it begins anew.
+    Rewound,
     /// The server does not let the client in, and closes the connection.
     Refused(Refusal),
     /// The server has seen all workers; see [`crate::Client::is_started`] for all servers.
@@ -34,8 +40,10 @@ pub enum ClientEvent {
     Abort(String),
     /// All reports of this server.
     Reports(Vec<Report>),
-    /// The server has counted the leave, or the end of the run; the client may hang up.
+    /// The server has counted the leave.
     Bye,
+    /// The server has ended, because the run is over.
+    Over,
 }
 
 /// What a server that keeps to the protocol would not do. The connection is of no more use.

@@ -20,8 +20,8 @@ pub use sparse::Purpose;
 use std::ops::Range;
 
 use crate::{
-    Flags, Header, Kind, MAX_REPORTS_BYTES, ProcessName, Refusal, Report, Role, Welcome,
-    shard_ranges,
+    Flags, Generation, Header, Kind, MAX_REPORTS_BYTES, ProcessName, Refusal, Report, Role,
+    Welcome, shard_ranges,
 };
 use link::Link;
 
@@ -79,11 +79,17 @@ pub struct Client {
     /// The step that the slot goes on with; known once all servers have welcomed.
     resume_step: Option<u64>,
     has_pulled: bool,
-    /// The slot's last process died in the middle of a push that some parts have already.
-    owes_push: bool,
+    /// The last push that any part of any server has of a process before this one, or of a
+    /// checkpoint: up to there all must have all.
+    owed_to: u64,
     stopping: bool,
     dropped: bool,
     already_left: bool,
+    /// The newest generation of the run that it knows of.
+    generation: Generation,
+    /// How many pushes were complete before the run went back, until it is known to where.
+    made_before: u64,
+    lost: u64,
 }
 
 impl Client {
@@ -93,18 +99,20 @@ impl Client {
     /// If there are no servers, or fewer parameters than servers.
     pub fn new(config: ClientConfig) -> Self {
         assert!(config.total_params >= config.servers, "fewer parameters than servers");
-        let shards = shard_ranges(config.total_params, config.servers);
         Self {
-            links: shards.into_iter().map(|shard| Link::new(shard, config.is_sparse)).collect(),
+            links: new_links(&config),
             config,
             operation: None,
             sequence: 0,
             resume_step: None,
             has_pulled: false,
-            owes_push: false,
+            owed_to: 0,
             stopping: false,
             dropped: false,
             already_left: false,
+            generation: Generation::default(),
+            made_before: 0,
+            lost: 0,
         }
     }
 
@@ -143,6 +151,7 @@ impl Client {
             Kind::Reports => self.reports_arrived(server, header, bytes),
             Kind::Notice => Ok(ClientEvent::Notice(text())),
             Kind::Abort => Ok(ClientEvent::Abort(text())),
+            Kind::Bye if header.flags.contains(Flags::STOP) => Ok(ClientEvent::Over),
             Kind::Bye => Ok(ClientEvent::Bye),
             kind => Err(ProtocolError::Unexpected(kind)),
         }
@@ -155,13 +164,37 @@ impl Client {
         bytes: &[u8],
     ) -> Result<ClientEvent, ProtocolError> {
         let welcome = Welcome::decode(bytes)?;
+        if self.generation.is_newer_than(welcome.generation) {
+            return Ok(ClientEvent::Behind);
+        }
+        if welcome.generation.is_newer_than(self.generation) {
+            self.generation = welcome.generation;
+            if self.links.iter().any(|link| link.resume().is_some()) {
+                self.begin_anew();
+                return Ok(ClientEvent::Rewound);
+            }
+        }
         self.links[server].welcome(&welcome)?;
         self.already_left |= header.flags.contains(Flags::LEFT);
         if self.resume_step.is_none() {
-            self.owes_push |= header.flags.contains(Flags::PARTIAL);
+            let ahead = u64::from(header.flags.contains(Flags::PARTIAL));
+            let has = (welcome.resume_sequence + ahead).saturating_sub(1);
+            self.owed_to = self.owed_to.max(has);
             self.find_resume();
         }
         Ok(ClientEvent::Welcome)
+    }
+
+    /// Forgets everything but how many pushes have been made: the run has gone back.
+    fn begin_anew(&mut self) {
+        self.made_before = self.made_before.max(self.complete_pushes());
+        self.links = new_links(&self.config);
+        self.operation = None;
+        self.sequence = 0;
+        self.resume_step = None;
+        self.owed_to = 0;
+        (self.has_pulled, self.already_left) = (false, false);
+        (self.stopping, self.dropped) = (false, false);
     }
 
     /// Once all servers have told how far the slot has come with them: the first push that not
@@ -174,8 +207,8 @@ impl Client {
         let next = told().flatten().map(|(sequence, _)| sequence).min().unwrap_or(1);
         let at_next = told().flatten().filter(|(sequence, _)| *sequence == next);
         self.resume_step = at_next.map(|(_, step)| step).max();
-        self.owes_push |= told().flatten().any(|(sequence, _)| sequence > next);
         self.sequence = next.saturating_sub(1);
+        self.lost += std::mem::take(&mut self.made_before).saturating_sub(self.sequence);
     }
 
     fn part_arrived(
@@ -194,7 +227,6 @@ impl Client {
             return Ok(ClientEvent::Part);
         }
         let operation = self.operation.take();
-        self.owes_push &= !matches!(operation, Some(Operation::Push { .. }));
         let is_for_a_batch =
             !matches!(operation, Some(Operation::Pull { resume: false, ahead: false }));
         if is_for_a_batch {
@@ -346,6 +378,17 @@ impl Client {
         self.already_left
     }
 
+    /// The generation of the run that the client is in.
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// How many pushes of this process had been answered and were lost when the run went back:
+    /// they are made again.
+    pub fn lost_pushes(&self) -> u64 {
+        self.lost
+    }
+
     /// Updates applied, as the last answer for the first part told.
     pub fn global_step(&self) -> u64 {
         self.links[0].first_version()
@@ -353,19 +396,31 @@ impl Client {
 
     /// Whether the run is stopping, so that nothing more shall be pushed.
     ///
-    /// A process that took a slot over in the middle of a push makes that push first, so that
-    /// all parts of all servers have it.
+    /// A process that took a slot over in the middle of a push, or from a checkpoint of servers
+    /// that were some pushes apart, makes those pushes first, so that all parts of all servers
+    /// have them.
     pub fn stopping(&self) -> bool {
-        self.stopping && !self.owes_push
+        self.stopping && !self.owes_push()
     }
 
-    /// Whether the slot's last process died in the middle of a push, which is still to be made.
+    /// How many pushes of the slot have been answered in full.
+    fn complete_pushes(&self) -> u64 {
+        self.sequence - u64::from(matches!(self.operation, Some(Operation::Push { .. })))
+    }
+
+    /// Whether there are pushes still to be made that some part of some server has already.
     pub fn owes_push(&self) -> bool {
-        self.owes_push
+        self.complete_pushes() < self.owed_to
     }
 
     /// Whether the last push came too late and was dropped.
     pub fn dropped(&self) -> bool {
         self.dropped
     }
+}
+
+/// All servers, before any has said anything.
+fn new_links(config: &ClientConfig) -> Vec<Link> {
+    let shards = shard_ranges(config.total_params, config.servers);
+    shards.into_iter().map(|shard| Link::new(shard, config.is_sparse)).collect()
 }

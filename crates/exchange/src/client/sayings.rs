@@ -19,6 +19,7 @@ impl Client {
             layout_digest: config.layout_digest,
             server: server as u32,
             servers: config.servers as u32,
+            generation: self.generation,
             token: config.token.clone(),
             process: config.process.clone(),
         };

@@ -8,8 +8,8 @@
 use super::regroup::Position;
 use super::{CHIEF, Replica};
 use crate::{
-    Header, Hello, Kind, MessageError, PROTOCOL_VERSION, ProcessName, ProtocolError, Refusal,
-    RefuseCode, Role, Welcome,
+    Generation, Header, Hello, Kind, MessageError, PROTOCOL_VERSION, ProcessName, ProtocolError,
+    Refusal, RefuseCode, Role, Welcome,
 };
 
 impl Replica {
@@ -25,6 +25,7 @@ impl Replica {
             layout_digest: config.layout_digest,
             server: peer as u32,
             servers: self.peers.len() as u32,
+            generation: Generation::default(),
             token: config.token.clone(),
             process: ProcessName::default(),
         }
@@ -124,6 +125,7 @@ impl Replica {
             part_floats: self.config.part_floats as u32,
             resume_sequence: 0,
             resume_step: self.global_step,
+            generation: Generation::default(),
         }
     }
 

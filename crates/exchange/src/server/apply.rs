@@ -7,7 +7,7 @@
 use super::Server;
 use crate::mean::{add_scaled, scale, weight};
 use crate::part::Held;
-use crate::{Host, ServerPhase, Store};
+use crate::{Host, ServerPhase, Store, Trail};
 
 impl Server {
     /// Applies one gradient as one update; the keys are those of a sparse model.
@@ -37,6 +37,7 @@ impl Server {
         for slot in 0..self.members.len() {
             let Some(mut held) = self.take_held(index, slot) else { continue };
             self.count_applied(index, slot, held.version, held.examples, 0);
+            self.tell_applied(index, slot, self.parts[index].seats[slot].step, host);
             let weight = weight(held.examples, examples, contributors);
             match &mut mean {
                 None => {
@@ -67,6 +68,7 @@ impl Server {
         for slot in 0..self.members.len() {
             let Some(held) = self.take_held(index, slot) else { continue };
             self.count_applied(index, slot, held.version, held.examples, 0);
+            self.tell_applied(index, slot, self.parts[index].seats[slot].step, host);
             self.apply(index, &held.keys, &held.gradient, host);
             self.put_back(held);
         }
@@ -111,6 +113,14 @@ impl Server {
         let held = self.parts[index].seats[slot].held.take()?;
         self.members[slot].held -= 1;
         Some(held)
+    }
+
+    /// Tells whoever follows it that the gradient of a slot for a step is applied.
+    #[inline]
+    pub(super) fn tell_applied(&self, index: usize, slot: usize, step: u64, host: &mut impl Host) {
+        if index == 0 {
+            host.trail(Trail::Applied, slot, step);
+        }
     }
 
     /// Counts a gradient of part 0, for which `since` updates have been made since its turn.

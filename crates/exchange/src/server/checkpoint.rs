@@ -7,8 +7,9 @@
 //! is asked, its parts with the versions that they have, and the copy tells for every part and
 //! slot which pushes are in it.
 
-use super::Server;
-use crate::Host;
+use super::{Outcome, Server};
+use crate::part::{Part, Seat};
+use crate::{Generation, Host, Level};
 
 /// How far a slot had come on a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub struct Resume {
     pub first_step: u64,
     /// One for each part.
     pub parts: Vec<PartMarks>,
+    /// If the run had been asked to stop: after how many updates. Only server 0 is told.
+    pub stop_at: Option<u64>,
 }
 
 impl Resume {
@@ -42,32 +45,53 @@ impl Resume {
     /// slots and shards were others.
     pub fn anew(version: u64, first_step: u64, parts: usize, workers: usize) -> Self {
         let marks = PartMarks { version, slots: vec![Mark::default(); workers] };
-        Self { first_step, parts: vec![marks; parts] }
+        Self { first_step, parts: vec![marks; parts], stop_at: None }
     }
 }
 
 impl Server {
     /// How far everybody has come on every part.
     ///
-    /// A push that waits for others is not in the parameters, so it is not in the marks.
+    /// A push that waits for others is not in the parameters, so it is not in the marks. Nor is one
+    /// that came too late: who goes on from here makes another in its place.
     pub fn marks(&self) -> Vec<PartMarks> {
-        let part = |part: &crate::part::Part| PartMarks {
-            version: part.version,
-            slots: part
-                .seats
-                .iter()
-                .map(|seat| match seat.held {
-                    Some(_) => Mark { high: seat.high - 1, step: seat.step.saturating_sub(1) },
-                    None => Mark { high: seat.high, step: seat.step },
-                })
-                .collect(),
+        let mark = |seat: &Seat| match seat.held.is_some() || seat.dropped {
+            true => Mark { high: seat.high - 1, step: seat.step.saturating_sub(1) },
+            false => Mark { high: seat.high, step: seat.step },
+        };
+        let part = |part: &Part| {
+            // With backups the other parts do as part 0 did, as far as they have heard of it.
+            let seats = if self.gate.part_zero_decides() { &self.parts[0] } else { part };
+            PartMarks { version: part.version, slots: seats.seats.iter().map(mark).collect() }
         };
         self.parts.iter().map(part).collect()
+    }
+
+    /// After how many updates the run is to stop, as far as this server is told.
+    pub fn stops_at(&self) -> Option<u64> {
+        self.stop_at
     }
 
     /// Of the shard, how many parts there are.
     pub fn parts(&self) -> usize {
         self.parts.len()
+    }
+
+    /// This server is in that generation of the run. To be said before anybody has connected.
+    pub fn enter(&mut self, generation: Generation) {
+        assert!(!self.started, "the run has started");
+        self.generation = generation;
+    }
+
+    /// Somebody knows of a newer generation: what this server has done since that one's checkpoint
+    /// is void.
+    pub(super) fn go_back(&mut self, to: Generation, host: &mut impl Host) {
+        let text = match to.base {
+            Some(step) => format!("the run goes back to the checkpoint of step {step}"),
+            None => "the run goes back to its beginning".to_owned(),
+        };
+        host.note(Level::Warning, &format!("{text}: a server was lost"));
+        self.outcome = Some(Outcome::GoBack(to));
     }
 
     /// Goes on where a checkpoint was taken, with the parameters of it. To be said before anybody
@@ -79,6 +103,7 @@ impl Server {
         assert!(!self.started, "the run has started");
         assert_eq!(self.parts.len(), resume.parts.len(), "parts");
         self.first_step = resume.first_step;
+        self.stop_at = self.stop_at.into_iter().chain(resume.stop_at).min();
         for (part, marks) in self.parts.iter_mut().zip(&resume.parts) {
             assert_eq!(part.seats.len(), marks.slots.len(), "slots");
             part.version = marks.version;

@@ -75,14 +75,15 @@ impl Server {
         }
     }
 
-    /// Ends the run well.
-    pub(super) fn finish(&mut self, conn: ConnId, host: &mut impl Host) -> Result<(), Violation> {
+    /// Ends the run well, and tells everybody.
+    pub(super) fn finish(&mut self, host: &mut impl Host) -> Result<(), Violation> {
         if !self.members.all_out() {
             return Err("the end of a run that workers still take part in".into());
         }
-        self.say(conn, Kind::Bye, &[], host);
-        for conn in self.roster.conns() {
-            self.say(conn, Kind::Bye, &[], host);
+        let mut header = Header::new(Kind::Bye, 0);
+        header.flags = Flags::STOP;
+        for conn in self.connections.known() {
+            host.send(conn, header, Body::Bytes(&[]));
         }
         host.note(Level::Info, "the run is over");
         self.outcome = Some(Outcome::Done);

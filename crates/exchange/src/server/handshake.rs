@@ -34,6 +34,9 @@ impl Server {
             Err(error) => return Err(Violation(error.to_string())),
         };
         match checked {
+            Ok(hello) if hello.generation.is_newer_than(self.generation) => {
+                self.go_back(hello.generation, host);
+            }
             Ok(hello) => match hello.role {
                 Role::Evaluator => self.admit_evaluator(conn, host),
                 Role::Newcomer => {
@@ -202,6 +205,7 @@ impl Server {
             },
             resume_sequence,
             resume_step,
+            generation: self.generation,
         };
         let bytes = welcome.encode();
         let mut header = Header::new(Kind::Welcome, bytes.len());

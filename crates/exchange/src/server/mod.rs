@@ -25,7 +25,8 @@ use crate::part::{Part, Pool};
 use crate::reports::Reports;
 use crate::shard::part_ranges_of;
 use crate::{
-    Body, ConnId, Header, Host, Kind, Level, ModeConfig, Payload, ServerConfig, Stats, Store,
+    Body, ConnId, Generation, Header, Host, Kind, Level, ModeConfig, Payload, ServerConfig, Stats,
+    Store,
 };
 
 use connections::{Connections, Peer};
@@ -42,6 +43,9 @@ const PREVIOUS_FLOATS: usize = 8 << 20;
 pub enum Outcome {
     /// The chief said that the run is over.
     Done,
+    /// The run goes back to the checkpoint of a newer generation: this machine is of no more use,
+    /// and another is to begin there.
+    GoBack(Generation),
     /// The run cannot go on; the text says why and names whoever is missing.
     Failed(String),
 }
@@ -84,6 +88,7 @@ pub struct Server {
     checkpoint_last: Option<u64>,
     /// The step of the plan that a slot begins with.
     first_step: u64,
+    generation: Generation,
     /// When the waits are looked at next.
     next_look_ms: u64,
     /// When the frame came that is being handled.
@@ -126,6 +131,7 @@ impl Server {
             checkpoint_at: None,
             checkpoint_last: None,
             first_step: 0,
+            generation: Generation::default(),
             next_look_ms: 0,
             now_ms: 0,
             outcome: None,
@@ -230,7 +236,7 @@ impl Server {
                 self.ask_for_checkpoint(header.step, host);
                 Ok(())
             }
-            (Kind::Finish, _) if is_chief => self.finish(conn, host),
+            (Kind::Finish, _) if is_chief => self.finish(host),
             (kind, _) => {
                 Err(Violation(format!("{kind:?} from {}", self.members[slot].name.clone())))
             }
@@ -320,6 +326,14 @@ impl Server {
     /// The present parameters of the shard, with their optimizer.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// The slot of a connection, once it is known to be a worker's.
+    pub fn slot_of(&self, conn: ConnId) -> Option<usize> {
+        match self.connections.get(conn) {
+            Some(Peer::Worker(slot)) => Some(slot),
+            _ => None,
+        }
     }
 
     /// Updates applied to the first part.

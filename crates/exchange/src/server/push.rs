@@ -8,7 +8,7 @@ use super::{Server, Violation};
 use crate::gate::{Push, Ready, Verdict};
 use crate::members::Standing;
 use crate::part::{Held, Owed, Part};
-use crate::{Body, ConnId, Flags, Header, Host, Kind, ServerPhase, Store, WINDOW_PARTS};
+use crate::{Body, ConnId, Flags, Header, Host, Kind, ServerPhase, Store, Trail, WINDOW_PARTS};
 
 impl Server {
     /// Handles one part of one gradient; of a sparse model, the gradient of the keys that the
@@ -44,6 +44,7 @@ impl Server {
         }
         if index == 0 {
             self.stats.arrived(slot, now_ms);
+            host.trail(Trail::Arrived, slot, header.step);
         }
         let keys = self.exchange_keys(slot, header.sequence, asks);
         let (dropped, wanted) = match verdict {
@@ -52,6 +53,7 @@ impl Server {
                 self.apply(index, &keys, gradient, host);
                 self.key_pool.put_back(keys);
                 self.count_applied(index, slot, header.version, header.count, 1);
+                self.tell_applied(index, slot, header.step, host);
                 (false, 0)
             }
             Verdict::Hold { wanted } => {
@@ -219,6 +221,9 @@ impl Server {
             if self.gate.may_answer(self.view(), index, slot, &owed) {
                 self.parts[index].seats[slot].owed = None;
                 self.stats.answered(index, slot, owed.since_ms, self.now_ms);
+                if index == 0 {
+                    host.trail(Trail::Answered, slot, self.parts[0].seats[slot].step);
+                }
                 self.send_answer(conn, (index, slot), (owed.sequence, owed.flags), false, host);
             }
         }

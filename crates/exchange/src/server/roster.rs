@@ -11,6 +11,10 @@
 //! slot goes to whoever has the fewest. A lost one goes to who has none, such as a spare or the
 //! same task started again; the others take it only when half of the time is over in which it
 //! may come back. Slot 0 is the chief's, and only ever offered to its own place.
+//!
+//! When the run has gone back to a checkpoint the roster is empty, and whoever filled a slot comes
+//! back with it by itself. Slots that nobody comes back with, because their process has left or
+//! died since, are then treated as lost ones, though the run has not started anew yet.
 
 use std::collections::HashMap;
 
@@ -25,6 +29,9 @@ const OFFER_MS: u64 = 5_000;
 const YIELD_MS: u64 = 30_000;
 /// How long a slot whose connection broke is kept for its process while that is still here.
 const RECONNECT_MS: u64 = 1_000;
+/// After the run has gone back: how long a slot is kept for who may come back, if workers are not
+/// waited for otherwise.
+const RETURN_MS: u64 = 5_000;
 /// The most processes that are on the roster at a time.
 pub(super) const MAX_PROCESSES: usize = MAX_WORKERS;
 
@@ -37,6 +44,8 @@ pub(super) struct Roster {
     yielding: Option<(u64, u64)>,
     /// The number of the next process that has no name.
     next_index: usize,
+    /// When the first process came.
+    opened_ms: Option<u64>,
 }
 
 /// One process on the roster.
@@ -63,11 +72,6 @@ impl Roster {
     /// Whether a newer process has this place.
     pub(super) fn is_superseded(&self, home: usize, id: u64) -> bool {
         self.processes.iter().any(|process| process.home == Some(home) && process.id > id)
-    }
-
-    /// The connections of all processes.
-    pub(super) fn conns(&self) -> impl Iterator<Item = ConnId> {
-        self.processes.iter().map(|process| process.conn)
     }
 
     /// The name of a process that has none, which nobody had before.
@@ -163,6 +167,7 @@ impl Server {
         if self.config.index != 0 || self.outcome.is_some() || self.roster.processes.is_empty() {
             return;
         }
+        self.roster.opened_ms.get_or_insert(now_ms);
         self.expire_offers(now_ms);
         for slot in 0..self.members.len() {
             if self.members[slot].offer.is_none()
@@ -202,13 +207,13 @@ impl Server {
     /// Whom a slot is for now, by its place on the roster.
     fn candidate(&self, slot: usize, now_ms: u64) -> Option<usize> {
         let member = &self.members[slot];
-        let processes = &self.roster.processes;
+        let (processes, rejoin_ms) = (&self.roster.processes, self.config.rejoin_ms);
         if let Some(by) = member.superseded_by {
             return processes.iter().position(|process| process.id == by);
         }
         let home = Some(slot % self.config.processes());
         let at_home = || processes.iter().position(|process| process.home == home);
-        if !self.started || slot == 0 {
+        if slot == 0 || !self.started && !self.has_come_back() {
             return at_home();
         }
         let loads = self.loads();
@@ -220,15 +225,35 @@ impl Server {
         if member.vacant_since_ms.is_some() {
             return (0..processes.len()).min_by_key(rank);
         }
-        let away_ms = now_ms.saturating_sub(member.away.as_ref().map_or(now_ms, |a| a.since_ms));
-        if self.roster.has(member.process) && away_ms < RECONNECT_MS {
+        let is_idle = |at: &usize| load(at) == 0 && !processes[*at].passed;
+        let idle_at_home = at_home().filter(is_idle);
+        let away_ms = self.away_ms(slot, now_ms);
+        let may_reconnect = match self.started {
+            true => self.roster.has(member.process),
+            false => idle_at_home.is_none(),
+        };
+        if may_reconnect && away_ms < RECONNECT_MS {
             return None;
         }
-        let is_idle = |at: &usize| load(at) == 0 && !processes[*at].passed;
         let idle = (0..processes.len()).filter(is_idle).min_by_key(rank);
-        let is_late = away_ms >= self.config.rejoin_ms / 2;
+        let is_kept = |at: &usize| !self.started && !processes[*at].passed;
+        let is_late = away_ms >= if rejoin_ms == 0 { RETURN_MS } else { rejoin_ms / 2 };
         let anybody = || (0..processes.len()).filter(|_| is_late).min_by_key(rank);
-        at_home().filter(is_idle).or(idle).or_else(anybody)
+        idle_at_home.or(idle).or_else(|| at_home().filter(is_kept)).or_else(anybody)
+    }
+
+    /// For how long nobody has been here for a slot that somebody may come back for.
+    fn away_ms(&self, slot: usize, now_ms: u64) -> u64 {
+        let since_ms = match &self.members[slot].away {
+            Some(away) => Some(away.since_ms),
+            None => self.roster.opened_ms.filter(|_| !self.started),
+        };
+        now_ms.saturating_sub(since_ms.unwrap_or(now_ms))
+    }
+
+    /// Whether some server of the run was lost and came back: at first each claims one generation.
+    fn has_come_back(&self) -> bool {
+        self.generation.number > self.config.servers as u64
     }
 
     /// How many slots each process fills or is about to.

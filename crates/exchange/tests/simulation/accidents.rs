@@ -34,6 +34,9 @@ impl World {
             }
             Accident::Stranger { server } => self.stranger(server),
             Accident::Crew(change) => self.change(change),
+            Accident::KillServer { server, back_after_ms } => {
+                self.kill_server(server, back_after_ms);
+            }
         }
     }
 
@@ -69,7 +72,7 @@ impl World {
 
     /// Somebody connects and sends frames that have no place.
     fn stranger(&mut self, server: usize) {
-        if self.nodes[server].ended {
+        if self.nodes[server].ended || self.nodes[server].is_down {
             return;
         }
         let conn = self.open(server, None);
@@ -77,9 +80,10 @@ impl World {
         let (header, mut hello) = model.client.hello(server);
         if self.random.chance(50) {
             let at = self.random.below(hello.len() as u64) as usize;
-            // The slot, the incarnation and the process are what a task of the run may choose for
-            // itself; and a newcomer needs the token only.
-            let is_free = (6..19).contains(&at) || at >= 93 + TOKEN.len();
+            // The slot, the incarnation, the generation and the process are what a task of the run
+            // is believed; and a newcomer needs the token only.
+            let is_free =
+                (6..19).contains(&at) || (91..107).contains(&at) || at >= 109 + TOKEN.len();
             let at = if is_free { 4 } else { at };
             hello[at] ^= 1 << self.random.below(8);
             self.send_to_server(conn, header, hello);

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use paceline_exchange::{Purpose, Role};
 
 use crate::plan::{Plan, mix};
-use crate::process::{Answered, Process, State, Wish};
+use crate::process::{Process, State, Wish};
 
 /// A batch whose values are here.
 struct Batch {
@@ -52,7 +52,7 @@ impl Process {
         }
     }
 
-    fn look(&mut self, plan: &Plan) {
+    pub(crate) fn look(&mut self, plan: &Plan) {
         self.state = State::Looking;
         self.batches.looks += 1;
         let seed = mix(self.batches.looks ^ 0xe7a1);
@@ -82,8 +82,8 @@ impl Process {
         }
         match self.state {
             State::Pushing => {
-                let (slot, step, dropped) = (self.slot, self.step, self.client.dropped());
-                wishes.push(Wish::Answered(Answered { slot, step, dropped }));
+                wishes.push(self.answered());
+                let step = self.step;
                 self.step = if plan.is_sync() { self.client.global_step() } else { step + 1 };
                 self.has_arrived();
             }
@@ -148,10 +148,9 @@ impl Process {
             return self.look(plan);
         }
         self.batches.is_computing = false;
-        if matches!(self.state, State::Leaving | State::Releasing) {
-            return;
-        }
-        if matches!(self.state, State::Collecting | State::Finishing) {
+        use State::{Collecting, Finishing, Leaving, Lingering, Refreshing, Releasing};
+        let is_out = matches!(self.state, Leaving | Releasing | Lingering);
+        if is_out || matches!(self.state, Collecting | Refreshing | Finishing) {
             return;
         }
         let batch = self.batches.here.pop_front().expect("what was computed");
@@ -168,6 +167,7 @@ impl Process {
         let Some((step, gradient, versions)) = self.batches.fresh.take() else { return };
         assert_eq!(step, self.step);
         (self.gradient, self.batches.pushed_versions) = (gradient, versions);
+        self.checkpoint_if_due(plan, wishes);
         self.stop_if_due(plan, wishes);
         self.state = State::Pushing;
         self.ask(plan, step + plan.depth as u64);

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use paceline_exchange::{ModeConfig, OnLoss};
+use paceline_exchange::{ModeConfig, OnLoss, Role};
 use paceline_model::Table;
 
 use crate::plan::{Accident, Plan};
+use crate::process::Answered;
 use crate::world::World;
 
 pub(crate) fn check(world: &World) {
@@ -84,15 +85,33 @@ fn check_sums(world: &World) {
                 expected[*key as usize] -= value;
             }
         }
-        let answered = world.answered.iter().filter(|answered| answered.slot == slot).count();
+        let (answered, lost) = count_answered(world, slot);
         // A process may have died after its last answer was sent and before it arrived.
-        assert!(answered as u64 <= pushes(world, slot));
+        assert!(answered <= pushes(world, slot));
+        check_lost(world, slot, lost);
     }
     assert_eq!(world.params(), bits(&expected), "not each push once");
     let total: u64 = (0..plan.workers).map(|slot| pushes(world, slot)).sum();
     for node in &world.nodes {
-        assert_eq!(node.server.stats().applied_total(), total);
+        assert_eq!(node.begun_with + node.server.stats().applied_total(), total);
         assert_eq!(node.server.global_step(), total);
+    }
+}
+
+/// How many answers of a slot's pushes stand for what is in the parameters, and how many for what
+/// was lost with a server.
+fn count_answered(world: &World, slot: usize) -> (u64, u64) {
+    let of_slot = |answered: &&Answered| answered.slot == slot;
+    let all = world.answered.iter().filter(of_slot).count();
+    let lost = world.answered.iter().filter(of_slot).filter(|a| world.shelf.is_lost(a)).count();
+    ((all - lost) as u64, lost as u64)
+}
+
+/// A process knows how many of its pushes were lost, unless it died itself.
+fn check_lost(world: &World, slot: usize, lost: u64) {
+    let mut processes = world.processes.iter().filter(|p| p.role == Role::Worker && p.slot == slot);
+    if let (Some(only), None) = (processes.next(), processes.next()) {
+        assert_eq!(only.client.lost_pushes(), lost, "worker:{slot} knows what it lost");
     }
 }
 
@@ -104,6 +123,9 @@ fn reference(plan: &Plan) -> Vec<u32> {
         let takes_part = |slot: &usize| plan.leaves_at[*slot].is_none_or(|at| step < at);
         let slots: Vec<_> = (0..plan.workers).filter(takes_part).collect();
         make_step(plan, step, &slots, &table);
+        if plan.checkpoint_every.is_some_and(|every| (step + 1).is_multiple_of(every)) {
+            table.fold();
+        }
     }
     params(&table)
 }
@@ -142,10 +164,11 @@ fn check_backups(world: &World, quorum: usize) {
     let plan = &world.plan;
     let server = &world.nodes[0].server;
     let table = new_table(plan);
+    let stays = |answered: &&Answered| !world.shelf.is_lost(answered);
     let mut is_known = true;
     for step in 0..server.global_step() {
         let used =
-            |answered: &&crate::process::Answered| answered.step == step && !answered.dropped;
+            |answered: &&Answered| answered.step == step && !answered.dropped && stays(answered);
         let mut slots: Vec<_> = world.answered.iter().filter(used).map(|a| a.slot).collect();
         slots.sort_unstable();
         let before = slots.len();
@@ -157,13 +180,20 @@ fn check_backups(world: &World, quorum: usize) {
         make_step(plan, step, &slots, &table);
     }
     // With one server nobody dies between two.
-    let kills = plan.accidents.iter().any(|(_, a)| matches!(a, Accident::Kill { .. }));
+    let is_kill = |accident: &Accident| {
+        matches!(accident, Accident::Kill { .. } | Accident::KillServer { .. })
+    };
+    let kills = plan.accidents.iter().any(|(_, accident)| is_kill(accident));
     // A spare may take a slot over that merely lost its connection, which leaves an answer unheard.
     let kills = kills || plan.crews.is_some();
     if is_known && !kills {
         assert_eq!(world.params(), params(&table), "a step mixes gradients");
     }
     let stats = server.stats();
+    if world.shelf.has_claims() {
+        // What was dropped before the checkpoint is not told apart in it.
+        return;
+    }
     let used: u64 = stats.applied_total();
     let most = server.global_step() * quorum as u64;
     assert!(used <= most, "{used} gradients in {} steps of {quorum}", server.global_step());

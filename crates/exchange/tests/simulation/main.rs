@@ -1,7 +1,7 @@
 //! Whole clusters with all their accidents, played from a seed.
 //!
 //! Each seed draws a cluster, a mode and a list of accidents (`plan.rs`), plays it in a world of
-//! events (`world.rs`, `node.rs`, `accidents.rs`) with processes that train in earnest
+//! events (`world.rs`, `node.rs`, `accidents.rs`, `lives.rs`) with processes that train in earnest
 //! (`process.rs`, of a sparse model `batches.rs`, and together as `crews.rs`), and then checks what must always hold
 //! (`checks.rs`). A failing seed is printed; `PACELINE_SEED=n cargo test -p paceline-exchange --test
 //! simulation` plays it alone and prints every event. `PACELINE_SEEDS=n` plays more, or fewer.
@@ -10,16 +10,17 @@ mod accidents;
 mod batches;
 mod checks;
 mod crews;
+mod lives;
 mod node;
 mod plan;
 mod process;
 mod world;
 
-use plan::{Kind, Plan, Style};
+use plan::{Kind, Plan, Servers, Style};
 use world::World;
 
-fn play(style: Style, kind: Kind, seed: u64, trace: bool) {
-    let plan = Plan::draw(style, kind, seed);
+fn play(style: Style, kind: Kind, mortal: Servers, seed: u64, trace: bool) {
+    let plan = Plan::draw(style, kind, mortal, seed);
     if trace {
         println!("{plan:#?}");
     }
@@ -35,14 +36,18 @@ fn play(style: Style, kind: Kind, seed: u64, trace: bool) {
 
 /// Plays many seeds of one style and names the first that fails.
 fn seeds(style: Style, kind: Kind, count: u64) {
+    seeds_with(style, kind, Servers::Steady, count);
+}
+
+fn seeds_with(style: Style, kind: Kind, mortal: Servers, count: u64) {
     if let Some(seed) = std::env::var("PACELINE_SEED").ok().and_then(|seed| seed.parse().ok()) {
-        return play(style, kind, seed, true);
+        return play(style, kind, mortal, seed, true);
     }
     let count = std::env::var("PACELINE_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(count);
     for seed in 0..count {
-        let result = std::panic::catch_unwind(|| play(style, kind, seed, false));
+        let result = std::panic::catch_unwind(|| play(style, kind, mortal, seed, false));
         if let Err(panic) = result {
-            println!("{kind:?} {style:?}: replay with PACELINE_SEED={seed}");
+            println!("{kind:?} {style:?} {mortal:?}: replay with PACELINE_SEED={seed}");
             std::panic::resume_unwind(panic);
         }
     }
@@ -113,5 +118,40 @@ mod sparse {
     #[test]
     fn processes_that_come_and_go_change_nothing() {
         seeds(Style::Elastic, Kind::Sparse, 2_000);
+    }
+}
+
+/// Servers die and come back with what the last complete checkpoint has.
+mod mortal_servers {
+    use super::*;
+
+    fn both(style: Style, count: u64) {
+        seeds_with(style, Kind::Dense, Servers::Mortal, count);
+        seeds_with(style, Kind::Sparse, Servers::Mortal, count);
+    }
+
+    #[test]
+    fn cost_async_no_push_but_those_since_the_checkpoint() {
+        both(Style::Async, 2_000);
+    }
+
+    #[test]
+    fn do_not_change_the_bits_of_sync() {
+        both(Style::SyncAll, 2_000);
+    }
+
+    #[test]
+    fn leave_the_gradients_of_sync_with_backups_whole() {
+        both(Style::SyncBackups, 2_000);
+    }
+
+    #[test]
+    fn cost_bounded_no_push_but_those_since_the_checkpoint() {
+        both(Style::Bounded, 2_000);
+    }
+
+    #[test]
+    fn find_processes_that_came_and_went_again() {
+        both(Style::Elastic, 2_000);
     }
 }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use paceline_exchange::{
-    Body, ConnId, CrewConfig, Header, Host, Level, Server, ServerConfig, ServerPhase, Stats, Store,
-    shard_ranges, worker_names,
+    Body, ConnId, CrewConfig, Generation, Header, Host, Level, Resume, Server, ServerConfig,
+    ServerPhase, Stats, Store, shard_ranges, worker_names,
 };
 use paceline_model::{Optimizer, Table};
 
+use crate::lives::Copy;
 use crate::plan::Plan;
 use crate::process::{JOB, LAYOUT, Process, TOKEN};
 
@@ -19,6 +20,13 @@ pub(crate) struct Node {
     /// Of a sparse model: the parameters of each version that somebody may have got.
     pub(crate) history: BTreeMap<u64, Vec<f32>>,
     pub(crate) ended: bool,
+    /// Its process has died, and is not back yet.
+    pub(crate) is_down: bool,
+    /// Which process it is.
+    pub(crate) life: u64,
+    pub(crate) generation: Generation,
+    /// Pushes that were in the checkpoint that it began with.
+    pub(crate) begun_with: u64,
 }
 
 impl Node {
@@ -53,6 +61,8 @@ pub(crate) struct Outbox {
     pub(crate) sent: Vec<(ConnId, Header, Vec<u8>)>,
     pub(crate) closed: Vec<ConnId>,
     pub(crate) notes: Vec<String>,
+    /// The checkpoints that were taken, by their steps.
+    pub(crate) taken: Vec<(u64, Copy)>,
 }
 
 impl Host for Outbox {
@@ -70,11 +80,15 @@ impl Host for Outbox {
     fn report(&mut self, _stats: &Stats) -> Vec<u8> {
         vec![1; 100_000]
     }
+    fn checkpoint(&mut self, step: u64, server: &Server) -> bool {
+        self.taken.push((step, Copy::of(server)));
+        true
+    }
     fn phase(&mut self, _phase: ServerPhase) {}
 }
 
-/// A server of a plan with its shard of zeros.
-pub(crate) fn node(plan: &Plan, index: usize) -> Node {
+/// A server of a plan with its shard of zeros, or as it was when a copy was taken.
+pub(crate) fn node(plan: &Plan, index: usize, from: Option<&Copy>) -> Node {
     let shard = shard_ranges(plan.total_params, plan.servers)[index].clone();
     let layout = plan.layout();
     let config = ServerConfig {
@@ -96,12 +110,29 @@ pub(crate) fn node(plan: &Plan, index: usize) -> Node {
         crew: CrewConfig { processes: plan.crews.unwrap_or(0), terms: b"terms".to_vec() },
     };
     let store = match plan.is_sparse {
-        true => Store::sparse(Table::new(plan.optimizer, &layout, shard.clone())),
+        true => {
+            let table = Table::new(plan.optimizer, &layout, shard.clone());
+            from.into_iter().for_each(|copy| copy.fill(&table));
+            Store::sparse(table)
+        }
         false => {
             let optimizer = Optimizer::new(plan.optimizer, &layout, shard.clone());
-            Store::dense(vec![0.0; shard.len()], optimizer)
+            let params = from.map_or(vec![0.0; shard.len()], |copy| copy.params.clone());
+            Store::dense(params, optimizer)
         }
     };
-    let server = Server::new(config, store);
-    Node { server, buffer: Vec::new(), history: BTreeMap::new(), ended: false }
+    let mut server = Server::new(config, store);
+    if let Some(copy) = from {
+        server.go_on(&Resume { first_step: 0, parts: copy.marks.clone(), stop_at: copy.stop_at });
+    }
+    Node {
+        server,
+        buffer: Vec::new(),
+        history: BTreeMap::new(),
+        ended: false,
+        is_down: false,
+        life: 0,
+        generation: Generation::default(),
+        begun_with: from.map_or(0, Copy::pushes),
+    }
 }

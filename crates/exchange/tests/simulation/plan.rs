@@ -68,6 +68,15 @@ pub(crate) enum Accident {
     Stranger { server: usize },
     /// Something happens to the processes that fill slots.
     Crew(Change),
+    /// A server dies; it is back after so long.
+    KillServer { server: usize, back_after_ms: u64 },
+}
+
+/// Whether servers die.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Servers {
+    Steady,
+    Mortal,
 }
 
 /// What kind of model is trained.
@@ -108,10 +117,12 @@ pub(crate) struct Plan {
     pub(crate) dies: Option<usize>,
     /// How many processes the run begins with, if they fill slots as they are told.
     pub(crate) crews: Option<usize>,
+    /// How many steps of the chief there are from one checkpoint to the next.
+    pub(crate) checkpoint_every: Option<u64>,
 }
 
 impl Plan {
-    pub(crate) fn draw(style: Style, kind: Kind, seed: u64) -> Self {
+    pub(crate) fn draw(style: Style, kind: Kind, mortal: Servers, seed: u64) -> Self {
         let mut random = Random::new(mix(seed ^ ((style as u64) << 56)));
         let least = if style == Style::SyncBackups { 2 } else { 1 };
         let workers = random.between(least, 5) as usize;
@@ -140,6 +151,7 @@ impl Plan {
             accidents: Vec::new(),
             dies: None,
             crews: None,
+            checkpoint_every: None,
         };
         if random.chance(1) {
             // More parts than a client may leave unanswered.
@@ -169,6 +181,9 @@ impl Plan {
         }
         if servers > 1 && style != Style::Loss && style != Style::Elastic {
             plan.kill_between(&mut random);
+        }
+        if mortal == Servers::Mortal {
+            plan.draw_server_deaths(&mut random);
         }
         plan
     }
@@ -258,6 +273,17 @@ impl Plan {
         self.accidents.retain(|(_, accident)| !matches!(accident, Accident::Kill { .. }));
         for _ in 0..changes {
             self.accidents.push((random.below(3_000), Accident::Crew(Change::draw(random))));
+        }
+    }
+
+    /// Lets servers die, now and then several of them at once or one over and over.
+    fn draw_server_deaths(&mut self, random: &mut Random) {
+        self.checkpoint_every = random.chance(80).then(|| random.between(1, 4));
+        for _ in 0..random.between(1, 3) {
+            let server = random.below(self.servers as u64) as usize;
+            let back_after_ms = random.between(1, 1_500);
+            let accident = Accident::KillServer { server, back_after_ms };
+            self.accidents.push((random.below(1_500), accident));
         }
     }
 

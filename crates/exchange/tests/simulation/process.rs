@@ -23,7 +23,11 @@ pub(crate) enum State {
     Pushing,
     Leaving,
     Releasing,
+    /// It has left, and waits to hear that the run is over.
+    Lingering,
     Collecting,
+    /// The chief pulls the last parameters.
+    Refreshing,
     Finishing,
     Exited {
         well: bool,
@@ -36,6 +40,8 @@ pub(crate) struct Answered {
     pub(crate) slot: usize,
     pub(crate) step: u64,
     pub(crate) dropped: bool,
+    /// The generation that it was pushed in.
+    pub(crate) generation: u64,
 }
 
 /// What a process wants of the world.
@@ -49,6 +55,10 @@ pub(crate) enum Wish {
     Compute,
     /// A push was answered in full.
     Answered(Answered),
+    /// A connection is of no more use, and a new one is to be made.
+    Reconnect {
+        server: usize,
+    },
 }
 
 /// One process.
@@ -70,6 +80,11 @@ pub(crate) struct Process {
     /// The slot is to be given back between two steps.
     pub(crate) called_back: bool,
     is_in_crew: bool,
+    /// The checkpoint that it has asked for last, if it is the chief.
+    asked_checkpoint: Option<u64>,
+    is_refreshing: bool,
+    /// How often it has begun anew.
+    pub(crate) life: u64,
     pub(crate) aborted: Option<String>,
 }
 
@@ -107,6 +122,9 @@ impl Process {
             wants_stop: false,
             called_back: false,
             is_in_crew,
+            asked_checkpoint: None,
+            is_refreshing: false,
+            life: 0,
             aborted: None,
         }
     }
@@ -128,6 +146,9 @@ impl Process {
         match event {
             ClientEvent::Welcome => self.greet_again(server, &mut wishes),
             ClientEvent::Started | ClientEvent::Part | ClientEvent::Notice(_) => {}
+            ClientEvent::Complete if self.state == State::Refreshing => {
+                self.enter(State::Finishing, &mut wishes);
+            }
             ClientEvent::Complete if plan.is_sparse => self.completed_sparse(plan, &mut wishes),
             ClientEvent::Complete => self.completed(plan, &mut wishes),
             ClientEvent::Reports(reports) => {
@@ -136,6 +157,10 @@ impl Process {
                 self.count(server, &mut wishes);
             }
             ClientEvent::Bye => self.count(server, &mut wishes),
+            ClientEvent::Over if self.state == State::Finishing => self.count(server, &mut wishes),
+            ClientEvent::Over => self.state = State::Exited { well: true },
+            ClientEvent::Behind => wishes.push(Wish::Reconnect { server }),
+            ClientEvent::Rewound => return self.rewound(),
             ClientEvent::Abort(why) => self.abort(why),
             ClientEvent::Refused(refusal) if refusal.code == RefuseCode::SlotTaken => {
                 match self.state {
@@ -155,13 +180,46 @@ impl Process {
                 self.client.begin_pull();
             }
         }
+        if self.state == State::Refreshing && self.client.is_complete() && !self.is_refreshing {
+            self.is_refreshing = true;
+            self.refresh(plan);
+        }
         self.send_parts(&mut wishes);
         wishes
+    }
+
+    fn refresh(&mut self, plan: &Plan) {
+        if plan.is_sparse {
+            self.look(plan);
+            self.state = State::Refreshing;
+        } else {
+            self.client.begin_pull();
+        }
     }
 
     fn abort(&mut self, why: String) {
         self.aborted = Some(why);
         self.state = State::Exited { well: false };
+    }
+
+    /// The run has gone back, and this process with it: it finds everybody anew.
+    fn rewound(&mut self) -> Vec<Wish> {
+        self.state = State::Joining;
+        self.life += 1;
+        self.done.fill(false);
+        (self.wants_stop, self.is_refreshing, self.asked_checkpoint) = (false, false, None);
+        self.batches = Batches::default();
+        (0..self.done.len()).map(|server| Wish::Reconnect { server }).collect()
+    }
+
+    /// What became of the push that was answered just now.
+    pub(crate) fn answered(&self) -> Wish {
+        Wish::Answered(Answered {
+            slot: self.slot,
+            step: self.step,
+            dropped: self.client.dropped(),
+            generation: self.client.generation().number,
+        })
     }
 
     /// A push or a pull has been answered in full.
@@ -173,8 +231,7 @@ impl Process {
             return;
         }
         if self.state == State::Pushing {
-            let (slot, step, dropped) = (self.slot, self.step, self.client.dropped());
-            wishes.push(Wish::Answered(Answered { slot, step, dropped }));
+            wishes.push(self.answered());
             self.step = if plan.is_sync() { self.client.global_step() } else { self.step + 1 };
         } else {
             self.step = self.client.resume_step().expect("all have welcomed");
@@ -214,6 +271,7 @@ impl Process {
             self.client.begin_pull();
         } else {
             self.gradient = plan.gradients(self.slot, self.step, &plan.all_keys(), &self.params);
+            self.checkpoint_if_due(plan, &mut wishes);
             self.stop_if_due(plan, &mut wishes);
             self.state = State::Pushing;
             self.client.begin_push(self.step, plan.examples(self.slot, self.step));
@@ -230,6 +288,26 @@ impl Process {
         }
     }
 
+    /// The chief asks for checkpoints; in `sync` before the push that makes the step.
+    pub(crate) fn checkpoint_if_due(&mut self, plan: &Plan, wishes: &mut Vec<Wish>) {
+        let Some(every) = plan.checkpoint_every.filter(|_| self.slot == 0) else { return };
+        let step = match plan.is_sync() {
+            true => self.step + 1,
+            false => self.client.global_step(),
+        };
+        let counted = if plan.is_sync() { step } else { self.step };
+        if counted.is_multiple_of(every) {
+            self.asked_checkpoint = Some(step);
+            (0..self.done.len()).for_each(|server| self.say_checkpoint(server, wishes));
+        }
+    }
+
+    fn say_checkpoint(&self, server: usize, wishes: &mut Vec<Wish>) {
+        if let Some(step) = self.asked_checkpoint {
+            wishes.push(Wish::Send { server, header: Client::checkpoint(step), bytes: Vec::new() });
+        }
+    }
+
     fn say_stop(&self, wishes: &mut Vec<Wish>) {
         let (header, bytes) = Client::stop("the chief has seen enough");
         wishes.push(Wish::Send { server: 0, header, bytes });
@@ -240,6 +318,7 @@ impl Process {
         if self.wants_stop && server == 0 {
             self.say_stop(wishes);
         }
+        self.say_checkpoint(server, wishes);
         if !self.done[server] {
             self.say_goodbye(server, wishes);
         }
@@ -259,7 +338,9 @@ impl Process {
             return;
         }
         let (header, bytes) = match self.state {
-            State::Leaving => Client::leave(format!("report of {}", self.slot).into_bytes()),
+            State::Leaving | State::Lingering => {
+                Client::leave(format!("report of {}", self.slot).into_bytes())
+            }
             State::Releasing => Client::release(format!("report of {}", self.slot).into_bytes()),
             State::Collecting => (Client::collect(), Vec::new()),
             State::Finishing => (Client::finish(), Vec::new()),
@@ -280,26 +361,24 @@ impl Process {
         }
         match self.state {
             State::Leaving if self.slot == 0 => self.enter(State::Collecting, wishes),
-            State::Collecting => self.enter(State::Finishing, wishes),
-            State::Leaving | State::Releasing | State::Finishing => {
-                self.state = State::Exited { well: true }
-            }
+            State::Collecting => self.state = State::Refreshing,
+            State::Leaving => self.state = State::Lingering,
+            State::Releasing | State::Finishing => self.state = State::Exited { well: true },
             _ => {}
         }
     }
 
     /// A server cannot be reached any more because it has ended.
     pub(crate) fn server_ended(&mut self, server: usize) {
-        if self.is_in_crew && self.slot > 0 {
-            // Another has the slot, and was quicker: its process hears that the run is over.
+        use State::{Finishing, Leaving, Lingering};
+        let is_out = matches!(self.state, Leaving | Lingering) || self.is_in_crew;
+        // Of a crew, another has the slot, and was quicker: its process hears that the run is over.
+        if is_out && self.slot > 0 || self.role == Role::Evaluator {
             self.state = State::Exited { well: true };
-            return;
-        }
-        let is_fine = matches!(self.state, State::Leaving | State::Releasing | State::Finishing);
-        match is_fine || self.role == Role::Evaluator {
-            true if self.role == Role::Evaluator => self.state = State::Exited { well: true },
-            true => self.count(server, &mut Vec::new()),
-            false => self.abort(format!("ps:{server} has ended")),
+        } else if matches!(self.state, Leaving | Finishing) {
+            self.count(server, &mut Vec::new());
+        } else {
+            self.abort(format!("ps:{server} has ended"));
         }
     }
 

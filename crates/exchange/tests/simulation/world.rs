@@ -11,6 +11,7 @@ use paceline_exchange::{
 };
 
 use crate::crews::Crew;
+use crate::lives::{Copy, Shelf};
 use crate::node::{Node, Outbox, node};
 use crate::plan::{Accident, Plan, Random};
 use crate::process::{Answered, Process, Wish};
@@ -28,7 +29,18 @@ pub(crate) enum Event {
     ToClient(ConnId, Header, Vec<u8>),
     ServerSeesClose(ConnId),
     ClientSeesClose(ConnId),
-    Computed(usize),
+    Computed {
+        process: usize,
+        life: u64,
+    },
+    ServerBack(usize),
+    Written {
+        server: usize,
+        life: u64,
+        generation: u64,
+        step: u64,
+        copy: Copy,
+    },
     TakeOver(usize),
     /// A crew calls server 0.
     Enrol(usize),
@@ -39,7 +51,7 @@ pub(crate) enum Event {
 }
 
 pub(crate) struct Conn {
-    server: usize,
+    pub(crate) server: usize,
     /// None for a stranger's.
     process: Option<usize>,
     /// Whose it is beside those of slots.
@@ -67,12 +79,13 @@ pub(crate) struct World {
     pub(crate) links: Vec<Vec<Option<ConnId>>>,
     pub(crate) answered: Vec<Answered>,
     pub(crate) killed_for_good: bool,
+    pub(crate) shelf: Shelf,
     pub(crate) trace: bool,
 }
 
 impl World {
     pub(crate) fn new(plan: Plan, seed: u64, trace: bool) -> Self {
-        let nodes = (0..plan.servers).map(|index| node(&plan, index)).collect();
+        let nodes = (0..plan.servers).map(|index| node(&plan, index, None)).collect();
         let mut world = Self {
             now_ms: 0,
             random: Random::new(seed),
@@ -87,6 +100,7 @@ impl World {
             links: Vec::new(),
             answered: Vec::new(),
             killed_for_good: false,
+            shelf: Shelf::default(),
             trace,
             plan,
         };
@@ -165,8 +179,9 @@ impl World {
         match event {
             Event::Connect { process, server } => self.connect(process, server),
             Event::Open(conn) => {
-                let node = &mut self.nodes[self.conns[conn.0 as usize].server];
-                if !node.ended {
+                let Conn { server, cut, .. } = self.conns[conn.0 as usize];
+                let node = &mut self.nodes[server];
+                if !node.ended && !node.is_down && !cut {
                     node.server.opened(conn, self.now_ms);
                 }
             }
@@ -179,8 +194,9 @@ impl World {
                 });
             }
             Event::ClientSeesClose(conn) => self.client_sees_close(conn),
-            Event::Computed(process) => {
-                if self.processes[process].is_alive() {
+            Event::Computed { process, life } => {
+                let who = &self.processes[process];
+                if who.is_alive() && who.life == life {
                     let wishes = self.processes[process].computed(&self.plan);
                     self.grant(process, wishes);
                 }
@@ -193,6 +209,12 @@ impl World {
             Event::Enrol(crew) => self.enrol(crew),
             Event::Return(home) => self.come_back(home),
             Event::Accident(accident) => self.accident(accident),
+            Event::ServerBack(server) => self.server_back(server),
+            Event::Written { server, life, generation, step, copy } => {
+                if self.nodes[server].life == life {
+                    self.shelf.written(self.plan.servers, server, generation, step, copy);
+                }
+            }
             Event::Tick(server) => {
                 self.serve(server, |server, now_ms, host| server.tick(now_ms, host));
                 if !self.nodes[server].ended {
@@ -215,6 +237,13 @@ impl World {
         if self.nodes[server].ended {
             self.processes[process].server_ended(server);
             return self.bury_if_exited(process);
+        }
+        if self.nodes[server].is_down {
+            let delay_ms = self.random.between(1, 100);
+            return self.after(delay_ms, Event::Connect { process, server });
+        }
+        if self.links[process][server].is_some() {
+            return;
         }
         let conn = self.open(server, Some(process));
         self.links[process][server] = Some(conn);
@@ -248,7 +277,7 @@ impl World {
 
     /// Lets a server do something, and then sends what it wants to send.
     fn serve(&mut self, server: usize, call: impl FnOnce(&mut Server, u64, &mut Outbox)) {
-        if self.nodes[server].ended {
+        if self.nodes[server].ended || self.nodes[server].is_down {
             return;
         }
         let mut outbox = Outbox::default();
@@ -266,7 +295,16 @@ impl World {
             let at_ms = self.arrival(conn, false);
             self.at(at_ms, Event::ClientSeesClose(conn));
         }
+        for (step, copy) in outbox.taken {
+            let delay_ms = self.random.below(200);
+            let Node { life, generation, .. } = self.nodes[server];
+            let generation = generation.number;
+            self.after(delay_ms, Event::Written { server, life, generation, step, copy });
+        }
         self.check_always(server);
+        if let Some(&Outcome::GoBack(to)) = self.nodes[server].server.outcome() {
+            return self.go_back(server, to);
+        }
         let node = &mut self.nodes[server];
         let version = node.server.global_step();
         if self.plan.is_sparse && !node.history.contains_key(&version) {
@@ -297,8 +335,13 @@ impl World {
         let (held, spare) = server.buffers();
         assert!(held + spare <= plan.workers * parts + 1, "{held} held, {spare} spare");
         if let ModeConfig::Bounded { staleness } = plan.mode {
-            let live = || (0..plan.workers).filter(|&slot| server.is_live(slot));
             for part in 0..parts {
+                // Who is back from a checkpoint and has no more data is about to leave again.
+                let has_data = |slot: usize| {
+                    plan.leaves_at[slot].is_none_or(|at| server.accepted(part, slot) < at)
+                };
+                let live =
+                    || (0..plan.workers).filter(|&slot| server.is_live(slot) && has_data(slot));
                 let fastest = live().map(|slot| server.accepted(part, slot)).max().unwrap_or(0);
                 let slowest = live().map(|slot| server.accepted(part, slot)).min().unwrap_or(0);
                 assert!(fastest - slowest <= staleness + 1, "{fastest} and {slowest}");
@@ -397,9 +440,11 @@ impl World {
                         _ => 100,
                     };
                     let delay_ms = self.random.between(1, slow_ms);
-                    self.after(delay_ms, Event::Computed(process));
+                    let life = self.processes[process].life;
+                    self.after(delay_ms, Event::Computed { process, life });
                 }
                 Wish::Answered(answered) => self.answered.push(answered),
+                Wish::Reconnect { server } => self.reconnect(process, server),
             }
         }
         self.bury_if_exited(process);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::tables::{Table, about, references, results};
+use super::tables::{PREDICTED, Table, about, claims, predictions, references, results, verdicts};
 use crate::advice::advice;
 use crate::charts::charts;
 use crate::findings::Findings;
@@ -10,6 +10,9 @@ use crate::svg::escape;
 
 /// The page's look: light, dark and paper, down to the width of a phone.
 const STYLE: &str = include_str!("style.css");
+
+/// Longer texts in tables are broken into lines.
+const LONG: usize = 40;
 
 /// The findings as an HTML page.
 pub fn html(findings: &Findings) -> String {
@@ -33,7 +36,21 @@ pub fn html(findings: &Findings) -> String {
         page.push_str("<h2>Beside others</h2>\n");
         table(&mut page, &references);
     }
-    verdicts(&mut page, findings);
+    let claims = claims(findings);
+    if !claims.rows.is_empty() {
+        page.push_str("<h2>What others found</h2>\n");
+        table(&mut page, &claims);
+    }
+    let predictions = predictions(findings);
+    if !predictions.rows.is_empty() {
+        let _ = writeln!(page, "<h2>What the links allow</h2>\n<p class=\"dim\">{PREDICTED}</p>");
+        table(&mut page, &predictions);
+    }
+    let verdicts = verdicts(findings);
+    if !verdicts.rows.is_empty() {
+        page.push_str("<h2>What held the runs back</h2>\n");
+        table(&mut page, &verdicts);
+    }
     for group in charts(findings) {
         let _ = writeln!(page, "<h2>{}</h2>", escape(&group.title));
         if !group.note.is_empty() {
@@ -55,22 +72,6 @@ pub fn html(findings: &Findings) -> String {
     page
 }
 
-/// What held each cell back, where its runs have said.
-fn verdicts(page: &mut String, findings: &Findings) {
-    let verdict = |cell: &&crate::cell::Cell| {
-        let verdict = &cell.runs.first()?.summary.verdict;
-        (!verdict.is_empty()).then(|| vec![cell.label.clone(), verdict.clone()])
-    };
-    let rows: Vec<_> = findings.complete().filter_map(|cell| verdict(&cell)).collect();
-    if !rows.is_empty() {
-        page.push_str("<h2>What held the runs back</h2>\n");
-        table(
-            page,
-            &Table { head: ["cell", "verdict"].map(String::from).to_vec(), rows, words: 2 },
-        );
-    }
-}
-
 fn list(page: &mut String, title: &str, items: impl Iterator<Item = String>) {
     let items: String = items.map(|item| format!("<li>{}</li>\n", escape(&item))).collect();
     if !items.is_empty() {
@@ -81,7 +82,11 @@ fn list(page: &mut String, title: &str, items: impl Iterator<Item = String>) {
 fn table(page: &mut String, table: &Table) {
     let row = |cells: &[String], tag: &str| {
         let cell = |(column, text): (usize, &String)| {
-            let class = if column < table.words { " class=\"w\"" } else { "" };
+            let class = match column < table.words {
+                true if text.chars().count() > LONG => " class=\"w t\"",
+                true => " class=\"w\"",
+                false => "",
+            };
             format!("<{tag}{class}>{}</{tag}>", escape(text))
         };
         format!("<tr>{}</tr>\n", cells.iter().enumerate().map(cell).collect::<String>())

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::tables::{Table, about, references, results};
+use super::tables::{PREDICTED, Table, about, claims, predictions, references, results, verdicts};
 use crate::advice::advice;
 use crate::findings::Findings;
 
@@ -19,6 +19,21 @@ pub fn markdown(findings: &Findings) -> String {
         text.push_str("\n## Beside others\n\n");
         text.push_str(&table(&references));
     }
+    let claims = claims(findings);
+    if !claims.rows.is_empty() {
+        text.push_str("\n## What others found\n\n");
+        text.push_str(&table(&claims));
+    }
+    let predictions = predictions(findings);
+    if !predictions.rows.is_empty() {
+        let _ = writeln!(text, "\n## What the links allow\n\n{PREDICTED}\n");
+        text.push_str(&table(&predictions));
+    }
+    let verdicts = verdicts(findings);
+    if !verdicts.rows.is_empty() {
+        text.push_str("\n## What held the runs back\n\n");
+        text.push_str(&table(&verdicts));
+    }
     if !findings.failures.is_empty() {
         text.push_str("\n## What failed\n\n");
         for (cell, why) in &findings.failures {
@@ -32,7 +47,7 @@ pub fn markdown(findings: &Findings) -> String {
     text
 }
 
-fn table(table: &Table) -> String {
+pub(super) fn table(table: &Table) -> String {
     let row = |cells: &[String]| {
         let cells: Vec<_> = cells.iter().map(|cell| plain(cell)).collect();
         format!("| {} |\n", cells.join(" | "))
@@ -48,7 +63,7 @@ fn table(table: &Table) -> String {
 }
 
 /// Text that stays in its cell and is no markup.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     one_line.replace('|', "\\|").replace('<', "&lt;")
 }

@@ -2,9 +2,11 @@
 
 mod csv;
 mod html;
+mod index;
 mod markdown;
 mod tables;
 
 pub use csv::csv;
 pub use html::html;
+pub use index::{GENERATED, index};
 pub use markdown::markdown;

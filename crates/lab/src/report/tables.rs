@@ -1,8 +1,10 @@
 //! The tables that the page and the text share.
 
 use crate::cell::{self, Cell};
+use crate::claim::{Claim, Judgement};
 use crate::figure::{FIGURES, Figure, show};
 use crate::findings::Findings;
+use crate::links::Prediction;
 
 /// A table of text; the first columns say what a row is about.
 pub(super) struct Table {
@@ -12,12 +14,20 @@ pub(super) struct Table {
     pub(super) words: usize,
 }
 
+/// Figures that only stand in the table if somebody has others' beside them.
+const RARE: [&str; 3] = ["examples", "peak_network_bytes_per_second", "peak_cpu_percent"];
+
 /// One row a cell: settings, how many runs, and every figure that any cell has.
 pub(super) fn results(findings: &Findings) -> Table {
     let keys = cell::keys(&findings.cells);
+    let named = |figure: &Figure| {
+        let named = findings.cells.iter().flat_map(|cell| &cell.references);
+        named.into_iter().any(|reference| reference.figure == figure.name)
+    };
     let figures: Vec<&Figure> = FIGURES
         .iter()
         .filter(|figure| findings.cells.iter().any(|cell| cell.figure(figure).is_some()))
+        .filter(|figure| !RARE.contains(&figure.name) || named(figure))
         .collect();
     let mut head: Vec<String> = keys.iter().map(|key| short(key, &keys)).collect();
     head.push("runs".into());
@@ -58,6 +68,54 @@ pub(super) fn references(findings: &Findings) -> Table {
     Table { head, rows, words: 2 }
 }
 
+/// What others found, and whether it holds here.
+pub(super) fn claims(findings: &Findings) -> Table {
+    let head = ["they found", "holds here", "as measured"].map(String::from).to_vec();
+    let row = |(claim, judgement): (&Claim, Judgement)| {
+        let (word, why) = match judgement.holds {
+            Some(true) => ("yes", ""),
+            Some(false) => ("no", claim.why.as_str()),
+            None => ("–", ""),
+        };
+        let gap = if why.is_empty() { "" } else { ". " };
+        vec![claim.says.clone(), word.into(), format!("{}{gap}{why}", judgement.evidence)]
+    };
+    Table { head, rows: findings.judged().into_iter().map(row).collect(), words: 3 }
+}
+
+/// What held each cell back, where its runs have said.
+pub(super) fn verdicts(findings: &Findings) -> Table {
+    let row = |cell: &Cell| {
+        let verdict = &cell.runs.first()?.summary.verdict;
+        (!verdict.is_empty()).then(|| vec![cell.label.clone(), verdict.clone()])
+    };
+    let rows = findings.complete().filter_map(row).collect();
+    Table { head: ["cell", "verdict"].map(String::from).to_vec(), rows, words: 2 }
+}
+
+/// What the links of emulated hosts allow beside what was measured; no rows if there are none.
+pub(super) fn predictions(findings: &Findings) -> Table {
+    let head = ["cell", "link Mbit/s", "MB/step", "gradient s", "link s", "predicted s/step"];
+    let mut head = head.map(String::from).to_vec();
+    head.extend(["measured s/step", "measured / predicted"].map(String::from));
+    let row = |cell: &Cell| {
+        let found = Prediction::of_cell(cell)?;
+        let mut row = vec![cell.label.clone(), show(found.link_bytes_per_s * 8e-6, 0)];
+        row.push(show(found.bytes * 1e-6, 3));
+        let seconds = [found.gradient_s, found.link_s, found.step_s, found.measured_s];
+        row.extend(seconds.map(|seconds| show(seconds, if seconds < 0.1 { 5 } else { 2 })));
+        row.push(show(found.measured_s / found.step_s, 2));
+        Some(row)
+    };
+    Table { head, rows: findings.cells.iter().filter_map(row).collect(), words: 1 }
+}
+
+/// What the table of predictions means.
+pub(super) const PREDICTED: &str = "A step is a gradient, as long as it was measured to take, and an exchange of M bytes each way \
+     at once, which takes max(M/B, nM/(kB)) over links of B bytes/s with n workers and k servers; \
+     a server beside a worker spares that worker's part. In async the fullest link, which never \
+     rests, may be all that counts.";
+
 /// How theirs compares with ours: in seconds and rates how many times faster ours is.
 fn ratio(figure: &Figure, theirs: f64, ours: f64) -> String {
     let times = |factor: f64| match factor {
@@ -66,7 +124,8 @@ fn ratio(figure: &Figure, theirs: f64, ours: f64) -> String {
     };
     match figure.name {
         "seconds" if ours > 0.0 => times(theirs / ours),
-        name if name.ends_with("_per_second") => times(ours / theirs),
+        // More traffic is no merit.
+        name if name.ends_with("_per_second") && !name.contains("network") => times(ours / theirs),
         _ => format!("{} × theirs", show(ours / theirs, 2)),
     }
 }
@@ -135,6 +194,7 @@ mod tests {
         assert_eq!(of("seconds", 1.0, 4.0), "4.0 × slower");
         assert_eq!(of("examples_per_second", 14.3, 28.6), "2.0 × faster");
         assert_eq!(of("global_steps", 7100.0, 7400.0), "1.04 × theirs");
+        assert_eq!(of("network_bytes_per_second", 2e6, 1e6), "0.50 × theirs");
     }
 
     #[test]

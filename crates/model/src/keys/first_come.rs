@@ -29,7 +29,7 @@ impl FirstCome {
     /// Writes to `keys` every key of `raw` once, and to `places` where each of `raw` is among
     /// them; returns the greatest. `early` is called with each raw key.
     ///
-    /// There must not be more than 2^31 raw keys.
+    /// It is made for a few thousand raw keys, and there must not be more than 2^31.
     pub(super) fn place(
         &mut self,
         raw: &[u32],

@@ -17,6 +17,8 @@ const DIGIT: usize = 9;
 const DIGITS: usize = 1 << DIGIT;
 /// Fewer pairs than this are sorted by comparing them.
 const FEW: usize = 128;
+/// The most raw keys that are not sorted unless they must be.
+const UNSORTED: usize = 8_192;
 /// Slots for each raw key: the more, the fewer keys share one.
 const SLOTS: usize = 4;
 
@@ -88,13 +90,15 @@ impl Compactor {
         self.keys.push(bias);
     }
 
-    /// As [`Compactor::meet`], but the keys come in any order, the bias still as the last. It takes
-    /// a third of the time.
+    /// As [`Compactor::meet`], but the keys come in any order, the bias still as the last: sorted
+    /// where that is faster, as it is where a hash table does not fit the second-level cache.
     ///
     /// # Panics
     /// As it does.
     pub fn meet_unsorted(&mut self, raw: &[u32], bias: u32, early: impl Fn(u32)) {
-        assert!(i32::try_from(raw.len()).is_ok(), "{} keys in a batch", raw.len());
+        if raw.len() > UNSORTED {
+            return self.meet(raw, bias, early);
+        }
         let top = self.first_come.place(raw, &mut self.keys, &mut self.places, early);
         assert!(raw.is_empty() || top < bias, "key {top} is outside a model of {bias} features");
         self.keys.push(bias);

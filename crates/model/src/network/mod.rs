@@ -15,9 +15,8 @@ use crate::crew::Crew;
 use crate::kernels::Onto;
 use crate::layers::{Kind, Layer, Shape};
 use crate::seed::fill_uniform;
-use crate::{Batch, Descent, Group, InPlace, Layout, Model, Node, Tally};
-pub use run::Moment;
-use run::{Machine, Sink};
+use crate::{Batch, Descent, Group, InPlace, LayerShape, Layout, Model, Moment, Node, Tally};
+use run::{Machine, Sink, Watch};
 
 /// Why a list of layers is no network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -159,30 +158,6 @@ impl Network {
         self.layers.iter().enumerate().map(&mut cost).collect()
     }
 
-    /// The same as [`Model::gradient`], with a call at every [`Moment`]. The calls may come from
-    /// another thread.
-    pub fn gradient_followed(
-        &mut self,
-        params: &[f32],
-        block: Batch<'_>,
-        share: f32,
-        (onto, grad): (Onto, &mut [f32]),
-        watch: &mut (dyn FnMut(Moment<'_>) + Send),
-    ) -> f32 {
-        self.check(params, block);
-        assert_eq!(grad.len(), self.layout.len(), "gradient");
-        if block.is_empty() {
-            if onto == Onto::Zero {
-                grad.fill(0.0);
-            }
-            watch(Moment::Final { range: 0..grad.len(), values: grad });
-            return 0.0;
-        }
-        let Self { crew, machine, .. } = self;
-        let sink = Sink::Gradient { params, onto, grad };
-        crew.enter(|| machine.gradient(crew, (block, share), sink, watch))
-    }
-
     /// Stops at once if a call makes no sense.
     fn check(&self, params: &[f32], block: Batch<'_>) {
         assert_eq!(params.len(), self.layout.len(), "parameters");
@@ -226,19 +201,38 @@ impl Model for Network {
         self.gradient_followed(params, block, share, (onto, grad), &mut |_| {})
     }
 
-    fn gradient_watched(
+    fn gradient_followed(
         &mut self,
         params: &[f32],
         block: Batch<'_>,
         share: f32,
         (onto, grad): (Onto, &mut [f32]),
-        finished: &mut (dyn FnMut(Range<usize>, &[f32]) + Send),
+        watch: &mut (dyn FnMut(Moment<'_>) + Send),
     ) -> f32 {
-        self.gradient_followed(params, block, share, (onto, grad), &mut |moment| {
-            if let Moment::Final { range, values } = moment {
-                finished(range, values);
+        self.check(params, block);
+        assert_eq!(grad.len(), self.layout.len(), "gradient");
+        if block.is_empty() {
+            if onto == Onto::Zero {
+                grad.fill(0.0);
             }
-        })
+            watch(Moment::Final { range: 0..grad.len(), values: grad });
+            return 0.0;
+        }
+        let Self { crew, machine, .. } = self;
+        let sink = Sink::Gradient { params, onto, grad };
+        let watch: Watch<'_> = watch;
+        crew.enter(|| machine.gradient(crew, (block, share), sink, watch))
+    }
+
+    fn layer_shapes(&self) -> Vec<LayerShape> {
+        let layer = |(layer, shape): (&Layer, &Shape)| LayerShape {
+            name: format!("{} {}", layer.name, layer.kind.word()),
+            output: match shape.is_flat() {
+                true => vec![shape.channels],
+                false => vec![shape.channels, shape.height, shape.width],
+            },
+        };
+        self.layers.iter().zip(&self.shapes[1..]).map(layer).collect()
     }
 
     fn in_place(&mut self) -> Option<&mut dyn InPlace> {
@@ -260,13 +254,19 @@ impl Model for Network {
 }
 
 impl InPlace for Network {
-    fn descend(&mut self, descent: Descent<'_>, block: Batch<'_>) -> f32 {
+    fn descend_followed(
+        &mut self,
+        descent: Descent<'_>,
+        block: Batch<'_>,
+        watch: &mut (dyn FnMut(Moment<'_>) + Send),
+    ) -> f32 {
         self.check(descent.params, block);
         assert!(!block.is_empty(), "no examples to make a step with");
         let Self { crew, machine, .. } = self;
         let share = 1.0 / block.len() as f32;
         let sink = Sink::Parameters(descent);
-        crew.enter(|| machine.gradient(crew, (block, share), sink, &mut |_| {}))
+        let watch: Watch<'_> = watch;
+        crew.enter(|| machine.gradient(crew, (block, share), sink, watch))
     }
 }
 

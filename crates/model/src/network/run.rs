@@ -1,7 +1,5 @@
 //! A step through the planned tasks: forward, the loss, and back.
 
-use std::ops::Range;
-
 use super::memory::Memory;
 use super::plan::{Task, Work};
 use crate::crew::Crew;
@@ -10,33 +8,7 @@ use crate::layers::Place;
 use crate::layers::flatten::take_in;
 use crate::layers::loss::{count, softmax_deltas};
 use crate::layers::stage::{Pass, Seen};
-use crate::{Batch, Descent, Tally};
-
-/// A point of a step, for whoever wants to follow it.
-#[derive(Clone, Debug)]
-pub enum Moment<'a> {
-    /// The input has been taken in.
-    Input,
-    /// A layer's output is there.
-    Forward {
-        /// The layer's number.
-        layer: usize,
-    },
-    /// The loss is there, and the gradient by the scores.
-    Loss,
-    /// Part of the gradient will not change any more in this call. The last layer's comes first.
-    Final {
-        /// Which part of the flat slice.
-        range: Range<usize>,
-        /// What it holds.
-        values: &'a [f32],
-    },
-    /// A layer's way back is done.
-    Backward {
-        /// The layer's number.
-        layer: usize,
-    },
-}
+use crate::{Batch, Descent, Moment, Tally};
 
 /// Somebody who follows a step.
 pub(super) type Watch<'a> = &'a mut (dyn FnMut(Moment<'_>) + Send);

@@ -39,8 +39,15 @@ impl Link {
     ) -> Result<(), LinkError> {
         self.check_count(next)?;
         self.client.begin_push_keys(step, examples, next);
+        attendant.sends(step);
         self.params.resize(next.len(), 0.0);
-        self.complete(grad, Until::Sent, attendant)
+        // It may have to be sent again when the caller has gone on.
+        let mut pushed = mem::take(&mut self.pushed);
+        pushed.clear();
+        pushed.extend_from_slice(grad);
+        let sent = self.complete(&pushed, Until::Sent, attendant);
+        self.pushed = pushed;
+        sent
     }
 
     /// Waits for the values that the last push asked for, and swaps them for `values`.
@@ -49,7 +56,10 @@ impl Link {
         values: &mut Vec<f32>,
         attendant: &mut impl Attendant,
     ) -> Result<(), LinkError> {
-        self.complete(&[], Until::Answered, attendant)?;
+        let pushed = mem::take(&mut self.pushed);
+        let answered = self.complete(&pushed, Until::Answered, attendant);
+        self.pushed = pushed;
+        answered?;
         mem::swap(values, &mut self.params);
         Ok(())
     }

@@ -3,22 +3,25 @@
 //! The link owns the worker's copy of the parameters, because answers are read straight into
 //! it. An exchange sends the gradient from the caller's slice and is over when every part has
 //! been answered; with large models the answers to the first parts come in while the last are
-//! still on their way out, so sending, applying and receiving go on at the same time.
+//! still on their way out, so sending, applying and receiving go on at the same time. What
+//! happens when a connection breaks is in `rejoin.rs`.
 
 mod keys;
 mod peer;
+mod rejoin;
 mod start;
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
-use paceline_exchange::{Client, ClientConfig, ClientEvent, Header, RefuseCode, Report, Role};
+use paceline_exchange::{Client, ClientConfig, ClientEvent, RefuseCode, Report, Role};
 
 use crate::PeerState;
 use crate::patience::Patience;
 use crate::serve::poll_once;
 use peer::Peer;
+use rejoin::Said;
 
 /// How often a wait is looked at by those who want to know of it.
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
@@ -34,6 +37,8 @@ pub struct LinkConfig {
     pub start_timeout: Duration,
     /// How long an exchange may take.
     pub stall_timeout: Duration,
+    /// How long a server whose connection broke may take to come back; none is not at all.
+    pub rejoin: Option<Duration>,
 }
 
 /// Why a link is of no more use.
@@ -60,6 +65,10 @@ pub enum LinkError {
     /// A newer process fills the slot.
     #[error("{0}")]
     Taken(String),
+    /// The run has gone back to a checkpoint, because a server was lost: see
+    /// [`Link::begin_again`].
+    #[error("the run has gone back to a checkpoint")]
+    Rewound,
     /// A server or another worker called the run off.
     #[error("{0}")]
     Aborted(String),
@@ -104,6 +113,15 @@ pub trait Attendant {
     fn note(&mut self, text: &str);
     /// Asked a few times a second during waits: whether to give up.
     fn gives_up(&mut self) -> bool;
+    /// The gradient of a step of the plan is about to go to all servers or peers.
+    fn sends(&mut self, _step: u64) {}
+    /// The first part of what came of the last gradient is here, from this server or peer.
+    fn got(&mut self, _peer: usize) {}
+    /// Without servers: the first part of a peer's gradient of this step has come.
+    fn arrived(&mut self, _peer: usize, _step: u64) {}
+    /// Without servers: since the last change, gradients were applied. What came of them has not
+    /// gone to anybody yet.
+    fn applied(&mut self) {}
 }
 
 /// A worker's or evaluator's connections to all servers, and its copy of the parameters.
@@ -117,6 +135,11 @@ pub struct Link {
     config: LinkConfig,
     /// What servers said at the end: a report list of each.
     reports: Vec<Option<Vec<Report>>>,
+    said: Said,
+    /// A server has said that the run is over.
+    is_over: bool,
+    /// Of a sparse model: the gradient that was pushed last, until it is answered.
+    pushed: Vec<f32>,
 }
 
 impl Link {
@@ -161,6 +184,11 @@ impl Link {
         (sum(Peer::sent_bytes), sum(Peer::received_bytes))
     }
 
+    /// Bytes sent to and received from each server, in their order.
+    pub fn moved_by_peer(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.peers.iter().map(|peer| (peer.sent_bytes(), peer.received_bytes()))
+    }
+
     /// Fetches all parameters.
     pub fn pull(&mut self, attendant: &mut impl Attendant) -> Result<(), LinkError> {
         self.client.begin_pull();
@@ -181,6 +209,7 @@ impl Link {
     ) -> Result<(), LinkError> {
         assert_eq!(grad.len(), self.params.len(), "gradient");
         self.client.begin_push(step, examples);
+        attendant.sends(step);
         self.complete(grad, Until::Answered, attendant)
     }
 
@@ -193,6 +222,7 @@ impl Link {
     ) -> Result<(), LinkError> {
         let mut wait = None;
         loop {
+            self.reconnect()?;
             attendant.moved(Moved::Push);
             let mut progress = self.send_all(grad)?;
             if self.any_readable() {
@@ -201,7 +231,11 @@ impl Link {
             }
             let is_sent = until == Until::Sent && self.peers.iter().all(Peer::is_sent);
             if is_sent || self.client.is_complete() {
+                self.peers.iter_mut().for_each(|peer| peer.breaks = 0);
                 return Ok(());
+            }
+            if self.is_over {
+                return Err(LinkError::Aborted("the run is over".into()));
             }
             if !progress {
                 attendant.moved(Moved::Wait);
@@ -213,8 +247,11 @@ impl Link {
     /// Sends what can be sent now; says whether anything was.
     fn send_all(&mut self, grad: &[f32]) -> Result<bool, LinkError> {
         let mut progress = false;
-        for (server, peer) in self.peers.iter_mut().enumerate() {
-            progress |= peer.send_parts(server, &mut self.client, grad)?;
+        for server in 0..self.peers.len() {
+            match self.peers[server].send_parts(server, &mut self.client, grad) {
+                Ok(sent) => progress |= sent,
+                Err(error) => self.heal(server, error)?,
+            }
         }
         Ok(progress)
     }
@@ -227,11 +264,19 @@ impl Link {
     fn read_all(&mut self, attendant: &mut impl Attendant) -> Result<bool, LinkError> {
         let mut progress = false;
         for server in 0..self.peers.len() {
-            while let Some(event) =
-                self.peers[server].read_event(server, &mut self.client, &mut self.params)?
-            {
+            loop {
+                let peer = &mut self.peers[server];
+                match peer.read_event(server, &mut self.client, &mut self.params) {
+                    Ok(Some(event)) => {
+                        if peer.takes_first_part() {
+                            attendant.got(server);
+                        }
+                        self.on_event(server, event, attendant)?;
+                    }
+                    Ok(None) => break,
+                    Err(error) => self.heal(server, error)?,
+                }
                 progress = true;
-                self.on_event(server, event, attendant)?;
             }
         }
         Ok(progress)
@@ -243,18 +288,33 @@ impl Link {
         event: ClientEvent,
         attendant: &mut impl Attendant,
     ) -> Result<(), LinkError> {
+        let is_releasing = self.is_releasing();
         let peer = &mut self.peers[server];
         match event {
-            ClientEvent::Welcome => peer.state = PeerState::Ready,
+            ClientEvent::Welcome => return self.welcomed(server),
+            ClientEvent::Behind => self.call_again(server),
+            ClientEvent::Rewound => return Err(self.rewound()),
             ClientEvent::Started => peer.state = PeerState::Started,
+            // To who gives the slot back that is as good as a goodbye.
             ClientEvent::Refused(refusal) if refusal.code == RefuseCode::SlotTaken => {
+                if is_releasing {
+                    peer.is_rid_of_us();
+                    return Ok(());
+                }
                 return Err(LinkError::Taken(refusal.text));
             }
             ClientEvent::Refused(refusal) => peer.refused(refusal),
             ClientEvent::Notice(text) => attendant.note(&text),
             ClientEvent::Abort(why) => return Err(LinkError::Aborted(why)),
             ClientEvent::Reports(reports) => self.reports[server] = Some(reports),
-            ClientEvent::Bye => peer.said_bye = true,
+            ClientEvent::Bye => {
+                peer.said_bye = true;
+                peer.may_close = self.config.rejoin.is_none() || is_releasing;
+            }
+            ClientEvent::Over => {
+                (peer.said_bye, peer.may_close) = (true, true);
+                self.is_over = true;
+            }
             ClientEvent::Part | ClientEvent::Complete => {}
         }
         Ok(())
@@ -265,7 +325,7 @@ impl Link {
     fn wait(&mut self, wait: &mut Wait, attendant: &mut impl Attendant) -> Result<(), LinkError> {
         let mut patience = Patience::new();
         loop {
-            let sleep = if patience.look_again() { Duration::ZERO } else { SECOND / 4 };
+            let sleep = if patience.look_again() { Duration::ZERO } else { self.nap() };
             poll_once(&mut self.poll, &mut self.events, sleep)?;
             for event in &self.events {
                 if let Some(peer) = self.peers.get_mut(event.token().0) {
@@ -300,66 +360,15 @@ impl Link {
 
     /// The servers that have not answered everything, by name.
     fn unanswered(&self) -> String {
-        let names = self.peers.iter().enumerate().filter(|(server, peer)| {
-            self.client.likely(*server).is_some() || !peer.said_bye && self.client.is_complete()
+        let awaited = self.peers.iter().enumerate().filter(|(server, peer)| {
+            let is_awaited = self.client.likely(*server).is_some();
+            is_awaited || peer.is_down() || !peer.said_bye && self.client.is_complete()
         });
-        names.map(|(_, peer)| peer.name.as_str()).collect::<Vec<_>>().join(", ")
-    }
-
-    /// Asks server 0 to end the run, and says why. Only the chief is listened to.
-    pub fn stop(&mut self, reason: &str) -> Result<(), LinkError> {
-        let (header, body) = Client::stop(reason);
-        self.peers[0].send_control(&header, &body)
-    }
-
-    /// Asks all servers for a checkpoint of this step. Only the chief is listened to.
-    pub fn checkpoint(&mut self, step: u64) -> Result<(), LinkError> {
-        self.tell_all(&Client::checkpoint(step), &[])
-    }
-
-    /// Leaves the run in good order, with a report for the chief.
-    pub fn leave(
-        &mut self,
-        report: &[u8],
-        attendant: &mut impl Attendant,
-    ) -> Result<(), LinkError> {
-        self.say_goodbye(&Client::leave(report.to_vec()), attendant)?;
-        // The chief has more to say.
-        self.peers.iter_mut().for_each(|peer| peer.said_bye = false);
-        Ok(())
-    }
-
-    /// Gives the slot back in good order, with a report for the chief. The last push must have been
-    /// answered. A server that hangs up has given the slot to another already.
-    pub fn release(
-        &mut self,
-        report: &[u8],
-        attendant: &mut impl Attendant,
-    ) -> Result<(), LinkError> {
-        self.peers.iter_mut().for_each(|peer| peer.may_go = true);
-        self.say_goodbye(&Client::release(report.to_vec()), attendant)
-    }
-
-    /// Says goodbye to all servers, to server 0 last, when all others have answered: it decides who
-    /// fills which slot, and what it knows of one must hold everywhere.
-    fn say_goodbye(
-        &mut self,
-        (header, body): &(Header, Vec<u8>),
-        attendant: &mut impl Attendant,
-    ) -> Result<(), LinkError> {
-        let (first, others) = (0..1, 1..self.peers.len());
-        for servers in [others, first] {
-            for peer in &mut self.peers[servers.clone()] {
-                match peer.send_control(header, body) {
-                    Err(_) if peer.may_go => peer.said_bye = true,
-                    sent => sent?,
-                }
-            }
-            self.until(attendant, |link| {
-                link.peers[servers.clone()].iter().all(|peer| peer.said_bye)
-            })?;
-        }
-        Ok(())
+        let name = |(_, peer): (usize, &Peer)| match peer.is_down() {
+            true => format!("{} to come back (lost: {})", peer.name, peer.why_down()),
+            false => peer.name.clone(),
+        };
+        awaited.map(name).collect::<Vec<_>>().join(", ")
     }
 
     /// The chief's question: what did everybody do? Answered when all workers have left; a
@@ -368,39 +377,9 @@ impl Link {
         &mut self,
         attendant: &mut impl Attendant,
     ) -> Result<Vec<Vec<Report>>, LinkError> {
-        self.tell_all(&Client::collect(), &[])?;
+        self.say_goodbye(Client::collect(), Vec::new())?;
         self.until(attendant, |link| link.reports.iter().all(Option::is_some))?;
         Ok(self.reports.iter_mut().map(|reports| reports.take().unwrap_or_default()).collect())
-    }
-
-    /// The chief's last word: the run is over, and servers may go.
-    pub fn finish(&mut self, attendant: &mut impl Attendant) -> Result<(), LinkError> {
-        self.tell_all(&Client::finish(), &[])?;
-        self.until_bye(attendant)
-    }
-
-    fn until_bye(&mut self, attendant: &mut impl Attendant) -> Result<(), LinkError> {
-        self.until(attendant, |link| link.peers.iter().all(|peer| peer.said_bye))
-    }
-
-    fn tell_all(&mut self, header: &Header, body: &[u8]) -> Result<(), LinkError> {
-        self.peers.iter_mut().try_for_each(|peer| peer.send_control(header, body))
-    }
-
-    fn until(
-        &mut self,
-        attendant: &mut impl Attendant,
-        done: impl Fn(&Self) -> bool,
-    ) -> Result<(), LinkError> {
-        let mut wait = Wait::new();
-        attendant.moved(Moved::Wait);
-        while !done(self) {
-            self.peers.iter_mut().try_for_each(Peer::flush)?;
-            if !self.read_all(attendant)? && !done(self) {
-                self.wait(&mut wait, attendant)?;
-            }
-        }
-        Ok(())
     }
 }
 

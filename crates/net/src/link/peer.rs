@@ -2,7 +2,7 @@
 
 use std::io;
 use std::ops::Range;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 use paceline_exchange::{
@@ -11,6 +11,7 @@ use paceline_exchange::{
 
 use super::LinkError;
 use crate::PeerState;
+use crate::dial::TRY_EVERY;
 use crate::inbound::{Inbound, Progress};
 use crate::outbound::{Outbound, write_frame};
 
@@ -19,6 +20,17 @@ struct Sending {
     head: [u8; HEADER_BYTES],
     gradient: Range<usize>,
     written: usize,
+}
+
+/// How long to wait between two calls of a lost server: twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LAST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A server that is lost, until it lets us in again.
+struct Down {
+    since: Instant,
+    why: String,
+    pause: Duration,
 }
 
 /// One server and the connection to it.
@@ -33,8 +45,17 @@ pub(super) struct Peer {
     pub(super) said_bye: bool,
     /// If it hangs up, that is as good as a goodbye.
     pub(super) may_go: bool,
+    /// It has nothing more to say, and may close the connection.
+    pub(super) may_close: bool,
     /// When to try to connect again.
     pub(super) next_try: Instant,
+    /// How often the connection broke during the present exchange.
+    pub(super) breaks: u32,
+    down: Option<Down>,
+    /// The connection before this one, for as long as the server may not have heard of this one.
+    retired: Option<TcpStream>,
+    /// What went through connections before this one: bytes sent and received.
+    earlier: (u64, u64),
     inbound: Inbound,
     /// Where the present payload goes.
     target: Option<Expect>,
@@ -42,6 +63,8 @@ pub(super) struct Peer {
     outbound: Outbound,
     sending: Option<Sending>,
     sent_part_bytes: u64,
+    /// The last frame that arrived was the first part of an answer.
+    has_first_part: bool,
 }
 
 impl Peer {
@@ -54,13 +77,19 @@ impl Peer {
             readable: false,
             said_bye: false,
             may_go: false,
+            may_close: false,
             next_try: Instant::now(),
+            breaks: 0,
+            down: None,
+            retired: None,
+            earlier: (0, 0),
             inbound: Inbound::default(),
             target: None,
             control: Vec::new(),
             outbound: Outbound::default(),
             sending: None,
             sent_part_bytes: 0,
+            has_first_part: false,
         }
     }
 
@@ -68,10 +97,68 @@ impl Peer {
     pub(super) fn connected(&mut self, stream: TcpStream) {
         self.stream = Some(stream);
         self.state = PeerState::Connected;
+        self.earlier.0 += self.outbound.sent_bytes();
+        self.earlier.1 += self.inbound.received_bytes();
         self.inbound = Inbound::default();
         self.outbound = Outbound::default();
         self.target = None;
+        self.sending = None;
         self.readable = true;
+    }
+
+    /// The connection broke.
+    pub(super) fn broke(&mut self, why: &str) {
+        let since = self.down.take().map_or_else(Instant::now, |down| down.since);
+        self.down = Some(Down { since, why: why.to_owned(), pause: FIRST_PAUSE });
+        self.state = PeerState::Refused(why.to_owned());
+        self.stream = None;
+        self.readable = false;
+        self.sending = None;
+        // The first break is answered at once; one that follows it at its heels is not.
+        self.next_try = Instant::now() + if self.breaks > 1 { TRY_EVERY } else { Duration::ZERO };
+    }
+
+    /// The connection is of no more use, but is not closed before there is another.
+    pub(super) fn retire(&mut self) {
+        let stream = self.stream.take();
+        self.broke("the run has gone back to a checkpoint");
+        self.retired = stream.or(self.retired.take());
+    }
+
+    /// Somebody has called the server again.
+    pub(super) fn tried(&mut self, tried: Result<(), PeerState>) {
+        let (Err(state), Some(down)) = (tried, &mut self.down) else { return };
+        down.pause = (down.pause * 2).min(LAST_PAUSE);
+        self.next_try = Instant::now() + down.pause;
+        self.stream = None;
+        self.state = state;
+    }
+
+    /// The server has let us in.
+    pub(super) fn welcomed(&mut self) {
+        self.state = PeerState::Ready;
+        (self.down, self.retired) = (None, None);
+    }
+
+    /// The server has given the slot to another, so that nothing is left to say to it.
+    pub(super) fn is_rid_of_us(&mut self) {
+        (self.down, self.retired) = (None, None);
+        (self.said_bye, self.may_close) = (true, true);
+    }
+
+    /// Whether there is no connection, or one on which the server has not let us in yet.
+    pub(super) fn is_down(&self) -> bool {
+        self.stream.is_none() || self.down.is_some()
+    }
+
+    /// For how long the server has been lost.
+    pub(super) fn down_for(&self) -> Option<Duration> {
+        self.down.as_ref().map(|down| down.since.elapsed())
+    }
+
+    /// Why the server is lost.
+    pub(super) fn why_down(&self) -> &str {
+        self.down.as_ref().map_or("", |down| &down.why)
     }
 
     /// The server does not let us in.
@@ -90,11 +177,11 @@ impl Peer {
     }
 
     pub(super) fn sent_bytes(&self) -> u64 {
-        self.outbound.sent_bytes() + self.sent_part_bytes
+        self.earlier.0 + self.outbound.sent_bytes() + self.sent_part_bytes
     }
 
     pub(super) fn received_bytes(&self) -> u64 {
-        self.inbound.received_bytes()
+        self.earlier.1 + self.inbound.received_bytes()
     }
 
     pub(super) fn wake(&mut self) {
@@ -162,6 +249,11 @@ impl Peer {
         self.sending.is_none() && self.outbound.is_empty()
     }
 
+    /// Whether the last frame was the first part of an answer; said once.
+    pub(super) fn takes_first_part(&mut self) -> bool {
+        std::mem::take(&mut self.has_first_part)
+    }
+
     /// Reads until something has arrived that means anything; none if nothing can be read now.
     pub(super) fn read_event(
         &mut self,
@@ -194,6 +286,7 @@ impl Peer {
                     let read = self.inbound.read_payload(stream, place);
                     if let (Ok(Progress::Complete), Some(header)) = (&read, header) {
                         let is_floats = matches!(self.target.take(), Some(Expect::Floats(_)));
+                        self.has_first_part = is_floats && header.part == 0;
                         let bytes = if is_floats { &[] } else { &self.control[..] };
                         let event = client.arrived(server, &header, bytes);
                         return event.map(Some).map_err(|error| self.lost(error));
@@ -212,7 +305,7 @@ impl Peer {
                     return Ok(None);
                 }
                 // Who has said goodbye may go.
-                Progress::Closed if self.said_bye || self.may_go => {
+                Progress::Closed if self.may_close || self.may_go => {
                     self.said_bye = true;
                     self.readable = false;
                     return Ok(None);

@@ -1,6 +1,6 @@
 //! The start: everybody finds everybody, in any order, and says whom they still wait for.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
 use paceline_exchange::Client;
@@ -27,29 +27,46 @@ impl Link {
                 false => vec![0.0; config.client.total_params],
             },
             reports: peers.iter().map(|_| None).collect(),
+            said: Default::default(),
+            is_over: false,
+            pushed: Vec::new(),
             peers,
             poll: Poll::new()?,
             events: Events::with_capacity(64),
             config,
         };
+        link.gather(link.config.start_timeout, attendant)?;
+        Ok(link)
+    }
+
+    /// Finds everybody, within a limit.
+    pub(super) fn gather(
+        &mut self,
+        limit: Duration,
+        attendant: &mut impl Attendant,
+    ) -> Result<(), LinkError> {
         let begun = Instant::now();
         let mut told = begun;
-        while !link.has_started() {
-            link.connect_missing();
-            link.read_start(attendant)?;
+        while !self.has_started() {
+            self.connect_missing();
+            match self.read_start(attendant) {
+                // A server knows of a newer generation than the others: all are called anew.
+                Ok(()) | Err(LinkError::Rewound) => {}
+                Err(error) => return Err(error),
+            }
             if attendant.gives_up() {
                 return Err(LinkError::Interrupted);
             }
-            if begun.elapsed() >= link.config.start_timeout {
-                let seconds = link.config.start_timeout.as_secs();
-                return Err(LinkError::NotStarted { seconds, missing: link.missing() });
+            if begun.elapsed() >= limit {
+                let (seconds, missing) = (limit.as_secs(), self.missing());
+                return Err(LinkError::NotStarted { seconds, missing });
             }
             if told.elapsed() >= SECOND {
                 told = Instant::now();
-                attendant.note(&format!("waiting for the start: {}", link.missing()));
+                attendant.note(&format!("waiting for the start: {}", self.missing()));
             }
         }
-        Ok(link)
+        Ok(())
     }
 
     fn has_started(&self) -> bool {
@@ -88,7 +105,7 @@ impl Link {
         }
     }
 
-    fn connect(&mut self, server: usize) -> Result<(), PeerState> {
+    pub(super) fn connect(&mut self, server: usize) -> Result<(), PeerState> {
         let stream = dial(&self.peers[server].address, self.poll.registry(), Token(server))?;
         self.client.lost(server);
         self.peers[server].connected(stream);

@@ -79,6 +79,8 @@ pub(super) struct Connection {
     sent_part_bytes: u64,
     /// The last frame is on its way.
     has_last: bool,
+    /// What the last frame that arrived was the first part of, if it was one.
+    first_part: Option<Kind>,
 }
 
 impl Connection {
@@ -95,6 +97,7 @@ impl Connection {
             sending: None,
             sent_part_bytes: 0,
             has_last: false,
+            first_part: None,
         }
     }
 
@@ -200,6 +203,11 @@ impl Connection {
         }
     }
 
+    /// What the last frame was the first part of, if it was one; said once.
+    pub(super) fn takes_first_part(&mut self) -> Option<Kind> {
+        self.first_part.take()
+    }
+
     /// Reads until a frame has arrived; none if nothing can be read now, or its turn has not
     /// come.
     pub(super) fn read_event(
@@ -227,6 +235,8 @@ impl Connection {
                     let read = self.inbound.read_payload(&mut self.stream, place);
                     if let Ok(Progress::Complete) = read {
                         let is_bytes = matches!(self.target.take(), Some(Place::Bytes(_)));
+                        let is_first = header.kind.carries_floats() && header.part == 0;
+                        self.first_part = is_first.then_some(header.kind);
                         let bytes = if is_bytes { &self.control[..] } else { &[] };
                         let event = replica.arrived(slot, &header, bytes);
                         return event.map(Some).map_err(|error| Fault::of(slot, error));

@@ -76,7 +76,7 @@ impl Mesh {
         attendant.moved(Moved::Wait);
         while !is_done(self)? || !self.is_sent() {
             self.send_all(&[])?;
-            if !self.read_all()? {
+            if !self.read_all(attendant)? {
                 self.wait(&mut wait, attendant)?;
             }
         }

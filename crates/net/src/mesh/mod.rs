@@ -14,7 +14,7 @@ mod recover;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
-use paceline_exchange::{Replica, ReplicaEvent};
+use paceline_exchange::{Kind, Replica, ReplicaEvent};
 
 use crate::link::{SECOND, Wait};
 use crate::patience::Patience;
@@ -115,6 +115,13 @@ impl Mesh {
         })
     }
 
+    /// Bytes sent to and received from each worker, by slot; from itself none.
+    pub fn moved_by_peer(&self) -> impl Iterator<Item = (u64, u64)> {
+        let moved =
+            |connection: &Connection| (connection.sent_bytes(), connection.received_bytes());
+        self.peers.iter().map(move |peer| peer.connection.as_ref().map_or((0, 0), moved))
+    }
+
     /// Makes a step: everybody's gradients become one update, on every replica the same. `None`
     /// takes part without a gradient, for a worker that has no more examples.
     ///
@@ -152,16 +159,20 @@ impl Mesh {
     ) -> Result<(), Fault> {
         self.check_needed()?;
         self.replica.begin(examples);
+        attendant.sends(self.global_step());
         let mut wait = None;
         loop {
             attendant.moved(Moved::Push);
-            while self.replica.make_part(gradient) {}
+            if self.replica.make_part(gradient) {
+                while self.replica.make_part(gradient) {}
+                attendant.applied();
+            }
             let mut progress = self.send_all(gradient)?;
             if self.is_sent() && self.replica.is_complete() {
                 return Ok(self.replica.finish()?);
             }
             attendant.moved(Moved::Pull);
-            progress |= self.read_all()?;
+            progress |= self.read_all(attendant)?;
             if !progress {
                 attendant.moved(Moved::Wait);
                 self.wait(wait.get_or_insert_with(Wait::new), attendant)?;
@@ -218,7 +229,7 @@ impl Mesh {
     }
 
     /// Reads a frame of each peer, so that nobody's is made to wait; says whether there was any.
-    fn read_all(&mut self) -> Result<bool, Fault> {
+    fn read_all(&mut self, attendant: &mut impl Attendant) -> Result<bool, Fault> {
         let mut progress = false;
         for slot in self.replica.others() {
             let Some(connection) = &mut self.peers[slot].connection else { continue };
@@ -231,6 +242,11 @@ impl Mesh {
                 }
             };
             progress = true;
+            match connection.takes_first_part() {
+                Some(Kind::Share) => attendant.arrived(slot, self.replica.global_step()),
+                Some(_) => attendant.got(slot),
+                None => {}
+            }
             match event {
                 ReplicaEvent::Part | ReplicaEvent::Bye => {}
                 ReplicaEvent::Abort(why) => return Err(Fault::Link(LinkError::Aborted(why))),
@@ -252,7 +268,7 @@ impl Mesh {
             // A look at a few sockets costs less than asking the system about them.
             if is_few {
                 self.wake_all();
-                if self.read_all()? {
+                if self.read_all(attendant)? {
                     return Ok(());
                 }
             } else if self.look(Duration::ZERO)? {

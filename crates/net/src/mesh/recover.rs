@@ -77,7 +77,7 @@ impl Mesh {
                 self.tell_end();
                 return Ok(());
             }
-            progress |= self.read_all()?;
+            progress |= self.read_all(attendant)?;
             if !progress {
                 self.wait(wait.get_or_insert_with(Wait::new), attendant)?;
             }
@@ -139,7 +139,7 @@ impl Mesh {
         while self.replica.reports().is_none() || !self.is_sent() {
             self.let_in(attendant)?;
             self.forget_lost();
-            let moved = self.send_all(&[]).and_then(|sent| Ok(self.read_all()? | sent));
+            let moved = self.send_all(&[]).and_then(|sent| Ok(self.read_all(attendant)? | sent));
             match moved {
                 Ok(true) => continue,
                 Ok(false) => {}

@@ -1,7 +1,7 @@
 //! One connection of a server, and the thread that serves it.
 
 use std::net::Shutdown;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,8 @@ pub(super) struct Connection {
     /// Nothing more is read from it.
     closing: AtomicBool,
     received_bytes: AtomicU64,
+    /// The slot that it is of, and 1; 0 while that is not known.
+    slot: AtomicUsize,
     /// What its thread had done when it last handled a control frame.
     served: Mutex<Served>,
 }
@@ -46,6 +48,7 @@ impl Connection {
             outbound: Mutex::default(),
             closing: AtomicBool::new(false),
             received_bytes: AtomicU64::new(0),
+            slot: AtomicUsize::new(0),
             served: Mutex::default(),
         }
     }
@@ -84,6 +87,11 @@ impl Connection {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
+    /// The slot that it is of, once that is known.
+    pub(super) fn slot(&self) -> Option<usize> {
+        self.slot.load(Ordering::Relaxed).checked_sub(1)
+    }
+
     /// Bytes sent and received.
     pub(super) fn moved(&self) -> (u64, u64) {
         (self.outbound().sent_bytes(), self.received_bytes.load(Ordering::Relaxed))
@@ -104,7 +112,8 @@ impl Connection {
             poll,
             events: Events::with_capacity(4),
         };
-        let mut hands = Hands::new(shared, Some(self.clone()));
+        let hands = Hands::new(shared, Some(self.clone()));
+        let mut hands = hands.attended_by(shared.core().watcher);
         let ended = loop {
             hands.enter(ServerPhase::Receive);
             match reader.next_frame(&self, shared, &mut hands) {
@@ -138,7 +147,9 @@ impl Connection {
         hands: &mut Hands<'_, '_>,
     ) {
         self.received_bytes.store(reader.inbound.received_bytes(), Ordering::Relaxed);
-        if !header.kind.carries_gradient() {
+        if header.kind.carries_gradient() {
+            hands.begin();
+        } else {
             *self.served.lock().unwrap_or_else(PoisonError::into_inner) = hands.served();
         }
         let mut core = shared.core();
@@ -149,6 +160,10 @@ impl Connection {
             };
             machine.frame(self.id, header, payload, shared.now_ms(), hands);
         });
+        if header.kind == Kind::Hello {
+            let slot = core.machine.slot_of(self.id).map_or(0, |slot| slot + 1);
+            self.slot.store(slot, Ordering::Relaxed);
+        }
         self.wake_if_over(&core, shared);
         drop(core);
         hands.deliver();

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use paceline_exchange::{Body, ConnId, Header, Host, Level, Server, ServerPhase, Stats};
+use paceline_exchange::{Body, ConnId, Header, Host, Level, Server, ServerPhase, Stats, Trail};
 
 use super::connection::Connection;
-use super::{Core, Served, Shared};
+use super::{Core, Follower, Served, Shared};
 
 /// A frame that is to be written once the lock is released.
 struct Outgoing {
@@ -30,13 +30,20 @@ impl<'s, 'a> Hands<'s, 'a> {
         Self { shared, own, outgoing: Vec::new(), spare: Vec::new(), clock: PhaseClock::new() }
     }
 
+    /// Has somebody follow what this thread does, or leaves its time untold.
+    pub(super) fn attended_by(mut self, watcher: &mut dyn super::Watcher) -> Self {
+        self.clock.follower = watcher.follow();
+        self.clock.is_off = !watcher.wants_phases();
+        self
+    }
+
     /// Lets the machine work, with these hands, while the lock is held.
     pub(super) fn with(
         &mut self,
         core: &mut Core<'_>,
         work: impl FnOnce(&mut Server, &mut Acting<'_, 's, 'a, '_>),
     ) {
-        let Core { machine, watcher, gone } = core;
+        let Core { machine, watcher, gone, .. } = core;
         work(machine, &mut Acting { hands: self, watcher: *watcher, gone });
     }
 
@@ -51,6 +58,12 @@ impl<'s, 'a> Hands<'s, 'a> {
             frame.bytes.clear();
             self.spare.push(frame.bytes);
         }
+    }
+
+    /// A gradient has come: from the first one on this thread's time is accounted for.
+    #[inline]
+    pub(super) fn begin(&mut self) {
+        self.clock.begin();
     }
 
     pub(super) fn enter(&mut self, phase: ServerPhase) {
@@ -109,6 +122,12 @@ impl Host for Acting<'_, '_, '_, '_> {
     fn phase(&mut self, phase: ServerPhase) {
         self.hands.clock.enter(phase);
     }
+
+    fn trail(&mut self, trail: Trail, slot: usize, step: u64) {
+        if let Some(follower) = &mut self.hands.clock.follower {
+            follower.trail(trail, slot, step);
+        }
+    }
 }
 
 /// Where one thread's time goes, from the first gradient on.
@@ -117,23 +136,42 @@ struct PhaseClock {
     current: ServerPhase,
     since: Instant,
     spent: [Duration; 4],
+    /// Who is told of every phase, if anybody is.
+    follower: Option<Box<dyn Follower>>,
+    /// Nobody wants to know.
+    is_off: bool,
 }
 
 impl PhaseClock {
     fn new() -> Self {
-        let now = Instant::now();
-        Self { began: None, current: ServerPhase::Idle, since: now, spent: [Duration::ZERO; 4] }
+        Self {
+            began: None,
+            current: ServerPhase::Idle,
+            since: Instant::now(),
+            spent: [Duration::ZERO; 4],
+            follower: None,
+            is_off: false,
+        }
     }
 
+    /// The first gradient is here, if this is not known yet.
+    #[inline]
+    fn begin(&mut self) {
+        if self.began.is_none() && !self.is_off {
+            let now = Instant::now();
+            (self.began, self.current, self.since) = (Some(now), ServerPhase::Receive, now);
+        }
+    }
+
+    /// Nothing is read where nothing changes.
     #[inline]
     fn enter(&mut self, phase: ServerPhase) {
+        if self.began.is_none() || phase == self.current {
+            return;
+        }
         let now = Instant::now();
-        if self.began.is_none() {
-            if phase != ServerPhase::Apply {
-                return;
-            }
-            self.began = Some(now);
-            self.since = now;
+        if let Some(follower) = &mut self.follower {
+            follower.phase(Served::index(self.current), self.since, now);
         }
         self.spent[Served::index(self.current)] += now - self.since;
         (self.current, self.since) = (phase, now);

@@ -19,7 +19,7 @@ use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token, Waker};
-use paceline_exchange::{ConnId, Level, Outcome, Server, ServerPhase, Stats};
+use paceline_exchange::{ConnId, Generation, Level, Outcome, Server, ServerPhase, Stats, Trail};
 
 use crate::prepare;
 use connection::Connection;
@@ -47,8 +47,25 @@ pub trait Watcher: Send {
     }
     /// Called a few times a second, with the machine as it is. An error ends the server.
     fn tick(&mut self, machine: &Server) -> Result<(), String>;
-    /// Called before each tick, with the bytes that went to and came from all clients so far.
-    fn moved(&mut self, _sent_bytes: u64, _received_bytes: u64) {}
+    /// Called before each tick, with the bytes that went to and came from each slot so far, and
+    /// last those of everybody else.
+    fn moved(&mut self, _by_slot: &[(u64, u64)]) {}
+    /// Somebody to follow what the thread of a new connection does, if that is wanted.
+    fn follow(&mut self) -> Option<Box<dyn Follower>> {
+        None
+    }
+    /// Whether what threads do with their time is to be known.
+    fn wants_phases(&self) -> bool {
+        true
+    }
+}
+
+/// Somebody who follows one thread of a server.
+pub trait Follower: Send {
+    /// A phase, by its place in [`Served::PHASES`], has ended.
+    fn phase(&mut self, phase: usize, begun: Instant, ended: Instant);
+    /// Something has become of the gradient that a slot made for a step of the plan.
+    fn trail(&mut self, trail: Trail, slot: usize, step: u64);
 }
 
 /// What went through a server's connections, and what their threads did.
@@ -96,20 +113,30 @@ pub enum ServeError {
     Io(#[from] io::Error),
 }
 
-/// Serves until the run is over: `Ok` if it came to its end in good order.
+/// How a server's machine came to its end, if nothing failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The run is over.
+    Over,
+    /// The run goes back to the checkpoint of a newer generation: serve again, from there.
+    GoBack(Generation),
+}
+
+/// Serves until the run is over, or goes back.
 ///
 /// The listener must be listening already.
 pub fn serve(
-    listener: TcpListener,
+    listener: &TcpListener,
     machine: &mut Server,
     watcher: &mut dyn Watcher,
-) -> Result<(), ServeError> {
+) -> Result<Ended, ServeError> {
     listener.set_nonblocking(true)?;
     let mut poll = Poll::new()?;
-    let mut listener = mio::net::TcpListener::from_std(listener);
+    let mut listener = mio::net::TcpListener::from_std(listener.try_clone()?);
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+    let gone_by_slot = vec![(0, 0); machine.stats().slots.len() + 1];
     let shared = Shared {
-        core: Mutex::new(Core { machine, watcher, gone: Served::default() }),
+        core: Mutex::new(Core { machine, watcher, gone: Served::default(), gone_by_slot }),
         connections: Mutex::default(),
         started: Instant::now(),
         over: AtomicBool::new(false),
@@ -117,7 +144,7 @@ pub fn serve(
     };
     thread::scope(|scope| {
         let served = shared.accept_until_over(scope, &mut poll, &listener);
-        shared.finish();
+        shared.finish(matches!(served, Ok(Ended::GoBack(_))));
         served
     })
 }
@@ -128,6 +155,8 @@ struct Core<'a> {
     watcher: &'a mut dyn Watcher,
     /// What went through connections that are gone.
     gone: Served,
+    /// The same for each slot, and last for everybody else.
+    gone_by_slot: Vec<(u64, u64)>,
 }
 
 /// What all threads of a server share.
@@ -163,9 +192,9 @@ impl<'a> Shared<'a> {
         scope: &'scope Scope<'scope, '_>,
         poll: &mut Poll,
         listener: &mio::net::TcpListener,
-    ) -> Result<(), ServeError> {
+    ) -> Result<Ended, ServeError> {
         let mut events = Events::with_capacity(64);
-        let mut opened = 0;
+        let (mut opened, mut moved) = (0, Vec::new());
         loop {
             poll_once(poll, &mut events, TICK)?;
             while let Some(stream) = self.accept(listener) {
@@ -175,30 +204,30 @@ impl<'a> Shared<'a> {
             let mut core = self.core();
             let mut hands = Hands::new(self, None);
             hands.with(&mut core, |machine, hands| machine.tick(self.now_ms(), hands));
-            let Core { machine, watcher, gone } = &mut *core;
-            let (sent_bytes, received_bytes) = self.moved(gone);
-            watcher.moved(sent_bytes, received_bytes);
+            let Core { machine, watcher, gone_by_slot, .. } = &mut *core;
+            self.moved(gone_by_slot, &mut moved);
+            watcher.moved(&moved);
             watcher.tick(machine).map_err(ServeError::Failed)?;
             let outcome = machine.outcome().cloned();
             drop(core);
             hands.deliver();
             match outcome {
                 None => {}
-                Some(Outcome::Done) => return Ok(()),
+                Some(Outcome::Done) => return Ok(Ended::Over),
+                Some(Outcome::GoBack(to)) => return Ok(Ended::GoBack(to)),
                 Some(Outcome::Failed(why)) => return Err(ServeError::Failed(why)),
             }
         }
     }
 
-    /// Bytes sent and received by the connections there are and those that are gone.
-    fn moved(&self, gone: &Served) -> (u64, u64) {
-        let (mut sent_bytes, mut received_bytes) = (gone.sent_bytes, gone.received_bytes);
+    /// Bytes sent and received for each slot by the connections there are and those that are
+    /// gone.
+    fn moved(&self, gone: &[(u64, u64)], moved: &mut Vec<(u64, u64)>) {
+        moved.clear();
+        moved.extend_from_slice(gone);
         for connection in self.connections().iter().flatten() {
-            let (sent, received) = connection.moved();
-            sent_bytes += sent;
-            received_bytes += received;
+            count(moved, connection);
         }
-        (sent_bytes, received_bytes)
     }
 
     fn accept(&self, listener: &mio::net::TcpListener) -> Option<mio::net::TcpStream> {
@@ -257,14 +286,29 @@ impl<'a> Shared<'a> {
         // Under the lock, so that a report counts it once.
         let mut core = self.core();
         core.gone.add(served);
+        count(&mut core.gone_by_slot, connection);
         self.connections()[place(connection.id())] = None;
     }
 
-    /// Has all threads end, once each has written what it has to.
-    fn finish(&self) {
+    /// Has all threads end, once each has written what it has to; or at once, if nothing of it is
+    /// of use any more.
+    fn finish(&self, at_once: bool) {
         self.over.store(true, Ordering::Relaxed);
-        self.connections().iter().flatten().for_each(|connection| connection.stop_reading());
+        for connection in self.connections().iter().flatten() {
+            match at_once {
+                true => connection.hang_up(),
+                false => connection.stop_reading(),
+            }
+        }
     }
+}
+
+/// Adds what went through a connection to its slot's sum.
+fn count(by_slot: &mut [(u64, u64)], connection: &Connection) {
+    let last = by_slot.len() - 1;
+    let sum = &mut by_slot[connection.slot().unwrap_or(last).min(last)];
+    let (sent, received) = connection.moved();
+    *sum = (sum.0 + sent, sum.1 + received);
 }
 
 /// Connections are named by their place and, so that no name comes twice, by their number.

@@ -15,7 +15,8 @@ fn worker(input_s: f64, compute_s: f64, exchange_s: f64) -> WorkerFacts {
 }
 
 fn server(busy: f64) -> ServerFacts {
-    ServerFacts { task: "ps:0".into(), busy, sent_bytes_per_s: 117.5e6 }
+    let sent_bytes_per_s = 117.5e6;
+    ServerFacts { task: "ps:0".into(), busy, sent_bytes_per_s, link_mbit_per_s: None }
 }
 
 fn facts(mode: &str, workers: Vec<WorkerFacts>, servers: Vec<ServerFacts>) -> Facts {
@@ -146,4 +147,11 @@ fn a_verdict_is_read_back_as_it_was_written() {
     let json = serde_json::to_value(&written).unwrap();
     assert_eq!(json["kind"], "network");
     assert_eq!(serde_json::from_value::<Verdict>(json).unwrap(), written);
+}
+
+#[test]
+fn what_a_server_sends_is_held_against_its_link_where_that_is_known() {
+    let linked = ServerFacts { link_mbit_per_s: Some(1000.0), ..server(0.1) };
+    let words = ["network: ", "ps:0 is at work for", "sends 940 of 1000 Mbit/s"];
+    check(&facts("async", vec![worker(0.0, 2.0, 8.0)], vec![linked]), VerdictKind::Network, &words);
 }

@@ -31,7 +31,10 @@ pub(super) fn evidence(
             let server = busiest(facts).map_or(String::new(), |server| {
                 let megabits = server.sent_bytes_per_s * 8.0 / 1e6;
                 let name = &server.task;
-                format!("; {name} is at work for {at_work} of that and sends {megabits:.0} Mbit/s")
+                let most = server.link_mbit_per_s;
+                let of = most.map_or(String::new(), |most| format!(" of {most:.0}"));
+                let at_work = format!("{name} is at work for {at_work} of that");
+                format!("; {at_work} and sends {megabits:.0}{of} Mbit/s")
             });
             let share = percent(exchange);
             let busy = if is_full(facts) { cores(facts) } else { String::new() };

@@ -223,7 +223,7 @@ fn serve_ours(floats: usize) -> io::Result<()> {
     let optimizer = Optimizer::new(OptimizerSpec::sgd(0.01), &flat(floats), 0..floats);
     let mut machine = Server::new(config, Store::dense(vec![0.0; floats], optimizer));
     // The clients just go away at the end, which the server takes for a failure.
-    let _ = serve(listener, &mut machine, &mut Silent);
+    let _ = serve(&listener, &mut machine, &mut Silent);
     println!("{}", process::peak_rss_bytes().unwrap_or_default());
     Ok(())
 }
@@ -245,6 +245,7 @@ fn ask_ours(terms: &Terms) -> io::Result<()> {
         servers: vec![terms.address.clone()],
         start_timeout: Duration::from_secs(10),
         stall_timeout: Duration::from_secs(60),
+        rejoin: None,
     };
     let gradient = vec![1e-3f32; terms.floats];
     let mut link = Link::start(config, &mut Silent).map_err(io::Error::other)?;

@@ -1,7 +1,9 @@
 //! `paceline bench observe`: what it costs to be looked at.
 //!
 //! Softmax regression at batch 10 over one server and two workers, whose steps are as short as
-//! steps get: with sampling as it is by default, ten times as often, and without, in turn.
+//! steps get: with nothing that could be left out, as it is by default, with metrics as well, and
+//! with a timeline of all steps. The ways take turns many times, and what counts is how each turn
+//! compares with the turn before it, as machines are faster at one time than at another.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,12 +18,36 @@ use crate::job::RawJob;
 use crate::table::{aligned, grouped};
 use crate::train::Options;
 
-const TURNS: usize = 8;
+const TURNS: usize = 15;
 /// Looks of which the quickest counts, and notes that are timed together.
 const LOOKS: usize = 200;
 const NOTES: u64 = 10_000;
-/// Milliseconds between two looks; 0 for none.
-const SAMPLE_MS: [u64; 3] = [0, 1000, 100];
+
+/// A way to be looked at.
+struct Way {
+    name: &'static str,
+    settings: &'static [&'static str],
+    bare: bool,
+    /// The way that it is compared with.
+    beside: usize,
+}
+
+const WAYS: [Way; 4] = [
+    Way { name: "nothing", settings: &["observe.sample_ms=0"], bare: true, beside: 0 },
+    Way { name: "phases and sampling", settings: &[], bare: false, beside: 0 },
+    Way {
+        name: "the same and metrics",
+        settings: &["observe.http=127.0.0.1:0"],
+        bare: false,
+        beside: 0,
+    },
+    Way {
+        name: "phases, sampling and a timeline",
+        settings: &["observe.trace={from=0, steps=10000}"],
+        bare: false,
+        beside: 1,
+    },
+];
 
 /// Measures everything and renders it.
 pub fn observe(interrupt: &Interrupt) -> Result<String, Failure> {
@@ -33,32 +59,52 @@ pub fn observe(interrupt: &Interrupt) -> Result<String, Failure> {
 }
 
 fn measure(scratch: &Path, interrupt: &Interrupt) -> Result<String, Failure> {
-    let mut best = [0f64; SAMPLE_MS.len()];
+    let mut speeds: [Vec<f64>; WAYS.len()] = Default::default();
     for turn in 0..TURNS {
         // Nobody is always the first, which finds the machine as the last turn left it.
-        for at in 0..SAMPLE_MS.len() {
-            let way = (at + turn) % SAMPLE_MS.len();
+        for at in 0..WAYS.len() {
+            let way = (at + turn) % WAYS.len();
             let run = scratch.join(format!("{way}-{turn}"));
-            best[way] = best[way].max(steps_per_second(SAMPLE_MS[way], run, interrupt)?);
+            speeds[way].push(steps_per_second(&WAYS[way], run, interrupt)?);
         }
     }
-    let mut rows = vec![["observe.sample_ms", "steps/s", "ratio"].map(String::from).to_vec()];
-    for (sample_ms, steps) in SAMPLE_MS.iter().zip(best) {
-        let name = if *sample_ms == 0 { "0 (off)".into() } else { sample_ms.to_string() };
-        rows.push(vec![name, grouped(steps as u64), format!("{:.3}", steps / best[0])]);
+    let head = ["", "steps/s, best", "median", "beside", "best by best", "median of ratios"];
+    let mut rows = vec![head.map(String::from).to_vec()];
+    for (way, own) in WAYS.iter().zip(&speeds) {
+        let beside = &speeds[way.beside];
+        let ratios = own.iter().zip(beside).map(|(own, beside)| own / beside).collect();
+        rows.push(vec![
+            way.name.into(),
+            grouped(best(own) as u64),
+            grouped(median(own.clone()) as u64),
+            WAYS[way.beside].name.into(),
+            format!("{:.3}", best(own) / best(beside)),
+            format!("{:.3}", median(ratios)),
+        ]);
     }
     Ok(format!(
-        "softmax regression at batch 10, async, 1 server and 2 workers, best of {TURNS} turns\n{}\n{}",
+        "softmax regression at batch 10, async, 1 server and 2 workers, {TURNS} turns of {} steps\n\
+         {}\n{}",
+        grouped(STEPS),
         aligned(&rows),
         bare_costs(scratch)?
     ))
+}
+
+fn best(all: &[f64]) -> f64 {
+    all.iter().copied().fold(0.0, f64::max)
+}
+
+fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all.get(all.len() / 2).copied().unwrap_or_default()
 }
 
 /// What a look and a note cost by themselves: on a busy machine the runs above differ by more
 /// than that.
 fn bare_costs(scratch: &Path) -> Result<String, Failure> {
     let never = Duration::from_secs(3600);
-    let sampler = Sampler::start(scratch, never)
+    let sampler = Sampler::start(scratch, never, &["ps:0".into()])
         .map_err(Failure::at("make the table of resources in", scratch))?;
     let best = |turn: &dyn Fn()| {
         let times = (0..LOOKS).map(|_| {
@@ -71,7 +117,8 @@ fn bare_costs(scratch: &Path) -> Result<String, Failure> {
     let look = best(&|| sampler.begin());
     let notes = best(&|| {
         for step in 0..NOTES {
-            sampler.gauges().set(step, step, step);
+            sampler.gauges().at_step(step);
+            sampler.gauges().moved(0, step, step);
             std::hint::black_box(sampler.has_news());
         }
     });
@@ -85,13 +132,17 @@ fn bare_costs(scratch: &Path) -> Result<String, Failure> {
     ))
 }
 
-fn steps_per_second(sample_ms: u64, run: PathBuf, interrupt: &Interrupt) -> Result<f64, Failure> {
+/// Steps of a turn. All of them fit into a timeline.
+const STEPS: u64 = 16_000;
+
+fn steps_per_second(way: &Way, run: PathBuf, interrupt: &Interrupt) -> Result<f64, Failure> {
     let mut job = RawJob::built_in();
-    job.set(&format!("observe.sample_ms={sample_ms}"));
+    way.settings.iter().for_each(|setting| job.set(setting));
     job.set("train.batch=10");
-    job.set("train.stop={seconds=2}");
+    job.set(&format!("train.stop={{steps={STEPS}}}"));
     job.set("train.evaluate.every=1000000");
-    let options = Options { run_dir: Some(run), quiet: true, ..Options::default() };
+    let (run_dir, bare) = (Some(run), way.bare);
+    let options = Options { run_dir, bare, quiet: true, ..Options::default() };
     let finished = launch(&job, &job.check()?, &options, interrupt)?;
     Ok(finished.summary.steps_per_second)
 }

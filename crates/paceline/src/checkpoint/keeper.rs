@@ -48,6 +48,8 @@ pub struct Terms {
 struct Copied {
     step: u64,
     marks: Vec<PartMarks>,
+    generation: u64,
+    stop_at: Option<u64>,
     values: Vec<f32>,
 }
 
@@ -59,6 +61,11 @@ pub struct Keeper {
     tell: Arc<Tell>,
     /// The step of the last one that was taken.
     last: Option<u64>,
+    /// Whether any was taken yet.
+    has_taken: bool,
+    generation: u64,
+    /// If the run has been asked to stop: after how many updates.
+    pub stop_at: Option<u64>,
 }
 
 impl Keeper {
@@ -66,6 +73,7 @@ impl Keeper {
     pub fn start(terms: Terms, tell: Tell) -> io::Result<Self> {
         let tell = Arc::new(tell);
         let told = tell.clone();
+        let generation = terms.about.generation;
         let (orders, incoming) = sync_channel::<Copied>(1);
         let (outgoing, spare) = sync_channel(1);
         let write = move || {
@@ -93,7 +101,14 @@ impl Keeper {
             }
         };
         let thread = std::thread::Builder::new().name("checkpoint".into()).spawn(write)?;
-        Ok(Self { orders: Some(orders), spare, thread: Some(thread), tell, last: None })
+        let (orders, thread) = (Some(orders), Some(thread));
+        let (last, has_taken, stop_at) = (None, false, None);
+        Ok(Self { orders, spare, thread, tell, last, has_taken, generation, stop_at })
+    }
+
+    /// The run goes on from the beginning of this generation, and comes to the same steps again.
+    pub fn enter(&mut self, generation: u64) {
+        (self.generation, self.last, self.stop_at) = (generation, None, None);
     }
 
     /// Takes a checkpoint: `copy` fills the columns, one behind the other. The last one of a run
@@ -110,7 +125,7 @@ impl Keeper {
             return true;
         }
         // Before the first one there is none to be in the way: the thread merely has to begin.
-        let spare = match is_last || self.last.is_none() {
+        let spare = match is_last || !self.has_taken {
             true => self.spare.recv().ok(),
             false => self.spare.try_recv().ok(),
         };
@@ -122,8 +137,9 @@ impl Keeper {
         copy(&mut values);
         if let Some(orders) = &self.orders {
             // There is room: the thread has handed out its only buffer.
-            let _ = orders.send(Copied { step, marks, values });
-            self.last = Some(step);
+            let (generation, stop_at) = (self.generation, self.stop_at);
+            let _ = orders.send(Copied { step, marks, generation, stop_at, values });
+            (self.last, self.has_taken) = (Some(step), true);
         }
         true
     }
@@ -168,6 +184,7 @@ impl Terms {
             optimizer_slots: plan.optimizer.rule.slot_names().iter().map(|&s| s.into()).collect(),
             tensors: tensors.collect(),
             shard_count,
+            generation: Shelf::of(run.path()).generation(),
         };
         let shard = shard_ranges(layout.len(), shard_count)[index].clone();
         let (shelf, layout, name) = (Shelf::of(run.path()), layout.clone(), name.to_owned());
@@ -189,23 +206,25 @@ impl Terms {
             from: self.shard.start as u64,
             to: self.shard.end as u64,
             parts: copied.marks.iter().map(Into::into).collect(),
+            stop_at: copied.stop_at,
         };
-        let about = About { step, ..self.about.clone() };
-        let is_complete = match about.shard_count {
-            1 => {
-                let manifest = Manifest { about, shards: vec![shard] };
-                write_sealed(&place.join(Manifest::FILE), &self.name, &manifest)?;
-                true
-            }
-            _ => {
-                let piece = Piece { about, shard };
-                write_sealed(&place.join(piece_name(self.index)), &self.name, &piece)?;
-                self.shelf.complete(step, &piece, &self.name)?
-            }
-        };
-        if is_complete {
-            self.shelf.prune(self.keep)?;
-        }
+        let generation = copied.generation;
+        let about = About { step, generation, ..self.about.clone() };
+        self.shelf.seal(generation, || {
+            let is_complete = match about.shard_count {
+                1 => {
+                    let manifest = Manifest { about, shards: vec![shard] };
+                    write_sealed(&place.join(Manifest::FILE), &self.name, &manifest)?;
+                    true
+                }
+                _ => {
+                    let piece = Piece { about, shard };
+                    write_sealed(&place.join(piece_name(self.index)), &self.name, &piece)?;
+                    self.shelf.complete(step, &piece, &self.name)?
+                }
+            };
+            if is_complete { self.shelf.prune(self.keep) } else { Ok(()) }
+        })?;
         Ok(bytes)
     }
 }

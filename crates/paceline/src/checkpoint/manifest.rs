@@ -59,6 +59,9 @@ pub struct About {
     pub tensors: Vec<TensorEntry>,
     /// How many shards there are.
     pub shard_count: usize,
+    /// The generation of the run in which it was taken; 0 without servers.
+    #[serde(default)]
+    pub generation: u64,
 }
 
 /// A tensor of the model.
@@ -85,6 +88,9 @@ pub struct ShardEntry {
     pub to: u64,
     /// How far everybody had come on each part.
     pub parts: Vec<PartEntry>,
+    /// If the run had been asked to stop: after how many updates. Only the first server knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_at: Option<u64>,
 }
 
 /// How far everybody had come on a part of a shard.

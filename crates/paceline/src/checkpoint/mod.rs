@@ -5,9 +5,11 @@
 //! optimizer's slots ([`shard`]), and a manifest ([`manifest`]) that tells sizes, checksums and how
 //! far everybody had come. The manifest appears last, by rename: without it there is no
 //! checkpoint. Parameters are copied between two updates and written by a thread of its own
-//! ([`keeper`]). [`shelf`] finds the newest that is sound, and [`resumption`] makes of it the
+//! ([`keeper`]). [`generation`] counts how often a run with
+//! servers has gone back to one. [`shelf`] finds the newest that is sound, and [`resumption`] makes of it the
 //! beginning of a run, whatever its mode and its number of tasks.
 
+pub mod generation;
 pub mod keeper;
 pub mod manifest;
 pub mod resumption;

@@ -75,6 +75,16 @@ impl Resumption {
         self.checkpoint.manifest.global_step()
     }
 
+    /// The checkpoint itself.
+    pub fn checkpoint(&self) -> &Checkpoint {
+        &self.checkpoint
+    }
+
+    /// If the run had been asked to stop: after how many updates.
+    pub fn stop_at(&self) -> Option<u64> {
+        self.checkpoint.manifest.shards.first().and_then(|shard| shard.stop_at)
+    }
+
     /// Where the plan begins to be counted.
     pub fn origin(&self) -> Origin {
         self.origin
@@ -128,7 +138,7 @@ impl Resumption {
                 vec![marks; parts]
             }
         };
-        Resume { first_step, parts }
+        Resume { first_step, parts, stop_at: None }
     }
 
     /// All parameters of a dense model as they were.

@@ -96,20 +96,27 @@ impl Shelf {
         Err(Failure::Usage(format!("{dir}: there is no complete checkpoint to go on from")))
     }
 
+    /// A file of the run, beside the directory of its checkpoints.
+    pub(super) fn beside(&self, name: &str) -> PathBuf {
+        self.dir.with_file_name(name)
+    }
+
     /// Puts aside what is newer than a step, so that nothing is overwritten when the run gets
     /// there again.
     pub fn set_aside_after(&self, step: u64) -> Result<(), Failure> {
-        for newer in self.steps().into_iter().filter(|&newer| newer > step) {
-            let place = self.place(newer);
-            let aside = (1..).map(|n| place.with_extension(format!("aside-{n}")));
-            let Some(aside) = aside.into_iter().find(|aside| !aside.exists()) else { continue };
-            match fs::rename(&place, &aside) {
-                // Another task of the run has been quicker.
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                moved => moved.map_err(Failure::at("put aside", &place))?,
-            }
+        self.steps().into_iter().filter(|&newer| newer > step).try_for_each(|s| self.set_aside(s))
+    }
+
+    /// Puts the checkpoint of a step aside.
+    pub(super) fn set_aside(&self, step: u64) -> Result<(), Failure> {
+        let place = self.place(step);
+        let aside = (1..).map(|n| place.with_extension(format!("aside-{n}")));
+        let Some(aside) = aside.into_iter().find(|aside| !aside.exists()) else { return Ok(()) };
+        match fs::rename(&place, &aside) {
+            // Another task of the run has been quicker.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            moved => moved.map_err(Failure::at("put aside", &place)),
         }
-        Ok(())
     }
 
     /// Completes the checkpoint of a step if all its shards are there. Whoever writes the last
@@ -214,6 +221,7 @@ mod tests {
                 .map(|t| TensorEntry { name: t.name.clone(), shape: t.shape.clone() })
                 .collect(),
             shard_count: count,
+            generation: 0,
         };
         let shard = paceline_exchange::shard_ranges(layout.len(), count)[index].clone();
         let name = format!("ps-{index}");

@@ -3,7 +3,7 @@
 //! A slot is a share of every step, and not a process. Each slot that a process fills has a thread
 //! and connections of its own; the data is there once. This file is the process's own thread: it
 //! starts a thread for each slot that is offered, has one given back when asked, and leaves in
-//! good order. What is done in a slot is in `task.rs`.
+//! good order. What is done in a slot is in `slot.rs`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -16,7 +16,8 @@ use paceline_net::Roster;
 
 use super::remote::{Waiter, incarnation, layout_digest};
 use super::shared::Shared;
-use super::task::{Part, Shift};
+use super::slot::Shift;
+use super::task::Part;
 use crate::Failure;
 use crate::train::Finished;
 
@@ -221,7 +222,8 @@ impl<'s, 'e, 'p: 's> Crew<'s, 'e, 'p> {
             self.idle_since = Instant::now();
             return Ok(());
         }
-        let limit = self.part.plan.cluster.start_timeout;
+        let cluster = &self.part.plan.cluster;
+        let limit = cluster.start_timeout.max(cluster.rejoin_timeout);
         if let Some((lost, why)) = self.roster.lost()
             && lost >= limit
         {

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use paceline_exchange::{CONTROL_BYTES, MAX_TOKEN_BYTES, ProcessName};
@@ -102,7 +103,8 @@ impl Joining {
         let path = Path::new(&self.whom);
         if !path.is_dir() {
             let token = self.token_file.as_deref().map(|path| read_token("--token-file", path));
-            return Ok((self.whom.clone(), token.transpose()?.unwrap_or_default()));
+            let token = token.transpose()?.unwrap_or_default();
+            return Ok((self.whom.clone(), token.into_bytes()));
         }
         let path = path.join(DOOR);
         let wrong = |why: String| {
@@ -165,7 +167,7 @@ pub fn join(joining: &Joining, interrupt: &Interrupt) -> Result<(), Failure> {
     part.cluster = &cluster;
     let run = RunDir::rejoin(part.run.path(), &name)?;
     part.run = &run;
-    let log = Log::create(&run, cluster.task)?;
+    let log = Arc::new(Log::create(&run, cluster.task)?);
     log.warn(&format!("has joined {}, with its folder in {}", plan.name, run.path().display()));
     let shared = Shared::new(log, ProcessName { id, name }, &interrupted);
     crew::run(&part, roster, &shared, &gives_up).map(drop)

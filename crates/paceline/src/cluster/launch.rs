@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use super::emulate::Hosts;
 use super::join::OpenDoor;
 use super::{Role, Task, leash, listen, remote, tf_config};
 use crate::Failure;
-use crate::checkpoint::{Resumption, Shape};
+use crate::checkpoint::{Resumption, Shape, Shelf};
 use crate::interrupt::Interrupt;
 use crate::job::{ClusterPlan, Mode, OnWorkerLoss, Plan, RawJob};
 use crate::progress::write_line;
@@ -24,6 +25,7 @@ use crate::run::RunDir;
 use crate::source::check_data;
 use crate::summary::Summary;
 use crate::train::{Finished, Options, check_unfinished, resumed};
+use crate::worker;
 
 /// How often the tasks are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -39,6 +41,8 @@ struct Started {
     task: Task,
     child: Child,
     leash: UnixStream,
+    /// Where it listens, kept open so that a process that takes its place finds whoever called.
+    door: Option<TcpListener>,
     ended: Option<ExitStatus>,
 }
 
@@ -57,11 +61,13 @@ pub fn launch(
         check_unfinished(plan, &Resumption::new(checkpoint.clone(), shape), examples)?;
         options.say(&resumed(checkpoint.manifest.global_step()));
     }
+    // Made before the tasks, so that they are gone when the hosts go.
+    let hosts = Hosts::make(&plan.cluster)?;
     let run = options.open_run(&plan.name, checkpoint.as_ref())?;
     let from = checkpoint.map(|checkpoint| checkpoint.manifest.about.step);
     run.write("job.toml", job.explain().as_bytes())?;
     let mut tasks = Tasks { started: Vec::new() };
-    let start = tasks.start_all(plan, &run, options.quiet, from)?;
+    let start = tasks.start_all(plan, hosts.as_ref(), &run, options, from)?;
     let servers = start.servers();
     let door = (!servers.is_empty()).then(|| OpenDoor::open(&run, &servers, &start.token));
     let _door = door.transpose()?;
@@ -89,18 +95,18 @@ impl Tasks {
     fn start_all<'r>(
         &mut self,
         plan: &Plan,
+        hosts: Option<&'r Hosts>,
         run: &'r RunDir,
-        quiet: bool,
+        options: &Options,
         from: Option<u64>,
     ) -> Result<Start<'r>, Failure> {
         let cannot = |source| Failure::Files { what: "cannot start the tasks".into(), source };
         let ClusterPlan { servers, workers, mode, .. } = plan.cluster;
-        let (listeners, servers) = bind(servers).map_err(cannot)?;
+        let (listeners, servers) = bind(hosts, Role::Ps, servers).map_err(cannot)?;
         // Without servers workers listen; with servers their places still need to be listed.
         let (mut doors, places) = match mode {
-            Mode::Mirrored => {
-                let (doors, places) = bind(workers).map_err(cannot)?;
-                (doors.into_iter().map(Some).collect(), places)
+            _ if mode == Mode::Mirrored || hosts.is_some() => {
+                bind(hosts, Role::Worker, workers).map_err(cannot)?
             }
             _ => (Vec::new(), vec!["127.0.0.1:0".into(); workers]),
         };
@@ -109,16 +115,12 @@ impl Tasks {
             Mode::Mirrored => json!({"worker": places}),
             _ => json!({"worker": places, "ps": servers}),
         };
-        // A worker that is started again listens where the one before it did.
-        let kept = match plan.cluster.on_worker_loss {
-            OnWorkerLoss::Wait => keep(&doors).map_err(cannot)?,
-            OnWorkerLoss::Fail | OnWorkerLoss::Continue => Vec::new(),
-        };
         let token = make_token().map_err(cannot)?;
-        let start = Start { run, quiet, from, token, cluster, doors: kept };
+        let Options { quiet, bare, .. } = *options;
+        let start = Start { run, hosts, quiet, bare, from, token, cluster };
         for (index, listener) in listeners.into_iter().enumerate() {
             let task = Task { role: Role::Ps, index };
-            self.started.push(start.start(task, Some(listener)).map_err(cannot)?);
+            self.started.push(start.start(task, listener).map_err(cannot)?);
         }
         for (index, door) in doors.into_iter().enumerate() {
             let task = Task { role: Role::Worker, index };
@@ -159,13 +161,14 @@ impl Tasks {
                 let Some(status) = task.ended else { continue };
                 // Without servers nothing is left to do once the chief has written everything.
                 let is_done = plan.cluster.mode == Mode::Mirrored && start.has_summary();
-                let is_lost = failure.is_none() && !is_done && may_restart(task.task, status);
-                if restarts > 0 && is_lost {
+                let may_restart =
+                    restarts > 0 && failure.is_none() && !is_done && deadline.is_none();
+                if may_restart && is_worth_restarting(plan, task.task, status) {
                     restarts -= 1;
                     told &= !is_chief(task.task);
-                    *task = start.start_again(task.task).map_err(|source| Failure::Files {
-                        what: format!("cannot start {} again", task.task),
-                        source,
+                    let door = task.door.take();
+                    *task = start.start_again(task.task, door).map_err(|source| {
+                        Failure::Files { what: format!("cannot start {} again", task.task), source }
                     })?;
                     write_line(&format!("{} is started again: it {}", task.task, told_end(status)));
                     continue;
@@ -208,31 +211,35 @@ impl Tasks {
     }
 }
 
-/// So many sockets that listen, and their addresses.
-fn bind(count: usize) -> io::Result<(Vec<TcpListener>, Vec<String>)> {
-    let bound = (0..count).map(|_| {
+/// So many sockets that listen, and their addresses. On an emulated host, where every port is
+/// free, a task makes its socket itself.
+fn bind(
+    hosts: Option<&Hosts>,
+    role: Role,
+    count: usize,
+) -> io::Result<(Vec<Option<TcpListener>>, Vec<String>)> {
+    let bound = (0..count).map(|index| {
+        if let Some(hosts) = hosts {
+            return Ok((None, hosts.address(Task { role, index })));
+        }
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?.to_string();
-        Ok((listener, address))
+        Ok((Some(listener), address))
     });
     bound.collect()
-}
-
-/// The same sockets once more.
-fn keep(doors: &[Option<TcpListener>]) -> io::Result<Vec<Option<TcpListener>>> {
-    doors.iter().map(|door| door.as_ref().map(TcpListener::try_clone).transpose()).collect()
 }
 
 /// What all tasks of a run are started with.
 struct Start<'a> {
     run: &'a RunDir,
+    /// Where tasks run, if not on this machine as it is.
+    hosts: Option<&'a Hosts>,
     quiet: bool,
+    bare: bool,
     /// The step of the checkpoint that the run goes on from, if it does.
     from: Option<u64>,
     token: String,
     cluster: serde_json::Value,
-    /// The workers' listening sockets, where they have some and may come back.
-    doors: Vec<Option<TcpListener>>,
 }
 
 impl Start<'_> {
@@ -242,49 +249,76 @@ impl Start<'_> {
         listed.filter_map(|address| address.as_str().map(String::from)).collect()
     }
 
-    /// Starts a worker in the place of one that was lost.
-    fn start_again(&self, task: Task) -> io::Result<Started> {
-        let door = self.doors.get(task.index).and_then(Option::as_ref);
-        self.start(task, door.map(TcpListener::try_clone).transpose()?)
-    }
-
     /// Whether the chief has come to the end of its work.
     fn has_summary(&self) -> bool {
         self.run.path().join("summary.json").exists()
     }
 
-    fn start(&self, task: Task, listener: Option<TcpListener>) -> io::Result<Started> {
+    fn start(&self, task: Task, door: Option<TcpListener>) -> io::Result<Started> {
+        self.start_from(task, door, self.from)
+    }
+
+    /// Starts a task in the place of one that was lost. With servers, what the run went on from may
+    /// be pruned by now, but what has been kept since tells the same.
+    fn start_again(&self, task: Task, door: Option<TcpListener>) -> io::Result<Started> {
+        let shelf = Shelf::of(self.run.path());
+        let has_servers = self.cluster.get("ps").is_some();
+        let newest = shelf.steps().into_iter().find(|&step| has_servers && shelf.is_complete(step));
+        self.start_from(task, door, self.from.map(|from| newest.unwrap_or(from)))
+    }
+
+    fn start_from(
+        &self,
+        task: Task,
+        door: Option<TcpListener>,
+        from: Option<u64>,
+    ) -> io::Result<Started> {
         let (leash, stdout) = leash::pair()?;
         let place = json!({
             "cluster": self.cluster,
             "task": {"type": task.role.name(), "index": task.index},
         });
-        let mut command = Command::new(std::env::current_exe()?);
+        let program = std::env::current_exe()?;
+        let mut command = match self.hosts {
+            Some(hosts) => hosts.command(task, &program),
+            None => Command::new(program),
+        };
         command
             .arg("train")
             .arg(self.run.path().join("job.toml"))
-            .arg(if self.from.is_some() { "--resume" } else { "--run-dir" })
+            .arg(if from.is_some() { "--resume" } else { "--run-dir" })
             .arg(self.run.path())
-            .args(self.from.map(|step| format!("--checkpoint={step}")))
+            .args(from.map(|step| format!("--checkpoint={step}")))
             .args(self.quiet.then_some("--quiet"))
             .env(tf_config::VARIABLE, place.to_string())
             .env(remote::TOKEN_VARIABLE, &self.token)
             .env(leash::VARIABLE, "1")
             .stdout(stdout);
-        match listener {
-            Some(listener) => {
-                command.stdin(Stdio::from(OwnedFd::from(listener))).env(listen::VARIABLE, "1")
+        if self.bare {
+            command.env(worker::BARE_VARIABLE, "1");
+        }
+        match &door {
+            Some(door) => {
+                let door = OwnedFd::from(door.try_clone()?);
+                command.stdin(Stdio::from(door)).env(listen::VARIABLE, "1")
             }
             None => command.stdin(Stdio::null()).env_remove(listen::VARIABLE),
         };
-        Ok(Started { task, child: command.spawn()?, leash, ended: None })
+        Ok(Started { task, child: command.spawn()?, leash, door, ended: None })
     }
 }
 
 /// Whether a task that has ended can be taken over by a new process of it: a worker that was
-/// killed, or has lost the others. One that failed by itself would fail again.
-fn may_restart(task: Task, status: ExitStatus) -> bool {
-    task.role == Role::Worker && matches!(status.code(), None | Some(128..))
+/// killed, or has lost the others; a server that was killed. One that failed by itself would fail
+/// again.
+fn is_worth_restarting(plan: &Plan, task: Task, status: ExitStatus) -> bool {
+    match task.role {
+        Role::Ps => plan.cluster.waits_for_servers && status.code().is_none(),
+        _ => {
+            plan.cluster.on_worker_loss == OnWorkerLoss::Wait
+                && matches!(status.code(), None | Some(128..))
+        }
+    }
 }
 
 /// How a task ended, in words.

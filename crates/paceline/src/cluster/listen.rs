@@ -10,17 +10,24 @@ use crate::Failure;
 /// it, so that a port that was free cannot be taken in between.
 pub(crate) const VARIABLE: &str = "PACELINE_LISTENER";
 
+/// The socket that this process was given, if it was given one.
+pub(crate) fn inherited() -> Result<Option<TcpListener>, Failure> {
+    if std::env::var_os(VARIABLE).is_none() {
+        return Ok(None);
+    }
+    let socket = io::stdin().as_fd().try_clone_to_owned();
+    let what = || "cannot take over the launcher's socket".into();
+    let socket = socket.map_err(|source| Failure::Files { what: what(), source })?;
+    Ok(Some(TcpListener::from(socket)))
+}
+
 /// The listening socket of a task with this address.
 ///
 /// A loopback address is listened on as it is. Any other name stands for this machine as
 /// others see it, so all interfaces are listened on, and that needs a token.
 pub(super) fn listen(address: &str, has_token: bool) -> Result<TcpListener, Failure> {
-    if std::env::var_os(VARIABLE).is_some() {
-        let socket = io::stdin().as_fd().try_clone_to_owned();
-        return socket.map(TcpListener::from).map_err(|source| Failure::Files {
-            what: "cannot take over the launcher's socket".into(),
-            source,
-        });
+    if let Some(listener) = inherited()? {
+        return Ok(listener);
     }
     let cannot = |source| Failure::Files { what: format!("cannot listen on {address}"), source };
     let found: Vec<_> = match address.to_socket_addrs() {

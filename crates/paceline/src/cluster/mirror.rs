@@ -10,7 +10,7 @@ use paceline_observe::PhaseClock;
 
 use super::Cluster;
 use super::listen::listen;
-use super::remote::{Say, Timed, Waiter, incarnation, layout_digest, token};
+use super::remote::{Peers, Say, Timed, Waiter, incarnation, layout_digest, token};
 use super::server::start_keeper;
 use super::task::SharedLink;
 use crate::Failure;
@@ -29,6 +29,7 @@ pub(super) struct Mirror<'a> {
     /// Who takes checkpoints of the own shard, if they are taken, until the last one.
     keeper: Option<Keeper>,
     say: Say<'a>,
+    peers: Peers,
 }
 
 /// What a worker begins with.
@@ -142,7 +143,9 @@ impl<'a> Mirror<'a> {
         let keeper = beginning.keeper(model.layout(), log)?;
         let attendant = &mut Waiter { say, gives_up: Some(gives_up) };
         let mesh = Mesh::start(replica, config, listener, attendant)?;
-        let mut mirror = Self { mesh, workers: beginning.cluster.slots(), keeper, say };
+        let workers = beginning.cluster.slots();
+        let peers = Peers { all: workers, own: beginning.cluster.slot() };
+        let mut mirror = Self { mesh, workers, keeper, say, peers };
         mirror.checkpoint_if_due();
         Ok(mirror)
     }
@@ -183,6 +186,14 @@ impl Link for Mirror<'_> {
         self.mesh.moved_bytes()
     }
 
+    fn moved_by_peer(&self, mut tell: impl FnMut(usize, u64, u64)) {
+        let own = self.peers.own;
+        let others = self.mesh.moved_by_peer().enumerate().filter(|(slot, _)| Some(*slot) != own);
+        for (number, (_, (sent, received))) in others.enumerate() {
+            tell(number, sent, received);
+        }
+    }
+
     fn checkpoint_step(&self) -> u64 {
         // Everybody hears of it with the chief's gradient, in time for what comes of that.
         self.mesh.global_step() + 1
@@ -221,7 +232,7 @@ impl DenseLink for Mirror<'_> {
         grad: &[f32],
         clock: &mut PhaseClock,
     ) -> Result<Pushed, Failure> {
-        let attendant = &mut Timed { clock, say: self.say, halted: None };
+        let attendant = &mut Timed { clock, say: self.say, peers: self.peers, halted: None };
         self.mesh.reduce(Some((examples as u32, grad)), attendant)?;
         self.checkpoint_if_due();
         Ok(Pushed::Applied)

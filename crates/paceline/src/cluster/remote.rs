@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use paceline_exchange::{ClientConfig, ProcessName, Purpose, Role};
 use paceline_model::Layout;
 use paceline_net::{Attendant, LinkConfig, LinkError, Moved};
+use paceline_observe::trace::Happened;
 use paceline_observe::{Phase, PhaseClock};
 use sha2::{Digest, Sha256};
 
@@ -16,6 +17,7 @@ use crate::account::one_of_each;
 use crate::job::{Mode, Plan, RawJob};
 use crate::link::{DenseLink, Link, Pushed, RowLink, RowPush, Show};
 use crate::summary::TaskSummary;
+use crate::trace::APPLY_OP;
 
 /// The environment variable by which the launcher gives its tasks the run's secret.
 pub(crate) const TOKEN_VARIABLE: &str = "PACELINE_TOKEN";
@@ -35,6 +37,8 @@ pub struct Remote<'a> {
     /// In modes without a common step: the next step of this slot's own.
     own_step: u64,
     say: Say<'a>,
+    peers: Peers,
+    gives_up: &'a dyn Fn() -> bool,
     rows: Option<Rows>,
     /// Whether the slot is to be given back.
     called_back: Option<&'a dyn Fn() -> bool>,
@@ -63,11 +67,12 @@ impl<'a> Remote<'a> {
         config: LinkConfig,
         mode: Mode,
         say: Say<'a>,
-        gives_up: &dyn Fn() -> bool,
-    ) -> Result<Self, LinkError> {
+        gives_up: &'a dyn Fn() -> bool,
+    ) -> Result<Self, Failure> {
         let attendant = &mut Waiter { say, gives_up: Some(gives_up) };
+        let peers = Peers { all: config.servers.len(), own: None };
         let (is_sparse, total) = (config.client.is_sparse, config.client.total_params);
-        let mut link = paceline_net::Link::start(config, attendant)?;
+        let link = paceline_net::Link::start(config, attendant)?;
         let rows = is_sparse.then(|| Rows {
             total,
             overlaps: overlaps(mode),
@@ -76,15 +81,19 @@ impl<'a> Remote<'a> {
             looked: Vec::new(),
             in_flight: false,
         });
-        if rows.is_none() {
-            link.pull(attendant)?;
-        }
         let own_step = link.resume_step();
-        Ok(Self { link, mode, own_step, say, rows, called_back: None, halted: None })
+        let (called_back, halted) = (None, None);
+        let mut remote =
+            Self { link, mode, own_step, say, peers, gives_up, rows, called_back, halted };
+        match remote.first_pull() {
+            Err(Failure::Rewound) => remote.begin_again()?,
+            pulled => pulled?,
+        }
+        Ok(remote)
     }
 
-    /// Asked between two steps: whether the slot is to be given back. Asked during waits: whether
-    /// to give up.
+    /// Asked between two steps, and after leaving: whether the slot is to be given back. Asked
+    /// during waits: whether to give up.
     pub(crate) fn obey(&mut self, called_back: &'a dyn Fn() -> bool, halted: &'a dyn Fn() -> bool) {
         (self.called_back, self.halted) = (Some(called_back), Some(halted));
     }
@@ -95,9 +104,28 @@ impl<'a> Remote<'a> {
         Ok(self.link.release(report, attendant)?)
     }
 
+    /// Pulls, if the model is dense. Of a sparse one the first batch says what is wanted.
+    fn first_pull(&mut self) -> Result<(), Failure> {
+        let attendant = &mut Waiter { say: self.say, gives_up: Some(self.gives_up) };
+        match &mut self.rows {
+            None => self.link.pull(attendant)?,
+            Some(rows) => rows.in_flight = false,
+        }
+        self.own_step = self.link.resume_step();
+        Ok(())
+    }
+
     /// Attends to what no clock measures.
     fn waiter(&self) -> Waiter<'a> {
         Waiter { say: self.say, gives_up: None }
+    }
+
+    /// Attends to an exchange.
+    fn timed<'c>(&self, clock: &'c mut PhaseClock) -> Timed<'c>
+    where
+        'a: 'c,
+    {
+        Timed { clock, say: self.say, peers: self.peers, halted: self.halted }
     }
 }
 
@@ -129,6 +157,34 @@ impl SharedLink for Remote<'_> {
     fn finish(&mut self) -> Result<(), Failure> {
         let attendant = &mut self.waiter();
         Ok(self.link.finish(attendant)?)
+    }
+
+    /// A slot that is to be given back has been left already, and needs nobody to stay.
+    fn linger(&mut self) -> Result<(), Failure> {
+        let attendant = &mut Waiter { say: self.say, gives_up: self.called_back };
+        match self.link.linger(attendant) {
+            Err(LinkError::Interrupted) => Ok(()),
+            ended => Ok(ended?),
+        }
+    }
+
+    fn begin_again(&mut self) -> Result<(), Failure> {
+        loop {
+            let attendant = &mut Waiter { say: self.say, gives_up: Some(self.gives_up) };
+            self.link.begin_again(attendant)?;
+            match self.first_pull() {
+                Err(Failure::Rewound) => {}
+                pulled => return pulled,
+            }
+        }
+    }
+
+    fn lost_pushes(&self) -> u64 {
+        self.link.lost_pushes()
+    }
+
+    fn base_step(&self) -> u64 {
+        self.link.base_step()
     }
 
     fn already_left(&self) -> bool {
@@ -167,8 +223,10 @@ impl Link for Remote<'_> {
         self.link.global_step()
     }
 
-    fn moved_bytes(&self) -> (u64, u64) {
-        self.link.moved_bytes()
+    fn moved_by_peer(&self, mut tell: impl FnMut(usize, u64, u64)) {
+        for (server, (sent, received)) in self.link.moved_by_peer().enumerate() {
+            tell(server, sent, received);
+        }
     }
 
     fn ask_to_stop(&mut self, reason: &str) -> Result<(), Failure> {
@@ -219,7 +277,7 @@ impl DenseLink for Remote<'_> {
         clock: &mut PhaseClock,
     ) -> Result<Pushed, Failure> {
         let step = self.next_step();
-        let attendant = &mut Timed { clock, say: self.say, halted: self.halted };
+        let attendant = &mut self.timed(clock);
         self.link.exchange(step, examples as u32, grad, attendant)?;
         self.own_step += 1;
         Ok(if self.link.dropped() { Pushed::Dropped } else { Pushed::Applied })
@@ -256,7 +314,7 @@ impl RowLink for Remote<'_> {
     }
 
     fn begin(&mut self, step: u64, keys: &[u32], clock: &mut PhaseClock) -> Result<(), Failure> {
-        let attendant = &mut Timed { clock, say: self.say, halted: self.halted };
+        let attendant = &mut self.timed(clock);
         let (link, rows) = self.rows();
         rows.complete(link, attendant)?;
         link.go_on_with(step);
@@ -264,7 +322,7 @@ impl RowLink for Remote<'_> {
     }
 
     fn ahead(&mut self, keys: &[u32], clock: &mut PhaseClock) -> Result<(), Failure> {
-        let attendant = &mut Timed { clock, say: self.say, halted: self.halted };
+        let attendant = &mut self.timed(clock);
         let (link, rows) = self.rows();
         Ok(link.pull_keys(keys, Purpose::Ahead, &mut rows.next, attendant)?)
     }
@@ -274,7 +332,7 @@ impl RowLink for Remote<'_> {
     }
 
     fn push(&mut self, push: RowPush<'_>, clock: &mut PhaseClock) -> Result<(), Failure> {
-        let attendant = &mut Timed { clock, say: self.say, halted: self.halted };
+        let attendant = &mut self.timed(clock);
         let RowPush { step, examples, grad, next, .. } = push;
         let (link, rows) = self.rows();
         link.push_keys(step, examples as u32, grad, next, attendant)?;
@@ -287,7 +345,7 @@ impl RowLink for Remote<'_> {
     }
 
     fn arrive(&mut self, clock: &mut PhaseClock) -> Result<Pushed, Failure> {
-        let attendant = &mut Timed { clock, say: self.say, halted: self.halted };
+        let attendant = &mut self.timed(clock);
         let (link, rows) = self.rows();
         rows.complete(link, attendant)?;
         Ok(if link.dropped() { Pushed::Dropped } else { Pushed::Applied })
@@ -299,12 +357,28 @@ pub(super) struct Timed<'a> {
     pub(super) clock: &'a mut PhaseClock,
     pub(super) say: Say<'a>,
     pub(super) halted: Option<&'a dyn Fn() -> bool>,
+    pub(super) peers: Peers,
+}
+
+/// The servers or workers that gradients go to, by number.
+#[derive(Clone, Copy)]
+pub(super) struct Peers {
+    /// How many there are.
+    pub(super) all: usize,
+    /// The one that is this task itself.
+    pub(super) own: Option<usize>,
+}
+
+impl Peers {
+    fn others(self) -> impl Iterator<Item = u32> {
+        (0..self.all).filter(move |peer| Some(*peer) != self.own).map(|peer| peer as u32)
+    }
 }
 
 impl Attendant for Timed<'_> {
     #[inline]
     fn moved(&mut self, to: Moved) {
-        self.clock.enter(match to {
+        self.clock.stay_in(match to {
             Moved::Push => Phase::Push,
             Moved::Wait => Phase::Wait,
             Moved::Pull => Phase::Pull,
@@ -317,6 +391,35 @@ impl Attendant for Timed<'_> {
 
     fn gives_up(&mut self) -> bool {
         self.halted.is_some_and(|halted| halted())
+    }
+
+    #[inline]
+    fn sends(&mut self, step: u64) {
+        if let Some(track) = self.clock.track() {
+            track.sends(self.peers.others(), step);
+        }
+    }
+
+    #[inline]
+    fn got(&mut self, peer: usize) {
+        if let Some(track) = self.clock.track() {
+            track.got(peer as u32);
+        }
+    }
+
+    #[inline]
+    fn arrived(&mut self, peer: usize, step: u64) {
+        if let Some(track) = self.clock.track() {
+            track.mark(Happened::Arrived, peer as u32, step);
+        }
+    }
+
+    #[inline]
+    fn applied(&mut self) {
+        self.clock.did(APPLY_OP);
+        if let Some(track) = self.clock.track() {
+            track.applied_all(self.peers.others());
+        }
     }
 }
 
@@ -363,6 +466,7 @@ pub(crate) fn link_config(
         servers,
         start_timeout: plan.cluster.start_timeout,
         stall_timeout: plan.cluster.stall_timeout + LATER,
+        rejoin: plan.cluster.waits_for_servers.then_some(plan.cluster.rejoin_timeout),
     })
 }
 
@@ -404,11 +508,11 @@ pub(crate) fn token(plan: &Plan) -> Result<Vec<u8>, Failure> {
         return Ok(token.into_encoded_bytes());
     }
     let Some(path) = &plan.cluster.token_file else { return Ok(Vec::new()) };
-    read_token("cluster.token_file", path)
+    read_token("cluster.token_file", path).map(String::into_bytes)
 }
 
 /// The secret in a file, which a key or an option names.
-pub(crate) fn read_token(option: &str, path: &Path) -> Result<Vec<u8>, Failure> {
+pub(crate) fn read_token(option: &str, path: &Path) -> Result<String, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::Usage(format!("{option} {}: {error}", path.display())))?;
     let token = text.trim();
@@ -419,5 +523,5 @@ pub(crate) fn read_token(option: &str, path: &Path) -> Result<Vec<u8>, Failure> 
             paceline_exchange::MAX_TOKEN_BYTES
         )));
     }
-    Ok(token.as_bytes().to_vec())
+    Ok(token.to_owned())
 }

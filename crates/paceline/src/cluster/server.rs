@@ -5,26 +5,30 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use paceline_exchange::{
-    CrewConfig, Level, ModeConfig, OnLoss, PART_FLOATS, STALENESS_BOUNDS, Server, ServerConfig,
-    SlotStats, Stats, Store, shard_ranges,
+    CrewConfig, Generation, Level, ModeConfig, OnLoss, PART_FLOATS, Resume, STALENESS_BOUNDS,
+    Server, ServerConfig, SlotStats, Stats, Store, shard_ranges,
 };
 use paceline_model::{Model, Optimizer, Table};
-use paceline_net::{Served, Watcher, serve};
+use paceline_net::{Ended, Follower, Served, Watcher, serve};
 use paceline_observe::{EventWriter, Histogram, Pace};
 
+use super::follow::Follow;
 use super::join::terms;
 use super::listen::listen;
 use super::remote::{layout_digest, overlaps, token};
+use super::view::View;
 use super::{Cluster, Role};
 use crate::Failure;
 use crate::build::{Room, build_model};
-use crate::checkpoint::{Keeper, Origin, Resumption, Shape, Terms, copy_store};
+use crate::checkpoint::{Keeper, Origin, Resumption, Shape, Shelf, Terms, copy_store};
 use crate::job::{Mode, OnWorkerLoss, Plan, RawJob};
 use crate::log::Log;
+use crate::metrics::Metrics;
 use crate::resources::Curves;
 use crate::run::RunDir;
 use crate::source::data_shape;
 use crate::summary::{Seen, TaskSummary};
+use crate::worker::is_bare;
 
 /// How often the workers' pace is looked at.
 const PACE_EVERY: Duration = Duration::from_secs(1);
@@ -51,10 +55,6 @@ pub(super) fn run(
     let layout = model.layout();
     let servers = cluster.count(Role::Ps);
     let shard = shard_ranges(layout.len(), servers)[cluster.task.index].clone();
-    let store = match from {
-        None => build_store(plan, &*model, shard.clone()),
-        Some(from) => from.store(plan, &*model, shard.clone())?,
-    };
     let origin = from.map_or(Origin::default(), Resumption::origin);
     let (slots, processes) = (shape.slots, cluster.slots());
     let name = |slot: usize| match slot < processes {
@@ -73,7 +73,10 @@ pub(super) fn run(
             OnWorkerLoss::Fail | OnWorkerLoss::Wait => OnLoss::Fail,
             OnWorkerLoss::Continue => OnLoss::Continue,
         },
-        rejoin_ms: plan.cluster.rejoin_timeout.as_millis() as u64,
+        rejoin_ms: match plan.cluster.on_worker_loss {
+            OnWorkerLoss::Wait => plan.cluster.rejoin_timeout.as_millis() as u64,
+            OnWorkerLoss::Fail | OnWorkerLoss::Continue => 0,
+        },
         stall_ms: plan.cluster.stall_timeout.as_millis() as u64,
         token,
         job_digest: job.digest(),
@@ -87,25 +90,60 @@ pub(super) fn run(
     let dir = run.task(&task);
     let mut events =
         EventWriter::create(&dir).map_err(Failure::at("make an event file in", &dir))?;
-    let curves = Curves::start(&dir, plan, &mut events)?;
-    let mut machine = Server::new(config, store);
-    if let Some(from) = from {
-        machine.go_on(&from.resume(&shard, machine.parts(), slots));
-    }
+    let curves = Curves::start(&dir, plan, &cluster.others(), &mut events)?;
+    let workers = config.names.clone();
     let log = Arc::new(Log::create(run, cluster.task)?);
+    let shelf = Shelf::of(run.path());
+    let known = from.map(Resumption::checkpoint);
+    let (mut generation, mut base) = shelf.claim(known, &mut |text| log.warn(text))?;
     let (index, name) = ((cluster.task.index, servers), task.replace(':', "-"));
     let terms = Terms::new(run, (job, plan), layout, (shape, origin), index, &name);
     let keeper = terms.map(|terms| start_keeper(terms, log.clone())).transpose()?;
     let mut watch = Watch::new(task, log, events, plan, keeper);
     watch.curves = curves;
+    let number = (watch.task.as_str(), cluster.number());
+    watch.metrics = Metrics::start(plan, number, cluster.others(), &dir)?;
+    if let Some(metrics) = &watch.metrics {
+        watch.log.info(&format!("tells of itself at http://{}/metrics", metrics.address()));
+    }
+    watch.follow = Follow::new(plan, shard.len(), workers.clone(), &dir);
     if cluster.task.index == 0 {
         watch.pace = Pace::new(slots);
-        watch.workers = (0..slots).map(|slot| machine.holder(slot).to_owned()).collect();
+        watch.workers = workers;
     }
-    let served = serve(listener, &mut machine, &mut watch);
-    let written = watch.write_staleness(machine.stats());
-    served.map_err(|error| Failure::Lost(error.to_string()))?;
-    written.map_err(Failure::at("write the event file in", &dir))
+    // Each round is one generation: a server that hears of a newer one goes back and begins again.
+    loop {
+        let base_here = base.map(|checkpoint| Resumption::new(checkpoint, shape));
+        let store = match &base_here {
+            None => build_store(plan, &*model, shard.clone()),
+            Some(base) => base.store(plan, &*model, shard.clone())?,
+        };
+        let mut machine = Server::new(config.clone(), store);
+        let begun_at = from.map_or(0, Resumption::step);
+        if let Some(base) = &base_here {
+            let mut resume = base.resume(&shard, machine.parts(), slots);
+            // Where an earlier session stopped is not where this one does.
+            resume.stop_at = base.stop_at().filter(|_| base.step() > begun_at);
+            watch.carried = if from.is_none() { pushes(&resume) } else { 0 };
+            machine.go_on(&resume);
+        }
+        machine.enter(generation);
+        watch.enter(generation);
+        let served = serve(&listener, &mut machine, &mut watch);
+        if let Ok(Ended::GoBack(to)) = served {
+            (generation, base) = (to, shelf.follow(to)?);
+            continue;
+        }
+        let written = watch.write_staleness(machine.stats());
+        served.map_err(|error| Failure::Lost(error.to_string()))?;
+        return written.map_err(Failure::at("write the event file in", &dir));
+    }
+}
+
+/// How many pushes of all slots are in what a server begins with.
+fn pushes(resume: &Resume) -> u64 {
+    let first = resume.parts.first().map_or(&[][..], |part| &part.slots);
+    first.iter().map(|mark| mark.high).sum()
 }
 
 /// Who takes the shard's checkpoints; what becomes of them stands in the log.
@@ -157,12 +195,19 @@ struct Watch {
     start_timeout: Duration,
     /// What the server uses, if that is looked at.
     curves: Option<Curves>,
-    moved_bytes: (u64, u64),
     has_begun: bool,
+    metrics: Option<Metrics>,
+    /// Bytes to and from each worker, and last everybody else.
+    moved_bytes: Vec<(u64, u64)>,
+    /// How connections are recorded, if they are.
+    follow: Option<Follow>,
     /// The workers' names and pace; the first server tells of them for all.
     workers: Vec<String>,
     pace: Pace,
     paced: Instant,
+    view: View,
+    /// Pushes that this run had made before the present generation began, and that are in it.
+    carried: u64,
 }
 
 impl Watch {
@@ -183,22 +228,72 @@ impl Watch {
             started: now,
             start_timeout: plan.cluster.start_timeout,
             curves: None,
-            moved_bytes: (0, 0),
             has_begun: false,
+            metrics: None,
+            moved_bytes: Vec::new(),
+            follow: None,
             workers: Vec::new(),
             pace: Pace::new(0),
             paced: now,
+            view: View::default(),
+            carried: 0,
         }
     }
 
-    /// Draws what the server uses.
+    /// Another generation of the run begins, and everybody is waited for anew.
+    fn enter(&mut self, generation: Generation) {
+        (self.started, self.told) = (Instant::now(), Instant::now());
+        if let Some(keeper) = &mut self.keeper {
+            keeper.enter(generation.number);
+        }
+    }
+
+    /// Draws what the server uses and, whenever that has been looked at, what it sees of workers.
     fn draw(&mut self, machine: &Server) -> std::io::Result<()> {
         let Some(curves) = &self.curves else { return Ok(()) };
-        let has_news = curves.note(machine.global_step(), self.moved_bytes);
+        curves.gauges().at_step(machine.global_step());
+        if self.follow.as_ref().is_some_and(|follow| follow.tracer.was_on()) {
+            curves.keep();
+        }
         if machine.is_started() && !std::mem::replace(&mut self.has_begun, true) {
             curves.begin();
         }
-        if has_news { curves.write(&mut self.events) } else { Ok(()) }
+        if !curves.has_news() {
+            return Ok(());
+        }
+        curves.write(&mut self.events)?;
+        let stats = machine.stats();
+        self.view.draw(&mut self.events, machine.global_step(), &self.workers, stats)
+    }
+
+    /// Writes down what the server tells of itself while it runs.
+    fn publish(&mut self, machine: &Server) {
+        let Some(metrics) = &mut self.metrics else { return };
+        let (stats, moved) = (machine.stats(), &self.moved_bytes);
+        let seen = seen(&self.workers, stats);
+        metrics.publish(Instant::now(), |figures, peers| {
+            figures.add("paceline_global_step", machine.global_step() as f64);
+            figures.add("paceline_applied_gradients_total", stats.applied_total() as f64);
+            figures.add("paceline_dropped_gradients_total", stats.dropped_total() as f64);
+            figures.add("paceline_staleness_mean_updates", stats.staleness_mean());
+            figures.add("paceline_staleness_max_updates", stats.staleness_max as f64);
+            for (peer, (sent, received)) in peers.iter().zip(moved) {
+                figures.add_of("paceline_sent_bytes_total", "peer", peer, *sent as f64);
+                figures.add_of("paceline_received_bytes_total", "peer", peer, *received as f64);
+            }
+            for Seen { task, gradient_ms, .. } in seen {
+                figures.add_of("paceline_gradient_seconds", "worker", task, gradient_ms / 1e3);
+            }
+        });
+    }
+
+    /// Leaves what was recorded, once, for the chief to find.
+    fn leave_trace(&mut self) {
+        let samples = self.curves.as_ref().map(Curves::kept).unwrap_or_default();
+        let left = self.follow.take().map(|follow| follow.leave(&self.task, &samples));
+        if let Some(Err(error)) = left {
+            self.log.warn(&format!("cannot write the part of the timeline: {error}"));
+        }
     }
 
     /// Tells who is slow.
@@ -220,16 +315,6 @@ impl Watch {
                 false => self.log.warn(&format!("{worker} has caught up: {figures}")),
             }
         }
-    }
-
-    /// What became of each worker's time, as seen from here.
-    fn seen(&self, stats: &Stats) -> Vec<Seen> {
-        let seen = |(task, slot): (&String, &SlotStats)| Seen {
-            task: task.clone(),
-            gradient_ms: slot.gradient_ms as f64 / slot.timed.max(1) as f64,
-            held_seconds: slot.held_ms as f64 / 1e3,
-        };
-        self.workers.iter().zip(&stats.slots).map(seen).collect()
     }
 
     /// How late the gradients were, as a histogram for TensorBoard.
@@ -262,6 +347,7 @@ impl Watcher for Watch {
             // Also if this one is left out: equal seeds must give equal bits.
             sparse.table().fold();
         }
+        keeper.stop_at = machine.stops_at();
         let slots = marks.first().map_or(0, |part| part.slots.len());
         let is_last = !(0..slots).any(|slot| machine.is_live(slot));
         keeper.take(step, marks, is_last, |out| copy_store(machine.store(), out))
@@ -273,7 +359,7 @@ impl Watcher for Watch {
         let phases = Served::PHASES.iter().zip(served.phases);
         let report = TaskSummary {
             task: self.task.clone(),
-            steps: stats.applied_total(),
+            steps: self.carried + stats.applied_total(),
             dropped: stats.dropped_total(),
             seconds: served.seconds,
             phases: phases.map(|(&name, spent)| (name.into(), (spent * scale).into())).collect(),
@@ -282,14 +368,28 @@ impl Watcher for Watch {
             sent_bytes: served.sent_bytes,
             received_bytes: served.received_bytes,
             resources: self.curves.as_ref().map(Curves::usage),
-            workers: self.seen(stats),
+            workers: seen(&self.workers, stats),
             ..TaskSummary::of_process()
         };
+        self.leave_trace();
         serde_json::to_vec(&report).unwrap_or_default()
     }
 
-    fn moved(&mut self, sent_bytes: u64, received_bytes: u64) {
-        self.moved_bytes = (sent_bytes, received_bytes);
+    fn moved(&mut self, by_slot: &[(u64, u64)]) {
+        self.moved_bytes.clear();
+        self.moved_bytes.extend_from_slice(by_slot);
+        let Some(curves) = &self.curves else { return };
+        for (slot, (sent, received)) in by_slot.iter().enumerate() {
+            curves.gauges().moved(slot, *sent, *received);
+        }
+    }
+
+    fn wants_phases(&self) -> bool {
+        !is_bare()
+    }
+
+    fn follow(&mut self) -> Option<Box<dyn Follower>> {
+        Some(Box::new(self.follow.as_ref()?.connection()))
     }
 
     fn tick(&mut self, machine: &Server) -> Result<(), String> {
@@ -299,6 +399,7 @@ impl Watcher for Watch {
                 machine.holder(slot).clone_into(worker);
             }
         }
+        self.publish(machine);
         self.look_at_pace(machine.stats());
         if machine.is_started() || machine.outcome().is_some() {
             return Ok(());
@@ -314,4 +415,14 @@ impl Watcher for Watch {
         }
         Ok(())
     }
+}
+
+/// What became of each worker's time, as seen from the first server.
+fn seen(workers: &[String], stats: &Stats) -> Vec<Seen> {
+    let seen = |(task, slot): (&String, &SlotStats)| Seen {
+        task: task.clone(),
+        gradient_ms: slot.gradient_ms as f64 / slot.timed.max(1) as f64,
+        held_seconds: slot.held_ms as f64 / 1e3,
+    };
+    workers.iter().zip(&stats.slots).map(seen).collect()
 }

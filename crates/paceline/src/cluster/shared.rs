@@ -3,8 +3,9 @@
 //! The books are of the process, not of a slot: every report tells all that the process has done
 //! until then, so that whoever gathers reports needs the last one of each process only.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use paceline_exchange::ProcessName;
@@ -15,7 +16,7 @@ use crate::summary::TaskSummary;
 
 /// What the threads of a process share.
 pub(super) struct Shared<'a> {
-    pub(super) log: Log,
+    pub(super) log: Arc<Log>,
     pub(super) process: ProcessName,
     /// All slots are to be dropped as they are: one has failed, or the run is over.
     halted: AtomicBool,
@@ -29,14 +30,19 @@ pub(super) struct Shared<'a> {
 #[derive(Default)]
 struct Books {
     began: Option<Instant>,
+    /// How many slots it has told of.
     seats: usize,
-    total: TaskSummary,
+    /// What was done in slots that it fills no more.
+    past: TaskSummary,
+    /// What was told last of those that it still fills. One that goes back to a checkpoint with the
+    /// run tells of all of it once more.
+    present: BTreeMap<usize, TaskSummary>,
 }
 
 impl<'a> Shared<'a> {
     /// What the threads of a process begin with.
     pub(super) fn new(
-        log: Log,
+        log: Arc<Log>,
         process: ProcessName,
         interrupted: &'a (dyn Fn() -> Option<i32> + Sync),
     ) -> Self {
@@ -64,18 +70,26 @@ impl<'a> Shared<'a> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A slot begins.
+    /// A slot begins to be filled.
     pub(super) fn open_books(&self) {
         self.books().began.get_or_insert_with(Instant::now);
     }
 
-    /// Adds what was done in a slot; gives what the process has done in all of them so far. Of
-    /// several threads at a time, phases are the average.
-    pub(super) fn add(&self, seat: &TaskSummary) -> TaskSummary {
+    /// A slot is filled no more.
+    pub(super) fn close_books(&self, slot: usize) {
         let mut books = self.books();
-        books.seats += 1;
-        books.total.absorb(seat);
-        let mut report = books.total.clone();
+        if let Some(seat) = books.present.remove(&slot) {
+            books.past.absorb(&seat);
+        }
+    }
+
+    /// Takes note of what was done in a slot, all told; gives what the process has done in all of them so far. Of
+    /// several threads at a time, phases are the average.
+    pub(super) fn add(&self, slot: usize, seat: &TaskSummary) -> TaskSummary {
+        let mut books = self.books();
+        books.seats += usize::from(books.present.insert(slot, seat.clone()).is_none());
+        let mut report = books.past.clone();
+        books.present.values().for_each(|seat| report.absorb(seat));
         if books.seats > 1 {
             let seconds = books.began.map_or(0.0, |began| began.elapsed().as_secs_f64());
             report.scale_phases(seconds / report.seconds.max(f64::MIN_POSITIVE));

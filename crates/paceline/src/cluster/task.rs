@@ -1,34 +1,35 @@
 //! One task of a run: finds its place, does its part, and ends by itself.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use paceline_exchange::{ProcessName, Role as ClientRole};
+use paceline_exchange::ProcessName;
 use paceline_model::Model;
 
-use super::crew::{self, Ended, process_id};
+use super::crew::{self, process_id};
 use super::mirror::{Beginning, Mirror};
-use super::remote::{Remote, Waiter, link_config, server_addresses, token};
+use super::remote::{Waiter, server_addresses, token};
 use super::shared::Shared;
 use super::{Cluster, Leash, Role, evaluator, server};
 use crate::Failure;
 use crate::board::Board;
-use crate::build::{Room, build_dense_worker, build_examiner, build_model, build_worker};
+use crate::build::{Room, build_dense_worker, build_examiner, build_model};
 use crate::checkpoint::{Origin, Resumption, Shape};
 use crate::chief::{Chief, Orders};
 use crate::interrupt::Interrupt;
 use crate::job::{Mode, OnWorkerLoss, Plan, RawJob};
 use crate::link::Link;
 use crate::log::Log;
-use crate::progress::Progress;
+use crate::metrics::Metrics;
+use crate::progress::{Progress, write_line};
 use crate::run::RunDir;
 use crate::source::{Data, load_data};
 use crate::summary::TaskSummary;
 use crate::tester::Aside;
+use crate::trace::{self, Tracer, recorded};
 use crate::train::{
-    Finished, Options, all_steps, announcement, check_unfinished, save_model, signal_of, summarise,
-    worker_summary, write_summary,
+    Finished, Options, all_steps, announcement, check_unfinished, ending, save_model, signal_of,
+    summarise, worker_summary, write_summary,
 };
 use crate::worker::{Desk, Trainer, Work};
 
@@ -45,6 +46,26 @@ pub(crate) trait SharedLink: Link {
 
     /// The chief's last word: the run is over.
     fn finish(&mut self) -> Result<(), Failure>;
+
+    /// After leaving: waits for the end of the run, if it may go back and need this worker again.
+    fn linger(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// After the run has gone back: finds everybody anew, and where to go on.
+    fn begin_again(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// How many gradients of this process had been used and were lost when the run went back.
+    fn lost_pushes(&self) -> u64 {
+        0
+    }
+
+    /// The step of the checkpoint that the run has gone back to; 0 for none.
+    fn base_step(&self) -> u64 {
+        0
+    }
 
     /// Whether another process had left for this slot already.
     fn already_left(&self) -> bool {
@@ -65,7 +86,14 @@ pub fn run(
     leash: Option<&Leash>,
 ) -> Result<Option<Finished>, Failure> {
     // The launcher has chosen the checkpoint and made the run ready; without one, the chief does.
-    let checkpoint = options.checkpoint()?;
+    let waits = plan.cluster.on_worker_loss == OnWorkerLoss::Wait;
+    let checkpoint = match options.checkpoint() {
+        // Who takes a lost worker's place may find newer ones in the stead of that one.
+        Err(_) if waits && options.checkpoint.is_some() => {
+            Options { checkpoint: None, ..options.clone() }.checkpoint()?
+        }
+        found => found?,
+    };
     let is_led = options.checkpoint.is_some() || cluster.slot() != Some(0);
     let lead = match is_led {
         true => None,
@@ -138,10 +166,8 @@ fn join_run(
     let task = cluster.task.to_string();
     let run = match (&options.resume, &options.run_dir) {
         (Some(dir), _) => RunDir::rejoin(dir, &task)?,
-        // Who takes a lost worker's place finds its folder there.
-        (None, Some(dir)) if plan.cluster.on_worker_loss == OnWorkerLoss::Wait => {
-            RunDir::rejoin(dir, &task)?
-        }
+        // Who takes a lost task's place finds its folder there.
+        (None, Some(dir)) if may_come_back(plan, cluster) => RunDir::rejoin(dir, &task)?,
         (None, Some(dir)) => RunDir::join(dir, &task)?,
         (None, None) => RunDir::create(None, &plan.name)?.with_task(&task)?,
     };
@@ -149,6 +175,14 @@ fn join_run(
         run.write_new("job.toml", job.explain().as_bytes())?;
     }
     Ok(run)
+}
+
+/// Whether a process of this task may take the place of one that was lost.
+fn may_come_back(plan: &Plan, cluster: &Cluster) -> bool {
+    match cluster.task.role {
+        Role::Ps => plan.cluster.waits_for_servers,
+        _ => plan.cluster.on_worker_loss == OnWorkerLoss::Wait,
+    }
 }
 
 /// A worker process's part in a run.
@@ -170,18 +204,6 @@ pub(super) struct Part<'a> {
     pub(super) is_quiet: bool,
 }
 
-/// A slot that is to be filled by a thread of this process.
-pub(super) struct Shift {
-    pub(super) slot: usize,
-    pub(super) incarnation: u64,
-    /// How many slots this process fills, this one among them.
-    pub(super) threads_among: usize,
-    /// The slot is to be given back between two steps.
-    pub(super) called_back: Arc<AtomicBool>,
-    /// Whether it writes the process's events.
-    pub(super) has_board: bool,
-}
-
 impl Part<'_> {
     /// Where the servers are.
     pub(super) fn servers(&self) -> Result<Vec<String>, Failure> {
@@ -195,25 +217,29 @@ impl Part<'_> {
         let Self { plan, cluster, data, run, .. } = *self;
         let slot = self.home.unwrap_or(0);
         let log = Arc::new(Log::create(run, cluster.task)?);
+        let progress = self.progress(slot, &log);
         let model = build_model(plan, data.shape(), Room::LEAST)?;
-        let mut board = Board::create(&run.task(&cluster.task.to_string()), plan)?;
+        let mut board =
+            Board::create(&run.task(&cluster.task.to_string()), plan, &cluster.others())?;
+        let tracer = Tracer::of(plan);
         let say = |text: &str| if slot == 0 { log.warn(text) } else { log.info(text) };
         let gives_up = || interrupted().is_some();
-        let progress = self.progress(slot);
         let places = (slot, data.batches(plan, self.slots, self.origin));
         let threads = plan.threads_here(cluster.workers_here());
+        let metrics = self.metrics(&log)?;
         let start = Beginning { job: self.job, plan, cluster, run, from: self.from };
         let mut link = Mirror::start(&start, &*model, log.clone(), &say, &gives_up)?;
         self.begin_board(&mut board, slot, &link, &*model)?;
-        let desk = Desk::open(Some(board), slowness(slot));
-        let mut worker = build_dense_worker(plan, data, places, threads, desk)?;
+        let desk = Desk { metrics, ..Desk::open(Some(board), slowness(slot)) };
+        let mut worker = build_dense_worker(plan, data, places, threads, (desk, tracer.as_ref()))?;
+        let all = |mine| mine;
         if slot == 0 {
-            return self.lead(&mut link, &mut worker, progress, interrupted, |mine| mine).map(Some);
+            let lead = (progress, interrupted);
+            return self.lead(&mut link, &mut worker, tracer.as_ref(), lead, &all).map(Some);
         }
-        let work = work(&mut worker, &mut link, None)?;
-        link.leave(&encode(&self.told(&mut worker, &work, &link)))?;
-        worker.desk.close(true)?;
-        Ok(None)
+        let out = work(&mut worker, &mut link, None)
+            .and_then(|work| self.leave(&mut worker, &work, &mut link, &all));
+        worker.desk.close(out.is_ok()).and(out).map(|_| None)
     }
 
     /// Fills slots, as server 0 has it.
@@ -222,7 +248,7 @@ impl Part<'_> {
         interrupted: &(dyn Fn() -> Option<i32> + Sync),
         leaves: &dyn Fn() -> bool,
     ) -> Result<Option<Finished>, Failure> {
-        let log = Log::create(self.run, self.cluster.task)?;
+        let log = Arc::new(Log::create(self.run, self.cluster.task)?);
         let model = build_model(self.plan, self.data.shape(), Room::LEAST)?;
         let is_chief = self.home == Some(0);
         let say = |text: &str| if is_chief { log.warn(text) } else { log.info(text) };
@@ -235,75 +261,28 @@ impl Part<'_> {
         crew::run(self, roster, &shared, leaves)
     }
 
-    /// Works in a slot until its plan is through, or it is to be given back. What a thread of
-    /// this process does.
-    pub(super) fn fill(&self, shift: &Shift, shared: &Shared<'_>) -> Result<Ended, Failure> {
-        match self.fill_slot(shift, shared) {
-            // Another process fills the slot: that is its affair then.
-            Err(Failure::Taken(why)) if shift.slot > 0 => {
-                shared.log.info(&why);
-                Ok(Ended::GivenUp)
+    /// Where the figures of this process can be asked for while it runs, if they can. The port of
+    /// somebody who came later may be another's: then they cannot.
+    pub(super) fn metrics(&self, log: &Log) -> Result<Option<Metrics>, Failure> {
+        let Self { plan, cluster, run, .. } = *self;
+        let task = cluster.task.to_string();
+        let number = (task.as_str(), cluster.number());
+        let metrics = match Metrics::start(plan, number, cluster.others(), &run.task(&task)) {
+            Err(failure) if self.home.is_none() => {
+                log.warn(&format!("tells nothing of itself: {failure}"));
+                None
             }
-            // Everybody is to go; why is known already.
-            Err(_) if shift.slot > 0 && shared.is_halted() => Ok(Ended::GivenUp),
-            ended => ended,
+            started => started?,
+        };
+        if let Some(metrics) = &metrics {
+            log.info(&format!("tells of itself at http://{}/metrics", metrics.address()));
         }
-    }
-
-    fn fill_slot(&self, shift: &Shift, shared: &Shared<'_>) -> Result<Ended, Failure> {
-        let Self { plan, cluster, data, run, slots, .. } = *self;
-        let slot = shift.slot;
-        let is_chief = slot == 0;
-        let model = build_model(plan, data.shape(), Room::LEAST)?;
-        let folder = run.task(&cluster.task.to_string());
-        let mut board = shift.has_board.then(|| Board::create(&folder, plan)).transpose()?;
-        let progress = self.progress(slot);
-        let say = |text: &str| if is_chief { shared.log.warn(text) } else { shared.log.info(text) };
-        let is_early = || !shared.has_started.load(Ordering::Relaxed) && self.home.is_some();
-        let gives_up = || shared.is_halted() || is_early() && (shared.interrupted)().is_some();
-        let mut config = link_config(self.job, plan, cluster, ClientRole::Worker, model.layout())?;
-        config.client.token.clone_from(&self.token);
-        config.client.slot = slot as u32;
-        config.client.incarnation = shift.incarnation;
-        config.client.process = shared.process.clone();
-        let mut link = Remote::start(config, plan.cluster.mode, &say, &gives_up)?;
-        shared.has_started.store(true, Ordering::Relaxed);
-        let called_back =
-            || shift.called_back.load(Ordering::Relaxed) && !is_chief || shared.is_halted();
-        let halted = || shared.is_halted();
-        link.obey(&called_back, &halted);
-        if let Some(board) = &mut board {
-            self.begin_board(board, slot, &link, &*model)?;
-        }
-        drop(model);
-        let places = (slot, data.batches(plan, slots, self.origin));
-        let threads = plan.threads_here(cluster.workers_here() * shift.threads_among);
-        shared.open_books();
-        let desk = Desk::open(board, slowness(slot));
-        let mut worker = build_worker::<Remote<'_>>(plan, data, places, threads, desk)?;
-        if is_chief {
-            let all = |mine: TaskSummary| shared.add(&mine);
-            let interrupted = &|| (shared.interrupted)();
-            let finished = self.lead(&mut link, &mut *worker, progress, interrupted, all)?;
-            return Ok(Ended::Finished(Box::new(finished)));
-        }
-        let work = work(&mut *worker, &mut link, None)?;
-        if shared.is_halted() {
-            return Ok(Ended::GivenUp);
-        }
-        let report = encode(&shared.add(&self.told(&mut *worker, &work, &link)));
-        let is_through = work.reason.is_some() || link.is_stopping() || link.already_left();
-        match is_through {
-            true => link.leave(&report)?,
-            false => link.release(&report)?,
-        }
-        worker.desk().close(true)?;
-        Ok(if is_through { Ended::Left } else { Ended::GivenUp })
+        Ok(metrics)
     }
 
     /// Tells what is trained, or where the run goes on. A process that takes a slot over finds it
     /// further than the run began, and has nothing to tell.
-    fn begin_board(
+    pub(super) fn begin_board(
         &self,
         board: &mut Board,
         slot: usize,
@@ -320,29 +299,31 @@ impl Part<'_> {
     }
 
     /// Where the chief shows how far it is, and what is about to be trained.
-    fn progress(&self, slot: usize) -> Progress {
+    pub(super) fn progress(&self, slot: usize, log: &Arc<Log>) -> Progress {
         let progress = Progress::new(self.is_quiet || slot != 0);
-        if slot == 0 {
-            progress.say(&announcement(self.plan, self.data, self.run.path()));
+        if slot != 0 {
+            return progress;
         }
+        let progress = progress.with_log(log.clone());
+        progress.say(&announcement(self.plan, self.data, self.run.path()));
         progress
     }
 
     /// Trains as the chief, and ends the run. What it did itself goes through `all`, which adds
     /// what its process did otherwise.
-    fn lead<L: SharedLink>(
+    pub(super) fn lead<L: SharedLink>(
         &self,
         link: &mut L,
         worker: &mut dyn Trainer<L>,
-        progress: Progress,
-        interrupted: &dyn Fn() -> Option<i32>,
-        all: impl Fn(TaskSummary) -> TaskSummary,
+        tracer: Option<&Arc<Tracer>>,
+        (progress, interrupted): (Progress, &dyn Fn() -> Option<i32>),
+        all: &dyn Fn(TaskSummary) -> TaskSummary,
     ) -> Result<Finished, Failure> {
         let Self { plan, data, slots, origin, .. } = *self;
         let batches = data.batches(plan, slots, origin);
         let steps = all_steps(&batches, Shape::of(plan, slots), origin);
         let epoch_steps = plan.stop.epochs.map(|_| steps);
-        let examiner = build_examiner(plan, data, 1)?;
+        let examiner = recorded(tracer, build_examiner(plan, data, 1)?);
         thread::scope(|scope| {
             let mut chief = Chief::new(Orders {
                 stop: plan.stop,
@@ -361,18 +342,49 @@ impl Part<'_> {
                 progress,
                 interrupted: Box::new(interrupted),
             });
-            let work = work(worker, link, Some(&mut chief));
-            chief.finish();
-            let work = work?;
-            if link.is_called_back() {
-                return Err(Failure::Lost("another slot of this process has failed".into()));
+            loop {
+                let work = work(worker, link, Some(&mut chief));
+                let ended = work.and_then(|work| match link.is_called_back() {
+                    true => Err(Failure::Lost("another slot of this process has failed".into())),
+                    false => self.conclude(worker, &work, link, &mut chief, all),
+                });
+                match ended {
+                    Err(Failure::Rewound) => self.go_back(worker, link, Some(&mut chief))?,
+                    ended => {
+                        chief.finish();
+                        if ended.is_err() {
+                            let _ = worker.desk().close(false);
+                        }
+                        return ended;
+                    }
+                }
             }
-            self.conclude(worker, &work, link, &mut chief, all)
         })
     }
 
+    /// The run has gone back to a checkpoint, and this worker goes with it.
+    pub(super) fn go_back<L: SharedLink>(
+        &self,
+        worker: &mut dyn Trainer<L>,
+        link: &mut L,
+        mut chief: Option<&mut Chief<'_>>,
+    ) -> Result<(), Failure> {
+        loop {
+            link.begin_again()?;
+            worker.desk().work.lost = link.lost_pushes();
+            let step = joined_at(link, self.plan, self.from).max(link.base_step());
+            if let Some(board) = &mut worker.desk().board {
+                board.resume_at(step)?;
+            }
+            match chief.as_deref_mut().map_or(Ok(()), |chief| chief.go_back(step, link)) {
+                Err(Failure::Rewound) => {}
+                gone_back => return gone_back,
+            }
+        }
+    }
+
     /// What was done in a slot.
-    fn told<L: SharedLink>(
+    pub(super) fn told<L: SharedLink>(
         &self,
         worker: &mut dyn Trainer<L>,
         work: &Work,
@@ -384,6 +396,28 @@ impl Part<'_> {
         TaskSummary { sent_bytes, received_bytes, ..mine }
     }
 
+    /// Says goodbye to the others, with a report for the chief; the report, and whether a part of
+    /// the timeline was left too.
+    fn leave<L: SharedLink>(
+        &self,
+        worker: &mut dyn Trainer<L>,
+        work: &Work,
+        link: &mut L,
+        all: &dyn Fn(TaskSummary) -> TaskSummary,
+    ) -> Result<(TaskSummary, bool), Failure> {
+        let mine = all(self.told(worker, work, link));
+        // Before the goodbye: the chief looks for it once everybody has left.
+        let has_part = self.leave_trace(worker.desk());
+        link.leave(&encode(&mine))?;
+        Ok((mine, has_part))
+    }
+
+    /// Leaves what was recorded of this task; says whether anything was.
+    pub(super) fn leave_trace(&self, desk: &mut Desk) -> bool {
+        let task = self.cluster.task.to_string();
+        desk.leave_trace(&task, self.cluster.peers(), &self.run.task(&task))
+    }
+
     /// The chief's end: gathers what everybody did, tests and saves the model, and lets the
     /// servers go.
     fn conclude<L: SharedLink>(
@@ -392,21 +426,27 @@ impl Part<'_> {
         work: &Work,
         link: &mut L,
         chief: &mut Chief<'_>,
-        all: impl Fn(TaskSummary) -> TaskSummary,
+        all: &dyn Fn(TaskSummary) -> TaskSummary,
     ) -> Result<Finished, Failure> {
-        let mine = all(self.told(worker, work, link));
-        link.leave(&encode(&mine))?;
+        let (mine, has_part) = self.leave(worker, work, link, all)?;
         let tasks = link.collect(mine)?;
         link.refresh()?;
         let step = link.global_step();
         let score = chief.final_test(link, worker.desk().board.as_mut())?;
-        worker.desk().close(true)?;
         chief.final_checkpoint(link)?;
         save_model(self.run, worker.layout(), link)?;
+        worker.desk().close(true)?;
+        chief.finish();
         let tasks_here = (self.cluster.slots(), self.cluster.count(Role::Ps));
         let reason = chief.reason().or(work.reason);
         let summary = summarise(self.plan, tasks_here, reason, step, chief, score, tasks);
+        chief.note(&ending(&summary));
         write_summary(self.run, &summary)?;
+        if let Some(window) = self.plan.observe_trace {
+            let tasks: Vec<_> = summary.tasks.iter().map(|task| task.task.clone()).collect();
+            let warnings = trace::conclude(self.run.path(), window, has_part, &tasks);
+            warnings.iter().for_each(|warning| write_line(&format!("warning: {warning}")));
+        }
         link.finish()?;
         let run = self.run.path().to_owned();
         Ok(Finished { run, summary, signal: signal_of(reason) })
@@ -414,7 +454,7 @@ impl Part<'_> {
 }
 
 /// Trains, unless another process has left for this slot already.
-fn work<L: SharedLink>(
+pub(super) fn work<L: SharedLink>(
     worker: &mut dyn Trainer<L>,
     link: &mut L,
     chief: Option<&mut Chief<'_>>,
@@ -422,11 +462,11 @@ fn work<L: SharedLink>(
     if link.already_left() {
         return Ok(Work::default());
     }
-    worker.run(link, chief).inspect_err(|_| drop(worker.desk().close(false)))
+    worker.run(link, chief)
 }
 
 /// A report as it travels.
-fn encode(report: &TaskSummary) -> Vec<u8> {
+pub(super) fn encode(report: &TaskSummary) -> Vec<u8> {
     serde_json::to_vec(report).unwrap_or_default()
 }
 
@@ -441,7 +481,7 @@ fn joined_at(link: &impl Link, plan: &Plan, from: Option<&Resumption>) -> u64 {
 }
 
 /// How many times slower than it could be this slot shall be.
-fn slowness(slot: usize) -> f64 {
+pub(super) fn slowness(slot: usize) -> f64 {
     let wanted = std::env::var(SLOW_VARIABLE).unwrap_or_default();
     let parsed = wanted.split_once(':').and_then(|(who, factor)| {
         (who == "*" || who.parse() == Ok(slot)).then(|| factor.parse().unwrap_or(1.0))

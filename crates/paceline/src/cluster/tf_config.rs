@@ -153,6 +153,33 @@ impl Cluster {
         self.count(Role::Chief) + self.count(Role::Worker)
     }
 
+    /// The tasks that this one exchanges gradients and parameters with, by their numbers: for a
+    /// server all workers; else all servers; without servers all workers, itself among them.
+    pub fn peers(&self) -> Vec<String> {
+        match self.count(Role::Ps) {
+            servers if servers > 0 && self.task.role != Role::Ps => {
+                (0..servers).map(|index| Task { role: Role::Ps, index }.to_string()).collect()
+            }
+            _ => (0..self.slots()).map(|slot| self.slot_name(slot)).collect(),
+        }
+    }
+
+    /// This task's place among all of the run: workers first, then servers, then evaluators.
+    pub fn number(&self) -> usize {
+        let before = match self.task.role {
+            Role::Ps => self.slots(),
+            Role::Evaluator => self.slots() + self.count(Role::Ps),
+            Role::Chief | Role::Worker => return self.slot().unwrap_or(0),
+        };
+        before + self.task.index
+    }
+
+    /// The same without itself.
+    pub fn others(&self) -> Vec<String> {
+        let own = self.task.to_string();
+        self.peers().into_iter().filter(|peer| *peer != own).collect()
+    }
+
     /// This task's slot, if it trains.
     pub fn slot(&self) -> Option<usize> {
         match self.task.role {

@@ -5,18 +5,22 @@ mod data;
 mod evaluate;
 mod report;
 mod sweep;
+mod trace;
+mod watch;
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use crate::Failure;
 use crate::bench;
-use crate::cli::{Bench, Checkpoint, Command, Data, Job, Make, Train, Worker};
+use crate::cli::{Bench, Checkpoint, Command, Data, Job, Make, Trace, Train, Worker};
 use crate::cluster::join::{Joining, join};
 use crate::cluster::{Cluster, Leash};
 use crate::interrupt::Interrupt;
 use crate::job::{ClusterPlan, Mode, Plan, RawJob};
 use crate::table::{closing_table, columns};
 use crate::train::{Options, train};
+use crate::watch::Watching;
 
 /// Does what the command line says.
 pub fn run(command: Command) -> Result<(), Failure> {
@@ -25,6 +29,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Worker(args) => run_worker(args),
         Command::Sweep(args) => sweep::sweep(&args),
         Command::Report(args) => report::report(&args),
+        Command::Watch(args) => watch::watch(&args),
         Command::Explain(args) => explain(&args),
         Command::Evaluate(args) => evaluate::evaluate(&args),
         Command::Data { command: Data::List } => data::list(),
@@ -32,6 +37,8 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Data { command: Data::Make { what: Make::Clicks(args) } } => data::make(&args),
         Command::Checkpoint { command: Checkpoint::List { run } } => checkpoint::list(&run),
         Command::Checkpoint { command: Checkpoint::Verify { run } } => checkpoint::verify(&run),
+        Command::Trace { command: Trace::Summary { run } } => trace::summary(&run),
+        Command::Trace { command: Trace::Merge { run } } => trace::put_together(&run),
         Command::Bench { command } => run_bench(command),
     }
 }
@@ -48,18 +55,24 @@ fn run_train(args: Train) -> Result<(), Failure> {
     // A run that goes on has its job in its directory.
     let own = || Some(args.resume.as_ref()?.join("job.toml"));
     let job = Job { file: args.job.file.clone().or_else(own), ..args.job };
+    if !args.watch && (args.page.listen.is_some() || args.page.token_file.is_some()) {
+        return Err(Failure::Usage("--listen and --token-file are for the page of --watch".into()));
+    }
     let Train { run_dir, resume, checkpoint, quiet, .. } = args;
-    let options = Options { run_dir, resume, checkpoint, quiet };
     let job = raw_job(&job)?;
+    let watching = args.watch.then(|| Watching::prepare(&args.page)).transpose()?.map(Arc::new);
+    let watch = watching.clone();
+    let options = Options { run_dir, resume, checkpoint, quiet, watch, bare: false };
     let finished = train(&job, &options, &interrupt, leash.as_ref())?;
     let Some(finished) = finished else { return Ok(()) };
     if !quiet {
         print(&closing_table(&finished.summary, &finished.run))?;
     }
-    match finished.signal {
-        Some(signal) => Err(Failure::Interrupted { signal }),
-        None => Ok(()),
+    if let Some(signal) = finished.signal {
+        return Err(Failure::Interrupted { signal });
     }
+    watching.iter().for_each(|watching| watch::linger(watching, &interrupt));
+    Ok(())
 }
 
 fn run_worker(args: Worker) -> Result<(), Failure> {

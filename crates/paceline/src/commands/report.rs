@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use paceline_lab::{Findings, report as documents};
+use paceline_lab::{Findings, plan, report as documents};
 
 use super::print;
 use crate::Failure;
@@ -12,6 +12,9 @@ use crate::run::write_whole;
 
 /// Writes the report of a directory, and says where it is.
 pub(super) fn report(args: &Report) -> Result<(), Failure> {
+    if let Some(file) = &args.index {
+        return write_index(&args.dir, file);
+    }
     let findings = Findings::read(&args.dir).map_err(Failure::at("read the runs in", &args.dir))?;
     if findings.cells.is_empty() {
         return Err(Failure::Usage(format!(
@@ -21,6 +24,23 @@ pub(super) fn report(args: &Report) -> Result<(), Failure> {
     }
     let page = write(&findings, args.to.as_deref().unwrap_or(&args.dir))?;
     print(&format!("{}\n", page.display()))
+}
+
+/// Writes a list of the sweeps that lie in a directory.
+fn write_index(dir: &Path, file: &Path) -> Result<(), Failure> {
+    let entries = fs::read_dir(dir).map_err(Failure::at("read", dir))?;
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.join(plan::PLAN).is_file());
+    paths.sort();
+    if paths.is_empty() {
+        let why = format!("{}: there are no sweeps in it", dir.display());
+        return Err(Failure::Usage(why));
+    }
+    let read = |path: &PathBuf| Findings::read(path).map_err(Failure::at("read the runs in", path));
+    let sweeps = paths.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let text = documents::index(&sweeps);
+    write_whole(file, |temporary| fs::write(temporary, &text))?;
+    print(&format!("{}\n", file.display()))
 }
 
 /// Writes all three documents into a directory, over those of an earlier time; the page's path.

@@ -9,8 +9,9 @@ use paceline_lab::{FIGURES, Figure, Findings};
 use super::{print, raw_job, report};
 use crate::Failure;
 use crate::cli::Sweep as Args;
+use crate::cluster::may_make_networks;
 use crate::interrupt::Interrupt;
-use crate::job::RawJob;
+use crate::job::{CellJob, RawJob};
 use crate::progress::write_line;
 use crate::run::RunDir;
 use crate::sweep::{self, Sweep, Tally};
@@ -31,13 +32,13 @@ pub(super) fn sweep(args: &Args) -> Result<(), Failure> {
         let interrupt = listen()?;
         return conclude(vec![run(&Sweep::open(dir)?, args, &interrupt)?], &interrupt);
     }
-    let files = job_files(args)?;
+    let mut files = job_files(args)?;
     let jobs: Vec<RawJob> = files.iter().map(|file| job(args, file)).collect::<Result<_, _>>()?;
     if args.dry_run {
         return jobs.iter().try_for_each(|job| print(&sweep::list(job, args.quick)?));
     }
     // All jobs are looked at before the first is run.
-    jobs.iter().try_for_each(|job| job.cells(args.quick).map(drop))?;
+    let jobs = runnable(jobs, &mut files, args.quick)?;
     let dirs = directories(args, &jobs)?;
     let interrupt = listen()?;
     let mut tallies = Vec::new();
@@ -49,6 +50,31 @@ pub(super) fn sweep(args: &Args) -> Result<(), Failure> {
         }
     }
     conclude(tallies, &interrupt)
+}
+
+/// The jobs that this process can run: of several, those that need root are passed over by who is
+/// not. One alone says itself what it needs.
+fn runnable(
+    jobs: Vec<RawJob>,
+    files: &mut Vec<PathBuf>,
+    quick: bool,
+) -> Result<Vec<RawJob>, Failure> {
+    let several = jobs.len() > 1;
+    let mut kept = Vec::new();
+    let all = std::mem::take(files);
+    for (job, file) in jobs.into_iter().zip(all) {
+        let cells = job.cells(quick)?;
+        let emulates =
+            |cell: &CellJob| cell.job.check().is_ok_and(|plan| plan.cluster.emulate.is_some());
+        if several && !may_make_networks() && cells.iter().any(emulates) {
+            let name = file.display();
+            write_line(&format!("{name} is left out: it emulates hosts, which needs root"));
+            continue;
+        }
+        kept.push(job);
+        files.push(file);
+    }
+    Ok(kept)
 }
 
 fn listen() -> Result<Interrupt, Failure> {

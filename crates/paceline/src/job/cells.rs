@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use paceline_lab::claim::Claim;
 use toml::de::DeValue;
 
 use super::problem::{Problem, Problems};
@@ -44,6 +45,11 @@ impl RawJob {
             sweep.repeats = repeats;
             sweep.seeds.clear();
         }
+    }
+
+    /// What others have found, to be held against the runs.
+    pub fn findings(&self) -> &[Claim] {
+        &self.findings
     }
 
     /// The job's name, which its directories carry.
@@ -246,7 +252,7 @@ impl Sweep {
 }
 
 /// A value as people write it: words without quotes, tables on one line.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     match DeValue::parse(text).map(|value| value.into_inner()) {
         Ok(DeValue::String(word)) => word.to_string(),
         _ => text.split_whitespace().collect::<Vec<_>>().join(" "),

@@ -4,13 +4,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use paceline_model::{GroupRule, OptimizerSpec, Rule, Schedule, Table};
+use paceline_observe::trace::Window;
 
+use super::check_emulate::parse_rate;
 use super::plan::{
     CheckpointPlan, ClusterPlan, DataPlan, Evaluate, Mode, ModelKind, OnWorkerLoss, Plan, Stop,
 };
 use super::problem::{Problem, Problems};
 use super::raw::RawJob;
-use super::resolve::is_name;
+use super::resolve::{is_address, is_name};
 use super::schema::{DATA_KINDS, KEYS, Kind, ROWS};
 use super::value::Value;
 
@@ -81,7 +83,16 @@ impl Checker<'_> {
                 0 => None,
                 ms => Some(Duration::from_millis(ms)),
             },
+            observe_http: self.optional("observe.http", Self::text),
+            observe_trace: self.trace(),
         }
+    }
+
+    fn trace(&mut self) -> Option<Window> {
+        let from = self.optional("observe.trace.from", Self::whole);
+        let steps = self.optional("observe.trace.steps", Self::whole);
+        let window = Window { from: from.unwrap_or(100), steps: steps.unwrap_or(10) };
+        (from.is_some() || steps.is_some()).then_some(window)
     }
 
     fn model(&mut self) -> ModelKind {
@@ -175,7 +186,8 @@ impl Checker<'_> {
             "wait" => OnWorkerLoss::Wait,
             _ => OnWorkerLoss::Fail,
         };
-        let waits = on_worker_loss == OnWorkerLoss::Wait;
+        let waits_for_servers = self.waits_for_servers(mode, on_worker_loss);
+        let waits = on_worker_loss == OnWorkerLoss::Wait || waits_for_servers;
         let restarts = self.whole("cluster.restarts") as usize;
         let seconds = Duration::from_secs_f64;
         let rejoin = seconds(self.number("cluster.rejoin_timeout_s").min(MAX_SECONDS));
@@ -188,11 +200,13 @@ impl Checker<'_> {
                 _ => servers,
             },
             on_worker_loss,
+            waits_for_servers,
             restarts: if waits { restarts } else { 0 },
             rejoin_timeout: if waits { rejoin } else { Duration::ZERO },
             start_timeout: seconds(self.number("cluster.start_timeout_s").min(MAX_SECONDS)),
             stall_timeout: seconds(self.number("cluster.stall_timeout_s").min(MAX_SECONDS)),
             token_file: self.optional("cluster.token_file", Self::path),
+            emulate: self.emulate(mode, servers),
         }
     }
 
@@ -201,6 +215,28 @@ impl Checker<'_> {
         let slots = self.optional("cluster.slots", Self::whole)? as usize;
         let mode = self.job.word("cluster.mode");
         ["async", "sync", "bounded"].contains(&mode.as_str()).then_some(slots)
+    }
+
+    /// Whether a lost server is waited for: if that is asked for, or else if lost workers are, or
+    /// checkpoints are taken for it to come back with.
+    fn waits_for_servers(&mut self, mode: Mode, on_worker_loss: OnWorkerLoss) -> bool {
+        let has_servers = !matches!(mode, Mode::Single | Mode::Mirrored);
+        let goes_on = on_worker_loss == OnWorkerLoss::Continue;
+        let asked = self.optional("cluster.on_server_loss", Self::text);
+        if goes_on && asked.as_deref() == Some("wait") {
+            let message = "is \"wait\", but a server that comes back waits for all workers, and \
+                           with cluster.on_worker_loss = \"continue\" some may be gone; use \
+                           \"wait\" there too, or \"fail\" here";
+            self.problems.push(self.job.problem("cluster.on_server_loss", message));
+        }
+        let takes_checkpoints = ["checkpoint.every_steps", "checkpoint.every_seconds"]
+            .iter()
+            .any(|key| self.job.entries.contains_key(*key));
+        has_servers
+            && match asked {
+                Some(asked) => asked == "wait",
+                None => on_worker_loss == OnWorkerLoss::Wait || takes_checkpoints && !goes_on,
+            }
     }
 
     /// What only works where parameters are on servers.
@@ -346,6 +382,14 @@ impl Checker<'_> {
         .unwrap_or(1.0)
     }
 
+    pub(super) fn rate(&mut self, path: &str) -> u64 {
+        self.take(path, |value, _| match value {
+            Value::Text(text) => parse_rate(text),
+            _ => None,
+        })
+        .unwrap_or(1)
+    }
+
     pub(super) fn flag(&mut self, path: &str) -> bool {
         self.take(path, |value, _| match value {
             Value::Flag(flag) => Some(*flag),
@@ -360,6 +404,7 @@ impl Checker<'_> {
                 words.contains(&text.as_str()).then(|| text.clone())
             }
             (Value::Text(text), Kind::Name) => is_name(text).then(|| text.clone()),
+            (Value::Text(text), Kind::Address) => is_address(text).then(|| text.clone()),
             _ => None,
         })
         .unwrap_or_default()

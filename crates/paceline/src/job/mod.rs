@@ -9,6 +9,8 @@
 mod cells;
 mod check;
 mod check_data;
+mod check_emulate;
+mod finding;
 mod plan;
 mod problem;
 mod raw;
@@ -23,8 +25,8 @@ mod value;
 
 pub use cells::CellJob;
 pub use plan::{
-    CheckpointPlan, ClusterPlan, DataKind, DataPlan, Evaluate, Mode, ModelKind, OnWorkerLoss, Plan,
-    Stop,
+    CheckpointPlan, ClusterPlan, DataKind, DataPlan, EmulatePlan, Evaluate, Mode, ModelKind,
+    OnWorkerLoss, Plan, Stop,
 };
 pub use problem::{Origin, Problem, Problems};
 pub use raw::RawJob;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use paceline_data::{OnBad, SparseSpec};
 use paceline_model::OptimizerSpec;
+use paceline_observe::trace::Window;
 
 /// A job that has been checked: every value is in range and every needed key is there.
 #[derive(Clone, Debug)]
@@ -36,6 +37,10 @@ pub struct Plan {
     pub observe_every: u64,
     /// How often is looked at what task and machine use, if at all.
     pub observe_sample: Option<Duration>,
+    /// Where tasks tell of themselves, if they do.
+    pub observe_http: Option<String>,
+    /// The steps that a timeline is recorded of, if one is.
+    pub observe_trace: Option<Window>,
 }
 
 /// Examples of a batch of softmax regression that are worth sharing out to threads.
@@ -48,6 +53,11 @@ fn cores() -> usize {
 impl Plan {
     /// Threads that a worker computes with, beside so many others on this machine.
     pub fn threads_here(&self, workers: usize) -> usize {
+        // Emulated hosts share the machine's cores, unless each has its own.
+        let workers = match &self.cluster.emulate {
+            Some(emulated) if emulated.cpus.is_none() => self.cluster.workers,
+            _ => workers,
+        };
         let by_itself = match self.model {
             ModelKind::Logistic { .. } => 1,
             ModelKind::Softmax if self.batch < SOFTMAX_SHARED => 1,
@@ -101,7 +111,7 @@ impl ModelKind {
 }
 
 /// How many tasks there are, how they share the parameters, and how long they wait.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClusterPlan {
     /// How workers share the parameters.
     pub mode: Mode,
@@ -113,9 +123,11 @@ pub struct ClusterPlan {
     pub servers: usize,
     /// What happens when a worker is lost.
     pub on_worker_loss: OnWorkerLoss,
-    /// How often the local launcher starts a worker again that was lost, in all.
+    /// Whether a lost server is waited for, which then comes back with a checkpoint.
+    pub waits_for_servers: bool,
+    /// How often the local launcher starts a task again that was lost, in all.
     pub restarts: usize,
-    /// How long a lost worker's place is kept for a process that takes it over.
+    /// How long a lost task's place is kept for a process that takes it over.
     pub rejoin_timeout: Duration,
     /// How long tasks wait for each other at the start.
     pub start_timeout: Duration,
@@ -123,6 +135,23 @@ pub struct ClusterPlan {
     pub stall_timeout: Duration,
     /// The file with the secret that all tasks share.
     pub token_file: Option<PathBuf>,
+    /// The hosts that the local launcher emulates, if it does.
+    pub emulate: Option<EmulatePlan>,
+}
+
+/// Hosts that are none: networks of their own on one machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EmulatePlan {
+    /// How many there are.
+    pub hosts: usize,
+    /// What each one's link carries each way, if that is limited.
+    pub link_bits_per_s: Option<u64>,
+    /// How long a packet takes to leave its host.
+    pub delay_ms: f64,
+    /// Whether servers have hosts to themselves.
+    pub servers_apart: bool,
+    /// Cores' time that each host may use, if that is limited.
+    pub cpus: Option<f64>,
 }
 
 impl ClusterPlan {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use paceline_lab::claim::Claim;
 use toml::de::{DeTable, DeValue};
 
 use super::problem::{Origin, Problem, Problems};
@@ -32,6 +33,8 @@ pub struct RawJob {
     pub(super) sweep: Option<Sweep>,
     /// What others have measured.
     pub(super) references: Vec<Reference>,
+    /// What others have found.
+    pub(super) findings: Vec<Claim>,
 }
 
 impl RawJob {
@@ -75,6 +78,7 @@ impl RawJob {
         let mut reader = sweep::Reader { text, origin: &origin, problems: Vec::new() };
         job.sweep = reader.sweep(table.get_ref());
         job.references = reader.references(table.get_ref());
+        job.findings = reader.findings(table.get_ref());
         job.problems.append(&mut reader.problems);
         Ok(job)
     }

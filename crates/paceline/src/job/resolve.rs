@@ -45,7 +45,7 @@ impl RawJob {
         let resolved = self.resolve();
         let mut hash = Sha256::new();
         for key in KEYS.iter().filter(|key| resolved.applies(key)) {
-            let own = key.path == "name" || matches!(key.kind, Kind::Path);
+            let own = key.path == "name" || matches!(key.kind, Kind::Path | Kind::Address);
             if let Some(entry) = resolved.entries.get(&key.path).filter(|_| !own) {
                 hash.update(format!("{} = {}\n", key.path, entry.value));
             }
@@ -143,6 +143,12 @@ fn make_absolute(entry: &mut Entry) {
     if let Ok(absolute) = std::path::absolute(path) {
         entry.value = Value::Text(absolute.to_string_lossy().into_owned());
     }
+}
+
+/// A host, or an address in brackets, and a port.
+pub(super) fn is_address(text: &str) -> bool {
+    let parts = text.rsplit_once(':');
+    parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
 }
 
 pub(super) fn is_name(text: &str) -> bool {

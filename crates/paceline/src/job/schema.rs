@@ -38,8 +38,12 @@ pub(super) enum Kind {
     Name,
     /// A file or directory.
     Path,
+    /// A host and a port.
+    Address,
     /// True or false.
     Flag,
+    /// How fast a network is, such as `"1gbit"`.
+    Rate,
 }
 
 impl Kind {
@@ -63,7 +67,9 @@ impl Kind {
             }
             Kind::Name => "a name of at most 100 letters, digits, '-', '_' and '.'".into(),
             Kind::Path => "a path".into(),
+            Kind::Address => "HOST:PORT".into(),
             Kind::Flag => "true or false".into(),
+            Kind::Rate => "a rate such as \"1gbit\" or \"100mbit\", from 100kbit to 100gbit".into(),
         }
     }
 }
@@ -96,7 +102,7 @@ const STEPS_FROM_0: Kind = Kind::Whole { min: 0, max: i64::MAX as u64 };
 
 /// Every key. Keys of one section stand together; sections stand in the order of the file.
 pub(super) static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
-    [top(), model_and_data(), train(), optimizer(), cluster(), checkpoint(), observe()]
+    [top(), model_and_data(), train(), optimizer(), cluster(), emulate(), checkpoint(), observe()]
         .into_iter()
         .flatten()
         .collect()
@@ -274,7 +280,11 @@ fn cluster() -> Vec<Key> {
     let lost = "cluster.on_worker_loss";
     let loss =
         "whether the run ends, goes on without it, or waits for a process that takes its place";
-    let restarts = "how often the local launcher starts a worker again that was lost, in all";
+    let server_loss = "whether the run ends, or waits for the server to come back with the newest \
+                       checkpoint; \"wait\" if workers are waited for or checkpoints are taken, \
+                       unless given";
+    let restarts = "how often the local launcher starts a task again that was lost, in all";
+    let rejoin = "how long a lost task's place is kept";
     let seconds = Kind::Above(0.0);
     vec![
         key(mode, modes, "\"async\"", "how workers share the parameters"),
@@ -286,10 +296,11 @@ fn cluster() -> Vec<Key> {
         key("cluster.staleness", STEPS_FROM_0, "4", "steps a worker may be ahead of the slowest")
             .with(mode, &["bounded"]),
         key(lost, Kind::Word(&["fail", "continue", "wait"]), "\"fail\"", loss).with(mode, shared),
+        optional("cluster.on_server_loss", Kind::Word(&["fail", "wait"]), server_loss)
+            .with(mode, with_servers),
         key("cluster.restarts", Kind::Whole { min: 0, max: 1000 }, "3", restarts)
-            .with(lost, &["wait"]),
-        key("cluster.rejoin_timeout_s", seconds, "60.0", "how long a lost worker's place is kept")
-            .with(lost, &["wait"]),
+            .with(mode, shared),
+        key("cluster.rejoin_timeout_s", seconds, "60.0", rejoin).with(mode, shared),
         key("cluster.start_timeout_s", seconds, "60.0", "how long tasks wait for each other")
             .with(mode, shared),
         key("cluster.stall_timeout_s", seconds, "600.0", "how long a step may wait for somebody")
@@ -297,6 +308,35 @@ fn cluster() -> Vec<Key> {
         optional("cluster.token_file", Kind::Path, "file with the secret that all tasks share")
             .with(mode, shared),
     ]
+}
+
+fn emulate() -> Vec<Key> {
+    let shared: &[&str] = &["async", "sync", "bounded", "mirrored"];
+    let hosts = "run the tasks on so many emulated hosts, each a network of its own; needs root \
+                 (docs/emulation.md)";
+    let server = "whether servers share the workers' hosts, the first one worker 0's, or have the \
+                  last hosts to themselves";
+    let at = |name: &str| format!("cluster.emulate.{name}");
+    let keys = [
+        optional(&at("hosts"), Kind::Whole { min: 1, max: 250 }, hosts),
+        optional(
+            &at("link"),
+            Kind::Rate,
+            "what each host's link carries each way; all it can unless given",
+        ),
+        optional(
+            &at("delay_ms"),
+            Kind::From(0.0),
+            "how long a packet takes to leave its host, where the kernel offers it",
+        ),
+        key(&at("server"), Kind::Word(&["beside", "own"]), "\"beside\"", server),
+        optional(
+            &at("cpus"),
+            Kind::Above(0.0),
+            "cores' time that each host may use; the machine's unless given",
+        ),
+    ];
+    keys.map(|key| key.with("cluster.mode", shared)).into()
 }
 
 fn checkpoint() -> Vec<Key> {
@@ -313,9 +353,17 @@ fn observe() -> Vec<Key> {
     let sample = Kind::Whole { min: 0, max: 3_600_000 };
     let sample_ms =
         "milliseconds from one look at what task and machine use to the next; 0 for none";
+    let http = "where tasks answer `/metrics` and `/healthz`; each has its own port, counted from \
+                this one, or any if it is 0. Beyond loopback `cluster.token_file` is needed";
+    let from = "the first step of a worker that the timeline is of; 100 unless given. There is a \
+                timeline if this or `steps` is given";
+    let steps = "how many steps it is of; 10 unless given";
     vec![
         key("observe.every", STEPS, "1", "steps from one train loss in TensorBoard to the next"),
         key("observe.sample_ms", sample, "1000", sample_ms),
+        optional("observe.http", Kind::Address, http),
+        optional("observe.trace.from", STEPS_FROM_0, from),
+        optional("observe.trace.steps", Kind::Whole { min: 1, max: 10_000 }, steps),
     ]
 }
 

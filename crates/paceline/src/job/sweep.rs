@@ -1,5 +1,6 @@
 //! The sections of a job file that a single run has no use for: `[sweep]`, which says which
-//! runs to make, and `[[reference]]`, which says what others have measured.
+//! runs to make, `[[reference]]`, which says what others have measured, and `[[finding]]`, which
+//! says what they concluded (`finding.rs`).
 //!
 //! Values are kept as the TOML they were written in. They are checked where every value is:
 //! when a cell's job is made of them (`cells.rs`), with the place they stand at.
@@ -12,7 +13,7 @@ use super::problem::{Origin, Problem};
 use super::value::{Value, described};
 
 /// The sections' names.
-pub(super) const SECTIONS: [&str; 2] = ["sweep", "reference"];
+pub(super) const SECTIONS: [&str; 3] = ["sweep", "reference", "finding"];
 
 /// A key and the TOML of a value for it.
 #[derive(Clone, Debug)]
@@ -68,14 +69,14 @@ pub(super) struct Reader<'a> {
 }
 
 /// One `key = value` of a table, in the order of the file.
-struct Line<'a, 'i> {
-    name: &'a str,
-    value: &'a DeValue<'i>,
-    span: Range<usize>,
-    at: usize,
+pub(super) struct Line<'a, 'i> {
+    pub(super) name: &'a str,
+    pub(super) value: &'a DeValue<'i>,
+    pub(super) span: Range<usize>,
+    pub(super) at: usize,
 }
 
-fn lines<'a, 'i>(table: &'a DeTable<'i>) -> Vec<Line<'a, 'i>> {
+pub(super) fn lines<'a, 'i>(table: &'a DeTable<'i>) -> Vec<Line<'a, 'i>> {
     let mut lines: Vec<_> = table
         .iter()
         .map(|(key, value)| Line {
@@ -197,7 +198,7 @@ impl Reader<'_> {
     }
 
     /// The lines of a table of settings, whose keys are whole.
-    fn settings(&mut self, section: &str, table: &DeTable<'_>) -> Vec<Setting> {
+    pub(super) fn settings(&mut self, section: &str, table: &DeTable<'_>) -> Vec<Setting> {
         let mut settings = Vec::new();
         for line in lines(table) {
             if line.value.is_table() && !line.name.contains('.') {
@@ -217,7 +218,7 @@ impl Reader<'_> {
         self.text.get(span).unwrap_or_default().to_owned()
     }
 
-    fn complain(&mut self, at: usize, message: &str) {
+    pub(super) fn complain(&mut self, at: usize, message: &str) {
         self.problems.push(Problem { origin: (self.origin)(at), message: message.to_owned() });
     }
 }
@@ -242,7 +243,7 @@ fn count(value: &DeValue<'_>) -> Option<u64> {
     }
 }
 
-fn number(value: &DeValue<'_>) -> Option<f64> {
+pub(super) fn number(value: &DeValue<'_>) -> Option<f64> {
     let number = match Value::from_toml(value) {
         Ok(Value::Whole(whole)) => whole as f64,
         Ok(Value::Number(number)) => number,

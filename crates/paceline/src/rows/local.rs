@@ -13,6 +13,7 @@ use crate::Failure;
 use crate::checkpoint::keeper::copy_table;
 use crate::checkpoint::{Keeper, Resumption};
 use crate::link::{Link, Pushed, RowLink, RowPush, Show};
+use crate::trace::APPLY_OP;
 
 /// Parameters that are shown at a time when all are shown.
 const PIECE: usize = 1 << 18;
@@ -175,6 +176,7 @@ impl RowLink for LocalRows<'_> {
     fn push(&mut self, push: RowPush<'_>, clock: &mut PhaseClock) -> Result<(), Failure> {
         let step = self.shared.steps.fetch_add(1, Ordering::Relaxed);
         self.shared.table.update(step, push.keys, push.grad);
+        clock.did(APPLY_OP);
         clock.enter(Phase::Pull);
         self.read(push.next);
         self.own_step += 1;

@@ -6,12 +6,13 @@
 //! of the next batch travel while the present one is computed.
 
 use paceline_data::{BatchPlan, SparseBuffer, SparseRows};
-use paceline_model::{Batch, Compactor, Layout, Logistic, Model, Onto, Rows};
+use paceline_model::{Batch, Compactor, Layout, Logistic, Model, Moment, Onto, Rows};
 use paceline_observe::Phase;
 
 use crate::Failure;
 use crate::chief::{Chief, StopReason};
 use crate::link::{Pushed, RowLink, RowPush};
+use crate::trace::note_moment;
 use crate::worker::{Desk, Trainer, Work};
 
 /// A worker of a sparse model.
@@ -62,7 +63,7 @@ impl<'a> RowWorker<'a> {
 
     /// Reads the batch of a step into a place of the queue.
     fn prepare(&mut self, place: usize, step: u64, link: &impl RowLink) {
-        self.desk.clock.enter(Phase::Input);
+        self.desk.clock.stay_in(Phase::Input);
         self.plan.batch(step, self.slot, &mut self.indices);
         let batch = &mut self.queue[place];
         batch.step = step;
@@ -92,7 +93,7 @@ impl<'a> RowWorker<'a> {
 
     /// The mean loss of the present batch, and its gradient.
     fn gradient(&mut self, values: &[f32]) -> f32 {
-        let start = self.desk.clock.enter(Phase::Compute);
+        let start = self.desk.begin_compute();
         let Prepared { rows, compactor, .. } = &self.queue[0];
         let (share, most) = (1.0 / rows.labels.len() as f32, self.model.max_block());
         self.grad.resize(values.len(), 0.0);
@@ -105,7 +106,20 @@ impl<'a> RowWorker<'a> {
                 values: &rows.values,
             };
             let block = Batch::sparse(block, &rows.labels[from..to]);
-            loss += self.model.gradient(values, block, share, onto, &mut self.grad);
+            loss += match self.desk.clock.track() {
+                None => self.model.gradient(values, block, share, onto, &mut self.grad),
+                Some(track) => {
+                    track.begin_row();
+                    let watch = &mut |moment: Moment<'_>| note_moment(track, &moment);
+                    self.model.gradient_followed(
+                        values,
+                        block,
+                        share,
+                        (onto, &mut self.grad),
+                        watch,
+                    )
+                }
+            };
             onto = Onto::Present;
         }
         self.desk.dawdle(start);
@@ -115,19 +129,19 @@ impl<'a> RowWorker<'a> {
 
 impl<L: RowLink> Trainer<L> for RowWorker<'_> {
     fn run(&mut self, link: &mut L, mut chief: Option<&mut Chief<'_>>) -> Result<Work, Failure> {
-        let mut work = Work::default();
         self.begin(link.next_step(), link)?;
         let (overlaps, last) = (link.overlaps(), self.queue.len() - 1);
         // Who takes a slot over may find the run at its end.
         if link.is_stopping() || link.is_called_back() {
-            return Ok(work);
+            return Ok(self.desk.work);
         }
         loop {
             let examples = self.queue[0].len();
             if examples == 0 {
                 link.arrive(&mut self.desk.clock)?;
-                return Ok(Work { reason: Some(StopReason::Epochs), ..work });
+                return Ok(Work { reason: Some(StopReason::Epochs), ..self.desk.work });
             }
+            self.desk.at_step(self.queue[0].step);
             let step = link.global_step();
             let loss = self.gradient(link.values());
             let now = self.desk.clock.enter(Phase::Push);
@@ -143,15 +157,15 @@ impl<L: RowLink> Trainer<L> for RowWorker<'_> {
             self.prepare(last, after_last, link);
             if !overlaps {
                 let pushed = link.arrive(&mut self.desk.clock)?;
-                work.dropped += u64::from(pushed == Pushed::Dropped);
+                self.desk.work.dropped += u64::from(pushed == Pushed::Dropped);
             }
 
-            work.steps += 1;
-            work.examples += examples as u64;
+            self.desk.work.steps += 1;
+            self.desk.work.examples += examples as u64;
             self.desk.after_step((step, loss, now), link, chief.as_deref_mut())?;
             if link.is_stopping() || link.is_called_back() {
                 link.arrive(&mut self.desk.clock)?;
-                return Ok(work);
+                return Ok(self.desk.work);
             }
             if link.next_step() != self.queue[0].step {
                 // The others went on without this worker's gradient.

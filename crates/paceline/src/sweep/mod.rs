@@ -176,6 +176,7 @@ fn plan_of(job: &RawJob, file: &Path, quick: bool, cells: &[CellJob]) -> Result<
         command: std::iter::once("paceline".to_owned()).chain(words).collect::<Vec<_>>().join(" "),
         job: fs::read_to_string(file).map_err(Failure::at("read", file))?,
         machine: Machine::here(),
+        claims: job.findings().to_vec(),
         cells: planned(cells),
     })
 }

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""How long a run of `paceline` takes to recover when a task is killed.
+
+    python3 bench/recovery.py target/release/paceline [--turns 5] [--params 61000000]
+
+Each turn starts a run of its own on this machine, kills a task with SIGKILL once steps are made, and
+measures, from the signal on:
+
+    server, sync and async   until the server that took its place says that all workers are here,
+                             which is when the next step begins
+    worker, sync             until a server says that a new process has taken the slot over
+    worker, async            the longest time for which the chief uses no processor, in a run whose
+                             worker is killed and in one where nobody is: what the others notice
+
+The best and the median of the turns count: on a busy machine the rest is the machine's. With
+`--params` servers hold that many parameters with momentum, so that the reading of the shard shows.
+"""
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+TICK = 0.002
+LIMIT = 120.0
+
+
+def settings(mode, params):
+    common = [
+        f"cluster.mode={mode}", "cluster.workers=2", "cluster.servers=2", "cluster.restarts=100",
+        "cluster.on_worker_loss=wait", "train.stop={test_loss=1e-9}",
+        f"checkpoint.every_seconds={5 if params else 0.5}",
+        "data.train_examples=600", "data.test_examples=100", "train.optimizer.kind=momentum",
+    ]
+    if params:
+        common += ["model.kind=logistic", "model.dense=true", f"data.features={params}",
+                   "train.evaluate.every=1000000"]
+    return common
+
+
+class Run:
+    def __init__(self, program, mode, params):
+        self.room = tempfile.TemporaryDirectory(dir=".")
+        self.dir = os.path.join(os.path.abspath(self.room.name), "run")
+        args = [program, "train", "--quiet", "--run-dir", self.dir]
+        for setting in settings(mode, params):
+            args += ["--set", setting]
+        self.launcher = subprocess.Popen(args, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        self.until(lambda: "all workers are here" in self.log("ps:0"))
+        self.until(self.checkpoints)
+
+    def log(self, task):
+        try:
+            with open(os.path.join(self.dir, task.replace(":", "_"), "log.txt")) as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def checkpoints(self):
+        place = os.path.join(self.dir, "checkpoints")
+        steps = os.listdir(place) if os.path.isdir(place) else []
+        return [s for s in steps if os.path.exists(os.path.join(place, s, "manifest.json"))]
+
+    def until(self, there):
+        begun = time.monotonic()
+        while not there():
+            if time.monotonic() - begun > LIMIT or self.launcher.poll() is not None:
+                raise SystemExit(f"the run did not get there; see {self.dir}")
+            time.sleep(TICK)
+
+    def pid(self, task):
+        role, index = task.split(":")
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    variables = dict(v.split(b"=", 1) for v in file.read().split(b"\0") if b"=" in v)
+                with open(f"/proc/{pid}/cmdline", "rb") as file:
+                    words = file.read().split(b"\0")
+            except OSError:
+                continue
+            config = variables.get(b"TF_CONFIG")
+            if config is None or self.dir.encode() not in words:
+                continue
+            place = json.loads(config)["task"]
+            if (place["type"], place["index"]) == (role, int(index)):
+                return int(pid)
+        raise SystemExit(f"there is no {task}")
+
+    def kill_and_wait(self, victim, witness, text):
+        before = self.log(witness).count(text)
+        pid = self.pid(victim)
+        begun = time.monotonic()
+        os.kill(pid, signal.SIGKILL)
+        self.until(lambda: self.log(witness).count(text) > before)
+        return time.monotonic() - begun
+
+    def longest_pause(self, victim, of, seconds=3.0):
+        def used():
+            with open(f"/proc/{chief}/stat") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+            return int(fields[11]) + int(fields[12])
+
+        chief = self.pid(of)
+        if victim:
+            os.kill(self.pid(victim), signal.SIGKILL)
+        end = time.monotonic() + seconds
+        last, since, longest = used(), time.monotonic(), 0.0
+        while time.monotonic() < end:
+            now = used()
+            if now != last:
+                last, since = now, time.monotonic()
+            longest = max(longest, time.monotonic() - since)
+            time.sleep(TICK)
+        return longest
+
+    def end(self):
+        self.launcher.kill()
+        self.launcher.wait()
+        self.room.cleanup()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("program")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--params", type=int, default=0)
+    args = parser.parse_args()
+    here, taken = "all workers are here", "a new process takes worker:1 over"
+    cases = [
+        ("server, sync", "sync", lambda run: run.kill_and_wait("ps:1", "ps:1", here)),
+        ("server, async", "async", lambda run: run.kill_and_wait("ps:1", "ps:1", here)),
+        ("worker, sync", "sync", lambda run: run.kill_and_wait("worker:1", "ps:0", taken)),
+        ("worker, async: the chief's pause", "async", lambda run: run.longest_pause("worker:1", "worker:0")),
+        ("nobody, async: the chief's pause", "async", lambda run: run.longest_pause(None, "worker:0")),
+    ]
+    for name, mode, measure in cases:
+        times = []
+        for _ in range(args.turns):
+            run = Run(os.path.abspath(args.program), mode, args.params)
+            times.append(measure(run))
+            run.end()
+        print(f"{name:34} best {min(times):.3f} s, median {statistics.median(times):.3f} s", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

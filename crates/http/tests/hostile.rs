@@ -1,0 +1,159 @@
+//! A server in front of peers that mean no good: whatever they do, it goes on to serve others.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use paceline_http::{Guard, Limits, Response, Server, bind};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server that says hello, repeats itself on `/long` and goes on for ever on `/stream`.
+fn serve(limits: Limits) -> Server {
+    let guard = Guard::open();
+    let listener = bind("127.0.0.1:0", &guard).unwrap();
+    let answer = |request: &paceline_http::Request| match request.path.as_str() {
+        "/" => Response::text(200, "hello"),
+        "/long" => Response::new(200, "text/plain", vec![b'x'; 32 << 20]),
+        "/panic" => panic!("as asked"),
+        "/stream" => Response::stream("text/event-stream", |outlet| {
+            loop {
+                outlet.write(b"data: 1\n\n")?;
+                outlet.wait(Duration::from_millis(5))?;
+            }
+        }),
+        _ => Response::not_found(),
+    };
+    Server::start(listener, guard, limits, answer).unwrap()
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Sends bytes, and gives all that comes back until the end.
+fn send(address: SocketAddr, bytes: &[u8]) -> String {
+    let mut stream = connect(address);
+    // The server may have closed before it has read everything.
+    let _ = stream.write_all(bytes);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn get(address: SocketAddr, path: &str) -> String {
+    send(
+        address,
+        format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes(),
+    )
+}
+
+#[test]
+fn requests_are_answered_one_after_another_on_one_connection() {
+    let server = serve(Limits::default());
+    let two = "\r\nGET / HTTP/1.1\r\nhost: localhost\r\n\r\nHEAD / HTTP/1.1\r\nhost: localhost\r\n\r\n\
+               GET /no HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let answer = send(server.address(), two.as_bytes());
+    assert_eq!(answer.matches("HTTP/1.1 200 OK\r\n").count(), 2, "{answer}");
+    assert_eq!(answer.matches("hello").count(), 1, "{answer}");
+    assert!(answer.contains("HTTP/1.1 404 Not Found\r\n"), "{answer}");
+    assert!(answer.contains("x-content-type-options: nosniff\r\n"), "{answer}");
+}
+
+#[test]
+fn what_is_no_request_is_answered_with_a_status_and_the_end() {
+    let server = serve(Limits::default());
+    let long = format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "a".repeat(10_000));
+    let endless = vec![b'a'; 1 << 20];
+    for (bytes, status) in [
+        (&b"\0\x01\x02\xff\r\n\r\n"[..], "400"),
+        (b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\nhello", "405"),
+        (b"GET / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999\r\n\r\n", "413"),
+        (b"GET / HTTP/1.1\r\nhost: evil.example\r\n\r\nGET / HTTP/1.0\r\n\r\n", "403"),
+        (long.as_bytes(), "431"),
+        (&endless, ""),
+    ] {
+        let answer = send(server.address(), bytes);
+        let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(40)]).into_owned();
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")) || status.is_empty(),
+            "{shown}: {answer}"
+        );
+        assert!(get(server.address(), "/").ends_with("hello"), "after {shown}");
+    }
+}
+
+#[test]
+fn who_sends_too_slowly_or_says_nothing_is_let_go() {
+    let limits = Limits {
+        head_time: Duration::from_millis(60),
+        idle_time: Duration::from_millis(30),
+        ..Limits::default()
+    };
+    let server = serve(limits);
+    let mut slow = connect(server.address());
+    let begun = Instant::now();
+    // A byte now and then keeps it going for no longer than the whole may take.
+    while begun.elapsed() < PATIENCE && slow.write_all(b"a").is_ok() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(begun.elapsed() < PATIENCE, "it is still listened to");
+    let mut silent = connect(server.address());
+    assert_eq!(silent.read(&mut [0; 16]).unwrap(), 0);
+}
+
+#[test]
+fn who_does_not_read_an_answer_is_let_go() {
+    let server = serve(Limits {
+        write_time: Duration::from_millis(50),
+        connections: 1,
+        ..Limits::default()
+    });
+    let mut deaf = connect(server.address());
+    deaf.write_all(b"GET /long HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    // The only seat is free again at some time, and not by what the other did.
+    let begun = Instant::now();
+    while !get(server.address(), "/").ends_with("hello") {
+        assert!(begun.elapsed() < PATIENCE, "its seat is still taken");
+    }
+}
+
+#[test]
+fn too_many_connections_are_told_so_and_a_panic_takes_only_its_own_along() {
+    let server = serve(Limits { connections: 2, ..Limits::default() });
+    let address = server.address();
+    assert_eq!(get(address, "/panic"), "");
+    let mut streams: Vec<_> = (0..2).map(|_| connect(address)).collect();
+    for stream in &mut streams {
+        stream.write_all(b"GET /stream HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+        assert!(stream.read(&mut [0; 512]).unwrap() > 0);
+    }
+    assert!(get(address, "/").starts_with("HTTP/1.1 503"));
+    drop(streams);
+    let begun = Instant::now();
+    while !get(address, "/").ends_with("hello") {
+        assert!(begun.elapsed() < PATIENCE, "seats of those who have gone are still taken");
+    }
+}
+
+#[test]
+fn a_server_that_stops_ends_its_streams_and_frees_its_port() {
+    let server = serve(Limits::default());
+    let address = server.address();
+    let mut stream = connect(address);
+    stream.write_all(b"GET /stream HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    assert!(stream.read(&mut [0; 512]).unwrap() > 0);
+    let (ended, end) = mpsc::channel();
+    std::thread::spawn(move || {
+        while stream.read(&mut [0; 512]).is_ok_and(|len| len > 0) {}
+        ended.send(()).unwrap();
+    });
+    drop(server);
+    end.recv_timeout(PATIENCE).unwrap();
+    assert!(TcpStream::connect(address).is_err());
+}

@@ -1,0 +1,145 @@
+//! Many sweeps in one list: what each is, how long it took, others' figures beside ours, and
+//! whether what they found holds here. `experiments/README.md` is made of it.
+
+use std::fmt::Write;
+
+use super::markdown::{plain, table};
+use super::tables::{Table, claims, predictions, references};
+use crate::findings::Findings;
+
+/// How the file begins, so that nobody edits it by hand.
+pub const GENERATED: &str =
+    "<!-- Written by `paceline report SWEEPS --index`; change the job files, not this. -->";
+
+const HEAD: &str = "# Experiments
+
+A job file for each table and figure of five reports, R0 to R4, whose authors trained the same models
+with distributed TensorFlow on clusters of 1 to 4 machines. Each file holds the report's figures as
+its `[[reference]]`s and what it concluded as its `[[finding]]`s, so that the report of a sweep sets
+ours beside them ([docs/sweeps.md](../docs/sweeps.md)). Files that end in `-emulated` give every task
+a host with a link of its own, as the reports had ([docs/emulation.md](../docs/emulation.md)), which
+needs root; the others run anywhere.
+
+```sh
+paceline data get mnist                               # once; the runs in full use MNIST
+paceline sweep experiments/softmax-r0.toml            # one of them; ends with the path of its report
+paceline sweep experiments --quick                    # all, shortened, on generated data
+paceline sweep experiments --sweep-dir sweeps/all     # all, in full
+paceline report sweeps/all --index experiments/README.md
+```
+
+All tasks share one machine's cores here, so a second machine's cores are not there to be found: more
+workers than cores cannot compute faster. Networks can be emulated, cores cannot. The click data is
+made up, so accuracies of click models cannot be compared with the reports'; times can.
+";
+
+/// The list, as Markdown.
+pub fn index(sweeps: &[Findings]) -> String {
+    let mut text = format!("{GENERATED}\n\n{HEAD}\n");
+    if let Some(plan) = sweeps.iter().find_map(|sweep| sweep.plan.as_ref()) {
+        let _ = writeln!(
+            text,
+            "Taken on a machine with {} threads ({}), by version {}.",
+            plan.machine.threads, plan.machine.processor, plan.version
+        );
+        if sweeps.iter().any(|sweep| sweep.plan.as_ref().is_some_and(|plan| plan.quick)) {
+            text.push_str(
+                "Some runs were shortened (`--quick`), so only rates stand beside the reports'.\n",
+            );
+        }
+    }
+    text.push('\n');
+    text.push_str(&table(&overview(sweeps)));
+    sweeps.iter().for_each(|sweep| section(&mut text, sweep));
+    text
+}
+
+/// One row a sweep.
+fn overview(sweeps: &[Findings]) -> Table {
+    let head = ["file", "cells", "runs", "duration", "findings that hold"];
+    let row = |sweep: &Findings| {
+        let judged = sweep.judged();
+        let held = judged.iter().filter(|(_, judgement)| judgement.holds == Some(true)).count();
+        let holds = match judged.len() {
+            0 => "–".to_owned(),
+            all => format!("{held} of {all}"),
+        };
+        let name = &sweep.name;
+        let counts = [sweep.cells.len(), sweep.runs()].map(|count| count.to_string());
+        let [cells, runs] = counts;
+        vec![format!("[{name}]({name}.toml)"), cells, runs, duration(sweep.wall_seconds), holds]
+    };
+    Table {
+        head: head.map(String::from).to_vec(),
+        rows: sweeps.iter().map(row).collect(),
+        words: 1,
+    }
+}
+
+fn section(text: &mut String, sweep: &Findings) {
+    let name = &sweep.name;
+    let _ = writeln!(text, "\n## {name}\n");
+    if let Some(plan) = &sweep.plan {
+        let about = plan.job.lines().take_while(|line| line.starts_with('#'));
+        let about: Vec<_> = about.map(|line| line.trim_start_matches('#').trim()).collect();
+        let quick = if plan.quick { " --quick" } else { "" };
+        let _ = writeln!(text, "{}\n", about.join("\n"));
+        let _ = writeln!(
+            text,
+            "`paceline sweep experiments/{name}.toml{quick}`: {} runs in {}.",
+            sweep.runs(),
+            duration(sweep.wall_seconds)
+        );
+    }
+    for (cell, why) in &sweep.failures {
+        let _ = writeln!(text, "{} failed: {}.", plain(cell), plain(why));
+    }
+    for part in [references(sweep), claims(sweep), predictions(sweep)] {
+        if !part.rows.is_empty() {
+            let _ = write!(text, "\n{}", table(&part));
+        }
+    }
+}
+
+/// A time that people can place.
+fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 100.0 => format!("{s:.0} s"),
+        s => format!("{:.0} min", s / 60.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::{Check, Claim};
+    use crate::plan::Plan;
+
+    #[test]
+    fn a_sweep_has_its_words_its_command_and_its_findings() {
+        let claim = Claim {
+            says: "sync workers do equal steps".into(),
+            check: Check::EqualSteps,
+            ..Claim::default()
+        };
+        let job = "# Report R0.\n# Two lines.\nname = \"a\"\n# further down\n".into();
+        let plan = Plan { name: "a".into(), job, claims: vec![claim], ..Plan::default() };
+        let sweep = Findings {
+            name: "a".into(),
+            plan: Some(plan),
+            wall_seconds: 150.0,
+            ..Findings::default()
+        };
+        let text = index(&[sweep]);
+        for part in [
+            GENERATED,
+            "| [a](a.toml) | 0 | 0 | 2 min | 0 of 1 |",
+            "## a\n\nReport R0.\nTwo lines.\n",
+            "`paceline sweep experiments/a.toml`: 0 runs in 2 min.",
+            "| sync workers do equal steps | – | not measured |",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("further down"));
+    }
+}

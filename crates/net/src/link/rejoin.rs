@@ -1,0 +1,284 @@
+//! What a worker does when a connection breaks: it calls again, and says again what was not heard.
+//!
+//! A broken connection may mean that a cable was pulled or that a server died; from here they look
+//! the same. The worker calls again, at once and then ever less often, and the server's `Welcome`
+//! tells which it was. If the server is in the generation that it was in, what is unanswered is
+//! sent again and the exchange goes on. If it is in a newer one, the run has gone back to a
+//! checkpoint: everybody is called anew, and whoever trains has to begin at the step that the
+//! servers tell ([`LinkError::Rewound`]).
+
+use std::time::{Duration, Instant};
+
+use paceline_exchange::{Client, Header, Kind};
+
+use super::{Attendant, Link, LinkError, Moved, Peer, Wait};
+use crate::PeerState;
+
+/// How long a chief tries to tell a server that the run is over, when the server may be gone.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// How often a connection may break during one exchange: more often is a fault, not an accident.
+const MOST_BREAKS: u32 = 100;
+
+/// What has been said and holds until it is taken back: on a new connection it is said again.
+#[derive(Default)]
+pub(super) struct Said {
+    stop: Option<String>,
+    checkpoint: Option<u64>,
+    /// The present goodbye, until each server has answered it.
+    goodbye: Option<(Header, Vec<u8>)>,
+    /// Server 0 is to hear the goodbye last, when all others have answered it.
+    is_first_last: bool,
+}
+
+impl Link {
+    /// Takes an error of a server's connection for what it is: the end of this link, or of that
+    /// connection only.
+    pub(super) fn heal(&mut self, server: usize, error: LinkError) -> Result<(), LinkError> {
+        let LinkError::Lost { why, .. } = &error else { return Err(error) };
+        let peer = &mut self.peers[server];
+        peer.breaks += 1;
+        if self.config.rejoin.is_none() || peer.breaks > MOST_BREAKS {
+            return Err(error);
+        }
+        peer.broke(why);
+        self.client.lost(server);
+        Ok(())
+    }
+
+    /// Calls the servers again whose connections are broken, when it is time to.
+    pub(super) fn reconnect(&mut self) -> Result<(), LinkError> {
+        for server in 0..self.peers.len() {
+            let peer = &self.peers[server];
+            let Some(limit) = self.config.rejoin.filter(|_| peer.is_down()) else { continue };
+            if self.is_over {
+                return Err(peer.lost("the run is over"));
+            }
+            if let PeerState::Denied(refusal) = &peer.state {
+                return Err(peer.lost(&refusal.text));
+            }
+            if peer.down_for().is_some_and(|time| time >= limit) {
+                return Err(peer.lost(format!("{}; it has not come back", peer.why_down())));
+            }
+            if peer.stream.is_none() && Instant::now() >= peer.next_try {
+                let tried = self.connect(server);
+                self.peers[server].tried(tried);
+            }
+        }
+        Ok(())
+    }
+
+    /// How long a wait may sleep at a time.
+    pub(super) fn nap(&self) -> Duration {
+        let next_try = |peer: &Peer| peer.next_try.saturating_duration_since(Instant::now());
+        let tries = self.peers.iter().filter(|peer| peer.stream.is_none()).map(next_try);
+        let longest = super::SECOND / 4;
+        tries.min().map_or(longest, |time| time.clamp(Duration::from_millis(1), longest))
+    }
+
+    /// A server has let us in, once more or for the first time.
+    pub(super) fn welcomed(&mut self, server: usize) -> Result<(), LinkError> {
+        self.peers[server].welcomed();
+        if let Some(reason) = self.said.stop.clone().filter(|_| server == 0) {
+            let (header, body) = Client::stop(&reason);
+            self.tell(server, &header, &body)?;
+        }
+        if let Some(step) = self.said.checkpoint {
+            self.tell(server, &Client::checkpoint(step), &[])?;
+        }
+        let is_answered = self.peers[server].said_bye || self.reports[server].is_some();
+        let is_early = server == 0 && self.said.is_first_last && !self.have_others_answered();
+        match self.said.goodbye.clone().filter(|_| !is_answered && !is_early) {
+            Some((header, body)) => self.tell(server, &header, &body),
+            None => Ok(()),
+        }
+    }
+
+    /// The connection to a server is of no more use, but stays open until there is a new one: a
+    /// server that has not heard of the newer generation must not think that we are lost.
+    pub(super) fn call_again(&mut self, server: usize) {
+        self.peers[server].retire();
+        self.client.lost(server);
+    }
+
+    /// The run has gone back: everybody is to be called anew, and nothing of what was said holds.
+    pub(super) fn rewound(&mut self) -> LinkError {
+        (0..self.peers.len()).for_each(|server| self.call_again(server));
+        self.said = Said::default();
+        self.reports.iter_mut().for_each(|reports| *reports = None);
+        for peer in &mut self.peers {
+            (peer.said_bye, peer.may_close, peer.may_go) = (false, false, false);
+        }
+        LinkError::Rewound
+    }
+
+    /// After the run has gone back: finds everybody anew, as at the start.
+    pub fn begin_again(&mut self, attendant: &mut impl Attendant) -> Result<(), LinkError> {
+        self.gather(self.config.rejoin.unwrap_or(self.config.start_timeout), attendant)
+    }
+
+    /// How many pushes of this process had been answered and were lost when the run went back.
+    pub fn lost_pushes(&self) -> u64 {
+        self.client.lost_pushes()
+    }
+
+    /// The step of the checkpoint that the run has gone back to, or went on from; 0 for none.
+    pub fn base_step(&self) -> u64 {
+        self.client.generation().base.unwrap_or(0)
+    }
+
+    /// Sends a control frame to a server, if it has let us in; if not, it is said when it has.
+    fn tell(&mut self, server: usize, header: &Header, body: &[u8]) -> Result<(), LinkError> {
+        let peer = &mut self.peers[server];
+        if peer.is_down() {
+            return Ok(());
+        }
+        peer.send_control(header, body).or_else(|error| self.heal(server, error))
+    }
+
+    fn tell_all(&mut self, header: &Header, body: &[u8]) -> Result<(), LinkError> {
+        (0..self.peers.len()).try_for_each(|server| self.tell(server, header, body))
+    }
+
+    /// Asks server 0 to end the run, and says why. Only the chief is listened to.
+    pub fn stop(&mut self, reason: &str) -> Result<(), LinkError> {
+        self.said.stop = Some(reason.to_owned());
+        let (header, body) = Client::stop(reason);
+        self.tell(0, &header, &body)
+    }
+
+    /// Asks all servers for a checkpoint of this step. Only the chief is listened to.
+    pub fn checkpoint(&mut self, step: u64) -> Result<(), LinkError> {
+        self.said.checkpoint = Some(step);
+        self.tell_all(&Client::checkpoint(step), &[])
+    }
+
+    /// Says a goodbye to all servers.
+    pub(super) fn say_goodbye(&mut self, header: Header, body: Vec<u8>) -> Result<(), LinkError> {
+        self.begin_goodbye();
+        self.tell_all(&header, &body)?;
+        self.said.goodbye = Some((header, body));
+        Ok(())
+    }
+
+    /// Says goodbye to all servers, to server 0 last, when all others have answered: it decides who
+    /// fills which slot, and what it knows of one must hold everywhere.
+    fn part(
+        &mut self,
+        (header, body): (Header, Vec<u8>),
+        attendant: &mut impl Attendant,
+    ) -> Result<(), LinkError> {
+        self.begin_goodbye();
+        self.said.is_first_last = true;
+        self.said.goodbye = Some((header, body.clone()));
+        for server in 1..self.peers.len() {
+            self.tell_at_last(server, &header, &body)?;
+        }
+        self.until(attendant, Self::have_others_answered)?;
+        self.tell_at_last(0, &header, &body)?;
+        self.until(attendant, |link| link.peers.iter().all(|peer| peer.said_bye))
+    }
+
+    /// As `tell`; but who may hang up and has done so needs not be told.
+    fn tell_at_last(
+        &mut self,
+        server: usize,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<(), LinkError> {
+        match self.tell(server, header, body) {
+            Err(LinkError::Lost { .. }) if self.peers[server].may_go => {
+                self.peers[server].said_bye = true;
+                Ok(())
+            }
+            told => told,
+        }
+    }
+
+    fn begin_goodbye(&mut self) {
+        for (peer, reports) in self.peers.iter_mut().zip(&mut self.reports) {
+            (peer.said_bye, peer.may_close, *reports) = (false, false, None);
+        }
+        (self.said.goodbye, self.said.is_first_last) = (None, false);
+    }
+
+    fn have_others_answered(&self) -> bool {
+        self.peers[1..].iter().all(|peer| peer.said_bye)
+    }
+
+    /// Whether the slot is being given back.
+    pub(super) fn is_releasing(&self) -> bool {
+        self.said.goodbye.as_ref().is_some_and(|(header, _)| header.kind == Kind::Release)
+    }
+
+    /// Leaves the run in good order, with a report for the chief.
+    pub fn leave(
+        &mut self,
+        report: &[u8],
+        attendant: &mut impl Attendant,
+    ) -> Result<(), LinkError> {
+        self.part(Client::leave(report.to_vec()), attendant)
+    }
+
+    /// Gives the slot back in good order, with a report for the chief. The last push must have been
+    /// answered. A server that hangs up, or does not let us in again, has given the slot to another
+    /// already; one that does not come back has ended the run.
+    pub fn release(
+        &mut self,
+        report: &[u8],
+        attendant: &mut impl Attendant,
+    ) -> Result<(), LinkError> {
+        let is_patient = self.config.rejoin.is_some();
+        self.peers.iter_mut().for_each(|peer| peer.may_go = !is_patient);
+        match self.part(Client::release(report.to_vec()), attendant) {
+            Err(LinkError::Lost { .. }) if is_patient => Ok(()),
+            released => released,
+        }
+    }
+
+    /// After leaving: waits for the end of the run, in case it goes back and this worker is needed
+    /// again. Servers that are gone for good have ended the run too.
+    pub fn linger(&mut self, attendant: &mut impl Attendant) -> Result<(), LinkError> {
+        if self.config.rejoin.is_none() {
+            return Ok(());
+        }
+        match self.until(attendant, |link| link.is_over) {
+            Err(LinkError::Lost { .. }) => Ok(()),
+            ended => ended,
+        }
+    }
+
+    /// The chief's last word: the run is over, and servers may go. One that is gone already, or
+    /// has come back with less than the run had, is not waited for.
+    pub fn finish(&mut self, attendant: &mut impl Attendant) -> Result<(), LinkError> {
+        self.said.stop = None;
+        self.say_goodbye(Client::finish(), Vec::new())?;
+        let patient = self.config.rejoin;
+        self.config.rejoin = patient.map(|limit| limit.min(FAREWELL));
+        let ended = self.until(attendant, |link| link.peers.iter().all(|peer| peer.said_bye));
+        self.config.rejoin = patient;
+        match ended {
+            Err(LinkError::Lost { .. } | LinkError::Rewound) if patient.is_some() => Ok(()),
+            ended => ended,
+        }
+    }
+
+    /// Sends and reads until something has happened.
+    pub(super) fn until(
+        &mut self,
+        attendant: &mut impl Attendant,
+        done: impl Fn(&Self) -> bool,
+    ) -> Result<(), LinkError> {
+        let mut wait = Wait::new();
+        attendant.moved(Moved::Wait);
+        while !done(self) {
+            self.reconnect()?;
+            for server in 0..self.peers.len() {
+                self.peers[server].flush().or_else(|error| self.heal(server, error))?;
+            }
+            if !self.read_all(attendant)? && !done(self) {
+                self.wait(&mut wait, attendant)?;
+            }
+        }
+        Ok(())
+    }
+}

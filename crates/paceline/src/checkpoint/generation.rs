@@ -1,0 +1,117 @@
+//! The generations of a run with servers: `generation.json` in the run directory.
+//!
+//! A server that starts claims the next generation, with the newest complete checkpoint as its
+//! beginning, and the others go back to it when they hear of it. The file sees to it that every
+//! claim has a higher number than the one before, and that what was begun in an older generation is
+//! never completed any more. All this is done under a lock, so that a server that claims and one
+//! that completes a checkpoint do not cross each other's path.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::PathBuf;
+
+use paceline_exchange::Generation;
+use serde::{Deserialize, Serialize};
+
+use super::manifest::{read_sealed, write_sealed};
+use super::shelf::{Checkpoint, Shelf};
+use crate::Failure;
+
+/// What the file says.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Claimed {
+    generation: u64,
+    /// The step of the checkpoint that it begins with.
+    base: Option<u64>,
+}
+
+impl Shelf {
+    fn claims(&self) -> PathBuf {
+        self.beside("generation.json")
+    }
+
+    /// The number of the present generation; 0 if none was ever claimed.
+    pub(crate) fn generation(&self) -> u64 {
+        read_sealed::<Claimed>(&self.claims()).unwrap_or_default().generation
+    }
+
+    /// Holds everybody else off for as long as the file is open.
+    fn lock(&self) -> io::Result<File> {
+        let path = self.beside("generation.lock");
+        let file = File::options().append(true).create(true).open(path)?;
+        match file.lock() {
+            // Where there are no locks, nobody can be held off.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(file),
+            locked => locked.map(|()| file),
+        }
+    }
+
+    /// Claims the next generation for a server that starts: which it is, and the checkpoint to begin
+    /// with, if there is one. `known` has been verified already. Damaged ones that are newer are put
+    /// aside, and that is told.
+    pub fn claim(
+        &self,
+        known: Option<&Checkpoint>,
+        warn: &mut dyn FnMut(&str),
+    ) -> Result<(Generation, Option<Checkpoint>), Failure> {
+        let path = self.claims();
+        let cannot =
+            |source| Failure::Files { what: format!("cannot claim {}", path.display()), source };
+        let _lock = self.lock().map_err(cannot)?;
+        let number = 1 + match fs::exists(&path).map_err(cannot)? {
+            false => 0,
+            true => read_sealed::<Claimed>(&path).map_err(Failure::Usage)?.generation,
+        };
+        let mut found = None;
+        for step in self.steps().into_iter().filter(|&step| self.is_complete(step)) {
+            let verified = match known.filter(|known| known.manifest.about.step == step) {
+                Some(known) => Ok(known.clone()),
+                None => self.verify(step),
+            };
+            match verified {
+                Ok(checkpoint) => {
+                    found = Some(checkpoint);
+                    break;
+                }
+                Err(why) => {
+                    warn(&format!("passed over the checkpoint of step {step}: {why}"));
+                    self.set_aside(step)?;
+                }
+            }
+        }
+        let base = found.as_ref().map(|checkpoint| checkpoint.manifest.about.step);
+        write_sealed(&path, "claim", &Claimed { generation: number, base }).map_err(cannot)?;
+        Ok((Generation { number, base }, found))
+    }
+
+    /// Goes back to the beginning of a generation that another server has claimed, perhaps in a
+    /// directory of its own.
+    pub fn follow(&self, to: Generation) -> Result<Option<Checkpoint>, Failure> {
+        let path = self.claims();
+        let cannot =
+            |source| Failure::Files { what: format!("cannot write {}", path.display()), source };
+        {
+            let _lock = self.lock().map_err(cannot)?;
+            if self.generation() < to.number {
+                let claimed = Claimed { generation: to.number, base: to.base };
+                write_sealed(&path, "claim", &claimed).map_err(cannot)?;
+            }
+        }
+        let Some(step) = to.base else { return Ok(None) };
+        let wrong = |why| Failure::Usage(format!("{}: {why}", self.place(step).display()));
+        self.verify(step).map(Some).map_err(wrong)
+    }
+
+    /// Does what makes a checkpoint complete, unless the run has gone back since that was taken.
+    pub(crate) fn seal(
+        &self,
+        generation: u64,
+        complete: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        if generation == 0 {
+            return complete();
+        }
+        let _lock = self.lock()?;
+        if self.generation() == generation { complete() } else { Ok(()) }
+    }
+}

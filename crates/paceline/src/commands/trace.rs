@@ -1,0 +1,58 @@
+//! `paceline trace`: what a timeline says, and how one is put together by hand.
+
+use std::fs;
+use std::path::Path;
+
+use paceline_observe::trace::rows;
+
+use super::print;
+use crate::Failure;
+use crate::progress::write_line;
+use crate::summary::Summary;
+use crate::table::{columns, grouped};
+use crate::trace::{FILE, merge};
+
+/// Prints what each operation took, the longest first.
+pub(super) fn summary(run: &Path) -> Result<(), Failure> {
+    let path = if run.is_dir() { run.join(FILE) } else { run.to_owned() };
+    let file = fs::read(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Failure::Usage(format!(
+            "{}: there is no timeline; train with --set 'observe.trace={{from=100, steps=10}}'",
+            path.display()
+        )),
+        _ => Failure::at("read", &path)(error),
+    })?;
+    let rows = rows(&file)
+        .map_err(|error| Failure::Usage(format!("{}: no timeline: {error}", path.display())))?;
+    let head = ["task", "operation", "output size", "calls", "total ms", "mean us"];
+    let mut table = vec![head.map(String::from).to_vec()];
+    for row in &rows {
+        table.push(vec![
+            row.role.clone(),
+            row.name.clone(),
+            if row.size.is_empty() { "-".into() } else { row.size.clone() },
+            grouped(row.calls),
+            format!("{:.3}", row.total_us / 1e3),
+            format!("{:.1}", row.mean_us()),
+        ]);
+    }
+    print(&columns(&table))
+}
+
+/// Puts the parts that lie in a run directory together.
+pub(super) fn put_together(run: &Path) -> Result<(), Failure> {
+    let path = run.join("summary.json");
+    let text = fs::read(&path).map_err(Failure::at("read", &path))?;
+    let summary: Summary = serde_json::from_slice(&text)
+        .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
+    let tasks: Vec<_> = summary.tasks.into_iter().map(|task| task.task).collect();
+    let put = merge(run, &tasks)?;
+    if put.tasks.is_empty() {
+        return Err(Failure::Usage(format!(
+            "{}: no task has left a part of a timeline here",
+            run.display()
+        )));
+    }
+    put.warnings(run).iter().for_each(|warning| write_line(&format!("warning: {warning}")));
+    print(&format!("{}: {}\n", run.join(FILE).display(), put.tasks.join(", ")))
+}
