@@ -122,6 +122,37 @@ fn in_async_and_bounded_one_worker_joins_and_another_leaves() {
     check_one_comes_and_one_goes("async", &["model.kind=logistic", "data.features=5000"], false);
 }
 
+/// Kills a server and waits until another process has taken its place.
+fn kill_server(launched: &Launched, server: &str) {
+    signal_to(launched.task(server), "KILL");
+    let told = format!("{server} is started again");
+    within(Duration::from_secs(60), &told, || launched.said().contains(&told));
+}
+
+#[test]
+fn servers_that_die_find_those_who_joined_and_do_without_those_who_left() {
+    let room = Room::new();
+    let launched = running(&room, "sync", &[&EPOCHS[..], &["checkpoint.every_steps=100"]].concat());
+    let run = room.run_dir("run");
+    let joined = join(&room);
+    heard(&run, "worker:2 takes ");
+    kill_server(&launched, "ps:1");
+    let second = launched.task("worker:1");
+    signal_to(second, "TERM");
+    within(Duration::from_secs(60), "worker:1 is gone", || {
+        !processes_of(&room.path("run")).contains(&second)
+    });
+    kill_server(&launched, "ps:0");
+    let done = launched.finish_task();
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let joined = joined.finish();
+    assert_eq!(joined.code, Some(0), "{joined:?}");
+    assert_says(&done.stderr, &["ps:1: the run goes back to ", "worker:1: leaves the run"]);
+    let settings = [&["cluster.slots=4", "cluster.servers=2"], &EPOCHS[..]].concat();
+    let calm = room.train_cluster("calm", "sync", &settings);
+    assert!(calm.model() == run.model(), "the same bits as an undisturbed run");
+}
+
 #[test]
 fn a_spare_takes_over_from_a_killed_worker() {
     for mode in SHARED {

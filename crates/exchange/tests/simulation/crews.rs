@@ -65,6 +65,10 @@ impl World {
         if self.nodes[0].ended || !who.is_alive || who.is_leaving || who.conn.is_some() {
             return;
         }
+        if self.nodes[0].is_down {
+            let delay_ms = self.random.between(1, 100);
+            return self.after(delay_ms, Event::Enrol(crew));
+        }
         let (header, bytes) = who.enrolment.hello();
         let conn = self.open(0, None);
         self.conns[conn.0 as usize].crew = Some(crew);

@@ -152,6 +152,6 @@ mod mortal_servers {
 
     #[test]
     fn find_processes_that_came_and_went_again() {
-        both(Style::Elastic, 2_000);
+        both(Style::Elastic, 1_000);
     }
 }

@@ -14,10 +14,10 @@ use paceline_exchange::{Call, Enrolment, ProcessName};
 use paceline_model::Layout;
 use paceline_net::Roster;
 
+use super::part::Part;
 use super::remote::{Waiter, incarnation, layout_digest};
 use super::shared::Shared;
 use super::slot::Shift;
-use super::task::Part;
 use crate::Failure;
 use crate::train::Finished;
 

@@ -15,9 +15,9 @@ use paceline_net::ask_terms;
 use serde::{Deserialize, Serialize};
 
 use super::crew::{self, process_id};
+use super::part::Part;
 use super::remote::{Waiter, read_token};
 use super::shared::Shared;
-use super::task::Part;
 use super::{Cluster, Role, Task};
 use crate::Failure;
 use crate::build::{Room, build_model};

@@ -10,9 +10,9 @@ use paceline_observe::PhaseClock;
 
 use super::Cluster;
 use super::listen::listen;
+use super::part::SharedLink;
 use super::remote::{Peers, Say, Timed, Waiter, incarnation, layout_digest, token};
 use super::server::start_keeper;
-use super::task::SharedLink;
 use crate::Failure;
 use crate::checkpoint::keeper::copy_dense;
 use crate::checkpoint::{Keeper, Origin, Resumption, Shape, Shelf, Terms};

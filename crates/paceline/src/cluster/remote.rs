@@ -11,7 +11,7 @@ use paceline_observe::{Phase, PhaseClock};
 use sha2::{Digest, Sha256};
 
 use super::Cluster;
-use super::task::SharedLink;
+use super::part::SharedLink;
 use crate::Failure;
 use crate::account::one_of_each;
 use crate::job::{Mode, Plan, RawJob};

@@ -90,8 +90,8 @@ pub(super) fn run(
     let dir = run.task(&task);
     let mut events =
         EventWriter::create(&dir).map_err(Failure::at("make an event file in", &dir))?;
-    let curves = Curves::start(&dir, plan, &cluster.others(), &mut events)?;
     let workers = config.names.clone();
+    let curves = Curves::start(&dir, plan, &workers, &mut events)?;
     let log = Arc::new(Log::create(run, cluster.task)?);
     let shelf = Shelf::of(run.path());
     let known = from.map(Resumption::checkpoint);
@@ -102,7 +102,7 @@ pub(super) fn run(
     let mut watch = Watch::new(task, log, events, plan, keeper);
     watch.curves = curves;
     let number = (watch.task.as_str(), cluster.number());
-    watch.metrics = Metrics::start(plan, number, cluster.others(), &dir)?;
+    watch.metrics = Metrics::start(plan, number, workers.clone(), &dir)?;
     if let Some(metrics) = &watch.metrics {
         watch.log.info(&format!("tells of itself at http://{}/metrics", metrics.address()));
     }

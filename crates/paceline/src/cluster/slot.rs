@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use paceline_exchange::Role;
 
 use super::crew::Ended;
+use super::part::{Part, SharedLink, encode, slowness, work};
 use super::remote::{Remote, link_config};
 use super::shared::Shared;
-use super::task::{Part, SharedLink, encode, slowness, work};
 use crate::Failure;
 use crate::board::Board;
 use crate::build::{Room, build_model, build_worker};
