@@ -139,6 +139,13 @@ impl Server {
 
     fn admit_worker(&mut self, conn: ConnId, hello: &Hello, now_ms: u64, host: &mut impl Host) {
         let slot = hello.slot as usize;
+        let is_same = self.members[slot].incarnation == Some(hello.incarnation);
+        if is_same && self.members[slot].conn.is_some_and(|newer| conn < newer) {
+            // The process has called again since, and that call was heard first.
+            host.close(conn, "replaced by a newer connection");
+            self.connections.remove(conn);
+            return;
+        }
         if let Some(old) = self.members[slot].conn.take() {
             host.close(old, "replaced by a newer connection");
             self.connections.remove(old);
