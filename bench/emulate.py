@@ -66,7 +66,7 @@ def yard_stick(job, run):
         if line.startswith("step "):
             break
     commands = children(launcher.pid)
-    tasks = [pid for pid, command in commands.items() if command.endswith("paceline")]
+    tasks = [pid for pid, command in commands.items() if command != "cat"]
     # The first namespace holds the bridge, then come the hosts in their order.
     hosts = sorted(pid for pid, command in commands.items() if command == "cat")[1:]
     for pid in tasks:

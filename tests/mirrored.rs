@@ -153,7 +153,7 @@ fn a_stopped_mirrored_worker_is_waited_for_and_named() {
     let worker = launched.task("worker:1");
     signal_to(worker, "STOP");
     let begun = Instant::now();
-    launched.wait_for(" waits for worker:1 (");
+    launched.wait_for(" waits for worker:1");
     let still = room.run_dir("run").event_bytes("worker:0");
     within(Duration::from_secs(10), "3 s", || begun.elapsed() > Duration::from_secs(3));
     assert_eq!(room.run_dir("run").event_bytes("worker:0"), still, "steps without worker:1");
@@ -161,7 +161,7 @@ fn a_stopped_mirrored_worker_is_waited_for_and_named() {
     let done = launched.finish();
     assert_eq!(done.code, Some(0), "{done:?}");
     assert_eq!(room.run_dir("run").summary()["stop_reason"], "seconds");
-    assert_says(&room.run_dir("run").log("worker:2"), &[" waits for worker:1 ("]);
+    assert_says(&room.run_dir("run").log("worker:2"), &[" waits for worker:1"]);
 }
 
 #[test]

@@ -90,6 +90,7 @@ fn a_run_directory_has_everything_and_nothing_else() {
             "stop_reason",
             "global_steps",
             "examples",
+            "lost_pushes",
             "seconds",
             "train_loss",
             "test_loss",

@@ -5,9 +5,9 @@
 //! server-sent events, what has come since. It only reads files, so a run does not know whether
 //! anybody looks.
 //!
-//! From a file to the screen: [`book`] reads a run's files on from where they were left into
-//! [`series`], which hold any number of points in bounded memory; [`live`] judges what is not
-//! over yet; [`feed`] writes down what the page has not been told; [`page`] is the page itself.
+//! From a file to the screen: `book` reads a run's files on from where they were left into
+//! `series`, which hold any number of points in bounded memory; `live` judges what is not
+//! over yet; `feed` writes down what the page has not been told; `page` is the page itself.
 
 mod book;
 mod feed;
