@@ -1,12 +1,14 @@
 //! The run directory: everything that one training leaves behind, and never over another's.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::Failure;
+use crate::job::RawJob;
 
 /// A directory that belongs to one run.
 #[derive(Clone, Debug)]
@@ -112,6 +114,22 @@ impl RunDir {
         Self { path: path.to_owned(), _lock: None }.with_task(task)
     }
 
+    /// The directory in which somebody who comes later makes its folder: the one it is told to, or
+    /// the run's own if that is on this machine, or a new one.
+    pub fn of_newcomer(
+        run: &Path,
+        wanted: Option<&Path>,
+        job: &RawJob,
+        name: &str,
+    ) -> Result<Self, Failure> {
+        let is_its_own = |there: &RawJob| there.digest() == job.digest();
+        let is_here = || RawJob::read(&run.join("job.toml")).is_ok_and(|there| is_its_own(&there));
+        match wanted.or_else(|| Some(run).filter(|_| is_here())) {
+            Some(path) => Ok(Self { path: path.to_owned(), _lock: None }),
+            None => Self::create(None, name),
+        }
+    }
+
     /// Makes the folder of a task, which must be new.
     pub fn with_task(self, task: &str) -> Result<Self, Failure> {
         let folder = self.task(task);
@@ -141,6 +159,13 @@ impl RunDir {
     /// Writes a file of the run unless it is there already.
     pub fn write_new(&self, name: &str, contents: &[u8]) -> Result<(), Failure> {
         if self.path.join(name).exists() { Ok(()) } else { self.write(name, contents) }
+    }
+
+    /// Writes a file that only its owner may read, whole or not at all.
+    pub fn write_secret(&self, name: &str, contents: &[u8]) -> Result<(), Failure> {
+        let mut options = fs::File::options();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        write_whole(&self.path.join(name), |temporary| options.open(temporary)?.write_all(contents))
     }
 
     /// Writes a file of the run, whole or not at all.

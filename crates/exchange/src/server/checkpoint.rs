@@ -90,7 +90,10 @@ impl Server {
             Some(step) => format!("the run goes back to the checkpoint of step {step}"),
             None => "the run goes back to its beginning".to_owned(),
         };
-        host.note(Level::Warning, &format!("{text}: a server was lost"));
+        match self.has_come_back(to) {
+            true => host.note(Level::Warning, &format!("{text}: a server was lost")),
+            false => host.note(Level::Info, "begins with a server that started later"),
+        }
         self.outcome = Some(Outcome::GoBack(to));
     }
 

@@ -72,7 +72,7 @@ impl Link {
     fn has_started(&self) -> bool {
         match self.config.client.role {
             super::Role::Worker => self.client.is_started(),
-            super::Role::Evaluator | super::Role::Peer => self.client.is_welcome(),
+            _ => self.client.is_welcome(),
         }
     }
 

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::emulate::Hosts;
+use super::join::OpenDoor;
 use super::{Role, Task, leash, listen, remote, tf_config};
 use crate::Failure;
 use crate::checkpoint::{Resumption, Shape, Shelf};
@@ -56,7 +57,7 @@ pub fn launch(
     let examples = check_data(job, plan, &mut |text| options.say(text))?;
     let checkpoint = options.checkpoint()?;
     if let Some(checkpoint) = &checkpoint {
-        let shape = Shape::of(plan, plan.cluster.workers);
+        let shape = Shape::of(plan, plan.cluster.slots(plan.cluster.workers));
         check_unfinished(plan, &Resumption::new(checkpoint.clone(), shape), examples)?;
         options.say(&resumed(checkpoint.manifest.global_step()));
     }
@@ -67,6 +68,9 @@ pub fn launch(
     run.write("job.toml", job.explain().as_bytes())?;
     let mut tasks = Tasks { started: Vec::new() };
     let start = tasks.start_all(plan, hosts.as_ref(), &run, options, from)?;
+    let servers = start.servers();
+    let door = (!servers.is_empty()).then(|| OpenDoor::open(&run, &servers, &start.token));
+    let _door = door.transpose()?;
     tasks.watch(plan, interrupt, &start)?;
     let path = run.path().join("summary.json");
     let text = std::fs::read(&path).map_err(Failure::at("read", &path))?;
@@ -145,6 +149,9 @@ impl Tasks {
             for task in &mut self.started {
                 if task.ended.is_some() {
                     continue;
+                }
+                if leash::asks_to_leave(&task.leash) && interrupt.signal().is_none() {
+                    leash::let_go(&task.leash);
                 }
                 let status = task.child.try_wait();
                 task.ended = status.map_err(|source| Failure::Files {
@@ -236,6 +243,12 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
+    /// Where the servers are.
+    fn servers(&self) -> Vec<String> {
+        let listed = self.cluster["ps"].as_array().into_iter().flatten();
+        listed.filter_map(|address| address.as_str().map(String::from)).collect()
+    }
+
     /// Whether the chief has come to the end of its work.
     fn has_summary(&self) -> bool {
         self.run.path().join("summary.json").exists()
