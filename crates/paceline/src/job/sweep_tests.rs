@@ -159,7 +159,7 @@ fn every_fault_of_every_cell_is_told_once_with_its_place() {
         "[[reference]]\nsecnds = 1\nseconds = 0",
         &[],
         &[
-            "bytes_per_step, network_bytes_per_second, ",
+            "peak_cpu_percent, cpu_seconds, peak_rss_bytes",
             "reference has no figure, such as seconds = 291.9",
             "reference.seconds must be a number above 0",
         ],
