@@ -159,9 +159,10 @@ fn a_small_network_on_a_server_and_two_workers_is_recorded_whole_with_arrows_and
     let room = Room::new();
     let settings = [
         TRACE,
-        "observe.sample_ms=10",
+        // So many looks, and steps so long, that some fall into the window.
+        "observe.sample_ms=5",
         "model.kind=lenet",
-        "train.batch=20",
+        "train.batch=120",
         "train.stop={steps=30}",
         "train.evaluate.every=7",
         "cluster.staleness=2",

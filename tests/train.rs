@@ -110,6 +110,7 @@ fn a_run_directory_has_everything_and_nothing_else() {
             "task",
             "steps",
             "dropped",
+            "lost",
             "seconds",
             "phases",
             "cpu_seconds",

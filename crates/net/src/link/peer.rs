@@ -52,8 +52,8 @@ pub(super) struct Peer {
     /// How often the connection broke during the present exchange.
     pub(super) breaks: u32,
     down: Option<Down>,
-    /// The connection before this one, for as long as the server may not have heard of this one.
-    retired: Option<TcpStream>,
+    /// Connections before this one, for as long as the server may not have heard of this one.
+    retired: Vec<TcpStream>,
     /// What went through connections before this one: bytes sent and received.
     earlier: (u64, u64),
     inbound: Inbound,
@@ -81,7 +81,7 @@ impl Peer {
             next_try: Instant::now(),
             breaks: 0,
             down: None,
-            retired: None,
+            retired: Vec::new(),
             earlier: (0, 0),
             inbound: Inbound::default(),
             target: None,
@@ -118,11 +118,11 @@ impl Peer {
         self.next_try = Instant::now() + if self.breaks > 1 { TRY_EVERY } else { Duration::ZERO };
     }
 
-    /// The connection is of no more use, but is not closed before there is another.
+    /// The connection is of no more use, but is not closed before the server has let us in on
+    /// another: it may know us by any of them.
     pub(super) fn retire(&mut self) {
-        let stream = self.stream.take();
+        self.retired.extend(self.stream.take());
         self.broke("the run has gone back to a checkpoint");
-        self.retired = stream.or(self.retired.take());
     }
 
     /// Somebody has called the server again.
@@ -137,12 +137,14 @@ impl Peer {
     /// The server has let us in.
     pub(super) fn welcomed(&mut self) {
         self.state = PeerState::Ready;
-        (self.down, self.retired) = (None, None);
+        self.down = None;
+        self.retired.clear();
     }
 
     /// The server has given the slot to another, so that nothing is left to say to it.
     pub(super) fn is_rid_of_us(&mut self) {
-        (self.down, self.retired) = (None, None);
+        self.down = None;
+        self.retired.clear();
         (self.said_bye, self.may_close) = (true, true);
     }
 

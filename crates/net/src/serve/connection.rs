@@ -129,9 +129,7 @@ impl Connection {
             hands.with(&mut core, |machine, hands| {
                 machine.closed(self.id, &format!("{why}{address}"), shared.now_ms(), hands);
             });
-            self.wake_if_over(&core, shared);
-            drop(core);
-            hands.deliver();
+            hands.deliver(core);
         }
         reader.write_last_words(&self);
         shared.forget(&self, &hands.served());
@@ -164,16 +162,7 @@ impl Connection {
             let slot = core.machine.slot_of(self.id).map_or(0, |slot| slot + 1);
             self.slot.store(slot, Ordering::Relaxed);
         }
-        self.wake_if_over(&core, shared);
-        drop(core);
-        hands.deliver();
-    }
-
-    fn wake_if_over(&self, core: &super::Core<'_>, shared: &Shared<'_>) {
-        if core.machine.outcome().is_some() {
-            // If that fails, the run's end is noticed at the next tick.
-            let _ = shared.waker.wake();
-        }
+        hands.deliver(core);
     }
 }
 

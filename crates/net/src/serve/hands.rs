@@ -1,6 +1,6 @@
 //! What the machine does to the world, gathered while the lock is held and done afterwards.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use paceline_exchange::{Body, ConnId, Header, Host, Level, Server, ServerPhase, Stats, Trail};
@@ -47,8 +47,19 @@ impl<'s, 'a> Hands<'s, 'a> {
         work(machine, &mut Acting { hands: self, watcher: *watcher, gone });
     }
 
-    /// Writes what is to be written. The lock must be released.
-    pub(super) fn deliver(&mut self) {
+    /// Releases the lock and writes what is to be written. Last words are written first: once
+    /// somebody sees that the run is over, connections are closed.
+    pub(super) fn deliver(&mut self, core: MutexGuard<'_, Core<'_>>) {
+        if core.machine.outcome().is_none() {
+            drop(core);
+            return self.write();
+        }
+        self.write();
+        // If that fails, the run's end is noticed at the next tick.
+        let _ = self.shared.waker.wake();
+    }
+
+    fn write(&mut self) {
         if self.outgoing.is_empty() {
             return;
         }

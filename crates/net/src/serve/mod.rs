@@ -209,8 +209,7 @@ impl<'a> Shared<'a> {
             watcher.moved(&moved);
             watcher.tick(machine).map_err(ServeError::Failed)?;
             let outcome = machine.outcome().cloned();
-            drop(core);
-            hands.deliver();
+            hands.deliver(core);
             match outcome {
                 None => {}
                 Some(Outcome::Done) => return Ok(Ended::Over),

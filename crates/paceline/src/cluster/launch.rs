@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use signal_hook::consts::SIGTERM;
 
 use super::emulate::Hosts;
 use super::join::OpenDoor;
@@ -44,6 +45,8 @@ struct Started {
     /// Where it listens, kept open so that a process that takes its place finds whoever called.
     door: Option<TcpListener>,
     ended: Option<ExitStatus>,
+    /// It knows that the run is over.
+    is_told: bool,
 }
 
 /// Starts all tasks of the plan on this machine and waits for their end.
@@ -137,7 +140,8 @@ impl Tasks {
         start: &Start<'_>,
     ) -> Result<(), Failure> {
         let mut failure: Option<(u8, Failure)> = None;
-        let mut deadline = None;
+        // Since when there is nothing left to train.
+        let mut over: Option<Instant> = None;
         let mut told = false;
         let mut restarts = plan.cluster.restarts;
         while self.started.iter().any(|task| task.ended.is_none()) {
@@ -159,11 +163,10 @@ impl Tasks {
                     source,
                 })?;
                 let Some(status) = task.ended else { continue };
-                // Without servers nothing is left to do once the chief has written everything.
-                let is_done = plan.cluster.mode == Mode::Mirrored && start.has_summary();
-                let may_restart =
-                    restarts > 0 && failure.is_none() && !is_done && deadline.is_none();
-                if may_restart && is_worth_restarting(plan, task.task, status) {
+                over = over.or_else(|| start.is_over(task.task, status).then(Instant::now));
+                let is_replaceable = is_worth_restarting(plan, task.task, status);
+                let has_failed = failure.is_some();
+                if restarts > 0 && !has_failed && over.is_none() && is_replaceable {
                     restarts -= 1;
                     told &= !is_chief(task.task);
                     let door = task.door.take();
@@ -173,41 +176,64 @@ impl Tasks {
                     write_line(&format!("{} is started again: it {}", task.task, told_end(status)));
                     continue;
                 }
-                let may_go = is_done
-                    || plan.cluster.on_worker_loss == OnWorkerLoss::Continue
-                        && task.task.role == Role::Worker
-                        && !is_chief(task.task);
+                let is_harmless = is_replaceable || is_lost_worker(task.task, status);
+                if over.is_some() && !has_failed && is_harmless {
+                    write_line(&format!("{} {}, after the end", task.task, told_end(status)));
+                    continue;
+                }
+                let may_go = plan.cluster.on_worker_loss == OnWorkerLoss::Continue
+                    && task.task.role == Role::Worker
+                    && !is_chief(task.task);
                 let blame = blame(status);
                 if !status.success() && !may_go && failure.as_ref().is_none_or(|f| f.0 < blame) {
                     failure = Some((blame, failed(task.task, status, interrupt)));
-                }
-                let grace = match plan.checkpoint {
-                    _ if failure.is_some() => GRACE_AFTER_FAILURE,
-                    Some(_) if !is_done => GRACE_TO_WRITE,
-                    _ => GRACE,
-                };
-                if is_chief(task.task) || failure.is_some() {
-                    deadline.get_or_insert_with(|| Instant::now() + grace);
+                    over.get_or_insert_with(Instant::now);
                 }
             }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                let late = self.started.iter().filter(|task| task.ended.is_none());
-                let names: Vec<_> = late.map(|task| task.task.to_string()).collect();
-                if !names.is_empty() {
-                    write_line(&format!("killed, for not ending in time: {}", names.join(", ")));
-                }
-                self.kill_all();
+            if let Some(over) = over {
+                self.tell_servers();
+                let writes = plan.checkpoint.is_some();
+                self.kill_late(|role| match role {
+                    _ if failure.is_some() => over.elapsed() >= GRACE_AFTER_FAILURE,
+                    Role::Ps if writes => over.elapsed() >= GRACE_TO_WRITE,
+                    _ => over.elapsed() >= GRACE,
+                });
             }
             thread::sleep(LOOK_EVERY);
         }
         failure.map_or(Ok(()), |(_, failure)| Err(failure))
     }
 
-    fn kill_all(&mut self) {
-        for task in self.started.iter_mut().filter(|task| task.ended.is_none()) {
-            let _ = task.child.kill();
-            task.ended = task.child.wait().ok();
+    /// The run is over: a server that has just come back to it needs not wait for anybody. One
+    /// that has its end to write does that first.
+    fn tell_servers(&mut self) {
+        let servers = self.started.iter_mut().filter(|task| task.task.role == Role::Ps);
+        for server in servers.filter(|server| !server.is_told) {
+            server.is_told = true;
+            let _ = writeln!(server.leash, "stop {SIGTERM}");
         }
+    }
+
+    /// Kills those that should have ended by now.
+    fn kill_late(&mut self, is_late: impl Fn(Role) -> bool) {
+        let running = self.started.iter_mut().filter(|task| task.ended.is_none());
+        let late: Vec<_> = running.filter(|task| is_late(task.task.role)).collect();
+        if !late.is_empty() {
+            let names: Vec<_> = late.iter().map(|task| task.task.to_string()).collect();
+            write_line(&format!("killed, for not ending in time: {}", names.join(", ")));
+        }
+        late.into_iter().for_each(Started::kill);
+    }
+
+    fn kill_all(&mut self) {
+        self.started.iter_mut().filter(|task| task.ended.is_none()).for_each(Started::kill);
+    }
+}
+
+impl Started {
+    fn kill(&mut self) {
+        let _ = self.child.kill();
+        self.ended = self.child.wait().ok();
     }
 }
 
@@ -249,9 +275,12 @@ impl Start<'_> {
         listed.filter_map(|address| address.as_str().map(String::from)).collect()
     }
 
-    /// Whether the chief has come to the end of its work.
-    fn has_summary(&self) -> bool {
-        self.run.path().join("summary.json").exists()
+    /// Whether this end of a task means that of the run: the chief is done, servers go when it has
+    /// told them to, and without servers nothing is left to do once it has written everything.
+    fn is_over(&self, task: Task, status: ExitStatus) -> bool {
+        let has_servers = self.cluster.get("ps").is_some();
+        let is_last = is_chief(task) || task.role == Role::Ps;
+        status.success() && is_last || !has_servers && self.run.path().join("summary.json").exists()
     }
 
     fn start(&self, task: Task, door: Option<TcpListener>) -> io::Result<Started> {
@@ -304,7 +333,7 @@ impl Start<'_> {
             }
             None => command.stdin(Stdio::null()).env_remove(listen::VARIABLE),
         };
-        Ok(Started { task, child: command.spawn()?, leash, door, ended: None })
+        Ok(Started { task, child: command.spawn()?, leash, door, ended: None, is_told: false })
     }
 }
 
@@ -314,11 +343,13 @@ impl Start<'_> {
 fn is_worth_restarting(plan: &Plan, task: Task, status: ExitStatus) -> bool {
     match task.role {
         Role::Ps => plan.cluster.waits_for_servers && status.code().is_none(),
-        _ => {
-            plan.cluster.on_worker_loss == OnWorkerLoss::Wait
-                && matches!(status.code(), None | Some(128..))
-        }
+        _ => plan.cluster.on_worker_loss == OnWorkerLoss::Wait && is_lost_worker(task, status),
     }
+}
+
+/// Whether a worker has ended because it was killed, or has lost the others.
+fn is_lost_worker(task: Task, status: ExitStatus) -> bool {
+    task.role != Role::Ps && matches!(status.code(), None | Some(128..))
 }
 
 /// How a task ended, in words.

@@ -3,9 +3,10 @@
 //! A launched task's standard output is one end of a socket pair, whose other end only the
 //! launcher holds. When the launcher dies, however it dies, that end is closed, the task reads
 //! the end of the stream and ends itself: no process is left behind. The launcher can also say
-//! "stop" through it, which is how Ctrl-C reaches the chief. A task that was sent SIGTERM asks
-//! "leave?" and leaves when the launcher says "leave", which it does unless it was sent a signal
-//! itself: then the whole run is meant.
+//! "stop" through it, which is how Ctrl-C reaches the chief, and how a server that came back too
+//! late hears that the run is over. A task that was sent SIGTERM asks "leave?" and leaves when the
+//! launcher says "leave", which it does unless it was sent a signal itself: then the whole run is
+//! meant.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;

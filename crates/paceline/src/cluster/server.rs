@@ -17,7 +17,7 @@ use super::join::terms;
 use super::listen::listen;
 use super::remote::{layout_digest, overlaps, token};
 use super::view::View;
-use super::{Cluster, Role};
+use super::{Cluster, Leash, Role};
 use crate::Failure;
 use crate::build::{Room, build_model};
 use crate::checkpoint::{Keeper, Origin, Resumption, Shape, Shelf, Terms, copy_store};
@@ -40,6 +40,7 @@ pub(super) fn run(
     cluster: &Cluster,
     run: &RunDir,
     (shape, from): (Shape, Option<&Resumption>),
+    leash: Option<&Leash>,
 ) -> Result<(), Failure> {
     if plan.cluster.mode == Mode::Mirrored {
         return Err(Failure::Usage(format!(
@@ -95,12 +96,14 @@ pub(super) fn run(
     let log = Arc::new(Log::create(run, cluster.task)?);
     let shelf = Shelf::of(run.path());
     let known = from.map(Resumption::checkpoint);
-    let (mut generation, mut base) = shelf.claim(known, &mut |text| log.warn(text))?;
-    let (index, name) = ((cluster.task.index, servers), task.replace(':', "-"));
+    let index = (cluster.task.index, servers);
+    let (mut generation, mut base) = shelf.claim(index, known, &mut |text| log.warn(text))?;
+    let name = task.replace(':', "-");
     let terms = Terms::new(run, (job, plan), layout, (shape, origin), index, &name);
     let keeper = terms.map(|terms| start_keeper(terms, log.clone())).transpose()?;
     let mut watch = Watch::new(task, log, events, plan, keeper);
     watch.curves = curves;
+    watch.leash = leash.cloned();
     let number = (watch.task.as_str(), cluster.number());
     watch.metrics = Metrics::start(plan, number, workers.clone(), &dir)?;
     if let Some(metrics) = &watch.metrics {
@@ -131,10 +134,13 @@ pub(super) fn run(
         watch.enter(generation);
         let served = serve(&listener, &mut machine, &mut watch);
         if let Ok(Ended::GoBack(to)) = served {
-            (generation, base) = (to, shelf.follow(to)?);
+            (generation, base) = (to, shelf.follow(index, to)?);
             continue;
         }
         let written = watch.write_staleness(machine.stats());
+        if watch.is_unneeded(&machine) {
+            return Ok(());
+        }
         served.map_err(|error| Failure::Lost(error.to_string()))?;
         return written.map_err(Failure::at("write the event file in", &dir));
     }
@@ -208,6 +214,8 @@ struct Watch {
     view: View,
     /// Pushes that this run had made before the present generation began, and that are in it.
     carried: u64,
+    /// What ties this server to the launcher, if that has started it.
+    leash: Option<Leash>,
 }
 
 impl Watch {
@@ -237,7 +245,13 @@ impl Watch {
             paced: now,
             view: View::default(),
             carried: 0,
+            leash: None,
         }
+    }
+
+    /// The run was over when this server came back to it: nobody will come any more.
+    fn is_unneeded(&self, machine: &Server) -> bool {
+        !machine.is_started() && self.leash.as_ref().is_some_and(|leash| leash.signal().is_some())
     }
 
     /// Another generation of the run begins, and everybody is waited for anew.
@@ -403,6 +417,9 @@ impl Watcher for Watch {
         self.look_at_pace(machine.stats());
         if machine.is_started() || machine.outcome().is_some() {
             return Ok(());
+        }
+        if self.is_unneeded(machine) {
+            return Err("the run is over".into());
         }
         let missing = machine.missing();
         if self.started.elapsed() >= self.start_timeout {

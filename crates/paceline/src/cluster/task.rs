@@ -47,7 +47,7 @@ pub fn run(
         None => interrupt.signal(),
     };
     match cluster.task.role {
-        Role::Ps => server::run(job, plan, cluster, &run, (shape, from)).map(|()| None),
+        Role::Ps => server::run(job, plan, cluster, &run, (shape, from), leash).map(|()| None),
         Role::Evaluator => evaluator::run(job, plan, cluster, &run, &interrupted).map(|()| None),
         Role::Chief | Role::Worker => {
             let data = load_data(job, plan, &mut |_| {})?;
