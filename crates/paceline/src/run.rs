@@ -10,6 +10,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::Failure;
 use crate::job::RawJob;
 
+/// The run in numbers, which is written when everything else is there.
+pub(crate) const SUMMARY: &str = "summary.json";
+
 /// A directory that belongs to one run.
 #[derive(Clone, Debug)]
 pub struct RunDir {
@@ -75,7 +78,7 @@ impl RunDir {
         let Some(place) = free else { unreachable!("some number is free") };
         fs::create_dir_all(&place).map_err(Failure::at("make the folder", &place))?;
         fs::copy(&job, place.join("job.toml")).map_err(Failure::at("copy", &job))?;
-        for name in ["summary.json", "model.safetensors", "trace.json"] {
+        for name in [SUMMARY, "model.safetensors", "trace.json"] {
             let file = path.join(name);
             if file.exists() {
                 fs::rename(&file, place.join(name)).map_err(Failure::at("move", &file))?;
@@ -154,6 +157,22 @@ impl RunDir {
     /// A task's own folder, such as `worker_0`.
     pub fn task(&self, task: &str) -> PathBuf {
         self.path.join(task.replace(':', "_"))
+    }
+
+    /// Whether the run has come to its end here: the summary is what its chief writes last.
+    pub fn has_ended(&self) -> bool {
+        self.path.join(SUMMARY).exists()
+    }
+
+    /// The run has not ended after all: it has gone on since somebody wrote its summary.
+    pub fn goes_on(&self) -> Result<(), Failure> {
+        let path = self.path.join(SUMMARY);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Failure::at("remove", &path)(error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Writes a file of the run unless it is there already.

@@ -90,10 +90,7 @@ impl Server {
             Some(step) => format!("the run goes back to the checkpoint of step {step}"),
             None => "the run goes back to its beginning".to_owned(),
         };
-        match self.has_come_back(to) {
-            true => host.note(Level::Warning, &format!("{text}: a server was lost")),
-            false => host.note(Level::Info, "begins with a server that started later"),
-        }
+        host.note(Level::Warning, &format!("{text}: a server was lost"));
         self.outcome = Some(Outcome::GoBack(to));
     }
 

@@ -275,6 +275,7 @@ impl Server {
             let who = self.members[slot].name.clone();
             host.note(Level::Warning, &format!("lost the connection to {who}: {why}"));
             self.give_up_the_lost(now_ms, host);
+            self.allot(now_ms, host);
         }
     }
 

@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use super::Server;
 use super::connections::Peer;
 use crate::members::{Offer, Standing};
-use crate::{ConnId, Generation, Header, Hello, Host, Kind, Level, MAX_WORKERS};
+use crate::{ConnId, Header, Hello, Host, Kind, Level, MAX_WORKERS};
 
 /// How long a process may take to connect for a slot that it was offered.
 const OFFER_MS: u64 = 5_000;
@@ -213,7 +213,7 @@ impl Server {
         }
         let home = Some(slot % self.config.processes());
         let at_home = || processes.iter().position(|process| process.home == home);
-        if slot == 0 || !self.started && !self.has_come_back(self.generation) {
+        if slot == 0 || !self.started && !self.has_come_back() {
             return at_home();
         }
         let loads = self.loads();
@@ -251,9 +251,9 @@ impl Server {
         now_ms.saturating_sub(since_ms.unwrap_or(now_ms))
     }
 
-    /// Whether some server of the run had been lost by then: at first each claims one generation.
-    pub(super) fn has_come_back(&self, generation: Generation) -> bool {
-        generation.number > self.config.servers as u64
+    /// Whether the run has begun before: servers that start together begin in its first generation.
+    fn has_come_back(&self) -> bool {
+        self.generation.number > 1
     }
 
     /// How many slots each process fills or is about to.

@@ -87,8 +87,8 @@ impl Shelf {
         }
     }
 
-    /// Servers that start for the first time have claimed one each.
-    fn claim(&mut self, servers: usize, workers: usize) -> Generation {
+    /// Servers that start for the first time are in the first one.
+    fn claim(&mut self, workers: usize) -> Generation {
         let base = self.complete.keys().next_back().copied();
         let has = |slot: usize| {
             let copies = base.map_or(&[][..], |base| &self.complete[&base]);
@@ -96,7 +96,7 @@ impl Shelf {
             parts.map(|marks| marks.slots[slot].high).min().unwrap_or(0)
         };
         let had = (0..workers).map(has).collect();
-        let last = self.generation.number.max(servers as u64);
+        let last = self.generation.number.max(1);
         self.generation = Generation { number: last + 1, base };
         self.claims.push((self.generation.number, had));
         self.generation
@@ -133,7 +133,7 @@ impl World {
     }
 
     pub(crate) fn server_back(&mut self, server: usize) {
-        let generation = self.shelf.claim(self.plan.servers, self.plan.workers);
+        let generation = self.shelf.claim(self.plan.workers);
         if self.trace {
             println!("{:6} ps:{server} is back with {generation:?}", self.now_ms);
         }

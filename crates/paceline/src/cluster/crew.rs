@@ -222,6 +222,10 @@ impl<'s, 'e, 'p: 's> Crew<'s, 'e, 'p> {
             self.idle_since = Instant::now();
             return Ok(());
         }
+        if self.part.is_late() {
+            self.is_over = true;
+            return Ok(());
+        }
         let cluster = &self.part.plan.cluster;
         let limit = cluster.start_timeout.max(cluster.rejoin_timeout);
         if let Some((lost, why)) = self.roster.lost()

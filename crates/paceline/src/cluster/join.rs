@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use paceline_exchange::{CONTROL_BYTES, MAX_TOKEN_BYTES, ProcessName};
 use paceline_net::ask_terms;
@@ -152,6 +152,7 @@ pub fn join(joining: &Joining, interrupt: &Interrupt) -> Result<(), Failure> {
         from: None,
         origin: terms.origin,
         is_quiet: true,
+        came: Instant::now(),
     };
     let interrupted = || interrupt.signal();
     let id = process_id();

@@ -22,7 +22,7 @@ use crate::checkpoint::{Resumption, Shape, Shelf};
 use crate::interrupt::Interrupt;
 use crate::job::{ClusterPlan, Mode, OnWorkerLoss, Plan, RawJob};
 use crate::progress::write_line;
-use crate::run::RunDir;
+use crate::run::{RunDir, SUMMARY};
 use crate::source::check_data;
 use crate::summary::Summary;
 use crate::train::{Finished, Options, check_unfinished, resumed};
@@ -75,7 +75,7 @@ pub fn launch(
     let door = (!servers.is_empty()).then(|| OpenDoor::open(&run, &servers, &start.token));
     let _door = door.transpose()?;
     tasks.watch(plan, interrupt, &start)?;
-    let path = run.path().join("summary.json");
+    let path = run.path().join(SUMMARY);
     let text = std::fs::read(&path).map_err(Failure::at("read", &path))?;
     let summary: Summary = serde_json::from_slice(&text)
         .map_err(|error| Failure::Training(format!("{}: {error}", path.display())))?;
@@ -280,7 +280,7 @@ impl Start<'_> {
     fn is_over(&self, task: Task, status: ExitStatus) -> bool {
         let has_servers = self.cluster.get("ps").is_some();
         let is_last = is_chief(task) || task.role == Role::Ps;
-        status.success() && is_last || !has_servers && self.run.path().join("summary.json").exists()
+        status.success() && is_last || !has_servers && self.run.has_ended()
     }
 
     fn start(&self, task: Task, door: Option<TcpListener>) -> io::Result<Started> {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use paceline_exchange::ProcessName;
 use paceline_model::Model;
@@ -73,6 +74,10 @@ pub(crate) trait SharedLink: Link {
     }
 }
 
+/// How long a chief that comes back to a run whose summary it finds looks for servers that have not
+/// heard of the end.
+const FAREWELL: Duration = Duration::from_secs(5);
+
 /// In tests: `SLOT:FACTOR`, which slot is to be how many times slower; `*` is all.
 const SLOW_VARIABLE: &str = "PACELINE_TEST_SLOW";
 
@@ -93,12 +98,32 @@ pub(super) struct Part<'a> {
     pub(super) origin: Origin,
     /// Nothing is shown but what goes wrong.
     pub(super) is_quiet: bool,
+    /// When this process came to the run.
+    pub(super) came: Instant,
 }
 
 impl Part<'_> {
     /// Where the servers are.
     pub(super) fn servers(&self) -> Result<Vec<String>, Failure> {
         server_addresses(self.plan, self.cluster)
+    }
+
+    /// Whether this process has come too late: the run is over, and nobody is to be found any more.
+    /// Of a run that goes on from a checkpoint the summary may be that of an earlier session.
+    pub(super) fn is_late(&self) -> bool {
+        let has_waited = self.home != Some(0) || self.came.elapsed() >= FAREWELL;
+        self.from.is_none() && has_waited && self.run.has_ended()
+    }
+
+    /// Takes what has come of finding the others; none if there is nothing left to do with them.
+    fn unless_late<T>(&self, log: &Log, found: Result<T, Failure>) -> Result<Option<T>, Failure> {
+        match found {
+            Err(Failure::Lost(_)) if self.is_late() => {
+                log.warn("the run is over");
+                Ok(None)
+            }
+            found => found.map(Some),
+        }
     }
 
     pub(super) fn train_mirrored(
@@ -114,12 +139,13 @@ impl Part<'_> {
             Board::create(&run.task(&cluster.task.to_string()), plan, &cluster.others())?;
         let tracer = Tracer::of(plan);
         let say = |text: &str| if slot == 0 { log.warn(text) } else { log.info(text) };
-        let gives_up = || interrupted().is_some();
+        let gives_up = || interrupted().is_some() || self.is_late();
         let places = (slot, data.batches(plan, self.slots, self.origin));
         let threads = plan.threads_here(cluster.workers_here());
         let metrics = self.metrics(&log)?;
         let start = Beginning { job: self.job, plan, cluster, run, from: self.from };
-        let mut link = Mirror::start(&start, &*model, log.clone(), &say, &gives_up)?;
+        let link = Mirror::start(&start, &*model, log.clone(), &say, &gives_up);
+        let Some(mut link) = self.unless_late(&log, link)? else { return Ok(None) };
         self.begin_board(&mut board, slot, &link, &*model)?;
         let desk = Desk { metrics, ..Desk::open(Some(board), slowness(slot)) };
         let mut worker = build_dense_worker(plan, data, places, threads, (desk, tracer.as_ref()))?;
@@ -143,13 +169,14 @@ impl Part<'_> {
         let model = build_model(self.plan, self.data.shape(), Room::LEAST)?;
         let is_chief = self.home == Some(0);
         let say = |text: &str| if is_chief { log.warn(text) } else { log.info(text) };
-        let gives_up = || interrupted().is_some();
+        let gives_up = || interrupted().is_some() || self.is_late();
         let process = ProcessName { id: process_id(), name: self.cluster.task.to_string() };
         let waiter = &mut Waiter { say: &say, gives_up: Some(&gives_up) };
-        let roster = crew::enrol(self, process.clone(), model.layout(), waiter)?;
+        let enrolled = crew::enrol(self, process.clone(), model.layout(), waiter);
+        let Some(roster) = self.unless_late(&log, enrolled)? else { return Ok(None) };
         drop(model);
-        let shared = Shared::new(log, process, interrupted);
-        crew::run(self, roster, &shared, leaves)
+        let shared = Shared::new(log.clone(), process, interrupted);
+        self.unless_late(&log, crew::run(self, roster, &shared, leaves)).map(Option::flatten)
     }
 
     /// Where the figures of this process can be asked for while it runs, if they can. The port of

@@ -44,6 +44,8 @@ pub struct Remote<'a> {
     called_back: Option<&'a dyn Fn() -> bool>,
     /// Whether it is to be dropped as it is.
     halted: Option<&'a dyn Fn() -> bool>,
+    /// Whether the run has ended without it, so that no goodbye is heard any more.
+    is_over: Option<&'a dyn Fn() -> bool>,
 }
 
 /// What a link of a sparse model holds.
@@ -82,9 +84,18 @@ impl<'a> Remote<'a> {
             in_flight: false,
         });
         let own_step = link.resume_step();
-        let (called_back, halted) = (None, None);
-        let mut remote =
-            Self { link, mode, own_step, say, peers, gives_up, rows, called_back, halted };
+        let mut remote = Self {
+            link,
+            mode,
+            own_step,
+            say,
+            peers,
+            gives_up,
+            rows,
+            called_back: None,
+            halted: None,
+            is_over: None,
+        };
         match remote.first_pull() {
             Err(Failure::Rewound) => remote.begin_again()?,
             pulled => pulled?,
@@ -93,9 +104,15 @@ impl<'a> Remote<'a> {
     }
 
     /// Asked between two steps, and after leaving: whether the slot is to be given back. Asked
-    /// during waits: whether to give up.
-    pub(crate) fn obey(&mut self, called_back: &'a dyn Fn() -> bool, halted: &'a dyn Fn() -> bool) {
+    /// during waits: whether to give up. Asked when it says goodbye: whether the run is over.
+    pub(crate) fn obey(
+        &mut self,
+        called_back: &'a dyn Fn() -> bool,
+        halted: &'a dyn Fn() -> bool,
+        is_over: &'a dyn Fn() -> bool,
+    ) {
         (self.called_back, self.halted) = (Some(called_back), Some(halted));
+        self.is_over = Some(is_over);
     }
 
     /// Gives the slot back in good order, with a report for the chief.
@@ -117,7 +134,7 @@ impl<'a> Remote<'a> {
 
     /// Attends to what no clock measures.
     fn waiter(&self) -> Waiter<'a> {
-        Waiter { say: self.say, gives_up: None }
+        Waiter { say: self.say, gives_up: self.is_over }
     }
 
     /// Attends to an exchange.
@@ -161,7 +178,9 @@ impl SharedLink for Remote<'_> {
 
     /// A slot that is to be given back has been left already, and needs nobody to stay.
     fn linger(&mut self) -> Result<(), Failure> {
-        let attendant = &mut Waiter { say: self.say, gives_up: self.called_back };
+        let (called_back, is_over) = (self.called_back, self.is_over);
+        let gives_up = || [called_back, is_over].into_iter().flatten().any(|asked| asked());
+        let attendant = &mut Waiter { say: self.say, gives_up: Some(&gives_up) };
         match self.link.linger(attendant) {
             Err(LinkError::Interrupted) => Ok(()),
             ended => Ok(ended?),

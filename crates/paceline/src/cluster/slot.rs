@@ -47,6 +47,8 @@ impl Part<'_> {
             }
             // Everybody is to go; why is known already.
             Err(_) if shift.slot > 0 && shared.is_halted() => Ok(Ended::GivenUp),
+            // Nobody has waited for this slot any more.
+            Err(Failure::Lost(_)) if shift.slot > 0 && self.is_late() => Ok(Ended::Left),
             ended => ended,
         }
     }
@@ -66,7 +68,8 @@ impl Part<'_> {
         let tracer = tracer.as_ref();
         let say = |text: &str| if is_chief { shared.log.warn(text) } else { shared.log.info(text) };
         let is_early = || !shared.has_started.load(Ordering::Relaxed) && self.home.is_some();
-        let gives_up = || shared.is_halted() || is_early() && (shared.interrupted)().is_some();
+        let is_interrupted = || is_early() && (shared.interrupted)().is_some();
+        let gives_up = || shared.is_halted() || is_interrupted() || self.is_late();
         let mut config = link_config(self.job, plan, cluster, Role::Worker, model.layout())?;
         config.client.token.clone_from(&self.token);
         config.client.slot = slot as u32;
@@ -77,7 +80,8 @@ impl Part<'_> {
         let called_back =
             || shift.called_back.load(Ordering::Relaxed) && !is_chief || shared.is_halted();
         let halted = || shared.is_halted();
-        link.obey(&called_back, &halted);
+        let is_over = || !is_chief && self.is_late();
+        link.obey(&called_back, &halted, &is_over);
         if let Some(board) = &mut board {
             self.begin_board(board, slot, &link, &*model)?;
         }
@@ -89,6 +93,8 @@ impl Part<'_> {
         let mut worker = build_worker::<Remote<'_>>(plan, data, places, threads, (desk, tracer))?;
         let worker = &mut *worker;
         if is_chief {
+            // It is written once more when this process has come to the end.
+            run.goes_on()?;
             let all = |mine: TaskSummary| shared.add(slot, &mine);
             let lead = (progress, shared.interrupted as &dyn Fn() -> Option<i32>);
             let finished = self.lead(&mut link, worker, tracer, lead, &all)?;

@@ -1,5 +1,7 @@
 //! One task of a run: finds its place, does its part, and ends by itself.
 
+use std::time::Instant;
+
 use super::part::Part;
 use super::remote::token;
 use super::{Cluster, Leash, Role, evaluator, server};
@@ -66,6 +68,7 @@ pub fn run(
                 from,
                 origin: from.map_or(Origin::default(), Resumption::origin),
                 is_quiet: options.quiet || cluster.slot() != Some(0),
+                came: Instant::now(),
             };
             let finished = match plan.cluster.mode {
                 Mode::Mirrored => part.train_mirrored(&interrupted)?,
