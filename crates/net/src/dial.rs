@@ -10,6 +10,8 @@ use crate::{PeerState, prepare};
 
 /// How long to wait before a task that did not answer is called again.
 pub(crate) const TRY_EVERY: Duration = Duration::from_millis(50);
+/// The same for one that had let us in when the connection broke: it is there.
+pub(crate) const TRY_AGAIN: Duration = Duration::from_millis(5);
 /// How long one attempt may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 

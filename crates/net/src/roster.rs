@@ -11,7 +11,7 @@ use mio::net::TcpStream;
 use mio::{Events, Poll, Token, Waker};
 use paceline_exchange::{Call, Enrolment, Header, Kind, Refusal, ask_for_terms};
 
-use crate::dial::{TRY_EVERY, dial, reach};
+use crate::dial::{TRY_AGAIN, TRY_EVERY, dial, reach};
 use crate::inbound::{Inbound, Progress};
 use crate::link::SECOND;
 use crate::outbound::Outbound;
@@ -118,7 +118,8 @@ impl Roster {
         if let Some(call) = self.read() {
             return Ok(Some(call));
         }
-        let wait = if self.line.is_none() { wait.min(TRY_EVERY) } else { wait };
+        let until_try = self.next_try.saturating_duration_since(Instant::now()).min(TRY_EVERY);
+        let wait = if self.line.is_none() { wait.min(until_try) } else { wait };
         poll_once(&mut self.poll, &mut self.events, wait)?;
         if let Some(line) = &mut self.line {
             line.inbound.wake();
@@ -168,6 +169,9 @@ impl Roster {
 
     fn hang_up(&mut self, state: PeerState) {
         self.line = None;
+        if self.state == PeerState::Ready {
+            self.next_try = Instant::now() + TRY_AGAIN;
+        }
         self.state = state;
         self.lost.get_or_insert_with(Instant::now);
     }

@@ -213,8 +213,10 @@ impl Server {
         }
         let home = Some(slot % self.config.processes());
         let at_home = || processes.iter().position(|process| process.home == home);
+        let is_here = || self.started && self.roster.has(member.process);
+        let away_ms = self.away_ms(slot, now_ms);
         if slot == 0 || !self.started && !self.has_come_back() {
-            return at_home();
+            return at_home().filter(|_| !is_here() || away_ms >= RECONNECT_MS);
         }
         let loads = self.loads();
         let load = |at: &usize| loads.get(&processes[*at].id).copied().unwrap_or(0);
@@ -227,11 +229,7 @@ impl Server {
         }
         let is_idle = |at: &usize| load(at) == 0 && !processes[*at].passed;
         let idle_at_home = at_home().filter(is_idle);
-        let away_ms = self.away_ms(slot, now_ms);
-        let may_reconnect = match self.started {
-            true => self.roster.has(member.process),
-            false => idle_at_home.is_none(),
-        };
+        let may_reconnect = is_here() || !self.started && idle_at_home.is_none();
         if may_reconnect && away_ms < RECONNECT_MS {
             return None;
         }

@@ -51,7 +51,12 @@ impl Link {
             let peer = &self.peers[server];
             let Some(limit) = self.config.rejoin.filter(|_| peer.is_down()) else { continue };
             if self.is_over {
-                return Err(peer.lost("the run is over"));
+                match self.is_finishing() {
+                    // Each server must hear it from the chief.
+                    true if !peer.said_bye => {}
+                    true => continue,
+                    false => return Err(peer.lost("the run is over")),
+                }
             }
             if let PeerState::Denied(refusal) = &peer.state {
                 return Err(peer.lost(&refusal.text));
@@ -208,6 +213,11 @@ impl Link {
     /// Whether the slot is being given back.
     pub(super) fn is_releasing(&self) -> bool {
         self.said.goodbye.as_ref().is_some_and(|(header, _)| header.kind == Kind::Release)
+    }
+
+    /// Whether this is the chief, which tells the servers that the run is over.
+    fn is_finishing(&self) -> bool {
+        self.said.goodbye.as_ref().is_some_and(|(header, _)| header.kind == Kind::Finish)
     }
 
     /// Leaves the run in good order, with a report for the chief.
