@@ -48,7 +48,13 @@ fn ci() -> Done {
     let mut python = PathBuf::new();
     step("set-up", || setup::install().map(|installed| python = installed))?;
     let tests = ["test", "--workspace", "--locked"];
-    step("tests", || run(cargo(&tests).env("PACELINE_PYTHON", &python)))?;
+    // Most tests wait for processes rather than work.
+    let threads = 2 * std::thread::available_parallelism().map_or(2, usize::from);
+    step("tests", || {
+        let mut tests = cargo(&tests);
+        tests.env("RUST_TEST_THREADS", threads.to_string());
+        run(tests.env("PACELINE_PYTHON", &python))
+    })?;
     println!("all is well, {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
 }

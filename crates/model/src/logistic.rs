@@ -6,7 +6,7 @@
 //! as places, it does the same: so the two ways can be held against each other.
 
 use crate::kernels::Onto;
-use crate::{Batch, Group, LayerShape, Layout, Model, Moment, Node, Rows, Tally};
+use crate::{Batch, Group, LayerShape, Layout, Model, Node, Rows, Tally};
 
 /// Examples that go forward and backward together. Nothing is kept but a number for each, so
 /// this is only a bound; the compact slice stays in the cache whatever it is.
@@ -78,21 +78,6 @@ impl Model for Logistic {
             *last += bias;
         }
         loss * share
-    }
-
-    /// Forward and back go together, row by row.
-    fn gradient_followed(
-        &mut self,
-        params: &[f32],
-        block: Batch<'_>,
-        share: f32,
-        (onto, grad): (Onto, &mut [f32]),
-        watch: &mut (dyn FnMut(Moment<'_>) + Send),
-    ) -> f32 {
-        let loss = self.gradient(params, block, share, onto, grad);
-        watch(Moment::Forward { layer: 0 });
-        watch(Moment::Final { range: 0..grad.len(), values: grad });
-        loss
     }
 
     fn layer_shapes(&self) -> Vec<LayerShape> {

@@ -41,7 +41,7 @@ pub trait Model: Send {
     ) -> f32;
 
     /// The same as [`Model::gradient`], with a call at every [`Moment`], which may come from
-    /// another thread. Unless a model knows better there is one, at the end.
+    /// another thread. A model of one layer goes forward and back together, and says so at the end.
     fn gradient_followed(
         &mut self,
         params: &[f32],
@@ -51,6 +51,7 @@ pub trait Model: Send {
         watch: &mut (dyn FnMut(Moment<'_>) + Send),
     ) -> f32 {
         let loss = self.gradient(params, block, share, onto, grad);
+        watch(Moment::Forward { layer: 0 });
         watch(Moment::Final { range: 0..grad.len(), values: grad });
         loss
     }

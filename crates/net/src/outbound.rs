@@ -25,6 +25,15 @@ impl Outbound {
         Ok(())
     }
 
+    /// Takes over what somebody has queued, behind what waits already. The queue is left empty,
+    /// with room for the next.
+    pub(crate) fn take(&mut self, queued: &mut Vec<u8>) {
+        match self.is_empty() {
+            true => std::mem::swap(&mut self.waiting, queued),
+            false => self.waiting.append(queued),
+        }
+    }
+
     /// Writes what is waiting, as far as the socket takes it.
     pub(crate) fn flush(&mut self, stream: &mut impl Write) -> io::Result<()> {
         if self.is_empty() {

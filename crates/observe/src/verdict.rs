@@ -63,6 +63,8 @@ pub struct Facts {
     pub cores_busy: Option<f64>,
     /// How long cores did nothing because a disk had to come first, 0 to 1.
     pub disk_wait: f64,
+    /// How many updates behind the parameters gradients were on average when they were applied.
+    pub staleness: Option<f64>,
 }
 
 /// What most of the time goes to.

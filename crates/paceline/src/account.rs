@@ -27,6 +27,7 @@ pub fn judge(mode: &str, tasks: &mut [TaskSummary]) -> (Verdict, Vec<Rank>) {
         cores_busy: share("cpu_idle_percent")
             .map(|idle| (1.0 - idle - share("cpu_wait_percent").unwrap_or(0.0)).clamp(0.0, 1.0)),
         disk_wait: share("cpu_wait_percent").unwrap_or(0.0),
+        staleness: mean(servers.iter().filter_map(|task| task.staleness_mean)),
     };
     (verdict(&facts), ranks)
 }

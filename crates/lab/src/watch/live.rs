@@ -22,7 +22,8 @@ pub(crate) fn verdict_so_far(book: &Book, mode: &str) -> Option<Verdict> {
         mean_of("cpu_idle_percent").map(|idle| (1.0 - idle - disk_wait).clamp(0.0, 1.0));
     let count = workers.len() as f64;
     let servers = book.tasks().filter_map(|task| server(book, task, count)).collect();
-    Some(verdict(&Facts { mode: mode.to_owned(), workers, servers, cores_busy, disk_wait }))
+    let (mode, staleness) = (mode.to_owned(), mean(book, "ps_0", "pace/staleness"));
+    Some(verdict(&Facts { mode, workers, servers, cores_busy, disk_wait, staleness }))
 }
 
 /// The workers by their time to a gradient of late, the slowest first.

@@ -10,7 +10,7 @@ use self::gang::{Gang, Wanted};
 use self::lane::{LANES, Lane, Task};
 use crate::kernels::{Onto, Patches, dense_backward_weights, dense_forward, each};
 use crate::layers::loss::{count, softmax_deltas};
-use crate::{Batch, Group, Inputs, LayerShape, Layout, Model, Moment, Node, Patchy, Tally};
+use crate::{Batch, Group, Inputs, LayerShape, Layout, Model, Node, Patchy, Tally};
 
 /// Dense examples that go forward and backward together: 28x28 pixels of so many fill half a
 /// processor's second-level cache.
@@ -207,21 +207,6 @@ impl Model for Softmax {
             _ => self.dense_gradient(params, block, share, onto, grad),
         };
         loss * share
-    }
-
-    /// Forward and back go together, a few examples at a time.
-    fn gradient_followed(
-        &mut self,
-        params: &[f32],
-        block: Batch<'_>,
-        share: f32,
-        (onto, grad): (Onto, &mut [f32]),
-        watch: &mut (dyn FnMut(Moment<'_>) + Send),
-    ) -> f32 {
-        let loss = self.gradient(params, block, share, onto, grad);
-        watch(Moment::Forward { layer: 0 });
-        watch(Moment::Final { range: 0..grad.len(), values: grad });
-        loss
     }
 
     fn layer_shapes(&self) -> Vec<LayerShape> {

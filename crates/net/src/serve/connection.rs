@@ -30,6 +30,8 @@ const _: () = assert!(MAX_WAITING_BYTES > (WINDOW_PARTS + 2) * (PART_BYTES + 64)
 pub(super) struct Connection {
     id: ConnId,
     stream: TcpStream,
+    /// Frames that nobody has begun to write. Never locked for longer than it takes to copy one.
+    queued: Mutex<Vec<u8>>,
     outbound: Mutex<Outbound>,
     /// Nothing more is read from it.
     closing: AtomicBool,
@@ -45,6 +47,7 @@ impl Connection {
         Self {
             id,
             stream,
+            queued: Mutex::default(),
             outbound: Mutex::default(),
             closing: AtomicBool::new(false),
             received_bytes: AtomicU64::new(0),
@@ -61,14 +64,38 @@ impl Connection {
         self.outbound.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes a frame; what the socket does not take now, the connection's thread writes later.
-    /// A connection that breaks here is found broken by that thread too.
-    pub(super) fn write(&self, bytes: &[u8]) {
-        let mut outbound = self.outbound();
-        let written = outbound.send(&mut &self.stream, bytes);
-        if written.is_err() || outbound.waiting_bytes() > MAX_WAITING_BYTES {
-            self.hang_up();
+    fn queued(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.queued.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a frame behind all that were said before it.
+    pub(super) fn queue(&self, head: &[u8], body: &[u8]) {
+        let mut queued = self.queued();
+        queued.extend_from_slice(head);
+        queued.extend_from_slice(body);
+    }
+
+    /// Writes what was queued; what the socket does not take now, the connection's thread writes
+    /// later. A connection that breaks here is found broken by that thread too.
+    pub(super) fn write(&self) {
+        if self.flush().is_ok_and(|waiting| waiting <= MAX_WAITING_BYTES) {
+            return;
         }
+        self.hang_up();
+    }
+
+    /// Writes as far as the socket takes anything; how much is left.
+    fn flush(&self) -> std::io::Result<usize> {
+        let mut outbound = self.outbound();
+        outbound.take(&mut self.queued());
+        outbound.flush(&mut &self.stream)?;
+        Ok(outbound.waiting_bytes())
+    }
+
+    /// How much is to be written.
+    fn waiting_bytes(&self) -> usize {
+        let outbound = self.outbound();
+        outbound.waiting_bytes() + self.queued().len()
     }
 
     /// Nothing more is read; the thread ends once everything is written.
@@ -192,7 +219,7 @@ impl Reader {
         loop {
             let over = shared.over.load(Ordering::Relaxed);
             let closing = connection.closing.load(Ordering::Relaxed);
-            let waiting = connection.outbound().waiting_bytes();
+            let waiting = connection.waiting_bytes();
             if over || closing && waiting == 0 {
                 return Ok(None);
             }
@@ -203,10 +230,7 @@ impl Reader {
             hands.enter(ServerPhase::Idle);
             self.wait(waiting > 0).map_err(|error| error.to_string())?;
             hands.enter(ServerPhase::Receive);
-            connection
-                .outbound()
-                .flush(&mut &connection.stream)
-                .map_err(|error| error.to_string())?;
+            connection.flush().map_err(|error| error.to_string())?;
         }
     }
 
@@ -246,11 +270,9 @@ impl Reader {
     fn write_last_words(&mut self, connection: &Connection) {
         let deadline = Instant::now() + LAST_WORDS;
         while Instant::now() < deadline {
-            let mut outbound = connection.outbound();
-            if outbound.flush(&mut &connection.stream).is_err() || outbound.is_empty() {
+            if !connection.flush().is_ok_and(|waiting| waiting > 0) {
                 return;
             }
-            drop(outbound);
             if self.wait(true).is_err() {
                 return;
             }

@@ -1,4 +1,6 @@
-//! What the machine does to the world, gathered while the lock is held and done afterwards.
+//! What the machine does to the world: frames are queued with their connections while the lock is
+//! held, so that each gets its own in the order in which the machine said them, whichever thread
+//! says what; and they are written afterwards.
 
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
@@ -8,26 +10,19 @@ use paceline_exchange::{Body, ConnId, Header, Host, Level, Server, ServerPhase, 
 use super::connection::Connection;
 use super::{Core, Follower, Served, Shared};
 
-/// A frame that is to be written once the lock is released.
-struct Outgoing {
-    to: Arc<Connection>,
-    bytes: Vec<u8>,
-}
-
 /// One thread's hands: it acts for the machine, and accounts for its own time.
 pub(super) struct Hands<'s, 'a> {
     shared: &'s Shared<'a>,
     /// The connection that this thread serves, if it serves one.
     own: Option<Arc<Connection>>,
-    outgoing: Vec<Outgoing>,
-    /// Buffers of frames that were written, to be used again.
-    spare: Vec<Vec<u8>>,
+    /// Connections that something was queued for.
+    outgoing: Vec<Arc<Connection>>,
     clock: PhaseClock,
 }
 
 impl<'s, 'a> Hands<'s, 'a> {
     pub(super) fn new(shared: &'s Shared<'a>, own: Option<Arc<Connection>>) -> Self {
-        Self { shared, own, outgoing: Vec::new(), spare: Vec::new(), clock: PhaseClock::new() }
+        Self { shared, own, outgoing: Vec::new(), clock: PhaseClock::new() }
     }
 
     /// Has somebody follow what this thread does, or leaves its time untold.
@@ -47,27 +42,17 @@ impl<'s, 'a> Hands<'s, 'a> {
         work(machine, &mut Acting { hands: self, watcher: *watcher, gone });
     }
 
-    /// Releases the lock and writes what is to be written. Last words are written first: once
-    /// somebody sees that the run is over, connections are closed.
+    /// Releases the lock, and writes what is to be written.
     pub(super) fn deliver(&mut self, core: MutexGuard<'_, Core<'_>>) {
-        if core.machine.outcome().is_none() {
-            drop(core);
-            return self.write();
+        let is_over = core.machine.outcome().is_some();
+        drop(core);
+        if is_over {
+            // If that fails, the run's end is noticed at the next tick.
+            let _ = self.shared.waker.wake();
         }
-        self.write();
-        // If that fails, the run's end is noticed at the next tick.
-        let _ = self.shared.waker.wake();
-    }
-
-    fn write(&mut self) {
-        if self.outgoing.is_empty() {
-            return;
-        }
-        self.clock.enter(ServerPhase::Send);
-        for mut frame in self.outgoing.drain(..) {
-            frame.to.write(&frame.bytes);
-            frame.bytes.clear();
-            self.spare.push(frame.bytes);
+        if !self.outgoing.is_empty() {
+            self.clock.enter(ServerPhase::Send);
+            self.outgoing.drain(..).for_each(|to| to.write());
         }
     }
 
@@ -100,10 +85,8 @@ impl Host for Acting<'_, '_, '_, '_> {
     fn send(&mut self, to: ConnId, header: Header, body: Body<'_>) {
         let own = self.hands.own.as_ref().filter(|own| own.id() == to).cloned();
         let Some(to) = own.or_else(|| self.hands.shared.find(to)) else { return };
-        let mut bytes = self.hands.spare.pop().unwrap_or_default();
-        bytes.extend_from_slice(&header.encode());
-        bytes.extend_from_slice(body.bytes());
-        self.hands.outgoing.push(Outgoing { to, bytes });
+        to.queue(&header.encode(), body.bytes());
+        self.hands.outgoing.push(to);
     }
 
     fn close(&mut self, conn: ConnId, _reason: &str) {

@@ -150,6 +150,15 @@ fn a_verdict_is_read_back_as_it_was_written() {
 }
 
 #[test]
+fn how_late_gradients_come_is_told_where_several_push_them() {
+    let workers = vec![worker(0.0, 2.0, 8.0), worker(0.0, 2.0, 8.0)];
+    let late = Facts { staleness: Some(1.04), ..facts("async", workers, vec![server(0.1)]) };
+    check(&late, VerdictKind::Network, &["gradients are 1.0 updates late on average; try"]);
+    let alone = Facts { workers: vec![worker(0.0, 2.0, 8.0)], ..late };
+    assert!(!verdict(&alone).text.contains("late"));
+}
+
+#[test]
 fn what_a_server_sends_is_held_against_its_link_where_that_is_known() {
     let linked = ServerFacts { link_mbit_per_s: Some(1000.0), ..server(0.1) };
     let words = ["network: ", "ps:0 is at work for", "sends 940 of 1000 Mbit/s"];

@@ -38,7 +38,10 @@ pub(super) fn evidence(
             });
             let share = percent(exchange);
             let busy = if is_full(facts) { cores(facts) } else { String::new() };
-            format!("{who} {share} of the time exchanging gradients and parameters{server}{busy}")
+            let late = late(facts);
+            format!(
+                "{who} {share} of the time exchanging gradients and parameters{server}{busy}{late}"
+            )
         }
         VerdictKind::Stragglers => {
             let slow = match slowest {
@@ -48,7 +51,8 @@ pub(super) fn evidence(
                 ),
                 _ => "; none is slow all the time, each in its turn".into(),
             };
-            format!("{} of the workers' time goes to slower ones{slow}", percent(shares.stragglers))
+            let (share, late) = (percent(shares.stragglers), late(facts));
+            format!("{share} of the workers' time goes to slower ones{slow}{late}")
         }
         VerdictKind::Evaluation => {
             format!("tests take {} of the time", percent(shares.evaluation))
@@ -107,6 +111,14 @@ fn is_full(facts: &Facts) -> bool {
 
 fn cores(facts: &Facts) -> String {
     facts.cores_busy.map_or(String::new(), |busy| format!("; cores are {} busy", percent(busy)))
+}
+
+/// How late gradients come, where more than one worker pushes them when it pleases.
+fn late(facts: &Facts) -> String {
+    let is_free = matches!(facts.mode.as_str(), "async" | "bounded") && facts.workers.len() > 1;
+    let staleness = facts.staleness.filter(|_| is_free);
+    let late = |updates| format!("; gradients are {updates:.1} updates late on average");
+    staleness.map_or(String::new(), late)
 }
 
 fn busiest(facts: &Facts) -> Option<&ServerFacts> {

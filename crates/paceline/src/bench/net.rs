@@ -17,7 +17,7 @@ use crate::train::Options;
 pub(super) const SMALL: usize = 7_850;
 /// Those of AlexNet with 1,000 classes.
 pub(super) const LARGE: usize = 61_100_840;
-pub(super) const TURNS: usize = 3;
+pub(super) const TURNS: usize = 6;
 
 /// Measures everything and renders it.
 pub fn net(interrupt: &Interrupt) -> Result<String, Failure> {
