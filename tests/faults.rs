@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use paceline_exchange::{Generation, Header, Hello, Kind, PROTOCOL_VERSION, Role};
+use paceline_exchange::{Generation, Header, Hello, Kind, PROTOCOL_VERSION, ProcessName, Role};
 use serde_json::Value;
 
 use crate::support::{
@@ -322,6 +322,7 @@ fn hello(token: &str) -> Hello {
         servers: 2,
         generation: Generation::default(),
         token: token.as_bytes().to_vec(),
+        process: ProcessName::default(),
     }
 }
 

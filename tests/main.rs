@@ -19,6 +19,7 @@ mod cluster;
 mod data;
 mod disk;
 mod docs;
+mod elastic;
 mod emulate;
 mod experiments;
 mod failures;

@@ -265,6 +265,22 @@ fn an_evaluator_in_or_out_of_the_cluster_tests_and_is_never_waited_for() {
 }
 
 #[test]
+fn a_worker_that_is_started_again_when_the_run_is_over_says_so_and_ends_well() {
+    let [port] = free_ports();
+    let wait = ["cluster.mode=async", "cluster.on_worker_loss=wait", "train.stop={steps=50}"];
+    let hand = ByHand::new(cluster_of(2, &[port]), &wait);
+    let tasks = [("ps", 0), ("worker", 0), ("worker", 1)];
+    hand.all_end_well(tasks.map(|(role, index)| hand.start(role, index)).into());
+    let summary = hand.run().summary();
+    for worker in [1, 0] {
+        let late = hand.start("worker", worker).finish_task();
+        assert_eq!(late.code, Some(0), "{late:?}");
+        assert_says(&late.stderr, &["the run is over"]);
+    }
+    assert_eq!(hand.run().summary(), summary, "it stays as it is");
+}
+
+#[test]
 fn the_same_task_twice_in_one_run_is_refused() {
     let [port] = free_ports();
     let hand = ByHand::new(cluster_of(2, &[port]), &["train.stop={steps=20}"]);

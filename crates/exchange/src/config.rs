@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use thiserror::Error;
 
-use crate::{MAX_TOKEN_BYTES, MAX_WORKERS, PART_FLOATS, shard_ranges};
+use crate::{CONTROL_BYTES, MAX_TOKEN_BYTES, MAX_WORKERS, PART_FLOATS, shard_ranges};
 
 /// How workers share the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub struct ServerConfig {
     pub index: usize,
     /// How many servers there are.
     pub servers: usize,
-    /// How many workers take part.
+    /// How many slots there are, each for one worker.
     pub workers: usize,
     /// What people call the worker in each slot; see [`worker_names`].
     pub names: Vec<String>,
@@ -69,6 +69,19 @@ pub struct ServerConfig {
     /// How many parameters travel in one part; [`PART_FLOATS`] but in tests. The shard of a
     /// sparse model is one part, whatever this says.
     pub part_floats: usize,
+    /// The processes that fill the slots.
+    pub crew: CrewConfig,
+}
+
+/// What a server knows of the processes that fill slots before it has met them.
+#[derive(Clone, Debug, Default)]
+pub struct CrewConfig {
+    /// How many processes the run begins with: slot s is first for process s modulo this. 0 is
+    /// one for each slot.
+    pub processes: usize,
+    /// What a newcomer must know of the run, in a form that only the tasks understand; empty if
+    /// nobody may join.
+    pub terms: Vec<u8>,
 }
 
 /// The usual names: `worker:0` and so on.
@@ -80,6 +93,11 @@ impl ServerConfig {
     /// What people call the worker in a slot.
     pub(crate) fn name(&self, slot: usize) -> String {
         self.names[slot].clone()
+    }
+
+    /// How many processes the run begins with.
+    pub(crate) fn processes(&self) -> usize {
+        if self.crew.processes == 0 { self.workers } else { self.crew.processes }
     }
 
     /// Checks what the machine relies on.
@@ -98,6 +116,7 @@ impl ServerConfig {
         require(self.token.len() <= MAX_TOKEN_BYTES, "the token is longer than 256 bytes")?;
         require(self.stop_steps != Some(0), "a run of 0 steps needs no server")?;
         require(self.stall_ms > 0, "a wait needs a limit")?;
+        require(self.crew.terms.len() <= CONTROL_BYTES, "the terms are longer than 64 KiB")?;
         if let ModeConfig::Sync { quorum } = self.mode {
             require((1..=self.workers).contains(&quorum), "quorum must be 1 to workers")?;
             // Which gradients are used is decided on one server; two could decide differently.

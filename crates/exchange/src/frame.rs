@@ -61,6 +61,9 @@ pub enum Kind {
     Checkpoint = 13,
     /// Peer: a piece of my replica, for one that is behind.
     State = 14,
+    /// Worker: another process shall fill my slot from here on; here is my report. Answered with
+    /// [`Kind::Bye`].
+    Release = 15,
     /// Server: you are in, and this is the shard I hold.
     Welcome = 129,
     /// Server: you are not let in, and why. The connection is closed after it.
@@ -79,11 +82,19 @@ pub enum Kind {
     Bye = 136,
     /// Server of a sparse model: the values of the keys that were asked for, in their order.
     Values = 137,
+    /// Server, to a newcomer: what the run is. The connection is closed after it.
+    Terms = 138,
+    /// Server 0, to a process: you are on the roster, under this name.
+    Enrolled = 139,
+    /// Server 0, to a process: fill this slot, with a higher incarnation than the header tells.
+    Offer = 140,
+    /// Server 0, to a process: release one of your slots.
+    Yield = 141,
 }
 
 impl Kind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Kind; 23] = [
+    pub const ALL: [Kind; 28] = [
         Kind::Hello,
         Kind::Push,
         Kind::Pull,
@@ -98,6 +109,7 @@ impl Kind {
         Kind::Fresh,
         Kind::Checkpoint,
         Kind::State,
+        Kind::Release,
         Kind::Welcome,
         Kind::Refuse,
         Kind::Start,
@@ -107,6 +119,10 @@ impl Kind {
         Kind::Abort,
         Kind::Bye,
         Kind::Values,
+        Kind::Terms,
+        Kind::Enrolled,
+        Kind::Offer,
+        Kind::Yield,
     ];
 
     fn from_number(number: u8) -> Option<Self> {
@@ -130,7 +146,7 @@ impl Kind {
             Kind::Push | Kind::Params | Kind::Share | Kind::Fresh | Kind::State => PART_BYTES,
             Kind::PushKeys | Kind::PullKeys | Kind::Values => SPARSE_BYTES,
             Kind::Pull | Kind::Collect | Kind::Finish | Kind::Beat | Kind::Checkpoint => 0,
-            Kind::Start | Kind::Bye => 0,
+            Kind::Start | Kind::Bye | Kind::Offer | Kind::Yield => 0,
             _ => CONTROL_BYTES,
         }
     }
@@ -209,7 +225,7 @@ pub struct Header {
     pub flags: Flags,
     /// The length of the payload in bytes.
     pub len: u32,
-    /// Which part of the shard.
+    /// Which part of the shard. On `Offer`: which slot.
     pub part: u32,
     /// On `Push` and `Share`: how many examples the gradient is a mean over. On `State`: which
     /// column it is a piece of.
@@ -219,7 +235,8 @@ pub struct Header {
     /// updates made.
     pub step: u64,
     /// The version of the part's parameters: that the gradient was computed from, or that follow.
-    /// On `Share` and on a peer's `Leave`: the digest of its replica, where one is due.
+    /// On `Share` and on a peer's `Leave`: the digest of its replica, where one is due. On `Offer`:
+    /// the incarnation that the next must be above.
     pub version: u64,
     /// The number of the push, which its answer repeats.
     pub sequence: u64,

@@ -28,13 +28,17 @@ mod members;
 mod message;
 mod part;
 mod replica;
+mod reports;
 mod server;
 mod shard;
 mod stats;
 mod store;
 
-pub use client::{Client, ClientConfig, ClientEvent, Expect, ProtocolError, Purpose, ToSend};
-pub use config::{ConfigError, ModeConfig, OnLoss, ServerConfig, worker_names};
+pub use client::{
+    Call, Client, ClientConfig, ClientEvent, Enrolment, Expect, ProtocolError, Purpose, ToSend,
+    ask_for_terms,
+};
+pub use config::{ConfigError, CrewConfig, ModeConfig, OnLoss, ServerConfig, worker_names};
 pub use frame::{
     CONTROL_BYTES, Flags, FrameError, HEADER_BYTES, Header, Kind, PART_BYTES, PROTOCOL_VERSION,
     SPARSE_BYTES, as_bytes, as_bytes_mut,
@@ -43,8 +47,8 @@ pub use generation::Generation;
 pub use host::{Body, ConnId, Host, Level, Payload, ServerPhase, Trail};
 pub use keys::{KeysError, MOST_KEYS, decode_keys, encode_keys, max_keys_bytes};
 pub use message::{
-    Hello, MAX_REPORTS_BYTES, MAX_TOKEN_BYTES, MessageError, Refusal, RefuseCode, Report, Role,
-    Welcome,
+    Hello, MAX_NAME_BYTES, MAX_REPORTS_BYTES, MAX_TOKEN_BYTES, MessageError, ProcessName, Refusal,
+    RefuseCode, Report, Role, Welcome,
 };
 pub use replica::{
     NotLetIn, Place, Replica, ReplicaConfig, ReplicaError, ReplicaEvent, Source, ToPeer,

@@ -34,8 +34,23 @@ pub(crate) struct Member {
     pub(crate) heard_ms: u64,
     /// How many of its gradients are held.
     pub(crate) held: usize,
-    /// What it left behind.
-    pub(crate) report: Option<Vec<u8>>,
+    /// The process that fills it, or did last; 0 for one that is on no roster.
+    pub(crate) process: u64,
+    /// What people call that process.
+    pub(crate) holder: String,
+    /// Since when nobody fills it, because its process gave it back.
+    pub(crate) vacant_since_ms: Option<u64>,
+    /// Which process is asked to fill it.
+    pub(crate) offer: Option<Offer>,
+    /// A newer process of the task that fills it.
+    pub(crate) superseded_by: Option<u64>,
+}
+
+/// A slot that a process is asked to fill.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer {
+    pub(crate) process: u64,
+    pub(crate) since_ms: u64,
 }
 
 /// A connection that was lost.
@@ -61,7 +76,11 @@ impl Members {
             away: None,
             heard_ms: 0,
             held: 0,
-            report: None,
+            process: 0,
+            holder: String::new(),
+            vacant_since_ms: None,
+            offer: None,
+            superseded_by: None,
         };
         Self { slots: (0..config.workers).map(member).collect() }
     }
@@ -92,9 +111,10 @@ impl Members {
 
     /// The slots as people read them, with what is known of those without a connection.
     pub(crate) fn names(&self, slots: impl Iterator<Item = usize>) -> String {
-        let name = |slot: usize| match &self.slots[slot].away {
-            Some(away) => format!("{} (lost: {})", self.slots[slot].name, away.why),
-            None => self.slots[slot].name.clone(),
+        let name = |slot: usize| match &self.slots[slot] {
+            Member { name, away: Some(away), .. } => format!("{name} (lost: {})", away.why),
+            Member { vacant_since_ms: Some(_), .. } => format!("slot {slot} (given back)"),
+            Member { name, .. } => name.clone(),
         };
         slots.map(name).collect::<Vec<_>>().join(", ")
     }

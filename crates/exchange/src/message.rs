@@ -16,6 +16,21 @@ pub const MAX_REPORTS_BYTES: usize = 64 << 20;
 /// Stands for "the server itself" where a report names its slot.
 const SERVER_ITSELF: u32 = u32::MAX;
 
+/// The longest name of a process.
+pub const MAX_NAME_BYTES: usize = 64;
+/// Stands for "no place of its own" where a process names one.
+const NOWHERE: u32 = u32::MAX;
+
+/// A process, as servers know it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessName {
+    /// Tells it from all others; of two in the same place the later has the higher number. 0 if it
+    /// is on no roster.
+    pub id: u64,
+    /// What people call it, such as `worker:2`; empty if that is for server 0 to say.
+    pub name: String,
+}
+
 /// What a client is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -26,6 +41,11 @@ pub enum Role {
     /// A worker that speaks to another worker, without servers. The server that its `Hello` means
     /// is that worker's slot, and servers are counted as workers.
     Peer,
+    /// Somebody who wants to join the run and knows nothing of it but the token.
+    Newcomer,
+    /// A process that would fill slots, on its connection to server 0 for that. Its `Hello` tells
+    /// its place among the workers that the run began with, if it has one.
+    Process,
 }
 
 /// The first frame of a connection: who the client is and what it believes.
@@ -51,22 +71,30 @@ pub struct Hello {
     pub generation: Generation,
     /// The secret of the run.
     pub token: Vec<u8>,
+    /// The process at this end.
+    pub process: ProcessName,
 }
 
 impl Hello {
+    /// Where a process says that it has no place of its own.
+    pub const NOWHERE: u32 = NOWHERE;
+
     /// The payload of the frame.
     ///
     /// # Panics
-    /// If the token is longer than [`MAX_TOKEN_BYTES`].
+    /// If the token is longer than [`MAX_TOKEN_BYTES`], or the name than [`MAX_NAME_BYTES`].
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.token.len() <= MAX_TOKEN_BYTES, "the token is too long");
-        let mut bytes = Vec::with_capacity(112 + self.token.len());
+        assert!(self.process.name.len() <= MAX_NAME_BYTES, "the name is too long");
+        let mut bytes = Vec::with_capacity(144 + self.token.len());
         bytes.extend(MAGIC);
         bytes.extend(self.version.to_le_bytes());
         bytes.push(match self.role {
             Role::Worker => 0,
             Role::Evaluator => 1,
             Role::Peer => 2,
+            Role::Newcomer => 3,
+            Role::Process => 4,
         });
         bytes.extend(self.slot.to_le_bytes());
         bytes.extend(self.incarnation.to_le_bytes());
@@ -77,6 +105,9 @@ impl Hello {
         bytes.extend(self.generation.encode());
         bytes.extend((self.token.len() as u16).to_le_bytes());
         bytes.extend(&self.token);
+        bytes.extend(self.process.id.to_le_bytes());
+        bytes.push(self.process.name.len() as u8);
+        bytes.extend(self.process.name.as_bytes());
         bytes
     }
 
@@ -94,6 +125,8 @@ impl Hello {
             [0] => Role::Worker,
             [1] => Role::Evaluator,
             [2] => Role::Peer,
+            [3] => Role::Newcomer,
+            [4] => Role::Process,
             _ => return Err(MessageError::Malformed),
         };
         let hello = Self {
@@ -113,6 +146,13 @@ impl Hello {
                 }
                 fields.take(len)?.to_vec()
             },
+            process: ProcessName {
+                id: u64::from_le_bytes(fields.array()?),
+                name: {
+                    let [len] = fields.array()?;
+                    read_name(fields.take(usize::from(len))?)?
+                },
+            },
         };
         fields.end()?;
         Ok(hello)
@@ -127,9 +167,7 @@ impl Hello {
         layout_digest: &[u8; 32],
     ) -> Result<(), (RefuseCode, String)> {
         let refuse = |code, text: &str| Err((code, text.to_owned()));
-        if !equal_in_constant_time(&self.token, token) {
-            return refuse(RefuseCode::WrongToken, "the token is not this run's");
-        }
+        self.knows(token)?;
         if self.job_digest != *job_digest {
             return refuse(RefuseCode::WrongJob, "it works for another job");
         }
@@ -137,6 +175,23 @@ impl Hello {
             return refuse(RefuseCode::WrongLayout, "its parameters are laid out otherwise");
         }
         Ok(())
+    }
+
+    /// The least that anybody must know.
+    pub(crate) fn knows(&self, token: &[u8]) -> Result<(), (RefuseCode, String)> {
+        match equal_in_constant_time(&self.token, token) {
+            true => Ok(()),
+            false => Err((RefuseCode::WrongToken, "the token is not this run's".to_owned())),
+        }
+    }
+}
+
+/// A name as it came: short, and nothing that a terminal would obey.
+pub(crate) fn read_name(bytes: &[u8]) -> Result<String, MessageError> {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b":-_.".contains(byte);
+    match bytes.len() <= MAX_NAME_BYTES && bytes.iter().all(is_plain) {
+        true => Ok(String::from_utf8_lossy(bytes).into_owned()),
+        false => Err(MessageError::Malformed),
     }
 }
 

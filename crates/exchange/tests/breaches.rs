@@ -1,9 +1,9 @@
 //! What a broken client of a sparse model may send, and that it harms nobody but itself.
 
 use paceline_exchange::{
-    Body, Client, ClientConfig, ConnId, Flags, Header, Host, Kind, Level, MOST_KEYS, ModeConfig,
-    OnLoss, Payload, Role, Server, ServerConfig, ServerPhase, Stats, Store, as_bytes, as_bytes_mut,
-    decode_keys, encode_keys, worker_names,
+    Body, Client, ClientConfig, ConnId, CrewConfig, Flags, Header, Host, Kind, Level, MOST_KEYS,
+    ModeConfig, OnLoss, Payload, ProcessName, Role, Server, ServerConfig, ServerPhase, Stats,
+    Store, as_bytes, as_bytes_mut, decode_keys, encode_keys, worker_names,
 };
 use paceline_model::{Group, Layout, OptimizerSpec, Table};
 use proptest::prelude::*;
@@ -57,6 +57,7 @@ impl Stage {
             shard: 0..PARAMS,
             total_params: PARAMS,
             part_floats: 4,
+            crew: CrewConfig::default(),
         };
         let table = Table::new(OptimizerSpec::sgd(1.0), &layout, 0..PARAMS);
         let server = Server::new(config, Store::sparse(table));
@@ -77,6 +78,7 @@ impl Stage {
             servers: 1,
             total_params: PARAMS,
             is_sparse: true,
+            process: ProcessName::default(),
         });
         let (header, bytes) = client.hello(0);
         self.server.opened(ConnId(conn), 0);

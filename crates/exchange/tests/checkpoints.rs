@@ -1,9 +1,9 @@
 //! A checkpoint is of one piece, and a server that was restored from it goes on there.
 
 use paceline_exchange::{
-    Body, Client, ClientConfig, ConnId, Header, Host, Kind, Level, Mark, ModeConfig, OnLoss,
-    PartMarks, Payload, Resume, Role, Server, ServerConfig, ServerPhase, Stats, Store,
-    worker_names,
+    Body, Client, ClientConfig, ConnId, CrewConfig, Header, Host, Kind, Level, Mark, ModeConfig,
+    OnLoss, PartMarks, Payload, ProcessName, Resume, Role, Server, ServerConfig, ServerPhase,
+    Stats, Store, worker_names,
 };
 use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
 
@@ -56,6 +56,7 @@ fn server(mode: ModeConfig, resume: Option<&Resume>, shelf: &mut Shelf) -> Serve
         shard: 0..PARAMS,
         total_params: PARAMS,
         part_floats: PARAMS / PARTS,
+        crew: CrewConfig::default(),
     };
     let optimizer = Optimizer::new(OptimizerSpec::sgd(1.0), &layout, 0..PARAMS);
     let mut server = Server::new(config, Store::dense(vec![0.0; PARAMS], optimizer));
@@ -71,6 +72,7 @@ fn server(mode: ModeConfig, resume: Option<&Resume>, shelf: &mut Shelf) -> Serve
             servers: 1,
             total_params: PARAMS,
             is_sparse: false,
+            process: ProcessName::default(),
         })
         .hello(0);
         let conn = ConnId(u64::from(slot));

@@ -2,7 +2,8 @@
 
 use paceline_exchange::{
     CONTROL_BYTES, FrameError, Generation, HEADER_BYTES, Header, Hello, Kind, MessageError,
-    PART_BYTES, PROTOCOL_VERSION, Refusal, RefuseCode, Report, Role, SPARSE_BYTES, Welcome,
+    PART_BYTES, PROTOCOL_VERSION, ProcessName, Refusal, RefuseCode, Report, Role, SPARSE_BYTES,
+    Welcome,
 };
 use proptest::prelude::*;
 
@@ -47,6 +48,7 @@ proptest! {
     fn a_hello_survives_the_wire(
         is_worker: bool, slot: u32, incarnation: u64, digests: [[u8; 32]; 2], server: u32,
         servers: u32, token in proptest::collection::vec(any::<u8>(), 0..=256), cut in 1usize..80,
+        (id, name) in (any::<u64>(), "[a-z0-9:._-]{0,64}"),
         number: u64, base in proptest::option::of(0..u64::MAX),
     ) {
         let role = if is_worker { Role::Worker } else { Role::Evaluator };
@@ -54,6 +56,7 @@ proptest! {
         let version = PROTOCOL_VERSION;
         let hello = Hello {
             version, role, slot, incarnation, job_digest, layout_digest, server, servers, token,
+            process: ProcessName { id, name },
             generation: Generation { number, base },
         };
         let bytes = hello.encode();

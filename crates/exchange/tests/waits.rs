@@ -1,9 +1,9 @@
 //! Waits are named and have a limit; strangers are shown out; a lost worker ends the run.
 
 use paceline_exchange::{
-    Body, Client, ClientConfig, ConnId, Header, Host, Kind, Level, ModeConfig, OnLoss, Outcome,
-    Payload, Refusal, RefuseCode, Role, Server, ServerConfig, ServerPhase, Stats, Store,
-    worker_names,
+    Body, Client, ClientConfig, ConnId, CrewConfig, Header, Host, Kind, Level, ModeConfig, OnLoss,
+    Outcome, Payload, ProcessName, Refusal, RefuseCode, Role, Server, ServerConfig, ServerPhase,
+    Stats, Store, worker_names,
 };
 use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
 
@@ -53,6 +53,7 @@ fn server(on_loss: OnLoss) -> Server {
         shard: 0..4,
         total_params: 4,
         part_floats: 4,
+        crew: CrewConfig::default(),
     };
     let optimizer = Optimizer::new(OptimizerSpec::sgd(1.0), &layout, 0..4);
     Server::new(config, Store::dense(vec![0.0; 4], optimizer))
@@ -69,6 +70,7 @@ fn hello(slot: u32, change: impl FnOnce(&mut ClientConfig)) -> (Header, Vec<u8>)
         servers: 1,
         total_params: 4,
         is_sparse: false,
+        process: ProcessName::default(),
     };
     change(&mut config);
     Client::new(config).hello(0)

@@ -10,6 +10,8 @@ use crate::{PeerState, prepare};
 
 /// How long to wait before a task that did not answer is called again.
 pub(crate) const TRY_EVERY: Duration = Duration::from_millis(50);
+/// The same for one that had let us in when the connection broke: it is there.
+pub(crate) const TRY_AGAIN: Duration = Duration::from_millis(5);
 /// How long one attempt may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -20,21 +22,23 @@ pub(crate) fn dial(
     token: Token,
 ) -> Result<mio::net::TcpStream, PeerState> {
     let refused = |error: io::Error| PeerState::Refused(error.to_string());
+    let stream = reach(address)?;
+    prepare(&stream).and_then(|()| stream.set_nonblocking(true)).map_err(refused)?;
+    let mut stream = mio::net::TcpStream::from_std(stream);
+    let both = Interest::READABLE | Interest::WRITABLE;
+    registry.register(&mut stream, token, both).map_err(refused)?;
+    Ok(stream)
+}
+
+/// A connection to `host:port`; or what state the other is in.
+pub(crate) fn reach(address: &str) -> Result<TcpStream, PeerState> {
     let found = address.to_socket_addrs().map_err(|e| PeerState::NoAddress(e.to_string()))?;
     let mut last = PeerState::NoAddress("the name stands for nothing".into());
     for address in found {
-        let stream = match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-            Ok(stream) => stream,
-            Err(error) => {
-                last = refused(error);
-                continue;
-            }
-        };
-        prepare(&stream).and_then(|()| stream.set_nonblocking(true)).map_err(refused)?;
-        let mut stream = mio::net::TcpStream::from_std(stream);
-        let both = Interest::READABLE | Interest::WRITABLE;
-        registry.register(&mut stream, token, both).map_err(refused)?;
-        return Ok(stream);
+        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = PeerState::Refused(error.to_string()),
+        }
     }
     Err(last)
 }

@@ -4,6 +4,7 @@
 //! in, the machine decides, frames go out. [`Link`] is a worker's side: it connects to every
 //! server, waits for the start, and then exchanges a gradient for parameters in one round trip.
 //! [`Mesh`] is a worker without servers: it is connected to every other worker.
+//! [`Roster`] is a process that fills slots, and is told which.
 //! What may be applied and answered when is decided in `paceline-exchange`; here is only how
 //! bytes get from one process to another without being copied more than once.
 
@@ -14,11 +15,13 @@ mod mesh;
 mod outbound;
 mod patience;
 mod peer;
+mod roster;
 mod serve;
 
 pub use link::{Attendant, Link, LinkConfig, LinkError, Moved};
 pub use mesh::{Mesh, MeshConfig};
 pub use peer::PeerState;
+pub use roster::{Roster, ask_terms};
 pub use serve::{Ended, Follower, ServeError, Served, Watcher, serve};
 
 use std::io;

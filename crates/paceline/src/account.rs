@@ -32,7 +32,38 @@ pub fn judge(mode: &str, tasks: &mut [TaskSummary]) -> (Verdict, Vec<Rank>) {
     (verdict(&facts), ranks)
 }
 
-/// Hands what the first server has seen of the workers on to them.
+/// One summary of each task, from reports of processes and their slots. A process tells in each
+/// of its reports what it had done until then, so the one with the most steps stands for it; a
+/// task that was several processes one after the other is what they did together.
+pub fn one_of_each(reports: Vec<TaskSummary>) -> Vec<TaskSummary> {
+    let mut lives: Vec<TaskSummary> = Vec::new();
+    for report in reports {
+        let same = |life: &&mut TaskSummary| {
+            report.process != 0 && (life.process, &life.task) == (report.process, &report.task)
+        };
+        match lives.iter_mut().find(same) {
+            Some(life) if life.steps <= report.steps => *life = report,
+            Some(_) => {}
+            None => lives.push(report),
+        }
+    }
+    let mut tasks: Vec<TaskSummary> = Vec::new();
+    for life in lives {
+        match tasks.iter_mut().find(|task| task.task == life.task) {
+            Some(task) => task.absorb(&life),
+            None => tasks.push(TaskSummary { process: 0, ..life }),
+        }
+    }
+    let place = |task: &TaskSummary| {
+        let (role, index) = task.task.split_once(':').unwrap_or((&task.task, "0"));
+        let rank = ["chief", "worker"].iter().position(|name| *name == role).unwrap_or(2);
+        (rank, index.parse::<usize>().unwrap_or(0))
+    };
+    tasks.sort_by_key(place);
+    tasks
+}
+
+/// Hands what the first server has seen of the workers on to them: of several slots the mean.
 fn hand_on(tasks: &mut [TaskSummary]) {
     let seen: Vec<Seen> =
         tasks.iter_mut().flat_map(|task| std::mem::take(&mut task.workers)).collect();
@@ -41,10 +72,11 @@ fn hand_on(tasks: &mut [TaskSummary]) {
         // A test in between is not the worker's pace.
         let tested_ms = 1e3 * task.evaluation_seconds.unwrap_or(0.0) / steps;
         let own_ms = 1e3 * (phase(task, "input") + phase(task, "compute")) / steps;
-        let seen = seen.iter().find(|seen| seen.task == task.task);
-        let seen_ms = seen.map(|seen| (seen.gradient_ms - tested_ms).max(0.0));
+        let seen = || seen.iter().filter(|seen| seen.task == task.task);
+        let gradient_ms = mean(seen().map(|seen| seen.gradient_ms));
+        let seen_ms = gradient_ms.map(|gradient_ms| (gradient_ms - tested_ms).max(0.0));
         task.gradient_ms = Some(seen_ms.filter(|ms| *ms > 0.0).unwrap_or(own_ms));
-        task.held_seconds = seen.map(|seen| seen.held_seconds);
+        task.held_seconds = mean(seen().map(|seen| seen.held_seconds));
     }
 }
 

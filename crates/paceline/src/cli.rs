@@ -37,6 +37,20 @@ pub enum Command {
         The run directory has job.toml, summary.json, model.safetensors and TensorBoard events \
         (tensorboard --logdir runs). Ctrl-C ends the run in good order; twice, at once.")]
     Train(Train),
+    /// Join a run that goes on, as one more worker
+    #[command(after_help = "Examples:\n  \
+        paceline train --set cluster.slots=4 --run-dir runs/grown\n  \
+        paceline worker --join runs/grown\n  \
+        paceline worker --join ps0.example:2222 --token-file secret\n\n\
+        A run is cut into cluster.slots shares, which its workers fill, one or more each. Who joins \
+        gets a share that nobody fills, or one of the worker that has the most; if everybody has \
+        only one it waits as a spare, and takes over from the first that leaves or dies (with \
+        cluster.on_worker_loss = \"wait\"). The job comes from the server; its data must be on this \
+        machine, at the same path.\n\n\
+        SIGTERM or Ctrl-C to a worker, but the first, makes it leave in good order: its shares go to \
+        the others, and it ends with code 0. Every example still comes once an epoch, and sync ends \
+        with the same bits, however many workers came and went.")]
+    Worker(Worker),
     /// Run every combination of values that a job's `[sweep]` lists, one run after another
     #[command(after_help = "Examples:\n  \
         paceline sweep job.toml --dry-run\n  \
@@ -135,6 +149,21 @@ pub struct Train {
     /// Standard input says when to stop, and its end does too: a run of a sweep
     #[arg(long, hide = true)]
     pub tied: bool,
+}
+
+/// Arguments of `worker`.
+#[derive(Args, Clone, Debug)]
+pub struct Worker {
+    /// The address of a server of the run, or the directory of a local run
+    #[arg(long, value_name = "ADDRESS")]
+    pub join: String,
+    /// The file with the secret that all tasks share (cluster.token_file)
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Where to make this worker's folder; in the run's directory if that is on this machine, else
+    /// in a new one under runs/
+    #[arg(long, value_name = "DIR")]
+    pub run_dir: Option<PathBuf>,
 }
 
 /// Where a page is served, and to whom.

@@ -50,6 +50,9 @@ pub enum Failure {
     /// Another task of the run is gone, or did not come.
     #[error("{0}")]
     Lost(String),
+    /// A newer process does what this one was to do.
+    #[error("{0}")]
+    Taken(String),
     /// The run has gone back to a checkpoint: whoever trains begins again there.
     #[error("the run has gone back to a checkpoint")]
     Rewound,
@@ -74,7 +77,7 @@ impl Failure {
             Failure::Job(_) | Failure::Data(_) | Failure::Usage(_) => 2,
             Failure::Files { .. } | Failure::Training(_) | Failure::Rewound => 1,
             Failure::Task { code, .. } => *code,
-            Failure::Lost(_) => LOST,
+            Failure::Lost(_) | Failure::Taken(_) => LOST,
             Failure::Interrupted { signal } | Failure::Signal { signal } => {
                 128u8.saturating_add(*signal as u8)
             }
@@ -92,6 +95,7 @@ impl From<LinkError> for Failure {
     fn from(error: LinkError) -> Self {
         match error {
             LinkError::Io(source) => Failure::Files { what: "the worker's sockets".into(), source },
+            LinkError::Taken(why) => Failure::Taken(why),
             LinkError::Rewound => Failure::Rewound,
             error => Failure::Lost(error.to_string()),
         }

@@ -28,13 +28,23 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Takes no note of either, for processes that are told otherwise when to end: terminals
-    /// and service managers send them to all processes of a run at once.
+    /// Takes no note of either, for processes that end with another.
     pub fn ignore() -> io::Result<Self> {
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, Arc::default())?;
         }
         Ok(Self::default())
+    }
+
+    /// Ends by neither, for processes that are told otherwise when to end: terminals and service
+    /// managers send them to all processes of a run at once. Takes note of SIGTERM only, which may
+    /// be meant for this process alone.
+    pub fn only_note() -> io::Result<Self> {
+        let interrupt = Self::default();
+        signal_hook::flag::register(SIGINT, Arc::default())?;
+        let number = usize::try_from(SIGTERM).unwrap_or_default();
+        signal_hook::flag::register_usize(SIGTERM, interrupt.signal.clone(), number)?;
+        Ok(interrupt)
     }
 
     /// Takes note of a wish to end that came by another way than a signal.

@@ -20,6 +20,11 @@ pub trait Link {
     /// Whether the run is over, so that nothing more is to be pushed.
     fn is_stopping(&self) -> bool;
 
+    /// Whether this worker is to give its slot back, between two steps.
+    fn is_called_back(&self) -> bool {
+        false
+    }
+
     /// How many updates have been made, as far as this worker knows.
     fn global_step(&self) -> u64;
 

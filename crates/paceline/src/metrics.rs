@@ -15,6 +15,7 @@ use paceline_http::{Guard, Limits, Response, Server, bind};
 use paceline_observe::process;
 
 use crate::Failure;
+use crate::cluster::remote::read_token;
 use crate::job::Plan;
 
 /// How often figures are written down.
@@ -125,7 +126,7 @@ impl Metrics {
         let Some(wanted) = &plan.observe_http else { return Ok(None) };
         let address = own_address(wanted, number);
         let guard = match &plan.cluster.token_file {
-            Some(path) => Guard::with_token(&crate::cluster::remote::read_token(path)?),
+            Some(path) => Guard::with_token(&read_token("cluster.token_file", path)?),
             None => Guard::open(),
         };
         let cannot = |error: std::io::Error| {

@@ -1,12 +1,17 @@
 //! The run directory: everything that one training leaves behind, and never over another's.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::Failure;
+use crate::job::RawJob;
+
+/// The run in numbers, which is written when everything else is there.
+pub(crate) const SUMMARY: &str = "summary.json";
 
 /// A directory that belongs to one run.
 #[derive(Clone, Debug)]
@@ -73,7 +78,7 @@ impl RunDir {
         let Some(place) = free else { unreachable!("some number is free") };
         fs::create_dir_all(&place).map_err(Failure::at("make the folder", &place))?;
         fs::copy(&job, place.join("job.toml")).map_err(Failure::at("copy", &job))?;
-        for name in ["summary.json", "model.safetensors", "trace.json"] {
+        for name in [SUMMARY, "model.safetensors", "trace.json"] {
             let file = path.join(name);
             if file.exists() {
                 fs::rename(&file, place.join(name)).map_err(Failure::at("move", &file))?;
@@ -112,6 +117,22 @@ impl RunDir {
         Self { path: path.to_owned(), _lock: None }.with_task(task)
     }
 
+    /// The directory in which somebody who comes later makes its folder: the one it is told to, or
+    /// the run's own if that is on this machine, or a new one.
+    pub fn of_newcomer(
+        run: &Path,
+        wanted: Option<&Path>,
+        job: &RawJob,
+        name: &str,
+    ) -> Result<Self, Failure> {
+        let is_its_own = |there: &RawJob| there.digest() == job.digest();
+        let is_here = || RawJob::read(&run.join("job.toml")).is_ok_and(|there| is_its_own(&there));
+        match wanted.or_else(|| Some(run).filter(|_| is_here())) {
+            Some(path) => Ok(Self { path: path.to_owned(), _lock: None }),
+            None => Self::create(None, name),
+        }
+    }
+
     /// Makes the folder of a task, which must be new.
     pub fn with_task(self, task: &str) -> Result<Self, Failure> {
         let folder = self.task(task);
@@ -138,9 +159,32 @@ impl RunDir {
         self.path.join(task.replace(':', "_"))
     }
 
+    /// Whether the run has come to its end here: the summary is what its chief writes last.
+    pub fn has_ended(&self) -> bool {
+        self.path.join(SUMMARY).exists()
+    }
+
+    /// The run has not ended after all: it has gone on since somebody wrote its summary.
+    pub fn goes_on(&self) -> Result<(), Failure> {
+        let path = self.path.join(SUMMARY);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Failure::at("remove", &path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Writes a file of the run unless it is there already.
     pub fn write_new(&self, name: &str, contents: &[u8]) -> Result<(), Failure> {
         if self.path.join(name).exists() { Ok(()) } else { self.write(name, contents) }
+    }
+
+    /// Writes a file that only its owner may read, whole or not at all.
+    pub fn write_secret(&self, name: &str, contents: &[u8]) -> Result<(), Failure> {
+        let mut options = fs::File::options();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        write_whole(&self.path.join(name), |temporary| options.open(temporary)?.write_all(contents))
     }
 
     /// Writes a file of the run, whole or not at all.

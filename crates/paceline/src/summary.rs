@@ -111,6 +111,9 @@ pub struct TaskSummary {
     /// What it and its machine used, if that was looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceUse>,
+    /// In a report: the process that did it, as servers know it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub process: u64,
     /// In the first server's report: what it knows of the workers. The chief hands it on to them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<Seen>,
@@ -127,7 +130,44 @@ pub struct Seen {
     pub held_seconds: f64,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 impl TaskSummary {
+    /// Adds what was done elsewhere: by another thread of the task, or by another process of it.
+    pub fn absorb(&mut self, other: &Self) {
+        self.steps += other.steps;
+        self.dropped += other.dropped;
+        self.lost += other.lost;
+        self.examples += other.examples;
+        self.seconds += other.seconds;
+        self.sent_bytes += other.sent_bytes;
+        self.received_bytes += other.received_bytes;
+        for (phase, seconds) in &other.phases {
+            let sum = self.phases.get(phase).and_then(Value::as_f64).unwrap_or(0.0);
+            let sum = sum + seconds.as_f64().unwrap_or(0.0);
+            self.phases.insert(phase.clone(), sum.into());
+        }
+        let add = |one: Option<f64>, other: Option<f64>| match (one, other) {
+            (Some(one), Some(other)) => Some(one + other),
+            (one, other) => one.or(other),
+        };
+        self.evaluation_seconds = add(self.evaluation_seconds, other.evaluation_seconds);
+        self.cpu_seconds = add(self.cpu_seconds, other.cpu_seconds);
+        self.peak_rss_bytes = self.peak_rss_bytes.max(other.peak_rss_bytes);
+        self.resources = self.resources.take().or(other.resources.clone());
+    }
+
+    /// Multiplies the time of every phase.
+    pub fn scale_phases(&mut self, factor: f64) {
+        for seconds in self.phases.values_mut() {
+            *seconds = (seconds.as_f64().unwrap_or(0.0) * factor).into();
+        }
+        self.evaluation_seconds = self.evaluation_seconds.map(|seconds| seconds * factor);
+    }
+
     /// What a task did in the time that its clock has measured, with what this process used.
     pub fn of<P: Phases<N>, const N: usize>(task: &str, totals: &Totals<P, N>) -> Self {
         let phases = totals.seconds().map(|(phase, seconds)| (phase.to_owned(), seconds.into()));

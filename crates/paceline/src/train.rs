@@ -15,7 +15,7 @@ use crate::interrupt::Interrupt;
 use crate::job::{Mode, Plan, RawJob};
 use crate::link::Link;
 use crate::progress::write_line;
-use crate::run::RunDir;
+use crate::run::{RunDir, SUMMARY};
 use crate::source::Data;
 use crate::summary::{Summary, TaskSummary};
 use crate::watch::Watching;
@@ -253,5 +253,5 @@ pub(crate) fn write_summary(run: &RunDir, summary: &Summary) -> Result<(), Failu
     let mut json = serde_json::to_vec_pretty(summary)
         .map_err(|error| Failure::Training(format!("summary.json: {error}")))?;
     json.push(b'\n');
-    run.write("summary.json", &json)
+    run.write(SUMMARY, &json)
 }

@@ -186,7 +186,8 @@ impl<L: DenseLink> Trainer<L> for Worker<'_> {
     fn run(&mut self, link: &mut L, mut chief: Option<&mut Chief<'_>>) -> Result<Work, Failure> {
         // Memory that is never written to is never there, as where steps are made in place.
         let mut grad = vec![0.0; self.model.layout().len()];
-        loop {
+        // Who takes a slot over may find the run at its end.
+        while !link.is_stopping() && !link.is_called_back() {
             self.desk.clock.stay_in(Phase::Input);
             let step = link.next_step();
             self.desk.at_step(step);
@@ -209,10 +210,8 @@ impl<L: DenseLink> Trainer<L> for Worker<'_> {
             work.dropped += u64::from(pushed == Pushed::Dropped);
             work.examples += examples as u64;
             self.desk.after_step((step, loss, now), link, chief.as_deref_mut())?;
-            if link.is_stopping() {
-                return Ok(self.desk.work);
-            }
         }
+        Ok(self.desk.work)
     }
 
     fn desk(&mut self) -> &mut Desk {

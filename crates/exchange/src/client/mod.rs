@@ -7,19 +7,21 @@
 //! parameters. If a connection is lost, what was not answered there is sent again with the same
 //! sequence, and the server knows what it has seen.
 
+mod enrolment;
 mod event;
 mod link;
 mod sayings;
 mod sparse;
 
+pub use enrolment::{Call, Enrolment, ask_for_terms};
 pub use event::{ClientEvent, Expect, ProtocolError};
 pub use sparse::Purpose;
 
 use std::ops::Range;
 
 use crate::{
-    Flags, Generation, Header, Kind, MAX_REPORTS_BYTES, Refusal, Report, Role, Welcome,
-    shard_ranges,
+    Flags, Generation, Header, Kind, MAX_REPORTS_BYTES, ProcessName, Refusal, Report, Role,
+    Welcome, shard_ranges,
 };
 use link::Link;
 
@@ -44,6 +46,8 @@ pub struct ClientConfig {
     pub total_params: usize,
     /// Whether the model is sparse, so that parameters are asked for by their keys.
     pub is_sparse: bool,
+    /// The process that this client is part of.
+    pub process: ProcessName,
 }
 
 /// A frame to send, and what it carries.
@@ -396,12 +400,17 @@ impl Client {
     /// that were some pushes apart, makes those pushes first, so that all parts of all servers
     /// have them.
     pub fn stopping(&self) -> bool {
-        self.stopping && self.complete_pushes() >= self.owed_to
+        self.stopping && !self.owes_push()
     }
 
     /// How many pushes of the slot have been answered in full.
     fn complete_pushes(&self) -> u64 {
         self.sequence - u64::from(matches!(self.operation, Some(Operation::Push { .. })))
+    }
+
+    /// Whether there are pushes still to be made that some part of some server has already.
+    pub fn owes_push(&self) -> bool {
+        self.complete_pushes() < self.owed_to
     }
 
     /// Whether the last push came too late and was dropped.

@@ -21,6 +21,7 @@ impl Client {
             servers: config.servers as u32,
             generation: self.generation,
             token: config.token.clone(),
+            process: config.process.clone(),
         };
         control(Kind::Hello, hello.encode())
     }
@@ -32,6 +33,16 @@ impl Client {
     /// If the report is longer than [`CONTROL_BYTES`].
     pub fn leave(report: Vec<u8>) -> (Header, Vec<u8>) {
         control(Kind::Leave, report)
+    }
+
+    /// Gives the slot back, for another process to fill it from here on. To be said when the last
+    /// push has been answered, to every server, again after a lost connection, until the server says
+    /// [`ClientEvent::Bye`](crate::ClientEvent::Bye) or that another has the slot.
+    ///
+    /// # Panics
+    /// If the report is longer than [`CONTROL_BYTES`].
+    pub fn release(report: Vec<u8>) -> (Header, Vec<u8>) {
+        control(Kind::Release, report)
     }
 
     /// The chief asks to stop. Only server 0 listens. In `sync`, say it before the next push.
@@ -64,6 +75,6 @@ impl Client {
     }
 }
 
-fn control(kind: Kind, bytes: Vec<u8>) -> (Header, Vec<u8>) {
+pub(super) fn control(kind: Kind, bytes: Vec<u8>) -> (Header, Vec<u8>) {
     (Header::new(kind, bytes.len()), bytes)
 }

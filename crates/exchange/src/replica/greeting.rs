@@ -8,8 +8,8 @@
 use super::regroup::Position;
 use super::{CHIEF, Replica};
 use crate::{
-    Generation, Header, Hello, Kind, MessageError, PROTOCOL_VERSION, ProtocolError, Refusal,
-    RefuseCode, Role, Welcome,
+    Generation, Header, Hello, Kind, MessageError, PROTOCOL_VERSION, ProcessName, ProtocolError,
+    Refusal, RefuseCode, Role, Welcome,
 };
 
 impl Replica {
@@ -27,6 +27,7 @@ impl Replica {
             servers: self.peers.len() as u32,
             generation: Generation::default(),
             token: config.token.clone(),
+            process: ProcessName::default(),
         }
         .encode();
         let header = Header::new(Kind::Hello, bytes.len());

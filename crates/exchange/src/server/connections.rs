@@ -9,7 +9,7 @@ use crate::{ConnId, MAX_WORKERS};
 /// How long a connection may stay without a `Hello`.
 const HELLO_MS: u64 = 10_000;
 /// How many connections may be open; the rest are closed at the next tick.
-const MAX_CONNECTIONS: usize = 2 * MAX_WORKERS;
+const MAX_CONNECTIONS: usize = 3 * MAX_WORKERS;
 
 /// Who is at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub(super) enum Peer {
     Worker(usize),
     /// An evaluator.
     Evaluator,
+    /// A process on the roster.
+    Process(u64),
 }
 
 /// All open connections.
@@ -66,6 +68,12 @@ impl Connections {
     pub(super) fn known(&self) -> impl Iterator<Item = ConnId> {
         let is_known = |peer: &Peer| !matches!(peer, Peer::Stranger { .. });
         self.0.iter().filter(move |(_, peer)| is_known(peer)).map(|(conn, _)| *conn)
+    }
+
+    /// All who are told when the run starts.
+    pub(super) fn clients(&self) -> impl Iterator<Item = ConnId> {
+        let is_client = |peer: &Peer| matches!(peer, Peer::Worker(_) | Peer::Evaluator);
+        self.0.iter().filter(move |(_, peer)| is_client(peer)).map(|(conn, _)| *conn)
     }
 
     /// How many evaluators there are.

@@ -26,7 +26,7 @@ impl Server {
             return Ok(());
         }
         member.standing = Standing::Left;
-        member.report = Some(report.to_vec());
+        self.reports.put(member.process, slot, report);
         for part in &mut self.parts {
             part.seats[slot].owed = None;
             part.seats[slot].asked.forget();
@@ -63,12 +63,7 @@ impl Server {
             return;
         }
         self.collect_since_ms = None;
-        let mut reports: Vec<_> = (0..self.members.len())
-            .filter_map(|slot| {
-                let bytes = self.members[slot].report.clone()?;
-                Some(Report { slot: Some(slot as u32), bytes })
-            })
-            .collect();
+        let mut reports = self.reports.list();
         reports.push(Report { slot: None, bytes: host.report(&self.stats) });
         let bytes = Report::encode_list(&reports);
         let pieces = bytes.chunks(CONTROL_BYTES);

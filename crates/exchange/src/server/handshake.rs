@@ -6,6 +6,7 @@
 //! that from then on nothing of the predecessor can arrive.
 
 use super::connections::Peer;
+use super::roster::MAX_PROCESSES;
 use super::{Server, Violation};
 use crate::members::Standing;
 use crate::{
@@ -36,8 +37,16 @@ impl Server {
             Ok(hello) if hello.generation.is_newer_than(self.generation) => {
                 self.go_back(hello.generation, host);
             }
-            Ok(hello) if hello.role == Role::Evaluator => self.admit_evaluator(conn, host),
-            Ok(hello) => self.admit_worker(conn, &hello, now_ms, host),
+            Ok(hello) => match hello.role {
+                Role::Evaluator => self.admit_evaluator(conn, host),
+                Role::Newcomer => {
+                    self.say(conn, Kind::Terms, &self.config.crew.terms, host);
+                    host.close(conn, "told the terms");
+                    self.connections.remove(conn);
+                }
+                Role::Process => self.enrol(conn, &hello, now_ms, host),
+                Role::Worker | Role::Peer => self.admit_worker(conn, &hello, now_ms, host),
+            },
             Err((code, text)) => {
                 host.note(Level::Warning, &format!("refused a connection: {text}"));
                 self.say(conn, Kind::Refuse, &Refusal { code, text }.encode(), host);
@@ -52,6 +61,13 @@ impl Server {
     fn check_hello(&self, hello: &Hello) -> Result<(), (RefuseCode, String)> {
         let config = &self.config;
         let refuse = |code, text: String| Err((code, text));
+        if hello.role == Role::Newcomer {
+            hello.knows(&config.token)?;
+            return match config.crew.terms.is_empty() {
+                true => refuse(RefuseCode::NotNow, "nobody may join this run".into()),
+                false => Ok(()),
+            };
+        }
         hello.agrees(&config.token, &config.job_digest, &config.layout_digest)?;
         if (hello.server as usize, hello.servers as usize) != (config.index, config.servers) {
             let (index, servers) = (config.index, config.servers);
@@ -67,10 +83,31 @@ impl Server {
                 refuse(RefuseCode::NotNow, "there are too many evaluators".into())
             }
             Role::Evaluator => Ok(()),
-            Role::Peer => {
+            Role::Process => self.check_process(hello),
+            Role::Peer | Role::Newcomer => {
                 refuse(RefuseCode::WrongServer, "it means a worker, this is a server".into())
             }
         }
+    }
+
+    fn check_process(&self, hello: &Hello) -> Result<(), (RefuseCode, String)> {
+        let (home, processes) = (hello.slot as usize, self.config.processes());
+        let refuse = |code, text: String| Err((code, text));
+        if self.config.index != 0 {
+            return refuse(RefuseCode::WrongServer, "the roster is server 0's".into());
+        }
+        if hello.slot != Hello::NOWHERE && home >= processes {
+            let text = format!("there is no place {home}, the run began with {processes} workers");
+            return refuse(RefuseCode::BadSlot, text);
+        }
+        if hello.slot != Hello::NOWHERE && self.roster.is_superseded(home, hello.process.id) {
+            let text = format!("a newer process has taken the place of {}", hello.process.name);
+            return refuse(RefuseCode::SlotTaken, text);
+        }
+        if hello.process.id == 0 || self.roster.len() >= MAX_PROCESSES {
+            return refuse(RefuseCode::NotNow, "there are too many processes".into());
+        }
+        Ok(())
     }
 
     fn check_slot(&self, hello: &Hello) -> Result<(), (RefuseCode, String)> {
@@ -122,9 +159,23 @@ impl Server {
             }
         }
         self.connections.set(conn, Peer::Worker(slot));
+        let holder = &hello.process.name;
         if takes_over && self.started {
-            host.note(Level::Info, &format!("a new process takes {} over", member.name));
+            let who = match *holder == member.holder {
+                true => "a new process",
+                false => holder,
+            };
+            host.note(Level::Info, &format!("{who} takes {} over", member.name));
         }
+        if !holder.is_empty() {
+            member.name = match *holder == self.config.names[slot] {
+                true => holder.clone(),
+                false => format!("slot {slot} ({holder})"),
+            };
+            member.holder.clone_from(holder);
+        }
+        member.process = hello.process.id;
+        (member.vacant_since_ms, member.offer, member.superseded_by) = (None, None, None);
         member.incarnation = Some(hello.incarnation);
         member.conn = Some(conn);
         member.away = None;
@@ -134,6 +185,7 @@ impl Server {
         }
         self.welcome(conn, Some(slot), host);
         self.start(conn, host);
+        self.allot(now_ms, host);
     }
 
     /// Tells everybody that the run starts; or only a newcomer, if it has started before.
@@ -143,7 +195,7 @@ impl Server {
         } else if self.members.all_here() {
             self.started = true;
             host.note(Level::Info, "all workers are here");
-            for conn in self.connections.known() {
+            for conn in self.connections.clients() {
                 self.say(conn, Kind::Start, &[], host);
             }
         }

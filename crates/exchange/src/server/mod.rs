@@ -4,7 +4,7 @@
 //! connection closed, time went by. Behind them stand the handshake (`handshake.rs`), the hot
 //! path from push to answer (`push.rs`, `apply.rs`), what is particular to sparse models
 //! (`sparse.rs`), the waits and their limits (`waits.rs`), checkpoints and how a server goes on from
-//! one (`checkpoint.rs`) and the end of a run (`ending.rs`).
+//! one (`checkpoint.rs`), who fills which slot (`roster.rs`) and the end of a run (`ending.rs`).
 //!
 //! A client that breaks the protocol loses its connection and nothing else happens; if it was a
 //! worker, that is a lost worker like any other.
@@ -15,12 +15,14 @@ mod connections;
 mod ending;
 mod handshake;
 mod push;
+mod roster;
 mod sparse;
 mod waits;
 
 use crate::gate::{Gate, View, gate_for};
 use crate::members::{Away, Members, Standing};
 use crate::part::{Part, Pool};
+use crate::reports::Reports;
 use crate::shard::part_ranges_of;
 use crate::{
     Body, ConnId, Generation, Header, Host, Kind, Level, ModeConfig, Payload, ServerConfig, Stats,
@@ -28,6 +30,7 @@ use crate::{
 };
 
 use connections::{Connections, Peer};
+use roster::Roster;
 
 pub use checkpoint::{Mark, PartMarks, Resume};
 
@@ -68,6 +71,9 @@ pub struct Server {
     key_pool: Pool<u32>,
     members: Members,
     connections: Connections,
+    /// On server 0: the processes that would fill slots.
+    roster: Roster,
+    reports: Reports,
     stats: Stats,
     /// All workers have been here at one time.
     started: bool,
@@ -117,6 +123,8 @@ impl Server {
             pool: Pool::default(),
             key_pool: Pool::default(),
             connections: Connections::default(),
+            roster: Roster::default(),
+            reports: Reports::default(),
             started: false,
             stopping: false,
             collect_since_ms: None,
@@ -184,6 +192,8 @@ impl Server {
                 Kind::Beat => Ok(()),
                 kind => Err(Violation(format!("{kind:?} from an evaluator"))),
             },
+            (Peer::Process(_), _) if header.kind == Kind::Beat => Ok(()),
+            (Peer::Process(_), _) => Err("a process on the roster has nothing to say".into()),
         };
         if let Err(Violation(what)) = result {
             self.shut_out(conn, &what, now_ms, host);
@@ -210,6 +220,9 @@ impl Server {
             }
             (Kind::Beat, _) => Ok(()),
             (Kind::Leave, Payload::Bytes(report)) => self.leave(slot, conn, report, host),
+            (Kind::Release, Payload::Bytes(report)) => {
+                self.release(slot, conn, report, now_ms, host)
+            }
             (Kind::Stop, Payload::Bytes(reason)) if is_chief => {
                 self.stop(reason, host);
                 Ok(())
@@ -240,6 +253,7 @@ impl Server {
                 host.note(Level::Info, &format!("closed the connection of a stranger: {why}"));
                 return;
             }
+            Some(Peer::Process(id)) => return self.strike_off(id, now_ms, host),
             Some(Peer::Evaluator) | None => return,
         };
         self.members[slot].conn = None;
@@ -261,6 +275,7 @@ impl Server {
             let who = self.members[slot].name.clone();
             host.note(Level::Warning, &format!("lost the connection to {who}: {why}"));
             self.give_up_the_lost(now_ms, host);
+            self.allot(now_ms, host);
         }
     }
 
@@ -276,6 +291,7 @@ impl Server {
         if self.outcome.is_some() {
             return;
         }
+        self.allot(now_ms, host);
         self.look_at_waits(now_ms, host);
     }
 
@@ -285,6 +301,7 @@ impl Server {
         let who = match self.connections.get(conn) {
             Some(Peer::Worker(slot)) => self.members[slot].name.clone(),
             Some(Peer::Evaluator) => "an evaluator".to_owned(),
+            Some(Peer::Process(_)) => "a process on the roster".to_owned(),
             // What is closed for a stranger is told of in a moment.
             _ => return self.closed(conn, what, now_ms, host),
         };
@@ -343,6 +360,18 @@ impl Server {
     /// Whether the others still wait for a slot: it has neither left nor been given up.
     pub fn is_live(&self, slot: usize) -> bool {
         self.members.is_live(slot)
+    }
+
+    /// What people call a slot: the process that fills it, and where that has others too, the
+    /// slot's number.
+    pub fn name(&self, slot: usize) -> &str {
+        &self.members[slot].name
+    }
+
+    /// What people call the process that fills a slot; what they call the slot if it is not told.
+    pub fn holder(&self, slot: usize) -> &str {
+        let member = &self.members[slot];
+        if member.holder.is_empty() { &member.name } else { &member.holder }
     }
 
     /// Before the start: the workers that are not here, as people read them; empty if none.

@@ -15,6 +15,11 @@ impl Server {
     /// Gives up the workers whose time to come back is over.
     pub(super) fn give_up_the_lost(&mut self, now_ms: u64, host: &mut impl Host) {
         for slot in 0..self.members.len() {
+            let vacant_ms = self.members[slot].vacant_since_ms.map(|at| now_ms.saturating_sub(at));
+            if vacant_ms.is_some_and(|vacant_ms| vacant_ms >= self.config.stall_ms) {
+                let text = format!("slot {slot} was given back, and nobody has taken it");
+                return self.fail(&text, host);
+            }
             let Some(away) = &self.members[slot].away else { continue };
             if now_ms.saturating_sub(away.since_ms) < self.config.rejoin_ms {
                 continue;

@@ -3,14 +3,16 @@
 use paceline_exchange::{Header, Kind};
 
 use crate::plan::Accident;
-use crate::process::State;
+use crate::process::{State, TOKEN};
 use crate::world::{Event, World};
 
 impl World {
     pub(crate) fn accident(&mut self, accident: Accident) {
         match accident {
             Accident::Cut => {
-                let open: Vec<_> = self.links.iter().flatten().flatten().copied().collect();
+                let of_crews = self.crews.iter().filter_map(|crew| crew.conn);
+                let open: Vec<_> =
+                    self.links.iter().flatten().flatten().copied().chain(of_crews).collect();
                 if open.is_empty() {
                     return;
                 }
@@ -31,6 +33,7 @@ impl World {
                 }
             }
             Accident::Stranger { server } => self.stranger(server),
+            Accident::Crew(change) => self.change(change),
             Accident::KillServer { server, back_after_ms } => {
                 self.kill_server(server, back_after_ms);
             }
@@ -49,17 +52,22 @@ impl World {
         if self.trace {
             println!("{:6} worker:{slot} dies, back after {back_after_ms:?}", self.now_ms);
         }
-        victim.state = State::Exited { well: true };
+        self.bury(process);
+        match back_after_ms {
+            Some(delay_ms) => self.after(delay_ms, Event::TakeOver(slot)),
+            None => self.killed_for_good = true,
+        }
+    }
+
+    /// A process is dead, and servers learn of it by and by.
+    pub(crate) fn bury(&mut self, process: usize) {
+        self.processes[process].state = State::Exited { well: true };
         for conn in std::mem::take(&mut self.links[process]).into_iter().flatten() {
             self.conns[conn.0 as usize].cut = true;
             let delay_ms = self.random.below(3_000);
             self.after(delay_ms, Event::ServerSeesClose(conn));
         }
         self.links[process] = vec![None; self.plan.servers];
-        match back_after_ms {
-            Some(delay_ms) => self.after(delay_ms, Event::TakeOver(slot)),
-            None => self.killed_for_good = true,
-        }
     }
 
     /// Somebody connects and sends frames that have no place.
@@ -68,11 +76,15 @@ impl World {
             return;
         }
         let conn = self.open(server, None);
-        let (header, mut hello) = self.processes[0].client.hello(server);
+        let Some(model) = self.processes.first() else { return };
+        let (header, mut hello) = model.client.hello(server);
         if self.random.chance(50) {
             let at = self.random.below(hello.len() as u64) as usize;
-            // Slot, incarnation and generation are what a task of the run is believed.
-            let at = if (7..19).contains(&at) || (91..107).contains(&at) { 4 } else { at };
+            // The slot, the incarnation, the generation and the process are what a task of the run
+            // is believed; and a newcomer needs the token only.
+            let is_free =
+                (6..19).contains(&at) || (91..107).contains(&at) || at >= 109 + TOKEN.len();
+            let at = if is_free { 4 } else { at };
             hello[at] ^= 1 << self.random.below(8);
             self.send_to_server(conn, header, hello);
         }

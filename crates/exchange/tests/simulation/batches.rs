@@ -48,7 +48,7 @@ impl Process {
                 self.ask(plan, step);
                 self.client.begin_pull_keys(&self.batches.asked, Purpose::Begin);
             }
-            Role::Evaluator | Role::Peer => self.look(plan),
+            _ => self.look(plan),
         }
     }
 
@@ -96,6 +96,8 @@ impl Process {
         let is_out_of_data = plan.leaves_at[self.slot].is_some_and(|at| self.step >= at);
         if self.client.stopping() || is_out_of_data {
             self.enter(State::Leaving, wishes);
+        } else if self.is_called_back() {
+            self.enter(State::Releasing, wishes);
         } else {
             self.go_on(plan, wishes);
         }
@@ -146,8 +148,9 @@ impl Process {
             return self.look(plan);
         }
         self.batches.is_computing = false;
-        use State::{Collecting, Finishing, Leaving, Lingering, Refreshing};
-        if matches!(self.state, Leaving | Lingering | Collecting | Refreshing | Finishing) {
+        use State::{Collecting, Finishing, Leaving, Lingering, Refreshing, Releasing};
+        let is_out = matches!(self.state, Leaving | Releasing | Lingering);
+        if is_out || matches!(self.state, Collecting | Refreshing | Finishing) {
             return;
         }
         let batch = self.batches.here.pop_front().expect("what was computed");

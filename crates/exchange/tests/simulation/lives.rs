@@ -87,6 +87,7 @@ impl Shelf {
         }
     }
 
+    /// Servers that start for the first time are in the first one.
     fn claim(&mut self, workers: usize) -> Generation {
         let base = self.complete.keys().next_back().copied();
         let has = |slot: usize| {
@@ -95,7 +96,8 @@ impl Shelf {
             parts.map(|marks| marks.slots[slot].high).min().unwrap_or(0)
         };
         let had = (0..workers).map(has).collect();
-        self.generation = Generation { number: self.generation.number + 1, base };
+        let last = self.generation.number.max(1);
+        self.generation = Generation { number: last + 1, base };
         self.claims.push((self.generation.number, had));
         self.generation
     }
@@ -116,8 +118,8 @@ impl World {
     pub(crate) fn kill_server(&mut self, server: usize, back_after_ms: u64) {
         let is_over = self.nodes.iter().any(|node| node.ended);
         // Once the chief has the last parameters, the run is as good as over.
-        let chief = self.processes[self.newest[0]].state;
-        let is_ending = matches!(chief, State::Refreshing | State::Finishing);
+        let chief = self.processes.get(self.newest[0]).map(|chief| chief.state);
+        let is_ending = matches!(chief, Some(State::Refreshing | State::Finishing));
         if is_over || is_ending || self.nodes[server].is_down {
             return;
         }

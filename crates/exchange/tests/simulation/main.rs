@@ -2,13 +2,14 @@
 //!
 //! Each seed draws a cluster, a mode and a list of accidents (`plan.rs`), plays it in a world of
 //! events (`world.rs`, `node.rs`, `accidents.rs`, `lives.rs`) with processes that train in earnest
-//! (`process.rs`, of a sparse model `batches.rs`), and then checks what must always hold
+//! (`process.rs`, of a sparse model `batches.rs`, and together as `crews.rs`), and then checks what must always hold
 //! (`checks.rs`). A failing seed is printed; `PACELINE_SEED=n cargo test -p paceline-exchange --test
 //! simulation` plays it alone and prints every event. `PACELINE_SEEDS=n` plays more, or fewer.
 
 mod accidents;
 mod batches;
 mod checks;
+mod crews;
 mod lives;
 mod node;
 mod plan;
@@ -79,6 +80,11 @@ mod dense {
     fn a_worker_lost_for_good_ends_the_run_or_is_left_behind() {
         seeds(Style::Loss, Kind::Dense, 3_000);
     }
+
+    #[test]
+    fn processes_that_come_and_go_change_nothing() {
+        seeds(Style::Elastic, Kind::Dense, 2_000);
+    }
 }
 
 mod sparse {
@@ -107,6 +113,11 @@ mod sparse {
     #[test]
     fn a_worker_lost_for_good_ends_the_run_or_is_left_behind() {
         seeds(Style::Loss, Kind::Sparse, 3_000);
+    }
+
+    #[test]
+    fn processes_that_come_and_go_change_nothing() {
+        seeds(Style::Elastic, Kind::Sparse, 2_000);
     }
 }
 
@@ -137,5 +148,10 @@ mod mortal_servers {
     #[test]
     fn cost_bounded_no_push_but_those_since_the_checkpoint() {
         both(Style::Bounded, 2_000);
+    }
+
+    #[test]
+    fn find_processes_that_came_and_went_again() {
+        both(Style::Elastic, 1_000);
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use paceline_exchange::{
-    Body, ConnId, Generation, Header, Host, Level, Resume, Server, ServerConfig, ServerPhase,
-    Stats, Store, shard_ranges, worker_names,
+    Body, ConnId, CrewConfig, Generation, Header, Host, Level, Resume, Server, ServerConfig,
+    ServerPhase, Stats, Store, shard_ranges, worker_names,
 };
 use paceline_model::{Optimizer, Table};
 
@@ -107,6 +107,7 @@ pub(crate) fn node(plan: &Plan, index: usize, from: Option<&Copy>) -> Node {
         shard: shard.clone(),
         total_params: plan.total_params,
         part_floats: plan.part_floats,
+        crew: CrewConfig { processes: plan.crews.unwrap_or(0), terms: b"terms".to_vec() },
     };
     let store = match plan.is_sparse {
         true => {

@@ -3,6 +3,8 @@
 use paceline_exchange::{ModeConfig, OnLoss};
 use paceline_model::{Group, Layout, OptimizerSpec, Rule, Schedule};
 
+use crate::crews::Change;
+
 const FTRL: Rule = Rule::Ftrl { beta: 1.0, l1: 0.02, l2: 0.5 };
 
 /// A small generator (SplitMix64): the simulation must not change when a library does.
@@ -48,6 +50,8 @@ pub(crate) enum Style {
     Bounded,
     /// Any mode, and one worker dies and never comes back.
     Loss,
+    /// Any mode, and processes that fill several slots come and go.
+    Elastic,
 }
 
 /// Something that goes wrong at a time.
@@ -62,6 +66,8 @@ pub(crate) enum Accident {
     KillBetween { slot: usize, back_after_ms: u64, looks: u64 },
     /// Somebody unknown connects to a server and sends rubbish.
     Stranger { server: usize },
+    /// Something happens to the processes that fill slots.
+    Crew(Change),
     /// A server dies; it is back after so long.
     KillServer { server: usize, back_after_ms: u64 },
 }
@@ -109,6 +115,8 @@ pub(crate) struct Plan {
     pub(crate) accidents: Vec<(u64, Accident)>,
     /// The slot that dies for good.
     pub(crate) dies: Option<usize>,
+    /// How many processes the run begins with, if they fill slots as they are told.
+    pub(crate) crews: Option<usize>,
     /// How many steps of the chief there are from one checkpoint to the next.
     pub(crate) checkpoint_every: Option<u64>,
 }
@@ -142,6 +150,7 @@ impl Plan {
             rejoin_ms: 20_000,
             accidents: Vec::new(),
             dies: None,
+            crews: None,
             checkpoint_every: None,
         };
         if random.chance(1) {
@@ -164,10 +173,13 @@ impl Plan {
         if style == Style::Loss {
             plan.draw_loss(&mut random);
         }
+        if style == Style::Elastic {
+            plan.draw_crews(&mut random);
+        }
         if kind == Kind::Sparse {
             plan.draw_sparse(&mut random);
         }
-        if servers > 1 && style != Style::Loss {
+        if servers > 1 && style != Style::Loss && style != Style::Elastic {
             plan.kill_between(&mut random);
         }
         if mortal == Servers::Mortal {
@@ -251,6 +263,19 @@ impl Plan {
         self.dies = Some(slot);
     }
 
+    fn draw_crews(&mut self, random: &mut Random) {
+        self.crews = Some(random.between(1, self.workers as u64 + 1) as usize);
+        // Long enough for something to happen.
+        let later = |step: &mut u64| *step *= 5;
+        self.stop_steps.iter_mut().chain(&mut self.chief_stops_at).for_each(later);
+        self.leaves_at.iter_mut().flatten().for_each(later);
+        let changes = [0, 3, 8][random.below(3) as usize];
+        self.accidents.retain(|(_, accident)| !matches!(accident, Accident::Kill { .. }));
+        for _ in 0..changes {
+            self.accidents.push((random.below(3_000), Accident::Crew(Change::draw(random))));
+        }
+    }
+
     /// Lets servers die, now and then several of them at once or one over and over.
     fn draw_server_deaths(&mut self, random: &mut Random) {
         self.checkpoint_every = random.chance(80).then(|| random.between(1, 4));
@@ -320,8 +345,8 @@ fn draw_mode(style: Style, workers: usize, random: &mut Random) -> ModeConfig {
             ModeConfig::Sync { quorum: random.between(1, workers as u64 - 1) as usize }
         }
         Style::Bounded => ModeConfig::Bounded { staleness: random.below(4) },
-        Style::Loss if workers == 1 => ModeConfig::Async,
-        Style::Loss => {
+        Style::Loss | Style::Elastic if workers == 1 => ModeConfig::Async,
+        Style::Loss | Style::Elastic => {
             let styles = [Style::Async, Style::SyncAll, Style::SyncBackups, Style::Bounded];
             draw_mode(styles[random.below(4) as usize], workers, random)
         }

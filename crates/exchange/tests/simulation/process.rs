@@ -1,6 +1,9 @@
 //! A worker or an evaluator as a process: what the network crate and the training loop do.
 
-use paceline_exchange::{Client, ClientConfig, ClientEvent, Header, Kind, Role, ToSend, as_bytes};
+use paceline_exchange::{
+    Client, ClientConfig, ClientEvent, Header, Kind, ProcessName, RefuseCode, Role, ToSend,
+    as_bytes,
+};
 
 use crate::batches::Batches;
 use crate::plan::Plan;
@@ -19,6 +22,7 @@ pub(crate) enum State {
     Computing,
     Pushing,
     Leaving,
+    Releasing,
     /// It has left, and waits to hear that the run is over.
     Lingering,
     Collecting,
@@ -73,6 +77,9 @@ pub(crate) struct Process {
     /// Which servers have said that the present goodbye is counted.
     done: Vec<bool>,
     wants_stop: bool,
+    /// The slot is to be given back between two steps.
+    pub(crate) called_back: bool,
+    is_in_crew: bool,
     /// The checkpoint that it has asked for last, if it is the chief.
     asked_checkpoint: Option<u64>,
     is_refreshing: bool,
@@ -82,7 +89,14 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn new(plan: &Plan, role: Role, slot: usize, incarnation: u64) -> Self {
+    pub(crate) fn new(
+        plan: &Plan,
+        role: Role,
+        slot: usize,
+        incarnation: u64,
+        process: ProcessName,
+    ) -> Self {
+        let is_in_crew = process.id != 0;
         let config = ClientConfig {
             role,
             slot: slot as u32,
@@ -93,6 +107,7 @@ impl Process {
             servers: plan.servers,
             total_params: plan.total_params,
             is_sparse: plan.is_sparse,
+            process,
         };
         Self {
             slot,
@@ -105,6 +120,8 @@ impl Process {
             batches: Batches::default(),
             done: vec![false; plan.servers],
             wants_stop: false,
+            called_back: false,
+            is_in_crew,
             asked_checkpoint: None,
             is_refreshing: false,
             life: 0,
@@ -145,6 +162,12 @@ impl Process {
             ClientEvent::Behind => wishes.push(Wish::Reconnect { server }),
             ClientEvent::Rewound => return self.rewound(),
             ClientEvent::Abort(why) => self.abort(why),
+            ClientEvent::Refused(refusal) if refusal.code == RefuseCode::SlotTaken => {
+                match self.state {
+                    State::Releasing => self.count(server, &mut wishes),
+                    _ => self.state = State::Exited { well: true },
+                }
+            }
             ClientEvent::Refused(refusal) => self.abort(refusal.text),
         }
         if self.state == State::Joining && self.client.is_welcome() && self.client.is_started() {
@@ -216,10 +239,22 @@ impl Process {
         let is_out_of_data = plan.leaves_at[self.slot].is_some_and(|at| self.step >= at);
         if self.client.stopping() || is_out_of_data {
             self.enter(State::Leaving, wishes);
+        } else if self.is_called_back() {
+            self.enter(State::Releasing, wishes);
         } else {
             self.state = State::Computing;
             wishes.push(Wish::Compute);
         }
+    }
+
+    /// Whether the slot is to be given back now.
+    pub(crate) fn is_called_back(&self) -> bool {
+        self.called_back && self.slot > 0 && !self.client.owes_push()
+    }
+
+    /// Whether nothing more is to be heard of a server.
+    pub(crate) fn is_done_with(&self, server: usize) -> bool {
+        self.state == State::Releasing && self.done[server]
     }
 
     /// The gradient is computed.
@@ -298,10 +333,15 @@ impl Process {
     }
 
     fn say_goodbye(&self, server: usize, wishes: &mut Vec<Wish>) {
+        let goes = matches!(self.state, State::Leaving | State::Releasing);
+        if goes && server == 0 && self.done[1..].contains(&false) {
+            return;
+        }
         let (header, bytes) = match self.state {
             State::Leaving | State::Lingering => {
                 Client::leave(format!("report of {}", self.slot).into_bytes())
             }
+            State::Releasing => Client::release(format!("report of {}", self.slot).into_bytes()),
             State::Collecting => (Client::collect(), Vec::new()),
             State::Finishing => (Client::finish(), Vec::new()),
             _ => return,
@@ -312,6 +352,10 @@ impl Process {
     /// A server has counted the present goodbye.
     fn count(&mut self, server: usize, wishes: &mut Vec<Wish>) {
         self.done[server] = true;
+        if !self.done[0] && server > 0 && !self.done[1..].contains(&false) {
+            // Server 0 hears it last: what it knows holds everywhere.
+            self.say_goodbye(0, wishes);
+        }
         if self.done.contains(&false) {
             return;
         }
@@ -319,17 +363,19 @@ impl Process {
             State::Leaving if self.slot == 0 => self.enter(State::Collecting, wishes),
             State::Collecting => self.state = State::Refreshing,
             State::Leaving => self.state = State::Lingering,
-            State::Finishing => self.state = State::Exited { well: true },
+            State::Releasing | State::Finishing => self.state = State::Exited { well: true },
             _ => {}
         }
     }
 
     /// A server cannot be reached any more because it has ended.
     pub(crate) fn server_ended(&mut self, server: usize) {
-        let is_out = matches!(self.state, State::Leaving | State::Lingering) && self.slot > 0;
-        if is_out || self.role == Role::Evaluator {
+        use State::{Finishing, Leaving, Lingering};
+        let is_out = matches!(self.state, Leaving | Lingering) || self.is_in_crew;
+        // Of a crew, another has the slot, and was quicker: its process hears that the run is over.
+        if is_out && self.slot > 0 || self.role == Role::Evaluator {
             self.state = State::Exited { well: true };
-        } else if matches!(self.state, State::Leaving | State::Finishing) {
+        } else if matches!(self.state, Leaving | Finishing) {
             self.count(server, &mut Vec::new());
         } else {
             self.abort(format!("ps:{server} has ended"));

@@ -6,9 +6,11 @@
 use std::collections::BTreeMap;
 
 use paceline_exchange::{
-    ConnId, Expect, Header, Kind, ModeConfig, Outcome, Payload, Role, Server, as_bytes_mut,
+    ConnId, Expect, Header, Kind, ModeConfig, Outcome, Payload, ProcessName, Role, Server,
+    as_bytes_mut,
 };
 
+use crate::crews::Crew;
 use crate::lives::{Copy, Shelf};
 use crate::node::{Node, Outbox, node};
 use crate::plan::{Accident, Plan, Random};
@@ -18,16 +20,32 @@ use crate::process::{Answered, Process, Wish};
 const END_MS: u64 = 300_000;
 
 pub(crate) enum Event {
-    Connect { process: usize, server: usize },
+    Connect {
+        process: usize,
+        server: usize,
+    },
     Open(ConnId),
     ToServer(ConnId, Header, Vec<u8>),
     ToClient(ConnId, Header, Vec<u8>),
     ServerSeesClose(ConnId),
     ClientSeesClose(ConnId),
-    Computed { process: usize, life: u64 },
+    Computed {
+        process: usize,
+        life: u64,
+    },
     ServerBack(usize),
-    Written { server: usize, life: u64, generation: u64, step: u64, copy: Copy },
+    Written {
+        server: usize,
+        life: u64,
+        generation: u64,
+        step: u64,
+        copy: Copy,
+    },
     TakeOver(usize),
+    /// A crew calls server 0.
+    Enrol(usize),
+    /// A crew that died is started again.
+    Return(Option<usize>),
     Accident(Accident),
     Tick(usize),
 }
@@ -36,6 +54,8 @@ pub(crate) struct Conn {
     pub(crate) server: usize,
     /// None for a stranger's.
     process: Option<usize>,
+    /// Whose it is beside those of slots.
+    pub(crate) crew: Option<usize>,
     pub(crate) cut: bool,
     /// When the last message arrives, each way.
     to_server_ms: u64,
@@ -51,9 +71,10 @@ pub(crate) struct World {
     pub(crate) conns: Vec<Conn>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) processes: Vec<Process>,
+    pub(crate) crews: Vec<Crew>,
     /// The newest process of each slot.
     pub(crate) newest: Vec<usize>,
-    incarnation: u64,
+    pub(crate) incarnation: u64,
     /// Each process's connection to each server.
     pub(crate) links: Vec<Vec<Option<ConnId>>>,
     pub(crate) answered: Vec<Answered>,
@@ -73,6 +94,7 @@ impl World {
             conns: Vec::new(),
             nodes,
             processes: Vec::new(),
+            crews: Vec::new(),
             newest: vec![0; plan.workers],
             incarnation: 0,
             links: Vec::new(),
@@ -82,11 +104,14 @@ impl World {
             trace,
             plan,
         };
-        for slot in 0..world.plan.workers {
-            world.spawn(Role::Worker, slot);
+        match world.plan.crews {
+            Some(crews) => (0..crews).for_each(|home| world.spawn_crew(Some(home))),
+            None => (0..world.plan.workers).for_each(|slot| {
+                world.spawn(Role::Worker, slot, ProcessName::default());
+            }),
         }
         for slot in 0..world.plan.evaluators {
-            world.spawn(Role::Evaluator, slot);
+            world.spawn(Role::Evaluator, slot, ProcessName::default());
         }
         for (at_ms, accident) in world.plan.accidents.clone() {
             world.at(at_ms, Event::Accident(accident));
@@ -126,7 +151,7 @@ impl World {
         params.map(f32::to_bits).collect()
     }
 
-    fn at(&mut self, at_ms: u64, event: Event) {
+    pub(crate) fn at(&mut self, at_ms: u64, event: Event) {
         self.order += 1;
         self.events.insert((at_ms, self.order), event);
     }
@@ -135,10 +160,10 @@ impl World {
         self.at(self.now_ms + delay_ms, event);
     }
 
-    fn spawn(&mut self, role: Role, slot: usize) {
+    pub(crate) fn spawn(&mut self, role: Role, slot: usize, name: ProcessName) -> usize {
         self.incarnation += 1;
         let process = self.processes.len();
-        self.processes.push(Process::new(&self.plan, role, slot, self.incarnation));
+        self.processes.push(Process::new(&self.plan, role, slot, self.incarnation, name));
         self.links.push(vec![None; self.plan.servers]);
         if role == Role::Worker {
             self.newest[slot] = process;
@@ -147,6 +172,7 @@ impl World {
             let delay_ms = self.random.below(300);
             self.after(delay_ms, Event::Connect { process, server });
         }
+        process
     }
 
     fn happen(&mut self, event: Event) {
@@ -177,9 +203,11 @@ impl World {
             }
             Event::TakeOver(slot) => {
                 if !self.is_decided(slot) {
-                    self.spawn(Role::Worker, slot);
+                    self.spawn(Role::Worker, slot, ProcessName::default());
                 }
             }
+            Event::Enrol(crew) => self.enrol(crew),
+            Event::Return(home) => self.come_back(home),
             Event::Accident(accident) => self.accident(accident),
             Event::ServerBack(server) => self.server_back(server),
             Event::Written { server, life, generation, step, copy } => {
@@ -226,14 +254,15 @@ impl World {
     pub(crate) fn open(&mut self, server: usize, process: Option<usize>) -> ConnId {
         let conn = ConnId(self.conns.len() as u64);
         let (to_server_ms, to_client_ms) = (self.now_ms, self.now_ms);
-        self.conns.push(Conn { server, process, cut: false, to_server_ms, to_client_ms });
+        let crew = None;
+        self.conns.push(Conn { server, process, crew, cut: false, to_server_ms, to_client_ms });
         let at_ms = self.arrival(conn, true);
         self.at(at_ms, Event::Open(conn));
         conn
     }
 
     /// When the next message of a connection arrives: after the last one.
-    fn arrival(&mut self, conn: ConnId, to_server: bool) -> u64 {
+    pub(crate) fn arrival(&mut self, conn: ConnId, to_server: bool) -> u64 {
         let at_ms = self.now_ms + self.random.below(self.plan.delay_ms + 1);
         let conn = &mut self.conns[conn.0 as usize];
         let last = if to_server { &mut conn.to_server_ms } else { &mut conn.to_client_ms };
@@ -345,7 +374,10 @@ impl World {
     }
 
     fn client_reads(&mut self, conn: ConnId, header: Header, bytes: Vec<u8>) {
-        let Conn { server, process, cut, .. } = self.conns[conn.0 as usize];
+        let Conn { server, process, crew, cut, .. } = self.conns[conn.0 as usize];
+        if let Some(crew) = crew.filter(|_| !cut) {
+            return self.call(crew, conn, &header, &bytes);
+        }
         let Some(process) = process.filter(|_| !cut) else { return };
         if self.links[process][server] != Some(conn) || !self.processes[process].is_alive() {
             return;
@@ -373,14 +405,20 @@ impl World {
     }
 
     fn client_sees_close(&mut self, conn: ConnId) {
-        let Conn { server, process, .. } = self.conns[conn.0 as usize];
+        let Conn { server, process, crew, .. } = self.conns[conn.0 as usize];
         self.conns[conn.0 as usize].cut = true;
+        if let Some(crew) = crew {
+            return self.crew_sees_close(crew, conn);
+        }
         let Some(process) = process else { return };
         if self.links[process][server] != Some(conn) || !self.processes[process].is_alive() {
             return;
         }
         self.links[process][server] = None;
         self.processes[process].client.lost(server);
+        if self.processes[process].is_done_with(server) {
+            return;
+        }
         let delay_ms = self.random.between(1, 100);
         self.after(delay_ms, Event::Connect { process, server });
     }
@@ -399,7 +437,7 @@ impl World {
                     let who = &self.processes[process];
                     let slow_ms = match who.role {
                         Role::Worker => self.plan.compute_ms[who.slot],
-                        Role::Evaluator | Role::Peer => 100,
+                        _ => 100,
                     };
                     let delay_ms = self.random.between(1, slow_ms);
                     let life = self.processes[process].life;

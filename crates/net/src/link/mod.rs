@@ -15,7 +15,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
-use paceline_exchange::{Client, ClientConfig, ClientEvent, Report, Role};
+use paceline_exchange::{Client, ClientConfig, ClientEvent, RefuseCode, Report, Role};
 
 use crate::PeerState;
 use crate::patience::Patience;
@@ -62,6 +62,9 @@ pub enum LinkError {
         /// What happened.
         why: String,
     },
+    /// A newer process fills the slot.
+    #[error("{0}")]
+    Taken(String),
     /// The run has gone back to a checkpoint, because a server was lost: see
     /// [`Link::begin_again`].
     #[error("the run has gone back to a checkpoint")]
@@ -168,6 +171,11 @@ impl Link {
     /// Whether another process had left for this slot already, so that nothing is to be pushed.
     pub fn already_left(&self) -> bool {
         self.client.already_left()
+    }
+
+    /// Whether a push must be made yet that the slot's last process has begun.
+    pub fn owes_push(&self) -> bool {
+        self.client.owes_push()
     }
 
     /// Bytes sent to and received from all servers.
@@ -280,19 +288,28 @@ impl Link {
         event: ClientEvent,
         attendant: &mut impl Attendant,
     ) -> Result<(), LinkError> {
+        let is_releasing = self.is_releasing();
         let peer = &mut self.peers[server];
         match event {
             ClientEvent::Welcome => return self.welcomed(server),
             ClientEvent::Behind => self.call_again(server),
             ClientEvent::Rewound => return Err(self.rewound()),
             ClientEvent::Started => peer.state = PeerState::Started,
+            // To who gives the slot back that is as good as a goodbye.
+            ClientEvent::Refused(refusal) if refusal.code == RefuseCode::SlotTaken => {
+                if is_releasing {
+                    peer.is_rid_of_us();
+                    return Ok(());
+                }
+                return Err(LinkError::Taken(refusal.text));
+            }
             ClientEvent::Refused(refusal) => peer.refused(refusal),
             ClientEvent::Notice(text) => attendant.note(&text),
             ClientEvent::Abort(why) => return Err(LinkError::Aborted(why)),
             ClientEvent::Reports(reports) => self.reports[server] = Some(reports),
             ClientEvent::Bye => {
                 peer.said_bye = true;
-                peer.may_close = self.config.rejoin.is_none();
+                peer.may_close = self.config.rejoin.is_none() || is_releasing;
             }
             ClientEvent::Over => {
                 (peer.said_bye, peer.may_close) = (true, true);
@@ -352,17 +369,6 @@ impl Link {
             false => peer.name.clone(),
         };
         awaited.map(name).collect::<Vec<_>>().join(", ")
-    }
-
-    /// Leaves the run in good order, with a report for the chief.
-    pub fn leave(
-        &mut self,
-        report: &[u8],
-        attendant: &mut impl Attendant,
-    ) -> Result<(), LinkError> {
-        let (header, body) = Client::leave(report.to_vec());
-        self.say_goodbye(header, body)?;
-        self.until(attendant, |link| link.peers.iter().all(|peer| peer.said_bye))
     }
 
     /// The chief's question: what did everybody do? Answered when all workers have left; a

@@ -43,6 +43,8 @@ pub(super) struct Peer {
     /// There may be something to read.
     pub(super) readable: bool,
     pub(super) said_bye: bool,
+    /// If it hangs up, that is as good as a goodbye.
+    pub(super) may_go: bool,
     /// It has nothing more to say, and may close the connection.
     pub(super) may_close: bool,
     /// When to try to connect again.
@@ -74,6 +76,7 @@ impl Peer {
             stream: None,
             readable: false,
             said_bye: false,
+            may_go: false,
             may_close: false,
             next_try: Instant::now(),
             breaks: 0,
@@ -136,6 +139,13 @@ impl Peer {
         self.state = PeerState::Ready;
         self.down = None;
         self.retired.clear();
+    }
+
+    /// The server has given the slot to another, so that nothing is left to say to it.
+    pub(super) fn is_rid_of_us(&mut self) {
+        self.down = None;
+        self.retired.clear();
+        (self.said_bye, self.may_close) = (true, true);
     }
 
     /// Whether there is no connection, or one on which the server has not let us in yet.
@@ -286,14 +296,19 @@ impl Peer {
                     read
                 }
             };
-            match progress.map_err(|error| self.lost(error))? {
+            let progress = match progress {
+                Err(_) if self.may_go => Progress::Closed,
+                progress => progress.map_err(|error| self.lost(error))?,
+            };
+            match progress {
                 Progress::Header(_) | Progress::Complete => {}
                 Progress::Blocked => {
                     self.readable = false;
                     return Ok(None);
                 }
                 // Who has said goodbye may go.
-                Progress::Closed if self.may_close => {
+                Progress::Closed if self.may_close || self.may_go => {
+                    self.said_bye = true;
                     self.readable = false;
                     return Ok(None);
                 }

@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use paceline_exchange::{Client, Header};
+use paceline_exchange::{Client, Header, Kind};
 
 use super::{Attendant, Link, LinkError, Moved, Peer, Wait};
 use crate::PeerState;
@@ -26,6 +26,8 @@ pub(super) struct Said {
     checkpoint: Option<u64>,
     /// The present goodbye, until each server has answered it.
     goodbye: Option<(Header, Vec<u8>)>,
+    /// Server 0 is to hear the goodbye last, when all others have answered it.
+    is_first_last: bool,
 }
 
 impl Link {
@@ -49,7 +51,12 @@ impl Link {
             let peer = &self.peers[server];
             let Some(limit) = self.config.rejoin.filter(|_| peer.is_down()) else { continue };
             if self.is_over {
-                return Err(peer.lost("the run is over"));
+                match self.is_finishing() {
+                    // Each server must hear it from the chief.
+                    true if !peer.said_bye => {}
+                    true => continue,
+                    false => return Err(peer.lost("the run is over")),
+                }
             }
             if let PeerState::Denied(refusal) = &peer.state {
                 return Err(peer.lost(&refusal.text));
@@ -84,7 +91,8 @@ impl Link {
             self.tell(server, &Client::checkpoint(step), &[])?;
         }
         let is_answered = self.peers[server].said_bye || self.reports[server].is_some();
-        match self.said.goodbye.clone().filter(|_| !is_answered) {
+        let is_early = server == 0 && self.said.is_first_last && !self.have_others_answered();
+        match self.said.goodbye.clone().filter(|_| !is_answered && !is_early) {
             Some((header, body)) => self.tell(server, &header, &body),
             None => Ok(()),
         }
@@ -103,7 +111,7 @@ impl Link {
         self.said = Said::default();
         self.reports.iter_mut().for_each(|reports| *reports = None);
         for peer in &mut self.peers {
-            (peer.said_bye, peer.may_close) = (false, false);
+            (peer.said_bye, peer.may_close, peer.may_go) = (false, false, false);
         }
         LinkError::Rewound
     }
@@ -149,14 +157,92 @@ impl Link {
         self.tell_all(&Client::checkpoint(step), &[])
     }
 
-    /// Says a goodbye to all servers; it is answered when `done` says so.
+    /// Says a goodbye to all servers.
     pub(super) fn say_goodbye(&mut self, header: Header, body: Vec<u8>) -> Result<(), LinkError> {
-        for (peer, reports) in self.peers.iter_mut().zip(&mut self.reports) {
-            (peer.said_bye, peer.may_close, *reports) = (false, false, None);
-        }
+        self.begin_goodbye();
         self.tell_all(&header, &body)?;
         self.said.goodbye = Some((header, body));
         Ok(())
+    }
+
+    /// Says goodbye to all servers, to server 0 last, when all others have answered: it decides who
+    /// fills which slot, and what it knows of one must hold everywhere.
+    fn part(
+        &mut self,
+        (header, body): (Header, Vec<u8>),
+        attendant: &mut impl Attendant,
+    ) -> Result<(), LinkError> {
+        self.begin_goodbye();
+        self.said.is_first_last = true;
+        self.said.goodbye = Some((header, body.clone()));
+        for server in 1..self.peers.len() {
+            self.tell_at_last(server, &header, &body)?;
+        }
+        self.until(attendant, Self::have_others_answered)?;
+        self.tell_at_last(0, &header, &body)?;
+        self.until(attendant, |link| link.peers.iter().all(|peer| peer.said_bye))
+    }
+
+    /// As `tell`; but who may hang up and has done so needs not be told.
+    fn tell_at_last(
+        &mut self,
+        server: usize,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<(), LinkError> {
+        match self.tell(server, header, body) {
+            Err(LinkError::Lost { .. }) if self.peers[server].may_go => {
+                self.peers[server].said_bye = true;
+                Ok(())
+            }
+            told => told,
+        }
+    }
+
+    fn begin_goodbye(&mut self) {
+        for (peer, reports) in self.peers.iter_mut().zip(&mut self.reports) {
+            (peer.said_bye, peer.may_close, *reports) = (false, false, None);
+        }
+        (self.said.goodbye, self.said.is_first_last) = (None, false);
+    }
+
+    fn have_others_answered(&self) -> bool {
+        self.peers[1..].iter().all(|peer| peer.said_bye)
+    }
+
+    /// Whether the slot is being given back.
+    pub(super) fn is_releasing(&self) -> bool {
+        self.said.goodbye.as_ref().is_some_and(|(header, _)| header.kind == Kind::Release)
+    }
+
+    /// Whether this is the chief, which tells the servers that the run is over.
+    fn is_finishing(&self) -> bool {
+        self.said.goodbye.as_ref().is_some_and(|(header, _)| header.kind == Kind::Finish)
+    }
+
+    /// Leaves the run in good order, with a report for the chief.
+    pub fn leave(
+        &mut self,
+        report: &[u8],
+        attendant: &mut impl Attendant,
+    ) -> Result<(), LinkError> {
+        self.part(Client::leave(report.to_vec()), attendant)
+    }
+
+    /// Gives the slot back in good order, with a report for the chief. The last push must have been
+    /// answered. A server that hangs up, or does not let us in again, has given the slot to another
+    /// already; one that does not come back has ended the run.
+    pub fn release(
+        &mut self,
+        report: &[u8],
+        attendant: &mut impl Attendant,
+    ) -> Result<(), LinkError> {
+        let is_patient = self.config.rejoin.is_some();
+        self.peers.iter_mut().for_each(|peer| peer.may_go = !is_patient);
+        match self.part(Client::release(report.to_vec()), attendant) {
+            Err(LinkError::Lost { .. }) if is_patient => Ok(()),
+            released => released,
+        }
     }
 
     /// After leaving: waits for the end of the run, in case it goes back and this worker is needed

@@ -7,7 +7,7 @@ use paceline_exchange::Client;
 
 use super::{Attendant, Link, LinkConfig, LinkError, Peer, SECOND};
 use crate::PeerState;
-use crate::dial::{TRY_EVERY, dial};
+use crate::dial::{TRY_AGAIN, TRY_EVERY, dial};
 use crate::serve::poll_once;
 
 impl Link {
@@ -72,7 +72,7 @@ impl Link {
     fn has_started(&self) -> bool {
         match self.config.client.role {
             super::Role::Worker => self.client.is_started(),
-            super::Role::Evaluator | super::Role::Peer => self.client.is_welcome(),
+            _ => self.client.is_welcome(),
         }
     }
 
@@ -116,7 +116,8 @@ impl Link {
 
     /// Reads what servers say before the start. Losing one now is no loss: it is tried again.
     fn read_start(&mut self, attendant: &mut impl Attendant) -> Result<(), LinkError> {
-        poll_once(&mut self.poll, &mut self.events, TRY_EVERY)?;
+        let nap = self.nap().min(TRY_EVERY);
+        poll_once(&mut self.poll, &mut self.events, nap)?;
         for event in &self.events {
             if let Some(peer) = self.peers.get_mut(event.token().0) {
                 peer.wake();
@@ -129,6 +130,9 @@ impl Link {
                     Ok(Some(event)) => self.on_event(server, event, attendant)?,
                     Ok(None) => break,
                     Err(error) => {
+                        if matches!(peer.state, PeerState::Ready | PeerState::Started) {
+                            peer.next_try = Instant::now() + TRY_AGAIN;
+                        }
                         if !matches!(peer.state, PeerState::Denied(_)) {
                             peer.state = PeerState::Refused(error.to_string());
                         }

@@ -32,7 +32,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// How long the last frames of a run may take to be written.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Connections that are open at one time; more are turned away.
-const MAX_CONNECTIONS: usize = 1_200;
+const MAX_CONNECTIONS: usize = 2_400;
 
 /// Whoever wants to know what a server does: its log and its report.
 pub trait Watcher: Send {

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use paceline_exchange::{
-    ClientConfig, Level, ModeConfig, OnLoss, PART_BYTES, PART_FLOATS, Role, Server, ServerConfig,
-    Stats, Store, worker_names,
+    ClientConfig, CrewConfig, Level, ModeConfig, OnLoss, PART_BYTES, PART_FLOATS, ProcessName,
+    Role, Server, ServerConfig, Stats, Store, worker_names,
 };
 use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
 use paceline_net::{Attendant, Link, LinkConfig, Moved, Served, Watcher, serve};
@@ -218,6 +218,7 @@ fn serve_ours(floats: usize) -> io::Result<()> {
         shard: 0..floats,
         total_params: floats,
         part_floats: PART_FLOATS,
+        crew: CrewConfig::default(),
     };
     let optimizer = Optimizer::new(OptimizerSpec::sgd(0.01), &flat(floats), 0..floats);
     let mut machine = Server::new(config, Store::dense(vec![0.0; floats], optimizer));
@@ -239,6 +240,7 @@ fn ask_ours(terms: &Terms) -> io::Result<()> {
             servers: 1,
             total_params: terms.floats,
             is_sparse: false,
+            process: ProcessName::default(),
         },
         servers: vec![terms.address.clone()],
         start_timeout: Duration::from_secs(10),

@@ -8,8 +8,8 @@ use paceline_exchange::Role as ClientRole;
 use paceline_model::Score;
 
 use super::Cluster;
+use super::part::SharedLink;
 use super::remote::{Remote, link_config};
-use super::task::SharedLink;
 use crate::Failure;
 use crate::board::Board;
 use crate::build::{Room, build_examiner, build_model};

@@ -15,13 +15,14 @@ use serde_json::json;
 use signal_hook::consts::SIGTERM;
 
 use super::emulate::Hosts;
+use super::join::OpenDoor;
 use super::{Role, Task, leash, listen, remote, tf_config};
 use crate::Failure;
 use crate::checkpoint::{Resumption, Shape, Shelf};
 use crate::interrupt::Interrupt;
 use crate::job::{ClusterPlan, Mode, OnWorkerLoss, Plan, RawJob};
 use crate::progress::write_line;
-use crate::run::RunDir;
+use crate::run::{RunDir, SUMMARY};
 use crate::source::check_data;
 use crate::summary::Summary;
 use crate::train::{Finished, Options, check_unfinished, resumed};
@@ -59,7 +60,7 @@ pub fn launch(
     let examples = check_data(job, plan, &mut |text| options.say(text))?;
     let checkpoint = options.checkpoint()?;
     if let Some(checkpoint) = &checkpoint {
-        let shape = Shape::of(plan, plan.cluster.workers);
+        let shape = Shape::of(plan, plan.cluster.slots(plan.cluster.workers));
         check_unfinished(plan, &Resumption::new(checkpoint.clone(), shape), examples)?;
         options.say(&resumed(checkpoint.manifest.global_step()));
     }
@@ -70,8 +71,11 @@ pub fn launch(
     run.write("job.toml", job.explain().as_bytes())?;
     let mut tasks = Tasks { started: Vec::new() };
     let start = tasks.start_all(plan, hosts.as_ref(), &run, options, from)?;
+    let servers = start.servers();
+    let door = (!servers.is_empty()).then(|| OpenDoor::open(&run, &servers, &start.token));
+    let _door = door.transpose()?;
     tasks.watch(plan, interrupt, &start)?;
-    let path = run.path().join("summary.json");
+    let path = run.path().join(SUMMARY);
     let text = std::fs::read(&path).map_err(Failure::at("read", &path))?;
     let summary: Summary = serde_json::from_slice(&text)
         .map_err(|error| Failure::Training(format!("{}: {error}", path.display())))?;
@@ -149,6 +153,9 @@ impl Tasks {
             for task in &mut self.started {
                 if task.ended.is_some() {
                     continue;
+                }
+                if leash::asks_to_leave(&task.leash) && interrupt.signal().is_none() {
+                    leash::let_go(&task.leash);
                 }
                 let status = task.child.try_wait();
                 task.ended = status.map_err(|source| Failure::Files {
@@ -262,12 +269,18 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
+    /// Where the servers are.
+    fn servers(&self) -> Vec<String> {
+        let listed = self.cluster["ps"].as_array().into_iter().flatten();
+        listed.filter_map(|address| address.as_str().map(String::from)).collect()
+    }
+
     /// Whether this end of a task means that of the run: the chief is done, servers go when it has
     /// told them to, and without servers nothing is left to do once it has written everything.
     fn is_over(&self, task: Task, status: ExitStatus) -> bool {
         let has_servers = self.cluster.get("ps").is_some();
         let is_last = is_chief(task) || task.role == Role::Ps;
-        status.success() && is_last || !has_servers && self.run.path().join("summary.json").exists()
+        status.success() && is_last || !has_servers && self.run.has_ended()
     }
 
     fn start(&self, task: Task, door: Option<TcpListener>) -> io::Result<Started> {

@@ -10,9 +10,9 @@ use paceline_observe::PhaseClock;
 
 use super::Cluster;
 use super::listen::listen;
+use super::part::SharedLink;
 use super::remote::{Peers, Say, Timed, Waiter, incarnation, layout_digest, token};
 use super::server::start_keeper;
-use super::task::SharedLink;
 use crate::Failure;
 use crate::checkpoint::keeper::copy_dense;
 use crate::checkpoint::{Keeper, Origin, Resumption, Shape, Shelf, Terms};
@@ -232,7 +232,7 @@ impl DenseLink for Mirror<'_> {
         grad: &[f32],
         clock: &mut PhaseClock,
     ) -> Result<Pushed, Failure> {
-        let attendant = &mut Timed { clock, say: self.say, peers: self.peers };
+        let attendant = &mut Timed { clock, say: self.say, peers: self.peers, halted: None };
         self.mesh.reduce(Some((examples as u32, grad)), attendant)?;
         self.checkpoint_if_due();
         Ok(Pushed::Applied)

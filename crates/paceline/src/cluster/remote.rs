@@ -3,16 +3,17 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use paceline_exchange::{ClientConfig, Purpose, Role};
+use paceline_exchange::{ClientConfig, ProcessName, Purpose, Role};
 use paceline_model::Layout;
-use paceline_net::{Attendant, LinkConfig, Moved};
+use paceline_net::{Attendant, LinkConfig, LinkError, Moved};
 use paceline_observe::trace::Happened;
 use paceline_observe::{Phase, PhaseClock};
 use sha2::{Digest, Sha256};
 
 use super::Cluster;
-use super::task::SharedLink;
+use super::part::SharedLink;
 use crate::Failure;
+use crate::account::one_of_each;
 use crate::job::{Mode, Plan, RawJob};
 use crate::link::{DenseLink, Link, Pushed, RowLink, RowPush, Show};
 use crate::summary::TaskSummary;
@@ -39,6 +40,12 @@ pub struct Remote<'a> {
     peers: Peers,
     gives_up: &'a dyn Fn() -> bool,
     rows: Option<Rows>,
+    /// Whether the slot is to be given back.
+    called_back: Option<&'a dyn Fn() -> bool>,
+    /// Whether it is to be dropped as it is.
+    halted: Option<&'a dyn Fn() -> bool>,
+    /// Whether the run has ended without it, so that no goodbye is heard any more.
+    is_over: Option<&'a dyn Fn() -> bool>,
 }
 
 /// What a link of a sparse model holds.
@@ -77,12 +84,41 @@ impl<'a> Remote<'a> {
             in_flight: false,
         });
         let own_step = link.resume_step();
-        let mut remote = Self { link, mode, own_step, say, peers, gives_up, rows };
+        let mut remote = Self {
+            link,
+            mode,
+            own_step,
+            say,
+            peers,
+            gives_up,
+            rows,
+            called_back: None,
+            halted: None,
+            is_over: None,
+        };
         match remote.first_pull() {
             Err(Failure::Rewound) => remote.begin_again()?,
             pulled => pulled?,
         }
         Ok(remote)
+    }
+
+    /// Asked between two steps, and after leaving: whether the slot is to be given back. Asked
+    /// during waits: whether to give up. Asked when it says goodbye: whether the run is over.
+    pub(crate) fn obey(
+        &mut self,
+        called_back: &'a dyn Fn() -> bool,
+        halted: &'a dyn Fn() -> bool,
+        is_over: &'a dyn Fn() -> bool,
+    ) {
+        (self.called_back, self.halted) = (Some(called_back), Some(halted));
+        self.is_over = Some(is_over);
+    }
+
+    /// Gives the slot back in good order, with a report for the chief.
+    pub(crate) fn release(&mut self, report: &[u8]) -> Result<(), Failure> {
+        let attendant = &mut self.waiter();
+        Ok(self.link.release(report, attendant)?)
     }
 
     /// Pulls, if the model is dense. Of a sparse one the first batch says what is wanted.
@@ -98,7 +134,15 @@ impl<'a> Remote<'a> {
 
     /// Attends to what no clock measures.
     fn waiter(&self) -> Waiter<'a> {
-        Waiter { say: self.say, gives_up: None }
+        Waiter { say: self.say, gives_up: self.is_over }
+    }
+
+    /// Attends to an exchange.
+    fn timed<'c>(&self, clock: &'c mut PhaseClock) -> Timed<'c>
+    where
+        'a: 'c,
+    {
+        Timed { clock, say: self.say, peers: self.peers, halted: self.halted }
     }
 }
 
@@ -115,7 +159,8 @@ impl SharedLink for Remote<'_> {
         let from_all = reports.into_iter().enumerate().flat_map(|(server, reports)| {
             reports.into_iter().filter(move |report| server == 0 || report.slot.is_none())
         });
-        Ok(from_all.filter_map(|report| serde_json::from_slice(&report.bytes).ok()).collect())
+        let reports = from_all.filter_map(|report| serde_json::from_slice(&report.bytes).ok());
+        Ok(one_of_each(reports.collect()))
     }
 
     fn refresh(&mut self) -> Result<(), Failure> {
@@ -131,9 +176,15 @@ impl SharedLink for Remote<'_> {
         Ok(self.link.finish(attendant)?)
     }
 
+    /// A slot that is to be given back has been left already, and needs nobody to stay.
     fn linger(&mut self) -> Result<(), Failure> {
-        let attendant = &mut self.waiter();
-        Ok(self.link.linger(attendant)?)
+        let (called_back, is_over) = (self.called_back, self.is_over);
+        let gives_up = || [called_back, is_over].into_iter().flatten().any(|asked| asked());
+        let attendant = &mut Waiter { say: self.say, gives_up: Some(&gives_up) };
+        match self.link.linger(attendant) {
+            Err(LinkError::Interrupted) => Ok(()),
+            ended => Ok(ended?),
+        }
     }
 
     fn begin_again(&mut self) -> Result<(), Failure> {
@@ -181,6 +232,10 @@ impl Link for Remote<'_> {
 
     fn is_stopping(&self) -> bool {
         self.link.stopping()
+    }
+
+    fn is_called_back(&self) -> bool {
+        self.called_back.is_some_and(|called_back| called_back()) && !self.link.owes_push()
     }
 
     fn global_step(&self) -> u64 {
@@ -241,7 +296,7 @@ impl DenseLink for Remote<'_> {
         clock: &mut PhaseClock,
     ) -> Result<Pushed, Failure> {
         let step = self.next_step();
-        let attendant = &mut Timed { clock, say: self.say, peers: self.peers };
+        let attendant = &mut self.timed(clock);
         self.link.exchange(step, examples as u32, grad, attendant)?;
         self.own_step += 1;
         Ok(if self.link.dropped() { Pushed::Dropped } else { Pushed::Applied })
@@ -278,7 +333,7 @@ impl RowLink for Remote<'_> {
     }
 
     fn begin(&mut self, step: u64, keys: &[u32], clock: &mut PhaseClock) -> Result<(), Failure> {
-        let attendant = &mut Timed { clock, say: self.say, peers: self.peers };
+        let attendant = &mut self.timed(clock);
         let (link, rows) = self.rows();
         rows.complete(link, attendant)?;
         link.go_on_with(step);
@@ -286,7 +341,7 @@ impl RowLink for Remote<'_> {
     }
 
     fn ahead(&mut self, keys: &[u32], clock: &mut PhaseClock) -> Result<(), Failure> {
-        let attendant = &mut Timed { clock, say: self.say, peers: self.peers };
+        let attendant = &mut self.timed(clock);
         let (link, rows) = self.rows();
         Ok(link.pull_keys(keys, Purpose::Ahead, &mut rows.next, attendant)?)
     }
@@ -296,7 +351,7 @@ impl RowLink for Remote<'_> {
     }
 
     fn push(&mut self, push: RowPush<'_>, clock: &mut PhaseClock) -> Result<(), Failure> {
-        let attendant = &mut Timed { clock, say: self.say, peers: self.peers };
+        let attendant = &mut self.timed(clock);
         let RowPush { step, examples, grad, next, .. } = push;
         let (link, rows) = self.rows();
         link.push_keys(step, examples as u32, grad, next, attendant)?;
@@ -309,7 +364,7 @@ impl RowLink for Remote<'_> {
     }
 
     fn arrive(&mut self, clock: &mut PhaseClock) -> Result<Pushed, Failure> {
-        let attendant = &mut Timed { clock, say: self.say, peers: self.peers };
+        let attendant = &mut self.timed(clock);
         let (link, rows) = self.rows();
         rows.complete(link, attendant)?;
         Ok(if link.dropped() { Pushed::Dropped } else { Pushed::Applied })
@@ -320,6 +375,7 @@ impl RowLink for Remote<'_> {
 pub(super) struct Timed<'a> {
     pub(super) clock: &'a mut PhaseClock,
     pub(super) say: Say<'a>,
+    pub(super) halted: Option<&'a dyn Fn() -> bool>,
     pub(super) peers: Peers,
 }
 
@@ -353,7 +409,7 @@ impl Attendant for Timed<'_> {
     }
 
     fn gives_up(&mut self) -> bool {
-        false
+        self.halted.is_some_and(|halted| halted())
     }
 
     #[inline]
@@ -412,6 +468,29 @@ pub(crate) fn link_config(
     role: Role,
     layout: &Layout,
 ) -> Result<LinkConfig, Failure> {
+    let servers = server_addresses(plan, cluster)?;
+    Ok(LinkConfig {
+        client: ClientConfig {
+            role,
+            slot: cluster.slot().unwrap_or(cluster.task.index) as u32,
+            incarnation: incarnation(),
+            job_digest: job.digest(),
+            layout_digest: layout_digest(layout),
+            token: token(plan)?,
+            servers: servers.len(),
+            total_params: layout.len(),
+            is_sparse: plan.model.is_sparse(),
+            process: ProcessName::default(),
+        },
+        servers,
+        start_timeout: plan.cluster.start_timeout,
+        stall_timeout: plan.cluster.stall_timeout + LATER,
+        rejoin: plan.cluster.waits_for_servers.then_some(plan.cluster.rejoin_timeout),
+    })
+}
+
+/// Where the servers are, of which there must be one.
+pub(crate) fn server_addresses(plan: &Plan, cluster: &Cluster) -> Result<Vec<String>, Failure> {
     let servers = cluster.servers()?;
     if plan.cluster.mode == Mode::Mirrored {
         return Err(Failure::Usage(format!(
@@ -425,23 +504,7 @@ pub(crate) fn link_config(
             plan.cluster.mode.name()
         )));
     }
-    Ok(LinkConfig {
-        client: ClientConfig {
-            role,
-            slot: cluster.slot().unwrap_or(cluster.task.index) as u32,
-            incarnation: incarnation(),
-            job_digest: job.digest(),
-            layout_digest: layout_digest(layout),
-            token: token(plan)?,
-            servers: servers.len(),
-            total_params: layout.len(),
-            is_sparse: plan.model.is_sparse(),
-        },
-        servers,
-        start_timeout: plan.cluster.start_timeout,
-        stall_timeout: plan.cluster.stall_timeout + LATER,
-        rejoin: plan.cluster.waits_for_servers.then_some(plan.cluster.rejoin_timeout),
-    })
+    Ok(servers)
 }
 
 /// A number that is higher for every later process: the time of its start.
@@ -464,18 +527,17 @@ pub(crate) fn token(plan: &Plan) -> Result<Vec<u8>, Failure> {
         return Ok(token.into_encoded_bytes());
     }
     let Some(path) = &plan.cluster.token_file else { return Ok(Vec::new()) };
-    read_token(path).map(String::into_bytes)
+    read_token("cluster.token_file", path).map(String::into_bytes)
 }
 
-/// The secret in a file.
-pub(crate) fn read_token(path: &Path) -> Result<String, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::Usage(format!("cluster.token_file {}: {error}", path.display()))
-    })?;
+/// The secret in a file, which a key or an option names.
+pub(crate) fn read_token(option: &str, path: &Path) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::Usage(format!("{option} {}: {error}", path.display())))?;
     let token = text.trim();
     if !(1..=paceline_exchange::MAX_TOKEN_BYTES).contains(&token.len()) {
         return Err(Failure::Usage(format!(
-            "cluster.token_file {} must hold 1 to {} characters",
+            "{option} {} must hold 1 to {} characters",
             path.display(),
             paceline_exchange::MAX_TOKEN_BYTES
         )));

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use paceline_exchange::{
-    Generation, Level, ModeConfig, OnLoss, PART_FLOATS, Resume, STALENESS_BOUNDS, Server,
-    ServerConfig, SlotStats, Stats, Store, shard_ranges,
+    CrewConfig, Generation, Level, ModeConfig, OnLoss, PART_FLOATS, Resume, STALENESS_BOUNDS,
+    Server, ServerConfig, SlotStats, Stats, Store, shard_ranges,
 };
 use paceline_model::{Model, Optimizer, Table};
 use paceline_net::{Ended, Follower, Served, Watcher, serve};
 use paceline_observe::{EventWriter, Histogram, Pace};
 
 use super::follow::Follow;
+use super::join::terms;
 use super::listen::listen;
 use super::remote::{layout_digest, overlaps, token};
 use super::view::View;
@@ -55,12 +56,18 @@ pub(super) fn run(
     let layout = model.layout();
     let servers = cluster.count(Role::Ps);
     let shard = shard_ranges(layout.len(), servers)[cluster.task.index].clone();
+    let origin = from.map_or(Origin::default(), Resumption::origin);
+    let (slots, processes) = (shape.slots, cluster.slots());
+    let name = |slot: usize| match slot < processes {
+        true => cluster.slot_name(slot),
+        false => format!("slot {slot}"),
+    };
     let config = ServerConfig {
         index: cluster.task.index,
         servers,
-        workers: cluster.slots(),
-        names: (0..cluster.slots()).map(|slot| cluster.slot_name(slot)).collect(),
-        mode: mode(plan, cluster.slots()),
+        workers: slots,
+        names: (0..slots).map(name).collect(),
+        mode: mode(plan, slots),
         stop_steps: plan.stop.steps,
         on_loss: match plan.cluster.on_worker_loss {
             // For as long as its place is kept nobody is lost.
@@ -78,19 +85,19 @@ pub(super) fn run(
         shard: shard.clone(),
         total_params: layout.len(),
         part_floats: PART_FLOATS,
+        crew: CrewConfig { processes, terms: terms(job, plan, cluster, origin, run)?.encode() },
     };
     config.check().map_err(|error| Failure::Usage(format!("cluster: {error}")))?;
     let dir = run.task(&task);
     let mut events =
         EventWriter::create(&dir).map_err(Failure::at("make an event file in", &dir))?;
-    let curves = Curves::start(&dir, plan, &cluster.others(), &mut events)?;
     let workers = config.names.clone();
+    let curves = Curves::start(&dir, plan, &workers, &mut events)?;
     let log = Arc::new(Log::create(run, cluster.task)?);
     let shelf = Shelf::of(run.path());
     let known = from.map(Resumption::checkpoint);
     let index = (cluster.task.index, servers);
     let (mut generation, mut base) = shelf.claim(index, known, &mut |text| log.warn(text))?;
-    let origin = from.map_or(Origin::default(), Resumption::origin);
     let name = task.replace(':', "-");
     let terms = Terms::new(run, (job, plan), layout, (shape, origin), index, &name);
     let keeper = terms.map(|terms| start_keeper(terms, log.clone())).transpose()?;
@@ -98,13 +105,13 @@ pub(super) fn run(
     watch.curves = curves;
     watch.leash = leash.cloned();
     let number = (watch.task.as_str(), cluster.number());
-    watch.metrics = Metrics::start(plan, number, cluster.others(), &dir)?;
+    watch.metrics = Metrics::start(plan, number, workers.clone(), &dir)?;
     if let Some(metrics) = &watch.metrics {
         watch.log.info(&format!("tells of itself at http://{}/metrics", metrics.address()));
     }
     watch.follow = Follow::new(plan, shard.len(), workers.clone(), &dir);
     if cluster.task.index == 0 {
-        watch.pace = Pace::new(workers.len());
+        watch.pace = Pace::new(slots);
         watch.workers = workers;
     }
     // Each round is one generation: a server that hears of a newer one goes back and begins again.
@@ -117,7 +124,7 @@ pub(super) fn run(
         let mut machine = Server::new(config.clone(), store);
         let begun_at = from.map_or(0, Resumption::step);
         if let Some(base) = &base_here {
-            let mut resume = base.resume(&shard, machine.parts(), cluster.slots());
+            let mut resume = base.resume(&shard, machine.parts(), slots);
             // Where an earlier session stopped is not where this one does.
             resume.stop_at = base.stop_at().filter(|_| base.step() > begun_at);
             watch.carried = if from.is_none() { pushes(&resume) } else { 0 };
@@ -401,6 +408,11 @@ impl Watcher for Watch {
 
     fn tick(&mut self, machine: &Server) -> Result<(), String> {
         self.draw(machine).map_err(|error| format!("cannot write the event file: {error}"))?;
+        for (slot, worker) in self.workers.iter_mut().enumerate() {
+            if worker != machine.holder(slot) {
+                machine.holder(slot).clone_into(worker);
+            }
+        }
         self.publish(machine);
         self.look_at_pace(machine.stats());
         if machine.is_started() || machine.outcome().is_some() {

@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use crate::Failure;
 use crate::bench;
-use crate::cli::{Bench, Checkpoint, Command, Data, Job, Make, Trace, Train};
+use crate::cli::{Bench, Checkpoint, Command, Data, Job, Make, Trace, Train, Worker};
+use crate::cluster::join::{Joining, join};
 use crate::cluster::{Cluster, Leash};
 use crate::interrupt::Interrupt;
 use crate::job::{ClusterPlan, Mode, Plan, RawJob};
@@ -25,6 +26,7 @@ use crate::watch::Watching;
 pub fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Train(args) => run_train(args),
+        Command::Worker(args) => run_worker(args),
         Command::Sweep(args) => sweep::sweep(&args),
         Command::Report(args) => report::report(&args),
         Command::Watch(args) => watch::watch(&args),
@@ -45,7 +47,7 @@ fn run_train(args: Train) -> Result<(), Failure> {
     let deaf = |error| Failure::Training(format!("cannot listen for signals: {error}"));
     let leash = Leash::take().map_err(deaf)?;
     // A task that was launched is told to stop by its launcher, which gets the signals.
-    let interrupt = if leash.is_some() { Interrupt::ignore() } else { Interrupt::listen() };
+    let interrupt = if leash.is_some() { Interrupt::only_note() } else { Interrupt::listen() };
     let interrupt = interrupt.map_err(deaf)?;
     if args.tied {
         sweep::obey_standard_input(&interrupt);
@@ -73,6 +75,13 @@ fn run_train(args: Train) -> Result<(), Failure> {
     Ok(())
 }
 
+fn run_worker(args: Worker) -> Result<(), Failure> {
+    let deaf = |error| Failure::Training(format!("cannot listen for signals: {error}"));
+    let interrupt = Interrupt::listen().map_err(deaf)?;
+    let Worker { join: whom, token_file, run_dir } = args;
+    join(&Joining { whom, token_file, run_dir }, &interrupt)
+}
+
 fn run_bench(command: Bench) -> Result<(), Failure> {
     match command {
         Bench::Step => print(&bench::step()),
@@ -95,6 +104,13 @@ fn explain(args: &Job) -> Result<(), Failure> {
     print(&tasks(&plan, Cluster::from_env()?.as_ref()))
 }
 
+/// The slots that a worker fills first, in words.
+fn slots_of(home: usize, plan: &Plan, workers: usize) -> String {
+    let slots = (home..plan.cluster.slots(workers)).step_by(workers.max(1));
+    let slots: Vec<_> = slots.map(|slot| slot.to_string()).collect();
+    if slots.is_empty() { "spare".into() } else { slots.join(", ") }
+}
+
 /// The tasks of a run: who is where, read from what, and what does not fit together.
 fn tasks(plan: &Plan, cluster: Option<&Cluster>) -> String {
     let Some(cluster) = cluster else {
@@ -107,14 +123,18 @@ fn tasks(plan: &Plan, cluster: Option<&Cluster>) -> String {
             ),
             _ => format!(
                 "\n# tasks: {workers} workers and {servers} servers, which `paceline train` starts \
-                 here (TF_CONFIG is not set)\n"
+                 here (TF_CONFIG is not set){}\n",
+                match plan.cluster.slots {
+                    Some(slots) => format!("; workers fill {slots} slots"),
+                    None => String::new(),
+                }
             ),
         };
     };
     let mut rows = vec![["# task", "slot", "address", ""].map(String::from).to_vec()];
     for (task, address) in &cluster.addresses {
         let at = Cluster { task: *task, ..cluster.clone() };
-        let slot = at.slot().map_or("-".into(), |slot| slot.to_string());
+        let slot = at.slot().map_or("-".into(), |home| slots_of(home, plan, cluster.slots()));
         let here = if *task == cluster.task { "this process" } else { "" };
         rows.push(vec![format!("# {task}"), slot, address.clone(), here.into()]);
     }

@@ -131,7 +131,10 @@ impl Checker<'_> {
         let Some(all) = self.optional("train.global_batch", count) else { return batch };
         let workers = match self.job.word("cluster.mode").as_str() {
             "single" => 1,
-            _ => count(self, "cluster.workers"),
+            _ => match self.slots() {
+                Some(slots) => slots,
+                None => count(self, "cluster.workers"),
+            },
         };
         if !all.is_multiple_of(workers) {
             let message = format!("is {all}, which {workers} workers cannot share out evenly");
@@ -161,6 +164,7 @@ impl Checker<'_> {
 
     fn cluster(&mut self) -> ClusterPlan {
         let workers = self.whole("cluster.workers") as usize;
+        let slots = self.slots();
         let servers = self.whole("cluster.servers") as usize;
         let quorum = self.optional("cluster.quorum", Self::whole).map(|quorum| quorum as usize);
         let staleness = self.whole("cluster.staleness");
@@ -172,7 +176,7 @@ impl Checker<'_> {
             _ => Mode::Single,
         };
         if let Mode::Sync { quorum: Some(quorum) } = mode {
-            self.check_quorum(quorum, workers, servers);
+            self.check_quorum(quorum, slots.unwrap_or(workers), servers);
         }
         if mode == Mode::Mirrored {
             self.check_mirrored();
@@ -190,6 +194,7 @@ impl Checker<'_> {
         ClusterPlan {
             mode,
             workers: if mode == Mode::Single { 1 } else { workers },
+            slots,
             servers: match mode {
                 Mode::Single | Mode::Mirrored => 0,
                 _ => servers,
@@ -203,6 +208,13 @@ impl Checker<'_> {
             token_file: self.optional("cluster.token_file", Self::path),
             emulate: self.emulate(mode, servers),
         }
+    }
+
+    /// How many slots there are, if the job says so and they mean anything in its mode.
+    fn slots(&mut self) -> Option<usize> {
+        let slots = self.optional("cluster.slots", Self::whole)? as usize;
+        let mode = self.job.word("cluster.mode");
+        ["async", "sync", "bounded"].contains(&mode.as_str()).then_some(slots)
     }
 
     /// Whether a lost server is waited for: if that is asked for, or else if lost workers are, or
@@ -254,7 +266,9 @@ impl Checker<'_> {
             self.problems.push(self.job.problem("cluster.quorum", message));
         };
         if quorum > workers {
-            complain(format!("is {quorum}, but cluster.workers is {workers}"));
+            let key =
+                if self.job.entries.contains_key("cluster.slots") { "slots" } else { "workers" };
+            complain(format!("is {quorum}, but cluster.{key} is {workers}"));
         } else if quorum < workers && servers > 1 {
             // Two servers could take different workers' gradients into one step.
             complain(format!(

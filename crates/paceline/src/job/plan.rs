@@ -117,6 +117,8 @@ pub struct ClusterPlan {
     pub mode: Mode,
     /// How many workers there are.
     pub workers: usize,
+    /// How many slots the plan has, if not one for each worker.
+    pub slots: Option<usize>,
     /// How many servers there are.
     pub servers: usize,
     /// What happens when a worker is lost.
@@ -150,6 +152,13 @@ pub struct EmulatePlan {
     pub servers_apart: bool,
     /// Cores' time that each host may use, if that is limited.
     pub cpus: Option<f64>,
+}
+
+impl ClusterPlan {
+    /// How many slots there are with so many workers.
+    pub fn slots(&self, workers: usize) -> usize {
+        self.slots.unwrap_or(workers)
+    }
 }
 
 /// How workers share the parameters.

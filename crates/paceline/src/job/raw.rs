@@ -45,11 +45,11 @@ impl RawJob {
 
     /// Reads a job file.
     pub fn read(path: &Path) -> Result<Self, Problems> {
-        let fail = |line, message| {
-            let origin = Origin::File { path: path.to_owned(), line };
+        let unreadable = |why: String| {
+            let origin = Origin::File { path: path.to_owned(), line: None };
+            let message = format!("cannot read the job file: {why}");
             Problems::from(Problem { origin, message })
         };
-        let unreadable = |why: String| fail(None, format!("cannot read the job file: {why}"));
         let about = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
         if !about.is_file() {
             return Err(unreadable("it is not a file".into()));
@@ -58,15 +58,24 @@ impl RawJob {
             return Err(unreadable(format!("it is larger than {MAX_FILE_BYTES} bytes")));
         }
         let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+        Self::parse(&text, path)
+    }
+
+    /// Reads the text of a job file that is called so.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, Problems> {
+        let fail = |line, message| {
+            let origin = Origin::File { path: path.to_owned(), line };
+            Problems::from(Problem { origin, message })
+        };
         let line_of = |at: usize| 1 + text[..at.min(text.len())].matches('\n').count();
-        let table = DeTable::parse(&text).map_err(|error| {
+        let table = DeTable::parse(text).map_err(|error| {
             let line = error.span().map(|span| line_of(span.start));
             fail(line, error.message().replace('\n', "; "))
         })?;
         let mut job = Self { file: Some(path.to_owned()), ..Self::default() };
         let origin = |at| Origin::File { path: path.to_owned(), line: Some(line_of(at)) };
         job.flatten("", table.get_ref(), &origin);
-        let mut reader = sweep::Reader { text: &text, origin: &origin, problems: Vec::new() };
+        let mut reader = sweep::Reader { text, origin: &origin, problems: Vec::new() };
         job.sweep = reader.sweep(table.get_ref());
         job.references = reader.references(table.get_ref());
         job.findings = reader.findings(table.get_ref());

@@ -274,6 +274,8 @@ fn cluster() -> Vec<Key> {
     let shared: &[&str] = &["async", "sync", "bounded", "mirrored"];
     let with_servers: &[&str] = &["async", "sync", "bounded"];
     let tasks = Kind::Whole { min: 1, max: 1024 };
+    let slots = "into how many shares every step is cut, which workers fill, one or more each; as \
+                 many as workers unless given";
     let quorum = "gradients that make a step; the other workers are backups; all unless given";
     let lost = "cluster.on_worker_loss";
     let loss =
@@ -287,6 +289,7 @@ fn cluster() -> Vec<Key> {
     vec![
         key(mode, modes, "\"async\"", "how workers share the parameters"),
         key("cluster.workers", tasks, "2", "how many workers train").with(mode, shared),
+        optional("cluster.slots", tasks, slots).with(mode, with_servers),
         key("cluster.servers", tasks, "1", "how many servers hold parameters")
             .with(mode, with_servers),
         optional("cluster.quorum", tasks, quorum).with(mode, &["sync"]),

@@ -131,6 +131,10 @@ impl<L: RowLink> Trainer<L> for RowWorker<'_> {
     fn run(&mut self, link: &mut L, mut chief: Option<&mut Chief<'_>>) -> Result<Work, Failure> {
         self.begin(link.next_step(), link)?;
         let (overlaps, last) = (link.overlaps(), self.queue.len() - 1);
+        // Who takes a slot over may find the run at its end.
+        if link.is_stopping() || link.is_called_back() {
+            return Ok(self.desk.work);
+        }
         loop {
             let examples = self.queue[0].len();
             if examples == 0 {
@@ -159,7 +163,7 @@ impl<L: RowLink> Trainer<L> for RowWorker<'_> {
             self.desk.work.steps += 1;
             self.desk.work.examples += examples as u64;
             self.desk.after_step((step, loss, now), link, chief.as_deref_mut())?;
-            if link.is_stopping() {
+            if link.is_stopping() || link.is_called_back() {
                 link.arrive(&mut self.desk.clock)?;
                 return Ok(self.desk.work);
             }

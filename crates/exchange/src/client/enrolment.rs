@@ -1,0 +1,110 @@
+//! A process that would fill slots, and what server 0 calls it to do.
+//!
+//! A process says `Hello` to server 0 once more, on a connection of its own, and is told there
+//! which slots to fill and when to give one back. It has nothing to say itself: it fills a slot by
+//! connecting for it, and who wants to leave closes this connection, so that nothing more is
+//! offered, and then releases its slots.
+
+use super::event::ProtocolError;
+use super::sayings::control;
+use crate::message::{MessageError, read_name};
+use crate::{Generation, Header, Hello, Kind, PROTOCOL_VERSION, ProcessName, Refusal, Role};
+
+/// What server 0 says to a process on its roster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// It is on the roster, under this name.
+    Enrolled(String),
+    /// It is not let in.
+    Refused(Refusal),
+    /// It shall fill a slot. Who fills it already may forget it.
+    Offer {
+        /// Which one.
+        slot: usize,
+        /// Its incarnation must be higher than this.
+        above: u64,
+    },
+    /// It shall release one of its slots, whichever it likes, unless it has only one.
+    Yield,
+    /// The run has failed.
+    Abort(String),
+    /// The run is over.
+    Bye,
+}
+
+/// Everything that a process tells of itself.
+#[derive(Clone, Debug)]
+pub struct Enrolment {
+    /// The process. Without a name it is given one.
+    pub process: ProcessName,
+    /// Its place among the workers that the run began with, if it has one.
+    pub home: Option<usize>,
+    /// Identifies the job.
+    pub job_digest: [u8; 32],
+    /// Identifies the layout of the parameters.
+    pub layout_digest: [u8; 32],
+    /// The secret of the run; empty for none.
+    pub token: Vec<u8>,
+    /// How many servers there are.
+    pub servers: usize,
+}
+
+impl Enrolment {
+    /// The first frame of the connection, which is to server 0.
+    pub fn hello(&self) -> (Header, Vec<u8>) {
+        let hello = Hello {
+            version: PROTOCOL_VERSION,
+            role: Role::Process,
+            slot: self.home.map_or(Hello::NOWHERE, |home| home as u32),
+            incarnation: self.process.id,
+            job_digest: self.job_digest,
+            layout_digest: self.layout_digest,
+            server: 0,
+            servers: self.servers as u32,
+            generation: Generation::default(),
+            token: self.token.clone(),
+            process: self.process.clone(),
+        };
+        control(Kind::Hello, hello.encode())
+    }
+
+    /// Reads a frame of server 0, and takes note of the name.
+    pub fn arrived(&mut self, header: &Header, bytes: &[u8]) -> Result<Call, ProtocolError> {
+        let text = || String::from_utf8_lossy(bytes).into_owned();
+        Ok(match header.kind {
+            Kind::Enrolled => {
+                let name = read_name(bytes)?;
+                if name.is_empty() {
+                    return Err(MessageError::Malformed.into());
+                }
+                self.process.name.clone_from(&name);
+                Call::Enrolled(name)
+            }
+            Kind::Refuse => Call::Refused(Refusal::decode(bytes)?),
+            Kind::Offer => Call::Offer { slot: header.part as usize, above: header.version },
+            Kind::Yield => Call::Yield,
+            Kind::Abort => Call::Abort(text()),
+            Kind::Bye => Call::Bye,
+            kind => return Err(ProtocolError::Unexpected(kind)),
+        })
+    }
+}
+
+/// The first frame of somebody who asks what the run is. Any server answers with
+/// [`Kind::Terms`] or refuses.
+pub fn ask_for_terms(token: Vec<u8>) -> (Header, Vec<u8>) {
+    let hello = Hello {
+        version: PROTOCOL_VERSION,
+        role: Role::Newcomer,
+        slot: Hello::NOWHERE,
+        incarnation: 0,
+        job_digest: [0; 32],
+        layout_digest: [0; 32],
+        server: 0,
+        servers: 0,
+        generation: Generation::default(),
+        token,
+        process: ProcessName::default(),
+    };
+    control(Kind::Hello, hello.encode())
+}
