@@ -1,7 +1,7 @@
 //! A step of logistic regression where its parameters live.
 //!
-//! Whoever has the table in the same process needs no compact slice: making keys unique costs more
-//! than all the rest of a step. Rows go forward and back with their keys as they are.
+//! Whoever has the table in the same process needs no compact slice: copying rows and making their
+//! keys unique would be half of a step. Rows go forward and back with their keys as they are.
 //!
 //! One thread alone has a place beside each parameter where its gradient is summed up, in the
 //! order of the rows, as in a compact slice. When all rows have been through, each key moves its
