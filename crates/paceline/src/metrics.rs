@@ -15,7 +15,7 @@ use paceline_http::{Guard, Limits, Response, Server, bind};
 use paceline_observe::process;
 
 use crate::Failure;
-use crate::cluster::remote::read_token;
+use crate::cluster::calling::read_token;
 use crate::job::Plan;
 
 /// How often figures are written down.

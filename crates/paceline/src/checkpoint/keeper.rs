@@ -19,7 +19,7 @@ use super::manifest::{
 use super::resumption::{Shape, hex};
 use super::shard::{Columns, write_shard};
 use super::shelf::{Shelf, piece_name};
-use crate::cluster::remote::layout_digest;
+use crate::cluster::calling::layout_digest;
 use crate::job::{Plan, RawJob};
 use crate::run::RunDir;
 

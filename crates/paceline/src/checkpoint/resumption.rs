@@ -16,7 +16,7 @@ use paceline_model::{Layout, Model, Optimizer, OptimizerSpec, Table};
 use super::manifest::{Manifest, Origin};
 use super::shelf::Checkpoint;
 use crate::Failure;
-use crate::cluster::remote::layout_digest;
+use crate::cluster::calling::layout_digest;
 use crate::job::{Mode, Plan};
 
 /// Parameters that are read at a time.

@@ -14,8 +14,9 @@ use paceline_exchange::{Call, Enrolment, ProcessName};
 use paceline_model::Layout;
 use paceline_net::Roster;
 
+use super::attendants::Waiter;
+use super::calling::{incarnation, layout_digest};
 use super::part::Part;
-use super::remote::{Waiter, incarnation, layout_digest};
 use super::shared::Shared;
 use super::slot::Shift;
 use crate::Failure;

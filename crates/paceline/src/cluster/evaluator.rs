@@ -8,8 +8,9 @@ use paceline_exchange::Role as ClientRole;
 use paceline_model::Score;
 
 use super::Cluster;
+use super::calling::link_config;
 use super::part::SharedLink;
-use super::remote::{Remote, link_config};
+use super::remote::Remote;
 use crate::Failure;
 use crate::board::Board;
 use crate::build::{Room, build_examiner, build_model};

@@ -14,9 +14,10 @@ use paceline_exchange::{CONTROL_BYTES, MAX_TOKEN_BYTES, ProcessName};
 use paceline_net::ask_terms;
 use serde::{Deserialize, Serialize};
 
+use super::attendants::Waiter;
+use super::calling::read_token;
 use super::crew::{self, process_id};
 use super::part::Part;
-use super::remote::{Waiter, read_token};
 use super::shared::Shared;
 use super::{Cluster, Role, Task};
 use crate::Failure;

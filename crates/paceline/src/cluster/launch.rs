@@ -16,7 +16,7 @@ use signal_hook::consts::SIGTERM;
 
 use super::emulate::Hosts;
 use super::join::OpenDoor;
-use super::{Role, Task, leash, listen, remote, tf_config};
+use super::{Role, Task, calling, leash, listen, tf_config};
 use crate::Failure;
 use crate::checkpoint::{Resumption, Shape, Shelf};
 use crate::interrupt::Interrupt;
@@ -320,7 +320,7 @@ impl Start<'_> {
             .args(from.map(|step| format!("--checkpoint={step}")))
             .args(self.quiet.then_some("--quiet"))
             .env(tf_config::VARIABLE, place.to_string())
-            .env(remote::TOKEN_VARIABLE, &self.token)
+            .env(calling::TOKEN_VARIABLE, &self.token)
             .env(leash::VARIABLE, "1")
             .stdout(stdout);
         if self.bare {

@@ -9,9 +9,10 @@ use paceline_net::{Mesh, MeshConfig};
 use paceline_observe::PhaseClock;
 
 use super::Cluster;
+use super::attendants::{Peers, Say, Timed, Waiter};
+use super::calling::{incarnation, layout_digest, token};
 use super::listen::listen;
 use super::part::SharedLink;
-use super::remote::{Peers, Say, Timed, Waiter, incarnation, layout_digest, token};
 use super::server::start_keeper;
 use crate::Failure;
 use crate::checkpoint::keeper::copy_dense;

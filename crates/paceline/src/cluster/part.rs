@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use paceline_exchange::ProcessName;
 use paceline_model::Model;
 
+use super::attendants::Waiter;
+use super::calling::server_addresses;
 use super::crew::{self, process_id};
 use super::mirror::{Beginning, Mirror};
-use super::remote::{Waiter, server_addresses};
 use super::shared::Shared;
 use super::{Cluster, Role};
 use crate::Failure;

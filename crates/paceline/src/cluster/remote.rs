@@ -1,31 +1,16 @@
 //! Parameters that live on servers, seen from a worker.
 
-use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use paceline_exchange::Purpose;
+use paceline_net::{Attendant, LinkConfig, LinkError};
+use paceline_observe::PhaseClock;
 
-use paceline_exchange::{ClientConfig, ProcessName, Purpose, Role};
-use paceline_model::Layout;
-use paceline_net::{Attendant, LinkConfig, LinkError, Moved};
-use paceline_observe::trace::Happened;
-use paceline_observe::{Phase, PhaseClock};
-use sha2::{Digest, Sha256};
-
-use super::Cluster;
+use super::attendants::{Peers, Say, Timed, Waiter};
 use super::part::SharedLink;
 use crate::Failure;
 use crate::account::one_of_each;
-use crate::job::{Mode, Plan, RawJob};
+use crate::job::Mode;
 use crate::link::{DenseLink, Link, Pushed, RowLink, RowPush, Show};
 use crate::summary::TaskSummary;
-use crate::trace::APPLY_OP;
-
-/// The environment variable by which the launcher gives its tasks the run's secret.
-pub(crate) const TOKEN_VARIABLE: &str = "PACELINE_TOKEN";
-/// A worker gives up a little after the servers do, so that it hears the reason from them.
-const LATER: std::time::Duration = std::time::Duration::from_secs(10);
-
-/// What a task tells of its waits, and to whom.
-pub(crate) type Say<'a> = &'a dyn Fn(&str);
 
 /// Parameters of a sparse model that are shown at a time when all are shown.
 const PIECE: usize = 1 << 20;
@@ -369,178 +354,4 @@ impl RowLink for Remote<'_> {
         rows.complete(link, attendant)?;
         Ok(if link.dropped() { Pushed::Dropped } else { Pushed::Applied })
     }
-}
-
-/// Attends to an exchange: the clock is told where the time goes.
-pub(super) struct Timed<'a> {
-    pub(super) clock: &'a mut PhaseClock,
-    pub(super) say: Say<'a>,
-    pub(super) halted: Option<&'a dyn Fn() -> bool>,
-    pub(super) peers: Peers,
-}
-
-/// The servers or workers that gradients go to, by number.
-#[derive(Clone, Copy)]
-pub(super) struct Peers {
-    /// How many there are.
-    pub(super) all: usize,
-    /// The one that is this task itself.
-    pub(super) own: Option<usize>,
-}
-
-impl Peers {
-    fn others(self) -> impl Iterator<Item = u32> {
-        (0..self.all).filter(move |peer| Some(*peer) != self.own).map(|peer| peer as u32)
-    }
-}
-
-impl Attendant for Timed<'_> {
-    #[inline]
-    fn moved(&mut self, to: Moved) {
-        self.clock.stay_in(match to {
-            Moved::Push => Phase::Push,
-            Moved::Wait => Phase::Wait,
-            Moved::Pull => Phase::Pull,
-        });
-    }
-
-    fn note(&mut self, text: &str) {
-        (self.say)(text);
-    }
-
-    fn gives_up(&mut self) -> bool {
-        self.halted.is_some_and(|halted| halted())
-    }
-
-    #[inline]
-    fn sends(&mut self, step: u64) {
-        if let Some(track) = self.clock.track() {
-            track.sends(self.peers.others(), step);
-        }
-    }
-
-    #[inline]
-    fn got(&mut self, peer: usize) {
-        if let Some(track) = self.clock.track() {
-            track.got(peer as u32);
-        }
-    }
-
-    #[inline]
-    fn arrived(&mut self, peer: usize, step: u64) {
-        if let Some(track) = self.clock.track() {
-            track.mark(Happened::Arrived, peer as u32, step);
-        }
-    }
-
-    #[inline]
-    fn applied(&mut self) {
-        self.clock.did(APPLY_OP);
-        if let Some(track) = self.clock.track() {
-            track.applied_all(self.peers.others());
-        }
-    }
-}
-
-/// Attends to the beginning and the end of a run, which no clock measures.
-pub(super) struct Waiter<'a> {
-    pub(super) say: Say<'a>,
-    pub(super) gives_up: Option<&'a dyn Fn() -> bool>,
-}
-
-impl Attendant for Waiter<'_> {
-    fn moved(&mut self, _: Moved) {}
-
-    fn note(&mut self, text: &str) {
-        (self.say)(text);
-    }
-
-    fn gives_up(&mut self) -> bool {
-        self.gives_up.is_some_and(|gives_up| gives_up())
-    }
-}
-
-/// How a task of this cluster reaches the servers.
-pub(crate) fn link_config(
-    job: &RawJob,
-    plan: &Plan,
-    cluster: &Cluster,
-    role: Role,
-    layout: &Layout,
-) -> Result<LinkConfig, Failure> {
-    let servers = server_addresses(plan, cluster)?;
-    Ok(LinkConfig {
-        client: ClientConfig {
-            role,
-            slot: cluster.slot().unwrap_or(cluster.task.index) as u32,
-            incarnation: incarnation(),
-            job_digest: job.digest(),
-            layout_digest: layout_digest(layout),
-            token: token(plan)?,
-            servers: servers.len(),
-            total_params: layout.len(),
-            is_sparse: plan.model.is_sparse(),
-            process: ProcessName::default(),
-        },
-        servers,
-        start_timeout: plan.cluster.start_timeout,
-        stall_timeout: plan.cluster.stall_timeout + LATER,
-        rejoin: plan.cluster.waits_for_servers.then_some(plan.cluster.rejoin_timeout),
-    })
-}
-
-/// Where the servers are, of which there must be one.
-pub(crate) fn server_addresses(plan: &Plan, cluster: &Cluster) -> Result<Vec<String>, Failure> {
-    let servers = cluster.servers()?;
-    if plan.cluster.mode == Mode::Mirrored {
-        return Err(Failure::Usage(format!(
-            "cluster.mode = \"mirrored\" has no servers that {} could ask",
-            cluster.task
-        )));
-    }
-    if servers.is_empty() {
-        return Err(Failure::Usage(format!(
-            "cluster.mode = \"{}\" needs a server, but TF_CONFIG lists no ps",
-            plan.cluster.mode.name()
-        )));
-    }
-    Ok(servers)
-}
-
-/// A number that is higher for every later process: the time of its start.
-pub(super) fn incarnation() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
-}
-
-/// What identifies a layout.
-pub(crate) fn layout_digest(layout: &Layout) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    for tensor in layout.tensors() {
-        hash.update(format!("{} {:?} {:?}\n", tensor.name, tensor.shape, tensor.group));
-    }
-    hash.finalize().into()
-}
-
-/// The secret that all tasks of the run share; empty if there is none.
-pub(crate) fn token(plan: &Plan) -> Result<Vec<u8>, Failure> {
-    if let Some(token) = std::env::var_os(TOKEN_VARIABLE) {
-        return Ok(token.into_encoded_bytes());
-    }
-    let Some(path) = &plan.cluster.token_file else { return Ok(Vec::new()) };
-    read_token("cluster.token_file", path).map(String::into_bytes)
-}
-
-/// The secret in a file, which a key or an option names.
-pub(crate) fn read_token(option: &str, path: &Path) -> Result<String, Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::Usage(format!("{option} {}: {error}", path.display())))?;
-    let token = text.trim();
-    if !(1..=paceline_exchange::MAX_TOKEN_BYTES).contains(&token.len()) {
-        return Err(Failure::Usage(format!(
-            "{option} {} must hold 1 to {} characters",
-            path.display(),
-            paceline_exchange::MAX_TOKEN_BYTES
-        )));
-    }
-    Ok(token.to_owned())
 }

@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use paceline_exchange::Role;
 
+use super::calling::link_config;
 use super::crew::Ended;
 use super::part::{Part, SharedLink, encode, slowness, work};
-use super::remote::{Remote, link_config};
+use super::remote::Remote;
 use super::shared::Shared;
 use crate::Failure;
 use crate::board::Board;

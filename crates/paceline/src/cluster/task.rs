@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
+use super::calling::token;
 use super::part::Part;
-use super::remote::token;
 use super::{Cluster, Leash, Role, evaluator, server};
 use crate::Failure;
 use crate::checkpoint::{Origin, Resumption, Shape};
