@@ -1,10 +1,10 @@
 //! Chaos: tasks of a small run are killed, stopped and cut off at random moments, all from a seed,
 //! and in the end the run is as if nothing had happened.
 //!
-//! `sync` must end with the bits of an undisturbed run. In `async` and `bounded` the accounts must
+//! `sync` and `mirrored` must end with the bits of an undisturbed run. In `async` and `bounded` the accounts must
 //! add up: every server has made every update, each of them by one push of one slot, and each push
-//! is in it once. Half of the seeds are runs of the local launcher; the tasks of the others are
-//! started one by one, and there connections are cut too.
+//! is in it once. Half of the seeds are runs of the local launcher, with `mirrored` all; the tasks of
+//! the others are started one by one, and there connections are cut too.
 //!
 //! `cargo xtask chaos` plays 300 seeds; `PACELINE_CHAOS_SEED=n` plays one.
 
@@ -76,19 +76,20 @@ fn draw(random: &mut Random) -> (Duration, Accident, String) {
 }
 
 fn settings(mode: &str, model: &[&str]) -> Vec<String> {
+    let servers = (mode != "mirrored").then(|| format!("cluster.servers={SERVERS}"));
     let own = [
         format!("cluster.mode={mode}"),
         format!("cluster.workers={WORKERS}"),
-        format!("cluster.servers={SERVERS}"),
         format!("train.stop.steps={STEPS}"),
         format!("checkpoint.every_steps={CHECKPOINT_EVERY}"),
         "cluster.on_worker_loss=wait".into(),
         "cluster.restarts=1000".into(),
     ];
-    own.into_iter().chain(model.iter().map(|setting| (*setting).to_owned())).collect()
+    let model = model.iter().map(|setting| (*setting).to_owned());
+    own.into_iter().chain(servers).chain(model).collect()
 }
 
-/// The model of a run of `sync` that nothing happened to.
+/// The model of a run of `sync` that nothing happened to; of `mirrored` it is the same.
 fn undisturbed(model: usize) -> &'static [u8] {
     static MODELS_OF: [OnceLock<Vec<u8>>; 2] = [const { OnceLock::new() }; 2];
     MODELS_OF[model].get_or_init(|| {
@@ -102,10 +103,12 @@ fn undisturbed(model: usize) -> &'static [u8] {
 /// Plays one seed; how many accidents there were.
 fn play(case: &Case, seed: u64) -> usize {
     let mut random = Random(seed ^ (case.mode.len() as u64) << 32);
-    let model = random.below(2) as usize;
+    // Without servers there are dense models only.
+    let has_servers = case.mode != "mirrored";
+    let model = if has_servers { random.below(2) as usize } else { 0 };
     let room = Room::new();
     let settings = settings(case.mode, MODELS[model]);
-    let mut tasks: Box<dyn Tasks> = if seed.is_multiple_of(2) {
+    let mut tasks: Box<dyn Tasks> = if seed.is_multiple_of(2) || !has_servers {
         let settings: Vec<_> = settings.iter().skip(1).map(String::as_str).collect();
         let mut command = room.cluster("run", case.mode, &settings);
         Box::new(Local(Launched::start(&mut command, room.path("run")), room.path("run")))
@@ -231,6 +234,11 @@ fn seeds(case: &Case) {
 #[test]
 fn sync_ends_with_the_same_bits_whatever_happens() {
     seeds(&Case { mode: "sync", has_exact_bits: true });
+}
+
+#[test]
+fn mirrored_ends_with_the_same_bits_whatever_happens() {
+    seeds(&Case { mode: "mirrored", has_exact_bits: true });
 }
 
 #[test]

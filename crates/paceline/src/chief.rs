@@ -122,11 +122,14 @@ impl<'a> Chief<'a> {
         self.checkpoint_time = every_seconds.and_then(later);
     }
 
-    /// Has a checkpoint taken if one is due.
+    /// Has a checkpoint taken if one is due. Once the run is stopping, the one at its end is: by
+    /// then all have everybody's last push, which need not be so now.
     #[inline]
     fn checkpoint_if_due(&mut self, now: Instant, link: &mut impl Link) -> Result<(), Failure> {
         let step = link.checkpoint_step();
-        if step < self.next_checkpoint && self.checkpoint_time.is_none_or(|time| now < time) {
+        let is_due =
+            step >= self.next_checkpoint || self.checkpoint_time.is_some_and(|at| now >= at);
+        if !is_due || link.is_stopping() {
             return Ok(());
         }
         self.plan_checkpoint(step, now);
