@@ -12,8 +12,11 @@
 //! So the shuffle can be kept within windows: the examples are cut into windows of neighbours,
 //! the windows come in a random order, and so do the examples inside each.
 
+mod order;
+
 use std::ops::Range;
 
+use self::order::EpochOrder;
 use crate::random::mix;
 
 /// Which examples each slot takes at each step. See the module's text.
@@ -31,6 +34,8 @@ pub struct BatchPlan {
     shuffle: bool,
     /// How many neighbours are shuffled among each other; all if it is at least `examples`.
     window: u64,
+    /// The epoch whose examples were taken last, with its order.
+    present: Option<(u64, EpochOrder)>,
 }
 
 impl BatchPlan {
@@ -44,12 +49,13 @@ impl BatchPlan {
         assert!(u32::try_from(examples).is_ok(), "too many examples");
         let (examples, batch, slots) = (examples as u64, batch as u64, slots as u64);
         let (origin, end, window) = ((0, 0), u64::MAX, u64::MAX);
-        Self { examples, batch, slots, origin, end, seed: 0, shuffle: false, window }
+        let (seed, shuffle, present) = (0, false, None);
+        Self { examples, batch, slots, origin, end, seed, shuffle, window, present }
     }
 
     /// The same plan with the examples in a new order every epoch, drawn from the seed.
     pub fn shuffled(self, seed: u64) -> Self {
-        Self { seed, shuffle: true, window: u64::MAX, ..self }
+        Self { seed, shuffle: true, window: u64::MAX, present: None, ..self }
     }
 
     /// The same plan, shuffled so that examples near each other in time are near each other in
@@ -76,16 +82,25 @@ impl BatchPlan {
     }
 
     /// Replaces `out` by the examples that `slot` takes at `step`; none when the plan is over.
-    pub fn batch(&self, step: u64, slot: usize, out: &mut Vec<u32>) {
+    /// Batches of one epoch after the other are the quickest: the plan remembers an epoch's order.
+    pub fn batch(&mut self, step: u64, slot: usize, out: &mut Vec<u32>) {
         out.clear();
         let Range { mut start, end } = self.positions(step, slot);
         while start < end {
             let (epoch, at) = (start / self.examples, start % self.examples);
             let here = at..self.examples.min(at + (end - start));
             start += here.end - here.start;
-            match self.order(epoch) {
-                Some(mut order) => order.take(here, out),
-                None => out.extend(here.map(|example| example as u32)),
+            if !self.shuffle {
+                out.extend(here.map(|example| example as u32));
+                continue;
+            }
+            match &mut self.present {
+                Some((present, order)) if *present == epoch => order.take(here, out),
+                _ => {
+                    let mut order = self.order(epoch);
+                    order.take(here, out);
+                    self.present = Some((epoch, order));
+                }
             }
         }
     }
@@ -93,7 +108,8 @@ impl BatchPlan {
     /// The epoch and the example at a position of the endless row, beyond the plan's end too.
     pub fn at(&self, position: u64) -> (u64, u32) {
         let (epoch, at) = (position / self.examples, position % self.examples);
-        (epoch, self.order(epoch).map_or(at, |mut order| order.at(at)) as u32)
+        let example = if self.shuffle { self.order(epoch).at(at) } else { at };
+        (epoch, example as u32)
     }
 
     /// How many examples the slots take together before `step`.
@@ -120,183 +136,8 @@ impl BatchPlan {
         steps.saturating_mul(self.slots * self.batch).saturating_add(position)
     }
 
-    fn order(&self, epoch: u64) -> Option<EpochOrder> {
-        let key = mix(self.seed).wrapping_add(epoch);
-        self.shuffle.then(|| EpochOrder::new(self.examples, self.window, key))
-    }
-}
-
-/// The order of one epoch: a shuffle of windows, and in each a shuffle of its examples.
-#[derive(Clone, Copy)]
-struct EpochOrder {
-    key: u64,
-    window: u64,
-    windows: Order,
-    /// How long the last window of the data is, and at which turn it comes.
-    short: u64,
-    short_turn: u64,
-    /// The window that was asked for last, its order and where it begins in the data.
-    turn: u64,
-    inside: Order,
-    begin: u64,
-}
-
-impl EpochOrder {
-    fn new(examples: u64, window: u64, key: u64) -> Self {
-        let window = window.min(examples);
-        let count = examples.div_ceil(window);
-        let windows = Order::new(count, key);
-        let short = examples - (count - 1) * window;
-        let inside = Order::new(examples, key);
-        // One window is the full shuffle, whose order is `inside` already.
-        let turn = if count == 1 { 0 } else { u64::MAX };
-        let short_turn = windows.place_of(count - 1);
-        Self { key, window, windows, short, short_turn, turn, inside, begin: 0 }
-    }
-
-    /// Appends the examples at these positions.
-    fn take(&mut self, positions: Range<u64>, out: &mut Vec<u32>) {
-        let count = positions.end - positions.start;
-        if self.windows.n == 1 && count >= ROUNDS_WORTH && self.inside.is_narrow() {
-            let rounds = Rounds::of(&self.inside);
-            out.extend(positions.map(|position| rounds.at(position)));
-        } else {
-            out.extend(positions.map(|position| self.at(position) as u32));
-        }
-    }
-
-    fn at(&mut self, position: u64) -> u64 {
-        // All turns are of one length but that of the short window.
-        let before_short = self.short_turn * self.window;
-        let (turn, offset) = if position < before_short {
-            (position / self.window, position % self.window)
-        } else if position < before_short + self.short {
-            (self.short_turn, position - before_short)
-        } else {
-            let after = position - before_short - self.short;
-            (self.short_turn + 1 + after / self.window, after % self.window)
-        };
-        if turn != self.turn {
-            let len = if turn == self.short_turn { self.short } else { self.window };
-            let window = self.windows.at(turn);
-            self.inside = Order::new(len, mix(self.key).wrapping_add(window));
-            (self.turn, self.begin) = (turn, window * self.window);
-        }
-        self.begin + self.inside.at(offset)
-    }
-}
-
-/// A permutation of `0..n` that is computed instead of stored: a Feistel network over the
-/// next power of two, walked until it lands inside.
-#[derive(Clone, Copy)]
-struct Order {
-    n: u64,
-    key: u64,
-    low_bits: u32,
-    low_mask: u64,
-    high_mask: u64,
-}
-
-impl Order {
-    const ROUNDS: u64 = 6;
-
-    fn new(n: u64, key: u64) -> Self {
-        let bits = (u64::BITS - (n - 1).leading_zeros()).max(2);
-        let low_bits = bits / 2;
-        let high_mask = (1 << (bits - low_bits)) - 1;
-        Self { n, key: mix(key), low_bits, low_mask: (1 << low_bits) - 1, high_mask }
-    }
-
-    fn at(&self, position: u64) -> u64 {
-        // Each walk leaves the power of two with a chance of at least one half, and as the
-        // network is a permutation, walking on from inside `0..n` must come back there.
-        let mut value = self.scramble(position);
-        while value >= self.n {
-            value = self.scramble(value);
-        }
-        value
-    }
-
-    /// What one half of a value does to the other in a round, before it is cut to size.
-    #[inline(always)]
-    fn round(&self, round: u64, half: u64) -> u64 {
-        mix(half ^ self.key ^ round << 48)
-    }
-
-    /// Whether both halves of a value are so short that the rounds can be written down.
-    fn is_narrow(&self) -> bool {
-        self.low_mask.max(self.high_mask) < HALF as u64
-    }
-
-    fn scramble(&self, value: u64) -> u64 {
-        let (mut low, mut high) = (value & self.low_mask, value >> self.low_bits);
-        for round in 0..Self::ROUNDS / 2 {
-            low ^= self.round(2 * round, high) & self.low_mask;
-            high ^= self.round(2 * round + 1, low) & self.high_mask;
-        }
-        high << self.low_bits | low
-    }
-
-    /// The position at which `value` comes: `at` backwards.
-    fn place_of(&self, value: u64) -> u64 {
-        let mut position = self.unscramble(value);
-        while position >= self.n {
-            position = self.unscramble(position);
-        }
-        position
-    }
-
-    fn unscramble(&self, value: u64) -> u64 {
-        let (mut low, mut high) = (value & self.low_mask, value >> self.low_bits);
-        for round in (0..Self::ROUNDS / 2).rev() {
-            high ^= self.round(2 * round + 1, low) & self.high_mask;
-            low ^= self.round(2 * round, high) & self.low_mask;
-        }
-        high << self.low_bits | low
-    }
-}
-
-/// Positions for which it is worth writing an order's rounds down.
-const ROUNDS_WORTH: u64 = 128;
-/// Values of half a position that a written round has room for.
-const HALF: usize = 256;
-
-/// The rounds of an order of few examples, written down: the same order, several times faster.
-struct Rounds {
-    order: Order,
-    lines: [[u8; HALF]; Order::ROUNDS as usize],
-}
-
-impl Rounds {
-    fn of(order: &Order) -> Self {
-        let mut lines = [[0; HALF]; Order::ROUNDS as usize];
-        for (round, line) in (0..).zip(&mut lines) {
-            let (from, to) = match round % 2 {
-                0 => (order.high_mask, order.low_mask),
-                _ => (order.low_mask, order.high_mask),
-            };
-            for (half, value) in (0..=from).zip(line) {
-                *value = (order.round(round, half) & to) as u8;
-            }
-        }
-        Self { order: *order, lines }
-    }
-
-    #[inline]
-    fn at(&self, position: u64) -> u32 {
-        let (n, low_bits) = (self.order.n as usize, self.order.low_bits);
-        let mut value = position as usize;
-        loop {
-            let (mut low, mut high) = (value & self.order.low_mask as usize, value >> low_bits);
-            for pair in self.lines.as_chunks::<2>().0 {
-                low ^= usize::from(pair[0][high % HALF]);
-                high ^= usize::from(pair[1][low % HALF]);
-            }
-            value = high << low_bits | low;
-            if value < n {
-                return value as u32;
-            }
-        }
+    fn order(&self, epoch: u64) -> EpochOrder {
+        EpochOrder::new(self.examples, self.window, mix(self.seed).wrapping_add(epoch))
     }
 }
 
@@ -308,7 +149,7 @@ mod tests {
 
     fn take(plan: &BatchPlan, step: u64, slot: usize) -> Vec<u32> {
         let mut out = Vec::new();
-        plan.batch(step, slot, &mut out);
+        plan.clone().batch(step, slot, &mut out);
         out
     }
 
@@ -332,6 +173,19 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_plan_gives_the_same_batches_in_whatever_order_they_are_asked_for(
+            examples in 1usize..300, batch in 1usize..40, window in 1usize..320, seed: u64,
+            steps in proptest::collection::vec(0u64..60, 1..20),
+        ) {
+            let plan = BatchPlan::new(examples, batch, 2).shuffled_within(seed, window);
+            let (mut walked, mut out) = (plan.clone(), Vec::new());
+            for step in steps {
+                walked.batch(step, 1, &mut out);
+                prop_assert_eq!(&out, &take(&plan, step, 1));
+            }
+        }
+
         #[test]
         fn every_epoch_has_every_example_once(
             examples in 1usize..300, batch in 1usize..40, slots in 1usize..6,
@@ -387,17 +241,6 @@ mod tests {
             windows.dedup();
             prop_assert_eq!(windows.len(), examples.div_ceil(window));
         }
-    }
-
-    #[test]
-    fn written_rounds_give_the_same_order() {
-        for n in [1, 2, 3, 200, 256, 1_000, 60_000, 65_536] {
-            let order = Order::new(n, 77);
-            assert!(order.is_narrow());
-            let rounds = Rounds::of(&order);
-            assert!((0..n).all(|at| u64::from(rounds.at(at)) == order.at(at)), "{n}");
-        }
-        assert!(!Order::new(65_537, 77).is_narrow());
     }
 
     #[test]

@@ -67,7 +67,7 @@ fn labels(loader: &mut Loader, step: u64) -> Vec<u32> {
 
 fn planned(plan: &BatchPlan, step: u64) -> Vec<u32> {
     let mut out = Vec::new();
-    plan.batch(step, 0, &mut out);
+    plan.clone().batch(step, 0, &mut out);
     out
 }
 

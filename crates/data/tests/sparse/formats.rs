@@ -115,7 +115,7 @@ fn a_batch_holds_just_the_rows_of_the_plan() {
     let room = Room::new();
     room.file("rows.svm", (1..200).map(|i| format!("{} {i}:{i}\n", i % 2)).collect::<String>());
     let set = open(&room.spec(SparseKind::Libsvm, "rows.svm")).unwrap();
-    let plan = BatchPlan::new(set.train.len(), 30, 1).shuffled_within(5, 64);
+    let mut plan = BatchPlan::new(set.train.len(), 30, 1).shuffled_within(5, 64);
     let (mut examples, mut batch) = (Vec::new(), SparseBuffer::default());
     for step in 0..8 {
         plan.batch(step, 0, &mut examples);

@@ -9,6 +9,7 @@
 mod dense;
 mod elementwise;
 mod exp;
+mod lines;
 mod outer;
 pub(crate) mod pack;
 pub(crate) mod panels;
@@ -19,6 +20,7 @@ pub(crate) mod tile;
 pub use dense::{Onto, dense_backward_weights, dense_forward};
 pub use elementwise::each;
 pub(crate) use exp::exp_below_zero;
+pub(crate) use lines::Lines;
 pub(crate) use outer::{OUTER_ROWS, outer_rows};
 #[cfg(test)]
 pub(crate) use patches::pack;

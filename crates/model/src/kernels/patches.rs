@@ -22,6 +22,9 @@ const SOME: usize = 5;
 const AHEAD: usize = 12;
 /// Words of a line of the cache.
 const LINE: usize = 8;
+/// Lines that are asked for: most images are no longer. To look how long each one is would cost
+/// more than a line too many.
+const LINES: usize = 6;
 /// What a byte is multiplied by to give a number from 0 to 1.
 const UNIT: f32 = 1.0 / 255.0;
 
@@ -55,9 +58,9 @@ impl<'a> Patches<'a> {
     #[inline(always)]
     fn ask_for(&self, index: usize) {
         let Some(&image) = self.which.get(index) else { return };
-        let ends = &self.starts[image as usize..][..2];
-        for word in (ends[0]..ends[1]).step_by(LINE) {
-            super::prefetch(self.words, word as usize);
+        let start = self.starts[image as usize] as usize;
+        for line in 0..LINES {
+            super::prefetch(self.words, start + line * LINE);
         }
     }
 }
@@ -163,9 +166,8 @@ fn dots<S: Simd, const N: usize, const K: usize>(
 pub struct PatchScratch {
     /// For each patch a bit for each image of the block.
     turned: Vec<u64>,
-    /// The block's gradient by the scores, each number as often as a vector has room: so that a
-    /// multiply-add can take it from memory.
-    spread: Vec<[f32; PATCH]>,
+    /// The block's gradient by the scores, in units of a byte, for the outputs at hand.
+    scales: Vec<f32>,
 }
 
 /// `grad[o][i] = sum over b of delta[b][o] * image[b][i] / 255`, or that added to what is there.
@@ -186,7 +188,7 @@ pub fn patches_backward(
     assert!(count <= PATCH_BLOCK, "a block of {count} images is too large");
     assert_eq!(grad.len() * count, delta.len() * inputs, "gradient");
     turn(inputs, images, &mut scratch.turned);
-    scratch.spread.resize(PATCH_BLOCK * MANY, [0.0; PATCH]);
+    scratch.scales.resize(PATCH_BLOCK * MANY, 0.0);
     let outputs = grad.len() / inputs.max(1);
     Arch::new().dispatch(Backward { inputs, outputs, images, delta, scratch, onto, grad });
 }
@@ -236,17 +238,16 @@ impl Backward<'_> {
     /// Rows `o .. o + K` of the gradient.
     #[inline(always)]
     fn rows<S: Simd, const N: usize, const K: usize>(&mut self, simd: S, o: usize) {
-        let PatchScratch { turned, spread } = &mut *self.scratch;
-        let (spread, _) = spread.as_chunks_mut::<K>();
-        for (spread, delta) in spread.iter_mut().zip(self.delta.chunks_exact(self.outputs)) {
-            *spread = std::array::from_fn(|k| [delta[o + k] * UNIT; PATCH]);
+        let PatchScratch { turned, scales } = &mut *self.scratch;
+        let (scales, _) = scales.as_chunks_mut::<K>();
+        for (scales, delta) in scales.iter_mut().zip(self.delta.chunks_exact(self.outputs)) {
+            *scales = std::array::from_fn(|k| delta[o + k] * UNIT);
         }
-        let (spread, patches) = (&spread[..PATCH_BLOCK], self.inputs / PATCH);
-        // What is left of each image.
-        let none: &[u64] = &[];
-        let mut images = [none; PATCH_BLOCK];
-        for (index, image) in images.iter_mut().take(self.images.which.len()).enumerate() {
-            *image = self.images.image(self.inputs, index).1;
+        let (scales, patches) = (&scales[..PATCH_BLOCK], self.inputs / PATCH);
+        // Where the next patch of each image is.
+        let mut nexts = [0; PATCH_BLOCK];
+        for (next, &image) in nexts.iter_mut().zip(self.images.which) {
+            *next = self.images.starts[image as usize] + Patches::map_words(self.inputs) as u32;
         }
         let grad = self.grad[o * self.inputs..][..K * self.inputs].as_chunks_mut::<PATCH>().0;
         for (at, &bits) in turned[..patches].iter().enumerate() {
@@ -260,13 +261,15 @@ impl Backward<'_> {
                 }
             }
             for index in set_bits(bits) {
-                let Some((&patch, rest)) = images[index].split_first() else { break };
-                images[index] = rest;
-                let (x, scales) = (numbers::<S, N>(patch), &spread[index]);
+                // Not to be had any other way without a panic, before which all sums would go to
+                // memory, every time.
+                let Some(&patch) = self.images.words.get(nexts[index] as usize) else { break };
+                nexts[index] += 1;
+                let (x, scales) = (numbers::<S, N>(patch), &scales[index]);
                 for k in 0..K {
-                    let scale = vectors::<S, N>(&scales[k]);
+                    let scale = simd.splat_f32s(scales[k]);
                     for n in 0..N {
-                        sums[k][n] = simd.mul_add_e_f32s(x[n], scale[n], sums[k][n]);
+                        sums[k][n] = simd.mul_add_e_f32s(x[n], scale, sums[k][n]);
                     }
                 }
             }

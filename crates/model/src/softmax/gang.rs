@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::lane::{LANES, Lane, Task};
 use crate::Patchy;
-use crate::kernels::Patches;
+use crate::kernels::{Lines, Patches};
 
 /// How often a helper looks out for work before it goes to sleep: for some 0.1 ms.
 const LOOKS: u32 = 100;
@@ -54,7 +54,7 @@ struct Shared {
 struct Order {
     wanted: Wanted,
     sizes: (usize, usize),
-    params: Vec<f32>,
+    params: Lines,
     words: Arc<dyn AsRef<[u64]> + Send + Sync>,
     starts: Arc<Vec<u32>>,
     which: Vec<u32>,
@@ -67,7 +67,7 @@ impl Order {
         Self {
             wanted: Wanted::Score,
             sizes: (0, 0),
-            params: Vec::new(),
+            params: Lines::default(),
             words: Arc::new(Vec::new()),
             starts: Arc::default(),
             which: Vec::new(),
@@ -95,7 +95,7 @@ impl Order {
     fn set(&mut self, wanted: Wanted, task: &Task<'_>, images: Patchy<'_>) {
         self.wanted = wanted;
         self.sizes = (task.inputs, task.classes);
-        copy(task.params, &mut self.params);
+        self.params.copy_from(task.params);
         copy(task.images.which, &mut self.which);
         copy(task.labels, &mut self.labels);
         if !Arc::ptr_eq(&self.starts, images.starts) {
@@ -139,7 +139,7 @@ impl Gang {
         wanted: Wanted,
         task: &Task<'_>,
         images: Patchy<'_>,
-        first: impl FnOnce(),
+        first: impl FnOnce(&Task<'_>),
     ) {
         let shared = &*self.shared;
         {
@@ -152,7 +152,10 @@ impl Gang {
         if shared.sleepers.load(Ordering::SeqCst) > 0 {
             self.helpers.iter().for_each(|helper| helper.thread().unpark());
         }
-        first();
+        {
+            let order = shared.order();
+            first(&order.task());
+        }
         shared.take_lanes();
         let mut looks = 0;
         while shared.done.load(Ordering::Acquire) < task.lanes() {

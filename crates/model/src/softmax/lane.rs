@@ -11,7 +11,7 @@ use crate::layers::loss::{count, softmax_deltas};
 use crate::{Batch, Tally};
 
 /// Examples that are worth a lane of their own: fewer take less time than adding up does.
-const WORTH: usize = 128;
+const WORTH: usize = 256;
 /// The most lanes of a batch.
 pub(super) const LANES: usize = 8;
 

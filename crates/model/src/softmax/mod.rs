@@ -107,7 +107,7 @@ impl Softmax {
         let (first, rest) = self.lanes.split_at_mut(1);
         match &mut self.gang {
             Some(gang) if lanes > 1 => {
-                gang.work(Wanted::Gradient, task, images, || {
+                gang.work(Wanted::Gradient, task, images, |task| {
                     first[0].gradient_onto(task, 0, onto, grad);
                 });
                 (1..lanes).fold(first[0].loss, |sum, lane| {
@@ -132,7 +132,7 @@ impl Softmax {
         let (first, rest) = self.lanes.split_at_mut(1);
         match &mut self.gang {
             Some(gang) if lanes > 1 => {
-                gang.work(Wanted::Score, task, images, || first[0].evaluate(task, 0));
+                gang.work(Wanted::Score, task, images, |task| first[0].evaluate(task, 0));
                 tally.add(&first[0].tally);
                 (1..lanes).for_each(|lane| tally.add(&gang.lane(lane).tally));
             }

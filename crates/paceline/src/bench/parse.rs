@@ -50,7 +50,7 @@ pub fn parse() -> Result<String, Failure> {
         ("cache, shuffled", plan.shuffled(1)),
     ];
     for (name, plan) in plans {
-        let rate = gather(&set.train, &plan);
+        let rate = gather(&set.train, plan);
         rows.push(vec![name.into(), grouped((rate.bytes / 1e6) as u64), grouped(rate.rows as u64)]);
     }
     let title = format!(
@@ -90,7 +90,7 @@ fn read(format: RowFormat) -> Result<Rate, DataError> {
     Ok(Rate { bytes: text.len() as f64 / best, rows: ROWS as f64 / best })
 }
 
-fn gather(rows: &SparseRows, plan: &BatchPlan) -> Rate {
+fn gather(rows: &SparseRows, mut plan: BatchPlan) -> Rate {
     let (mut examples, mut batch) = (Vec::new(), SparseBuffer::default());
     let steps = (CACHED_ROWS / BATCH) as u64;
     let (mut best, mut entries) = (f64::MAX, 0);
