@@ -13,6 +13,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
 mod browser;
+mod by_hand;
 mod chaos;
 mod chromium;
 mod cluster;

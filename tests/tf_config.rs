@@ -1,72 +1,15 @@
 //! Tasks that are started one by one, told their place by `TF_CONFIG`: by hand or by Kubeflow.
 
 use std::fs;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::by_hand::ByHand;
 use crate::support::{
-    ENDLESS, Launched, Room, Run, SMALL_DATA, assert_says, cluster_of, events, free_ports, points,
-    processes_of, tf_config, wait_until, within,
+    ENDLESS, Launched, Room, SMALL_DATA, assert_says, cluster_of, events, free_ports, points,
+    tf_config, within,
 };
-
-/// A run whose tasks are started by hand, in any order. They share a run directory.
-struct ByHand {
-    room: Room,
-    cluster: Value,
-    settings: Vec<String>,
-}
-
-impl ByHand {
-    fn new(cluster: Value, settings: &[&str]) -> Self {
-        let settings = SMALL_DATA.iter().chain(settings).map(|&setting| setting.to_owned());
-        Self { room: Room::new(), cluster, settings: settings.collect() }
-    }
-
-    fn run(&self) -> Run {
-        self.room.run_dir("run")
-    }
-
-    /// A task with this `TF_CONFIG`, ready to be started.
-    fn command(&self, config: &str) -> Command {
-        let mut command = self.room.command(&["train", "--run-dir", self.run().str()]);
-        command.env("TF_CONFIG", config);
-        for setting in &self.settings {
-            command.args(["--set", setting]);
-        }
-        command
-    }
-
-    fn start(&self, role: &str, index: impl Into<Value>) -> Launched {
-        self.start_with(role, index, &[])
-    }
-
-    /// Starts a task with settings of its own.
-    fn start_with(&self, role: &str, index: impl Into<Value>, settings: &[&str]) -> Launched {
-        let mut command = self.command(&tf_config(&self.cluster, role, index));
-        command.args(settings.iter().flat_map(|setting| ["--set", setting]));
-        Launched::start(&mut command, self.run().path)
-    }
-
-    /// All of these must end well, and nobody may be left.
-    #[track_caller]
-    fn all_end_well(&self, tasks: Vec<Launched>) {
-        for task in tasks {
-            let done = task.finish_task();
-            assert_eq!(done.code, Some(0), "{done:?}");
-        }
-        assert!(processes_of(&self.run().path).is_empty(), "somebody is left");
-    }
-
-    /// Waits until a task's log has this text.
-    #[track_caller]
-    fn wait_for_log(&self, task: &str, text: &str) {
-        let run = self.run();
-        let there = wait_until(|| run.log(task).contains(text));
-        assert!(there, "{text:?} is not in the log of {task}: {:?}", run.log(task));
-    }
-}
 
 /// Starts tasks in this order, the last one when all others have said whom they wait for, and
 /// says how long after that the first step was made.

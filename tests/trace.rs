@@ -6,7 +6,8 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::{Launched, Room, Run, assert_says};
+use crate::by_hand::ByHand;
+use crate::support::{Launched, Room, Run, assert_says, cluster_of, free_ports};
 
 /// A slice of a thread: when it began and ended in nanoseconds, its name and its arguments.
 type Slice = (i64, i64, String, Value);
@@ -327,6 +328,32 @@ fn clocks_that_are_hours_apart_are_brought_together_and_a_missing_part_is_named(
     assert_says(&done.stderr, &["trace.json has nothing of worker:1", "copy"]);
     let other = Timeline::read(&run).other;
     assert_eq!(other["missing"], serde_json::json!(["worker:1"]));
+}
+
+#[test]
+fn an_evaluator_is_on_the_timeline_too() {
+    let [port] = free_ports();
+    // Steps so long that the evaluator sees some of them.
+    let settings = [
+        "model.kind=lenet",
+        "train.batch=120",
+        "train.stop={seconds=1}",
+        "train.evaluate.every=5",
+        "observe.trace={from=1, steps=10000}",
+    ];
+    let hand = ByHand::new(cluster_of(1, &[port]), &settings);
+    let tasks = [("evaluator", 0), ("ps", 0), ("worker", 0)];
+    let tasks = tasks.map(|(role, index)| hand.start(role, index));
+    hand.wait_for_log("evaluator:0", "test loss ");
+    hand.all_end_well(tasks.into());
+    // It may have left its part when the chief had put the others together.
+    let done = hand.room.ok(&["trace", "merge", hand.run().str()]);
+    assert_says(&done.stdout, &["worker:0, ps:0, evaluator:0"]);
+    let timeline = Timeline::read(&hand.run());
+    let counts = timeline.counts("evaluator:0");
+    assert!(counts["test"] >= 1 && counts["pull"] == counts["test"], "{counts:?}");
+    let slices = timeline.of("evaluator:0", "tests");
+    assert!(covered(slices) >= 0.95, "{}", covered(slices));
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! What an evaluator does: pull the parameters now and then, and test them. It takes no part,
 //! nobody waits for it, and it ends when the servers do.
 
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use paceline_exchange::Role as ClientRole;
 use paceline_model::Score;
+use paceline_observe::trace::{Op, PULL};
 
 use super::Cluster;
 use super::calling::link_config;
@@ -14,12 +16,13 @@ use super::remote::Remote;
 use crate::Failure;
 use crate::board::Board;
 use crate::build::{Room, build_examiner, build_model};
-use crate::job::{Plan, RawJob};
+use crate::job::{Mode, Plan, RawJob};
 use crate::link::Link;
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::run::RunDir;
 use crate::source::load_data;
+use crate::trace::{Side, Tracer};
 
 /// How long to wait before looking again whether there is something new to test.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -44,10 +47,15 @@ pub(super) fn run(
     let say = |text: &str| log.info(text);
     let gives_up = || interrupted().is_some();
     let mut link = Remote::start(config, plan.cluster.mode, &say, &gives_up)?;
+    let mut follow = Follow::new(plan, cluster.slots(), model.layout().len(), &run.task(&task));
     let begun = Instant::now();
     let (mut next, mut last) = (plan.evaluate.every, None::<Score>);
     while interrupted().is_none() {
         let step = link.global_step();
+        if let Some(follow) = &mut follow {
+            follow.at_step(step, &task, &log);
+        }
+        let from = Instant::now();
         board.note(&link)?;
         if let Some(metrics) = metrics.as_mut().filter(|metrics| metrics.is_due(Instant::now())) {
             metrics.publish(Instant::now(), |figures, _| {
@@ -64,7 +72,15 @@ pub(super) fn run(
                     link.begin_again()?;
                     continue;
                 }
-                looked => examiner.test(looked?)?,
+                looked => {
+                    let (params, pulled) = (looked?, Instant::now());
+                    let score = examiner.test(params)?;
+                    if let Some(follow) = &follow {
+                        follow.did(Did::Pull, from, pulled);
+                        follow.did(Did::Test, pulled, Instant::now());
+                    }
+                    score
+                }
             };
             last = Some(score);
             board.test(step, &score, step as f64 / begun.elapsed().as_secs_f64())?;
@@ -73,6 +89,9 @@ pub(super) fn run(
             next = (step / plan.evaluate.every + 1) * plan.evaluate.every;
         } else {
             thread::sleep(LOOK_EVERY);
+            if let Some(follow) = &follow {
+                follow.did(Did::Idle, from, Instant::now());
+            }
         }
         let refreshed = match link.refresh() {
             Err(Failure::Rewound) => link.begin_again(),
@@ -85,5 +104,69 @@ pub(super) fn run(
         // Should the run have gone back, what is behind it comes again.
         next = next.min((link.global_step() / plan.evaluate.every + 1) * plan.evaluate.every);
     }
+    if let Some(follow) = &mut follow {
+        follow.leave(&task, &log);
+    }
     board.finish(true)
+}
+
+/// What an evaluator's timeline tells of, in the order of its operations.
+#[derive(Clone, Copy)]
+enum Did {
+    Idle,
+    Pull,
+    Test,
+}
+
+/// An evaluator on the timeline. It leaves its part as soon as the steps are over that are to be
+/// recorded: at the end nobody waits for it.
+struct Follow {
+    side: Side,
+    /// How many global steps a worker's step is.
+    stride: u64,
+    folder: PathBuf,
+}
+
+impl Follow {
+    fn new(plan: &Plan, slots: usize, params: usize, folder: &Path) -> Option<Self> {
+        let ops = vec![Op::new("idle", &[]), Op::new(PULL, &[params]), Op::new("test", &[])];
+        let side = Tracer::of(plan)?.side("tests", ops);
+        let stride = match plan.cluster.mode {
+            Mode::Async | Mode::Bounded { .. } => slots as u64,
+            _ => 1,
+        };
+        Some(Self { side, stride, folder: folder.to_owned() })
+    }
+
+    /// The run has come to a global step.
+    fn at_step(&mut self, step: u64, task: &str, log: &Log) {
+        let (tracer, step) = (self.side.tracer(), step / self.stride.max(1));
+        match (tracer.is_on(), tracer.window().contains(step)) {
+            (false, true) => tracer.turn(true),
+            (true, false) => self.leave(task, log),
+            _ => {}
+        }
+        self.side.track().step = step;
+    }
+
+    fn did(&self, what: Did, begun: Instant, ended: Instant) {
+        if self.side.tracer().is_on() {
+            self.side.track().span(what as u32, begun, ended);
+        }
+    }
+
+    /// Leaves what was recorded, if anything is being.
+    fn leave(&mut self, task: &str, log: &Log) {
+        let tracer = self.side.tracer();
+        if !tracer.is_on() {
+            return;
+        }
+        tracer.turn(false);
+        let part = tracer.part(task, Vec::new(), None, &[]);
+        if !part.is_empty()
+            && let Err(error) = part.write(&self.folder)
+        {
+            log.warn(&format!("cannot write the part of the timeline: {error}"));
+        }
+    }
 }
