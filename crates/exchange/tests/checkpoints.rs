@@ -138,6 +138,39 @@ fn in_async_it_is_taken_at_once_with_what_is_in_each_part() {
 }
 
 #[test]
+fn a_step_is_taken_once_more_if_somebody_has_pushed_since() {
+    let mut shelf = Shelf::default();
+    let mut server = server(ModeConfig::Async, None, &mut shelf);
+    push(&mut server, 0, 0, 1, &mut shelf);
+    ask(&mut server, 0, 1, &mut shelf);
+    push(&mut server, 1, 2, 1, &mut shelf);
+    for _ in 0..2 {
+        ask(&mut server, 0, 1, &mut shelf);
+    }
+    let [first, second] = &shelf.taken[..] else { panic!("{:?}", shelf.taken) };
+    assert_eq!((first.0, first.2[2].version), (1, 0));
+    assert_eq!((second.0, second.2[2].version), (1, 1));
+    assert_eq!(second.1, [-1.0, -1.0, 0.0, 0.0, -1.0, -1.0]);
+}
+
+#[test]
+fn in_sync_a_step_that_the_others_have_passed_is_not_taken_for_it() {
+    let mut shelf = Shelf::default();
+    let mut server = server(ModeConfig::Sync { quorum: 1 }, None, &mut shelf);
+    ask(&mut server, 0, 1, &mut shelf);
+    for sequence in 1..=2 {
+        for part in 0..PARTS as u32 {
+            push(&mut server, 1, part, sequence, &mut shelf);
+        }
+    }
+    assert_eq!(server.global_step(), 2);
+    // The chief's connection was lost, and it asks again.
+    ask(&mut server, 0, 1, &mut shelf);
+    let taken: Vec<_> = shelf.taken.iter().map(|taken| (taken.0, taken.2[0].version)).collect();
+    assert_eq!(taken, [(1, 1)]);
+}
+
+#[test]
 fn only_the_chief_is_listened_to_and_what_is_taken_is_not_taken_again() {
     let mut shelf = Shelf { refuses: true, ..Shelf::default() };
     let mut server = server(ModeConfig::Async, None, &mut shelf);

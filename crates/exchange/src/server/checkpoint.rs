@@ -5,11 +5,15 @@
 //! all of its parts have made the step and none has made the next, and all copies together are
 //! the parameters of one step. Elsewhere there is no such moment. There a server is copied when it
 //! is asked, its parts with the versions that they have, and the copy tells for every part and
-//! slot which pushes are in it.
+//! slot which pushes are in it. The chief may come to the same step again, at the end of a run in
+//! which others have pushed since: then what has changed is taken once more.
 
 use super::{Outcome, Server};
 use crate::part::{Part, Seat};
 use crate::{Generation, Host, Level};
+
+/// What was in the last copy: its step, the marks, and after how many updates the run was to stop.
+pub(super) type Taken = (u64, Vec<PartMarks>, Option<u64>);
 
 /// How far a slot had come on a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,9 +119,19 @@ impl Server {
     }
 
     /// The chief asks for a checkpoint. One that was taken is not taken again, when the chief
-    /// asks once more after a lost connection.
+    /// asks once more after a lost connection, unless it is of the same step and something has
+    /// changed since. In `sync`, where it must be of one step on all servers, that can only be at
+    /// the end, when nobody makes another.
     pub(super) fn ask_for_checkpoint(&mut self, step: u64, host: &mut impl Host) {
-        if self.checkpoint_last.is_none_or(|last| step > last) {
+        let is_new = match &self.checkpoint_last {
+            Some((last, ..)) if step < *last => false,
+            Some((last, marks, stop_at)) if step == *last => {
+                let may_differ = !self.is_sync() || self.members.all_out();
+                may_differ && (*stop_at != self.stop_at || *marks != self.marks())
+            }
+            _ => true,
+        };
+        if is_new {
             self.checkpoint_at = Some(step);
             self.take_checkpoint_if_due(host);
         }
@@ -132,7 +146,7 @@ impl Server {
         if !self.is_sync() || self.members.all_out() || is_even() {
             self.checkpoint_at = None;
             if host.checkpoint(step, self) {
-                self.checkpoint_last = Some(step);
+                self.checkpoint_last = Some((step, self.marks(), self.stop_at));
             }
         }
     }

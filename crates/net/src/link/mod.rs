@@ -232,6 +232,9 @@ impl Link {
             let is_sent = until == Until::Sent && self.peers.iter().all(Peer::is_sent);
             if is_sent || self.client.is_complete() {
                 self.peers.iter_mut().for_each(|peer| peer.breaks = 0);
+                if self.client.is_complete() {
+                    self.was_answered();
+                }
                 return Ok(());
             }
             if self.is_over {

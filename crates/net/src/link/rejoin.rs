@@ -23,7 +23,8 @@ const MOST_BREAKS: u32 = 100;
 #[derive(Default)]
 pub(super) struct Said {
     stop: Option<String>,
-    checkpoint: Option<u64>,
+    /// The step of the checkpoint that was asked for, and whether an operation was under way then.
+    checkpoint: Option<(u64, bool)>,
     /// The present goodbye, until each server has answered it.
     goodbye: Option<(Header, Vec<u8>)>,
     /// Server 0 is to hear the goodbye last, when all others have answered it.
@@ -87,7 +88,7 @@ impl Link {
             let (header, body) = Client::stop(&reason);
             self.tell(server, &header, &body)?;
         }
-        if let Some(step) = self.said.checkpoint {
+        if let Some((step, _)) = self.said.checkpoint {
             self.tell(server, &Client::checkpoint(step), &[])?;
         }
         let is_answered = self.peers[server].said_bye || self.reports[server].is_some();
@@ -153,8 +154,16 @@ impl Link {
 
     /// Asks all servers for a checkpoint of this step. Only the chief is listened to.
     pub fn checkpoint(&mut self, step: u64) -> Result<(), LinkError> {
-        self.said.checkpoint = Some(step);
+        self.said.checkpoint = Some((step, !self.client.is_complete()));
         self.tell_all(&Client::checkpoint(step), &[])
+    }
+
+    /// An operation has been answered. If it began after a checkpoint was asked for, the servers
+    /// have heard of that, and asking again would be asking for another.
+    pub(super) fn was_answered(&mut self) {
+        let asked = self.said.checkpoint.take();
+        self.said.checkpoint =
+            asked.filter(|(_, was_under_way)| *was_under_way).map(|(step, _)| (step, false));
     }
 
     /// Says a goodbye to all servers.

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use paceline_exchange::Generation;
 use serde::{Deserialize, Serialize};
 
-use super::manifest::{read_sealed, write_sealed};
+use super::manifest::{About, read_sealed, write_sealed};
 use super::shelf::{Checkpoint, Shelf};
 use crate::Failure;
 
@@ -143,13 +143,14 @@ impl Shelf {
     /// Does what makes a checkpoint complete, unless the run has gone back since that was taken.
     pub(crate) fn seal(
         &self,
-        generation: u64,
+        about: &About,
         complete: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
-        if generation == 0 {
+        if about.generation == 0 && about.shard_count == 1 {
             return complete();
         }
         let _lock = self.lock()?;
-        if self.generation() == generation { complete() } else { Ok(()) }
+        let is_present = about.generation == 0 || about.generation == self.generation();
+        if is_present { complete() } else { Ok(()) }
     }
 }

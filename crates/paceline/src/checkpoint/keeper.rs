@@ -13,12 +13,10 @@ use std::time::Instant;
 use paceline_exchange::{PartMarks, Store, shard_ranges};
 use paceline_model::{Layout, Table};
 
-use super::manifest::{
-    About, FORMAT, Manifest, Origin, Piece, ShardEntry, TensorEntry, sync_dir, write_sealed,
-};
+use super::manifest::{About, FORMAT, Origin, Piece, ShardEntry, TensorEntry, sync_dir};
 use super::resumption::{Shape, hex};
 use super::shard::{Columns, write_shard};
-use super::shelf::{Shelf, piece_name};
+use super::shelf::Shelf;
 use crate::cluster::calling::layout_digest;
 use crate::job::{Plan, RawJob};
 use crate::run::RunDir;
@@ -59,8 +57,8 @@ pub struct Keeper {
     spare: Receiver<Vec<f32>>,
     thread: Option<JoinHandle<()>>,
     tell: Arc<Tell>,
-    /// The step of the last one that was taken.
-    last: Option<u64>,
+    /// What was in the last one that was taken: its step, the marks and when the run was to stop.
+    last: Option<(u64, Vec<PartMarks>, Option<u64>)>,
     /// Whether any was taken yet.
     has_taken: bool,
     generation: u64,
@@ -112,8 +110,8 @@ impl Keeper {
     }
 
     /// Takes a checkpoint: `copy` fills the columns, one behind the other. The last one of a run
-    /// waits for the one before it, and is the one before it if that was of the same step. Says
-    /// whether there is one.
+    /// waits for the one before it, and is the one before it if neither the step nor a mark has
+    /// changed since. Says whether there is one.
     pub fn take(
         &mut self,
         step: u64,
@@ -121,7 +119,8 @@ impl Keeper {
         is_last: bool,
         copy: impl FnOnce(&mut [f32]),
     ) -> bool {
-        if self.last == Some(step) {
+        let what = Some((step, marks, self.stop_at));
+        if self.last == what {
             return true;
         }
         // Before the first one there is none to be in the way: the thread merely has to begin.
@@ -135,11 +134,11 @@ impl Keeper {
             return false;
         };
         copy(&mut values);
-        if let Some(orders) = &self.orders {
+        (self.last, self.has_taken) = (what.clone(), true);
+        if let (Some(orders), Some((step, marks, stop_at))) = (&self.orders, what) {
             // There is room: the thread has handed out its only buffer.
-            let (generation, stop_at) = (self.generation, self.stop_at);
+            let generation = self.generation;
             let _ = orders.send(Copied { step, marks, generation, stop_at, values });
-            (self.last, self.has_taken) = (Some(step), true);
         }
         true
     }
@@ -195,7 +194,7 @@ impl Terms {
     fn write(&self, columns: &Columns, copied: &Copied) -> io::Result<u64> {
         let step = copied.step;
         let place = self.shelf.make_place(step)?;
-        let file = format!("{}.safetensors", self.name);
+        let file = self.free_name(step);
         let path = place.join(&file);
         let (bytes, crc) = write_shard(&path, &self.layout, columns, step, &copied.values)?;
         sync_dir(&place)?;
@@ -210,22 +209,25 @@ impl Terms {
         };
         let generation = copied.generation;
         let about = About { step, generation, ..self.about.clone() };
-        self.shelf.seal(generation, || {
-            let is_complete = match about.shard_count {
-                1 => {
-                    let manifest = Manifest { about, shards: vec![shard] };
-                    write_sealed(&place.join(Manifest::FILE), &self.name, &manifest)?;
-                    true
-                }
-                _ => {
-                    let piece = Piece { about, shard };
-                    write_sealed(&place.join(piece_name(self.index)), &self.name, &piece)?;
-                    self.shelf.complete(step, &piece, &self.name)?
-                }
-            };
-            if is_complete { self.shelf.prune(self.keep) } else { Ok(()) }
+        let piece = Piece { about, shard };
+        self.shelf.seal(&piece.about, || {
+            match self.shelf.complete(step, self.index, &piece, &self.name)? {
+                true => self.shelf.prune(self.keep),
+                false => Ok(()),
+            }
         })?;
         Ok(bytes)
+    }
+
+    /// A name for the shard's file that neither a complete checkpoint of this step nor the shard's
+    /// own piece of one has: what is there stays whole until the new one is.
+    fn free_name(&self, step: u64) -> String {
+        let taken = self.shelf.files(step, self.index);
+        let name = |n: u32| match n {
+            1 => format!("{}.safetensors", self.name),
+            n => format!("{}-{n}.safetensors", self.name),
+        };
+        (1..).map(name).find(|name| !taken.contains(name)).unwrap_or_else(|| name(1))
     }
 }
 

@@ -15,6 +15,8 @@ pub mod manifest;
 pub mod resumption;
 pub mod shard;
 pub mod shelf;
+#[cfg(test)]
+mod tests;
 
 pub use keeper::{Keeper, Terms, copy_store};
 pub use manifest::{About, Manifest, Origin};

@@ -119,22 +119,52 @@ impl Shelf {
         }
     }
 
-    /// Completes the checkpoint of a step if all its shards are there. Whoever writes the last
-    /// shard does; should two be the last, both write the same.
-    pub(crate) fn complete(&self, step: u64, last: &Piece, writer: &str) -> io::Result<bool> {
+    /// The files that belong to the checkpoint of a step, if it is complete, and the one that a
+    /// shard has written for it, if it is not.
+    pub(crate) fn files(&self, step: u64, index: usize) -> Vec<String> {
         let place = self.place(step);
-        let mut shards = Vec::new();
-        for index in 0..last.about.shard_count {
-            let piece = read_sealed::<Piece>(&place.join(piece_name(index)));
-            let Some(piece) = piece.ok().filter(|piece| piece.about == last.about) else {
-                return Ok(self.is_complete(step));
-            };
-            shards.push(piece.shard);
+        // In this order: a piece goes only when the manifest is there.
+        let piece = read_sealed::<Piece>(&place.join(piece_name(index))).ok();
+        let manifest = read_sealed::<Manifest>(&place.join(Manifest::FILE)).ok();
+        let shards = manifest.map(|manifest| manifest.shards).unwrap_or_default();
+        shards.into_iter().chain(piece.map(|piece| piece.shard)).map(|shard| shard.file).collect()
+    }
+
+    /// Completes the checkpoint of a step if all its shards are there. Whoever writes the last
+    /// shard does. One that is complete and of which a shard was written once more has that
+    /// shard replaced: by the manifest, so that it is the old one or the new one at any moment.
+    pub(crate) fn complete(
+        &self,
+        step: u64,
+        index: usize,
+        written: &Piece,
+        writer: &str,
+    ) -> io::Result<bool> {
+        let (place, about) = (self.place(step), &written.about);
+        let path = place.join(Manifest::FILE);
+        let old_files = self.files(step, index);
+        let old = read_sealed::<Manifest>(&path).ok().filter(|old| old.about == *about);
+        if about.shard_count > 1 {
+            write_sealed(&place.join(piece_name(index)), writer, written)?;
         }
-        let manifest = Manifest { about: last.about.clone(), shards };
-        write_sealed(&place.join(Manifest::FILE), writer, &manifest)?;
-        for index in 0..last.about.shard_count {
-            let _ = fs::remove_file(place.join(piece_name(index)));
+        let mut shards = Vec::new();
+        for at in 0..about.shard_count {
+            let piece = match at == index {
+                true => Some(written.clone()),
+                false => read_sealed(&place.join(piece_name(at))).ok(),
+            };
+            let shard = piece.filter(|piece| piece.about == *about).map(|piece| piece.shard);
+            match shard.or_else(|| old.as_ref()?.shards.get(at).cloned()) {
+                Some(shard) => shards.push(shard),
+                None => return Ok(self.is_complete(step)),
+            }
+        }
+        let manifest = Manifest { about: about.clone(), shards };
+        write_sealed(&path, writer, &manifest)?;
+        let pieces = (0..about.shard_count).map(piece_name);
+        let is_used = |file: &String| manifest.shards.iter().any(|shard| shard.file == *file);
+        for file in pieces.chain(old_files.into_iter().filter(|file| !is_used(file))) {
+            let _ = fs::remove_file(place.join(file));
         }
         Ok(true)
     }
@@ -181,149 +211,5 @@ fn sum_up(path: &Path, expected: u64) -> io::Result<(u64, u32)> {
                 crc = crc32c::crc32c_append(crc, &chunk[..len]);
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use paceline_exchange::{Mark, PartMarks};
-    use paceline_model::{Group, Layout};
-    use tempfile::TempDir;
-
-    use super::*;
-    use crate::checkpoint::keeper::{Keeper, Terms};
-    use crate::checkpoint::manifest::{About, FORMAT, Origin, TensorEntry};
-
-    fn layout() -> Layout {
-        let mut layout = Layout::new();
-        layout.push("weight", &[3, 2], Group::Weights);
-        layout.push("bias", &[3], Group::Biases);
-        layout
-    }
-
-    fn keeper(run: &Path, index: usize, count: usize, keep: usize) -> Keeper {
-        let layout = layout();
-        let tensors = layout.tensors().iter();
-        let about = About {
-            format: FORMAT,
-            paceline: "0".into(),
-            step: 0,
-            mode: "sync".into(),
-            seed: 1,
-            slots: 1,
-            batch: 10,
-            common_step: true,
-            origin: Origin::default(),
-            job_digest: "0".into(),
-            layout_digest: "0".into(),
-            optimizer_slots: vec!["momentum".into()],
-            tensors: tensors
-                .map(|t| TensorEntry { name: t.name.clone(), shape: t.shape.clone() })
-                .collect(),
-            shard_count: count,
-            generation: 0,
-        };
-        let shard = paceline_exchange::shard_ranges(layout.len(), count)[index].clone();
-        let name = format!("ps-{index}");
-        let terms = Terms { shelf: Shelf::of(run), keep, about, layout, index, shard, name };
-        Keeper::start(terms, Box::new(|told| assert!(told.is_ok(), "{told:?}"))).unwrap()
-    }
-
-    /// Has the servers write a checkpoint of each step, one server after the other.
-    fn write(run: &Path, servers: usize, steps: &[u64], keep: usize) {
-        for index in 0..servers {
-            let mut keeper = keeper(run, index, servers, keep);
-            for &step in steps {
-                let slots = vec![Mark { high: step, step: step - 1 }];
-                let marks = vec![PartMarks { version: step, slots }];
-                keeper.take(step, marks, true, |out| out.fill(step as f32));
-            }
-        }
-    }
-
-    fn files(dir: &Path) -> Vec<PathBuf> {
-        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect()
-    }
-
-    #[test]
-    fn a_checkpoint_is_complete_once_all_servers_have_written_theirs() {
-        let run = TempDir::new().unwrap();
-        let shelf = Shelf::of(run.path());
-        let slots = vec![Mark::default()];
-        let marks = vec![PartMarks { version: 7, slots }];
-        for index in [2, 0, 1] {
-            assert!(!shelf.is_complete(7), "before server {index}");
-            keeper(run.path(), index, 3, 3).take(7, marks.clone(), true, |out| out.fill(0.5));
-        }
-        let checkpoint = shelf.verify(7).unwrap();
-        let shards = &checkpoint.manifest.shards;
-        assert_eq!(
-            shards.iter().map(|s| (s.from, s.to)).collect::<Vec<_>>(),
-            [(0, 3), (3, 6), (6, 9)]
-        );
-        assert_eq!(files(&checkpoint.dir).len(), 4, "three shards and the manifest");
-    }
-
-    #[test]
-    fn old_ones_go_only_when_enough_newer_ones_are_complete() {
-        let run = TempDir::new().unwrap();
-        let shelf = Shelf::of(run.path());
-        write(run.path(), 1, &[10, 20, 30, 40], 2);
-        assert_eq!(shelf.steps(), [40, 30]);
-        // One that is begun and not complete makes none go.
-        let mut half = keeper(run.path(), 0, 2, 2);
-        half.take(50, Vec::new(), true, |out| out.fill(0.0));
-        drop(half);
-        assert_eq!(shelf.steps(), [50, 40, 30]);
-        assert_eq!(shelf.newest(&mut |_| {}).unwrap().manifest.about.step, 40);
-        // It goes when later ones are.
-        write(run.path(), 1, &[60, 70], 2);
-        assert_eq!(shelf.steps(), [70, 60]);
-    }
-
-    #[test]
-    fn damage_anywhere_is_found_and_named_and_the_older_one_is_used() {
-        for servers in [1, 2] {
-            let run = TempDir::new().unwrap();
-            let shelf = Shelf::of(run.path());
-            write(run.path(), servers, &[10, 20], 3);
-            for file in files(&shelf.place(20)) {
-                let whole = fs::read(&file).unwrap();
-                let name = file.file_name().unwrap().to_str().unwrap();
-                let check = |bytes: &[u8], what: &str| {
-                    fs::write(&file, bytes).unwrap();
-                    let why = shelf.verify(20).unwrap_err();
-                    assert!(why.contains(name), "{what}: {why}");
-                };
-                for len in (0..whole.len()).step_by(7) {
-                    check(&whole[..len], &format!("{name} cut to {len}"));
-                }
-                for at in (0..whole.len()).step_by(5) {
-                    let mut bytes = whole.clone();
-                    bytes[at] ^= 1 << (at % 8);
-                    check(&bytes, &format!("{name} changed at {at}"));
-                }
-                let mut said = Vec::new();
-                let older = shelf.newest(&mut |text| said.push(text.to_owned())).unwrap();
-                assert_eq!(older.manifest.about.step, 10);
-                assert!(said.len() == 1 && said[0].contains("step 20"), "{said:?}");
-                fs::remove_file(&file).unwrap();
-                assert!(shelf.verify(20).is_err(), "{name} is gone");
-                fs::write(&file, &whole).unwrap();
-                assert!(shelf.verify(20).is_ok());
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_newer_is_put_aside_and_not_lost() {
-        let run = TempDir::new().unwrap();
-        let shelf = Shelf::of(run.path());
-        for _ in 0..2 {
-            write(run.path(), 1, &[10, 20, 30], 5);
-            shelf.set_aside_after(10).unwrap();
-            assert_eq!(shelf.steps(), [10]);
-        }
-        assert_eq!(files(&run.path().join("checkpoints")).len(), 5);
     }
 }
