@@ -4,23 +4,30 @@
     python3 bench/checkpoint.py target/release/paceline [--turns 2] [--seconds 65] [--every 30]
 
 AlexNet (61 million parameters) with momentum on a server, 488 MB in all, is trained by one worker
-with a checkpoint every 30 s and without any, in turns; steps/s of both are compared. `dd` writes and
-syncs as many bytes to the same disk after each turn. The best of the turns count.
+with a checkpoint every 30 s and without any, in turns; steps/s of both are compared. In each turn `dd`
+writes and syncs as many bytes to the same disk three times while the machine does nothing else, and
+three times beside a third, shorter run without checkpoints. Checkpoints are written beside the
+training: so the second is what they are up against, and the first is what the disk can do. Best and
+median of all turns are told.
 """
 
 import argparse
 import json
 import os
 import re
+import statistics
 import subprocess
 import tempfile
 import time
 
 MEGABYTES = 489
+# When a run has begun to make steps, and how long the run is that `dd` is beside.
+WARM, BESIDE = 10, 30
 
 
-def train(program, room, name, seconds, every):
-    """Steps/s of a run, and MB/s of each checkpoint that was written while it went on."""
+def train(program, room, name, seconds, every, beside=None):
+    """Steps/s of a run, MB and seconds of each checkpoint that was written while it went on, and
+    what `beside` measured meanwhile."""
     run = os.path.join(room, name)
     settings = [
         "model.kind=alexnet", "data.kind=fake-images", "data.train_examples=64",
@@ -33,27 +40,36 @@ def train(program, room, name, seconds, every):
     args = [program, "train", "--quiet", "--run-dir", run]
     for setting in settings:
         args += ["--set", setting]
-    subprocess.run(args, check=True, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(args, stdout=subprocess.DEVNULL)
+    measured = None
+    if beside:
+        time.sleep(WARM)
+        measured = beside()
+        if process.poll() is not None:
+            raise SystemExit("the run was over before dd was")
+    if process.wait() != 0:
+        raise SystemExit(f"the run {name} failed")
     with open(os.path.join(run, "summary.json")) as file:
         summary = json.load(file)
     with open(os.path.join(run, "ps_0", "log.txt")) as file:
         written = re.findall(r"checkpoint of step (\d+): ([\d.]+) MB in ([\d.]+) s", file.read())
     # The one at the end has the machine to itself.
     during = [(float(mb), float(s)) for step, mb, s in written if int(step) < summary["global_steps"]]
-    return summary["steps_per_second"], during
+    return summary["steps_per_second"], during, measured
 
 
 def dd(room):
-    """MB/s of as many bytes, synced."""
-    path = os.path.join(room, "dd")
-    start = time.perf_counter()
-    subprocess.run(
-        ["dd", "if=/dev/zero", f"of={path}", "bs=1M", f"count={MEGABYTES}", "conv=fsync"],
-        check=True, stderr=subprocess.DEVNULL,
-    )
-    seconds = time.perf_counter() - start
-    os.remove(path)
-    return MEGABYTES * 1.048576 / seconds
+    """MB/s of as many bytes, synced, three times."""
+    path, rates = os.path.join(room, "dd"), []
+    for _ in range(3):
+        start = time.perf_counter()
+        subprocess.run(
+            ["dd", "if=/dev/zero", f"of={path}", "bs=1M", f"count={MEGABYTES}", "conv=fsync"],
+            check=True, stderr=subprocess.DEVNULL,
+        )
+        rates.append(MEGABYTES * 1.048576 / (time.perf_counter() - start))
+        os.remove(path)
+    return rates
 
 
 def main():
@@ -63,21 +79,28 @@ def main():
     parser.add_argument("--seconds", type=float, default=65)
     parser.add_argument("--every", type=float, default=30)
     args = parser.parse_args()
-    plain, kept, written, bare = [], [], [], []
+    plain, kept, rates, alone, beside = [], [], [], [], []
     with tempfile.TemporaryDirectory(dir=".") as room:
         for turn in range(args.turns):
             plain.append(train(args.program, room, f"plain-{turn}", args.seconds, None)[0])
-            rate, during = train(args.program, room, f"kept-{turn}", args.seconds, args.every)
+            rate, during, _ = train(args.program, room, f"kept-{turn}", args.seconds, args.every)
             kept.append(rate)
-            written += during
-            bare.append(dd(room))
+            rates += [megabytes / seconds for megabytes, seconds in during]
+            alone += dd(room)
+            beside += train(args.program, room, f"dd-{turn}", BESIDE, None, lambda: dd(room))[2]
             print(f"turn {turn}: {plain[-1]:.3f} steps/s without, {rate:.3f} with checkpoints; "
-                  f"written {during}; dd {bare[-1]:.0f} MB/s", flush=True)
-    cost = 1 - max(kept) / max(plain)
-    rates = [megabytes / seconds for megabytes, seconds in written]
-    print(f"a checkpoint every {args.every:.0f} s costs {100 * cost:.1f} % of steps/s")
-    print(f"written at {max(rates):.0f} MB/s, dd {max(bare):.0f} MB/s: "
-          f"{max(rates) / max(bare):.2f}, while training goes on")
+                  f"(MB, s) written {during}; dd, MB/s: alone {listed(alone[-3:])}, "
+                  f"beside the training {listed(beside[-3:])}", flush=True)
+    for name, of in ("best", max), ("median", statistics.median):
+        cost = 1 - of(kept) / of(plain)
+        print(f"{name:6}  a checkpoint every {args.every:.0f} s costs {100 * cost:.1f} % of steps/s; "
+              f"written at {of(rates):.0f} MB/s while training goes on")
+        for where, bare in ("alone", of(alone)), ("beside the training", of(beside)):
+            print(f"        dd {where}: {bare:.0f} MB/s, ratio {of(rates) / bare:.2f}")
+
+
+def listed(rates):
+    return " ".join(f"{rate:.0f}" for rate in rates)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ use paceline_model::{Layout, Table};
 
 use super::manifest::{About, FORMAT, Origin, Piece, ShardEntry, TensorEntry, sync_dir};
 use super::resumption::{Shape, hex};
-use super::shard::{Columns, write_shard};
+use super::shard::{Columns, Sheet, write_shard};
 use super::shelf::Shelf;
 use crate::cluster::calling::layout_digest;
 use crate::job::{Plan, RawJob};
@@ -48,13 +48,13 @@ struct Copied {
     marks: Vec<PartMarks>,
     generation: u64,
     stop_at: Option<u64>,
-    values: Vec<f32>,
+    sheet: Sheet,
 }
 
 /// Takes and writes the checkpoints of one shard. Dropping it waits for what is being written.
 pub struct Keeper {
     orders: Option<SyncSender<Copied>>,
-    spare: Receiver<Vec<f32>>,
+    spare: Receiver<Sheet>,
     thread: Option<JoinHandle<()>>,
     tell: Arc<Tell>,
     /// What was in the last one that was taken: its step, the marks and when the run was to stop.
@@ -77,15 +77,15 @@ impl Keeper {
         let write = move || {
             let columns =
                 Columns { shard: terms.shard.clone(), slots: terms.about.optimizer_slots.clone() };
-            // Not zeros: those would be taken from the system only when they are written to.
-            let mut values = vec![f32::NAN; columns.len()];
-            while outgoing.send(values).is_ok() {
-                let Ok(copied) = incoming.recv() else { return };
-                let begun = Instant::now();
+            let mut sheet = match Sheet::new(&terms.layout, &columns) {
+                Ok(sheet) => sheet,
+                Err(error) => return told(Err(&format!("no memory for checkpoints: {error}"))),
+            };
+            while outgoing.send(sheet).is_ok() {
+                let Ok(mut copied) = incoming.recv() else { return };
                 let step = copied.step;
-                match terms.write(&columns, &copied) {
-                    Ok(bytes) => {
-                        let seconds = begun.elapsed().as_secs_f64();
+                match terms.write(&columns, &mut copied) {
+                    Ok((bytes, seconds)) => {
                         let megabytes = bytes as f64 / 1e6;
                         let text = format!("{megabytes:.1} MB in {seconds:.3} s");
                         told(Ok(&format!("checkpoint of step {step}: {text}")));
@@ -95,7 +95,7 @@ impl Keeper {
                         told(Err(&text));
                     }
                 }
-                values = copied.values;
+                sheet = copied.sheet;
             }
         };
         let thread = std::thread::Builder::new().name("checkpoint".into()).spawn(write)?;
@@ -128,17 +128,17 @@ impl Keeper {
             true => self.spare.recv().ok(),
             false => self.spare.try_recv().ok(),
         };
-        let Some(mut values) = spare else {
+        let Some(mut sheet) = spare else {
             let text = "was left out: the last one is still being written";
             (self.tell)(Err(&format!("the checkpoint of step {step} {text}")));
             return false;
         };
-        copy(&mut values);
+        copy(sheet.values_mut());
         (self.last, self.has_taken) = (what.clone(), true);
         if let (Some(orders), Some((step, marks, stop_at))) = (&self.orders, what) {
             // There is room: the thread has handed out its only buffer.
             let generation = self.generation;
-            let _ = orders.send(Copied { step, marks, generation, stop_at, values });
+            let _ = orders.send(Copied { step, marks, generation, stop_at, sheet });
         }
         true
     }
@@ -190,13 +190,15 @@ impl Terms {
         Some(Self { shelf, keep, about, layout, index, shard, name })
     }
 
-    /// Writes a shard, and the manifest if it was the last one; how many bytes.
-    fn write(&self, columns: &Columns, copied: &Copied) -> io::Result<u64> {
+    /// Writes a shard, and the manifest if it was the last one: how many bytes, and how many seconds
+    /// it took. Then old checkpoints go.
+    fn write(&self, columns: &Columns, copied: &mut Copied) -> io::Result<(u64, f64)> {
+        let begun = Instant::now();
         let step = copied.step;
         let place = self.shelf.make_place(step)?;
         let file = self.free_name(step);
         let path = place.join(&file);
-        let (bytes, crc) = write_shard(&path, &self.layout, columns, step, &copied.values)?;
+        let (bytes, crc) = write_shard(&path, &self.layout, columns, step, &mut copied.sheet)?;
         sync_dir(&place)?;
         let shard = ShardEntry {
             file,
@@ -210,13 +212,13 @@ impl Terms {
         let generation = copied.generation;
         let about = About { step, generation, ..self.about.clone() };
         let piece = Piece { about, shard };
+        let mut seconds = begun.elapsed().as_secs_f64();
         self.shelf.seal(&piece.about, || {
-            match self.shelf.complete(step, self.index, &piece, &self.name)? {
-                true => self.shelf.prune(self.keep),
-                false => Ok(()),
-            }
+            let is_complete = self.shelf.complete(step, self.index, &piece, &self.name)?;
+            seconds = begun.elapsed().as_secs_f64();
+            if is_complete { self.shelf.prune(self.keep) } else { Ok(()) }
         })?;
-        Ok(bytes)
+        Ok((bytes, seconds))
     }
 
     /// A name for the shard's file that neither a complete checkpoint of this step nor the shard's
