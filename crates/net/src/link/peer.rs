@@ -22,6 +22,8 @@ struct Sending {
     written: usize,
 }
 
+/// How long to wait after a second break during one exchange: twice as long each time.
+const BREAK_PAUSE: Duration = Duration::from_millis(5);
 /// How long to wait between two calls of a lost server: twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
@@ -31,6 +33,15 @@ struct Down {
     since: Instant,
     why: String,
     pause: Duration,
+}
+
+/// How long to wait before a server is called whose connection has broken so often during the
+/// present exchange. The first break is answered at once; those that follow it at its heels are not.
+fn pause_after(breaks: u32) -> Duration {
+    match breaks.checked_sub(2) {
+        None => Duration::ZERO,
+        Some(more) => TRY_EVERY.min(BREAK_PAUSE * 2u32.pow(more.min(8))),
+    }
 }
 
 /// One server and the connection to it.
@@ -114,8 +125,7 @@ impl Peer {
         self.stream = None;
         self.readable = false;
         self.sending = None;
-        // The first break is answered at once; one that follows it at its heels is not.
-        self.next_try = Instant::now() + if self.breaks > 1 { TRY_EVERY } else { Duration::ZERO };
+        self.next_try = Instant::now() + pause_after(self.breaks);
     }
 
     /// The connection is of no more use, but is not closed before the server has let us in on
@@ -336,5 +346,17 @@ impl Peer {
             }
         }
         self.target = Some(expect);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_breaks_again_and_again_is_made_ever_later_up_to_a_limit() {
+        let pauses_ms = (0..8).map(|breaks| pause_after(breaks).as_millis());
+        assert_eq!(pauses_ms.collect::<Vec<_>>(), [0, 0, 5, 10, 20, 40, 50, 50]);
+        assert_eq!(pause_after(u32::MAX), TRY_EVERY);
     }
 }
