@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
 use paceline_exchange::{
-    Body, Call, Client, ClientConfig, ConnId, CrewConfig, Enrolment, Header, Host, Kind, Level,
-    ModeConfig, OnLoss, Outcome, Payload, ProcessName, Refusal, RefuseCode, Role, Server,
-    ServerConfig, ServerPhase, Stats, Store, ask_for_terms, worker_names,
+    Body, Call, Client, ClientConfig, ConnId, CrewConfig, Enrolment, Generation, Header, Host,
+    Kind, Level, ModeConfig, OnLoss, Outcome, Payload, ProcessName, Refusal, RefuseCode, Role,
+    Server, ServerConfig, ServerPhase, Stats, Store, ask_for_terms, worker_names,
 };
 use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
 
@@ -44,6 +44,19 @@ fn control(process: u64) -> u64 {
 impl Room {
     /// The run begins with so many processes, numbered from 1, which fill all slots.
     fn with(processes: u64) -> Self {
+        let mut room = Self::empty(processes);
+        for process in 1..=processes {
+            room.enrol(process, Some(process - 1));
+            for slot in room.offers(process) {
+                room.fill(process, slot);
+            }
+        }
+        assert!(room.server.is_started());
+        room
+    }
+
+    /// A run for so many processes, and nobody is here yet.
+    fn empty(processes: u64) -> Self {
         let mut layout = Layout::new();
         layout.push("weight", &[4], Group::Weights);
         let config = ServerConfig {
@@ -66,15 +79,7 @@ impl Room {
         };
         let optimizer = Optimizer::new(OptimizerSpec::sgd(1.0), &layout, 0..4);
         let server = Server::new(config, Store::dense(vec![0.0; 4], optimizer));
-        let mut room = Self { server, log: Log::default(), now_ms: 0, incarnation: 0 };
-        for process in 1..=processes {
-            room.enrol(process, Some(process - 1));
-            for slot in room.offers(process) {
-                room.fill(process, slot);
-            }
-        }
-        assert!(room.server.is_started());
-        room
+        Self { server, log: Log::default(), now_ms: 0, incarnation: 0 }
     }
 
     fn say(&mut self, conn: u64, (header, bytes): (Header, Vec<u8>)) {
@@ -84,6 +89,11 @@ impl Room {
 
     /// A process comes; what it is called, or why it is refused.
     fn enrol(&mut self, process: u64, home: Option<u64>) -> Call {
+        self.enrol_who(process, home, false)
+    }
+
+    /// A process comes that may have been here before.
+    fn enrol_who(&mut self, process: u64, home: Option<u64>, has_been: bool) -> Call {
         let name = home.map_or(String::new(), |home| format!("worker:{home}"));
         let mut enrolment = Enrolment {
             process: ProcessName { id: process, name },
@@ -92,6 +102,7 @@ impl Room {
             layout_digest: [2; 32],
             token: b"secret".to_vec(),
             servers: 1,
+            has_been,
         };
         self.server.opened(ConnId(control(process)), self.now_ms);
         self.say(control(process), enrolment.hello());
@@ -164,6 +175,18 @@ fn slots_are_first_for_the_processes_that_a_run_begins_with_in_turn() {
     let holders: Vec<_> = (0..4).map(|slot| room.server.holder(slot).to_owned()).collect();
     assert_eq!(holders, ["p1", "p2", "p1", "p2"]);
     assert_eq!((room.offers(1), room.offers(2)), (vec![], vec![]));
+}
+
+#[test]
+fn a_run_that_goes_on_waits_for_who_may_come_back_with_slots_and_for_nobody_else() {
+    for (has_been, at_once) in [(false, [vec![0, 2], vec![1, 3]]), (true, [vec![0], vec![1]])] {
+        let mut room = Room::empty(2);
+        room.server.enter(Generation { number: 2, base: Some(10) });
+        for process in 1..=2 {
+            room.enrol_who(process, Some(process - 1), has_been);
+        }
+        assert_eq!([1, 2].map(|process| room.offers(process)), at_once, "{has_been}");
+    }
 }
 
 #[test]

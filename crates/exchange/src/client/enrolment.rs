@@ -47,6 +47,8 @@ pub struct Enrolment {
     pub token: Vec<u8>,
     /// How many servers there are.
     pub servers: usize,
+    /// Whether it has been on the run's roster before, and so may fill slots already.
+    pub has_been: bool,
 }
 
 impl Enrolment {
@@ -61,14 +63,15 @@ impl Enrolment {
             layout_digest: self.layout_digest,
             server: 0,
             servers: self.servers as u32,
-            generation: Generation::default(),
+            // Which one it is, the connections of its slots tell; there is one at the least.
+            generation: Generation { number: u64::from(self.has_been), base: None },
             token: self.token.clone(),
             process: self.process.clone(),
         };
         control(Kind::Hello, hello.encode())
     }
 
-    /// Reads a frame of server 0, and takes note of the name.
+    /// Reads a frame of server 0, and takes note of the name, and that it has been here.
     pub fn arrived(&mut self, header: &Header, bytes: &[u8]) -> Result<Call, ProtocolError> {
         let text = || String::from_utf8_lossy(bytes).into_owned();
         Ok(match header.kind {
@@ -78,6 +81,7 @@ impl Enrolment {
                     return Err(MessageError::Malformed.into());
                 }
                 self.process.name.clone_from(&name);
+                self.has_been = true;
                 Call::Enrolled(name)
             }
             Kind::Refuse => Call::Refused(Refusal::decode(bytes)?),

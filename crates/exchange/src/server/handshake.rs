@@ -33,8 +33,10 @@ impl Server {
             }
             Err(error) => return Err(Violation(error.to_string())),
         };
+        // A process on the roster tells only whether it has been here.
+        let tells = |hello: &Hello| hello.role != Role::Process;
         match checked {
-            Ok(hello) if hello.generation.is_newer_than(self.generation) => {
+            Ok(hello) if tells(&hello) && hello.generation.is_newer_than(self.generation) => {
                 self.go_back(hello.generation, host);
             }
             Ok(hello) => match hello.role {

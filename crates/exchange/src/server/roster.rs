@@ -14,7 +14,8 @@
 //!
 //! When the run has gone back to a checkpoint the roster is empty, and whoever filled a slot comes
 //! back with it by itself. Slots that nobody comes back with, because their process has left or
-//! died since, are then treated as lost ones, though the run has not started anew yet.
+//! died since, are then treated as lost ones, though the run has not started anew yet. A run that
+//! is resumed has gone back too, but there nobody has been on a roster before.
 
 use std::collections::HashMap;
 
@@ -58,6 +59,8 @@ struct Enrolled {
     conn: ConnId,
     /// It let an offer go by; others are asked first.
     passed: bool,
+    /// It has been on the run's roster before, and may come back with slots.
+    has_been: bool,
 }
 
 impl Roster {
@@ -112,7 +115,8 @@ impl Server {
         if home.is_none() && self.started {
             host.note(Level::Info, &format!("{name} has joined"));
         }
-        self.roster.processes.push(Enrolled { id, name, home, conn, passed: false });
+        let (passed, has_been) = (false, hello.generation.number > 0);
+        self.roster.processes.push(Enrolled { id, name, home, conn, passed, has_been });
         self.allot(now_ms, host);
     }
 
@@ -249,9 +253,15 @@ impl Server {
         now_ms.saturating_sub(since_ms.unwrap_or(now_ms))
     }
 
-    /// Whether the run has begun before: servers that start together begin in its first generation.
+    /// Whether somebody may come back with slots: the run has begun before (servers that start
+    /// together begin in its first generation), and it is not begun anew by new processes in all
+    /// places.
     fn has_come_back(&self) -> bool {
-        self.generation.number > 1
+        let is_new = |home| {
+            let mut processes = self.roster.processes.iter();
+            processes.any(|process| process.home == Some(home) && !process.has_been)
+        };
+        self.generation.number > 1 && !(0..self.config.processes()).all(is_new)
     }
 
     /// How many slots each process fills or is about to.

@@ -53,6 +53,7 @@ impl World {
             layout_digest: LAYOUT,
             token: TOKEN.to_vec(),
             servers: self.plan.servers,
+            has_been: false,
         };
         let (seats, conn) = (Vec::new(), None);
         self.crews.push(Crew { enrolment, conn, seats, is_alive: true, is_leaving: false });

@@ -60,6 +60,7 @@ pub(super) fn enrol(
         layout_digest: layout_digest(layout),
         token: part.token.clone(),
         servers: servers.len(),
+        has_been: false,
     };
     Ok(Roster::enrol(enrolment, &servers, part.plan.cluster.start_timeout, waiter)?)
 }
