@@ -5,6 +5,7 @@
 
 mod allreduce;
 mod bare;
+mod guards;
 mod layers;
 mod net;
 mod observe;

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::{env, fs};
 
 use super::bare::Peer;
+use super::guards::guards;
 use crate::Failure;
 use crate::cluster::launch::launch;
 use crate::interrupt::Interrupt;
@@ -34,7 +35,10 @@ fn measure(scratch: &Path, interrupt: &Interrupt) -> Result<String, Failure> {
          that exchange as many bytes\n",
         SMALL as f64 * 4.0 / 1e3
     );
-    text.push_str(&small(scratch, interrupt)?);
+    let (table, exchanges_per_second) = small(scratch, interrupt)?;
+    text.push_str(&table);
+    text.push('\n');
+    text.push_str(&guards(exchanges_per_second));
     text.push_str(&format!(
         "\na dense model of {} parameters ({:.0} MB), 1 server, 1 worker, both directions busy\n",
         grouped(LARGE as u64),
@@ -44,7 +48,9 @@ fn measure(scratch: &Path, interrupt: &Interrupt) -> Result<String, Failure> {
     Ok(text)
 }
 
-fn small(scratch: &Path, interrupt: &Interrupt) -> Result<String, Failure> {
+/// The table, and the most exchanges/s that were made.
+fn small(scratch: &Path, interrupt: &Interrupt) -> Result<(String, f64), Failure> {
+    let mut most = 0f64;
     let head = ["mode", "workers", "steps/s", "exchanges/s", "bare exchanges/s", "ratio"];
     let mut rows = vec![head.map(String::from).to_vec()];
     for (mode, workers) in [("async", 2), ("sync", 2), ("async", 3), ("sync", 3)] {
@@ -56,6 +62,7 @@ fn small(scratch: &Path, interrupt: &Interrupt) -> Result<String, Failure> {
         }
         // In sync every worker makes an exchange for each global step.
         let exchanges = if mode == "sync" { ours * workers as f64 } else { ours };
+        most = most.max(exchanges);
         rows.push(vec![
             mode.into(),
             workers.to_string(),
@@ -65,7 +72,7 @@ fn small(scratch: &Path, interrupt: &Interrupt) -> Result<String, Failure> {
             format!("{:.2}", exchanges / bare),
         ]);
     }
-    Ok(aligned(&rows))
+    Ok((aligned(&rows), most))
 }
 
 /// Global steps/s of a real run.
