@@ -6,9 +6,10 @@
 Each turn starts a run of its own on this machine, kills a task with SIGKILL once steps are made, and
 measures, from the signal on:
 
-    server, sync and async   until the server that took its place says that all workers are here,
-                             which is when the next step begins
-    worker, sync             until a server says that a new process has taken the slot over
+    server, sync and async   until the server that took its place and the other one, which goes back
+                             with it, have both said that all workers are here, which is when the
+                             next step begins
+    worker, sync             until both servers say that a new process has taken the slot over
     worker, async            the longest time for which the chief uses no processor, in a run whose
                              worker is killed and in one where nobody is: what the others notice
 
@@ -91,12 +92,12 @@ class Run:
                 return int(pid)
         raise SystemExit(f"there is no {task}")
 
-    def kill_and_wait(self, victim, witness, text):
-        before = self.log(witness).count(text)
+    def kill_and_wait(self, victim, witnesses, text):
+        before = {witness: self.log(witness).count(text) for witness in witnesses}
         pid = self.pid(victim)
         begun = time.monotonic()
         os.kill(pid, signal.SIGKILL)
-        self.until(lambda: self.log(witness).count(text) > before)
+        self.until(lambda: all(self.log(w).count(text) > count for w, count in before.items()))
         return time.monotonic() - begun
 
     def longest_pause(self, victim, of, seconds=3.0):
@@ -131,10 +132,11 @@ def main():
     parser.add_argument("--params", type=int, default=0)
     args = parser.parse_args()
     here, taken = "all workers are here", "a new process takes worker:1 over"
+    servers = ["ps:0", "ps:1"]
     cases = [
-        ("server, sync", "sync", lambda run: run.kill_and_wait("ps:1", "ps:1", here)),
-        ("server, async", "async", lambda run: run.kill_and_wait("ps:1", "ps:1", here)),
-        ("worker, sync", "sync", lambda run: run.kill_and_wait("worker:1", "ps:0", taken)),
+        ("server, sync", "sync", lambda run: run.kill_and_wait("ps:1", servers, here)),
+        ("server, async", "async", lambda run: run.kill_and_wait("ps:1", servers, here)),
+        ("worker, sync", "sync", lambda run: run.kill_and_wait("worker:1", servers, taken)),
         ("worker, async: the chief's pause", "async", lambda run: run.longest_pause("worker:1", "worker:0")),
         ("nobody, async: the chief's pause", "async", lambda run: run.longest_pause(None, "worker:0")),
     ]

@@ -119,8 +119,8 @@ fn play(case: &Case, seed: u64) -> usize {
     let accidents = 2 + random.below(4);
     let mut told = Vec::new();
     let mut asleep: Vec<(Instant, u32)> = Vec::new();
-    // Some befall a run that has not begun.
-    let first = Duration::from_millis(random.below(1_500));
+    // Some befall a run that has not begun, and all one that is not over yet.
+    let first = Duration::from_millis(random.below(800));
     let mut next = (begun + first, draw(&mut random));
     while !tasks.look() {
         assert!(begun.elapsed() < PATIENCE, "seed {seed} hangs after {told:?}");
