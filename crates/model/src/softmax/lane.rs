@@ -10,10 +10,12 @@ use crate::kernels::{Onto, PATCH_BLOCK, PatchScratch, Patches, patches_backward,
 use crate::layers::loss::{count, softmax_deltas};
 use crate::{Batch, Tally};
 
-/// Examples that are worth a lane of their own: fewer take less time than adding up does.
+/// Examples that are worth more than one lane: with fewer, adding up takes longer than it saves.
+const SHARED: usize = 256;
+/// Examples of a lane, if there are enough for more than two: each lane more is one more to add.
 const WORTH: usize = 256;
-/// The most lanes of a batch.
-pub(super) const LANES: usize = 8;
+/// The most lanes of a block.
+pub(super) const LANES: usize = 4;
 
 /// A batch, and what it is to be worked on with.
 #[derive(Clone, Copy)]
@@ -29,7 +31,10 @@ pub(super) struct Task<'a> {
 impl Task<'_> {
     /// How many lanes the batch has.
     pub(super) fn lanes(&self) -> usize {
-        (self.labels.len() / WORTH).clamp(1, LANES)
+        match self.labels.len() {
+            0..SHARED => 1,
+            many => (many / WORTH).clamp(2, LANES),
+        }
     }
 
     /// The examples of a lane.
