@@ -1,9 +1,9 @@
 //! Chaos: tasks of a small run are killed, stopped and cut off at random moments, all from a seed,
 //! and in the end the run is as if nothing had happened.
 //!
-//! `sync` and `mirrored` must end with the bits of an undisturbed run. In `async` and `bounded` the accounts must
-//! add up: every server has made every update, each of them by one push of one slot, and each push
-//! is in it once. Half of the seeds are runs of the local launcher, with `mirrored` all; the tasks of
+//! `sync` and `mirrored` must end with the bits of an undisturbed run. In `async` and `bounded` the
+//! accounts must add up: every server has made every update, each of them by one push of one slot,
+//! and each push is in it once. Half of the seeds are runs of the local launcher, with `mirrored` all; the tasks of
 //! the others are started one by one, and there connections are cut too.
 //!
 //! `cargo xtask chaos` plays 300 seeds; `PACELINE_CHAOS_SEED=n` plays one.

@@ -307,8 +307,8 @@ pub fn merge(run: &Path, tasks: &[String]) -> Result<Put, Failure> {
     Ok(put)
 }
 
-/// The folders of evaluators. They take no part in a run and are in nobody's list, and none is missed
-/// that has left nothing.
+/// The folders of evaluators. They take no part in a run and are in nobody's list, and none is
+/// missed that has left nothing.
 fn evaluators(run: &Path) -> impl Iterator<Item = PathBuf> {
     let folder = |number: u32| run.join(format!("evaluator_{number}"));
     (0..).map(folder).take_while(|folder| folder.is_dir())

@@ -10,9 +10,8 @@ use crate::kernels::{Onto, PATCH_BLOCK, PatchScratch, Patches, patches_backward,
 use crate::layers::loss::{count, softmax_deltas};
 use crate::{Batch, Tally};
 
-/// Examples that are worth more than one lane: with fewer, adding up takes longer than it saves.
-const SHARED: usize = 256;
-/// Examples of a lane, if there are enough for more than two: each lane more is one more to add.
+/// From so many examples on there are two lanes; from three times as many, one for so many. Each
+/// lane is one more to add up.
 const WORTH: usize = 256;
 /// The most lanes of a block.
 pub(super) const LANES: usize = 4;
@@ -32,7 +31,7 @@ impl Task<'_> {
     /// How many lanes the batch has.
     pub(super) fn lanes(&self) -> usize {
         match self.labels.len() {
-            0..SHARED => 1,
+            0..WORTH => 1,
             many => (many / WORTH).clamp(2, LANES),
         }
     }
