@@ -121,12 +121,13 @@ impl Server {
     /// The chief asks for a checkpoint. One that was taken is not taken again, when the chief
     /// asks once more after a lost connection, unless it is of the same step and something has
     /// changed since. In `sync`, where it must be of one step on all servers, that can only be at
-    /// the end, when nobody makes another.
+    /// the end, when nobody makes another, and the step is still the last.
     pub(super) fn ask_for_checkpoint(&mut self, step: u64, host: &mut impl Host) {
         let is_new = match &self.checkpoint_last {
             Some((last, ..)) if step < *last => false,
             Some((last, marks, stop_at)) if step == *last => {
-                let may_differ = !self.is_sync() || self.members.all_out();
+                let is_there = self.members.all_out() && self.global_step() == step;
+                let may_differ = !self.is_sync() || is_there;
                 may_differ && (*stop_at != self.stop_at || *marks != self.marks())
             }
             _ => true,
