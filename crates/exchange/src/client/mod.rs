@@ -361,6 +361,12 @@ impl Client {
         self.links.iter().all(Link::is_welcome)
     }
 
+    /// Whether a server has welcomed the client on its present connection. Until then it may be in
+    /// a generation that this client has not heard of, and is told nothing but `Hello`.
+    pub fn is_welcome_at(&self, server: usize) -> bool {
+        self.links[server].is_welcome()
+    }
+
     /// Whether every server has said that the run has started.
     pub fn is_started(&self) -> bool {
         self.links.iter().all(Link::is_started)

@@ -1,6 +1,8 @@
 //! The frames of a client that are neither pushes nor pulls.
 //!
-//! They are said once, or again after a lost connection; it is the caller who knows whether.
+//! They are said once, or again after a lost connection; it is the caller who knows whether. All
+//! but `Hello` are for a server at which the client is welcome
+//! ([`Client::is_welcome_at`](super::Client::is_welcome_at)).
 //! `Stop` too must be said again if the connection to server 0 is lost, before pushes go on.
 
 use super::Client;

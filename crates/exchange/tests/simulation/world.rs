@@ -428,7 +428,8 @@ impl World {
             match wish {
                 Wish::Send { server, header, bytes } => {
                     // What cannot be sent now is said again when the server has welcomed us.
-                    if let Some(conn) = self.links[process][server] {
+                    let is_welcome = self.processes[process].client.is_welcome_at(server);
+                    if let Some(conn) = self.links[process][server].filter(|_| is_welcome) {
                         let header = Header::decode(&header.encode()).expect("sound headers");
                         self.send_to_server(conn, header, bytes);
                     }

@@ -134,11 +134,11 @@ impl Link {
 
     /// Sends a control frame to a server, if it has let us in; if not, it is said when it has.
     fn tell(&mut self, server: usize, header: &Header, body: &[u8]) -> Result<(), LinkError> {
-        let peer = &mut self.peers[server];
-        if peer.is_down() {
+        if !self.client.is_welcome_at(server) {
             return Ok(());
         }
-        peer.send_control(header, body).or_else(|error| self.heal(server, error))
+        let sent = self.peers[server].send_control(header, body);
+        sent.or_else(|error| self.heal(server, error))
     }
 
     fn tell_all(&mut self, header: &Header, body: &[u8]) -> Result<(), LinkError> {
