@@ -138,19 +138,28 @@ fn in_async_it_is_taken_at_once_with_what_is_in_each_part() {
 }
 
 #[test]
-fn a_step_is_taken_once_more_if_somebody_has_pushed_since() {
+fn a_step_is_taken_once_more_only_if_it_is_the_last_and_all_have_left() {
     let mut shelf = Shelf::default();
     let mut server = server(ModeConfig::Async, None, &mut shelf);
     push(&mut server, 0, 0, 1, &mut shelf);
     ask(&mut server, 0, 1, &mut shelf);
-    push(&mut server, 1, 2, 1, &mut shelf);
+    push(&mut server, 0, 1, 1, &mut shelf);
+    // The chief's connection was lost, and it asks again.
+    ask(&mut server, 0, 1, &mut shelf);
+    push(&mut server, 0, 2, 1, &mut shelf);
+    for slot in 0..2 {
+        let (header, report) = Client::leave(Vec::new());
+        server.frame(ConnId(slot), &header, Payload::Bytes(&report), 0, &mut shelf);
+    }
     for _ in 0..2 {
         ask(&mut server, 0, 1, &mut shelf);
     }
-    let [first, second] = &shelf.taken[..] else { panic!("{:?}", shelf.taken) };
-    assert_eq!((first.0, first.2[2].version), (1, 0));
-    assert_eq!((second.0, second.2[2].version), (1, 1));
-    assert_eq!(second.1, [-1.0, -1.0, 0.0, 0.0, -1.0, -1.0]);
+    let versions = |taken: &(u64, _, Vec<PartMarks>)| {
+        (taken.0, taken.2.iter().map(|part| part.version).collect::<Vec<_>>())
+    };
+    let taken: Vec<_> = shelf.taken.iter().map(versions).collect();
+    assert_eq!(taken, [(1, vec![1, 0, 0]), (1, vec![1, 1, 1])]);
+    assert_eq!(shelf.taken[1].1, [-1.0; PARAMS]);
 }
 
 #[test]

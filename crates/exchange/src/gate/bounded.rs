@@ -3,7 +3,8 @@
 //! A slot's clock on a part is the number of pushes it has made there. A push is applied when
 //! it arrives; its answer waits while the slot's clock is more than `staleness` ahead of the
 //! slowest member's. A slot whose answer waits can push nothing more, so clocks never differ
-//! by more than `staleness + 1`.
+//! by more than `staleness + 1`. That holds at the end too, when who has left is not waited for:
+//! a worker that is back from a checkpoint may owe pushes then that another server has.
 //!
 //! With a staleness of 0 everybody is in step anyway, so gradients are held until all are in
 //! and then applied in the order of the slots: the same bits whatever the order of arrival.
@@ -32,11 +33,9 @@ impl Bounded {
 impl Gate for Bounded {
     fn judge(&self, view: View<'_>, push: Push) -> Verdict {
         let seat = &view.parts[push.part].seats[push.slot];
-        let must_wait = !view.stopping && self.is_ahead(view, push.part, push.slot);
+        let must_wait = seat.held.is_some() || self.is_ahead(view, push.part, push.slot);
         match self.staleness {
-            _ if seat.held.is_some() || must_wait => {
-                Verdict::Violation("too far ahead of the slowest")
-            }
+            _ if must_wait => Verdict::Violation("too far ahead of the slowest"),
             0 => Verdict::Hold { wanted: 0 },
             _ => Verdict::Apply,
         }
@@ -56,7 +55,7 @@ impl Gate for Bounded {
             return true;
         }
         let held = view.parts[part].seats[slot].held.is_some();
-        !held && (view.stopping || !self.is_ahead(view, part, slot))
+        !held && !self.is_ahead(view, part, slot)
     }
 
     fn awaits(&self, view: View<'_>, part: usize, slot: usize) -> bool {

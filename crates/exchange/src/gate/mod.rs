@@ -17,8 +17,6 @@ use crate::part::{Owed, Part};
 pub(crate) struct View<'a> {
     pub(crate) parts: &'a [Part],
     pub(crate) members: &'a Members,
-    /// Whether the chief or the number of steps has asked for the end.
-    pub(crate) stopping: bool,
 }
 
 /// A push that has not been seen before, without its gradient.

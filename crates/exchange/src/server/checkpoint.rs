@@ -5,8 +5,8 @@
 //! all of its parts have made the step and none has made the next, and all copies together are
 //! the parameters of one step. Elsewhere there is no such moment. There a server is copied when it
 //! is asked, its parts with the versions that they have, and the copy tells for every part and
-//! slot which pushes are in it. The chief may come to the same step again, at the end of a run in
-//! which others have pushed since: then what has changed is taken once more.
+//! slot which pushes are in it. The chief may come to the same step again at the end of a run, when
+//! others have pushed to some parts since: then it is taken once more.
 
 use super::{Outcome, Server};
 use crate::part::{Part, Seat};
@@ -119,16 +119,15 @@ impl Server {
     }
 
     /// The chief asks for a checkpoint. One that was taken is not taken again, when the chief
-    /// asks once more after a lost connection, unless it is of the same step and something has
-    /// changed since. In `sync`, where it must be of one step on all servers, that can only be at
-    /// the end, when nobody makes another, and the step is still the last.
+    /// asks once more after a lost connection: the copies of all servers would be of times that
+    /// are far apart. But at the end, when all have left and the step is the last, what has changed
+    /// since is taken.
     pub(super) fn ask_for_checkpoint(&mut self, step: u64, host: &mut impl Host) {
         let is_new = match &self.checkpoint_last {
             Some((last, ..)) if step < *last => false,
             Some((last, marks, stop_at)) if step == *last => {
-                let is_there = self.members.all_out() && self.global_step() == step;
-                let may_differ = !self.is_sync() || is_there;
-                may_differ && (*stop_at != self.stop_at || *marks != self.marks())
+                let is_end = self.members.all_out() && self.global_step() == step;
+                is_end && (*stop_at != self.stop_at || *marks != self.marks())
             }
             _ => true,
         };

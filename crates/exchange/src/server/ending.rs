@@ -52,7 +52,6 @@ impl Server {
             self.stop_at = Some(self.stop_at.map_or(next, |stop_at| stop_at.min(next)));
         } else {
             self.stopping = true;
-            self.settle_all(host);
         }
     }
 

@@ -312,7 +312,7 @@ impl Server {
 
     /// What the gate may look at.
     fn view(&self) -> View<'_> {
-        View { parts: &self.parts, members: &self.members, stopping: self.stopping }
+        View { parts: &self.parts, members: &self.members }
     }
 
     /// Whether this is `sync`.

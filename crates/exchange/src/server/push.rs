@@ -169,13 +169,11 @@ impl Server {
 
     /// Lets happen on a part, and on those that depend on it, what has become possible.
     pub(super) fn settle(&mut self, index: usize, host: &mut impl Host) {
-        let before = (self.parts[0].version, self.stopping);
+        let before = self.parts[0].version;
         self.settle_part(index, host);
         self.judge_stop();
         self.answer(index, host);
-        let stops = self.stopping && !before.1;
-        let decides = self.parts[0].version > before.0 && self.gate.part_zero_decides();
-        if stops || decides {
+        if self.parts[0].version > before && self.gate.part_zero_decides() {
             for other in (0..self.parts.len()).filter(|&other| other != index) {
                 self.settle_part(other, host);
                 self.answer(other, host);
@@ -185,7 +183,7 @@ impl Server {
         self.take_checkpoint_if_due(host);
     }
 
-    /// As [`Server::settle`] for all parts, after the members or the stop have changed.
+    /// As [`Server::settle`] for all parts, after the members have changed.
     pub(super) fn settle_all(&mut self, host: &mut impl Host) {
         for index in 0..self.parts.len() {
             self.settle(index, host);
@@ -194,11 +192,7 @@ impl Server {
 
     /// Applies what a part holds if its time has come.
     fn settle_part(&mut self, index: usize, host: &mut impl Host) {
-        let view = crate::gate::View {
-            parts: &self.parts,
-            members: &self.members,
-            stopping: self.stopping,
-        };
+        let view = crate::gate::View { parts: &self.parts, members: &self.members };
         match self.gate.ready(view, index) {
             Ready::NotYet => {}
             Ready::AsMean => self.apply_mean(index, host),
