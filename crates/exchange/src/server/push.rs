@@ -26,7 +26,8 @@ impl Server {
         let seat = &self.parts[index].seats[slot];
         if header.sequence <= seat.high {
             self.stats.slots[slot].duplicates += 1;
-            let owed = again(seat, header.sequence, now_ms);
+            self.follow_part_zero(index, slot, header.sequence);
+            let owed = again(&self.parts[index].seats[slot], header.sequence, now_ms);
             let keys = self.exchange_keys(slot, header.sequence, asks);
             self.key_pool.put_back(keys);
             self.parts[index].seats[slot].owed = Some(owed);
@@ -75,6 +76,19 @@ impl Server {
         seat.owed = Some(again(seat, header.sequence, now_ms));
         self.settle(index, host);
         Ok(())
+    }
+
+    /// Where part 0 decides, a push that comes again is answered at the version that part 0 has by
+    /// now, on every part: others may have made steps since, and nobody may go on with parameters
+    /// of which part 0 is ahead.
+    fn follow_part_zero(&mut self, index: usize, slot: usize, sequence: u64) {
+        let first = &self.parts[0];
+        if !self.gate.part_zero_decides() || first.seats[slot].high != sequence {
+            return;
+        }
+        let wanted = first.seats[slot].wanted.max(if index == 0 { first.version } else { 0 });
+        let seat = &mut self.parts[index].seats[slot];
+        seat.wanted = seat.wanted.max(wanted);
     }
 
     /// Checks all that does not depend on the mode, and gives the part's index.

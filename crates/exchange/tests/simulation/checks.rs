@@ -68,7 +68,7 @@ fn check_stop(world: &World) {
         _ if has_backups && plan.stop_steps.is_none() => assert!(steps >= 1),
         ModeConfig::Sync { .. } => assert_eq!(steps, stop_steps),
         _ => {
-            let overshoot = plan.workers as u64 * 2;
+            let overshoot = plan.workers as u64 * 2 + world.shelf.owed();
             assert!((stop_steps..=stop_steps + overshoot).contains(&steps), "{steps} steps");
         }
     }

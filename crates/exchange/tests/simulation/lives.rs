@@ -68,6 +68,8 @@ pub(crate) struct Shelf {
     /// For each generation that was claimed after a death: how many pushes of each slot all
     /// servers have of it.
     claims: Vec<(u64, Vec<u64>)>,
+    /// How many pushes some part has of the last generation's checkpoint that another has not.
+    owed: u64,
 }
 
 impl Shelf {
@@ -90,12 +92,14 @@ impl Shelf {
     /// Servers that start for the first time are in the first one.
     fn claim(&mut self, workers: usize) -> Generation {
         let base = self.complete.keys().next_back().copied();
-        let has = |slot: usize| {
-            let copies = base.map_or(&[][..], |base| &self.complete[&base]);
-            let parts = copies.iter().flat_map(|copy| &copy.marks);
-            parts.map(|marks| marks.slots[slot].high).min().unwrap_or(0)
+        let copies = base.map_or(&[][..], |base| &self.complete[&base]);
+        let highs = |slot: usize| {
+            copies.iter().flat_map(|copy| &copy.marks).map(move |marks| marks.slots[slot].high)
         };
-        let had = (0..workers).map(has).collect();
+        let all_have = |slot: usize| highs(slot).min().unwrap_or(0);
+        let any_has = |slot: usize| highs(slot).max().unwrap_or(0);
+        self.owed = (0..workers).map(|slot| any_has(slot) - all_have(slot)).sum();
+        let had = (0..workers).map(all_have).collect();
         let last = self.generation.number.max(1);
         self.generation = Generation { number: last + 1, base };
         self.claims.push((self.generation.number, had));
@@ -107,6 +111,13 @@ impl Shelf {
         let later = self.claims.iter().filter(|(number, _)| *number > answered.generation);
         let mut kept = later.map(|(_, had)| had[answered.slot]);
         kept.any(|kept| answered.step >= kept)
+    }
+
+    /// How many pushes are made whether the run is to stop or not: see [`Client::stopping`].
+    ///
+    /// [`Client::stopping`]: paceline_exchange::Client::stopping
+    pub(crate) fn owed(&self) -> u64 {
+        self.owed
     }
 
     pub(crate) fn has_claims(&self) -> bool {
