@@ -327,6 +327,17 @@ impl Link {
     /// to know once a second, and gives up at the limit.
     fn wait(&mut self, wait: &mut Wait, attendant: &mut impl Attendant) -> Result<(), LinkError> {
         let mut patience = Patience::new();
+        if let [server] = &mut self.peers[..]
+            && patience.look_again()
+        {
+            // The first look is at the socket itself, as the server's is.
+            server.wake();
+            attendant.moved(Moved::Pull);
+            if self.read_all(attendant)? {
+                return Ok(());
+            }
+            attendant.moved(Moved::Wait);
+        }
         loop {
             let sleep = if patience.look_again() { Duration::ZERO } else { self.nap() };
             poll_once(&mut self.poll, &mut self.events, sleep)?;

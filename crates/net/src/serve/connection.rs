@@ -13,6 +13,7 @@ use paceline_exchange::{
 };
 
 use super::hands::Hands;
+use super::near::Near;
 use super::{LAST_WORDS, Served, Shared, TICK, poll_once};
 use crate::inbound::{Inbound, Progress};
 use crate::outbound::Outbound;
@@ -136,15 +137,20 @@ impl Connection {
             buffer: Vec::new(),
             guess: 0,
             has_greeted: false,
+            has_asked: false,
             poll,
             events: Events::with_capacity(4),
         };
         let hands = Hands::new(shared, Some(self.clone()));
         let mut hands = hands.attended_by(shared.core().watcher);
+        let mut near = Near::new(&self.stream);
         let ended = loop {
             hands.enter(ServerPhase::Receive);
             match reader.next_frame(&self, shared, &mut hands) {
-                Ok(Some(header)) => self.handle(&header, &mut reader, shared, &mut hands),
+                Ok(Some(header)) => {
+                    near.follow(&self.stream, &header);
+                    self.handle(&header, &mut reader, shared, &mut hands);
+                }
                 Ok(None) => break None,
                 Err(why) => break Some(why),
             }
@@ -203,6 +209,8 @@ struct Reader {
     /// A `Hello` has been read. Until then there is room for no more than that: a stranger must
     /// not cost a server the memory of a long list of keys.
     has_greeted: bool,
+    /// Since the last frame, the socket has been asked once whether the next is there.
+    has_asked: bool,
     poll: Poll,
     events: Events,
 }
@@ -225,6 +233,7 @@ impl Reader {
             }
             let may_read = !closing && waiting <= PAUSE_BYTES;
             if may_read && let Some(header) = self.read_frame(&connection.stream)? {
+                self.has_asked = false;
                 return Ok(Some(header));
             }
             hands.enter(ServerPhase::Idle);
@@ -284,6 +293,13 @@ impl Reader {
         let mut patience = Patience::new();
         loop {
             let sleeps = is_writing || !patience.look_again();
+            if !sleeps && !std::mem::replace(&mut self.has_asked, true) {
+                // The first look is at the socket itself, which costs a call less if the worker
+                // had only to be let run. But a socket that is looked at again and again is slow to
+                // take what comes.
+                self.inbound.wake();
+                return Ok(());
+            }
             let timeout = if sleeps { TICK } else { Duration::ZERO };
             poll_once(&mut self.poll, &mut self.events, timeout)?;
             if sleeps || !self.events.is_empty() {

@@ -10,6 +10,7 @@
 
 mod connection;
 mod hands;
+mod near;
 
 use std::io;
 use std::net::TcpListener;
