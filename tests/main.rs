@@ -33,6 +33,7 @@ mod mirrored_losses;
 mod model_file;
 mod networks;
 mod observe;
+mod perfetto;
 mod restarts;
 mod resume;
 mod rows;

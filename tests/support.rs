@@ -523,17 +523,23 @@ pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Runs a script of `tests/` in the interpreter that has what the tests need.
-pub(crate) fn python(script: &str, args: &[&OsStr]) -> Done {
+/// A script of `tests/`, to be run in the interpreter that has what the tests need.
+pub(crate) fn python_command(script: &str) -> Command {
     let python = std::env::var_os("PACELINE_PYTHON").expect(
         "PACELINE_PYTHON is not set: run `cargo xtask ci`, or set it to a Python interpreter \
          that has what tests/python/requirements.txt lists",
     );
-    let script = workspace().join("tests").join(script);
-    finish(start(Command::new(python).arg(script).args(args)))
+    let mut command = Command::new(python);
+    command.arg(workspace().join("tests").join(script));
+    command
 }
 
-/// Runs a script that prints JSON.
+/// Runs such a script.
+pub(crate) fn python(script: &str, args: &[&OsStr]) -> Done {
+    finish(start(python_command(script).args(args)))
+}
+
+/// Runs one that prints JSON.
 pub(crate) fn python_json(script: &str, args: &[&OsStr]) -> Value {
     let done = python(script, args);
     assert_eq!(done.code, Some(0), "{script} failed:\n{}", done.stderr);
