@@ -3,8 +3,9 @@
 //! All of the workers' time is shared out among six causes, and the greatest is named. What a
 //! worker's clock calls push, pull and wait is told apart by what others know: the chief how long
 //! it tested, the servers how long they held answers back for somebody else, and how long they
-//! were at work themselves. What then remains of an exchange is the network's, in the widest
-//! sense: bytes on their way and threads that wait to be woken.
+//! were at work themselves. Where a server has no core to spare, who waits while it is at work for
+//! others waits for his turn, and that is the server's too. What then remains of an exchange is the
+//! network's, in the widest sense: bytes on their way and threads that wait to be woken.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +38,9 @@ impl WorkerFacts {
     }
 }
 
+/// Cores that are busier than this have no room for more.
+const FULL: f64 = 0.9;
+
 /// What a server did.
 #[derive(Clone, Debug, Default)]
 pub struct ServerFacts {
@@ -44,6 +48,8 @@ pub struct ServerFacts {
     pub task: String,
     /// The share of the time that it was at work for a worker, averaged over them: 0 to 1.
     pub busy: f64,
+    /// How busy the cores of its machine were on average, 0 to 1, if that is known.
+    pub cores_busy: Option<f64>,
     /// What it sent.
     pub sent_bytes_per_s: f64,
     /// What the fastest link of its machine carries, in millions of bits, if the system says so.
@@ -108,7 +114,7 @@ pub struct Shares {
     pub input: f64,
     /// Exchanging, while no server was at work on it.
     pub network: f64,
-    /// Exchanging, while a server was at work on it.
+    /// Exchanging, while a server was at work on it, or had to be for others first.
     pub server: f64,
     /// Waiting for slower workers, and being slower than the others.
     pub stragglers: f64,
@@ -174,10 +180,21 @@ fn ranks(facts: &Facts) -> Vec<Rank> {
     ranking(&times.collect::<Vec<_>>())
 }
 
+fn busiest(facts: &Facts) -> Option<&ServerFacts> {
+    facts.servers.iter().max_by(|a, b| a.busy.total_cmp(&b.busy))
+}
+
+fn is_full(cores_busy: Option<f64>) -> bool {
+    cores_busy.is_some_and(|busy| busy >= FULL)
+}
+
 /// Shares all of the workers' time out.
 fn shares(facts: &Facts) -> Shares {
     let workers = &facts.workers;
-    let busy = facts.servers.iter().map(|server| server.busy).fold(0.0, f64::max);
+    let busiest = busiest(facts);
+    let busy = busiest.map_or(0.0, |server| server.busy);
+    let others = (workers.len() - 1) as f64;
+    let queue = busiest.filter(|server| is_full(server.cores_busy)).map_or(0.0, |_| others * busy);
     let tested = workers.iter().map(|worker| worker.evaluation_s).fold(0.0, f64::max);
     let times: Vec<_> = workers.iter().map(|worker| worker.gradient_ms).collect();
     let alone = facts.servers.is_empty() && workers.len() == 1;
@@ -207,6 +224,9 @@ fn shares(facts: &Facts) -> Shares {
         sum.compute += (1.0 - excess) * worker.compute_s;
         sum.input += (1.0 - excess) * worker.input_s;
         sum.server += take(busy * worker.seconds());
+        let queued = queue.min(1.0) * left;
+        sum.server += queued;
+        left -= queued;
         // A process by itself exchanges nothing: it applies its gradients.
         *(if alone { &mut sum.compute } else { &mut sum.network }) += left;
     }

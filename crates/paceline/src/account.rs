@@ -16,17 +16,13 @@ pub fn judge(mode: &str, tasks: &mut [TaskSummary]) -> (Verdict, Vec<Rank>) {
         tasks.iter().partition(|task| task.phases.contains_key("compute"));
     let times = workers.iter().map(|task| (task.task.clone(), task.gradient_ms.unwrap_or(0.0)));
     let ranks = ranking(&times.collect::<Vec<_>>());
-    let share = |column: &str| {
-        let percents = workers.iter().filter_map(|task| task.resources.as_ref()?.mean_of(column));
-        mean(percents).map(|percent| percent / 100.0)
-    };
     let facts = Facts {
         mode: mode.to_owned(),
         workers: workers.iter().map(|task| worker_facts(task)).collect(),
         servers: servers.iter().map(|task| server_facts(task)).collect(),
-        cores_busy: share("cpu_idle_percent")
-            .map(|idle| (1.0 - idle - share("cpu_wait_percent").unwrap_or(0.0)).clamp(0.0, 1.0)),
-        disk_wait: share("cpu_wait_percent").unwrap_or(0.0),
+        cores_busy: mean(workers.iter().filter_map(|task| cores_busy(task))),
+        disk_wait: mean(workers.iter().filter_map(|task| share(task, "cpu_wait_percent")))
+            .unwrap_or(0.0),
         staleness: mean(servers.iter().filter_map(|task| task.staleness_mean)),
     };
     (verdict(&facts), ranks)
@@ -99,9 +95,21 @@ fn server_facts(task: &TaskSummary) -> ServerFacts {
     ServerFacts {
         task: task.task.clone(),
         busy: (1.0 - phase(task, "idle") / seconds).clamp(0.0, 1.0),
+        cores_busy: cores_busy(task),
         sent_bytes_per_s: sampled.unwrap_or(task.sent_bytes as f64 / seconds),
         link_mbit_per_s: task.resources.as_ref().and_then(|used| used.link_mbit_per_s),
     }
+}
+
+/// How busy the cores of a task's machine were, 0 to 1, if it has looked.
+fn cores_busy(task: &TaskSummary) -> Option<f64> {
+    let waited = share(task, "cpu_wait_percent").unwrap_or(0.0);
+    share(task, "cpu_idle_percent").map(|idle| (1.0 - idle - waited).clamp(0.0, 1.0))
+}
+
+/// The mean of a column of percents, as a share.
+fn share(task: &TaskSummary, column: &str) -> Option<f64> {
+    Some(task.resources.as_ref()?.mean_of(column)? / 100.0)
 }
 
 fn phase(task: &TaskSummary, name: &str) -> f64 {

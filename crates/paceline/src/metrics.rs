@@ -60,7 +60,10 @@ const FAMILIES: [Family; 18] = [
         "paceline_test_accuracy_ratio",
         "Share of the last test that was right; chief and evaluator",
     ),
-    counter("paceline_phase_seconds_total", "Where the worker's time went"),
+    counter(
+        "paceline_phase_seconds_total",
+        "Where the time of a worker, or of a server's threads, went",
+    ),
     counter("paceline_sent_bytes_total", "Bytes sent to each other task"),
     counter("paceline_received_bytes_total", "Bytes received from each other task"),
     counter("paceline_applied_gradients_total", "Gradients that the server applied"),

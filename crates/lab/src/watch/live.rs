@@ -11,15 +11,13 @@ pub(crate) fn verdict_so_far(book: &Book, mode: &str) -> Option<Verdict> {
     if workers.is_empty() {
         return None;
     }
-    let mean_of = |column: &str| {
-        let tag = format!("resources/{column}");
-        let means = workers.iter().filter_map(|worker| mean(book, &folder(&worker.task), &tag));
+    let mean_of = |of: &dyn Fn(&str) -> Option<f64>| {
+        let means = workers.iter().filter_map(|worker| of(&folder(&worker.task)));
         let (sum, count) = means.fold((0.0, 0.0), |(sum, count), mean| (sum + mean, count + 1.0));
-        (count > 0.0).then(|| sum / count / 100.0)
+        (count > 0.0).then(|| sum / count)
     };
-    let disk_wait = mean_of("cpu_wait_percent").unwrap_or_default();
-    let cores_busy =
-        mean_of("cpu_idle_percent").map(|idle| (1.0 - idle - disk_wait).clamp(0.0, 1.0));
+    let disk_wait = mean_of(&|task| share(book, task, "cpu_wait_percent")).unwrap_or_default();
+    let cores_busy = mean_of(&|task| cores_busy(book, task));
     let count = workers.len() as f64;
     let servers = book.tasks().filter_map(|task| server(book, task, count)).collect();
     let (mode, staleness) = (mode.to_owned(), mean(book, "ps_0", "pace/staleness"));
@@ -68,7 +66,24 @@ fn server(book: &Book, task: &str, workers: f64) -> Option<ServerFacts> {
     let cpu = mean(book, task, "resources/task_cpu_percent")?;
     let sent = mean(book, task, "resources/task_sent_bytes_per_s").unwrap_or_default();
     let busy = (cpu / 100.0 / workers).clamp(0.0, 1.0);
-    Some(ServerFacts { task: name(task), busy, sent_bytes_per_s: sent, link_mbit_per_s: None })
+    Some(ServerFacts {
+        task: name(task),
+        busy,
+        cores_busy: cores_busy(book, task),
+        sent_bytes_per_s: sent,
+        link_mbit_per_s: None,
+    })
+}
+
+/// How busy the cores of a task's machine are, 0 to 1, if it looks.
+fn cores_busy(book: &Book, task: &str) -> Option<f64> {
+    let waited = share(book, task, "cpu_wait_percent").unwrap_or_default();
+    share(book, task, "cpu_idle_percent").map(|idle| (1.0 - idle - waited).clamp(0.0, 1.0))
+}
+
+/// The mean of a resource that is told in percent, as a share.
+fn share(book: &Book, task: &str, column: &str) -> Option<f64> {
+    Some(mean(book, task, &format!("resources/{column}"))? / 100.0)
 }
 
 /// What the first server has seen of a worker.

@@ -39,7 +39,7 @@ pub(super) struct Connection {
     received_bytes: AtomicU64,
     /// The slot that it is of, and 1; 0 while that is not known.
     slot: AtomicUsize,
-    /// What its thread had done when it last handled a control frame.
+    /// What its thread had done when it last told: at a control frame, or after some gradients.
     served: Mutex<Served>,
 }
 
@@ -125,7 +125,8 @@ impl Connection {
         (self.outbound().sent_bytes(), self.received_bytes.load(Ordering::Relaxed))
     }
 
-    /// What its thread had done when it last handled a control frame, such as a goodbye.
+    /// What its thread had done when it last handled a control frame, such as a goodbye, or a
+    /// little later.
     pub(super) fn served(&self) -> Served {
         *self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -178,9 +179,7 @@ impl Connection {
         hands: &mut Hands<'_, '_>,
     ) {
         self.received_bytes.store(reader.inbound.received_bytes(), Ordering::Relaxed);
-        if header.kind.carries_gradient() {
-            hands.begin();
-        } else {
+        if !header.kind.carries_gradient() || hands.begin() {
             *self.served.lock().unwrap_or_else(PoisonError::into_inner) = hands.served();
         }
         let mut core = shared.core();

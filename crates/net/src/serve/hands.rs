@@ -10,6 +10,9 @@ use paceline_exchange::{Body, ConnId, Header, Host, Level, Server, ServerPhase, 
 use super::connection::Connection;
 use super::{Core, Follower, Served, Shared};
 
+/// After how many gradients a thread tells others what it has done.
+const TELL_EVERY: u32 = 64;
+
 /// One thread's hands: it acts for the machine, and accounts for its own time.
 pub(super) struct Hands<'s, 'a> {
     shared: &'s Shared<'a>,
@@ -18,11 +21,12 @@ pub(super) struct Hands<'s, 'a> {
     /// Connections that something was queued for.
     outgoing: Vec<Arc<Connection>>,
     clock: PhaseClock,
+    gradients: u32,
 }
 
 impl<'s, 'a> Hands<'s, 'a> {
     pub(super) fn new(shared: &'s Shared<'a>, own: Option<Arc<Connection>>) -> Self {
-        Self { shared, own, outgoing: Vec::new(), clock: PhaseClock::new() }
+        Self { shared, own, outgoing: Vec::new(), clock: PhaseClock::new(), gradients: 0 }
     }
 
     /// Has somebody follow what this thread does, or leaves its time untold.
@@ -56,10 +60,13 @@ impl<'s, 'a> Hands<'s, 'a> {
         }
     }
 
-    /// A gradient has come: from the first one on this thread's time is accounted for.
+    /// A gradient has come: from the first one on this thread's time is accounted for. Says
+    /// whether it is time to tell others of it.
     #[inline]
-    pub(super) fn begin(&mut self) {
+    pub(super) fn begin(&mut self) -> bool {
         self.clock.begin();
+        self.gradients = self.gradients.wrapping_add(1);
+        self.gradients.is_multiple_of(TELL_EVERY)
     }
 
     pub(super) fn enter(&mut self, phase: ServerPhase) {

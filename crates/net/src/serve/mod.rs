@@ -51,6 +51,9 @@ pub trait Watcher: Send {
     /// Called before each tick, with the bytes that went to and came from each slot so far, and
     /// last those of everybody else.
     fn moved(&mut self, _by_slot: &[(u64, u64)]) {}
+    /// Called before each tick, with the seconds that all connections' threads have spent in each
+    /// of [`Served::PHASES`] so far; of each thread, as it had told when it last thought of it.
+    fn spent(&mut self, _by_phase: [f64; 4]) {}
     /// Somebody to follow what the thread of a new connection does, if that is wanted.
     fn follow(&mut self) -> Option<Box<dyn Follower>> {
         None
@@ -205,9 +208,10 @@ impl<'a> Shared<'a> {
             let mut core = self.core();
             let mut hands = Hands::new(self, None);
             hands.with(&mut core, |machine, hands| machine.tick(self.now_ms(), hands));
-            let Core { machine, watcher, gone_by_slot, .. } = &mut *core;
+            let Core { machine, watcher, gone, gone_by_slot } = &mut *core;
             self.moved(gone_by_slot, &mut moved);
             watcher.moved(&moved);
+            watcher.spent(self.spent(gone));
             watcher.tick(machine).map_err(ServeError::Failed)?;
             let outcome = machine.outcome().cloned();
             hands.deliver(core);
@@ -228,6 +232,13 @@ impl<'a> Shared<'a> {
         for connection in self.connections().iter().flatten() {
             count(moved, connection);
         }
+    }
+
+    /// Seconds in each phase, by all threads there are and those that are gone.
+    fn spent(&self, gone: &Served) -> [f64; 4] {
+        let mut all = *gone;
+        self.connections().iter().flatten().for_each(|connection| all.add(&connection.served()));
+        all.phases
     }
 
     fn accept(&self, listener: &mio::net::TcpListener) -> Option<mio::net::TcpStream> {

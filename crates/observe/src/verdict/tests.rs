@@ -16,7 +16,7 @@ fn worker(input_s: f64, compute_s: f64, exchange_s: f64) -> WorkerFacts {
 
 fn server(busy: f64) -> ServerFacts {
     let sent_bytes_per_s = 117.5e6;
-    ServerFacts { task: "ps:0".into(), busy, sent_bytes_per_s, link_mbit_per_s: None }
+    ServerFacts { task: "ps:0".into(), busy, sent_bytes_per_s, ..ServerFacts::default() }
 }
 
 fn facts(mode: &str, workers: Vec<WorkerFacts>, servers: Vec<ServerFacts>) -> Facts {
@@ -77,6 +77,23 @@ fn an_exchange_is_the_servers_while_it_works_and_else_the_networks() {
     check(&full, VerdictKind::Network, &["cores are 95 % busy", "fewer tasks"]);
     let busy = facts("async", workers, vec![server(0.2), server(0.5)]);
     check(&busy, VerdictKind::Server, &["at work for 83 % of that", "cluster.servers = 3"]);
+}
+
+#[test]
+fn who_waits_for_a_full_server_that_works_for_others_waits_for_the_server() {
+    let workers = vec![worker(1.0, 1.0, 8.0); 6];
+    let full = ServerFacts { cores_busy: Some(0.98), ..server(0.12) };
+    let words =
+        ["at work for 66 % of that", "try a larger train.batch or servers on more machines"];
+    let shares = check(&facts("async", workers.clone(), vec![full]), VerdictKind::Server, &words);
+    assert!((shares.server - (0.12 + 0.6 * 0.68)).abs() < 1e-9, "{shares:?}");
+    // With cores to spare it works for all at once.
+    let roomy = ServerFacts { cores_busy: Some(0.5), ..server(0.12) };
+    check(
+        &facts("async", workers, vec![roomy]),
+        VerdictKind::Network,
+        &["at work for 15 % of that"],
+    );
 }
 
 #[test]

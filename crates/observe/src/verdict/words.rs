@@ -1,10 +1,7 @@
 //! How a verdict is put: the evidence for it, and what would help.
 
-use super::{Facts, ServerFacts, Shares, VerdictKind};
+use super::{Facts, Shares, VerdictKind, busiest, is_full};
 use crate::pace::{BEHIND, Rank};
-
-/// Cores that are busier than this have no room for more.
-const FULL: f64 = 0.9;
 
 /// Why it is this kind, in figures that a person can check.
 pub(super) fn evidence(
@@ -37,7 +34,7 @@ pub(super) fn evidence(
                 format!("; {at_work} and sends {megabits:.0}{of} Mbit/s")
             });
             let share = percent(exchange);
-            let busy = if is_full(facts) { cores(facts) } else { String::new() };
+            let busy = if is_full(facts.cores_busy) { cores(facts) } else { String::new() };
             let late = late(facts);
             format!(
                 "{who} {share} of the time exchanging gradients and parameters{server}{busy}{late}"
@@ -66,19 +63,23 @@ pub(super) fn advice(kind: VerdictKind, facts: &Facts, slowest: Option<&Rank>) -
     let servers = facts.servers.len();
     let more_servers = format!("cluster.servers = {}", servers + 1);
     match kind {
-        VerdictKind::Compute if is_full(facts) => own(&["more machines or cores"]),
+        VerdictKind::Compute if is_full(facts.cores_busy) => own(&["more machines or cores"]),
         VerdictKind::Compute => own(&["more workers", "more train.threads if the model has them"]),
         VerdictKind::Input if facts.disk_wait >= 0.05 => {
             own(&["a faster disk", "data that fits into memory"])
         }
         VerdictKind::Input => own(&["more cores to read with", "data that is cheaper to decode"]),
-        VerdictKind::Network if is_full(facts) && servers > 0 => {
+        VerdictKind::Network if is_full(facts.cores_busy) && servers > 0 => {
             own(&["a larger train.batch", "fewer tasks on each machine"])
         }
         VerdictKind::Network if servers > 0 => {
             vec!["a larger train.batch".into(), more_servers, "a faster network".into()]
         }
         VerdictKind::Network => own(&["a larger train.batch", "a faster network"]),
+        // Another server on the same cores would not help.
+        VerdictKind::Server if busiest(facts).is_some_and(|server| is_full(server.cores_busy)) => {
+            own(&["a larger train.batch", "servers on more machines"])
+        }
         VerdictKind::Server => vec![more_servers, "a larger train.batch".into()],
         VerdictKind::Stragglers => {
             let look = slowest.filter(|rank| rank.behind > BEHIND);
@@ -105,10 +106,6 @@ pub(super) fn either(all: &[String]) -> String {
     }
 }
 
-fn is_full(facts: &Facts) -> bool {
-    facts.cores_busy.is_some_and(|busy| busy >= FULL)
-}
-
 fn cores(facts: &Facts) -> String {
     facts.cores_busy.map_or(String::new(), |busy| format!("; cores are {} busy", percent(busy)))
 }
@@ -119,10 +116,6 @@ fn late(facts: &Facts) -> String {
     let staleness = facts.staleness.filter(|_| is_free);
     let late = |updates| format!("; gradients are {updates:.1} updates late on average");
     staleness.map_or(String::new(), late)
-}
-
-fn busiest(facts: &Facts) -> Option<&ServerFacts> {
-    facts.servers.iter().max_by(|a, b| a.busy.total_cmp(&b.busy))
 }
 
 fn percent(share: f64) -> String {

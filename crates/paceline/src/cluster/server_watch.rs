@@ -38,6 +38,8 @@ pub(super) struct Watch {
     pub(super) metrics: Option<Metrics>,
     /// Bytes to and from each worker, and last everybody else.
     moved_bytes: Vec<(u64, u64)>,
+    /// Seconds of all connections' threads in each phase.
+    spent: [f64; 4],
     /// How connections are recorded, if they are.
     pub(super) follow: Option<Follow>,
     /// The workers' names and pace; the first server tells of them for all.
@@ -72,6 +74,7 @@ impl Watch {
             has_begun: false,
             metrics: None,
             moved_bytes: Vec::new(),
+            spent: [0.0; 4],
             follow: None,
             workers: Vec::new(),
             pace: Pace::new(0),
@@ -116,7 +119,7 @@ impl Watch {
     /// Writes down what the server tells of itself while it runs.
     fn publish(&mut self, machine: &Server) {
         let Some(metrics) = &mut self.metrics else { return };
-        let (stats, moved) = (machine.stats(), &self.moved_bytes);
+        let (stats, moved, spent) = (machine.stats(), &self.moved_bytes, self.spent);
         let seen = seen(&self.workers, stats);
         metrics.publish(Instant::now(), |figures, peers| {
             figures.add("paceline_global_step", machine.global_step() as f64);
@@ -124,6 +127,9 @@ impl Watch {
             figures.add("paceline_dropped_gradients_total", stats.dropped_total() as f64);
             figures.add("paceline_staleness_mean_updates", stats.staleness_mean());
             figures.add("paceline_staleness_max_updates", stats.staleness_max as f64);
+            for (phase, seconds) in Served::PHASES.into_iter().zip(spent) {
+                figures.add_of("paceline_phase_seconds_total", "phase", phase, seconds);
+            }
             for (peer, (sent, received)) in peers.iter().zip(moved) {
                 figures.add_of("paceline_sent_bytes_total", "peer", peer, *sent as f64);
                 figures.add_of("paceline_received_bytes_total", "peer", peer, *received as f64);
@@ -229,6 +235,10 @@ impl Watcher for Watch {
         for (slot, (sent, received)) in by_slot.iter().enumerate() {
             curves.gauges().moved(slot, *sent, *received);
         }
+    }
+
+    fn spent(&mut self, by_phase: [f64; 4]) {
+        self.spent = by_phase;
     }
 
     fn wants_phases(&self) -> bool {
