@@ -67,6 +67,11 @@ impl Inbound {
         self.received_bytes
     }
 
+    /// Whether nothing more can be read before the system says otherwise.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.drained && self.spill_at == self.spill.len()
+    }
+
     /// The system says that there may be something to read again.
     pub(crate) fn wake(&mut self) {
         self.drained = false;

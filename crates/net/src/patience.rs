@@ -13,23 +13,26 @@ const LOOK_FOR: Duration = Duration::from_micros(100);
 /// One wait.
 #[derive(Debug)]
 pub(crate) struct Patience {
+    has_looked: bool,
     until: Option<Instant>,
 }
 
 impl Patience {
     /// The beginning of a wait.
     pub(crate) fn new() -> Self {
-        Self { until: None }
+        Self { has_looked: false, until: None }
     }
 
-    /// Offers the core to others and says whether to look again (or else to sleep).
+    /// Offers the core to others and says whether to look again (or else to sleep). The first
+    /// look, which is most often the last, does not ask what time it is.
     pub(crate) fn look_again(&mut self) -> bool {
-        let now = Instant::now();
-        let until = *self.until.get_or_insert(now + LOOK_FOR);
-        if now < until {
-            std::thread::yield_now();
-            return true;
+        if std::mem::replace(&mut self.has_looked, true) {
+            let now = Instant::now();
+            if now >= *self.until.get_or_insert(now + LOOK_FOR) {
+                return false;
+            }
         }
-        false
+        std::thread::yield_now();
+        true
     }
 }

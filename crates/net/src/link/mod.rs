@@ -229,8 +229,11 @@ impl Link {
                 attendant.moved(Moved::Pull);
                 progress |= self.read_all(attendant)?;
             }
-            let is_sent = until == Until::Sent && self.peers.iter().all(Peer::is_sent);
-            if is_sent || self.client.is_complete() {
+            if !progress && !self.has_come(until) && !self.is_over {
+                attendant.moved(Moved::Wait);
+                self.wait(wait.get_or_insert_with(Wait::new), attendant)?;
+            }
+            if self.has_come(until) {
                 self.peers.iter_mut().for_each(|peer| peer.breaks = 0);
                 if self.client.is_complete() {
                     self.was_answered();
@@ -240,11 +243,13 @@ impl Link {
             if self.is_over {
                 return Err(LinkError::Aborted("the run is over".into()));
             }
-            if !progress {
-                attendant.moved(Moved::Wait);
-                self.wait(wait.get_or_insert_with(Wait::new), attendant)?;
-            }
         }
+    }
+
+    /// Whether the present operation has come as far as it is to be brought.
+    fn has_come(&self, until: Until) -> bool {
+        let is_sent = until == Until::Sent && self.peers.iter().all(Peer::is_sent);
+        is_sent || self.client.is_complete()
     }
 
     /// Sends what can be sent now; says whether anything was.

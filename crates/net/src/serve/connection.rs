@@ -146,7 +146,6 @@ impl Connection {
         let mut hands = hands.attended_by(shared.core().watcher);
         let mut near = Near::new(&self.stream);
         let ended = loop {
-            hands.enter(ServerPhase::Receive);
             match reader.next_frame(&self, shared, &mut hands) {
                 Ok(Some(header)) => {
                     near.follow(&self.stream, &header);
@@ -231,13 +230,15 @@ impl Reader {
                 return Ok(None);
             }
             let may_read = !closing && waiting <= PAUSE_BYTES;
-            if may_read && let Some(header) = self.read_frame(&connection.stream)? {
-                self.has_asked = false;
-                return Ok(Some(header));
+            if may_read && !self.inbound.is_drained() {
+                hands.enter(ServerPhase::Receive);
+                if let Some(header) = self.read_frame(&connection.stream)? {
+                    self.has_asked = false;
+                    return Ok(Some(header));
+                }
             }
             hands.enter(ServerPhase::Idle);
             self.wait(waiting > 0).map_err(|error| error.to_string())?;
-            hands.enter(ServerPhase::Receive);
             connection.flush().map_err(|error| error.to_string())?;
         }
     }

@@ -133,7 +133,7 @@ fn bare_costs(scratch: &Path) -> Result<String, Failure> {
 }
 
 /// Steps of a turn. All of them fit into a timeline.
-const STEPS: u64 = 16_000;
+const STEPS: u64 = 80_000;
 
 fn steps_per_second(way: &Way, run: PathBuf, interrupt: &Interrupt) -> Result<f64, Failure> {
     let mut job = RawJob::built_in();
