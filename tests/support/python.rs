@@ -1,0 +1,43 @@
+//! Python, with the packages that read what Paceline writes.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{Done, finish, start, workspace};
+
+/// A script of `tests/`, to be run in the interpreter that has what the tests need.
+pub(crate) fn python_command(script: &str) -> Command {
+    let python = std::env::var_os("PACELINE_PYTHON").expect(
+        "PACELINE_PYTHON is not set: run `cargo xtask ci`, or set it to a Python interpreter \
+         that has what tests/python/requirements.txt lists",
+    );
+    let mut command = Command::new(python);
+    command.arg(workspace().join("tests").join(script));
+    command
+}
+
+/// Runs such a script.
+pub(crate) fn python(script: &str, args: &[&OsStr]) -> Done {
+    finish(start(python_command(script).args(args)))
+}
+
+/// Runs one that prints JSON.
+pub(crate) fn python_json(script: &str, args: &[&OsStr]) -> Value {
+    let done = python(script, args);
+    assert_eq!(done.code, Some(0), "{script} failed:\n{}", done.stderr);
+    serde_json::from_str(&done.stdout).unwrap()
+}
+
+/// Everything that TensorBoard reads below a directory.
+pub(crate) fn events(logdir: &Path) -> Value {
+    python_json("python/read_events.py", &[logdir.as_os_str()])
+}
+
+/// The points of a scalar, as TensorBoard reads them.
+pub(crate) fn points(run: &Value, tag: &str) -> Vec<(u64, f32)> {
+    let Some(points) = run["scalars"][tag].as_array() else { return Vec::new() };
+    points.iter().map(|p| (p[0].as_u64().unwrap(), p[1].as_f64().unwrap() as f32)).collect()
+}
