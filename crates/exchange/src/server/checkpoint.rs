@@ -12,9 +12,6 @@ use super::{Outcome, Server};
 use crate::part::{Part, Seat};
 use crate::{Generation, Host, Level};
 
-/// What was in the last copy: its step, the marks, and after how many updates the run was to stop.
-pub(super) type Taken = (u64, Vec<PartMarks>, Option<u64>);
-
 /// How far a slot had come on a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
@@ -120,16 +117,13 @@ impl Server {
 
     /// The chief asks for a checkpoint. One that was taken is not taken again, when the chief
     /// asks once more after a lost connection: the copies of all servers would be of times that
-    /// are far apart. But at the end, when all have left and the step is the last, what has changed
-    /// since is taken.
+    /// are far apart. But at the end, when all have left and the step is the last, something may
+    /// have changed since; whether it has, the host sees.
     pub(super) fn ask_for_checkpoint(&mut self, step: u64, host: &mut impl Host) {
-        let is_new = match &self.checkpoint_last {
-            Some((last, ..)) if step < *last => false,
-            Some((last, marks, stop_at)) if step == *last => {
-                let is_end = self.members.all_out() && self.global_step() == step;
-                is_end && (*stop_at != self.stop_at || *marks != self.marks())
-            }
-            _ => true,
+        let is_end = self.members.all_out() && self.global_step() == step;
+        let is_new = match self.checkpoint_last {
+            Some(last) => step > last || step == last && is_end,
+            None => true,
         };
         if is_new {
             self.checkpoint_at = Some(step);
@@ -146,7 +140,7 @@ impl Server {
         if !self.is_sync() || self.members.all_out() || is_even() {
             self.checkpoint_at = None;
             if host.checkpoint(step, self) {
-                self.checkpoint_last = Some((step, self.marks(), self.stop_at));
+                self.checkpoint_last = Some(step);
             }
         }
     }

@@ -29,7 +29,6 @@ use crate::{
     Store,
 };
 
-use checkpoint::Taken;
 use connections::{Connections, Peer};
 use roster::Roster;
 
@@ -84,9 +83,9 @@ pub struct Server {
     stopping: bool,
     /// Since when the chief waits for reports.
     collect_since_ms: Option<u64>,
-    /// The step of the checkpoint that is to be taken, and what was in the one that was taken last.
+    /// The step of the checkpoint that is to be taken, and of the one that was taken last.
     checkpoint_at: Option<u64>,
-    checkpoint_last: Option<Taken>,
+    checkpoint_last: Option<u64>,
     /// The step of the plan that a slot begins with.
     first_step: u64,
     generation: Generation,
