@@ -6,10 +6,12 @@
 Each turn starts a run of its own on this machine, kills a task with SIGKILL once steps are made, and
 measures, from the signal on:
 
-    server, sync and async   until the server that took its place and the other one, which goes back
-                             with it, have both said that all workers are here, which is when the
-                             next step begins
-    worker, sync             until both servers say that a new process has taken the slot over
+    server, sync and async   until the process that took its place has applied a gradient, as its
+                             metrics tell, which are written down ten times a second; and, more
+                             exactly, until it and the other server, which goes back with it, have
+                             both said that all workers are here, so that the next step can begin
+    worker, sync             until the new process has made a step, as its metrics tell; and until
+                             both servers say that it has taken the slot over
     worker, async            the longest time for which the chief uses no processor, in a run whose
                              worker is killed and in one where nobody is: what the others notice
 
@@ -26,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 TICK = 0.002
 LIMIT = 120.0
@@ -36,7 +39,7 @@ def settings(mode, params):
         f"cluster.mode={mode}", "cluster.workers=2", "cluster.servers=2", "cluster.restarts=100",
         "cluster.on_worker_loss=wait", "train.stop={test_loss=1e-9}",
         f"checkpoint.every_seconds={5 if params else 0.5}",
-        "data.train_examples=600", "data.test_examples=100", "train.optimizer.kind=momentum",
+        "observe.http=127.0.0.1:0", "data.train_examples=600", "data.test_examples=100", "train.optimizer.kind=momentum",
     ]
     if params:
         common += ["model.kind=logistic", "model.dense=true", f"data.features={params}",
@@ -92,13 +95,27 @@ class Run:
                 return int(pid)
         raise SystemExit(f"there is no {task}")
 
-    def kill_and_wait(self, victim, witnesses, text):
-        before = {witness: self.log(witness).count(text) for witness in witnesses}
+    def figure(self, task, name):
+        """What a task tells of itself now; 0 if there is no such task, or it has told nothing."""
+        try:
+            with open(os.path.join(self.dir, task.replace(":", "_"), "http.txt")) as file:
+                text = urllib.request.urlopen(file.read().strip(), timeout=1).read().decode()
+        except OSError:
+            return 0.0
+        lines = [line for line in text.splitlines() if line.startswith(name + " ")]
+        return float(lines[0].split()[1]) if lines else 0.0
+
+    def kill_and_wait(self, victim, text, counter):
+        """Until both servers say something, and until the victim's successor has done something."""
+        servers = ["ps:0", "ps:1"]
+        before = {server: self.log(server).count(text) for server in servers}
         pid = self.pid(victim)
         begun = time.monotonic()
         os.kill(pid, signal.SIGKILL)
-        self.until(lambda: all(self.log(w).count(text) > count for w, count in before.items()))
-        return time.monotonic() - begun
+        self.until(lambda: all(self.log(s).count(text) > count for s, count in before.items()))
+        ready = time.monotonic() - begun
+        self.until(lambda: self.figure(victim, counter) > 0)
+        return ready, time.monotonic() - begun
 
     def longest_pause(self, victim, of, seconds=3.0):
         def used():
@@ -117,7 +134,7 @@ class Run:
                 last, since = now, time.monotonic()
             longest = max(longest, time.monotonic() - since)
             time.sleep(TICK)
-        return longest
+        return (longest,)
 
     def end(self):
         self.launcher.kill()
@@ -131,22 +148,25 @@ def main():
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--params", type=int, default=0)
     args = parser.parse_args()
-    here, taken = "all workers are here", "a new process takes worker:1 over"
-    servers = ["ps:0", "ps:1"]
+    here, applied = "all workers are here", "paceline_applied_gradients_total"
+    taken, stepped = "a new process takes worker:1 over", "paceline_steps_total"
+    both = ["ready", "first step"]
     cases = [
-        ("server, sync", "sync", lambda run: run.kill_and_wait("ps:1", servers, here)),
-        ("server, async", "async", lambda run: run.kill_and_wait("ps:1", servers, here)),
-        ("worker, sync", "sync", lambda run: run.kill_and_wait("worker:1", servers, taken)),
-        ("worker, async: the chief's pause", "async", lambda run: run.longest_pause("worker:1", "worker:0")),
-        ("nobody, async: the chief's pause", "async", lambda run: run.longest_pause(None, "worker:0")),
+        ("server", "sync", both, lambda run: run.kill_and_wait("ps:1", here, applied)),
+        ("server", "async", both, lambda run: run.kill_and_wait("ps:1", here, applied)),
+        ("worker", "sync", both, lambda run: run.kill_and_wait("worker:1", taken, stepped)),
+        ("worker", "async", ["the chief's pause"], lambda run: run.longest_pause("worker:1", "worker:0")),
+        ("nobody", "async", ["the chief's pause"], lambda run: run.longest_pause(None, "worker:0")),
     ]
-    for name, mode, measure in cases:
-        times = []
+    for victim, mode, names, measure in cases:
+        turns = []
         for _ in range(args.turns):
             run = Run(os.path.abspath(args.program), mode, args.params)
-            times.append(measure(run))
+            turns.append(measure(run))
             run.end()
-        print(f"{name:34} best {min(times):.3f} s, median {statistics.median(times):.3f} s", flush=True)
+        for name, times in zip(names, zip(*turns)):
+            best, median = min(times), statistics.median(times)
+            print(f"{f'{victim}, {mode}: {name}':34} best {best:.3f} s, median {median:.3f} s", flush=True)
 
 
 if __name__ == "__main__":
