@@ -193,7 +193,7 @@ fn shares(facts: &Facts) -> Shares {
     let workers = &facts.workers;
     let busiest = busiest(facts);
     let busy = busiest.map_or(0.0, |server| server.busy);
-    let others = (workers.len() - 1) as f64;
+    let others = workers.len().saturating_sub(1) as f64;
     let queue = busiest.filter(|server| is_full(server.cores_busy)).map_or(0.0, |_| others * busy);
     let tested = workers.iter().map(|worker| worker.evaluation_s).fold(0.0, f64::max);
     let times: Vec<_> = workers.iter().map(|worker| worker.gradient_ms).collect();

@@ -288,8 +288,8 @@ impl Link {
         done: impl Fn(&Self) -> bool,
     ) -> Result<(), LinkError> {
         let mut wait = Wait::new();
-        attendant.moved(Moved::Wait);
         while !done(self) {
+            attendant.moved(Moved::Wait);
             self.reconnect()?;
             for server in 0..self.peers.len() {
                 self.peers[server].flush().or_else(|error| self.heal(server, error))?;

@@ -139,18 +139,15 @@ impl Connection {
             guess: 0,
             has_greeted: false,
             has_asked: false,
+            near: Near::new(&self.stream),
             poll,
             events: Events::with_capacity(4),
         };
         let hands = Hands::new(shared, Some(self.clone()));
         let mut hands = hands.attended_by(shared.core().watcher);
-        let mut near = Near::new(&self.stream);
         let ended = loop {
             match reader.next_frame(&self, shared, &mut hands) {
-                Ok(Some(header)) => {
-                    near.follow(&self.stream, &header);
-                    self.handle(&header, &mut reader, shared, &mut hands);
-                }
+                Ok(Some(header)) => self.handle(&header, &mut reader, shared, &mut hands),
                 Ok(None) => break None,
                 Err(why) => break Some(why),
             }
@@ -178,12 +175,17 @@ impl Connection {
         hands: &mut Hands<'_, '_>,
     ) {
         self.received_bytes.store(reader.inbound.received_bytes(), Ordering::Relaxed);
-        if !header.kind.carries_gradient() || hands.begin() {
+        let is_gradient = header.kind.carries_gradient();
+        let is_time = is_gradient && hands.begin();
+        if is_time {
+            reader.near.follow(&self.stream, header);
+        }
+        if is_time || !is_gradient {
             *self.served.lock().unwrap_or_else(PoisonError::into_inner) = hands.served();
         }
         let mut core = shared.core();
         hands.with(&mut core, |machine, hands| {
-            let payload = match header.kind.carries_gradient() {
+            let payload = match is_gradient {
                 true => Payload::Floats(&mut reader.buffer),
                 false => Payload::Bytes(&as_bytes_mut(&mut reader.buffer)[..header.len as usize]),
             };
@@ -209,6 +211,7 @@ struct Reader {
     has_greeted: bool,
     /// Since the last frame, the socket has been asked once whether the next is there.
     has_asked: bool,
+    near: Near,
     poll: Poll,
     events: Events,
 }
@@ -239,6 +242,9 @@ impl Reader {
             }
             hands.enter(ServerPhase::Idle);
             self.wait(waiting > 0).map_err(|error| error.to_string())?;
+            if waiting > 0 {
+                hands.enter(ServerPhase::Send);
+            }
             connection.flush().map_err(|error| error.to_string())?;
         }
     }

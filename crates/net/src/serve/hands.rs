@@ -10,8 +10,8 @@ use paceline_exchange::{Body, ConnId, Header, Host, Level, Server, ServerPhase, 
 use super::connection::Connection;
 use super::{Core, Follower, Served, Shared};
 
-/// After how many gradients a thread tells others what it has done.
-const TELL_EVERY: u32 = 64;
+/// After how many gradients a thread tells others what it has done, and looks where they come from.
+const NOW_AND_THEN: u32 = 64;
 
 /// One thread's hands: it acts for the machine, and accounts for its own time.
 pub(super) struct Hands<'s, 'a> {
@@ -61,12 +61,12 @@ impl<'s, 'a> Hands<'s, 'a> {
     }
 
     /// A gradient has come: from the first one on this thread's time is accounted for. Says
-    /// whether it is time to tell others of it.
+    /// whether it is time again for what is done now and then.
     #[inline]
     pub(super) fn begin(&mut self) -> bool {
         self.clock.begin();
         self.gradients = self.gradients.wrapping_add(1);
-        self.gradients.is_multiple_of(TELL_EVERY)
+        self.gradients.is_multiple_of(NOW_AND_THEN)
     }
 
     pub(super) fn enter(&mut self, phase: ServerPhase) {

@@ -14,15 +14,8 @@ use paceline_exchange::{Header, Kind, PART_BYTES};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use socket2::SockRef;
 
-/// After how many gradients the thread asks again.
-const EVERY: u32 = 64;
-
-/// Where a connection's thread may go, and when it looks next.
-pub(super) struct Near {
-    /// The cores that the thread may run on; none if it stays where it is.
-    cores: Option<CpuSet>,
-    gradients: u32,
-}
+/// The cores that a connection's thread may run on; none if it stays where it is.
+pub(super) struct Near(Option<CpuSet>);
 
 impl Near {
     /// For the thread that calls this. Workers on other machines are not followed: what comes from
@@ -32,19 +25,14 @@ impl Near {
             (Ok(there), Ok(here)) => there.ip() == here.ip(),
             _ => false,
         };
-        let cores = sched_getaffinity(None).ok().filter(|cores| is_here && cores.count() > 1);
-        Self { cores, gradients: 0 }
+        Self(sched_getaffinity(None).ok().filter(|cores| is_here && cores.count() > 1))
     }
 
-    /// A frame has come, and has not been answered. If it is time to, the thread goes to the core
-    /// that it came from.
-    #[inline]
-    pub(super) fn follow(&mut self, stream: &TcpStream, header: &Header) {
-        let Some(cores) = self.cores.as_ref().filter(|_| header.kind == Kind::Push) else { return };
-        self.gradients += 1;
-        if self.gradients.is_multiple_of(EVERY)
-            && let Some(core) = other_core(stream, header, cores)
-        {
+    /// A gradient has come, and has not been answered: the thread goes to the core that it came
+    /// from. To be said now and then.
+    pub(super) fn follow(&self, stream: &TcpStream, header: &Header) {
+        let Some(cores) = &self.0 else { return };
+        if let Some(core) = other_core(stream, header, cores) {
             go_to(core, cores);
         }
     }
@@ -53,7 +41,8 @@ impl Near {
 /// The core that a gradient came from, if the thread may and should go there.
 fn other_core(stream: &TcpStream, header: &Header, cores: &CpuSet) -> Option<usize> {
     // The parts of a large model are sent and applied at the same time.
-    let is_small = header.part == 0 && (header.len as usize) < PART_BYTES;
+    let is_only = header.part == 0 && (header.len as usize) < PART_BYTES;
+    let is_small = header.kind == Kind::Push && is_only;
     let core = is_small.then(|| SockRef::from(stream).cpu_affinity().ok()).flatten()?;
     let is_allowed = core < CpuSet::MAX_CPU && cores.is_set(core);
     (is_allowed && core != sched_getcpu()).then_some(core)
@@ -106,7 +95,7 @@ mod tests {
         let stream = mio::net::TcpStream::from_std(stream);
         let small = Header::new(Kind::Push, 100);
         let large = Header::new(Kind::Push, PART_BYTES);
-        assert!(Near::new(&stream).cores.is_some());
+        assert!(Near::new(&stream).0.is_some());
         bind(first);
         assert_eq!(other_core(&stream, &small, &cores), Some(last));
         assert_eq!(other_core(&stream, &large, &cores), None);
