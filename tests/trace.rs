@@ -351,7 +351,7 @@ fn an_evaluator_is_on_the_timeline_too() {
     assert_says(&done.stdout, &["worker:0, ps:0, evaluator:0"]);
     let timeline = Timeline::read(&hand.run());
     let counts = timeline.counts("evaluator:0");
-    assert!(counts["test"] >= 1 && counts["pull"] == counts["test"], "{counts:?}");
+    assert!(counts["test"] >= 1 && counts["pull"] >= counts["test"], "{counts:?}");
     let slices = timeline.of("evaluator:0", "tests");
     assert!(covered(slices) >= 0.95, "{}", covered(slices));
 }

@@ -55,7 +55,6 @@ pub(super) fn run(
         if let Some(follow) = &mut follow {
             follow.at_step(step, &task, &log);
         }
-        let from = Instant::now();
         board.note(&link)?;
         if let Some(metrics) = metrics.as_mut().filter(|metrics| metrics.is_due(Instant::now())) {
             metrics.publish(Instant::now(), |figures, _| {
@@ -73,13 +72,9 @@ pub(super) fn run(
                     continue;
                 }
                 looked => {
-                    let (params, pulled) = (looked?, Instant::now());
-                    let score = examiner.test(params)?;
-                    if let Some(follow) = &follow {
-                        follow.did(Did::Pull, from, pulled);
-                        follow.did(Did::Test, pulled, Instant::now());
-                    }
-                    score
+                    let params = looked?;
+                    did(&mut follow, Did::Pull);
+                    examiner.test(params)?
                 }
             };
             last = Some(score);
@@ -87,11 +82,10 @@ pub(super) fn run(
             let (loss, accuracy) = (score.loss, 100.0 * score.accuracy);
             log.info(&format!("step {step}: test loss {loss:.4}, accuracy {accuracy:.2} %"));
             next = (step / plan.evaluate.every + 1) * plan.evaluate.every;
+            did(&mut follow, Did::Test);
         } else {
             thread::sleep(LOOK_EVERY);
-            if let Some(follow) = &follow {
-                follow.did(Did::Idle, from, Instant::now());
-            }
+            did(&mut follow, Did::Idle);
         }
         let refreshed = match link.refresh() {
             Err(Failure::Rewound) => link.begin_again(),
@@ -101,6 +95,7 @@ pub(super) fn run(
             log.info(&format!("the servers are gone: {error}"));
             break;
         }
+        did(&mut follow, Did::Pull);
         // Should the run have gone back, what is behind it comes again.
         next = next.min((link.global_step() / plan.evaluate.every + 1) * plan.evaluate.every);
     }
@@ -108,6 +103,10 @@ pub(super) fn run(
         follow.leave(&task, &log);
     }
     board.finish(true)
+}
+
+fn did(follow: &mut Option<Follow>, what: Did) {
+    follow.iter_mut().for_each(|follow| follow.did(what));
 }
 
 /// What an evaluator's timeline tells of, in the order of its operations.
@@ -125,6 +124,8 @@ struct Follow {
     /// How many global steps a worker's step is.
     stride: u64,
     folder: PathBuf,
+    /// Until when it is told.
+    told: Instant,
 }
 
 impl Follow {
@@ -135,7 +136,7 @@ impl Follow {
             Mode::Async | Mode::Bounded { .. } => slots as u64,
             _ => 1,
         };
-        Some(Self { side, stride, folder: folder.to_owned() })
+        Some(Self { side, stride, folder: folder.to_owned(), told: Instant::now() })
     }
 
     /// The run has come to a global step.
@@ -149,9 +150,11 @@ impl Follow {
         self.side.track().step = step;
     }
 
-    fn did(&self, what: Did, begun: Instant, ended: Instant) {
+    /// All that it has done since it last said so was this.
+    fn did(&mut self, what: Did) {
+        let begun = std::mem::replace(&mut self.told, Instant::now());
         if self.side.tracer().is_on() {
-            self.side.track().span(what as u32, begun, ended);
+            self.side.track().span(what as u32, begun, self.told);
         }
     }
 
