@@ -206,7 +206,7 @@ mod tests {
     use std::fs::File;
     use std::io::Write;
 
-    use paceline_observe::EventWriter;
+    use paceline_record::EventWriter;
 
     use super::super::series::Mark;
     use super::super::table::STEPS_PER_SECOND;
