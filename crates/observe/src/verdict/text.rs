@@ -1,9 +1,10 @@
-//! How a verdict is put: the evidence for it, and what would help.
+//! The words of a verdict: the evidence for it, and what would help.
 
-use super::{Facts, Shares, VerdictKind, busiest, is_full};
+use super::facts::{Facts, ServerFacts};
+use super::shares::{Shares, VerdictKind};
 use crate::pace::{BEHIND, Rank};
 
-/// Why it is this kind, in figures that a person can check.
+/// Why the verdict is of this kind, in figures that the user can check.
 pub(super) fn evidence(
     kind: VerdictKind,
     shares: &Shares,
@@ -25,7 +26,7 @@ pub(super) fn evidence(
         }
         VerdictKind::Network | VerdictKind::Server => {
             let at_work = percent(shares.server / exchange);
-            let server = busiest(facts).map_or(String::new(), |server| {
+            let server = facts.busiest_server().map_or(String::new(), |server| {
                 let megabits = server.sent_bytes_per_s * 8.0 / 1e6;
                 let name = &server.task;
                 let most = server.link_mbit_per_s;
@@ -34,10 +35,10 @@ pub(super) fn evidence(
                 format!("; {at_work} and sends {megabits:.0}{of} Mbit/s")
             });
             let share = percent(exchange);
-            let busy = if is_full(facts.cores_busy) { cores(facts) } else { String::new() };
-            let late = late(facts);
+            let busy = if facts.is_full() { cores(facts) } else { String::new() };
+            let stale = staleness(facts);
             format!(
-                "{who} {share} of the time exchanging gradients and parameters{server}{busy}{late}"
+                "{who} {share} of the time exchanging gradients and parameters{server}{busy}{stale}"
             )
         }
         VerdictKind::Stragglers => {
@@ -46,10 +47,10 @@ pub(super) fn evidence(
                     "; {} takes {:.1} times as long as the others for a gradient ({:.2} ms)",
                     rank.task, rank.behind, rank.gradient_ms
                 ),
-                _ => "; none is slow all the time, each in its turn".into(),
+                _ => "; no worker is always slow, they take turns".into(),
             };
-            let (share, late) = (percent(shares.stragglers), late(facts));
-            format!("{share} of the workers' time goes to slower ones{slow}{late}")
+            let (share, stale) = (percent(shares.stragglers), staleness(facts));
+            format!("{share} of the workers' time goes to slower ones{slow}{stale}")
         }
         VerdictKind::Evaluation => {
             format!("tests take {} of the time", percent(shares.evaluation))
@@ -57,27 +58,28 @@ pub(super) fn evidence(
     }
 }
 
-/// What would help, the likeliest first.
+/// What would help, the most promising first.
 pub(super) fn advice(kind: VerdictKind, facts: &Facts, slowest: Option<&Rank>) -> Vec<String> {
     let own = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
     let servers = facts.servers.len();
+    let is_server_full = facts.busiest_server().is_some_and(ServerFacts::is_full);
     let more_servers = format!("cluster.servers = {}", servers + 1);
     match kind {
-        VerdictKind::Compute if is_full(facts.cores_busy) => own(&["more machines or cores"]),
+        VerdictKind::Compute if facts.is_full() => own(&["more machines or cores"]),
         VerdictKind::Compute => own(&["more workers", "more train.threads if the model has them"]),
         VerdictKind::Input if facts.disk_wait >= 0.05 => {
             own(&["a faster disk", "data that fits into memory"])
         }
         VerdictKind::Input => own(&["more cores to read with", "data that is cheaper to decode"]),
-        VerdictKind::Network if is_full(facts.cores_busy) && servers > 0 => {
+        VerdictKind::Network if facts.is_full() && servers > 0 => {
             own(&["a larger train.batch", "fewer tasks on each machine"])
         }
         VerdictKind::Network if servers > 0 => {
             vec!["a larger train.batch".into(), more_servers, "a faster network".into()]
         }
         VerdictKind::Network => own(&["a larger train.batch", "a faster network"]),
-        // Another server on the same cores would not help.
-        VerdictKind::Server if busiest(facts).is_some_and(|server| is_full(server.cores_busy)) => {
+        // Another server on the same cores does not help.
+        VerdictKind::Server if is_server_full => {
             own(&["a larger train.batch", "servers on more machines"])
         }
         VerdictKind::Server => vec![more_servers, "a larger train.batch".into()],
@@ -110,12 +112,11 @@ fn cores(facts: &Facts) -> String {
     facts.cores_busy.map_or(String::new(), |busy| format!("; cores are {} busy", percent(busy)))
 }
 
-/// How late gradients come, where more than one worker pushes them when it pleases.
-fn late(facts: &Facts) -> String {
+/// The mean staleness, in modes where several workers push without waiting for each other.
+fn staleness(facts: &Facts) -> String {
     let is_free = matches!(facts.mode.as_str(), "async" | "bounded") && facts.workers.len() > 1;
     let staleness = facts.staleness.filter(|_| is_free);
-    let late = |updates| format!("; gradients are {updates:.1} updates late on average");
-    staleness.map_or(String::new(), late)
+    staleness.map_or(String::new(), |updates| format!("; mean staleness {updates:.1} updates"))
 }
 
 fn percent(share: f64) -> String {
