@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use paceline_exchange::Trail;
-use paceline_net::{Follower, Served};
+use paceline_net::{ConnectionTracer, ServerTotals};
 use paceline_observe::Sample;
 use paceline_observe::trace::{Happened, Op};
 
@@ -41,7 +41,7 @@ impl Follow {
             "idle" => Op::new(*name, &[]),
             name => Op::new(name, &[self.params]),
         };
-        let side = self.tracer.side("connection", Served::PHASES.iter().map(op).collect());
+        let side = self.tracer.side("connection", ServerTotals::PHASES.iter().map(op).collect());
         Connection { side, workers: self.workers.clone(), is_on: false, is_named: false }
     }
 
@@ -61,8 +61,8 @@ pub(super) struct Connection {
     is_named: bool,
 }
 
-impl Follower for Connection {
-    fn phase(&mut self, phase: usize, begun: Instant, ended: Instant) {
+impl ConnectionTracer for Connection {
+    fn phase_ended(&mut self, phase: usize, begun: Instant, ended: Instant) {
         if self.is_on {
             self.side.track().span(phase as u32, begun, ended);
         }

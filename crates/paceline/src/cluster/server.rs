@@ -7,7 +7,7 @@ use paceline_exchange::{
     CrewConfig, ModeConfig, OnLoss, PART_FLOATS, Resume, Server, ServerConfig, Store, shard_ranges,
 };
 use paceline_model::{Model, Optimizer, Table};
-use paceline_net::{Ended, serve};
+use paceline_net::{ServeEnd, serve};
 use paceline_observe::{EventWriter, Pace};
 
 use super::calling::{layout_digest, token};
@@ -127,7 +127,7 @@ pub(super) fn run(
         machine.enter(generation);
         watch.enter(generation);
         let served = serve(&listener, &mut machine, &mut watch);
-        if let Ok(Ended::GoBack(to)) = served {
+        if let Ok(ServeEnd::Rewind(to)) = served {
             (generation, base) = (to, shelf.follow(index, to)?);
             continue;
         }
