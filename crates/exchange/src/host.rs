@@ -68,7 +68,7 @@ pub enum ServerPhase {
 
 /// What becomes of a gradient at a server, for whoever follows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trail {
+pub enum GradientStage {
     /// It has come.
     Arrived,
     /// It is being applied, or just was.
@@ -105,9 +105,9 @@ pub trait Host {
         true
     }
 
-    /// Something has become of the first part of the gradient that a slot made for a step of the
+    /// Something has become of the first chunk of the gradient that a slot made for a step of the
     /// plan.
-    fn trail(&mut self, _trail: Trail, _slot: usize, _step: u64) {}
+    fn trace(&mut self, _stage: GradientStage, _slot: usize, _step: u64) {}
 
     /// From now on the server's time goes to this. The host switches back after the call.
     fn phase(&mut self, phase: ServerPhase);

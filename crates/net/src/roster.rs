@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 use mio::{Events, Poll, Token, Waker};
-use paceline_exchange::{Call, Enrolment, Header, Kind, Refusal, ask_for_terms};
+use paceline_exchange::{Enrolment, FrameKind, Header, Refusal, RosterEvent, request_join_info};
 
 use crate::dial::{TRY_AGAIN, TRY_EVERY, dial, reach};
 use crate::inbound::{Inbound, Progress};
@@ -63,8 +63,8 @@ impl Roster {
         let mut told = begun;
         loop {
             match roster.next(TRY_EVERY)? {
-                Some(Call::Enrolled(_)) => return Ok(roster),
-                Some(Call::Abort(why)) => return Err(LinkError::Aborted(why)),
+                Some(RosterEvent::Enrolled(_)) => return Ok(roster),
+                Some(RosterEvent::Abort(why)) => return Err(LinkError::Aborted(why)),
                 _ => {}
             }
             if attendant.gives_up() {
@@ -110,7 +110,7 @@ impl Roster {
     }
 
     /// The next call, waited for so long at most. A connection that is gone is made again.
-    pub fn next(&mut self, wait: Duration) -> Result<Option<Call>, LinkError> {
+    pub fn next(&mut self, wait: Duration) -> Result<Option<RosterEvent>, LinkError> {
         if self.line.is_none() && Instant::now() >= self.next_try {
             self.next_try = Instant::now() + TRY_EVERY;
             self.connect();
@@ -149,18 +149,19 @@ impl Roster {
     }
 
     /// Reads a call, if one is there.
-    fn read(&mut self) -> Option<Call> {
+    fn read(&mut self) -> Option<RosterEvent> {
         let line = self.line.as_mut()?;
         let call = match line.read() {
             Ok(None) => return None,
-            Ok(Some(header)) => {
-                self.enrolment.arrived(&header, &line.payload).map_err(|error| error.to_string())
-            }
+            Ok(Some(header)) => self
+                .enrolment
+                .frame_arrived(&header, &line.payload)
+                .map_err(|error| error.to_string()),
             Err(why) => Err(why),
         };
         match &call {
-            Ok(Call::Enrolled(_)) => (self.state, self.lost) = (PeerState::Ready, None),
-            Ok(Call::Refused(refusal)) => self.hang_up(PeerState::Denied(refusal.clone())),
+            Ok(RosterEvent::Enrolled(_)) => (self.state, self.lost) = (PeerState::Ready, None),
+            Ok(RosterEvent::Refused(refusal)) => self.hang_up(PeerState::Denied(refusal.clone())),
             Ok(_) => {}
             Err(why) => self.hang_up(PeerState::Refused(why.clone())),
         }
@@ -189,15 +190,15 @@ pub fn ask_terms(address: &str, token: &[u8], limit: Duration) -> Result<Vec<u8>
     };
     let stream = dial(address, poll.registry(), SERVER).map_err(|state| lost(state.to_string()))?;
     let mut line = Line::new(stream);
-    let (header, body) = ask_for_terms(token.to_vec());
+    let (header, body) = request_join_info(token.to_vec());
     line.send(&header, &body).map_err(|error| lost(error.to_string()))?;
     while begun.elapsed() < limit {
         poll_once(&mut poll, &mut events, SECOND / 10)?;
         line.inbound.wake();
         let Some(header) = line.read().map_err(lost)? else { continue };
         return match header.kind {
-            Kind::Terms => Ok(line.payload),
-            Kind::Refuse => match Refusal::decode(&line.payload) {
+            FrameKind::JoinInfo => Ok(line.payload),
+            FrameKind::Refuse => match Refusal::decode(&line.payload) {
                 Ok(refusal) => Err(lost(PeerState::Denied(refusal).to_string())),
                 Err(error) => Err(lost(error.to_string())),
             },

@@ -6,7 +6,7 @@
 
 use std::mem;
 
-use paceline_exchange::{MOST_KEYS, Purpose};
+use paceline_exchange::{MAX_KEYS, PullPurpose};
 
 use super::{Attendant, Link, LinkError, Until};
 
@@ -15,7 +15,7 @@ impl Link {
     pub fn pull_keys(
         &mut self,
         keys: &[u32],
-        purpose: Purpose,
+        purpose: PullPurpose,
         values: &mut Vec<f32>,
         attendant: &mut impl Attendant,
     ) -> Result<(), LinkError> {
@@ -65,14 +65,14 @@ impl Link {
     }
 
     /// Another step than the expected one is to be computed next: its values are asked for with
-    /// [`Purpose::Begin`].
+    /// [`PullPurpose::Begin`].
     pub fn go_on_with(&mut self, step: u64) {
-        self.client.go_on_with(step);
+        self.client.resume_at(step);
     }
 
     fn check_count(&self, keys: &[u32]) -> Result<(), LinkError> {
-        match keys.len() > MOST_KEYS && self.client.most_at_one_server(keys) > MOST_KEYS {
-            true => Err(LinkError::TooManyKeys { most: MOST_KEYS }),
+        match keys.len() > MAX_KEYS && self.client.most_at_one_server(keys) > MAX_KEYS {
+            true => Err(LinkError::TooManyKeys { most: MAX_KEYS }),
             false => Ok(()),
         }
     }

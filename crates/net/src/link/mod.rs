@@ -15,7 +15,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
-use paceline_exchange::{Client, ClientConfig, ClientEvent, RefuseCode, Report, Role};
+use paceline_exchange::{Client, ClientConfig, ClientEvent, PeerRole, RefuseCode, TaskReport};
 
 use crate::PeerState;
 use crate::patience::Patience;
@@ -134,7 +134,7 @@ pub struct Link {
     events: Events,
     config: LinkConfig,
     /// What servers said at the end: a report list of each.
-    reports: Vec<Option<Vec<Report>>>,
+    reports: Vec<Option<Vec<TaskReport>>>,
     said: Said,
     /// A server has said that the run is over.
     is_over: bool,
@@ -160,12 +160,12 @@ impl Link {
 
     /// Whether the run is stopping, so that nothing more shall be pushed.
     pub fn stopping(&self) -> bool {
-        self.client.stopping()
+        self.client.is_stopping()
     }
 
     /// Whether the last push came too late and was dropped.
     pub fn dropped(&self) -> bool {
-        self.client.dropped()
+        self.client.was_dropped()
     }
 
     /// Whether another process had left for this slot already, so that nothing is to be pushed.
@@ -175,7 +175,7 @@ impl Link {
 
     /// Whether a push must be made yet that the slot's last process has begun.
     pub fn owes_push(&self) -> bool {
-        self.client.owes_push()
+        self.client.has_unfinished_push()
     }
 
     /// Bytes sent to and received from all servers.
@@ -300,7 +300,7 @@ impl Link {
         let peer = &mut self.peers[server];
         match event {
             ClientEvent::Welcome => return self.welcomed(server),
-            ClientEvent::Behind => self.call_again(server),
+            ClientEvent::ServerBehind => self.call_again(server),
             ClientEvent::Rewound => return Err(self.rewound()),
             ClientEvent::Started => peer.state = PeerState::Started,
             // To who gives the slot back that is as good as a goodbye.
@@ -319,11 +319,11 @@ impl Link {
                 peer.said_bye = true;
                 peer.may_close = self.config.rejoin.is_none() || is_releasing;
             }
-            ClientEvent::Over => {
+            ClientEvent::RunOver => {
                 (peer.said_bye, peer.may_close) = (true, true);
                 self.is_over = true;
             }
-            ClientEvent::Part | ClientEvent::Complete => {}
+            ClientEvent::Progress | ClientEvent::Complete => {}
         }
         Ok(())
     }
@@ -380,7 +380,7 @@ impl Link {
     /// The servers that have not answered everything, by name.
     fn unanswered(&self) -> String {
         let awaited = self.peers.iter().enumerate().filter(|(server, peer)| {
-            let is_awaited = self.client.likely(*server).is_some();
+            let is_awaited = self.client.likely_target(*server).is_some();
             is_awaited || peer.is_down() || !peer.said_bye && self.client.is_complete()
         });
         let name = |(_, peer): (usize, &Peer)| match peer.is_down() {
@@ -395,7 +395,7 @@ impl Link {
     pub fn collect(
         &mut self,
         attendant: &mut impl Attendant,
-    ) -> Result<Vec<Vec<Report>>, LinkError> {
+    ) -> Result<Vec<Vec<TaskReport>>, LinkError> {
         self.say_goodbye(Client::collect(), Vec::new())?;
         self.until(attendant, |link| link.reports.iter().all(Option::is_some))?;
         Ok(self.reports.iter_mut().map(|reports| reports.take().unwrap_or_default()).collect())

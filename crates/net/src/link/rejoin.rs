@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use paceline_exchange::{Client, Header, Kind};
+use paceline_exchange::{Client, FrameKind, Header};
 
 use super::{Attendant, Link, LinkError, Moved, Peer, Wait};
 use crate::PeerState;
@@ -42,7 +42,7 @@ impl Link {
             return Err(error);
         }
         peer.broke(why);
-        self.client.lost(server);
+        self.client.connection_lost(server);
         Ok(())
     }
 
@@ -103,7 +103,7 @@ impl Link {
     /// server that has not heard of the newer generation must not think that we are lost.
     pub(super) fn call_again(&mut self, server: usize) {
         self.peers[server].retire();
-        self.client.lost(server);
+        self.client.connection_lost(server);
     }
 
     /// The run has gone back: everybody is to be called anew, and nothing of what was said holds.
@@ -221,12 +221,12 @@ impl Link {
 
     /// Whether the slot is being given back.
     pub(super) fn is_releasing(&self) -> bool {
-        self.said.goodbye.as_ref().is_some_and(|(header, _)| header.kind == Kind::Release)
+        self.said.goodbye.as_ref().is_some_and(|(header, _)| header.kind == FrameKind::Release)
     }
 
     /// Whether this is the chief, which tells the servers that the run is over.
     fn is_finishing(&self) -> bool {
-        self.said.goodbye.as_ref().is_some_and(|(header, _)| header.kind == Kind::Finish)
+        self.said.goodbye.as_ref().is_some_and(|(header, _)| header.kind == FrameKind::Finish)
     }
 
     /// Leaves the run in good order, with a report for the chief.

@@ -71,7 +71,7 @@ impl Link {
 
     fn has_started(&self) -> bool {
         match self.config.client.role {
-            super::Role::Worker => self.client.is_started(),
+            super::PeerRole::Worker => self.client.is_started(),
             _ => self.client.is_welcome(),
         }
     }
@@ -107,7 +107,7 @@ impl Link {
 
     pub(super) fn connect(&mut self, server: usize) -> Result<(), PeerState> {
         let stream = dial(&self.peers[server].address, self.poll.registry(), Token(server))?;
-        self.client.lost(server);
+        self.client.connection_lost(server);
         self.peers[server].connected(stream);
         let (header, body) = self.client.hello(server);
         let said = self.peers[server].send_control(&header, &body);
@@ -137,7 +137,7 @@ impl Link {
                             peer.state = PeerState::Refused(error.to_string());
                         }
                         peer.stream = None;
-                        self.client.lost(server);
+                        self.client.connection_lost(server);
                         break;
                     }
                 }

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::time::Instant;
 
-use paceline_exchange::Report;
+use paceline_exchange::TaskReport;
 
 use super::Mesh;
 use super::connection::Fault;
@@ -28,7 +28,7 @@ impl Mesh {
         attendant: &mut impl Attendant,
     ) -> Result<(), LinkError> {
         self.follow(attendant)?;
-        while self.replica.slot() != 0 && !self.replica.is_let_go() {
+        while self.replica.slot() != 0 && !self.replica.is_dismissed() {
             if let Err(fault) = self.say_leave(report, attendant) {
                 self.recover(fault, &[], attendant)?;
             }
@@ -45,20 +45,23 @@ impl Mesh {
         let noticed = Cell::new(None);
         self.until(attendant, |mesh| {
             let mut others = mesh.replica.others();
-            let gone = others.find(|&slot| mesh.replica.is_in_doubt() && mesh.is_gone(slot));
-            let Some(slot) = gone else { return Ok(mesh.replica.is_let_go()) };
+            let gone = others.find(|&slot| mesh.replica.may_be_awaited() && mesh.is_gone(slot));
+            let Some(slot) = gone else { return Ok(mesh.replica.is_dismissed()) };
             // The chief's goodbye may be on its way to us, as it was to whoever has gone.
             let since = noticed.get().unwrap_or_else(Instant::now);
             noticed.set(Some(since));
             match since.elapsed() < SECOND {
-                true => Ok(mesh.replica.is_let_go()),
+                true => Ok(mesh.replica.is_dismissed()),
                 false => Err(Fault::lost(slot, "it closed the connection")),
             }
         })
     }
 
     /// To the chief, after it has left: the reports of all others, by slot.
-    pub fn collect(&mut self, attendant: &mut impl Attendant) -> Result<Vec<Report>, LinkError> {
+    pub fn collect(
+        &mut self,
+        attendant: &mut impl Attendant,
+    ) -> Result<Vec<TaskReport>, LinkError> {
         let collected = match self.replica.recovers() {
             true => self.gather_reports(attendant),
             false => self.until(attendant, |mesh| Ok(mesh.replica.reports().is_some())),

@@ -14,7 +14,7 @@ mod recover;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
-use paceline_exchange::{Kind, Replica, ReplicaEvent};
+use paceline_exchange::{FrameKind, Replica, ReplicaEvent};
 
 use crate::link::{SECOND, Wait};
 use crate::patience::Patience;
@@ -83,18 +83,18 @@ impl Mesh {
 
     /// Whether the chief has let this worker go.
     pub fn is_let_go(&self) -> bool {
-        self.replica.is_let_go()
+        self.replica.is_dismissed()
     }
 
     /// Asks everybody to stop after the step that is made next; only the chief may.
     pub fn ask_to_stop(&mut self) {
-        self.replica.ask_to_stop();
+        self.replica.request_stop();
     }
 
     /// Asks everybody to take a checkpoint of what comes of the step that is made next; only the
     /// chief may.
     pub fn ask_for_checkpoint(&mut self) {
-        self.replica.ask_for_checkpoint();
+        self.replica.request_checkpoint();
     }
 
     /// Whether a checkpoint is to be taken of the parameters as they are now.
@@ -158,18 +158,18 @@ impl Mesh {
         attendant: &mut impl Attendant,
     ) -> Result<(), Fault> {
         self.check_needed()?;
-        self.replica.begin(examples);
+        self.replica.begin_step(examples);
         attendant.sends(self.global_step());
         let mut wait = None;
         loop {
             attendant.moved(Moved::Push);
-            if self.replica.make_part(gradient) {
-                while self.replica.make_part(gradient) {}
+            if self.replica.reduce_chunk(gradient) {
+                while self.replica.reduce_chunk(gradient) {}
                 attendant.applied();
             }
             let mut progress = self.send_all(gradient)?;
             if self.is_sent() && self.replica.is_complete() {
-                return Ok(self.replica.finish()?);
+                return Ok(self.replica.finish_step()?);
             }
             attendant.moved(Moved::Pull);
             progress |= self.read_all(attendant)?;
@@ -243,12 +243,14 @@ impl Mesh {
             };
             progress = true;
             match connection.takes_first_part() {
-                Some(Kind::Share) => attendant.arrived(slot, self.replica.global_step()),
+                Some(FrameKind::GradientChunk) => {
+                    attendant.arrived(slot, self.replica.global_step())
+                }
                 Some(_) => attendant.got(slot),
                 None => {}
             }
             match event {
-                ReplicaEvent::Part | ReplicaEvent::Bye => {}
+                ReplicaEvent::Progress | ReplicaEvent::Bye => {}
                 ReplicaEvent::Abort(why) => return Err(Fault::Link(LinkError::Aborted(why))),
                 // In a run that recovers nobody goes before everything is on disk.
                 ReplicaEvent::Left if self.replica.recovers() => {}

@@ -5,7 +5,9 @@
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-use paceline_exchange::{Body, ConnId, Header, Host, Level, Server, ServerPhase, Stats, Trail};
+use paceline_exchange::{
+    Body, ConnId, GradientStage, Header, Host, Level, Server, ServerPhase, Stats,
+};
 
 use super::connection::Connection;
 use super::{Core, Follower, Served, Shared};
@@ -124,7 +126,7 @@ impl Host for Acting<'_, '_, '_, '_> {
         self.hands.clock.enter(phase);
     }
 
-    fn trail(&mut self, trail: Trail, slot: usize, step: u64) {
+    fn trace(&mut self, trail: GradientStage, slot: usize, step: u64) {
         if let Some(follower) = &mut self.hands.clock.follower {
             follower.trail(trail, slot, step);
         }

@@ -20,7 +20,9 @@ use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token, Waker};
-use paceline_exchange::{ConnId, Generation, Level, Outcome, Server, ServerPhase, Stats, Trail};
+use paceline_exchange::{
+    ConnId, Generation, GradientStage, Level, Outcome, Server, ServerPhase, Stats,
+};
 
 use crate::prepare;
 use connection::Connection;
@@ -69,7 +71,7 @@ pub trait Follower: Send {
     /// A phase, by its place in [`Served::PHASES`], has ended.
     fn phase(&mut self, phase: usize, begun: Instant, ended: Instant);
     /// Something has become of the gradient that a slot made for a step of the plan.
-    fn trail(&mut self, trail: Trail, slot: usize, step: u64);
+    fn trail(&mut self, trail: GradientStage, slot: usize, step: u64);
 }
 
 /// What went through a server's connections, and what their threads did.
@@ -218,7 +220,7 @@ impl<'a> Shared<'a> {
             match outcome {
                 None => {}
                 Some(Outcome::Done) => return Ok(Ended::Over),
-                Some(Outcome::GoBack(to)) => return Ok(Ended::GoBack(to)),
+                Some(Outcome::Rewind(to)) => return Ok(Ended::GoBack(to)),
                 Some(Outcome::Failed(why)) => return Err(ServeError::Failed(why)),
             }
         }
@@ -279,7 +281,7 @@ impl<'a> Shared<'a> {
         }
         places[index] = Some(connection.clone());
         drop(places);
-        self.core().machine.opened(connection.id(), self.now_ms());
+        self.core().machine.connection_opened(connection.id(), self.now_ms());
         thread::Builder::new()
             .name("connection".into())
             .spawn_scoped(scope, move || connection.attend(self, poll))?;

@@ -1,6 +1,6 @@
 //! Parameters that live on servers, seen from a worker.
 
-use paceline_exchange::Purpose;
+use paceline_exchange::PullPurpose;
 use paceline_net::{Attendant, LinkConfig, LinkError};
 use paceline_observe::PhaseClock;
 
@@ -251,7 +251,7 @@ impl Link for Remote<'_> {
         let Some(rows) = &mut self.rows else { return Ok(self.link.params()) };
         rows.complete(&mut self.link, attendant)?;
         let keys = keys.unwrap_or_default();
-        self.link.pull_keys(keys, Purpose::Look, &mut rows.looked, attendant)?;
+        self.link.pull_keys(keys, PullPurpose::ReadOnly, &mut rows.looked, attendant)?;
         Ok(&rows.looked)
     }
 
@@ -322,13 +322,13 @@ impl RowLink for Remote<'_> {
         let (link, rows) = self.rows();
         rows.complete(link, attendant)?;
         link.go_on_with(step);
-        Ok(link.pull_keys(keys, Purpose::Begin, &mut rows.current, attendant)?)
+        Ok(link.pull_keys(keys, PullPurpose::Begin, &mut rows.current, attendant)?)
     }
 
     fn ahead(&mut self, keys: &[u32], clock: &mut PhaseClock) -> Result<(), Failure> {
         let attendant = &mut self.timed(clock);
         let (link, rows) = self.rows();
-        Ok(link.pull_keys(keys, Purpose::Ahead, &mut rows.next, attendant)?)
+        Ok(link.pull_keys(keys, PullPurpose::Ahead, &mut rows.next, attendant)?)
     }
 
     fn values(&self) -> &[f32] {
