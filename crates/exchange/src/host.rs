@@ -25,19 +25,19 @@ pub enum Payload<'a> {
 
 /// The payload of a frame to send.
 #[derive(Clone, Copy, Debug)]
-pub enum Body<'a> {
+pub enum FrameBody<'a> {
     /// Of every kind but `Params` and `Values`.
     Bytes(&'a [u8]),
     /// Of `Params` and `Values`: borrowed straight from the parameters.
     Floats(&'a [f32]),
 }
 
-impl<'a> Body<'a> {
+impl<'a> FrameBody<'a> {
     /// The payload as it stands on the wire.
     pub fn bytes(self) -> &'a [u8] {
         match self {
-            Body::Bytes(bytes) => bytes,
-            Body::Floats(floats) => crate::as_bytes(floats),
+            FrameBody::Bytes(bytes) => bytes,
+            FrameBody::Floats(floats) => crate::as_bytes(floats),
         }
     }
 }
@@ -83,7 +83,7 @@ pub trait Host {
     ///
     /// Frames to one connection keep their order. What cannot be written any more is forgotten;
     /// the loss is then told with [`crate::Server::closed`].
-    fn send(&mut self, to: ConnId, header: Header, body: Body<'_>);
+    fn send(&mut self, to: ConnId, header: Header, body: FrameBody<'_>);
 
     /// Closes a connection after what has been sent to it is written.
     ///

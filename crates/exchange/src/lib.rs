@@ -44,7 +44,7 @@ pub use frame::{
     PROTOCOL_VERSION, SPARSE_BYTES, as_bytes, as_bytes_mut,
 };
 pub use generation::Generation;
-pub use host::{Body, ConnId, GradientStage, Host, Level, Payload, ServerPhase};
+pub use host::{ConnId, FrameBody, GradientStage, Host, Level, Payload, ServerPhase};
 pub use keys::{KeysError, MAX_KEYS, decode_keys, encode_keys, max_keys_bytes};
 pub use message::{
     Hello, MAX_NAME_BYTES, MAX_REPORTS_BYTES, MAX_TOKEN_BYTES, MessageError, PeerRole, ProcessName,

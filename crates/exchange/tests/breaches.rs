@@ -1,7 +1,7 @@
 //! What a broken client of a sparse model may send, and that it harms nobody but itself.
 
 use paceline_exchange::{
-    Body, Client, ClientConfig, ConnId, Flags, FrameKind, Header, Host, Level, MAX_KEYS,
+    Client, ClientConfig, ConnId, Flags, FrameBody, FrameKind, Header, Host, Level, MAX_KEYS,
     ModeConfig, OnLoss, Payload, PeerRole, ProcessName, RosterConfig, Server, ServerConfig,
     ServerPhase, Stats, Store, as_bytes, as_bytes_mut, decode_keys, encode_keys, worker_names,
 };
@@ -18,7 +18,7 @@ struct Log {
 }
 
 impl Host for Log {
-    fn send(&mut self, to: ConnId, header: Header, body: Body<'_>) {
+    fn send(&mut self, to: ConnId, header: Header, body: FrameBody<'_>) {
         self.sent.push((to.0, header, body.bytes().to_vec()));
     }
     fn close(&mut self, conn: ConnId, reason: &str) {

@@ -1,9 +1,9 @@
 //! A checkpoint is of one piece, and a server that was restored from it goes on there.
 
 use paceline_exchange::{
-    Body, ChunkMarks, Client, ClientConfig, ConnId, FrameKind, Header, Host, Level, ModeConfig,
-    OnLoss, Payload, PeerRole, ProcessName, ResumeState, RosterConfig, Server, ServerConfig,
-    ServerPhase, SlotMark, Stats, Store, worker_names,
+    ChunkMarks, Client, ClientConfig, ConnId, FrameBody, FrameKind, Header, Host, Level,
+    ModeConfig, OnLoss, Payload, PeerRole, ProcessName, ResumeState, RosterConfig, Server,
+    ServerConfig, ServerPhase, SlotMark, Stats, Store, worker_names,
 };
 use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
 
@@ -19,7 +19,7 @@ struct Shelf {
 }
 
 impl Host for Shelf {
-    fn send(&mut self, _: ConnId, _: Header, _: Body<'_>) {}
+    fn send(&mut self, _: ConnId, _: Header, _: FrameBody<'_>) {}
     fn close(&mut self, _: ConnId, reason: &str) {
         self.closed.push(reason.to_owned());
     }

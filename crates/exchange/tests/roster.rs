@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
 use paceline_exchange::{
-    Body, Client, ClientConfig, ConnId, Enrolment, FrameKind, Generation, Header, Host, Level,
+    Client, ClientConfig, ConnId, Enrolment, FrameBody, FrameKind, Generation, Header, Host, Level,
     ModeConfig, OnLoss, Outcome, Payload, PeerRole, ProcessName, Refusal, RefuseCode, RosterConfig,
     RosterEvent, Server, ServerConfig, ServerPhase, Stats, Store, request_join_info, worker_names,
 };
@@ -16,7 +16,7 @@ struct Log {
 }
 
 impl Host for Log {
-    fn send(&mut self, to: ConnId, header: Header, body: Body<'_>) {
+    fn send(&mut self, to: ConnId, header: Header, body: FrameBody<'_>) {
         self.sent.push((to.0, header, body.bytes().to_vec()));
     }
     fn close(&mut self, _conn: ConnId, _reason: &str) {}

@@ -1,7 +1,7 @@
 //! Waits are named and have a limit; strangers are shown out; a lost worker ends the run.
 
 use paceline_exchange::{
-    Body, Client, ClientConfig, ConnId, FrameKind, Header, Host, Level, ModeConfig, OnLoss,
+    Client, ClientConfig, ConnId, FrameBody, FrameKind, Header, Host, Level, ModeConfig, OnLoss,
     Outcome, Payload, PeerRole, ProcessName, Refusal, RefuseCode, RosterConfig, Server,
     ServerConfig, ServerPhase, Stats, Store, worker_names,
 };
@@ -21,7 +21,7 @@ impl Log {
 }
 
 impl Host for Log {
-    fn send(&mut self, to: ConnId, header: Header, body: Body<'_>) {
+    fn send(&mut self, to: ConnId, header: Header, body: FrameBody<'_>) {
         self.sent.push((to, header, body.bytes().to_vec()));
     }
     fn close(&mut self, conn: ConnId, reason: &str) {

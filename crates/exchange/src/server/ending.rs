@@ -6,7 +6,7 @@
 
 use super::{Outcome, Server, Violation};
 use crate::members::Standing;
-use crate::{Body, CONTROL_BYTES, ConnId, Flags, FrameKind, Header, Host, Level, TaskReport};
+use crate::{CONTROL_BYTES, ConnId, Flags, FrameBody, FrameKind, Header, Host, Level, TaskReport};
 
 impl Server {
     /// Counts a worker out. Saying it twice, after a lost connection, is no harm.
@@ -70,7 +70,7 @@ impl Server {
         for (index, piece) in pieces.enumerate() {
             let mut header = Header::new(FrameKind::Reports, piece.len());
             header.flags = if index < last { Flags::MORE } else { Flags::NONE };
-            host.send(chief, header, Body::Bytes(piece));
+            host.send(chief, header, FrameBody::Bytes(piece));
         }
     }
 
@@ -82,7 +82,7 @@ impl Server {
         let mut header = Header::new(FrameKind::Bye, 0);
         header.flags = Flags::STOP;
         for conn in self.connections.known() {
-            host.send(conn, header, Body::Bytes(&[]));
+            host.send(conn, header, FrameBody::Bytes(&[]));
         }
         host.note(Level::Info, "the run is over");
         self.outcome = Some(Outcome::Done);

@@ -10,8 +10,8 @@ use super::roster::MAX_PROCESSES;
 use super::{Server, Violation};
 use crate::members::Standing;
 use crate::{
-    Body, ConnId, Flags, FrameKind, Header, Hello, Host, Level, MessageError, PeerRole, Refusal,
-    RefuseCode, Store, Welcome,
+    ConnId, Flags, FrameBody, FrameKind, Header, Hello, Host, Level, MessageError, PeerRole,
+    Refusal, RefuseCode, Store, Welcome,
 };
 
 /// The most evaluators that are let in at a time.
@@ -228,7 +228,7 @@ impl Server {
         if slot.is_some_and(has_it) {
             header.flags = header.flags | Flags::PARTIAL;
         }
-        host.send(conn, header, Body::Bytes(&bytes));
+        host.send(conn, header, FrameBody::Bytes(&bytes));
     }
 
     /// The sequence and the step of the push that a slot makes next.

@@ -25,8 +25,8 @@ use crate::members::{Away, Members, Standing};
 use crate::reports::Reports;
 use crate::shard::chunk_ranges_of;
 use crate::{
-    Body, ConnId, FrameKind, Generation, Header, Host, Level, ModeConfig, Payload, ServerConfig,
-    Stats, Store,
+    ConnId, FrameBody, FrameKind, Generation, Header, Host, Level, ModeConfig, Payload,
+    ServerConfig, Stats, Store,
 };
 
 use connections::{Connections, Peer};
@@ -403,7 +403,7 @@ impl Server {
 
     /// Sends a frame that carries no parameters.
     fn say(&self, conn: ConnId, kind: FrameKind, bytes: &[u8], host: &mut impl Host) {
-        host.send(conn, Header::new(kind, bytes.len()), Body::Bytes(bytes));
+        host.send(conn, Header::new(kind, bytes.len()), FrameBody::Bytes(bytes));
     }
 }
 

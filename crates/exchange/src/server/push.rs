@@ -9,7 +9,8 @@ use crate::chunk::{AwaitedReply, Chunk, PendingGradient};
 use crate::gate::{Decision, Push, Ready};
 use crate::members::Standing;
 use crate::{
-    Body, ConnId, Flags, FrameKind, GradientStage, Header, Host, ServerPhase, Store, WINDOW_CHUNKS,
+    ConnId, Flags, FrameBody, FrameKind, GradientStage, Header, Host, ServerPhase, Store,
+    WINDOW_CHUNKS,
 };
 
 impl Server {
@@ -279,7 +280,7 @@ impl Server {
         host.send(
             conn,
             answer(kind, flags, index, version, sequence, values),
-            Body::Floats(values),
+            FrameBody::Floats(values),
         );
     }
 
@@ -298,7 +299,7 @@ impl Server {
         let values = dense.values(range, false);
         let flags = flags | self.stop_flag(*version);
         let header = answer(FrameKind::Params, flags, index, *version, sequence, values);
-        host.send(conn, header, Body::Floats(values));
+        host.send(conn, header, FrameBody::Floats(values));
     }
 
     /// Whether who gets parameters of this version is to stop.

@@ -290,7 +290,7 @@ impl Server {
         if self.started {
             host.note(Level::Info, &format!("slot {slot} is offered to {name}"));
         }
-        host.send(conn, header, crate::Body::Bytes(&[]));
+        host.send(conn, header, crate::FrameBody::Bytes(&[]));
     }
 
     /// Asks who has the most slots for one if somebody has two fewer; one at a time, and only

@@ -8,7 +8,7 @@
 use super::push::answer;
 use super::{Server, Violation};
 use crate::{
-    Body, ConnId, Flags, FrameKind, Header, Host, ServerPhase, Store, as_bytes, decode_keys,
+    ConnId, Flags, FrameBody, FrameKind, Header, Host, ServerPhase, Store, as_bytes, decode_keys,
 };
 
 impl Server {
@@ -109,6 +109,6 @@ impl Server {
         let Store::Sparse(sparse) = &mut self.store else { return };
         let values = sparse.values(keys, false);
         let header = answer(FrameKind::Values, flags, 0, version, sequence, values);
-        host.send(conn, header, Body::Floats(values));
+        host.send(conn, header, FrameBody::Floats(values));
     }
 }

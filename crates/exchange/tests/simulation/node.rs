@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use paceline_exchange::{
-    Body, ConnId, Generation, Header, Host, Level, ResumeState, RosterConfig, Server, ServerConfig,
-    ServerPhase, Stats, Store, shard_ranges, worker_names,
+    ConnId, FrameBody, Generation, Header, Host, Level, ResumeState, RosterConfig, Server,
+    ServerConfig, ServerPhase, Stats, Store, shard_ranges, worker_names,
 };
 use paceline_model::{Optimizer, Table};
 
@@ -66,7 +66,7 @@ pub(crate) struct Outbox {
 }
 
 impl Host for Outbox {
-    fn send(&mut self, to: ConnId, header: Header, body: Body<'_>) {
+    fn send(&mut self, to: ConnId, header: Header, body: FrameBody<'_>) {
         let header = Header::decode(&header.encode()).expect("servers write sound headers");
         assert_eq!(header.len as usize, body.bytes().len());
         self.sent.push((to, header, body.bytes().to_vec()));

@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use paceline_exchange::{
-    Body, ConnId, GradientStage, Header, Host, Level, Server, ServerPhase, Stats,
+    ConnId, FrameBody, GradientStage, Header, Host, Level, Server, ServerPhase, Stats,
 };
 
 use super::connection::Connection;
@@ -91,7 +91,7 @@ pub(super) struct Acting<'h, 's, 'a, 'w> {
 }
 
 impl Host for Acting<'_, '_, '_, '_> {
-    fn send(&mut self, to: ConnId, header: Header, body: Body<'_>) {
+    fn send(&mut self, to: ConnId, header: Header, body: FrameBody<'_>) {
         let own = self.hands.own.as_ref().filter(|own| own.id() == to).cloned();
         let Some(to) = own.or_else(|| self.hands.shared.find(to)) else { return };
         to.queue(&header.encode(), body.bytes());

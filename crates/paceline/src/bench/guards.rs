@@ -12,7 +12,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use paceline_exchange::{
-    Body, Client, ClientConfig, ConnId, FrameKind, Header, Host, Level, ModeConfig, Payload,
+    Client, ClientConfig, ConnId, FrameBody, FrameKind, Header, Host, Level, ModeConfig, Payload,
     PeerRole, Server, ServerConfig, ServerPhase, Stats, Store,
 };
 use paceline_model::{Optimizer, OptimizerSpec};
@@ -31,7 +31,7 @@ const LOOK_EVERY_MS: u64 = 100;
 struct Nowhere;
 
 impl Host for Nowhere {
-    fn send(&mut self, to: ConnId, header: Header, body: Body<'_>) {
+    fn send(&mut self, to: ConnId, header: Header, body: FrameBody<'_>) {
         black_box((to, header, body.bytes().len()));
     }
     fn close(&mut self, _: ConnId, reason: &str) {
