@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 use mio::{Events, Poll, Token, Waker};
-use paceline_exchange::{Call, Enrolment, Header, Kind, Refusal, ask_for_terms};
+use paceline_exchange::{Enrolment, FrameKind, Header, Refusal, RosterEvent};
 
 use crate::dial::{TRY_AGAIN, TRY_EVERY, dial, reach};
 use crate::error::LinkError;
@@ -65,8 +65,8 @@ impl RosterConnection {
         let mut told = begun;
         loop {
             match roster.next_call(TRY_EVERY)? {
-                Some(Call::Enrolled(_)) => return Ok(roster),
-                Some(Call::Abort(why)) => return Err(LinkError::Aborted(why)),
+                Some(RosterEvent::Enrolled(_)) => return Ok(roster),
+                Some(RosterEvent::Abort(why)) => return Err(LinkError::Aborted(why)),
                 _ => {}
             }
             if observer.should_give_up() {
@@ -112,7 +112,7 @@ impl RosterConnection {
     }
 
     /// The next call from server 0, or `None` after `wait`. Connects again if the connection broke.
-    pub fn next_call(&mut self, wait: Duration) -> Result<Option<Call>, LinkError> {
+    pub fn next_call(&mut self, wait: Duration) -> Result<Option<RosterEvent>, LinkError> {
         if self.line.is_none() && Instant::now() >= self.next_try {
             self.next_try = Instant::now() + TRY_EVERY;
             self.connect();
@@ -151,18 +151,19 @@ impl RosterConnection {
     }
 
     /// Reads a call, if one is there.
-    fn read(&mut self) -> Option<Call> {
+    fn read(&mut self) -> Option<RosterEvent> {
         let line = self.line.as_mut()?;
         let call = match line.read() {
             Ok(None) => return None,
-            Ok(Some(header)) => {
-                self.enrolment.arrived(&header, &line.payload).map_err(|error| error.to_string())
-            }
+            Ok(Some(header)) => self
+                .enrolment
+                .frame_arrived(&header, &line.payload)
+                .map_err(|error| error.to_string()),
             Err(why) => Err(why),
         };
         match &call {
-            Ok(Call::Enrolled(_)) => (self.state, self.lost) = (PeerState::Ready, None),
-            Ok(Call::Refused(refusal)) => self.hang_up(PeerState::Denied(refusal.clone())),
+            Ok(RosterEvent::Enrolled(_)) => (self.state, self.lost) = (PeerState::Ready, None),
+            Ok(RosterEvent::Refused(refusal)) => self.hang_up(PeerState::Denied(refusal.clone())),
             Ok(_) => {}
             Err(why) => self.hang_up(PeerState::Refused(why.clone())),
         }
@@ -197,15 +198,15 @@ pub fn request_join_info(
     };
     let stream = dial(address, poll.registry(), SERVER).map_err(|state| lost(state.to_string()))?;
     let mut line = Line::new(stream);
-    let (header, body) = ask_for_terms(token.to_vec());
+    let (header, body) = paceline_exchange::request_join_info(token.to_vec());
     line.send(&header, &body).map_err(|error| lost(error.to_string()))?;
     while begun.elapsed() < limit {
         poll_once(&mut poll, &mut events, SECOND / 10)?;
         line.inbound.wake();
         let Some(header) = line.read().map_err(lost)? else { continue };
         return match header.kind {
-            Kind::Terms => Ok(line.payload),
-            Kind::Refuse => match Refusal::decode(&line.payload) {
+            FrameKind::JoinInfo => Ok(line.payload),
+            FrameKind::Refuse => match Refusal::decode(&line.payload) {
                 Ok(refusal) => Err(lost(PeerState::Denied(refusal).to_string())),
                 Err(error) => Err(lost(error.to_string())),
             },

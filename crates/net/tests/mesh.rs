@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use paceline_exchange::{PART_FLOATS, Replica, ReplicaConfig, worker_names};
+use paceline_exchange::{CHUNK_FLOATS, Replica, ReplicaConfig};
 use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
 use paceline_net::{ExchangePhase, LinkError, LinkObserver, LocalGradient, Mesh, MeshConfig};
 
@@ -51,16 +51,11 @@ fn start(
 ) -> Mesh {
     static PROCESSES: AtomicU64 = AtomicU64::new(1);
     let config = ReplicaConfig {
-        slot,
-        names: worker_names(count),
         incarnation: PROCESSES.fetch_add(1, Ordering::Relaxed),
-        token: Vec::new(),
-        job_digest: [0; 32],
-        layout_digest: [0; 32],
         stop_steps,
         check_every: 2,
-        part_floats: PART_FLOATS,
         recovers,
+        ..ReplicaConfig::new(slot, count)
     };
     let spec = OptimizerSpec::sgd(0.5);
     let replica = Replica::new(config, vec![0.5; floats], spec, &layout(floats));
@@ -149,12 +144,12 @@ fn check(count: usize, floats: usize) {
 fn every_replica_has_the_bits_of_a_plain_loop() {
     for (count, floats) in [
         (1, 10),
-        (1, 2 * PART_FLOATS + 1),
+        (1, 2 * CHUNK_FLOATS + 1),
         (2, 7_850),
-        (2, 5 * PART_FLOATS + 77),
+        (2, 5 * CHUNK_FLOATS + 77),
         (3, 7),
-        (3, 4 * PART_FLOATS + 5),
-        (6, 3 * PART_FLOATS + 1),
+        (3, 4 * CHUNK_FLOATS + 5),
+        (6, 3 * CHUNK_FLOATS + 1),
     ] {
         check(count, floats);
     }
@@ -162,7 +157,7 @@ fn every_replica_has_the_bits_of_a_plain_loop() {
 
 #[test]
 fn a_worker_that_goes_in_the_middle_is_named_by_all_others() {
-    for (count, floats) in [(2, 100), (3, 100), (3, 20 * PART_FLOATS), (5, 20 * PART_FLOATS)] {
+    for (count, floats) in [(2, 100), (3, 100), (3, 20 * CHUNK_FLOATS), (5, 20 * CHUNK_FLOATS)] {
         let begun = Instant::now();
         let ends = workers(count, floats, None, |slot, mut mesh| {
             let gradient = gradient(slot, 0, floats);
@@ -194,7 +189,7 @@ fn workers_that_go_and_come_back_leave_the_bits_as_they_were() {
         (2, 100, &[(1, 3)][..]),
         (2, 100, &[(0, 3), (0, 7)]),
         (3, 100, &[(1, 4), (2, 4)]),
-        (3, 3 * PART_FLOATS + 5, &[(2, 0), (0, 5), (1, 6), (2, 11)]),
+        (3, 3 * CHUNK_FLOATS + 5, &[(2, 0), (0, 5), (1, 6), (2, 11)]),
         // Everybody: then all begin again.
         (3, 100, &[(0, 5), (1, 5), (2, 5)]),
     ] {

@@ -6,7 +6,7 @@
 
 use std::mem;
 
-use paceline_exchange::{MOST_KEYS, Purpose};
+use paceline_exchange::{MAX_KEYS, PullPurpose};
 
 use super::{ServerConnections, Until};
 use crate::error::LinkError;
@@ -18,7 +18,7 @@ impl ServerConnections {
     pub fn pull_keys(
         &mut self,
         keys: &[u32],
-        purpose: Purpose,
+        purpose: PullPurpose,
         values: &mut Vec<f32>,
         observer: &mut impl LinkObserver,
     ) -> Result<LinkOutcome, LinkError> {
@@ -72,14 +72,14 @@ impl ServerConnections {
     }
 
     /// Continues with another step than the expected one. Its values must be pulled with
-    /// [`Purpose::Begin`].
-    pub fn set_next_step(&mut self, step: u64) {
-        self.client.go_on_with(step);
+    /// [`PullPurpose::Begin`].
+    pub fn resume_at(&mut self, step: u64) {
+        self.client.resume_at(step);
     }
 
     fn check_count(&self, keys: &[u32]) -> Result<(), LinkError> {
-        match keys.len() > MOST_KEYS && self.client.most_at_one_server(keys) > MOST_KEYS {
-            true => Err(LinkError::TooManyKeys { most: MOST_KEYS }),
+        match keys.len() > MAX_KEYS && self.client.most_at_one_server(keys) > MAX_KEYS {
+            true => Err(LinkError::TooManyKeys { most: MAX_KEYS }),
             false => Ok(()),
         }
     }

@@ -14,7 +14,7 @@ mod start;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
-use paceline_exchange::{Client, ClientConfig, ClientEvent, RefuseCode, Report, Role};
+use paceline_exchange::{Client, ClientConfig, ClientEvent, PeerRole, RefuseCode, TaskReport};
 
 use crate::error::LinkError;
 use crate::observer::{ExchangePhase, LinkObserver};
@@ -69,7 +69,7 @@ pub struct ServerConnections {
     events: Events,
     config: ConnectConfig,
     /// What servers said at the end: a report list of each.
-    reports: Vec<Option<Vec<Report>>>,
+    reports: Vec<Option<Vec<TaskReport>>>,
     said: Said,
     /// A server has said that the run is over.
     is_over: bool,
@@ -98,12 +98,12 @@ impl ServerConnections {
 
     /// Whether the run is stopping: the worker must push nothing more.
     pub fn is_stopping(&self) -> bool {
-        self.client.stopping()
+        self.client.is_stopping()
     }
 
     /// Whether the servers dropped the last push because it came too late.
     pub fn was_dropped(&self) -> bool {
-        self.client.dropped()
+        self.client.was_dropped()
     }
 
     /// Whether an earlier process left the run for this slot: the worker must push nothing.
@@ -112,8 +112,8 @@ impl ServerConnections {
     }
 
     /// Whether the slot's previous process began a push that this one must make again.
-    pub fn owes_push(&self) -> bool {
-        self.client.owes_push()
+    pub fn has_unfinished_push(&self) -> bool {
+        self.client.has_unfinished_push()
     }
 
     /// Bytes sent to and received from each server, in the order of their indices.
@@ -236,7 +236,7 @@ impl ServerConnections {
         let peer = &mut self.peers[server];
         match event {
             ClientEvent::Welcome => return self.welcomed(server),
-            ClientEvent::Behind => self.call_again(server),
+            ClientEvent::ServerBehind => self.call_again(server),
             ClientEvent::Rewound => self.rewound(),
             ClientEvent::Started => peer.state = PeerState::Started,
             // To who gives the slot back that is as good as a goodbye.
@@ -255,11 +255,11 @@ impl ServerConnections {
                 peer.said_bye = true;
                 peer.may_close = self.config.rejoin_timeout.is_none() || is_releasing;
             }
-            ClientEvent::Over => {
+            ClientEvent::RunOver => {
                 (peer.said_bye, peer.may_close) = (true, true);
                 self.is_over = true;
             }
-            ClientEvent::Part | ClientEvent::Complete => {}
+            ClientEvent::Progress | ClientEvent::Complete => {}
         }
         Ok(())
     }
@@ -316,7 +316,7 @@ impl ServerConnections {
     /// The servers that have not answered everything, by name.
     fn unanswered(&self) -> String {
         let awaited = self.peers.iter().enumerate().filter(|(server, peer)| {
-            let is_awaited = self.client.likely(*server).is_some();
+            let is_awaited = self.client.likely_target(*server).is_some();
             is_awaited || peer.is_down() || !peer.said_bye && self.client.is_complete()
         });
         let name = |(_, peer): (usize, &Peer)| match peer.is_down() {
@@ -331,7 +331,7 @@ impl ServerConnections {
     pub fn collect_reports(
         &mut self,
         observer: &mut impl LinkObserver,
-    ) -> Result<LinkOutcome<Vec<Vec<Report>>>, LinkError> {
+    ) -> Result<LinkOutcome<Vec<Vec<TaskReport>>>, LinkError> {
         self.say_goodbye(Client::collect(), Vec::new())?;
         let has_all = |link: &Self| link.reports.iter().all(Option::is_some);
         if self.until(observer, has_all)? == LinkOutcome::Rewound {

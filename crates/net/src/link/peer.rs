@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 use paceline_exchange::{
-    Client, ClientEvent, Expect, HEADER_BYTES, Header, Refusal, as_bytes, as_bytes_mut,
+    Client, ClientEvent, HEADER_BYTES, Header, ReadTarget, Refusal, as_bytes, as_bytes_mut,
 };
 
 use crate::dial::TRY_EVERY;
@@ -70,7 +70,7 @@ pub(super) struct Peer {
     earlier: Traffic,
     inbound: Inbound,
     /// Where the present payload goes.
-    target: Option<Expect>,
+    target: Option<ReadTarget>,
     control: Vec<u8>,
     outbound: Outbound,
     sending: Option<Sending>,
@@ -228,7 +228,7 @@ impl Peer {
         let mut progress = false;
         while self.outbound.is_empty() {
             if self.sending.is_none() {
-                let Some(next) = client.next_to_send(server) else { break };
+                let Some(next) = client.next_frame(server) else { break };
                 let (head, gradient) = (next.header.encode(), next.gradient);
                 self.sending = Some(Sending { head, gradient, written: 0 });
             }
@@ -281,27 +281,28 @@ impl Peer {
             let Some(stream) = &mut self.stream else { return Ok(None) };
             let progress = match &self.target {
                 None => {
-                    let guess = client.likely(server).unwrap_or(0..0);
+                    let guess = client.likely_target(server).unwrap_or(0..0);
                     let place = as_bytes_mut(&mut params[guess.clone()]);
                     let read = self.inbound.read_header(stream, place);
                     if let Ok(Progress::Header(header)) = &read {
-                        let expect = client.expect(server, header).map_err(|e| self.lost(e))?;
+                        let expect =
+                            client.read_target(server, header).map_err(|e| self.lost(e))?;
                         self.aim(expect, guess, params);
                     }
                     read
                 }
                 Some(target) => {
                     let place = match target {
-                        Expect::Floats(range) => as_bytes_mut(&mut params[range.clone()]),
-                        Expect::Bytes(_) => &mut self.control[..],
+                        ReadTarget::Floats(range) => as_bytes_mut(&mut params[range.clone()]),
+                        ReadTarget::Bytes(_) => &mut self.control[..],
                     };
                     let header = self.inbound.header().copied();
                     let read = self.inbound.read_payload(stream, place);
                     if let (Ok(Progress::Complete), Some(header)) = (&read, header) {
-                        let is_floats = matches!(self.target.take(), Some(Expect::Floats(_)));
-                        self.has_first_part = is_floats && header.part == 0;
+                        let is_floats = matches!(self.target.take(), Some(ReadTarget::Floats(_)));
+                        self.has_first_part = is_floats && header.chunk == 0;
                         let bytes = if is_floats { &[] } else { &self.control[..] };
-                        let event = client.arrived(server, &header, bytes);
+                        let event = client.frame_arrived(server, &header, bytes);
                         return event.map(Some).map_err(|error| self.lost(error));
                     }
                     read
@@ -331,15 +332,15 @@ impl Peer {
     /// The payload of the present frame belongs to `expect`; what has been read of it lies at
     /// the guessed place, and is moved if the guess was wrong. A guessed place has not been
     /// answered, so nothing of worth is lost there.
-    fn aim(&mut self, expect: Expect, guess: Range<usize>, params: &mut [f32]) {
+    fn aim(&mut self, expect: ReadTarget, guess: Range<usize>, params: &mut [f32]) {
         let got = self.inbound.got();
         match &expect {
-            Expect::Floats(range) if *range != guess => {
+            ReadTarget::Floats(range) if *range != guess => {
                 let all = as_bytes_mut(params);
                 all.copy_within(guess.start * 4..guess.start * 4 + got, range.start * 4);
             }
-            Expect::Floats(_) => {}
-            Expect::Bytes(len) => {
+            ReadTarget::Floats(_) => {}
+            ReadTarget::Bytes(len) => {
                 self.control.clear();
                 self.control.resize(*len, 0);
                 let read = &as_bytes(params)[guess.start * 4..guess.start * 4 + got];

@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use paceline_exchange::{Client, Header, Kind};
+use paceline_exchange::{Client, FrameKind, Header};
 
 use super::{Peer, ServerConnections, Wait};
 use crate::error::LinkError;
@@ -45,7 +45,7 @@ impl ServerConnections {
             return Err(error);
         }
         peer.broke(why);
-        self.client.lost(server);
+        self.client.connection_lost(server);
         Ok(())
     }
 
@@ -108,7 +108,7 @@ impl ServerConnections {
     /// server that has not heard of the newer generation must not think that we are lost.
     pub(super) fn call_again(&mut self, server: usize) {
         self.peers[server].retire();
-        self.client.lost(server);
+        self.client.connection_lost(server);
     }
 
     /// The run has gone back: everybody is to be called anew, and nothing of what was said holds.
@@ -236,12 +236,12 @@ impl ServerConnections {
 
     /// Whether the slot is being given back.
     pub(super) fn is_releasing(&self) -> bool {
-        self.said.goodbye.as_ref().is_some_and(|(header, _)| header.kind == Kind::Release)
+        self.said.goodbye.as_ref().is_some_and(|(header, _)| header.kind == FrameKind::Release)
     }
 
     /// Whether this is the chief, which tells the servers that the run is over.
     fn is_finishing(&self) -> bool {
-        self.said.goodbye.as_ref().is_some_and(|(header, _)| header.kind == Kind::Finish)
+        self.said.goodbye.as_ref().is_some_and(|(header, _)| header.kind == FrameKind::Finish)
     }
 
     /// Leaves the run, with a report for the coordinator. The slot counts as done.

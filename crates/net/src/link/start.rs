@@ -93,7 +93,7 @@ impl ServerConnections {
 
     fn has_started(&self) -> bool {
         match self.config.client.role {
-            super::Role::Worker => self.client.is_started(),
+            super::PeerRole::Worker => self.client.is_started(),
             _ => self.client.is_welcome(),
         }
     }
@@ -129,7 +129,7 @@ impl ServerConnections {
 
     pub(super) fn dial_server(&mut self, server: usize) -> Result<(), PeerState> {
         let stream = dial(&self.peers[server].address, self.poll.registry(), Token(server))?;
-        self.client.lost(server);
+        self.client.connection_lost(server);
         self.peers[server].connected(stream);
         let (header, body) = self.client.hello(server);
         let said = self.peers[server].send_control(&header, &body);
@@ -159,7 +159,7 @@ impl ServerConnections {
                             peer.state = PeerState::Refused(error.to_string());
                         }
                         peer.stream = None;
-                        self.client.lost(server);
+                        self.client.connection_lost(server);
                         break;
                     }
                 }

@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token};
-use paceline_exchange::{Header, Kind, NotLetIn, Replica, ReplicaEvent};
+use paceline_exchange::{FrameKind, GreetError, Header, Replica, ReplicaEvent};
 
 use super::connection::{Connection, Fault};
 use super::{Mesh, MeshConfig, Peer};
@@ -122,7 +122,7 @@ impl Mesh {
         }
         // Who has called and is not needed would only be in the way.
         for slot in self.replica.others() {
-            if !self.replica.is_here(slot) {
+            if !self.replica.is_connected(slot) {
                 self.close(slot);
             }
         }
@@ -132,7 +132,7 @@ impl Mesh {
 
     /// Who is missing, and what state each is in.
     fn missing(&self) -> String {
-        let missing = self.replica.others().filter(|&slot| !self.replica.is_here(slot));
+        let missing = self.replica.others().filter(|&slot| !self.replica.is_connected(slot));
         let states = missing.map(|slot| {
             let (name, address) = (self.replica.name(slot), &self.config.addresses[slot]);
             format!("{name} at {address} is {}", self.peers[slot].state)
@@ -175,7 +175,7 @@ impl Mesh {
         for slot in self.replica.others() {
             let Some(mut connection) = self.peers[slot].connection.take() else { continue };
             connection.wake();
-            let state = match self.replica.is_here(slot) {
+            let state = match self.replica.is_connected(slot) {
                 // It may be ahead of us; what it says then is read in its turn.
                 true => match connection.read_event(slot, &mut self.replica) {
                     Ok(Some(ReplicaEvent::Abort(why))) => return Err(LinkError::Aborted(why)),
@@ -194,7 +194,7 @@ impl Mesh {
                     peer.connection = Some(connection);
                 }
                 Err(fault) => {
-                    self.replica.is_absent(slot);
+                    self.replica.connection_lost(slot);
                     if !matches!(peer.state, PeerState::Denied(_)) {
                         peer.state = PeerState::Refused(fault.into_error().to_string());
                     }
@@ -211,7 +211,7 @@ impl Mesh {
     ) -> Result<PeerState, Fault> {
         let read = connection.read_control().map_err(|why| Fault::lost(slot, why))?;
         let Some((header, bytes)) = read else { return Ok(PeerState::Connected) };
-        let answered = self.replica.answered(slot, &header, bytes);
+        let answered = self.replica.hello_answered(slot, &header, bytes);
         let refusal = answered.map_err(|error| Fault::lost(slot, error))?;
         Ok(refusal.map_or(PeerState::Ready, PeerState::Denied))
     }
@@ -237,7 +237,7 @@ impl Mesh {
                     door.strangers.push((stranger, since));
                     continue;
                 }
-                Ok(Some((header, bytes))) => self.replica.greet(&header, bytes),
+                Ok(Some((header, bytes))) => self.replica.accept_hello(&header, bytes),
                 Ok(None) | Err(_) => continue,
             };
             match heard {
@@ -252,16 +252,16 @@ impl Mesh {
                             self.peers[slot].state = PeerState::Ready;
                             self.peers[slot].connection = Some(stranger);
                         }
-                        Err(_) => self.replica.is_absent(slot),
+                        Err(_) => self.replica.connection_lost(slot),
                     }
                 }
-                Err(NotLetIn::Stranger(_)) => {}
-                Err(NotLetIn::Refused { refusal, slot }) => {
+                Err(GreetError::Stranger(_)) => {}
+                Err(GreetError::Refused { refusal, slot }) => {
                     observer.note(&format!("refused a connection: {}", refusal.text));
                     let body = refusal.encode();
-                    let header = Header::new(Kind::Refuse, body.len());
+                    let header = Header::new(FrameKind::Refuse, body.len());
                     let _ = stranger.send_control(0, &header, &body);
-                    if let Some(peer) = slot.filter(|&slot| !self.replica.is_here(slot)) {
+                    if let Some(peer) = slot.filter(|&slot| !self.replica.is_connected(slot)) {
                         self.peers[peer].state = PeerState::Denied(refusal);
                     }
                 }

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::time::Instant;
 
-use paceline_exchange::Report;
+use paceline_exchange::TaskReport;
 
 use super::Mesh;
 use super::connection::Fault;
@@ -29,7 +29,7 @@ impl Mesh {
         observer: &mut impl LinkObserver,
     ) -> Result<(), LinkError> {
         self.finish_steps(observer)?;
-        while self.replica.slot() != 0 && !self.replica.is_let_go() {
+        while self.replica.slot() != 0 && !self.replica.is_dismissed() {
             if let Err(fault) = self.say_leave(report, observer) {
                 self.recover(fault, &[], observer)?;
             }
@@ -46,13 +46,13 @@ impl Mesh {
         let noticed = Cell::new(None);
         self.until(observer, |mesh| {
             let mut others = mesh.replica.others();
-            let gone = others.find(|&slot| mesh.replica.is_in_doubt() && mesh.is_gone(slot));
-            let Some(slot) = gone else { return Ok(mesh.replica.is_let_go()) };
+            let gone = others.find(|&slot| mesh.replica.may_be_awaited() && mesh.is_gone(slot));
+            let Some(slot) = gone else { return Ok(mesh.replica.is_dismissed()) };
             // The chief's goodbye may be on its way to us, as it was to whoever has gone.
             let since = noticed.get().unwrap_or_else(Instant::now);
             noticed.set(Some(since));
             match since.elapsed() < SECOND {
-                true => Ok(mesh.replica.is_let_go()),
+                true => Ok(mesh.replica.is_dismissed()),
                 false => Err(Fault::lost(slot, "it closed the connection")),
             }
         })
@@ -62,7 +62,7 @@ impl Mesh {
     pub fn collect_reports(
         &mut self,
         observer: &mut impl LinkObserver,
-    ) -> Result<Vec<Report>, LinkError> {
+    ) -> Result<Vec<TaskReport>, LinkError> {
         let collected = match self.replica.recovers() {
             true => self.gather_reports(observer),
             false => self.until(observer, |mesh| Ok(mesh.replica.reports().is_some())),

@@ -14,7 +14,7 @@ mod recover;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
-use paceline_exchange::{Kind, Replica, ReplicaEvent};
+use paceline_exchange::{FrameKind, Replica, ReplicaEvent};
 
 use crate::error::LinkError;
 use crate::link::{SECOND, Wait};
@@ -105,19 +105,19 @@ impl Mesh {
         self.replica.is_over()
     }
 
-    /// Whether the coordinator has released this worker, so that it may exit.
-    pub fn is_released(&self) -> bool {
-        self.replica.is_let_go()
+    /// Whether the coordinator has dismissed this worker, so that it may exit.
+    pub fn is_dismissed(&self) -> bool {
+        self.replica.is_dismissed()
     }
 
     /// Coordinator only: asks all workers to stop after the next step.
     pub fn request_stop(&mut self) {
-        self.replica.ask_to_stop();
+        self.replica.request_stop();
     }
 
     /// Coordinator only: asks all workers to take a checkpoint after the next step.
     pub fn request_checkpoint(&mut self) {
-        self.replica.ask_for_checkpoint();
+        self.replica.request_checkpoint();
     }
 
     /// Whether this worker must take a checkpoint of the parameters as they are now.
@@ -181,18 +181,18 @@ impl Mesh {
         observer: &mut impl LinkObserver,
     ) -> Result<(), Fault> {
         self.check_needed()?;
-        self.replica.begin(examples);
+        self.replica.begin_step(examples);
         observer.sending_gradient(self.global_step());
         let mut wait = None;
         loop {
             observer.enter_phase(ExchangePhase::Push);
-            if self.replica.make_part(gradient) {
-                while self.replica.make_part(gradient) {}
+            if self.replica.reduce_chunk(gradient) {
+                while self.replica.reduce_chunk(gradient) {}
                 observer.gradients_applied();
             }
             let mut progress = self.send_all(gradient)?;
             if self.is_sent() && self.replica.is_complete() {
-                return Ok(self.replica.finish()?);
+                return Ok(self.replica.finish_step()?);
             }
             observer.enter_phase(ExchangePhase::Pull);
             progress |= self.read_all(observer)?;
@@ -265,12 +265,14 @@ impl Mesh {
             };
             progress = true;
             match connection.takes_first_part() {
-                Some(Kind::Share) => observer.gradient_arrived(slot, self.replica.global_step()),
+                Some(FrameKind::GradientChunk) => {
+                    observer.gradient_arrived(slot, self.replica.global_step())
+                }
                 Some(_) => observer.update_arrived(slot),
                 None => {}
             }
             match event {
-                ReplicaEvent::Part | ReplicaEvent::Bye => {}
+                ReplicaEvent::Progress | ReplicaEvent::Bye => {}
                 ReplicaEvent::Abort(why) => return Err(Fault::Failed(LinkError::Aborted(why))),
                 // In a run that recovers nobody goes before everything is on disk.
                 ReplicaEvent::Left if self.replica.recovers() => {}

@@ -53,7 +53,7 @@ impl Mesh {
 
     /// Gives up the step and all connections.
     fn disband(&mut self, lost: usize) {
-        self.replica.disband();
+        self.replica.disconnect_all();
         let now = Instant::now();
         for slot in self.replica.others() {
             let is_gone = self.peers[slot].connection.as_ref().is_none_or(|c| c.has_ended);
@@ -70,11 +70,11 @@ impl Mesh {
 
     /// Everybody is here: sends or gets what somebody misses.
     pub(super) fn catch_up(&mut self, observer: &mut impl LinkObserver) -> Result<(), Fault> {
-        self.replica.settle()?;
+        self.replica.plan_catch_up()?;
         let mut wait = None;
         loop {
             let mut progress = self.send_all(&[])?;
-            if !self.replica.is_behind() && !self.replica.owes() && self.is_sent() {
+            if !self.replica.is_behind() && !self.replica.is_sending_state() && self.is_sent() {
                 self.tell_end();
                 return Ok(());
             }
@@ -115,13 +115,13 @@ impl Mesh {
 
     /// Whether a peer is needed and not here.
     fn is_missed(&self, slot: usize) -> bool {
-        !self.replica.is_here(slot) && self.replica.needs(slot)
+        !self.replica.is_connected(slot) && self.replica.needs(slot)
     }
 
     /// To the chief at the end: forgets connections that are gone. Whoever comes back is let in.
     pub(super) fn forget_lost(&mut self) {
         for slot in self.replica.others() {
-            if self.is_gone(slot) && self.replica.is_here(slot) {
+            if self.is_gone(slot) && self.replica.is_connected(slot) {
                 self.lose(slot);
             }
         }
@@ -129,7 +129,7 @@ impl Mesh {
 
     fn lose(&mut self, slot: usize) {
         self.close(slot);
-        self.replica.is_absent(slot);
+        self.replica.connection_lost(slot);
         self.peers[slot].missing = (Instant::now(), self.config.rejoin_timeout);
     }
 

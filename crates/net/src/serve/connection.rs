@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use mio::{Events, Poll};
 use paceline_exchange::{
-    ConnId, Header, Kind, PART_BYTES, Payload, SPARSE_BYTES, ServerPhase, WINDOW_PARTS,
+    CHUNK_BYTES, ConnId, FrameKind, Header, Payload, SPARSE_BYTES, ServerPhase, WINDOW_CHUNKS,
     as_bytes_mut,
 };
 
@@ -22,11 +22,11 @@ use crate::traffic::Traffic;
 
 /// What a client may leave unread before nothing more is read from it, so that a server's
 /// memory stays small: the client must read to go on.
-const PAUSE_BYTES: usize = 4 * PART_BYTES;
+const PAUSE_BYTES: usize = 4 * CHUNK_BYTES;
 /// What a client may leave unread at all: a window of parts, or the values of as many keys as
 /// can be asked for, and some room for control frames.
-const MAX_WAITING_BYTES: usize = SPARSE_BYTES + WINDOW_PARTS * 64 + 2 * PART_BYTES;
-const _: () = assert!(MAX_WAITING_BYTES > (WINDOW_PARTS + 2) * (PART_BYTES + 64));
+const MAX_WAITING_BYTES: usize = SPARSE_BYTES + WINDOW_CHUNKS * 64 + 2 * CHUNK_BYTES;
+const _: () = assert!(MAX_WAITING_BYTES > (WINDOW_CHUNKS + 2) * (CHUNK_BYTES + 64));
 
 /// A connection, as all threads see it.
 pub(super) struct Connection {
@@ -161,7 +161,12 @@ impl Connection {
             let address = self.stream.peer_addr().map(|at| format!(" ({at})")).unwrap_or_default();
             let mut core = shared.core();
             hands.with(&mut core, |machine, hands| {
-                machine.closed(self.id, &format!("{why}{address}"), shared.now_ms(), hands);
+                machine.connection_closed(
+                    self.id,
+                    &format!("{why}{address}"),
+                    shared.now_ms(),
+                    hands,
+                );
             });
             hands.deliver(core);
         }
@@ -193,9 +198,9 @@ impl Connection {
                 true => Payload::Floats(&mut reader.buffer),
                 false => Payload::Bytes(&as_bytes_mut(&mut reader.buffer)[..header.len as usize]),
             };
-            machine.frame(self.id, header, payload, shared.now_ms(), hands);
+            machine.frame_arrived(self.id, header, payload, shared.now_ms(), hands);
         });
-        if header.kind == Kind::Hello {
+        if header.kind == FrameKind::Hello {
             let slot = core.machine.slot_of(self.id).map_or(0, |slot| slot + 1);
             self.slot.store(slot, Ordering::Relaxed);
         }
@@ -263,7 +268,7 @@ impl Reader {
                 }
                 Some(header) => {
                     let (header, len) = (*header, header.len as usize);
-                    if !self.has_greeted && header.kind != Kind::Hello {
+                    if !self.has_greeted && header.kind != FrameKind::Hello {
                         return Err("a frame before Hello".into());
                     }
                     self.guess = len.div_ceil(4);

@@ -4,7 +4,9 @@
 
 use std::sync::{Arc, MutexGuard};
 
-use paceline_exchange::{Body, ConnId, Header, Host, Level, Server, ServerPhase, Stats, Trail};
+use paceline_exchange::{
+    ConnId, FrameBody, GradientStage, Header, Host, Level, Server, ServerPhase, Stats,
+};
 use paceline_observe::{Clock, Phases};
 
 use super::connection::Connection;
@@ -90,7 +92,7 @@ pub(super) struct Acting<'h, 's, 'a, 'w> {
 }
 
 impl Host for Acting<'_, '_, '_, '_> {
-    fn send(&mut self, to: ConnId, header: Header, body: Body<'_>) {
+    fn send(&mut self, to: ConnId, header: Header, body: FrameBody<'_>) {
         let own = self.hands.own.as_ref().filter(|own| own.id() == to).cloned();
         let Some(to) = own.or_else(|| self.hands.shared.find(to)) else { return };
         to.queue(&header.encode(), body.bytes());
@@ -125,9 +127,9 @@ impl Host for Acting<'_, '_, '_, '_> {
         self.hands.time.enter(phase);
     }
 
-    fn trail(&mut self, trail: Trail, slot: usize, step: u64) {
+    fn trace(&mut self, stage: GradientStage, slot: usize, step: u64) {
         if let Some(tracer) = &mut self.hands.time.tracer {
-            tracer.trail(trail, slot, step);
+            tracer.gradient_reached(stage, slot, step);
         }
     }
 }

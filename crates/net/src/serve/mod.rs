@@ -20,7 +20,7 @@ use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token, Waker};
-use paceline_exchange::{ConnId, Generation, Level, Outcome, Server, Stats, Trail};
+use paceline_exchange::{ConnId, Generation, GradientStage, Level, Outcome, Server, Stats};
 use paceline_observe::Phases;
 
 use crate::prepare;
@@ -75,7 +75,7 @@ pub trait ConnectionTracer: Send {
     /// A phase, given by its index in [`ServerTotals::PHASES`], has ended.
     fn phase_ended(&mut self, phase: usize, begun: Instant, ended: Instant);
     /// The gradient of `slot` for plan step `step` arrived, was applied or was answered.
-    fn trail(&mut self, trail: Trail, slot: usize, step: u64);
+    fn gradient_reached(&mut self, stage: GradientStage, slot: usize, step: u64);
 }
 
 /// What went through a server's connections, and what their threads did.
@@ -215,7 +215,7 @@ impl<'a> Shared<'a> {
             match outcome {
                 None => {}
                 Some(Outcome::Done) => return Ok(ServeEnd::Finished),
-                Some(Outcome::GoBack(to)) => return Ok(ServeEnd::Rewind(to)),
+                Some(Outcome::Rewind(to)) => return Ok(ServeEnd::Rewind(to)),
                 Some(Outcome::Failed(why)) => return Err(ServeError::Failed(why)),
             }
         }
@@ -276,7 +276,7 @@ impl<'a> Shared<'a> {
         }
         places[index] = Some(connection.clone());
         drop(places);
-        self.core().machine.opened(connection.id(), self.now_ms());
+        self.core().machine.connection_opened(connection.id(), self.now_ms());
         thread::Builder::new()
             .name("connection".into())
             .spawn_scoped(scope, move || connection.attend(self, poll))?;

@@ -10,7 +10,7 @@ use std::net::TcpListener;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use paceline_exchange::{PART_FLOATS, Replica, ReplicaConfig, worker_names};
+use paceline_exchange::{Replica, ReplicaConfig};
 use paceline_model::{Optimizer, OptimizerSpec, Rule};
 use paceline_net::{LocalGradient, Mesh, MeshConfig};
 
@@ -113,18 +113,8 @@ pub(super) fn work(listener: TcpListener, floats: usize, seconds: f64) -> io::Re
     let (slot, addresses) = line.trim().split_once(' ').unwrap_or_default();
     let slot = slot.parse().map_err(io::Error::other)?;
     let addresses: Vec<_> = addresses.split(',').map(String::from).collect();
-    let config = ReplicaConfig {
-        slot,
-        names: worker_names(addresses.len()),
-        incarnation: 1,
-        token: Vec::new(),
-        job_digest: [0; 32],
-        layout_digest: [0; 32],
-        stop_steps: None,
-        check_every: u64::MAX,
-        part_floats: PART_FLOATS,
-        recovers: false,
-    };
+    let config =
+        ReplicaConfig { check_every: u64::MAX, ..ReplicaConfig::new(slot, addresses.len()) };
     let limit = Duration::from_secs(60);
     let mesh =
         MeshConfig { addresses, start_timeout: limit, stall_timeout: limit, rejoin_timeout: limit };

@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use paceline_exchange::{
-    ClientConfig, CrewConfig, Level, ModeConfig, OnLoss, PART_BYTES, PART_FLOATS, ProcessName,
-    Role, Server, ServerConfig, Stats, Store, worker_names,
+    CHUNK_BYTES, ClientConfig, Level, ModeConfig, PeerRole, Server, ServerConfig, Stats, Store,
 };
 use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
 use paceline_net::{
@@ -123,11 +122,11 @@ fn answer_chunks(mut stream: TcpStream, bytes: usize) -> io::Result<()> {
         }
         Ok(())
     });
-    let mut buffer = vec![0; PART_BYTES];
+    let mut buffer = vec![0; CHUNK_BYTES];
     loop {
         let mut left = bytes;
         while left > 0 {
-            let len = left.min(PART_BYTES);
+            let len = left.min(CHUNK_BYTES);
             stream.read_exact(&mut buffer[..len])?;
             to_writer.send(len).map_err(io::Error::other)?;
             left -= len;
@@ -156,7 +155,7 @@ fn ask_chunks(mut stream: &TcpStream, gradient: &[u8], params: &mut [u8]) -> io:
     let mut out = stream.try_clone()?;
     thread::scope(|scope| {
         let sent = scope.spawn(move || out.write_all(gradient));
-        for chunk in params.chunks_mut(PART_BYTES) {
+        for chunk in params.chunks_mut(CHUNK_BYTES) {
             stream.read_exact(chunk)?;
         }
         sent.join().unwrap_or(Ok(()))
@@ -205,24 +204,8 @@ impl LinkObserver for Silent {
 fn serve_ours(floats: usize) -> io::Result<()> {
     let listener = announce()?;
     let workers = clients()?;
-    let config = ServerConfig {
-        index: 0,
-        servers: 1,
-        workers,
-        names: worker_names(workers),
-        mode: ModeConfig::Async,
-        stop_steps: None,
-        on_loss: OnLoss::Fail,
-        rejoin_ms: 0,
-        stall_ms: 60_000,
-        token: Vec::new(),
-        job_digest: [0; 32],
-        layout_digest: [0; 32],
-        shard: 0..floats,
-        total_params: floats,
-        part_floats: PART_FLOATS,
-        crew: CrewConfig::default(),
-    };
+    let config =
+        ServerConfig { stall_ms: 60_000, ..ServerConfig::new(ModeConfig::Async, workers, floats) };
     let optimizer = Optimizer::new(OptimizerSpec::sgd(0.01), &flat(floats), 0..floats);
     let mut machine = Server::new(config, Store::dense(vec![0.0; floats], optimizer));
     // The clients just go away at the end, which the server takes for a failure.
@@ -233,18 +216,7 @@ fn serve_ours(floats: usize) -> io::Result<()> {
 
 fn ask_ours(terms: &Terms) -> io::Result<()> {
     let config = ConnectConfig {
-        client: ClientConfig {
-            role: Role::Worker,
-            slot: 0,
-            incarnation: 1,
-            job_digest: [0; 32],
-            layout_digest: [0; 32],
-            token: Vec::new(),
-            servers: 1,
-            total_params: terms.floats,
-            is_sparse: false,
-            process: ProcessName::default(),
-        },
+        client: ClientConfig::new(PeerRole::Worker, 1, terms.floats),
         servers: vec![terms.address.clone()],
         start_timeout: Duration::from_secs(10),
         stall_timeout: Duration::from_secs(60),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use paceline_exchange::Trail;
+use paceline_exchange::GradientStage;
 use paceline_net::{ConnectionTracer, ServerTotals};
 use paceline_observe::Sample;
 use paceline_observe::trace::{Happened, Op};
@@ -68,9 +68,9 @@ impl ConnectionTracer for Connection {
         }
     }
 
-    fn trail(&mut self, trail: Trail, slot: usize, step: u64) {
+    fn gradient_reached(&mut self, trail: GradientStage, slot: usize, step: u64) {
         let window = self.side.tracer().window();
-        if trail == Trail::Arrived {
+        if trail == GradientStage::Arrived {
             let is_on = window.contains(step);
             if is_on != self.is_on {
                 // The last to say so is right: others go by their own steps.
@@ -84,9 +84,9 @@ impl ConnectionTracer for Connection {
         }
         if window.contains(step) {
             let what = match trail {
-                Trail::Arrived => Happened::Arrived,
-                Trail::Applied => Happened::Applied,
-                Trail::Answered => Happened::Answered,
+                GradientStage::Arrived => Happened::Arrived,
+                GradientStage::Applied => Happened::Applied,
+                GradientStage::Answered => Happened::Answered,
             };
             self.side.track().mark(what, slot as u32, step);
         }

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use paceline_exchange::{Mark, PART_FLOATS, PartMarks, Replica, ReplicaConfig};
+use paceline_exchange::{ChunkMarks, Replica, ReplicaConfig, SlotMark};
 use paceline_model::{Layout, Model, Optimizer};
 use paceline_net::{LocalGradient, Mesh, MeshConfig};
 use paceline_observe::PhaseClock;
@@ -92,7 +92,6 @@ impl Beginning<'_> {
     fn config(&self, layout: &Layout) -> Result<ReplicaConfig, Failure> {
         let Self { job, plan, cluster, .. } = *self;
         Ok(ReplicaConfig {
-            slot: cluster.slot().unwrap_or(0),
             names: (0..cluster.slots()).map(|slot| cluster.slot_name(slot)).collect(),
             incarnation: incarnation(),
             token: token(plan)?,
@@ -100,8 +99,8 @@ impl Beginning<'_> {
             layout_digest: layout_digest(layout),
             stop_steps: plan.stop.steps,
             check_every: plan.evaluate.every,
-            part_floats: PART_FLOATS,
             recovers: self.recovers(),
+            ..ReplicaConfig::new(cluster.slot().unwrap_or(0), cluster.slots())
         })
     }
 
@@ -162,8 +161,8 @@ impl<'a> Mirror<'a> {
     fn take_checkpoint(&mut self, is_last: bool) {
         let Some(keeper) = &mut self.keeper else { return };
         let step = self.mesh.global_step();
-        let mark = Mark { high: step, step: step.saturating_sub(1) };
-        let marks = vec![PartMarks { version: step, slots: vec![mark; self.workers] }];
+        let mark = SlotMark { last_sequence: step, step: step.saturating_sub(1) };
+        let marks = vec![ChunkMarks { version: step, slots: vec![mark; self.workers] }];
         let mut columns = self.mesh.shard_columns();
         let params = columns.next().unwrap_or_default();
         keeper.take(step, marks, is_last, |out| copy_dense(params, columns, out));
@@ -247,7 +246,7 @@ impl SharedLink for Mirror<'_> {
     fn leave(&mut self, report: &[u8]) -> Result<(), Failure> {
         let attendant = &mut Waiter { say: self.say, gives_up: None };
         self.mesh.finish_steps(attendant)?;
-        if !self.mesh.is_released() {
+        if !self.mesh.is_dismissed() {
             self.take_checkpoint(true);
         }
         self.keeper = None;

@@ -1,6 +1,6 @@
 //! Parameters that live on servers, seen from a worker.
 
-use paceline_exchange::Purpose;
+use paceline_exchange::PullPurpose;
 use paceline_net::{ConnectConfig, LinkError, LinkObserver, LinkOutcome};
 use paceline_observe::PhaseClock;
 
@@ -211,7 +211,8 @@ impl Link for Remote<'_> {
     }
 
     fn is_called_back(&self) -> bool {
-        self.called_back.is_some_and(|called_back| called_back()) && !self.link.owes_push()
+        self.called_back.is_some_and(|called_back| called_back())
+            && !self.link.has_unfinished_push()
     }
 
     fn global_step(&self) -> u64 {
@@ -242,7 +243,7 @@ impl Link for Remote<'_> {
         let Some(rows) = &mut self.rows else { return Ok(self.link.params()) };
         rows.complete(&mut self.link, attendant)?;
         let keys = keys.unwrap_or_default();
-        done(self.link.pull_keys(keys, Purpose::Look, &mut rows.looked, attendant)?)?;
+        done(self.link.pull_keys(keys, PullPurpose::ReadOnly, &mut rows.looked, attendant)?)?;
         Ok(&rows.looked)
     }
 
@@ -312,14 +313,14 @@ impl RowLink for Remote<'_> {
         let attendant = &mut self.timed(clock);
         let (link, rows) = self.rows();
         rows.complete(link, attendant)?;
-        link.set_next_step(step);
-        done(link.pull_keys(keys, Purpose::Begin, &mut rows.current, attendant)?)
+        link.resume_at(step);
+        done(link.pull_keys(keys, PullPurpose::Begin, &mut rows.current, attendant)?)
     }
 
     fn ahead(&mut self, keys: &[u32], clock: &mut PhaseClock) -> Result<(), Failure> {
         let attendant = &mut self.timed(clock);
         let (link, rows) = self.rows();
-        done(link.pull_keys(keys, Purpose::Ahead, &mut rows.next, attendant)?)
+        done(link.pull_keys(keys, PullPurpose::Ahead, &mut rows.next, attendant)?)
     }
 
     fn values(&self) -> &[f32] {

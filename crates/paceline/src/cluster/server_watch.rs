@@ -201,7 +201,7 @@ impl ServerObserver for Watch {
             // Also if this one is left out: equal seeds must give equal bits.
             sparse.table().fold();
         }
-        keeper.stop_at = machine.stops_at();
+        keeper.stop_at = machine.stop_at();
         let slots = marks.first().map_or(0, |part| part.slots.len());
         let is_last = !(0..slots).any(|slot| machine.is_live(slot));
         keeper.take(step, marks, is_last, |out| copy_store(machine.store(), out))
@@ -253,8 +253,8 @@ impl ServerObserver for Watch {
     fn tick(&mut self, machine: &Server) -> Result<(), String> {
         self.draw(machine).map_err(|error| format!("cannot write the event file: {error}"))?;
         for (slot, worker) in self.workers.iter_mut().enumerate() {
-            if worker != machine.holder(slot) {
-                machine.holder(slot).clone_into(worker);
+            if worker != machine.process_name(slot) {
+                machine.process_name(slot).clone_into(worker);
             }
         }
         self.publish(machine);
