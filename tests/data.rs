@@ -143,7 +143,7 @@ fn fashion_mnist_of_debians_package_is_found_and_trained_on() {
     let package = Path::new("/usr/share/datasets/fashion-mnist");
     assert!(
         package.is_dir(),
-        "{} is not there: run `cargo xtask ci`, or install dataset-fashion-mnist",
+        "{} is not there: run `cargo xtask setup`, or install dataset-fashion-mnist",
         package.display()
     );
     let room = Room::new();

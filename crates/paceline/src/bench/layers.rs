@@ -15,7 +15,7 @@ use paceline_model::{
 };
 
 use super::TURN;
-use super::step::{Matrix, product};
+use super::products::{self, Matrix, product};
 use crate::Failure;
 use crate::table::aligned;
 
@@ -163,9 +163,10 @@ impl Bench {
         for (cost, times) in self.cost.iter().zip(&self.best) {
             let [forward, backward] = [times.forward, times.backward].map(|t| t.as_secs_f64());
             let is_product = cost.product[0] > 0;
-            let bare = if is_product { bare_rate(cost, args) } else { 0.0 };
+            let has_bare = is_product && products::ENABLED;
+            let bare = if has_bare { bare_rate(cost, args) } else { 0.0 };
             let flops = cost.forward + cost.backward;
-            if is_product {
+            if has_bare {
                 bare_seconds += flops as f64 * args.batch as f64 / bare;
             }
             let figure = |number: f64| if is_product { format!("{number:.1}") } else { "".into() };
@@ -177,17 +178,21 @@ impl Bench {
                 figure(rate(cost.forward, forward)),
                 format!("{:.3}", backward * 1e3),
                 figure(rate(cost.backward, backward)),
-                figure(bare / 1e9),
+                if has_bare { figure(bare / 1e9) } else { "".into() },
             ]);
         }
         let step = self.best_step.as_secs_f64();
         let whole = self.cost.iter().filter(|cost| cost.product[0] > 0);
         let whole: u64 = whole.map(|cost| cost.forward + cost.backward).sum();
+        let share = if products::ENABLED {
+            format!(", {:.2} of the bare products' rate", bare_seconds / step)
+        } else {
+            String::new()
+        };
         format!(
             "{:?}, batch {}, {} threads; MFLOP an example, best times of each layer; bare: its \
              product forward by the crate gemm, on as many threads\n{}\
-             step with update {:.2} ms, {:.0} examples/s, {:.1} GFLOP/s, {:.2} of the bare \
-             products' rate\n",
+             step with update {:.2} ms, {:.0} examples/s, {:.1} GFLOP/s{}\n{}",
             args.model,
             args.batch,
             args.threads,
@@ -195,7 +200,8 @@ impl Bench {
             step * 1e3,
             args.batch as f64 / step,
             rate(whole, step),
-            bare_seconds / step,
+            share,
+            products::NOTE,
         )
     }
 }

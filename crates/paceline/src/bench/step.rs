@@ -3,11 +3,11 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use gemm::{Parallelism, gemm};
 use paceline_data::{BatchBuffer, Images, Patches, digits};
 use paceline_model::{Batch, Model, Onto, Optimizer, OptimizerSpec, Patchy, Softmax};
 
 use super::TURN;
+use super::products::{self, Matrix, product};
 use crate::table::{aligned, grouped};
 
 const INPUTS: usize = 784;
@@ -33,21 +33,24 @@ fn dense() -> String {
         let (mut ours_best, mut bare_best) = (0f64, 0f64);
         for _ in 0..TURNS {
             ours_best = ours_best.max(rate(|| ours.step()));
-            bare_best = bare_best.max(rate(|| bare.step()));
+            if products::ENABLED {
+                bare_best = bare_best.max(rate(|| bare.step()));
+            }
         }
+        let bare = |figure: String| if products::ENABLED { figure } else { "-".into() };
         rows.push(vec![
             batch.to_string(),
             grouped(ours_best as u64),
             grouped((ours_best * batch as f64) as u64),
-            grouped(bare_best as u64),
-            format!("{:.2}", ours_best / bare_best),
+            bare(grouped(bare_best as u64)),
+            bare(format!("{:.2}", ours_best / bare_best)),
         ]);
     }
     let title = format!(
         "softmax regression, {INPUTS} inputs, {CLASSES} classes, one thread; \
          bare: the same two products by the crate gemm\n"
     );
-    title + &aligned(&rows)
+    title + &aligned(&rows) + products::NOTE
 }
 
 /// Gradients/s over generated digits in random order, as bytes without their empty patches on one
@@ -208,47 +211,5 @@ impl BareProducts {
         let delta = Matrix { values: &self.scores, strides: [1, classes] };
         product([CLASSES, INPUTS, self.batch], &mut self.grad, &delta, &examples);
         black_box((&self.scores, &self.grad));
-    }
-}
-
-/// A matrix as a slice and the distances from one row and from one column to the next.
-pub(super) struct Matrix<'a> {
-    pub(super) values: &'a [f32],
-    pub(super) strides: [isize; 2],
-}
-
-/// `out = left * right` for sizes [m, n, k]; `out` is stored row after row.
-#[expect(unsafe_code, reason = "the crate gemm takes raw pointers")]
-pub(super) fn product(
-    [m, n, k]: [usize; 3],
-    out: &mut [f32],
-    left: &Matrix<'_>,
-    right: &Matrix<'_>,
-) {
-    assert_eq!((out.len(), left.values.len(), right.values.len()), (m * n, m * k, k * n));
-    // SAFETY: the three slices are exactly as large as the sizes say, their strides are those
-    // of dense matrices of these sizes, and `out` is borrowed mutably, so it overlaps neither.
-    unsafe {
-        gemm(
-            m,
-            n,
-            k,
-            out.as_mut_ptr(),
-            1,
-            n as isize,
-            false,
-            left.values.as_ptr(),
-            left.strides[1],
-            left.strides[0],
-            right.values.as_ptr(),
-            right.strides[1],
-            right.strides[0],
-            0.0,
-            1.0,
-            false,
-            false,
-            false,
-            Parallelism::None,
-        );
     }
 }
