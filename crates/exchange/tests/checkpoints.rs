@@ -5,7 +5,7 @@ use paceline_exchange::{
     OnLoss, PartMarks, Payload, ProcessName, Resume, Role, Server, ServerConfig, ServerPhase,
     Stats, Store, worker_names,
 };
-use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
+use paceline_model::{Group, Layout, OptimizerState, Sgd};
 
 const PARAMS: usize = 6;
 const PARTS: usize = 3;
@@ -58,7 +58,7 @@ fn server(mode: ModeConfig, resume: Option<&Resume>, shelf: &mut Shelf) -> Serve
         part_floats: PARAMS / PARTS,
         crew: CrewConfig::default(),
     };
-    let optimizer = Optimizer::new(OptimizerSpec::sgd(1.0), &layout, 0..PARAMS);
+    let optimizer = OptimizerState::new(Sgd::new(1.0), &layout, 0..PARAMS);
     let mut server = Server::new(config, Store::dense(vec![0.0; PARAMS], optimizer));
     resume.into_iter().for_each(|resume| server.go_on(resume));
     for slot in 0..2 {

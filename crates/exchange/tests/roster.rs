@@ -7,7 +7,7 @@ use paceline_exchange::{
     Kind, Level, ModeConfig, OnLoss, Outcome, Payload, ProcessName, Refusal, RefuseCode, Role,
     Server, ServerConfig, ServerPhase, Stats, Store, ask_for_terms, worker_names,
 };
-use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
+use paceline_model::{Group, Layout, OptimizerState, Sgd};
 
 /// What a server did.
 #[derive(Default)]
@@ -77,7 +77,7 @@ impl Room {
             part_floats: 4,
             crew: CrewConfig { processes: processes as usize, terms: b"terms".to_vec() },
         };
-        let optimizer = Optimizer::new(OptimizerSpec::sgd(1.0), &layout, 0..4);
+        let optimizer = OptimizerState::new(Sgd::new(1.0), &layout, 0..4);
         let server = Server::new(config, Store::dense(vec![0.0; 4], optimizer));
         Self { server, log: Log::default(), now_ms: 0, incarnation: 0 }
     }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use paceline_exchange::{PART_FLOATS, Replica, ReplicaConfig, worker_names};
-use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
+use paceline_model::{Group, Layout, OptimizerState, Sgd};
 use paceline_net::{Attendant, LinkError, Mesh, MeshConfig, Moved};
 
 /// How long anything may take that is to come to an end.
@@ -58,7 +58,7 @@ fn start(
         part_floats: PART_FLOATS,
         recovers,
     };
-    let spec = OptimizerSpec::sgd(0.5);
+    let spec = Sgd::new(0.5);
     let replica = Replica::new(config, vec![0.5; floats], spec, &layout(floats));
     let config = MeshConfig {
         addresses: addresses.to_vec(),
@@ -96,7 +96,7 @@ fn workers<T: Send>(
 /// The same steps in a plain loop.
 fn plain(count: usize, floats: usize, steps: u64) -> Vec<f32> {
     let mut params = vec![0.5; floats];
-    let mut optimizer = Optimizer::new(OptimizerSpec::sgd(0.5), &layout(floats), 0..floats);
+    let mut optimizer = OptimizerState::new(Sgd::new(0.5), &layout(floats), 0..floats);
     let total = (count * (count + 1) / 2) as f64;
     for step in 0..steps {
         let mut mean = vec![0.0f32; floats];

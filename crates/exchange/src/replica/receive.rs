@@ -130,7 +130,7 @@ impl Replica {
             }
             Place::Slot(slot, range) => {
                 self.is_torn = true;
-                as_bytes_mut(&mut self.optimizer.slot_mut(*slot)[range.clone()])
+                as_bytes_mut(&mut self.optimizer.state_mut(*slot)[range.clone()])
             }
             Place::Bytes(_) | Place::Later => &mut [],
         }

@@ -15,7 +15,7 @@ use paceline_exchange::{
     ClientConfig, CrewConfig, Level, ModeConfig, OnLoss, PART_BYTES, PART_FLOATS, ProcessName,
     Role, Server, ServerConfig, Stats, Store, worker_names,
 };
-use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
+use paceline_model::{Group, Layout, OptimizerState, Sgd};
 use paceline_net::{Attendant, Link, LinkConfig, Moved, Served, Watcher, serve};
 use paceline_observe::process;
 
@@ -220,7 +220,7 @@ fn serve_ours(floats: usize) -> io::Result<()> {
         part_floats: PART_FLOATS,
         crew: CrewConfig::default(),
     };
-    let optimizer = Optimizer::new(OptimizerSpec::sgd(0.01), &flat(floats), 0..floats);
+    let optimizer = OptimizerState::new(Sgd::new(0.01), &flat(floats), 0..floats);
     let mut machine = Server::new(config, Store::dense(vec![0.0; floats], optimizer));
     // The clients just go away at the end, which the server takes for a failure.
     let _ = serve(&listener, &mut machine, &mut Silent);

@@ -15,7 +15,7 @@ use paceline_exchange::{
     Body, Client, ClientConfig, ConnId, CrewConfig, Header, Host, Kind, Level, ModeConfig, OnLoss,
     Payload, ProcessName, Role, Server, ServerConfig, ServerPhase, Stats, Store, worker_names,
 };
-use paceline_model::{Optimizer, OptimizerSpec};
+use paceline_model::{OptimizerState, Sgd};
 
 use super::bare::flat;
 use crate::table::{aligned, grouped};
@@ -119,7 +119,7 @@ fn started() -> Server {
         part_floats: 1,
         crew: CrewConfig::default(),
     };
-    let optimizer = Optimizer::new(OptimizerSpec::sgd(0.0), &flat(1), 0..1);
+    let optimizer = OptimizerState::new(Sgd::new(0.0), &flat(1), 0..1);
     let mut machine = Server::new(config, Store::dense(vec![0.0], optimizer));
     for slot in 0..WORKERS as u32 {
         let (header, hello) = Client::new(ClientConfig {
