@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::thread;
 
 use paceline_data::SparseRows;
-use paceline_model::{Layout, Logistic, Model};
+use paceline_model::Layout;
 
 use crate::Failure;
 use crate::board::Board;
-use crate::build::{Room, build_dense_worker, build_examiner, build_model, follow_rows};
+use crate::build::{Room, build_dense_worker, build_examiner, build_model, build_sparse_model};
 use crate::checkpoint::{Keeper, Origin, Resumption, Shape, Terms};
 use crate::chief::{Chief, Orders, StopReason};
 use crate::cluster::{Role, Task};
@@ -22,7 +22,7 @@ use crate::rows::{InPlaceWorker, LocalRows, RowWorker, SharedTable};
 use crate::run::RunDir;
 use crate::source::{Data, load_data};
 use crate::tester::{Aside, InBetween, Tests};
-use crate::trace::{self, Tracer, recorded};
+use crate::trace::{self, Following, Tracer, recorded};
 use crate::train::{
     Finished, Options, all_steps, announcement, check_unfinished, ending, resumed, save_model,
     signal_of, summarise, worker_summary, write_summary,
@@ -81,8 +81,8 @@ impl<'a> Alone<'a> {
         let steps = batches.steps();
         let model = build_model(self.plan, self.data.shape(), Room::LEAST)?;
         let mut link = match self.from {
-            None => Local::new(&*model, self.plan.seed, self.plan.optimizer),
-            Some(from) => Local::resume(&*model, self.plan.optimizer, from)?,
+            None => Local::new(&*model, self.plan.seed, self.plan.optimizer.clone()),
+            Some(from) => Local::resume(&*model, self.plan.optimizer.clone(), from)?,
         };
         link.keep(self.keeper(model.layout())?);
         drop(model);
@@ -104,17 +104,18 @@ impl<'a> Alone<'a> {
         let threads = self.plan.threads_here(1);
         let batches = self.data.batches(self.plan, threads, self.origin());
         let steps = all_steps(&batches, self.shape, self.origin());
-        let model = Logistic::new(rows.features());
-        let (optimizer, layout) = (self.plan.optimizer, model.layout());
+        let model = || build_sparse_model(self.plan, rows.features());
+        let (optimizer, layout_model) = (self.plan.optimizer.clone(), model());
         let shared = match self.from {
-            None => SharedTable::new(optimizer, layout, threads),
-            Some(from) => SharedTable::resume(optimizer, layout, threads, from)?,
+            None => SharedTable::new(optimizer, &*layout_model, threads),
+            Some(from) => SharedTable::resume(optimizer, &*layout_model, threads, from)?,
         };
-        if shared.steps_in_place() {
-            let worker = |slot, desk| InPlaceWorker::new(slot, batches.clone(), rows, desk);
+        if shared.steps_in_place(&*layout_model) {
+            let worker =
+                |slot, desk| InPlaceWorker::new(slot, batches.clone(), rows, model(), desk);
             self.train_shared(rows, &shared, worker, steps, progress)
         } else {
-            let worker = |slot, desk| RowWorker::new(slot, batches.clone(), rows, desk);
+            let worker = |slot, desk| RowWorker::new(slot, batches.clone(), rows, model(), desk);
             self.train_shared(rows, &shared, worker, steps, progress)
         }
     }
@@ -136,7 +137,9 @@ impl<'a> Alone<'a> {
             // A test that may end the run must be over before the next one is due.
             let reproducible = threads == 1 && self.plan.stop.test_loss.is_some();
             let mut desk = self.desk()?;
-            desk.trace = follow_rows(tracer, self.plan, rows.features());
+            let model = build_sparse_model(self.plan, rows.features());
+            desk.trace = tracer
+                .map(|tracer| Following::new(tracer.clone(), "steps", self.plan.batch, &*model));
             let first = worker(0, desk);
             let chief = self.chief(steps, Box::new(tests), reproducible, progress);
             let mut link = LocalRows::new(shared, 0);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use paceline_model::{Node, Score};
+use paceline_model::{OpNode, Score};
 use paceline_observe::{EventWriter, GraphNode, HParam, PhaseClock, Sample, SessionStatus, Tag};
 
 use crate::Failure;
@@ -120,7 +120,7 @@ impl Board {
     }
 
     /// Records what is trained: the model as a graph and the plan's hyper-parameters.
-    pub fn describe(&mut self, plan: &Plan, graph: &[Node]) -> Result<(), Failure> {
+    pub fn describe(&mut self, plan: &Plan, graph: &[OpNode]) -> Result<(), Failure> {
         let nodes: Vec<_> = graph
             .iter()
             .map(|node| GraphNode {
@@ -137,7 +137,7 @@ impl Board {
                 HParam::new("mode", plan.cluster.mode.name()),
                 HParam::new("batch", plan.batch as i64),
                 HParam::new("rate", f64::from(plan.optimizer.weights.rate.at(0))),
-                HParam::new("optimizer", plan.optimizer.rule.name()),
+                HParam::new("optimizer", plan.optimizer.optimizer().name()),
                 HParam::new("seed", plan.seed as i64),
             ])
         });

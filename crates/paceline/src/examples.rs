@@ -7,7 +7,7 @@ use paceline_data::{
     BatchBuffer, BatchPlan, DenseSource, Images, Loader, LoaderOptions, Patches, ReadWatch,
     SparseBuffer, SparseRows,
 };
-use paceline_model::{Batch, Patchy, Rows};
+use paceline_model::{Batch, Rows, SharedPatches};
 
 use crate::Failure;
 
@@ -114,8 +114,9 @@ impl Examples for PatchyExamples {
         self.labels.clear();
         self.labels.extend(examples.map(|example| self.patches.labels()[example]));
         let which = &self.walk.indices[from..self.walk.done];
-        let examples = Patchy { words: self.patches.words(), starts: self.patches.starts(), which };
-        Ok(Batch { draw, ..Batch::patchy(examples, &self.labels) })
+        let examples =
+            SharedPatches { words: self.patches.words(), starts: self.patches.starts(), which };
+        Ok(Batch { draw, ..Batch::patches(examples, &self.labels) })
     }
 }
 

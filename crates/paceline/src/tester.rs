@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::Scope;
 
 use paceline_data::{BatchBuffer, DenseSource, Images, OnBad, Patches};
-use paceline_model::{Batch, Model, Patchy, Score, Tally};
+use paceline_model::{Batch, Model, Score, SharedPatches, Tally};
 
 use crate::Failure;
 
@@ -79,7 +79,8 @@ impl Examiner for PatchyTester {
         let most = self.model.max_block();
         let (words, starts) = (self.patches.words(), self.patches.starts());
         for (which, labels) in self.which.chunks(most).zip(self.patches.labels().chunks(most)) {
-            let block = Batch::patchy(Patchy { words, starts, which }, &labels[..which.len()]);
+            let block =
+                Batch::patches(SharedPatches { words, starts, which }, &labels[..which.len()]);
             self.model.evaluate(params, block, &mut tally);
         }
         Ok(tally.score())

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use paceline_data::ReadWatch;
-use paceline_model::{LayerShape, Model, Moment, Score};
+use paceline_model::{LayerShape, Model, Score, StepEvent};
 use paceline_observe::trace::{APPLY, Merged, Op, Part, Track, Window};
 use paceline_observe::{Phase, PhaseClock, Sample};
 
@@ -214,13 +214,13 @@ fn worker_ops(batch: usize, inputs: usize, params: usize, layers: &[LayerShape])
 }
 
 /// Writes down what a model has just done.
-pub(crate) fn note_moment(track: &mut Track, moment: &Moment<'_>) {
+pub(crate) fn record_step_event(track: &mut Track, moment: &StepEvent<'_>) {
     let op = match moment {
-        Moment::Input => TAKE_IN,
-        Moment::Forward { layer } => LAYERS + 2 * *layer as u32,
-        Moment::Loss => LOSS,
-        Moment::Backward { layer } => LAYERS + 2 * *layer as u32 + 1,
-        Moment::Final { .. } => return,
+        StepEvent::Input => TAKE_IN,
+        StepEvent::Forward { layer } => LAYERS + 2 * *layer as u32,
+        StepEvent::Loss => LOSS,
+        StepEvent::Backward { layer } => LAYERS + 2 * *layer as u32 + 1,
+        StepEvent::Final { .. } => return,
     };
     track.next_of_row(op);
 }

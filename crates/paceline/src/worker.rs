@@ -4,7 +4,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use paceline_model::{Layout, Model, Moment, Onto, Score};
+use paceline_model::{Layout, Model, OutputMode, Score, StepEvent};
 use paceline_observe::{Phase, PhaseClock};
 
 use crate::Failure;
@@ -14,7 +14,7 @@ use crate::examples::Examples;
 use crate::link::{DenseLink, Link, Pushed};
 use crate::metrics::{Figures, Metrics};
 use crate::progress::write_line;
-use crate::trace::{Following, note_moment};
+use crate::trace::{Following, record_step_event};
 
 /// Whoever trains a model over a link, with all that it works with but the parameters.
 pub trait Trainer<L> {
@@ -241,8 +241,8 @@ impl Worker<'_> {
             None => model.descend(descent, block),
             Some(track) => {
                 track.begin_row();
-                let watch = &mut |moment: Moment<'_>| note_moment(track, &moment);
-                model.descend_followed(descent, block, watch)
+                let observe = &mut |event: StepEvent<'_>| record_step_event(track, &event);
+                model.descend_observed(descent, block, observe)
             }
         };
         self.desk.dawdle(start);
@@ -259,21 +259,21 @@ impl Worker<'_> {
         grad: &mut [f32],
     ) -> Result<f32, Failure> {
         let share = 1.0 / examples as f32;
-        let (mut loss, mut onto, mut left) = (0.0, Onto::Zero, examples);
+        let (mut loss, mut mode, mut left) = (0.0, OutputMode::Overwrite, examples);
         while left > 0 {
             self.desk.clock.stay_in(Phase::Input);
             let block = self.examples.block(self.model.max_block())?;
             left -= block.len();
             let start = self.desk.begin_compute();
             loss += match self.desk.clock.track() {
-                None => self.model.gradient(params, block, share, onto, grad),
+                None => self.model.gradient(params, block, share, mode, grad),
                 Some(track) => {
                     track.begin_row();
-                    let watch = &mut |moment: Moment<'_>| note_moment(track, &moment);
-                    self.model.gradient_followed(params, block, share, (onto, &mut *grad), watch)
+                    let observe = &mut |event: StepEvent<'_>| record_step_event(track, &event);
+                    self.model.gradient_observed(params, block, share, mode, grad, observe)
                 }
             };
-            onto = Onto::Present;
+            mode = OutputMode::Add;
             self.desk.dawdle(start);
         }
         Ok(loss)

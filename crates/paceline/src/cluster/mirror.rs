@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use paceline_exchange::{ChunkMarks, Replica, ReplicaConfig, SlotMark};
-use paceline_model::{Layout, Model, Optimizer};
+use paceline_model::{Layout, Model, OptimizerState};
 use paceline_net::{LocalGradient, Mesh, MeshConfig};
 use paceline_observe::PhaseClock;
 
@@ -66,13 +66,13 @@ impl Beginning<'_> {
         let Some(from) = from else {
             let mut params = vec![0.0; layout.len()];
             model.initialise(plan.seed, &mut params);
-            return Ok(Replica::new(config, params, plan.optimizer, layout));
+            return Ok(Replica::new(config, params, plan.optimizer.clone(), layout));
         };
         let updates = config.updates(layout.len());
-        let (params, optimizer): (_, Optimizer) = match updates == (0..layout.len()) {
-            true => from.dense(layout, plan.optimizer, updates)?,
+        let (params, optimizer): (_, OptimizerState) = match updates == (0..layout.len()) {
+            true => from.dense(layout, plan.optimizer.clone(), updates)?,
             false => {
-                let (_, optimizer) = from.dense(layout, plan.optimizer, updates)?;
+                let (_, optimizer) = from.dense(layout, plan.optimizer.clone(), updates)?;
                 (from.params(layout)?, optimizer)
             }
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use paceline_exchange::{
     ModeConfig, OnLoss, ResumeState, RosterConfig, Server, ServerConfig, Store,
 };
-use paceline_model::{Model, Optimizer, Table};
+use paceline_model::{Model, OptimizerState, Table};
 use paceline_net::{ServeEnd, serve};
 use paceline_observe::{EventWriter, Pace};
 
@@ -161,13 +161,13 @@ pub(super) fn start_keeper(terms: Terms, log: Arc<Log>) -> Result<Keeper, Failur
 fn build_store(plan: &Plan, model: &dyn Model, shard: Range<usize>) -> Store {
     let layout = model.layout();
     if plan.model.is_sparse() {
-        return Store::sparse(Table::new(plan.optimizer, layout, shard));
+        return Store::sparse(Table::new(plan.optimizer.clone(), layout, shard));
     }
     let mut params = vec![0.0; layout.len()];
     model.initialise(plan.seed, &mut params);
     // A copy, so that what belongs to other servers is given back to the system.
     let params = params[shard.clone()].to_vec();
-    Store::dense(params, Optimizer::new(plan.optimizer, layout, shard))
+    Store::dense(params, OptimizerState::new(plan.optimizer.clone(), layout, shard))
 }
 
 fn mode(plan: &Plan, workers: usize) -> ModeConfig {

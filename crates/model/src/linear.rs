@@ -1,43 +1,61 @@
-//! Logistic regression over sparse examples: two classes, one weight a feature, one bias.
+//! Linear models over sparse rows: one weight for each feature, and a bias.
 //!
-//! The model never sees the many million parameters. It works on a *compact slice*: one
-//! parameter for each key of the batch, in the order of the keys, and the bias at the end,
-//! because its key is the greatest. Shown all parameters instead, with the features themselves
-//! as places, it does the same: so the two ways can be held against each other.
+//! The model never sees all of its millions of parameters. It works on a *compact slice*: one
+//! parameter for each key of the batch, in the order of the keys, and the bias at the end.
+//! Given all parameters instead, with the features themselves as keys, it computes the same
+//! result; tests compare the two ways.
 
-use crate::kernels::Onto;
-use crate::{Batch, Group, LayerShape, Layout, Model, Node, Rows, Tally};
+use crate::batch::Batch;
+use crate::graph::OpNode;
+use crate::kernels::OutputMode;
+use crate::layout::{Group, Layout};
+use crate::model::Model;
+use crate::sparse_model::{LossSlope, ScoreLoss, SparseModel};
+use crate::step_event::LayerShape;
+use crate::tally::Tally;
 
-/// Examples that go forward and backward together. Nothing is kept but a number for each, so
-/// this is only a bound; the compact slice stays in the cache whatever it is.
-pub(crate) const BLOCK: usize = 4_096;
+/// Examples that go forward and backward together. Only one number is kept for each, so this is
+/// no more than a bound; the compact slice stays in the cache whatever it is.
+const BLOCK: usize = 4_096;
 
-/// Partial sums of a score, so that additions need not wait for each other.
-const LANES: usize = 4;
-
-/// Logistic regression from an all-zero start; classes are 0 and 1.
+/// A linear model of two classes with any [`ScoreLoss`], from an all-zero start.
 ///
 /// Its tensors are `weight` (`[features]`) and `bias` (`[1]`).
-pub struct Logistic {
+#[derive(Clone, Debug)]
+pub struct SparseLinear<L> {
     features: usize,
     layout: Layout,
+    loss: L,
 }
 
+/// Logistic regression over sparse rows; classes are 0 and 1.
+pub type Logistic = SparseLinear<LogisticLoss>;
+
 impl Logistic {
-    /// A model for examples of so many features.
+    /// Logistic regression over `features` features.
     ///
     /// # Panics
-    /// If there are none.
+    /// If `features` is zero.
     pub fn new(features: usize) -> Self {
+        Self::with_loss(features, LogisticLoss)
+    }
+}
+
+impl<L: ScoreLoss> SparseLinear<L> {
+    /// A model of `features` features with a loss.
+    ///
+    /// # Panics
+    /// If `features` is zero.
+    pub fn with_loss(features: usize, loss: L) -> Self {
         assert!(features > 0, "a model needs a feature");
         let mut layout = Layout::new();
         layout.push("weight", &[features], Group::Weights);
         layout.push("bias", &[1], Group::Biases);
-        Self { features, layout }
+        Self { features, layout, loss }
     }
 }
 
-impl Model for Logistic {
+impl<L: ScoreLoss> Model for SparseLinear<L> {
     fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -59,150 +77,96 @@ impl Model for Logistic {
         params: &[f32],
         block: Batch<'_>,
         share: f32,
-        onto: Onto,
+        mode: OutputMode,
         grad: &mut [f32],
     ) -> f32 {
         assert_eq!(params.len(), grad.len(), "gradient");
-        if onto == Onto::Zero {
-            grad.fill(0.0);
-        }
-        let (mut loss, mut bias) = (0.0, 0.0);
-        for (row, &label) in examples(block.rows(), block.len()).zip(block.labels) {
-            let point = Point::new(row.score_of(params), label);
+        mode.prepare(grad);
+        let bias = params.last().copied().unwrap_or_default();
+        let (mut loss, mut bias_slope) = (0.0, 0.0);
+        for row in block.sparse_rows() {
+            let point = self.loss.loss(row.dot(params) + bias, row.label);
             let delta = share * point.slope;
-            row.spread(delta, |place, slope| grad[place as usize] += slope);
-            bias += delta;
+            row.add_scaled(delta, grad);
+            bias_slope += delta;
             loss += point.loss;
         }
         if let Some(last) = grad.last_mut() {
-            *last += bias;
+            *last += bias_slope;
         }
         loss * share
     }
 
     fn layer_shapes(&self) -> Vec<LayerShape> {
-        vec![LayerShape { name: "logistic".into(), output: vec![1] }]
+        vec![LayerShape { name: self.loss.name().into(), output: vec![1] }]
     }
 
     fn evaluate(&mut self, params: &[f32], block: Batch<'_>, tally: &mut Tally) {
-        for (row, &label) in examples(block.rows(), block.len()).zip(block.labels) {
-            let score = row.score_of(params);
-            tally.count_two_class(score, label, Point::new(score, label).loss);
+        let bias = params.last().copied().unwrap_or_default();
+        for row in block.sparse_rows() {
+            let score = row.dot(params) + bias;
+            tally.count_two_class(score, row.label, self.loss.loss(score, row.label).loss);
         }
     }
 
-    fn graph(&self) -> Vec<Node> {
+    fn graph(&self) -> Vec<OpNode> {
         let features = self.features as i64;
+        let [weight, bias, scores, add] =
+            ["weight", "bias", "scores", "add"].map(|part| format!("{}/{part}", self.loss.name()));
         vec![
-            Node::new("input/examples", "Placeholder", &[], &[-1, features]),
-            Node::new("input/labels", "Placeholder", &[], &[-1]),
-            Node::new("logistic/weight", "VariableV2", &[], &[features]),
-            Node::new("logistic/bias", "VariableV2", &[], &[1]),
-            Node::new(
-                "logistic/scores",
-                "SparseTensorDenseMatMul",
-                &["input/examples", "logistic/weight"],
-                &[-1],
-            ),
-            Node::new("logistic/add", "BiasAdd", &["logistic/scores", "logistic/bias"], &[-1]),
-            Node::new(
+            OpNode::new("input/examples", "Placeholder", &[], &[-1, features]),
+            OpNode::new("input/labels", "Placeholder", &[], &[-1]),
+            OpNode::new(&weight, "VariableV2", &[], &[features]),
+            OpNode::new(&bias, "VariableV2", &[], &[1]),
+            OpNode::new(&scores, "SparseTensorDenseMatMul", &["input/examples", &weight], &[-1]),
+            OpNode::new(&add, "BiasAdd", &[&scores, &bias], &[-1]),
+            OpNode::new(
                 "loss/cross_entropy",
-                "SigmoidCrossEntropyWithLogits",
-                &["logistic/add", "input/labels"],
+                self.loss.operation(),
+                &[&add, "input/labels"],
                 &[-1],
             ),
-            Node::new("loss/mean", "Mean", &["loss/cross_entropy"], &[]),
+            OpNode::new("loss/mean", "Mean", &["loss/cross_entropy"], &[]),
         ]
     }
 }
 
-/// The loss of an example and its derivative by the score.
-pub(crate) struct Point {
-    pub(crate) loss: f32,
-    pub(crate) slope: f32,
+impl<L: ScoreLoss> SparseModel for SparseLinear<L> {
+    fn score_loss(&self) -> Option<&dyn ScoreLoss> {
+        Some(&self.loss)
+    }
 }
 
-impl Point {
+/// The cross-entropy of a sigmoid.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogisticLoss;
+
+impl ScoreLoss for LogisticLoss {
     /// No exponential of a positive number is taken, so nothing overflows.
     #[inline]
-    pub(crate) fn new(score: f32, label: u32) -> Self {
+    fn loss(&self, score: f32, label: u32) -> LossSlope {
         debug_assert!(label < 2, "class {label} of a model of two");
         let target = if label == 0 { 0.0 } else { 1.0 };
         let small = (-score.abs()).exp();
         let likely = 1.0 / (1.0 + small);
         let chance = if score >= 0.0 { likely } else { small * likely };
-        Self { loss: score.max(0.0) - target * score + small.ln_1p(), slope: chance - target }
-    }
-}
-
-/// One example: the places of its values and the values, none if all are 1.
-pub(crate) struct Example<'a> {
-    pub(crate) places: &'a [u32],
-    pub(crate) values: &'a [f32],
-}
-
-/// The examples of a block, one by one.
-fn examples(rows: Rows<'_>, count: usize) -> impl Iterator<Item = Example<'_>> {
-    assert_eq!(rows.starts.len(), count + 1, "rows of the block");
-    rows.starts.windows(2).map(move |ends| {
-        let range = ends[0] as usize..ends[1] as usize;
-        let values = if rows.values.is_empty() { &[] } else { &rows.values[range.clone()] };
-        Example { places: &rows.places[range], values }
-    })
-}
-
-impl Example<'_> {
-    /// The score that a compact slice of parameters gives.
-    #[inline]
-    fn score_of(&self, params: &[f32]) -> f32 {
-        self.score(params[params.len() - 1], |place| params[place as usize])
+        let loss = score.max(0.0) - target * score + small.ln_1p();
+        LossSlope { loss, slope: chance - target }
     }
 
-    /// The score that the parameters give, in an order of additions that depends on nothing but
-    /// the number of values.
-    #[inline(always)]
-    pub(crate) fn score(&self, bias: f32, param: impl Fn(u32) -> f32) -> f32 {
-        let mut sums = [0.0f32; LANES];
-        let mut fours = self.places.chunks_exact(LANES);
-        if self.values.is_empty() {
-            for four in &mut fours {
-                for (sum, &place) in sums.iter_mut().zip(four) {
-                    *sum += param(place);
-                }
-            }
-            for (sum, &place) in sums.iter_mut().zip(fours.remainder()) {
-                *sum += param(place);
-            }
-        } else {
-            let mut values = self.values.chunks_exact(LANES);
-            for (four, values) in (&mut fours).zip(&mut values) {
-                for ((sum, &place), value) in sums.iter_mut().zip(four).zip(values) {
-                    *sum += param(place) * value;
-                }
-            }
-            let rest = fours.remainder().iter().zip(values.remainder());
-            for (sum, (&place, value)) in sums.iter_mut().zip(rest) {
-                *sum += param(place) * value;
-            }
-        }
-        (sums[0] + sums[1]) + (sums[2] + sums[3]) + bias
+    fn name(&self) -> &str {
+        "logistic"
     }
 
-    /// Tells each place `delta` times its value.
-    #[inline(always)]
-    pub(crate) fn spread(&self, delta: f32, mut add: impl FnMut(u32, f32)) {
-        if self.values.is_empty() {
-            self.places.iter().for_each(|&place| add(place, delta));
-        } else {
-            let pairs = self.places.iter().zip(self.values);
-            pairs.for_each(|(&place, value)| add(place, delta * value));
-        }
+    fn operation(&self) -> &'static str {
+        "SigmoidCrossEntropyWithLogits"
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batch::Rows;
 
     /// Rows of odd lengths (an empty one among them) over so many features.
     struct Case {
@@ -259,7 +223,8 @@ mod tests {
         let mut model = Logistic::new(case.params.len() - 1);
         let share = 1.0 / case.labels.len() as f32;
         let mut grad = vec![f32::NAN; case.params.len()];
-        let loss = model.gradient(&case.params, case.batch(), share, Onto::Zero, &mut grad);
+        let loss =
+            model.gradient(&case.params, case.batch(), share, OutputMode::Overwrite, &mut grad);
         let mut wide: Vec<f64> = case.params.iter().map(|&p| f64::from(p)).collect();
         let plain = case.plain_loss(&wide);
         assert!((f64::from(loss) - plain).abs() < 1e-5, "loss {loss}, not {plain}");
@@ -290,15 +255,16 @@ mod tests {
         let case = Case::new(24, 11);
         let mut model = Logistic::new(11);
         let mut whole = vec![f32::NAN; 12];
-        let loss = model.gradient(&case.params, case.batch(), 0.5, Onto::Zero, &mut whole);
+        let loss =
+            model.gradient(&case.params, case.batch(), 0.5, OutputMode::Overwrite, &mut whole);
         let mut grad = vec![f32::NAN; 12];
-        let (mut sum, mut onto) = (0.0, Onto::Zero);
+        let (mut sum, mut onto) = (0.0, OutputMode::Overwrite);
         for range in [0..5, 5..17, 17..24] {
             let rows =
                 Rows { starts: &case.starts[range.start..=range.end], ..case.batch().rows() };
             let block = Batch::sparse(rows, &case.labels[range]);
             sum += model.gradient(&case.params, block, 0.5, onto, &mut grad);
-            onto = Onto::Present;
+            onto = OutputMode::Add;
         }
         assert!((sum - loss).abs() < 1e-5);
         for (got, want) in grad.iter().zip(&whole) {
@@ -312,9 +278,11 @@ mod tests {
         let mut model = Logistic::new(9);
         let mut grads = [vec![0.0; 10], vec![0.0; 10]];
         case.values.fill(1.0);
-        let loss = model.gradient(&case.params, case.batch(), 0.1, Onto::Zero, &mut grads[0]);
+        let loss =
+            model.gradient(&case.params, case.batch(), 0.1, OutputMode::Overwrite, &mut grads[0]);
         case.values.clear();
-        let bare = model.gradient(&case.params, case.batch(), 0.1, Onto::Zero, &mut grads[1]);
+        let bare =
+            model.gradient(&case.params, case.batch(), 0.1, OutputMode::Overwrite, &mut grads[1]);
         assert_eq!(loss, bare);
         assert_eq!(grads[0], grads[1]);
     }
@@ -323,7 +291,7 @@ mod tests {
     fn loss_and_gradient_stay_finite_at_huge_scores() {
         for score in [1e30, -1e30, 90.0, -90.0, 0.0, -0.0] {
             for label in [0, 1] {
-                let point = Point::new(score, label);
+                let point = LogisticLoss.loss(score, label);
                 assert!(point.loss.is_finite() && point.slope.is_finite(), "{score} {label}");
                 assert!(point.loss >= 0.0 && point.slope.abs() <= 1.0, "{score} {label}");
             }
@@ -335,7 +303,13 @@ mod tests {
         let case = Case::new(30, 7);
         let mut model = Logistic::new(7);
         let mut grad = vec![0.0; 8];
-        let loss = model.gradient(&case.params, case.batch(), 1.0 / 30.0, Onto::Zero, &mut grad);
+        let loss = model.gradient(
+            &case.params,
+            case.batch(),
+            1.0 / 30.0,
+            OutputMode::Overwrite,
+            &mut grad,
+        );
         let mut tally = Tally::default();
         model.evaluate(&case.params, case.batch(), &mut tally);
         let score = tally.score();
