@@ -5,7 +5,7 @@
 //! attribute `_output_shapes` along the edges. Paceline's models are plain functions, so the
 //! graph is only a picture of them: operations may have any name.
 
-use paceline_tfrecord::proto::Writer;
+use paceline_tfrecord::proto::ProtoWriter;
 
 /// The version of `GraphDef` that the nodes keep to, as TensorFlow counts them.
 const PRODUCER: u64 = 22;
@@ -26,7 +26,7 @@ pub struct GraphNode {
 /// The nodes as a `GraphDef`.
 pub(crate) fn encode(nodes: &[GraphNode]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut graph = Writer::new(&mut bytes);
+    let mut graph = ProtoWriter::new(&mut bytes);
     for node in nodes {
         graph.message(1, |w| encode_node(w, node));
     }
@@ -34,7 +34,7 @@ pub(crate) fn encode(nodes: &[GraphNode]) -> Vec<u8> {
     bytes
 }
 
-fn encode_node(w: &mut Writer<'_>, node: &GraphNode) {
+fn encode_node(w: &mut ProtoWriter<'_>, node: &GraphNode) {
     w.string(1, &node.name);
     w.string(2, &node.op);
     for input in &node.inputs {
@@ -50,7 +50,7 @@ fn encode_node(w: &mut Writer<'_>, node: &GraphNode) {
 }
 
 /// A `TensorShapeProto`.
-pub(crate) fn encode_shape(w: &mut Writer<'_>, sizes: &[i64]) {
+pub(crate) fn encode_shape(w: &mut ProtoWriter<'_>, sizes: &[i64]) {
     for &size in sizes {
         w.message(2, |dimension| dimension.int64(1, size));
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use paceline_data::random::mix;
 use paceline_data::{
-    BatchBuffer, BatchPlan, DenseSource, Images, Loader, LoaderOptions, Patches, ReadWatch,
+    BatchBuffer, BatchPlan, Images, Loader, LoaderOptions, Patches, ReadObserver, SlotBatches,
     SparseBuffer, SparseRows,
 };
 use paceline_model::{Batch, Rows, SharedPatches};
@@ -149,12 +149,12 @@ impl Examples for RowExamples<'_> {
 
 /// Pictures that are read or made on other threads, ahead of the step that takes them.
 pub struct PictureExamples {
-    source: Arc<dyn DenseSource>,
+    source: Arc<dyn paceline_data::Examples>,
     walk: Walk,
     options: LoaderOptions,
     /// Made with the first step, which need not be step 0.
     loader: Option<Loader>,
-    watch: Option<ReadWatch>,
+    watch: Option<ReadObserver>,
     step: u64,
 }
 
@@ -162,9 +162,9 @@ impl PictureExamples {
     /// Pictures in the order of a walk, with somebody who may watch them being read.
     pub fn new(
         walk: Walk,
-        source: Arc<dyn DenseSource>,
+        source: Arc<dyn paceline_data::Examples>,
         options: LoaderOptions,
-        watch: Option<ReadWatch>,
+        watch: Option<ReadObserver>,
     ) -> Self {
         Self { source, walk, options, loader: None, watch, step: 0 }
     }
@@ -181,8 +181,9 @@ impl Examples for PictureExamples {
         if examples > 0 {
             let Walk { plan, slot, .. } = &self.walk;
             let start = || {
-                let (from, watch) = ((self.source.clone(), plan.clone(), *slot), self.watch.take());
-                Loader::watched(from, step, self.options, watch)
+                let batches =
+                    SlotBatches { examples: self.source.clone(), plan: plan.clone(), slot: *slot };
+                Loader::with_observer(batches, step, self.options, self.watch.take())
             };
             self.loader.get_or_insert_with(start).batch(step)?;
         }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use paceline_data::ReadWatch;
+use paceline_data::ReadObserver;
 use paceline_model::{LayerShape, Model, Score, StepEvent};
 use paceline_observe::trace::{APPLY, Merged, Op, Part, Track, Window};
 use paceline_observe::{Phase, PhaseClock, Sample};
@@ -226,7 +226,7 @@ pub(crate) fn record_step_event(track: &mut Track, moment: &StepEvent<'_>) {
 }
 
 /// Watches examples being read ahead, if the task is to be recorded.
-pub(crate) fn read_watch(tracer: Option<&Arc<Tracer>>, plan: &Plan) -> Option<ReadWatch> {
+pub(crate) fn read_watch(tracer: Option<&Arc<Tracer>>, plan: &Plan) -> Option<ReadObserver> {
     let side = tracer?.side("reader", vec![Op::new("read", &[plan.batch])]);
     Some(Arc::new(move |step, begun, ended| side.did(step, begun, ended)))
 }

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use paceline_data::{BatchBuffer, Images, Patches, digits};
+use paceline_data::{BatchBuffer, Digits, Images, Patches};
 use paceline_model::{Batch, Model, OptimizerState, OutputMode, Sgd, SharedPatches, Softmax};
 
 use super::TURN;
@@ -56,7 +56,7 @@ fn dense() -> String {
 /// Gradients/s over generated digits in random order, as bytes without their empty patches on one
 /// thread and on two, beside all of their pixels made into numbers on one thread.
 fn patchy() -> String {
-    let images = digits(1, DIGITS, 1).train;
+    let images = Digits::generate_sets(DIGITS, 1, 1).train;
     let Some(patches) = Patches::of(&images) else { return String::new() };
     let head = ["batch", "patches", "2 threads", "all pixels", "ratio", "2 threads"];
     let mut rows = vec![head.map(String::from).to_vec()];

@@ -71,8 +71,8 @@ impl<'a> InPlaceWorker<'a> {
         let (rows, order) = (self.rows, &self.order[..]);
         let later = |at: usize| order.get(at).map(|&row| row as usize);
         let ahead = (AHEAD..).map_while(|at| {
-            later(at + 2 * AHEAD).into_iter().for_each(|row| rows.ask_for_bounds(row));
-            later(at + AHEAD).into_iter().for_each(|row| rows.ask_for_keys(row));
+            later(at + 2 * AHEAD).into_iter().for_each(|row| rows.prefetch_bounds(row));
+            later(at + AHEAD).into_iter().for_each(|row| rows.prefetch_keys(row));
             later(at).map(|row| rows.row(row).keys)
         });
         if let Some(track) = self.desk.clock.track() {

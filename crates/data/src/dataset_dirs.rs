@@ -1,31 +1,33 @@
-//! Where data sets are kept on this machine, and which of them is there.
+//! The directories that hold data sets on this machine.
 //!
-//! A data set is four files in one directory, each plain or with `.gz`. Three directories
-//! come into question: the one a job names, which is then the only one (a job that says where
-//! its data is must not silently train on something else); the cache that `paceline data get`
-//! fills; and what Debian's packages install.
+//! A data set is four files in one directory, each plain or with `.gz`. There are three candidate
+//! directories: the one a job names, which is then the only one (a job that says where its data is
+//! must not silently train on something else); the cache that `paceline data get` fills; and the
+//! one that a Debian package installs.
 
 use std::env;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::catalog::{FileSpec, Spec};
-use crate::images::ImageSet;
-use crate::{DataError, idx};
+use crate::dataset_spec::{DatasetSpec, FileSpec};
+use crate::error::DataError;
+use crate::idx;
+use crate::images::Images;
+use crate::train_test::TrainTest;
 
-/// The directories data sets are looked for in. A value, so that tests can point elsewhere.
+/// The directories that are searched for data sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Places {
-    /// Downloads: one directory in it for each data set.
+pub struct DatasetDirs {
+    /// Downloads, with a directory for each data set.
     pub cache: PathBuf,
-    /// Where Debian's `dataset-*` packages put theirs, likewise.
+    /// The directory that Debian's `dataset-*` packages install to, likewise.
     pub debian: PathBuf,
 }
 
-/// Whose directory it is.
+/// How a directory came by its data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum DirKind {
     /// Named by the job, in `data.path`.
     Given,
     /// Filled by `paceline data get`.
@@ -34,50 +36,50 @@ pub enum Place {
     Debian,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for DirKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Place::Given => "data.path",
-            Place::Cache => "cache",
-            Place::Debian => "Debian package",
+            DirKind::Given => "data.path",
+            DirKind::Cache => "cache",
+            DirKind::Debian => "Debian package",
         })
     }
 }
 
-/// A directory with all four files of a data set.
+/// The four files of a data set, all in one directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Location {
-    /// Whose directory it is.
-    pub place: Place,
+pub struct DatasetFiles {
+    /// How the directory came by them.
+    pub kind: DirKind,
     /// The directory.
     pub dir: PathBuf,
-    /// Training images, training labels, test images, test labels, as they are named there.
+    /// Training images, training labels, test images, test labels.
     pub files: [PathBuf; 4],
 }
 
-/// What one place holds of a data set; for `paceline data list`.
+/// Which files of a data set a directory has; for `paceline data list`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// Whose directory it is.
-    pub place: Place,
+pub struct DirStatus {
+    /// How the directory came by them.
+    pub kind: DirKind,
     /// The directory.
     pub dir: PathBuf,
-    /// Whether there is such a directory.
+    /// Whether the directory exists.
     pub exists: bool,
-    /// The files that are not in it; none if the data set can be used.
+    /// The files it lacks; empty if the data set can be used.
     pub missing: Vec<&'static str>,
-    /// What the files that are there take up, in bytes.
+    /// The size of the files it has, in bytes.
     pub bytes: u64,
 }
 
-impl Status {
-    /// Whether all four files are there.
+impl DirStatus {
+    /// Whether the directory has all four files.
     pub fn is_complete(&self) -> bool {
         self.missing.is_empty()
     }
 }
 
-/// The directory downloads are kept in: `$PACELINE_CACHE`, else `$XDG_CACHE_HOME/paceline`,
+/// The directory for downloads and caches: `$PACELINE_CACHE`, else `$XDG_CACHE_HOME/paceline`,
 /// else `$HOME/.cache/paceline`.
 ///
 /// # Errors
@@ -88,8 +90,8 @@ pub fn cache_dir() -> Result<PathBuf, DataError> {
 
 fn cache_dir_from(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, DataError> {
     let set = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    // A relative path in the two borrowed variables is ignored, as the XDG rules ask; in our
-    // own it is what the user typed, and means what it means to any other command.
+    // A relative path in XDG_CACHE_HOME or HOME is ignored, as the XDG rules require; in
+    // PACELINE_CACHE it is what the user typed, and is relative to the current directory.
     let absolute = |name| set(name).filter(|path| path.is_absolute());
     set("PACELINE_CACHE")
         .or_else(|| absolute("XDG_CACHE_HOME").map(|dir| dir.join("paceline")))
@@ -97,63 +99,67 @@ fn cache_dir_from(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf
         .ok_or(DataError::NoCache)
 }
 
-impl Places {
-    /// The places of this process's environment.
+impl DatasetDirs {
+    /// The directories that the environment variables of this process name.
     ///
     /// # Errors
     /// If there is no [`cache_dir`].
     pub fn from_env() -> Result<Self, DataError> {
-        Ok(Places { cache: cache_dir()?, debian: PathBuf::from("/usr/share/datasets") })
+        Ok(DatasetDirs { cache: cache_dir()?, debian: PathBuf::from("/usr/share/datasets") })
     }
 
-    /// Where the cache keeps this data set.
-    pub fn cached(&self, spec: &Spec) -> PathBuf {
+    /// The directory of the cache that holds this data set.
+    pub fn cached(&self, spec: &DatasetSpec) -> PathBuf {
         self.cache.join(spec.name)
     }
 
-    /// Finds a data set: in `path` only if that is given, else in the cache, else among
-    /// Debian's.
+    /// Finds a data set: in `path` alone if it is given, else in the cache, else in Debian's
+    /// directory.
     ///
     /// # Errors
-    /// If it is not there whole; the message says what is missing where, and how to get it.
-    pub fn locate(&self, spec: &Spec, path: Option<&Path>) -> Result<Location, DataError> {
+    /// If a file is missing; the message says which file, where, and how to get it.
+    pub fn locate(
+        &self,
+        spec: &DatasetSpec,
+        path: Option<&Path>,
+    ) -> Result<DatasetFiles, DataError> {
         if let Some(path) = path {
-            return given(spec, path);
+            return find_in(spec, path);
         }
         let mut looked = Vec::new();
-        for (place, dir) in self.searched(spec) {
-            match inspect(spec, place, &dir) {
-                (_, Some(location)) => return Ok(location),
+        for (kind, dir) in self.searched(spec) {
+            match inspect(spec, kind, &dir) {
+                (_, Some(files)) => return Ok(files),
                 (status, None) => looked.push(describe(&status)),
             }
         }
         Err(DataError::NotHere { name: spec.name, looked, advice: advice(spec) })
     }
 
-    /// What each place holds of a data set.
-    pub fn status(&self, spec: &Spec) -> Vec<Status> {
-        self.searched(spec).into_iter().map(|(place, dir)| inspect(spec, place, &dir).0).collect()
+    /// Which files of a data set each directory has.
+    pub fn status(&self, spec: &DatasetSpec) -> Vec<DirStatus> {
+        self.searched(spec).into_iter().map(|(kind, dir)| inspect(spec, kind, &dir).0).collect()
     }
 
-    fn searched(&self, spec: &Spec) -> Vec<(Place, PathBuf)> {
-        let mut searched = vec![(Place::Cache, self.cached(spec))];
+    fn searched(&self, spec: &DatasetSpec) -> Vec<(DirKind, PathBuf)> {
+        let mut searched = vec![(DirKind::Cache, self.cached(spec))];
         if spec.debian.is_some() {
-            searched.push((Place::Debian, self.debian.join(spec.name)));
+            searched.push((DirKind::Debian, self.debian.join(spec.name)));
         }
         searched
     }
 }
 
-impl Location {
+impl DatasetFiles {
     /// Reads the four files.
     ///
     /// # Errors
-    /// If one of them is damaged, or they do not belong together.
-    pub fn load(&self, classes: usize) -> Result<ImageSet, DataError> {
+    /// If a file is damaged, or the files do not belong together.
+    pub fn load(&self, classes: usize) -> Result<TrainTest<Images>, DataError> {
         let [train_images, train_labels, test_images, test_labels] = &self.files;
         let train = idx::read_pair(train_images, train_labels, classes)?;
         let test = idx::read_pair(test_images, test_labels, classes)?;
-        let shape = |images: &crate::Images| (images.rows(), images.cols());
+        let shape = |images: &Images| (images.rows(), images.cols());
         if shape(&train) != shape(&test) {
             let ((a, b), (c, d)) = (shape(&train), shape(&test));
             return Err(DataError::Mismatch {
@@ -162,22 +168,22 @@ impl Location {
                 what: format!("images of {a} x {b} and of {c} x {d} pixels"),
             });
         }
-        Ok(ImageSet { train, test, origin: self.dir.display().to_string() })
+        Ok(TrainTest { train, test, origin: self.dir.display().to_string() })
     }
 
-    /// The height and width of the images, from no more than a header.
+    /// The height and width of the images. Reads only a header.
     ///
     /// # Errors
-    /// If the file of training images has no sound header.
+    /// If the header of the training images is damaged.
     pub fn image_size(&self) -> Result<(usize, usize), DataError> {
         idx::read_image_size(&self.files[0])
     }
 }
 
-/// The data set in the directory that a job names; no other place is looked at.
-pub(crate) fn given(spec: &Spec, path: &Path) -> Result<Location, DataError> {
-    let (status, location) = inspect(spec, Place::Given, path);
-    location.ok_or_else(|| DataError::Directory {
+/// Finds a data set in the directory that a job names.
+pub(crate) fn find_in(spec: &DatasetSpec, path: &Path) -> Result<DatasetFiles, DataError> {
+    let (status, files) = inspect(spec, DirKind::Given, path);
+    files.ok_or_else(|| DataError::Directory {
         path: path.into(),
         name: spec.name,
         what: if !status.exists {
@@ -192,26 +198,27 @@ pub(crate) fn given(spec: &Spec, path: &Path) -> Result<Location, DataError> {
 }
 
 /// Looks for the four files in one directory.
-fn inspect(spec: &Spec, place: Place, dir: &Path) -> (Status, Option<Location>) {
+fn inspect(spec: &DatasetSpec, kind: DirKind, dir: &Path) -> (DirStatus, Option<DatasetFiles>) {
     let found = spec.files.each_ref().map(|file| find(dir, file));
     let pairs = || spec.files.iter().zip(&found);
-    let status = Status {
-        place,
+    let status = DirStatus {
+        kind,
         dir: dir.into(),
         exists: dir.exists(),
         missing: pairs().filter(|(_, found)| found.is_none()).map(|(file, _)| file.name).collect(),
         bytes: found.iter().flatten().map(|(_, bytes)| bytes).sum(),
     };
-    let location = match found {
+    let files = match found {
         [Some((a, _)), Some((b, _)), Some((c, _)), Some((d, _))] => {
-            Some(Location { place, dir: dir.into(), files: [a, b, c, d] })
+            Some(DatasetFiles { kind, dir: dir.into(), files: [a, b, c, d] })
         }
         _ => None,
     };
-    (status, location)
+    (status, files)
 }
 
-/// The path and size of a file, plain or with `.gz`; a plain one is quicker to read.
+/// The path and size of a file, plain or with `.gz`; the plain one if both exist, as it is
+/// faster to read.
 pub(crate) fn find(dir: &Path, file: &FileSpec) -> Option<(PathBuf, u64)> {
     [dir.join(file.name), dir.join(format!("{}.gz", file.name))].into_iter().find_map(|path| {
         let meta = path.metadata().ok()?;
@@ -219,18 +226,18 @@ pub(crate) fn find(dir: &Path, file: &FileSpec) -> Option<(PathBuf, u64)> {
     })
 }
 
-/// Why a place does not serve, in one line.
-fn describe(status: &Status) -> String {
-    let (place, dir) = (status.place, status.dir.display());
+/// Why a directory cannot be used, in one line.
+fn describe(status: &DirStatus) -> String {
+    let (kind, dir) = (status.kind, status.dir.display());
     if !status.exists {
-        format!("{dir} ({place}): not there")
+        format!("{dir} ({kind}): not there")
     } else {
-        format!("{dir} ({place}): lacks {}", status.missing.join(", "))
+        format!("{dir} ({kind}): lacks {}", status.missing.join(", "))
     }
 }
 
-/// How to come by a data set.
-fn advice(spec: &Spec) -> String {
+/// How to get a data set.
+fn advice(spec: &DatasetSpec) -> String {
     let get = format!("`paceline data get {}`", spec.name);
     match spec.debian {
         Some(package) => format!("Run {get} or `apt-get install {package}`."),

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The length has a checksum of its own, so that a reader can tell a broken length before it
-//! tries to read that many bytes. [`Reader`] does not rely on that alone: the length must
+//! tries to read that many bytes. [`RecordReader`] does not rely on that alone: the length must
 //! also be below a limit the caller knows, and memory is taken only as bytes arrive, so a
 //! file of 20 bytes that promises a gigabyte costs 20 bytes.
 
@@ -20,7 +20,7 @@ use crate::crc;
 const HEADER_LEN: usize = 12;
 /// Bytes after the data: its checksum.
 const FOOTER_LEN: usize = 4;
-/// The longest record that [`Reader::new`] accepts.
+/// The longest record that [`RecordReader::new`] accepts.
 pub const DEFAULT_MAX_LEN: u64 = 256 << 20;
 
 /// The 12 bytes that go before `data_len` bytes of data.
@@ -63,19 +63,22 @@ pub fn append_record(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
 ///
 /// # Errors
 /// If the length is broken or above `max_len`; then nobody knows where the next record begins.
-pub fn split_record(bytes: &[u8], max_len: u64) -> Result<Option<Split<'_>>, FrameErrorKind> {
+pub fn split_record(
+    bytes: &[u8],
+    max_len: u64,
+) -> Result<Option<SplitRecord<'_>>, RecordErrorKind> {
     let Some((header, rest)) = bytes.split_first_chunk::<HEADER_LEN>() else { return Ok(None) };
     let len = check_header(header, max_len)?;
     let Ok(len) = usize::try_from(len) else { return Ok(None) };
     let Some((data, rest)) = rest.split_at_checked(len) else { return Ok(None) };
     let Some((data_crc, rest)) = rest.split_first_chunk::<FOOTER_LEN>() else { return Ok(None) };
     let is_sound = crc::masked(data).to_le_bytes() == *data_crc;
-    Ok(Some(Split { data: is_sound.then_some(data), rest }))
+    Ok(Some(SplitRecord { data: is_sound.then_some(data), rest }))
 }
 
 /// What [`split_record`] takes off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Split<'a> {
+pub struct SplitRecord<'a> {
     /// The record's data; none if it fails its checksum.
     pub data: Option<&'a [u8]>,
     /// What follows the record.
@@ -83,14 +86,14 @@ pub struct Split<'a> {
 }
 
 /// The length that a header tells, if it is sound and below the limit.
-fn check_header(header: &[u8; HEADER_LEN], max_len: u64) -> Result<u64, FrameErrorKind> {
+fn check_header(header: &[u8; HEADER_LEN], max_len: u64) -> Result<u64, RecordErrorKind> {
     let (length, length_crc) = header.split_at(8);
     if crc::masked(length).to_le_bytes() != length_crc {
-        return Err(FrameErrorKind::LengthChecksum);
+        return Err(RecordErrorKind::LengthChecksum);
     }
     let len = u64::from_le_bytes(length.try_into().expect("8 of 12 bytes"));
     if len > max_len {
-        return Err(FrameErrorKind::TooLong { len, max_len });
+        return Err(RecordErrorKind::TooLong { len, max_len });
     }
     Ok(len)
 }
@@ -98,13 +101,13 @@ fn check_header(header: &[u8; HEADER_LEN], max_len: u64) -> Result<u64, FrameErr
 /// Reads records one after another from a stream.
 ///
 /// ```
-/// use paceline_tfrecord::{Reader, write_record};
+/// use paceline_tfrecord::{RecordReader, write_record};
 ///
 /// let mut file = Vec::new();
 /// write_record(&mut file, b"one")?;
 /// write_record(&mut file, b"two")?;
 ///
-/// let mut reader = Reader::new(&file[..]);
+/// let mut reader = RecordReader::new(&file[..]);
 /// let mut record = Vec::new();
 /// while reader.next(&mut record)? {
 ///     println!("{}: {record:?}", reader.records());
@@ -112,14 +115,14 @@ fn check_header(header: &[u8; HEADER_LEN], max_len: u64) -> Result<u64, FrameErr
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Reader<R> {
+pub struct RecordReader<R> {
     source: R,
     max_len: u64,
     records: u64,
     offset: u64,
 }
 
-impl<R: Read> Reader<R> {
+impl<R: Read> RecordReader<R> {
     /// A reader that accepts records of up to [`DEFAULT_MAX_LEN`] bytes.
     ///
     /// It reads in small pieces, so give it a buffered source.
@@ -144,15 +147,15 @@ impl<R: Read> Reader<R> {
 
     /// Replaces the contents of `buf` by the next record's data; `false` at a clean end.
     ///
-    /// After [`FrameErrorKind::DataChecksum`] the next call reads the next record, as the length
+    /// After [`RecordErrorKind::DataChecksum`] the next call reads the next record, as the length
     /// of the broken one was sound. After any other error the reader does not know where the
     /// next record begins, so the rest of the stream should not be read.
-    pub fn next(&mut self, buf: &mut Vec<u8>) -> Result<bool, FrameError> {
+    pub fn next(&mut self, buf: &mut Vec<u8>) -> Result<bool, RecordError> {
         let (record, offset) = (self.records, self.offset);
-        self.read_one(buf).map_err(|kind| FrameError { record, offset, kind })
+        self.read_one(buf).map_err(|kind| RecordError { record, offset, kind })
     }
 
-    fn read_one(&mut self, buf: &mut Vec<u8>) -> Result<bool, FrameErrorKind> {
+    fn read_one(&mut self, buf: &mut Vec<u8>) -> Result<bool, RecordErrorKind> {
         buf.clear();
         let mut header = [0; HEADER_LEN];
         match self.fill(&mut header)? {
@@ -174,7 +177,7 @@ impl<R: Read> Reader<R> {
         self.records += 1;
         self.offset += (HEADER_LEN + FOOTER_LEN) as u64 + len;
         if crc::masked(buf).to_le_bytes() != data_crc {
-            return Err(FrameErrorKind::DataChecksum);
+            return Err(RecordErrorKind::DataChecksum);
         }
         Ok(true)
     }
@@ -194,24 +197,24 @@ impl<R: Read> Reader<R> {
     }
 }
 
-fn truncated(wanted: u64, got: u64) -> FrameErrorKind {
-    FrameErrorKind::Truncated { wanted, got }
+fn truncated(wanted: u64, got: u64) -> RecordErrorKind {
+    RecordErrorKind::Truncated { wanted, got }
 }
 
 /// A record that could not be read, and where it was.
 #[derive(Debug)]
-pub struct FrameError {
+pub struct RecordError {
     /// Which record of the stream, counting from 0.
     pub record: u64,
     /// The byte of the stream at which that record begins.
     pub offset: u64,
     /// What was wrong with it.
-    pub kind: FrameErrorKind,
+    pub kind: RecordErrorKind,
 }
 
 /// What can be wrong with a record.
 #[derive(Debug)]
-pub enum FrameErrorKind {
+pub enum RecordErrorKind {
     /// The stream could not be read.
     Io(io::Error),
     /// The stream ended within the record.
@@ -234,35 +237,35 @@ pub enum FrameErrorKind {
     DataChecksum,
 }
 
-impl From<io::Error> for FrameErrorKind {
+impl From<io::Error> for RecordErrorKind {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-impl fmt::Display for FrameError {
+impl fmt::Display for RecordError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "record {} at byte {}: ", self.record, self.offset)?;
         match &self.kind {
-            FrameErrorKind::Io(error) => write!(f, "{error}"),
-            FrameErrorKind::Truncated { wanted, got } => {
+            RecordErrorKind::Io(error) => write!(f, "{error}"),
+            RecordErrorKind::Truncated { wanted, got } => {
                 write!(f, "the file ends early ({got} bytes where {wanted} were due)")
             }
-            FrameErrorKind::LengthChecksum => {
+            RecordErrorKind::LengthChecksum => {
                 f.write_str("the length fails its checksum (not a TFRecord file, or damaged)")
             }
-            FrameErrorKind::TooLong { len, max_len } => {
+            RecordErrorKind::TooLong { len, max_len } => {
                 write!(f, "{len} bytes long, above the limit of {max_len}")
             }
-            FrameErrorKind::DataChecksum => f.write_str("the data fails its checksum"),
+            RecordErrorKind::DataChecksum => f.write_str("the data fails its checksum"),
         }
     }
 }
 
-impl std::error::Error for FrameError {
+impl std::error::Error for RecordError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.kind {
-            FrameErrorKind::Io(error) => Some(error),
+            RecordErrorKind::Io(error) => Some(error),
             _ => None,
         }
     }

@@ -16,19 +16,10 @@ use paceline_tfrecord::append_record;
 use super::clicks::{ClickRow, Clicks};
 use super::criteo::{COUNTS, bucket};
 use super::example;
+use super::format::SparseFormat;
+use crate::error::DataError;
 use crate::random::mix;
-use crate::{DataError, store};
-
-/// How rows are written in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RowFormat {
-    /// LIBSVM text.
-    Libsvm,
-    /// TFRecords of `tf.train.Example`.
-    TfRecord,
-    /// Tab-separated text as of Criteo's logs.
-    Criteo,
-}
+use crate::store;
 
 /// How much is put together before it is written, in bytes.
 const CHUNK_BYTES: usize = 256 * 1024;
@@ -41,7 +32,7 @@ const CHUNK_BYTES: usize = 256 * 1024;
 pub fn write_clicks(
     clicks: &Clicks,
     rows: Range<u64>,
-    format: RowFormat,
+    format: SparseFormat,
     out: &mut dyn Write,
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> io::Result<u64> {
@@ -51,9 +42,9 @@ pub fn write_clicks(
     for index in rows.clone() {
         clicks.draw(index, &mut row);
         match format {
-            RowFormat::Libsvm => libsvm(&row, &mut chunk),
-            RowFormat::Criteo => criteo(&row, &counts, &mut chunk),
-            RowFormat::TfRecord => {
+            SparseFormat::Libsvm => libsvm(&row, &mut chunk),
+            SparseFormat::Criteo => criteo(&row, &counts, &mut chunk),
+            SparseFormat::TfRecord => {
                 append_record(&mut chunk, |record| example::write(row.row(), record));
             }
         }
@@ -75,10 +66,10 @@ pub fn write_clicks(
 ///
 /// # Errors
 /// If there is such a file already, or it cannot be written.
-pub fn make_clicks(
+pub fn write_clicks_file(
     clicks: &Clicks,
     rows: Range<u64>,
-    format: RowFormat,
+    format: SparseFormat,
     gzip: bool,
     path: &Path,
     go_on: &mut dyn FnMut(u64) -> bool,
@@ -90,7 +81,8 @@ pub fn make_clicks(
     if path.symlink_metadata().is_ok() {
         return Err(taken());
     }
-    let part = store::part(dir, &format!("{}-{}", std::process::id(), name.to_string_lossy()));
+    let part =
+        store::unfinished(dir, &format!("{}-{}", std::process::id(), name.to_string_lossy()));
     let whole = rows.end.saturating_sub(rows.start);
     let written = File::create_new(&part).and_then(|mut file| {
         let written = if gzip {
