@@ -4,30 +4,33 @@ use std::sync::Arc;
 use std::thread;
 
 use paceline_data::SparseRows;
-use paceline_model::Layout;
+use paceline_model::{Layout, Logistic, Model};
 
 use crate::Failure;
-use crate::board::Board;
-use crate::build::{Room, build_dense_worker, build_examiner, build_model, build_sparse_model};
+use crate::build::{Room, build_dense_worker, build_examiner, build_model, follow_rows};
 use crate::checkpoint::{Keeper, Origin, Resumption, Shape, Terms};
 use crate::chief::{Chief, Orders, StopReason};
 use crate::cluster::{Role, Task};
 use crate::interrupt::Interrupt;
 use crate::job::{Plan, RawJob};
 use crate::link::{Link, Local};
-use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::progress::{Progress, write_line};
 use crate::rows::{InPlaceWorker, LocalRows, RowWorker, SharedTable};
-use crate::run::RunDir;
 use crate::source::{Data, load_data};
 use crate::tester::{Aside, InBetween, Tests};
-use crate::trace::{self, Following, Tracer, recorded};
+use crate::trace::{Tracer, recorded};
 use crate::train::{
-    Finished, Options, all_steps, announcement, check_unfinished, ending, resumed, save_model,
-    signal_of, summarise, worker_summary, write_summary,
+    Finished, Options, all_steps, announcement, check_unfinished, description, ending,
+    event_log_config, resumed, save_model, signal_of, summarise, worker_summary, write_summary,
 };
 use crate::worker::{Desk, Trainer, Work};
+use paceline_observe::{Recorder, RunStart};
+use paceline_record::EventLog;
+use paceline_record::RunDir;
+use paceline_record::TaskLog;
+use paceline_record::names::files;
+use paceline_record::timeline::finish_timeline;
 
 /// What the one task of a run without others is called.
 const ALONE: Task = Task { role: Role::Worker, index: 0 };
@@ -51,8 +54,8 @@ pub(crate) fn train_single(
         from.check(model.layout(), &plan.optimizer)?;
     }
     let run = options.open_run(&plan.name, checkpoint.as_ref())?;
-    run.write("job.toml", job.explain().as_bytes())?;
-    let progress = progress.with_log(Arc::new(Log::create(&run, ALONE)?));
+    run.write(files::JOB, job.explain().as_bytes())?;
+    let progress = progress.with_log(Arc::new(TaskLog::create(&run, ALONE)?));
     progress.say(&announcement(plan, &data, run.path()));
     let from = from.as_ref();
     from.iter().for_each(|from| progress.say(&resumed(from.step())));
@@ -81,13 +84,13 @@ impl<'a> Alone<'a> {
         let steps = batches.steps();
         let model = build_model(self.plan, self.data.shape(), Room::LEAST)?;
         let mut link = match self.from {
-            None => Local::new(&*model, self.plan.seed, self.plan.optimizer.clone()),
-            Some(from) => Local::resume(&*model, self.plan.optimizer.clone(), from)?,
+            None => Local::new(&*model, self.plan.seed, self.plan.optimizer),
+            Some(from) => Local::resume(&*model, self.plan.optimizer, from)?,
         };
         link.keep(self.keeper(model.layout())?);
         drop(model);
         let threads = self.plan.threads_here(1);
-        let tracer = Tracer::of(self.plan);
+        let tracer = self.plan.observe_trace.map(Tracer::new);
         let tracer = tracer.as_ref();
         let examiner = build_examiner(self.plan, self.data, self.plan.test_threads())?;
         let tests = InBetween::new(recorded(tracer, examiner));
@@ -104,18 +107,17 @@ impl<'a> Alone<'a> {
         let threads = self.plan.threads_here(1);
         let batches = self.data.batches(self.plan, threads, self.origin());
         let steps = all_steps(&batches, self.shape, self.origin());
-        let model = || build_sparse_model(self.plan, rows.features());
-        let (optimizer, layout_model) = (self.plan.optimizer.clone(), model());
+        let model = Logistic::new(rows.features());
+        let (optimizer, layout) = (self.plan.optimizer, model.layout());
         let shared = match self.from {
-            None => SharedTable::new(optimizer, &*layout_model, threads),
-            Some(from) => SharedTable::resume(optimizer, &*layout_model, threads, from)?,
+            None => SharedTable::new(optimizer, layout, threads),
+            Some(from) => SharedTable::resume(optimizer, layout, threads, from)?,
         };
-        if shared.steps_in_place(&*layout_model) {
-            let worker =
-                |slot, desk| InPlaceWorker::new(slot, batches.clone(), rows, model(), desk);
+        if shared.steps_in_place() {
+            let worker = |slot, desk| InPlaceWorker::new(slot, batches.clone(), rows, desk);
             self.train_shared(rows, &shared, worker, steps, progress)
         } else {
-            let worker = |slot, desk| RowWorker::new(slot, batches.clone(), rows, model(), desk);
+            let worker = |slot, desk| RowWorker::new(slot, batches.clone(), rows, desk);
             self.train_shared(rows, &shared, worker, steps, progress)
         }
     }
@@ -130,16 +132,14 @@ impl<'a> Alone<'a> {
     ) -> Result<Finished, Failure> {
         let threads = self.plan.threads_here(1);
         thread::scope(|scope| {
-            let tracer = Tracer::of(self.plan);
+            let tracer = self.plan.observe_trace.map(Tracer::new);
             let tracer = tracer.as_ref();
             let examiner = recorded(tracer, build_examiner(self.plan, self.data, 1)?);
             let tests = Aside::start(scope, examiner);
             // A test that may end the run must be over before the next one is due.
             let reproducible = threads == 1 && self.plan.stop.test_loss.is_some();
             let mut desk = self.desk()?;
-            let model = build_sparse_model(self.plan, rows.features());
-            desk.trace = tracer
-                .map(|tracer| Following::new(tracer.clone(), "steps", self.plan.batch, &*model));
+            desk.trace = follow_rows(tracer, self.plan, rows.features());
             let first = worker(0, desk);
             let chief = self.chief(steps, Box::new(tests), reproducible, progress);
             let mut link = LocalRows::new(shared, 0);
@@ -165,13 +165,13 @@ impl<'a> Alone<'a> {
     }
 
     fn desk(&self) -> Result<Desk, Failure> {
-        let mut board = Board::create(&self.run.task(&ALONE.to_string()), self.plan, &[])?;
         let model = build_model(self.plan, self.data.shape(), Room::LEAST)?;
-        match self.from {
-            None => board.describe(self.plan, &model.graph())?,
-            Some(from) => board.resume_at(from.step())?,
-        }
         let folder = self.run.task(&ALONE.to_string());
+        let mut config = event_log_config(self.plan, &ALONE.to_string());
+        config.description = Some(description(self.plan, &*model));
+        let mut board = EventLog::create(&folder, config)?;
+        let start = self.from.map(|from| RunStart::Resumed { step: from.step() });
+        board.start(start.unwrap_or(RunStart::New)).map_err(Failure::recording)?;
         let metrics = Metrics::start(self.plan, (&ALONE.to_string(), 0), Vec::new(), &folder)?;
         Ok(Desk { metrics, ..Desk::open(Some(board), 1.0) })
     }
@@ -229,7 +229,7 @@ impl<'a> Alone<'a> {
         let work = work.inspect_err(|_| drop(worker.desk().close(false)))?;
         let name = ALONE.to_string();
         let mine = worker_summary(&name, worker.desk(), &work);
-        let has_part = worker.desk().leave_trace(&name, Vec::new(), &self.run.task(&name));
+        let has_part = worker.desk().leave_trace(&name);
         let score = chief.final_test(link, worker.desk().board.as_mut())?;
         worker.desk().close(true)?;
         chief.final_checkpoint(link)?;
@@ -239,7 +239,7 @@ impl<'a> Alone<'a> {
         chief.note(&ending(&summary));
         write_summary(self.run, &summary)?;
         if let Some(window) = self.plan.observe_trace {
-            let warnings = trace::conclude(self.run.path(), window, has_part, &[name]);
+            let warnings = finish_timeline(self.run.path(), window, has_part, &[name]);
             warnings.iter().for_each(|warning| write_line(&format!("warning: {warning}")));
         }
         let run = self.run.path().to_owned();
