@@ -9,7 +9,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::machine::{Memory, number_after};
+use crate::machine::{MemoryUse, number_after};
 
 const MOUNT: &str = "sys/fs/cgroup";
 
@@ -119,13 +119,13 @@ impl Container {
     }
 
     /// The memory of the group whose limit applies, if the limit is below the machine's memory.
-    pub fn memory(&self, machine_bytes: u64) -> Option<Memory> {
+    pub fn memory(&self, machine_bytes: u64) -> Option<MemoryUse> {
         let (group, limit) = self.memory.as_ref().filter(|(_, limit)| *limit < machine_bytes)?;
         let current = fs::read_to_string(group.join("memory.current")).ok()?;
         let current = current.trim().parse::<u64>().ok()?;
         let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
         let cache = number_after(&stat, "file ").unwrap_or_default().min(current);
-        Some(Memory {
+        Some(MemoryUse {
             used: current - cache,
             free: limit.saturating_sub(current),
             buffers: 0,

@@ -30,7 +30,7 @@ pub struct Machine {
     /// Context switches.
     pub context_switches: u64,
     /// Memory by use.
-    pub memory: Memory,
+    pub memory: MemoryUse,
 }
 
 /// Processor time of all cores, in ticks.
@@ -50,7 +50,7 @@ pub struct Cpu {
 
 /// Memory by use, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
+pub struct MemoryUse {
     /// Held by programs and the kernel.
     pub used: u64,
     /// Unused.
@@ -61,7 +61,7 @@ pub struct Memory {
     pub cache: u64,
 }
 
-impl Memory {
+impl MemoryUse {
     /// The machine's memory.
     pub fn total(&self) -> u64 {
         self.used + self.free + self.buffers + self.cache
@@ -138,13 +138,13 @@ fn interfaces(dev: &str) -> (u64, u64) {
         .fold((0, 0), |(received, sent), counts| (received + counts[0], sent + counts[8]))
 }
 
-fn memory(meminfo: &str) -> Option<Memory> {
+fn memory(meminfo: &str) -> Option<MemoryUse> {
     let bytes = |word| number_after(meminfo, word).map(|kib| kib * 1024);
     let (total, free) = (bytes("MemTotal:")?, bytes("MemFree:")?);
     let buffers = bytes("Buffers:").unwrap_or_default();
     // The kernel can free its reclaimable slabs too.
     let cache = bytes("Cached:").unwrap_or_default() + bytes("SReclaimable:").unwrap_or_default();
-    Some(Memory { used: total.saturating_sub(free + buffers + cache), free, buffers, cache })
+    Some(MemoryUse { used: total.saturating_sub(free + buffers + cache), free, buffers, cache })
 }
 
 /// The speed of the machine's fastest network link, in millions of bits a second; `None` if no

@@ -85,7 +85,7 @@ struct SlotPace {
 
 /// A worker that fell behind or caught up.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
+pub struct PaceChange {
     /// Its slot.
     pub slot: usize,
     /// Whether it is behind now.
@@ -104,7 +104,7 @@ impl Pace {
 
     /// Ends an interval and returns what changed. `totals` has, for each slot, its gradients so far
     /// and the milliseconds that all of them took. Intervals of a second or two are sensible.
-    pub fn look(&mut self, totals: &[(u64, u64)]) -> Vec<Change> {
+    pub fn look(&mut self, totals: &[(u64, u64)]) -> Vec<PaceChange> {
         for (slot, &(gradients, ms)) in self.slots.iter_mut().zip(totals) {
             let made = gradients.saturating_sub(slot.gradients);
             if made >= FEWEST {
@@ -122,7 +122,7 @@ impl Pace {
             slot.behind_intervals =
                 if is_slow { slot.behind_intervals.saturating_add(1) } else { 0 };
             let is_behind = slot.behind_intervals >= CONSECUTIVE;
-            let change = Change { slot: i, is_behind, gradient_ms: times[i], behind };
+            let change = PaceChange { slot: i, is_behind, gradient_ms: times[i], behind };
             (is_behind != was_behind).then_some(change)
         };
         self.slots.iter_mut().enumerate().filter_map(judge).collect()
