@@ -25,6 +25,7 @@
 //! assert_eq!(totals.of(Phase::Input) + totals.of(Phase::Compute), totals.elapsed());
 //! ```
 
+pub mod account;
 pub mod container;
 pub mod machine;
 pub mod pace;
@@ -32,6 +33,7 @@ pub mod phases;
 pub mod process;
 pub mod recorder;
 pub mod resources;
+pub mod run_summary;
 pub mod sampler;
 pub mod server_recorder;
 pub mod task_summary;
@@ -47,6 +49,7 @@ pub use recorder::{
     no_traffic,
 };
 pub use resources::{COLUMNS, Gauges, Sample, Usage, columns};
+pub use run_summary::Summary;
 pub use sampler::Sampler;
 pub use server_recorder::{GradientTotals, ServerRecorder, StalenessCounts, WorkerTotals};
 pub use task_summary::{ResourceUse, TaskSummary, WorkerTiming};
