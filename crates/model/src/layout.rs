@@ -1,11 +1,11 @@
-//! Where each named tensor lies in the one flat slice of parameters.
+//! The named tensors inside the flat slice of parameters.
 //!
-//! Everything that moves or stores parameters (shards, checkpoints, the wire) sees a flat
-//! `[f32]`; the layout is the only place that knows what the numbers mean.
+//! Code that moves or stores parameters (shards, checkpoints, the wire) sees a flat `[f32]`; only
+//! the layout knows what the numbers mean.
 
 use std::ops::Range;
 
-/// Which settings of the optimizer a tensor takes.
+/// A group of tensors that share the optimizer's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Group {
     /// Matrices and kernels.
@@ -15,7 +15,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// Every group, in the order of their indices.
+    /// All groups.
     pub const ALL: [Group; 2] = [Group::Weights, Group::Biases];
 
     /// The group's name in job files.
@@ -30,34 +30,46 @@ impl Group {
 /// One named tensor of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
-    /// Its name, as written to `model.safetensors`.
+    /// The name, as written to `model.safetensors`.
     pub name: String,
-    /// Its shape; the last index runs fastest.
+    /// The shape; the last index varies fastest.
     pub shape: Vec<usize>,
-    /// Where it lies in the flat slice.
+    /// Its range in the flat slice.
     pub range: Range<usize>,
-    /// Which settings of the optimizer it takes.
+    /// The group whose optimizer settings it takes.
     pub group: Group,
 }
 
 /// The named tensors of a model, one after another without gaps.
+///
+/// ```
+/// use paceline_model::{Group, Layout};
+///
+/// let mut layout = Layout::new();
+/// layout.push("weight", &[10, 784], Group::Weights);
+/// layout.push("bias", &[10], Group::Biases);
+/// assert_eq!(layout.tensors()[1].range, 7840..7850);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     tensors: Vec<Tensor>,
 }
 
 impl Layout {
-    /// A layout without tensors, to be filled with [`Layout::push`].
+    /// A layout without tensors; add them with [`Layout::push`].
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a tensor behind the last one.
+    /// Adds a tensor after the last one.
     ///
     /// # Panics
-    /// If a tensor of that name is there already: two tensors could not be told apart in a file.
+    /// If the layout already has a tensor of that name.
     pub fn push(&mut self, name: &str, shape: &[usize], group: Group) {
-        assert!(self.tensors.iter().all(|t| t.name != name), "tensor {name} is there already");
+        assert!(
+            self.tensors.iter().all(|t| t.name != name),
+            "the layout already has a tensor {name}"
+        );
         let start = self.len();
         let range = start..start + shape.iter().product::<usize>();
         self.tensors.push(Tensor { name: name.to_owned(), shape: shape.to_vec(), range, group });
@@ -68,7 +80,7 @@ impl Layout {
         &self.tensors
     }
 
-    /// How many parameters there are in all.
+    /// The number of parameters.
     pub fn len(&self) -> usize {
         self.tensors.last().map_or(0, |last| last.range.end)
     }
@@ -84,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tensors_lie_behind_each_other_without_gaps() {
+    fn tensors_follow_each_other_without_gaps() {
         let mut layout = Layout::new();
         layout.push("a", &[2, 3], Group::Weights);
         layout.push("b", &[3], Group::Biases);
@@ -94,8 +106,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "there already")]
-    fn a_name_is_taken_once() {
+    #[should_panic(expected = "already has a tensor a")]
+    fn a_duplicate_name_is_refused() {
         let mut layout = Layout::new();
         layout.push("a", &[1], Group::Weights);
         layout.push("a", &[1], Group::Weights);

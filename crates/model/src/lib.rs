@@ -13,7 +13,6 @@
 
 mod alexnet;
 mod batch;
-mod crew;
 mod descent;
 mod graph;
 pub mod kernels;
@@ -34,6 +33,7 @@ mod sparse_model;
 mod step_event;
 mod table;
 mod tally;
+mod thread_pool;
 
 pub use alexnet::AlexNet;
 pub use batch::{Batch, Inputs, Rows, SharedPatches};

@@ -258,13 +258,13 @@ mod tests {
         let loss =
             model.gradient(&case.params, case.batch(), 0.5, OutputMode::Overwrite, &mut whole);
         let mut grad = vec![f32::NAN; 12];
-        let (mut sum, mut onto) = (0.0, OutputMode::Overwrite);
+        let (mut sum, mut mode) = (0.0, OutputMode::Overwrite);
         for range in [0..5, 5..17, 17..24] {
             let rows =
                 Rows { starts: &case.starts[range.start..=range.end], ..case.batch().rows() };
             let block = Batch::sparse(rows, &case.labels[range]);
-            sum += model.gradient(&case.params, block, 0.5, onto, &mut grad);
-            onto = OutputMode::Add;
+            sum += model.gradient(&case.params, block, 0.5, mode, &mut grad);
+            mode = OutputMode::Add;
         }
         assert!((sum - loss).abs() < 1e-5);
         for (got, want) in grad.iter().zip(&whole) {

@@ -284,7 +284,7 @@ fn errors_name_the_layer_and_the_shapes() {
         "layer p (max pooling), given 3x8x8: pads by 2x2, more than half of its windows of 2x2"
     );
     let twice = vec![Layer::new("a", LayerKind::Flatten), Layer::dense("a", 2)];
-    assert_eq!(wrong(twice), NetworkError::Twice("a".into()).to_string());
+    assert_eq!(wrong(twice), NetworkError::DuplicateName("a".into()).to_string());
     let rate = vec![Layer::new("d", LayerKind::Dropout { rate: 1.0 })];
     assert!(wrong(rate).contains("layer d (dropout), given 3x8x8: has the rate 1"));
 }

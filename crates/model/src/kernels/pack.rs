@@ -3,10 +3,10 @@
 use pulp::{Arch, Simd, WithSimd};
 
 use super::panels::Panels;
-use super::prefetch;
+use super::prefetch::prefetch;
 use super::tile::VECTORS;
 
-/// Copies a row of a panel; what the source does not have becomes zero.
+/// Copies a row of a panel and fills it up with zeros.
 #[inline(always)]
 pub(crate) fn copy_row<S: Simd, const V: usize>(from: &[f32], to: &mut [f32]) {
     if from.len() == V * S::F32_LANES {
@@ -31,9 +31,9 @@ pub(crate) fn pack_panels(
     Arch::new().dispatch(PackPanels { panels, from, stride, rows, packed });
 }
 
-/// Rows that are asked for before their turn: the processor does not guess that they come next.
+/// How many rows before its turn a row is prefetched: the processor does not predict the access.
 const AHEAD: usize = 2;
-/// Values of one line of the cache.
+/// Values of a cache line.
 const LINE: usize = 16;
 
 struct PackPanels<'a> {

@@ -1,8 +1,9 @@
-//! Tables against the dense optimizer, which is simple enough to be believed.
+//! Tables agree with the dense optimizers.
 
 use super::*;
+use crate::layout::{Group, Layout};
 use crate::optimizer::{
-    AdaGrad, Adam, Ftrl, Momentum, Optimizer, OptimizerState, ParamUpdate, Sgd,
+    AdaGrad, Adam, Ftrl, Momentum, Optimizer, OptimizerSpec, OptimizerState, ParamUpdate, Sgd,
 };
 use crate::schedule::Schedule;
 
@@ -69,7 +70,7 @@ fn gradient(step: u64, features: usize) -> (Vec<u32>, Vec<f32>) {
     (keys, grad)
 }
 
-/// Follows a table and the dense rule for some steps; the greatest difference of a parameter.
+/// The greatest difference of a parameter between a table and the dense optimizer.
 fn difference(spec: OptimizerSpec, features: usize, steps: u64) -> f32 {
     let layout = layout(features);
     let table = Table::new(spec.clone(), &layout, 0..features + 1);
