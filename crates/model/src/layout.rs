@@ -85,6 +85,44 @@ impl Layout {
         self.tensors.last().map_or(0, |last| last.range.end)
     }
 
+    /// The parameters of each tensor, for a layout of `N` tensors.
+    ///
+    /// ```
+    /// # use paceline_model::{Group, Layout};
+    /// # let mut layout = Layout::new();
+    /// # layout.push("weight", &[2], Group::Weights);
+    /// # layout.push("bias", &[1], Group::Biases);
+    /// let [weight, bias] = layout.split(&[0.1, 0.2, 0.3]);
+    /// assert_eq!((weight, bias), (&[0.1, 0.2][..], &[0.3][..]));
+    /// ```
+    ///
+    /// # Panics
+    /// If the layout does not have `N` tensors, or `params` has another length.
+    pub fn split<'p, const N: usize>(&self, params: &'p [f32]) -> [&'p [f32]; N] {
+        self.check_split(N, params.len());
+        std::array::from_fn(|index| &params[self.tensors[index].range.clone()])
+    }
+
+    /// As [`Layout::split`], for a mutable slice such as a gradient.
+    ///
+    /// # Panics
+    /// In the same cases.
+    pub fn split_mut<'p, const N: usize>(&self, params: &'p mut [f32]) -> [&'p mut [f32]; N] {
+        self.check_split(N, params.len());
+        let mut rest = params;
+        std::array::from_fn(|index| {
+            let (tensor, more) =
+                std::mem::take(&mut rest).split_at_mut(self.tensors[index].range.len());
+            rest = more;
+            tensor
+        })
+    }
+
+    fn check_split(&self, tensors: usize, params: usize) {
+        assert_eq!(self.tensors.len(), tensors, "tensors of the layout");
+        assert_eq!(self.len(), params, "parameters");
+    }
+
     /// Whether there are no parameters.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -103,6 +141,21 @@ mod tests {
         let ranges: Vec<_> = layout.tensors().iter().map(|t| t.range.clone()).collect();
         assert_eq!(ranges, [0..6, 6..9]);
         assert_eq!(layout.len(), 9);
+    }
+
+    #[test]
+    fn split_gives_each_tensor_its_part() {
+        let mut layout = Layout::new();
+        layout.push("a", &[2, 1], Group::Weights);
+        layout.push("b", &[0], Group::Biases);
+        layout.push("c", &[1], Group::Biases);
+        let mut params = [1.0, 2.0, 3.0];
+        let [a, b, c] = layout.split_mut(&mut params);
+        a[1] = 5.0;
+        c[0] = 7.0;
+        assert!(b.is_empty());
+        let [a, _, c] = layout.split(&params);
+        assert_eq!((a, c), (&[1.0, 5.0][..], &[7.0][..]));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Networks give PyTorch's loss and gradient (`tests/python/make_layers_golden.py`), layer by
 //! layer at odd sizes, and follow its training.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+#![allow(clippy::unwrap_used, reason = "a failed assumption of a test should panic")]
 
 mod golden;
 

@@ -1,7 +1,7 @@
 //! What a network promises beside its figures: finite differences, blocks, dropout, the order in
 //! which the gradient is finished, errors, and no allocation in a step.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+#![allow(clippy::unwrap_used, reason = "a failed assumption of a test should panic")]
 
 mod golden;
 mod plain;

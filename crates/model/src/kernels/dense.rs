@@ -6,6 +6,7 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
+use super::elementwise::each;
 use super::output_mode::OutputMode;
 
 /// Outputs of a register block.
@@ -238,6 +239,37 @@ impl GradRows<'_> {
     }
 }
 
+/// `grad[o] = sum over b of delta[b][o]`, or that added to what is there.
+///
+/// # Panics
+/// If `delta` is not whole rows of `grad.len()` values.
+pub fn dense_backward_bias(delta: &[f32], mode: OutputMode, grad: &mut [f32]) {
+    assert_eq!(delta.len() % grad.len().max(1), 0, "batch");
+    mode.prepare(grad);
+    for row in delta.chunks_exact(grad.len().max(1)) {
+        grad.iter_mut().zip(row).for_each(|(sum, delta)| *sum += delta);
+    }
+}
+
+/// `dx[b][i] = sum over o of delta[b][o] * weights[o][i]`.
+///
+/// # Panics
+/// If the slices' lengths do not fit `inputs` inputs.
+pub fn dense_backward_inputs(inputs: usize, weights: &[f32], delta: &[f32], dx: &mut [f32]) {
+    let outputs = weights.len() / inputs.max(1);
+    assert_eq!(weights.len(), outputs * inputs, "weights");
+    assert_eq!(dx.len() * outputs, delta.len() * inputs, "batch");
+    dx.fill(0.0);
+    for (dx, delta) in dx.chunks_exact_mut(inputs.max(1)).zip(delta.chunks_exact(outputs.max(1))) {
+        for (row, delta) in weights.chunks_exact(inputs.max(1)).zip(delta) {
+            each(
+                #[inline(always)]
+                || dx.iter_mut().zip(row).for_each(|(dx, weight)| *dx += delta * weight),
+            );
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,10 +308,21 @@ mod tests {
                 assert_eq!(grad[o * inputs + i], sum, "{batch}x{inputs}x{outputs}: {o},{i}");
             }
         }
+        let (mut bias_grad, mut dx) = (vec![f32::NAN; outputs], vec![f32::NAN; batch * inputs]);
+        dense_backward_bias(&delta, OutputMode::Overwrite, &mut bias_grad);
+        for (o, got) in bias_grad.iter().enumerate() {
+            assert_eq!(*got, (0..batch).map(|b| delta[b * outputs + o]).sum::<f32>());
+        }
+        dense_backward_inputs(inputs, &weights, &delta, &mut dx);
+        for (at, got) in dx.iter().enumerate() {
+            let (b, i) = (at / inputs, at % inputs);
+            let terms = (0..outputs).map(|o| delta[b * outputs + o] * weights[o * inputs + i]);
+            assert_eq!(*got, terms.sum::<f32>(), "{batch}x{inputs}x{outputs}: {b},{i}");
+        }
     }
 
     #[test]
-    fn both_directions_equal_the_plain_sums_at_odd_sizes() {
+    fn all_directions_equal_the_plain_sums_at_odd_sizes() {
         for batch in [1, 2, 3, 10] {
             for inputs in [1, 7, 8, 9, 16, 31, 784] {
                 for outputs in [1, 2, 4, 5, 6, 10, 11] {

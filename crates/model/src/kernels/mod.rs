@@ -14,17 +14,21 @@ mod outer;
 mod output_mode;
 pub(crate) mod pack;
 pub(crate) mod panels;
+mod patch_view;
 mod patches;
 mod prefetch;
 pub(crate) mod tile;
 
 pub(crate) use aligned::AlignedBuffer;
-pub use dense::{dense_backward_weights, dense_forward};
+pub use dense::{
+    dense_backward_bias, dense_backward_inputs, dense_backward_weights, dense_forward,
+};
 pub use elementwise::each;
 pub(crate) use exp::exp_below_zero;
 pub(crate) use outer::{OUTER_ROWS, OutputGrad, outer_rows};
 pub use output_mode::OutputMode;
 #[cfg(test)]
-pub(crate) use patches::pack;
-pub use patches::{PATCH, PATCH_BLOCK, PatchScratch, PatchView, patches_backward, patches_forward};
+pub(crate) use patch_view::pack;
+pub use patch_view::{PATCH, PatchView};
+pub use patches::{PATCH_BLOCK, PatchScratch, patches_backward, patches_forward};
 pub use prefetch::prefetch;

@@ -12,10 +12,8 @@ use pulp::{Arch, Simd, WithSimd};
 
 use super::bits::{set_bits, transpose};
 use super::output_mode::OutputMode;
-use super::prefetch::prefetch;
+use super::patch_view::{PATCH, PatchImage, PatchView};
 
-/// Bytes of a patch: as many as an AVX vector holds numbers.
-pub const PATCH: usize = 8;
 /// The most images of a backward pass: the bits of a word.
 pub const PATCH_BLOCK: usize = 64;
 /// Outputs of a register block.
@@ -24,57 +22,8 @@ const MANY: usize = 10;
 const SOME: usize = 5;
 /// How many images before its turn an image is prefetched.
 const AHEAD: usize = 12;
-/// Words of a cache line.
-const LINE: usize = 8;
-/// Cache lines that are prefetched: most images are no longer. Reading the length of each image
-/// would cost more than a line too many.
-const LINES: usize = 6;
 /// The factor that turns a byte into a number from 0 to 1.
 const UNIT: f32 = 1.0 / 255.0;
-
-/// Images of bytes, all of one size, without their empty patches.
-#[derive(Clone, Copy, Debug)]
-pub struct PatchView<'a> {
-    /// All images. Each is its map, padded to whole words, and then one word for each patch that is
-    /// not empty, with the patch's bytes in memory order.
-    pub words: &'a [u64],
-    /// The index of each image's first word, and the end of the last image.
-    pub starts: &'a [u32],
-    /// The selected images.
-    pub which: &'a [u32],
-}
-
-impl<'a> PatchView<'a> {
-    /// Words of the map of an image of `inputs` bytes.
-    pub fn map_words(inputs: usize) -> usize {
-        (inputs / PATCH).div_ceil(u64::BITS as usize)
-    }
-
-    /// One of the selected images.
-    #[inline(always)]
-    fn image(&self, inputs: usize, index: usize) -> PatchImage<'a> {
-        let image = self.which[index] as usize;
-        let (from, to) = (self.starts[image] as usize, self.starts[image + 1] as usize);
-        let (map, patches) = self.words[from..to].split_at(Self::map_words(inputs));
-        PatchImage { map, patches }
-    }
-
-    #[inline(always)]
-    fn prefetch(&self, index: usize) {
-        let Some(&image) = self.which.get(index) else { return };
-        let start = self.starts[image as usize] as usize;
-        for line in 0..LINES {
-            prefetch(self.words, start + line * LINE);
-        }
-    }
-}
-
-/// The map and the stored patches of one image.
-#[derive(Clone, Copy)]
-struct PatchImage<'a> {
-    map: &'a [u64],
-    patches: &'a [u64],
-}
 
 /// `out[b][o] = bias[o] + sum over i of image[b][i] / 255 * weights[o][i]`.
 ///
@@ -331,27 +280,10 @@ fn transpose_maps(inputs: usize, images: PatchView<'_>, transposed: &mut Vec<u64
     }
 }
 
-/// Packs images for a [`PatchView`], for tests.
-#[cfg(test)]
-pub(crate) fn pack(inputs: usize, bytes: &[u8]) -> (Vec<u64>, Vec<u32>) {
-    let (mut words, mut starts) = (Vec::new(), vec![0]);
-    for image in bytes.chunks(inputs) {
-        let map = words.len();
-        words.resize(map + PatchView::map_words(inputs), 0);
-        for (at, &patch) in image.as_chunks::<PATCH>().0.iter().enumerate() {
-            if patch != [0; PATCH] {
-                words[map + at / 64] |= 1 << (at % 64);
-                words.push(u64::from_ne_bytes(patch));
-            }
-        }
-        starts.push(words.len() as u32);
-    }
-    (words, starts)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::{dense_backward_weights, dense_forward};
+    use super::super::dense::{dense_backward_weights, dense_forward};
+    use super::super::patch_view::pack;
     use super::*;
 
     /// Images with `full` of 10 patches not empty; some patches have only one byte.

@@ -11,7 +11,7 @@ use crate::kernels::OutputMode;
 use crate::kernels::pack::pack_panels;
 use crate::kernels::panels::Panels;
 use crate::kernels::tile::{MemoryRun, RowsTimesPanel};
-use crate::kernels::{OUTER_ROWS, OutputGrad, outer_rows};
+use crate::kernels::{OUTER_ROWS, OutputGrad, dense_backward_bias, outer_rows};
 
 /// Rows of weights, one for each output, of a task.
 const TASK_ROWS: usize = OUTER_ROWS;
@@ -58,14 +58,6 @@ impl Dense {
             pack_panels(columns, &x[panel.column..], self.inputs, pass.count, packed);
         });
         packed
-    }
-
-    /// Computes the gradient by the biases.
-    fn put_bias(&self, dy: &[f32], mode: OutputMode, bias: &mut [f32]) {
-        mode.prepare(bias);
-        for dy in dy.chunks_exact(self.outputs) {
-            bias.iter_mut().zip(dy).for_each(|(sum, value)| *sum += value);
-        }
     }
 
     /// Computes the outputs of some rows of weights, a row of `out` for each.
@@ -184,7 +176,7 @@ impl BufferedLayer for Dense {
             let dy = OutputGrad { values: dy, outputs: self.outputs, first: task * TASK_ROWS };
             outer_rows(columns, packed, dy, mode, weights);
         });
-        self.put_bias(dy, mode, bias);
+        dense_backward_bias(dy, mode, bias);
     }
 
     fn piece(&self, params: usize, threads: usize) -> usize {
@@ -214,7 +206,7 @@ impl BufferedLayer for Dense {
             emit(first * self.inputs, piece);
         }
         let bias = &mut piece[..self.outputs];
-        self.put_bias(dy, OutputMode::Overwrite, bias);
+        dense_backward_bias(dy, OutputMode::Overwrite, bias);
         emit(self.inputs * self.outputs, bias);
     }
 

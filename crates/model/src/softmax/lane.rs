@@ -7,7 +7,8 @@
 use std::ops::Range;
 
 use crate::kernels::{
-    OutputMode, PATCH_BLOCK, PatchScratch, PatchView, patches_backward, patches_forward,
+    OutputMode, PATCH_BLOCK, PatchScratch, PatchView, dense_backward_bias, patches_backward,
+    patches_forward,
 };
 use crate::layers::loss::{count_examples, softmax_cross_entropy};
 use crate::tally::Tally;
@@ -94,9 +95,7 @@ impl Lane {
             let block = task.slice(range.start + within.start..range.start + within.end);
             self.score(&block);
             self.loss += softmax_cross_entropy(&mut self.scores, block.labels, task.share);
-            for row in self.scores.chunks_exact(task.classes) {
-                bias.iter_mut().zip(row).for_each(|(sum, delta)| *sum += delta);
-            }
+            dense_backward_bias(&self.scores, OutputMode::Add, bias);
             let scratch = &mut self.scratch;
             patches_backward(task.inputs, block.images, &self.scores, scratch, mode, weights);
             mode = OutputMode::Add;

@@ -10,7 +10,9 @@ use self::lane::{LANES, Lane, LaneTask};
 use self::spin_pool::{LaneWork, SpinPool};
 use crate::batch::{Batch, Inputs, SharedPatches};
 use crate::graph::OpNode;
-use crate::kernels::{OutputMode, PatchView, dense_backward_weights, dense_forward, each};
+use crate::kernels::{
+    OutputMode, PatchView, dense_backward_bias, dense_backward_weights, dense_forward, each,
+};
 use crate::layers::loss::{count_examples, softmax_cross_entropy};
 use crate::layout::{Group, Layout};
 use crate::model::Model;
@@ -87,12 +89,9 @@ impl Softmax {
     ) -> f32 {
         let (inputs, classes) = (self.inputs, self.classes);
         let (weights, bias) = grad.split_at_mut(classes * inputs);
-        mode.prepare(bias);
         let delta = self.score(params, block);
         let loss = softmax_cross_entropy(delta, block.labels, share);
-        for row in delta.chunks_exact(classes) {
-            bias.iter_mut().zip(row).for_each(|(sum, delta)| *sum += delta);
-        }
+        dense_backward_bias(delta, mode, bias);
         dense_backward_weights(inputs, classes, block.values(), delta, mode, weights);
         loss
     }
