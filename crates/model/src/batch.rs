@@ -31,8 +31,10 @@ pub enum Inputs<'a> {
 
 /// Images of bytes, most of which are zero. A byte b stands for the value b / 255.
 ///
-/// [`PatchView`](crate::kernels::PatchView) describes the format. The images are shared, so that
-/// the threads of a model read them in place.
+/// An image is cut into patches of 8 neighbouring bytes. It is stored as a map with one bit for
+/// each patch, padded to whole words, and then one word for each patch that is not all zero, with
+/// the patch's bytes in memory order. The images are shared, so that the threads of a model read
+/// them in place.
 #[derive(Clone, Copy)]
 pub struct SharedPatches<'a> {
     /// All images of the data set, each a map and the patches that are not empty.

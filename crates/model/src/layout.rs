@@ -14,19 +14,6 @@ pub enum Group {
     Biases,
 }
 
-impl Group {
-    /// All groups.
-    pub const ALL: [Group; 2] = [Group::Weights, Group::Biases];
-
-    /// The group's name in job files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Group::Weights => "weights",
-            Group::Biases => "biases",
-        }
-    }
-}
-
 /// One named tensor of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {

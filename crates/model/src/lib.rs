@@ -71,7 +71,7 @@ pub use kernels::OutputMode;
 pub use keys::Compactor;
 pub use layers::{Layer, LayerKind, Shape, Windows, softmax_cross_entropy};
 pub use layout::{Group, Layout, Tensor};
-pub use lenet::{LENET_INPUT, lenet};
+pub use lenet::lenet;
 pub use linear::{Logistic, LogisticLoss, SparseLinear};
 pub use model::Model;
 pub use network::{LayerCost, Network, NetworkError};

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn onto_what_is_there_adds_up_over_blocks() {
+    fn gradients_of_blocks_add_up_to_the_batch() {
         let case = LinearCase::new(24, 11);
         let mut model = Logistic::new(11);
         let mut whole = vec![f32::NAN; 12];
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_one_are_the_same_as_none() {
+    fn rows_without_values_count_as_ones() {
         let mut case = LinearCase::new(17, 9);
         let mut model = Logistic::new(9);
         let mut grads = [vec![0.0; 10], vec![0.0; 10]];

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn both_zeros_are_one() {
+    fn zero_and_minus_zero_share_a_bin() {
         assert_eq!(area(&[(0.0, true), (-0.0, false)]), Some(0.5));
     }
 }

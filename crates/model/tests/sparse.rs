@@ -1,4 +1,4 @@
-//! Training of sparse logistic regression, held to what numpy makes of the same rows: see
+//! Training of sparse logistic regression agrees with numpy on the same rows: see
 //! `golden/sparse.py`.
 
 #![expect(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
@@ -198,7 +198,7 @@ impl TableStepper {
     fn step(&mut self, table: &Table, step: u64, batch: Batch<'_>) -> f32 {
         let rows = self.compact(table, batch);
         table.read(self.compactor.keys(), &mut self.params);
-        let (share, mut onto, mut loss) = (1.0 / batch.len() as f32, OutputMode::Overwrite, 0.0);
+        let (share, mut mode, mut loss) = (1.0 / batch.len() as f32, OutputMode::Overwrite, 0.0);
         let (most, mut from) = (self.model.max_block(), 0);
         for labels in batch.labels.chunks(most) {
             let to = from + labels.len();
@@ -208,15 +208,15 @@ impl TableStepper {
                 values: rows.values,
             };
             let block = Batch { draw: batch.draw, ..Batch::sparse(rows, labels) };
-            loss += self.model.gradient(&self.params, block, share, onto, &mut self.grad);
-            (onto, from) = (OutputMode::Add, to);
+            loss += self.model.gradient(&self.params, block, share, mode, &mut self.grad);
+            (mode, from) = (OutputMode::Add, to);
         }
         table.update(step, self.compactor.keys(), &self.grad);
         loss
     }
 
-    /// Finds the batch's keys and makes room for their parameters; the batch's rows, cut off
-    /// from whatever lies before and behind them.
+    /// Finds the batch's keys and makes room for their parameters. Returns the rows of the batch
+    /// alone.
     fn compact<'a>(&mut self, table: &Table, batch: Batch<'a>) -> Rows<'a> {
         let rows = batch.rows();
         let (first, last) = match rows.starts {

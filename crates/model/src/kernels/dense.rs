@@ -118,7 +118,7 @@ fn dots<S: Simd, const R: usize, const K: usize>(simd: S, x: &[f32], w: &[f32]) 
     sums
 }
 
-/// `grad[o][i] = sum over b of delta[b][o] * x[b][i]`, or that added to what is there.
+/// `grad[o][i] = sum over b of delta[b][o] * x[b][i]`, or adds that to `grad`.
 ///
 /// # Panics
 /// If the slices' lengths do not fit `inputs` inputs and `outputs` outputs.
@@ -239,7 +239,7 @@ impl GradRows<'_> {
     }
 }
 
-/// `grad[o] = sum over b of delta[b][o]`, or that added to what is there.
+/// `grad[o] = sum over b of delta[b][o]`, or adds that to `grad`.
 ///
 /// # Panics
 /// If `delta` is not whole rows of `grad.len()` values.

@@ -28,7 +28,9 @@ pub(crate) use exp::exp_below_zero;
 pub(crate) use outer::{OUTER_ROWS, OutputGrad, outer_rows};
 pub use output_mode::OutputMode;
 #[cfg(test)]
+pub(crate) use patch_view::PATCH;
+pub(crate) use patch_view::PatchView;
+#[cfg(test)]
 pub(crate) use patch_view::pack;
-pub use patch_view::{PATCH, PatchView};
-pub use patches::{PATCH_BLOCK, PatchScratch, patches_backward, patches_forward};
-pub use prefetch::prefetch;
+pub(crate) use patches::{PATCH_BLOCK, PatchScratch, patches_backward, patches_forward};
+pub(crate) use prefetch::prefetch;

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_finds_its_place_and_the_rest_is_zero() {
+    fn every_value_is_packed_and_the_padding_is_zero() {
         for (rows, columns, stride) in [(1, 1, 1), (3, 7, 9), (5, 16, 16), (9, 37, 50), (2, 70, 71)]
         {
             let panels = Panels::new(rows, columns);

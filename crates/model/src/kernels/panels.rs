@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn panels_lie_behind_each_other_and_hold_every_column() {
+    fn panels_follow_each_other_and_hold_every_column() {
         for columns in [1, 5, 8, 9, 16, 17, 24, 25, 33, 100] {
             let panels = Panels::new(3, columns);
             let (mut column, mut start) = (0, 0);

@@ -3,7 +3,7 @@
 use super::prefetch::prefetch;
 
 /// Bytes of a patch: as many as an AVX vector holds numbers.
-pub const PATCH: usize = 8;
+pub(crate) const PATCH: usize = 8;
 /// Words of a cache line.
 const LINE: usize = 8;
 /// Cache lines that are prefetched: most images are no longer. Reading the length of each image
@@ -12,19 +12,19 @@ const LINES: usize = 6;
 
 /// Images of bytes, all of one size, without their empty patches.
 #[derive(Clone, Copy, Debug)]
-pub struct PatchView<'a> {
+pub(crate) struct PatchView<'a> {
     /// All images. Each is its map, padded to whole words, and then one word for each patch that is
     /// not empty, with the patch's bytes in memory order.
-    pub words: &'a [u64],
+    pub(crate) words: &'a [u64],
     /// The index of each image's first word, and the end of the last image.
-    pub starts: &'a [u32],
+    pub(crate) starts: &'a [u32],
     /// The selected images.
-    pub which: &'a [u32],
+    pub(crate) which: &'a [u32],
 }
 
 impl<'a> PatchView<'a> {
     /// Words of the map of an image of `inputs` bytes.
-    pub fn map_words(inputs: usize) -> usize {
+    pub(crate) fn map_words(inputs: usize) -> usize {
         (inputs / PATCH).div_ceil(u64::BITS as usize)
     }
 

@@ -15,7 +15,7 @@ use super::output_mode::OutputMode;
 use super::patch_view::{PATCH, PatchImage, PatchView};
 
 /// The most images of a backward pass: the bits of a word.
-pub const PATCH_BLOCK: usize = 64;
+pub(crate) const PATCH_BLOCK: usize = 64;
 /// Outputs of a register block.
 const MANY: usize = 10;
 /// Outputs of a register block where fewer than [`MANY`] are left.
@@ -29,7 +29,7 @@ const UNIT: f32 = 1.0 / 255.0;
 ///
 /// # Panics
 /// If `inputs` is not a multiple of [`PATCH`], or the slices' lengths do not fit.
-pub fn patches_forward(
+pub(crate) fn patches_forward(
     inputs: usize,
     images: PatchView<'_>,
     weights: &[f32],
@@ -139,19 +139,19 @@ fn dots<S: Simd, const N: usize, const K: usize>(
 
 /// Scratch memory of [`patches_backward`].
 #[derive(Clone, Debug, Default)]
-pub struct PatchScratch {
+pub(crate) struct PatchScratch {
     /// For each patch a word with a bit for each image of the block.
     transposed: Vec<u64>,
     /// The block's gradient by the scores of the current outputs, divided by 255.
     scales: Vec<f32>,
 }
 
-/// `grad[o][i] = sum over b of delta[b][o] * image[b][i] / 255`, or that added to what is there.
+/// `grad[o][i] = sum over b of delta[b][o] * image[b][i] / 255`, or adds that to `grad`.
 ///
 /// # Panics
 /// If `inputs` is not a multiple of [`PATCH`], there are more than [`PATCH_BLOCK`] images, or the
 /// slices' lengths do not fit.
-pub fn patches_backward(
+pub(crate) fn patches_backward(
     inputs: usize,
     images: PatchView<'_>,
     delta: &[f32],
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn both_directions_agree_with_the_dense_kernels_whatever_is_empty() {
+    fn both_directions_agree_with_the_dense_kernels() {
         for count in [1, 2, 7, 63, 64] {
             for inputs in [8, 16, 72, 512, 520, 784] {
                 for (outputs, full) in [(1, 5), (4, 10), (5, 4), (6, 0), (10, 4), (11, 10), (26, 3)]

@@ -4,7 +4,7 @@
 ///
 /// It is a hint, which has no effect on processors other than x86-64.
 #[inline(always)]
-pub fn prefetch<T>(slice: &[T], index: usize) {
+pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(element) = slice.get(index) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -245,7 +245,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn keys_come_out_sorted_and_once_and_places_lead_back(
+        fn keys_are_sorted_and_unique_and_places_refer_to_them(
             batches in proptest::collection::vec(
                 (1u32..=32, proptest::collection::vec(any::<u32>(), 0..600)),
                 1..4,
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_batches_are_no_exception() {
+    fn empty_repeated_and_large_batches_are_compacted() {
         let mut compactor = Compactor::new();
         check(&mut compactor, &[], 7);
         check(&mut compactor, &[0; 50], 1);
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "key 9 is outside a model of 9 features")]
-    fn a_key_beyond_the_model_is_no_bias() {
+    fn a_key_that_is_no_feature_is_refused() {
         Compactor::new().compact(&[3, 9], 9..10);
     }
 }

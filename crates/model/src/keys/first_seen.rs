@@ -133,7 +133,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_key_has_one_place_whatever_came_before(
+        fn every_key_has_one_place_after_any_earlier_batches(
             batches in proptest::collection::vec(
                 (1u32..=32, proptest::collection::vec(any::<u32>(), 0..400)),
                 1..6,
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_run_out_start_again() {
+    fn place_numbers_restart_before_they_overflow() {
         let mut table = FirstSeen::default();
         check(&mut table, &[5, 5, 7]);
         table.base = u32::MAX - 2;

@@ -115,7 +115,7 @@ fn images(count: usize, inputs: usize) -> Vec<u8> {
 }
 
 #[test]
-fn patchy_examples_give_what_dense_ones_give_and_equal_bits_with_any_threads() {
+fn images_in_patches_agree_with_dense_ones_with_equal_bits_on_any_number_of_threads() {
     for (count, inputs, classes) in [(1, 8, 2), (10, 784, 10), (129, 24, 3), (600, 784, 10)] {
         let bytes = images(count, inputs);
         let numbers: Vec<f32> = bytes.iter().map(|&byte| f32::from(byte) / 255.0).collect();

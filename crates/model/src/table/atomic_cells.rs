@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_are_zero_and_keep_what_is_set_at_odd_sizes() {
+    fn cells_start_at_zero_and_keep_their_values_at_odd_sizes() {
         for len in [0, 1, 3, 1_023, 1_025, 600_001] {
             let cells = AtomicCells::zeros(len);
             assert_eq!(cells.all().len(), len);

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_scale_is_left_for_folding() {
+    fn a_small_scale_is_not_shrunk_but_left_for_folding() {
         let scale = DecayScale::one();
         assert_eq!(scale.shrink(0.5), Some(0.5));
         assert_eq!(scale.shrink(1e-12), None);

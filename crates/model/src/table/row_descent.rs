@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "out of bounds")]
-    fn the_bias_is_no_feature() {
+    fn the_key_of_the_bias_is_refused_as_a_feature() {
         let table = Table::new(spec(0.0), Logistic::new(4).layout(), 0..5).with_sums();
         let batch = OwnedRows::new(vec![(true, vec![(4, 1.0)])], true);
         step_in_place(&mut RowDescent::new(BLOCK), &table, 0, &batch);
