@@ -5,26 +5,24 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::conv::{Conv, divided};
-use crate::OutputMode;
+use crate::kernels::OutputMode;
 use crate::kernels::panels::{Panel, Panels};
-use crate::kernels::tile::{ROWS, VECTORS, add_outer, add_packed, put_out, tiles};
+use crate::kernels::tile::{ROWS, TileRows, VECTORS, add_outer, add_packed, tiles, write_sums};
 
-/// Rows of the sums that a task takes, at most.
+/// The most rows of a task.
 pub(super) const TASK_ROWS: usize = 96;
-/// Output pixels that are worked on together.
+/// Output pixels that are processed together.
 const PIXELS: usize = 256;
-/// From so many panels on it pays to pack what the kernel covers, too.
+/// The least number of panels for which packing the covered part pays.
 const PACKED_PANELS: usize = 3;
 
 /// Some rows of the sums, over some examples.
-pub(super) struct Sums<'a> {
+pub(super) struct ConvSums<'a> {
     pub(super) conv: &'a Conv,
     pub(super) x: &'a [f32],
     pub(super) panels: Panels,
     pub(super) dy_packed: &'a [f32],
-    /// The first of the rows.
     pub(super) first: usize,
-    /// How many there are.
     pub(super) rows: usize,
     pub(super) examples: Range<usize>,
     pub(super) sums: &'a mut [f32],
@@ -40,7 +38,7 @@ struct Area {
     width: usize,
 }
 
-impl WithSimd for Sums<'_> {
+impl WithSimd for ConvSums<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -67,20 +65,20 @@ impl WithSimd for Sums<'_> {
     }
 }
 
-impl Sums<'_> {
+impl ConvSums<'_> {
     /// Adds an area's products.
     #[inline(always)]
     fn all_panels<S: Simd>(&mut self, simd: S, area: Area, covered: Option<&[f32]>) {
         for panel in self.panels.iter() {
             if panel.width == S::F32_LANES {
-                self.add::<S, 1>(simd, (area, panel), covered);
+                self.add::<S, 1>(simd, area, panel, covered);
             } else {
-                self.add::<S, VECTORS>(simd, (area, panel), covered);
+                self.add::<S, VECTORS>(simd, area, panel, covered);
             }
         }
     }
 
-    /// Packs what the kernel covers over an area, tile by tile.
+    /// Packs the part that the kernel covers over an area, tile by tile.
     #[inline(always)]
     fn pack_covered(&self, area: Area, covered: &mut [f32]) {
         self.all_tiles(
@@ -118,10 +116,11 @@ impl Sums<'_> {
     fn add<S: Simd, const V: usize>(
         &mut self,
         simd: S,
-        (area, panel): (Area, Panel),
+        area: Area,
+        panel: Panel,
         covered: Option<&[f32]>,
     ) {
-        // An area is whole rows or part of one, so its pixels follow each other.
+        // An area is whole rows or part of one, so its pixels are contiguous.
         let pixel = area.y * self.conv.to.shape.width + area.x;
         let start = area.example * self.panels.len() + panel.start + pixel * panel.width;
         let packed = &self.dy_packed[start..][..area.height * area.width * panel.width];
@@ -134,12 +133,12 @@ impl Sums<'_> {
                 let sums = &mut sums[row * stored + panel.column..];
                 let left = covered.map(|covered| &covered[row * PIXELS..]);
                 match size {
-                    1 => self.add_tile::<S, 1, V>(simd, area, (left, at), packed, sums),
-                    2 => self.add_tile::<S, 2, V>(simd, area, (left, at), packed, sums),
-                    3 => self.add_tile::<S, 3, V>(simd, area, (left, at), packed, sums),
-                    4 => self.add_tile::<S, 4, V>(simd, area, (left, at), packed, sums),
-                    5 => self.add_tile::<S, 5, V>(simd, area, (left, at), packed, sums),
-                    _ => self.add_tile::<S, ROWS, V>(simd, area, (left, at), packed, sums),
+                    1 => self.add_tile::<S, 1, V>(simd, area, left, at, packed, sums),
+                    2 => self.add_tile::<S, 2, V>(simd, area, left, at, packed, sums),
+                    3 => self.add_tile::<S, 3, V>(simd, area, left, at, packed, sums),
+                    4 => self.add_tile::<S, 4, V>(simd, area, left, at, packed, sums),
+                    5 => self.add_tile::<S, 5, V>(simd, area, left, at, packed, sums),
+                    _ => self.add_tile::<S, ROWS, V>(simd, area, left, at, packed, sums),
                 }
             },
         );
@@ -152,7 +151,8 @@ impl Sums<'_> {
         &self,
         simd: S,
         area: Area,
-        (left, at): (Option<&[f32]>, usize),
+        left: Option<&[f32]>,
+        at: usize,
         packed: &[[S::f32s; V]],
         out: &mut [f32],
     ) {
@@ -169,12 +169,12 @@ impl Sums<'_> {
         let stored = self.conv.outputs.stored_columns();
         for (m, sums) in sums.iter().enumerate() {
             let out = &mut out[m * stored..][..V * S::F32_LANES];
-            put_out(simd, sums, OutputMode::Add, out);
+            write_sums(simd, sums, OutputMode::Add, out);
         }
     }
 
-    /// Goes through the tiles of the rows: the first row counted from the task's first, how many
-    /// rows, and where they begin in what the kernel covers.
+    /// Calls `work` for every tile with its first row, counted from the task's first, the number
+    /// of rows, and their offset in the part that the kernel covers.
     #[inline(always)]
     fn all_tiles(&self, mut work: impl FnMut(usize, usize, usize)) {
         let run = self.conv.run();
@@ -183,7 +183,7 @@ impl Sums<'_> {
             // A tile must not reach over the end of a row of the kernel.
             let (kernel_row, within) = divided(row, run);
             let len = (run - within).min(last - row);
-            for (tile, size) in tiles(len) {
+            for TileRows { first: tile, count: size } in tiles(len) {
                 let at = kernel_row * self.conv.from.row() + within + tile;
                 work(row - self.first + tile, size, at);
             }
@@ -198,13 +198,13 @@ impl Sums<'_> {
         &self.x[area.example * len..][..len]
     }
 
-    /// Where what the kernel covers begins, for the first pixel of a row of an area.
+    /// The offset of the part that the kernel covers at the first pixel of a row of an area.
     #[inline(always)]
     fn covered(&self, area: Area, y: usize) -> usize {
-        self.conv.pixels[(area.y + y) * self.conv.to.shape.width + area.x].0
+        self.conv.pixels[(area.y + y) * self.conv.to.shape.width + area.x].covered
     }
 
-    /// From there to the same of the next pixel.
+    /// The distance between the covered parts of two neighbouring pixels.
     #[inline(always)]
     fn stride(&self) -> usize {
         self.conv.stride[1] * self.conv.from.shape.channels

@@ -1,22 +1,22 @@
 //! Weight decay that costs nothing for parameters that a step does not touch.
 //!
-//! SGD with decay multiplies every parameter by `1 - rate * decay` at every step. Kept as
-//! `w = scale * v` for a whole group, that is one multiplication: a step shrinks the scale, and
-//! divides its own updates by it. When the scale gets small it is folded into all `v` at once.
+//! SGD with decay multiplies every parameter by `1 - rate * decay` at every step. Stored as
+//! `w = scale * v` with one scale for a whole group, that is one multiplication: a step shrinks
+//! the scale and divides its own updates by it. A scale that gets small is folded into all `v`.
 //!
-//! Steps of several threads each take their factor by compare-and-swap, so none is lost and none
-//! counts twice. They hold the gate for reading as long as they use the scale; folding holds it
-//! for writing.
+//! Each thread applies its factor by compare-and-swap, so no factor is lost or applied twice. A
+//! thread holds the table's fold lock for reading while it uses the scale, and for writing while
+//! it folds it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Folded below this: `v` has the digits of a float at any scale, but not its range.
+/// A scale below this is folded: `v` keeps its digits at any scale, but would run out of range.
 const LEAST: f64 = 1e-12;
 
-/// The common factor of a group's parameters, in bits of an `f64`.
-pub(super) struct Scale(AtomicU64);
+/// The common factor of a group's parameters, as the bits of an `f64`.
+pub(super) struct DecayScale(AtomicU64);
 
-impl Scale {
+impl DecayScale {
     pub(super) fn one() -> Self {
         Self(AtomicU64::new(1f64.to_bits()))
     }
@@ -25,19 +25,19 @@ impl Scale {
         f64::from_bits(self.0.load(Ordering::Relaxed))
     }
 
-    /// Multiplies by a step's factor and returns what came of it; none, and nothing is changed,
-    /// if that is so small that it must be folded.
+    /// Multiplies the scale by a step's factor and returns the product. Returns `None` and changes
+    /// nothing if the product is so small that it must be folded.
     pub(super) fn shrink(&self, factor: f64) -> Option<f64> {
         let next = |bits| {
             let scale = f64::from_bits(bits) * factor;
-            // A scale that is no number must not be folded over and over.
+            // A scale that is not a number must not be folded at every step.
             (scale.abs() >= LEAST || scale.is_nan()).then_some(scale.to_bits())
         };
         let before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
         Some(f64::from_bits(before) * factor)
     }
 
-    /// Sets it back to 1 and returns what it was. Nobody else may use it meanwhile.
+    /// Resets the scale to 1 and returns its old value. No other thread may use it meanwhile.
     pub(super) fn take(&self) -> f64 {
         f64::from_bits(self.0.swap(1f64.to_bits(), Ordering::Relaxed))
     }
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn factors_of_many_threads_are_neither_lost_nor_doubled() {
-        let scale = Scale::one();
+        let scale = DecayScale::one();
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| (0..10_000).for_each(|_| assert!(scale.shrink(0.9999).is_some())));
@@ -62,8 +62,8 @@ mod tests {
     }
 
     #[test]
-    fn a_small_scale_is_left_for_folding() {
-        let scale = Scale::one();
+    fn a_small_scale_is_not_shrunk_but_left_for_folding() {
+        let scale = DecayScale::one();
         assert_eq!(scale.shrink(0.5), Some(0.5));
         assert_eq!(scale.shrink(1e-12), None);
         assert_eq!(scale.shrink(0.0), None);

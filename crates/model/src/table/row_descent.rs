@@ -1,27 +1,25 @@
-//! A step of logistic regression where its parameters live.
+//! Steps of a linear model where its parameters live.
 //!
-//! Whoever has the table in the same process needs no compact slice: copying rows and making their
-//! keys unique would be half of a step. Rows go forward and back with their keys as they are.
+//! A worker that has the table in its own process needs no compact slice: copying rows and making
+//! their keys unique would be half of a step. Rows go forward and backward with their own keys.
 //!
-//! One thread alone has a place beside each parameter where its gradient is summed up, in the
-//! order of the rows, as in a compact slice. When all rows have been through, each key moves its
-//! parameter by that sum and empties it; where a key comes again it finds nothing left to do. So
-//! the bits are those of the compact way.
+//! A single thread sums the gradient beside each parameter, in the order of the rows, as in a
+//! compact slice. After all rows, each key moves its parameter by that sum and clears it; where a
+//! key occurs again the sum is zero and nothing changes. So the bits are those of the compact way.
 //!
-//! Threads that share a table would fight over such sums, and find each other's. They note what
-//! each row adds to the gradient by its score alone, and move the parameters row by row afterwards
-//! (Hogwild, with batches).
+//! Threads that share a table would mix up such sums. They keep what each row adds to the gradient
+//! by its score, and move the parameters row by row afterwards (Hogwild, with batches).
 
 use std::sync::PoisonError;
 
-use super::cells::Cell;
-use super::{Span, Table};
+use super::atomic_cells::AtomicCell;
+use super::storage::{Table, TableSpan};
 use crate::kernels::prefetch;
 use crate::row::Row;
 use crate::sparse_model::ScoreLoss;
 
-/// Makes the steps of a linear model on a table, alone or with other threads but without locks.
-/// The table holds the whole model: the weights, and the bias as the last.
+/// Makes the steps of a linear model directly on a table, which other threads may share.
+/// The table holds the whole model: the weights, then the bias.
 ///
 /// A step is one [`RowDescent::gradient`] and one [`RowDescent::update`] with the same rows.
 #[derive(Clone, Debug)]
@@ -30,24 +28,24 @@ pub struct RowDescent {
     block: usize,
     /// The gradient of the bias.
     bias: f32,
-    /// What each row adds to the gradient, where it is not summed up in the table.
+    /// What each row adds to the gradient, where the table has no room for sums.
     deltas: Vec<f32>,
 }
 
 impl RowDescent {
-    /// Steps whose sums are taken block by block, as those of the compact way are: `block` is the
+    /// Steps that sum losses block by block, as a model does with a compact slice: `block` is the
     /// model's [`max_block`](crate::Model::max_block). Memory grows with the first batches.
     pub fn new(block: usize) -> Self {
         Self { block, bias: 0.0, deltas: Vec::new() }
     }
 
-    /// The mean loss of some rows, whose gradient it finds for [`RowDescent::update`].
+    /// Returns the mean loss of some rows and keeps their gradient for [`RowDescent::update`].
     ///
-    /// `ahead` is asked for the keys of a row to come before each row, so that their parameters
-    /// are there when it is that row's turn.
+    /// Before each row it takes the keys of a later row from `ahead` and prefetches their
+    /// parameters.
     ///
     /// # Panics
-    /// If the table cannot be stepped on in place, or a key is none of its weights.
+    /// If [`Table::steps_in_place`] is false, or a key is not that of a weight.
     pub fn gradient<'r>(
         &mut self,
         loss: &(impl ScoreLoss + ?Sized),
@@ -56,14 +54,14 @@ impl RowDescent {
         ahead: impl Iterator<Item = &'r [u32]>,
     ) -> f32 {
         let _shared =
-            table.decays().then(|| table.gate.read().unwrap_or_else(PoisonError::into_inner));
+            table.decays().then(|| table.fold_lock.read().unwrap_or_else(PoisonError::into_inner));
         let Self { block, bias, deltas } = self;
         deltas.clear();
-        let pass = Forward { loss, table, block: *block, bias_grad: bias };
+        let pass = RowForward { loss, table, block: *block, bias_grad: bias };
         if table.width == 1 {
-            return pass.run(rows, ahead, |_: &[[Cell; 1]], _, delta| deltas.push(delta));
+            return pass.run(rows, ahead, |_: &[[AtomicCell; 1]], _, delta| deltas.push(delta));
         }
-        pass.run(rows, ahead, |cells: &[[Cell; 2]], row, delta| {
+        pass.run(rows, ahead, |cells: &[[AtomicCell; 2]], row, delta| {
             row.for_each_scaled(delta, |key, slope| {
                 let [_, sum] = &cells[key as usize];
                 sum.set(sum.get() + slope);
@@ -71,11 +69,11 @@ impl RowDescent {
         })
     }
 
-    /// Moves the parameters by the gradient of these rows. `step` is the number of updates made
-    /// before this one.
+    /// Moves the parameters by the gradient of the last rows, which are passed again. `step` is
+    /// the number of updates made before this one.
     ///
     /// # Panics
-    /// If these are other rows.
+    /// If the number of rows is another one.
     pub fn update<'r>(
         &mut self,
         table: &Table,
@@ -83,7 +81,7 @@ impl RowDescent {
         rows: impl ExactSizeIterator<Item = Row<'r>>,
     ) {
         let [weights, bias] = table.weights_and_bias();
-        table.shrunk(step, weights, |rate| match table.width {
+        table.with_decay(step, weights, |rate| match table.width {
             1 => {
                 assert_eq!(rows.len(), self.deltas.len(), "rows of the gradient");
                 let cells = table.weights::<1>();
@@ -110,14 +108,14 @@ impl RowDescent {
 }
 
 /// The forward pass over some rows.
-struct Forward<'a, L: ?Sized> {
+struct RowForward<'a, L: ?Sized> {
     loss: &'a L,
     table: &'a Table,
     block: usize,
     bias_grad: &'a mut f32,
 }
 
-impl<L: ScoreLoss + ?Sized> Forward<'_, L> {
+impl<L: ScoreLoss + ?Sized> RowForward<'_, L> {
     /// The mean loss of the rows. `add` receives the cells of the weights, each row and what it
     /// adds to the gradient by its score, which is also summed up for the bias.
     #[inline(always)]
@@ -125,7 +123,7 @@ impl<L: ScoreLoss + ?Sized> Forward<'_, L> {
         self,
         mut rows: impl ExactSizeIterator<Item = Row<'r>>,
         mut ahead: impl Iterator<Item = &'r [u32]>,
-        mut add: impl FnMut(&[[Cell; WIDTH]], Row<'r>, f32),
+        mut add: impl FnMut(&[[AtomicCell; WIDTH]], Row<'r>, f32),
     ) -> f32 {
         let Self { loss: score_loss, table, block, bias_grad } = self;
         let ([weights, bias], cells) = (table.weights_and_bias(), table.weights::<WIDTH>());
@@ -134,7 +132,7 @@ impl<L: ScoreLoss + ?Sized> Forward<'_, L> {
         let share = 1.0 / rows.len() as f32;
         let mut mean = 0.0;
         *bias_grad = 0.0;
-        // Block by block, as the sums of the compact way are.
+        // Block by block, for the bits of the compact way.
         for _ in 0..rows.len().div_ceil(block) {
             let (mut loss, mut slope) = (0.0, 0.0);
             for row in rows.by_ref().take(block) {
@@ -156,8 +154,8 @@ impl<L: ScoreLoss + ?Sized> Forward<'_, L> {
 }
 
 impl Table {
-    /// The spans of a whole model of logistic regression.
-    fn weights_and_bias(&self) -> [&Span; 2] {
+    /// The spans of a whole linear model.
+    fn weights_and_bias(&self) -> [&TableSpan; 2] {
         assert!(self.steps_in_place(), "{} does not step in place", self.spec.optimizer().name());
         let [weights, bias] = &self.spans[..] else { panic!("not a table of weights and a bias") };
         assert!(weights.range.start == 0 && bias.range.len() == 1, "not a whole model");
@@ -165,7 +163,7 @@ impl Table {
     }
 
     /// The cells of the weights, by their keys.
-    fn weights<const WIDTH: usize>(&self) -> &[[Cell; WIDTH]] {
+    fn weights<const WIDTH: usize>(&self) -> &[[AtomicCell; WIDTH]] {
         let cells = self.cells.all().as_chunks().0;
         &cells[..cells.len() - 1]
     }
@@ -190,14 +188,14 @@ mod tests {
 
     /// A batch that owns its rows.
     #[derive(Debug)]
-    struct Owned {
+    struct OwnedRows {
         starts: Vec<u32>,
         keys: Vec<u32>,
         values: Vec<f32>,
         labels: Vec<u32>,
     }
 
-    impl Owned {
+    impl OwnedRows {
         fn new(rows: Vec<(bool, Vec<(u32, f32)>)>, ones: bool) -> Self {
             let (mut starts, mut keys, mut values) = (vec![0], vec![], vec![]);
             for (_, entries) in &rows {
@@ -219,7 +217,7 @@ mod tests {
     }
 
     /// A step of the compact way, with the model's blocks.
-    fn step_compactly(model: &mut Logistic, table: &Table, step: u64, batch: &Owned) -> f32 {
+    fn step_compactly(model: &mut Logistic, table: &Table, step: u64, batch: &OwnedRows) -> f32 {
         let mut compactor = Compactor::new();
         compactor.compact(&batch.keys, model.shared_keys());
         let keys = compactor.keys();
@@ -238,7 +236,7 @@ mod tests {
         loss
     }
 
-    fn step_in_place(descent: &mut RowDescent, table: &Table, step: u64, batch: &Owned) -> f32 {
+    fn step_in_place(descent: &mut RowDescent, table: &Table, step: u64, batch: &OwnedRows) -> f32 {
         let ahead = batch.rows().skip(3).map(|row| row.keys);
         let loss = descent.gradient(&LogisticLoss, table, batch.rows(), ahead);
         descent.update(table, step, batch.rows());
@@ -258,8 +256,8 @@ mod tests {
         params.into_iter().map(f32::to_bits).collect()
     }
 
-    /// Makes the same steps both ways, and looks at every bit after each.
-    fn check(features: usize, decay: f32, batches: &[Owned]) {
+    /// Makes the same steps both ways and compares every bit after each.
+    fn check(features: usize, decay: f32, batches: &[OwnedRows]) {
         let mut model = Logistic::new(features);
         let table = || Table::new(spec(decay), model.layout(), 0..features + 1);
         let (compact, alone, shared) = (table(), table().with_sums(), table());
@@ -290,7 +288,7 @@ mod tests {
             decay in prop::sample::select(vec![0.0, 0.01, 1.0, 1.1111112]),
         ) {
             let batches: Vec<_> =
-                batches.into_iter().map(|rows| Owned::new(rows, ones)).collect();
+                batches.into_iter().map(|rows| OwnedRows::new(rows, ones)).collect();
             check(features as usize, decay, &batches);
         }
     }
@@ -298,13 +296,13 @@ mod tests {
     #[test]
     fn batches_of_several_blocks_have_the_same_bits_too() {
         let row = |at: usize| (at.is_multiple_of(3), vec![(at as u32 * 7 % 50, 1.0), (49, 1.0)]);
-        check(50, 0.0, &[Owned::new((0..2 * BLOCK + 5).map(row).collect(), true)]);
+        check(50, 0.0, &[OwnedRows::new((0..2 * BLOCK + 5).map(row).collect(), true)]);
     }
 
     #[test]
     fn threads_that_share_a_table_learn_together() {
         let rows = |at: usize| (at.is_multiple_of(2), vec![(at as u32 % 8, 1.0)]);
-        let batch = Owned::new((0..64).map(rows).collect(), true);
+        let batch = OwnedRows::new((0..64).map(rows).collect(), true);
         let model = Logistic::new(8);
         let table = Table::new(Sgd::new(0.5), model.layout(), 0..9);
         let train = || {
@@ -320,15 +318,15 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "out of bounds")]
-    fn the_bias_is_no_feature() {
+    fn the_key_of_the_bias_is_refused_as_a_feature() {
         let table = Table::new(spec(0.0), Logistic::new(4).layout(), 0..5).with_sums();
-        let batch = Owned::new(vec![(true, vec![(4, 1.0)])], true);
+        let batch = OwnedRows::new(vec![(true, vec![(4, 1.0)])], true);
         step_in_place(&mut RowDescent::new(BLOCK), &table, 0, &batch);
     }
 
     #[test]
     #[should_panic(expected = "adagrad does not step in place")]
-    fn a_rule_that_repeats_would_disturb_is_refused() {
+    fn an_optimizer_that_repeated_keys_would_disturb_is_refused() {
         let table = Table::new(AdaGrad::new(0.7), Logistic::new(4).layout(), 0..5);
         let mut descent = RowDescent::new(BLOCK);
         descent.gradient(&LogisticLoss, &table, [].into_iter(), [].into_iter());
