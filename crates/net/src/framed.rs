@@ -21,13 +21,13 @@ use crate::traffic::Traffic;
 /// Supplies the frames that a connection sends.
 pub(crate) trait FrameSource {
     /// Says where the payload of a frame is.
-    type Payload;
+    type Origin;
 
     /// The next frame to send, if there is one.
-    fn next_frame(&mut self) -> Option<(Header, Self::Payload)>;
+    fn next_frame(&mut self) -> Option<(Header, Self::Origin)>;
 
     /// The payload's bytes, in up to two pieces.
-    fn bytes(&self, payload: &Self::Payload) -> [&[u8]; 2];
+    fn bytes(&self, origin: &Self::Origin) -> [&[u8]; 2];
 }
 
 /// Provides the memory that received payloads are read into.
@@ -82,15 +82,15 @@ pub(crate) enum FramedError {
 }
 
 /// A frame that the socket has not taken whole.
-struct SendingFrame<P> {
+struct SendingFrame<O> {
     head: [u8; HEADER_BYTES],
-    payload: P,
+    origin: O,
     written: usize,
 }
 
-/// A connection that carries frames. `P` says where the payload of a sent frame is, `T` where the
+/// A connection that carries frames. `O` says where the payload of a sent frame is, `T` where the
 /// payload of a received frame goes; a connection for control frames only needs neither.
-pub(crate) struct FramedConnection<P = (), T = ()> {
+pub(crate) struct FramedConnection<O = (), T = ()> {
     stream: TcpStream,
     /// There may be something to read.
     is_readable: bool,
@@ -100,12 +100,12 @@ pub(crate) struct FramedConnection<P = (), T = ()> {
     /// The payload of the last control frame.
     control: Vec<u8>,
     outbound: Outbound,
-    sending: Option<SendingFrame<P>>,
+    sending: Option<SendingFrame<O>>,
     /// Bytes sent of frames with a payload from a source; `outbound` counts the others.
     sent_source_bytes: u64,
 }
 
-impl<P, T> FramedConnection<P, T> {
+impl<O, T> FramedConnection<O, T> {
     pub(crate) fn new(stream: TcpStream) -> Self {
         Self {
             stream,
@@ -165,15 +165,15 @@ impl<P, T> FramedConnection<P, T> {
     /// Sends the source's frames until the socket takes no more. Returns whether it took any byte.
     pub(crate) fn send_frames(
         &mut self,
-        source: &mut impl FrameSource<Payload = P>,
+        source: &mut impl FrameSource<Origin = O>,
     ) -> io::Result<bool> {
         let before = self.sent_bytes();
         self.flush()?;
         while self.outbound.is_empty() {
             if self.sending.is_none() {
-                let Some((header, payload)) = source.next_frame() else { break };
+                let Some((header, origin)) = source.next_frame() else { break };
                 let head = header.encode();
-                self.sending = Some(SendingFrame { head, payload, written: 0 });
+                self.sending = Some(SendingFrame { head, origin, written: 0 });
             }
             if !self.continue_frame(source)? {
                 break;
@@ -185,10 +185,10 @@ impl<P, T> FramedConnection<P, T> {
     /// Continues the frame that the socket has taken in part. Returns whether none is left.
     pub(crate) fn continue_frame(
         &mut self,
-        source: &impl FrameSource<Payload = P>,
+        source: &impl FrameSource<Origin = O>,
     ) -> io::Result<bool> {
         let Some(sending) = &mut self.sending else { return Ok(true) };
-        let [first, second] = source.bytes(&sending.payload);
+        let [first, second] = source.bytes(&sending.origin);
         let frame = [&sending.head, first, second];
         let written = write_frame(&mut self.stream, frame, sending.written)?;
         self.sent_source_bytes += (written - sending.written) as u64;

@@ -3,7 +3,7 @@
 //! [`paceline_exchange`] decides what is applied and answered when, without I/O. This crate moves
 //! its frames between processes, and copies no gradient or parameter more than once:
 //!
-//! - [`serve`] is a server: it holds a shard of the parameters and serves each connection on a
+//! - [`serve()`] is a server: it holds a shard of the parameters and serves each connection on a
 //!   thread of its own.
 //! - [`ServerConnections`] is a worker's or evaluator's side: it connects to all servers and
 //!   exchanges a gradient for updated parameters in one round trip.

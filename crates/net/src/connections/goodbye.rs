@@ -21,7 +21,7 @@ impl ServerConnections {
         &mut self,
         observer: &mut impl LinkObserver,
     ) -> Result<LinkOutcome<Vec<Vec<TaskReport>>>, LinkError> {
-        self.say_to_all((Client::collect(), Vec::new()).into())?;
+        self.say_to_all(Goodbye { header: Client::collect(), body: Vec::new() })?;
         let has_all = |link: &Self| link.reports.iter().all(Option::is_some);
         if self.wait_until(has_all, observer)? == LinkOutcome::Rewound {
             return Ok(LinkOutcome::Rewound);
@@ -36,7 +36,8 @@ impl ServerConnections {
         report: &[u8],
         observer: &mut impl LinkObserver,
     ) -> Result<LinkOutcome, LinkError> {
-        self.say_to_server_0_last(Client::leave(report.to_vec()).into(), observer)
+        let (header, body) = Client::leave(report.to_vec());
+        self.say_to_server_0_last(Goodbye { header, body }, observer)
     }
 
     /// Gives the slot back for another process to fill, with a report for the coordinator. The
@@ -50,7 +51,8 @@ impl ServerConnections {
     ) -> Result<LinkOutcome, LinkError> {
         let may_rejoin = self.config.rejoin_timeout.is_some();
         self.peers.iter_mut().for_each(|peer| peer.may_vanish = !may_rejoin);
-        match self.say_to_server_0_last(Client::release(report.to_vec()).into(), observer) {
+        let (header, body) = Client::release(report.to_vec());
+        match self.say_to_server_0_last(Goodbye { header, body }, observer) {
             Err(LinkError::Lost { .. }) if may_rejoin => Ok(LinkOutcome::Done(())),
             released => released,
         }
@@ -76,7 +78,7 @@ impl ServerConnections {
     /// for a server that is gone or that came back with an older state.
     pub fn finish(&mut self, observer: &mut impl LinkObserver) -> Result<(), LinkError> {
         self.requests.stop = None;
-        self.say_to_all((Client::finish(), Vec::new()).into())?;
+        self.say_to_all(Goodbye { header: Client::finish(), body: Vec::new() })?;
         let rejoin_timeout = self.config.rejoin_timeout;
         self.config.rejoin_timeout = rejoin_timeout.map(|limit| limit.min(FINISH_TIMEOUT));
         let have_all_answered = |link: &Self| link.peers.iter().all(|peer| peer.said_goodbye);

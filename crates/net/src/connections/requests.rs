@@ -43,9 +43,3 @@ pub(super) struct Goodbye {
     pub(super) header: Header,
     pub(super) body: Vec<u8>,
 }
-
-impl From<(Header, Vec<u8>)> for Goodbye {
-    fn from((header, body): (Header, Vec<u8>)) -> Self {
-        Self { header, body }
-    }
-}

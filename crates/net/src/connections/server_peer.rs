@@ -268,7 +268,7 @@ struct PushSource<'a> {
 }
 
 impl FrameSource for PushSource<'_> {
-    type Payload = Range<usize>;
+    type Origin = Range<usize>;
 
     fn next_frame(&mut self) -> Option<(Header, Range<usize>)> {
         let next = self.client.next_frame(self.server)?;

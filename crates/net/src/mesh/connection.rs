@@ -168,7 +168,7 @@ struct ReplicaSource<'a> {
 }
 
 impl FrameSource for ReplicaSource<'_> {
-    type Payload = PeerSource;
+    type Origin = PeerSource;
 
     fn next_frame(&mut self) -> Option<(Header, PeerSource)> {
         let next = self.replica.next_frame(self.slot)?;

@@ -1,12 +1,12 @@
 //! A server's side: a thread for each connection, around one state machine.
 //!
 //! A connection's thread reads frames, hands each to the [`Server`](paceline_exchange::Server), and
-//! writes the frames that the server sends in return, to whichever connection they go. The server is
-//! behind a lock that a thread holds only while the server decides and applies, a few microseconds
-//! for a small model, and never across a call to a socket: what is to be sent is copied out of the
-//! parameters and written after the lock is released. There are threads and not one event loop
-//! because reading and writing cost many times what deciding and applying do, and because a worker
-//! and the thread that serves it can then take turns on one core without waking another.
+//! writes the frames that the server sends in return, to whichever connection they go. A thread
+//! holds the lock around the server only while the server decides and applies, a few microseconds
+//! for a small model, and never across a call to a socket: outgoing parameters are copied under the
+//! lock and written after it is released. There are threads and not one event loop because reading
+//! and writing cost many times what deciding and applying do, and because a worker and the thread
+//! that serves it can then take turns on one core without waking another.
 //!
 //! - `accept.rs`: [`serve`], which accepts connections and ticks;
 //! - `thread.rs`: what a connection's thread does;
