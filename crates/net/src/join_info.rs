@@ -26,7 +26,7 @@ pub fn request_join_info(
     let mut events = Events::with_capacity(8);
     let begun = Instant::now();
     let lost = |why: String| LinkError::Lost {
-        server: "the server".into(),
+        task: "the server".into(),
         address: address.to_owned(),
         why,
     };
@@ -49,5 +49,8 @@ pub fn request_join_info(
             kind => Err(lost(format!("{kind:?} was not expected"))),
         };
     }
-    Err(LinkError::Stalled { seconds: limit.as_secs(), whom: format!("the server at {address}") })
+    Err(LinkError::Stalled {
+        seconds: limit.as_secs(),
+        awaited: format!("the server at {address}"),
+    })
 }

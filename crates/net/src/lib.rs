@@ -21,7 +21,7 @@
 //! use paceline_exchange::{
 //!     ClientConfig, Level, ModeConfig, PeerRole, Server, ServerConfig, Stats, Store,
 //! };
-//! use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
+//! use paceline_model::{Group, Layout, OptimizerState, Sgd};
 //! use paceline_net::{
 //!     ConnectConfig, ExchangePhase, LinkObserver, ServeEnd, ServerConnections, ServerObserver,
 //!     ServerTotals, serve,
@@ -51,7 +51,7 @@
 //! // A model of two parameters, updated by SGD with a learning rate of 0.5.
 //! let mut layout = Layout::new();
 //! layout.push("weight", &[2], Group::Weights);
-//! let optimizer = Optimizer::new(OptimizerSpec::sgd(0.5), &layout, 0..2);
+//! let optimizer = OptimizerState::new(Sgd::new(0.5), &layout, 0..2);
 //! let config = ServerConfig::new(ModeConfig::Async, 1, 2);
 //! let mut server = Server::new(config, Store::dense(vec![1.0, 2.0], optimizer));
 //!

@@ -35,7 +35,7 @@ impl LongWait {
         if waited < limit {
             return Ok(());
         }
-        Err(LinkError::Stalled { seconds: waited.as_secs(), whom: awaited() })
+        Err(LinkError::Stalled { seconds: waited.as_secs(), awaited: awaited() })
     }
 
     /// Fails once a start has reached its limit.

@@ -165,7 +165,7 @@ impl ServerPeer {
 
     pub(super) fn lost(&self, why: impl std::fmt::Display) -> LinkError {
         LinkError::Lost {
-            server: self.name.clone(),
+            task: self.name.clone(),
             address: self.address.clone(),
             why: why.to_string(),
         }

@@ -51,7 +51,7 @@ impl Mesh {
         let names: Vec<_> = lost.iter().map(|&slot| self.replica.name(slot)).collect();
         let addresses: Vec<_> =
             lost.iter().map(|&slot| self.config.addresses[slot].as_str()).collect();
-        LinkError::Lost { server: names.join(" and "), address: addresses.join(", "), why }
+        LinkError::Lost { task: names.join(" and "), address: addresses.join(", "), why }
     }
 
     /// Tells all others why this worker ends.

@@ -115,7 +115,7 @@ impl Mesh {
         let Some(slot) = self.replica.others().find(is_late) else { return Ok(()) };
         let seconds = self.peers[slot].absence.limit.as_secs_f64();
         Err(LinkError::Lost {
-            server: self.replica.name(slot).into(),
+            task: self.replica.name(slot).into(),
             address: self.config.addresses[slot].clone(),
             why: format!("it did not come back within {seconds} s"),
         })
