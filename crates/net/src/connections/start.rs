@@ -1,17 +1,19 @@
-//! The start: everybody finds everybody, in any order, and says whom they still wait for.
+//! The start: a worker connects to all servers, in any order, and says which are missing.
 
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
-use paceline_exchange::Client;
+use paceline_exchange::{Client, PeerRole};
 
-use super::{ConnectConfig, Peer, SECOND, ServerConnections};
-use crate::dial::{TRY_AGAIN, TRY_EVERY, dial};
+use super::config::ConnectConfig;
+use super::server_connections::ServerConnections;
+use super::server_peer::ServerPeer;
+use crate::dial::{RECONNECT_PAUSE, RETRY_PAUSE, dial};
 use crate::error::LinkError;
+use crate::long_wait::LongWait;
 use crate::observer::LinkObserver;
 use crate::outcome::LinkOutcome;
-use crate::peer::PeerState;
-use crate::serve::poll_once;
+use crate::peer_state::PeerState;
 
 impl ServerConnections {
     /// Connects to all servers, waits until all report that the run has started (for an
@@ -25,16 +27,15 @@ impl ServerConnections {
         observer: &mut impl LinkObserver,
     ) -> Result<Self, LinkError> {
         assert_eq!(config.servers.len(), config.client.servers, "servers");
+        let addresses = config.servers.iter().enumerate();
         let peers: Vec<_> =
-            config.servers.iter().enumerate().map(|(i, address)| Peer::new(i, address)).collect();
-        let mut link = Self {
+            addresses.map(|(index, address)| ServerPeer::new(index, address)).collect();
+        let dense_params = if config.client.is_sparse { 0 } else { config.client.total_params };
+        let mut connections = Self {
             client: Client::new(config.client.clone()),
-            params: match config.client.is_sparse {
-                true => Vec::new(),
-                false => vec![0.0; config.client.total_params],
-            },
+            params: vec![0.0; dense_params],
             reports: peers.iter().map(|_| None).collect(),
-            said: Default::default(),
+            requests: Default::default(),
             is_over: false,
             has_rewound: false,
             pushed: Vec::new(),
@@ -43,12 +44,12 @@ impl ServerConnections {
             events: Events::with_capacity(64),
             config,
         };
-        link.gather_and_pull(link.config.start_timeout, observer)?;
-        Ok(link)
+        connections.gather_and_pull(connections.config.start_timeout, observer)?;
+        Ok(connections)
     }
 
-    /// Finds all servers and, if the model is dense, pulls; again if the run goes back meanwhile.
-    /// For a sparse model the first batch says which values it needs.
+    /// Connects to all servers and, if the model is dense, pulls; again if the run goes back
+    /// meanwhile. For a sparse model the first batch says which values it needs.
     pub(super) fn gather_and_pull(
         &mut self,
         mut limit: Duration,
@@ -63,27 +64,21 @@ impl ServerConnections {
         }
     }
 
-    /// Finds everybody, within a limit.
     fn gather(
         &mut self,
         limit: Duration,
         observer: &mut impl LinkObserver,
     ) -> Result<(), LinkError> {
-        let begun = Instant::now();
-        let mut told = begun;
+        let mut wait = LongWait::new();
         while !self.has_started() {
             self.connect_missing();
             // A server may know of a newer generation than the others: then all are called again.
-            self.read_start(observer)?;
+            self.read_greetings(observer)?;
             if observer.should_give_up() {
                 return Err(LinkError::Interrupted);
             }
-            if begun.elapsed() >= limit {
-                let (seconds, missing) = (limit.as_secs(), self.missing());
-                return Err(LinkError::NotStarted { seconds, missing });
-            }
-            if told.elapsed() >= SECOND {
-                told = Instant::now();
+            wait.check_start(limit, || self.missing())?;
+            if wait.should_note() {
                 observer.note(&format!("waiting for the start: {}", self.missing()));
             }
         }
@@ -92,13 +87,14 @@ impl ServerConnections {
     }
 
     fn has_started(&self) -> bool {
-        match self.config.client.role {
-            super::PeerRole::Worker => self.client.is_started(),
-            _ => self.client.is_welcome(),
+        if self.config.client.role == PeerRole::Worker {
+            self.client.is_started()
+        } else {
+            self.client.is_welcome()
         }
     }
 
-    /// Whom the start waits for, and what state each is in.
+    /// The servers that the start waits for, and the state of each.
     fn missing(&self) -> String {
         let states = self.peers.iter().filter(|peer| peer.state != PeerState::Started);
         let states = states.map(|peer| match peer.state {
@@ -108,21 +104,21 @@ impl ServerConnections {
         states.collect::<Vec<_>>().join("; ")
     }
 
-    /// Tries every server that is not connected and whose time to be tried has come.
+    /// Connects to every server that is not connected and whose next attempt is due.
     fn connect_missing(&mut self) {
         for server in 0..self.peers.len() {
             let peer = &self.peers[server];
-            if peer.stream.is_some() || Instant::now() < peer.next_try {
+            if peer.is_connected() || Instant::now() < peer.next_attempt {
                 continue;
             }
-            let tried = self.dial_server(server);
+            let attempt = self.dial_server(server);
             let peer = &mut self.peers[server];
-            peer.next_try = Instant::now() + TRY_EVERY;
-            match tried {
-                Ok(()) => {}
-                // A server that denies us is there; that it hung up is no news.
-                Err(_) if matches!(peer.state, PeerState::Denied(_)) => {}
-                Err(state) => peer.state = state,
+            peer.next_attempt = Instant::now() + RETRY_PAUSE;
+            // A server that denies this process is running; that it then hung up is no news.
+            if let Err(state) = attempt
+                && !matches!(peer.state, PeerState::Denied(_))
+            {
+                peer.state = state;
             }
         }
     }
@@ -132,19 +128,13 @@ impl ServerConnections {
         self.client.connection_lost(server);
         self.peers[server].connected(stream);
         let (header, body) = self.client.hello(server);
-        let said = self.peers[server].send_control(&header, &body);
-        said.map_err(|error| PeerState::Refused(error.to_string()))
+        let sent = self.peers[server].send_control(&header, &body);
+        sent.map_err(|error| PeerState::Refused(error.to_string()))
     }
 
-    /// Reads what servers say before the start. Losing one now is no loss: it is tried again.
-    fn read_start(&mut self, observer: &mut impl LinkObserver) -> Result<(), LinkError> {
-        let nap = self.nap().min(TRY_EVERY);
-        poll_once(&mut self.poll, &mut self.events, nap)?;
-        for event in &self.events {
-            if let Some(peer) = self.peers.get_mut(event.token().0) {
-                peer.wake();
-            }
-        }
+    /// Reads what servers say before the start. A connection lost now is tried again.
+    fn read_greetings(&mut self, observer: &mut impl LinkObserver) -> Result<(), LinkError> {
+        self.poll(self.longest_sleep().min(RETRY_PAUSE))?;
         for server in 0..self.peers.len() {
             loop {
                 let peer = &mut self.peers[server];
@@ -153,12 +143,12 @@ impl ServerConnections {
                     Ok(None) => break,
                     Err(error) => {
                         if matches!(peer.state, PeerState::Ready | PeerState::Started) {
-                            peer.next_try = Instant::now() + TRY_AGAIN;
+                            peer.next_attempt = Instant::now() + RECONNECT_PAUSE;
                         }
                         if !matches!(peer.state, PeerState::Denied(_)) {
                             peer.state = PeerState::Refused(error.to_string());
                         }
-                        peer.stream = None;
+                        peer.disconnect();
                         self.client.connection_lost(server);
                         break;
                     }

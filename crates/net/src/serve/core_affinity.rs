@@ -1,25 +1,26 @@
-//! A thread that keeps near the worker it serves.
+//! Keeps a connection's thread on the core of the worker that it serves.
 //!
 //! With a small model a worker and the thread that serves it never work at the same time: one
-//! computes while the other has nothing to do. On one core they take turns, and each finds in the
-//! cache what the other has just written. The system cannot see that. Who looks again before going
-//! to sleep seems busy, and so it happens that both workers of a run share a core while their
-//! threads look about on another, at two thirds of the pace. So a thread asks now and then where
-//! its bytes come from, which on one machine is the core that the worker runs on, and moves there.
+//! computes while the other is idle. On one core they take turns, and each finds in the cache what
+//! the other has just written. The scheduler does not know that. A thread that spins before it
+//! sleeps looks busy, so the scheduler may leave both workers of a run on one core and both threads
+//! on another, at two thirds of the speed. Every 64 gradients a thread therefore asks which core
+//! its bytes came from, which on one machine is the worker's, and moves there.
 //!
-//! It moves, and is not bound: the system may move it elsewhere, and does if the core is wanted.
+//! The thread is moved, not bound: the scheduler may move it elsewhere, and does if another task
+//! needs the core.
 
 use mio::net::TcpStream;
 use paceline_exchange::{CHUNK_BYTES, FrameKind, Header};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use socket2::SockRef;
 
-/// The cores that a connection's thread may run on; none if it stays where it is.
-pub(super) struct Near(Option<CpuSet>);
+/// The cores that a connection's thread may run on; `None` if it follows no worker.
+pub(super) struct CoreAffinity(Option<CpuSet>);
 
-impl Near {
-    /// For the thread that calls this. Workers on other machines are not followed: what comes from
-    /// there comes from wherever the system takes it off the wire.
+impl CoreAffinity {
+    /// For the calling thread. It does not follow a worker on another machine: the core that bytes
+    /// from there come from is the one that handles the network card.
     pub(super) fn new(stream: &TcpStream) -> Self {
         let is_here = match (stream.peer_addr(), stream.local_addr()) {
             (Ok(there), Ok(here)) => there.ip() == here.ip(),
@@ -28,19 +29,19 @@ impl Near {
         Self(sched_getaffinity(None).ok().filter(|cores| is_here && cores.count() > 1))
     }
 
-    /// A gradient has come, and has not been answered: the thread goes to the core that it came
-    /// from. To be said now and then.
+    /// Moves the calling thread to the core that a gradient came from. The gradient must not have
+    /// been answered yet.
     pub(super) fn follow(&self, stream: &TcpStream, header: &Header) {
         let Some(cores) = &self.0 else { return };
         if let Some(core) = other_core(stream, header, cores) {
-            go_to(core, cores);
+            move_to(core, cores);
         }
     }
 }
 
-/// The core that a gradient came from, if the thread may and should go there.
+/// The core that a gradient came from, if the thread may and should move there.
 fn other_core(stream: &TcpStream, header: &Header, cores: &CpuSet) -> Option<usize> {
-    // The parts of a large model are sent and applied at the same time.
+    // The chunks of a large model are sent and applied at the same time, on two cores.
     let is_only = header.chunk == 0 && (header.len as usize) < CHUNK_BYTES;
     let is_small = header.kind == FrameKind::Push && is_only;
     let core = is_small.then(|| SockRef::from(stream).cpu_affinity().ok()).flatten()?;
@@ -48,9 +49,9 @@ fn other_core(stream: &TcpStream, header: &Header, cores: &CpuSet) -> Option<usi
     (is_allowed && core != sched_getcpu()).then_some(core)
 }
 
-/// Moves the thread to a core, and lets it run on all again. If the system does not let it go there,
-/// it stays.
-fn go_to(core: usize, cores: &CpuSet) {
+/// Moves the calling thread to a core, then allows it all cores again. If the system refuses, the
+/// thread stays.
+fn move_to(core: usize, cores: &CpuSet) {
     let mut only = CpuSet::new();
     only.set(core);
     let _ = sched_setaffinity(None, &only);
@@ -73,11 +74,11 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_goes_to_the_core_that_its_gradients_come_from_if_they_are_small() {
+    fn a_thread_moves_to_the_core_that_small_gradients_come_from() {
         let cores = sched_getaffinity(None).unwrap();
         let allowed: Vec<_> = (0..CpuSet::MAX_CPU).filter(|&core| cores.is_set(core)).collect();
         let [first, .., last] = allowed[..] else {
-            eprintln!("not tested: there is one core only");
+            eprintln!("not tested: there is only one core");
             return;
         };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -95,13 +96,13 @@ mod tests {
         let stream = mio::net::TcpStream::from_std(stream);
         let small = Header::new(FrameKind::Push, 100);
         let large = Header::new(FrameKind::Push, CHUNK_BYTES);
-        assert!(Near::new(&stream).0.is_some());
+        assert!(CoreAffinity::new(&stream).0.is_some());
         bind(first);
         assert_eq!(other_core(&stream, &small, &cores), Some(last));
         assert_eq!(other_core(&stream, &large, &cores), None);
         bind(last);
         assert_eq!(other_core(&stream, &small, &cores), None);
-        go_to(first, &cores);
+        move_to(first, &cores);
         assert_eq!(sched_getaffinity(None).unwrap(), cores, "it is bound");
         drop(stream);
         worker.join().unwrap();

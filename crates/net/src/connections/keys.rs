@@ -1,20 +1,21 @@
-//! A link of a sparse model: values are asked for by key, and may come while others are in use.
+//! Push and pull for a sparse model: values are requested by key, and may arrive while others are
+//! in use.
 //!
-//! [`ServerConnections::push_keys`] returns as soon as everything is on its way; the values that it asks for
-//! are there after [`ServerConnections::wait_for_values`]. So a worker can compute one batch while the values of
-//! the next travel.
+//! [`ServerConnections::push_keys`] returns as soon as the sockets have taken everything;
+//! [`ServerConnections::wait_for_values`] then waits for the values that it requested. A worker can
+//! so compute one batch while the values of the next one travel.
 
 use std::mem;
 
 use paceline_exchange::{MAX_KEYS, PullPurpose};
 
-use super::{ServerConnections, Until};
+use super::server_connections::{ReturnWhen, ServerConnections};
 use crate::error::LinkError;
 use crate::observer::LinkObserver;
 use crate::outcome::LinkOutcome;
 
 impl ServerConnections {
-    /// Asks for the values of these keys, which must rise strictly, and waits for them.
+    /// Pulls the values of `keys`, which must be in strictly ascending order, into `values`.
     pub fn pull_keys(
         &mut self,
         keys: &[u32],
@@ -25,15 +26,15 @@ impl ServerConnections {
         self.check_count(keys)?;
         self.client.begin_pull_keys(keys, purpose);
         self.params.resize(keys.len(), 0.0);
-        let pulled = self.complete(&[], Until::Answered, observer)?;
+        let pulled = self.complete(&[], ReturnWhen::Answered, observer)?;
         if pulled == LinkOutcome::Done(()) {
             mem::swap(values, &mut self.params);
         }
         Ok(pulled)
     }
 
-    /// Hands over the gradient of the keys that were asked for first, of the batch of plan step
-    /// `step`, and asks for the values of `next`; returns when both are on their way.
+    /// Pushes the gradient of the batch of plan step `step`, one value for each of the keys that
+    /// were pulled first, and requests the values of `next`. Returns when both are sent.
     pub fn push_keys(
         &mut self,
         step: u64,
@@ -46,23 +47,23 @@ impl ServerConnections {
         self.client.begin_push_keys(step, examples, next);
         observer.sending_gradient(step);
         self.params.resize(next.len(), 0.0);
-        // It may have to be sent again when the caller has gone on.
+        // If the connection breaks, it must be sent again after this call has returned.
         let mut pushed = mem::take(&mut self.pushed);
         pushed.clear();
         pushed.extend_from_slice(grad);
-        let sent = self.complete(&pushed, Until::Sent, observer);
+        let sent = self.complete(&pushed, ReturnWhen::Sent, observer);
         self.pushed = pushed;
         sent
     }
 
-    /// Waits for the values that the last push asked for, and swaps them for `values`.
+    /// Waits for the values that the last push requested, and swaps them with `values`.
     pub fn wait_for_values(
         &mut self,
         values: &mut Vec<f32>,
         observer: &mut impl LinkObserver,
     ) -> Result<LinkOutcome, LinkError> {
         let pushed = mem::take(&mut self.pushed);
-        let answered = self.complete(&pushed, Until::Answered, observer);
+        let answered = self.complete(&pushed, ReturnWhen::Answered, observer);
         self.pushed = pushed;
         let answered = answered?;
         if answered == LinkOutcome::Done(()) {
@@ -78,9 +79,9 @@ impl ServerConnections {
     }
 
     fn check_count(&self, keys: &[u32]) -> Result<(), LinkError> {
-        match keys.len() > MAX_KEYS && self.client.most_at_one_server(keys) > MAX_KEYS {
-            true => Err(LinkError::TooManyKeys { most: MAX_KEYS }),
-            false => Ok(()),
+        if keys.len() > MAX_KEYS && self.client.most_at_one_server(keys) > MAX_KEYS {
+            return Err(LinkError::TooManyKeys { most: MAX_KEYS });
         }
+        Ok(())
     }
 }

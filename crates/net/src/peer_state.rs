@@ -1,26 +1,33 @@
-//! How far a worker has come with a server or another worker, in words that help a person.
+//! How far a connection to a server or another worker has come, in words for a person.
 
 use std::fmt;
 
 use paceline_exchange::{Refusal, RefuseCode};
 
-/// What is known of one server or peer while a worker waits for the start.
+/// What a worker knows of a server or another worker while it waits for the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PeerState {
     /// Its host name cannot be resolved.
     NoAddress(String),
-    /// Nobody answers at its address, or nobody lets us in there.
+    /// The connection attempt failed, or the connection broke.
     Refused(String),
-    /// It is to connect to us, and has not.
+    /// It must connect to this worker, and has not yet.
     Awaited,
-    /// Somebody answers, but has not welcomed us yet.
+    /// The connection is open, but the peer has not answered the greeting.
     Connected,
-    /// It belongs to another job, version or place, or does not know us.
+    /// It belongs to another job, version or run, or does not accept this worker's token or slot.
     Denied(Refusal),
-    /// It has welcomed us, and waits for other workers.
+    /// It has admitted this worker, and waits for others.
     Ready,
     /// It has seen all workers.
     Started,
+}
+
+impl PeerState {
+    /// The state before the first attempt to connect.
+    pub(crate) fn untried() -> Self {
+        PeerState::Refused("not tried yet".into())
+    }
 }
 
 impl fmt::Display for PeerState {
