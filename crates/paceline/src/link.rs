@@ -3,7 +3,7 @@
 //! What every way to the parameters has in common is a [`Link`]. The loop of a dense model needs
 //! a [`DenseLink`], that of a sparse one a [`RowLink`], which is asked for parameters by key.
 
-use paceline_exchange::{Mark, PartMarks};
+use paceline_exchange::{ChunkMarks, SlotMark};
 use paceline_model::{Descent, Model, Optimizer, OptimizerSpec};
 use paceline_observe::PhaseClock;
 
@@ -199,8 +199,8 @@ impl Link for Local {
 
     fn checkpoint(&mut self, step: u64, is_last: bool) -> Result<(), Failure> {
         if let Some(keeper) = &mut self.keeper {
-            let mark = Mark { high: step, step: step.saturating_sub(1) };
-            let marks = vec![PartMarks { version: step, slots: vec![mark] }];
+            let mark = SlotMark { last_sequence: step, step: step.saturating_sub(1) };
+            let marks = vec![ChunkMarks { version: step, slots: vec![mark] }];
             let slots = self.optimizer.slots().map(|(_, slot)| slot);
             keeper.take(step, marks, is_last, |out| copy_dense(&self.params, slots, out));
         }

@@ -8,7 +8,7 @@ use paceline_model::{Group, GroupRule, Layout, Optimizer, OptimizerSpec, Rule, S
 pub(crate) struct Terms {
     pub(crate) workers: usize,
     pub(crate) total: usize,
-    pub(crate) part_floats: usize,
+    pub(crate) chunk_floats: usize,
     /// Steps that each slot has examples for.
     pub(crate) steps: Vec<u64>,
     pub(crate) stop_steps: Option<u64>,
@@ -47,7 +47,7 @@ pub(crate) fn terms(seed: u64) -> Terms {
     Terms {
         workers,
         total: 1 + random.below(40),
-        part_floats: 1 + random.below(12),
+        chunk_floats: 1 + random.below(12),
         // Of the last step only the first slots have a batch.
         steps: {
             let last = 1 + random.below(workers);
@@ -125,7 +125,7 @@ pub(crate) fn config(terms: &Terms, slot: usize) -> ReplicaConfig {
         layout_digest: [2; 32],
         stop_steps: terms.stop_steps,
         check_every: 2,
-        part_floats: terms.part_floats,
+        chunk_floats: terms.chunk_floats,
         recovers: terms.recovers,
     }
 }

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use paceline_exchange::{PartMarks, Store, shard_ranges};
+use paceline_exchange::{ChunkMarks, Store, shard_ranges};
 use paceline_model::{Layout, Table};
 
 use super::manifest::{About, FORMAT, Origin, Piece, ShardEntry, TensorEntry, sync_dir};
@@ -45,7 +45,7 @@ pub struct Terms {
 /// A copy on its way to the disk.
 struct Copied {
     step: u64,
-    marks: Vec<PartMarks>,
+    marks: Vec<ChunkMarks>,
     generation: u64,
     stop_at: Option<u64>,
     sheet: Sheet,
@@ -58,7 +58,7 @@ pub struct Keeper {
     thread: Option<JoinHandle<()>>,
     tell: Arc<Tell>,
     /// What was in the last one that was taken: its step, the marks and when the run was to stop.
-    last: Option<(u64, Vec<PartMarks>, Option<u64>)>,
+    last: Option<(u64, Vec<ChunkMarks>, Option<u64>)>,
     /// Whether any was taken yet.
     has_taken: bool,
     generation: u64,
@@ -115,7 +115,7 @@ impl Keeper {
     pub fn take(
         &mut self,
         step: u64,
-        marks: Vec<PartMarks>,
+        marks: Vec<ChunkMarks>,
         is_last: bool,
         copy: impl FnOnce(&mut [f32]),
     ) -> bool {

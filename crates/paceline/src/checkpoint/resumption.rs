@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 
-use paceline_exchange::{Mark, PartMarks, Resume, Store};
+use paceline_exchange::{ChunkMarks, ResumeState, SlotMark, Store};
 use paceline_model::{Layout, Model, Optimizer, OptimizerSpec, Table};
 
 use super::manifest::{Manifest, Origin};
@@ -122,23 +122,23 @@ impl Resumption {
     }
 
     /// Where a server goes on that holds this shard, in so many parts.
-    pub fn resume(&self, shard: &Range<usize>, parts: usize, slots: usize) -> Resume {
+    pub fn resume(&self, shard: &Range<usize>, parts: usize, slots: usize) -> ResumeState {
         let manifest = &self.checkpoint.manifest;
         let first_step = self.origin.step;
         if !self.is_same {
-            return Resume::anew(self.step(), first_step, parts, slots);
+            return ResumeState::anew(self.step(), first_step, parts, slots);
         }
         let is_it = |from: u64, to: u64| (from as usize, to as usize) == (shard.start, shard.end);
         let same = manifest.shards.iter().find(|entry| is_it(entry.from, entry.to));
         let parts = match same.filter(|entry| entry.parts.len() == parts) {
-            Some(entry) => entry.parts.iter().map(PartMarks::from).collect(),
+            Some(entry) => entry.parts.iter().map(ChunkMarks::from).collect(),
             // The parts were others. What any of them has, counts for all.
             None => {
-                let marks = PartMarks { version: self.step(), slots: highest(manifest) };
+                let marks = ChunkMarks { version: self.step(), slots: highest(manifest) };
                 vec![marks; parts]
             }
         };
-        Resume { first_step, parts, stop_at: None }
+        ResumeState { first_step, chunks: parts, stop_at: None }
     }
 
     /// All parameters of a dense model as they were.
@@ -244,12 +244,12 @@ fn read_numbers(path: &std::path::Path, at: usize, out: &mut [f32]) -> io::Resul
 }
 
 /// For each slot, the furthest that any part had of it.
-fn highest(manifest: &Manifest) -> Vec<Mark> {
-    let mut marks = vec![Mark::default(); manifest.about.slots];
+fn highest(manifest: &Manifest) -> Vec<SlotMark> {
+    let mut marks = vec![SlotMark::default(); manifest.about.slots];
     for part in manifest.shards.iter().flat_map(|shard| &shard.parts) {
         for (mark, &(high, step)) in marks.iter_mut().zip(&part.slots) {
-            if high > mark.high {
-                *mark = Mark { high, step };
+            if high > mark.last_sequence {
+                *mark = SlotMark { last_sequence: high, step };
             }
         }
     }
@@ -259,7 +259,7 @@ fn highest(manifest: &Manifest) -> Vec<Mark> {
 /// The step of the plan that each slot would have gone on with.
 fn next_steps(manifest: &Manifest) -> Vec<u64> {
     let first = manifest.about.origin.step;
-    let after = |mark: Mark| if mark.high > 0 { mark.step + 1 } else { first };
+    let after = |mark: SlotMark| if mark.last_sequence > 0 { mark.step + 1 } else { first };
     match manifest.about.common_step {
         true => vec![manifest.global_step(); manifest.about.slots],
         false => highest(manifest).into_iter().map(after).collect(),

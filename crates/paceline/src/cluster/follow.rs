@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use paceline_exchange::Trail;
-use paceline_net::{Follower, Served};
+use paceline_exchange::GradientStage;
+use paceline_net::{ConnectionTracer, ServerTotals};
 use paceline_observe::Sample;
 use paceline_observe::trace::{Happened, Op};
 
@@ -41,7 +41,7 @@ impl Follow {
             "idle" => Op::new(*name, &[]),
             name => Op::new(name, &[self.params]),
         };
-        let side = self.tracer.side("connection", Served::PHASES.iter().map(op).collect());
+        let side = self.tracer.side("connection", ServerTotals::PHASES.iter().map(op).collect());
         Connection { side, workers: self.workers.clone(), is_on: false, is_named: false }
     }
 
@@ -61,16 +61,16 @@ pub(super) struct Connection {
     is_named: bool,
 }
 
-impl Follower for Connection {
-    fn phase(&mut self, phase: usize, begun: Instant, ended: Instant) {
+impl ConnectionTracer for Connection {
+    fn phase_ended(&mut self, phase: usize, begun: Instant, ended: Instant) {
         if self.is_on {
             self.side.track().span(phase as u32, begun, ended);
         }
     }
 
-    fn trail(&mut self, trail: Trail, slot: usize, step: u64) {
+    fn gradient_reached(&mut self, trail: GradientStage, slot: usize, step: u64) {
         let window = self.side.tracer().window();
-        if trail == Trail::Arrived {
+        if trail == GradientStage::Arrived {
             let is_on = window.contains(step);
             if is_on != self.is_on {
                 // The last to say so is right: others go by their own steps.
@@ -84,9 +84,9 @@ impl Follower for Connection {
         }
         if window.contains(step) {
             let what = match trail {
-                Trail::Arrived => Happened::Arrived,
-                Trail::Applied => Happened::Applied,
-                Trail::Answered => Happened::Answered,
+                GradientStage::Arrived => Happened::Arrived,
+                GradientStage::Applied => Happened::Applied,
+                GradientStage::Answered => Happened::Answered,
             };
             self.side.track().mark(what, slot as u32, step);
         }

@@ -4,10 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use paceline_exchange::{
-    CrewConfig, ModeConfig, OnLoss, PART_FLOATS, Resume, Server, ServerConfig, Store, shard_ranges,
+    ModeConfig, OnLoss, ResumeState, RosterConfig, Server, ServerConfig, Store,
 };
 use paceline_model::{Model, Optimizer, Table};
-use paceline_net::{Ended, serve};
+use paceline_net::{ServeEnd, serve};
 use paceline_observe::{EventWriter, Pace};
 
 use super::calling::{layout_digest, token};
@@ -49,7 +49,6 @@ pub(super) fn run(
     let model = build_model(plan, data_shape(job, plan)?, Room::LEAST)?;
     let layout = model.layout();
     let servers = cluster.count(Role::Ps);
-    let shard = shard_ranges(layout.len(), servers)[cluster.task.index].clone();
     let origin = from.map_or(Origin::default(), Resumption::origin);
     let (slots, processes) = (shape.slots, cluster.slots());
     let name = |slot: usize| match slot < processes {
@@ -59,9 +58,7 @@ pub(super) fn run(
     let config = ServerConfig {
         index: cluster.task.index,
         servers,
-        workers: slots,
         names: (0..slots).map(name).collect(),
-        mode: mode(plan, slots),
         stop_steps: plan.stop.steps,
         on_loss: match plan.cluster.on_worker_loss {
             // For as long as its place is kept nobody is lost.
@@ -76,12 +73,14 @@ pub(super) fn run(
         token,
         job_digest: job.digest(),
         layout_digest: layout_digest(layout),
-        shard: shard.clone(),
-        total_params: layout.len(),
-        part_floats: PART_FLOATS,
-        crew: CrewConfig { processes, terms: terms(job, plan, cluster, origin, run)?.encode() },
+        roster: RosterConfig {
+            processes,
+            join_info: terms(job, plan, cluster, origin, run)?.encode(),
+        },
+        ..ServerConfig::new(mode(plan, slots), slots, layout.len())
     };
     config.check().map_err(|error| Failure::Usage(format!("cluster: {error}")))?;
+    let shard = config.shard();
     let dir = run.task(&task);
     let mut events =
         EventWriter::create(&dir).map_err(Failure::at("make an event file in", &dir))?;
@@ -118,16 +117,16 @@ pub(super) fn run(
         let mut machine = Server::new(config.clone(), store);
         let begun_at = from.map_or(0, Resumption::step);
         if let Some(base) = &base_here {
-            let mut resume = base.resume(&shard, machine.parts(), slots);
+            let mut resume = base.resume(&shard, machine.chunk_count(), slots);
             // Where an earlier session stopped is not where this one does.
             resume.stop_at = base.stop_at().filter(|_| base.step() > begun_at);
             watch.carried = if from.is_none() { pushes(&resume) } else { 0 };
-            machine.go_on(&resume);
+            machine.resume(&resume);
         }
-        machine.enter(generation);
+        machine.enter_generation(generation);
         watch.enter(generation);
         let served = serve(&listener, &mut machine, &mut watch);
-        if let Ok(Ended::GoBack(to)) = served {
+        if let Ok(ServeEnd::Rewind(to)) = served {
             (generation, base) = (to, shelf.follow(index, to)?);
             continue;
         }
@@ -141,9 +140,9 @@ pub(super) fn run(
 }
 
 /// How many pushes of all slots are in what a server begins with.
-fn pushes(resume: &Resume) -> u64 {
-    let first = resume.parts.first().map_or(&[][..], |part| &part.slots);
-    first.iter().map(|mark| mark.high).sum()
+fn pushes(resume: &ResumeState) -> u64 {
+    let first = resume.chunks.first().map_or(&[][..], |chunk| &chunk.slots);
+    first.iter().map(|mark| mark.last_sequence).sum()
 }
 
 /// Who takes the shard's checkpoints; what becomes of them stands in the log.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use paceline_exchange::{Generation, Level, STALENESS_BOUNDS, Server, SlotStats, Stats, Store};
-use paceline_net::{Follower, Served, Watcher};
+use paceline_net::{ConnectionTracer, ServerObserver, ServerTotals, Traffic};
 use paceline_observe::{EventWriter, Histogram, Pace};
 
 use super::Leash;
@@ -37,7 +37,7 @@ pub(super) struct Watch {
     has_begun: bool,
     pub(super) metrics: Option<Metrics>,
     /// Bytes to and from each worker, and last everybody else.
-    moved_bytes: Vec<(u64, u64)>,
+    moved_bytes: Vec<Traffic>,
     /// Seconds of all connections' threads in each phase.
     spent: [f64; 4],
     /// How connections are recorded, if they are.
@@ -127,12 +127,13 @@ impl Watch {
             figures.add("paceline_dropped_gradients_total", stats.dropped_total() as f64);
             figures.add("paceline_staleness_mean_updates", stats.staleness_mean());
             figures.add("paceline_staleness_max_updates", stats.staleness_max as f64);
-            for (phase, seconds) in Served::PHASES.into_iter().zip(spent) {
+            for (phase, seconds) in ServerTotals::PHASES.into_iter().zip(spent) {
                 figures.add_of("paceline_phase_seconds_total", "phase", phase, seconds);
             }
-            for (peer, (sent, received)) in peers.iter().zip(moved) {
-                figures.add_of("paceline_sent_bytes_total", "peer", peer, *sent as f64);
-                figures.add_of("paceline_received_bytes_total", "peer", peer, *received as f64);
+            for (peer, bytes) in peers.iter().zip(moved) {
+                let (sent, received) = (bytes.sent as f64, bytes.received as f64);
+                figures.add_of("paceline_sent_bytes_total", "peer", peer, sent);
+                figures.add_of("paceline_received_bytes_total", "peer", peer, received);
             }
             for Seen { task, gradient_ms, .. } in seen {
                 figures.add_of("paceline_gradient_seconds", "worker", task, gradient_ms / 1e3);
@@ -185,7 +186,7 @@ impl Watch {
     }
 }
 
-impl Watcher for Watch {
+impl ServerObserver for Watch {
     fn note(&mut self, level: Level, text: &str) {
         match level {
             Level::Info => self.log.info(text),
@@ -200,16 +201,16 @@ impl Watcher for Watch {
             // Also if this one is left out: equal seeds must give equal bits.
             sparse.table().fold();
         }
-        keeper.stop_at = machine.stops_at();
+        keeper.stop_at = machine.stop_at();
         let slots = marks.first().map_or(0, |part| part.slots.len());
         let is_last = !(0..slots).any(|slot| machine.is_live(slot));
         keeper.take(step, marks, is_last, |out| copy_store(machine.store(), out))
     }
 
-    fn report(&mut self, served: &Served, stats: &Stats) -> Vec<u8> {
+    fn report(&mut self, served: &ServerTotals, stats: &Stats) -> Vec<u8> {
         // Each connection has a thread; what a server's time goes to is their average.
         let scale = served.seconds / served.phases.iter().sum::<f64>().max(f64::MIN_POSITIVE);
-        let phases = Served::PHASES.iter().zip(served.phases);
+        let phases = ServerTotals::PHASES.iter().zip(served.phases);
         let report = TaskSummary {
             task: self.task.clone(),
             steps: self.carried + stats.applied_total(),
@@ -228,16 +229,16 @@ impl Watcher for Watch {
         serde_json::to_vec(&report).unwrap_or_default()
     }
 
-    fn moved(&mut self, by_slot: &[(u64, u64)]) {
+    fn traffic(&mut self, by_slot: &[Traffic]) {
         self.moved_bytes.clear();
         self.moved_bytes.extend_from_slice(by_slot);
         let Some(curves) = &self.curves else { return };
-        for (slot, (sent, received)) in by_slot.iter().enumerate() {
-            curves.gauges().moved(slot, *sent, *received);
+        for (slot, bytes) in by_slot.iter().enumerate() {
+            curves.gauges().moved(slot, bytes.sent, bytes.received);
         }
     }
 
-    fn spent(&mut self, by_phase: [f64; 4]) {
+    fn phase_seconds(&mut self, by_phase: [f64; 4]) {
         self.spent = by_phase;
     }
 
@@ -245,15 +246,15 @@ impl Watcher for Watch {
         !is_bare()
     }
 
-    fn follow(&mut self) -> Option<Box<dyn Follower>> {
+    fn trace_connection(&mut self) -> Option<Box<dyn ConnectionTracer>> {
         Some(Box::new(self.follow.as_ref()?.connection()))
     }
 
     fn tick(&mut self, machine: &Server) -> Result<(), String> {
         self.draw(machine).map_err(|error| format!("cannot write the event file: {error}"))?;
         for (slot, worker) in self.workers.iter_mut().enumerate() {
-            if worker != machine.holder(slot) {
-                machine.holder(slot).clone_into(worker);
+            if worker != machine.process_name(slot) {
+                machine.process_name(slot).clone_into(worker);
             }
         }
         self.publish(machine);

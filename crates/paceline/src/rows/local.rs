@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use paceline_exchange::{Mark, PartMarks};
+use paceline_exchange::{ChunkMarks, SlotMark};
 use paceline_model::{Layout, OptimizerSpec, Table};
 use paceline_observe::{Phase, PhaseClock};
 
@@ -144,8 +144,9 @@ impl Link for LocalRows<'_> {
             // What other threads change meanwhile may be in the copy or not, as in any other
             // look at a table that is shared without locks.
             let slots = shared.slots.iter().map(|slot| slot.0.load(Ordering::Relaxed));
-            let slots = slots.map(|next| Mark { high: next, step: next.saturating_sub(1) });
-            let marks = vec![PartMarks { version: step, slots: slots.collect() }];
+            let slots =
+                slots.map(|next| SlotMark { last_sequence: next, step: next.saturating_sub(1) });
+            let marks = vec![ChunkMarks { version: step, slots: slots.collect() }];
             shared.table.fold();
             keeper.take(step, marks, is_last, |out| copy_table(&shared.table, out));
         }

@@ -15,7 +15,7 @@ const MOST: usize = 2;
 
 /// The lists of keys that one slot has asked for.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct PendingKeys {
     lists: VecDeque<Vec<u32>>,
     /// The number of the last push that asked; the oldest list is that of the next one's gradient.
     by: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Asked {
     is_ahead: bool,
 }
 
-impl Asked {
+impl PendingKeys {
     /// Forgets everything and begins with this list, before the push of this number.
     pub(crate) fn restart(&mut self, keys: Vec<u32>, next_push: u64) {
         self.forget();

@@ -6,7 +6,7 @@
 //! `Stop` too must be said again if the connection to server 0 is lost, before pushes go on.
 
 use super::Client;
-use crate::{CONTROL_BYTES, Header, Hello, Kind, PROTOCOL_VERSION};
+use crate::{CONTROL_BYTES, FrameKind, Header, Hello, PROTOCOL_VERSION};
 
 impl Client {
     /// The first frame of a connection to a server.
@@ -25,7 +25,7 @@ impl Client {
             token: config.token.clone(),
             process: config.process.clone(),
         };
-        control(Kind::Hello, hello.encode())
+        control(FrameKind::Hello, hello.encode())
     }
 
     /// Says that this worker has no more to push. To be sent to every server, again after a
@@ -34,7 +34,7 @@ impl Client {
     /// # Panics
     /// If the report is longer than [`CONTROL_BYTES`].
     pub fn leave(report: Vec<u8>) -> (Header, Vec<u8>) {
-        control(Kind::Leave, report)
+        control(FrameKind::Leave, report)
     }
 
     /// Gives the slot back, for another process to fill it from here on. To be said when the last
@@ -44,39 +44,39 @@ impl Client {
     /// # Panics
     /// If the report is longer than [`CONTROL_BYTES`].
     pub fn release(report: Vec<u8>) -> (Header, Vec<u8>) {
-        control(Kind::Release, report)
+        control(FrameKind::Release, report)
     }
 
     /// The chief asks to stop. Only server 0 listens. In `sync`, say it before the next push.
     pub fn stop(reason: &str) -> (Header, Vec<u8>) {
-        control(Kind::Stop, reason.as_bytes()[..reason.len().min(CONTROL_BYTES)].to_vec())
+        control(FrameKind::Stop, reason.as_bytes()[..reason.len().min(CONTROL_BYTES)].to_vec())
     }
 
     /// The chief asks a server for all reports.
     pub fn collect() -> Header {
-        Header::new(Kind::Collect, 0)
+        Header::new(FrameKind::Collect, 0)
     }
 
     /// The chief says that the run is over; the server answers
     /// [`ClientEvent::Bye`](crate::ClientEvent::Bye).
     pub fn finish() -> Header {
-        Header::new(Kind::Finish, 0)
+        Header::new(FrameKind::Finish, 0)
     }
 
     /// The chief asks a server for a checkpoint. In `sync` it names a step that has not been made
     /// yet, and says it before the push that makes it: so all servers take it at that very step.
     pub fn checkpoint(step: u64) -> Header {
-        let mut header = Header::new(Kind::Checkpoint, 0);
+        let mut header = Header::new(FrameKind::Checkpoint, 0);
         header.step = step;
         header
     }
 
     /// Says nothing but that the client is alive.
-    pub fn beat() -> Header {
-        Header::new(Kind::Beat, 0)
+    pub fn heartbeat() -> Header {
+        Header::new(FrameKind::Heartbeat, 0)
     }
 }
 
-pub(super) fn control(kind: Kind, bytes: Vec<u8>) -> (Header, Vec<u8>) {
+pub(super) fn control(kind: FrameKind, bytes: Vec<u8>) -> (Header, Vec<u8>) {
     (Header::new(kind, bytes.len()), bytes)
 }

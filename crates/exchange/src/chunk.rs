@@ -1,32 +1,32 @@
-//! One part of a shard: a tiny server of its own.
+//! One chunk of a shard: a tiny server of its own.
 //!
-//! A part has its own version, and for every slot it remembers how far that slot's pushes have
-//! come here. A gradient of many parts is therefore applied piece by piece while the rest is
-//! still on its way. What must hold across parts, the gates see to.
+//! A chunk has its own version, and for every slot it remembers how far that slot's pushes have
+//! come here. A gradient of many chunks is therefore applied piece by piece while the rest is
+//! still on its way. What must hold across chunks, the gates see to.
 
 use std::ops::Range;
 
 use crate::Flags;
-use crate::asked::Asked;
+use crate::pending_keys::PendingKeys;
 
-/// One part of a shard.
+/// One chunk of a shard.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct Chunk {
     /// Which parameters of the shard.
     pub(crate) range: Range<usize>,
     /// How many updates have been applied.
     pub(crate) version: u64,
     /// What each slot has done here, by slot.
-    pub(crate) seats: Vec<Seat>,
+    pub(crate) slots: Vec<SlotState>,
 }
 
-/// What one slot has done on one part.
+/// What one slot has done on one chunk.
 #[derive(Debug, Default)]
-pub(crate) struct Seat {
+pub(crate) struct SlotState {
     /// The sequence of the last push that was accepted (applied, held or dropped); 0 for none.
     ///
     /// It goes on over incarnations, and it is also the slot's clock in `bounded`.
-    pub(crate) high: u64,
+    pub(crate) last_sequence: u64,
     /// The step of that push.
     pub(crate) step: u64,
     /// The sequence that a checkpoint told; 0 without one. Servers may have been copied some
@@ -34,19 +34,19 @@ pub(crate) struct Seat {
     pub(crate) restored: u64,
     /// Whether that push was dropped.
     pub(crate) dropped: bool,
-    /// The version that the part must have before that push is answered.
-    pub(crate) wanted: u64,
+    /// The version that the chunk must have before that push is answered.
+    pub(crate) wanted_version: u64,
     /// That push, if it waits to be applied.
-    pub(crate) held: Option<Held>,
+    pub(crate) pending: Option<PendingGradient>,
     /// The answer that the slot waits for on its present connection.
-    pub(crate) owed: Option<Owed>,
+    pub(crate) awaiting_reply: Option<AwaitedReply>,
     /// Of a sparse model: the keys that it has asked for.
-    pub(crate) asked: Asked,
+    pub(crate) pending_keys: PendingKeys,
 }
 
 /// A gradient that waits to be applied.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct PendingGradient {
     /// Of a sparse model: which parameters it is of.
     pub(crate) keys: Vec<u32>,
     pub(crate) gradient: Vec<f32>,
@@ -58,11 +58,11 @@ pub(crate) struct Held {
 
 /// An answer that a slot waits for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Owed {
+pub(crate) struct AwaitedReply {
     /// What the answer repeats.
     pub(crate) sequence: u64,
-    /// The version that the part must have first.
-    pub(crate) wanted: u64,
+    /// The version that the chunk must have first.
+    pub(crate) wanted_version: u64,
     /// Whether it answers the slot's last push, so that the gate has a say.
     pub(crate) gated: bool,
     /// `DROPPED` or nothing.
@@ -71,17 +71,17 @@ pub(crate) struct Owed {
     pub(crate) since_ms: u64,
 }
 
-impl Seat {
+impl SlotState {
     /// The first push that a process may go on with which takes the slot over: the last one, which
-    /// other parts may not have, or after a checkpoint any before it.
+    /// other chunks may not have, or after a checkpoint any before it.
     pub(crate) fn least_next(&self) -> u64 {
-        if self.high == self.restored { 0 } else { self.high }
+        if self.last_sequence == self.restored { 0 } else { self.last_sequence }
     }
 }
 
-impl Part {
+impl Chunk {
     pub(crate) fn new(range: Range<usize>, workers: usize) -> Self {
-        Self { range, version: 0, seats: (0..workers).map(|_| Seat::default()).collect() }
+        Self { range, version: 0, slots: (0..workers).map(|_| SlotState::default()).collect() }
     }
 }
 
