@@ -2,19 +2,19 @@
 
 /// An axis: which values it shows and how.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Scale {
+pub(crate) struct AxisScale {
     low: f64,
     high: f64,
     is_log: bool,
     /// Values with a tick.
-    pub ticks: Vec<f64>,
+    pub(crate) ticks: Vec<f64>,
     /// What lies between two ticks; of a logarithmic axis 1.
-    pub step: f64,
+    pub(crate) step: f64,
 }
 
-impl Scale {
+impl AxisScale {
     /// An even axis with round ticks, for values from `low` to `high`.
-    pub fn linear(low: f64, high: f64) -> Self {
+    pub(crate) fn linear(low: f64, high: f64) -> Self {
         let (low, high) = if high > low { (low, high) } else { (low - 0.5, low + 0.5) };
         let step = round_step((high - low) / 4.0);
         let (low, high) = ((low / step).floor() * step, (high / step).ceil() * step);
@@ -24,7 +24,7 @@ impl Scale {
     }
 
     /// An even axis that ends where the values do.
-    pub fn tight(low: f64, high: f64) -> Self {
+    pub(crate) fn tight(low: f64, high: f64) -> Self {
         let mut scale = Self::linear(low, high);
         if high > low {
             (scale.low, scale.high) = (low, high);
@@ -35,7 +35,7 @@ impl Scale {
 
     /// An axis with a tick at each of these values, which are above 0: even if they lie close
     /// together, logarithmic if not.
-    pub fn at(mut values: Vec<f64>) -> Self {
+    pub(crate) fn at(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         values.dedup();
         let (low, high) = match values.as_slice() {
@@ -56,7 +56,7 @@ impl Scale {
     }
 
     /// Where a value lies, from 0 to 1.
-    pub fn place(&self, value: f64) -> f64 {
+    pub(crate) fn place(&self, value: f64) -> f64 {
         match self.is_log {
             true => (value / self.low).ln() / (self.high / self.low).ln(),
             false => (value - self.low) / (self.high - self.low),
@@ -80,7 +80,7 @@ mod tests {
         for (low, high, first, last, step) in
             [(0.0, 9.3, 0.0, 10.0, 5.0), (0.31, 2.3, 0.0, 2.5, 0.5), (7.0, 7.0, 6.5, 7.5, 0.5)]
         {
-            let scale = Scale::linear(low, high);
+            let scale = AxisScale::linear(low, high);
             let ends = (scale.ticks[0], *scale.ticks.last().unwrap());
             assert!((ends.0 - first).abs() < 1e-9 && (ends.1 - last).abs() < 1e-9, "{scale:?}");
             assert!((scale.step - step).abs() < 1e-9 && scale.place(high) <= 1.0, "{scale:?}");
@@ -89,9 +89,9 @@ mod tests {
 
     #[test]
     fn values_far_apart_are_placed_by_their_ratio() {
-        let scale = Scale::at(vec![1.0, 10.0, 100.0]);
+        let scale = AxisScale::at(vec![1.0, 10.0, 100.0]);
         assert!((scale.place(10.0) - 0.5).abs() < 1e-9);
-        let even = Scale::at(vec![1.0, 2.0, 3.0]);
+        let even = AxisScale::at(vec![1.0, 2.0, 3.0]);
         assert!((even.place(2.0) - 0.5).abs() < 1e-9);
     }
 }

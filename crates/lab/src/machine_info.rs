@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// A machine, as far as it matters to figures.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-pub struct Machine {
+pub struct MachineInfo {
     /// The processor's name.
     pub processor: String,
     /// How many of its threads this process may use.
@@ -18,9 +18,9 @@ pub struct Machine {
     pub system: String,
 }
 
-impl Machine {
+impl MachineInfo {
     /// This one.
-    pub fn here() -> Self {
+    pub fn current() -> Self {
         let field = |file: &str, name: &str| {
             let text = fs::read_to_string(file).unwrap_or_default();
             let line = text.lines().find(|line| line.starts_with(name))?.split_once(':')?.1;

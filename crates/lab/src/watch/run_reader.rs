@@ -11,10 +11,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use super::files::{Text, files};
+use super::resource_table::{ResourceTable, curve};
 use super::series::Series;
-use super::table::{Table, curve};
-use crate::events::{Event, Tail};
+use super::text_file::{TextFile, files};
+use crate::events::{EventFileReader, FileEvent};
 
 /// Folders of tasks that are looked into.
 const MOST_TASKS: usize = 256;
@@ -29,17 +29,17 @@ const MOST_TEXT_BYTES: u64 = 4 << 20;
 const FRESH: Duration = Duration::from_millis(400);
 
 /// A curve's name: the task's folder and the tag.
-pub(crate) type Key = (String, String);
+pub(crate) type CurveKey = (String, String);
 
 /// Everything that is known of a run.
 #[derive(Debug)]
-pub(crate) struct Book {
+pub(crate) struct RunReader {
     dir: PathBuf,
-    tasks: BTreeMap<String, Task>,
+    tasks: BTreeMap<String, TaskReader>,
     /// When the first step was made or, until then, the first thing that a task has told of.
     begin_seconds: Option<f64>,
-    job: Text,
-    summary: Text,
+    job: TextFile,
+    summary: TextFile,
     parsed_summary: Option<Value>,
     looked: Option<Instant>,
     /// The last time that any of its files was written.
@@ -47,22 +47,22 @@ pub(crate) struct Book {
 }
 
 #[derive(Debug, Default)]
-struct Task {
-    events: BTreeMap<PathBuf, Tail>,
-    tables: BTreeMap<PathBuf, Table>,
-    log: Text,
+struct TaskReader {
+    events: BTreeMap<PathBuf, EventFileReader>,
+    tables: BTreeMap<PathBuf, ResourceTable>,
+    log: TextFile,
     series: BTreeMap<String, Series>,
 }
 
-impl Book {
+impl RunReader {
     /// A book with nothing in it yet.
     pub(crate) fn new(dir: &Path) -> Self {
         Self {
             dir: dir.to_owned(),
             tasks: BTreeMap::new(),
             begin_seconds: None,
-            job: Text::default(),
-            summary: Text::default(),
+            job: TextFile::default(),
+            summary: TextFile::default(),
             parsed_summary: None,
             looked: None,
             written: None,
@@ -102,9 +102,9 @@ impl Book {
     }
 
     /// All curves.
-    pub(crate) fn all_series(&self) -> impl Iterator<Item = (Key, &Series)> {
-        self.tasks.iter().flat_map(|(task, book)| {
-            book.series.iter().map(move |(tag, series)| ((task.clone(), tag.clone()), series))
+    pub(crate) fn all_series(&self) -> impl Iterator<Item = (CurveKey, &Series)> {
+        self.tasks.iter().flat_map(|(task, run)| {
+            run.series.iter().map(move |(tag, series)| ((task.clone(), tag.clone()), series))
         })
     }
 
@@ -142,19 +142,20 @@ impl Book {
     }
 }
 
-impl Task {
+impl TaskReader {
     /// Reads what is new; when any of the files was last written.
     fn refresh(&mut self, folder: &Path) -> Option<SystemTime> {
         let mut written = None;
         for (name, path, metadata) in files(folder) {
             written = written.max(metadata.modified().ok());
             if name.contains("tfevents") {
-                let tail = self.events.entry(path.clone()).or_insert_with(|| Tail::new(&path));
+                let tail =
+                    self.events.entry(path.clone()).or_insert_with(|| EventFileReader::new(&path));
                 let series = &mut self.series;
                 tail.read(MOST_BYTES, |event| note(series, event));
             } else if name.starts_with("resources") && name.ends_with(".csv") {
-                let table = self.tables.entry(path).or_default();
-                table.read(&folder.join(&name), &mut self.series);
+                let resource_table = self.tables.entry(path).or_default();
+                resource_table.read(&folder.join(&name), &mut self.series);
             } else if name == "log.txt" {
                 self.log.refresh(&path, LOG_BYTES);
             }
@@ -164,11 +165,11 @@ impl Task {
 }
 
 /// Puts an event into the curves. Resources are in a table as well, which is written at once.
-fn note(series: &mut BTreeMap<String, Series>, event: Event<'_>) {
+fn note(series: &mut BTreeMap<String, Series>, event: FileEvent<'_>) {
     match event {
-        Event::Start(step) => series.values_mut().for_each(|series| series.forget_from(step)),
-        Event::Scalar(tag, _) if tag.starts_with("resources/") => {}
-        Event::Scalar(tag, point) => {
+        FileEvent::Start(step) => series.values_mut().for_each(|series| series.forget_from(step)),
+        FileEvent::Scalar(tag, _) if tag.starts_with("resources/") => {}
+        FileEvent::Scalar(tag, point) => {
             let Some(series) = curve(series, tag) else { return };
             series.push(point.step, point.wall_seconds, point.value);
         }
@@ -208,27 +209,27 @@ mod tests {
 
     use paceline_observe::EventWriter;
 
-    use super::super::series::Mark;
-    use super::super::table::STEPS_PER_SECOND;
+    use super::super::resource_table::STEPS_PER_SECOND;
+    use super::super::series::SentMark;
     use super::*;
 
-    fn values(book: &Book, tag: &str) -> Vec<(u64, f32)> {
-        let series = book.series("worker_0", tag);
-        let buckets = series.map_or(Vec::new(), |series| series.since(Mark::default(), 1000).0);
+    fn values(run: &RunReader, tag: &str) -> Vec<(u64, f32)> {
+        let series = run.series("worker_0", tag);
+        let buckets = series.map_or(Vec::new(), |series| series.since(SentMark::default(), 1000).0);
         buckets.iter().map(|bucket| (bucket.step, bucket.mean)).collect()
     }
 
-    fn look_again(book: &mut Book) {
-        book.looked = None;
-        book.refresh();
+    fn look_again(run: &mut RunReader) {
+        run.looked = None;
+        run.refresh();
     }
 
     #[test]
     fn a_run_that_goes_on_is_read_on() {
         let dir = tempfile::tempdir().unwrap();
-        let mut book = Book::new(dir.path());
-        look_again(&mut book);
-        assert_eq!((book.tasks().count(), book.job(), book.summary()), (0, "", None));
+        let mut run = RunReader::new(dir.path());
+        look_again(&mut run);
+        assert_eq!((run.tasks().count(), run.job(), run.summary()), (0, "", None));
 
         let folder = dir.path().join("worker_0");
         let mut events = EventWriter::create(&folder).unwrap();
@@ -236,26 +237,26 @@ mod tests {
         events.scalar_at(&loss, 0, 2.5, 1000.0).unwrap();
         events.flush().unwrap();
         fs::write(dir.path().join("job.toml"), "seed = 1\n").unwrap();
-        let mut table = File::create(folder.join("resources.csv")).unwrap();
-        table
+        let mut resource_table = File::create(folder.join("resources.csv")).unwrap();
+        resource_table
             .write_all(b"time_s,step,task_cpu_percent\n1001.0,10,150\n1002.0,30,170\n1003.")
             .unwrap();
         fs::write(folder.join("log.txt"), "one\ntwo\n").unwrap();
-        look_again(&mut book);
-        assert_eq!(values(&book, "train/loss"), [(0, 2.5)]);
-        assert_eq!(values(&book, "resources/task_cpu_percent"), [(10, 150.0), (30, 170.0)]);
-        assert_eq!(values(&book, STEPS_PER_SECOND), [(30, 20.0)]);
-        assert_eq!((book.begin_seconds(), book.job()), (1000.0, "seed = 1\n"));
-        assert_eq!(book.log("worker_0"), ["one", "two"]);
+        look_again(&mut run);
+        assert_eq!(values(&run, "train/loss"), [(0, 2.5)]);
+        assert_eq!(values(&run, "resources/task_cpu_percent"), [(10, 150.0), (30, 170.0)]);
+        assert_eq!(values(&run, STEPS_PER_SECOND), [(30, 20.0)]);
+        assert_eq!((run.begin_seconds(), run.job()), (1000.0, "seed = 1\n"));
+        assert_eq!(run.log("worker_0"), ["one", "two"]);
 
-        table.write_all(b"0,70,180\n").unwrap();
+        resource_table.write_all(b"0,70,180\n").unwrap();
         events.scalar_at(&loss, 40, 0.5, 1004.0).unwrap();
         events.flush().unwrap();
         fs::write(dir.path().join("summary.json"), r#"{"mode": "sync"}"#).unwrap();
-        look_again(&mut book);
-        assert_eq!(values(&book, "train/loss"), [(0, 2.5), (40, 0.5)]);
-        assert_eq!(values(&book, STEPS_PER_SECOND), [(30, 20.0), (70, 40.0)]);
-        assert_eq!(book.summary().unwrap()["mode"], "sync");
+        look_again(&mut run);
+        assert_eq!(values(&run, "train/loss"), [(0, 2.5), (40, 0.5)]);
+        assert_eq!(values(&run, STEPS_PER_SECOND), [(30, 20.0), (70, 40.0)]);
+        assert_eq!(run.summary().unwrap()["mode"], "sync");
     }
 
     #[test]
@@ -271,9 +272,9 @@ mod tests {
             (from..10).for_each(|step| events.scalar(&loss, step, value).unwrap());
             events.flush().unwrap();
         }
-        let mut book = Book::new(dir.path());
-        book.refresh();
-        let seen = values(&book, "train/loss");
+        let mut run = RunReader::new(dir.path());
+        run.refresh();
+        let seen = values(&run, "train/loss");
         assert_eq!(seen.len(), 10);
         assert_eq!((seen[4], seen[5]), ((4, 1.0), (5, 2.0)));
     }
@@ -286,8 +287,8 @@ mod tests {
         fs::write(dir.path().join("secret"), "secret\n").unwrap();
         std::os::unix::fs::symlink(dir.path().join("secret"), folder.join("log.txt")).unwrap();
         std::os::unix::fs::symlink(dir.path().join("secret"), dir.path().join("job.toml")).unwrap();
-        let mut book = Book::new(dir.path());
-        book.refresh();
-        assert_eq!((book.log("worker_0"), book.job()), (vec![], ""));
+        let mut run = RunReader::new(dir.path());
+        run.refresh();
+        assert_eq!((run.log("worker_0"), run.job()), (vec![], ""));
     }
 }

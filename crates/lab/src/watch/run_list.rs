@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
-use super::book::unix_seconds;
+use super::run_reader::unix_seconds;
 use crate::run::flat_job;
 
 /// How far below the directory runs are looked for.
@@ -22,7 +22,7 @@ const FRESH: Duration = Duration::from_secs(1);
 
 /// A run that was found.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundRun {
     /// Its place below the directory, which is its name here; `.` for the directory itself.
     pub(crate) id: String,
     pub(crate) path: PathBuf,
@@ -30,20 +30,20 @@ pub(crate) struct Found {
 
 /// The runs of a directory.
 #[derive(Debug)]
-pub(crate) struct Runs {
+pub(crate) struct RunList {
     root: PathBuf,
     looked: Option<Instant>,
-    found: Vec<Found>,
+    found: Vec<FoundRun>,
     /// What a run's files said, while they have not changed.
-    cards: HashMap<String, (Stamp, Value)>,
+    cards: HashMap<String, (FileTimes, Value)>,
     /// A line for each run, as JSON.
     list: Arc<str>,
 }
 
 /// What tells that a run's files have changed: when the job and the summary were written.
-type Stamp = [Option<SystemTime>; 2];
+type FileTimes = [Option<SystemTime>; 2];
 
-impl Runs {
+impl RunList {
     /// Runs below this directory, or that one itself.
     pub(crate) fn new(root: &Path) -> Self {
         let (found, cards, list) = (Vec::new(), HashMap::new(), Arc::from("[]"));
@@ -60,7 +60,7 @@ impl Runs {
         find(&self.root, MOST_DEPTH, &mut left, &mut found);
         found.sort_by_key(|(written, _)| std::cmp::Reverse(*written));
         found.truncate(MOST_RUNS);
-        let name = |path: PathBuf| Found { id: id(&self.root, &path), path };
+        let name = |path: PathBuf| FoundRun { id: id(&self.root, &path), path };
         self.found = found.into_iter().map(|(_, path)| name(path)).collect();
         let known: std::collections::HashSet<_> = self.found.iter().map(|run| &run.id).collect();
         self.cards.retain(|id, _| known.contains(id));
@@ -76,8 +76,9 @@ impl Runs {
 
     /// The directory of the run of this name, if there is one. A name is never made a path.
     pub(crate) fn path(&mut self, id: &str) -> Option<PathBuf> {
-        let find =
-            |runs: &Self| runs.found.iter().find(|run| run.id == id).map(|run| run.path.clone());
+        let find = |run_list: &Self| {
+            run_list.found.iter().find(|run| run.id == id).map(|run| run.path.clone())
+        };
         find(self).or_else(|| {
             self.refresh();
             find(self)
@@ -102,7 +103,7 @@ impl Runs {
 }
 
 /// What a run's job and summary say in a line.
-fn card(run: &Found, stamp: &Stamp) -> Value {
+fn card(run: &FoundRun, stamp: &FileTimes) -> Value {
     let read = |name: &str| fs::read_to_string(run.path.join(name)).unwrap_or_default();
     let job = flat_job(&read("job.toml"));
     let summary: Value = serde_json::from_str(&read("summary.json")).unwrap_or_default();
@@ -176,8 +177,8 @@ mod tests {
     #[test]
     fn runs_are_found_by_their_job_and_known_by_their_place() {
         let dir = tempfile::tempdir().unwrap();
-        let mut runs = Runs::new(dir.path());
-        assert_eq!(&*runs.list(), "[]");
+        let mut run_list = RunList::new(dir.path());
+        assert_eq!(&*run_list.list(), "[]");
         for name in ["a", "deep/b"] {
             fs::create_dir_all(dir.path().join(name)).unwrap();
             fs::write(dir.path().join(name).join("job.toml"), "[cluster]\nmode = \"sync\"")
@@ -186,8 +187,8 @@ mod tests {
         fs::create_dir_all(dir.path().join("none")).unwrap();
         std::os::unix::fs::symlink(dir.path().join("a"), dir.path().join("link")).unwrap();
         fs::write(dir.path().join("a/summary.json"), r#"{"test_accuracy": 0.5}"#).unwrap();
-        runs.looked = None;
-        let cards: Value = serde_json::from_str(&runs.list()).unwrap();
+        run_list.looked = None;
+        let cards: Value = serde_json::from_str(&run_list.list()).unwrap();
         let mut ids: Vec<_> = cards.as_array().unwrap().iter().map(|card| &card["id"]).collect();
         ids.sort_by_key(|id| id.to_string());
         assert_eq!(ids, ["a", "deep/b"]);
@@ -196,11 +197,11 @@ mod tests {
             (&a["mode"], &a["test_accuracy"], &a["is_over"]),
             (&json!("sync"), &json!(0.5), &json!(true))
         );
-        assert_eq!(runs.path("a"), Some(dir.path().join("a")));
+        assert_eq!(run_list.path("a"), Some(dir.path().join("a")));
         for id in ["none", "../a", "/etc", "a/", "", "."] {
-            assert_eq!(runs.path(id), None, "{id}");
+            assert_eq!(run_list.path(id), None, "{id}");
         }
-        let mut alone = Runs::new(&dir.path().join("a"));
+        let mut alone = RunList::new(&dir.path().join("a"));
         assert_eq!(alone.path("."), Some(dir.path().join("a")));
     }
 }

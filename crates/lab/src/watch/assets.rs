@@ -34,9 +34,9 @@ pub(crate) fn file(path: &str) -> Response {
     let file = FILES.iter().find(|(name, ..)| *name == path);
     let Some((_, kind, content)) = file else { return Response::not_found() };
     Response::new(200, kind, content.as_bytes())
-        .with("content-security-policy", POLICY)
-        .with("cross-origin-opener-policy", "same-origin")
-        .with("cross-origin-resource-policy", "same-origin")
+        .with_header("content-security-policy", POLICY)
+        .with_header("cross-origin-opener-policy", "same-origin")
+        .with_header("cross-origin-resource-policy", "same-origin")
 }
 
 #[cfg(test)]

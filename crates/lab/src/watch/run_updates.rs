@@ -9,9 +9,9 @@ use std::ops::Range;
 
 use serde_json::{Value, json};
 
-use super::book::{Book, Key};
-use super::live::{name, ranking_so_far, verdict_so_far};
-use super::series::{Axis, Bucket, Mark};
+use super::live_verdict::{name, ranking_so_far, verdict_so_far};
+use super::run_reader::{CurveKey, RunReader};
+use super::series::{Bucket, CurveAxis, SentMark};
 use crate::run::flat_job;
 
 /// Points of a curve that are sent at the beginning, or when one comes near.
@@ -21,30 +21,30 @@ const MOST_NEW_POINTS: usize = 60;
 
 /// How far somebody has been told of a run.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct SentState {
     about: String,
-    curves: HashMap<Key, Mark>,
+    curves: HashMap<CurveKey, SentMark>,
     begin_seconds: f64,
 }
 
-impl Told {
+impl SentState {
     /// What is new of a run, as JSON; none if nothing is.
-    pub(crate) fn news(&mut self, id: &str, book: &Book) -> Option<String> {
-        let begin = book.begin_seconds();
+    pub(crate) fn news(&mut self, id: &str, run: &RunReader) -> Option<String> {
+        let begin = run.begin_seconds();
         if begin != self.begin_seconds {
             self.curves.clear();
             self.begin_seconds = begin;
         }
-        let about = about(id, book).to_string();
+        let about = about(id, run).to_string();
         let is_changed = about != self.about;
         let mut out = format!("{{\"run\":{},\"curves\":[", json!(id));
         let before = out.len();
-        for (key, series) in book.all_series() {
+        for (key, series) in run.all_series() {
             let mark = self.curves.get(&key).copied().unwrap_or_default();
-            let most = if mark == Mark::default() { MOST_POINTS } else { MOST_NEW_POINTS };
+            let most = if mark == SentMark::default() { MOST_POINTS } else { MOST_NEW_POINTS };
             let (mut buckets, is_anew, now) = series.since(mark, most);
             if is_anew {
-                (buckets, ..) = series.since(Mark::default(), MOST_POINTS);
+                (buckets, ..) = series.since(SentMark::default(), MOST_POINTS);
             } else if buckets.is_empty() {
                 continue;
             }
@@ -67,14 +67,14 @@ impl Told {
 }
 
 /// The curves of a run between two places of an axis, as fine as they can be drawn.
-pub(crate) fn zoom(book: &Book, axis: Axis, range: Range<f64>) -> String {
-    let begin = book.begin_seconds();
+pub(crate) fn zoom(run: &RunReader, axis: CurveAxis, range: Range<f64>) -> String {
+    let begin = run.begin_seconds();
     let range = match axis {
-        Axis::Step => range,
-        Axis::Time => range.start + begin..range.end + begin,
+        CurveAxis::Step => range,
+        CurveAxis::Time => range.start + begin..range.end + begin,
     };
     let mut out = String::from("{\"curves\":[");
-    for (key, series) in book.all_series() {
+    for (key, series) in run.all_series() {
         let buckets = series.between(axis, range.clone(), MOST_POINTS);
         write_curve(&mut out, &key, &buckets, begin, true);
         out.push(',');
@@ -87,33 +87,33 @@ pub(crate) fn zoom(book: &Book, axis: Axis, range: Range<f64>) -> String {
 }
 
 /// Everything about a run but its curves.
-fn about(id: &str, book: &Book) -> Value {
-    let job = flat_job(book.job());
+fn about(id: &str, run: &RunReader) -> Value {
+    let job = flat_job(run.job());
     let word = |key: &str| job.get(key).map(String::as_str).unwrap_or_default();
-    let summary = book.summary();
+    let summary = run.summary();
     let is_over = summary.is_some();
     let verdict = match summary {
         Some(summary) => summary["verdict"].clone(),
-        None => json!(verdict_so_far(book, word("cluster.mode"))),
+        None => json!(verdict_so_far(run, word("cluster.mode"))),
     };
     let ranking = match summary {
         Some(summary) => summary["ranking"].clone(),
-        None => json!(ranking_so_far(book)),
+        None => json!(ranking_so_far(run)),
     };
-    let quiet = book.quiet().as_secs();
-    let logs = book.tasks().map(|task| json!({"task": name(task), "lines": book.log(task)}));
+    let quiet = run.quiet().as_secs();
+    let logs = run.tasks().map(|task| json!({"task": name(task), "lines": run.log(task)}));
     json!({
         "id": id,
         "name": word("name"),
         "is_over": is_over,
         // In steps, so that a quiet run is not news every second.
         "quiet_s": if is_over || quiet < 15 { 0 } else { quiet / 15 * 15 },
-        "begin_s": book.begin_seconds(),
-        "job_text": book.job(),
+        "begin_s": run.begin_seconds(),
+        "job_text": run.job(),
         "job": job,
         "examples_per_step": examples_per_step(&job, summary),
         "summary": summary,
-        "tasks": book.tasks().collect::<Vec<_>>(),
+        "tasks": run.tasks().collect::<Vec<_>>(),
         "verdict": verdict,
         "ranking": ranking,
         "logs": logs.collect::<Vec<_>>(),
@@ -143,7 +143,7 @@ fn examples_per_step(
 
 /// A curve as columns: steps, seconds since the run began, means and, where they differ from
 /// these, least and greatest values.
-fn write_curve(out: &mut String, key: &Key, buckets: &[Bucket], begin: f64, is_anew: bool) {
+fn write_curve(out: &mut String, key: &CurveKey, buckets: &[Bucket], begin: f64, is_anew: bool) {
     let _ = write!(out, "{{\"task\":{},\"tag\":{}", json!(key.0), json!(key.1));
     if is_anew {
         out.push_str(",\"anew\":true");
@@ -235,19 +235,19 @@ mod tests {
         let tag = events.tag("train/loss");
         (0..5000).for_each(|step| events.scalar_at(&tag, step, 1.0, 50.0 + step as f64).unwrap());
         events.flush().unwrap();
-        let mut book = Book::new(dir.path());
-        book.refresh();
-        let mut told = Told::default();
-        let all: Value = serde_json::from_str(&told.news("x/a", &book).unwrap()).unwrap();
+        let mut run = RunReader::new(dir.path());
+        run.refresh();
+        let mut told = SentState::default();
+        let all: Value = serde_json::from_str(&told.news("x/a", &run).unwrap()).unwrap();
         assert_eq!((&all["run"], &all["about"]["name"]), (&json!("x/a"), &json!("a")));
         assert_eq!(all["about"]["examples_per_step"], 10.0);
         let curve = &all["curves"][0];
         assert_eq!((&curve["tag"], &curve["anew"]), (&json!("train/loss"), &json!(true)));
         assert!((1000..=MOST_POINTS).contains(&curve["v"].as_array().unwrap().len()));
         assert_eq!(curve["t"][0], 0.0);
-        assert!(told.news("x/a", &book).is_none(), "nothing has changed");
+        assert!(told.news("x/a", &run).is_none(), "nothing has changed");
 
-        let near: Value = serde_json::from_str(&zoom(&book, Axis::Time, 10.0..19.0)).unwrap();
+        let near: Value = serde_json::from_str(&zoom(&run, CurveAxis::Time, 10.0..19.0)).unwrap();
         assert_eq!(near["curves"][0]["s"], json!([9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20]));
     }
 

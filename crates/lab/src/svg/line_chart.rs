@@ -2,36 +2,36 @@
 
 use std::fmt::Write;
 
-use super::{COLOURS, Scale, escape, tick_text};
+use super::{AxisScale, COLOURS, escape, tick_text};
 
 /// One line.
 #[derive(Clone, Debug, Default)]
-pub struct Series {
+pub(crate) struct ChartLine {
     /// What it shows, in the legend.
-    pub label: String,
+    pub(crate) label: String,
     /// Where it goes through.
-    pub points: Vec<(f64, f64)>,
+    pub(crate) points: Vec<(f64, f64)>,
     /// How far each point's value spreads up and down; empty if that is not known.
-    pub spread: Vec<f64>,
+    pub(crate) spread: Vec<f64>,
     /// Drawn thin and dashed: what should be, not what was measured.
-    pub is_ideal: bool,
+    pub(crate) is_ideal: bool,
 }
 
 /// A chart of lines.
 #[derive(Clone, Debug, Default)]
-pub struct Lines {
+pub(crate) struct LineChart {
     /// What it shows.
-    pub title: String,
+    pub(crate) title: String,
     /// What goes across.
-    pub x_title: String,
+    pub(crate) x_title: String,
     /// What goes up.
-    pub y_title: String,
+    pub(crate) y_title: String,
     /// The lines.
-    pub series: Vec<Series>,
+    pub(crate) series: Vec<ChartLine>,
     /// Few points, each of which is marked and has its own tick; else a smooth course.
-    pub is_sparse: bool,
+    pub(crate) is_sparse: bool,
     /// Whether the upward axis begins at 0.
-    pub from_zero: bool,
+    pub(crate) from_zero: bool,
 }
 
 const WIDTH: f64 = 400.0;
@@ -42,18 +42,18 @@ const RIGHT: f64 = 20.0;
 const TOP: f64 = 24.0;
 const BOTTOM: f64 = 40.0;
 
-impl Lines {
+impl LineChart {
     /// Whether there is anything to draw.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.measured().all(|series| series.points.len() < 2)
     }
 
-    fn measured(&self) -> impl Iterator<Item = &Series> {
+    fn measured(&self) -> impl Iterator<Item = &ChartLine> {
         self.series.iter().filter(|series| !series.is_ideal)
     }
 
     /// The chart with its legend, as HTML.
-    pub fn figure(&self) -> String {
+    pub(crate) fn figure(&self) -> String {
         let mut html = format!("<figure>{}", self.svg());
         if self.series.len() > 1 {
             html.push_str("<figcaption>");
@@ -88,22 +88,28 @@ impl Lines {
         svg
     }
 
-    fn scales(&self) -> (Scale, Scale) {
+    fn scales(&self) -> (AxisScale, AxisScale) {
         let points = || self.series.iter().flat_map(|series| &series.points);
         let least = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(f64::INFINITY, f64::min);
         let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(f64::NEG_INFINITY, f64::max);
         let x = match self.is_sparse {
-            true => Scale::at(points().map(|point| point.0).collect()),
-            false => Scale::tight(least(|point| point.0), most(|point| point.0)),
+            true => AxisScale::at(points().map(|point| point.0).collect()),
+            false => AxisScale::tight(least(|point| point.0), most(|point| point.0)),
         };
         let low = if self.from_zero { 0.0 } else { least(|point| point.1) };
         let tops = self.series.iter().flat_map(|series| {
             series.points.iter().zip(&series.spread).map(|(point, spread)| point.1 + spread)
         });
-        (x, Scale::linear(low, tops.fold(most(|point| point.1), f64::max)))
+        (x, AxisScale::linear(low, tops.fold(most(|point| point.1), f64::max)))
     }
 
-    fn axes(&self, svg: &mut String, x: &Scale, y: &Scale, at: impl Fn((f64, f64)) -> (f64, f64)) {
+    fn axes(
+        &self,
+        svg: &mut String,
+        x: &AxisScale,
+        y: &AxisScale,
+        at: impl Fn((f64, f64)) -> (f64, f64),
+    ) {
         for &tick in &y.ticks {
             let (_, down) = at((0.0, tick));
             let text = tick_text(tick, y.step);
@@ -150,7 +156,7 @@ impl Lines {
     fn line(
         &self,
         svg: &mut String,
-        series: &Series,
+        series: &ChartLine,
         class: &str,
         at: impl Fn((f64, f64)) -> (f64, f64),
     ) {
@@ -174,7 +180,7 @@ impl Lines {
                     "<path class=\"l thin {class}\" d=\"M{across:.1} {top:.1}V{foot:.1}\"/>"
                 );
             }
-            let value = crate::figure::show(point.1, 2);
+            let value = crate::figure::format_number(point.1, 2);
             let _ = write!(
                 svg,
                 "<circle class=\"{class}\" cx=\"{across:.1}\" cy=\"{down:.1}\" r=\"3.2\">\
@@ -186,7 +192,7 @@ impl Lines {
 }
 
 /// The class that gives a line its colour.
-fn class_of(index: usize, series: &Series) -> String {
+fn class_of(index: usize, series: &ChartLine) -> String {
     match (series.is_ideal, index / COLOURS) {
         (true, _) => "ideal".into(),
         (false, 0) => format!("s{index}"),
@@ -203,9 +209,15 @@ fn plain(value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn chart(points: &[(f64, f64)]) -> Lines {
-        let series = Series { label: "a < b".into(), points: points.to_vec(), ..Series::default() };
-        Lines { title: "t".into(), series: vec![series], is_sparse: true, ..Lines::default() }
+    fn chart(points: &[(f64, f64)]) -> LineChart {
+        let series =
+            ChartLine { label: "a < b".into(), points: points.to_vec(), ..ChartLine::default() };
+        LineChart {
+            title: "t".into(),
+            series: vec![series],
+            is_sparse: true,
+            ..LineChart::default()
+        }
     }
 
     #[test]

@@ -6,22 +6,22 @@ use super::{COLOURS, escape};
 
 /// One bar.
 #[derive(Clone, Debug, Default)]
-pub struct Bar {
+pub(crate) struct Bar {
     /// Whose it is.
-    pub label: String,
+    pub(crate) label: String,
     /// The parts, in the order of the chart's names.
-    pub parts: Vec<f64>,
+    pub(crate) parts: Vec<f64>,
 }
 
 /// A chart of bars that all have the same parts, each drawn as a share of its whole.
 #[derive(Clone, Debug, Default)]
-pub struct Bars {
+pub(crate) struct BarChart {
     /// What it shows.
-    pub title: String,
+    pub(crate) title: String,
     /// What the parts are.
-    pub names: Vec<String>,
+    pub(crate) names: Vec<String>,
     /// The bars.
-    pub bars: Vec<Bar>,
+    pub(crate) bars: Vec<Bar>,
 }
 
 const WIDTH: f64 = 400.0;
@@ -29,9 +29,9 @@ const TOP: f64 = 22.0;
 /// A bar with its label above.
 const ROW: f64 = 37.0;
 
-impl Bars {
+impl BarChart {
     /// The chart with its legend, as HTML.
-    pub fn figure(&self) -> String {
+    pub(crate) fn figure(&self) -> String {
         let mut html = format!("<figure>{}<figcaption>", self.svg());
         for (i, name) in self.names.iter().enumerate() {
             let _ = write!(html, "<span class=\"key s{}\">{}</span> ", i % COLOURS, escape(name));
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_bar_fill_it() {
-        let bars = Bars {
+        let bars = BarChart {
             title: "t".into(),
             names: ["a", "b", "c"].map(String::from).to_vec(),
             bars: vec![Bar { label: "x".into(), parts: vec![1.0, 0.0, 3.0] }],
@@ -111,7 +111,11 @@ mod tests {
     #[test]
     fn a_bar_of_nothing_is_empty() {
         let bar = Bar { label: "x".into(), parts: vec![0.0, 0.0] };
-        let bars = Bars { names: vec!["a".into(), "b".into()], bars: vec![bar], ..Bars::default() };
+        let bars = BarChart {
+            names: vec!["a".into(), "b".into()],
+            bars: vec![bar],
+            ..BarChart::default()
+        };
         assert!(!bars.svg().contains("<rect"));
     }
 }

@@ -7,13 +7,13 @@ use std::time::SystemTime;
 
 /// A file that is shown as it is, or its end.
 #[derive(Debug, Default)]
-pub(crate) struct Text {
+pub(crate) struct TextFile {
     pub(crate) text: String,
     pub(crate) written: Option<SystemTime>,
     len: u64,
 }
 
-impl Text {
+impl TextFile {
     /// Reads the file's last bytes if it has changed; says whether it has.
     pub(crate) fn refresh(&mut self, path: &Path, most: u64) -> bool {
         let metadata = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file);

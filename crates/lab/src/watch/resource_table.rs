@@ -17,14 +17,14 @@ pub(crate) const STEPS_PER_SECOND: &str = "pace/steps_per_second";
 
 /// `resources.csv`, and how far it has been read.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct ResourceTable {
     offset: u64,
     head: Vec<String>,
     /// Time and step of the row before.
     last: Option<(f64, f64)>,
 }
 
-impl Table {
+impl ResourceTable {
     /// Reads the whole lines that are new.
     pub(crate) fn read(&mut self, path: &Path, series: &mut BTreeMap<String, Series>) {
         let Ok(mut file) = File::open(path) else { return };

@@ -3,11 +3,11 @@
 
 use paceline_observe::{Facts, Rank, ServerFacts, Verdict, WorkerFacts, ranking, verdict};
 
-use super::book::Book;
+use super::run_reader::RunReader;
 
 /// What holds the run back so far; none before its workers have told anything.
-pub(crate) fn verdict_so_far(book: &Book, mode: &str) -> Option<Verdict> {
-    let workers: Vec<_> = book.tasks().filter_map(|task| worker(book, task)).collect();
+pub(crate) fn verdict_so_far(run: &RunReader, mode: &str) -> Option<Verdict> {
+    let workers: Vec<_> = run.tasks().filter_map(|task| worker(run, task)).collect();
     if workers.is_empty() {
         return None;
     }
@@ -16,36 +16,36 @@ pub(crate) fn verdict_so_far(book: &Book, mode: &str) -> Option<Verdict> {
         let (sum, count) = means.fold((0.0, 0.0), |(sum, count), mean| (sum + mean, count + 1.0));
         (count > 0.0).then(|| sum / count)
     };
-    let disk_wait = mean_of(&|task| share(book, task, "cpu_wait_percent")).unwrap_or_default();
-    let cores_busy = mean_of(&|task| cores_busy(book, task));
+    let disk_wait = mean_of(&|task| share(run, task, "cpu_wait_percent")).unwrap_or_default();
+    let cores_busy = mean_of(&|task| cores_busy(run, task));
     let count = workers.len() as f64;
-    let servers = book.tasks().filter_map(|task| server(book, task, count)).collect();
-    let (mode, staleness) = (mode.to_owned(), mean(book, "ps_0", "pace/staleness"));
+    let servers = run.tasks().filter_map(|task| server(run, task, count)).collect();
+    let (mode, staleness) = (mode.to_owned(), mean(run, "ps_0", "pace/staleness"));
     Some(verdict(&Facts { mode, workers, servers, cores_busy, disk_wait, staleness }))
 }
 
 /// The workers by their time to a gradient of late, the slowest first.
-pub(crate) fn ranking_so_far(book: &Book) -> Vec<Rank> {
-    let is_worker = |task: &&str| book.series(task, "phases/compute_percent").is_some();
-    let times = book.tasks().filter(is_worker).filter_map(|task| {
+pub(crate) fn ranking_so_far(run: &RunReader) -> Vec<Rank> {
+    let is_worker = |task: &&str| run.series(task, "phases/compute_percent").is_some();
+    let times = run.tasks().filter(is_worker).filter_map(|task| {
         let tag = "pace/gradient_ms";
-        let seen = seen_by_server(book, task, "gradient_ms").and_then(|series| series.last());
-        let last = seen.or_else(|| book.series(task, tag)?.last())?;
+        let seen = seen_by_server(run, task, "gradient_ms").and_then(|series| series.last());
+        let last = seen.or_else(|| run.series(task, tag)?.last())?;
         Some((name(task), f64::from(last.mean)))
     });
     ranking(&times.collect::<Vec<_>>())
 }
 
-fn worker(book: &Book, task: &str) -> Option<WorkerFacts> {
-    let share = |phase: &str| mean(book, task, &format!("phases/{phase}_percent"));
+fn worker(run: &RunReader, task: &str) -> Option<WorkerFacts> {
+    let share = |phase: &str| mean(run, task, &format!("phases/{phase}_percent"));
     let compute = share("compute")?;
-    let series = book.series(task, "phases/compute_percent")?;
+    let series = run.series(task, "phases/compute_percent")?;
     let seconds = (series.last()?.wall_seconds - series.first()?.wall_seconds).max(1.0);
     let spent = |percent: f64| percent / 100.0 * seconds;
     let others = ["pull", "push", "wait"].map(|phase| share(phase).unwrap_or_default());
-    let held = seen_by_server(book, task, "held_percent").and_then(|series| series.mean());
-    let own = mean(book, task, "pace/gradient_ms");
-    let seen = seen_by_server(book, task, "gradient_ms").and_then(|series| series.mean());
+    let held = seen_by_server(run, task, "held_percent").and_then(|series| series.mean());
+    let own = mean(run, task, "pace/gradient_ms");
+    let seen = seen_by_server(run, task, "gradient_ms").and_then(|series| series.mean());
     Some(WorkerFacts {
         task: name(task),
         input_s: spent(share("input").unwrap_or_default()),
@@ -59,40 +59,40 @@ fn worker(book: &Book, task: &str) -> Option<WorkerFacts> {
 
 /// How busy a server is for a worker is told exactly at the end; until then by its processor time,
 /// as nearly all that it does for them costs some.
-fn server(book: &Book, task: &str, workers: f64) -> Option<ServerFacts> {
+fn server(run: &RunReader, task: &str, workers: f64) -> Option<ServerFacts> {
     if !task.starts_with("ps_") {
         return None;
     }
-    let cpu = mean(book, task, "resources/task_cpu_percent")?;
-    let sent = mean(book, task, "resources/task_sent_bytes_per_s").unwrap_or_default();
+    let cpu = mean(run, task, "resources/task_cpu_percent")?;
+    let sent = mean(run, task, "resources/task_sent_bytes_per_s").unwrap_or_default();
     let busy = (cpu / 100.0 / workers).clamp(0.0, 1.0);
     Some(ServerFacts {
         task: name(task),
         busy,
-        cores_busy: cores_busy(book, task),
+        cores_busy: cores_busy(run, task),
         sent_bytes_per_s: sent,
         link_mbit_per_s: None,
     })
 }
 
 /// How busy the cores of a task's machine are, 0 to 1, if it looks.
-fn cores_busy(book: &Book, task: &str) -> Option<f64> {
-    let waited = share(book, task, "cpu_wait_percent").unwrap_or_default();
-    share(book, task, "cpu_idle_percent").map(|idle| (1.0 - idle - waited).clamp(0.0, 1.0))
+fn cores_busy(run: &RunReader, task: &str) -> Option<f64> {
+    let waited = share(run, task, "cpu_wait_percent").unwrap_or_default();
+    share(run, task, "cpu_idle_percent").map(|idle| (1.0 - idle - waited).clamp(0.0, 1.0))
 }
 
 /// The mean of a resource that is told in percent, as a share.
-fn share(book: &Book, task: &str, column: &str) -> Option<f64> {
-    Some(mean(book, task, &format!("resources/{column}"))? / 100.0)
+fn share(run: &RunReader, task: &str, column: &str) -> Option<f64> {
+    Some(mean(run, task, &format!("resources/{column}"))? / 100.0)
 }
 
 /// What the first server has seen of a worker.
-fn seen_by_server<'a>(book: &'a Book, worker: &str, what: &str) -> Option<&'a super::Series> {
-    book.series("ps_0", &format!("pace/{worker}/{what}"))
+fn seen_by_server<'a>(run: &'a RunReader, worker: &str, what: &str) -> Option<&'a super::Series> {
+    run.series("ps_0", &format!("pace/{worker}/{what}"))
 }
 
-fn mean(book: &Book, task: &str, tag: &str) -> Option<f64> {
-    book.series(task, tag)?.mean()
+fn mean(run: &RunReader, task: &str, tag: &str) -> Option<f64> {
+    run.series(task, tag)?.mean()
 }
 
 /// A task's name from its folder's.
@@ -122,8 +122,8 @@ mod tests {
     #[test]
     fn a_run_is_judged_while_it_runs_as_it_would_be_at_its_end() {
         let dir = tempfile::tempdir().unwrap();
-        let mut book = Book::new(dir.path());
-        assert!(verdict_so_far(&book, "sync").is_none() && ranking_so_far(&book).is_empty());
+        let mut run = RunReader::new(dir.path());
+        assert!(verdict_so_far(&run, "sync").is_none() && ranking_so_far(&run).is_empty());
         let busy = [("phases/compute_percent", 90.0), ("phases/wait_percent", 10.0)];
         let waits = [("phases/compute_percent", 10.0), ("phases/wait_percent", 90.0)];
         write(dir.path(), "worker_0", &waits);
@@ -137,10 +137,10 @@ mod tests {
             ("pace/worker_1/held_percent", 85.0),
         ];
         write(dir.path(), "ps_0", &seen);
-        book.refresh();
-        let ranks = ranking_so_far(&book);
+        run.refresh();
+        let ranks = ranking_so_far(&run);
         assert_eq!((ranks[0].task.as_str(), ranks[0].gradient_ms), ("worker:2", 90.0));
-        let verdict = verdict_so_far(&book, "sync").unwrap();
+        let verdict = verdict_so_far(&run, "sync").unwrap();
         assert_eq!(verdict.kind, VerdictKind::Stragglers, "{verdict:?}");
     }
 }

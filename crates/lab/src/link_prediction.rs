@@ -12,10 +12,11 @@
 
 use crate::cell::Cell;
 use crate::run::Run;
+use crate::summary::TaskSummary;
 
 /// Seconds a step of a run on emulated hosts, as they should be and as they were.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Prediction {
+pub struct LinkPrediction {
     /// What each link carries each way.
     pub link_bytes_per_s: f64,
     /// What a worker sends a step.
@@ -30,7 +31,7 @@ pub struct Prediction {
     pub measured_s: f64,
 }
 
-impl Prediction {
+impl LinkPrediction {
     /// Of a run that was emulated with limited links, each task alone on its host but for servers.
     pub fn of(run: &Run) -> Option<Self> {
         let key = |name: &str| run.job.get(name).map(String::as_str);
@@ -42,10 +43,10 @@ impl Prediction {
         if n == 0 || hosts < n + if is_apart { k } else { 0 } {
             return None;
         }
-        let mean = |of: &dyn Fn(&crate::Task) -> f64| {
+        let mean = |of: &dyn Fn(&TaskSummary) -> f64| {
             workers.iter().map(|task| of(task) / task.steps as f64).sum::<f64>() / n as f64
         };
-        let phase = |task: &crate::Task, names: &[&str]| -> f64 {
+        let phase = |task: &TaskSummary, names: &[&str]| -> f64 {
             let phases = task.phases.iter().filter(|(name, _)| names.contains(&name.as_str()));
             phases.map(|(_, seconds)| seconds).sum()
         };
@@ -87,7 +88,7 @@ fn parse_rate(text: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Summary;
+    use crate::summary::Summary;
 
     /// A run in which each worker computes 1 s and sends 125 MB a step, over 1 Gbit/s.
     fn run(mode: &str, workers: usize, servers: usize, placed: &str, seconds: f64) -> Run {
@@ -110,7 +111,7 @@ mod tests {
     #[test]
     fn the_fullest_link_decides() {
         let step =
-            |mode, n, k, placed| Prediction::of(&run(mode, n, k, placed, 9.0)).unwrap().step_s;
+            |mode, n, k, placed| LinkPrediction::of(&run(mode, n, k, placed, 9.0)).unwrap().step_s;
         assert_eq!(step("sync", 4, 1, "own"), 1.0 + 4.0);
         assert_eq!(step("sync", 4, 2, "own"), 1.0 + 2.0);
         assert_eq!(step("sync", 2, 4, "own"), 1.0 + 1.0, "a worker's own link");
@@ -123,10 +124,10 @@ mod tests {
 
     #[test]
     fn what_was_measured_stands_beside_it() {
-        let found = Prediction::of(&run("sync", 2, 1, "own", 12.0)).unwrap();
+        let found = LinkPrediction::of(&run("sync", 2, 1, "own", 12.0)).unwrap();
         assert_eq!((found.step_s, found.measured_s, found.bytes), (3.0, 3.0, 125e6));
         let mut plain = run("sync", 2, 1, "own", 12.0);
         plain.job.remove("cluster.emulate.link");
-        assert_eq!(Prediction::of(&plain), None);
+        assert_eq!(LinkPrediction::of(&plain), None);
     }
 }
