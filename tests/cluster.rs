@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::support::{Launched, Room, Run, SHARED, assert_says, events, points};
+use crate::support::{
+    RunFolder, RunningProcess, SHARED_MODES, Sandbox, assert_says, events, points,
+};
 
 const WORKER_PHASES: [&str; 5] = ["input", "pull", "compute", "push", "wait"];
 const SERVER_PHASES: [&str; 4] = ["receive", "apply", "send", "idle"];
@@ -14,7 +16,7 @@ fn number(value: &Value) -> f64 {
 }
 
 /// The steps of the workers of a run, by slot.
-fn worker_steps(run: &Run) -> Vec<u64> {
+fn worker_steps(run: &RunFolder) -> Vec<u64> {
     let summary = run.summary();
     let tasks = summary["tasks"].as_array().unwrap();
     let workers = tasks.iter().filter(|task| task["task"].as_str().unwrap().starts_with("worker"));
@@ -35,10 +37,10 @@ fn check_task(task: &Value, phases: &[&str]) {
 
 #[test]
 fn five_tasks_share_in_every_mode_and_leave_nobody_behind() {
-    for mode in SHARED {
-        let room = Room::new();
+    for mode in SHARED_MODES {
+        let sandbox = Sandbox::new();
         let settings = ["cluster.workers=3", "cluster.servers=2", "train.stop={steps=600}"];
-        let run = room.train_cluster("run", mode, &settings);
+        let run = sandbox.train_cluster("run", mode, &settings);
         let summary = run.summary();
         assert_eq!((&summary["mode"], &summary["workers"]), (&mode.into(), &3.into()));
         assert_eq!((&summary["servers"], &summary["stop_reason"]), (&2.into(), &"steps".into()));
@@ -73,11 +75,11 @@ fn five_tasks_share_in_every_mode_and_leave_nobody_behind() {
 
 #[test]
 fn staleness_is_zero_in_sync_within_its_bound_in_bounded_and_told_to_tensorboard() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     for (mode, limit) in [("sync", 0), ("bounded", 2 * 5), ("async", u64::MAX)] {
         let settings = ["cluster.workers=3", "cluster.staleness=2", "train.stop={steps=300}"];
         let settings = if mode == "bounded" { &settings[..] } else { &[settings[0], settings[2]] };
-        let run = room.train_cluster(mode, mode, settings);
+        let run = sandbox.train_cluster(mode, mode, settings);
         let server = run.task("ps:0");
         let (mean, max) = (number(&server["staleness_mean"]), server["staleness_max"].as_u64());
         let max = max.unwrap();
@@ -99,7 +101,7 @@ fn staleness_is_zero_in_sync_within_its_bound_in_bounded_and_told_to_tensorboard
 
 /// Two models must be the same to within rounding.
 #[track_caller]
-fn assert_close(left: &Run, right: &Run, what: &str) {
+fn assert_close(left: &RunFolder, right: &RunFolder, what: &str) {
     let (left, right) = (left.params(), right.params());
     assert_eq!(left.len(), right.len());
     let moved = left.iter().filter(|value| **value != 0.0).count();
@@ -111,14 +113,14 @@ fn assert_close(left: &Run, right: &Run, what: &str) {
 /// `sync` with so many workers must follow `single` with as many times the batch.
 #[track_caller]
 fn check_follows_single(workers: usize, settings: &[&str]) {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     // A number of examples that no batch divides, so that batches go over the ends of epochs.
     let common = [&["data.train_examples=607"], settings].concat();
     let batch = format!("train.batch={}", 20 * workers);
-    let single = room.train("single", &[&common[..], &[&batch]].concat());
+    let single = sandbox.train("single", &[&common[..], &[&batch]].concat());
     let workers = format!("cluster.workers={workers}");
     let here = ["train.batch=20", "cluster.servers=2", &workers];
-    let sync = room.train_cluster("sync", "sync", &[&common[..], &here].concat());
+    let sync = sandbox.train_cluster("sync", "sync", &[&common[..], &here].concat());
     for figure in ["global_steps", "examples", "stop_reason"] {
         assert_eq!(single.summary()[figure], sync.summary()[figure], "{figure}");
     }
@@ -140,9 +142,9 @@ fn sync_weighs_the_short_batches_at_the_end_of_the_data() {
 
 #[test]
 fn sync_runs_that_their_test_loss_stops_end_at_the_same_step_with_the_same_bytes() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let settings = ["train.stop={test_loss=1.2}", "train.evaluate.every=20"];
-    let runs = [1, 2, 3].map(|again| room.train_cluster(&again.to_string(), "sync", &settings));
+    let runs = [1, 2, 3].map(|again| sandbox.train_cluster(&again.to_string(), "sync", &settings));
     for run in &runs {
         assert_eq!(run.summary()["stop_reason"], "test_loss");
         assert_eq!(run.summary()["global_steps"], runs[0].summary()["global_steps"]);
@@ -152,7 +154,7 @@ fn sync_runs_that_their_test_loss_stops_end_at_the_same_step_with_the_same_bytes
 
 #[test]
 fn two_sync_runs_of_one_seed_end_with_the_same_bytes() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     for (name, settings) in [
         ("plain", &["cluster.servers=1"][..]),
         ("sharded", &["cluster.servers=2"]),
@@ -168,34 +170,34 @@ fn two_sync_runs_of_one_seed_end_with_the_same_bytes() {
         ),
     ] {
         let settings = [settings, &["cluster.workers=3", "train.stop={steps=150}"]].concat();
-        let run = |again| room.train_cluster(&format!("{name}-{again}"), "sync", &settings);
+        let run = |again| sandbox.train_cluster(&format!("{name}-{again}"), "sync", &settings);
         let (first, second) = (run(1), run(2));
         assert!(first.model() == second.model(), "{name}: the bytes differ");
         let other = [&settings[..], &["seed=2"]].concat();
-        let other = room.train_cluster(&format!("{name}-other"), "sync", &other);
+        let other = sandbox.train_cluster(&format!("{name}-other"), "sync", &other);
         assert!(first.model() != other.model(), "{name}: the seed matters");
     }
 }
 
 #[test]
 fn how_many_servers_there_are_makes_no_difference_to_a_bit() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let models = [1, 2, 3].map(|servers| {
         let servers = format!("cluster.servers={servers}");
         let settings = ["cluster.workers=2", &servers, "train.stop={steps=100}"];
-        room.train_cluster(&servers, "sync", &settings).model()
+        sandbox.train_cluster(&servers, "sync", &settings).model()
     });
     assert!(models[0] == models[1] && models[0] == models[2]);
 }
 
 #[test]
 fn one_worker_in_any_mode_does_exactly_what_single_does() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let settings = ["train.stop={epochs=4}", "train.batch=17", "train.optimizer.kind=momentum"];
-    let single = room.train("single", &settings);
-    for mode in SHARED {
+    let single = sandbox.train("single", &settings);
+    for mode in SHARED_MODES {
         let settings = [&settings[..], &["cluster.workers=1", "cluster.servers=2"]].concat();
-        let run = room.train_cluster(mode, mode, &settings);
+        let run = sandbox.train_cluster(mode, mode, &settings);
         assert!(run.model() == single.model(), "{mode}: the bytes differ from single's");
         for figure in ["global_steps", "examples", "test_loss", "train_loss"] {
             assert_eq!(run.summary()[figure], single.summary()[figure], "{mode}: {figure}");
@@ -206,14 +208,14 @@ fn one_worker_in_any_mode_does_exactly_what_single_does() {
 #[test]
 fn bounded_without_staleness_has_the_loss_curve_of_sync() {
     const WORKERS: u64 = 3;
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     // A round of `bounded` is an update of each worker; of `sync`, one of all together.
     let curve = |mode: &str, rate: f32, updates: u64, more: &[&str]| {
         let steps = format!("train.stop={{steps={}}}", 240 * updates);
         let every = format!("train.evaluate.every={}", 20 * updates);
         let rate = format!("train.optimizer.rate={rate}");
         let settings = ["cluster.workers=3", "train.batch=20", &steps, &every, &rate];
-        let run = room.train_cluster(mode, mode, &[&settings[..], more].concat());
+        let run = sandbox.train_cluster(mode, mode, &[&settings[..], more].concat());
         let tests = points(&run.worker_events(), "test/loss");
         tests.into_iter().map(|(step, loss)| (step / updates, loss)).collect::<BTreeMap<_, _>>()
     };
@@ -232,8 +234,8 @@ fn bounded_without_staleness_has_the_loss_curve_of_sync() {
 
 #[test]
 fn epochs_are_shared_out_to_the_last_example() {
-    for mode in SHARED {
-        let room = Room::new();
+    for mode in SHARED_MODES {
+        let sandbox = Sandbox::new();
         for (examples, batch, workers, epochs) in
             [(607, 20, 3, 3), (600, 20, 3, 2), (600, 600, 2, 1), (101, 100, 3, 2)]
         {
@@ -246,7 +248,7 @@ fn epochs_are_shared_out_to_the_last_example() {
                 "cluster.servers=2".to_owned(),
             ];
             let settings: Vec<_> = settings.iter().map(String::as_str).collect();
-            let run = room.train_cluster(&name, mode, &settings);
+            let run = sandbox.train_cluster(&name, mode, &settings);
             let summary = run.summary();
             assert_eq!(summary["stop_reason"], "epochs", "{mode} {name}");
             assert_eq!(summary["examples"], examples * epochs, "{mode} {name}");
@@ -262,17 +264,17 @@ fn epochs_are_shared_out_to_the_last_example() {
 /// A run in this mode with these stop conditions must end for this reason; its summary.
 #[track_caller]
 fn check_stop(mode: &str, stop: &str, reason: &str) -> Value {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let stop = format!("train.stop={stop}");
     let settings = ["cluster.workers=3", "cluster.servers=2", "train.evaluate.every=10", &stop];
-    let summary = room.train_cluster("run", mode, &settings).summary();
+    let summary = sandbox.train_cluster("run", mode, &settings).summary();
     assert_eq!(summary["stop_reason"], reason, "{mode} {stop}");
     summary
 }
 
 #[test]
 fn every_condition_ends_a_run_in_every_mode() {
-    for mode in SHARED {
+    for mode in SHARED_MODES {
         let steps = &check_stop(mode, "{steps=25}", "steps")["global_steps"];
         // What the others had on its way when the last step was made still counts.
         let most = if mode == "sync" { 25 } else { 25 + 2 };
@@ -289,13 +291,13 @@ fn every_condition_ends_a_run_in_every_mode() {
 
 #[test]
 fn thirty_two_light_workers_make_progress_in_every_mode() {
-    for mode in SHARED {
-        let room = Room::new();
+    for mode in SHARED_MODES {
+        let sandbox = Sandbox::new();
         let steps = if mode == "sync" { 20 } else { 20 * 32 };
         let stop = format!("train.stop={{steps={steps}}}");
         let data = ["data.train_examples=2000", "data.test_examples=200"];
         let settings = [&data[..], &["cluster.workers=32", "train.batch=10", &stop]].concat();
-        let run = room.train_cluster("run", mode, &settings);
+        let run = sandbox.train_cluster("run", mode, &settings);
         let made = run.summary()["global_steps"].as_u64().unwrap();
         assert!((steps..steps + 32).contains(&made), "{mode}: {made}");
         let steps = worker_steps(&run);
@@ -311,16 +313,16 @@ fn thirty_two_light_workers_make_progress_in_every_mode() {
 
 #[test]
 fn a_backup_keeps_sync_going_when_one_worker_is_slow() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let settings = ["data.train_examples=2400", "train.batch=600", "train.stop={steps=60}"];
     for quorum in [2, 3] {
         let (name, quorum_setting) = (quorum.to_string(), format!("cluster.quorum={quorum}"));
         let settings = [&settings[..], &["cluster.workers=3", &quorum_setting]].concat();
-        let mut command = room.cluster(&name, "sync", &settings);
+        let mut command = sandbox.cluster(&name, "sync", &settings);
         command.env("PACELINE_TEST_SLOW", "2:10");
-        let done = Launched::start(&mut command, room.path(&name)).finish();
-        assert_eq!(done.code, Some(0), "{done:?}");
-        let run = room.run_dir(&name);
+        let output = RunningProcess::start(&mut command, sandbox.path(&name)).finish();
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let run = sandbox.run_folder(&name);
         assert_eq!(run.summary()["global_steps"], 60);
         assert_eq!(run.task("ps:0")["steps"], quorum * 60, "{quorum} gradients make a step");
         let [steps, dropped] =
@@ -336,16 +338,16 @@ fn a_backup_keeps_sync_going_when_one_worker_is_slow() {
 
 #[test]
 fn a_slow_worker_holds_up_nobody_in_async_and_nobody_beyond_the_bound_in_bounded() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let settings = ["data.train_examples=1200", "train.batch=300", "train.stop={steps=120}"];
     for mode in ["async", "bounded"] {
         let bound = ["cluster.staleness=2"];
         let more = if mode == "bounded" { &bound[..] } else { &[] };
-        let mut command = room.cluster(mode, mode, &[&settings[..], more].concat());
+        let mut command = sandbox.cluster(mode, mode, &[&settings[..], more].concat());
         command.env("PACELINE_TEST_SLOW", "1:4");
-        let done = Launched::start(&mut command, room.path(mode)).finish();
-        assert_eq!(done.code, Some(0), "{done:?}");
-        let steps = worker_steps(&room.run_dir(mode));
+        let output = RunningProcess::start(&mut command, sandbox.path(mode)).finish();
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let steps = worker_steps(&sandbox.run_folder(mode));
         match mode {
             "async" => assert!(steps[0] >= steps[1] * 3 / 2, "{steps:?}"),
             _ => assert!(steps[0].abs_diff(steps[1]) <= 3, "{steps:?}"),
@@ -355,9 +357,9 @@ fn a_slow_worker_holds_up_nobody_in_async_and_nobody_beyond_the_bound_in_bounded
 
 #[test]
 fn bad_input_ends_a_run_of_many_tasks_before_there_is_any() {
-    let room = Room::new();
-    room.idx_set("set", 12, 3);
-    let before = room.tree();
+    let sandbox = Sandbox::new();
+    sandbox.idx_set("set", 12, 3);
+    let before = sandbox.tree();
     for (settings, says) in [
         (&["train.batch=601"][..], "train.batch is 601"),
         (&["data.kind=mnist"], "mnist is not on this machine"),
@@ -370,33 +372,32 @@ fn bad_input_ends_a_run_of_many_tasks_before_there_is_any() {
         ),
         (&["cluster.servers=0"], "cluster.servers must be"),
     ] {
-        let launched =
-            Launched::start(&mut room.cluster("run", "async", settings), room.path("run"));
-        let done = launched.finish();
-        assert_eq!(done.code, Some(2), "{settings:?}: {done:?}");
-        assert_says(&done.stderr, &["error: ", says]);
-        assert_eq!(done.stderr.matches(says).count(), 1, "said once: {done:?}");
-        assert_eq!(room.tree(), before, "{settings:?} left something behind");
+        let launched = sandbox.launch("run", "async", settings);
+        let output = launched.finish();
+        assert_eq!(output.code, Some(2), "{settings:?}: {output:?}");
+        assert_says(&output.stderr, &["error: ", says]);
+        assert_eq!(output.stderr.matches(says).count(), 1, "said once: {output:?}");
+        assert_eq!(sandbox.tree(), before, "{settings:?} left something behind");
     }
 }
 
 #[test]
 fn quiet_silences_every_task() {
-    let room = Room::new();
-    let mut command = room.cluster("run", "async", &["train.stop={steps=50}"]);
-    let done = Launched::start(command.arg("--quiet"), room.path("run")).finish();
-    assert_eq!((done.code, done.stdout.as_str(), done.stderr.as_str()), (Some(0), "", ""));
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.cluster("run", "async", &["train.stop={steps=50}"]);
+    let output = RunningProcess::start(command.arg("--quiet"), sandbox.path("run")).finish();
+    assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (Some(0), "", ""));
 }
 
 #[test]
 fn a_run_of_many_tasks_trains_again_from_the_job_it_left() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let settings = ["cluster.workers=3", "cluster.servers=2", "train.stop={steps=60}"];
-    let first = room.train_cluster("first", "sync", &settings);
+    let first = sandbox.train_cluster("first", "sync", &settings);
     let job = first.file("job.toml");
-    room.ok(&["train", "--quiet", "--run-dir", "again", job.to_str().unwrap()]);
-    assert!(first.model() == room.run_dir("again").model(), "the bytes differ");
-    let figures = room.ok(&["evaluate", "--json", first.str()]).stdout;
+    sandbox.ok(&["train", "--quiet", "--run-dir", "again", job.to_str().unwrap()]);
+    assert!(first.model() == sandbox.run_folder("again").model(), "the bytes differ");
+    let figures = sandbox.ok(&["evaluate", "--json", first.str()]).stdout;
     let figures: Value = serde_json::from_str(&figures).unwrap();
     assert_eq!(figures["test_loss"], first.summary()["test_loss"]);
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use paceline::job::reference_markdown;
 
-use crate::support::{PACELINE, Room, finish, start, workspace};
+use crate::support::{PACELINE, Sandbox, finish, start, workspace};
 
 /// README.md and everything in docs/.
 fn documents() -> Vec<PathBuf> {
@@ -49,15 +49,16 @@ fn every_command_in_the_documentation_works() {
     for document in documents() {
         let text = fs::read_to_string(&document).unwrap();
         // Commands of one document may build on each other.
-        let room = Room::new();
+        let sandbox = Sandbox::new();
         let commands = commands(&text);
         if document.ends_with("README.md") {
             assert!(!commands.is_empty(), "the README shows how to start");
         }
         for (line, command) in commands {
-            let done = finish(start(room.program("sh").args(["-c", &command]).env("PATH", &path)));
+            let output =
+                finish(start(sandbox.program("sh").args(["-c", &command]).env("PATH", &path)));
             let at = format!("{}:{line}: {command}", document.display());
-            assert_eq!(done.code, Some(0), "{at}: {done:?}");
+            assert_eq!(output.code, Some(0), "{at}: {output:?}");
         }
     }
 }

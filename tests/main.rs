@@ -11,10 +11,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
-mod browser;
-mod by_hand;
 mod chaos;
-mod chromium;
 mod cluster;
 mod data;
 mod disk;
@@ -23,16 +20,16 @@ mod elastic;
 mod emulate;
 mod experiments;
 mod failures;
-mod faults;
 mod golden;
 mod jobs;
-mod mirror;
+mod lost_tasks;
 mod mirrored;
 mod mirrored_losses;
 mod model_file;
 mod networks;
 mod observe;
 mod perfetto;
+mod report_page;
 mod restarts;
 mod resume;
 mod rows;

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::support::{
-    ENDLESS, Launched, Room, Run, SMALL_DATA, assert_says, cluster_of, events, free_ports, points,
-    tf_config, wait_until,
+    ENDLESS, RunFolder, RunningProcess, SMALL_DATA, Sandbox, assert_says, cluster_of, events,
+    free_ports, points, tf_config, wait_until,
 };
 
 /// The rows of a task's table, by column. Every row must be whole.
@@ -34,9 +34,9 @@ fn number(value: &Value) -> f64 {
 
 #[test]
 fn every_task_tells_what_it_used_in_a_table_the_summary_and_tensorboard() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let settings = ["observe.sample_ms=20", "train.stop={seconds=0.5}"];
-    let run = room.train_cluster("run", "async", &settings);
+    let run = sandbox.train_cluster("run", "async", &settings);
     let curves = events(&run.path);
     for task in ["worker:0", "worker:1", "ps:0"] {
         let folder = task.replace(':', "_");
@@ -89,11 +89,11 @@ fn every_task_tells_what_it_used_in_a_table_the_summary_and_tensorboard() {
 
 #[test]
 fn a_task_that_is_killed_leaves_a_table_of_whole_lines() {
-    let room = Room::new();
-    let mut command = room.cluster("run", "async", &[ENDLESS, "observe.sample_ms=5"]);
-    let mut launched = Launched::start(&mut command, room.path("run"));
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.cluster("run", "async", &[ENDLESS, "observe.sample_ms=5"]);
+    let mut launched = RunningProcess::start(&mut command, sandbox.path("run"));
     launched.wait_for_steps();
-    let run = room.run_dir("run");
+    let run = sandbox.run_folder("run");
     let folders = ["worker_0", "worker_1", "ps_0"];
     let lines = |folder: &&str| {
         fs::read_to_string(run.file(folder).join("resources.csv"))
@@ -112,8 +112,8 @@ fn a_task_that_is_killed_leaves_a_table_of_whole_lines() {
 
 #[test]
 fn nobody_looks_at_resources_unless_asked() {
-    let room = Room::new();
-    let run = room.train("run", &["observe.sample_ms=0", "train.stop={steps=5}"]);
+    let sandbox = Sandbox::new();
+    let run = sandbox.train("run", &["observe.sample_ms=0", "train.stop={steps=5}"]);
     assert!(!run.file("worker_0/resources.csv").exists());
     assert!(run.task("worker:0").get("resources").is_none());
     assert!(run.summary()["verdict"]["text"].is_string(), "there is a verdict all the same");
@@ -121,7 +121,7 @@ fn nobody_looks_at_resources_unless_asked() {
 
 /// The verdict of a run must be of this kind, and its shares all of the time.
 #[track_caller]
-fn check_verdict(run: &Run, kind: &str, says: &[&str]) -> Value {
+fn check_verdict(run: &RunFolder, kind: &str, says: &[&str]) -> Value {
     let verdict = run.summary()["verdict"].clone();
     assert_eq!(verdict["kind"], kind, "{verdict}");
     assert_says(verdict["text"].as_str().unwrap(), says);
@@ -133,14 +133,14 @@ fn check_verdict(run: &Run, kind: &str, says: &[&str]) -> Value {
 
 #[test]
 fn a_heavy_model_is_held_back_by_computing() {
-    let room = Room::new();
-    let run = room.train("run", &["model.kind=lenet", "train.stop={steps=10}"]);
+    let sandbox = Sandbox::new();
+    let run = sandbox.train("run", &["model.kind=lenet", "train.stop={steps=10}"]);
     check_verdict(&run, "compute", &["the worker spends", "% of the time computing"]);
 }
 
 #[test]
 fn examples_that_are_slow_to_make_are_input() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let settings = [
         "train",
         "--quiet",
@@ -153,34 +153,34 @@ fn examples_that_are_slow_to_make_are_input() {
         "--set",
         "train={batch=20, stop={steps=10}}",
     ];
-    room.ok(&settings);
-    check_verdict(&room.run_dir("run"), "input", &["getting examples"]);
+    sandbox.ok(&settings);
+    check_verdict(&sandbox.run_folder("run"), "input", &["getting examples"]);
 }
 
 #[test]
 fn tests_after_every_step_are_evaluation_alone_and_in_sync() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let settings = ["train.evaluate.every=1", "train.stop={steps=40}", "data.test_examples=4000"];
-    let run = room.train("single", &settings);
+    let run = sandbox.train("single", &settings);
     check_verdict(&run, "evaluation", &["tests take", "train.evaluate.every"]);
     // Here tests go on beside the next step, so they must take far longer than one.
     let heavy = ["model.kind=lenet", "train.batch=2", "data.test_examples=1000"];
     let settings = [&heavy[..], &["train.evaluate.every=1", "train.stop={steps=10}"]].concat();
-    let run = room.train_cluster("sync", "sync", &settings);
+    let run = sandbox.train_cluster("sync", "sync", &settings);
     check_verdict(&run, "evaluation", &["tests take"]);
 }
 
 #[test]
 fn a_slow_worker_is_named_while_it_runs_in_the_verdict_and_in_the_ranking() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let settings = ["data.train_examples=1200", "train.batch=600", ENDLESS];
-    let mut command = room.cluster("run", "sync", &settings);
+    let mut command = sandbox.cluster("run", "sync", &settings);
     command.env("PACELINE_TEST_SLOW", "1:8");
-    let mut launched = Launched::start(&mut command, room.path("run"));
+    let mut launched = RunningProcess::start(&mut command, sandbox.path("run"));
     launched.wait_for("ps:0: worker:1 is slow: ");
     launched.signal("INT");
-    let done = launched.finish();
-    let run = room.run_dir("run");
+    let output = launched.finish();
+    let run = sandbox.run_folder("run");
     check_verdict(&run, "stragglers", &["worker:1 takes", "a look at worker:1's machine"]);
     let summary = run.summary();
     let ranking = &summary["ranking"];
@@ -190,13 +190,13 @@ fn a_slow_worker_is_named_while_it_runs_in_the_verdict_and_in_the_ranking() {
     );
     assert!(number(&ranking[0]["behind"]) > 1.5, "{ranking}");
     assert!(number(&run.task("worker:0")["held_seconds"]) > 0.0);
-    assert_says(&done.stdout, &["verdict      stragglers: ", "slowest      worker:1 "]);
+    assert_says(&output.stdout, &["verdict      stragglers: ", "slowest      worker:1 "]);
     assert_says(&run.log("ps:0"), &["worker:1 is slow: "]);
 }
 
 #[test]
 fn many_workers_with_little_to_compute_are_held_back_by_their_one_server() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let settings = [
         "cluster.workers=6",
         "data={kind=\"fake-images\", train_examples=64, test_examples=1}",
@@ -205,7 +205,7 @@ fn many_workers_with_little_to_compute_are_held_back_by_their_one_server() {
         "train.stop={seconds=1}",
         "train.evaluate.every=1000",
     ];
-    let run = room.train_cluster("run", "async", &settings);
+    let run = sandbox.train_cluster("run", "async", &settings);
     let says = ["exchanging gradients and parameters; ps:0 is at work for", "a larger train.batch"];
     check_verdict(&run, "server", &says);
 }
@@ -244,24 +244,24 @@ fn slow_network(server: u16) -> u16 {
 
 #[test]
 fn a_slow_network_is_named() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let [server] = free_ports();
-    let run = room.run_dir("run");
+    let run = sandbox.run_folder("run");
     let start = |role: &str, index: usize, port: u16| {
-        let mut command = room.command(&["train", "--run-dir", run.str()]);
+        let mut command = sandbox.command(&["train", "--run-dir", run.str()]);
         command.env("TF_CONFIG", tf_config(&cluster_of(2, &[port]), role, index));
         let settings = [&SMALL_DATA[..], &["cluster.mode=async", "train.stop={steps=40}"]].concat();
         command.args(settings.iter().flat_map(|setting| ["--set", setting]));
-        Launched::start(&mut command, run.path.clone())
+        RunningProcess::start(&mut command, run.path.clone())
     };
     let first = start("ps", 0, server);
     let up = wait_until(|| TcpStream::connect(("127.0.0.1", server)).is_ok());
-    assert!(up, "{}", first.said());
+    assert!(up, "{}", first.stderr());
     let slow = slow_network(server);
     let workers = [0, 1].map(|index| start("worker", index, slow));
     for task in workers.into_iter().chain([first]) {
-        let done = task.finish_task();
-        assert_eq!(done.code, Some(0), "{done:?}");
+        let output = task.finish_task();
+        assert_eq!(output.code, Some(0), "{output:?}");
     }
     let verdict = check_verdict(&run, "network", &["network: workers spend"]);
     let shares = &verdict["shares"];
@@ -305,7 +305,7 @@ fn figures(text: &str) -> std::collections::BTreeMap<String, f64> {
 
 /// Where a task of a run says that it can be asked.
 #[track_caller]
-fn http_of(run: &Run, task: &str) -> String {
+fn http_of(run: &RunFolder, task: &str) -> String {
     let path = run.file(task).join("http.txt");
     let is_there = || fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n'));
     assert!(wait_until(is_there), "{task} does not say where");
@@ -315,12 +315,12 @@ fn http_of(run: &Run, task: &str) -> String {
 
 #[test]
 fn every_task_can_be_asked_for_its_figures_while_it_runs() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let settings = [ENDLESS, "observe.http=127.0.0.1:0", "train.evaluate.every=10"];
-    let mut command = room.cluster("run", "async", &settings);
-    let mut launched = Launched::start(&mut command, room.path("run"));
+    let mut command = sandbox.cluster("run", "async", &settings);
+    let mut launched = RunningProcess::start(&mut command, sandbox.path("run"));
     launched.wait_for_steps();
-    let run = room.run_dir("run");
+    let run = sandbox.run_folder("run");
     for task in ["worker_0", "worker_1", "ps_0"] {
         let address = http_of(&run, task);
         assert_eq!(ask(&address, "/healthz", ""), (200, "ok\n".into()));
@@ -359,19 +359,22 @@ fn every_task_can_be_asked_for_its_figures_while_it_runs() {
 
 #[test]
 fn beyond_loopback_nobody_is_told_anything_without_the_token() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let job = ["train", "--quiet", "--run-dir", "open", "--set", "observe.http=0.0.0.0:0"];
-    let said = room.fails(2, &[&job[..], &crate::support::SMALL[..]].concat());
-    assert_says(&said, &["observe.http = \"0.0.0.0:0\"", "needs a token; set cluster.token_file"]);
-    let said = room.fails(2, &["explain", "--set", "observe.http=9400"]);
-    assert_says(&said, &["observe.http", "HOST:PORT"]);
-    let token = room.write("token", "s3cret\n");
+    let printed = sandbox.fails(2, &[&job[..], &crate::support::SMALL[..]].concat());
+    assert_says(
+        &printed,
+        &["observe.http = \"0.0.0.0:0\"", "needs a token; set cluster.token_file"],
+    );
+    let printed = sandbox.fails(2, &["explain", "--set", "observe.http=9400"]);
+    assert_says(&printed, &["observe.http", "HOST:PORT"]);
+    let token = sandbox.write("token", "s3cret\n");
     let token = format!("cluster.token_file={}", token.display());
     let settings = [ENDLESS, "observe.http=0.0.0.0:0", &token];
-    let mut command = room.cluster("run", "sync", &settings);
-    let mut launched = Launched::start(&mut command, room.path("run"));
+    let mut command = sandbox.cluster("run", "sync", &settings);
+    let mut launched = RunningProcess::start(&mut command, sandbox.path("run"));
     launched.wait_for_steps();
-    let address = http_of(&room.run_dir("run"), "ps_0").replace("0.0.0.0", "127.0.0.1");
+    let address = http_of(&sandbox.run_folder("run"), "ps_0").replace("0.0.0.0", "127.0.0.1");
     for path in ["/metrics", "/healthz"] {
         assert_eq!(ask(&address, path, "").0, 401, "{path}");
         assert_eq!(ask(&address, path, "Authorization: Bearer secret\r\n").0, 401, "{path}");

@@ -5,17 +5,17 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::chromium::Browser;
-use crate::support::{Room, Run, python_command};
+use crate::support::browser::Browser;
+use crate::support::{RunFolder, Sandbox, python_command};
 
 /// Perfetto with one timeline open.
-struct Perfetto {
+struct PerfettoPage {
     browser: Browser,
     server: Child,
 }
 
-impl Perfetto {
-    fn open(room: &Room, run: &Run) -> Self {
+impl PerfettoPage {
+    fn open(sandbox: &Sandbox, run: &RunFolder) -> Self {
         let mut command: Command = python_command("python/serve_perfetto.py");
         command.arg(run.file("trace.json")).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut server = command.spawn().unwrap();
@@ -23,7 +23,7 @@ impl Perfetto {
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut page).unwrap();
         let page = page.trim();
         assert!(!page.is_empty(), "no page of Perfetto");
-        let mut browser = Browser::start(room);
+        let mut browser = Browser::start(sandbox);
         browser.go(&format!("{page}#!/?url={page}trace.json"));
         browser.wait_for("window.app?.trace");
         Self { browser, server }
@@ -58,7 +58,7 @@ impl Perfetto {
     }
 }
 
-impl Drop for Perfetto {
+impl Drop for PerfettoPage {
     fn drop(&mut self) {
         let _ = self.server.kill();
         let _ = self.server.wait();
@@ -67,7 +67,7 @@ impl Drop for Perfetto {
 
 #[test]
 fn perfetto_takes_ten_steps_of_alexnet_without_an_error_and_finds_every_worker_busy() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let settings = [
         "model.kind=alexnet",
         "data={kind=\"fake-images\", train_examples=64, test_examples=1}",
@@ -76,8 +76,8 @@ fn perfetto_takes_ten_steps_of_alexnet_without_an_error_and_finds_every_worker_b
         "train.evaluate.every=1000",
         "observe.trace={from=1, steps=10}",
     ];
-    let run = room.train_cluster("run", "sync", &settings);
-    let mut perfetto = Perfetto::open(&room, &run);
+    let run = sandbox.train_cluster("run", "sync", &settings);
+    let mut perfetto = PerfettoPage::open(&sandbox, &run);
     let wrong = "select name from stats where severity != 'info' and value > 0";
     assert_eq!(perfetto.query(wrong), Vec::<Value>::new());
 

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::by_hand::ByHand;
+use crate::support::ManualRun;
 use crate::support::{
-    ENDLESS, Launched, Room, SMALL_DATA, assert_says, cluster_of, events, free_ports, points,
-    tf_config, within,
+    ENDLESS, RunningProcess, SMALL_DATA, Sandbox, assert_says, cluster_of, events, free_ports,
+    points, tf_config, within,
 };
 
 /// Starts tasks in this order, the last one when all others have said whom they wait for, and
@@ -16,21 +16,22 @@ use crate::support::{
 fn time_to_start(order: [(&str, usize); 5], missing: &str) -> Duration {
     let [first, second] = free_ports();
     let stop = ["cluster.mode=sync", "train.stop={steps=50}"];
-    let hand = ByHand::new(cluster_of(3, &[first, second]), &stop);
+    let manual_run = ManualRun::new(cluster_of(3, &[first, second]), &stop);
     let (last, early) = order.split_last().unwrap();
-    let mut tasks: Vec<_> = early.iter().map(|&(role, index)| hand.start(role, index)).collect();
+    let mut tasks: Vec<_> =
+        early.iter().map(|&(role, index)| manual_run.start(role, index)).collect();
     // A server that has seen all workers has nothing more to wait for.
     for (role, index) in early.iter().filter(|task| task.0 == "worker" || last.0 == "worker") {
-        hand.wait_for_log(&format!("{role}:{index}"), "waiting for the start: ");
+        manual_run.wait_for_log(&format!("{role}:{index}"), "waiting for the start: ");
     }
-    hand.wait_for_log(&format!("{}:{}", early[0].0, early[0].1), missing);
+    manual_run.wait_for_log(&format!("{}:{}", early[0].0, early[0].1), missing);
     let begun = Instant::now();
-    tasks.push(hand.start(last.0, last.1));
+    tasks.push(manual_run.start(last.0, last.1));
     let chief = order.iter().position(|task| *task == ("worker", 0)).unwrap();
     tasks[chief].wait_for_steps();
     let took = begun.elapsed();
-    hand.all_end_well(tasks);
-    assert_eq!(hand.run().summary()["global_steps"], 50);
+    manual_run.all_end_well(tasks);
+    assert_eq!(manual_run.run().summary()["global_steps"], 50);
     took
 }
 
@@ -55,59 +56,60 @@ fn tasks_start_in_any_order_and_train_within_a_second_of_the_last() {
 fn whoever_waits_says_for_whom_and_in_what_state_that_is() {
     let [first, second] = free_ports();
     let settings = ["train.stop={steps=100}", "cluster.mode=async"];
-    let hand = ByHand::new(cluster_of(2, &[first, second]), &settings);
-    let mut chief = hand.start("worker", 0);
+    let manual_run = ManualRun::new(cluster_of(2, &[first, second]), &settings);
+    let mut chief = manual_run.start("worker", 0);
     chief.wait_for(&format!("ps:0 at 127.0.0.1:{first} is refused"));
-    assert_says(&chief.said(), &[&format!("ps:1 at 127.0.0.1:{second} is refused")]);
-    let server = hand.start("ps", 0);
+    assert_says(&chief.stderr(), &[&format!("ps:1 at 127.0.0.1:{second} is refused")]);
+    let server = manual_run.start("ps", 0);
     chief.wait_for("ps:0 is ready and waits for other workers");
-    hand.wait_for_log("ps:0", "waiting for the start: worker:1 missing");
+    manual_run.wait_for_log("ps:0", "waiting for the start: worker:1 missing");
 
     // Somebody else's server in the place of the second.
-    let room = Room::new();
-    let mut stranger = room.command(&["train", "--run-dir", room.path("run").to_str().unwrap()]);
-    stranger.env("TF_CONFIG", tf_config(&hand.cluster, "ps", 1));
-    let stranger = Launched::start(&mut stranger, room.path("run"));
+    let sandbox = Sandbox::new();
+    let mut stranger =
+        sandbox.command(&["train", "--run-dir", sandbox.path("run").to_str().unwrap()]);
+    stranger.env("TF_CONFIG", tf_config(&manual_run.cluster, "ps", 1));
+    let stranger = RunningProcess::start(&mut stranger, sandbox.path("run"));
     chief.wait_for(&format!("ps:1 at 127.0.0.1:{second} is wrong job (it works for another job)"));
     // It goes, the right one comes, and all is well.
     drop(stranger);
-    let tasks = vec![server, chief, hand.start("ps", 1), hand.start("worker", 1)];
-    hand.all_end_well(tasks);
-    assert_eq!(hand.run().summary()["stop_reason"], "steps");
+    let tasks = vec![server, chief, manual_run.start("ps", 1), manual_run.start("worker", 1)];
+    manual_run.all_end_well(tasks);
+    assert_eq!(manual_run.run().summary()["stop_reason"], "steps");
 }
 
 #[test]
 fn without_the_token_nobody_gets_in() {
     let [port] = free_ports();
-    let hand = ByHand::new(cluster_of(1, &[port]), &["train.stop={steps=20}"]);
-    let [right, wrong] = ["right", "wrong"].map(|token| hand.room.write(token, token));
+    let manual_run = ManualRun::new(cluster_of(1, &[port]), &["train.stop={steps=20}"]);
+    let [right, wrong] = ["right", "wrong"].map(|token| manual_run.sandbox.write(token, token));
     let [right, wrong] =
         [right, wrong].map(|path| format!("cluster.token_file={}", path.display()));
-    let server = hand.start_with("ps", 0, &[&right]);
-    let mut stranger = hand.start_with("worker", 0, &[&wrong]);
+    let server = manual_run.start_with("ps", 0, &[&right]);
+    let mut stranger = manual_run.start_with("worker", 0, &[&wrong]);
     stranger.wait_for(&format!("ps:0 at 127.0.0.1:{port} is wrong token"));
-    hand.wait_for_log("ps:0", "refused a connection: the token is not this run's");
+    manual_run.wait_for_log("ps:0", "refused a connection: the token is not this run's");
     drop(stranger);
-    fs::rename(hand.run().file("worker_0"), hand.room.path("stranger")).unwrap();
-    let worker = hand.start_with("worker", 0, &[&right]);
-    hand.all_end_well(vec![server, worker]);
+    fs::rename(manual_run.run().file("worker_0"), manual_run.sandbox.path("stranger")).unwrap();
+    let worker = manual_run.start_with("worker", 0, &[&right]);
+    manual_run.all_end_well(vec![server, worker]);
     for task in ["ps:0", "worker:0"] {
-        assert!(!hand.run().log(task).contains("right"), "a secret does not belong in a log");
+        assert!(!manual_run.run().log(task).contains("right"), "a secret does not belong in a log");
     }
 }
 
 #[test]
 fn whoever_stays_alone_gives_up_and_names_the_missing() {
     let [port, nobody] = free_ports();
-    let hand = ByHand::new(cluster_of(2, &[port, nobody]), &["cluster.start_timeout_s=2"]);
+    let manual_run = ManualRun::new(cluster_of(2, &[port, nobody]), &["cluster.start_timeout_s=2"]);
     let begun = Instant::now();
-    let (server, worker) = (hand.start("ps", 0), hand.start("worker", 1));
+    let (server, worker) = (manual_run.start("ps", 0), manual_run.start("worker", 1));
     let (server, worker) = (server.finish_task(), worker.finish_task());
     let took = begun.elapsed();
     assert!((2.0..6.0).contains(&took.as_secs_f64()), "{took:?}");
-    for done in [&server, &worker] {
-        assert!(done.code.unwrap() >= 128, "worth a retry: {done:?}");
-        assert_says(&done.stderr, &["error: the run did not start within 2 s: "]);
+    for output in [&server, &worker] {
+        assert!(output.code.unwrap() >= 128, "worth a retry: {output:?}");
+        assert_says(&output.stderr, &["error: the run did not start within 2 s: "]);
     }
     assert_says(&server.stderr, &["worker:0"]);
     assert_says(&worker.stderr, &[&format!("ps:1 at 127.0.0.1:{nobody} is refused")]);
@@ -122,34 +124,35 @@ fn a_sparse_map_string_indices_a_master_and_unknown_keys_are_understood() {
         "ps": {"0": format!("127.0.0.1:{port}")},
         "reserve": ["127.0.0.1:0"],
     });
-    let hand = ByHand::new(cluster, &["cluster.mode=sync", "train.stop={steps=30}"]);
+    let manual_run = ManualRun::new(cluster, &["cluster.mode=sync", "train.stop={steps=30}"]);
     let mut tasks = Vec::new();
     for (role, index) in [("ps", "0"), ("worker", "0"), ("worker", "1"), ("master", "0")] {
         let config = json!({
-            "cluster": hand.cluster,
+            "cluster": manual_run.cluster,
             "task": {"type": role, "index": index, "trial": "7"},
             "environment": "cloud",
             "rpc_layer": "grpc",
         });
-        let mut command = hand.command(&config.to_string());
-        tasks.push(Launched::start(&mut command, hand.run().path));
+        let mut command = manual_run.command(&config.to_string());
+        tasks.push(RunningProcess::start(&mut command, manual_run.run().path));
     }
-    let summary_of = |task: Launched| {
-        let done = task.finish_task();
-        assert_eq!(done.code, Some(0), "{done:?}");
-        done.stdout
+    let summary_of = |task: RunningProcess| {
+        let output = task.finish_task();
+        assert_eq!(output.code, Some(0), "{output:?}");
+        output.stdout
     };
     let shown: Vec<_> = tasks.into_iter().map(summary_of).collect();
     // The chief alone has a result to show.
     assert_says(&shown[3], &["chief:0", "worker:0", "worker:1", "ps:0", "30 steps"]);
     assert_eq!(shown[..3], ["", "", ""]);
-    let summary = hand.run().summary();
+    let summary = manual_run.run().summary();
     assert_eq!((&summary["workers"], &summary["servers"]), (&3.into(), &1.into()));
     for folder in ["chief_0", "worker_0", "worker_1", "ps_0"] {
-        assert!(hand.run().file(folder).is_dir(), "{folder}");
+        assert!(manual_run.run().file(folder).is_dir(), "{folder}");
     }
     assert!(
-        hand.run().file("job.toml").is_file() && hand.run().file("model.safetensors").is_file()
+        manual_run.run().file("job.toml").is_file()
+            && manual_run.run().file("model.safetensors").is_file()
     );
 }
 
@@ -161,18 +164,18 @@ fn a_lost_worker_is_named_as_the_cluster_names_it() {
         if chief == "chief" {
             cluster[chief] = json!(["127.0.0.1:0"]);
         }
-        let hand = ByHand::new(cluster, &[ENDLESS]);
-        let mut others = vec![hand.start("ps", 0), hand.start(chief, 0)];
+        let manual_run = ManualRun::new(cluster, &[ENDLESS]);
+        let mut others = vec![manual_run.start("ps", 0), manual_run.start(chief, 0)];
         if chief == "chief" {
-            others.push(hand.start("worker", 1));
+            others.push(manual_run.start("worker", 1));
         }
-        let worker = hand.start("worker", lost);
+        let worker = manual_run.start("worker", lost);
         others[1].wait_for_steps();
         drop(worker);
         for task in others {
-            let done = task.finish_task();
-            assert!(done.code.unwrap() >= 128, "{done:?}");
-            assert_says(&done.stderr, &[&format!("error: worker:{lost} was lost")]);
+            let output = task.finish_task();
+            assert!(output.code.unwrap() >= 128, "{output:?}");
+            assert_says(&output.stderr, &[&format!("error: worker:{lost} was lost")]);
         }
     }
 }
@@ -186,13 +189,13 @@ fn an_evaluator_in_or_out_of_the_cluster_tests_and_is_never_waited_for() {
             cluster["evaluator"] = json!(["127.0.0.1:0"]);
         }
         let settings = ["train.stop={seconds=1}", "train.evaluate.every=50", "observe.every=1000"];
-        let hand = ByHand::new(cluster, &settings);
-        let mut tasks = vec![hand.start("evaluator", 0), hand.start("ps", 0)];
-        tasks.extend([hand.start("worker", 0), hand.start("worker", 1)]);
-        hand.wait_for_log("evaluator:0", "test loss ");
-        hand.all_end_well(tasks);
-        let evaluator = events(&hand.run().path)["runs"]["evaluator_0"].clone();
-        let (tests, last) = (points(&evaluator, "test/loss"), hand.run().summary());
+        let manual_run = ManualRun::new(cluster, &settings);
+        let mut tasks = vec![manual_run.start("evaluator", 0), manual_run.start("ps", 0)];
+        tasks.extend([manual_run.start("worker", 0), manual_run.start("worker", 1)]);
+        manual_run.wait_for_log("evaluator:0", "test loss ");
+        manual_run.all_end_well(tasks);
+        let evaluator = events(&manual_run.run().path)["runs"]["evaluator_0"].clone();
+        let (tests, last) = (points(&evaluator, "test/loss"), manual_run.run().summary());
         let last = last["global_steps"].as_u64().unwrap();
         assert!(tests.len() >= 2, "{tests:?}");
         assert!(tests.is_sorted_by_key(|(step, _)| *step), "{tests:?}");
@@ -203,62 +206,64 @@ fn an_evaluator_in_or_out_of_the_cluster_tests_and_is_never_waited_for() {
     let [port] = free_ports();
     let mut cluster = cluster_of(1, &[port]);
     cluster["evaluator"] = json!(["127.0.0.1:0"]);
-    let hand = ByHand::new(cluster, &["train.stop={steps=20}"]);
-    hand.all_end_well(vec![hand.start("ps", 0), hand.start("worker", 0)]);
+    let manual_run = ManualRun::new(cluster, &["train.stop={steps=20}"]);
+    manual_run.all_end_well(vec![manual_run.start("ps", 0), manual_run.start("worker", 0)]);
 }
 
 #[test]
 fn a_worker_that_is_started_again_when_the_run_is_over_says_so_and_ends_well() {
     let [port] = free_ports();
     let wait = ["cluster.mode=async", "cluster.on_worker_loss=wait", "train.stop={steps=50}"];
-    let hand = ByHand::new(cluster_of(2, &[port]), &wait);
+    let manual_run = ManualRun::new(cluster_of(2, &[port]), &wait);
     let tasks = [("ps", 0), ("worker", 0), ("worker", 1)];
-    hand.all_end_well(tasks.map(|(role, index)| hand.start(role, index)).into());
-    let summary = hand.run().summary();
+    manual_run.all_end_well(tasks.map(|(role, index)| manual_run.start(role, index)).into());
+    let summary = manual_run.run().summary();
     for worker in [1, 0] {
-        let late = hand.start("worker", worker).finish_task();
+        let late = manual_run.start("worker", worker).finish_task();
         assert_eq!(late.code, Some(0), "{late:?}");
         assert_says(&late.stderr, &["the run is over"]);
     }
-    assert_eq!(hand.run().summary(), summary, "it stays as it is");
+    assert_eq!(manual_run.run().summary(), summary, "it stays as it is");
 }
 
 #[test]
 fn the_same_task_twice_in_one_run_is_refused() {
     let [port] = free_ports();
-    let hand = ByHand::new(cluster_of(2, &[port]), &["train.stop={steps=20}"]);
-    let mut tasks = vec![hand.start("ps", 0), hand.start("worker", 1)];
-    hand.wait_for_log("worker:1", "ps:0 is ready");
+    let manual_run = ManualRun::new(cluster_of(2, &[port]), &["train.stop={steps=20}"]);
+    let mut tasks = vec![manual_run.start("ps", 0), manual_run.start("worker", 1)];
+    manual_run.wait_for_log("worker:1", "ps:0 is ready");
     for (role, index) in [("worker", 1), ("ps", 0)] {
-        let again = hand.start(role, index).finish_task();
+        let again = manual_run.start(role, index).finish_task();
         assert_eq!(again.code, Some(2), "{again:?}");
         assert_says(&again.stderr, &[&format!("{role}:{index} has been in this run already")]);
     }
     // The first ones are none the worse for it.
-    tasks.push(hand.start("worker", 0));
-    hand.all_end_well(tasks);
+    tasks.push(manual_run.start("worker", 0));
+    manual_run.all_end_well(tasks);
 }
 
 #[test]
 fn every_task_may_have_a_run_directory_of_its_own() {
     let [port] = free_ports();
     let cluster = cluster_of(2, &[port]);
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let start = |role: &str, index: usize| {
-        let dir = room.path(&format!("{role}-{index}"));
-        let mut command = room.command(&["train", "--run-dir", dir.to_str().unwrap()]);
+        let dir = sandbox.path(&format!("{role}-{index}"));
+        let mut command = sandbox.command(&["train", "--run-dir", dir.to_str().unwrap()]);
         for setting in SMALL_DATA.iter().chain(&["train.stop={steps=20}"]) {
             command.args(["--set", setting]);
         }
-        Launched::start(command.env("TF_CONFIG", tf_config(&cluster, role, index)), dir)
+        RunningProcess::start(command.env("TF_CONFIG", tf_config(&cluster, role, index)), dir)
     };
     let tasks = [start("ps", 0), start("worker", 0), start("worker", 1)];
     for task in tasks {
-        let done = task.finish();
-        assert_eq!(done.code, Some(0), "{done:?}");
+        let output = task.finish();
+        assert_eq!(output.code, Some(0), "{output:?}");
     }
-    assert!(room.path("worker-0/summary.json").is_file());
-    assert!(room.path("worker-1/worker_1").is_dir() && room.path("ps-0/ps_0/log.txt").is_file());
+    assert!(sandbox.path("worker-0/summary.json").is_file());
+    assert!(
+        sandbox.path("worker-1/worker_1").is_dir() && sandbox.path("ps-0/ps_0/log.txt").is_file()
+    );
 }
 
 #[test]
@@ -266,19 +271,19 @@ fn listening_beyond_this_machine_needs_a_token() {
     let [port] = free_ports();
     for address in [format!("0.0.0.0:{port}"), format!("192.0.2.1:{port}")] {
         let cluster = json!({"worker": ["127.0.0.1:0"], "ps": [address]});
-        let done = ByHand::new(cluster, &[]).start("ps", 0).finish();
-        assert_eq!(done.code, Some(2), "{done:?}");
-        assert_says(&done.stderr, &["error: ", &address, "cluster.token_file"]);
+        let output = ManualRun::new(cluster, &[]).start("ps", 0).finish();
+        assert_eq!(output.code, Some(2), "{output:?}");
+        assert_says(&output.stderr, &["error: ", &address, "cluster.token_file"]);
     }
     // A token that is none does not count, and is named.
     for content in ["", "\n"] {
         let cluster = json!({"worker": ["127.0.0.1:0"], "ps": [format!("0.0.0.0:{port}")]});
-        let hand = ByHand::new(cluster, &[]);
-        let path = hand.room.write("token", content);
+        let manual_run = ManualRun::new(cluster, &[]);
+        let path = manual_run.sandbox.write("token", content);
         let setting = format!("cluster.token_file={}", path.display());
-        let done = hand.start_with("ps", 0, &[&setting]).finish();
-        assert_eq!(done.code, Some(2), "{done:?}");
-        assert_says(&done.stderr, &["error: cluster.token_file", "must hold 1 to 256"]);
+        let output = manual_run.start_with("ps", 0, &[&setting]).finish();
+        assert_eq!(output.code, Some(2), "{output:?}");
+        assert_says(&output.stderr, &["error: cluster.token_file", "must hold 1 to 256"]);
     }
 }
 
@@ -295,22 +300,22 @@ fn a_task_that_is_not_of_the_cluster_is_refused() {
             "ps:0 has no",
         ),
     ] {
-        let done = ByHand::new(cluster, &[]).start(role, index).finish();
-        assert_eq!(done.code, Some(2), "{done:?}");
-        assert_says(&done.stderr, &["error: ", "TF_CONFIG", says]);
+        let output = ManualRun::new(cluster, &[]).start(role, index).finish();
+        assert_eq!(output.code, Some(2), "{output:?}");
+        assert_says(&output.stderr, &["error: ", "TF_CONFIG", says]);
     }
 }
 
 /// What `explain` prints for this `TF_CONFIG`.
 fn explain(config: &Value, settings: &[&str]) -> String {
-    let room = Room::new();
-    let mut command = room.command(&["explain"]);
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command(&["explain"]);
     command.args(settings.iter().flat_map(|setting| ["--set", setting]));
     command.env("TF_CONFIG", config.to_string());
-    let done = Launched::start(&mut command, room.path("")).finish();
-    assert_eq!(done.code, Some(0), "{done:?}");
-    assert_eq!(room.tree(), [""; 0], "explaining leaves nothing behind");
-    done.stdout
+    let output = RunningProcess::start(&mut command, sandbox.path("")).finish();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_eq!(sandbox.tree(), [""; 0], "explaining leaves nothing behind");
+    output.stdout
 }
 
 /// The rows of the table of tasks, as words.
@@ -332,9 +337,9 @@ fn explain_shows_the_tasks_and_what_was_read_from_where() {
         },
         "task": {"type": "worker", "index": "1"},
     });
-    let said = explain(&config, &["cluster.workers=3"]);
+    let printed = explain(&config, &["cluster.workers=3"]);
     assert_eq!(
-        rows(&said),
+        rows(&printed),
         [
             vec!["chief:0", "0", "m.svc:2222"],
             vec!["worker:0", "1", "w0.svc:2222"],
@@ -344,7 +349,7 @@ fn explain_shows_the_tasks_and_what_was_read_from_where() {
         ]
     );
     assert_says(
-        &said,
+        &printed,
         &[
             "# tasks, from TF_CONFIG",
             "master means chief",
@@ -354,7 +359,7 @@ fn explain_shows_the_tasks_and_what_was_read_from_where() {
             "the evaluator is listed in the cluster; nobody waits for it",
         ],
     );
-    assert!(!said.contains("are used"), "nothing is inconsistent: {said}");
+    assert!(!printed.contains("are used"), "nothing is inconsistent: {printed}");
 }
 
 #[test]
@@ -363,9 +368,9 @@ fn explain_names_what_does_not_fit_the_job() {
         "cluster": cluster_of(3, &[2222, 2223]),
         "task": {"type": "worker", "index": 0},
     });
-    let said = explain(&config, &[]);
+    let printed = explain(&config, &[]);
     assert_says(
-        &said,
+        &printed,
         &[
             "no chief is listed: worker:0 is the chief",
             "cluster.workers is 2, but TF_CONFIG lists 3: 3 are used",
@@ -373,28 +378,30 @@ fn explain_names_what_does_not_fit_the_job() {
         ],
     );
     // What it prints is a job file all the same.
-    let room = Room::new();
-    room.write("job.toml", &said);
-    let alone = room.ok(&["explain", "job.toml"]).stdout;
+    let sandbox = Sandbox::new();
+    sandbox.write("job.toml", &printed);
+    let alone = sandbox.ok(&["explain", "job.toml"]).stdout;
     assert_says(&alone, &["2 workers and 1 servers, which `paceline train` starts here"]);
     // And it is so: the cluster that is there is the one that trains.
     let [first, second] = free_ports();
-    let hand = ByHand::new(cluster_of(3, &[first, second]), &["train.stop={steps=20}"]);
-    let servers = (0..2).map(|index| hand.start("ps", index));
-    hand.all_end_well(servers.chain((0..3).map(|index| hand.start("worker", index))).collect());
-    let summary = hand.run().summary();
+    let manual_run = ManualRun::new(cluster_of(3, &[first, second]), &["train.stop={steps=20}"]);
+    let servers = (0..2).map(|index| manual_run.start("ps", index));
+    manual_run.all_end_well(
+        servers.chain((0..3).map(|index| manual_run.start("worker", index))).collect(),
+    );
+    let summary = manual_run.run().summary();
     assert_eq!((&summary["workers"], &summary["servers"]), (&3.into(), &2.into()));
 }
 
 #[test]
 fn a_signal_to_a_task_that_waits_ends_it_at_once() {
     let [port] = free_ports();
-    let hand = ByHand::new(cluster_of(2, &[port]), &[]);
-    let mut worker = hand.start("worker", 0);
+    let manual_run = ManualRun::new(cluster_of(2, &[port]), &[]);
+    let mut worker = manual_run.start("worker", 0);
     worker.wait_for("waiting for the start: ");
     worker.signal("INT");
     within(Duration::from_secs(5), "the end after a signal", || worker.has_ended());
-    let done = worker.finish();
-    assert!(done.code.unwrap() >= 128, "{done:?}");
-    assert_says(&done.stderr, &["error: interrupted"]);
+    let output = worker.finish();
+    assert!(output.code.unwrap() >= 128, "{output:?}");
+    assert_says(&output.stderr, &["error: interrupted"]);
 }

@@ -6,8 +6,8 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::by_hand::ByHand;
-use crate::support::{Launched, Room, Run, assert_says, cluster_of, free_ports};
+use crate::support::ManualRun;
+use crate::support::{RunFolder, RunningProcess, Sandbox, assert_says, cluster_of, free_ports};
 
 /// A slice of a thread: when it began and ended in nanoseconds, its name and its arguments.
 type Slice = (i64, i64, String, Value);
@@ -28,7 +28,7 @@ impl Timeline {
     /// Every event must be one that there is, slices must lie in one another, and arrows begin
     /// and end in slices.
     #[track_caller]
-    fn read(run: &Run) -> Self {
+    fn read(run: &RunFolder) -> Self {
         let file = fs::read(run.file("trace.json")).unwrap();
         let file: Value = serde_json::from_slice(&file).unwrap();
         let mut read = Self {
@@ -157,7 +157,7 @@ const TRACE: &str = "observe.trace={from=5, steps=4}";
 
 #[test]
 fn a_small_network_on_a_server_and_two_workers_is_recorded_whole_with_arrows_and_counters() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let settings = [
         TRACE,
         // So many looks, and steps so long, that some fall into the window.
@@ -168,7 +168,7 @@ fn a_small_network_on_a_server_and_two_workers_is_recorded_whole_with_arrows_and
         "train.evaluate.every=7",
         "cluster.staleness=2",
     ];
-    let run = room.train_cluster("run", "bounded", &settings);
+    let run = sandbox.train_cluster("run", "bounded", &settings);
     let timeline = Timeline::read(&run);
     assert_eq!(timeline.other["missing"], Value::Array(vec![]));
     for worker in ["worker:0", "worker:1"] {
@@ -234,12 +234,12 @@ fn check_arrows(timeline: &Timeline, count: usize) {
 
 #[test]
 fn every_mode_has_a_timeline_and_a_table() {
-    let room = Room::new();
-    let says = |run: &Run, fragments: &[&str]| {
-        let done = room.ok(&["trace", "summary", run.str()]);
-        assert_says(&done.stdout, &["task", "operation", "output size", "calls", "total ms"]);
-        assert_says(&done.stdout, fragments);
-        let totals: Vec<f64> = done
+    let sandbox = Sandbox::new();
+    let says = |run: &RunFolder, fragments: &[&str]| {
+        let output = sandbox.ok(&["trace", "summary", run.str()]);
+        assert_says(&output.stdout, &["task", "operation", "output size", "calls", "total ms"]);
+        assert_says(&output.stdout, fragments);
+        let totals: Vec<f64> = output
             .stdout
             .lines()
             .skip(1)
@@ -248,22 +248,22 @@ fn every_mode_has_a_timeline_and_a_table() {
                 words[words.len() - 2].parse().unwrap()
             })
             .collect();
-        assert!(totals.len() > 5 && totals.is_sorted_by(|a, b| a >= b), "{}", done.stdout);
+        assert!(totals.len() > 5 && totals.is_sorted_by(|a, b| a >= b), "{}", output.stdout);
     };
-    let run = room.train("single", &[TRACE, "train.stop={steps=12}"]);
+    let run = sandbox.train("single", &[TRACE, "train.stop={steps=12}"]);
     let timeline = Timeline::read(&run);
     assert!(covered(timeline.of("worker:0", "steps")) >= 0.95);
     assert_eq!(timeline.counts("worker:0")["apply"], 4);
     says(&run, &["softmax", "60x784", "7850"]);
 
-    let run = room.train_cluster("sync", "sync", &[TRACE, "train.stop={steps=12}"]);
+    let run = sandbox.train_cluster("sync", "sync", &[TRACE, "train.stop={steps=12}"]);
     let timeline = Timeline::read(&run);
     check_arrows(&timeline, 8);
     let workers = ["worker:0", "worker:1"].map(|task| timeline.of(task, "steps"));
     assert!(workers.iter().all(|slices| covered(slices) >= 0.95));
     says(&run, &["worker", "ps", "apply", "receive"]);
 
-    let run = room.train_cluster("mirrored", "mirrored", &[TRACE, "train.stop={steps=12}"]);
+    let run = sandbox.train_cluster("mirrored", "mirrored", &[TRACE, "train.stop={steps=12}"]);
     let timeline = Timeline::read(&run);
     for worker in ["worker:0", "worker:1"] {
         let slices = timeline.of(worker, "steps");
@@ -281,7 +281,7 @@ fn every_mode_has_a_timeline_and_a_table() {
 
 #[test]
 fn sparse_rows_are_recorded_too() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let settings = [
         "--set",
         "data={kind=\"clicks\", features=1000, train_examples=4000, test_examples=50}",
@@ -293,8 +293,8 @@ fn sparse_rows_are_recorded_too() {
     for (name, mode) in [("single", "single"), ("bounded", "bounded")] {
         let mode = format!("cluster.mode={mode}");
         let first = ["train", "--quiet", "--run-dir", name, "--set", &mode];
-        room.ok(&[&first[..], &settings[..]].concat());
-        let timeline = Timeline::read(&room.run_dir(name));
+        sandbox.ok(&[&first[..], &settings[..]].concat());
+        let timeline = Timeline::read(&sandbox.run_folder(name));
         let slices = timeline.of("worker:0", "steps");
         assert!(covered(slices) >= 0.95, "{}", covered(slices));
         assert_eq!(timeline.counts("worker:0")["logistic"], 4);
@@ -303,8 +303,8 @@ fn sparse_rows_are_recorded_too() {
 
 #[test]
 fn clocks_that_are_hours_apart_are_brought_together_and_a_missing_part_is_named() {
-    let room = Room::new();
-    let run = room.train_cluster("run", "sync", &[TRACE, "train.stop={steps=12}"]);
+    let sandbox = Sandbox::new();
+    let run = sandbox.train_cluster("run", "sync", &[TRACE, "train.stop={steps=12}"]);
     let before = Timeline::read(&run);
     // As if the tasks had run on machines whose clocks nobody sets.
     for (task, hours) in [("worker_1", 3), ("ps_0", -5)] {
@@ -314,7 +314,7 @@ fn clocks_that_are_hours_apart_are_brought_together_and_a_missing_part_is_named(
         part["base_unix_ns"] = base.into();
         fs::write(&path, part.to_string()).unwrap();
     }
-    room.ok(&["trace", "merge", run.str()]);
+    sandbox.ok(&["trace", "merge", run.str()]);
     let after = Timeline::read(&run);
     check_arrows(&after, 8);
     for (thread, slices) in &before.slices {
@@ -324,8 +324,8 @@ fn clocks_that_are_hours_apart_are_brought_together_and_a_missing_part_is_named(
         }
     }
     fs::remove_file(run.file("worker_1/trace-part.json")).unwrap();
-    let done = room.ok(&["trace", "merge", run.str()]);
-    assert_says(&done.stderr, &["trace.json has nothing of worker:1", "copy"]);
+    let output = sandbox.ok(&["trace", "merge", run.str()]);
+    assert_says(&output.stderr, &["trace.json has nothing of worker:1", "copy"]);
     let other = Timeline::read(&run).other;
     assert_eq!(other["missing"], serde_json::json!(["worker:1"]));
 }
@@ -341,15 +341,15 @@ fn an_evaluator_is_on_the_timeline_too() {
         "train.evaluate.every=5",
         "observe.trace={from=1, steps=10000}",
     ];
-    let hand = ByHand::new(cluster_of(1, &[port]), &settings);
+    let manual_run = ManualRun::new(cluster_of(1, &[port]), &settings);
     let tasks = [("evaluator", 0), ("ps", 0), ("worker", 0)];
-    let tasks = tasks.map(|(role, index)| hand.start(role, index));
-    hand.wait_for_log("evaluator:0", "test loss ");
-    hand.all_end_well(tasks.into());
+    let tasks = tasks.map(|(role, index)| manual_run.start(role, index));
+    manual_run.wait_for_log("evaluator:0", "test loss ");
+    manual_run.all_end_well(tasks.into());
     // It may have left its part when the chief had put the others together.
-    let done = hand.room.ok(&["trace", "merge", hand.run().str()]);
-    assert_says(&done.stdout, &["worker:0, ps:0, evaluator:0"]);
-    let timeline = Timeline::read(&hand.run());
+    let output = manual_run.sandbox.ok(&["trace", "merge", manual_run.run().str()]);
+    assert_says(&output.stdout, &["worker:0, ps:0, evaluator:0"]);
+    let timeline = Timeline::read(&manual_run.run());
     let counts = timeline.counts("evaluator:0");
     assert!(counts["test"] >= 1 && counts["pull"] >= counts["test"], "{counts:?}");
     let slices = timeline.of("evaluator:0", "tests");
@@ -358,16 +358,16 @@ fn an_evaluator_is_on_the_timeline_too() {
 
 #[test]
 fn a_run_that_ends_before_its_timeline_begins_says_so_and_one_without_has_none() {
-    let room = Room::new();
-    let mut command = room.cluster("late", "async", &["train.stop={steps=4}", TRACE, "--quiet"]);
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.cluster("late", "async", &["train.stop={steps=4}", TRACE, "--quiet"]);
     command.args(["--set", "observe.trace.from=1000"]);
     let mut late =
-        room.cluster("late", "async", &["train.stop={steps=4}", "observe.trace.from=1000"]);
-    let done = Launched::start(&mut late, room.path("late")).finish();
-    assert_says(&done.stderr, &["there is no trace.json: the run ended before step 1000"]);
-    assert!(!room.run_dir("late").file("trace.json").exists());
-    let run = room.train("none", &["train.stop={steps=4}"]);
-    assert!(!room.tree().iter().any(|path| path.contains("none/") && path.contains("trace")));
-    let said = room.fails(2, &["trace", "summary", run.str()]);
-    assert_says(&said, &["there is no timeline; train with --set 'observe.trace="]);
+        sandbox.cluster("late", "async", &["train.stop={steps=4}", "observe.trace.from=1000"]);
+    let output = RunningProcess::start(&mut late, sandbox.path("late")).finish();
+    assert_says(&output.stderr, &["there is no trace.json: the run ended before step 1000"]);
+    assert!(!sandbox.run_folder("late").file("trace.json").exists());
+    let run = sandbox.train("none", &["train.stop={steps=4}"]);
+    assert!(!sandbox.tree().iter().any(|path| path.contains("none/") && path.contains("trace")));
+    let printed = sandbox.fails(2, &["trace", "summary", run.str()]);
+    assert_says(&printed, &["there is no timeline; train with --set 'observe.trace="]);
 }

@@ -7,25 +7,25 @@ use std::time::{Duration, Instant};
 
 use paceline_observe::EventWriter;
 
-use crate::chromium::Browser;
-use crate::support::{ENDLESS, Launched, Room, assert_says, wait_until};
+use crate::support::browser::Browser;
+use crate::support::{ENDLESS, RunningProcess, Sandbox, assert_says, wait_until};
 
 /// Everywhere.
 const ANYWHERE: [&str; 2] = ["--listen", "127.0.0.1:0"];
 
 /// The address that a process has told, once it has.
-fn address(launched: &mut Launched) -> String {
+fn address(launched: &mut RunningProcess) -> String {
     launched.wait_for("watch: http://");
-    let said = launched.said();
-    let address = said.split("watch: http://").nth(1).unwrap();
+    let printed = launched.stderr();
+    let address = printed.split("watch: http://").nth(1).unwrap();
     address.split('/').next().unwrap().to_owned()
 }
 
 /// `paceline watch` of a directory, and where its page is.
-fn watch(room: &Room, dir: &str, more: &[&str]) -> (Launched, String) {
-    let mut command = room.command(&["watch", dir]);
+fn watch(sandbox: &Sandbox, dir: &str, more: &[&str]) -> (RunningProcess, String) {
+    let mut command = sandbox.command(&["watch", dir]);
     command.args(ANYWHERE).args(more);
-    let mut launched = Launched::start(&mut command, room.path(dir));
+    let mut launched = RunningProcess::start(&mut command, sandbox.path(dir));
     let at = address(&mut launched);
     (launched, at)
 }
@@ -57,12 +57,12 @@ fn points(chart: &str) -> String {
 
 #[test]
 fn a_run_is_seen_to_learn_while_it_trains() {
-    let room = Room::new();
-    let mut command = room.cluster("r", "async", &[ENDLESS, "observe.sample_ms=100"]);
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.cluster("r", "async", &[ENDLESS, "observe.sample_ms=100"]);
     command.arg("--watch").args(ANYWHERE);
-    let mut training = Launched::start(&mut command, room.path("r"));
+    let mut training = RunningProcess::start(&mut command, sandbox.path("r"));
     let at = address(&mut training);
-    let mut browser = Browser::start(&room);
+    let mut browser = Browser::start(&sandbox);
     browser.dress(1280, 900, "light");
     browser.go(&format!("http://{at}/"));
     browser.wait_for("document.getElementById('state').textContent === 'running'");
@@ -78,51 +78,51 @@ fn a_run_is_seen_to_learn_while_it_trains() {
     browser.wait_for(&format!("{step} > {first}"));
     browser.wait_for(&format!("{} > before.phases", points("phases-worker_0")));
     browser.wait_for(&format!("{} > 2", points("accuracy")));
-    for said in ["So far held back by", "worker:1", "Time to a gradient", "ps:0"] {
-        browser.wait_for(&format!("document.body.innerText.includes('{said}')"));
+    for printed in ["So far held back by", "worker:1", "Time to a gradient", "ps:0"] {
+        browser.wait_for(&format!("document.body.innerText.includes('{printed}')"));
     }
     browser.wait_for(
         "[...document.querySelectorAll('pre.log')].some(log => log.textContent.includes('loss'))",
     );
     browser.assert_content();
     training.signal("INT");
-    let done = training.finish();
-    assert_eq!(done.code, Some(130), "{done:?}");
+    let output = training.finish();
+    assert_eq!(output.code, Some(130), "{output:?}");
     browser.wait_for("!document.getElementById('lost').hidden");
 }
 
 #[test]
 fn a_page_stays_after_the_run_until_somebody_has_seen_enough() {
-    let room = Room::new();
-    let mut command = room.cluster("r", "async", &["train.stop={steps=20}"]);
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.cluster("r", "async", &["train.stop={steps=20}"]);
     command.args(["--watch", "--quiet"]).args(ANYWHERE);
-    let mut training = Launched::start(&mut command, room.path("r"));
+    let mut training = RunningProcess::start(&mut command, sandbox.path("r"));
     let at = address(&mut training);
     training.wait_for("the page stays until Ctrl-C");
-    assert!(room.path("r/summary.json").is_file());
+    assert!(sandbox.path("r/summary.json").is_file());
     let page = ask(&at, "/", "", "");
     assert_says(&page, &["200 OK", "content-security-policy: default-src 'none'", "Paceline"]);
     let seen = ask(&at, "/api/stream?run=.", "", "\"about\"");
     assert_says(&seen, &["event: runs", "train/loss", "stop_reason"]);
     training.signal("INT");
-    let done = training.finish();
-    assert_eq!(done.code, Some(0), "{done:?}");
+    let output = training.finish();
+    assert_eq!(output.code, Some(0), "{output:?}");
     assert!(wait_until(|| TcpStream::connect(&at).is_err()), "the page is still there");
 }
 
 #[test]
 fn runs_are_compared_by_keyboard_on_any_screen_in_light_and_dark() {
-    let room = Room::new();
-    fs::create_dir(room.path("all")).unwrap();
-    let (watching, at) = watch(&room, "all", &[]);
-    let mut browser = Browser::start(&room);
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.path("all")).unwrap();
+    let (watching, at) = watch(&sandbox, "all", &[]);
+    let mut browser = Browser::start(&sandbox);
     browser.dress(1280, 900, "light");
     browser.go(&format!("http://{at}/"));
     browser.wait_for("document.body.innerText.includes('No runs yet')");
     // A page that is empty fills when a run appears.
-    room.train("all/first", &["train.evaluate.every=5"]);
+    sandbox.train("all/first", &["train.evaluate.every=5"]);
     browser.wait_for("document.querySelectorAll('#list li').length === 1");
-    room.train("all/second", &["train.evaluate.every=5", "train.batch=30"]);
+    sandbox.train("all/second", &["train.evaluate.every=5", "train.batch=30"]);
     browser.wait_for("document.querySelectorAll('#list li').length === 2");
     browser.wait_for("document.getElementById('state').textContent === 'finished (epochs)'");
     let light = browser.eval("getComputedStyle(document.body).backgroundColor");
@@ -198,17 +198,17 @@ fn runs_are_compared_by_keyboard_on_any_screen_in_light_and_dark() {
     assert_eq!(browser.eval(&format!("{page}.scrollWidth - {page}.clientWidth")), 0);
     browser.assert_content();
     watching.signal("INT");
-    let done = watching.finish();
-    assert_eq!(done.code, Some(0), "{done:?}");
+    let output = watching.finish();
+    assert_eq!(output.code, Some(0), "{output:?}");
 }
 
 /// The best of several, as others are at work on this machine.
 #[test]
 fn the_page_is_light_and_there_at_once() {
-    let room = Room::new();
-    room.train("r", &[]);
-    let (_watching, at) = watch(&room, "r", &[]);
-    let mut browser = Browser::start(&room);
+    let sandbox = Sandbox::new();
+    sandbox.train("r", &[]);
+    let (_watching, at) = watch(&sandbox, "r", &[]);
+    let mut browser = Browser::start(&sandbox);
     let mut best = f64::INFINITY;
     for visit in 0..10 {
         browser.go(&format!("http://{at}/?{visit}"));
@@ -241,16 +241,16 @@ fn cpu_seconds(pid: u32) -> f64 {
 
 #[test]
 fn a_run_of_a_million_steps_opens_in_no_time() {
-    let room = Room::new();
-    room.write("r/job.toml", "name = \"long\"\n");
-    let mut events = EventWriter::create(&room.path("r/worker_0")).unwrap();
+    let sandbox = Sandbox::new();
+    sandbox.write("r/job.toml", "name = \"long\"\n");
+    let mut events = EventWriter::create(&sandbox.path("r/worker_0")).unwrap();
     let loss = events.tag("train/loss");
     for step in 0..1_000_000 {
         let value = 2.0 / (1.0 + step as f32 / 1e5) + (step % 97) as f32 / 970.0;
         events.scalar_at(&loss, step, value, 1e9 + step as f64 / 1e4).unwrap();
     }
     events.flush().unwrap();
-    let (watching, at) = watch(&room, "r", &[]);
+    let (watching, at) = watch(&sandbox, "r", &[]);
     let (before, begun) = (cpu_seconds(watching.pid()), Instant::now());
     let answer = ask(&at, "/api/stream?run=.", "", "\"about\"");
     let (spent, passed) = (cpu_seconds(watching.pid()) - before, begun.elapsed());
@@ -265,30 +265,33 @@ fn a_run_of_a_million_steps_opens_in_no_time() {
 
 #[test]
 fn what_cannot_be_watched_is_told_with_what_would_help() {
-    let room = Room::new();
-    fs::create_dir_all(room.path("runs/digits-softmax")).unwrap();
-    room.write("file", "");
-    room.write("empty", "\n");
-    let missing = room.fails(2, &["watch", "runs/digits-sofmax"]);
+    let sandbox = Sandbox::new();
+    fs::create_dir_all(sandbox.path("runs/digits-softmax")).unwrap();
+    sandbox.write("file", "");
+    sandbox.write("empty", "\n");
+    let missing = sandbox.fails(2, &["watch", "runs/digits-sofmax"]);
     assert_says(&missing, &["no such directory", "did you mean runs/digits-softmax?"]);
-    assert_says(&room.fails(2, &["watch", "file"]), &["this is a file"]);
-    let open = room.fails(2, &["watch", "runs", "--listen", "0.0.0.0:0"]);
+    assert_says(&sandbox.fails(2, &["watch", "file"]), &["this is a file"]);
+    let open = sandbox.fails(2, &["watch", "runs", "--listen", "0.0.0.0:0"]);
     assert_says(&open, &["needs a token", "--token-file"]);
-    assert_says(&room.fails(2, &["watch", "runs", "--listen", "nowhere"]), &["--listen nowhere"]);
+    assert_says(
+        &sandbox.fails(2, &["watch", "runs", "--listen", "nowhere"]),
+        &["--listen nowhere"],
+    );
     let empty = ["watch", "runs", "--token-file", "empty"];
-    assert_says(&room.fails(2, &empty), &["there is no token in it"]);
+    assert_says(&sandbox.fails(2, &empty), &["there is no token in it"]);
     let training = ["train", "--watch", "--listen", "0.0.0.0:0"];
-    assert_says(&room.fails(2, &training), &["needs a token"]);
-    assert!(!room.path("runs/digits-softmax/job.toml").exists());
+    assert_says(&sandbox.fails(2, &training), &["needs a token"]);
+    assert!(!sandbox.path("runs/digits-softmax/job.toml").exists());
 }
 
 #[test]
 fn only_those_with_the_token_see_the_page_and_nobody_sees_other_files() {
-    let room = Room::new();
-    room.write("token", "s3cret\n");
-    room.write("runs/a/job.toml", "name = \"a\"\n");
-    room.write("other/job.toml", "name = \"other\"\n");
-    let (_watching, at) = watch(&room, "runs", &["--token-file", "token"]);
+    let sandbox = Sandbox::new();
+    sandbox.write("token", "s3cret\n");
+    sandbox.write("runs/a/job.toml", "name = \"a\"\n");
+    sandbox.write("other/job.toml", "name = \"other\"\n");
+    let (_watching, at) = watch(&sandbox, "runs", &["--token-file", "token"]);
     let bearer = "authorization: Bearer s3cret\r\n";
     for path in ["/", "/app.js", "/api/runs", "/api/stream"] {
         assert_says(&ask(&at, path, "", ""), &["401"]);

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::Room;
+use super::sandbox::Sandbox;
 
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The browser that `PACELINE_CHROMIUM` names, or the one that `cargo xtask setup` installs.
 pub(crate) fn chromium() -> String {
@@ -38,14 +38,14 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    pub(crate) fn start(room: &Room) -> Self {
+    pub(crate) fn start(sandbox: &Sandbox) -> Self {
         let browser = chromium();
         // The browser wants its pipes as descriptors 3 and 4.
         let mut command = Command::new("sh");
         command.args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 >/dev/null 2>&1", &browser]);
         command.args(["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"]);
         command.args(["--no-first-run", "--disable-background-networking", "--disable-extensions"]);
-        command.arg(format!("--user-data-dir={}", room.path("browser").display()));
+        command.arg(format!("--user-data-dir={}", sandbox.path("browser").display()));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (send, from) = channel();
@@ -87,7 +87,7 @@ impl Browser {
             message["sessionId"] = json!(session);
         }
         self.to.write_all(format!("{message}\0").as_bytes()).unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let Ok(mut answer) = self.from.recv_timeout(left) else {
@@ -140,12 +140,12 @@ impl Browser {
     /// Waits until an expression is true.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, expression: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while self.eval(&format!("Boolean({expression})")) != true {
             let shown = self.eval("document.body?.innerText.slice(0, 2000)");
             assert!(
                 Instant::now() < deadline,
-                "not within {PATIENCE:?}: {expression}\n{shown}\n{:?}",
+                "not within {TIMEOUT:?}: {expression}\n{shown}\n{:?}",
                 self.complaints
             );
             thread::sleep(Duration::from_millis(20));

@@ -8,7 +8,7 @@ use std::thread;
 
 /// How a mirror behaves.
 #[derive(Clone)]
-pub(crate) enum Manner {
+pub(crate) enum MirrorBehaviour {
     /// Has nothing.
     Empty,
     /// Answers everything with the same page, as the sign-in page of a hotel does.
@@ -20,28 +20,30 @@ pub(crate) enum Manner {
 }
 
 /// Starts a mirror on a port of its own; it serves until the test process ends.
-pub(crate) fn mirror(manner: Manner) -> String {
+pub(crate) fn start_mirror(behaviour: MirrorBehaviour) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/", listener.local_addr().unwrap());
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let manner = manner.clone();
+            let behaviour = behaviour.clone();
             // A client that gives up is what some tests are about.
-            thread::spawn(move || drop(answer(stream, manner)));
+            thread::spawn(move || drop(answer(stream, behaviour)));
         }
     });
     address
 }
 
-fn answer(mut stream: TcpStream, manner: Manner) -> std::io::Result<()> {
+fn answer(mut stream: TcpStream, behaviour: MirrorBehaviour) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream.try_clone()?).lines();
     let request = lines.next().transpose()?.unwrap_or_default();
     while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
     let asked = request.split(' ').nth(1).unwrap_or_default().trim_start_matches('/');
-    let body = match &manner {
-        Manner::Empty => None,
-        Manner::Page => Some(b"<!DOCTYPE html><title>Sign in</title>".to_vec()),
-        Manner::Files(dir) | Manner::Stalls(dir) => fs::read(dir.join(asked)).ok(),
+    let body = match &behaviour {
+        MirrorBehaviour::Empty => None,
+        MirrorBehaviour::Page => Some(b"<!DOCTYPE html><title>Sign in</title>".to_vec()),
+        MirrorBehaviour::Files(dir) | MirrorBehaviour::Stalls(dir) => {
+            fs::read(dir.join(asked)).ok()
+        }
     };
     let Some(body) = body else {
         let head = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
@@ -50,7 +52,7 @@ fn answer(mut stream: TcpStream, manner: Manner) -> std::io::Result<()> {
     let length = body.len();
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
     stream.write_all(head.as_bytes())?;
-    if let Manner::Stalls(_) = manner {
+    if let MirrorBehaviour::Stalls(_) = behaviour {
         stream.write_all(&body[..length / 2])?;
         // Until the client hangs up.
         lines.next();
