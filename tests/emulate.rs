@@ -1,17 +1,16 @@
-//! Emulated clusters: hosts with links of their own, of which nothing is left.
+//! Emulated clusters: hosts with links of their own, which vanish with the run.
 //!
-//! They need root, which CI is; who is not is told so, and the tests pass.
+//! Emulation needs root, which CI has. Without root the tests print that they are skipped, and pass.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use crate::support::{
-    ENDLESS, PACELINE, RunningProcess, Sandbox, assert_says, finish, processes_of, start,
-    wait_until,
+    ENDLESS, PACELINE, Sandbox, assert_says, finish, processes_of, start, wait_until,
 };
 
-/// Whether emulated hosts can be made here.
+/// Whether this process may create emulated hosts.
 fn is_root() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("CapEff:")).unwrap();
@@ -23,7 +22,7 @@ fn is_root() -> bool {
     is_root
 }
 
-/// The program as somebody who may not make networks runs it.
+/// The program, ready to start without the right to create networks.
 pub(crate) fn without_root(sandbox: &Sandbox) -> Command {
     if !is_root() {
         return sandbox.command(&[]);
@@ -33,7 +32,7 @@ pub(crate) fn without_root(sandbox: &Sandbox) -> Command {
     command
 }
 
-/// The processes that a launcher has started and that hold networks, and those networks.
+/// The child processes of a launcher, each with its network namespace.
 fn networks(launcher: u32) -> Vec<(u32, String)> {
     let children = format!("/proc/{launcher}/task/{launcher}/children");
     let children = fs::read_to_string(children).unwrap_or_default();
@@ -46,12 +45,12 @@ fn networks(launcher: u32) -> Vec<(u32, String)> {
 }
 
 #[test]
-fn links_of_emulated_hosts_carry_what_they_may_and_no_more() {
+fn links_of_emulated_hosts_are_held_to_their_rate() {
     if !is_root() {
         return;
     }
     let sandbox = Sandbox::new();
-    // Of 31.4 kB a step and way, 20 Mbit/s carry 79 a second.
+    // A step sends 31.4 kB each way, so 20 Mbit/s carry 79 steps/s.
     let settings = [
         "cluster.emulate={hosts=3, link=\"20mbit\", server=\"own\"}",
         "cluster.workers=2",
@@ -64,7 +63,7 @@ fn links_of_emulated_hosts_carry_what_they_may_and_no_more() {
     assert!((20.0..=85.0).contains(&rate), "{rate} steps/s");
     let text = summary["verdict"]["text"].as_str().unwrap();
     assert_says(text, &["network: ", "Mbit/s"]);
-    // Each task sees its own host's interface, and no other's.
+    // Each task measures its own host's interface only.
     for (task, steps) in [("ps:0", 60.0), ("worker:0", 20.0)] {
         let mean = run.task(task)["resources"]["mean"]["net_sent_bytes_per_s"].as_f64().unwrap();
         assert!(mean > steps * 1_000.0 && mean < 2_700_000.0, "{task}: {mean} bytes/s");
@@ -84,14 +83,13 @@ fn workers_of_emulated_hosts_find_each_other_without_servers() {
 }
 
 #[test]
-fn nothing_is_left_of_emulated_hosts_when_the_launcher_is_killed() {
+fn emulated_hosts_vanish_when_their_launcher_is_killed() {
     if !is_root() {
         return;
     }
     let sandbox = Sandbox::new();
     let settings = ["cluster.emulate={hosts=2, cpus=1.5}", ENDLESS];
-    let mut command = sandbox.cluster("run", "async", &settings);
-    let mut launched = RunningProcess::start(&mut command, sandbox.path("run"));
+    let mut launched = sandbox.launch("run", "async", &settings);
     launched.wait_for_steps();
     let own = fs::read_link("/proc/self/ns/net").unwrap().to_string_lossy().into_owned();
     let held = networks(launched.pid());
@@ -105,7 +103,7 @@ fn nothing_is_left_of_emulated_hosts_when_the_launcher_is_killed() {
     assert!(wait_until(|| processes_of(&sandbox.path("run")).is_empty() && is_gone()));
     let killed = launched.pid();
     launched.finish();
-    // Of control groups the directories stay, empty; the next run removes them.
+    // Empty control groups remain; the next run removes them.
     let settings = ["cluster.emulate={hosts=1, cpus=1.5}", "train.stop={steps=2}"];
     sandbox.train_cluster("next", "async", &settings);
     for tree in ["/sys/fs/cgroup", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpuacct"] {
@@ -131,16 +129,12 @@ fn an_emulated_host_is_held_to_its_share_of_the_cores() {
         .iter()
         .map(|task| task["cpu_seconds"].as_f64().unwrap())
         .sum();
-    // Three tasks from their start to their end, and whoever was served first in each period.
     let idle = resources["mean"]["cpu_idle_percent"].as_f64().unwrap();
-    assert!(
-        idle < 60.0,
-        "what the host may use is what it is measured by: {idle} % idle, {used} s"
-    );
+    assert!(idle < 60.0, "idle time is relative to the host's share: {idle} % idle, {used} s");
 }
 
 #[test]
-fn who_may_not_make_networks_is_told_so_and_what_to_do() {
+fn without_root_emulation_is_refused_with_what_to_do() {
     let sandbox = Sandbox::new();
     let mut command = without_root(&sandbox);
     command.args(["train", "--set", "cluster.emulate={hosts=2}", "--run-dir", "run"]);
@@ -150,11 +144,11 @@ fn who_may_not_make_networks_is_told_so_and_what_to_do() {
         &output.stderr,
         &["error: cluster.emulate needs root", "leave out cluster.emulate"],
     );
-    assert!(!sandbox.path("run").exists(), "nothing was made");
+    assert!(!sandbox.path("run").exists(), "the run directory was created");
 }
 
 #[test]
-fn a_delay_is_there_or_refused_with_its_key() {
+fn a_delay_is_applied_or_refused_by_its_key() {
     if !is_root() {
         return;
     }
@@ -162,7 +156,7 @@ fn a_delay_is_there_or_refused_with_its_key() {
     let settings = ["cluster.emulate={hosts=2, delay_ms=20}", "train.stop={steps=10}"];
     let output = finish(start(&mut sandbox.cluster("run", "sync", &settings)));
     match output.code {
-        // Two workers of which one is beside the server: 20 ms each way for the other.
+        // One of the two workers shares a host with the server; the other is 20 ms away.
         Some(0) => {
             let seconds = sandbox.run_folder("run").summary()["seconds"].as_f64().unwrap();
             assert!(seconds > 0.36, "{seconds} s");

@@ -1,4 +1,4 @@
-//! The sweeps in `experiments/`, and the list that is made of them.
+//! The sweeps in `experiments/`, and the generated list of them.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use paceline_lab::report::GENERATED_NOTICE;
 use crate::emulate::without_root;
 use crate::support::{Sandbox, assert_says, finish, start, workspace};
 
-/// The experiments: name and text of each job file.
+/// The name and text of each job file.
 fn experiments() -> Vec<(String, String)> {
     let entries = fs::read_dir(workspace().join("experiments")).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -33,25 +33,29 @@ fn every_experiment_can_be_run() {
     }
 }
 
-/// `paceline report SWEEPS --index experiments/README.md` writes it; the figures are of whenever
-/// that was last done, but what there is must be there.
+/// `paceline report SWEEPS --index experiments/README.md` generates the list. Its figures may be
+/// old, but every experiment and finding must be in it.
 #[test]
-fn the_list_of_experiments_has_all_of_them_with_what_they_hold() {
+fn the_list_of_experiments_is_complete() {
     let list = fs::read_to_string(workspace().join("experiments/README.md")).unwrap();
-    assert!(list.starts_with(GENERATED_NOTICE), "it is not the one that is generated");
+    assert!(list.starts_with(GENERATED_NOTICE), "experiments/README.md is not the generated list");
     for (name, job) in experiments() {
         let section = list.split(&format!("\n## {name}\n")).nth(1);
-        let section = section.unwrap_or_else(|| panic!("{name} is not in the list: make it anew"));
+        let section =
+            section.unwrap_or_else(|| panic!("{name} is not in the list: generate it again"));
         let section = section.split("\n## ").next().unwrap();
         assert_says(section, &[&format!("`paceline sweep experiments/{name}.toml")]);
         let says = job.lines().filter_map(|line| line.strip_prefix("says = \"")?.strip_suffix('"'));
         for says in says {
-            assert!(section.contains(says), "{name}: {says:?} is not in the list: make it anew");
+            assert!(
+                section.contains(says),
+                "{name}: {says:?} is not in the list: generate it again"
+            );
         }
     }
 }
 
-/// Three of the experiments, still shorter than their quick form.
+/// Runs three of the experiments, made shorter than their quick form.
 #[test]
 fn a_directory_of_experiments_is_swept_and_listed() {
     let sandbox = Sandbox::new();
@@ -68,7 +72,7 @@ fn a_directory_of_experiments_is_swept_and_listed() {
             sandbox.write(&format!("jobs/{name}.toml"), job);
         }
     }
-    // Who may not make networks makes the other runs.
+    // Without root the emulated experiment is skipped.
     let mut command = without_root(&sandbox);
     command.args(["sweep", "--quick", "jobs", "--repeats", "1", "--sweep-dir", "all"]);
     let output = finish(start(&mut command));

@@ -1,4 +1,4 @@
-//! What docs/failures.md promises: every row names a test, and the tests that stand nowhere else.
+//! What docs/failures.md promises: every row names a test. Some of those tests are here.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use crate::support::{
     signal_to, tf_config, wait_until, workspace,
 };
 
-/// A task of a cluster, started by hand, perhaps under a limit of the shell's.
+/// Starts a task of a cluster by hand, under a limit of the shell such as `ulimit -v 1000;`.
 fn task(
     sandbox: &Sandbox,
     port: u16,
@@ -35,8 +35,8 @@ fn task(
 }
 
 #[test]
-fn a_task_that_has_no_memory_dies_and_the_others_name_it() {
-    // 400 MB of parameters, which do not fit into 350; all else that a task needs does.
+fn a_task_without_memory_dies_and_the_others_name_it() {
+    // 400 MB of parameters do not fit into 350 MB; everything else that a task needs does.
     let large = ["model.kind=logistic", "model.dense=true", "data.features=100000000"];
     for poor in ["ps:0", "worker:1"] {
         let sandbox = Sandbox::new();
@@ -101,7 +101,7 @@ fn a_server_of_another_version_is_named_by_the_workers() {
             let refusal = Refusal { code: RefuseCode::WrongVersion, text }.encode();
             let header = Header::new(FrameKind::Refuse, refusal.len());
             let _ = stream.write_all(&[&header.encode()[..], &refusal].concat());
-            // Until the other has read it.
+            // The worker closes the connection when it has read the answer.
             let _ = stream.read_to_end(&mut Vec::new());
         }
     });
@@ -112,10 +112,9 @@ fn a_server_of_another_version_is_named_by_the_workers() {
 }
 
 #[test]
-fn a_stopped_launcher_holds_up_nobody() {
+fn a_stopped_launcher_delays_no_task() {
     let sandbox = Sandbox::new();
-    let mut command = sandbox.cluster("run", "async", &[ENDLESS]);
-    let mut launched = RunningProcess::start(&mut command, sandbox.path("run"));
+    let mut launched = sandbox.launch("run", "async", &[ENDLESS]);
     launched.wait_for_steps();
     signal_to(launched.pid(), "STOP");
     let run = sandbox.run_folder("run");
@@ -127,7 +126,7 @@ fn a_stopped_launcher_holds_up_nobody() {
 }
 
 #[test]
-fn every_row_of_the_table_names_a_test_that_there_is() {
+fn every_row_of_the_table_names_an_existing_test() {
     let text = fs::read_to_string(workspace().join("docs/failures.md")).unwrap();
     let mut is_row = false;
     let mut count = 0;
@@ -145,7 +144,7 @@ fn every_row_of_the_table_names_a_test_that_there_is() {
             let path = workspace().join("tests").join(module).with_extension("rs");
             let source = fs::read_to_string(&path).unwrap_or_else(|_| panic!("{row}: {path:?}"));
             let line = format!("#[test]\nfn {test}()");
-            assert!(source.contains(&line), "{name} is no test, but stands in: {row}");
+            assert!(source.contains(&line), "{name} is named in the table but is no test: {row}");
         }
         assert!(any, "no test is named in: {row}");
         count += 1;

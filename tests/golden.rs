@@ -24,7 +24,7 @@ fn assert_close(what: &str, ours: &[f64], golden: &[f64], tolerance: f64) {
     }
 }
 
-/// The data of `softmax.py`, by the same formula.
+/// The data of `softmax.py`, made by the same formula.
 fn make(count: usize, split: usize) -> (Vec<u8>, Vec<u8>) {
     let label = |i: usize| (7 * i + 3 * split + i / 5) % 10;
     let pixel = |i: usize, p: usize| {

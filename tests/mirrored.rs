@@ -74,7 +74,7 @@ fn one_mirrored_worker_does_exactly_what_single_does() {
 }
 
 #[test]
-fn every_condition_ends_a_mirrored_run_and_everybody_reports() {
+fn every_condition_ends_a_mirrored_run_and_every_worker_reports() {
     for (stop, reason) in [
         ("{steps=25}", "steps"),
         ("{epochs=2}", "epochs"),
@@ -96,7 +96,7 @@ fn every_condition_ends_a_mirrored_run_and_everybody_reports() {
         for task in tasks {
             let own = task["steps"].as_u64().unwrap();
             assert!(steps - own <= u64::from(reason == "epochs"), "{stop}: {own} of {steps}");
-            // Two thirds of the parameters twice, with little around them.
+            // Two thirds of the parameters twice, with a small overhead.
             let bytes = task["sent_bytes"].as_f64().unwrap() / own as f64;
             assert!((0.9..1.1).contains(&(bytes / (7_850.0 * 4.0 * 4.0 / 3.0))), "{bytes}");
         }
@@ -106,28 +106,27 @@ fn every_condition_ends_a_mirrored_run_and_everybody_reports() {
 /// A mirrored run of 3 workers that is making steps.
 fn running(sandbox: &Sandbox, settings: &[&str]) -> RunningProcess {
     let settings = [&["cluster.workers=3"], settings].concat();
-    let mut command = sandbox.cluster("run", "mirrored", &settings);
-    let mut launched = RunningProcess::start(&mut command, sandbox.path("run"));
+    let mut launched = sandbox.launch("run", "mirrored", &settings);
     launched.wait_for_steps();
     launched
 }
 
 #[test]
-fn a_mirrored_worker_that_is_killed_ends_the_run_which_names_it() {
+fn a_killed_mirrored_worker_ends_the_run_and_is_named() {
     for worker in ["worker:0", "worker:2"] {
         let sandbox = Sandbox::new();
         let launched = running(&sandbox, &[ENDLESS]);
         signal_to(launched.task(worker), "KILL");
-        let begun = Instant::now();
+        let started = Instant::now();
         let output = launched.finish();
-        assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
         assert_eq!(output.code, Some(200), "{output:?}");
-        // Both others have lost it, and the last word is who is to blame.
+        // Both other workers report the loss, and the last line names the cause.
         let lost = format!("error: lost {worker} (");
         assert_eq!(output.stderr.matches(&lost).count(), 2, "{output:?}");
         let last = output.stderr.lines().last().unwrap();
         assert_eq!(last, format!("error: the run failed: {worker} was killed by signal 9"));
-        assert!(!sandbox.path("run/summary.json").exists(), "there is no result");
+        assert!(!sandbox.path("run/summary.json").exists(), "a failed run has a summary");
     }
 }
 
@@ -152,10 +151,10 @@ fn a_stopped_mirrored_worker_is_waited_for_and_named() {
     let mut launched = running(&sandbox, &["train.stop={seconds=3.5}"]);
     let worker = launched.task("worker:1");
     signal_to(worker, "STOP");
-    let begun = Instant::now();
+    let started = Instant::now();
     launched.wait_for(" waits for worker:1");
     let still = sandbox.run_folder("run").event_bytes("worker:0");
-    within(Duration::from_secs(10), "3 s", || begun.elapsed() > Duration::from_secs(3));
+    within(Duration::from_secs(10), "3 s", || started.elapsed() > Duration::from_secs(3));
     assert_eq!(sandbox.run_folder("run").event_bytes("worker:0"), still, "steps without worker:1");
     signal_to(worker, "CONT");
     let output = launched.finish();
@@ -165,7 +164,7 @@ fn a_stopped_mirrored_worker_is_waited_for_and_named() {
 }
 
 #[test]
-fn a_mirrored_standstill_beyond_the_limit_names_who_was_waited_for() {
+fn a_mirrored_stall_beyond_the_limit_names_the_worker() {
     let sandbox = Sandbox::new();
     let launched = running(&sandbox, &[ENDLESS, "cluster.stall_timeout_s=2"]);
     let worker = launched.task("worker:2");
@@ -176,7 +175,7 @@ fn a_mirrored_standstill_beyond_the_limit_names_who_was_waited_for() {
 }
 
 #[test]
-fn when_the_launcher_of_a_mirrored_run_is_killed_its_tasks_go_too() {
+fn mirrored_tasks_end_when_their_launcher_is_killed() {
     let sandbox = Sandbox::new();
     let launched = running(&sandbox, &[ENDLESS]);
     assert_eq!(processes_of(&sandbox.path("run")).len(), 4, "three workers and their launcher");
@@ -213,7 +212,7 @@ fn mirrored_tasks_start_by_hand_in_any_order_with_workers_only() {
             by_hand(&sandbox, &tf_config(&cluster, role, index), &["train.stop={steps=40}"])
         };
         let (early, boss) = (start(tasks[0]), start(tasks[1]));
-        // Each says whom it waits for, and what state that is in.
+        // Each task reports which task it waits for, and its state.
         let run = sandbox.run_folder("run");
         let names = tasks.map(|(role, index)| format!("{role}:{index}"));
         let missing = format!("{} at {} is not here yet", names[2], at[1]);
@@ -231,7 +230,7 @@ fn mirrored_tasks_start_by_hand_in_any_order_with_workers_only() {
 }
 
 #[test]
-fn a_mirrored_worker_that_stays_alone_gives_up_and_names_the_missing() {
+fn a_mirrored_worker_without_peers_gives_up_and_names_them() {
     let sandbox = Sandbox::new();
     let at = free_ports::<3>().map(|port| format!("127.0.0.1:{port}"));
     let cluster = json!({"worker": at});
@@ -262,12 +261,12 @@ fn mirrored_refuses_what_it_cannot_do() {
         assert_eq!(output.code, Some(2), "{output:?}");
         assert_says(&output.stderr, &["error: ", says]);
     }
-    // Beyond this machine nobody is let in without a token.
+    // Beyond loopback a token is required.
     let cluster = json!({"worker": [format!("0.0.0.0:{port}"), "127.0.0.1:1"]});
     let output = by_hand(&Sandbox::new(), &tf_config(&cluster, "worker", 0), &[]).finish();
     assert_eq!(output.code, Some(2), "{output:?}");
     assert_says(&output.stderr, &["error: ", "cluster.token_file"]);
-    // A dense model of sparse rows is none of these.
+    // A dense model of sparse rows is allowed.
     let dense = ["model={kind=\"logistic\", dense=true}", "data.features=1000"];
     let settings = [&dense[..], &["train.stop={steps=20}"]].concat();
     let run = sandbox.train_cluster("dense", "mirrored", &settings);

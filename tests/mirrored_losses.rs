@@ -1,5 +1,5 @@
-//! Mode `mirrored` when workers are lost: the others keep their replicas, whoever comes new gets
-//! the state from one of them, and the run ends with the bits of one that was left in peace.
+//! Mode `mirrored` when workers are lost: the other workers keep their replicas, a new process gets
+//! the state from one of them, and the run ends with the bits of an undisturbed run.
 
 use std::time::{Duration, Instant};
 
@@ -15,21 +15,12 @@ const WAIT: &str = "cluster.on_worker_loss=wait";
 
 /// A mirrored run that is making steps.
 fn running(sandbox: &Sandbox, settings: &[&str]) -> RunningProcess {
-    let mut command = sandbox.cluster("run", "mirrored", &[&[WAIT], settings].concat());
-    let mut launched = RunningProcess::start(&mut command, sandbox.path("run"));
+    let mut launched = sandbox.launch("run", "mirrored", &[&[WAIT], settings].concat());
     launched.wait_for_steps();
     launched
 }
 
-/// Kills a task and waits until it is started again.
-fn kill(launched: &RunningProcess, task: &str) {
-    let started = |printed: &str| printed.matches(&format!("{task} is started again")).count();
-    let before = started(&launched.stderr());
-    signal_to(launched.task(task), "KILL");
-    assert!(wait_until(|| started(&launched.stderr()) > before), "{}", launched.stderr());
-}
-
-/// The run must end well, and as one of the same settings that was left in peace.
+/// Checks that the run succeeds and ends like an undisturbed run with the same settings.
 fn check_end(sandbox: &Sandbox, launched: RunningProcess, settings: &[&str]) -> RunFolder {
     let output = launched.finish();
     assert_eq!(output.code, Some(0), "{settings:?}: {output:?}");
@@ -56,14 +47,14 @@ fn mirrored_ends_with_the_same_bits_whichever_worker_is_killed() {
             (format!("train.optimizer.kind={kind}"), format!("cluster.workers={workers}"));
         let settings = [&*kind, &*workers, "train.stop.steps=4000"];
         let launched = running(&sandbox, &settings);
-        killed.iter().for_each(|task| kill(&launched, task));
+        killed.iter().for_each(|task| launched.kill_and_wait_for_restart(task));
         check_end(&sandbox, launched, &settings);
     }
 }
 
 #[test]
-fn mirrored_ends_with_the_same_bits_though_everybody_is_killed_at_once() {
-    // With a checkpoint they go on from there, without one they begin again.
+fn mirrored_ends_with_the_same_bits_when_all_workers_are_killed_at_once() {
+    // With a checkpoint the run continues from there, without one it starts again.
     for checkpoints in [false, true] {
         let sandbox = Sandbox::new();
         let mut settings =
@@ -80,26 +71,26 @@ fn mirrored_ends_with_the_same_bits_though_everybody_is_killed_at_once() {
         if checkpoints {
             sandbox.ok(&["checkpoint", "verify", run.str()]);
             let steps = run.task("worker:1")["steps"].as_u64().unwrap();
-            assert!(steps <= 2900, "{steps} steps were made again");
+            assert!(steps <= 2900, "{steps} steps of worker:1: the checkpoint was not used");
         }
     }
 }
 
 #[test]
-fn an_epoch_of_mirrored_ends_with_the_same_bits_though_workers_are_killed() {
+fn an_epoch_of_mirrored_ends_with_the_same_bits_when_workers_are_killed() {
     // The last step has 20 examples for one worker, 1 for another and none for the third.
     let sandbox = Sandbox::new();
     let settings = ["train.batch=20", "cluster.workers=3", "train.stop.epochs=300"];
     let settings = [&settings[..], &["data.train_examples=607"]].concat();
     let launched = running(&sandbox, &settings);
-    kill(&launched, "worker:1");
-    kill(&launched, "worker:0");
+    launched.kill_and_wait_for_restart("worker:1");
+    launched.kill_and_wait_for_restart("worker:0");
     let run = check_end(&sandbox, launched, &settings);
     assert_eq!(run.summary()["stop_reason"], "epochs");
 }
 
 #[test]
-fn workers_of_a_resumed_mirrored_run_come_back_though_its_checkpoint_is_gone() {
+fn workers_of_a_resumed_mirrored_run_come_back_after_its_checkpoint_is_gone() {
     let sandbox = Sandbox::new();
     let settings = ["cluster.workers=3", "train.optimizer.kind=momentum"];
     let kept = ["checkpoint={every_steps=200, keep=1}", WAIT];
@@ -111,8 +102,8 @@ fn workers_of_a_resumed_mirrored_run_come_back_though_its_checkpoint_is_gone() {
     let launched = RunningProcess::start(&mut command, run.clone());
     let first = run.join("checkpoints/step-000000000200");
     assert!(wait_until(|| !first.exists()), "{}", launched.stderr());
-    kill(&launched, "worker:1");
-    kill(&launched, "worker:0");
+    launched.kill_and_wait_for_restart("worker:1");
+    launched.kill_and_wait_for_restart("worker:0");
     check_end(&sandbox, launched, &[&settings[..], &[stop]].concat());
 }
 
@@ -120,7 +111,7 @@ fn workers_of_a_resumed_mirrored_run_come_back_though_its_checkpoint_is_gone() {
 fn a_mirrored_run_ends_when_a_worker_has_died_too_often() {
     let sandbox = Sandbox::new();
     let launched = running(&sandbox, &[ENDLESS, "cluster.workers=3", "cluster.restarts=1"]);
-    kill(&launched, "worker:2");
+    launched.kill_and_wait_for_restart("worker:2");
     signal_to(launched.task("worker:2"), "KILL");
     let output = launched.finish();
     assert!(output.code.unwrap() >= 128, "{output:?}");
@@ -140,7 +131,7 @@ fn by_hand(sandbox: &Sandbox, config: &str, settings: &[&str]) -> RunningProcess
 }
 
 #[test]
-fn a_mirrored_place_that_nobody_takes_is_named() {
+fn a_mirrored_worker_that_does_not_come_back_is_named() {
     let sandbox = Sandbox::new();
     let at = free_ports::<3>().map(|port| format!("127.0.0.1:{port}"));
     let cluster = json!({"worker": at});
@@ -149,7 +140,7 @@ fn a_mirrored_place_that_nobody_takes_is_named() {
         .map(|slot| by_hand(&sandbox, &tf_config(&cluster, "worker", slot), &settings))
         .collect();
     tasks[0].wait_for_steps();
-    let begun = Instant::now();
+    let started = Instant::now();
     tasks[1].signal("KILL");
     for (slot, task) in tasks.into_iter().enumerate() {
         let output = task.finish_task();
@@ -160,7 +151,7 @@ fn a_mirrored_place_that_nobody_takes_is_named() {
         let lost = format!("error: lost worker:1 ({}): it did not come back within 1 s", at[1]);
         assert_says(&output.stderr, &[&lost]);
     }
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     assert!(processes_of(&sandbox.path("run")).is_empty());
 }
 
@@ -172,7 +163,7 @@ fn a_cut_connection_between_mirrored_workers_costs_nothing() {
     let settings = ["train.stop.steps=3000", "train.optimizer.kind=momentum", "cluster.workers=3"];
     let mut tasks: Vec<_> = (0..3)
         .map(|slot| {
-            // The last one calls the second over the proxy.
+            // Worker 2 connects to worker 1 through the proxy.
             let mut seen = at.clone();
             if slot == 2 {
                 seen[1] = format!("127.0.0.1:{}", proxy.port);

@@ -1,4 +1,4 @@
-//! `model.safetensors`: read by Python, by `paceline evaluate`, and refused when it is not sound.
+//! `model.safetensors`: Python and `paceline evaluate` read it, and a damaged file is refused.
 
 use std::fs;
 
@@ -33,26 +33,26 @@ fn evaluate_gives_exactly_the_figures_of_the_summary() {
     let run =
         sandbox.train("run", &["data.test_examples=350", "train.evaluate.examples=270", "seed=5"]);
     let (model, job) = (run.file("model.safetensors"), run.file("job.toml"));
-    // The model elsewhere, so that it cannot be the job beside it that is used.
+    // A copy of the model without a job file beside it.
     fs::create_dir(sandbox.path("elsewhere")).unwrap();
     fs::copy(&model, sandbox.path("elsewhere/m.safetensors")).unwrap();
     let job = job.to_str().unwrap();
-    let mut ways = vec![vec![run.str()], vec![model.to_str().unwrap()]];
-    ways.push(vec!["elsewhere/m.safetensors", job]);
-    for way in ways {
-        let printed = sandbox.ok(&[&["evaluate", "--json"], &way[..]].concat()).stdout;
+    let mut arguments = vec![vec![run.str()], vec![model.to_str().unwrap()]];
+    arguments.push(vec!["elsewhere/m.safetensors", job]);
+    for arguments in arguments {
+        let printed = sandbox.ok(&[&["evaluate", "--json"], &arguments[..]].concat()).stdout;
         let figures: Value = serde_json::from_str(&printed).unwrap();
         for figure in ["test_loss", "test_accuracy"] {
-            assert_eq!(figures[figure], run.summary()[figure], "{way:?}");
+            assert_eq!(figures[figure], run.summary()[figure], "{arguments:?}");
         }
-        assert_eq!(figures["examples"], 270, "{way:?}");
+        assert_eq!(figures["examples"], 270, "{arguments:?}");
     }
-    let people = sandbox.ok(&["evaluate", "run"]).stdout;
+    let text = sandbox.ok(&["evaluate", "run"]).stdout;
     let accuracy = 100.0 * run.summary()["test_accuracy"].as_f64().unwrap();
-    assert_says(&people, &[&format!("accuracy {accuracy:.2} %"), "270 examples"]);
+    assert_says(&text, &[&format!("accuracy {accuracy:.2} %"), "270 examples"]);
 }
 
-/// Evaluating this file must fail with exit code 2 and these words.
+/// Checks that evaluating a file with this content fails with exit code 2 and these messages.
 #[track_caller]
 fn check(content: &[u8], says: &[&str]) {
     let sandbox = Sandbox::new();
@@ -99,7 +99,7 @@ fn a_damaged_model_file_is_refused_with_its_name() {
 }
 
 #[test]
-fn what_is_not_a_model_at_all_is_named() {
+fn a_path_that_is_no_model_is_named() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.path("empty")).unwrap();
     assert_says(&sandbox.fails(2, &["evaluate", "nowhere"]), &["nowhere: "]);

@@ -1,5 +1,5 @@
-//! Networks and pictures: LeNet learns in every mode, sharing changes nothing but the rounding,
-//! and pictures come from folders, damaged ones by name.
+//! Networks and pictures: LeNet learns in every mode, sharing changes only the rounding, and
+//! pictures are read from folders.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ fn train(sandbox: &Sandbox, name: &str, mode: &str, settings: &[&str]) -> RunFol
     }
 }
 
-/// All parameters of a model, whatever its tensors are called.
+/// All parameters of a model, whatever the names of its tensors.
 fn params(run: &RunFolder) -> Vec<f32> {
     let bytes = run.model();
     let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
@@ -64,7 +64,7 @@ fn sync_follows_single_and_a_global_batch_is_shared_out() {
 }
 
 #[test]
-fn the_number_of_threads_makes_no_difference_to_a_bit() {
+fn the_number_of_threads_does_not_change_a_bit() {
     let sandbox = Sandbox::new();
     let models = ["1", "2", "3"].map(|threads| {
         let threads = format!("train.threads={threads}");
@@ -75,7 +75,7 @@ fn the_number_of_threads_makes_no_difference_to_a_bit() {
 }
 
 #[test]
-fn a_model_is_refused_data_that_it_cannot_see() {
+fn data_that_does_not_fit_the_model_is_refused() {
     let sandbox = Sandbox::new();
     let check = |model: &str, data: &str, says: &str| {
         let settings = [format!("model.kind={model}"), format!("data.kind={data}")];
@@ -92,7 +92,7 @@ fn a_model_is_refused_data_that_it_cannot_see() {
     assert_says(&printed, &["model.kind = \"alexnet\"", "layer "]);
 }
 
-/// A folder of two classes with copies of the pictures that the readers are tested with.
+/// A folder of two classes, with copies of the pictures from the readers' tests.
 fn folder(sandbox: &Sandbox) -> PathBuf {
     let golden = workspace().join("crates/data/tests/golden");
     let mut pictures: Vec<_> = fs::read_dir(golden).unwrap().map(|e| e.unwrap().path()).collect();

@@ -1,4 +1,4 @@
-//! A timeline as Perfetto reads it: its own page with its own trace processor, in a browser.
+//! Perfetto reads a timeline: its own page with its own trace processor, in a browser.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::browser::Browser;
 use crate::support::{RunFolder, Sandbox, python_command};
 
-/// Perfetto with one timeline open.
+/// Perfetto's page with one timeline open.
 struct PerfettoPage {
     browser: Browser,
     server: Child,
@@ -22,14 +22,14 @@ impl PerfettoPage {
         let mut page = String::new();
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut page).unwrap();
         let page = page.trim();
-        assert!(!page.is_empty(), "no page of Perfetto");
+        assert!(!page.is_empty(), "serve_perfetto.py printed no address");
         let mut browser = Browser::start(sandbox);
-        browser.go(&format!("{page}#!/?url={page}trace.json"));
+        browser.open(&format!("{page}#!/?url={page}trace.json"));
         browser.wait_for("window.app?.trace");
         Self { browser, server }
     }
 
-    /// What the trace processor answers to a query of one column: a list.
+    /// The trace processor's answer to a query of one column.
     #[track_caller]
     fn query(&mut self, sql: &str) -> Vec<Value> {
         let ask = format!(
@@ -49,7 +49,7 @@ impl PerfettoPage {
         answer.as_array().unwrap_or_else(|| panic!("{sql}: {answer}")).clone()
     }
 
-    /// A query that has one number for an answer.
+    /// The answer to a query that gives one number.
     #[track_caller]
     fn number(&mut self, sql: &str) -> f64 {
         let rows = self.query(sql);
@@ -66,7 +66,7 @@ impl Drop for PerfettoPage {
 }
 
 #[test]
-fn perfetto_takes_ten_steps_of_alexnet_without_an_error_and_finds_every_worker_busy() {
+fn perfetto_reads_ten_steps_of_alexnet_without_an_error_and_finds_every_worker_busy() {
     let sandbox = Sandbox::new();
     let settings = [
         "model.kind=alexnet",
@@ -95,14 +95,15 @@ fn perfetto_takes_ten_steps_of_alexnet_without_an_error_and_finds_every_worker_b
         let steps =
             format!("select count(distinct extract_arg(slice.arg_set_id, 'args.step')) from {of}");
         assert_eq!(perfetto.number(&steps), 10.0, "{worker}");
-        // Slices that are in no other one follow each other.
+        // Outermost slices follow each other.
         let covered = format!(
-            "select sum(iif(slice.depth = 0, slice.dur, 0)) * 1.0 / (max(slice.ts + slice.dur) - min(slice.ts)) from {of}"
+            "select sum(iif(slice.depth = 0, slice.dur, 0)) * 1.0 / \
+             (max(slice.ts + slice.dur) - min(slice.ts)) from {of}"
         );
         let covered = perfetto.number(&covered);
         assert!((0.95..=1.0).contains(&covered), "{worker}: {covered}");
     }
-    // An arrow is two here: from the push to the apply, and from there to the pull.
+    // Perfetto counts each arrow twice: from the push to the apply, and from there to the pull.
     let arrows = perfetto.query(
         "select a.name || ' to ' || b.name || ': ' || count(*) from flow \
          join slice a on flow.slice_out = a.id join slice b on flow.slice_in = b.id \

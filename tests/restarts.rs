@@ -1,27 +1,13 @@
-//! Workers that die and are started again: the run goes on, and what had been pushed counts once.
+//! Workers that die and are restarted: the run continues, and every push is applied once.
 
 use std::time::Duration;
 
-use crate::support::{
-    ENDLESS, RunningProcess, SHARED_MODES, Sandbox, signal_to, wait_until, within,
-};
+use crate::support::{ENDLESS, RunningProcess, SHARED_MODES, Sandbox, signal_to, within};
 
 const WAIT: &str = "cluster.on_worker_loss=wait";
 
-/// A run of 3 workers and 2 servers that is making steps.
 fn running(sandbox: &Sandbox, mode: &str, settings: &[&str]) -> RunningProcess {
-    let settings = [&["cluster.workers=3", "cluster.servers=2", WAIT], settings].concat();
-    let mut launched = sandbox.launch("run", mode, &settings);
-    launched.wait_for_steps();
-    launched
-}
-
-/// Kills a task and waits until another process has taken its place.
-fn kill(launched: &RunningProcess, task: &str) {
-    let before = launched.task(task);
-    signal_to(before, "KILL");
-    let printed = |text: &str| launched.stderr().contains(text);
-    assert!(wait_until(|| printed(&format!("{task} is started again"))), "{}", launched.stderr());
+    sandbox.launch_five_tasks(mode, &[&[WAIT], settings].concat())
 }
 
 #[test]
@@ -30,7 +16,7 @@ fn sync_ends_with_the_same_bits_however_often_workers_die() {
     let settings = ["train.stop.steps=6000", "train.optimizer.kind=momentum", "train.batch=20"];
     let launched = running(&sandbox, "sync", &settings);
     for task in ["worker:1", "worker:0", "worker:2"] {
-        kill(&launched, task);
+        launched.kill_and_wait_for_restart(task);
     }
     let output = launched.finish();
     assert_eq!(output.code, Some(0), "{output:?}");
@@ -42,7 +28,7 @@ fn sync_ends_with_the_same_bits_however_often_workers_die() {
 }
 
 #[test]
-fn sync_on_sparse_rows_ends_with_the_same_bits_though_a_worker_died() {
+fn sync_on_sparse_rows_ends_with_the_same_bits_when_workers_die() {
     let sandbox = Sandbox::new();
     let settings = [
         "model.kind=logistic",
@@ -52,7 +38,7 @@ fn sync_on_sparse_rows_ends_with_the_same_bits_though_a_worker_died() {
     ];
     let launched = running(&sandbox, "sync", &settings);
     for task in ["worker:1", "worker:0"] {
-        kill(&launched, task);
+        launched.kill_and_wait_for_restart(task);
     }
     let output = launched.finish();
     assert_eq!(output.code, Some(0), "{output:?}");
@@ -62,20 +48,19 @@ fn sync_on_sparse_rows_ends_with_the_same_bits_though_a_worker_died() {
 }
 
 #[test]
-fn the_others_go_on_meanwhile_and_the_newcomer_takes_its_place() {
+fn the_other_workers_continue_and_a_new_process_takes_the_slot() {
     for mode in ["async", "bounded"] {
         let sandbox = Sandbox::new();
         let mut launched = running(&sandbox, mode, &[ENDLESS]);
-        kill(&launched, "worker:1");
+        launched.kill_and_wait_for_restart("worker:1");
         let run = sandbox.run_folder("run");
         let taken = || run.log("ps:0").contains("a new process takes worker:1 over");
-        within(Duration::from_secs(30), "the place is taken", taken);
+        within(Duration::from_secs(30), "the slot is taken over", taken);
         launched.wait_for_more_steps();
         launched.signal("INT");
         assert_eq!(launched.finish().code, Some(130), "{mode}");
         let summary = run.summary();
         assert_eq!(summary["tasks"].as_array().unwrap().len(), 5, "{mode}: all have reported");
-        // Both servers have applied the same pushes, or the chief's last word would differ.
         assert!(run.task("worker:1")["steps"].as_u64().unwrap() > 0, "{mode}");
     }
 }
@@ -85,7 +70,7 @@ fn a_run_ends_when_a_worker_has_died_too_often() {
     for mode in SHARED_MODES {
         let sandbox = Sandbox::new();
         let launched = running(&sandbox, mode, &[ENDLESS, "cluster.restarts=1"]);
-        kill(&launched, "worker:2");
+        launched.kill_and_wait_for_restart("worker:2");
         signal_to(launched.task("worker:2"), "KILL");
         let output = launched.finish();
         assert!(output.code.unwrap() >= 128, "{mode}: {output:?}");

@@ -1,4 +1,4 @@
-//! Checkpoints and `--resume`: what a run has kept is enough to go on as if nothing had happened.
+//! Checkpoints and `--resume`: a resumed run ends like an undisturbed one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,11 +19,11 @@ fn complete(run: &Path) -> Vec<u64> {
     steps
 }
 
-fn place(run: &Path, step: u64) -> PathBuf {
+fn checkpoint_path(run: &Path, step: u64) -> PathBuf {
     run.join(format!("checkpoints/step-{step:012}"))
 }
 
-/// Kills a run and all its tasks once it has a checkpoint; the step of the newest.
+/// Kills a run and all its tasks once it has a checkpoint. Returns the step of the newest.
 fn kill_after_checkpoint(mut launched: RunningProcess, run: &Path) -> u64 {
     assert!(
         wait_until(|| !complete(run).is_empty() || launched.has_ended()),
@@ -38,7 +38,7 @@ fn kill_after_checkpoint(mut launched: RunningProcess, run: &Path) -> u64 {
     complete(run)[0]
 }
 
-/// Goes on with a run, which must end well.
+/// Resumes a run, which must succeed.
 fn resume(sandbox: &Sandbox, name: &str, settings: &[&str]) -> RunFolder {
     let run = sandbox.path(name);
     let mut command = sandbox.command(&["train", "--resume", run.to_str().unwrap()]);
@@ -48,8 +48,8 @@ fn resume(sandbox: &Sandbox, name: &str, settings: &[&str]) -> RunFolder {
     sandbox.run_folder(name)
 }
 
-/// A run of these settings that was killed with everything of it and resumed ends with the very
-/// model of a run that was left in peace.
+/// Checks that a run whose processes were all killed, and which was then resumed, ends with the
+/// model of an undisturbed run.
 fn check_equal_bits(mode: &str, settings: &[&str]) {
     let sandbox = Sandbox::new();
     let every = ["checkpoint.every_steps=50"];
@@ -62,25 +62,25 @@ fn check_equal_bits(mode: &str, settings: &[&str]) {
     assert_eq!(resumed.summary()["resumed_from"], step, "{mode} {settings:?}");
     assert_eq!(resumed.summary()["global_steps"], step + 73);
     assert!(resumed.model() == undisturbed.model(), "{mode} {settings:?} from step {step}");
-    assert_eq!(complete(&resumed.path)[0], step + 73, "one at the end");
-    assert!(complete(&resumed.path).len() <= 3, "so many are kept");
+    assert_eq!(complete(&resumed.path)[0], step + 73, "a checkpoint at the end");
+    assert!(complete(&resumed.path).len() <= 3, "three checkpoints are kept");
 }
 
 #[test]
-fn a_killed_run_of_one_process_goes_on_to_the_same_bits() {
+fn a_resumed_single_run_ends_with_the_same_bits() {
     for optimizer in ["momentum", "adam"] {
         check_equal_bits("single", &[&format!("train.optimizer.kind={optimizer}")]);
     }
 }
 
 #[test]
-fn a_killed_run_in_sync_goes_on_to_the_same_bits() {
+fn a_resumed_sync_run_ends_with_the_same_bits() {
     let tasks = ["cluster.workers=3", "cluster.servers=2", "train.optimizer.kind=momentum"];
     check_equal_bits("sync", &tasks);
 }
 
 #[test]
-fn a_killed_run_in_mirrored_goes_on_to_the_same_bits() {
+fn a_resumed_mirrored_run_ends_with_the_same_bits() {
     for (workers, optimizer) in [(1, "adam"), (2, "momentum"), (3, "momentum")] {
         let workers = format!("cluster.workers={workers}");
         let optimizer = format!("train.optimizer.kind={optimizer}");
@@ -91,7 +91,7 @@ fn a_killed_run_in_mirrored_goes_on_to_the_same_bits() {
 }
 
 #[test]
-fn sync_goes_on_in_mirrored_and_mirrored_in_sync_to_the_same_bits() {
+fn sync_resumes_as_mirrored_and_mirrored_as_sync_with_the_same_bits() {
     let common = ["cluster.workers=3", "train.optimizer.kind=momentum", "train.batch=20"];
     let sandbox = Sandbox::new();
     let undisturbed =
@@ -103,12 +103,12 @@ fn sync_goes_on_in_mirrored_and_mirrored_in_sync_to_the_same_bits() {
         let run = resume(&sandbox, before, &[&mode, "train.stop.steps=90"]);
         assert_eq!(run.summary()["resumed_from"], 40, "{after}");
         assert!(run.model() == undisturbed.model(), "{before}, then {after}: the bytes differ");
-        assert_eq!(complete(&run.path), [90, 40], "{after}: one at each end");
+        assert_eq!(complete(&run.path), [90, 40], "{after}: a checkpoint at each end");
     }
 }
 
 #[test]
-fn a_killed_run_on_sparse_rows_goes_on_to_the_same_bits() {
+fn a_resumed_run_on_sparse_rows_ends_with_the_same_bits() {
     let rows = ["model.kind=logistic", "data.features=5000"];
     for (mode, optimizer) in [("single", "ftrl"), ("sync", "ftrl"), ("sync", "adagrad")] {
         let kind = format!("train.optimizer.kind={optimizer}");
@@ -119,7 +119,7 @@ fn a_killed_run_on_sparse_rows_goes_on_to_the_same_bits() {
 }
 
 #[test]
-fn a_killed_run_goes_on_in_async_and_bounded() {
+fn a_killed_run_resumes_in_async_and_bounded() {
     for mode in ["async", "bounded"] {
         let sandbox = Sandbox::new();
         let settings = ["cluster.servers=2", "checkpoint.every_steps=100", ENDLESS];
@@ -128,16 +128,15 @@ fn a_killed_run_goes_on_in_async_and_bounded() {
         let stop = format!("train.stop.steps={}", step + 500);
         let summary = resume(&sandbox, "run", &[&stop]).summary();
         let from = summary["resumed_from"].as_u64().unwrap();
-        assert!(from >= step, "{mode}: named for what the chief knew");
+        assert!(from >= step, "{mode}: the checkpoint is named after the coordinator's step");
         assert!(summary["global_steps"].as_u64().unwrap() >= step + 500, "{mode}");
         assert!(summary["test_accuracy"].as_f64().unwrap() > 0.5, "{mode}");
     }
 }
 
 #[test]
-fn an_epoch_is_finished_after_a_kill_and_no_example_comes_twice() {
-    // In every mode the examples before and after the kill are those of the epochs, but for
-    // what was done after the last checkpoint and is done again.
+fn an_epoch_is_completed_after_a_kill_and_no_example_comes_twice() {
+    // The examples before the checkpoint and after the resumption make up the epochs.
     let sandbox = Sandbox::new();
     let settings = ["train.stop.epochs=400", "checkpoint.every_steps=100", "train.batch=10"];
     let launched = sandbox.launch("run", "sync", &settings);
@@ -151,7 +150,7 @@ fn an_epoch_is_finished_after_a_kill_and_no_example_comes_twice() {
 }
 
 #[test]
-fn a_checkpoint_goes_on_in_any_mode_and_on_any_number_of_tasks() {
+fn a_checkpoint_resumes_in_any_mode_with_any_number_of_tasks() {
     let sandbox = Sandbox::new();
     let settings = [
         "cluster.workers=2",
@@ -188,7 +187,7 @@ fn a_checkpoint_goes_on_in_any_mode_and_on_any_number_of_tasks() {
         assert!((steps..steps + 40).contains(&made), "{mode}: {made} of {steps}");
         steps = made;
     }
-    // What each session had come to is still there.
+    // The results of every earlier session are kept.
     for session in 1..=7 {
         for file in ["job.toml", "summary.json", "model.safetensors"] {
             assert!(sandbox.path(&format!("run/sessions/{session}/{file}")).is_file(), "{session}");
@@ -197,8 +196,8 @@ fn a_checkpoint_goes_on_in_any_mode_and_on_any_number_of_tasks() {
 }
 
 #[test]
-fn two_workers_in_sync_go_on_as_one_that_takes_twice_as_much() {
-    // The plan goes on at the same place, so only the order of sums differs.
+fn two_sync_workers_resume_as_one_with_twice_the_batch() {
+    // The plan continues at the same example, so only the order of sums differs.
     let sandbox = Sandbox::new();
     let settings = ["train.batch=15", "checkpoint.every_steps=50", "train.stop.steps=50"];
     for name in ["two", "one"] {
@@ -212,7 +211,7 @@ fn two_workers_in_sync_go_on_as_one_that_takes_twice_as_much() {
 }
 
 #[test]
-fn numpy_reads_a_checkpoint_by_name_however_many_servers_wrote_it() {
+fn numpy_reads_a_checkpoint_by_name_from_any_number_of_servers() {
     for (mode, servers) in [("single", 1), ("sync", 1), ("sync", 3), ("mirrored", 1)] {
         let sandbox = Sandbox::new();
         let servers = format!("cluster.servers={servers}");
@@ -223,7 +222,8 @@ fn numpy_reads_a_checkpoint_by_name_however_many_servers_wrote_it() {
             "checkpoint.every_steps=1000",
         ];
         let run = sandbox.train_cluster("run", mode, &settings);
-        let read = python_json("python/read_checkpoint.py", &[place(&run.path, 20).as_os_str()]);
+        let read =
+            python_json("python/read_checkpoint.py", &[checkpoint_path(&run.path, 20).as_os_str()]);
         let names: Vec<_> = read.as_object().unwrap().keys().collect();
         let slots = ["optimizer.momentum.weight", "optimizer.momentum.bias"];
         assert_eq!(names, ["weight", "bias", slots[0], slots[1]]);
@@ -249,7 +249,7 @@ fn a_damaged_checkpoint_is_named_and_the_one_before_it_is_used() {
     assert_says(&listed, &["100", "80", "40", "single"]);
     sandbox.ok(&["checkpoint", "verify", "run"]);
 
-    let file = place(&run.path, 100).join("worker-0.safetensors");
+    let file = checkpoint_path(&run.path, 100).join("worker-0.safetensors");
     let mut bytes = fs::read(&file).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 16;
@@ -267,13 +267,13 @@ fn a_damaged_checkpoint_is_named_and_the_one_before_it_is_used() {
     assert_says(&output.stderr, &["step 100", "worker-0.safetensors", "checksum"]);
     assert_eq!(sandbox.run_folder("run").summary()["resumed_from"], 80);
     assert!(sandbox.run_folder("run").model() == undisturbed.model());
-    // The damaged one is out of the way, and what is on its place now is sound.
+    // The damaged checkpoint was moved aside, and a sound one is in its place.
     sandbox.ok(&["checkpoint", "verify", "run"]);
     assert!(sandbox.path("run/checkpoints/step-000000000100.aside-1").is_dir());
 }
 
 #[test]
-fn what_cannot_go_on_is_refused_with_the_reason() {
+fn what_cannot_be_resumed_is_refused_with_the_reason() {
     let sandbox = Sandbox::new();
     sandbox.train("bare", &["train.stop.steps=10"]);
     assert_says(&sandbox.fails(2, &["train", "--resume", "bare"]), &["no complete checkpoint"]);
@@ -288,11 +288,11 @@ fn what_cannot_go_on_is_refused_with_the_reason() {
     assert_says(&sandbox.fails(2, &other), &["\"mean\"", "optimizer"]);
     let other = [&more[..], &["model.kind=lenet"]].concat();
     assert_says(&sandbox.fails(2, &other), &["another model"]);
-    assert_eq!(sandbox.tree(), before, "nothing was touched");
+    assert_eq!(sandbox.tree(), before, "files were changed");
 }
 
 #[test]
-fn a_run_that_is_at_work_is_not_resumed() {
+fn a_run_in_progress_is_not_resumed() {
     let sandbox = Sandbox::new();
     let settings = ["checkpoint.every_steps=50", ENDLESS];
     let launched = sandbox.launch("run", "async", &settings);
@@ -304,7 +304,7 @@ fn a_run_that_is_at_work_is_not_resumed() {
 }
 
 #[test]
-fn curves_go_on_where_the_checkpoint_was() {
+fn curves_continue_from_the_checkpoint() {
     for mode in ["single", "sync"] {
         let sandbox = Sandbox::new();
         let settings = ["checkpoint.every_steps=50", ENDLESS];
@@ -319,7 +319,7 @@ fn curves_go_on_where_the_checkpoint_was() {
 }
 
 #[test]
-fn checkpoints_come_by_the_clock_too() {
+fn checkpoints_are_also_taken_by_the_clock() {
     for mode in ["single", "mirrored"].into_iter().chain(SHARED_MODES) {
         let sandbox = Sandbox::new();
         let settings =
@@ -337,12 +337,12 @@ fn checkpoints_come_by_the_clock_too() {
 }
 
 #[test]
-fn a_disk_that_is_full_costs_checkpoints_and_not_the_run() {
+fn a_full_disk_costs_checkpoints_and_not_the_run() {
     let sandbox = Sandbox::new();
     let mut args = vec!["train", "--run-dir", "run", "--set", "train.stop.steps=20"];
     args.extend(SMALL);
     args.extend(["--set", "checkpoint.every_steps=10", "--set", "train.optimizer.kind=momentum"]);
-    // The model has 31 kB, a checkpoint twice as much; files may have 45 kB.
+    // The model takes 31 kB and a checkpoint twice as much; files may have 45 kB.
     let limited = format!("trap '' XFSZ; ulimit -f 90; exec {PACELINE} {}", args.join(" "));
     let output = finish(start(sandbox.program("sh").args(["-c", &limited])));
     assert_eq!(output.code, Some(0), "{output:?}");

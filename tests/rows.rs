@@ -1,11 +1,11 @@
-//! Sparse rows: every mode trains on them, moves only what a batch touches, and computes what
-//! the dense way computes.
+//! Sparse rows: every mode trains on them, exchanges only the keys of a batch, and computes what
+//! the dense model computes.
 
 use serde_json::Value;
 
 use crate::support::{RunFolder, RunningProcess, SHARED_MODES, Sandbox, assert_says, points};
 
-/// A few thousand clicks over few features, so that every run is a matter of milliseconds.
+/// A few thousand clicks over few features, so that every run takes milliseconds.
 const CLICKS: [&str; 5] = [
     "data.kind=clicks",
     "data.features=3000",
@@ -14,7 +14,7 @@ const CLICKS: [&str; 5] = [
     "train.batch=50",
 ];
 
-/// Every rule that a table keeps exactly, with a rate that suits it.
+/// Every update rule that a sparse table computes exactly, with a rate that suits it.
 const RULES: [&str; 4] = [
     "train.optimizer={kind=\"sgd\", rate=0.5}",
     "train.optimizer={kind=\"sgd\", rate=0.5, decay=0.01, schedule={kind=\"exponential\", every=50}}",
@@ -26,7 +26,7 @@ fn with<'a>(settings: &[&'a str]) -> Vec<&'a str> {
     [&CLICKS[..], settings].concat()
 }
 
-/// Trains with these settings in a mode; `single` is one too.
+/// Trains with these settings in any mode, `single` included.
 fn train(sandbox: &Sandbox, name: &str, mode: &str, settings: &[&str]) -> RunFolder {
     match mode {
         "single" => sandbox.train(name, &with(settings)),
@@ -75,7 +75,7 @@ fn sync_follows_single_with_as_many_times_the_batch_for_every_rule() {
 }
 
 #[test]
-fn sparse_and_dense_ways_agree_for_every_rule() {
+fn sparse_and_dense_models_agree_for_every_rule() {
     for rule in RULES {
         for mode in ["single", "sync"] {
             let sandbox = Sandbox::new();
@@ -114,22 +114,22 @@ fn one_worker_in_sync_does_exactly_what_single_does() {
 }
 
 #[test]
-fn only_what_a_batch_touches_moves() {
+fn only_the_keys_of_a_batch_are_exchanged() {
     let sandbox = Sandbox::new();
     let settings = ["data.features=1000000", "train.stop={steps=200}", "train.batch=20"];
     let run = train(&sandbox, "run", "async", &settings);
     let workers = ["worker:0", "worker:1"].map(|task| run.task(task));
     let sum = |figure: &str| workers.iter().map(|task| task[figure].as_f64().unwrap()).sum::<f64>();
-    // At most 39 keys a row and a bias; a whole model would be 4 MB each way.
+    // At most 39 keys per row and a bias; a whole model would be 4 MB each way.
     let most = 200.0 * (20.0 * 39.0 + 1.0) * 8.0 * 1.25;
     assert!(sum("sent_bytes") < most, "{}", sum("sent_bytes"));
-    // The chief has also fetched what it tested and saved.
+    // The coordinator also pulls what it tests and saves.
     let fetched = 4.0 * (1_000_001.0 + 3.0 * 500.0 * 40.0);
     assert!(sum("received_bytes") < most + fetched, "{}", sum("received_bytes"));
 }
 
 #[test]
-fn a_slow_worker_does_not_break_the_bound_though_values_are_pulled_ahead() {
+fn a_slow_worker_does_not_break_the_bound_with_values_pulled_ahead() {
     let sandbox = Sandbox::new();
     let settings = with(&["cluster.staleness=2", "cluster.workers=3", "train.stop={steps=300}"]);
     let mut command = sandbox.cluster("run", "bounded", &settings);
@@ -165,14 +165,15 @@ fn a_saved_model_is_evaluated_to_the_same_figures() {
         let (printed, summary): (Value, _) =
             (serde_json::from_str(&printed).unwrap(), run.summary());
         for figure in ["test_log_loss", "test_accuracy", "test_auc", "test_precision"] {
-            let [ours, told] = [&printed[figure], &summary[figure]].map(|f| f.as_f64().unwrap());
-            assert!((ours - told).abs() < 1e-6, "{mode} {figure}: {ours} and {told}");
+            let [ours, expected] =
+                [&printed[figure], &summary[figure]].map(|f| f.as_f64().unwrap());
+            assert!((ours - expected).abs() < 1e-6, "{mode} {figure}: {ours} and {expected}");
         }
     }
 }
 
 #[test]
-fn a_lost_worker_ends_a_run_or_is_gone_on_without() {
+fn a_lost_worker_ends_the_run_or_the_run_continues_without_it() {
     for mode in SHARED_MODES {
         let sandbox = Sandbox::new();
         let settings = with(&[
@@ -196,7 +197,7 @@ fn a_lost_worker_ends_a_run_or_is_gone_on_without() {
 }
 
 #[test]
-fn what_a_sparse_model_cannot_have_is_refused_before_anything_starts() {
+fn settings_that_a_sparse_model_lacks_are_refused_before_anything_starts() {
     let sandbox = Sandbox::new();
     let check = |settings: &[&str], says: &[&str]| {
         let mut args = vec!["train"];

@@ -1,5 +1,5 @@
-//! Servers that die and come back: the run goes back to the newest complete checkpoint, or to its
-//! beginning, and goes on from there.
+//! Servers that die and are restarted: the run continues from the newest complete checkpoint, or
+//! from its beginning.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,20 +12,12 @@ use crate::support::{
 
 const TASKS: [&str; 2] = ["cluster.workers=2", "cluster.servers=2"];
 
-/// A run of 2 workers and 2 servers that is making steps.
+/// Starts a run of 2 workers and 2 servers, and waits until it makes steps.
 fn running(sandbox: &Sandbox, mode: &str, settings: &[&str]) -> RunningProcess {
     let settings = [&TASKS[..], settings].concat();
     let mut launched = sandbox.launch("run", mode, &settings);
     launched.wait_for_steps();
     launched
-}
-
-/// Kills a task and waits until another process has taken its place.
-fn kill(launched: &RunningProcess, task: &str) {
-    let often = || launched.stderr().matches(&format!("{task} is started again")).count();
-    let before = often();
-    signal_to(launched.task(task), "KILL");
-    assert!(wait_until(|| often() > before), "{}", launched.stderr());
 }
 
 /// The directories of the complete checkpoints, the oldest first.
@@ -40,13 +32,13 @@ fn checkpoints(sandbox: &Sandbox) -> Vec<PathBuf> {
 }
 
 #[test]
-fn sync_ends_with_the_same_bits_though_every_server_died() {
+fn sync_ends_with_the_same_bits_when_every_server_dies() {
     let sandbox = Sandbox::new();
     let same = ["train.stop.steps=4000", "train.optimizer.kind=momentum", "train.batch=20"];
     let settings = [&same[..], &["checkpoint.every_steps=200"]].concat();
     let launched = running(&sandbox, "sync", &settings);
     for server in ["ps:1", "ps:0", "ps:0"] {
-        kill(&launched, server);
+        launched.kill_and_wait_for_restart(server);
     }
     let output = launched.finish();
     assert_eq!(output.code, Some(0), "{output:?}");
@@ -57,12 +49,12 @@ fn sync_ends_with_the_same_bits_though_every_server_died() {
 }
 
 #[test]
-fn without_checkpoints_the_run_goes_back_to_its_beginning() {
+fn without_checkpoints_the_run_starts_again_from_its_beginning() {
     let sandbox = Sandbox::new();
     let same = ["train.stop.steps=3000", "train.batch=20"];
     let settings = [&same[..], &["cluster.on_server_loss=wait"]].concat();
     let launched = running(&sandbox, "sync", &settings);
-    kill(&launched, "ps:1");
+    launched.kill_and_wait_for_restart("ps:1");
     let output = launched.finish();
     assert_eq!(output.code, Some(0), "{output:?}");
     assert_says(&output.stderr, &["ps:0: the run goes back to its beginning", "lost"]);
@@ -73,16 +65,16 @@ fn without_checkpoints_the_run_goes_back_to_its_beginning() {
 }
 
 #[test]
-fn what_was_lost_with_a_server_is_told_and_every_other_push_counts_once() {
+fn pushes_lost_with_a_server_are_counted_and_every_other_push_is_applied_once() {
     for mode in ["async", "bounded"] {
         let sandbox = Sandbox::new();
         let mut launched = running(&sandbox, mode, &[ENDLESS, "checkpoint.every_steps=500"]);
         assert!(wait_until(|| !checkpoints(&sandbox).is_empty()), "{}", launched.stderr());
-        kill(&launched, "ps:0");
+        launched.kill_and_wait_for_restart("ps:0");
         launched.wait_for("ps:1: the run goes back to the checkpoint of step ");
         let run = sandbox.run_folder("run");
         let logged = || run.log("ps:0").matches("all workers are here").count() > 1;
-        within(Duration::from_secs(30), "everybody is back", logged);
+        within(Duration::from_secs(30), "all workers are back", logged);
         launched.wait_for_more_steps();
         launched.signal("INT");
         let output = launched.finish();
@@ -92,18 +84,18 @@ fn what_was_lost_with_a_server_is_told_and_every_other_push_counts_once() {
             assert_eq!(run.task(server)["steps"], summary["global_steps"], "{mode}: {server}");
         }
         let lost = |task: &str| run.task(task)["lost"].as_u64().unwrap();
-        let told = summary["lost_pushes"].as_u64().unwrap();
-        assert_eq!(told, lost("worker:0") + lost("worker:1"), "{mode}");
+        let lost_pushes = summary["lost_pushes"].as_u64().unwrap();
+        assert_eq!(lost_pushes, lost("worker:0") + lost("worker:1"), "{mode}");
     }
 }
 
 #[test]
-fn a_server_passes_over_a_damaged_checkpoint_and_comes_back_with_the_one_before() {
+fn a_server_skips_a_damaged_checkpoint_and_restores_the_one_before() {
     let sandbox = Sandbox::new();
     let settings = [ENDLESS, "checkpoint.every_steps=200", "checkpoint.keep=5"];
     let mut launched = running(&sandbox, "sync", &settings);
     assert!(wait_until(|| checkpoints(&sandbox).len() > 2), "{}", launched.stderr());
-    // While it is stopped nobody makes another.
+    // A stopped coordinator requests no further checkpoint.
     let server = launched.task("ps:1");
     signal_to(server, "STOP");
     let newest = checkpoints(&sandbox).pop().unwrap();

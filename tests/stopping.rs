@@ -1,10 +1,10 @@
-//! How runs end: by what the job says, by a signal, by going wrong.
+//! How runs end: by a stop condition, by a signal, by a failure.
 
 use std::io::{BufRead, BufReader};
 
 use crate::support::{SMALL, Sandbox, assert_says, finish, points, python_json, signal, start};
 
-/// A run with these stop conditions must end for this reason, after so many steps and examples.
+/// Checks that a run with these stop conditions ends for this reason after these many steps.
 #[track_caller]
 fn check(stop: &str, reason: &str, steps: u64, examples: u64) {
     let sandbox = Sandbox::new();
@@ -23,12 +23,12 @@ fn epochs_count_every_example_once_even_if_the_batch_does_not_divide() {
 }
 
 #[test]
-fn of_several_conditions_the_first_that_is_met_ends_the_run() {
+fn the_first_condition_that_is_met_ends_the_run() {
     check("{steps=5}", "steps", 5, 150);
     check("{steps=5, epochs=7}", "steps", 5, 150);
     check("{steps=500, epochs=7}", "epochs", 24, 700);
     check("{steps=500, epochs=7, seconds=1e6, test_loss=1e-6}", "epochs", 24, 700);
-    // Any loss is low enough, but it is looked at only every fourth step.
+    // Any loss is low enough, but it is computed only every fourth step.
     check("{steps=500, test_loss=100}", "test_loss", 4, 120);
     check("{steps=3, test_loss=100}", "steps", 3, 90);
     check("{steps=500, seconds=1e-9}", "seconds", 1, 30);
@@ -56,13 +56,13 @@ fn the_test_loss_that_ends_a_run_is_the_one_reported() {
 }
 
 #[test]
-fn a_signal_in_the_middle_leaves_a_valid_run_and_says_so_in_the_exit_code() {
+fn a_signal_leaves_a_valid_run_and_sets_the_exit_code() {
     for (name, code) in [("INT", 130), ("TERM", 143)] {
         let sandbox = Sandbox::new();
         let endless = ["--set", "train.stop={test_loss=1e-9}", "--set", "train.batch=17"];
         let args = [&["train", "--run-dir", "run"], &SMALL[..], &endless].concat();
         let mut child = start(&mut sandbox.command(&args));
-        // Steps are being made as soon as there is a line about one.
+        // The first line about a step shows that training has begun.
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
         while !said.contains("\nstep ") {
@@ -93,7 +93,7 @@ fn a_signal_in_the_middle_leaves_a_valid_run_and_says_so_in_the_exit_code() {
 }
 
 #[test]
-fn training_that_diverges_fails_and_names_the_key_to_turn() {
+fn training_that_diverges_fails_and_names_the_key_to_change() {
     let sandbox = Sandbox::new();
     let settings = ["--set", "train.optimizer.rate=1e38", "--set", "train.optimizer.kind=momentum"];
     let args = [&["train", "--quiet", "--run-dir", "run"], &SMALL[..], &settings].concat();

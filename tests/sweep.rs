@@ -1,4 +1,4 @@
-//! Sweeps and reports: every cell is run once, whatever happens in between.
+//! Sweeps and reports: every cell is run once, whatever interrupts the sweep.
 
 use std::fs;
 use std::path::Path;
@@ -50,7 +50,7 @@ fn a_sweep_runs_every_cell_and_reports_on_all() {
 }
 
 #[test]
-fn a_cell_that_fails_is_noted_and_the_rest_go_on() {
+fn a_failed_cell_is_recorded_and_the_others_run() {
     let sandbox = Sandbox::new();
     let job = "[cluster]\nmode = \"single\"\n[train.optimizer]\nkind = \"momentum\"\n\
                [sweep]\n\"train.optimizer.rate\" = [0.01, 1e38, 0.02]\n";
@@ -60,7 +60,7 @@ fn a_cell_that_fails_is_noted_and_the_rest_go_on() {
     assert_eq!(outcomes(&sandbox.path("s")), ["done", "failed", "done"]);
     let page = fs::read_to_string(sandbox.path("s/report.html")).unwrap();
     assert_says(&page, &["What failed", "diverged", "(1 failed)"]);
-    // It has failed, which is an end: only who asks for it gets another try.
+    // A failed cell is run again only on request.
     sandbox.fails(1, &["sweep", "--continue", "s"]);
     assert_eq!(log(&sandbox.path("s")).len(), 3);
     sandbox.fails(1, &["sweep", "--continue", "s", "--retry-failed"]);
@@ -68,7 +68,7 @@ fn a_cell_that_fails_is_noted_and_the_rest_go_on() {
 }
 
 #[test]
-fn a_sweep_that_was_interrupted_goes_on_where_it_was() {
+fn an_interrupted_sweep_continues_where_it_was() {
     let sandbox = Sandbox::new();
     let cases = "[[sweep.case]]\n\"train.batch\" = 10\n\
                  [[sweep.case]]\n\"train.batch\" = 20\n\"train.stop\" = { test_loss = 1e-9 }\n";
@@ -81,15 +81,15 @@ fn a_sweep_that_was_interrupted_goes_on_where_it_was() {
         sweep.wait_for("[1/2] ");
         let run =
             sandbox.run_folder(&format!("{mode}/runs/002_batch-20_stop---test_loss---1e-9--"));
-        assert!(wait_until(|| run.event_bytes("worker:0") > 10_000), "the second run is endless");
+        assert!(wait_until(|| run.event_bytes("worker:0") > 10_000), "the second run makes steps");
         sweep.signal(name);
         let output = sweep.finish();
         assert_eq!(output.code, Some(code), "{output:?}");
         assert_says(&output.stderr, &["go on with: paceline sweep --continue"]);
-        assert_eq!(run.summary()["stop_reason"], "interrupted", "it ended in good order");
+        assert_eq!(run.summary()["stop_reason"], "interrupted", "the run ended in good order");
         assert_eq!(outcomes(&dir), ["done", "interrupted"]);
 
-        // What is left is run, and nothing else, in a directory of its own.
+        // Only the interrupted cell is run again, in a new directory.
         let path = dir.join("jobs/002_batch-20_stop---test_loss---1e-9--.toml");
         let job = fs::read_to_string(&path).unwrap().replace("test_loss = 1e-9", "steps = 3");
         let job = job.replace("test_loss = 0.000000001", "steps = 3");
@@ -98,14 +98,14 @@ fn a_sweep_that_was_interrupted_goes_on_where_it_was() {
         assert_says(&output.stderr, &["1 of 2 runs are there already", "[2/2] "]);
         assert_eq!(outcomes(&dir), ["done", "interrupted", "done"]);
         assert!(log(&dir)[2]["run"].as_str().unwrap().ends_with(".2"));
-        // A third time there is nothing to do.
+        // The third time, nothing is left to run.
         sandbox.ok(&["sweep", "--continue", mode]);
         assert_eq!(log(&dir).len(), 3);
     }
 }
 
 #[test]
-fn a_sweep_that_was_killed_takes_its_run_along_and_goes_on() {
+fn a_killed_sweep_ends_its_run_and_can_continue() {
     let sandbox = Sandbox::new();
     let dir = sandbox.path("s");
     let job = format!(
@@ -118,7 +118,7 @@ fn a_sweep_that_was_killed_takes_its_run_along_and_goes_on() {
     assert!(wait_until(|| run.event_bytes("worker:0") > 10_000));
     sweep.signal("KILL");
     sweep.finish();
-    assert!(wait_until(|| run.file("summary.json").exists()), "its run ends in good order");
+    assert!(wait_until(|| run.file("summary.json").exists()), "the run ends in good order");
     assert!(outcomes(&dir).is_empty());
     assert_says(&sandbox.ok(&["sweep", "--dry-run", "job.toml"]).stdout, &["# job: 1 run\n"]);
 }
@@ -142,7 +142,7 @@ fn wrong_sweeps_are_refused_before_anything_is_made() {
 }
 
 #[test]
-fn another_sweep_s_directory_is_not_taken_over() {
+fn the_directory_of_another_sweep_is_refused() {
     let sandbox = Sandbox::new();
     for (name, batch) in [("a", 10), ("b", 20)] {
         let job =

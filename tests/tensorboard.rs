@@ -1,4 +1,4 @@
-//! What TensorBoard's own package reads of a run, against what the run says of itself.
+//! What TensorBoard's own package reads from a run, compared with the run's summary.
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ fn every_step_and_every_test_is_in_the_events() {
         losses.iter().map(|(step, _)| *step).collect::<Vec<_>>(),
         (0..50).collect::<Vec<_>>()
     );
-    // Parameters start at zero, so the first loss is that of guessing one of ten.
+    // Parameters start at zero, so the first loss is that of a guess among ten classes.
     assert!((losses[0].1 - 10f32.ln()).abs() < 1e-5, "{losses:?}");
     let mean = losses.iter().map(|(_, loss)| f64::from(*loss)).sum::<f64>() / 50.0;
     assert!((summary["train_loss"].as_f64().unwrap() - mean).abs() < 1e-9);
@@ -31,7 +31,7 @@ fn every_step_and_every_test_is_in_the_events() {
 }
 
 #[test]
-fn the_train_loss_can_be_written_every_so_many_steps() {
+fn the_train_loss_can_be_written_every_n_steps() {
     let sandbox = Sandbox::new();
     let all = sandbox.train("all", &["train.stop={steps=50}"]);
     let some = sandbox.train("some", &["train.stop={steps=50}", "observe.every=7"]);
@@ -41,7 +41,7 @@ fn the_train_loss_can_be_written_every_so_many_steps() {
 }
 
 #[test]
-fn the_model_is_there_as_a_graph() {
+fn the_model_is_written_as_a_graph() {
     let sandbox = Sandbox::new();
     let graph = sandbox.train("run", &["train.stop={steps=1}"]).worker_events()["graph"].clone();
     assert_eq!(graph["softmax/weight"]["shapes"], json!([[10, 784]]));

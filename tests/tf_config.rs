@@ -1,9 +1,9 @@
-//! Tasks that are started one by one, told their place by `TF_CONFIG`: by hand or by Kubeflow.
+//! Tasks that are started one by one with `TF_CONFIG`, as a user or Kubeflow does.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::ManualRun;
 use crate::support::{
@@ -11,8 +11,8 @@ use crate::support::{
     points, tf_config, within,
 };
 
-/// Starts tasks in this order, the last one when all others have said whom they wait for, and
-/// says how long after that the first step was made.
+/// Starts tasks in this order, the last one when all others have reported what they wait for.
+/// Returns the time from the last start to the first step.
 fn time_to_start(order: [(&str, usize); 5], missing: &str) -> Duration {
     let [first, second] = free_ports();
     let stop = ["cluster.mode=sync", "train.stop={steps=50}"];
@@ -20,16 +20,16 @@ fn time_to_start(order: [(&str, usize); 5], missing: &str) -> Duration {
     let (last, early) = order.split_last().unwrap();
     let mut tasks: Vec<_> =
         early.iter().map(|&(role, index)| manual_run.start(role, index)).collect();
-    // A server that has seen all workers has nothing more to wait for.
+    // A server that has seen all workers does not wait.
     for (role, index) in early.iter().filter(|task| task.0 == "worker" || last.0 == "worker") {
         manual_run.wait_for_log(&format!("{role}:{index}"), "waiting for the start: ");
     }
     manual_run.wait_for_log(&format!("{}:{}", early[0].0, early[0].1), missing);
-    let begun = Instant::now();
+    let started = Instant::now();
     tasks.push(manual_run.start(last.0, last.1));
     let chief = order.iter().position(|task| *task == ("worker", 0)).unwrap();
     tasks[chief].wait_for_steps();
-    let took = begun.elapsed();
+    let took = started.elapsed();
     manual_run.all_end_well(tasks);
     assert_eq!(manual_run.run().summary()["global_steps"], 50);
     took
@@ -45,7 +45,7 @@ fn tasks_start_in_any_order_and_train_within_a_second_of_the_last() {
         (worker_last, "worker:2 missing"),
         (chief_last, "worker:0 missing"),
     ] {
-        // Other work on the machine may hold up one of them, but not three in a row.
+        // Other work on the machine may delay one attempt, but not three in a row.
         let took = (0..3).map(|_| time_to_start(order, missing));
         let in_time = |took: &Duration| *took < Duration::from_secs(1);
         assert!(took.into_iter().any(|took| in_time(&took)), "{order:?}");
@@ -53,7 +53,7 @@ fn tasks_start_in_any_order_and_train_within_a_second_of_the_last() {
 }
 
 #[test]
-fn whoever_waits_says_for_whom_and_in_what_state_that_is() {
+fn a_waiting_task_reports_which_tasks_it_waits_for_and_their_state() {
     let [first, second] = free_ports();
     let settings = ["train.stop={steps=100}", "cluster.mode=async"];
     let manual_run = ManualRun::new(cluster_of(2, &[first, second]), &settings);
@@ -64,14 +64,14 @@ fn whoever_waits_says_for_whom_and_in_what_state_that_is() {
     chief.wait_for("ps:0 is ready and waits for other workers");
     manual_run.wait_for_log("ps:0", "waiting for the start: worker:1 missing");
 
-    // Somebody else's server in the place of the second.
+    // A server of another job at the address of the second server.
     let sandbox = Sandbox::new();
     let mut stranger =
         sandbox.command(&["train", "--run-dir", sandbox.path("run").to_str().unwrap()]);
     stranger.env("TF_CONFIG", tf_config(&manual_run.cluster, "ps", 1));
     let stranger = RunningProcess::start(&mut stranger, sandbox.path("run"));
     chief.wait_for(&format!("ps:1 at 127.0.0.1:{second} is wrong job (it works for another job)"));
-    // It goes, the right one comes, and all is well.
+    // With the right server in its place the run succeeds.
     drop(stranger);
     let tasks = vec![server, chief, manual_run.start("ps", 1), manual_run.start("worker", 1)];
     manual_run.all_end_well(tasks);
@@ -79,7 +79,7 @@ fn whoever_waits_says_for_whom_and_in_what_state_that_is() {
 }
 
 #[test]
-fn without_the_token_nobody_gets_in() {
+fn a_task_with_a_wrong_token_is_refused() {
     let [port] = free_ports();
     let manual_run = ManualRun::new(cluster_of(1, &[port]), &["train.stop={steps=20}"]);
     let [right, wrong] = ["right", "wrong"].map(|token| manual_run.sandbox.write(token, token));
@@ -94,25 +94,25 @@ fn without_the_token_nobody_gets_in() {
     let worker = manual_run.start_with("worker", 0, &[&right]);
     manual_run.all_end_well(vec![server, worker]);
     for task in ["ps:0", "worker:0"] {
-        assert!(!manual_run.run().log(task).contains("right"), "a secret does not belong in a log");
+        assert!(!manual_run.run().log(task).contains("right"), "the token is in a log");
     }
 }
 
 #[test]
-fn whoever_stays_alone_gives_up_and_names_the_missing() {
-    let [port, nobody] = free_ports();
-    let manual_run = ManualRun::new(cluster_of(2, &[port, nobody]), &["cluster.start_timeout_s=2"]);
-    let begun = Instant::now();
+fn a_task_without_peers_gives_up_and_names_them() {
+    let [port, unused] = free_ports();
+    let manual_run = ManualRun::new(cluster_of(2, &[port, unused]), &["cluster.start_timeout_s=2"]);
+    let started = Instant::now();
     let (server, worker) = (manual_run.start("ps", 0), manual_run.start("worker", 1));
     let (server, worker) = (server.finish_task(), worker.finish_task());
-    let took = begun.elapsed();
+    let took = started.elapsed();
     assert!((2.0..6.0).contains(&took.as_secs_f64()), "{took:?}");
     for output in [&server, &worker] {
         assert!(output.code.unwrap() >= 128, "worth a retry: {output:?}");
         assert_says(&output.stderr, &["error: the run did not start within 2 s: "]);
     }
     assert_says(&server.stderr, &["worker:0"]);
-    assert_says(&worker.stderr, &[&format!("ps:1 at 127.0.0.1:{nobody} is refused")]);
+    assert_says(&worker.stderr, &[&format!("ps:1 at 127.0.0.1:{unused} is refused")]);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_sparse_map_string_indices_a_master_and_unknown_keys_are_understood() {
         output.stdout
     };
     let shown: Vec<_> = tasks.into_iter().map(summary_of).collect();
-    // The chief alone has a result to show.
+    // Only the chief prints a result.
     assert_says(&shown[3], &["chief:0", "worker:0", "worker:1", "ps:0", "30 steps"]);
     assert_eq!(shown[..3], ["", "", ""]);
     let summary = manual_run.run().summary();
@@ -202,7 +202,7 @@ fn an_evaluator_in_or_out_of_the_cluster_tests_and_is_never_waited_for() {
         assert!(tests.iter().all(|(step, _)| (50..=last).contains(step)), "{tests:?} of {last}");
         assert!(tests[0].1 > tests.last().unwrap().1, "the loss falls: {tests:?}");
     }
-    // Listed, but not there: the run does as well without it.
+    // A listed evaluator that never starts is not waited for.
     let [port] = free_ports();
     let mut cluster = cluster_of(1, &[port]);
     cluster["evaluator"] = json!(["127.0.0.1:0"]);
@@ -211,7 +211,7 @@ fn an_evaluator_in_or_out_of_the_cluster_tests_and_is_never_waited_for() {
 }
 
 #[test]
-fn a_worker_that_is_started_again_when_the_run_is_over_says_so_and_ends_well() {
+fn a_worker_restarted_after_the_end_of_the_run_exits_with_code_0() {
     let [port] = free_ports();
     let wait = ["cluster.mode=async", "cluster.on_worker_loss=wait", "train.stop={steps=50}"];
     let manual_run = ManualRun::new(cluster_of(2, &[port]), &wait);
@@ -223,7 +223,7 @@ fn a_worker_that_is_started_again_when_the_run_is_over_says_so_and_ends_well() {
         assert_eq!(late.code, Some(0), "{late:?}");
         assert_says(&late.stderr, &["the run is over"]);
     }
-    assert_eq!(manual_run.run().summary(), summary, "it stays as it is");
+    assert_eq!(manual_run.run().summary(), summary, "the summary has changed");
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn the_same_task_twice_in_one_run_is_refused() {
         assert_eq!(again.code, Some(2), "{again:?}");
         assert_says(&again.stderr, &[&format!("{role}:{index} has been in this run already")]);
     }
-    // The first ones are none the worse for it.
+    // The first processes are unharmed.
     tasks.push(manual_run.start("worker", 0));
     manual_run.all_end_well(tasks);
 }
@@ -275,7 +275,7 @@ fn listening_beyond_this_machine_needs_a_token() {
         assert_eq!(output.code, Some(2), "{output:?}");
         assert_says(&output.stderr, &["error: ", &address, "cluster.token_file"]);
     }
-    // A token that is none does not count, and is named.
+    // An empty token is refused.
     for content in ["", "\n"] {
         let cluster = json!({"worker": ["127.0.0.1:0"], "ps": [format!("0.0.0.0:{port}")]});
         let manual_run = ManualRun::new(cluster, &[]);
@@ -288,7 +288,7 @@ fn listening_beyond_this_machine_needs_a_token() {
 }
 
 #[test]
-fn a_task_that_is_not_of_the_cluster_is_refused() {
+fn a_task_outside_the_cluster_is_refused() {
     for (cluster, role, index, says) in [
         (cluster_of(2, &[1]), "worker", 2, "worker:2 is not in the cluster"),
         (cluster_of(2, &[1]), "boss", 0, "boss"),
@@ -306,95 +306,8 @@ fn a_task_that_is_not_of_the_cluster_is_refused() {
     }
 }
 
-/// What `explain` prints for this `TF_CONFIG`.
-fn explain(config: &Value, settings: &[&str]) -> String {
-    let sandbox = Sandbox::new();
-    let mut command = sandbox.command(&["explain"]);
-    command.args(settings.iter().flat_map(|setting| ["--set", setting]));
-    command.env("TF_CONFIG", config.to_string());
-    let output = RunningProcess::start(&mut command, sandbox.path("")).finish();
-    assert_eq!(output.code, Some(0), "{output:?}");
-    assert_eq!(sandbox.tree(), [""; 0], "explaining leaves nothing behind");
-    output.stdout
-}
-
-/// The rows of the table of tasks, as words.
-fn rows(explained: &str) -> Vec<Vec<&str>> {
-    let tasks = explained.lines().filter_map(|line| line.strip_prefix("# "));
-    let tasks = tasks.map(|line| line.split_whitespace().collect::<Vec<_>>());
-    tasks.filter(|words| words.first().is_some_and(|word| word.contains(":"))).collect()
-}
-
 #[test]
-fn explain_shows_the_tasks_and_what_was_read_from_where() {
-    let config = json!({
-        "cluster": {
-            "master": ["m.svc:2222"],
-            "worker": {"0": "w0.svc:2222", "1": "w1.svc"},
-            "ps": ["p0.svc:2222"],
-            "evaluator": ["e.svc:2222"],
-            "reserve": ["r.svc:2222"],
-        },
-        "task": {"type": "worker", "index": "1"},
-    });
-    let printed = explain(&config, &["cluster.workers=3"]);
-    assert_eq!(
-        rows(&printed),
-        [
-            vec!["chief:0", "0", "m.svc:2222"],
-            vec!["worker:0", "1", "w0.svc:2222"],
-            vec!["worker:1", "2", "w1.svc:2222", "this", "process"],
-            vec!["ps:0", "-", "p0.svc:2222"],
-            vec!["evaluator:0", "-", "e.svc:2222"],
-        ]
-    );
-    assert_says(
-        &printed,
-        &[
-            "# tasks, from TF_CONFIG",
-            "master means chief",
-            "the chief is listed: it is slot 0",
-            "cluster.worker is a sparse map",
-            "cluster.reserve is not a role of ours and is ignored",
-            "the evaluator is listed in the cluster; nobody waits for it",
-        ],
-    );
-    assert!(!printed.contains("are used"), "nothing is inconsistent: {printed}");
-}
-
-#[test]
-fn explain_names_what_does_not_fit_the_job() {
-    let config = json!({
-        "cluster": cluster_of(3, &[2222, 2223]),
-        "task": {"type": "worker", "index": 0},
-    });
-    let printed = explain(&config, &[]);
-    assert_says(
-        &printed,
-        &[
-            "no chief is listed: worker:0 is the chief",
-            "cluster.workers is 2, but TF_CONFIG lists 3: 3 are used",
-            "cluster.servers is 1, but TF_CONFIG lists 2: 2 are used",
-        ],
-    );
-    // What it prints is a job file all the same.
-    let sandbox = Sandbox::new();
-    sandbox.write("job.toml", &printed);
-    let alone = sandbox.ok(&["explain", "job.toml"]).stdout;
-    assert_says(&alone, &["2 workers and 1 servers, which `paceline train` starts here"]);
-    // And it is so: the cluster that is there is the one that trains.
-    let [first, second] = free_ports();
-    let manual_run = ManualRun::new(cluster_of(3, &[first, second]), &["train.stop={steps=20}"]);
-    let servers = (0..2).map(|index| manual_run.start("ps", index));
-    manual_run.all_end_well(
-        servers.chain((0..3).map(|index| manual_run.start("worker", index))).collect(),
-    );
-    let summary = manual_run.run().summary();
-    assert_eq!((&summary["workers"], &summary["servers"]), (&3.into(), &2.into()));
-}
-
-#[test]
-fn a_signal_to_a_task_that_waits_ends_it_at_once() {
+fn a_signal_ends_a_waiting_task_at_once() {
     let [port] = free_ports();
     let manual_run = ManualRun::new(cluster_of(2, &[port]), &[]);
     let mut worker = manual_run.start("worker", 0);

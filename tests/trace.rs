@@ -1,5 +1,5 @@
-//! The timeline of a run: what every task did in a few steps, on one clock, in a file that other
-//! programs read.
+//! The timeline of a run: what every task did in a few steps, on one clock, in the format of Chrome's
+//! trace viewer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -69,9 +69,10 @@ impl Timeline {
             },
             "X" => {
                 assert!(self.threads.contains_key(&thread), "a thread without a name: {event}");
-                let (begun, length) = (ns(&event["ts"]), ns(&event["dur"]));
-                assert!(begun >= 0 && length >= 0, "{event}");
-                let slice = (begun, begun + length, text(&event["name"]), event["args"].clone());
+                let (started, length) = (ns(&event["ts"]), ns(&event["dur"]));
+                assert!(started >= 0 && length >= 0, "{event}");
+                let slice =
+                    (started, started + length, text(&event["name"]), event["args"].clone());
                 self.slices.entry(thread).or_default().push(slice);
             }
             "C" => {
@@ -88,14 +89,14 @@ impl Timeline {
         for (thread, slices) in &self.slices {
             let mut open: Vec<i64> = Vec::new();
             let mut last = 0;
-            for (begun, ended, name, _) in slices {
-                assert!(*begun >= last, "{thread:?}: {name} is out of order");
-                last = *begun;
-                while open.last().is_some_and(|end| end <= begun) {
+            for (started, ended, name, _) in slices {
+                assert!(*started >= last, "{thread:?}: {name} is out of order");
+                last = *started;
+                while open.last().is_some_and(|end| end <= started) {
                     open.pop();
                 }
                 let inside = open.last().is_none_or(|end| ended <= end);
-                assert!(inside, "{thread:?}: {name} at {begun} ends outside of what it is in");
+                assert!(inside, "{thread:?}: {name} at {started} ends outside of what it is in");
                 open.push(*ended);
             }
         }
@@ -104,9 +105,10 @@ impl Timeline {
     fn take_arrow(&mut self, event: &Value) {
         let thread = (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap());
         let at = (event["ts"].as_f64().unwrap() * 1e3).round() as i64;
-        let around =
-            self.slices[&thread].iter().filter(|(begun, ended, ..)| *begun <= at && at <= *ended);
-        let inmost = around.max_by_key(|(begun, ended, ..)| (*begun, -*ended));
+        let around = self.slices[&thread]
+            .iter()
+            .filter(|(started, ended, ..)| *started <= at && at <= *ended);
+        let inmost = around.max_by_key(|(started, ended, ..)| (*started, -*ended));
         let operation = inmost.unwrap_or_else(|| panic!("in no slice: {event}")).2.clone();
         let phase = event["ph"].as_str().unwrap().to_owned();
         let end = (phase, self.tasks[&thread.0].clone(), operation, at);
@@ -139,8 +141,8 @@ impl Timeline {
 fn covered(slices: &[Slice]) -> f64 {
     let (first, last) = (slices[0].0, slices.iter().map(|slice| slice.1).max().unwrap());
     let (mut sum, mut end) = (0, first);
-    for (begun, ended, ..) in slices {
-        sum += (ended - end.max(*begun)).max(0);
+    for (started, ended, ..) in slices {
+        sum += (ended - end.max(*started)).max(0);
         end = end.max(*ended);
     }
     sum as f64 / (last - first) as f64
@@ -280,7 +282,7 @@ fn every_mode_has_a_timeline_and_a_table() {
 }
 
 #[test]
-fn sparse_rows_are_recorded_too() {
+fn sparse_rows_have_a_timeline() {
     let sandbox = Sandbox::new();
     let settings = [
         "--set",
@@ -302,7 +304,7 @@ fn sparse_rows_are_recorded_too() {
 }
 
 #[test]
-fn clocks_that_are_hours_apart_are_brought_together_and_a_missing_part_is_named() {
+fn clocks_hours_apart_are_aligned_and_a_missing_task_is_named() {
     let sandbox = Sandbox::new();
     let run = sandbox.train_cluster("run", "sync", &[TRACE, "train.stop={steps=12}"]);
     let before = Timeline::read(&run);
@@ -331,7 +333,7 @@ fn clocks_that_are_hours_apart_are_brought_together_and_a_missing_part_is_named(
 }
 
 #[test]
-fn an_evaluator_is_on_the_timeline_too() {
+fn an_evaluator_is_on_the_timeline() {
     let [port] = free_ports();
     // Steps so long that the evaluator sees some of them.
     let settings = [
@@ -357,7 +359,7 @@ fn an_evaluator_is_on_the_timeline_too() {
 }
 
 #[test]
-fn a_run_that_ends_before_its_timeline_begins_says_so_and_one_without_has_none() {
+fn a_run_too_short_for_its_timeline_says_so_and_a_run_without_one_has_no_file() {
     let sandbox = Sandbox::new();
     let mut command = sandbox.cluster("late", "async", &["train.stop={steps=4}", TRACE, "--quiet"]);
     command.args(["--set", "observe.trace.from=1000"]);

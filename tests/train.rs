@@ -1,4 +1,4 @@
-//! `paceline train`: what it says, what it leaves behind, and that it does so again.
+//! `paceline train`: what it prints, what it writes, and that it does so reproducibly.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -29,14 +29,14 @@ fn the_built_in_job_trains_to_a_useful_model_from_nothing() {
     assert_eq!(summary["global_steps"], 6_000);
     assert_eq!(summary["examples"], 360_000);
 
-    // The table is for people: it names the run and rounds the figures of summary.json.
+    // The table names the run and rounds the figures of summary.json.
     let shown = format!("accuracy {:.2} %", 100.0 * accuracy);
     let name = run.path.file_name().unwrap().to_str().unwrap();
     assert!(name.starts_with("digits-softmax-"), "{name}");
     assert_says(&output.stdout, &[name, &shown, "6,000 steps", "360,000 examples"]);
     assert_says(&output.stdout, &["worker:0", "worker:1", "ps:0"]);
     assert_eq!((&summary["mode"], &summary["workers"]), (&"async".into(), &2.into()));
-    // Progress goes elsewhere, as lines, because this is not a terminal.
+    // Progress goes to standard error, as lines, because this is not a terminal.
     assert_says(&output.stderr, &["softmax on 60000 examples", "\nstep ", ", loss 2."]);
     assert!(
         !output.stderr.contains(['\r', '\x1b']),
@@ -173,7 +173,7 @@ fn the_job_that_a_run_leaves_trains_again_to_the_same_bits() {
     }
     let other = sandbox.train("other", &[&settings[..], &["seed=2"]].concat());
     assert!(first.model() != other.model(), "the seed matters to the order");
-    // Even where the order does not depend on it: other digits are drawn.
+    // The seed also decides which digits are generated.
     let drawn = ["1", "2"].map(|seed| {
         let seed = format!("seed={seed}");
         sandbox.train(&seed, &["data.shuffle=false", &seed]).model()
@@ -182,7 +182,7 @@ fn the_job_that_a_run_leaves_trains_again_to_the_same_bits() {
 }
 
 #[test]
-fn a_job_file_and_set_both_have_their_say() {
+fn a_job_file_and_set_both_apply() {
     let sandbox = Sandbox::new();
     let job = "[data]\ntrain_examples = 60\ntest_examples = 20\n\
                [train]\nbatch = 6\nstop = { epochs = 9 }\n\
@@ -216,7 +216,7 @@ fn explain_prints_a_job_that_explains_itself() {
     assert_eq!(sandbox.tree(), ["digits-softmax.toml"], "explaining leaves nothing behind");
 }
 
-/// Trains in a terminal so many columns wide; what the terminal shows.
+/// Trains in a terminal of this many columns. Returns what the terminal shows.
 fn train_in_terminal(sandbox: &Sandbox, columns: &str, args: &[&str]) -> String {
     let sandbox = sandbox.path("");
     let words =
@@ -234,7 +234,7 @@ fn a_terminal_gets_a_bar_with_everything_on_it() {
     for columns in [80, 120] {
         let shown = train_in_terminal(&sandbox, &columns.to_string(), &args);
         let frames: Vec<_> = shown.split(['\r', '\n']).collect();
-        // The last bar that was drawn before it was taken away.
+        // The last bar before it was cleared.
         let bar = frames.iter().rfind(|frame| frame.contains("examples/s,")).expect("a bar");
         let bar = bar.rsplit("\x1b[2K").next().unwrap();
         assert!(bar.trim_end().chars().count() <= columns, "one line: {bar:?}");
@@ -246,7 +246,7 @@ fn a_terminal_gets_a_bar_with_everything_on_it() {
 }
 
 #[test]
-fn of_many_runs_that_want_one_directory_at_once_one_gets_it() {
+fn of_several_runs_started_at_once_in_one_directory_one_gets_it() {
     let sandbox = Sandbox::new();
     let args = [&["train", "--quiet", "--run-dir", "run"], &SMALL[..]].concat();
     let children: Vec<_> = (0..4).map(|_| start(&mut sandbox.command(&args))).collect();

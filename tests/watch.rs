@@ -1,4 +1,4 @@
-//! The page: while a run trains and afterwards, in a real browser.
+//! The page of a run in a real browser, while the run trains and afterwards.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use crate::support::{ENDLESS, RunningProcess, Sandbox, assert_says, wait_until};
 /// Everywhere.
 const ANYWHERE: [&str; 2] = ["--listen", "127.0.0.1:0"];
 
-/// The address that a process has told, once it has.
+/// Waits for the address that a process prints.
 fn address(launched: &mut RunningProcess) -> String {
     launched.wait_for("watch: http://");
     let printed = launched.stderr();
@@ -21,7 +21,7 @@ fn address(launched: &mut RunningProcess) -> String {
     address.split('/').next().unwrap().to_owned()
 }
 
-/// `paceline watch` of a directory, and where its page is.
+/// Starts `paceline watch` on a directory. Returns the process and the page's address.
 fn watch(sandbox: &Sandbox, dir: &str, more: &[&str]) -> (RunningProcess, String) {
     let mut command = sandbox.command(&["watch", dir]);
     command.args(ANYWHERE).args(more);
@@ -30,8 +30,8 @@ fn watch(sandbox: &Sandbox, dir: &str, more: &[&str]) -> (RunningProcess, String
     (launched, at)
 }
 
-/// Asks a server for a path, and reads until `until` is in the answer or it ends.
-fn ask(address: &str, path: &str, header: &str, until: &str) -> String {
+/// Sends a GET request and reads until the answer contains `until` or ends.
+fn get(address: &str, path: &str, header: &str, until: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let request =
@@ -48,7 +48,7 @@ fn ask(address: &str, path: &str, header: &str, until: &str) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// How many points the curve of a chart has.
+/// An expression for the number of points in the curve of a chart.
 fn points(chart: &str) -> String {
     format!(
         "[...document.querySelectorAll('[data-chart={chart}] svg g path')].map(p => p.getAttribute('d').split('L').length).reduce((a, b) => Math.max(a, b), 0)"
@@ -56,19 +56,19 @@ fn points(chart: &str) -> String {
 }
 
 #[test]
-fn a_run_is_seen_to_learn_while_it_trains() {
+fn the_page_shows_a_run_learn_while_it_trains() {
     let sandbox = Sandbox::new();
     let mut command = sandbox.cluster("r", "async", &[ENDLESS, "observe.sample_ms=100"]);
     command.arg("--watch").args(ANYWHERE);
     let mut training = RunningProcess::start(&mut command, sandbox.path("r"));
     let at = address(&mut training);
     let mut browser = Browser::start(&sandbox);
-    browser.dress(1280, 900, "light");
-    browser.go(&format!("http://{at}/"));
+    browser.set_screen(1280, 900, "light");
+    browser.open(&format!("http://{at}/"));
     browser.wait_for("document.getElementById('state').textContent === 'running'");
     let step = "+document.querySelector('[data-figure=Step]').textContent.replaceAll(',', '')";
     browser.wait_for(&format!("{step} > 0 && {} > 2", points("loss")));
-    // What has been shown, and that more comes without anybody asking for it.
+    // The page shows the run and updates without a reload.
     let first = browser.eval(step).as_f64().unwrap();
     browser.eval(&format!(
         "window.before = {{ loss: {}, phases: {} }}",
@@ -84,7 +84,7 @@ fn a_run_is_seen_to_learn_while_it_trains() {
     browser.wait_for(
         "[...document.querySelectorAll('pre.log')].some(log => log.textContent.includes('loss'))",
     );
-    browser.assert_content();
+    browser.assert_no_complaints();
     training.signal("INT");
     let output = training.finish();
     assert_eq!(output.code, Some(130), "{output:?}");
@@ -92,7 +92,7 @@ fn a_run_is_seen_to_learn_while_it_trains() {
 }
 
 #[test]
-fn a_page_stays_after_the_run_until_somebody_has_seen_enough() {
+fn the_page_stays_after_the_run_until_interrupted() {
     let sandbox = Sandbox::new();
     let mut command = sandbox.cluster("r", "async", &["train.stop={steps=20}"]);
     command.args(["--watch", "--quiet"]).args(ANYWHERE);
@@ -100,9 +100,9 @@ fn a_page_stays_after_the_run_until_somebody_has_seen_enough() {
     let at = address(&mut training);
     training.wait_for("the page stays until Ctrl-C");
     assert!(sandbox.path("r/summary.json").is_file());
-    let page = ask(&at, "/", "", "");
+    let page = get(&at, "/", "", "");
     assert_says(&page, &["200 OK", "content-security-policy: default-src 'none'", "Paceline"]);
-    let seen = ask(&at, "/api/stream?run=.", "", "\"about\"");
+    let seen = get(&at, "/api/stream?run=.", "", "\"about\"");
     assert_says(&seen, &["event: runs", "train/loss", "stop_reason"]);
     training.signal("INT");
     let output = training.finish();
@@ -116,10 +116,10 @@ fn runs_are_compared_by_keyboard_on_any_screen_in_light_and_dark() {
     fs::create_dir(sandbox.path("all")).unwrap();
     let (watching, at) = watch(&sandbox, "all", &[]);
     let mut browser = Browser::start(&sandbox);
-    browser.dress(1280, 900, "light");
-    browser.go(&format!("http://{at}/"));
+    browser.set_screen(1280, 900, "light");
+    browser.open(&format!("http://{at}/"));
     browser.wait_for("document.body.innerText.includes('No runs yet')");
-    // A page that is empty fills when a run appears.
+    // An empty page fills when a run appears.
     sandbox.train("all/first", &["train.evaluate.every=5"]);
     browser.wait_for("document.querySelectorAll('#list li').length === 1");
     sandbox.train("all/second", &["train.evaluate.every=5", "train.batch=30"]);
@@ -127,7 +127,7 @@ fn runs_are_compared_by_keyboard_on_any_screen_in_light_and_dark() {
     browser.wait_for("document.getElementById('state').textContent === 'finished (epochs)'");
     let light = browser.eval("getComputedStyle(document.body).backgroundColor");
 
-    // A chart under the fingers: cursor, table, picture.
+    // A chart by keyboard: cursor, table, picture.
     browser.wait_for(&format!("{} > 3", points("accuracy")));
     browser.eval("document.querySelector('[data-chart=accuracy] .plot').focus()");
     browser.press("ArrowLeft");
@@ -186,23 +186,23 @@ fn runs_are_compared_by_keyboard_on_any_screen_in_light_and_dark() {
     browser.wait_for("document.documentElement.dataset.theme === 'dark'");
     assert_ne!(browser.eval("getComputedStyle(document.body).backgroundColor"), light);
     browser.eval("localStorage.removeItem('theme')");
-    browser.assert_content();
+    browser.assert_no_complaints();
 
-    // On a phone nothing reaches beyond the screen, and its user's colours are taken.
-    browser.dress(360, 740, "dark");
-    browser.go(&format!("http://{at}/?phone#run=all"));
-    browser.go(&format!("http://{at}/#run=first"));
+    // On a phone nothing is wider than the screen, and the page uses the preferred colours.
+    browser.set_screen(360, 740, "dark");
+    browser.open(&format!("http://{at}/?phone#run=all"));
+    browser.open(&format!("http://{at}/#run=first"));
     browser.wait_for(&format!("{} > 3", points("accuracy")));
     assert_eq!(browser.eval("document.documentElement.dataset.theme"), "dark");
     let page = "document.documentElement";
     assert_eq!(browser.eval(&format!("{page}.scrollWidth - {page}.clientWidth")), 0);
-    browser.assert_content();
+    browser.assert_no_complaints();
     watching.signal("INT");
     let output = watching.finish();
     assert_eq!(output.code, Some(0), "{output:?}");
 }
 
-/// The best of several, as others are at work on this machine.
+/// Measures the best of several attempts, because other work may slow the machine down.
 #[test]
 fn the_page_is_light_and_there_at_once() {
     let sandbox = Sandbox::new();
@@ -211,7 +211,7 @@ fn the_page_is_light_and_there_at_once() {
     let mut browser = Browser::start(&sandbox);
     let mut best = f64::INFINITY;
     for visit in 0..10 {
-        browser.go(&format!("http://{at}/?{visit}"));
+        browser.open(&format!("http://{at}/?{visit}"));
         browser.wait_for("performance.getEntriesByName('first-contentful-paint').length > 0");
         let paint = "performance.getEntriesByName('first-contentful-paint')[0].startTime";
         best = best.min(browser.eval(paint).as_f64().unwrap());
@@ -232,7 +232,7 @@ fn the_page_is_light_and_there_at_once() {
     );
 }
 
-/// Processor time of a process so far, in seconds.
+/// CPU seconds of a process so far.
 fn cpu_seconds(pid: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
@@ -240,7 +240,7 @@ fn cpu_seconds(pid: u32) -> f64 {
 }
 
 #[test]
-fn a_run_of_a_million_steps_opens_in_no_time() {
+fn a_run_of_a_million_steps_opens_quickly() {
     let sandbox = Sandbox::new();
     sandbox.write("r/job.toml", "name = \"long\"\n");
     let mut events = EventWriter::create(&sandbox.path("r/worker_0")).unwrap();
@@ -251,20 +251,20 @@ fn a_run_of_a_million_steps_opens_in_no_time() {
     }
     events.flush().unwrap();
     let (watching, at) = watch(&sandbox, "r", &[]);
-    let (before, begun) = (cpu_seconds(watching.pid()), Instant::now());
-    let answer = ask(&at, "/api/stream?run=.", "", "\"about\"");
-    let (spent, passed) = (cpu_seconds(watching.pid()) - before, begun.elapsed());
+    let (before, started) = (cpu_seconds(watching.pid()), Instant::now());
+    let answer = get(&at, "/api/stream?run=.", "", "\"about\"");
+    let (spent, passed) = (cpu_seconds(watching.pid()) - before, started.elapsed());
     println!("a million steps: {spent:.2} s of processor time, {passed:.2?}");
     assert!(spent < 2.0, "{spent} s of processor time, {passed:?}");
     let curve = answer.split("\"v\":[").nth(1).unwrap().split(']').next().unwrap();
     let points = curve.split(',').count();
     assert!((1_000..=1_500).contains(&points) && answer.len() < 200_000, "{points}");
-    let near = ask(&at, "/api/zoom?run=.&x=step&from=500000&to=500009", "", "");
+    let near = get(&at, "/api/zoom?run=.&x=step&from=500000&to=500009", "", "");
     assert!(near.contains("[499999,500000,500001,"), "{near}");
 }
 
 #[test]
-fn what_cannot_be_watched_is_told_with_what_would_help() {
+fn what_cannot_be_watched_is_refused_with_a_remedy() {
     let sandbox = Sandbox::new();
     fs::create_dir_all(sandbox.path("runs/digits-softmax")).unwrap();
     sandbox.write("file", "");
@@ -286,7 +286,7 @@ fn what_cannot_be_watched_is_told_with_what_would_help() {
 }
 
 #[test]
-fn only_those_with_the_token_see_the_page_and_nobody_sees_other_files() {
+fn the_page_needs_the_token_and_serves_no_other_files() {
     let sandbox = Sandbox::new();
     sandbox.write("token", "s3cret\n");
     sandbox.write("runs/a/job.toml", "name = \"a\"\n");
@@ -294,13 +294,13 @@ fn only_those_with_the_token_see_the_page_and_nobody_sees_other_files() {
     let (_watching, at) = watch(&sandbox, "runs", &["--token-file", "token"]);
     let bearer = "authorization: Bearer s3cret\r\n";
     for path in ["/", "/app.js", "/api/runs", "/api/stream"] {
-        assert_says(&ask(&at, path, "", ""), &["401"]);
+        assert_says(&get(&at, path, "", ""), &["401"]);
     }
-    assert_says(&ask(&at, "/?token=s3cret", "", ""), &["303", "set-cookie", "HttpOnly"]);
-    assert_says(&ask(&at, "/api/runs", bearer, ""), &["200", "\"id\":\"a\""]);
+    assert_says(&get(&at, "/?token=s3cret", "", ""), &["303", "set-cookie", "HttpOnly"]);
+    assert_says(&get(&at, "/api/runs", bearer, ""), &["200", "\"id\":\"a\""]);
     for path in
         ["/../token", "/%2e%2e/token", "/api/zoom?run=../other&x=step&from=0&to=1", "/token"]
     {
-        assert_says(&ask(&at, path, bearer, ""), &["404"]);
+        assert_says(&get(&at, path, bearer, ""), &["404"]);
     }
 }

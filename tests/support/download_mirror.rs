@@ -1,4 +1,4 @@
-//! Small HTTP servers on loopback that hand out a directory, well or badly.
+//! Small HTTP servers on loopback that imitate working and broken mirrors.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -9,24 +9,24 @@ use std::thread;
 /// How a mirror behaves.
 #[derive(Clone)]
 pub(crate) enum MirrorBehaviour {
-    /// Has nothing.
+    /// Answers every request with 404.
     Empty,
-    /// Answers everything with the same page, as the sign-in page of a hotel does.
+    /// Answers every request with the same page, as the sign-in page of a hotel does.
     Page,
-    /// Hands out the files of a directory.
+    /// Serves the files of a directory.
     Files(PathBuf),
-    /// As before, but sends only half of a file and then nothing, with the line held open.
+    /// Sends half of each file and then nothing, and keeps the connection open.
     Stalls(PathBuf),
 }
 
-/// Starts a mirror on a port of its own; it serves until the test process ends.
+/// Starts a mirror and returns its address. It serves until the test process ends.
 pub(crate) fn start_mirror(behaviour: MirrorBehaviour) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/", listener.local_addr().unwrap());
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let behaviour = behaviour.clone();
-            // A client that gives up is what some tests are about.
+            // Some tests kill the client, so errors are expected.
             thread::spawn(move || drop(answer(stream, behaviour)));
         }
     });
@@ -54,7 +54,7 @@ fn answer(mut stream: TcpStream, behaviour: MirrorBehaviour) -> std::io::Result<
     stream.write_all(head.as_bytes())?;
     if let MirrorBehaviour::Stalls(_) = behaviour {
         stream.write_all(&body[..length / 2])?;
-        // Until the client hangs up.
+        // Waits until the client closes the connection.
         lines.next();
         return Ok(());
     }

@@ -130,6 +130,15 @@ impl RunningProcess {
         task_process(&self.run, name).unwrap_or_else(|| panic!("there is no process for {name}"))
     }
 
+    /// Kills a task and waits until the launcher has restarted it.
+    #[track_caller]
+    pub(crate) fn kill_and_wait_for_restart(&self, task: &str) {
+        let restarts = || self.stderr().matches(&format!("{task} is started again")).count();
+        let before = restarts();
+        signal_to(self.task(task), "KILL");
+        assert!(wait_until(|| restarts() > before), "{task}: {}", self.stderr());
+    }
+
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }

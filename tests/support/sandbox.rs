@@ -111,6 +111,14 @@ impl Sandbox {
         RunningProcess::start(&mut self.cluster(name, mode, settings), self.path(name))
     }
 
+    /// Starts the run `run` of 3 workers and 2 servers, and waits until it makes steps.
+    pub(crate) fn launch_five_tasks(&self, mode: &str, settings: &[&str]) -> RunningProcess {
+        let settings = [&["cluster.workers=3", "cluster.servers=2"], settings].concat();
+        let mut launched = self.launch("run", mode, &settings);
+        launched.wait_for_steps();
+        launched
+    }
+
     /// Makes a run of several tasks, which must succeed and leave no process behind.
     pub(crate) fn train_cluster(&self, name: &str, mode: &str, settings: &[&str]) -> RunFolder {
         let output = self.launch(name, mode, settings).finish();
