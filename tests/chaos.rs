@@ -3,8 +3,8 @@
 //!
 //! `sync` and `mirrored` must end with the bits of an undisturbed run. In `async` and `bounded` the
 //! counts must add up: every server has made every update, each update is one push of one slot, and
-//! each push is applied once. The local launcher starts the runs of even seeds and of `mirrored`; the
-//! test starts the tasks of the others one by one, and can then cut connections too.
+//! each push is applied once. The local launcher starts the runs of even seeds and of `mirrored`;
+//! the test starts the tasks of the others one by one, and can then cut connections too.
 //!
 //! `cargo xtask chaos` plays 300 seeds; `PACELINE_CHAOS_SEED=n` plays one.
 
@@ -37,7 +37,7 @@ const MODELS: [&[&str]; 2] = [
     &["model.kind=logistic", "data.features=5000", "train.optimizer.kind=adagrad"],
 ];
 
-/// A small random generator, so that a seed always gives the same accidents.
+/// A small random generator, so that a seed always gives the same disruptions.
 struct SplitMix(u64);
 
 impl SplitMix {
@@ -49,9 +49,9 @@ impl SplitMix {
     }
 }
 
-/// Something that happens to a task.
+/// What happens to a task.
 #[derive(Clone, Copy, Debug)]
-enum Accident {
+enum Disruption {
     Kill,
     /// The task is stopped for this time.
     Stop(Duration),
@@ -59,28 +59,28 @@ enum Accident {
     Cut,
 }
 
-/// An accident that has been drawn.
-struct Draw {
-    /// From the accident before.
+/// A disruption, when it comes and which task it hits.
+struct DrawnDisruption {
+    /// The time since the disruption before.
     gap: Duration,
-    accident: Accident,
+    disruption: Disruption,
     task: String,
 }
 
-impl Draw {
+impl DrawnDisruption {
     fn new(random: &mut SplitMix) -> Self {
         let gap = Duration::from_millis(random.below(250));
-        let accident = match random.below(10) {
-            0..6 => Accident::Kill,
-            6..8 => Accident::Stop(Duration::from_millis(20 + random.below(300))),
-            _ => Accident::Cut,
+        let disruption = match random.below(10) {
+            0..6 => Disruption::Kill,
+            6..8 => Disruption::Stop(Duration::from_millis(20 + random.below(300))),
+            _ => Disruption::Cut,
         };
         let index = random.below((WORKERS + SERVERS) as u64) as usize;
         let task = match index.checked_sub(WORKERS) {
             Some(server) => format!("ps:{server}"),
             None => format!("worker:{index}"),
         };
-        Self { gap, accident, task }
+        Self { gap, disruption, task }
     }
 }
 
@@ -117,7 +117,7 @@ fn undisturbed(model: usize) -> &'static [u8] {
     })
 }
 
-/// Plays one seed. Returns the number of accidents.
+/// Plays one seed. Returns the number of disruptions.
 fn play(case: &ChaosCase, seed: u64) -> usize {
     let mut random = SplitMix(seed ^ (case.mode.len() as u64) << 32);
     // Without servers there are dense models only.
@@ -133,31 +133,31 @@ fn play(case: &ChaosCase, seed: u64) -> usize {
         Box::new(ManualTasks::start(&sandbox, &settings))
     };
     let start = Instant::now();
-    let most_accidents = 2 + random.below(4);
-    let mut accidents = Vec::new();
+    let most_disruptions = 2 + random.below(4);
+    let mut disruptions = Vec::new();
     let mut stopped: Vec<StoppedProcess> = Vec::new();
-    // The first accident may come before the first step.
+    // The first disruption may come before the first step.
     let mut due = start + Duration::from_millis(random.below(400));
-    let mut draw = Draw::new(&mut random);
+    let mut draw = DrawnDisruption::new(&mut random);
     while !tasks.supervise() {
-        assert!(start.elapsed() < TIMEOUT, "seed {seed} hangs after {accidents:?}");
+        assert!(start.elapsed() < TIMEOUT, "seed {seed} hangs after {disruptions:?}");
         std::thread::sleep(Duration::from_millis(3));
         let now = Instant::now();
         stopped.extract_if(.., |process| now >= process.until).for_each(|p| signal(p.pid, "CONT"));
-        if (accidents.len() as u64) < most_accidents && now >= due {
-            let happened = cause(&mut *tasks, &draw, &mut stopped);
+        if (disruptions.len() as u64) < most_disruptions && now >= due {
+            let happened = disrupt(&mut *tasks, &draw, &mut stopped);
             if happened {
-                accidents.push((start.elapsed(), draw.accident, draw.task));
+                disruptions.push((start.elapsed(), draw.disruption, draw.task));
             }
-            draw = Draw::new(&mut random);
-            // After an accident whose task had no process, the next one comes at once.
+            draw = DrawnDisruption::new(&mut random);
+            // If the task had no process, the next disruption comes at once.
             due = if happened { now + draw.gap } else { now };
         }
     }
     stopped.into_iter().for_each(|process| signal(process.pid, "CONT"));
     let printed = tasks.finish();
-    check(case, model, &sandbox.run_folder("run"), &format!("{accidents:?}\n{printed}"));
-    accidents.len()
+    check(case, model, &sandbox.run_folder("run"), &format!("{disruptions:?}\n{printed}"));
+    disruptions.len()
 }
 
 /// Sends a signal to a process, which may have ended just now.
@@ -166,20 +166,24 @@ fn signal(pid: u32, name: &str) {
     let _ = Command::new("sh").args(["-c", &kill]).status();
 }
 
-/// Causes an accident. Returns whether it could be caused.
-fn cause(tasks: &mut dyn TaskControl, draw: &Draw, stopped: &mut Vec<StoppedProcess>) -> bool {
-    if let Accident::Cut = draw.accident {
+/// Carries out a disruption. Returns whether the task had a process or connection to disrupt.
+fn disrupt(
+    tasks: &mut dyn TaskControl,
+    draw: &DrawnDisruption,
+    stopped: &mut Vec<StoppedProcess>,
+) -> bool {
+    if let Disruption::Cut = draw.disruption {
         let server = draw.task.bytes().last().map_or(0, |digit| usize::from(digit - b'0'));
         return tasks.cut(server % SERVERS);
     }
     let Some(pid) = tasks.find(&draw.task) else { return false };
-    match draw.accident {
-        Accident::Kill => signal(pid, "KILL"),
-        Accident::Stop(time) => {
+    match draw.disruption {
+        Disruption::Kill => signal(pid, "KILL"),
+        Disruption::Stop(time) => {
             signal(pid, "STOP");
             stopped.push(StoppedProcess { pid, until: Instant::now() + time });
         }
-        Accident::Cut => {}
+        Disruption::Cut => {}
     }
     true
 }
@@ -228,15 +232,15 @@ fn seeds(case: &ChaosCase) {
         Some(seed) => (seed, 1),
         None => (0, number("PACELINE_CHAOS_SEEDS").map_or(10, |all| all.div_ceil(3))),
     };
-    let mut accidents = 0;
+    let mut disruptions = 0;
     for seed in first..first + count {
         let played = std::panic::catch_unwind(|| play(case, seed));
-        accidents += played.unwrap_or_else(|panic| {
+        disruptions += played.unwrap_or_else(|panic| {
             println!("{}: play it again with PACELINE_CHAOS_SEED={seed}", case.mode);
             std::panic::resume_unwind(panic)
         });
     }
-    assert!(accidents as u64 >= count, "{accidents} accidents are not chaos");
+    assert!(disruptions as u64 >= count, "{disruptions} disruptions are too few");
 }
 
 #[test]

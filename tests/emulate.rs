@@ -1,6 +1,7 @@
 //! Emulated clusters: hosts with links of their own, which vanish with the run.
 //!
-//! Emulation needs root, which CI has. Without root the tests print that they are skipped, and pass.
+//! Emulation needs root, which CI has. Without root the tests print that they are skipped and
+//! pass.
 
 use std::fs;
 use std::path::Path;

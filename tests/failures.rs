@@ -38,23 +38,23 @@ fn task(
 fn a_task_without_memory_dies_and_the_others_name_it() {
     // 400 MB of parameters do not fit into 350 MB; everything else that a task needs does.
     let large = ["model.kind=logistic", "model.dense=true", "data.features=100000000"];
-    for poor in ["ps:0", "worker:1"] {
+    for limited in ["ps:0", "worker:1"] {
         let sandbox = Sandbox::new();
         let [port] = free_ports();
         let settings = [&large[..], &[ENDLESS, "cluster.start_timeout_s=3"]].concat();
         let mut tasks: Vec<_> = ["ps:0", "worker:0", "worker:1"]
             .into_iter()
-            .filter(|name| *name != poor)
+            .filter(|name| *name != limited)
             .map(|name| task(&sandbox, port, name, "", &settings))
             .collect();
-        let limited = task(&sandbox, port, poor, "ulimit -v 350000;", &settings);
-        let output = limited.finish_task();
-        assert!(output.code.is_none() || output.code >= Some(1), "{poor}: {output:?}");
+        let starved = task(&sandbox, port, limited, "ulimit -v 350000;", &settings);
+        let output = starved.finish_task();
+        assert!(output.code.is_none() || output.code >= Some(1), "{limited}: {output:?}");
         assert_says(&output.stderr, &["memory"]);
-        let chief = tasks.remove(tasks.len() - 1 - usize::from(poor == "ps:0"));
-        let output = chief.finish_task();
-        assert!(output.code.unwrap() >= 128, "{poor}: worth a retry: {output:?}");
-        let named = if poor == "ps:0" { "ps:0" } else { "waits for other workers" };
+        let coordinator = tasks.remove(tasks.len() - 1 - usize::from(limited == "ps:0"));
+        let output = coordinator.finish_task();
+        assert!(output.code.unwrap() >= 128, "{limited}: worth a retry: {output:?}");
+        let named = if limited == "ps:0" { "ps:0" } else { "waits for other workers" };
         assert_says(&output.stderr, &["the run did not start", named]);
         tasks.into_iter().for_each(|task| drop(task.finish_task()));
     }
@@ -62,24 +62,26 @@ fn a_task_without_memory_dies_and_the_others_name_it() {
 
 #[test]
 fn a_worker_whose_disk_is_full_ends_the_run_and_names_the_file() {
-    for poor in ["worker:1", "worker:0"] {
+    for limited in ["worker:1", "worker:0"] {
         let sandbox = Sandbox::new();
         let [port] = free_ports();
         let settings = [ENDLESS, "observe.every=1"];
         let limit = "trap '' XFSZ; ulimit -f 16;";
         let tasks = ["ps:0", "worker:0", "worker:1"];
         let tasks = tasks.map(|name| {
-            let limit = if name == poor { limit } else { "" };
+            let limit = if name == limited { limit } else { "" };
             (name, task(&sandbox, port, name, limit, &settings))
         });
         for (name, task) in tasks {
             let output = task.finish_task();
-            match name == poor {
-                true => assert_eq!(output.code, Some(1), "{output:?}"),
-                false => assert!(output.code.unwrap() >= 128, "{name}: {output:?}"),
+            if name == limited {
+                assert_eq!(output.code, Some(1), "{output:?}");
+            } else {
+                assert!(output.code.unwrap() >= 128, "{name}: {output:?}");
             }
-            let file = format!("worker_{}", &poor[7..]);
-            let printed = if name == poor { ["cannot write", &file] } else { ["error: ", poor] };
+            let file = format!("worker_{}", &limited[7..]);
+            let printed =
+                if name == limited { ["cannot write", &file] } else { ["error: ", limited] };
             assert!(
                 name == "worker:1" || printed.iter().all(|s| output.stderr.contains(s)),
                 "{output:?}"

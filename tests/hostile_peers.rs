@@ -1,4 +1,4 @@
-//! Connections to a server that are not from a worker of the run: wrong bytes, wrong token, silence.
+//! Connections to a server from strangers to the run: wrong bytes, wrong token, silence.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};

@@ -1,11 +1,11 @@
-//! Process tests: the program as its users run it, with real processes, real files and real readers.
+//! Process tests: the program as its users run it, with real processes, files and readers.
 //!
 //! Every test starts the `paceline` binary in a directory of its own, and checks what it prints,
 //! what it writes and how it ends. Other programs read the files that are meant for them:
-//! TensorBoard's own package, Python's `safetensors`, Perfetto and Chromium, which `cargo xtask setup`
-//! installs. No test sleeps to win a race: a test that needs a process in a certain state waits for
-//! something visible, with a limit. Every run of the binary is also checked for panics, which no input
-//! may cause.
+//! TensorBoard's own package, Python's `safetensors`, Perfetto and Chromium, which
+//! `cargo xtask setup` installs. No test sleeps to win a race: a test that needs a process in a
+//! certain state waits for something visible, with a limit. Every run of the binary is also
+//! checked for panics, which no input may cause.
 //!
 //! Each module tests one subject; [`support`] is the harness.
 

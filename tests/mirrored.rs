@@ -1,13 +1,12 @@
 //! Mode `mirrored`: training without servers.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::support::{
-    ENDLESS, RunFolder, RunningProcess, SMALL_DATA, Sandbox, assert_says, free_ports, processes_of,
-    signal_to, tf_config, wait_until, within,
+    ENDLESS, ManualRun, RunFolder, RunningProcess, Sandbox, assert_says, free_ports, processes_of,
+    signal_to, wait_until, within,
 };
 
 /// The largest difference between the parameters of two runs.
@@ -185,21 +184,14 @@ fn mirrored_tasks_end_when_their_launcher_is_killed() {
     });
 }
 
-/// A mirrored task that is started by hand.
-fn by_hand(sandbox: &Sandbox, config: &str, settings: &[&str]) -> RunningProcess {
-    let mut command: Command =
-        sandbox.command(&["train", "--run-dir", sandbox.path("run").to_str().unwrap()]);
-    let mode = ["cluster.mode=mirrored"];
-    for setting in SMALL_DATA.iter().chain(&mode).chain(settings) {
-        command.args(["--set", setting]);
-    }
-    RunningProcess::start(command.env("TF_CONFIG", config), sandbox.path("run"))
+/// A mirrored run whose tasks are started by hand.
+fn manual(cluster: Value, settings: &[&str]) -> ManualRun {
+    ManualRun::new(cluster, &[&["cluster.mode=mirrored"], settings].concat())
 }
 
 #[test]
 fn mirrored_tasks_start_by_hand_in_any_order_with_workers_only() {
     for chief in ["worker", "chief"] {
-        let sandbox = Sandbox::new();
         let at = free_ports::<3>().map(|port| format!("127.0.0.1:{port}"));
         let (cluster, tasks) = match chief {
             "chief" => (
@@ -208,34 +200,29 @@ fn mirrored_tasks_start_by_hand_in_any_order_with_workers_only() {
             ),
             _ => (json!({"worker": at}), [("worker", 2), ("worker", 0), ("worker", 1)]),
         };
-        let start = |(role, index): (&str, usize)| {
-            by_hand(&sandbox, &tf_config(&cluster, role, index), &["train.stop={steps=40}"])
-        };
-        let (early, boss) = (start(tasks[0]), start(tasks[1]));
+        let manual_run = manual(cluster, &["train.stop={steps=40}"]);
+        let start = |(role, index): (&str, usize)| manual_run.start(role, index);
+        let early = [start(tasks[0]), start(tasks[1])];
         // Each task reports which task it waits for, and its state.
-        let run = sandbox.run_folder("run");
+        let run = manual_run.run();
         let names = tasks.map(|(role, index)| format!("{role}:{index}"));
         let missing = format!("{} at {} is not here yet", names[2], at[1]);
         assert!(wait_until(|| run.log(&names[1]).contains(&missing)), "{}", run.log(&names[1]));
         let refused = format!("{} at {} is refused (", names[2], at[1]);
         assert!(wait_until(|| run.log(&names[0]).contains(&refused)), "{}", run.log(&names[0]));
-        for task in [early, boss, start(tasks[2])] {
-            let output = task.finish_task();
-            assert_eq!(output.code, Some(0), "{output:?}");
-        }
+        manual_run.all_end_well(early.into_iter().chain([start(tasks[2])]).collect());
         assert_eq!(run.summary()["global_steps"], 40);
         let sync = ["cluster.workers=3", "train.stop={steps=40}"];
-        assert!(sandbox.train_cluster("sync", "sync", &sync).model() == run.model());
+        let sync = manual_run.sandbox.train_cluster("sync", "sync", &sync);
+        assert!(sync.model() == run.model());
     }
 }
 
 #[test]
 fn a_mirrored_worker_without_peers_gives_up_and_names_them() {
-    let sandbox = Sandbox::new();
     let at = free_ports::<3>().map(|port| format!("127.0.0.1:{port}"));
-    let cluster = json!({"worker": at});
-    let config = tf_config(&cluster, "worker", 1);
-    let output = by_hand(&sandbox, &config, &["cluster.start_timeout_s=2"]).finish();
+    let manual_run = manual(json!({"worker": at}), &["cluster.start_timeout_s=2"]);
+    let output = manual_run.start("worker", 1).finish();
     assert_eq!(output.code, Some(200), "{output:?}");
     assert_says(&output.stderr, &["error: the run did not start within 2 s: worker:0 at "]);
     assert_says(&output.stderr, &[&format!("worker:2 at {} is not here yet", at[2])]);
@@ -254,16 +241,15 @@ fn mirrored_refuses_what_it_cannot_do() {
     }
     let [port] = free_ports();
     for (role, says) in [("ps", "has no servers"), ("evaluator", "has no servers")] {
-        let sandbox = Sandbox::new();
         let address = format!("127.0.0.1:{port}");
         let cluster = json!({"worker": ["127.0.0.1:0"], role: [address]});
-        let output = by_hand(&sandbox, &tf_config(&cluster, role, 0), &[]).finish();
+        let output = manual(cluster, &[]).start(role, 0).finish();
         assert_eq!(output.code, Some(2), "{output:?}");
         assert_says(&output.stderr, &["error: ", says]);
     }
     // Beyond loopback a token is required.
     let cluster = json!({"worker": [format!("0.0.0.0:{port}"), "127.0.0.1:1"]});
-    let output = by_hand(&Sandbox::new(), &tf_config(&cluster, "worker", 0), &[]).finish();
+    let output = manual(cluster, &[]).start("worker", 0).finish();
     assert_eq!(output.code, Some(2), "{output:?}");
     assert_says(&output.stderr, &["error: ", "cluster.token_file"]);
     // A dense model of sparse rows is allowed.

@@ -3,11 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::proxy::Proxy;
 use crate::support::{
-    ENDLESS, RunFolder, RunningProcess, SMALL_DATA, Sandbox, assert_says, free_ports, processes_of,
+    ENDLESS, ManualRun, RunFolder, RunningProcess, Sandbox, assert_says, free_ports, processes_of,
     signal_to, tf_config, wait_until,
 };
 
@@ -119,26 +119,16 @@ fn a_mirrored_run_ends_when_a_worker_has_died_too_often() {
     assert_eq!(last, "error: the run failed: worker:2 was killed by signal 9");
 }
 
-/// A mirrored task that is started by hand.
-fn by_hand(sandbox: &Sandbox, config: &str, settings: &[&str]) -> RunningProcess {
-    let mut command =
-        sandbox.command(&["train", "--run-dir", sandbox.path("run").to_str().unwrap()]);
-    let common = ["cluster.mode=mirrored", WAIT];
-    for setting in SMALL_DATA.iter().chain(&common).chain(settings) {
-        command.args(["--set", setting]);
-    }
-    RunningProcess::start(command.env("TF_CONFIG", config), sandbox.path("run"))
+/// A mirrored run whose tasks are started by hand.
+fn manual(cluster: Value, settings: &[&str]) -> ManualRun {
+    ManualRun::new(cluster, &[&["cluster.mode=mirrored", WAIT], settings].concat())
 }
 
 #[test]
 fn a_mirrored_worker_that_does_not_come_back_is_named() {
-    let sandbox = Sandbox::new();
     let at = free_ports::<3>().map(|port| format!("127.0.0.1:{port}"));
-    let cluster = json!({"worker": at});
-    let settings = [ENDLESS, "cluster.rejoin_timeout_s=1"];
-    let mut tasks: Vec<_> = (0..3)
-        .map(|slot| by_hand(&sandbox, &tf_config(&cluster, "worker", slot), &settings))
-        .collect();
+    let manual_run = manual(json!({"worker": at}), &[ENDLESS, "cluster.rejoin_timeout_s=1"]);
+    let mut tasks = [0, 1, 2].map(|slot| manual_run.start("worker", slot));
     tasks[0].wait_for_steps();
     let started = Instant::now();
     tasks[1].signal("KILL");
@@ -152,34 +142,27 @@ fn a_mirrored_worker_that_does_not_come_back_is_named() {
         assert_says(&output.stderr, &[&lost]);
     }
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
-    assert!(processes_of(&sandbox.path("run")).is_empty());
+    assert!(processes_of(&manual_run.run().path).is_empty());
 }
 
 #[test]
 fn a_cut_connection_between_mirrored_workers_costs_nothing() {
-    let sandbox = Sandbox::new();
     let at = free_ports::<3>().map(|port| format!("127.0.0.1:{port}"));
     let proxy = Proxy::to(at[1].clone());
     let settings = ["train.stop.steps=3000", "train.optimizer.kind=momentum", "cluster.workers=3"];
-    let mut tasks: Vec<_> = (0..3)
-        .map(|slot| {
-            // Worker 2 connects to worker 1 through the proxy.
-            let mut seen = at.clone();
-            if slot == 2 {
-                seen[1] = format!("127.0.0.1:{}", proxy.port);
-            }
-            by_hand(&sandbox, &tf_config(&json!({"worker": seen}), "worker", slot), &settings)
-        })
-        .collect();
+    let manual_run = manual(json!({"worker": at}), &settings);
+    let run = manual_run.run();
+    // Worker 2 connects to worker 1 through the proxy.
+    let mut proxied = at.clone();
+    proxied[1] = format!("127.0.0.1:{}", proxy.port);
+    let config = tf_config(&json!({"worker": proxied}), "worker", 2);
+    let last = RunningProcess::start(&mut manual_run.command(&config), run.path.clone());
+    let mut tasks = vec![manual_run.start("worker", 0), manual_run.start("worker", 1), last];
     tasks[0].wait_for_steps();
-    let run = sandbox.run_folder("run");
     proxy.cut();
     let noticed = || run.log("worker:1").contains("its place is kept");
     assert!(wait_until(noticed), "{}", run.log("worker:1"));
-    for task in tasks {
-        let output = task.finish_task();
-        assert_eq!(output.code, Some(0), "{output:?}");
-    }
-    let other = sandbox.train_cluster("other", "mirrored", &settings);
+    manual_run.all_end_well(tasks);
+    let other = manual_run.sandbox.train_cluster("other", "mirrored", &settings);
     assert!(run.model() == other.model(), "the bytes differ");
 }

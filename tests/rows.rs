@@ -17,7 +17,8 @@ const CLICKS: [&str; 5] = [
 /// Every update rule that a sparse table computes exactly, with a rate that suits it.
 const RULES: [&str; 4] = [
     "train.optimizer={kind=\"sgd\", rate=0.5}",
-    "train.optimizer={kind=\"sgd\", rate=0.5, decay=0.01, schedule={kind=\"exponential\", every=50}}",
+    "train.optimizer={kind=\"sgd\", rate=0.5, decay=0.01, \
+     schedule={kind=\"exponential\", every=50}}",
     "train.optimizer={kind=\"adagrad\", rate=0.1}",
     "train.optimizer={kind=\"ftrl\", rate=0.2, l1=0.001, l2=0.01}",
 ];

@@ -64,6 +64,17 @@ fn progress_begins_with_the_first_step() {
     assert_says(&output.stderr, &["softmax on 600 examples", "\nstep 1, loss 2.3026"]);
 }
 
+/// The keys of `summary.json`, in order.
+const SUMMARY_KEYS: &str = "\
+    name mode workers servers batch stop_reason global_steps examples lost_pushes \
+    seconds train_loss test_loss test_accuracy steps_per_second examples_per_second \
+    bytes_per_step verdict ranking tasks";
+
+/// The keys of a task in `summary.json`, in order.
+const TASK_KEYS: &str = "\
+    task steps dropped lost seconds phases cpu_seconds peak_rss_bytes examples \
+    sent_bytes received_bytes gradient_ms resources";
+
 #[test]
 fn a_run_directory_has_everything_and_nothing_else() {
     let sandbox = Sandbox::new();
@@ -83,49 +94,9 @@ fn a_run_directory_has_everything_and_nothing_else() {
     assert_eq!(sandbox.tree().len(), expected.len() + 1, "one event file");
 
     let summary = run.summary();
-    assert_eq!(
-        keys(&summary),
-        [
-            "name",
-            "mode",
-            "workers",
-            "servers",
-            "batch",
-            "stop_reason",
-            "global_steps",
-            "examples",
-            "lost_pushes",
-            "seconds",
-            "train_loss",
-            "test_loss",
-            "test_accuracy",
-            "steps_per_second",
-            "examples_per_second",
-            "bytes_per_step",
-            "verdict",
-            "ranking",
-            "tasks",
-        ]
-    );
+    assert_eq!(keys(&summary).join(" "), SUMMARY_KEYS);
     let task = &summary["tasks"][0];
-    assert_eq!(
-        keys(task),
-        [
-            "task",
-            "steps",
-            "dropped",
-            "lost",
-            "seconds",
-            "phases",
-            "cpu_seconds",
-            "peak_rss_bytes",
-            "examples",
-            "sent_bytes",
-            "received_bytes",
-            "gradient_ms",
-            "resources",
-        ]
-    );
+    assert_eq!(keys(task).join(" "), TASK_KEYS);
     assert_eq!(keys(&task["phases"]), ["input", "pull", "compute", "push", "wait"]);
     assert_eq!(summary["mode"], "single");
     assert_eq!((&summary["workers"], &summary["servers"]), (&1.into(), &0.into()));

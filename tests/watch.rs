@@ -10,8 +10,8 @@ use paceline_observe::EventWriter;
 use crate::support::browser::Browser;
 use crate::support::{ENDLESS, RunningProcess, Sandbox, assert_says, wait_until};
 
-/// Everywhere.
-const ANYWHERE: [&str; 2] = ["--listen", "127.0.0.1:0"];
+/// Arguments that serve the page on a free port.
+const ANY_PORT: [&str; 2] = ["--listen", "127.0.0.1:0"];
 
 /// Waits for the address that a process prints.
 fn address(launched: &mut RunningProcess) -> String {
@@ -24,7 +24,7 @@ fn address(launched: &mut RunningProcess) -> String {
 /// Starts `paceline watch` on a directory. Returns the process and the page's address.
 fn watch(sandbox: &Sandbox, dir: &str, more: &[&str]) -> (RunningProcess, String) {
     let mut command = sandbox.command(&["watch", dir]);
-    command.args(ANYWHERE).args(more);
+    command.args(ANY_PORT).args(more);
     let mut launched = RunningProcess::start(&mut command, sandbox.path(dir));
     let at = address(&mut launched);
     (launched, at)
@@ -51,7 +51,8 @@ fn get(address: &str, path: &str, header: &str, until: &str) -> String {
 /// An expression for the number of points in the curve of a chart.
 fn points(chart: &str) -> String {
     format!(
-        "[...document.querySelectorAll('[data-chart={chart}] svg g path')].map(p => p.getAttribute('d').split('L').length).reduce((a, b) => Math.max(a, b), 0)"
+        "[...document.querySelectorAll('[data-chart={chart}] svg g path')] \
+         .map(p => p.getAttribute('d').split('L').length).reduce((a, b) => Math.max(a, b), 0)"
     )
 }
 
@@ -59,7 +60,7 @@ fn points(chart: &str) -> String {
 fn the_page_shows_a_run_learn_while_it_trains() {
     let sandbox = Sandbox::new();
     let mut command = sandbox.cluster("r", "async", &[ENDLESS, "observe.sample_ms=100"]);
-    command.arg("--watch").args(ANYWHERE);
+    command.arg("--watch").args(ANY_PORT);
     let mut training = RunningProcess::start(&mut command, sandbox.path("r"));
     let at = address(&mut training);
     let mut browser = Browser::start(&sandbox);
@@ -95,7 +96,7 @@ fn the_page_shows_a_run_learn_while_it_trains() {
 fn the_page_stays_after_the_run_until_interrupted() {
     let sandbox = Sandbox::new();
     let mut command = sandbox.cluster("r", "async", &["train.stop={steps=20}"]);
-    command.args(["--watch", "--quiet"]).args(ANYWHERE);
+    command.args(["--watch", "--quiet"]).args(ANY_PORT);
     let mut training = RunningProcess::start(&mut command, sandbox.path("r"));
     let at = address(&mut training);
     training.wait_for("the page stays until Ctrl-C");
@@ -125,9 +126,16 @@ fn runs_are_compared_by_keyboard_on_any_screen_in_light_and_dark() {
     sandbox.train("all/second", &["train.evaluate.every=5", "train.batch=30"]);
     browser.wait_for("document.querySelectorAll('#list li').length === 2");
     browser.wait_for("document.getElementById('state').textContent === 'finished (epochs)'");
-    let light = browser.eval("getComputedStyle(document.body).backgroundColor");
+    check_chart_by_keyboard(&mut browser);
+    check_comparison_by_keyboard(&mut browser);
+    check_phone(&mut browser, &at);
+    watching.signal("INT");
+    let output = watching.finish();
+    assert_eq!(output.code, Some(0), "{output:?}");
+}
 
-    // A chart by keyboard: cursor, table, picture.
+/// Checks a chart by keyboard: its cursor, its table and its downloads.
+fn check_chart_by_keyboard(browser: &mut Browser) {
     browser.wait_for(&format!("{} > 3", points("accuracy")));
     browser.eval("document.querySelector('[data-chart=accuracy] .plot').focus()");
     browser.press("ArrowLeft");
@@ -148,10 +156,14 @@ fn runs_are_compared_by_keyboard_on_any_screen_in_light_and_dark() {
     browser.eval(
         "window.saved = []; HTMLAnchorElement.prototype.click = function () { \
          saved.push(this.download); }; \
-         const make = URL.createObjectURL; URL.createObjectURL = blob => { (window.blobs ??= []).push(blob); return make(blob); };",
+         const make = URL.createObjectURL; \
+         URL.createObjectURL = blob => { (window.blobs ??= []).push(blob); return make(blob); };",
     );
     for kind in ["SVG", "PNG", "CSV"] {
-        browser.eval(&format!("[...document.querySelectorAll('[data-chart=loss] .tools button')].find(b => b.textContent === '{kind}').click()"));
+        browser.eval(&format!(
+            "[...document.querySelectorAll('[data-chart=loss] .tools button')] \
+             .find(b => b.textContent === '{kind}').click()"
+        ));
         browser.wait_for(&format!(
             "saved.some(name => name.endsWith('loss.{}'))",
             kind.to_lowercase()
@@ -165,8 +177,11 @@ fn runs_are_compared_by_keyboard_on_any_screen_in_light_and_dark() {
         "{heads}"
     );
     browser.eval("blobs.length = 0");
+}
 
-    // Both runs, side by side.
+/// Checks the filter, two runs side by side, and the dark theme.
+fn check_comparison_by_keyboard(browser: &mut Browser) {
+    let light = browser.eval("getComputedStyle(document.body).backgroundColor");
     browser.press("/");
     browser.wait_for("document.activeElement.id === 'filter'");
     for key in ["s", "e", "c"] {
@@ -187,8 +202,11 @@ fn runs_are_compared_by_keyboard_on_any_screen_in_light_and_dark() {
     assert_ne!(browser.eval("getComputedStyle(document.body).backgroundColor"), light);
     browser.eval("localStorage.removeItem('theme')");
     browser.assert_no_complaints();
+}
 
-    // On a phone nothing is wider than the screen, and the page uses the preferred colours.
+/// Checks that on a phone nothing is wider than the screen, and that the page uses the preferred
+/// colours.
+fn check_phone(browser: &mut Browser, at: &str) {
     browser.set_screen(360, 740, "dark");
     browser.open(&format!("http://{at}/?phone#run=all"));
     browser.open(&format!("http://{at}/#run=first"));
@@ -197,9 +215,6 @@ fn runs_are_compared_by_keyboard_on_any_screen_in_light_and_dark() {
     let page = "document.documentElement";
     assert_eq!(browser.eval(&format!("{page}.scrollWidth - {page}.clientWidth")), 0);
     browser.assert_no_complaints();
-    watching.signal("INT");
-    let output = watching.finish();
-    assert_eq!(output.code, Some(0), "{output:?}");
 }
 
 /// Measures the best of several attempts, because other work may slow the machine down.
@@ -221,7 +236,9 @@ fn the_page_is_light_and_there_at_once() {
     }
     assert!(best < 500.0, "{best} ms to the first paint");
     browser.wait_for(&format!("{} > 2", points("loss")));
-    let entries = "JSON.stringify([...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')].map(e => [e.name, e.encodedBodySize]))";
+    let entries = "JSON.stringify(['navigation', 'resource'] \
+                   .flatMap(kind => performance.getEntriesByType(kind)) \
+                   .map(e => [e.name, e.encodedBodySize]))";
     let entries: Vec<(String, u64)> =
         serde_json::from_str(browser.eval(entries).as_str().unwrap()).unwrap();
     let bytes: u64 = entries.iter().map(|(_, bytes)| bytes).sum();

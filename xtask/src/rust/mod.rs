@@ -3,5 +3,5 @@
 mod lexer;
 mod tests_removed;
 
-pub(crate) use lexer::{Token, TokenKind, tokens};
+pub(crate) use lexer::{RustToken, RustTokenKind, tokens};
 pub(crate) use tests_removed::without_tests;
