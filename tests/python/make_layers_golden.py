@@ -102,7 +102,7 @@ def network(shape, layers):
 
 
 def start(model):
-    """Fills each tensor by the formula, with twice the spread of PyTorch's default, to learn sooner."""
+    """Fills tensors by the formula, with twice PyTorch's spread, to learn sooner."""
     parameters = list(model.parameters())
     with torch.no_grad():
         for index, parameter in enumerate(parameters):

@@ -2,8 +2,8 @@
 
     python read_checkpoint.py CHECKPOINT
 
-It relies only on docs/formats.md: it reads the manifest's list of files, and each file with Python's
-`safetensors`.
+It relies only on docs/formats.md: it reads the manifest's list of files, and each file with
+Python's `safetensors`.
 """
 
 import json
