@@ -100,7 +100,7 @@ fn check_join_and_leave(mode: &str, settings: &[&str], is_same: bool) {
         assert!(run.task(worker)["steps"].as_u64().unwrap() > 0, "{mode}: {worker}");
         assert!(run.event_bytes(worker) > 0, "{mode}: {worker} has a folder of its own");
     }
-    assert!(!run.file("join.json").exists(), "what lets others in goes with the run");
+    assert!(!run.file("join.json").exists(), "join.json is removed at the end");
     if is_same {
         let settings = [&["cluster.slots=4", "cluster.servers=2"], &all[..]].concat();
         let undisturbed = sandbox.train_cluster("undisturbed", mode, &settings);

@@ -24,14 +24,18 @@ fn running(sandbox: &Sandbox, settings: &[&str]) -> RunningProcess {
 fn check_end(sandbox: &Sandbox, launched: RunningProcess, settings: &[&str]) -> RunFolder {
     let output = launched.finish();
     assert_eq!(output.code, Some(0), "{settings:?}: {output:?}");
-    let other = sandbox.train_cluster("other", "mirrored", settings);
+    let undisturbed = sandbox.train_cluster("undisturbed", "mirrored", settings);
     let run = sandbox.run_folder("run");
-    assert!(run.model() == other.model(), "{settings:?}: the bytes differ");
+    assert!(run.model() == undisturbed.model(), "{settings:?}: the bytes differ");
     for figure in ["global_steps", "stop_reason"] {
-        assert_eq!(run.summary()[figure], other.summary()[figure], "{settings:?}: {figure}");
+        assert_eq!(run.summary()[figure], undisturbed.summary()[figure], "{settings:?}: {figure}");
     }
     let tasks = run.summary()["tasks"].as_array().unwrap().len();
-    assert_eq!(tasks, other.summary()["tasks"].as_array().unwrap().len(), "all have reported");
+    assert_eq!(
+        tasks,
+        undisturbed.summary()["tasks"].as_array().unwrap().len(),
+        "all have reported"
+    );
     run
 }
 
@@ -163,6 +167,6 @@ fn a_cut_connection_between_mirrored_workers_costs_nothing() {
     let noticed = || run.log("worker:1").contains("its place is kept");
     assert!(wait_until(noticed), "{}", run.log("worker:1"));
     manual_run.all_end_well(tasks);
-    let other = manual_run.sandbox.train_cluster("other", "mirrored", &settings);
-    assert!(run.model() == other.model(), "the bytes differ");
+    let undisturbed = manual_run.sandbox.train_cluster("undisturbed", "mirrored", &settings);
+    assert!(run.model() == undisturbed.model(), "the bytes differ");
 }

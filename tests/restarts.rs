@@ -21,10 +21,11 @@ fn sync_ends_with_the_same_bits_however_often_workers_die() {
     let output = launched.finish();
     assert_eq!(output.code, Some(0), "{output:?}");
     let tasks = ["cluster.workers=3", "cluster.servers=2"];
-    let other = sandbox.train_cluster("other", "sync", &[&tasks[..], &settings].concat());
+    let undisturbed =
+        sandbox.train_cluster("undisturbed", "sync", &[&tasks[..], &settings].concat());
     let run = sandbox.run_folder("run");
     assert_eq!(run.summary()["global_steps"], 6000);
-    assert!(run.model() == other.model());
+    assert!(run.model() == undisturbed.model());
 }
 
 #[test]
@@ -43,8 +44,9 @@ fn sync_on_sparse_rows_ends_with_the_same_bits_when_workers_die() {
     let output = launched.finish();
     assert_eq!(output.code, Some(0), "{output:?}");
     let tasks = ["cluster.workers=3", "cluster.servers=2"];
-    let other = sandbox.train_cluster("other", "sync", &[&tasks[..], &settings].concat());
-    assert!(sandbox.run_folder("run").model() == other.model());
+    let undisturbed =
+        sandbox.train_cluster("undisturbed", "sync", &[&tasks[..], &settings].concat());
+    assert!(sandbox.run_folder("run").model() == undisturbed.model());
 }
 
 #[test]

@@ -58,7 +58,8 @@ fn check_equal_bits(mode: &str, settings: &[&str]) {
     let step = kill_after_checkpoint(launched, &sandbox.path("run"));
     let stop = format!("train.stop.steps={}", step + 73);
     let resumed = resume(&sandbox, "run", &[&stop]);
-    let undisturbed = sandbox.train_cluster("other", mode, &[settings, &every, &[&stop]].concat());
+    let undisturbed =
+        sandbox.train_cluster("undisturbed", mode, &[settings, &every, &[&stop]].concat());
     assert_eq!(resumed.summary()["resumed_from"], step, "{mode} {settings:?}");
     assert_eq!(resumed.summary()["global_steps"], step + 73);
     assert!(resumed.model() == undisturbed.model(), "{mode} {settings:?} from step {step}");
@@ -94,8 +95,11 @@ fn a_resumed_mirrored_run_ends_with_the_same_bits() {
 fn sync_resumes_as_mirrored_and_mirrored_as_sync_with_the_same_bits() {
     let common = ["cluster.workers=3", "train.optimizer.kind=momentum", "train.batch=20"];
     let sandbox = Sandbox::new();
-    let undisturbed =
-        sandbox.train_cluster("other", "sync", &[&common[..], &["train.stop.steps=90"]].concat());
+    let undisturbed = sandbox.train_cluster(
+        "undisturbed",
+        "sync",
+        &[&common[..], &["train.stop.steps=90"]].concat(),
+    );
     for (before, after) in [("sync", "mirrored"), ("mirrored", "sync")] {
         let settings = ["checkpoint.every_steps=1000", "train.stop.steps=40"];
         sandbox.train_cluster(before, before, &[&common[..], &settings].concat());
@@ -261,7 +265,7 @@ fn a_damaged_checkpoint_is_named_and_the_one_before_it_is_used() {
         &["step 100: worker-0.safetensors: its checksum", "step 80: sound"],
     );
 
-    let undisturbed = sandbox.train("other", &["train.stop.steps=130"]);
+    let undisturbed = sandbox.train("undisturbed", &["train.stop.steps=130"]);
     let more = ["train", "--resume", "run", "--quiet", "--set", "train.stop.steps=130"];
     let output = sandbox.ok(&more);
     assert_says(&output.stderr, &["step 100", "worker-0.safetensors", "checksum"]);
@@ -284,10 +288,10 @@ fn what_cannot_be_resumed_is_refused_with_the_reason() {
     let before = sandbox.tree();
     assert_says(&sandbox.fails(2, &["train", "--resume", "run"]), &["step 10", "nothing left"]);
     let more = ["train", "--resume", "run", "--set", "train.stop.steps=20", "--set"];
-    let other = [&more[..], &["train.optimizer.kind=adam"]].concat();
-    assert_says(&sandbox.fails(2, &other), &["\"mean\"", "optimizer"]);
-    let other = [&more[..], &["model.kind=lenet"]].concat();
-    assert_says(&sandbox.fails(2, &other), &["another model"]);
+    let changed = [&more[..], &["train.optimizer.kind=adam"]].concat();
+    assert_says(&sandbox.fails(2, &changed), &["\"mean\"", "optimizer"]);
+    let changed = [&more[..], &["model.kind=lenet"]].concat();
+    assert_says(&sandbox.fails(2, &changed), &["another model"]);
     assert_eq!(sandbox.tree(), before, "files were changed");
 }
 

@@ -42,10 +42,10 @@ fn sync_ends_with_the_same_bits_when_every_server_dies() {
     }
     let output = launched.finish();
     assert_eq!(output.code, Some(0), "{output:?}");
-    let other = sandbox.train_cluster("other", "sync", &[&TASKS[..], &same].concat());
+    let undisturbed = sandbox.train_cluster("undisturbed", "sync", &[&TASKS[..], &same].concat());
     let run = sandbox.run_folder("run");
     assert_eq!(run.summary()["global_steps"], 4000);
-    assert!(run.model() == other.model());
+    assert!(run.model() == undisturbed.model());
 }
 
 #[test]
@@ -58,9 +58,9 @@ fn without_checkpoints_the_run_starts_again_from_its_beginning() {
     let output = launched.finish();
     assert_eq!(output.code, Some(0), "{output:?}");
     assert_says(&output.stderr, &["ps:0: the run goes back to its beginning", "lost"]);
-    let other = sandbox.train_cluster("other", "sync", &[&TASKS[..], &same].concat());
+    let undisturbed = sandbox.train_cluster("undisturbed", "sync", &[&TASKS[..], &same].concat());
     let run = sandbox.run_folder("run");
-    assert!(run.model() == other.model());
+    assert!(run.model() == undisturbed.model());
     assert!(run.summary()["lost_pushes"].as_u64().unwrap() > 0);
 }
 

@@ -27,8 +27,8 @@ fn time_to_start(order: [(&str, usize); 5], missing: &str) -> Duration {
     manual_run.wait_for_log(&format!("{}:{}", early[0].0, early[0].1), missing);
     let started = Instant::now();
     tasks.push(manual_run.start(last.0, last.1));
-    let chief = order.iter().position(|task| *task == ("worker", 0)).unwrap();
-    tasks[chief].wait_for_steps();
+    let coordinator = order.iter().position(|task| *task == ("worker", 0)).unwrap();
+    tasks[coordinator].wait_for_steps();
     let took = started.elapsed();
     manual_run.all_end_well(tasks);
     assert_eq!(manual_run.run().summary()["global_steps"], 50);
@@ -39,11 +39,11 @@ fn time_to_start(order: [(&str, usize); 5], missing: &str) -> Duration {
 fn tasks_start_in_any_order_and_train_within_a_second_of_the_last() {
     let server_last = [("worker", 1), ("worker", 0), ("ps", 1), ("worker", 2), ("ps", 0)];
     let worker_last = [("ps", 0), ("worker", 1), ("worker", 0), ("ps", 1), ("worker", 2)];
-    let chief_last = [("ps", 1), ("worker", 2), ("ps", 0), ("worker", 1), ("worker", 0)];
+    let coordinator_last = [("ps", 1), ("worker", 2), ("ps", 0), ("worker", 1), ("worker", 0)];
     for (order, missing) in [
         (server_last, " is refused ("),
         (worker_last, "worker:2 missing"),
-        (chief_last, "worker:0 missing"),
+        (coordinator_last, "worker:0 missing"),
     ] {
         // Other work on the machine may delay one attempt, but not three in a row.
         let took = (0..3).map(|_| time_to_start(order, missing));
@@ -57,23 +57,24 @@ fn a_waiting_task_reports_which_tasks_it_waits_for_and_their_state() {
     let [first, second] = free_ports();
     let settings = ["train.stop={steps=100}", "cluster.mode=async"];
     let manual_run = ManualRun::new(cluster_of(2, &[first, second]), &settings);
-    let mut chief = manual_run.start("worker", 0);
-    chief.wait_for(&format!("ps:0 at 127.0.0.1:{first} is refused"));
-    assert_says(&chief.stderr(), &[&format!("ps:1 at 127.0.0.1:{second} is refused")]);
+    let mut coordinator = manual_run.start("worker", 0);
+    coordinator.wait_for(&format!("ps:0 at 127.0.0.1:{first} is refused"));
+    assert_says(&coordinator.stderr(), &[&format!("ps:1 at 127.0.0.1:{second} is refused")]);
     let server = manual_run.start("ps", 0);
-    chief.wait_for("ps:0 is ready and waits for other workers");
+    coordinator.wait_for("ps:0 is ready and waits for other workers");
     manual_run.wait_for_log("ps:0", "waiting for the start: worker:1 missing");
 
     // A server of another job at the address of the second server.
     let sandbox = Sandbox::new();
-    let mut stranger =
+    let mut foreign_server =
         sandbox.command(&["train", "--run-dir", sandbox.path("run").to_str().unwrap()]);
-    stranger.env("TF_CONFIG", tf_config(&manual_run.cluster, "ps", 1));
-    let stranger = RunningProcess::start(&mut stranger, sandbox.path("run"));
-    chief.wait_for(&format!("ps:1 at 127.0.0.1:{second} is wrong job (it works for another job)"));
+    foreign_server.env("TF_CONFIG", tf_config(&manual_run.cluster, "ps", 1));
+    let foreign_server = RunningProcess::start(&mut foreign_server, sandbox.path("run"));
+    coordinator
+        .wait_for(&format!("ps:1 at 127.0.0.1:{second} is wrong job (it works for another job)"));
     // With the right server in its place the run succeeds.
-    drop(stranger);
-    let tasks = vec![server, chief, manual_run.start("ps", 1), manual_run.start("worker", 1)];
+    drop(foreign_server);
+    let tasks = vec![server, coordinator, manual_run.start("ps", 1), manual_run.start("worker", 1)];
     manual_run.all_end_well(tasks);
     assert_eq!(manual_run.run().summary()["stop_reason"], "steps");
 }
@@ -86,11 +87,11 @@ fn a_task_with_a_wrong_token_is_refused() {
     let [right, wrong] =
         [right, wrong].map(|path| format!("cluster.token_file={}", path.display()));
     let server = manual_run.start_with("ps", 0, &[&right]);
-    let mut stranger = manual_run.start_with("worker", 0, &[&wrong]);
-    stranger.wait_for(&format!("ps:0 at 127.0.0.1:{port} is wrong token"));
+    let mut intruder = manual_run.start_with("worker", 0, &[&wrong]);
+    intruder.wait_for(&format!("ps:0 at 127.0.0.1:{port} is wrong token"));
     manual_run.wait_for_log("ps:0", "refused a connection: the token is not this run's");
-    drop(stranger);
-    fs::rename(manual_run.run().file("worker_0"), manual_run.sandbox.path("stranger")).unwrap();
+    drop(intruder);
+    fs::rename(manual_run.run().file("worker_0"), manual_run.sandbox.path("intruder")).unwrap();
     let worker = manual_run.start_with("worker", 0, &[&right]);
     manual_run.all_end_well(vec![server, worker]);
     for task in ["ps:0", "worker:0"] {
@@ -158,15 +159,15 @@ fn a_sparse_map_string_indices_a_master_and_unknown_keys_are_understood() {
 
 #[test]
 fn a_lost_worker_is_named_as_the_cluster_names_it() {
-    for (chief, lost) in [("worker", 1), ("chief", 0)] {
+    for (coordinator, lost) in [("worker", 1), ("chief", 0)] {
         let [port] = free_ports();
         let mut cluster = cluster_of(2, &[port]);
-        if chief == "chief" {
-            cluster[chief] = json!(["127.0.0.1:0"]);
+        if coordinator == "chief" {
+            cluster[coordinator] = json!(["127.0.0.1:0"]);
         }
         let manual_run = ManualRun::new(cluster, &[ENDLESS]);
-        let mut others = vec![manual_run.start("ps", 0), manual_run.start(chief, 0)];
-        if chief == "chief" {
+        let mut others = vec![manual_run.start("ps", 0), manual_run.start(coordinator, 0)];
+        if coordinator == "chief" {
             others.push(manual_run.start("worker", 1));
         }
         let worker = manual_run.start("worker", lost);
