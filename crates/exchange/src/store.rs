@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use paceline_model::{Optimizer, Table};
+use paceline_model::{OptimizerState, Table};
 
 /// A shard of the parameters, with the optimizer that changes them.
 pub enum Store {
@@ -18,7 +18,7 @@ pub enum Store {
 
 impl Store {
     /// The shard of a dense model.
-    pub fn dense(params: Vec<f32>, optimizer: Optimizer) -> Self {
+    pub fn dense(params: Vec<f32>, optimizer: OptimizerState) -> Self {
         Store::Dense(DenseStore { params, previous: Vec::new(), optimizer })
     }
 
@@ -70,7 +70,7 @@ pub struct DenseStore {
     params: Vec<f32>,
     /// The parameters one version ago, where they are kept; else empty.
     previous: Vec<f32>,
-    optimizer: Optimizer,
+    optimizer: OptimizerState,
 }
 
 impl DenseStore {
@@ -80,7 +80,7 @@ impl DenseStore {
     }
 
     /// The optimizer, with its slots.
-    pub fn optimizer(&self) -> &Optimizer {
+    pub fn optimizer(&self) -> &OptimizerState {
         &self.optimizer
     }
 

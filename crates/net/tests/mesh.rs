@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use paceline_exchange::{CHUNK_FLOATS, Replica, ReplicaConfig};
-use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
+use paceline_model::{Group, Layout, OptimizerState, Sgd};
 use paceline_net::{ExchangePhase, LinkError, LinkObserver, LocalGradient, Mesh, MeshConfig};
 
 /// How long anything may take that is to come to an end.
@@ -57,7 +57,7 @@ fn start(
         recovers,
         ..ReplicaConfig::new(slot, count)
     };
-    let spec = OptimizerSpec::sgd(0.5);
+    let spec = Sgd::new(0.5);
     let replica = Replica::new(config, vec![0.5; floats], spec, &layout(floats));
     let config = MeshConfig {
         addresses: addresses.to_vec(),
@@ -95,7 +95,7 @@ fn workers<T: Send>(
 /// The same steps in a plain loop.
 fn plain(count: usize, floats: usize, steps: u64) -> Vec<f32> {
     let mut params = vec![0.5; floats];
-    let mut optimizer = Optimizer::new(OptimizerSpec::sgd(0.5), &layout(floats), 0..floats);
+    let mut optimizer = OptimizerState::new(Sgd::new(0.5), &layout(floats), 0..floats);
     let total = (count * (count + 1) / 2) as f64;
     for step in 0..steps {
         let mut mean = vec![0.0f32; floats];

@@ -6,7 +6,7 @@ use std::path::Path;
 use paceline_observe::Rank;
 use paceline_observe::pace::BEHIND;
 
-use crate::summary::{Summary, TaskSummary};
+use paceline_record::{Summary, TaskSummary};
 
 /// Columns of a text beside its name.
 const TEXT_WIDTH: usize = 87;

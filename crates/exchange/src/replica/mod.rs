@@ -33,7 +33,7 @@ mod tests;
 
 use std::ops::Range;
 
-use paceline_model::{Layout, Optimizer, OptimizerSpec};
+use paceline_model::{Layout, OptimizerSpec, OptimizerState};
 use thiserror::Error;
 
 use crate::shard::chunk_ranges_of;
@@ -55,7 +55,7 @@ pub struct Replica {
     config: ReplicaConfig,
     params: Vec<f32>,
     /// Of what this worker updates; see [`ReplicaConfig::updates`].
-    optimizer: Optimizer,
+    optimizer: OptimizerState,
     /// The chunks of each slot's shard, as ranges of all parameters; at least one each, so that
     /// everybody hears from everybody in every step.
     chunks: Vec<Vec<Range<usize>>>,
@@ -180,7 +180,7 @@ impl Replica {
     ) -> Self {
         let updates = config.updates(params.len());
         assert_eq!(params.len(), layout.len(), "parameters");
-        Self::resume(config, params, Optimizer::new(optimizer, layout, updates), 0)
+        Self::resume(config, params, OptimizerState::new(optimizer, layout, updates), 0)
     }
 
     /// A replica that goes on where a checkpoint was taken, with what was in it.
@@ -190,7 +190,7 @@ impl Replica {
     pub fn resume(
         config: ReplicaConfig,
         params: Vec<f32>,
-        optimizer: Optimizer,
+        optimizer: OptimizerState,
         global_step: u64,
     ) -> Self {
         let (workers, total) = (config.names.len(), params.len());
@@ -290,7 +290,7 @@ impl Replica {
         let shard = self.config.shard(self.params.len());
         let start = self.config.updates(self.params.len()).start;
         let inside = shard.start - start..shard.end - start;
-        let slots = self.optimizer.slots().map(move |(_, slot)| &slot[inside.clone()]);
+        let slots = self.optimizer.states().map(move |(_, slot)| &slot[inside.clone()]);
         [&self.params[shard]].into_iter().chain(slots)
     }
 

@@ -136,7 +136,7 @@ impl Replica {
             }
             PeerTarget::Slot(slot, range) => {
                 self.is_torn = true;
-                as_bytes_mut(&mut self.optimizer.slot_mut(*slot)[range.clone()])
+                as_bytes_mut(&mut self.optimizer.state_mut(*slot)[range.clone()])
             }
             PeerTarget::Bytes(_) | PeerTarget::Later => &mut [],
         }

@@ -41,7 +41,7 @@ pub(super) struct Owed {
 impl Replica {
     /// The column of the mean: behind the parameters and the slots.
     fn mean_column(&self) -> usize {
-        1 + self.optimizer.slots().count()
+        1 + self.optimizer.states().count()
     }
 
     /// How many pieces a column has.

@@ -101,7 +101,7 @@ impl Replica {
             PeerSource::Params(range) => &self.params[range.clone()],
             PeerSource::Mean(range) => &self.mean[range.clone()],
             PeerSource::Slot(slot, range) => {
-                let mut slots = self.optimizer.slots();
+                let mut slots = self.optimizer.states();
                 slots.nth(*slot).map_or(&[], |(_, values)| &values[range.clone()])
             }
         }

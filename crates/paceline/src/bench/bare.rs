@@ -14,7 +14,7 @@ use clap::ValueEnum;
 use paceline_exchange::{
     CHUNK_BYTES, ClientConfig, Level, ModeConfig, PeerRole, Server, ServerConfig, Stats, Store,
 };
-use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
+use paceline_model::{Group, Layout, OptimizerState, Sgd};
 use paceline_net::{
     ConnectConfig, ExchangePhase, LinkObserver, ServerConnections, ServerObserver, ServerTotals,
     serve,
@@ -206,7 +206,7 @@ fn serve_ours(floats: usize) -> io::Result<()> {
     let workers = clients()?;
     let config =
         ServerConfig { stall_ms: 60_000, ..ServerConfig::new(ModeConfig::Async, workers, floats) };
-    let optimizer = Optimizer::new(OptimizerSpec::sgd(0.01), &flat(floats), 0..floats);
+    let optimizer = OptimizerState::new(Sgd::new(0.01), &flat(floats), 0..floats);
     let mut machine = Server::new(config, Store::dense(vec![0.0; floats], optimizer));
     // The clients just go away at the end, which the server takes for a failure.
     let _ = serve(&listener, &mut machine, &mut Silent);

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use paceline_model::{
-    AlexNet, Batch, Descent, GroupRule, InPlace, LayerCost, Model, Moment, Network, Onto,
-    Optimizer, OptimizerSpec, Rule, Schedule, lenet,
+    AlexNet, Batch, Descent, InPlace, LayerCost, Model, Momentum, Network, OptimizerState,
+    OutputMode, Sgd, StepEvent, lenet,
 };
 
 use super::TURN;
@@ -84,7 +84,7 @@ const NONE: Times = Times { forward: Duration::ZERO, backward: Duration::ZERO };
 struct Bench {
     model: Network,
     cost: Vec<LayerCost>,
-    optimizer: Optimizer,
+    optimizer: OptimizerState,
     params: Vec<f32>,
     grad: Vec<f32>,
     inputs: Vec<f32>,
@@ -96,21 +96,17 @@ struct Bench {
 impl Bench {
     fn new(args: &Layers) -> Result<Self, Failure> {
         let sizes = AlexNet { dropout: 0.0, ..AlexNet::default() };
-        let group = GroupRule { rate: Schedule::Constant { rate: 0.01 }, decay: 0.0 };
-        let (model, rule) = match args.model {
-            Net::Lenet => (lenet(args.batch, args.threads), Rule::Sgd),
-            Net::Alexnet => {
-                (sizes.network(args.batch, args.threads), Rule::Momentum { momentum: 0.9 })
-            }
+        let (model, spec) = match args.model {
+            Net::Lenet => (lenet(args.batch, args.threads), Sgd::new(0.01)),
+            Net::Alexnet => (sizes.network(args.batch, args.threads), Momentum::new(0.01, 0.9)),
         };
         let model = model.map_err(|error| Failure::Training(error.to_string()))?;
         let mut params = vec![0.0; model.layout().len()];
         model.initialise(1, &mut params);
-        let spec = OptimizerSpec { rule, weights: group, biases: group };
         let pixels = args.batch * model.inputs();
         Ok(Self {
             cost: model.cost(),
-            optimizer: Optimizer::new(spec, model.layout(), 0..params.len()),
+            optimizer: OptimizerState::new(spec, model.layout(), 0..params.len()),
             // Not there before it is written to.
             grad: vec![0.0; params.len()],
             params,
@@ -135,18 +131,19 @@ impl Bench {
         let block = Batch::dense(&self.inputs, &self.labels);
         let mut times = vec![NONE; self.best.len()];
         let mut last = Instant::now();
-        let onto = (Onto::Zero, &mut self.grad[..]);
-        let loss = self.model.gradient_followed(&self.params, block, share, onto, &mut |moment| {
+        let (mode, grad) = (OutputMode::Overwrite, &mut self.grad[..]);
+        let observe = &mut |event: StepEvent<'_>| {
             let now = Instant::now();
-            match moment {
-                Moment::Forward { layer } => times[layer].forward += now - last,
-                Moment::Backward { layer } => times[layer].backward += now - last,
+            match event {
+                StepEvent::Forward { layer } => times[layer].forward += now - last,
+                StepEvent::Backward { layer } => times[layer].backward += now - last,
                 // A layer's way back is two products; both count.
-                Moment::Final { .. } => return,
-                Moment::Input | Moment::Loss => {}
+                StepEvent::Final { .. } => return,
+                StepEvent::Input | StepEvent::Loss => {}
             }
             last = now;
-        });
+        };
+        let loss = self.model.gradient_observed(&self.params, block, share, mode, grad, observe);
         black_box(loss);
         for (best, times) in self.best.iter_mut().zip(times) {
             best.forward = best.forward.min(times.forward);

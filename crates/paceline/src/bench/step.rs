@@ -3,8 +3,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use paceline_data::{BatchBuffer, Images, Patches, digits};
-use paceline_model::{Batch, Model, Onto, Optimizer, OptimizerSpec, Patchy, Softmax};
+use paceline_data::{BatchBuffer, Digits, Images, Patches};
+use paceline_model::{Batch, Model, OptimizerState, OutputMode, Sgd, SharedPatches, Softmax};
 
 use super::TURN;
 use super::products::{self, Matrix, product};
@@ -56,12 +56,12 @@ fn dense() -> String {
 /// Gradients/s over generated digits in random order, as bytes without their empty patches on one
 /// thread and on two, beside all of their pixels made into numbers on one thread.
 fn patchy() -> String {
-    let images = digits(1, DIGITS, 1).train;
+    let images = Digits::generate_sets(DIGITS, 1, 1).train;
     let Some(patches) = Patches::of(&images) else { return String::new() };
     let head = ["batch", "patches", "2 threads", "all pixels", "ratio", "2 threads"];
     let mut rows = vec![head.map(String::from).to_vec()];
     for batch in [10, 60, 600] {
-        let model = |threads| Softmax::of_patchy(INPUTS, CLASSES, threads);
+        let model = |threads| Softmax::for_patches(INPUTS, CLASSES, threads);
         let (Ok(one), Ok(two)) = (model(1), model(2)) else { return String::new() };
         let mut ways = [(one, true), (two, true), (Softmax::new(INPUTS, CLASSES), false)]
             .map(|(model, is_patchy)| Gradient::new(model, batch, is_patchy));
@@ -109,19 +109,19 @@ impl Gradient {
             *image = (number * 7_919 % DIGITS) as u32;
         }
         self.done += self.which.len();
-        let (share, mut onto) = (1.0 / self.which.len() as f32, Onto::Zero);
+        let (share, mut mode) = (1.0 / self.which.len() as f32, OutputMode::Overwrite);
         for which in self.which.chunks(self.model.max_block()) {
             let block = if self.is_patchy {
                 self.labels.clear();
                 self.labels.extend(which.iter().map(|&image| patches.labels()[image as usize]));
                 let (words, starts) = (patches.words(), patches.starts());
-                Batch::patchy(Patchy { words, starts, which }, &self.labels)
+                Batch::patches(SharedPatches { words, starts, which }, &self.labels)
             } else {
                 self.buffer.fill(images, which.iter().map(|&image| image as usize));
                 Batch::dense(&self.buffer.inputs, &self.buffer.labels)
             };
-            black_box(self.model.gradient(&self.params, block, share, onto, &mut self.grad));
-            onto = Onto::Present;
+            black_box(self.model.gradient(&self.params, block, share, mode, &mut self.grad));
+            mode = OutputMode::Add;
         }
     }
 }
@@ -145,7 +145,7 @@ fn pixels(batch: usize) -> Vec<f32> {
 
 struct SoftmaxStep {
     model: Softmax,
-    optimizer: Optimizer,
+    optimizer: OptimizerState,
     params: Vec<f32>,
     grad: Vec<f32>,
     inputs: Vec<f32>,
@@ -158,7 +158,7 @@ impl SoftmaxStep {
         let model = Softmax::new(INPUTS, CLASSES);
         let params = vec![0.0; model.layout().len()];
         Self {
-            optimizer: Optimizer::new(OptimizerSpec::sgd(0.01), model.layout(), 0..params.len()),
+            optimizer: OptimizerState::new(Sgd::new(0.01), model.layout(), 0..params.len()),
             grad: params.clone(),
             params,
             model,
@@ -170,13 +170,13 @@ impl SoftmaxStep {
 
     fn step(&mut self) {
         let share = 1.0 / self.labels.len() as f32;
-        let mut onto = Onto::Zero;
+        let mut mode = OutputMode::Overwrite;
         let most = self.model.max_block();
         let blocks = self.inputs.chunks(most * INPUTS).zip(self.labels.chunks(most));
         for (inputs, labels) in blocks {
             let block = Batch::dense(inputs, labels);
-            black_box(self.model.gradient(&self.params, block, share, onto, &mut self.grad));
-            onto = Onto::Present;
+            black_box(self.model.gradient(&self.params, block, share, mode, &mut self.grad));
+            mode = OutputMode::Add;
         }
         self.optimizer.apply(self.done, 0, &mut self.params, &self.grad);
         self.done += 1;

@@ -1,8 +1,8 @@
 //! Who is told how a worker's connections fare: its clock and its timeline while it trains, and
 //! whoever waits for others.
 
-use paceline_net::{ExchangePhase, LinkObserver};
-use paceline_observe::trace::Happened;
+use paceline_net::{Attendant, Moved};
+use paceline_observe::trace::GradientEvent;
 use paceline_observe::{Phase, PhaseClock};
 
 use crate::trace::APPLY_OP;
@@ -33,13 +33,13 @@ impl Peers {
     }
 }
 
-impl LinkObserver for Timed<'_> {
+impl Attendant for Timed<'_> {
     #[inline]
-    fn enter_phase(&mut self, to: ExchangePhase) {
+    fn moved(&mut self, to: Moved) {
         self.clock.stay_in(match to {
-            ExchangePhase::Push => Phase::Push,
-            ExchangePhase::Wait => Phase::Wait,
-            ExchangePhase::Pull => Phase::Pull,
+            Moved::Push => Phase::Push,
+            Moved::Wait => Phase::Wait,
+            Moved::Pull => Phase::Pull,
         });
     }
 
@@ -47,33 +47,33 @@ impl LinkObserver for Timed<'_> {
         (self.say)(text);
     }
 
-    fn should_give_up(&mut self) -> bool {
+    fn gives_up(&mut self) -> bool {
         self.halted.is_some_and(|halted| halted())
     }
 
     #[inline]
-    fn sending_gradient(&mut self, step: u64) {
+    fn sends(&mut self, step: u64) {
         if let Some(track) = self.clock.track() {
             track.sends(self.peers.others(), step);
         }
     }
 
     #[inline]
-    fn update_arrived(&mut self, peer: usize) {
+    fn got(&mut self, peer: usize) {
         if let Some(track) = self.clock.track() {
             track.got(peer as u32);
         }
     }
 
     #[inline]
-    fn gradient_arrived(&mut self, peer: usize, step: u64) {
+    fn arrived(&mut self, peer: usize, step: u64) {
         if let Some(track) = self.clock.track() {
-            track.mark(Happened::Arrived, peer as u32, step);
+            track.mark(GradientEvent::Arrived, peer as u32, step);
         }
     }
 
     #[inline]
-    fn gradients_applied(&mut self) {
+    fn applied(&mut self) {
         self.clock.did(APPLY_OP);
         if let Some(track) = self.clock.track() {
             track.applied_all(self.peers.others());
@@ -87,14 +87,14 @@ pub(super) struct Waiter<'a> {
     pub(super) gives_up: Option<&'a dyn Fn() -> bool>,
 }
 
-impl LinkObserver for Waiter<'_> {
-    fn enter_phase(&mut self, _: ExchangePhase) {}
+impl Attendant for Waiter<'_> {
+    fn moved(&mut self, _: Moved) {}
 
     fn note(&mut self, text: &str) {
         (self.say)(text);
     }
 
-    fn should_give_up(&mut self) -> bool {
+    fn gives_up(&mut self) -> bool {
         self.gives_up.is_some_and(|gives_up| gives_up())
     }
 }

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use paceline_exchange::{ChunkMarks, Replica, ReplicaConfig, SlotMark};
-use paceline_model::{Layout, Model, Optimizer};
+use paceline_model::{Layout, Model, OptimizerState};
 use paceline_net::{LocalGradient, Mesh, MeshConfig};
 use paceline_observe::PhaseClock;
 
@@ -19,9 +19,9 @@ use crate::checkpoint::keeper::copy_dense;
 use crate::checkpoint::{Keeper, Origin, Resumption, Shape, Shelf, Terms};
 use crate::job::{OnWorkerLoss, Plan, RawJob};
 use crate::link::{DenseLink, Link, Pushed, Show};
-use crate::log::Log;
-use crate::run::RunDir;
-use crate::summary::TaskSummary;
+use paceline_record::RunDir;
+use paceline_record::TaskLog;
+use paceline_record::TaskSummary;
 
 /// A worker's replica of the parameters, and its connections to all other workers.
 pub(super) struct Mirror<'a> {
@@ -66,13 +66,13 @@ impl Beginning<'_> {
         let Some(from) = from else {
             let mut params = vec![0.0; layout.len()];
             model.initialise(plan.seed, &mut params);
-            return Ok(Replica::new(config, params, plan.optimizer, layout));
+            return Ok(Replica::new(config, params, plan.optimizer.clone(), layout));
         };
         let updates = config.updates(layout.len());
-        let (params, optimizer): (_, Optimizer) = match updates == (0..layout.len()) {
-            true => from.dense(layout, plan.optimizer, updates)?,
+        let (params, optimizer): (_, OptimizerState) = match updates == (0..layout.len()) {
+            true => from.dense(layout, plan.optimizer.clone(), updates)?,
             false => {
-                let (_, optimizer) = from.dense(layout, plan.optimizer, updates)?;
+                let (_, optimizer) = from.dense(layout, plan.optimizer.clone(), updates)?;
                 (from.params(layout)?, optimizer)
             }
         };
@@ -105,7 +105,7 @@ impl Beginning<'_> {
     }
 
     /// Who takes checkpoints of this worker's shard, if they are taken.
-    fn keeper(&self, layout: &Layout, log: Arc<Log>) -> Result<Option<Keeper>, Failure> {
+    fn keeper(&self, layout: &Layout, log: Arc<TaskLog>) -> Result<Option<Keeper>, Failure> {
         let Self { job, plan, cluster, run, .. } = *self;
         let index = (cluster.slot().unwrap_or(0), cluster.slots());
         let name = cluster.task.to_string().replace(':', "-");
@@ -127,7 +127,7 @@ impl<'a> Mirror<'a> {
     pub(super) fn start(
         beginning: &Beginning<'_>,
         model: &dyn Model,
-        log: Arc<Log>,
+        log: Arc<TaskLog>,
         say: Say<'a>,
         gives_up: &dyn Fn() -> bool,
     ) -> Result<Self, Failure> {
