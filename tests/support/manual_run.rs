@@ -4,30 +4,34 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Launched, Room, Run, SMALL_DATA, processes_of, tf_config, wait_until};
+use super::process::{RunningProcess, processes_of};
+use super::run_folder::RunFolder;
+use super::sandbox::Sandbox;
+use super::settings::SMALL_DATA;
+use super::tf_config::tf_config;
+use super::wait::wait_until;
 
-/// A run whose tasks are started by hand, in any order. They share a run directory.
-pub(crate) struct ByHand {
-    pub(crate) room: Room,
+/// A run whose tasks are started by hand, in any order, with one run directory for all.
+pub(crate) struct ManualRun {
+    pub(crate) sandbox: Sandbox,
     pub(crate) cluster: Value,
     settings: Vec<String>,
 }
 
-impl ByHand {
+impl ManualRun {
     /// A run of this cluster.
     pub(crate) fn new(cluster: Value, settings: &[&str]) -> Self {
         let settings = SMALL_DATA.iter().chain(settings).map(|&setting| setting.to_owned());
-        Self { room: Room::new(), cluster, settings: settings.collect() }
+        Self { sandbox: Sandbox::new(), cluster, settings: settings.collect() }
     }
 
-    /// Their run directory.
-    pub(crate) fn run(&self) -> Run {
-        self.room.run_dir("run")
+    pub(crate) fn run(&self) -> RunFolder {
+        self.sandbox.run_folder("run")
     }
 
-    /// A task with this `TF_CONFIG`, ready to be started.
+    /// A task with this `TF_CONFIG`, ready to start.
     pub(crate) fn command(&self, config: &str) -> Command {
-        let mut command = self.room.command(&["train", "--run-dir", self.run().str()]);
+        let mut command = self.sandbox.command(&["train", "--run-dir", self.run().str()]);
         command.env("TF_CONFIG", config);
         for setting in &self.settings {
             command.args(["--set", setting]);
@@ -36,7 +40,7 @@ impl ByHand {
     }
 
     /// Starts a task.
-    pub(crate) fn start(&self, role: &str, index: impl Into<Value>) -> Launched {
+    pub(crate) fn start(&self, role: &str, index: impl Into<Value>) -> RunningProcess {
         self.start_with(role, index, &[])
     }
 
@@ -46,20 +50,20 @@ impl ByHand {
         role: &str,
         index: impl Into<Value>,
         settings: &[&str],
-    ) -> Launched {
+    ) -> RunningProcess {
         let mut command = self.command(&tf_config(&self.cluster, role, index));
         command.args(settings.iter().flat_map(|setting| ["--set", setting]));
-        Launched::start(&mut command, self.run().path)
+        RunningProcess::start(&mut command, self.run().path)
     }
 
-    /// All of these must end well, and nobody may be left.
+    /// Waits for these tasks, which must all exit with code 0 and be the last of the run.
     #[track_caller]
-    pub(crate) fn all_end_well(&self, tasks: Vec<Launched>) {
+    pub(crate) fn all_end_well(&self, tasks: Vec<RunningProcess>) {
         for task in tasks {
-            let done = task.finish_task();
-            assert_eq!(done.code, Some(0), "{done:?}");
+            let output = task.finish_task();
+            assert_eq!(output.code, Some(0), "{output:?}");
         }
-        assert!(processes_of(&self.run().path).is_empty(), "somebody is left");
+        assert!(processes_of(&self.run().path).is_empty(), "a process is left");
     }
 
     /// Waits until a task's log has this text.

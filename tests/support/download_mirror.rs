@@ -1,4 +1,4 @@
-//! Small HTTP servers on loopback that hand out a directory, well or badly.
+//! Small HTTP servers on loopback that imitate working and broken mirrors.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -8,40 +8,42 @@ use std::thread;
 
 /// How a mirror behaves.
 #[derive(Clone)]
-pub(crate) enum Manner {
-    /// Has nothing.
+pub(crate) enum MirrorBehaviour {
+    /// Answers every request with 404.
     Empty,
-    /// Answers everything with the same page, as the sign-in page of a hotel does.
+    /// Answers every request with the same page, as the sign-in page of a hotel does.
     Page,
-    /// Hands out the files of a directory.
+    /// Serves the files of a directory.
     Files(PathBuf),
-    /// As before, but sends only half of a file and then nothing, with the line held open.
+    /// Sends half of each file and then nothing, and keeps the connection open.
     Stalls(PathBuf),
 }
 
-/// Starts a mirror on a port of its own; it serves until the test process ends.
-pub(crate) fn mirror(manner: Manner) -> String {
+/// Starts a mirror and returns its address. It serves until the test process ends.
+pub(crate) fn start_mirror(behaviour: MirrorBehaviour) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/", listener.local_addr().unwrap());
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let manner = manner.clone();
-            // A client that gives up is what some tests are about.
-            thread::spawn(move || drop(answer(stream, manner)));
+            let behaviour = behaviour.clone();
+            // Some tests kill the client, so errors are expected.
+            thread::spawn(move || drop(answer(stream, behaviour)));
         }
     });
     address
 }
 
-fn answer(mut stream: TcpStream, manner: Manner) -> std::io::Result<()> {
+fn answer(mut stream: TcpStream, behaviour: MirrorBehaviour) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream.try_clone()?).lines();
     let request = lines.next().transpose()?.unwrap_or_default();
     while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
     let asked = request.split(' ').nth(1).unwrap_or_default().trim_start_matches('/');
-    let body = match &manner {
-        Manner::Empty => None,
-        Manner::Page => Some(b"<!DOCTYPE html><title>Sign in</title>".to_vec()),
-        Manner::Files(dir) | Manner::Stalls(dir) => fs::read(dir.join(asked)).ok(),
+    let body = match &behaviour {
+        MirrorBehaviour::Empty => None,
+        MirrorBehaviour::Page => Some(b"<!DOCTYPE html><title>Sign in</title>".to_vec()),
+        MirrorBehaviour::Files(dir) | MirrorBehaviour::Stalls(dir) => {
+            fs::read(dir.join(asked)).ok()
+        }
     };
     let Some(body) = body else {
         let head = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
@@ -50,9 +52,9 @@ fn answer(mut stream: TcpStream, manner: Manner) -> std::io::Result<()> {
     let length = body.len();
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
     stream.write_all(head.as_bytes())?;
-    if let Manner::Stalls(_) = manner {
+    if let MirrorBehaviour::Stalls(_) = behaviour {
         stream.write_all(&body[..length / 2])?;
-        // Until the client hangs up.
+        // Waits until the client closes the connection.
         lines.next();
         return Ok(());
     }

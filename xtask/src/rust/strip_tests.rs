@@ -1,9 +1,9 @@
 //! Removes what is compiled for tests only.
 
-use super::{Token, TokenKind};
+use super::{RustToken, RustTokenKind};
 
 /// The tokens without the items marked `#[cfg(test)]`. A file marked so as a whole has none.
-pub(crate) fn without_tests(tokens: &[Token]) -> Vec<Token> {
+pub(crate) fn without_tests(tokens: &[RustToken]) -> Vec<RustToken> {
     let mut kept = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
@@ -22,7 +22,7 @@ pub(crate) fn without_tests(tokens: &[Token]) -> Vec<Token> {
 }
 
 /// Whether the tokens start with `[cfg(test)]` or `[cfg(all(test, …`.
-fn is_cfg_test(tokens: &[Token]) -> bool {
+fn is_cfg_test(tokens: &[RustToken]) -> bool {
     let word = |at: usize, word: &str| tokens.get(at).is_some_and(|token| token.is_word(word));
     if !(word(1, "cfg") && tokens[0].is('[')) {
         return false;
@@ -31,7 +31,7 @@ fn is_cfg_test(tokens: &[Token]) -> bool {
 }
 
 /// The index after the item or field that starts at `at`, further attributes included.
-fn end_of_item(tokens: &[Token], mut at: usize) -> usize {
+fn end_of_item(tokens: &[RustToken], mut at: usize) -> usize {
     while at < tokens.len() && tokens[at].is('#') {
         at = end_of_group(tokens, at + 1);
     }
@@ -54,20 +54,21 @@ fn end_of_item(tokens: &[Token], mut at: usize) -> usize {
         "macro_rules",
         "let",
     ];
-    let is_item = tokens.get(at).and_then(Token::word).is_some_and(|word| keywords.contains(&word));
+    let is_item =
+        tokens.get(at).and_then(RustToken::word).is_some_and(|word| keywords.contains(&word));
     while at < tokens.len() {
         match tokens[at].kind {
-            TokenKind::Symbol(';') => return at + 1,
-            TokenKind::Symbol(',') if !is_item => return at + 1,
-            TokenKind::Symbol('}') => return at,
-            // `use a::{b, c};` and `let x = {…};` go on after their braces; nothing else does.
-            TokenKind::Symbol('{') => {
+            RustTokenKind::Symbol(';') => return at + 1,
+            RustTokenKind::Symbol(',') if !is_item => return at + 1,
+            RustTokenKind::Symbol('}') => return at,
+            // `use a::{b, c};` and `let x = {…};` end after their braces, other items with them.
+            RustTokenKind::Symbol('{') => {
                 at = end_of_group(tokens, at);
                 if !tokens.get(at).is_some_and(|token| token.is(';') || token.is(',')) {
                     return at;
                 }
             }
-            TokenKind::Symbol('(' | '[') => at = end_of_group(tokens, at),
+            RustTokenKind::Symbol('(' | '[') => at = end_of_group(tokens, at),
             _ => at += 1,
         }
     }
@@ -75,12 +76,12 @@ fn end_of_item(tokens: &[Token], mut at: usize) -> usize {
 }
 
 /// The index after the bracket that closes the one at `at`.
-pub(super) fn end_of_group(tokens: &[Token], mut at: usize) -> usize {
+pub(super) fn end_of_group(tokens: &[RustToken], mut at: usize) -> usize {
     let mut depth = 0usize;
     while at < tokens.len() {
         match tokens[at].kind {
-            TokenKind::Symbol('(' | '[' | '{') => depth += 1,
-            TokenKind::Symbol(')' | ']' | '}') => depth = depth.saturating_sub(1),
+            RustTokenKind::Symbol('(' | '[' | '{') => depth += 1,
+            RustTokenKind::Symbol(')' | ']' | '}') => depth = depth.saturating_sub(1),
             _ => {}
         }
         at += 1;

@@ -1,7 +1,7 @@
 //! A real Chromium without a window, driven over its DevTools protocol.
 //!
-//! The browser talks over a pair of pipes, messages of JSON that end with a zero byte: no port, no
-//! socket, and it ends when the pipes do.
+//! Test and browser exchange JSON messages that end with a zero byte over a pair of pipes, so no
+//! port is needed and the browser ends when the pipes are closed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::Room;
+use super::sandbox::Sandbox;
 
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The browser that `PACELINE_CHROMIUM` names, or the one that `cargo xtask setup` installs.
 pub(crate) fn chromium() -> String {
@@ -33,19 +33,19 @@ pub(crate) struct Browser {
     from: Receiver<Value>,
     session: Option<String>,
     next: u64,
-    /// What the page has complained of.
+    /// Errors and warnings in the page's console.
     complaints: Vec<String>,
 }
 
 impl Browser {
-    pub(crate) fn start(room: &Room) -> Self {
+    pub(crate) fn start(sandbox: &Sandbox) -> Self {
         let browser = chromium();
-        // The browser wants its pipes as descriptors 3 and 4.
+        // The browser expects its pipes as file descriptors 3 and 4.
         let mut command = Command::new("sh");
         command.args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 >/dev/null 2>&1", &browser]);
         command.args(["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"]);
         command.args(["--no-first-run", "--disable-background-networking", "--disable-extensions"]);
-        command.arg(format!("--user-data-dir={}", room.path("browser").display()));
+        command.arg(format!("--user-data-dir={}", sandbox.path("browser").display()));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (send, from) = channel();
@@ -77,7 +77,7 @@ impl Browser {
         }
     }
 
-    /// Asks the browser for something, and waits for the answer.
+    /// Calls a method of the protocol and waits for its result.
     #[track_caller]
     pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
         let id = self.next;
@@ -87,7 +87,7 @@ impl Browser {
             message["sessionId"] = json!(session);
         }
         self.to.write_all(format!("{message}\0").as_bytes()).unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let Ok(mut answer) = self.from.recv_timeout(left) else {
@@ -97,12 +97,12 @@ impl Browser {
                 assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
                 return answer["result"].take();
             }
-            self.listen(&answer);
+            self.note_complaint(&answer);
         }
     }
 
-    /// Takes note of what the page complains of.
-    fn listen(&mut self, event: &Value) {
+    /// Keeps errors and warnings.
+    fn note_complaint(&mut self, event: &Value) {
         let params = &event["params"];
         let is_bad = match event["method"].as_str() {
             Some("Runtime.exceptionThrown") => true,
@@ -119,7 +119,7 @@ impl Browser {
         }
     }
 
-    pub(crate) fn go(&mut self, url: &str) {
+    pub(crate) fn open(&mut self, url: &str) {
         self.call("Page.navigate", json!({"url": url}));
         self.wait_for("document.readyState === 'complete'");
     }
@@ -140,19 +140,19 @@ impl Browser {
     /// Waits until an expression is true.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, expression: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while self.eval(&format!("Boolean({expression})")) != true {
             let shown = self.eval("document.body?.innerText.slice(0, 2000)");
             assert!(
                 Instant::now() < deadline,
-                "not within {PATIENCE:?}: {expression}\n{shown}\n{:?}",
+                "not within {TIMEOUT:?}: {expression}\n{shown}\n{:?}",
                 self.complaints
             );
             thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Presses a key, as a person would.
+    /// Presses and releases a key.
     pub(crate) fn press(&mut self, key: &str) {
         let text = if key.chars().count() == 1 { key } else { "" };
         let code = match key {
@@ -171,8 +171,8 @@ impl Browser {
         }
     }
 
-    /// A window of this size, and the colours that its user likes.
-    pub(crate) fn dress(&mut self, width: u32, height: u32, scheme: &str) {
+    /// Sets the window's size and the preferred colour scheme.
+    pub(crate) fn set_screen(&mut self, width: u32, height: u32, scheme: &str) {
         let size =
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.call("Emulation.setDeviceMetricsOverride", size);
@@ -180,9 +180,9 @@ impl Browser {
         self.call("Emulation.setEmulatedMedia", features);
     }
 
-    /// Fails if the page has complained of anything.
+    /// Panics if the console has an error or a warning.
     #[track_caller]
-    pub(crate) fn assert_content(&mut self) {
+    pub(crate) fn assert_no_complaints(&mut self) {
         self.eval("1");
         assert!(self.complaints.is_empty(), "the console says: {:#?}", self.complaints);
     }

@@ -1,19 +1,19 @@
-//! The report as a browser shows it: a real Chromium without a window.
+//! The report in a real Chromium without a window.
 //!
-//! The report itself has no script. A page around it holds it in a frame of the width that is
-//! looked at, and asks the browser where everything has come to lie.
+//! The report itself has no script. An outer page holds it in a frame of the tested width and
+//! measures its layout.
 
 use std::fs;
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::chromium::chromium;
-use crate::support::{Room, finish, start};
+use crate::support::browser::chromium;
+use crate::support::{Sandbox, finish, start};
 
-/// What is asked: the widths of the page and the room it has, every chart's size, and all text of charts that
-/// reaches beyond its chart or is too small to be read.
-const ASK: &str = r#"
+/// Measures the widths of the page and of its viewport, the size of every chart, and all chart text
+/// that reaches beyond its chart or is too small to read.
+const MEASURE: &str = r#"
 const frame = document.querySelector('iframe'), page = frame.contentDocument;
 const charts = [...page.querySelectorAll('svg')].map(svg => svg.getBoundingClientRect());
 const outside = [], small = [];
@@ -28,7 +28,7 @@ for (const svg of page.querySelectorAll('svg')) {
   }
 }
 const answer = {
-  wide: page.documentElement.scrollWidth, room: page.documentElement.clientWidth,
+  wide: page.documentElement.scrollWidth, viewport: page.documentElement.clientWidth,
   charts: charts.length, empty: charts.filter(box => box.width < 100 || box.height < 30).length,
   outside, small, rows: page.querySelectorAll('tbody tr').length,
   background: page.defaultView.getComputedStyle(page.body).backgroundColor,
@@ -38,32 +38,32 @@ document.body.innerHTML = '<pre id="answer"></pre>';
 document.getElementById('answer').textContent = JSON.stringify(answer);
 "#;
 
-/// What Chromium says of a page in a frame of this width.
-fn look(room: &Room, page: &str, width: u32, dark: bool) -> Value {
+/// Chromium's measurements of a page in a frame of this width.
+fn measure(sandbox: &Sandbox, page: &str, width: u32, dark: bool) -> Value {
     let held = page.replace('&', "&amp;").replace('"', "&quot;");
     let around = format!(
         "<!doctype html><meta charset=utf-8><body style=\"margin:0\">\
          <iframe style=\"border:0;width:{width}px;height:900px\" srcdoc=\"{held}\"></iframe>\
-         <script>addEventListener('load', () => {{ {ASK} }});</script>"
+         <script>addEventListener('load', () => {{ {MEASURE} }});</script>"
     );
-    let path = room.write("around.html", around);
+    let path = sandbox.write("around.html", around);
     let mut command = Command::new(chromium());
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]);
-    command.arg(format!("--user-data-dir={}", room.path("profile").display()));
+    command.arg(format!("--user-data-dir={}", sandbox.path("profile").display()));
     command.arg("--window-size=1600,1000");
     command.arg(format!("--blink-settings=preferredColorScheme={}", if dark { 0 } else { 1 }));
     command.arg(format!("file://{}", path.display()));
-    let done = finish(start(&mut command));
+    let output = finish(start(&mut command));
     let answer =
-        done.stdout.split("<pre id=\"answer\">").nth(1).unwrap_or_else(|| panic!("{done:?}"));
+        output.stdout.split("<pre id=\"answer\">").nth(1).unwrap_or_else(|| panic!("{output:?}"));
     let answer = answer.split("</pre>").next().unwrap();
     let plain = answer.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
     serde_json::from_str(&plain).unwrap()
 }
 
 #[test]
-fn a_report_is_readable_on_a_phone_and_a_desk_in_light_and_dark() {
-    let room = Room::new();
+fn a_report_is_readable_on_a_phone_and_a_desktop_in_light_and_dark() {
+    let sandbox = Sandbox::new();
     let job = "[data]\ntrain_examples = 600\ntest_examples = 100\n\
                [train]\nstop = { epochs = 2 }\nevaluate = { every = 5 }\n\
                [sweep]\nrepeats = 2\n\"train.batch\" = [10, 60]\n\
@@ -71,18 +71,18 @@ fn a_report_is_readable_on_a_phone_and_a_desk_in_light_and_dark() {
                [[sweep.case]]\n\"cluster.mode\" = \"async\"\n\"cluster.workers\" = 2\n\
                [[sweep.case]]\n\"cluster.mode\" = \"async\"\n\"cluster.workers\" = 3\n\
                [[reference]]\nseconds = 9\nfrom = \"R9\"\n";
-    room.write("job.toml", job);
-    room.ok(&["sweep", "--quiet", "job.toml", "--sweep-dir", "s"]);
-    let page = fs::read_to_string(room.path("s/report.html")).unwrap();
+    sandbox.write("job.toml", job);
+    sandbox.ok(&["sweep", "--quiet", "job.toml", "--sweep-dir", "s"]);
+    let page = fs::read_to_string(sandbox.path("s/report.html")).unwrap();
     let mut backgrounds = Vec::new();
     for (width, dark) in [(360, false), (1400, true)] {
-        let seen = look(&room, &page, width, dark);
+        let seen = measure(&sandbox, &page, width, dark);
         let at = format!("{width} wide: {seen}");
-        // As wide as there is room beside the bar to scroll down with, or it scrolls sideways.
-        assert_eq!(seen["wide"], seen["room"], "{at}");
-        assert!(seen["room"].as_u64() > Some(u64::from(width) - 30), "{at}");
+        // A page wider than its viewport would scroll sideways.
+        assert_eq!(seen["wide"], seen["viewport"], "{at}");
+        assert!(seen["viewport"].as_u64() > Some(u64::from(width) - 30), "{at}");
         assert!(seen["charts"].as_u64() >= Some(10) && seen["empty"] == 0, "{at}");
-        // Twice six cells, and what holds each of them back.
+        // Two tables of six cells, and the verdict of each cell.
         assert_eq!(seen["rows"], 18, "{at}");
         for nothing in ["outside", "small", "requests"] {
             assert_eq!(seen[nothing].as_array().map(Vec::len), Some(0), "{nothing} {at}");
