@@ -1,4 +1,4 @@
-//! What observing costs: nanoseconds for a scalar event and for a change of phase.
+//! Measures what recording costs: nanoseconds for a scalar event and for a change of phase.
 //!
 //! ```text
 //! cargo run --release --package paceline-record --example cost

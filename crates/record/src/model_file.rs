@@ -76,7 +76,7 @@ pub fn load(path: &Path, layout: &Layout) -> Result<Vec<f32>, RunFileError> {
         return Err(wrong("this is a directory, not a model file".into()));
     }
     if about.len() > MAX_FILE_BYTES {
-        return Err(wrong(format!("this is larger than {MAX_FILE_BYTES} bytes, and no model")));
+        return Err(wrong(format!("a model file has at most {MAX_FILE_BYTES} bytes")));
     }
     let bytes = fs::read(path).map_err(|error| wrong(error.to_string()))?;
     let file = SafeTensors::deserialize(&bytes)
@@ -85,7 +85,7 @@ pub fn load(path: &Path, layout: &Layout) -> Result<Vec<f32>, RunFileError> {
     for tensor in layout.tensors() {
         let view = file.tensor(&tensor.name).map_err(|_| {
             let names = file.names().join(", ");
-            wrong(format!("it has no tensor {:?} (it has: {names})", tensor.name))
+            wrong(format!("the file has no tensor {:?} (it has: {names})", tensor.name))
         })?;
         if view.dtype() != Dtype::F32 || view.shape() != tensor.shape {
             return Err(wrong(format!(
@@ -101,7 +101,7 @@ pub fn load(path: &Path, layout: &Layout) -> Result<Vec<f32>, RunFileError> {
     }
     if file.len() != layout.tensors().len() {
         return Err(wrong(format!(
-            "it has {} tensors, but the job's model has {}",
+            "the file has {} tensors, but the job's model has {}",
             file.len(),
             layout.tensors().len()
         )));

@@ -1,9 +1,9 @@
-//! What TensorBoard's own package makes of the event files.
+//! Event files, read by TensorBoard's own package.
 //!
-//! The files are ours, the format is not: so the judge is the real reader, run by
+//! TensorBoard defines the format, so its reader decides. It runs as
 //! `tests/python/read_events.py` in the Python that `cargo xtask setup` installs.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
 #[path = "../../../tests/support/interpreter.rs"]
 mod interpreter;
@@ -178,7 +178,7 @@ fn a_sweep_fills_the_table_of_hyperparameters() {
 #[test]
 fn a_second_writer_adds_a_file_and_a_restart_takes_steps_back() {
     let dir = TempDir::new().unwrap();
-    // How the first and the second writer of a run start, and where the second goes on.
+    // How the first and the second writer of a run start, and where the second continues.
     let runs = [
         ("resumed", None, None, 5),
         ("restarted", Some(0), Some(3), 3),
