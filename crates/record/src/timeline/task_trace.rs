@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use paceline_observe::trace::{Op, TraceMark, TraceSpan, Track, time_base_unix_ns};
-use paceline_observe::{COLUMNS, Sample};
+use paceline_observe::{COLUMNS, Sample, column};
 use serde::{Deserialize, Serialize};
 
 use crate::names::files;
@@ -155,13 +155,13 @@ impl Counter {
     fn of(sample: &Sample, base_unix_ns: u64) -> Self {
         let figure = |name: &str| {
             let column = COLUMNS.iter().position(|column| *column == name);
-            column.map_or(0.0, |column| sample.figures[column])
+            column.map_or(0.0, |at| sample.figures[at])
         };
         Self {
             at_ns: (sample.time_s * 1e9) as i64 - base_unix_ns as i64,
-            cpu_percent: figure("task_cpu_percent"),
-            received_bytes_per_s: figure("task_received_bytes_per_s"),
-            sent_bytes_per_s: figure("task_sent_bytes_per_s"),
+            cpu_percent: figure(column::TASK_CPU_PERCENT),
+            received_bytes_per_s: figure(column::TASK_RECEIVED_BYTES_PER_S),
+            sent_bytes_per_s: figure(column::TASK_SENT_BYTES_PER_S),
         }
     }
 }
