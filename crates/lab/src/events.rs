@@ -189,7 +189,7 @@ mod tests {
     use std::fs;
     use std::fs::OpenOptions;
 
-    use paceline_observe::EventWriter;
+    use paceline_record::EventWriter;
 
     use super::*;
 

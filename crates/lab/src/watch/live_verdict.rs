@@ -106,7 +106,8 @@ fn folder(task: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use paceline_observe::{EventWriter, VerdictKind};
+    use paceline_observe::VerdictKind;
+    use paceline_record::EventWriter;
 
     use super::*;
 

@@ -207,7 +207,7 @@ mod tests {
     use std::fs::File;
     use std::io::Write;
 
-    use paceline_observe::EventWriter;
+    use paceline_record::EventWriter;
 
     use super::super::resource_table::STEPS_PER_SECOND;
     use super::super::series::SentMark;

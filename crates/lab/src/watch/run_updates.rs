@@ -204,7 +204,7 @@ fn number(out: &mut String, value: f64) {
 mod tests {
     use std::fs;
 
-    use paceline_observe::EventWriter;
+    use paceline_record::EventWriter;
 
     use super::*;
 

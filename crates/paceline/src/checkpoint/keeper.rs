@@ -19,7 +19,7 @@ use super::shard::{Columns, Sheet, write_shard};
 use super::shelf::Shelf;
 use crate::cluster::calling::layout_digest;
 use crate::job::{Plan, RawJob};
-use crate::run::RunDir;
+use paceline_record::RunDir;
 
 /// Who is told what becomes of checkpoints: that one is there, or why it is not.
 pub type Tell = Box<dyn Fn(Result<&str, &str>) + Send + Sync>;

@@ -25,10 +25,11 @@ use crate::build::{Room, build_model};
 use crate::checkpoint::Origin;
 use crate::interrupt::Interrupt;
 use crate::job::{Mode, Plan, RawJob};
-use crate::log::Log;
 use crate::progress::write_line;
-use crate::run::RunDir;
 use crate::source::load_data;
+use paceline_record::RunDir;
+use paceline_record::TaskLog;
+use paceline_record::names::files;
 
 /// How long a server may take to tell what the run is.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -148,7 +149,9 @@ pub fn join(joining: &Joining, interrupt: &Interrupt) -> Result<(), Failure> {
         slots: terms.slots,
         home: None,
         token,
-        run: &RunDir::of_newcomer(&terms.run, joining.run_dir.as_deref(), &job, &plan.name)?,
+        run: &RunDir::for_late_worker(&terms.run, joining.run_dir.as_deref(), &plan.name, |run| {
+            RawJob::read(&run.join(files::JOB)).is_ok_and(|there| there.digest() == job.digest())
+        })?,
         data: &data,
         from: None,
         origin: terms.origin,
@@ -169,7 +172,7 @@ pub fn join(joining: &Joining, interrupt: &Interrupt) -> Result<(), Failure> {
     part.cluster = &cluster;
     let run = RunDir::rejoin(part.run.path(), &name)?;
     part.run = &run;
-    let log = Arc::new(Log::create(&run, cluster.task)?);
+    let log = Arc::new(TaskLog::create(&run, cluster.task)?);
     log.warn(&format!("has joined {}, with its folder in {}", plan.name, run.path().display()));
     let shared = Shared::new(log, ProcessName { id, name }, &interrupted);
     crew::run(&part, roster, &shared, &gives_up).map(drop)

@@ -19,9 +19,9 @@ use crate::checkpoint::keeper::copy_dense;
 use crate::checkpoint::{Keeper, Origin, Resumption, Shape, Shelf, Terms};
 use crate::job::{OnWorkerLoss, Plan, RawJob};
 use crate::link::{DenseLink, Link, Pushed, Show};
-use crate::log::Log;
-use crate::run::RunDir;
-use crate::summary::TaskSummary;
+use paceline_record::RunDir;
+use paceline_record::TaskLog;
+use paceline_record::TaskSummary;
 
 /// A worker's replica of the parameters, and its connections to all other workers.
 pub(super) struct Mirror<'a> {
@@ -106,7 +106,7 @@ impl Beginning<'_> {
     }
 
     /// Who takes checkpoints of this worker's shard, if they are taken.
-    fn keeper(&self, layout: &Layout, log: Arc<Log>) -> Result<Option<Keeper>, Failure> {
+    fn keeper(&self, layout: &Layout, log: Arc<TaskLog>) -> Result<Option<Keeper>, Failure> {
         let Self { job, plan, cluster, run, .. } = *self;
         let index = (cluster.slot().unwrap_or(0), cluster.slots());
         let name = cluster.task.to_string().replace(':', "-");
@@ -128,7 +128,7 @@ impl<'a> Mirror<'a> {
     pub(super) fn start(
         beginning: &Beginning<'_>,
         model: &dyn Model,
-        log: Arc<Log>,
+        log: Arc<TaskLog>,
         say: Say<'a>,
         gives_up: &dyn Fn() -> bool,
     ) -> Result<Self, Failure> {

@@ -10,7 +10,7 @@ use crate::Failure;
 use crate::account::one_of_each;
 use crate::job::Mode;
 use crate::link::{DenseLink, Link, Pushed, RowLink, RowPush, Show};
-use crate::summary::TaskSummary;
+use paceline_record::TaskSummary;
 
 /// Parameters of a sparse model that are shown at a time when all are shown.
 const PIECE: usize = 1 << 20;

@@ -8,7 +8,8 @@ use paceline_exchange::{
 };
 use paceline_model::{Model, Optimizer, Table};
 use paceline_net::{Ended, serve};
-use paceline_observe::{EventWriter, Pace};
+use paceline_observe::Pace;
+use paceline_record::{ServerEventLog, ServerLogConfig};
 
 use super::calling::{layout_digest, token};
 use super::follow::Follow;
@@ -21,11 +22,10 @@ use crate::Failure;
 use crate::build::{Room, build_model};
 use crate::checkpoint::{Keeper, Origin, Resumption, Shape, Shelf, Terms};
 use crate::job::{Mode, OnWorkerLoss, Plan, RawJob};
-use crate::log::Log;
 use crate::metrics::Metrics;
-use crate::resources::Curves;
-use crate::run::RunDir;
 use crate::source::data_shape;
+use paceline_record::RunDir;
+use paceline_record::TaskLog;
 
 /// Serves a shard until the chief says that the run is over.
 pub(super) fn run(
@@ -83,11 +83,14 @@ pub(super) fn run(
     };
     config.check().map_err(|error| Failure::Usage(format!("cluster: {error}")))?;
     let dir = run.task(&task);
-    let mut events =
-        EventWriter::create(&dir).map_err(Failure::at("make an event file in", &dir))?;
     let workers = config.names.clone();
-    let curves = Curves::start(&dir, plan, &workers, &mut events)?;
-    let log = Arc::new(Log::create(run, cluster.task)?);
+    let about = ServerLogConfig {
+        task: task.clone(),
+        sample: plan.observe_sample,
+        workers: workers.clone(),
+    };
+    let events = ServerEventLog::create(&dir, about)?;
+    let log = Arc::new(TaskLog::create(run, cluster.task)?);
     let shelf = Shelf::of(run.path());
     let known = from.map(Resumption::checkpoint);
     let index = (cluster.task.index, servers);
@@ -96,14 +99,13 @@ pub(super) fn run(
     let terms = Terms::new(run, (job, plan), layout, (shape, origin), index, &name);
     let keeper = terms.map(|terms| start_keeper(terms, log.clone())).transpose()?;
     let mut watch = Watch::new(task, log, events, plan, keeper);
-    watch.curves = curves;
     watch.leash = leash.cloned();
     let number = (watch.task.as_str(), cluster.number());
     watch.metrics = Metrics::start(plan, number, workers.clone(), &dir)?;
     if let Some(metrics) = &watch.metrics {
         watch.log.info(&format!("tells of itself at http://{}/metrics", metrics.address()));
     }
-    watch.follow = Follow::new(plan, shard.len(), workers.clone(), &dir);
+    watch.follow = Follow::new(plan, shard.len(), workers.clone());
     if cluster.task.index == 0 {
         watch.pace = Pace::new(slots);
         watch.workers = workers;
@@ -136,7 +138,7 @@ pub(super) fn run(
             return Ok(());
         }
         served.map_err(|error| Failure::Lost(error.to_string()))?;
-        return written.map_err(Failure::at("write the event file in", &dir));
+        return written.map_err(Failure::recording);
     }
 }
 
@@ -147,7 +149,7 @@ fn pushes(resume: &Resume) -> u64 {
 }
 
 /// Who takes the shard's checkpoints; what becomes of them stands in the log.
-pub(super) fn start_keeper(terms: Terms, log: Arc<Log>) -> Result<Keeper, Failure> {
+pub(super) fn start_keeper(terms: Terms, log: Arc<TaskLog>) -> Result<Keeper, Failure> {
     let tell = move |written: Result<&str, &str>| match written {
         Ok(text) => log.info(text),
         Err(text) => log.warn(text),

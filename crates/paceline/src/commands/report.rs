@@ -8,7 +8,7 @@ use paceline_lab::{ReportData, report as documents, sweep_plan};
 use super::print;
 use crate::Failure;
 use crate::cli::Report;
-use crate::run::write_whole;
+use paceline_record::write_whole;
 
 /// Writes the report of a directory, and says where it is.
 pub(super) fn report(args: &Report) -> Result<(), Failure> {

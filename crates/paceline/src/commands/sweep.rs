@@ -13,9 +13,9 @@ use crate::cluster::may_make_networks;
 use crate::interrupt::Interrupt;
 use crate::job::{CellJob, RawJob};
 use crate::progress::write_line;
-use crate::run::RunDir;
 use crate::sweep::{self, Sweep, Tally};
 use crate::table::aligned;
+use paceline_record::RunDir;
 
 /// What it means when nobody holds the other end of standard input any more.
 const GONE: i32 = signal_hook::consts::SIGTERM;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use paceline_model::{GroupRule, OptimizerSpec, Rule, Schedule, Table};
-use paceline_observe::trace::Window;
+use paceline_observe::trace::TraceWindow;
 
 use super::check_emulate::parse_rate;
 use super::plan::{
@@ -88,10 +88,10 @@ impl Checker<'_> {
         }
     }
 
-    fn trace(&mut self) -> Option<Window> {
+    fn trace(&mut self) -> Option<TraceWindow> {
         let from = self.optional("observe.trace.from", Self::whole);
         let steps = self.optional("observe.trace.steps", Self::whole);
-        let window = Window { from: from.unwrap_or(100), steps: steps.unwrap_or(10) };
+        let window = TraceWindow { from: from.unwrap_or(100), steps: steps.unwrap_or(10) };
         (from.is_some() || steps.is_some()).then_some(window)
     }
 

@@ -20,7 +20,7 @@ use crate::Failure;
 use crate::interrupt::Interrupt;
 use crate::job::{CellJob, RawJob};
 use crate::progress::{clock_time, write_line};
-use crate::run::write_whole;
+use paceline_record::write_whole;
 use show::Show;
 
 /// A sweep whose directory is complete but for its runs.
@@ -203,7 +203,7 @@ fn write_plan(dir: &Path, plan: &SweepPlan, cells: &[CellJob]) -> Result<(), Fai
     let mut json = serde_json::to_vec_pretty(plan)
         .map_err(|error| Failure::Training(format!("{}: {error}", sweep_plan::PLAN_FILE)))?;
     json.push(b'\n');
-    write_whole(&dir.join(sweep_plan::PLAN_FILE), |temporary| fs::write(temporary, &json))
+    Ok(write_whole(&dir.join(sweep_plan::PLAN_FILE), |temporary| fs::write(temporary, &json))?)
 }
 
 /// How a cell's end is noted.
