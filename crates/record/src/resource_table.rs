@@ -7,7 +7,7 @@ use std::path::Path;
 
 use paceline_observe::Sample;
 
-use crate::names::files;
+use crate::names::{columns as names, files};
 
 /// The most processes of one task that can write a table.
 const MAX_FILES: u32 = 1_000;
@@ -28,7 +28,8 @@ impl ResourceTable {
     /// processes of the task.
     pub fn create(dir: &Path, columns: Vec<String>) -> io::Result<Self> {
         let mut file = create_numbered(dir)?;
-        file.write_all(format!("time_s,step,{}\n", columns.join(",")).as_bytes())?;
+        let head = [names::TIME, names::STEP].join(",");
+        file.write_all(format!("{head},{}\n", columns.join(",")).as_bytes())?;
         Ok(Self { file, columns, line: String::new() })
     }
 
