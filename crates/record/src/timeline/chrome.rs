@@ -16,14 +16,14 @@ use super::task_trace::TaskTrace;
 
 /// The traces of all tasks on one clock.
 #[derive(Debug)]
-pub(super) struct Timeline {
+pub(super) struct AlignedTraces {
     pub(super) traces: Vec<TaskTrace>,
     pub(super) offsets: Vec<ClockOffset>,
     /// The first moment of the file, by the first task's clock.
     zero_ns: i64,
 }
 
-impl Timeline {
+impl AlignedTraces {
     /// Aligns traces with the clock of the first.
     pub(super) fn new(traces: Vec<TaskTrace>) -> Self {
         let offsets = align(&traces);
@@ -69,7 +69,9 @@ impl Timeline {
     fn write_names(&self, task: usize, lines: &mut EventLines<impl Write>) -> io::Result<()> {
         let TaskTrace { task: task_name, host, threads, .. } = &self.traces[task];
         let pid = task + 1;
-        let name = |what: &str, tid: usize, args: Value| json!({"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args});
+        let name = |what: &str, tid: usize, args: Value| -> Value {
+            json!({"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args})
+        };
         lines.write(&name("process_name", 0, json!({"name": format!("{task_name}@{host}")})))?;
         lines.write(&name("process_sort_index", 0, json!({"sort_index": task})))?;
         for (tid, thread) in (1..).zip(threads) {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use paceline_observe::trace::TraceWindow;
 
-use super::chrome::Timeline;
+use super::chrome::AlignedTraces;
 use super::task_trace::TaskTrace;
 use crate::error::RunFileError;
 use crate::names::{evaluator_folder, files, task_folder};
@@ -41,7 +41,7 @@ pub fn merge_traces(run: &Path, tasks: &[String]) -> Result<MergeReport, RunFile
     for folder in evaluators(run) {
         traces.extend(read_last(&folder)?);
     }
-    let timeline = Timeline::new(traces);
+    let timeline = AlignedTraces::new(traces);
     let threads = timeline.traces.iter().flat_map(|trace| &trace.threads);
     let report = MergeReport {
         tasks: timeline.traces.iter().map(|trace| trace.task.clone()).collect(),

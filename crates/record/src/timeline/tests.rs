@@ -2,7 +2,7 @@
 
 use paceline_observe::trace::{APPLY, GradientEvent, Op, PULL, PUSH, TraceMark, TraceSpan};
 
-use super::chrome::Timeline;
+use super::chrome::AlignedTraces;
 use super::clocks::ClockOffset;
 use super::*;
 
@@ -76,7 +76,7 @@ fn clocks_are_aligned_by_exchanges_whatever_the_wall_clocks_say() {
     // The first worker's clock is 1 ms ahead of the true time.
     let truth = [0, 1_000_000, 39_000_000];
     for (wall_wrong_ns, error_ns) in [(0, 0), (5_000_000_000, 60_000), (-90_000, 60_000)] {
-        let merged = Timeline::new(cluster(wall_wrong_ns));
+        let merged = AlignedTraces::new(cluster(wall_wrong_ns));
         for (aligned, truth) in merged.offsets.iter().zip(truth) {
             let error = (aligned.ahead_ns - truth).abs();
             let within = aligned.within_ns.unwrap() as i64;
@@ -90,7 +90,7 @@ fn clocks_are_aligned_by_exchanges_whatever_the_wall_clocks_say() {
 fn no_gradient_arrives_before_it_is_sent() {
     for wall_wrong_ns in [0, 3_000_000, -7_000_000_000] {
         let mut file = Vec::new();
-        Timeline::new(cluster(wall_wrong_ns)).write(&mut file, &[]).unwrap();
+        AlignedTraces::new(cluster(wall_wrong_ns)).write(&mut file, &[]).unwrap();
         let file: serde_json::Value = serde_json::from_slice(&file).unwrap();
         let events = file["traceEvents"].as_array().unwrap();
         let arrows: Vec<_> = events.iter().filter(|event| event["cat"] == "gradient").collect();
@@ -109,14 +109,14 @@ fn no_gradient_arrives_before_it_is_sent() {
 fn a_task_that_exchanged_nothing_is_placed_by_its_wall_clock() {
     let mut traces = cluster(0);
     traces[2].threads[0].marks.clear();
-    let merged = Timeline::new(traces);
+    let merged = AlignedTraces::new(traces);
     assert_eq!(merged.offsets[2], ClockOffset { ahead_ns: 39_000_000, within_ns: None });
 }
 
 #[test]
 fn the_table_sums_up_tasks_of_one_role() {
     let mut file = Vec::new();
-    Timeline::new(cluster(0)).write(&mut file, &["ps:1".into()]).unwrap();
+    AlignedTraces::new(cluster(0)).write(&mut file, &["ps:1".into()]).unwrap();
     let rows = operation_table(&file).unwrap();
     let push = rows.iter().find(|row| row.name == PUSH).unwrap();
     assert_eq!((push.role.as_str(), push.size.as_str(), push.calls), ("worker", "3", 10));
