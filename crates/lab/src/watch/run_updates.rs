@@ -113,14 +113,18 @@ fn examples_per_step(
     if let Some(summary) = summary {
         return summary.examples_per_step();
     }
-    let number = |key: &str| job.get(key).and_then(|value| value.parse::<f64>().ok());
-    let workers = number("cluster.workers").unwrap_or(1.0);
-    let batch = number("train.global_batch").map(|all| all / workers).or(number("train.batch"))?;
-    match job.get("cluster.mode").map(String::as_str) {
-        Some("sync") => Some(batch * number("cluster.quorum").unwrap_or(workers)),
-        Some("mirrored") => Some(batch * workers),
-        _ => Some(batch),
-    }
+    let number = |key: &str| job.get(key)?.parse::<usize>().ok();
+    let mode = job.get("cluster.mode").map(String::as_str).unwrap_or_default();
+    let workers = number("cluster.workers").unwrap_or(1);
+    let slots = match mode {
+        "single" => 1,
+        "mirrored" => workers,
+        _ => number("cluster.slots").unwrap_or(workers),
+    };
+    let share = number("train.global_batch").map(|all| all / slots.max(1));
+    let batch = share.or(number("train.batch"))?;
+    let quorum = number("cluster.quorum");
+    Some(paceline_record::examples_per_step(mode, batch, slots, quorum) as f64)
 }
 
 #[cfg(test)]
@@ -165,5 +169,18 @@ mod tests {
         let summary = r#"{"global_steps": 30, "resumed_from": 10, "examples": 200}"#;
         let summary = StoredSummary::parse(summary).unwrap();
         assert_eq!(examples_per_step(&parse_job(job), Some(&summary)), Some(10.0));
+    }
+
+    #[test]
+    fn a_step_of_an_elastic_run_has_the_examples_of_all_slots() {
+        let of = |train: &str, cluster: &str| {
+            let job = format!("[train]\n{train}\n[cluster]\nworkers = 2\nslots = 8\n{cluster}");
+            examples_per_step(&parse_job(&job), None)
+        };
+        assert_eq!(of("batch = 10", "mode = \"sync\""), Some(80.0));
+        assert_eq!(of("batch = 10", "mode = \"sync\"\nquorum = 6"), Some(60.0));
+        assert_eq!(of("global_batch = 160", "mode = \"sync\""), Some(160.0));
+        assert_eq!(of("global_batch = 160", "mode = \"async\""), Some(20.0));
+        assert_eq!(of("batch = 10", "mode = \"async\""), Some(10.0));
     }
 }
