@@ -37,10 +37,7 @@ fn a_sweep_runs_every_cell_and_reports_on_all() {
     assert_eq!((summary["batch"].as_u64(), summary["global_steps"].as_u64()), (Some(60), Some(20)));
 
     let page = fs::read_to_string(room.path("s/report.html")).unwrap();
-    assert_says(
-        &page,
-        &["<svg", "Beside others", "291.9", "× faster", "What the measurements say"],
-    );
+    assert_says(&page, &["<svg", "Published figures", "291.9", "× faster", "Conclusions"]);
     for outside in ["http://", "https://", "<script", "src="] {
         assert!(!page.contains(outside), "the page needs {outside}");
     }
@@ -59,7 +56,7 @@ fn a_cell_that_fails_is_noted_and_the_rest_go_on() {
     assert_says(&said, &["failed: ", "diverged", "1 of 3 runs failed"]);
     assert_eq!(outcomes(&room.path("s")), ["done", "failed", "done"]);
     let page = fs::read_to_string(room.path("s/report.html")).unwrap();
-    assert_says(&page, &["What failed", "diverged", "(1 failed)"]);
+    assert_says(&page, &["Failed runs", "diverged", "(1 failed)"]);
     // It has failed, which is an end: only who asks for it gets another try.
     room.fails(1, &["sweep", "--continue", "s"]);
     assert_eq!(log(&room.path("s")).len(), 3);
