@@ -1,4 +1,18 @@
 //! `model.safetensors`: trained parameters by name, readable from Python and by [`load`].
+//!
+//! ```
+//! use paceline_model::{Group, Layout};
+//! use paceline_record::{RunFileError, model_file};
+//!
+//! # let scratch = tempfile::tempdir().unwrap();
+//! # let path = scratch.path().join("model.safetensors");
+//! let mut layout = Layout::new();
+//! layout.push("weight", &[2, 2], Group::Weights);
+//! let params = [0.5, -1.0, 2.0, 0.0];
+//! model_file::save(&path, &layout, 100, |sink| sink(&params))?;
+//! assert_eq!(model_file::load(&path, &layout)?, params);
+//! # Ok::<(), RunFileError>(())
+//! ```
 
 use std::fs;
 use std::io::{self, Write};

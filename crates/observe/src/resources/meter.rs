@@ -18,7 +18,7 @@ pub struct Sample {
     pub time_s: f64,
     /// The global step of the task.
     pub step: u64,
-    /// The figures in the order of [`columns`].
+    /// The figures in the order of [`columns`](super::columns()).
     pub figures: Vec<f64>,
 }
 
