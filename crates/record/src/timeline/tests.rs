@@ -135,6 +135,6 @@ fn a_trace_reads_as_it_was_written_and_the_last_one_counts() {
     assert_eq!(TaskTrace::read_last(dir.path()).unwrap().unwrap(), traces[1]);
     traces[2].threads[0].spans[0].op = 99;
     traces[2].write(dir.path()).unwrap();
-    let told = TaskTrace::read_last(dir.path()).unwrap_err().to_string();
-    assert!(told.contains("trace-part-3.json: a span or a mark is invalid"), "{told}");
+    let error = TaskTrace::read_last(dir.path()).unwrap_err().to_string();
+    assert!(error.contains("trace-part-3.json: a span or a mark is invalid"), "{error}");
 }
