@@ -94,7 +94,7 @@ fn a_directory_of_experiments_is_swept_and_listed() {
         ],
     );
     let page = fs::read_to_string(sandbox.path("all/softmax-r0/report.html")).unwrap();
-    assert_says(&page, &["What others found", "holds here"]);
+    assert_says(&page, &["Published findings", "holds here"]);
     assert_says(
         &sandbox.fails(2, &["report", "jobs", "--index", "x.md"]),
         &["there are no sweeps in it"],

@@ -39,7 +39,7 @@ fn a_sweep_runs_every_cell_and_reports_on_all() {
     let page = fs::read_to_string(sandbox.path("s/report.html")).unwrap();
     assert_says(
         &page,
-        &["<svg", "Beside others", "291.9", "× faster", "What the measurements say"],
+        &["<svg", "Published figures", "291.9", "× faster", "Conclusions"],
     );
     for outside in ["http://", "https://", "<script", "src="] {
         assert!(!page.contains(outside), "the page needs {outside}");
@@ -59,7 +59,7 @@ fn a_failed_cell_is_recorded_and_the_others_run() {
     assert_says(&printed, &["failed: ", "diverged", "1 of 3 runs failed"]);
     assert_eq!(outcomes(&sandbox.path("s")), ["done", "failed", "done"]);
     let page = fs::read_to_string(sandbox.path("s/report.html")).unwrap();
-    assert_says(&page, &["What failed", "diverged", "(1 failed)"]);
+    assert_says(&page, &["Failed runs", "diverged", "(1 failed)"]);
     // A failed cell is run again only on request.
     sandbox.fails(1, &["sweep", "--continue", "s"]);
     assert_eq!(log(&sandbox.path("s")).len(), 3);

@@ -21,6 +21,15 @@ pub fn write_summary(run: &RunDir, summary: &Summary) -> Result<(), RunFileError
 
 /// A summary that was read from a file of any version: what the file does not say has its default
 /// in the [`Summary`], and figures of unknown names can be read by [`number`](Self::number).
+///
+/// ```
+/// use paceline_record::StoredSummary;
+///
+/// let text = r#"{"mode": "sync", "test_loss": 0.25, "seconds": null}"#;
+/// let summary = StoredSummary::parse(text).unwrap();
+/// assert_eq!((summary.mode.as_str(), summary.test_loss), ("sync", 0.25));
+/// assert_eq!(summary.number("seconds"), None);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct StoredSummary {
     summary: Summary,

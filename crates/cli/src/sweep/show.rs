@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use paceline_lab::Summary;
 use paceline_lab::sweep_plan::{PlannedRun, RunEnd, RunOutcome};
+use paceline_record::StoredSummary;
 
 use crate::progress::{clock_time, write_line};
 
@@ -91,7 +91,9 @@ impl Show {
 /// What a run came to, in a few words.
 fn figures(run: &Path) -> String {
     let text = std::fs::read_to_string(run.join("summary.json")).unwrap_or_default();
-    let Some(summary) = Summary::parse(&text) else { return "its summary cannot be read".into() };
+    let Some(summary) = StoredSummary::parse(&text) else {
+        return "its summary cannot be read".into();
+    };
     let number = |name: &str| summary.number(name).unwrap_or(f64::NAN);
     format!(
         "{:.2} s, loss {:.4}, accuracy {:.2} %",

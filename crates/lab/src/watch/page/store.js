@@ -12,7 +12,7 @@ export function take(news) {
   if (news.about) run.about = news.about;
   for (const part of news.curves) {
     const key = part.task + '|' + part.tag, known = run.curves.get(key);
-    if (known && !part.anew) append(known, part);
+    if (known && !part.replace) append(known, part);
     else run.curves.set(key, part);
   }
   return run;

@@ -1,132 +1,15 @@
-//! What a task and its machine use, as samples: the figures of one interval each.
-//!
-//! The columns are those of dstat, followed by the task's own. Every sample has its figures in the
-//! order of [`columns`], so the table on disk, the means and peaks, and TensorBoard's curves have
-//! the same names.
+//! Reading the counters of the machine and the process.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::columns::MOST_PEERS;
+use super::gauges::{ByteTotals, Gauges};
 use crate::container::{Container, GroupCpu};
 use crate::machine::Machine;
 use crate::process;
 use crate::wall_clock::unix_seconds;
-
-/// The number of columns of a task without peers.
-const WIDTH: usize = 17;
-
-/// The columns of a task without peers, with their units. `docs/formats.md` explains each.
-pub const COLUMNS: [&str; WIDTH] = [
-    "cpu_usr_percent",
-    "cpu_sys_percent",
-    "cpu_idle_percent",
-    "cpu_wait_percent",
-    "disk_read_bytes_per_s",
-    "disk_written_bytes_per_s",
-    "net_received_bytes_per_s",
-    "net_sent_bytes_per_s",
-    "memory_used_bytes",
-    "memory_free_bytes",
-    "memory_buffers_bytes",
-    "memory_cache_bytes",
-    "context_switches_per_s",
-    "task_cpu_percent",
-    "task_memory_bytes",
-    "task_received_bytes_per_s",
-    "task_sent_bytes_per_s",
-];
-
-/// The columns of each peer, which follow [`COLUMNS`].
-const PEER_COLUMNS: [&str; 2] = ["received_bytes_per_s", "sent_bytes_per_s"];
-/// The most peers that have columns of their own; the others count only in the sum.
-const MOST_PEERS: usize = 64;
-
-/// The columns of a task with these peers: [`COLUMNS`] and, for each peer, the bytes received from
-/// it and sent to it, such as `ps:0_received_bytes_per_s`.
-pub fn columns(peers: &[String]) -> Vec<String> {
-    let own = |peer: &String| PEER_COLUMNS.map(|column| format!("{peer}_{column}"));
-    let peers = peers.iter().take(MOST_PEERS).flat_map(own);
-    COLUMNS.iter().map(|&column| column.to_owned()).chain(peers).collect()
-}
-
-/// What only the task itself knows. Its threads set the gauges, and the sampler reads them.
-#[derive(Debug, Default)]
-pub struct Gauges {
-    step: AtomicU64,
-    peers: Vec<ByteGauge>,
-    /// Traffic of peers that are not known.
-    others: ByteGauge,
-}
-
-/// Bytes sent and received so far.
-#[derive(Debug, Default)]
-struct ByteGauge {
-    sent: AtomicU64,
-    received: AtomicU64,
-}
-
-/// Bytes sent and received so far, at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct ByteTotals {
-    sent: u64,
-    received: u64,
-}
-
-impl ByteGauge {
-    #[inline]
-    fn set(&self, sent_bytes: u64, received_bytes: u64) {
-        self.sent.store(sent_bytes, Ordering::Relaxed);
-        self.received.store(received_bytes, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> ByteTotals {
-        ByteTotals {
-            sent: self.sent.load(Ordering::Relaxed),
-            received: self.received.load(Ordering::Relaxed),
-        }
-    }
-}
-
-impl Gauges {
-    /// The gauges of a task with this number of peers.
-    pub fn of_peers(peers: usize) -> Self {
-        Self { peers: (0..peers).map(|_| ByteGauge::default()).collect(), ..Self::default() }
-    }
-
-    /// Sets the global step of the task.
-    #[inline]
-    pub fn at_step(&self, step: u64) {
-        self.step.store(step, Ordering::Relaxed);
-    }
-
-    /// Sets the bytes sent to and received from a peer so far. Those of an unknown peer count only
-    /// in the sum.
-    #[inline]
-    pub fn moved(&self, peer: usize, sent_bytes: u64, received_bytes: u64) {
-        self.peers.get(peer).unwrap_or(&self.others).set(sent_bytes, received_bytes);
-    }
-
-    /// The global step of the task.
-    fn step(&self) -> u64 {
-        self.step.load(Ordering::Relaxed)
-    }
-
-    /// Bytes sent to and received from each peer so far.
-    fn by_peer(&self) -> Vec<ByteTotals> {
-        self.peers.iter().map(ByteGauge::get).collect()
-    }
-
-    /// Bytes sent and received so far.
-    fn total(&self) -> ByteTotals {
-        let all = self.peers.iter().chain([&self.others]).map(ByteGauge::get);
-        all.fold(ByteTotals::default(), |sum, more| ByteTotals {
-            sent: sum.sent + more.sent,
-            received: sum.received + more.received,
-        })
-    }
-}
 
 /// What was used since the sample before.
 #[derive(Clone, Debug, PartialEq)]
@@ -135,7 +18,7 @@ pub struct Sample {
     pub time_s: f64,
     /// The global step of the task.
     pub step: u64,
-    /// The figures in the order of [`columns`].
+    /// The figures in the order of [`columns`](super::columns()).
     pub figures: Vec<f64>,
 }
 
@@ -259,65 +142,12 @@ fn read(root: &Path, container: &Container, gauges: &Gauges) -> Reading {
     }
 }
 
-/// Means and peaks of samples.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Usage {
-    /// The number of samples.
-    pub samples: u64,
-    /// The number of cores that the task may use.
-    pub cores: f64,
-    seconds: f64,
-    sums: Vec<f64>,
-    peaks: Vec<f64>,
-}
-
-impl Usage {
-    /// Without samples, for a task that may use these cores and has this number of columns.
-    pub(crate) fn of_cores(cores: f64, width: usize) -> Self {
-        Self { cores, sums: vec![0.0; width], peaks: vec![0.0; width], ..Self::default() }
-    }
-
-    /// Forgets all samples.
-    pub(crate) fn begin_again(&mut self) {
-        *self = Self::of_cores(self.cores, self.sums.len());
-    }
-
-    /// Adds the figures of an interval of these seconds.
-    pub(crate) fn add(&mut self, figures: &[f64], seconds: f64) {
-        self.samples += 1;
-        self.seconds += seconds;
-        for (column, figure) in figures.iter().enumerate() {
-            self.sums[column] += figure * seconds;
-            self.peaks[column] = self.peaks[column].max(*figure);
-        }
-    }
-
-    /// The mean of each column over time; 0 without samples.
-    pub fn means(&self) -> Vec<f64> {
-        let mean = |sum: &f64| if self.seconds > 0.0 { sum / self.seconds } else { 0.0 };
-        self.sums.iter().map(mean).collect()
-    }
-
-    /// The greatest figure of each column.
-    pub fn peaks(&self) -> &[f64] {
-        &self.peaks
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
 
     use super::*;
-
-    #[test]
-    fn means_are_over_time_and_peaks_over_samples() {
-        let mut usage = Usage::of_cores(1.0, WIDTH);
-        assert_eq!(usage.means(), [0.0; WIDTH]);
-        usage.add(&[1.0; WIDTH], 3.0);
-        usage.add(&[5.0; WIDTH], 1.0);
-        assert_eq!((usage.samples, usage.means()[0], usage.peaks()[0]), (2, 2.0, 5.0));
-    }
+    use crate::resources::columns::{WIDTH, columns};
 
     #[test]
     fn a_container_is_measured_by_its_own_limit() {

@@ -1,7 +1,7 @@
-//! TensorBoard event files: read to their end, and again when there is more.
+//! Reads TensorBoard event files, also while they grow.
 //!
-//! A file that ends in the middle of a record is what a killed process leaves, or one that is
-//! still at work: what stands before the break is good, and what comes after it is waited for.
+//! A file ends in the middle of a record if its process was killed, or has not written the rest
+//! yet. The reader returns the records before that point and continues there at the next call.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,91 +11,89 @@ use std::path::{Path, PathBuf};
 use paceline_tfrecord::proto::{ProtoFields, packed_floats};
 use paceline_tfrecord::split_record;
 
-/// A record longer than this is no scalar, and none of ours.
+/// No scalar has a longer record.
 const MAX_RECORD_BYTES: u64 = 16 << 20;
-/// How much is read at a time. A longer record is read by itself.
-const PIECE_BYTES: u64 = 4 << 20;
+/// Bytes read at a time. A longer record is read with a second, larger read.
+const BLOCK_BYTES: u64 = 4 << 20;
 
-/// `SessionLog.START`.
+/// `SessionLog.START` of TensorFlow's `event.proto`.
 const SESSION_START: u64 = 1;
 
-/// Something that an event file says.
+/// An event that this crate uses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum FileEvent<'a> {
-    /// A scalar of this tag.
-    Scalar(&'a str, ScalarPoint),
-    /// Training goes on from this step: what was said of it and later ones is void.
-    Start(u64),
+    /// A value of a tag.
+    Scalar { tag: &'a str, point: ScalarPoint },
+    /// Training restarts at this step: earlier events of this and later steps are void.
+    SessionStart { step: u64 },
 }
 
-/// An event file, and how far it has been read.
+/// Reads an event file from where it stopped before.
 #[derive(Debug)]
 pub(crate) struct EventFileReader {
     path: PathBuf,
     offset: u64,
-    /// It cannot be read beyond the offset.
-    is_broken: bool,
+    /// Whether the file is corrupt at the offset.
+    is_corrupt: bool,
     bytes: Vec<u8>,
 }
 
 impl EventFileReader {
-    /// A file that is to be read from its beginning.
+    /// Creates a reader that starts at the beginning of the file.
     pub(crate) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), offset: 0, is_broken: false, bytes: Vec::new() }
+        Self { path: path.to_owned(), offset: 0, is_corrupt: false, bytes: Vec::new() }
     }
 
-    /// Hands over each event that has been written whole since the last call, of this many bytes
-    /// or a little more; says whether there is more to read.
-    pub(crate) fn read(&mut self, most_bytes: u64, mut each: impl FnMut(FileEvent<'_>)) -> bool {
-        let until = self.offset.saturating_add(most_bytes);
-        while !self.is_broken && self.offset < until {
-            match self.read_piece(&mut each) {
-                Ok(true) => {}
-                Ok(false) | Err(_) => return false,
+    /// Passes on the complete events that were added since the last call, and stops after about
+    /// `max_bytes`.
+    pub(crate) fn read_new(&mut self, max_bytes: u64, mut on_event: impl FnMut(FileEvent<'_>)) {
+        let until = self.offset.saturating_add(max_bytes);
+        while !self.is_corrupt && self.offset < until {
+            if !matches!(self.read_block(&mut on_event), Ok(true)) {
+                return;
             }
         }
-        !self.is_broken
     }
 
-    /// Reads a piece of the file; says whether it held a whole record.
-    fn read_piece(&mut self, each: &mut impl FnMut(FileEvent<'_>)) -> io::Result<bool> {
+    /// Reads a block of the file; returns whether it held a complete record.
+    fn read_block(&mut self, on_event: &mut impl FnMut(FileEvent<'_>)) -> io::Result<bool> {
         let mut file = File::open(&self.path)?;
-        let there = file.metadata()?.len();
-        if there <= self.offset {
+        let file_bytes = file.metadata()?.len();
+        if file_bytes <= self.offset {
             return Ok(false);
         }
         file.seek(SeekFrom::Start(self.offset))?;
-        let mut most = PIECE_BYTES;
+        let mut block_bytes = BLOCK_BYTES;
         loop {
             self.bytes.clear();
-            file.by_ref().take(most).read_to_end(&mut self.bytes)?;
-            let taken = self.take_records(each);
-            if taken > 0 || self.is_broken {
+            file.by_ref().take(block_bytes).read_to_end(&mut self.bytes)?;
+            let taken = self.take_records(on_event);
+            if taken > 0 || self.is_corrupt {
                 self.offset += taken;
-                // A buffer of the usual size is kept, for a file that grows.
-                self.bytes.shrink_to(PIECE_BYTES as usize);
+                // Keep a buffer of the usual size for the next call.
+                self.bytes.shrink_to(BLOCK_BYTES as usize);
                 return Ok(taken > 0);
             }
-            if most > MAX_RECORD_BYTES || self.offset + most >= there {
+            if block_bytes > MAX_RECORD_BYTES || self.offset + block_bytes >= file_bytes {
                 return Ok(false);
             }
-            most = 2 * MAX_RECORD_BYTES;
+            block_bytes = 2 * MAX_RECORD_BYTES;
             file.seek(SeekFrom::Start(self.offset))?;
         }
     }
 
-    /// Hands over what the bytes hold; how many of them were whole records.
-    fn take_records(&mut self, each: &mut impl FnMut(FileEvent<'_>)) -> u64 {
+    /// Passes on the events of the buffer; returns how many bytes were complete records.
+    fn take_records(&mut self, on_event: &mut impl FnMut(FileEvent<'_>)) -> u64 {
         let mut rest = &self.bytes[..];
         loop {
             match split_record(rest, MAX_RECORD_BYTES) {
                 Ok(Some(split)) => {
                     rest = split.rest;
-                    split.data.and_then(event).into_iter().for_each(&mut *each);
+                    split.data.and_then(parse_event).into_iter().for_each(&mut *on_event);
                 }
                 Ok(None) => break,
                 Err(_) => {
-                    self.is_broken = true;
+                    self.is_corrupt = true;
                     break;
                 }
             }
@@ -104,29 +102,30 @@ impl EventFileReader {
     }
 }
 
-/// A value of a scalar and when it was written.
+/// One value of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ScalarPoint {
-    /// Seconds since 1970.
+    /// When it was recorded, in seconds since 1970.
     pub(crate) wall_seconds: f64,
     pub(crate) step: u64,
     pub(crate) value: f32,
 }
 
-/// The scalars of a file whose tags are wanted, and the time of the first scalar of any tag.
+/// Scalars of some tags of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Scalars {
-    pub(crate) begin_seconds: Option<f64>,
+    /// When the first scalar of any tag was recorded, in seconds since 1970.
+    pub(crate) start_seconds: Option<f64>,
     pub(crate) points: BTreeMap<String, Vec<ScalarPoint>>,
 }
 
-/// Reads what can be read of an event file.
-pub(crate) fn read(path: &Path, wanted: impl Fn(&str) -> bool) -> Scalars {
+/// Reads the scalars whose tags are wanted, up to the first corrupt record.
+pub(crate) fn read_scalars(path: &Path, is_wanted: impl Fn(&str) -> bool) -> Scalars {
     let mut scalars = Scalars::default();
-    EventFileReader::new(path).read(u64::MAX, |event| {
-        let FileEvent::Scalar(tag, point) = event else { return };
-        scalars.begin_seconds.get_or_insert(point.wall_seconds);
-        if wanted(tag) {
+    EventFileReader::new(path).read_new(u64::MAX, |event| {
+        let FileEvent::Scalar { tag, point } = event else { return };
+        scalars.start_seconds.get_or_insert(point.wall_seconds);
+        if is_wanted(tag) {
             match scalars.points.get_mut(tag) {
                 Some(points) => points.push(point),
                 None => drop(scalars.points.insert(tag.to_owned(), vec![point])),
@@ -136,9 +135,9 @@ pub(crate) fn read(path: &Path, wanted: impl Fn(&str) -> bool) -> Scalars {
     scalars
 }
 
-/// What an event says, as far as it matters here. The numbers are the fields of TensorFlow's
-/// `FileEvent`, `SessionLog`, `Summary` and `TensorProto`.
-fn event(event: &[u8]) -> Option<FileEvent<'_>> {
+/// Parses an event; returns none if this crate does not use it. The numbers are the field numbers
+/// of TensorFlow's `Event`, `SessionLog`, `Summary` and `TensorProto`.
+fn parse_event(event: &[u8]) -> Option<FileEvent<'_>> {
     let (mut wall_seconds, mut step, mut summary) = (0.0, 0, None);
     let mut is_start = false;
     for field in ProtoFields::new(event) {
@@ -158,7 +157,7 @@ fn event(event: &[u8]) -> Option<FileEvent<'_>> {
         }
     }
     if is_start {
-        return Some(FileEvent::Start(step));
+        return Some(FileEvent::SessionStart { step });
     }
     let (_, value) = ProtoFields::new(summary?).next()?.ok()?;
     let (mut tag, mut number) = ("", None);
@@ -166,15 +165,15 @@ fn event(event: &[u8]) -> Option<FileEvent<'_>> {
         match field.ok()? {
             (1, value) => tag = value.as_str()?,
             (2, value) => number = value.as_float(),
-            (8, value) => number = tensor(value.as_bytes()?),
+            (8, value) => number = single_float(value.as_bytes()?),
             _ => {}
         }
     }
-    Some(FileEvent::Scalar(tag, ScalarPoint { wall_seconds, step, value: number? }))
+    Some(FileEvent::Scalar { tag, point: ScalarPoint { wall_seconds, step, value: number? } })
 }
 
 /// The value of a tensor that holds one float.
-fn tensor(bytes: &[u8]) -> Option<f32> {
+fn single_float(bytes: &[u8]) -> Option<f32> {
     let floats = ProtoFields::new(bytes).find_map(|field| match field {
         Ok((5, value)) => value.as_bytes(),
         _ => None,
@@ -210,27 +209,27 @@ mod tests {
     #[test]
     fn scalars_are_read_as_they_were_written() {
         let dir = tempfile::tempdir().unwrap();
-        let scalars = read(&write(dir.path()), |tag| tag.starts_with("test/"));
+        let scalars = read_scalars(&write(dir.path()), |tag| tag.starts_with("test/"));
         let points = &scalars.points["test/accuracy"];
         let seen: Vec<_> = points.iter().map(|point| (point.step, point.value)).collect();
         assert_eq!(seen, [(0, 0.0), (10, 0.1), (20, 0.2)]);
         assert!(!scalars.points.contains_key("train/loss"));
-        assert!(scalars.begin_seconds.unwrap() <= points[0].wall_seconds);
+        assert!(scalars.start_seconds.unwrap() <= points[0].wall_seconds);
     }
 
-    /// Whatever a reader finds half-written it waits for, and nothing is read twice.
+    /// The reader waits for the rest of a record and reads no record twice.
     #[test]
     fn a_file_that_grows_byte_by_byte_is_read_record_by_record() {
         let dir = tempfile::tempdir().unwrap();
         let whole = fs::read(write(dir.path())).unwrap();
         let growing = dir.path().join("growing");
-        let mut tail = EventFileReader::new(&growing);
+        let mut reader = EventFileReader::new(&growing);
         let mut steps = Vec::new();
-        assert!(!tail.read(u64::MAX, |_| ()), "it is not there yet");
+        reader.read_new(u64::MAX, |_| panic!("the file does not exist yet"));
         for len in (0..whole.len()).step_by(7).chain([whole.len()]) {
             fs::write(&growing, &whole[..len]).unwrap();
-            tail.read(u64::MAX, |event| {
-                if let FileEvent::Scalar("train/loss", point) = event {
+            reader.read_new(u64::MAX, |event| {
+                if let FileEvent::Scalar { tag: "train/loss", point } = event {
                     steps.push(point.step);
                 }
             });
@@ -239,30 +238,30 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_starts_again_is_told_of() {
+    fn the_start_of_a_session_is_an_event() {
         let dir = tempfile::tempdir().unwrap();
         let mut writer = EventWriter::create(dir.path()).unwrap();
         writer.session_start(40).unwrap();
         writer.flush().unwrap();
         let path = fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().path();
         let mut starts = Vec::new();
-        EventFileReader::new(&path).read(u64::MAX, |event| match event {
-            FileEvent::Start(step) => starts.push(step),
-            FileEvent::Scalar(..) => {}
+        EventFileReader::new(&path).read_new(u64::MAX, |event| match event {
+            FileEvent::SessionStart { step } => starts.push(step),
+            FileEvent::Scalar { .. } => {}
         });
         assert_eq!(starts, [40, 40]);
     }
 
     #[test]
-    fn what_stands_before_a_break_is_read() {
+    fn records_before_a_truncation_are_read() {
         let dir = tempfile::tempdir().unwrap();
         let path = write(dir.path());
         let whole = fs::metadata(&path).unwrap().len();
         for cut in [whole - 1, whole / 2, 20, 3, 0] {
             OpenOptions::new().write(true).open(&path).unwrap().set_len(cut).unwrap();
-            let count = read(&path, |_| true).points.values().map(Vec::len).sum::<usize>();
+            let count = read_scalars(&path, |_| true).points.values().map(Vec::len).sum::<usize>();
             assert!(count < 33, "{cut}: {count}");
         }
-        assert!(read(&dir.path().join("none"), |_| true).points.is_empty());
+        assert!(read_scalars(&dir.path().join("none"), |_| true).points.is_empty());
     }
 }
