@@ -34,10 +34,13 @@ const fn asset(path: &'static str, content_type: &'static str, content: &'static
 const ASSETS: &[Asset] = &[
     asset("/", HTML, include_str!("page/index.html")),
     asset("/style.css", CSS, include_str!("page/style.css")),
+    asset("/content.css", CSS, include_str!("page/content.css")),
     asset("/app.js", JAVASCRIPT, include_str!("page/app.js")),
     asset("/chart.js", JAVASCRIPT, include_str!("page/chart.js")),
     asset("/draw.js", JAVASCRIPT, include_str!("page/draw.js")),
+    asset("/facts.js", JAVASCRIPT, include_str!("page/facts.js")),
     asset("/format.js", JAVASCRIPT, include_str!("page/format.js")),
+    asset("/overview.js", JAVASCRIPT, include_str!("page/overview.js")),
     asset("/panels.js", JAVASCRIPT, include_str!("page/panels.js")),
     asset("/runs.js", JAVASCRIPT, include_str!("page/runs.js")),
     asset("/store.js", JAVASCRIPT, include_str!("page/store.js")),
