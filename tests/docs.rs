@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use paceline::job::reference_markdown;
+use paceline_cli::job::reference_markdown;
 
 use crate::support::{PACELINE, Sandbox, finish, start, workspace};
 

@@ -37,10 +37,7 @@ fn a_sweep_runs_every_cell_and_reports_on_all() {
     assert_eq!((summary["batch"].as_u64(), summary["global_steps"].as_u64()), (Some(60), Some(20)));
 
     let page = fs::read_to_string(sandbox.path("s/report.html")).unwrap();
-    assert_says(
-        &page,
-        &["<svg", "Published figures", "291.9", "× faster", "Conclusions"],
-    );
+    assert_says(&page, &["<svg", "Published figures", "291.9", "× faster", "Conclusions"]);
     for outside in ["http://", "https://", "<script", "src="] {
         assert!(!page.contains(outside), "the page needs {outside}");
     }
