@@ -22,7 +22,9 @@ mod server_account;
 mod server_link;
 mod server_task;
 mod server_trace;
+mod session;
 mod settings;
+mod sharing;
 mod single;
 mod slot_manager;
 mod slot_thread;
@@ -43,10 +45,12 @@ pub use evaluator::Evaluator;
 pub use evaluator_task::{EvaluatorTask, run_evaluator};
 pub use run_report::RunReport;
 pub use server_task::{ServerTask, run_server};
+pub use session::{ContextFactory, Session, SessionReport};
 pub use settings::{
     CheckpointSettings, EvaluateSettings, Mode, OnWorkerLoss, StepLayout, Stop, Timeouts,
     TrainSettings,
 };
+pub use sharing::Sharing;
 pub use step_recorder::BARE_VARIABLE;
 pub use stop_reason::StopReason;
 pub use task_place::{TaskPlace, layout_digest};

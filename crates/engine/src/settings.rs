@@ -56,6 +56,9 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// Synchronous steps that wait for a gradient of every slot.
+    pub const SYNC: Mode = Mode::Sync { quorum: None };
+
     /// The mode's name in job files and summaries.
     pub fn name(self) -> &'static str {
         match self {

@@ -1,5 +1,6 @@
 //! What a run trains: a model and its data, as every task of the run builds them.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use paceline_data::{
@@ -101,6 +102,20 @@ pub(crate) struct LoopConfig<'a> {
     pub(crate) threads: usize,
     pub(crate) account: StepRecorder,
     pub(crate) tracer: Option<&'a Arc<Tracer>>,
+}
+
+/// Images in memory keep their compact form; any other examples are read ahead of the step.
+impl<T: Examples + 'static> From<TrainTest<T>> for TrainingData {
+    fn from(set: TrainTest<T>) -> Self {
+        let set: Box<dyn Any> = Box::new(set);
+        match set.downcast::<TrainTest<Images>>() {
+            Ok(images) => TrainingData::Images(Arc::from(images)),
+            Err(set) => match set.downcast::<TrainTest<T>>() {
+                Ok(set) => TrainingData::Examples(set.into_shared()),
+                Err(_) => unreachable!("the type is the one above"),
+            },
+        }
+    }
 }
 
 impl TrainingData {

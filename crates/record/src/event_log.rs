@@ -228,7 +228,8 @@ impl Recorder for EventLog {
     }
 
     fn test(&mut self, record: &TestRecord<'_>) -> io::Result<()> {
-        let written = self.write_test(record);
+        // Flushed, so that a reader of a live run sees the test, and a full disk is noticed now.
+        let written = self.write_test(record).and_then(|()| self.events.flush());
         self.check(written)
     }
 

@@ -41,6 +41,13 @@ pub struct Softmax {
     spin_pool: Option<SpinPool>,
 }
 
+/// A clone computes on its caller's thread alone, with scratch memory of its own.
+impl Clone for Softmax {
+    fn clone(&self) -> Self {
+        Self { max_block: self.max_block, ..Self::new(self.inputs, self.classes) }
+    }
+}
+
 impl Softmax {
     /// A model for dense examples of `inputs` values.
     ///

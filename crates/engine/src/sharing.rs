@@ -1,0 +1,73 @@
+//! How a session shares the parameters between its workers.
+
+use crate::settings::Mode;
+
+/// How a [`Session`](crate::Session) shares the parameters.
+///
+/// ```
+/// use paceline_engine::{Mode, Sharing};
+///
+/// let sharing = Sharing::servers(2).workers(4).mode(Mode::Async);
+/// assert_eq!(sharing.to_string(), "async with 4 workers and 2 servers");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sharing {
+    pub(crate) mode: Mode,
+    pub(crate) workers: usize,
+    pub(crate) servers: usize,
+}
+
+impl Sharing {
+    /// One worker holds the parameters.
+    pub fn none() -> Self {
+        Self { mode: Mode::Single, workers: 1, servers: 0 }
+    }
+
+    /// This many parameter servers hold the parameters. One worker in mode `sync`, unless
+    /// [`workers`](Sharing::workers) and [`mode`](Sharing::mode) say otherwise.
+    pub fn servers(servers: usize) -> Self {
+        Self { mode: Mode::SYNC, workers: 1, servers }
+    }
+
+    /// This many workers hold a replica each, and all-reduce their gradients.
+    pub fn mesh(workers: usize) -> Self {
+        Self { mode: Mode::Mirrored, workers, servers: 0 }
+    }
+
+    /// Trains with this many workers.
+    #[must_use]
+    pub fn workers(self, workers: usize) -> Self {
+        Self { workers, ..self }
+    }
+
+    /// Servers apply gradients in this mode.
+    #[must_use]
+    pub fn mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
+    /// Why the tasks cannot share in this way, if they cannot.
+    pub(crate) fn problem(&self) -> Option<&'static str> {
+        let needs_servers =
+            matches!(self.mode, Mode::Async | Mode::Sync { .. } | Mode::Bounded { .. });
+        match self {
+            Self { workers: 0, .. } => Some("a run needs a worker"),
+            Self { servers: 0, .. } if needs_servers => Some("this mode needs a server"),
+            Self { servers: 1.., .. } if !needs_servers => Some("this mode has no servers"),
+            Self { mode: Mode::Single, workers: 2.., .. } => Some("mode single has one worker"),
+            Self { mode: Mode::Sync { quorum: Some(quorum) }, workers, servers }
+                if !(1..=*workers).contains(quorum) || *servers > 1 && quorum < workers =>
+            {
+                Some("a quorum is 1 to the number of workers, and all of them with several servers")
+            }
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Sharing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { mode, workers, servers } = self;
+        write!(f, "{} with {workers} workers and {servers} servers", mode.name())
+    }
+}
