@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_depends_on_seed_part_and_number_alone() {
+    fn a_picture_depends_on_seed_split_and_index_alone() {
         let few = FakeImages::new(1, Split::Train, 10, 5, 20);
         let many = FakeImages::new(1, Split::Train, 1000, 5, 20);
         assert_eq!(picture(&few, 7), picture(&many, 7));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_come_equally_often_and_values_are_of_unit_size() {
+    fn classes_are_equally_frequent_and_values_have_unit_variance() {
         let source = FakeImages::new(3, Split::Train, 300, 3, 70);
         let mut counts = [0; 3];
         let (mut sum, mut squares) = (0.0, 0.0);
@@ -260,7 +260,7 @@ mod tests {
 
     /// A linear model, fitted to means alone: the nearest class mean.
     #[test]
-    fn the_nearest_class_mean_tells_most_test_pictures() {
+    fn the_nearest_class_mean_classifies_most_test_pictures() {
         let (classes, size) = (20, 24);
         let train = FakeImages::new(9, Split::Train, 400, classes, size);
         let test = FakeImages::new(9, Split::Test, 200, classes, size);

@@ -84,7 +84,7 @@ fn a_part_to_be_judged_on_may_lie_beside() {
     }
     let collection = Collection::new(&["train/a/1.jpg", "val/c/1.jpg"]);
     let error = collection.open(&options()).unwrap_err().to_string();
-    assert!(error.contains("class \"c\" is not among"), "{error}");
+    assert!(error.contains("class \"c\" is not in the training set"), "{error}");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn what_is_no_collection_is_called_so() {
     };
     says(&Collection::new(&["loose.jpg"]), &options(), "no folder in it; data.path must be");
     let collection = Collection::new(&["a/1.jpg"]);
-    says(&collection, &PictureOptions { test_examples: 1, ..options() }, "1 pictures are to be");
+    says(&collection, &PictureOptions { test_examples: 1, ..options() }, "1 of 1 pictures cannot be held out");
     collection.write("b/readme", "");
     says(&collection, &options(), "b: no picture in this folder");
     let nowhere = collection.root().join("nowhere");
