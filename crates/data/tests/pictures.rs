@@ -138,7 +138,11 @@ fn what_is_no_collection_is_called_so() {
     };
     says(&Collection::new(&["loose.jpg"]), &options(), "no folder in it; data.path must be");
     let collection = Collection::new(&["a/1.jpg"]);
-    says(&collection, &PictureOptions { test_examples: 1, ..options() }, "1 of 1 pictures cannot be held out");
+    says(
+        &collection,
+        &PictureOptions { test_examples: 1, ..options() },
+        "1 of 1 pictures cannot be held out",
+    );
     collection.write("b/readme", "");
     says(&collection, &options(), "b: no picture in this folder");
     let nowhere = collection.root().join("nowhere");

@@ -31,7 +31,7 @@ fn it_is_made_once_beside_the_data() {
     let path = dir.file("rows.svm", "1 1:1\n0 2:0.5\n");
     let spec = SparseSpec::at(SparseKind::Libsvm, &path);
     let (first, said) = open_saying(&spec);
-    assert!(said.contains("making "), "{said}");
+    assert!(said.contains("building "), "{said}");
     let cache = cache_in(dir.dir.path());
     let made = fs::metadata(&cache).unwrap().modified().unwrap();
     let (again, said) = open_saying(&spec);
@@ -52,14 +52,14 @@ fn changed_data_and_other_options_make_it_stale() {
     open(&spec).unwrap();
     fs::write(&path, "1 1:1\n0 2:1\n").unwrap();
     let (set, said) = open_saying(&spec);
-    assert!(said.contains("stale: made of `train 6 "), "{said}");
+    assert!(said.contains("stale: built from `train 6 "), "{said}");
     assert_eq!(all(&set.train), [ones(1, &[0]), ones(0, &[1])]);
     // The same length, another time.
     fs::write(&path, "0 1:1\n0 2:1\n").unwrap();
     let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1);
     fs::File::options().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
     assert_eq!(open(&spec).unwrap().train.row(0).label, 0);
-    // Other options have a cache of their own, so jobs do not take turns in making one.
+    // Other options have their own cache, so two jobs do not rebuild it in turn.
     let wider = SparseSpec { features: Some(7), ..spec.clone() };
     assert_eq!(open(&wider).unwrap().train.features(), 7);
     let (set, said) = open_saying(&spec);
@@ -91,7 +91,7 @@ fn many_who_want_it_at_once_make_one() {
         let openers: Vec<_> = (0..4).map(|_| scope.spawn(open)).collect();
         openers.into_iter().map(|opener| opener.join().unwrap()).collect()
     });
-    assert_eq!(said.iter().filter(|said| said.contains("making ")).count(), 1, "{said:?}");
+    assert_eq!(said.iter().filter(|said| said.contains("building ")).count(), 1, "{said:?}");
 }
 
 #[test]
@@ -124,7 +124,7 @@ proptest! {
         let (set, said) = open_saying(&spec);
         prop_assert_eq!(all(&set.train), expected);
         // Bytes between the sections are the only ones that nothing depends on.
-        if said.contains("making ") {
+        if said.contains("building ") {
             prop_assert_eq!(fs::read(&cache).unwrap(), good);
         } else {
             prop_assert!(!cut && good[at] == 0, "byte {at} was not missed");
