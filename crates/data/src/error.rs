@@ -164,15 +164,6 @@ pub enum DataError {
     )]
     NoCache,
 
-    /// A name that no known data set has.
-    #[error("there is no data set called {name:?}; the known ones are {}", known.join(", "))]
-    Unknown {
-        /// The name.
-        name: String,
-        /// The names of the known data sets.
-        known: Vec<&'static str>,
-    },
-
     /// Another process holds a lock for too long.
     #[error(
         "waited {waited_s} s for {holder}, which holds {}; if it hangs, kill it and try again",

@@ -3,8 +3,8 @@
 //! They serve to try and to time image networks on a machine without pictures. A million of them
 //! would not fit in memory, so each is generated when it is read, in a small fraction of the time a
 //! network takes for it. They can be learned: each class has a few colour waves, and a picture is
-//! the waves of its class at some strength, two waves that carry no information, and noise. A linear
-//! model separates the classes well.
+//! the waves of its class at some strength, two waves that carry no information, and noise. A
+//! linear model separates the classes well.
 //!
 //! Picture `i` depends on the seed, its split and `i` alone. A wave advances along a row by complex
 //! multiplication, so the platform's `sin` does not affect the bits.
@@ -163,8 +163,8 @@ const COLUMNS: usize = 64;
 
 /// Sets each pixel to the sum of the waves there.
 ///
-/// The wave at (row, column) is the cosine of a sum of two angles, so it follows from a cosine and a
-/// sine of the column, computed once, and two factors of the row.
+/// The wave at (row, column) is the cosine of a sum of two angles, so it follows from a cosine and
+/// a sine of the column, computed once, and two factors of the row.
 fn paint(waves: &[Wave; WAVES], size: usize, out: &mut [f32]) {
     let mut corner = waves.map(|wave| wave.start);
     for left in (0..size).step_by(COLUMNS) {

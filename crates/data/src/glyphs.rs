@@ -1,8 +1,8 @@
 //! The pen's path for each of the ten digits, before random variation.
 //!
-//! Each digit has a few styles, each style a few strokes, each stroke a list of knots in a box where
-//! x and y run from 0 to 1 and y points down. The pen passes `soft` knots in a smooth curve and
-//! turns sharply at `hard` ones. The module `digits` bends, tilts and inks them.
+//! Each digit has a few styles, each style a few strokes, each stroke a list of knots in a box
+//! where x and y run from 0 to 1 and y points down. The pen passes `soft` knots in a smooth curve
+//! and turns sharply at `hard` ones. The module `digits` bends, tilts and inks them.
 
 /// A point the pen passes through.
 #[derive(Clone, Copy, Debug)]

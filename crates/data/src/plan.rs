@@ -99,8 +99,8 @@ impl BatchPlan {
         Self { end: self.examples.saturating_mul(epochs), ..self }
     }
 
-    /// The same plan, starting at `step` with this position, so that a run can continue with another
-    /// number of slots or another batch size. Batches of earlier steps have no meaning.
+    /// The same plan, starting at `step` with this position, so that a run can continue with
+    /// another number of slots or another batch size. Batches of earlier steps have no meaning.
     pub fn starting_at(self, step: u64, position: u64) -> Self {
         Self { origin: PlanStart { step, position }, ..self }
     }
@@ -213,7 +213,8 @@ mod tests {
         #[test]
         fn every_epoch_has_every_example_once(
             examples in 1usize..300, batch in 1usize..40, slots in 1usize..6,
-            epochs in 1u64..4, seed: u64, shuffle: bool, window in proptest::option::of(1usize..320),
+            epochs in 1u64..4, seed: u64, shuffle: bool,
+            window in proptest::option::of(1usize..320),
         ) {
             let mut plan = BatchPlan::new(examples, batch, slots).for_epochs(epochs);
             if shuffle {

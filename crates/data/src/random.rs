@@ -1,12 +1,12 @@
 //! Randomness that is a pure function of its keys.
 //!
 //! A run must be repeatable on any machine and in any order: which examples a slot reads, or what
-//! image 4711 looks like, may depend on the seed and on an index, never on what was drawn before. So
-//! there is no global generator. Code creates a [`Random`] from the keys of one item
-//! (`[seed, split, index]`), draws what the item needs, and drops it.
+//! image 4711 looks like, may depend on the seed and on an index, never on what was drawn before.
+//! So there is no global generator. Code creates a [`Random`] from the keys of one item (`[seed,
+//! split, index]`), draws what the item needs, and drops it.
 //!
-//! Nothing here calls the platform's `sin` or `ln`, whose last bits differ between C libraries. Only
-//! IEEE arithmetic is used, so equal keys give equal bits everywhere.
+//! Nothing here calls the platform's `sin` or `ln`, whose last bits differ between C libraries.
+//! Only IEEE arithmetic is used, so equal keys give equal bits everywhere.
 
 /// The increment of splitmix64: 2^64 divided by the golden ratio, made odd.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,9 +1,9 @@
 //! A cache of scaled pictures, up to a limit.
 //!
 //! A small collection is read hundreds of times, and decoding is most of the work. So scaled
-//! pictures are cached as bytes until the limit is reached; after that, the cached pictures stay and
-//! the others are decoded each time. Nothing is evicted: every epoch reads every picture once, so
-//! no other choice would be better.
+//! pictures are cached as bytes until the limit is reached; after that, the cached pictures stay
+//! and the others are decoded each time. Nothing is evicted: every epoch reads every picture once,
+//! so no other choice would be better.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -1,9 +1,9 @@
 //! Decodes JPEG and PNG files to pixels.
 //!
-//! The decoders are external crates; this module adds strict rules. The first bytes of a file decide
-//! its format, not its name. A header that claims too large a picture is rejected before memory is
-//! taken for it. A picture that ends early or is damaged is an error, never a picture with a grey
-//! lower half: training on half a picture would go unnoticed.
+//! The decoders are external crates; this module adds strict rules. The first bytes of a file
+//! decide its format, not its name. A header that claims too large a picture is rejected before
+//! memory is taken for it. A picture that ends early or is damaged is an error, never a picture
+//! with a grey lower half: training on half a picture would go unnoticed.
 
 use std::io::Cursor;
 use std::panic::catch_unwind;
@@ -16,13 +16,13 @@ use zune_jpeg::zune_core::options::DecoderOptions;
 
 /// A decoded picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rgb {
+pub(super) struct Rgb {
     /// The height, in pixels.
-    pub rows: usize,
+    pub(super) rows: usize,
     /// The width, in pixels.
-    pub cols: usize,
+    pub(super) cols: usize,
     /// Red, green and blue byte of each pixel, row after row.
-    pub pixels: Vec<u8>,
+    pub(super) pixels: Vec<u8>,
 }
 
 /// The greatest height or width of a picture, in pixels: the limit of the JPEG format.
@@ -40,7 +40,7 @@ const PNG_EXTRA_BYTES: usize = 8 << 20;
 ///
 /// # Errors
 /// A clause that says what is wrong with the picture.
-pub fn decode(bytes: &[u8], max_pixels: usize) -> Result<Rgb, String> {
+pub(super) fn decode(bytes: &[u8], max_pixels: usize) -> Result<Rgb, String> {
     let decoder: fn(&[u8], usize) -> Result<Rgb, String> = match bytes {
         [0xff, 0xd8, ..] => jpeg,
         [0x89, b'P', b'N', b'G', ..] => png,
@@ -76,8 +76,8 @@ fn jpeg(bytes: &[u8], max_pixels: usize) -> Result<Rgb, String> {
     Ok(Rgb { rows, cols, pixels })
 }
 
-/// Whether an end marker follows the header of the first scan. The decoder checks for the end of the
-/// data only between rows of blocks, so it would accept a picture without its last corner.
+/// Whether an end marker follows the header of the first scan. The decoder checks for the end of
+/// the data only between rows of blocks, so it would accept a picture without its last corner.
 fn has_end(bytes: &[u8]) -> bool {
     const SCAN: u8 = 0xda;
     let mut at = 2;

@@ -13,6 +13,8 @@ mod cache;
 mod decode;
 mod listing;
 mod resize;
+#[cfg(test)]
+mod tests;
 
 use std::fs::File;
 use std::io::Read;
@@ -25,9 +27,9 @@ use crate::examples::Examples;
 use crate::random::Random;
 use crate::train_test::TrainTest;
 use cache::PictureCache;
-pub use decode::{Rgb, decode};
+use decode::decode;
 use listing::Listing;
-pub use resize::{Crop, Planes, crop, resize};
+use resize::{Crop, Planes, crop, resize};
 
 /// The mean of red, green and blue over ImageNet, on a scale from 0 to 1.
 pub const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];

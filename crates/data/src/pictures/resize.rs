@@ -1,9 +1,9 @@
 //! Scales a picture and crops a square from it.
 //!
-//! The filter is the triangle that Pillow and torchvision call bilinear with antialiasing: it widens
-//! when a picture shrinks, so that every pixel counts. It is applied vertically first, along whole
-//! rows, then horizontally, with one row of floats in between. The arithmetic is plain IEEE in a
-//! fixed order, so every machine gets the same bytes.
+//! The filter is the triangle that Pillow and torchvision call bilinear with antialiasing: it
+//! widens when a picture shrinks, so that every pixel counts. It is applied vertically first, along
+//! whole rows, then horizontally, with one row of floats in between. The arithmetic is plain IEEE
+//! in a fixed order, so every machine gets the same bytes.
 
 use std::ops::Range;
 
@@ -13,13 +13,13 @@ use super::decode::Rgb;
 
 /// A picture as three planes of bytes: all red, then all green, then all blue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Planes {
+pub(super) struct Planes {
     /// The height, in pixels.
-    pub rows: usize,
+    pub(super) rows: usize,
     /// The width, in pixels.
-    pub cols: usize,
+    pub(super) cols: usize,
     /// The bytes, plane after plane and row after row.
-    pub values: Vec<u8>,
+    pub(super) values: Vec<u8>,
 }
 
 /// The greatest ratio of the sides; a longer picture is cropped to its middle. Otherwise one of
@@ -30,7 +30,7 @@ const MAX_ASPECT_RATIO: usize = 4;
 ///
 /// # Panics
 /// If the picture has no pixels or `shorter` is zero.
-pub fn resize(picture: &Rgb, shorter: usize) -> Planes {
+pub(super) fn resize(picture: &Rgb, shorter: usize) -> Planes {
     let (rows, cols) = (picture.rows, picture.cols);
     let least = rows.min(cols);
     assert!(least > 0 && shorter > 0, "a picture without pixels");
@@ -136,15 +136,15 @@ fn sum_pixels(pixels: &[f32], run: WeightedRun<'_>) -> [f32; 3] {
 
 /// The square to crop from a picture, and whether to mirror it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Crop {
+pub(super) struct Crop {
     /// The first row.
-    pub top: usize,
+    pub(super) top: usize,
     /// The first column.
-    pub left: usize,
+    pub(super) left: usize,
     /// The height and width, in pixels.
-    pub size: usize,
+    pub(super) size: usize,
     /// Whether to swap left and right.
-    pub flip: bool,
+    pub(super) flip: bool,
 }
 
 /// Writes a square of the picture to `out`, plane after plane, each byte `b` of channel `c` as
@@ -152,7 +152,13 @@ pub struct Crop {
 ///
 /// # Panics
 /// If the square is not inside the picture, or `out` does not have `3 * size * size` values.
-pub fn crop(picture: &Planes, crop: Crop, scale: [f32; 3], offset: [f32; 3], out: &mut [f32]) {
+pub(super) fn crop(
+    picture: &Planes,
+    crop: Crop,
+    scale: [f32; 3],
+    offset: [f32; 3],
+    out: &mut [f32],
+) {
     let Crop { top, left, size, flip } = crop;
     assert!(
         top + size <= picture.rows && left + size <= picture.cols,

@@ -1,8 +1,8 @@
 //! Writes generated clicks to files, in every format that can be read.
 //!
 //! LIBSVM text and TFRecords contain exactly the rows that `data.kind = "clicks"` trains on. Criteo
-//! text has the same fields and labels, as counts and categories; its keys come from hashing them, as
-//! with any file of Criteo's.
+//! text has the same fields and labels, as counts and categories; its keys come from hashing them,
+//! as with any file of Criteo's.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

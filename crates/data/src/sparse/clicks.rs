@@ -1,14 +1,15 @@
 //! Generated clicks: rows like those of Criteo's logs, in any number, without a download.
 //!
-//! A row has 39 fields: 13 with 50 values each, as bucketed counts have, and 26 with 10 to 10 million
-//! values. In each field, the popularity of the values falls as rank^-1.1, so a few values are in
-//! nearly every row and most are in very few. ClickField and rank are hashed into the features. Three
-//! features in ten have a hidden weight, roughly normal with deviation 0.6. The label is random; its
-//! log-odds are the sum of the row's weights, shifted so that about one row in four is a click.
+//! A row has 39 fields: 13 with 50 values each, as bucketed counts have, and 26 with 10 to 10
+//! million values. In each field, the popularity of the values falls as rank^-1.1, so a few values
+//! are in nearly every row and most are in very few. ClickField and rank are hashed into the
+//! features. Three features in ten have a hidden weight, roughly normal with deviation 0.6. The
+//! label is random; its log-odds are the sum of the row's weights, shifted so that about one row in
+//! four is a click.
 //!
-//! Row `i` depends on (features, seed, i) alone, so rows can be generated anywhere in any order. The
-//! weights depend on the keys alone: other seeds give other rows with the same weights. Only plain
-//! IEEE arithmetic is used, so every machine draws the same bits.
+//! Row `i` depends on (features, seed, i) alone, so rows can be generated anywhere in any order.
+//! The weights depend on the keys alone: other seeds give other rows with the same weights. Only
+//! plain IEEE arithmetic is used, so every machine draws the same bits.
 
 use super::criteo::COUNTS;
 use super::row::SparseRow;

@@ -14,8 +14,8 @@
 //! key    = ((hash >> 32) * features) >> 32
 //! ```
 //!
-//! where `mix` is the finaliser of splitmix64 ([`crate::random::mix`]). The key is a scaled fraction
-//! instead of a remainder: as uniform, and many times faster.
+//! where `mix` is the finaliser of splitmix64 ([`crate::random::mix`]). The key is a scaled
+//! fraction instead of a remainder: as uniform, and many times faster.
 
 use std::sync::LazyLock;
 

@@ -229,7 +229,9 @@ mod tests {
         }
 
         #[test]
-        fn varints_equal_those_of_the_plain_reader(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
+        fn varints_equal_those_of_the_plain_reader(
+            bytes in proptest::collection::vec(any::<u8>(), 0..12),
+        ) {
             let (mut ours, mut plain) = (&bytes[..], &bytes[..]);
             let found = varint(&mut ours);
             let expected = paceline_tfrecord::proto::take_varint(&mut plain);

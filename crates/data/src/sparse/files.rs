@@ -1,8 +1,9 @@
 //! The files that a path stands for, and their sizes and times.
 //!
-//! A path is a file, a directory or a pattern. In a directory, files whose names begin with a dot or
-//! an underscore are ignored: they are caches, or files that Hadoop's programs leave behind. The size
-//! and modification time of each file tell later whether a cache was built from the same files.
+//! A path is a file, a directory or a pattern. In a directory, files whose names begin with a dot
+//! or an underscore are ignored: they are caches, or files that Hadoop's programs leave behind. The
+//! size and modification time of each file tell later whether a cache was built from the same
+//! files.
 
 use std::fmt::Write as _;
 use std::fs;

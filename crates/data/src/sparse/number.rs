@@ -79,7 +79,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn floats_equal_those_of_the_standard_library(text in "[-+]?[0-9]{0,9}[.]?[0-9]{0,9}(e-?[0-9]{1,2})?") {
+        fn floats_equal_those_of_the_standard_library(
+            text in "[-+]?[0-9]{0,9}[.]?[0-9]{0,9}(e-?[0-9]{1,2})?",
+        ) {
             let expected: Option<f32> = text.parse().ok();
             let found = float(text.as_bytes());
             prop_assert_eq!(found.map(f32::to_bits), expected.map(f32::to_bits), "{}", text);
@@ -87,7 +89,8 @@ mod tests {
 
         #[test]
         fn whole_numbers_equal_those_of_the_standard_library(text in "[-+]?[0-9]{0,20}") {
-            let expected: Option<i64> = text.parse().ok().filter(|_| text.trim_start_matches(['-', '+']).len() <= 18);
+            let digits = text.trim_start_matches(['-', '+']).len();
+            let expected: Option<i64> = text.parse().ok().filter(|_| digits <= 18);
             prop_assert_eq!(signed(text.as_bytes()), expected);
         }
     }

@@ -1,7 +1,7 @@
 //! Opens sparse data from its cache, and builds the cache if there is no matching one.
 //!
-//! Several processes of a run need the same cache at the same time. A good cache is opened without a
-//! lock. Otherwise one process builds it while the others wait for the lock, and then open it.
+//! Several processes of a run need the same cache at the same time. A good cache is opened without
+//! a lock. Otherwise one process builds it while the others wait for the lock, and then open it.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,7 +1,7 @@
 //! What can be wrong with one row.
 //!
-//! A fault says only what is wrong. The reader of the file adds the path and the line or record, and
-//! decides whether to skip the row, so a skipped row costs no formatting.
+//! A fault says only what is wrong. The reader of the file adds the path and the line or record,
+//! and decides whether to skip the row, so a skipped row costs no formatting.
 
 use std::fmt;
 

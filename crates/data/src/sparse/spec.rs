@@ -54,8 +54,8 @@ pub struct SparseSpec {
     pub path: Option<PathBuf>,
     /// The test set, likewise.
     pub test_path: Option<PathBuf>,
-    /// The number of features. `None` means as many as the greatest index needs, and is possible for
-    /// LIBSVM and TFRecord only.
+    /// The number of features. `None` means as many as the greatest index needs, and is possible
+    /// for LIBSVM and TFRecord only.
     pub features: Option<usize>,
     /// What to do about bad rows.
     pub on_bad: OnBad,
@@ -65,13 +65,13 @@ pub struct SparseSpec {
     /// rows of the files.
     pub train_examples: Option<usize>,
     /// The number of test rows to generate, to use from the start of `test_path` or, without a
-    /// `test_path`, to hold out from the end of `path`. `None` uses all of `test_path` and holds out
-    /// nothing.
+    /// `test_path`, to hold out from the end of `path`. `None` uses all of `test_path` and holds
+    /// out nothing.
     pub test_examples: Option<usize>,
     /// The seed of generated rows.
     pub seed: u64,
-    /// The directory for caches of rows. `None` means beside the data if that directory is writable,
-    /// else [`cache_dir`](crate::cache_dir).
+    /// The directory for caches of rows. `None` means beside the data if that directory is
+    /// writable, else [`cache_dir`](crate::cache_dir).
     pub cache_dir: Option<PathBuf>,
 }
 

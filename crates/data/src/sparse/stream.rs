@@ -24,8 +24,8 @@ use crate::on_bad::OnBad;
 pub struct ReadOptions {
     /// The format of the stream.
     pub format: SparseFormat,
-    /// The number of features; `None` means [`MAX_FEATURES`](super::MAX_FEATURES). Criteo's rows are
-    /// hashed into this many.
+    /// The number of features; `None` means [`MAX_FEATURES`](super::MAX_FEATURES). Criteo's rows
+    /// are hashed into this many.
     pub features: Option<usize>,
     /// The index of the first feature in LIBSVM text: 0 or 1.
     pub first_index: u32,
@@ -60,8 +60,8 @@ impl From<DataError> for ReadStop {
 
 /// Reads a stream of rows to its end and calls `take` with each. `name` is for errors.
 ///
-/// The stream must be plain (not gzip). Text is read in blocks, so only a stream of TFRecords needs a
-/// buffered reader.
+/// The stream must be plain (not gzip). Text is read in blocks, so only a stream of TFRecords needs
+/// a buffered reader.
 ///
 /// # Errors
 /// If a row is bad and must not be skipped, the stream cannot be read, or `take` fails.

@@ -1,8 +1,8 @@
 //! Maps a cache of rows and checks all of it before use.
 //!
-//! The check is one pass over the file at the speed of memory, in blocks small enough to be still in
-//! the processor's cache when, after the checksum, the numbers are checked. After that, rows are read
-//! without further checks.
+//! The check is one pass over the file at the speed of memory, in blocks small enough to be still
+//! in the processor's cache when, after the checksum, the numbers are checked. After that, rows are
+//! read without further checks.
 
 use std::fs::File;
 use std::io;

@@ -1,9 +1,9 @@
 //! Writes a cache of rows whose number is not known in advance.
 //!
 //! Keys, the largest section, go directly to the file. The other sections go to temporary files
-//! without a name, so that nothing is left of them if the process dies, and are appended at the end.
-//! Values are written only from the first one that is not 1. Nothing is flushed to the disk: if a
-//! power failure damages the file, its checksums reveal it, and the cache is rebuilt.
+//! without a name, so that nothing is left of them if the process dies, and are appended at the
+//! end. Values are written only from the first one that is not 1. Nothing is flushed to the disk:
+//! if a power failure damages the file, its checksums reveal it, and the cache is rebuilt.
 
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
