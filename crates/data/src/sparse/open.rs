@@ -111,7 +111,7 @@ impl CacheRequest<'_> {
     /// Builds the cache at this path, unless another process does so first.
     fn build(&self, path: &Path, report: &mut dyn FnMut(&str)) -> Result<RowStore, DataError> {
         if let Some(dir) = path.parent() {
-            fs::create_dir_all(dir).map_err(DataError::io("make", dir))?;
+            fs::create_dir_all(dir).map_err(DataError::io("create", dir))?;
         }
         let lock = path.with_extension("lock");
         let mut waiting = |_| report(&format!("waiting for {}", path.display()));
@@ -221,6 +221,6 @@ impl CacheRequest<'_> {
 /// Whether the directory cannot be written to, so that another may be tried.
 fn is_access_denied(error: &DataError) -> bool {
     let denied = [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem];
-    matches!(error, DataError::Io { action: "open" | "make" | "write", source, .. }
+    matches!(error, DataError::Io { action: "open" | "create" | "write", source, .. }
         if denied.contains(&source.kind()))
 }

@@ -24,7 +24,7 @@ use crate::on_bad::OnBad;
 pub struct ReadOptions {
     /// The format of the stream.
     pub format: SparseFormat,
-    /// The number of features; `None` means [`MAX_FEATURES`](super::MAX_FEATURES). Criteo's rows
+    /// The number of features; `None` means [`MAX_FEATURES`]. Criteo's rows
     /// are hashed into this many.
     pub features: Option<usize>,
     /// The index of the first feature in LIBSVM text: 0 or 1.
