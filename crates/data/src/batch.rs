@@ -1,7 +1,7 @@
-//! A batch in the form that models take: numbers, not bytes.
+//! A batch as models take it: numbers, not bytes.
 //!
-//! Images stay bytes in memory until the step that uses them, which keeps MNIST at 55 MB
-//! instead of 220. The buffer is filled again for every step and allocates only the first time.
+//! Images stay bytes in memory until the step that uses them, which keeps MNIST at 55 MB instead of
+//! 220 MB. The buffer is refilled for every step and allocates only the first time.
 
 use pulp::Arch;
 
@@ -10,15 +10,15 @@ use crate::images::Images;
 /// A reusable buffer for one batch of examples.
 #[derive(Debug, Default)]
 pub struct BatchBuffer {
-    /// The examples' values, example after example: grey pixels from 0 to 1, or what a
-    /// [`Examples`](crate::DenseSource) makes of its examples.
+    /// The examples' values, example after example: grey pixels from 0 to 1, or what
+    /// [`Examples::fill`](crate::Examples::fill) writes.
     pub inputs: Vec<f32>,
     /// The examples' classes.
     pub labels: Vec<u32>,
 }
 
 impl BatchBuffer {
-    /// Replaces the buffer's contents by the given examples.
+    /// Replaces the buffer's contents with the given examples.
     pub fn fill(
         &mut self,
         images: &Images,
@@ -27,7 +27,7 @@ impl BatchBuffer {
         let width = images.inputs();
         self.inputs.resize(examples.len() * width, 0.0);
         self.labels.clear();
-        // Shuffled examples lie anywhere in memory: ask for them before they are needed.
+        // Shuffled examples lie anywhere in memory: prefetch them before they are needed.
         let mut ahead = examples.clone();
         ahead.by_ref().take(AHEAD).for_each(|example| prefetch(images.image(example)));
         for (row, example) in self.inputs.chunks_exact_mut(width).zip(examples) {
@@ -40,18 +40,18 @@ impl BatchBuffer {
     }
 }
 
-/// How many examples before its use an example is asked for.
+/// How many examples before its use an example is prefetched.
 const AHEAD: usize = 3;
 
-/// Asks the processor to fetch these bytes into its cache, without waiting for them.
+/// Starts loading these bytes into the processor's cache, without waiting for them.
 #[inline]
 pub(crate) fn prefetch(bytes: &[u8]) {
     #[cfg(target_arch = "x86_64")]
     for line in bytes.chunks(64) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         #[expect(unsafe_code, reason = "the instruction has no safe form")]
-        // SAFETY: a prefetch reads nothing that the program could see and never faults, and the
-        // address is that of a slice anyway.
+        // SAFETY: a prefetch has no visible effect and never faults, and the address points into a
+        // slice.
         unsafe {
             _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
         }
@@ -60,7 +60,7 @@ pub(crate) fn prefetch(bytes: &[u8]) {
     let _ = bytes;
 }
 
-/// `out[i] = bytes[i] / 255`, with the widest vectors that the processor has.
+/// `out[i] = bytes[i] / 255`, with the widest vectors of the processor.
 pub(crate) fn bytes_to_unit(bytes: &[u8], out: &mut [f32]) {
     Arch::new().dispatch(
         #[inline(always)]

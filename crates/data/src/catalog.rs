@@ -5,7 +5,6 @@
 //! bytes: plain `http` and an unknown author's package are as good as any source.
 
 use std::path::Path;
-use std::str::FromStr;
 
 use crate::dataset_dirs::{self, DatasetDirs, DatasetFiles};
 pub use crate::dataset_spec::{DatasetSpec, Digest, FileSpec, NpmPackage};
@@ -58,19 +57,6 @@ impl KnownDataset {
     /// If a file is missing or damaged.
     pub fn load(self, path: Option<&Path>) -> Result<TrainTest<Images>, DataError> {
         self.locate(path)?.load(self.spec().classes)
-    }
-}
-
-impl FromStr for KnownDataset {
-    type Err = DataError;
-
-    fn from_str(name: &str) -> Result<Self, DataError> {
-        KnownDataset::ALL.into_iter().find(|known| known.name() == name).ok_or_else(|| {
-            DataError::Unknown {
-                name: name.into(),
-                known: KnownDataset::ALL.map(KnownDataset::name).into(),
-            }
-        })
     }
 }
 
@@ -166,23 +152,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_back_to_their_data_sets() {
-        for known in KnownDataset::ALL {
-            assert_eq!(known.name().parse::<KnownDataset>().unwrap(), known);
-        }
-        let error = "mnits".parse::<KnownDataset>().unwrap_err().to_string();
-        assert!(error.contains("\"mnits\"") && error.contains("mnist, fashion-mnist"), "{error}");
-    }
-
-    #[test]
-    fn digests_are_read_as_written() {
+    fn digests_are_parsed_from_hexadecimal() {
         let text = "00ff10203040506070809000a0b0c0d0e0f0112233445566778899aabbccddee";
         let back: String = hex(text).iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(back, text);
     }
 
     #[test]
-    fn mirrors_end_where_a_file_name_can_follow() {
+    fn mirrors_end_with_a_slash() {
         for mirror in KnownDataset::ALL.iter().flat_map(|known| known.spec().mirrors) {
             assert!(mirror.ends_with('/'), "{mirror}");
         }

@@ -1,17 +1,16 @@
-//! Generated handwritten-like digits: training that needs no download.
+//! Generated handwritten-like digits: training without a download.
 //!
-//! A first run must work on a machine without a network, and a test must not carry 50 MB of
-//! images. These digits stand in for MNIST: 28 x 28 grey bytes, ten classes, about as much
-//! ink. They are meant to be about as hard, too. What varies from image to image is what
-//! varies in handwriting (style, slant, turn, size, place, width of the pen, a shaking hand),
-//! which moves ink between pixels; so a linear model gets most of them and a convolutional
-//! one nearly all. No label is ever wrong.
+//! A first run must work on a machine without a network, and a test must not carry 50 MB of images.
+//! These digits stand in for MNIST: 28 x 28 grey bytes, ten classes, about as much ink, and about
+//! as hard. Images vary as handwriting does (style, slant, rotation, size, position, pen width,
+//! tremor), which moves ink between pixels: a linear model recognises most of them and a
+//! convolutional one nearly all. No label is wrong.
 //!
-//! Image `i` depends on the seed, its split and `i` alone: asking for more images, or for a
-//! part of them, never changes one. The arithmetic is plain IEEE without `sin` or `exp`, so
-//! every task of a cluster draws the same bits whatever its C library.
+//! Image `i` depends on the seed, its split and `i` alone, so it does not change with the number of
+//! images. The arithmetic is plain IEEE without `sin` or `exp`, so every task of a cluster draws
+//! the same bits whatever its C library.
 
-use crate::glyphs::{self, Knot, MOST_KNOTS, Style};
+use crate::glyphs::{self, GlyphStyle, Knot, MAX_KNOTS};
 use crate::images::Images;
 use crate::random::Random;
 use crate::train_test::TrainTest;
@@ -19,10 +18,10 @@ use crate::train_test::TrainTest;
 /// The height and width of an image, in pixels.
 const SIDE: usize = 28;
 
-/// A curve between two knots is drawn as this many straight pieces.
-const PIECES: usize = 4;
+/// A curve between two knots is drawn as this many straight segments.
+const SEGMENTS: usize = 4;
 
-/// A squared distance, in pixels, that is further than any pen reaches.
+/// A squared distance, in pixels, beyond the reach of any pen.
 const FAR: f32 = 1e6;
 
 /// Generated handwritten-like digits: 28 x 28 grey pixels, ten classes, no download.
@@ -69,7 +68,7 @@ fn split(seed: u64, split: u64, count: usize) -> Images {
     }
     match Images::new(SIDE, SIDE, 10, pixels, labels) {
         Ok(images) => images,
-        Err(error) => unreachable!("drawn to these very sizes: {error}"),
+        Err(error) => unreachable!("the sizes are constants: {error}"),
     }
 }
 
@@ -78,29 +77,29 @@ fn draw(digit: u8, random: &mut Random, image: &mut [u8]) {
     let style = choose(glyphs::styles(digit), random);
     let hand = Hand::draw(random);
     let pen = Pen::draw(random);
-    let mut sheet = Sheet::new(pen.reach());
+    let mut distances = PenDistances::new(pen.reach());
     for stroke in style {
-        let mut knots = [Knot { x: 0.0, y: 0.0, hard: false }; MOST_KNOTS];
+        let mut knots = [Knot { x: 0.0, y: 0.0, hard: false }; MAX_KNOTS];
         for (moved, knot) in knots.iter_mut().zip(*stroke) {
             *moved = hand.moved(*knot, random);
         }
-        sheet.stroke(&knots[..stroke.len()]);
+        distances.add_stroke(&knots[..stroke.len()]);
     }
-    pen.ink(&sheet, random, image);
+    pen.ink(&distances, random, image);
 }
 
-/// Picks a style; each is half as common as the one before it, the last two equal.
-fn choose(styles: &'static [Style], random: &mut Random) -> Style {
+/// Picks a style. Each is half as likely as the one before it; the last two are equally likely.
+fn choose(styles: &'static [GlyphStyle], random: &mut Random) -> GlyphStyle {
     let coins = random.next_u64().trailing_ones() as usize;
     styles[coins.min(styles.len() - 1)]
 }
 
-/// What a hand does to a whole digit: where, how large, how slanted, and how it bends.
+/// How a hand changes a whole digit: its position, size, slant and curvature.
 struct Hand {
     /// A 2 x 2 matrix from the centred glyph box to pixels.
     across: [f32; 2],
     down: [f32; 2],
-    /// Where the middle of the glyph lands, in pixels.
+    /// Where the centre of the glyph lands, in pixels.
     middle: [f32; 2],
     /// Coefficients of a smooth bend that keeps joined strokes joined.
     bend: [f32; 4],
@@ -111,8 +110,8 @@ impl Hand {
         let height = 18.8 + 1.7 * random.normal();
         let width = height * (0.68 + 0.10 * random.normal());
         let slant = 0.16 + 0.20 * random.normal();
-        // The turn is given by the tangent of half its angle: its sine and cosine are then
-        // fractions, which are exact on every machine.
+        // The rotation is given by the tangent of half its angle: its sine and cosine are then
+        // fractions, which have the same bits on every machine.
         let t = 0.065 * random.normal();
         let (cos, sin) = ((1.0 - t * t) / (1.0 + t * t), 2.0 * t / (1.0 + t * t));
         let centre = (SIDE as f32 - 1.0) / 2.0;
@@ -124,7 +123,7 @@ impl Hand {
         }
     }
 
-    /// Where a knot of the glyph box lands on the paper, with a shake of its own.
+    /// Where a knot of the glyph box lands on the image, with a random displacement.
     fn moved(&self, knot: Knot, random: &mut Random) -> Knot {
         let (x, y) = (knot.x - 0.5, knot.y - 0.5);
         let [a, b, c, d] = self.bend;
@@ -139,49 +138,49 @@ impl Hand {
 }
 
 /// For each pixel, the squared distance to the nearest point of the pen's path.
-struct Sheet {
+struct PenDistances {
     nearest: [f32; SIDE * SIDE],
-    /// Pixels further than this from the path are left alone.
+    /// Pixels farther than this from the path are not updated.
     reach: f32,
 }
 
-impl Sheet {
+impl PenDistances {
     fn new(reach: f32) -> Self {
-        Sheet { nearest: [FAR; SIDE * SIDE], reach }
+        PenDistances { nearest: [FAR; SIDE * SIDE], reach }
     }
 
-    /// Follows a stroke: curves through soft knots, and a fresh start at each hard one.
-    fn stroke(&mut self, knots: &[Knot]) {
+    /// Adds a stroke: a curve through soft knots that ends and restarts at each hard one.
+    fn add_stroke(&mut self, knots: &[Knot]) {
         let mut start = 0;
         for end in 1..knots.len() {
             if knots[end].hard || end + 1 == knots.len() {
-                self.curve(&knots[start..=end]);
+                self.add_curve(&knots[start..=end]);
                 start = end;
             }
         }
     }
 
-    /// A Catmull-Rom curve through all knots, whose ends point to their neighbours.
-    fn curve(&mut self, knots: &[Knot]) {
+    /// Adds a Catmull-Rom curve through all knots, whose ends point to their neighbours.
+    fn add_curve(&mut self, knots: &[Knot]) {
         let last = knots.len() - 1;
         for i in 0..last {
             let (from, to) = (knots[i], knots[i + 1]);
             let (before, after) = (knots[i.saturating_sub(1)], knots[(i + 2).min(last)]);
-            let mut here = (from.x, from.y);
-            for piece in 1..=PIECES {
-                let t = piece as f32 / PIECES as f32;
-                let next = (
+            let mut here = [from.x, from.y];
+            for segment in 1..=SEGMENTS {
+                let t = segment as f32 / SEGMENTS as f32;
+                let next = [
                     catmull_rom(t, before.x, from.x, to.x, after.x),
                     catmull_rom(t, before.y, from.y, to.y, after.y),
-                );
-                self.line(here, next);
+                ];
+                self.add_segment(here, next);
                 here = next;
             }
         }
     }
 
-    /// Lowers the distance of the pixels near a straight piece; only its box is visited.
-    fn line(&mut self, (x0, y0): (f32, f32), (x1, y1): (f32, f32)) {
+    /// Lowers the distances of the pixels near a straight segment. Visits only its bounding box.
+    fn add_segment(&mut self, [x0, y0]: [f32; 2], [x1, y1]: [f32; 2]) {
         let (dx, dy) = (x1 - x0, y1 - y0);
         let scale = 1.0 / (dx * dx + dy * dy).max(1e-6);
         let (left, right) = pixel_span(x0.min(x1), x0.max(x1), self.reach);
@@ -192,8 +191,8 @@ impl Sheet {
                 let px = col as f32 - x0;
                 let along = ((px * dx + py * dy) * scale).clamp(0.0, 1.0);
                 let (ex, ey) = (px - along * dx, py - along * dy);
-                let cell = &mut self.nearest[row * SIDE + col];
-                *cell = cell.min(ex * ex + ey * ey);
+                let nearest = &mut self.nearest[row * SIDE + col];
+                *nearest = nearest.min(ex * ex + ey * ey);
             }
         }
     }
@@ -201,7 +200,7 @@ impl Sheet {
 
 /// The pixels within `reach` of `low ..= high`, as a range that stays on the image.
 fn pixel_span(low: f32, high: f32, reach: f32) -> (usize, usize) {
-    // A float cast to usize stops at zero by itself.
+    // A cast of a negative float to usize gives zero.
     let from = (low - reach + 1.0) as usize;
     let to = (high + reach + 1.0) as usize;
     (from.min(SIDE), to.min(SIDE))
@@ -214,7 +213,7 @@ fn catmull_rom(t: f32, before: f32, from: f32, to: f32, after: f32) -> f32 {
     from + 0.5 * t * (linear + t * (square + t * cube))
 }
 
-/// What the line looks like: its width, the softness of its edge, how black it is.
+/// How the line looks: its width, the softness of its edge and its blackness.
 struct Pen {
     half_width: f32,
     softness: f32,
@@ -230,16 +229,16 @@ impl Pen {
         }
     }
 
-    /// How far from its path the pen still leaves ink.
+    /// How far from its path the pen leaves ink, in pixels.
     fn reach(&self) -> f32 {
         self.half_width + self.softness / 2.0
     }
 
-    /// Turns distances into ink, a little uneven as on paper; the background stays zero.
-    fn ink(&self, sheet: &Sheet, random: &mut Random, image: &mut [u8]) {
+    /// Turns distances into ink, slightly uneven as on paper. The background stays zero.
+    fn ink(&self, distances: &PenDistances, random: &mut Random, image: &mut [u8]) {
         let reach = self.reach();
         let edge = reach * reach;
-        for (pixel, &squared) in image.iter_mut().zip(&sheet.nearest) {
+        for (pixel, &squared) in image.iter_mut().zip(&distances.nearest) {
             if squared < edge {
                 let cover = ((reach - squared.sqrt()) / self.softness).min(1.0);
                 let grain = random.between(0.86, 1.0);

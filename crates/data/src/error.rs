@@ -1,26 +1,26 @@
-//! What can go wrong with data, said so that the reader knows where and what to do.
+//! Errors about data. Every message says where the fault is and what to do about it.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::idx_fault::IdxFault;
 
-/// A failure to read, find or fetch data. Every message names the file or the source.
+/// A failure to read, find or fetch data. The message names the file or the source.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
-    /// The operating system refused something.
+    /// The operating system reported an error.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried, as a verb: "open", "write", …
+        /// The action that failed, as a verb: "open", "write", …
         action: &'static str,
-        /// The file or directory it was tried on.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 
-    /// A file's content is not what it should be.
+    /// The content of an IDX file is wrong.
     #[error("{}: {fault}", path.display())]
     Content {
         /// The file.
@@ -58,44 +58,44 @@ pub enum DataError {
         first.display(), second.display()
     )]
     Mismatch {
-        /// The one file.
+        /// One file.
         first: PathBuf,
-        /// The other.
+        /// The other file.
         second: PathBuf,
         /// How they differ.
         what: String,
     },
 
-    /// The directory a job names holds too little.
+    /// The directory that a job names does not have the files of a data set.
     #[error(
         "{} is not a {name} directory: {what}; data.path must be a directory with {}, each \
          plain or with .gz", path.display(), files.join(", ")
     )]
     Directory {
-        /// What `data.path` says.
+        /// The value of `data.path`.
         path: PathBuf,
-        /// The data set that was looked for.
+        /// The data set.
         name: &'static str,
         /// What is wrong with the directory.
         what: String,
-        /// What it ought to hold.
+        /// The files it should have.
         files: Vec<&'static str>,
     },
 
     /// A known data set is nowhere on this machine.
-    #[error("{name} is not on this machine; looked at:{}\n{advice}", indented(looked))]
+    #[error("{name} is not on this machine; looked in:{}\n{advice}", indented(looked))]
     NotHere {
         /// The data set.
         name: &'static str,
-        /// Each place, and what is wrong with it.
+        /// Each directory that was searched, and what is wrong with it.
         looked: Vec<String>,
         /// What to do about it.
         advice: String,
     },
 
-    /// A picture is damaged, or of a kind or size that is not taken.
+    /// A picture is damaged, or has an unsupported format or size.
     #[error(
-        "{}: {what}; mend it or take it out, or set data.on_bad = \"skip\"", path.display()
+        "{}: {what}; repair or remove it, or set data.on_bad = \"skip\"", path.display()
     )]
     Picture {
         /// The picture's file.
@@ -112,16 +112,16 @@ pub enum DataError {
         what: String,
     },
 
-    /// So many bad examples stand in a row that skipping them makes no sense.
-    #[error("{count} bad examples in a row, the last of them {last}")]
+    /// Too many consecutive examples are bad to skip them.
+    #[error("{count} bad examples in a row; the last one is {last}")]
     AllBad {
-        /// How many were tried.
+        /// The number of consecutive bad examples.
         count: usize,
-        /// What is wrong with the last.
+        /// What is wrong with the last one.
         last: Box<DataError>,
     },
 
-    /// What `data.path` names is not a collection of pictures.
+    /// The path is not a collection of pictures.
     #[error(
         "{}: {what}; data.path must be a directory with a folder of .jpg or .png pictures for \
          each class (or train/ and val/ with such folders), or a list file with a picture and \
@@ -139,55 +139,46 @@ pub enum DataError {
     ListLine {
         /// The list file.
         path: PathBuf,
-        /// The line, counted from 1.
+        /// The line, from 1.
         line: usize,
         /// What is wrong with it.
         what: String,
     },
 
-    /// A batch does not come: the place where the examples lie does not answer.
+    /// A batch does not arrive within the timeout.
     #[error(
         "waited {waited_s} s for the examples of step {step}, which are read in the background; \
-         does the file system still answer?"
+         does the file system still respond?"
     )]
     Slow {
-        /// The step whose batch was waited for.
+        /// The step.
         step: u64,
-        /// How long, in seconds.
+        /// How long the worker waited, in seconds.
         waited_s: u64,
     },
 
-    /// No environment variable says where downloads are kept.
+    /// No environment variable names a directory for caches.
     #[error(
-        "nowhere to keep downloads: neither PACELINE_CACHE, XDG_CACHE_HOME nor HOME is set to an \
+        "there is no cache directory: neither PACELINE_CACHE, XDG_CACHE_HOME nor HOME is set to an \
          absolute path; set PACELINE_CACHE to a directory"
     )]
     NoCache,
 
-    /// A name that is not a known data set's.
-    #[error("there is no data set called {name:?}; known are {}", known.join(", "))]
-    Unknown {
-        /// The name asked for.
-        name: String,
-        /// The names that exist.
-        known: Vec<&'static str>,
-    },
-
-    /// Another process has been fetching for too long.
+    /// Another process holds a lock for too long.
     #[error(
-        "waited {waited_s} s for {holder}, which holds {}; if it hangs, end it and try again",
+        "waited {waited_s} s for {holder}, which holds {}; if it hangs, kill it and try again",
         lock.display()
     )]
     Busy {
         /// The lock file.
         lock: PathBuf,
-        /// Who holds it, as far as known.
+        /// The process that holds it, as far as it is known.
         holder: String,
-        /// How long we waited, in seconds.
+        /// How long this process waited, in seconds.
         waited_s: u64,
     },
 
-    /// What is asked of sparse data contradicts itself or says too little.
+    /// The specification of sparse data contradicts itself or is incomplete.
     #[error("data.kind = \"{kind}\": {what}")]
     SparseSpec {
         /// The kind of data.
@@ -198,21 +189,21 @@ pub enum DataError {
 
     /// A row of sparse data cannot be read.
     #[error(
-        "{}: {unit} {number}{}: {what}; mend it, or set data.on_bad = \"skip\" to leave such rows \
-         out", path.display(), if *unit == "record" { " (from 0)" } else { "" }
+        "{}: {unit} {number}{}: {what}; repair it, or set data.on_bad = \"skip\" to leave such \
+         rows out", path.display(), if *unit == "record" { " (from 0)" } else { "" }
     )]
     Row {
         /// The file.
         path: PathBuf,
         /// What the number counts: "line", from 1, or "record", from 0.
         unit: &'static str,
-        /// Which one.
+        /// The line or record.
         number: u64,
         /// What is wrong with it.
         what: String,
     },
 
-    /// Sparse data is broken as a whole, not in one row.
+    /// Sparse data cannot be used as a whole; the fault is not in a single row.
     #[error("{}: {what}", path.display())]
     Sparse {
         /// The file, directory or pattern.
@@ -221,7 +212,7 @@ pub enum DataError {
         what: String,
     },
 
-    /// No source had the data set.
+    /// No source has the data set.
     #[error("could not fetch {name}; every source failed:{}\n{advice}", indented(failures))]
     Fetch {
         /// The data set.
@@ -234,13 +225,13 @@ pub enum DataError {
 }
 
 impl DataError {
-    /// Whether the fault lies in one example, so that another could be taken for it. A file that
-    /// is not there or cannot be read is no such fault: the next one would be no better.
+    /// Whether the fault lies in a single example, so that another can be used in its place. A file
+    /// that is missing or unreadable does not count: the next one would fail too.
     pub fn is_bad_example(&self) -> bool {
         matches!(self, DataError::Picture { .. } | DataError::BadExample { .. })
     }
 
-    /// Wraps what the system said with what was tried on which path; for `map_err`.
+    /// Adds the action and the path to a system error; for `map_err`.
     pub(crate) fn io(
         action: &'static str,
         path: impl Into<PathBuf>,
@@ -250,7 +241,7 @@ impl DataError {
     }
 }
 
-/// Lines under a heading, each on its own and set in.
+/// Lines as an indented list.
 fn indented(lines: &[String]) -> String {
     lines.iter().map(|line| format!("\n  - {line}")).collect()
 }

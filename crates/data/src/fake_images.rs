@@ -1,13 +1,13 @@
-//! Colour pictures made up on the way: any size, any number of classes, no disk.
+//! Generated colour pictures: any size, any number of classes, no disk.
 //!
-//! They are there to try and to time networks for pictures on a machine that has none. A
-//! million of them would not fit into memory, so each is made when it is asked for, and at a
-//! small part of what a network takes for it. They can be learnt: a class is a mixture of a few
-//! colour waves of its own, at fixed places, and a picture is that mixture at some strength,
-//! two waves that mean nothing, and noise. A linear model separates the classes well.
+//! They serve to try and to time image networks on a machine without pictures. A million of them
+//! would not fit in memory, so each is generated when it is read, in a small fraction of the time a
+//! network takes for it. They can be learned: each class has a few colour waves, and a picture is
+//! the waves of its class at some strength, two waves that carry no information, and noise. A
+//! linear model separates the classes well.
 //!
-//! Picture `i` depends on the seed, its part and `i` alone. A wave runs along a row as a turning
-//! pointer, by multiplications, so no `sin` of the platform has a say in the bits.
+//! Picture `i` depends on the seed, its split and `i` alone. A wave advances along a row by complex
+//! multiplication, so the platform's `sin` does not affect the bits.
 
 use pulp::Arch;
 
@@ -15,18 +15,18 @@ use crate::error::DataError;
 use crate::examples::Examples;
 use crate::random::{Random, mix};
 
-/// Waves that make up a class.
+/// Waves of a class.
 const CLASS_WAVES: usize = 3;
 
-/// Waves of each picture that tell nothing about its class.
+/// Waves of each picture that are unrelated to its class.
 const STRAY_WAVES: usize = 2;
 
 const WAVES: usize = CLASS_WAVES + STRAY_WAVES;
 
-/// The standard deviation of the noise; the pictures' own is about 1.
+/// The standard deviation of the noise; that of the pictures is about 1.
 const NOISE: f32 = 0.5;
 
-/// What the random numbers are for, so that no two streams are one.
+/// Keys that keep the random streams for different purposes apart.
 const CLASS_STREAM: u64 = 0x6661_6b65_636c_6173;
 const PICTURE_STREAM: u64 = 0x6661_6b65_7069_6374;
 
@@ -39,7 +39,18 @@ pub enum Split {
     Test,
 }
 
-/// Generated colour pictures. See the module's text.
+/// Generated colour pictures with classes that a model can learn.
+///
+/// ```
+/// use paceline_data::{Examples, FakeImages, Split};
+///
+/// let pictures = FakeImages::new(1, Split::Train, 1_000_000, 10, 32);
+/// assert_eq!((pictures.shape(), pictures.classes()), ([3, 32, 32], 10));
+/// let mut values = vec![0.0; pictures.inputs()];
+/// let label = pictures.fill(123_456, 0, &mut values)?;
+/// assert!(label < 10);
+/// # Ok::<(), paceline_data::DataError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct FakeImages {
     seed: u64,
@@ -50,11 +61,11 @@ pub struct FakeImages {
 }
 
 impl FakeImages {
-    /// `examples` pictures of `size` x `size` pixels in three colours, of `classes` classes in
-    /// equal parts.
+    /// `examples` pictures of `size` x `size` pixels in three colours. The `classes` classes are
+    /// equally frequent.
     ///
     /// # Panics
-    /// If `classes` or `size` is zero, or a number is beyond 32 bits.
+    /// If `classes` or `size` is zero, or a number is above 2^32 - 1.
     pub fn new(seed: u64, split: Split, examples: usize, classes: usize, size: usize) -> Self {
         assert!(classes > 0 && size > 0, "sizes must not be zero");
         for number in [examples, classes, size] {
@@ -79,7 +90,7 @@ impl Examples for FakeImages {
 
     fn fill(&self, example: u32, _draw: u64, out: &mut [f32]) -> Result<u32, DataError> {
         assert!((example as usize) < self.examples, "picture {example} of {}", self.examples);
-        assert_eq!(out.len(), self.inputs(), "room for one picture");
+        assert_eq!(out.len(), self.inputs(), "the buffer must hold exactly one picture");
         let label = u64::from(example) % self.classes as u64;
         let mut class = Random::keyed(&[self.seed, CLASS_STREAM, label]);
         let keys = [self.seed, PICTURE_STREAM, self.split as u64, u64::from(example)];
@@ -101,23 +112,23 @@ impl Examples for FakeImages {
 /// A wave across the picture, in a colour.
 #[derive(Clone, Copy)]
 struct Wave {
-    /// The pointer in the corner, how it turns from one column to the next, and between rows.
-    start: Pointer,
-    across: Pointer,
-    down: Pointer,
+    /// The phase in the corner, and its change from one column and one row to the next.
+    start: Phasor,
+    across: Phasor,
+    down: Phasor,
     colour: [f32; 3],
 }
 
 impl Wave {
-    /// Up to four periods across and down, fewer where a picture has too few pixels for them.
+    /// Draws a wave of up to four periods across and down; fewer in pictures with few pixels.
     fn draw(random: &mut Random, size: usize) -> Self {
         let most = (size as f32 / 8.0).min(4.0);
         let turn = |random: &mut Random| {
             let periods = random.between(-most, most);
-            Pointer::turned(f64::from(periods) * std::f64::consts::PI / size as f64)
+            Phasor::from_half_tangent(f64::from(periods) * std::f64::consts::PI / size as f64)
         };
         Self {
-            start: Pointer::turned(f64::from(random.between(-1.0, 1.0))),
+            start: Phasor::from_half_tangent(f64::from(random.between(-1.0, 1.0))),
             across: turn(random),
             down: turn(random),
             colour: std::array::from_fn(|_| 0.5 * random.normal()),
@@ -125,21 +136,21 @@ impl Wave {
     }
 }
 
-/// A point on the unit circle; multiplying two adds their angles.
+/// A point on the unit circle; multiplying two of them adds their angles.
 #[derive(Clone, Copy)]
-struct Pointer {
+struct Phasor {
     cos: f64,
     sin: f64,
 }
 
-impl Pointer {
-    /// The pointer at the angle whose half has the tangent `t`: exact fractions, no `cos`.
-    fn turned(t: f64) -> Self {
+impl Phasor {
+    /// The point at the angle whose half has the tangent `t`: fractions only, no `cos`.
+    fn from_half_tangent(t: f64) -> Self {
         let scale = 1.0 / (1.0 + t * t);
         Self { cos: (1.0 - t * t) * scale, sin: 2.0 * t * scale }
     }
 
-    fn by(self, other: Self) -> Self {
+    fn times(self, other: Self) -> Self {
         Self {
             cos: self.cos * other.cos - self.sin * other.sin,
             sin: self.sin * other.cos + self.cos * other.sin,
@@ -147,26 +158,26 @@ impl Pointer {
     }
 }
 
-/// How many columns are painted at a time; their pointers fit on the stack.
+/// The number of columns painted at once; their phasors fit on the stack.
 const COLUMNS: usize = 64;
 
 /// Sets each pixel to the sum of the waves there.
 ///
-/// The wave at (row, column) is the cosine of a sum of two angles, so it is made of a cosine
-/// and a sine for the column, worked out once, and of two numbers for the row.
+/// The wave at (row, column) is the cosine of a sum of two angles, so it follows from a cosine and
+/// a sine of the column, computed once, and two factors of the row.
 fn paint(waves: &[Wave; WAVES], size: usize, out: &mut [f32]) {
     let mut corner = waves.map(|wave| wave.start);
     for left in (0..size).step_by(COLUMNS) {
         let columns = COLUMNS.min(size - left);
         let mut along = [[[0.0; COLUMNS]; 2]; WAVES];
-        for ((along, pointer), wave) in along.iter_mut().zip(&mut corner).zip(waves) {
+        for ((along, phasor), wave) in along.iter_mut().zip(&mut corner).zip(waves) {
             let [cos, sin] = along;
             for (cos, sin) in cos.iter_mut().zip(sin).take(columns) {
-                (*cos, *sin) = (pointer.cos as f32, pointer.sin as f32);
-                *pointer = pointer.by(wave.across);
+                (*cos, *sin) = (phasor.cos as f32, phasor.sin as f32);
+                *phasor = phasor.times(wave.across);
             }
         }
-        let mut down = [Pointer { cos: 1.0, sin: 0.0 }; WAVES];
+        let mut down = [Phasor { cos: 1.0, sin: 0.0 }; WAVES];
         for row in 0..size {
             for (channel, plane) in out.chunks_exact_mut(size * size).enumerate() {
                 let factors = std::array::from_fn(|wave| {
@@ -176,7 +187,7 @@ fn paint(waves: &[Wave; WAVES], size: usize, out: &mut [f32]) {
                 paint_row(&along, &factors, &mut plane[row * size + left..][..columns]);
             }
             for (down, wave) in down.iter_mut().zip(waves) {
-                *down = down.by(wave.down);
+                *down = down.times(wave.down);
             }
         }
     }
@@ -197,9 +208,9 @@ fn paint_row(along: &[[[f32; COLUMNS]; 2]; WAVES], factors: &[[f32; 2]; WAVES], 
     );
 }
 
-/// Adds even noise; one number from the generator serves four values.
+/// Adds uniform noise. One random number serves four values.
 fn add_noise(key: u64, out: &mut [f32]) {
-    // A number drawn evenly from a range of one has the variance 1/12.
+    // A uniform number from a range of length one has the variance 1/12.
     const SCALE: f32 = NOISE * 3.464_101_6 / 65536.0;
     const MIDDLE: f32 = 32767.5;
     for (index, values) in out.chunks_mut(4).enumerate() {
@@ -221,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_depends_on_seed_part_and_number_alone() {
+    fn a_picture_depends_on_seed_split_and_index_alone() {
         let few = FakeImages::new(1, Split::Train, 10, 5, 20);
         let many = FakeImages::new(1, Split::Train, 1000, 5, 20);
         assert_eq!(picture(&few, 7), picture(&many, 7));
@@ -231,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_come_equally_often_and_values_are_of_unit_size() {
+    fn classes_are_equally_frequent_and_values_have_unit_variance() {
         let source = FakeImages::new(3, Split::Train, 300, 3, 70);
         let mut counts = [0; 3];
         let (mut sum, mut squares) = (0.0, 0.0);
@@ -249,7 +260,7 @@ mod tests {
 
     /// A linear model, fitted to means alone: the nearest class mean.
     #[test]
-    fn the_nearest_class_mean_tells_most_test_pictures() {
+    fn the_nearest_class_mean_classifies_most_test_pictures() {
         let (classes, size) = (20, 24);
         let train = FakeImages::new(9, Split::Train, 400, classes, size);
         let test = FakeImages::new(9, Split::Test, 200, classes, size);

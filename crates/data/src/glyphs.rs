@@ -1,8 +1,8 @@
-//! How people write the ten digits: the pen's path, before any hand has shaken it.
+//! The pen's path for each of the ten digits, before random variation.
 //!
-//! Each digit has a few styles, each style a few strokes, each stroke a list of knots in a
-//! box where x and y run from 0 to 1 and y points down. The pen runs through `soft` knots in
-//! a smooth curve and turns sharply at `hard` ones. `digits` bends, tilts and inks them.
+//! Each digit has a few styles, each style a few strokes, each stroke a list of knots in a box
+//! where x and y run from 0 to 1 and y points down. The pen passes `soft` knots in a smooth curve
+//! and turns sharply at `hard` ones. The module `digits` bends, tilts and inks them.
 
 /// A point the pen passes through.
 #[derive(Clone, Copy, Debug)]
@@ -19,10 +19,10 @@ pub(crate) struct Knot {
 pub(crate) type Stroke = &'static [Knot];
 
 /// One way to write one digit.
-pub(crate) type Style = &'static [Stroke];
+pub(crate) type GlyphStyle = &'static [Stroke];
 
-/// The most knots any stroke has, so that a stroke fits an array on the stack.
-pub(crate) const MOST_KNOTS: usize = 12;
+/// The greatest number of knots of a stroke, so that a stroke fits in an array on the stack.
+pub(crate) const MAX_KNOTS: usize = 12;
 
 const fn soft(x: f32, y: f32) -> Knot {
     Knot { x, y, hard: false }
@@ -32,14 +32,14 @@ const fn hard(x: f32, y: f32) -> Knot {
     Knot { x, y, hard: true }
 }
 
-/// The ways to write `digit`; the first ones are the commonest.
-pub(crate) fn styles(digit: u8) -> &'static [Style] {
+/// The ways to write `digit`, the most common first.
+pub(crate) fn styles(digit: u8) -> &'static [GlyphStyle] {
     STYLES[usize::from(digit)]
 }
 
-const STYLES: [&[Style]; 10] = [ZERO, ONE, TWO, THREE, FOUR, FIVE, SIX, SEVEN, EIGHT, NINE];
+const STYLES: [&[GlyphStyle]; 10] = [ZERO, ONE, TWO, THREE, FOUR, FIVE, SIX, SEVEN, EIGHT, NINE];
 
-const ZERO: &[Style] = &[
+const ZERO: &[GlyphStyle] = &[
     &[&[
         soft(0.56, 0.01),
         soft(0.24, 0.10),
@@ -65,7 +65,7 @@ const ZERO: &[Style] = &[
     ]],
 ];
 
-const ONE: &[Style] = &[
+const ONE: &[GlyphStyle] = &[
     &[&[soft(0.50, 0.00), soft(0.50, 0.50), soft(0.50, 1.00)]],
     &[&[soft(0.28, 0.24), hard(0.56, 0.00), soft(0.54, 0.50), soft(0.52, 1.00)]],
     &[
@@ -74,7 +74,7 @@ const ONE: &[Style] = &[
     ],
 ];
 
-const TWO: &[Style] = &[
+const TWO: &[GlyphStyle] = &[
     &[&[
         soft(0.10, 0.24),
         soft(0.32, 0.03),
@@ -99,7 +99,7 @@ const TWO: &[Style] = &[
     ]],
 ];
 
-const THREE: &[Style] = &[
+const THREE: &[GlyphStyle] = &[
     &[&[
         soft(0.12, 0.13),
         soft(0.44, 0.00),
@@ -136,7 +136,7 @@ const THREE: &[Style] = &[
     ]],
 ];
 
-const FOUR: &[Style] = &[
+const FOUR: &[GlyphStyle] = &[
     &[
         &[soft(0.18, 0.00), soft(0.14, 0.28), hard(0.08, 0.56), soft(0.50, 0.55), soft(0.94, 0.52)],
         &[soft(0.76, 0.04), soft(0.70, 0.50), soft(0.66, 1.00)],
@@ -158,7 +158,7 @@ const FOUR: &[Style] = &[
     ]],
 ];
 
-const FIVE: &[Style] = &[
+const FIVE: &[GlyphStyle] = &[
     &[&[
         soft(0.90, 0.02),
         soft(0.55, 0.03),
@@ -184,7 +184,7 @@ const FIVE: &[Style] = &[
     ],
 ];
 
-const SIX: &[Style] = &[
+const SIX: &[GlyphStyle] = &[
     &[&[
         soft(0.76, 0.01),
         soft(0.36, 0.26),
@@ -207,7 +207,7 @@ const SIX: &[Style] = &[
     ]],
 ];
 
-const SEVEN: &[Style] = &[
+const SEVEN: &[GlyphStyle] = &[
     &[&[soft(0.06, 0.06), soft(0.50, 0.04), hard(0.92, 0.03), soft(0.62, 0.48), soft(0.42, 1.00)]],
     // Crossed.
     &[
@@ -225,7 +225,7 @@ const SEVEN: &[Style] = &[
     ]],
 ];
 
-const EIGHT: &[Style] = &[
+const EIGHT: &[GlyphStyle] = &[
     &[&[
         soft(0.80, 0.14),
         soft(0.50, 0.00),
@@ -245,7 +245,7 @@ const EIGHT: &[Style] = &[
     ],
 ];
 
-const NINE: &[Style] = &[
+const NINE: &[GlyphStyle] = &[
     &[&[
         soft(0.84, 0.16),
         soft(0.50, 0.01),
@@ -278,7 +278,7 @@ mod tests {
         for digit in 0..10 {
             assert!(!styles(digit).is_empty());
             for stroke in styles(digit).iter().flat_map(|style| style.iter()) {
-                assert!((2..=MOST_KNOTS).contains(&stroke.len()), "digit {digit}");
+                assert!((2..=MAX_KNOTS).contains(&stroke.len()), "digit {digit}");
                 for knot in *stroke {
                     assert!((0.0..=1.0).contains(&knot.x) && (0.0..=1.0).contains(&knot.y));
                 }

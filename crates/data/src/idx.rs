@@ -1,12 +1,11 @@
-//! IDX, the format of MNIST and of its many relatives.
+//! IDX, the format of MNIST and similar data sets.
 //!
-//! A file is a magic number (two zero bytes, the type of an element, how many dimensions),
-//! the dimensions as big-endian 32-bit numbers, then the elements. Only the two shapes that
-//! image sets use are read: bytes in three dimensions (images) and in one (labels).
+//! A file is a magic number (two zero bytes, the type of an element, the number of dimensions), the
+//! dimensions as big-endian 32-bit numbers, then the elements. Only the two kinds that image sets
+//! use are supported: bytes in three dimensions (images) and in one (labels).
 //!
-//! A header is a claim by a stranger. It is believed only as far as the content bears it out:
-//! memory grows with the bytes that arrive, never with what the header says, and a file must
-//! end exactly where its header says.
+//! The header is not trusted: memory grows with the bytes that arrive, never with what the header
+//! claims, and a file must end exactly where its header says.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -18,19 +17,19 @@ use crate::idx_fault::{MAX_BYTES, MAX_SIDE};
 use crate::images::Images;
 use crate::unpack;
 
-/// How a file of images begins.
+/// The first four bytes of a file of images.
 const IMAGES_MAGIC: u32 = 0x0000_0803;
 
-/// How a file of labels begins.
+/// The first four bytes of a file of labels.
 const LABELS_MAGIC: u32 = 0x0000_0801;
 
-/// Memory set aside before the first byte is seen, in bytes; more only as bytes arrive.
-const FIRST_BYTES: u64 = 64 << 20;
+/// The most memory that is reserved before content arrives, in bytes.
+const RESERVED_BYTES: u64 = 64 << 20;
 
 /// The content of an images file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdxImages {
-    /// How many images there are.
+    /// The number of images.
     pub count: usize,
     /// The height of each, in pixels.
     pub rows: usize,
@@ -43,7 +42,7 @@ pub struct IdxImages {
 /// Reads a file of images, plain or gzip.
 ///
 /// # Errors
-/// If it cannot be read, or is not exactly one whole file of images; see [`IdxFault`].
+/// If it cannot be read, or is not a complete file of images and nothing more; see [`IdxFault`].
 pub fn read_images(path: &Path) -> Result<IdxImages, DataError> {
     let mut file = IdxFile::open(path)?;
     let [count, rows, cols] = image_header(&mut file)?;
@@ -51,16 +50,16 @@ pub fn read_images(path: &Path) -> Result<IdxImages, DataError> {
     Ok(IdxImages { count: count as usize, rows: rows as usize, cols: cols as usize, pixels })
 }
 
-/// Reads no more than the header of a file of images: the height and width of each.
+/// Reads the height and width of the images from the header of a file.
 ///
 /// # Errors
-/// If it cannot be read or is no file of images; what comes after the header is not looked at.
+/// If it cannot be read or its header is not that of a file of images. The content is not checked.
 pub fn read_image_size(path: &Path) -> Result<(usize, usize), DataError> {
     let [_, rows, cols] = image_header(&mut IdxFile::open(path)?)?;
     Ok((rows as usize, cols as usize))
 }
 
-/// Count, rows and columns, whose product is then known to be small enough.
+/// Count, rows and columns. Their product is checked, so it does not overflow.
 fn image_header(file: &mut IdxFile) -> Result<[u64; 3], DataError> {
     let [count, rows, cols] = file.header(IMAGES_MAGIC)?;
     let bytes = u128::from(count) * u128::from(rows) * u128::from(cols);
@@ -74,7 +73,7 @@ fn image_header(file: &mut IdxFile) -> Result<[u64; 3], DataError> {
 /// Reads a file of labels, plain or gzip.
 ///
 /// # Errors
-/// If it cannot be read, or is not exactly one whole file of labels; see [`IdxFault`].
+/// If it cannot be read, or is not a complete file of labels and nothing more; see [`IdxFault`].
 pub fn read_labels(path: &Path) -> Result<Vec<u8>, DataError> {
     let mut file = IdxFile::open(path)?;
     let [count] = file.header(LABELS_MAGIC)?;
@@ -87,8 +86,8 @@ pub fn read_labels(path: &Path) -> Result<Vec<u8>, DataError> {
 /// Reads images with their labels, and checks that the two files belong together.
 ///
 /// # Errors
-/// As [`read_images`] and [`read_labels`]; also if the files hold different numbers of
-/// examples, or a label is not below `classes`.
+/// As [`read_images`] and [`read_labels`]; also if the files have different numbers of examples, or
+/// a label is not below `classes`.
 pub fn read_pair(images: &Path, labels: &Path, classes: usize) -> Result<Images, DataError> {
     let values = read_labels(labels)?;
     if let Some(index) = values.iter().position(|&label| usize::from(label) >= classes) {
@@ -106,10 +105,10 @@ pub fn read_pair(images: &Path, labels: &Path, classes: usize) -> Result<Images,
     Images::new(idx.rows, idx.cols, classes, idx.pixels, values)
 }
 
-/// Writes images as an IDX file, not packed. `pixels` holds whole images of `rows * cols`.
+/// Writes images as a plain (not gzip) IDX file. `pixels` has `rows * cols` pixels for each image.
 ///
 /// # Errors
-/// If the file cannot be written, or the sizes do not make up whole images.
+/// If the file cannot be written, or the pixels do not make up whole images.
 pub fn write_images(path: &Path, rows: usize, cols: usize, pixels: &[u8]) -> Result<(), DataError> {
     let area = rows.saturating_mul(cols);
     if area == 0 || !pixels.len().is_multiple_of(area) {
@@ -119,7 +118,7 @@ pub fn write_images(path: &Path, rows: usize, cols: usize, pixels: &[u8]) -> Res
     write(path, IMAGES_MAGIC, &[pixels.len() / area, rows, cols], pixels)
 }
 
-/// Writes labels as an IDX file, not packed.
+/// Writes labels as a plain (not gzip) IDX file.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -141,7 +140,7 @@ fn write(path: &Path, magic: u32, dimensions: &[usize], body: &[u8]) -> Result<(
     write().map_err(DataError::io("write", path))
 }
 
-/// An open file, with its name for errors.
+/// An open file, and its path for errors.
 struct IdxFile<'a> {
     path: &'a Path,
     content: unpack::Unpacked<io::BufReader<File>>,
@@ -156,9 +155,9 @@ impl<'a> IdxFile<'a> {
         DataError::Content { path: self.path.into(), fault }
     }
 
-    /// Reads at most `limit` bytes, fewer only where the content ends.
+    /// Reads `limit` bytes, or fewer if the content ends before.
     fn read(&mut self, limit: u64) -> Result<Vec<u8>, DataError> {
-        let mut bytes = Vec::with_capacity(limit.min(FIRST_BYTES) as usize);
+        let mut bytes = Vec::with_capacity(limit.min(RESERVED_BYTES) as usize);
         match self.content.by_ref().take(limit).read_to_end(&mut bytes) {
             Ok(_) => Ok(bytes),
             Err(error) if self.content.is_gzip() => {
@@ -174,7 +173,8 @@ impl<'a> IdxFile<'a> {
         let bytes = self.read(need as u64)?;
         let (words, _) = bytes.as_chunks::<4>();
         let mut words = words.iter().map(|word| u32::from_be_bytes(*word));
-        // The magic number is judged first: a labels file is shorter than an images header.
+        // The magic number is checked first, because a labels file may be shorter than the header
+        // of an images file.
         match words.next() {
             Some(found) if found == expected => {}
             Some(LABELS_MAGIC) => return Err(self.fault(IdxFault::LabelsNotImages)),
@@ -190,8 +190,8 @@ impl<'a> IdxFile<'a> {
         Ok(dimensions)
     }
 
-    /// Reads the elements, which must be exactly this many bytes. Asking for one more makes
-    /// gzip reach its end, where its checksum is.
+    /// Reads the elements, which must be exactly `expected` bytes. Reading one byte more makes the
+    /// gzip decoder reach the end, where it verifies the checksum.
     fn body(&mut self, expected: u64) -> Result<Vec<u8>, DataError> {
         let bytes = self.read(expected + 1)?;
         match bytes.len() as u64 {

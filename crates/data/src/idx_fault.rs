@@ -10,7 +10,7 @@ pub(crate) const MAX_BYTES: u64 = 2 << 30;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdxFault {
-    /// It ends within the header.
+    /// The file ends within the header.
     #[error("not an IDX file: only {got} of the {need} bytes of its header are there")]
     NoHeader {
         /// The length of the content, in bytes.
@@ -18,21 +18,21 @@ pub enum IdxFault {
         /// The length of a header, in bytes.
         need: usize,
     },
-    /// It begins with something else altogether.
+    /// The first four bytes are not those of an IDX file of images or labels.
     #[error("not an IDX file: it begins with {found:#010x}, not with {expected:#010x}")]
     Magic {
-        /// Its first four bytes.
+        /// The first four bytes.
         found: u32,
         /// What they should be.
         expected: u32,
     },
-    /// Labels where images should be.
+    /// A file of labels in place of images.
     #[error("this is a labels file, and images were expected; are two file names swapped?")]
     LabelsNotImages,
-    /// Images where labels should be.
+    /// A file of images in place of labels.
     #[error("this is an images file, and labels were expected; are two file names swapped?")]
     ImagesNotLabels,
-    /// A header that no image set has.
+    /// A header with impossible sizes.
     #[error(
         "its header claims {count} images of {rows} x {cols}; expected at least one, of 1 to \
          {MAX_SIDE} pixels a side and {MAX_BYTES} bytes in all"
@@ -45,39 +45,39 @@ pub enum IdxFault {
         /// The claimed width.
         cols: u32,
     },
-    /// A labels file without labels.
+    /// A file of labels without labels.
     #[error("its header claims no labels at all")]
     NoLabels,
-    /// The file stops early.
+    /// The file ends before its header says.
     #[error(
         "cut short: {got} of {expected} bytes are there after the header; copy or fetch it again"
     )]
     Short {
-        /// How many bytes follow the header.
+        /// Bytes after the header.
         got: u64,
-        /// How many the header promised.
+        /// Bytes that the header claims.
         expected: u64,
     },
-    /// The file goes on where it should end.
-    #[error("too long: more than the {expected} bytes its header promises; fetch it again")]
+    /// The file continues where it should end.
+    #[error("too long: more than the {expected} bytes its header claims; fetch it again")]
     Long {
-        /// How many bytes the header promised.
+        /// Bytes that the header claims.
         expected: u64,
     },
     /// The gzip wrapping is damaged or cut short.
     #[error("damaged gzip ({what}); copy or fetch it again")]
     Gzip {
-        /// What the unpacker said.
+        /// The decoder's message.
         what: String,
     },
-    /// A label that no class has.
+    /// A label that is not below the number of classes.
     #[error("label {index} is {value}, but labels run from 0 to {}", classes.saturating_sub(1))]
     Label {
-        /// Which label, counted from zero.
+        /// The index of the label, from 0.
         index: usize,
-        /// What it is.
+        /// The label.
         value: u8,
-        /// How many classes there are.
+        /// The number of classes.
         classes: usize,
     },
 }

@@ -1,17 +1,45 @@
-//! Data: where examples come from.
+//! Where training examples come from, and in which order they are used.
 //!
-//! Everything a worker reads passes through this room: generated digits ([`Digits`]), IDX
-//! files ([`idx`]), the known data sets ([`catalog`]), where they are kept ([`DatasetDirs`]), and
-//! fetching those with checksums ([`fetch`]). Small grey images end in an [`Images`]: bytes in
-//! memory with labels. Colour pictures, which may be too many for that, are read from folders
-//! ([`pictures`]) or made up ([`FakeImages`]) one by one, ahead of the step, by a [`Loader`];
-//! both are a [`Examples`], and so are images in memory. Data of which most is zero is kept as
-//! rows instead ([`sparse`]), and may be larger than memory too. What comes from a file or from
-//! the network is bounded and checked before it is believed, and every error names the file and
-//! what to do.
+//! ```
+//! use paceline_data::{BatchBuffer, BatchPlan, Digits, Examples, InMemoryExamples};
 //!
-//! This room must not know models, parameters or tasks: it hands out examples and does not
-//! ask what for. The only socket is the one the download client opens.
+//! // Generated digits: a training set, a test set, and where they came from.
+//! let digits = Digits::generate(600, 1);
+//! assert_eq!(digits.origin, "generated from seed 1");
+//!
+//! // The examples of the first step: 20 for each of 2 workers, shuffled.
+//! let mut plan = BatchPlan::new(digits.train.len(), 20, 2).shuffled(7);
+//! let (mut examples, mut batch) = (Vec::new(), BatchBuffer::default());
+//! plan.batch(0, 1, &mut examples);
+//! batch.fill(&digits.train, examples.iter().map(|&example| example as usize));
+//! assert_eq!((batch.inputs.len(), batch.labels.len()), (20 * 784, 20));
+//!
+//! // Data that a program already has, from any iterator.
+//! let points = (0..100).map(|i| ([i as f32, 1.0], u32::from(i > 50)));
+//! let data = InMemoryExamples::from_rows(points)?.hold_out(20)?;
+//! assert_eq!((data.train.len(), data.train.classes()), (80, 2));
+//! # Ok::<(), paceline_data::DataError>(())
+//! ```
+//!
+//! *Dense* examples are rows of numbers of one size, each with a class. They implement
+//! [`Examples`], which is also how a program adds a source of its own. The crate has:
+//!
+//! - [`Images`]: small grey images in memory, generated ([`Digits`]), read from IDX files
+//!   ([`idx`]), or a [`KnownDataset`] such as MNIST, which [`fetch`] downloads and checks;
+//! - [`InMemoryExamples`]: rows of any iterator;
+//! - [`Pictures`]: JPEG and PNG files, read one by one;
+//! - [`FakeImages`]: generated colour pictures of any size and number.
+//!
+//! *Sparse* rows store only the features that are not zero, and may be larger than memory: see
+//! [`sparse`].
+//!
+//! A [`TrainTest`] pairs a training set with its test set. A [`BatchPlan`] says which examples each
+//! *slot* (the place of a worker in a run) takes at each step, as a function of the seed, the step
+//! and the slot. A [`Loader`] builds the batches of the next steps on other threads.
+//!
+//! Input from files and from the network is limited and checked before use, and every error names
+//! the file and what to do. Equal seeds give equal bits on every machine. The crate does not know
+//! models, parameters or tasks, and opens no socket except for downloads.
 
 mod batch;
 mod batch_builder;

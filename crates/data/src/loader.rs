@@ -1,14 +1,13 @@
-//! Reading ahead: the batches of the next steps are made while the present one is used.
+//! Reads ahead: the batches of the next steps are built while a worker uses the current one.
 //!
-//! Threads of the loader take the steps of one slot in order and make a batch each; the worker
-//! takes them in order. There are `ahead + 1` buffers, made once and handed round, so memory is
-//! bounded however much slower one side is: without a free buffer nothing is read. What comes is
-//! a function of the plan alone. A fault is delivered at the step it belongs to, and a worker
-//! that asks for another step than the next, as after a recovery, gets that one and those after
-//! it.
+//! The loader's threads take the steps of one slot in order and build one batch each; the worker
+//! takes the batches in order. There are `ahead + 1` buffers, allocated once and reused, so memory
+//! is bounded however much slower one side is: without a free buffer, no thread reads. The batches
+//! are a function of the plan alone. A failure is delivered at the step it belongs to. A worker
+//! that asks for another step than the next, for example after a recovery, gets that step and the
+//! ones after it.
 //!
-//! One lock guards the little there is to say (which step is next, who is done); it is never held
-//! while an example is made.
+//! One lock guards the short list of steps and buffers; no thread holds it while it builds a batch.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -22,16 +21,16 @@ use crate::batch_builder::{BatchBuilder, SkippedExamples, SlotBatches};
 use crate::error::DataError;
 use crate::on_bad::OnBad;
 
-/// How a loader works.
+/// How a [`Loader`] works.
 #[derive(Clone, Copy, Debug)]
 pub struct LoaderOptions {
-    /// How many batches are made before they are asked for; one more is with the worker.
+    /// How many batches are built before they are needed. The worker holds one more.
     pub ahead: usize,
-    /// Threads that make them, each a batch at a time; never more than `ahead`.
+    /// Threads that build batches; at most `ahead` of them are started.
     pub threads: usize,
-    /// What is done about bad examples.
+    /// What to do about bad examples.
     pub on_bad: OnBad,
-    /// How long a batch is waited for.
+    /// How long a worker waits for a batch, in seconds.
     pub timeout_s: u64,
 }
 
@@ -44,16 +43,32 @@ impl Default for LoaderOptions {
 /// Called with a step and the times when a thread started and finished building its batch.
 pub type ReadObserver = Arc<dyn Fn(u64, Instant, Instant) + Send + Sync>;
 
-/// The generation in which threads end.
-const OVER: u64 = u64::MAX;
+/// The value of the generation that tells the threads to end.
+const SHUTDOWN: u64 = u64::MAX;
 
-/// Makes a slot's batches ahead of its steps. See the module's text.
+/// Builds a slot's batches ahead of its steps, on threads of its own.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use paceline_data::{BatchPlan, Digits, Loader, LoaderOptions, SlotBatches};
+///
+/// let digits = Digits::generate(60, 1);
+/// let plan = BatchPlan::new(digits.train.len(), 20, 1).shuffled(1).for_epochs(1);
+/// let batches = SlotBatches { examples: Arc::new(digits.train), plan, slot: 0 };
+/// let mut loader = Loader::new(batches, 0, LoaderOptions::default());
+/// for step in 0..3 {
+///     assert_eq!(loader.batch(step)?.labels.len(), 20);
+/// }
+/// assert!(loader.batch(3)?.labels.is_empty(), "the plan has ended");
+/// # Ok::<(), paceline_data::DataError>(())
+/// ```
 #[derive(Debug)]
 pub struct Loader {
-    shared: Arc<Shared>,
+    shared: Arc<LoaderShared>,
     threads: Vec<JoinHandle<()>>,
     timeout: Duration,
-    /// The batch that the worker has.
+    /// The batch that the worker uses.
     current: Option<BatchBuffer>,
     skipped: SkippedExamples,
 }
@@ -78,23 +93,23 @@ impl Loader {
         observer: Option<ReadObserver>,
     ) -> Self {
         let LoaderOptions { ahead, threads, on_bad, timeout_s } = options;
-        assert!(ahead > 0 && threads > 0, "a loader without threads or buffers");
+        assert!(ahead > 0 && threads > 0, "a loader needs at least one thread and one buffer");
         let free = (0..=ahead).map(|_| BatchBuffer::default()).collect();
-        let state = State { next: first_step, wanted: first_step, ready: Vec::new(), free };
-        let shared = Arc::new(Shared {
-            state: Mutex::new(state),
+        let queue = BatchQueue { next: first_step, wanted: first_step, built: Vec::new(), free };
+        let shared = Arc::new(LoaderShared {
+            queue: Mutex::new(queue),
             generation: AtomicU64::new(0),
             hangs: AtomicBool::new(false),
-            has_work: Condvar::new(),
-            has_batch: Condvar::new(),
+            buffer_free: Condvar::new(),
+            batch_built: Condvar::new(),
         });
         let start = |number| {
             let builder = BatchBuilder { batches: batches.clone(), on_bad };
             let (shared, observer) = (shared.clone(), observer.clone());
             let thread = thread::Builder::new().name(format!("loader-{number}"));
-            match thread.spawn(move || shared.work(&builder, observer.as_ref())) {
+            match thread.spawn(move || shared.run_thread(&builder, observer.as_ref())) {
                 Ok(handle) => handle,
-                Err(error) => panic!("no thread to read examples with: {error}"),
+                Err(error) => panic!("cannot start a thread to read examples: {error}"),
             }
         };
         let threads = (0..threads.min(ahead)).map(start).collect();
@@ -103,49 +118,53 @@ impl Loader {
         Self { shared, threads, timeout, current: None, skipped }
     }
 
-    /// The batch of a step, empty when the plan is over. Those of the steps after it are made
-    /// meanwhile. The batch of the last call is given up.
+    /// The batch of a step; empty when the plan has ended. The buffer of the previous call is
+    /// reused for a later step.
     ///
     /// # Errors
-    /// If an example of this step cannot be read and none may stand in for it, or nothing comes
-    /// for too long.
+    /// If an example of this step cannot be read and must not be skipped, or the batch does not
+    /// arrive within the timeout.
     pub fn batch(&mut self, step: u64) -> Result<&BatchBuffer, DataError> {
-        let mut state = self.shared.lock();
-        state.free.extend(self.current.take());
-        if !state.wants(step) {
-            // What is being made belongs to steps that nobody asks for any more.
+        let mut queue = self.shared.lock();
+        queue.free.extend(self.current.take());
+        if !queue.seek(step) {
+            // The batches being built belong to steps that the worker no longer needs.
             self.shared.generation.fetch_add(1, Ordering::Relaxed);
         }
-        self.shared.has_work.notify_all();
-        let ready = self.wait(state, step)?;
-        // Given back with the next call, whatever is in it.
-        let buffer = self.current.insert(ready.buffer);
-        match ready.outcome {
-            Outcome::Made(skipped) => self.skipped.add(skipped),
-            Outcome::Failed(error) => return Err(error),
-            Outcome::Panicked(cause) => resume_unwind(cause),
+        self.shared.buffer_free.notify_all();
+        let built = self.wait(queue, step)?;
+        // The next call returns the buffer to the queue, whatever is in it.
+        let buffer = self.current.insert(built.buffer);
+        match built.result {
+            BuildResult::Built(skipped) => self.skipped.add(skipped),
+            BuildResult::Failed(error) => return Err(error),
+            BuildResult::Panicked(cause) => resume_unwind(cause),
         }
         Ok(buffer)
     }
 
     /// Waits for the batch of a step.
-    fn wait(&self, mut state: MutexGuard<'_, State>, step: u64) -> Result<Ready, DataError> {
+    fn wait(
+        &self,
+        mut queue: MutexGuard<'_, BatchQueue>,
+        step: u64,
+    ) -> Result<BuiltBatch, DataError> {
         let start = Instant::now();
         loop {
-            if let Some(ready) = state.take(step) {
-                return Ok(ready);
+            if let Some(built) = queue.take(step) {
+                return Ok(built);
             }
             let left = self.timeout.saturating_sub(start.elapsed());
             if left.is_zero() {
                 self.shared.hangs.store(true, Ordering::Relaxed);
                 return Err(DataError::Slow { step, waited_s: self.timeout.as_secs() });
             }
-            let waited = self.shared.has_batch.wait_timeout(state, left);
-            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            let waited = self.shared.batch_built.wait_timeout(queue, left);
+            (queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// The bad examples in the batches that were handed out so far.
+    /// The bad examples that were replaced in the batches handed out so far.
     pub fn skipped(&self) -> &SkippedExamples {
         &self.skipped
     }
@@ -153,123 +172,124 @@ impl Loader {
 
 impl Drop for Loader {
     fn drop(&mut self) {
-        // Under the lock, or a thread could miss it between looking and going to sleep.
-        let state = self.shared.lock();
-        self.shared.generation.store(OVER, Ordering::Relaxed);
-        drop(state);
-        self.shared.has_work.notify_all();
+        // Stored under the lock: a thread between its check and its wait would miss it otherwise.
+        let queue = self.shared.lock();
+        self.shared.generation.store(SHUTDOWN, Ordering::Relaxed);
+        drop(queue);
+        self.shared.buffer_free.notify_all();
         if !self.shared.hangs.load(Ordering::Relaxed) {
             for thread in self.threads.drain(..) {
-                // A thread hands over its panics as outcomes; there is nothing left to say here.
+                // A thread delivers its panics as results, so `join` has nothing to add.
                 let _ = thread.join();
             }
         }
     }
 }
 
-/// What the worker and the threads have in common.
+/// What the worker and the loader's threads share.
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
-    /// Counts how often the worker went elsewhere. Written under the lock; read without it by
-    /// threads at work, to whom it matters only that they give up soon.
+struct LoaderShared {
+    queue: Mutex<BatchQueue>,
+    /// Counts how often the worker jumped to another step. Written under the lock. Threads read it
+    /// without the lock while they build a batch, to cancel a build that is no longer needed.
     generation: AtomicU64,
-    /// Whether a thread hangs in the system, so that waiting for its end could be for ever.
+    /// Whether a thread may be stuck in a system call, so that joining it could take forever.
     hangs: AtomicBool,
-    has_work: Condvar,
-    has_batch: Condvar,
+    buffer_free: Condvar,
+    batch_built: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct BatchQueue {
     /// The step that the next free thread takes.
     next: u64,
-    /// The step that the worker asks for next.
+    /// The step that the worker is expected to ask for next.
     wanted: u64,
-    ready: Vec<Ready>,
+    built: Vec<BuiltBatch>,
     free: Vec<BatchBuffer>,
 }
 
-/// A step's batch. One that failed keeps its buffer, too: where every step fails, the buffers are
-/// what stops the threads from collecting failures for ever.
+/// The batch of a step. A failed one holds a buffer too: where every step fails, running out of
+/// buffers stops the threads from collecting failures without limit.
 #[derive(Debug)]
-struct Ready {
+struct BuiltBatch {
     step: u64,
     buffer: BatchBuffer,
-    outcome: Outcome,
+    result: BuildResult,
 }
 
 #[derive(Debug)]
-enum Outcome {
-    Made(SkippedExamples),
+enum BuildResult {
+    Built(SkippedExamples),
     Failed(DataError),
     Panicked(Box<dyn Any + Send>),
 }
 
-impl State {
-    /// Goes to a step that the worker asks for; false if that is none of those at hand.
-    fn wants(&mut self, step: u64) -> bool {
-        let at_hand = (self.wanted..=self.next).contains(&step);
+impl BatchQueue {
+    /// Moves to the step that the worker asks for. Returns false if that step is neither built nor
+    /// being built nor the next one.
+    fn seek(&mut self, step: u64) -> bool {
+        let in_reach = (self.wanted..=self.next).contains(&step);
         let free = &mut self.free;
-        let given_up = self.ready.extract_if(.., |ready| !at_hand || ready.step < step);
-        free.extend(given_up.map(|ready| ready.buffer));
-        if !at_hand {
+        let dropped = self.built.extract_if(.., |built| !in_reach || built.step < step);
+        free.extend(dropped.map(|built| built.buffer));
+        if !in_reach {
             self.next = step;
         }
         self.wanted = step;
-        at_hand
+        in_reach
     }
 
-    /// Hands out the batch of the wanted step if it is there.
-    fn take(&mut self, step: u64) -> Option<Ready> {
-        let place = self.ready.iter().position(|ready| ready.step == step)?;
+    /// Takes the batch of the wanted step, if it is built.
+    fn take(&mut self, step: u64) -> Option<BuiltBatch> {
+        let index = self.built.iter().position(|built| built.step == step)?;
         self.wanted = step.saturating_add(1);
-        Some(self.ready.swap_remove(place))
+        Some(self.built.swap_remove(index))
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing that is done under the lock can leave it half done.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl LoaderShared {
+    fn lock(&self) -> MutexGuard<'_, BatchQueue> {
+        // No code under the lock can panic halfway through an update.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A thread's life: makes batch after batch until the loader is dropped.
-    fn work(&self, builder: &BatchBuilder, observer: Option<&ReadObserver>) {
-        let mut state = self.lock();
+    /// Builds batch after batch until the loader is dropped.
+    fn run_thread(&self, builder: &BatchBuilder, observer: Option<&ReadObserver>) {
+        let mut queue = self.lock();
         loop {
             let generation = self.generation.load(Ordering::Relaxed);
-            if generation == OVER {
+            if generation == SHUTDOWN {
                 return;
             }
-            let Some(mut buffer) = state.free.pop() else {
-                state = self.has_work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let Some(mut buffer) = queue.free.pop() else {
+                queue = self.buffer_free.wait(queue).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            let step = state.next;
-            state.next = step.saturating_add(1);
-            drop(state);
+            let step = queue.next;
+            queue.next = step.saturating_add(1);
+            drop(queue);
 
-            let given_up = || self.generation.load(Ordering::Relaxed) != generation;
-            let begun = observer.map(|_| Instant::now());
-            let made =
-                catch_unwind(AssertUnwindSafe(|| builder.build(step, &mut buffer, given_up)));
-            if let (Some(observer), Some(begun)) = (observer, begun) {
-                observer(step, begun, Instant::now());
+            let cancelled = || self.generation.load(Ordering::Relaxed) != generation;
+            let start = observer.map(|_| Instant::now());
+            let built =
+                catch_unwind(AssertUnwindSafe(|| builder.build(step, &mut buffer, cancelled)));
+            if let (Some(observer), Some(start)) = (observer, start) {
+                observer(step, start, Instant::now());
             }
 
-            state = self.lock();
-            if given_up() || step < state.wanted {
-                state.free.push(buffer);
+            queue = self.lock();
+            if cancelled() || step < queue.wanted {
+                queue.free.push(buffer);
                 continue;
             }
-            let outcome = match made {
-                Ok(Ok(skipped)) => Outcome::Made(skipped),
-                Ok(Err(error)) => Outcome::Failed(error),
-                Err(cause) => Outcome::Panicked(cause),
+            let result = match built {
+                Ok(Ok(skipped)) => BuildResult::Built(skipped),
+                Ok(Err(error)) => BuildResult::Failed(error),
+                Err(cause) => BuildResult::Panicked(cause),
             };
-            state.ready.push(Ready { step, buffer, outcome });
-            self.has_batch.notify_one();
+            queue.built.push(BuiltBatch { step, buffer, result });
+            self.batch_built.notify_one();
         }
     }
 }

@@ -1,11 +1,11 @@
-//! What to do about an example that cannot be read: a damaged picture, a line that is no row.
+//! What to do about an example that cannot be read: a damaged picture, a malformed line.
 
 /// What to do about an example that cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnBad {
-    /// Stop, and say which one it is and what is wrong.
+    /// Fail with an error that names the example.
     #[default]
     Fail,
-    /// Leave it out and count it.
+    /// Skip and count it.
     Skip,
 }

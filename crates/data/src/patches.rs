@@ -1,9 +1,9 @@
 //! Images without their empty parts.
 //!
-//! Most of a handwritten digit is background. So an image is cut into patches of eight pixels in
-//! a row; a map has a bit for each of them, set if there is ink in it, and only those with ink are
-//! kept. That is done once. It takes two fifths of the memory of the pixels, and whoever works on
-//! the images can go from ink to ink.
+//! Most of a handwritten digit is background. So an image is cut into patches of eight adjacent
+//! pixels. A bitmap has a bit for each patch, set if the patch has ink, and only the patches with
+//! ink are stored. This is done once, takes two fifths of the memory of the pixels, and lets a
+//! model skip from ink to ink.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::images::Images;
 const PATCH: usize = 8;
 /// Bits of a word.
 const WORD: usize = u64::BITS as usize;
-/// If more than this share of the patches have ink, going from one to the next saves nothing.
-const MOST_INK: f64 = 0.65;
+/// If more than this share of the patches has ink, skipping the others saves no time.
+const MAX_INKED_SHARE: f64 = 0.65;
 
-/// Words that threads share.
+/// 64-bit words shared between threads.
 pub type SharedWords = Arc<dyn AsRef<[u64]> + Send + Sync>;
 
-/// Images as maps and patches, shared for as long as anybody looks at them.
+/// Images as bitmaps and patches. Clones share the words.
 #[derive(Clone)]
 pub struct Patches {
     words: SharedWords,
@@ -30,30 +30,30 @@ pub struct Patches {
 }
 
 impl Patches {
-    /// Looks at all images; nothing if they are not whole patches, there is ink nearly everywhere,
-    /// or they are more than can be counted.
+    /// Cuts images into patches. Returns `None` if an image is not a whole number of patches, too
+    /// few patches are empty to save time, or the words are more than 2^32 - 1.
     pub fn of(images: &Images) -> Option<Self> {
         let width = images.inputs();
         if !width.is_multiple_of(PATCH) {
             return None;
         }
-        let map_words = (width / PATCH).div_ceil(WORD);
+        let bitmap_words = (width / PATCH).div_ceil(WORD);
         let all = images.len() * width / PATCH;
-        let most = (all as f64 * MOST_INK) as usize + images.len() * map_words;
+        let most = (all as f64 * MAX_INKED_SHARE) as usize + images.len() * bitmap_words;
         let inked = images.pixels().as_chunks::<PATCH>().0.iter().filter(|&&patch| patch != EMPTY);
-        let needed = inked.count() + images.len() * map_words;
+        let needed = inked.count() + images.len() * bitmap_words;
         if needed > most || u32::try_from(needed).is_err() {
             return None;
         }
-        let mut room = Room::new(needed)?;
-        let words = room.words();
+        let mut map = HugePageWords::new(needed)?;
+        let words = map.words();
         let (mut starts, mut end) = (vec![0], 0);
         for image in images.pixels().chunks_exact(width) {
-            let map = end;
-            end += map_words;
+            let bitmap = end;
+            end += bitmap_words;
             for (at, &patch) in image.as_chunks::<PATCH>().0.iter().enumerate() {
                 if patch != EMPTY {
-                    words[map + at / WORD] |= 1 << (at % WORD);
+                    words[bitmap + at / WORD] |= 1 << (at % WORD);
                     words[end] = u64::from_ne_bytes(patch);
                     end += 1;
                 }
@@ -61,19 +61,19 @@ impl Patches {
             starts.push(end as u32);
         }
         Some(Self {
-            words: Arc::new(room),
+            words: Arc::new(map),
             starts: Arc::new(starts),
             labels: images.labels().iter().map(|&label| label.into()).collect(),
         })
     }
 
-    /// All images, one behind the other. Each is its map, in whole words, and then a word for each
-    /// patch with ink, whose bytes are the pixels as they lie in memory.
+    /// All images, image after image. Each is its bitmap, in whole words, followed by a word for
+    /// each patch with ink, whose bytes are the pixels in memory order.
     pub fn words(&self) -> &SharedWords {
         &self.words
     }
 
-    /// Where each image begins, and at last where they end.
+    /// The word at which each image begins, and after the last image the number of words.
     pub fn starts(&self) -> &Arc<Vec<u32>> {
         &self.starts
     }
@@ -86,20 +86,20 @@ impl Patches {
 
 const EMPTY: [u8; PATCH] = [0; PATCH];
 
-/// Zeroed words, in huge pages where the system has them: shuffled images lie anywhere, and in
-/// small pages each would miss the page tables, which is what takes longest on a virtual machine.
-struct Room {
+/// Zeroed words, in huge pages where the system has them. Shuffled images lie anywhere in memory,
+/// and with small pages each access would miss the TLB, which is slowest on a virtual machine.
+struct HugePageWords {
     map: MmapMut,
     len: usize,
 }
 
-impl Room {
-    /// Room for so many words; nothing if the system has none.
+impl HugePageWords {
+    /// Allocates `len` words. Returns `None` if the system cannot.
     fn new(len: usize) -> Option<Self> {
         let map = MmapMut::map_anon((len * size_of::<u64>()).max(1)).ok()?;
         #[cfg(target_os = "linux")]
         {
-            // Advice that is not taken costs speed and nothing else.
+            // If the system ignores the advice, only speed is lost.
             let _ = map.advise(memmap2::Advice::HugePage);
         }
         Some(Self { map, len })
@@ -111,7 +111,7 @@ impl Room {
     }
 }
 
-impl AsRef<[u64]> for Room {
+impl AsRef<[u64]> for HugePageWords {
     #[inline]
     fn as_ref(&self) -> &[u64] {
         bytemuck::cast_slice(&self.map[..self.len * size_of::<u64>()])
@@ -123,8 +123,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patches_with_ink_are_kept_and_marked_and_no_others() {
-        // 66 patches an image: two words of map.
+    fn exactly_the_patches_with_ink_are_stored_and_marked() {
+        // 66 patches an image: two words of bitmap.
         let mut pixels = vec![0; 3 * 528];
         (pixels[0], pixels[63], pixels[527], pixels[528 + 512]) = (1, 255, 9, 7);
         let images = Images::new(22, 24, 10, pixels, vec![1, 2, 3]).unwrap();

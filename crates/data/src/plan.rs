@@ -1,16 +1,15 @@
 //! The batch plan: which examples slot w takes at step t.
 //!
-//! The plan is a function of (seed, step, slot) and nothing else, so any process can take a
-//! slot over at any step, and a run can be repeated. Think of an endless row of positions in
-//! which epoch after epoch stands behind each other: step t is the next `slots * batch`
-//! positions, and slot w takes its `batch` of them. An epoch's positions are turned into
-//! examples by a permutation that is computed, not stored, so memory does not grow with the
-//! data. Every example therefore comes exactly once an epoch over all slots, whether or not
-//! the sizes divide, and N slots of batch B take together just what one slot of N*B takes.
+//! The plan is a function of (seed, step, slot) alone, so any process can take over a slot at any
+//! step, and a run can be repeated. It is an endless sequence of positions, epoch after epoch: step
+//! t is the next `slots * batch` positions, of which slot w takes `batch`. A permutation maps the
+//! positions of an epoch to examples. It is computed, not stored, so memory does not grow with the
+//! data. So all slots together take every example exactly once an epoch, whether or not the sizes
+//! divide, and N slots of batch B take together what one slot of batch N*B takes.
 //!
-//! Data larger than memory is read from a map of the disk, where a step anywhere costs a read.
-//! So the shuffle can be kept within windows: the examples are cut into windows of neighbours,
-//! the windows come in a random order, and so do the examples inside each.
+//! Data larger than memory is read from a mapped file, where an access far away costs a disk read.
+//! So the shuffle can be limited to windows: the examples are cut into windows of neighbours, and
+//! both the windows and the examples inside each come in random order.
 
 mod order;
 
@@ -19,70 +18,95 @@ use std::ops::Range;
 use self::order::EpochOrder;
 use crate::random::mix;
 
-/// Which examples each slot takes at each step. See the module's text.
+/// Which examples each slot takes at each step.
+///
+/// ```
+/// use paceline_data::BatchPlan;
+///
+/// // 10 examples, in batches of 2 for each of 2 slots, shuffled, for one epoch.
+/// let mut plan = BatchPlan::new(10, 2, 2).shuffled(7).for_epochs(1);
+/// assert_eq!(plan.steps(), 3);
+/// let mut seen = Vec::new();
+/// for step in 0..plan.steps() {
+///     for slot in 0..2 {
+///         let mut batch = Vec::new();
+///         plan.batch(step, slot, &mut batch);
+///         seen.extend(batch);
+///     }
+/// }
+/// seen.sort();
+/// assert_eq!(seen, (0..10).collect::<Vec<u32>>());
+/// ```
 #[derive(Clone, Debug)]
 pub struct BatchPlan {
     examples: u64,
     batch: u64,
     slots: u64,
-    /// At which step the row is at which position: 0 and 0, or where a run goes on that was
-    /// another plan before.
-    origin: (u64, u64),
-    /// Where the row of positions ends, for runs that stop after whole epochs.
+    /// The first step, and the position at which it begins; both are 0 unless the plan continues
+    /// another one.
+    origin: PlanStart,
+    /// The first position after the plan, for plans that end after whole epochs.
     end: u64,
     seed: u64,
     shuffle: bool,
-    /// How many neighbours are shuffled among each other; all if it is at least `examples`.
+    /// The number of neighbours that are shuffled among each other; all if at least `examples`.
     window: u64,
-    /// The epoch whose examples were taken last, with its order.
+    /// The epoch of the last batch, and its order.
     present: Option<(u64, EpochOrder)>,
 }
 
+/// Where a plan begins.
+#[derive(Clone, Copy, Debug, Default)]
+struct PlanStart {
+    step: u64,
+    position: u64,
+}
+
 impl BatchPlan {
-    /// A plan over `examples` examples for `slots` slots that take `batch` each a step, for
-    /// ever, in the order in which the examples lie.
+    /// An endless plan over `examples` examples, in their own order, for `slots` slots that take
+    /// `batch` examples each at every step.
     ///
     /// # Panics
-    /// If one of the numbers is zero, or `examples` does not fit into 32 bits.
+    /// If a number is zero, or `examples` is above 2^32 - 1.
     pub fn new(examples: usize, batch: usize, slots: usize) -> Self {
         assert!(examples > 0 && batch > 0 && slots > 0, "sizes must not be zero");
         assert!(u32::try_from(examples).is_ok(), "too many examples");
         let (examples, batch, slots) = (examples as u64, batch as u64, slots as u64);
-        let (origin, end, window) = ((0, 0), u64::MAX, u64::MAX);
+        let (origin, end, window) = (PlanStart::default(), u64::MAX, u64::MAX);
         let (seed, shuffle, present) = (0, false, None);
         Self { examples, batch, slots, origin, end, seed, shuffle, window, present }
     }
 
-    /// The same plan with the examples in a new order every epoch, drawn from the seed.
+    /// The same plan, with the examples in a new random order every epoch.
     pub fn shuffled(self, seed: u64) -> Self {
         Self { seed, shuffle: true, window: u64::MAX, present: None, ..self }
     }
 
-    /// The same plan, shuffled so that examples near each other in time are near each other in
-    /// the data: windows of `window` neighbours come in a new order every epoch, and so do the
-    /// examples inside each. A window that holds everything is the full shuffle, to the bit.
+    /// The same plan, shuffled so that examples near each other in time are near each other in the
+    /// data: windows of `window` neighbours come in a new order every epoch, and so do the examples
+    /// inside each. A window of all examples gives exactly the order of
+    /// [`shuffled`](Self::shuffled).
     ///
     /// # Panics
-    /// If the window is zero.
+    /// If `window` is zero.
     pub fn shuffled_within(self, seed: u64, window: usize) -> Self {
         assert!(window > 0, "a window must not be empty");
         Self { window: window as u64, ..self.shuffled(seed) }
     }
 
-    /// The same plan, ending after so many epochs: the last batches may be short or empty.
+    /// The same plan, ending after `epochs` epochs. The last batches may be short or empty.
     pub fn for_epochs(self, epochs: u64) -> Self {
         Self { end: self.examples.saturating_mul(epochs), ..self }
     }
 
-    /// The same plan, counted from another place: at `step` it stands at this position of the row,
-    /// so that a run can go on with other slots or another batch than before. Steps before that
-    /// one are not to be asked for.
+    /// The same plan, starting at `step` with this position, so that a run can continue with
+    /// another number of slots or another batch size. Batches of earlier steps have no meaning.
     pub fn starting_at(self, step: u64, position: u64) -> Self {
-        Self { origin: (step, position), ..self }
+        Self { origin: PlanStart { step, position }, ..self }
     }
 
-    /// Replaces `out` by the examples that `slot` takes at `step`; none when the plan is over.
-    /// Batches of one epoch after the other are the quickest: the plan remembers an epoch's order.
+    /// Replaces `out` with the examples that `slot` takes at `step`; none when the plan has ended.
+    /// Taking the batches of an epoch together is fastest, because the plan remembers its order.
     pub fn batch(&mut self, step: u64, slot: usize, out: &mut Vec<u32>) {
         out.clear();
         let Range { mut start, end } = self.positions(step, slot);
@@ -105,33 +129,33 @@ impl BatchPlan {
         }
     }
 
-    /// The epoch and the example at a position of the endless row, beyond the plan's end too.
+    /// The epoch and the example at a position, even one after the end of the plan.
     pub fn example_at(&self, position: u64) -> (u64, u32) {
         let (epoch, at) = (position / self.examples, position % self.examples);
         let example = if self.shuffle { self.order(epoch).at(at) } else { at };
         (epoch, example as u32)
     }
 
-    /// How many examples the slots take together before `step`.
+    /// The number of examples that all slots take before `step`.
     pub fn examples_before(&self, step: u64) -> u64 {
         self.before(step).min(self.end)
     }
 
-    /// How many steps the plan has; as good as endless unless it ends after some epochs.
+    /// The step at which the plan ends; close to 2^64 unless it ends after some epochs.
     pub fn steps(&self) -> u64 {
-        let (step, position) = self.origin;
+        let PlanStart { step, position } = self.origin;
         step.saturating_add(self.end.saturating_sub(position).div_ceil(self.slots * self.batch))
     }
 
-    /// The positions of the endless row that `slot` takes at `step`.
+    /// The positions that `slot` takes at `step`.
     pub fn positions(&self, step: u64, slot: usize) -> Range<u64> {
         let from = self.before(step).saturating_add(slot as u64 * self.batch).min(self.end);
         from..from.saturating_add(self.batch).min(self.end)
     }
 
-    /// Where the slots stand before a step.
+    /// The first position of a step, even one after the end of the plan.
     fn before(&self, step: u64) -> u64 {
-        let (first, position) = self.origin;
+        let PlanStart { step: first, position } = self.origin;
         let steps = step.saturating_sub(first);
         steps.saturating_mul(self.slots * self.batch).saturating_add(position)
     }
@@ -158,8 +182,8 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_counted_from_elsewhere_goes_on_with_the_examples_that_are_left() {
-        // Two slots of 3 have made 7 steps; three slots of 5 go on, to the end of 4 epochs of 20.
+    fn a_plan_with_another_start_continues_with_the_remaining_examples() {
+        // Two slots of 3 take 7 steps; three slots of 5 continue to the end of 4 epochs of 20.
         let before = BatchPlan::new(20, 3, 2).shuffled(9).for_epochs(4);
         let after = BatchPlan::new(20, 5, 3).shuffled(9).for_epochs(4).starting_at(7, 42);
         let walk = |plan: &BatchPlan, steps: std::ops::Range<u64>, slots: usize| -> Vec<u32> {
@@ -174,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_plan_gives_the_same_batches_in_whatever_order_they_are_asked_for(
+        fn batches_do_not_depend_on_the_order_in_which_they_are_taken(
             examples in 1usize..300, batch in 1usize..40, window in 1usize..320, seed: u64,
             steps in proptest::collection::vec(0u64..60, 1..20),
         ) {
@@ -189,7 +213,8 @@ mod tests {
         #[test]
         fn every_epoch_has_every_example_once(
             examples in 1usize..300, batch in 1usize..40, slots in 1usize..6,
-            epochs in 1u64..4, seed: u64, shuffle: bool, window in proptest::option::of(1usize..320),
+            epochs in 1u64..4, seed: u64, shuffle: bool,
+            window in proptest::option::of(1usize..320),
         ) {
             let mut plan = BatchPlan::new(examples, batch, slots).for_epochs(epochs);
             if shuffle {
@@ -211,7 +236,7 @@ mod tests {
         }
 
         #[test]
-        fn many_slots_take_together_what_one_wide_slot_takes(
+        fn many_slots_together_take_what_one_wide_slot_takes(
             examples in 1usize..300, batch in 1usize..40, slots in 1usize..6,
             step in 0u64..50, seed: u64, window in 1usize..320,
         ) {
@@ -222,7 +247,7 @@ mod tests {
         }
 
         #[test]
-        fn a_window_that_holds_everything_is_the_full_shuffle(
+        fn a_window_of_all_examples_is_the_full_shuffle(
             examples in 1usize..300, more in 0usize..3, step in 0u64..5, seed: u64,
         ) {
             let plan = BatchPlan::new(examples, 37, 2);
@@ -244,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_and_their_insides_are_shuffled_anew_every_epoch() {
+    fn windows_and_their_examples_are_reshuffled_every_epoch() {
         let plan = BatchPlan::new(1000, 1000, 1).shuffled_within(1, 100);
         let epochs: Vec<Vec<u32>> = (0..2).map(|epoch| take(&plan, epoch, 0)).collect();
         let windows = |epoch: &[u32]| -> Vec<u32> { epoch.iter().map(|e| e / 100).collect() };
@@ -283,13 +308,13 @@ mod tests {
         assert_eq!(order(1, 0), order(1, 0));
         assert_ne!(order(1, 0), order(2, 0));
         assert_ne!(order(1, 0), order(1, 1));
-        // Nearby seeds must not share epochs either.
+        // Neighbouring seeds must not share epochs.
         assert_ne!(order(1, 1), order(2, 0));
     }
 
     /// With a good shuffle each example is equally likely in each tenth of an epoch.
     #[test]
-    fn the_shuffle_is_even() {
+    fn the_shuffle_is_uniform() {
         let mut counts = [[0u32; 10]; 10];
         for seed in 0..2000 {
             let plan = BatchPlan::new(100, 100, 1).shuffled(seed);

@@ -1,34 +1,34 @@
 //! Randomness that is a pure function of its keys.
 //!
-//! A run must be repeatable on any machine and in any order: which examples a slot reads, or
-//! what image 4711 looks like, may depend on the seed and on the number asked for, never on
-//! what was drawn before. So there is no global generator here. A [`Random`] is opened with
-//! the keys of one thing (`[seed, split, index]`), used for that thing, and thrown away.
+//! A run must be repeatable on any machine and in any order: which examples a slot reads, or what
+//! image 4711 looks like, may depend on the seed and on an index, never on what was drawn before.
+//! So there is no global generator. Code creates a [`Random`] from the keys of one item (`[seed,
+//! split, index]`), draws what the item needs, and drops it.
 //!
-//! Nothing in this file calls the platform's `sin` or `ln`, whose last bits differ between C
-//! libraries; only IEEE arithmetic is used, so equal keys give equal bits everywhere.
+//! Nothing here calls the platform's `sin` or `ln`, whose last bits differ between C libraries.
+//! Only IEEE arithmetic is used, so equal keys give equal bits everywhere.
 
 /// The increment of splitmix64: 2^64 divided by the golden ratio, made odd.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Scrambles 64 bits so that nearby numbers come out unrelated (the splitmix64 finaliser).
+/// Scrambles 64 bits so that nearby inputs give unrelated outputs (the splitmix64 finaliser).
 ///
-/// It is a bijection: different inputs never give equal outputs.
+/// It is a bijection: different inputs give different outputs.
 pub const fn mix(value: u64) -> u64 {
     let z = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
-/// A small, fast generator (splitmix64): good enough to draw data, not for secrets.
+/// A small, fast generator (splitmix64) for drawing data. It is not secure.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// Opens the stream of numbers that belongs to these keys, for example
-    /// `[seed, epoch]`. The order of the keys counts.
+    /// The stream of numbers that belongs to these keys, for example `[seed, epoch]`. The order of
+    /// the keys matters.
     pub fn keyed(keys: &[u64]) -> Self {
         let state =
             keys.iter().fold(0, |state: u64, &key| mix(state.wrapping_add(GOLDEN) ^ mix(key)));
@@ -41,31 +41,30 @@ impl Random {
         mix(self.state)
     }
 
-    /// A number in `0.0 .. 1.0` (one is never reached), on a grid of 2^-24.
+    /// A uniform number in `0.0..1.0`, a multiple of 2^-24.
     pub fn unit(&mut self) -> f32 {
         (self.next_u64() >> 40) as f32 / (1u32 << 24) as f32
     }
 
-    /// A number in `low .. high`.
+    /// A uniform number in `low..high`.
     pub fn between(&mut self, low: f32, high: f32) -> f32 {
         low + (high - low) * self.unit()
     }
 
-    /// A whole number in `0 .. bound`.
-    ///
-    /// Takes the high half of a 128-bit product; the bias is below `bound` / 2^64.
+    /// A uniform integer in `0..bound`: the high half of a 128-bit product, with a bias below
+    /// `bound` / 2^64.
     ///
     /// # Panics
-    /// If `bound` is zero: there is no such number.
+    /// If `bound` is zero.
     pub fn range(&mut self, bound: u64) -> u64 {
-        assert!(bound > 0, "a random number below zero was asked for");
+        assert!(bound > 0, "the range 0..0 is empty");
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
     /// A bell-shaped number with mean 0 and standard deviation 1.
     ///
-    /// It is the sum of four uniform numbers, so it never leaves ±3.47 and its tails are
-    /// lighter than a true normal's. That is enough to jitter data, and is exact everywhere.
+    /// It is the sum of four uniform numbers, so it stays within ±3.47 and its tails are lighter
+    /// than a true normal's. That suffices to vary data, and gives the same bits everywhere.
     pub fn normal(&mut self) -> f32 {
         let bits = self.next_u64();
         let sum: u32 = (0..4).map(|lane| (bits >> (16 * lane)) as u32 & 0xffff).sum();
@@ -73,7 +72,7 @@ impl Random {
         (sum as f32 / 65536.0 - (2.0 - 2.0 / 65536.0)) * 1.732_050_8
     }
 
-    /// Puts a slice into random order (Fisher-Yates): every order is equally likely.
+    /// Shuffles a slice (Fisher-Yates): every order is equally likely.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.range(last as u64 + 1) as usize);
@@ -96,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_decide_everything_and_their_order_counts() {
+    fn keys_and_their_order_decide_every_number() {
         let draw = |keys: &[u64]| Random::keyed(keys).next_u64();
         assert_eq!(draw(&[1, 2]), draw(&[1, 2]));
         assert_ne!(draw(&[1, 2]), draw(&[2, 1]));
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_as_promised() {
+    fn normal_numbers_have_mean_0_and_deviation_1() {
         let mut random = Random::keyed(&[7]);
         let n = 200_000;
         let draws: Vec<f64> = (0..n).map(|_| f64::from(random.normal())).collect();
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn range_is_even_and_stays_inside() {
+    fn ranges_are_uniform_and_respect_their_bound() {
         let mut random = Random::keyed(&[8]);
         let mut counts = [0; 7];
         for _ in 0..70_000 {

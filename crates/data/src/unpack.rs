@@ -1,8 +1,8 @@
-//! A stream's content, whether it is stored plain or as gzip.
+//! The content of a stream that is stored plain or as gzip.
 //!
-//! Which of the two it is shows in the first two bytes, not in a name: mirrors, browsers and
-//! people rename files, and some servers unpack on the way. Nothing here allocates by what
-//! the content claims; the caller reads as much as it is ready to hold.
+//! The first two bytes tell which of the two it is, not the name: mirrors, browsers and users
+//! rename files, and some servers unpack on the way. Nothing here allocates by what the content
+//! claims; the caller decides how much to read.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -18,29 +18,29 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// How much is read from a file at once, in bytes.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// The first bytes of a stream, put back in front of the rest of it.
-type Whole<R> = io::Chain<io::Cursor<Vec<u8>>, R>;
+/// A stream with its first bytes, which were already read, put back in front.
+type Rewound<R> = io::Chain<io::Cursor<Vec<u8>>, R>;
 
 /// A reader of the content of `R`.
 pub(crate) enum Unpacked<R: Read> {
     /// As stored.
-    Plain(Whole<R>),
-    /// Unpacked on the way. It reads all members to the end, so that bytes after the last
-    /// one are an error and not silently dropped.
-    Gzip(Box<MultiGzDecoder<Whole<R>>>),
+    Plain(Rewound<R>),
+    /// Unpacked while reading. The decoder reads all gzip members, so bytes after the last one are
+    /// an error and not silently dropped.
+    Gzip(Box<MultiGzDecoder<Rewound<R>>>),
 }
 
 impl<R: Read> Unpacked<R> {
-    /// Looks at the first two bytes of a stream to see what it is.
+    /// Reads the first two bytes of a stream to find out how it is stored.
     pub(crate) fn new(mut stream: R) -> io::Result<Self> {
         let mut head = Vec::with_capacity(GZIP_MAGIC.len());
         stream.by_ref().take(GZIP_MAGIC.len() as u64).read_to_end(&mut head)?;
         let gzip = head == GZIP_MAGIC;
-        let whole = io::Cursor::new(head).chain(stream);
+        let rewound = io::Cursor::new(head).chain(stream);
         Ok(if gzip {
-            Unpacked::Gzip(Box::new(MultiGzDecoder::new(whole)))
+            Unpacked::Gzip(Box::new(MultiGzDecoder::new(rewound)))
         } else {
-            Unpacked::Plain(whole)
+            Unpacked::Plain(rewound)
         })
     }
 
@@ -59,10 +59,10 @@ impl<R: Read> Read for Unpacked<R> {
     }
 }
 
-/// Opens a file for its content.
+/// Opens a file for reading its content.
 ///
-/// Directories and pipes are refused before they are read: reading the one fails with words
-/// nobody understands, and reading the other may never end.
+/// Directories and pipes are rejected before they are read: reading a directory fails with an
+/// obscure message, and reading a pipe may never end.
 pub(crate) fn open(path: &Path) -> Result<Unpacked<BufReader<File>>, DataError> {
     let file = match path.metadata() {
         Ok(meta) if meta.is_dir() => Err(io::Error::other("it is a directory, not a file")),

@@ -1,10 +1,10 @@
-//! The generated digits: repeatable, balanced, and as hard as they are meant to be.
+//! The generated digits are repeatable, balanced and as hard as intended.
 
 use paceline_data::{Digits, Images, Random};
 use sha2::{Digest, Sha256};
 
 #[test]
-fn a_seed_says_everything() {
+fn a_seed_determines_every_image() {
     let (one, again, two) = (
         Digits::generate_sets(50, 20, 1),
         Digits::generate_sets(50, 20, 1),
@@ -17,7 +17,7 @@ fn a_seed_says_everything() {
 }
 
 #[test]
-fn an_image_does_not_depend_on_how_many_there_are() {
+fn an_image_does_not_depend_on_the_number_of_images() {
     let (few, many) = (Digits::generate_sets(10, 5, 3), Digits::generate_sets(200, 100, 3));
     for i in 0..10 {
         assert_eq!(few.train.image(i), many.train.image(i));
@@ -27,8 +27,8 @@ fn an_image_does_not_depend_on_how_many_there_are() {
     assert!(Digits::generate_sets(0, 0, 3).train.is_empty());
 }
 
-/// Tasks on different machines must draw the same bits, and so must later versions: runs are
-/// compared by seed. If this fails by intention, say so in the changelog.
+/// Tasks on different machines must draw the same bits, and so must later versions, because runs
+/// are compared by seed. If a change is intended, the changelog must say so.
 #[test]
 fn the_bits_are_pinned() {
     let set = Digits::generate_sets(500, 0, 1);
@@ -40,7 +40,7 @@ fn the_bits_are_pinned() {
 }
 
 #[test]
-fn classes_are_balanced_and_there_is_as_much_ink_as_in_mnist() {
+fn classes_are_balanced_and_have_as_much_ink_as_mnist() {
     let train = Digits::generate_sets(10_000, 0, 4).train;
     for class in 0..10 {
         let count = train.labels().iter().filter(|&&label| label == class).count();
@@ -53,9 +53,9 @@ fn classes_are_balanced_and_there_is_as_much_ink_as_in_mnist() {
     assert!((0.17..0.22).contains(&inked), "inked {inked}");
 }
 
-/// Softmax regression by plain SGD, batch 60 and rate 0.01, which is the default job.
+/// Softmax regression by plain SGD with a batch of 60 and a rate of 0.01, as in the default job.
 #[test]
-fn a_linear_model_gets_most_but_not_all() {
+fn a_linear_model_classifies_most_but_not_all() {
     let set = Digits::generate_sets(60_000, 10_000, 1);
     let mut model = Linear { weights: vec![[0.0; 10]; 785] };
     let mut order: Vec<usize> = (0..set.train.len()).collect();
@@ -91,7 +91,7 @@ impl Linear {
     }
 
     fn step(&mut self, images: &Images, batch: &[usize], rate: f32) {
-        // All gradients are taken before any weight moves.
+        // All gradients are computed before any weight changes.
         let errors: Vec<[f32; 10]> = batch.iter().map(|&i| self.error(images, i)).collect();
         let scale = rate / batch.len() as f32;
         for (&index, error) in batch.iter().zip(&errors) {
@@ -105,7 +105,7 @@ impl Linear {
         }
     }
 
-    /// The gradient of the loss with respect to the scores: probabilities less the truth.
+    /// The gradient of the loss with respect to the scores: probabilities minus the label.
     fn error(&self, images: &Images, index: usize) -> [f32; 10] {
         let scores = self.scores(images, index);
         let top = scores.iter().copied().fold(f32::MIN, f32::max);

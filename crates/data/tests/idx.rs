@@ -1,4 +1,4 @@
-//! The IDX reader against good files, every kind of bad file, and random garbage.
+//! The IDX reader with good files, every kind of bad file, and random bytes.
 
 use std::fs;
 use std::io::Write;
@@ -13,18 +13,18 @@ use paceline_data::idx::{
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-/// A directory of its own for each test, and the bytes of a good file of each kind.
-struct Bench {
-    dir: TempDir,
+/// A temporary directory for the files of a test.
+struct IdxDir {
+    root: TempDir,
 }
 
-impl Bench {
+impl IdxDir {
     fn new() -> Self {
-        Bench { dir: TempDir::new().expect("a temporary directory") }
+        IdxDir { root: TempDir::new().expect("a temporary directory") }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
+        self.root.path().join(name)
     }
 
     fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
@@ -61,27 +61,27 @@ fn fault<T: std::fmt::Debug>(result: Result<T, DataError>, path: &Path) -> IdxFa
 }
 
 #[test]
-fn packed_and_plain_files_read_the_same_whatever_their_name() {
-    let bench = Bench::new();
+fn gzip_and_plain_files_give_equal_images_whatever_their_name() {
+    let dir = IdxDir::new();
     for (name, bytes) in [
         ("plain", images_file()),
         ("plain.gz", images_file()),
         ("packed.gz", gzip(&images_file())),
         ("packed", gzip(&images_file())),
     ] {
-        let images = read_images(&bench.file(name, &bytes)).unwrap();
+        let images = read_images(&dir.file(name, &bytes)).unwrap();
         assert_eq!((images.count, images.rows, images.cols), (3, 2, 2), "{name}");
         assert_eq!(images.pixels, (0..12).collect::<Vec<u8>>(), "{name}");
     }
-    let labels = bench.file("labels", &gzip(&labels_file()));
+    let labels = dir.file("labels", &gzip(&labels_file()));
     assert_eq!(read_labels(&labels).unwrap(), [7, 0, 9]);
 }
 
 #[test]
-fn each_kind_of_bad_images_file_has_its_own_words() {
-    let bench = Bench::new();
+fn each_kind_of_bad_images_file_has_its_own_fault() {
+    let dir = IdxDir::new();
     let check = |bytes: &[u8], expected: IdxFault| {
-        let path = bench.file("images", bytes);
+        let path = dir.file("images", bytes);
         assert_eq!(fault(read_images(&path), &path), expected);
     };
     let good = images_file();
@@ -105,15 +105,15 @@ fn each_kind_of_bad_images_file_has_its_own_words() {
     {
         check(&claim(count, rows, cols), IdxFault::Shape { count, rows, cols });
     }
-    // A header within the bounds, but with nothing behind it, must not cost two gigabytes.
+    // A header within the limits but without content must not cost two gigabytes.
     check(&claim(128, 4096, 4096), IdxFault::Short { got: 0, expected: 128 << 24 });
 }
 
 #[test]
-fn each_kind_of_bad_labels_file_has_its_own_words() {
-    let bench = Bench::new();
+fn each_kind_of_bad_labels_file_has_its_own_fault() {
+    let dir = IdxDir::new();
     let check = |bytes: &[u8], expected: IdxFault| {
-        let path = bench.file("labels", bytes);
+        let path = dir.file("labels", bytes);
         assert_eq!(fault(read_labels(&path), &path), expected);
     };
     check(&images_file(), IdxFault::ImagesNotLabels);
@@ -124,8 +124,8 @@ fn each_kind_of_bad_labels_file_has_its_own_words() {
 }
 
 #[test]
-fn damaged_gzip_is_called_damaged() {
-    let bench = Bench::new();
+fn damaged_gzip_has_its_own_fault() {
+    let dir = IdxDir::new();
     let good = gzip(&images_file());
     let mut wrong_checksum = good.clone();
     let at = wrong_checksum.len() - 8;
@@ -133,24 +133,24 @@ fn damaged_gzip_is_called_damaged() {
     for bytes in
         [&good[..good.len() - 3], &good[..14], &wrong_checksum, &[&good[..], b"tail"].concat()]
     {
-        let path = bench.file("images.gz", bytes);
+        let path = dir.file("images.gz", bytes);
         assert!(matches!(fault(read_images(&path), &path), IdxFault::Gzip { .. }));
     }
 }
 
 #[test]
-fn what_is_not_a_file_is_named() {
-    let bench = Bench::new();
-    let missing = read_labels(&bench.path("nothing")).unwrap_err().to_string();
+fn a_missing_file_and_a_directory_are_named() {
+    let dir = IdxDir::new();
+    let missing = read_labels(&dir.path("nothing")).unwrap_err().to_string();
     assert!(missing.contains("cannot open") && missing.contains("nothing"), "{missing}");
-    let directory = read_images(bench.dir.path()).unwrap_err().to_string();
+    let directory = read_images(dir.root.path()).unwrap_err().to_string();
     assert!(directory.contains("it is a directory, not a file"), "{directory}");
 }
 
 #[test]
 fn a_pair_must_belong_together() {
-    let bench = Bench::new();
-    let (images, labels) = (bench.path("images"), bench.path("labels"));
+    let dir = IdxDir::new();
+    let (images, labels) = (dir.path("images"), dir.path("labels"));
     write_images(&images, 2, 2, &[5; 12]).unwrap();
     write_labels(&labels, &[7, 0, 9]).unwrap();
     let pair = read_pair(&images, &labels, 10).unwrap();
@@ -167,16 +167,16 @@ fn a_pair_must_belong_together() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_back(
+    fn images_and_labels_come_back_as_written(
         rows in 1usize..9, cols in 1usize..9, count in 1usize..20, seed in any::<u64>(),
     ) {
-        let bench = Bench::new();
+        let dir = IdxDir::new();
         let mut random = paceline_data::Random::keyed(&[seed]);
         let mut bytes = |n: usize| (0..n).map(|_| random.next_u64() as u8).collect::<Vec<u8>>();
         let (pixels, labels) = (bytes(rows * cols * count), bytes(count));
-        write_images(&bench.path("images"), rows, cols, &pixels).unwrap();
-        write_labels(&bench.path("labels"), &labels).unwrap();
-        let pair = read_pair(&bench.path("images"), &bench.path("labels"), 256).unwrap();
+        write_images(&dir.path("images"), rows, cols, &pixels).unwrap();
+        write_labels(&dir.path("labels"), &labels).unwrap();
+        let pair = read_pair(&dir.path("images"), &dir.path("labels"), 256).unwrap();
         prop_assert_eq!(pair.labels(), &labels[..]);
         prop_assert_eq!((pair.rows(), pair.cols()), (rows, cols));
         prop_assert_eq!(pair.image(count - 1), &pixels[rows * cols * (count - 1)..]);
@@ -184,21 +184,21 @@ proptest! {
 
     #[test]
     fn garbage_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let bench = Bench::new();
-        let path = bench.file("garbage", &bytes);
-        // Random bytes are hardly ever a whole file, but if they are, that is no fault.
+        let dir = IdxDir::new();
+        let path = dir.file("garbage", &bytes);
+        // Random bytes are rarely a valid file, but they may be.
         let _ = (read_images(&path), read_labels(&path));
-        let headed = bench.file("headed", &[&images_file()[..4], &bytes[..]].concat());
+        let headed = dir.file("headed", &[&images_file()[..4], &bytes[..]].concat());
         let _ = read_images(&headed);
-        let packed = bench.file("packed", &[&[0x1f, 0x8b, 8, 0], &bytes[..]].concat());
+        let packed = dir.file("packed", &[&[0x1f, 0x8b, 8, 0], &bytes[..]].concat());
         prop_assert!(read_images(&packed).is_err());
     }
 
     #[test]
     fn a_cut_file_is_never_accepted(cut in 0.0..1.0f64, packed in any::<bool>()) {
-        let bench = Bench::new();
+        let dir = IdxDir::new();
         let whole = if packed { gzip(&images_file()) } else { images_file() };
-        let path = bench.file("cut", &whole[..(whole.len() as f64 * cut) as usize]);
+        let path = dir.file("cut", &whole[..(whole.len() as f64 * cut) as usize]);
         prop_assert!(read_images(&path).is_err());
     }
 
@@ -206,13 +206,13 @@ proptest! {
     fn a_flipped_byte_never_panics_and_never_passes_gzip(
         at in any::<prop::sample::Index>(), flip in 1u8.., packed in any::<bool>(),
     ) {
-        let bench = Bench::new();
+        let dir = IdxDir::new();
         let good = images_file();
         let mut bytes = if packed { gzip(&good) } else { good.clone() };
         let at = at.index(bytes.len());
         bytes[at] ^= flip;
-        if let Ok(images) = read_images(&bench.file("flipped", &bytes)) {
-            // Plain pixels have no checksum; a gzip header has bytes that mean nothing.
+        if let Ok(images) = read_images(&dir.file("flipped", &bytes)) {
+            // Plain pixels have no checksum; a gzip header has bytes without meaning.
             prop_assert!(!packed && at >= 16 || packed && images.pixels == good[16..]);
         }
     }

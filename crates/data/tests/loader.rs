@@ -1,4 +1,4 @@
-//! The loader: the plan's batches in order, in bounded memory, whatever happens.
+//! The loader delivers the plan's batches in order, in bounded memory, even if reads fail.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use paceline_data::{BatchPlan, DataError, Examples, Loader, LoaderOptions, OnBad, SlotBatches};
 use proptest::prelude::*;
 
-/// Examples that are their own numbers; some are bad.
+/// Examples whose values are their own index; some are bad.
 #[derive(Default)]
 struct Numbers {
     examples: usize,
@@ -79,15 +79,15 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn batches_are_the_plans_whatever_step_is_asked_for(
+    fn batches_follow_the_plan_at_whichever_step_is_taken(
         examples in 1usize..30, batch in 1usize..9, ahead in 1usize..5, threads in 1usize..4,
         steps in proptest::collection::vec(0u64..12, 1..30), in_order: bool, seed: u64,
     ) {
         let source = Arc::new(Numbers::new(examples));
         let plan = BatchPlan::new(examples, batch, 1).shuffled(seed).for_epochs(3);
         let mut loader = start(&source, &plan, LoaderOptions { ahead, threads, ..STOP });
-        for (place, step) in steps.into_iter().enumerate() {
-            let step = if in_order { place as u64 } else { step };
+        for (index, step) in steps.into_iter().enumerate() {
+            let step = if in_order { index as u64 } else { step };
             let filled = loader.batch(step).unwrap();
             prop_assert_eq!(&filled.labels, &planned(&plan, step));
             let epochs = plan.positions(step, 0).map(|position| plan.example_at(position).0);
@@ -96,12 +96,12 @@ proptest! {
             prop_assert_eq!(&filled.inputs, &rows);
         }
         drop(loader);
-        prop_assert_eq!(Arc::strong_count(&source), 1, "a thread is left");
+        prop_assert_eq!(Arc::strong_count(&source), 1, "a thread is still running");
     }
 
     /// Several slots with bad examples see what one wide slot sees.
     #[test]
-    fn what_stands_in_for_bad_examples_does_not_hang_on_the_number_of_slots(
+    fn replacements_of_bad_examples_do_not_depend_on_the_number_of_slots(
         bad in proptest::collection::btree_set(0u32..20, 0..15), batch in 1usize..5, seed: u64,
     ) {
         let skips = bad.len() as u64;
@@ -124,23 +124,23 @@ proptest! {
 }
 
 #[test]
-fn no_more_is_made_ahead_than_allowed_and_buffers_are_used_again() {
+fn batches_built_ahead_are_limited_and_buffers_are_reused() {
     let source = Arc::new(Numbers::new(1000));
     let mut loader = start(&source, &BatchPlan::new(1000, 4, 1), STOP);
     let mut buffers = BTreeSet::new();
     for step in 0..200 {
         buffers.insert(loader.batch(step).unwrap().inputs.as_ptr() as usize);
-        // Those handed out so far, and three ahead.
+        // The batches handed out so far, and three ahead.
         assert!(source.filled.load(Ordering::SeqCst) <= (step + 1 + 3) * 4);
     }
     assert!(buffers.len() <= 4, "{} buffers", buffers.len());
 }
 
 #[test]
-fn a_fault_comes_at_its_step_and_the_steps_after_it_go_on() {
+fn an_error_is_delivered_at_its_step_and_later_steps_continue() {
     let missing = BTreeSet::from([5]);
     let source = Arc::new(Numbers { missing, ..Numbers::new(20) });
-    // A file that is not there is no bad example, so that skipping does not help.
+    // A missing file is not a bad example, so it is not skipped.
     let mut loader = start(&source, &BatchPlan::new(20, 2, 1), SKIP);
     assert_eq!(labels(&mut loader, 1), [2, 3]);
     for _ in 0..3 {
@@ -151,7 +151,7 @@ fn a_fault_comes_at_its_step_and_the_steps_after_it_go_on() {
 }
 
 #[test]
-fn bad_examples_stop_or_are_stood_in_for_and_counted() {
+fn bad_examples_are_errors_or_are_replaced_and_counted() {
     let bad = BTreeSet::from([2, 3]);
     let source = Arc::new(Numbers { bad, ..Numbers::new(6) });
     let plan = BatchPlan::new(6, 3, 1);
@@ -167,7 +167,7 @@ fn bad_examples_stop_or_are_stood_in_for_and_counted() {
 }
 
 #[test]
-fn where_all_is_bad_skipping_ends() {
+fn too_many_consecutive_bad_examples_are_an_error() {
     for (examples, says) in [(3, "3 bad examples in a row"), (1000, "100 bad examples")] {
         let bad = (0..examples as u32).collect();
         let source = Arc::new(Numbers { bad, ..Numbers::new(examples) });

@@ -1,4 +1,4 @@
-//! Folders and lists of pictures, from the files to the numbers a model gets.
+//! Folders and lists of pictures, from the files to the values of an example.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ fn fill(pictures: &Pictures, example: u32, draw: u64) -> Vec<f32> {
 }
 
 #[test]
-fn a_folder_is_a_class_and_everything_is_sorted() {
+fn a_folder_is_a_class_and_files_are_sorted() {
     let collection = Collection::new(&["b/2.PNG.png", "b/1.JPEG", "a/x.jpg", "b/.hidden.jpg"]);
     collection.write("a/notes.txt", "not a picture");
     collection.write("loose.jpg", "in no class");
@@ -73,18 +73,18 @@ fn a_folder_is_a_class_and_everything_is_sorted() {
 }
 
 #[test]
-fn a_part_to_be_judged_on_may_lie_beside() {
+fn a_collection_may_have_a_test_set() {
     for test in ["val", "validation", "test"] {
         let collection = Collection::new(&["train/a/1.jpg", "train/b/1.jpg"]);
         collection.picture(&format!("{test}/b/9.jpg"));
         let set = collection.open(&options()).unwrap();
         assert_eq!((set.train.len(), set.test.len()), (2, 1));
-        // Class b has number 1 here, too, though there is no a.
+        // Class b has number 1 here too, although the test set has no class a.
         assert_eq!((set.test.label(0), set.test.classes()), (1, 2));
     }
     let collection = Collection::new(&["train/a/1.jpg", "val/c/1.jpg"]);
     let error = collection.open(&options()).unwrap_err().to_string();
-    assert!(error.contains("class \"c\" is not among"), "{error}");
+    assert!(error.contains("class \"c\" is not in the training set"), "{error}");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_class_may_be_called_train() {
 }
 
 #[test]
-fn a_list_gives_classes_by_number_or_by_name() {
+fn a_list_names_classes_by_number_or_by_name() {
     let collection = Collection::new(&["x/my rose.jpg", "x/2.jpg"]);
     let check = |text: &str, labels: &[u32], names: &[&str]| {
         let list = collection.write("list.txt", text);
@@ -115,7 +115,7 @@ fn a_list_gives_classes_by_number_or_by_name() {
 }
 
 #[test]
-fn a_list_with_a_fault_names_the_line() {
+fn an_error_in_a_list_names_the_line() {
     let collection = Collection::new(&[]);
     for (text, says) in [
         ("a.jpg 1\nb.jpg\n", "list, line 2: \"b.jpg\" is not a picture and its class"),
@@ -131,14 +131,18 @@ fn a_list_with_a_fault_names_the_line() {
 }
 
 #[test]
-fn what_is_no_collection_is_called_so() {
+fn a_directory_that_is_not_a_collection_is_an_error() {
     let says = |collection: &Collection, options: &PictureOptions, says: &str| {
         let error = collection.open(options).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     };
     says(&Collection::new(&["loose.jpg"]), &options(), "no folder in it; data.path must be");
     let collection = Collection::new(&["a/1.jpg"]);
-    says(&collection, &PictureOptions { test_examples: 1, ..options() }, "1 pictures are to be");
+    says(
+        &collection,
+        &PictureOptions { test_examples: 1, ..options() },
+        "1 of 1 pictures cannot be held out",
+    );
     collection.write("b/readme", "");
     says(&collection, &options(), "b: no picture in this folder");
     let nowhere = collection.root().join("nowhere");
@@ -147,7 +151,7 @@ fn what_is_no_collection_is_called_so() {
 }
 
 #[test]
-fn held_out_pictures_are_drawn_from_the_seed_and_not_learnt_from() {
+fn held_out_pictures_depend_on_the_seed_and_are_not_in_the_training_set() {
     let names: Vec<String> = (0..20).map(|i| format!("{}/{i:02}.jpg", i % 2)).collect();
     let collection = Collection::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
     let open = |seed| {
@@ -163,7 +167,7 @@ fn held_out_pictures_are_drawn_from_the_seed_and_not_learnt_from() {
 }
 
 #[test]
-fn values_are_normalised_and_of_the_middle_when_judging() {
+fn test_pictures_are_normalised_centre_crops() {
     let collection = Collection::new(&["train/a/1.png", "val/a/1.png"]);
     // The picture is 39 x 26: with a shorter side of 26 nothing is scaled.
     let options = PictureOptions { size: 20, resize: 26, ..options() };
@@ -186,17 +190,17 @@ fn crops_and_flips_depend_on_seed_draw_and_picture_alone() {
         let options = PictureOptions { cache_bytes, ..PictureOptions::new(14, seed) };
         collection.open(&options).unwrap().train
     };
-    let (kept, never, other) = (open(1, 1 << 20), open(1, 0), open(2, 1 << 20));
-    let draws: Vec<_> = (0..8).map(|draw| fill(&kept, 0, draw)).collect();
+    let (cached, uncached, other) = (open(1, 1 << 20), open(1, 0), open(2, 1 << 20));
+    let draws: Vec<_> = (0..8).map(|draw| fill(&cached, 0, draw)).collect();
     for (draw, values) in draws.iter().enumerate().rev() {
-        assert_eq!(&fill(&kept, 0, draw as u64), values);
-        assert_eq!(&fill(&never, 0, draw as u64), values);
+        assert_eq!(&fill(&cached, 0, draw as u64), values);
+        assert_eq!(&fill(&uncached, 0, draw as u64), values);
     }
     assert!(draws.iter().any(|values| *values != draws[0]));
     let differs = |source: &Pictures, example| {
         (0..8).any(|draw| fill(source, example, draw) != draws[draw as usize])
     };
-    assert!(differs(&other, 0) && differs(&kept, 1));
+    assert!(differs(&other, 0) && differs(&cached, 1));
 }
 
 #[test]

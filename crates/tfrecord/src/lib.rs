@@ -1,14 +1,35 @@
-//! TFRecord files and the protobuf bytes inside them.
+//! TFRecord files and the protobuf wire format inside them.
 //!
-//! Two of Paceline's rooms meet TensorFlow's formats: `observe` writes TensorBoard event
-//! files, and `data` reads training examples. Both are the same two layers, and this crate
-//! is those layers and nothing above them:
+//! TensorFlow stores training examples and TensorBoard events as protobuf messages in TFRecord
+//! files. This crate reads and writes both layers without a schema compiler and without a runtime:
 //!
-//! - [`record`]: records of known length, each guarded by two checksums ([`crc`]);
-//! - [`proto`]: the protobuf wire format, written and read field by field.
+//! ```
+//! use paceline_tfrecord::proto::{ProtoFields, ProtoWriter};
+//! use paceline_tfrecord::{RecordReader, append_record};
 //!
-//! Everything here treats its input as hostile: a length is bounded before it is believed,
-//! and broken bytes are an error that says where, never a panic.
+//! // A file with one record: an event of step 300 with the file version in field 3.
+//! let mut file = Vec::new();
+//! append_record(&mut file, |record| {
+//!     let mut event = ProtoWriter::new(record);
+//!     event.uint64(2, 300);
+//!     event.string(3, "brain.Event:2");
+//! });
+//!
+//! // Read it back, field by field.
+//! let (mut reader, mut record) = (RecordReader::new(&file[..]), Vec::new());
+//! assert!(reader.next(&mut record)?);
+//! let mut fields = ProtoFields::new(&record);
+//! let (number, step) = fields.next().unwrap()?;
+//! assert_eq!((number, step.as_uint64()), (2, Some(300)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! - [`record`]: a *record* is a length and that many bytes, each guarded by a checksum ([`crc`]).
+//! - [`proto`]: a *message* is a list of *fields*, each a number and a value.
+//!
+//! All input is treated as hostile: a length is checked against a limit before memory is taken for
+//! it, and damaged bytes are an error that says where, never a panic. The crate does not know what
+//! records mean.
 
 pub mod crc;
 pub mod proto;

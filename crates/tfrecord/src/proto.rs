@@ -1,13 +1,13 @@
-//! The protobuf wire format, by hand.
+//! The protobuf wire format, without a code generator.
 //!
-//! Paceline meets about a dozen messages of other people's schemas, all small and frozen
-//! for years. A code generator would be the largest dependency of the workspace; the wire
-//! format itself is one page. A message is a list of fields, each a key (field number and
-//! wire type in one varint) and a value: a varint, 4 bytes, 8 bytes, or a length and that
-//! many bytes. Strings, packed lists and nested messages are all of the last kind.
+//! Paceline uses about a dozen messages of TensorFlow's schemas, all small and unchanged for
+//! years. A code generator would be the largest dependency of the workspace, while the wire format
+//! fits on one page. A message is a list of fields, each a key (field number and wire type in one
+//! varint) and a value: a varint, 4 bytes, 8 bytes, or a length and that many bytes. Strings,
+//! packed lists and nested messages are all of the last kind.
 //!
-//! [`ProtoWriter`] appends fields to a `Vec<u8>`; [`ProtoFields`] walks over the fields of a message.
-//! Neither knows a schema: what field 5 means is said where it is used.
+//! [`ProtoWriter`] appends fields to a `Vec<u8>`; [`ProtoFields`] iterates over the fields of a
+//! message. Neither knows a schema: the caller knows what field 5 means.
 
 use std::fmt;
 
@@ -41,83 +41,83 @@ impl<'a> ProtoWriter<'a> {
         Self { out }
     }
 
-    /// An unsigned integer, as protobuf's `uint64`, `uint32` and `enum`s have it.
+    /// Appends a `uint64`, a `uint32` or an enum.
     pub fn uint64(&mut self, field: u32, value: u64) {
         self.key(field, VARINT);
         self.varint(value);
     }
 
-    /// A signed integer, as protobuf's `int64` and `int32` have it (not zigzag).
+    /// Appends an `int64` or `int32` (not a zigzag `sint64`).
     pub fn int64(&mut self, field: u32, value: i64) {
         self.uint64(field, value as u64);
     }
 
-    /// A truth value.
+    /// Appends a `bool`.
     pub fn bool(&mut self, field: u32, value: bool) {
         self.uint64(field, value.into());
     }
 
-    /// A 32-bit float.
+    /// Appends a `float`.
     pub fn float(&mut self, field: u32, value: f32) {
         self.key(field, FIXED32);
         self.out.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// A 64-bit float.
+    /// Appends a `double`.
     pub fn double(&mut self, field: u32, value: f64) {
         self.key(field, FIXED64);
         self.out.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// Bytes.
+    /// Appends `bytes`.
     pub fn bytes(&mut self, field: u32, value: &[u8]) {
         self.key(field, BYTES);
         self.varint(value.len() as u64);
         self.out.extend_from_slice(value);
     }
 
-    /// Text.
+    /// Appends a `string`.
     pub fn string(&mut self, field: u32, value: &str) {
         self.bytes(field, value.as_bytes());
     }
 
-    /// A repeated `float`, packed.
+    /// Appends a packed list of `float`.
     pub fn packed_floats(&mut self, field: u32, values: &[f32]) {
         self.key(field, BYTES);
         self.varint(4 * values.len() as u64);
         self.out.extend(values.iter().flat_map(|v| v.to_le_bytes()));
     }
 
-    /// A repeated `float`, packed, from values that do not lie in a slice.
+    /// Appends a packed list of `float` from an iterator.
     pub fn packed_floats_from(&mut self, field: u32, values: impl ExactSizeIterator<Item = f32>) {
         self.key(field, BYTES);
         self.varint(4 * values.len() as u64);
         self.out.extend(values.flat_map(|v| v.to_le_bytes()));
     }
 
-    /// A repeated `double`, packed.
+    /// Appends a packed list of `double`.
     pub fn packed_doubles(&mut self, field: u32, values: &[f64]) {
         self.key(field, BYTES);
         self.varint(8 * values.len() as u64);
         self.out.extend(values.iter().flat_map(|v| v.to_le_bytes()));
     }
 
-    /// A repeated `int64`, packed.
+    /// Appends a packed list of `int64`.
     pub fn packed_int64s(&mut self, field: u32, values: &[i64]) {
         self.packed_uint64s(field, values.iter().map(|&value| value as u64));
     }
 
-    /// A repeated unsigned integer, packed.
+    /// Appends a packed list of `uint64`.
     pub fn packed_uint64s(&mut self, field: u32, values: impl Iterator<Item = u64>) {
         self.message(field, |list| values.for_each(|value| list.varint(value)));
     }
 
-    /// A nested message, whose fields `encode` appends.
+    /// Appends a nested message with the fields that `encode` appends.
     pub fn message(&mut self, field: u32, encode: impl FnOnce(&mut ProtoWriter<'_>)) {
         self.key(field, BYTES);
         let start = self.out.len();
         encode(&mut ProtoWriter { out: self.out });
-        // The length goes before the message but is known after it: append it, then rotate.
+        // The length precedes the message but is known only after it: append it, then rotate.
         let len = self.out.len() - start;
         self.varint(len as u64);
         self.out[start..].rotate_left(len);
@@ -137,39 +137,39 @@ impl<'a> ProtoWriter<'a> {
     }
 }
 
-/// The value of one field, as the wire has it.
+/// The value of one field, as it is encoded.
 ///
-/// The wire does not say whether a varint is signed, or whether bytes are text, a packed
-/// list or a message: the methods here read it as what the schema says it is.
+/// The encoding does not say whether a varint is signed, or whether bytes are text, a packed list
+/// or a message: the caller picks the method that matches the schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtoValue<'a> {
-    /// An integer, truth value or enum.
+    /// An integer, a `bool` or an enum.
     Varint(u64),
-    /// Eight bytes: a double or a fixed integer.
+    /// Eight bytes: a `double` or a fixed integer.
     Fixed64(u64),
     /// Text, bytes, a packed list or a nested message.
     Bytes(&'a [u8]),
-    /// Four bytes: a float or a fixed integer.
+    /// Four bytes: a `float` or a fixed integer.
     Fixed32(u32),
 }
 
 impl<'a> ProtoValue<'a> {
-    /// The integer, if this is one.
+    /// The integer, if this is a varint.
     pub fn as_uint64(self) -> Option<u64> {
         if let Self::Varint(value) = self { Some(value) } else { None }
     }
 
-    /// The integer read as signed, if this is one.
+    /// The signed integer, if this is a varint.
     pub fn as_int64(self) -> Option<i64> {
         self.as_uint64().map(|value| value as i64)
     }
 
-    /// The float, if this has four bytes.
+    /// The `float`, if this has four bytes.
     pub fn as_float(self) -> Option<f32> {
         if let Self::Fixed32(bits) = self { Some(f32::from_bits(bits)) } else { None }
     }
 
-    /// The double, if this has eight bytes.
+    /// The `double`, if this has eight bytes.
     pub fn as_double(self) -> Option<f64> {
         if let Self::Fixed64(bits) = self { Some(f64::from_bits(bits)) } else { None }
     }
@@ -185,16 +185,16 @@ impl<'a> ProtoValue<'a> {
     }
 }
 
-/// Walks over the fields of one message: `(field number, value)`, in the order they stand.
+/// Iterates over the fields of one message, as `(field number, value)`.
 ///
-/// It ends after the first error.
+/// The iterator ends after the first error.
 #[derive(Clone, Debug)]
 pub struct ProtoFields<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> ProtoFields<'a> {
-    /// The fields of the message that `bytes` holds.
+    /// The fields of the message in `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
@@ -237,7 +237,10 @@ impl<'a> Iterator for ProtoFields<'a> {
     }
 }
 
-/// The floats of a packed list.
+/// The values of a packed list of `float`.
+///
+/// # Errors
+/// If the list ends within a value.
 pub fn packed_floats(bytes: &[u8]) -> Result<impl Iterator<Item = f32>, ProtoError> {
     let (chunks, rest) = bytes.as_chunks::<4>();
     if !rest.is_empty() {
@@ -246,7 +249,10 @@ pub fn packed_floats(bytes: &[u8]) -> Result<impl Iterator<Item = f32>, ProtoErr
     Ok(chunks.iter().map(|chunk| f32::from_le_bytes(*chunk)))
 }
 
-/// The doubles of a packed list.
+/// The values of a packed list of `double`.
+///
+/// # Errors
+/// If the list ends within a value.
 pub fn packed_doubles(bytes: &[u8]) -> Result<impl Iterator<Item = f64>, ProtoError> {
     let (chunks, rest) = bytes.as_chunks::<8>();
     if !rest.is_empty() {
@@ -255,7 +261,7 @@ pub fn packed_doubles(bytes: &[u8]) -> Result<impl Iterator<Item = f64>, ProtoEr
     Ok(chunks.iter().map(|chunk| f64::from_le_bytes(*chunk)))
 }
 
-/// The integers of a packed list; it ends after the first error.
+/// The values of a packed list of `int64`. The iterator ends after the first error.
 pub fn packed_int64s(mut bytes: &[u8]) -> impl Iterator<Item = Result<i64, ProtoError>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {
@@ -269,10 +275,10 @@ pub fn packed_int64s(mut bytes: &[u8]) -> impl Iterator<Item = Result<i64, Proto
     })
 }
 
-/// Takes an integer off the front of a packed list.
+/// Takes a varint from the front of `bytes`.
 ///
 /// # Errors
-/// If the list ends within it, or it needs more than 64 bits.
+/// If the bytes end within it, or it needs more than 64 bits.
 pub fn take_varint(bytes: &mut &[u8]) -> Result<u64, ProtoError> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
@@ -305,7 +311,7 @@ pub enum ProtoError {
     Varint,
     /// A field number outside 1 to 2^29 - 1.
     FieldNumber,
-    /// A wire type that protobuf does not have, or no longer uses (groups).
+    /// A wire type that protobuf does not define, or no longer uses (groups).
     WireType(u8),
 }
 

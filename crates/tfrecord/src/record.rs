@@ -1,4 +1,4 @@
-//! Records: how TFRecord delimits and guards a piece of bytes.
+//! Records: how a TFRecord file delimits its entries and guards them against damage.
 //!
 //! A record on disk is
 //!
@@ -6,10 +6,10 @@
 //! u64le length | u32le masked crc of those 8 bytes | data | u32le masked crc of data
 //! ```
 //!
-//! The length has a checksum of its own, so that a reader can tell a broken length before it
-//! tries to read that many bytes. [`RecordReader`] does not rely on that alone: the length must
-//! also be below a limit the caller knows, and memory is taken only as bytes arrive, so a
-//! file of 20 bytes that promises a gigabyte costs 20 bytes.
+//! The length has a checksum of its own, so a reader notices a damaged length before it tries to
+//! read that many bytes. [`RecordReader`] also compares the length with a limit that the caller
+//! sets, and takes memory only as bytes arrive: a file of 20 bytes that claims a record of a
+//! gigabyte costs 20 bytes.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -34,18 +34,21 @@ fn header(data_len: usize) -> [u8; HEADER_LEN] {
 
 /// Writes `data` as one record.
 ///
-/// This makes three small writes, so give it a buffered writer. Where a record must reach
-/// the file whole or not at all, build it with [`append_record`] and write that at once.
+/// This makes three small writes, so give it a buffered writer. Where a record must reach the
+/// file completely or not at all, build it with [`append_record`] and write it at once.
 pub fn write_record(w: &mut impl Write, data: &[u8]) -> io::Result<()> {
     w.write_all(&header(data.len()))?;
     w.write_all(data)?;
     w.write_all(&crc::masked(data).to_le_bytes())
 }
 
-/// Appends one record to `out`, whose data is whatever `encode` appends.
+/// Appends one record to `out`, with the data that `encode` appends.
 ///
-/// The header is filled in afterwards, so nothing is copied and, once `out` has grown to
-/// its usual size, nothing is allocated. `encode` must only append.
+/// The header is filled in afterwards, so nothing is copied and, once `out` has grown to its usual
+/// size, nothing is allocated.
+///
+/// # Panics
+/// If `encode` removes bytes that were in `out` before.
 pub fn append_record(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; HEADER_LEN]);
@@ -58,11 +61,11 @@ pub fn append_record(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(&data_crc.to_le_bytes());
 }
 
-/// Takes the first record off bytes that are in memory: its data, and what follows it. None if the
-/// bytes end within it, as those of a file do that is still being written.
+/// Splits the first record from bytes in memory. Returns `None` if the bytes end within it, as
+/// those of a file do that is still being written.
 ///
 /// # Errors
-/// If the length is broken or above `max_len`; then nobody knows where the next record begins.
+/// If the length is damaged or above `max_len`; then the start of the next record is unknown.
 pub fn split_record(
     bytes: &[u8],
     max_len: u64,
@@ -76,16 +79,16 @@ pub fn split_record(
     Ok(Some(SplitRecord { data: is_sound.then_some(data), rest }))
 }
 
-/// What [`split_record`] takes off.
+/// The first record of some bytes; see [`split_record`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitRecord<'a> {
-    /// The record's data; none if it fails its checksum.
+    /// The record's data; `None` if it fails its checksum.
     pub data: Option<&'a [u8]>,
-    /// What follows the record.
+    /// The bytes after the record.
     pub rest: &'a [u8],
 }
 
-/// The length that a header tells, if it is sound and below the limit.
+/// The length in a header, if its checksum is right and it is not above the limit.
 fn check_header(header: &[u8; HEADER_LEN], max_len: u64) -> Result<u64, RecordErrorKind> {
     let (length, length_crc) = header.split_at(8);
     if crc::masked(length).to_le_bytes() != length_crc {
@@ -130,12 +133,12 @@ impl<R: Read> RecordReader<R> {
         Self::with_max_len(source, DEFAULT_MAX_LEN)
     }
 
-    /// A reader that refuses any record longer than `max_len` bytes.
+    /// A reader that rejects any record longer than `max_len` bytes.
     pub fn with_max_len(source: R, max_len: u64) -> Self {
         Self { source, max_len, records: 0, offset: 0 }
     }
 
-    /// How many records have been read to their end, those with broken data included.
+    /// The number of records read to their end, including those with damaged data.
     pub fn records(&self) -> u64 {
         self.records
     }
@@ -145,11 +148,14 @@ impl<R: Read> RecordReader<R> {
         self.offset
     }
 
-    /// Replaces the contents of `buf` by the next record's data; `false` at a clean end.
+    /// Replaces the contents of `buf` with the next record's data. Returns `false` at the end of
+    /// the stream.
     ///
-    /// After [`RecordErrorKind::DataChecksum`] the next call reads the next record, as the length
-    /// of the broken one was sound. After any other error the reader does not know where the
-    /// next record begins, so the rest of the stream should not be read.
+    /// # Errors
+    /// If the stream cannot be read or ends within a record, or a record is damaged or too long.
+    /// After [`RecordErrorKind::DataChecksum`] the next call reads the next record, because the
+    /// length of the damaged one was right. After any other error the start of the next record is
+    /// unknown, so stop reading.
     pub fn next(&mut self, buf: &mut Vec<u8>) -> Result<bool, RecordError> {
         let (record, offset) = (self.records, self.offset);
         self.read_one(buf).map_err(|kind| RecordError { record, offset, kind })
@@ -164,7 +170,7 @@ impl<R: Read> RecordReader<R> {
             got => return Err(truncated(HEADER_LEN as u64, got as u64)),
         }
         let len = check_header(&header, self.max_len)?;
-        // `read_to_end` grows the buffer with what arrives, not with what was promised.
+        // `read_to_end` grows the buffer as bytes arrive, not by the claimed length.
         let got = self.source.by_ref().take(len).read_to_end(buf)? as u64;
         if got < len {
             return Err(truncated(len, got));
@@ -182,7 +188,7 @@ impl<R: Read> RecordReader<R> {
         Ok(true)
     }
 
-    /// Reads until `buf` is full or the stream ends; says how much there was.
+    /// Reads until `buf` is full or the stream ends. Returns the number of bytes read.
     fn fill(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while filled < buf.len() {
@@ -201,34 +207,34 @@ fn truncated(wanted: u64, got: u64) -> RecordErrorKind {
     RecordErrorKind::Truncated { wanted, got }
 }
 
-/// A record that could not be read, and where it was.
+/// A record that cannot be read, and its place in the stream.
 #[derive(Debug)]
 pub struct RecordError {
-    /// Which record of the stream, counting from 0.
+    /// The number of the record, from 0.
     pub record: u64,
-    /// The byte of the stream at which that record begins.
+    /// The byte of the stream at which the record begins.
     pub offset: u64,
-    /// What was wrong with it.
+    /// What is wrong with it.
     pub kind: RecordErrorKind,
 }
 
 /// What can be wrong with a record.
 #[derive(Debug)]
 pub enum RecordErrorKind {
-    /// The stream could not be read.
+    /// The stream cannot be read.
     Io(io::Error),
-    /// The stream ended within the record.
+    /// The stream ends within the record.
     Truncated {
-        /// Bytes that the part being read should have had.
+        /// Bytes that the header, the data or the footer should have.
         wanted: u64,
-        /// Bytes there were.
+        /// Bytes before the end of the stream.
         got: u64,
     },
     /// The length does not match its checksum: not a TFRecord file, or a damaged one.
     LengthChecksum,
-    /// The length is intact but above the reader's limit.
+    /// The length matches its checksum but is above the limit.
     TooLong {
-        /// The length the record claims, in bytes.
+        /// The length of the record, in bytes.
         len: u64,
         /// The reader's limit, in bytes.
         max_len: u64,
@@ -249,7 +255,7 @@ impl fmt::Display for RecordError {
         match &self.kind {
             RecordErrorKind::Io(error) => write!(f, "{error}"),
             RecordErrorKind::Truncated { wanted, got } => {
-                write!(f, "the file ends early ({got} bytes where {wanted} were due)")
+                write!(f, "the file ends early ({got} bytes instead of {wanted})")
             }
             RecordErrorKind::LengthChecksum => {
                 f.write_str("the length fails its checksum (not a TFRecord file, or damaged)")

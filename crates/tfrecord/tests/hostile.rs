@@ -1,6 +1,6 @@
-//! What the readers must survive: every cut, every flipped bit, and plain noise.
+//! The readers survive every cut, every flipped bit and random bytes.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
 use paceline_tfrecord::proto::{self, ProtoFields, ProtoValue, ProtoWriter};
 use paceline_tfrecord::{
@@ -54,7 +54,7 @@ fn an_absurd_length_is_refused_without_the_memory() {
         file.extend_from_slice(b"short");
         let (_, kind) = read_all(&file, 1 << 30);
         assert!(matches!(kind, Some(RecordErrorKind::TooLong { .. })), "{kind:?}");
-        // Even a reader without a limit takes only the memory that bytes arrive for.
+        // Even a reader without a limit takes memory only for bytes that arrive.
         let mut record = Vec::new();
         let error = RecordReader::with_max_len(&file[..], u64::MAX).next(&mut record).unwrap_err();
         assert!(matches!(error.kind, RecordErrorKind::Truncated { got: 5, .. }), "{error}");
@@ -63,7 +63,7 @@ fn an_absurd_length_is_refused_without_the_memory() {
 }
 
 #[test]
-fn every_cut_is_an_error_but_those_between_records() {
+fn every_cut_is_an_error_except_between_records() {
     let records = vec![b"first".to_vec(), Vec::new(), vec![9; 40]];
     let file = file_of(&records);
     let ends = [0, 21, 37, 93];
@@ -97,9 +97,9 @@ fn a_varint_of_more_than_64_bits_is_an_error() {
     assert_eq!(ProtoFields::new(&bytes).next(), Some(Err(proto::ProtoError::Varint)));
 }
 
-/// A field of every kind, as the generator below makes them.
+/// A generated field of any kind.
 #[derive(Clone, Debug)]
-enum Made {
+enum TestField {
     Int(i64),
     Float(f32),
     Double(f64),
@@ -110,50 +110,52 @@ enum Made {
     Nested(Vec<i64>),
 }
 
-fn made() -> impl Strategy<Value = Made> {
+fn any_field() -> impl Strategy<Value = TestField> {
     prop_oneof![
-        any::<i64>().prop_map(Made::Int),
-        any::<f32>().prop_map(Made::Float),
-        any::<f64>().prop_map(Made::Double),
-        vec(any::<u8>(), 0..300).prop_map(Made::Bytes),
-        vec(any::<f32>(), 0..50).prop_map(Made::Floats),
-        vec(any::<f64>(), 0..50).prop_map(Made::Doubles),
-        vec(any::<i64>(), 0..50).prop_map(Made::Ints),
-        vec(any::<i64>(), 0..50).prop_map(Made::Nested),
+        any::<i64>().prop_map(TestField::Int),
+        any::<f32>().prop_map(TestField::Float),
+        any::<f64>().prop_map(TestField::Double),
+        vec(any::<u8>(), 0..300).prop_map(TestField::Bytes),
+        vec(any::<f32>(), 0..50).prop_map(TestField::Floats),
+        vec(any::<f64>(), 0..50).prop_map(TestField::Doubles),
+        vec(any::<i64>(), 0..50).prop_map(TestField::Ints),
+        vec(any::<i64>(), 0..50).prop_map(TestField::Nested),
     ]
 }
 
-fn write(w: &mut ProtoWriter<'_>, field: u32, value: &Made) {
+fn write(w: &mut ProtoWriter<'_>, field: u32, value: &TestField) {
     match value {
-        Made::Int(v) => w.int64(field, *v),
-        Made::Float(v) => w.float(field, *v),
-        Made::Double(v) => w.double(field, *v),
-        Made::Bytes(v) => w.bytes(field, v),
-        Made::Floats(v) => w.packed_floats(field, v),
-        Made::Doubles(v) => w.packed_doubles(field, v),
-        Made::Ints(v) => w.packed_int64s(field, v),
-        Made::Nested(v) => w.message(field, |m| v.iter().for_each(|&v| m.int64(1, v))),
+        TestField::Int(v) => w.int64(field, *v),
+        TestField::Float(v) => w.float(field, *v),
+        TestField::Double(v) => w.double(field, *v),
+        TestField::Bytes(v) => w.bytes(field, v),
+        TestField::Floats(v) => w.packed_floats(field, v),
+        TestField::Doubles(v) => w.packed_doubles(field, v),
+        TestField::Ints(v) => w.packed_int64s(field, v),
+        TestField::Nested(v) => w.message(field, |m| v.iter().for_each(|&v| m.int64(1, v))),
     }
 }
 
 /// Whether the field that was read is the one that was written, to the bit.
-fn same(made: &Made, read: ProtoValue<'_>) -> bool {
+fn same(made: &TestField, read: ProtoValue<'_>) -> bool {
     let bytes = || read.as_bytes().unwrap();
     match made {
-        Made::Int(v) => read.as_int64() == Some(*v),
-        Made::Float(v) => read.as_float().unwrap().to_bits() == v.to_bits(),
-        Made::Double(v) => read.as_double().unwrap().to_bits() == v.to_bits(),
-        Made::Bytes(v) => bytes() == v,
-        Made::Floats(v) => proto::packed_floats(bytes())
+        TestField::Int(v) => read.as_int64() == Some(*v),
+        TestField::Float(v) => read.as_float().unwrap().to_bits() == v.to_bits(),
+        TestField::Double(v) => read.as_double().unwrap().to_bits() == v.to_bits(),
+        TestField::Bytes(v) => bytes() == v,
+        TestField::Floats(v) => proto::packed_floats(bytes())
             .unwrap()
             .map(f32::to_bits)
             .eq(v.iter().map(|v| v.to_bits())),
-        Made::Doubles(v) => proto::packed_doubles(bytes())
+        TestField::Doubles(v) => proto::packed_doubles(bytes())
             .unwrap()
             .map(f64::to_bits)
             .eq(v.iter().map(|v| v.to_bits())),
-        Made::Ints(v) => proto::packed_int64s(bytes()).map(Result::unwrap).eq(v.iter().copied()),
-        Made::Nested(v) => ProtoFields::new(bytes())
+        TestField::Ints(v) => {
+            proto::packed_int64s(bytes()).map(Result::unwrap).eq(v.iter().copied())
+        }
+        TestField::Nested(v) => ProtoFields::new(bytes())
             .map(|f| f.unwrap().1.as_int64().unwrap())
             .eq(v.iter().copied()),
     }
@@ -188,7 +190,7 @@ proptest! {
 
     #[test]
     fn fields_come_back_and_every_cut_is_survived(
-        fields in vec((1_u32..1 << 29, made()), 0..6)
+        fields in vec((1_u32..1 << 29, any_field()), 0..6)
     ) {
         let mut bytes = Vec::new();
         let mut writer = ProtoWriter::new(&mut bytes);
@@ -207,7 +209,7 @@ proptest! {
 
     #[test]
     fn noise_as_a_message_ends(noise in vec(any::<u8>(), 0..200)) {
-        // Each step consumes a byte or ends the walk, so it cannot outlast the input.
+        // Each step consumes at least one byte or ends the iteration.
         prop_assert!(ProtoFields::new(&noise).count() <= noise.len());
         prop_assert!(proto::packed_int64s(&noise).count() <= noise.len());
         let _ = proto::packed_floats(&noise).map(Iterator::count);

@@ -1,8 +1,8 @@
-//! Which pictures there are, and of which class: folders and list files.
+//! The pictures of a collection and their classes, from directories and list files.
 //!
-//! A collection is a folder for each class, or a list file; or two of these side by side, called
-//! `train` and `val` (or `validation`, or `test`). Only names are read here. Names are sorted, so
-//! every machine gives a picture the same number whatever order its file system likes.
+//! A collection is a folder for each class, or a list file, or two of these side by side, called
+//! `train` and `val` (or `validation`, or `test`). Only names are read here. Names are sorted, so a
+//! picture has the same index on every machine, whatever the order of the file system.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,16 +12,16 @@ use std::path::{Path, PathBuf};
 
 use crate::error::DataError;
 
-/// More classes than anybody has; a list file's numbers are held to this.
-const MOST_CLASSES: u32 = 100_000;
+/// The greatest number of classes of a list file.
+const MAX_CLASSES: u32 = 100_000;
 
-/// What the part to learn from is called, as a folder or, with `.txt`, as a list.
+/// The name of the training set: a folder or, with `.txt`, a list file.
 const TRAIN: &str = "train";
 
-/// What the part to be judged on may be called; the first that is there is taken.
+/// The names of a test set; the first that exists is used.
 const TEST: [&str; 3] = ["val", "validation", "test"];
 
-/// Pictures of one part: files, and their classes as places in `names`.
+/// The pictures of one set: files, and their classes as indices into `names`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Listing {
     pub(super) root: PathBuf,
@@ -30,17 +30,17 @@ pub(super) struct Listing {
     pub(super) names: Vec<String>,
 }
 
-/// The pictures to learn from and, if they are apart, those to be judged on. Both have the same
-/// classes.
+/// The pictures of the training set and, if the collection has one, of the test set. Both have the
+/// same classes.
 pub(super) fn list(path: &Path) -> Result<(Listing, Option<Listing>), DataError> {
     if fs::metadata(path).map_err(DataError::io("open", path))?.is_file() {
         return Ok((list_file(path)?, None));
     }
-    let Some(train) = part(path, TRAIN)? else {
+    let Some(train) = named_set(path, TRAIN)? else {
         return Ok((class_folders(path)?, None));
     };
     for name in TEST {
-        if let Some(test) = part(path, name)? {
+        if let Some(test) = named_set(path, name)? {
             let test = with_classes_of(test, &train)?;
             return Ok((train, Some(test)));
         }
@@ -48,10 +48,10 @@ pub(super) fn list(path: &Path) -> Result<(Listing, Option<Listing>), DataError>
     Ok((train, None))
 }
 
-/// The part of this name, if there is one.
-fn part(path: &Path, name: &str) -> Result<Option<Listing>, DataError> {
+/// The set of this name, if the collection has one.
+fn named_set(path: &Path, name: &str) -> Result<Option<Listing>, DataError> {
     let folder = path.join(name);
-    // A class may be called "train", too; but its folder holds pictures, not folders.
+    // A class may be called "train" too, but its folder has pictures, not folders.
     if folder.is_dir() && !subfolders(&folder)?.is_empty() {
         return class_folders(&folder).map(Some);
     }
@@ -59,14 +59,14 @@ fn part(path: &Path, name: &str) -> Result<Option<Listing>, DataError> {
     if file.is_file() { list_file(&file).map(Some) } else { Ok(None) }
 }
 
-/// Numbers the classes of `test` as those of `train`.
+/// Gives the classes of `test` the numbers that they have in `train`.
 fn with_classes_of(mut test: Listing, train: &Listing) -> Result<Listing, DataError> {
     let numbers: BTreeMap<&str, u32> = train.names.iter().map(String::as_str).zip(0..).collect();
     let mut of_test = Vec::with_capacity(test.names.len());
     for name in &test.names {
         let number = numbers.get(name.as_str()).ok_or_else(|| DataError::Pictures {
             path: test.root.clone(),
-            what: format!("class {name:?} is not among those to learn from"),
+            what: format!("class {name:?} is not in the training set"),
         })?;
         of_test.push(*number);
     }
@@ -75,7 +75,7 @@ fn with_classes_of(mut test: Listing, train: &Listing) -> Result<Listing, DataEr
     Ok(test)
 }
 
-/// A folder for each class.
+/// Lists a directory with a folder for each class.
 fn class_folders(root: &Path) -> Result<Listing, DataError> {
     let wrong =
         |path: &Path, what: &str| DataError::Pictures { path: path.into(), what: what.into() };
@@ -100,7 +100,7 @@ fn subfolders(root: &Path) -> Result<Vec<OsString>, DataError> {
     entries(root, |_, path| path.is_dir())
 }
 
-/// The sorted names in a folder that are wanted; hidden ones never are.
+/// The sorted names in a folder that `wanted` accepts, without hidden ones.
 fn entries(
     folder: &Path,
     wanted: impl Fn(&OsString, &Path) -> bool,
@@ -123,11 +123,11 @@ fn is_picture(name: &Path) -> bool {
     ["jpg", "jpeg", "png"].iter().any(|known| extension.eq_ignore_ascii_case(known))
 }
 
-/// A picture and its class on each line.
+/// Reads a list file: a picture and its class on each line.
 fn list_file(path: &Path) -> Result<Listing, DataError> {
     let bad = |line, what: String| DataError::ListLine { path: path.into(), line, what };
     let mut files = Vec::new();
-    let mut classes = Classes::default();
+    let mut classes = ListClasses::default();
     let reader = BufReader::new(File::open(path).map_err(DataError::io("open", path))?);
     for (number, line) in (1..).zip(reader.lines()) {
         let line = line.map_err(DataError::io("read", path))?;
@@ -135,7 +135,7 @@ fn list_file(path: &Path) -> Result<Listing, DataError> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        // The class stands last, so that a file's name may have blanks in it.
+        // The class is last, so a file's name may contain spaces.
         let (file, class) = line
             .rsplit_once([' ', '\t'])
             .ok_or_else(|| bad(number, format!("{line:?} is not a picture and its class")))?;
@@ -150,47 +150,47 @@ fn list_file(path: &Path) -> Result<Listing, DataError> {
     Ok(Listing { root, files, labels, names })
 }
 
-/// The classes of a list, as they come: all numbers, or all names.
+/// The classes of a list file: all numbers, or all names.
 #[derive(Default)]
-struct Classes {
-    /// For each picture its class: the number, or the place in the order of coming.
+struct ListClasses {
+    /// The class of each picture: its number, or for a name its rank by first occurrence.
     labels: Vec<u32>,
-    places: BTreeMap<String, u32>,
+    ranks: BTreeMap<String, u32>,
 }
 
-impl Classes {
+impl ListClasses {
     fn add(&mut self, class: &str) -> Result<(), String> {
         let number = class.bytes().all(|byte| byte.is_ascii_digit());
-        if !self.labels.is_empty() && number != self.places.is_empty() {
+        if !self.labels.is_empty() && number != self.ranks.is_empty() {
             return Err(format!("class {class:?}: some classes are numbers and others are not"));
         }
         let label = if number {
             class.parse().unwrap_or(u32::MAX)
-        } else if let Some(&place) = self.places.get(class) {
-            place
+        } else if let Some(&rank) = self.ranks.get(class) {
+            rank
         } else {
-            let place = self.places.len() as u32;
-            self.places.insert(class.into(), place);
-            place
+            let rank = self.ranks.len() as u32;
+            self.ranks.insert(class.into(), rank);
+            rank
         };
-        if label >= MOST_CLASSES {
-            return Err(format!("class {class:?}: more than {MOST_CLASSES} classes"));
+        if label >= MAX_CLASSES {
+            return Err(format!("class {class:?}: more than {MAX_CLASSES} classes"));
         }
         self.labels.push(label);
         Ok(())
     }
 
-    /// Labels by number, or by the names' alphabetical order, and the names.
+    /// The labels, by number or by the alphabetical order of the names, and the names.
     fn numbered(mut self) -> (Vec<u32>, Vec<String>) {
-        if self.places.is_empty() {
+        if self.ranks.is_empty() {
             let classes = self.labels.iter().max().map_or(0, |most| most + 1);
             return (self.labels, (0..classes).map(|number| number.to_string()).collect());
         }
-        let mut sorted = vec![0; self.places.len()];
-        for (number, &place) in (0..).zip(self.places.values()) {
-            sorted[place as usize] = number;
+        let mut sorted = vec![0; self.ranks.len()];
+        for (number, &rank) in (0..).zip(self.ranks.values()) {
+            sorted[rank as usize] = number;
         }
         self.labels.iter_mut().for_each(|label| *label = sorted[*label as usize]);
-        (self.labels, self.places.into_keys().collect())
+        (self.labels, self.ranks.into_keys().collect())
     }
 }

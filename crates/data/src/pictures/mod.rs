@@ -1,18 +1,20 @@
-//! Colour pictures in files: JPEG and PNG, a folder for each class or a list.
+//! Colour pictures in files: JPEG and PNG, in a directory for each class or in a list file.
 //!
-//! Nothing but names is read when a collection is opened. A picture is read when it is asked
-//! for: decoded, scaled so that its shorter side has [`PictureOptions::resize`] pixels, cut to a
-//! square, perhaps mirrored, and normalised channel by channel. Which square is drawn from (seed,
-//! epoch, picture) when learning, and is the middle one when judging. What this takes beside the
-//! caller's memory is bounded: one picture for each thread, and a cache with a limit.
+//! Opening a collection reads only names. A picture is read when an example is filled: it is
+//! decoded, scaled so that its shorter side has [`PictureOptions::resize`] pixels, cropped to a
+//! square, possibly mirrored, and normalised channel by channel. In the training set, the square is
+//! drawn from (seed, epoch, picture); in the test set it is the central one. Memory is bounded: one
+//! picture for each thread, and a cache with a limit.
 //!
-//! `listing.rs` finds the files, `decode.rs` and `resize.rs` make pixels of them, `cache.rs`
-//! remembers.
+//! `listing.rs` finds the files, `decode.rs` and `resize.rs` turn them into pixels, and `cache.rs`
+//! keeps scaled pictures in memory.
 
 mod cache;
 mod decode;
 mod listing;
 mod resize;
+#[cfg(test)]
+mod tests;
 
 use std::fs::File;
 use std::io::Read;
@@ -25,48 +27,48 @@ use crate::examples::Examples;
 use crate::random::Random;
 use crate::train_test::TrainTest;
 use cache::PictureCache;
-pub use decode::{Rgb, decode};
+use decode::decode;
 use listing::Listing;
-pub use resize::{Crop, Planes, crop, resize};
+use resize::{Crop, Planes, crop, resize};
 
-/// The mean of ImageNet's red, green and blue, from 0 to 1, as everybody uses it.
+/// The mean of red, green and blue over ImageNet, on a scale from 0 to 1.
 pub const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
 
-/// The standard deviation of the same.
+/// The standard deviation of red, green and blue over ImageNet, on the same scale.
 pub const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
 
-/// No picture's file may be larger.
-const MOST_FILE_BYTES: u64 = 256 << 20;
+/// The largest file of a picture, in bytes.
+const MAX_FILE_BYTES: u64 = 256 << 20;
 
-/// What the random numbers are for, so that no two streams are one.
+/// Keys that keep the random streams for different purposes apart.
 const CROP_STREAM: u64 = 0x7069_6374_6372_6f70;
 const HOLD_OUT_STREAM: u64 = 0x7069_6374_7465_7374;
 
 /// How pictures are read.
 #[derive(Clone, Debug)]
 pub struct PictureOptions {
-    /// Height and width of what a model gets, in pixels.
+    /// Height and width of an example, in pixels.
     pub size: usize,
-    /// The length of the shorter side before the square is cut out; at least `size`.
+    /// The length of the shorter side before cropping, in pixels; at least `size`.
     pub resize: usize,
-    /// What crops, flips and the held-out pictures are drawn from.
+    /// The seed of crops, flips and held-out pictures.
     pub seed: u64,
-    /// How many pictures are held out to judge on, where the collection has no part for it.
+    /// The number of pictures to hold out as a test set, if the collection has none.
     pub test_examples: usize,
-    /// Subtracted from each channel, whose values go from 0 to 1.
+    /// Subtracted from each channel, on a scale from 0 to 1.
     pub mean: [f32; 3],
-    /// What each channel is divided by after that.
+    /// The divisor of each channel after the subtraction.
     pub std: [f32; 3],
-    /// How many bytes of scaled pictures are kept in memory, train and test together.
+    /// The size of the cache of scaled pictures, training and test set together, in bytes.
     pub cache_bytes: usize,
-    /// A picture with more pixels is refused before it is decoded. A JPEG takes up to 9 bytes a
-    /// pixel while it is.
+    /// The largest picture, in pixels; a larger one is rejected before it is decoded. Decoding a
+    /// JPEG takes up to 9 bytes a pixel.
     pub max_pixels: usize,
 }
 
 impl PictureOptions {
-    /// The usual: a shorter side of 8/7 of the size (256 for 224), ImageNet's mean and standard
-    /// deviation, 256 MiB of cache, at most 2^26 pixels a picture.
+    /// The usual options: a shorter side of 8/7 of the size (256 for 224), ImageNet's mean and
+    /// standard deviation, a cache of 256 MiB, and at most 2^26 pixels a picture.
     pub fn new(size: usize, seed: u64) -> Self {
         Self {
             size,
@@ -81,7 +83,7 @@ impl PictureOptions {
     }
 }
 
-/// Takes pictures to be judged on out of those to learn from, drawn from the seed.
+/// Moves randomly drawn pictures from the training set to a test set.
 fn hold_out(
     path: &Path,
     train: &mut Listing,
@@ -89,7 +91,7 @@ fn hold_out(
 ) -> Result<Listing, DataError> {
     let (all, wanted) = (train.files.len(), options.test_examples);
     if wanted >= all {
-        let what = format!("{wanted} pictures are to be held out of {all}");
+        let what = format!("{wanted} of {all} pictures cannot be held out to test on");
         return Err(DataError::Pictures { path: path.into(), what });
     }
     let mut order: Vec<usize> = (0..all).collect();
@@ -108,14 +110,14 @@ fn hold_out(
     Ok(test)
 }
 
-/// Pictures of one part of a collection, as a source of examples: three planes of `size` x
-/// `size` normalised values. See the module's text.
+/// The training set or the test set of a collection of pictures. An example is three planes of
+/// `size` x `size` normalised values; the [module's documentation](self) says how it is made.
 #[derive(Debug)]
 pub struct Pictures {
     listing: Listing,
     options: PictureOptions,
-    /// Whether crops and flips are drawn.
-    draws: bool,
+    /// Whether crops and flips are random.
+    random_crops: bool,
     cache: PictureCache,
 }
 
@@ -149,11 +151,11 @@ impl Pictures {
     fn new(
         listing: Listing,
         options: &PictureOptions,
-        draws: bool,
+        random_crops: bool,
         left_bytes: Arc<AtomicUsize>,
     ) -> Self {
         let cache = PictureCache::new(listing.files.len(), left_bytes);
-        Self { listing, options: options.clone(), draws, cache }
+        Self { listing, options: options.clone(), random_crops, cache }
     }
 
     /// The names of the classes, by number.
@@ -164,7 +166,7 @@ impl Pictures {
     /// The file of a picture.
     ///
     /// # Panics
-    /// If there is no picture of this number.
+    /// If `example` is not below the number of pictures.
     pub fn path(&self, example: u32) -> PathBuf {
         self.listing.root.join(&self.listing.files[example as usize])
     }
@@ -172,7 +174,7 @@ impl Pictures {
     /// The class of a picture, without reading it.
     ///
     /// # Panics
-    /// If there is no picture of this number.
+    /// If `example` is not below the number of pictures.
     pub fn label(&self, example: u32) -> u32 {
         self.listing.labels[example as usize]
     }
@@ -187,11 +189,11 @@ impl Pictures {
         }
     }
 
-    /// The square to take of a picture of this size.
-    fn square(&self, picture: &Planes, example: u32, draw: u64) -> Crop {
+    /// The square to crop from a scaled picture.
+    fn choose_crop(&self, picture: &Planes, example: u32, draw: u64) -> Crop {
         let size = self.options.size;
         let (down, right) = (picture.rows - size, picture.cols - size);
-        if !self.draws {
+        if !self.random_crops {
             return Crop { top: down / 2, left: right / 2, size, flip: false };
         }
         let keys = [self.options.seed, CROP_STREAM, draw, u64::from(example)];
@@ -204,11 +206,11 @@ impl Pictures {
         }
     }
 
-    fn cut(&self, picture: &Planes, example: u32, draw: u64, out: &mut [f32]) {
+    fn crop_into(&self, picture: &Planes, example: u32, draw: u64, out: &mut [f32]) {
         let PictureOptions { mean, std, .. } = self.options;
         let scale = std.map(|std| 1.0 / (255.0 * std));
         let offset = std::array::from_fn(|channel| -mean[channel] / std[channel]);
-        crop(picture, self.square(picture, example, draw), scale, offset, out);
+        crop(picture, self.choose_crop(picture, example, draw), scale, offset, out);
     }
 }
 
@@ -227,25 +229,25 @@ impl Examples for Pictures {
 
     fn fill(&self, example: u32, draw: u64, out: &mut [f32]) -> Result<u32, DataError> {
         if let Some(picture) = self.cache.get(example as usize) {
-            self.cut(picture, example, draw, out);
+            self.crop_into(picture, example, draw, out);
         } else {
-            match self.cache.keep(example as usize, self.read(example)?) {
-                Ok(picture) => self.cut(picture, example, draw, out),
-                Err(picture) => self.cut(&picture, example, draw, out),
+            match self.cache.insert(example as usize, self.read(example)?) {
+                Ok(picture) => self.crop_into(picture, example, draw, out),
+                Err(picture) => self.crop_into(&picture, example, draw, out),
             }
         }
         Ok(self.label(example))
     }
 }
 
-/// A file's bytes, if they are not too many.
+/// Reads a file of limited size.
 fn read_file(path: &Path) -> Result<Vec<u8>, DataError> {
     let file = File::open(path).map_err(DataError::io("open", path))?;
     let mut bytes = Vec::new();
-    let read = file.take(MOST_FILE_BYTES + 1).read_to_end(&mut bytes);
+    let read = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes);
     read.map_err(DataError::io("read", path))?;
-    if bytes.len() as u64 > MOST_FILE_BYTES {
-        let what = format!("a file of more than {MOST_FILE_BYTES} bytes");
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        let what = format!("a file of more than {MAX_FILE_BYTES} bytes");
         return Err(DataError::Picture { path: path.into(), what });
     }
     Ok(bytes)

@@ -1,10 +1,11 @@
-//! Making a picture smaller or larger, and cutting a square out of it.
+//! Scales a picture and crops a square from it.
 //!
-//! The filter is the triangle that Pillow and torchvision call bilinear with antialiasing:
-//! widened when a picture shrinks, so that no pixel goes unseen. It is applied downwards first,
-//! where it runs along whole rows, then across. Between the two there is one row of floats, so
-//! the work needs no memory to speak of. The arithmetic is plain IEEE in a fixed order: every
-//! machine gets the same bytes.
+//! The filter is the triangle that Pillow and torchvision call bilinear with antialiasing: it
+//! widens when a picture shrinks, so that every pixel counts. It is applied vertically first, along
+//! whole rows, then horizontally, with one row of floats in between. The arithmetic is plain IEEE
+//! in a fixed order, so every machine gets the same bytes.
+
+use std::ops::Range;
 
 use pulp::Arch;
 
@@ -12,30 +13,30 @@ use super::decode::Rgb;
 
 /// A picture as three planes of bytes: all red, then all green, then all blue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Planes {
-    /// The height.
-    pub rows: usize,
-    /// The width.
-    pub cols: usize,
-    /// Plane after plane, row after row.
-    pub values: Vec<u8>,
+pub(super) struct Planes {
+    /// The height, in pixels.
+    pub(super) rows: usize,
+    /// The width, in pixels.
+    pub(super) cols: usize,
+    /// The bytes, plane after plane and row after row.
+    pub(super) values: Vec<u8>,
 }
 
-/// A picture more stretched than this is cut to its middle: otherwise one of 60,000 x 2 pixels
-/// would grow out of all bounds before its shorter side is long enough.
-const MOST_STRETCH: usize = 4;
+/// The greatest ratio of the sides; a longer picture is cropped to its middle. Otherwise one of
+/// 60,000 x 2 pixels would take unbounded memory before its shorter side is long enough.
+const MAX_ASPECT_RATIO: usize = 4;
 
 /// Scales a picture so that its shorter side has `shorter` pixels.
 ///
 /// # Panics
 /// If the picture has no pixels or `shorter` is zero.
-pub fn resize(picture: &Rgb, shorter: usize) -> Planes {
+pub(super) fn resize(picture: &Rgb, shorter: usize) -> Planes {
     let (rows, cols) = (picture.rows, picture.cols);
     let least = rows.min(cols);
     assert!(least > 0 && shorter > 0, "a picture without pixels");
-    let most = least * MOST_STRETCH;
-    let down = Taps::new(rows, rows.min(most), shorter * rows.min(most) / least);
-    let across = Taps::new(cols, cols.min(most), shorter * cols.min(most) / least);
+    let most = least * MAX_ASPECT_RATIO;
+    let down = FilterTaps::new(rows, rows.min(most), shorter * rows.min(most) / least);
+    let across = FilterTaps::new(cols, cols.min(most), shorter * cols.min(most) / least);
     let area = down.len() * across.len();
     let mut values = vec![0; 3 * area];
     let mut sums = vec![0.0; cols * 3];
@@ -51,47 +52,62 @@ pub fn resize(picture: &Rgb, shorter: usize) -> Planes {
     Planes { rows: down.len(), cols: across.len(), values }
 }
 
-/// For each place of a scaled line, the places it is made of and how much of each.
-struct Taps {
-    /// The first place, and where its weights begin; ends with where the last ones end.
-    from: Vec<(usize, usize)>,
+/// For each pixel of a scaled line, the source pixels it is made of and their weights.
+struct FilterTaps {
+    taps: Vec<Tap>,
     weights: Vec<f32>,
 }
 
-impl Taps {
-    /// Scales the middle `taken` of `all` places to `wanted` ones.
+/// The source pixels of one scaled pixel.
+struct Tap {
+    /// The first source pixel.
+    first: usize,
+    /// The range of its weights.
+    weights: Range<usize>,
+}
+
+/// A weight for each source pixel from `first` on.
+#[derive(Clone, Copy)]
+struct WeightedRun<'a> {
+    first: usize,
+    weights: &'a [f32],
+}
+
+impl FilterTaps {
+    /// Scales the middle `taken` of `all` pixels to `wanted` pixels.
     fn new(all: usize, taken: usize, wanted: usize) -> Self {
         let first = (all - taken) / 2;
         let scale = taken as f64 / wanted as f64;
         let reach = scale.max(1.0);
-        let mut taps = Taps { from: Vec::with_capacity(wanted + 1), weights: Vec::new() };
-        for place in 0..wanted {
-            let centre = (place as f64 + 0.5) * scale;
-            // A float cast to usize stops at zero by itself.
+        let mut filter = FilterTaps { taps: Vec::with_capacity(wanted), weights: Vec::new() };
+        for pixel in 0..wanted {
+            let centre = (pixel as f64 + 0.5) * scale;
+            // A cast of a negative float to usize gives zero.
             let from = (centre - reach + 0.5) as usize;
             let to = ((centre + reach + 0.5) as usize).min(taken);
             let weight = |at: usize| (1.0 - (at as f64 + 0.5 - centre).abs() / reach).max(0.0);
             let sum: f64 = (from..to).map(weight).sum();
-            taps.from.push((first + from, taps.weights.len()));
-            taps.weights.extend((from..to).map(|at| (weight(at) / sum) as f32));
+            let start = filter.weights.len();
+            filter.weights.extend((from..to).map(|at| (weight(at) / sum) as f32));
+            let weights = start..filter.weights.len();
+            filter.taps.push(Tap { first: first + from, weights });
         }
-        taps.from.push((0, taps.weights.len()));
-        taps
+        filter
     }
 
     fn len(&self) -> usize {
-        self.from.len() - 1
+        self.taps.len()
     }
 
-    /// The first place that counts, and the weights from there on.
-    fn of(&self, place: usize) -> (usize, &[f32]) {
-        let (first, begin) = self.from[place];
-        (first, &self.weights[begin..self.from[place + 1].1])
+    fn of(&self, pixel: usize) -> WeightedRun<'_> {
+        let Tap { first, weights } = &self.taps[pixel];
+        WeightedRun { first: *first, weights: &self.weights[weights.clone()] }
     }
 }
 
-/// `sums` becomes the weighted sum of the rows from `first` on.
-fn sum_rows(pixels: &[u8], (first, weights): (usize, &[f32]), sums: &mut [f32]) {
+/// Sets `sums` to the weighted sum of a run of rows.
+fn sum_rows(pixels: &[u8], run: WeightedRun<'_>, sums: &mut [f32]) {
+    let WeightedRun { first, weights } = run;
     let rows = pixels.chunks_exact(sums.len()).skip(first);
     Arch::new().dispatch(
         #[inline(always)]
@@ -106,8 +122,9 @@ fn sum_rows(pixels: &[u8], (first, weights): (usize, &[f32]), sums: &mut [f32]) 
     );
 }
 
-/// The weighted sum of the pixels from `first` on.
-fn sum_pixels(pixels: &[f32], (first, weights): (usize, &[f32])) -> [f32; 3] {
+/// The weighted sum of a run of pixels.
+fn sum_pixels(pixels: &[f32], run: WeightedRun<'_>) -> [f32; 3] {
+    let WeightedRun { first, weights } = run;
     let mut sum = [0.0; 3];
     for (pixel, &weight) in pixels[3 * first..].chunks_exact(3).zip(weights) {
         for (sum, &value) in sum.iter_mut().zip(pixel) {
@@ -117,28 +134,37 @@ fn sum_pixels(pixels: &[f32], (first, weights): (usize, &[f32])) -> [f32; 3] {
     sum
 }
 
-/// Which square of a picture is taken, and whether it is mirrored.
+/// The square to crop from a picture, and whether to mirror it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Crop {
+pub(super) struct Crop {
     /// The first row.
-    pub top: usize,
+    pub(super) top: usize,
     /// The first column.
-    pub left: usize,
-    /// Rows and columns.
-    pub size: usize,
-    /// Whether left and right change places.
-    pub flip: bool,
+    pub(super) left: usize,
+    /// The height and width, in pixels.
+    pub(super) size: usize,
+    /// Whether to swap left and right.
+    pub(super) flip: bool,
 }
 
 /// Writes a square of the picture to `out`, plane after plane, each byte `b` of channel `c` as
 /// `b * scale[c] + offset[c]`.
 ///
 /// # Panics
-/// If the square is not inside the picture or `out` not of its size.
-pub fn crop(picture: &Planes, crop: Crop, scale: [f32; 3], offset: [f32; 3], out: &mut [f32]) {
+/// If the square is not inside the picture, or `out` does not have `3 * size * size` values.
+pub(super) fn crop(
+    picture: &Planes,
+    crop: Crop,
+    scale: [f32; 3],
+    offset: [f32; 3],
+    out: &mut [f32],
+) {
     let Crop { top, left, size, flip } = crop;
-    assert!(top + size <= picture.rows && left + size <= picture.cols, "{crop:?} goes over");
-    assert_eq!(out.len(), 3 * size * size, "room for the square");
+    assert!(
+        top + size <= picture.rows && left + size <= picture.cols,
+        "{crop:?} exceeds the picture"
+    );
+    assert_eq!(out.len(), 3 * size * size, "the buffer must hold exactly the square");
     let planes = picture.values.chunks_exact(picture.rows * picture.cols);
     for (channel, (plane, out)) in planes.zip(out.chunks_exact_mut(size * size)).enumerate() {
         let rows = plane.chunks_exact(picture.cols).skip(top);
@@ -181,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shorter_side_gets_the_size_and_the_shape_stays() {
+    fn the_shorter_side_gets_the_size_and_the_aspect_ratio_stays() {
         for (rows, cols, shorter, expect) in
             [(333, 500, 64, (64, 96)), (500, 333, 64, (96, 64)), (3, 4, 256, (256, 341))]
         {
@@ -192,11 +218,11 @@ mod tests {
     }
 
     #[test]
-    fn a_stretched_picture_is_cut_to_its_middle() {
-        // Eight columns of 1,000 are taken; the first four of them are bright, all others dark.
+    fn a_very_long_picture_is_cropped_to_its_middle() {
+        // Eight of 1,000 columns are used; the first four of them are bright, the others dark.
         let planes = resize(&grey(2, 1000, |_, col| 200 * u8::from(col / 4 == 124)), 50);
         assert_eq!((planes.rows, planes.cols), (50, 200));
-        // One place is 25 columns wide now, and the edge as soft as that.
+        // A source column is 25 columns wide now, and so is the soft edge.
         assert_eq!(planes.values[..85], [200; 85]);
         assert_eq!(planes.values[115..200], [0; 85]);
     }

@@ -1,44 +1,44 @@
-//! Orders that are computed, not stored: permutations of an epoch's examples.
+//! Permutations of an epoch's examples, computed instead of stored.
 
 use std::ops::Range;
 
 use crate::random::mix;
 
-/// The order of one epoch: a shuffle of windows, and in each a shuffle of its examples.
+/// The order of one epoch: a permutation of windows, and in each window one of its examples.
 #[derive(Clone, Debug)]
 pub(super) struct EpochOrder {
     key: u64,
     window: u64,
-    windows: Order,
-    /// How long the last window of the data is, and at which turn it comes.
+    windows: Permutation,
+    /// The length of the last window of the data, and its place in the order of windows.
     short: u64,
     short_turn: u64,
-    /// The window that was asked for last, its order and where it begins in the data.
+    /// The place of the window that was used last, its order and its first example.
     turn: u64,
-    inside: Order,
+    inside: Permutation,
     begin: u64,
-    /// The rounds of `inside`, once they are written down.
-    rounds: Option<Box<Rounds>>,
+    /// The rounds of `inside` as tables, once they are needed.
+    rounds: Option<Box<RoundTables>>,
 }
 
 impl EpochOrder {
-    /// The order of so many examples that a key gives.
+    /// The order of `examples` examples that belongs to a key.
     pub(super) fn new(examples: u64, window: u64, key: u64) -> Self {
         let window = window.min(examples);
         let count = examples.div_ceil(window);
-        let windows = Order::new(count, key);
+        let windows = Permutation::new(count, key);
         let short = examples - (count - 1) * window;
-        let inside = Order::new(examples, key);
-        // One window is the full shuffle, whose order is `inside` already.
+        let inside = Permutation::new(examples, key);
+        // A single window is the full shuffle, whose order is already in `inside`.
         let turn = if count == 1 { 0 } else { u64::MAX };
-        let short_turn = windows.place_of(count - 1);
+        let short_turn = windows.position_of(count - 1);
         Self { key, window, windows, short, short_turn, turn, inside, begin: 0, rounds: None }
     }
 
     /// Appends the examples at these positions.
     pub(super) fn take(&mut self, positions: Range<u64>, out: &mut Vec<u32>) {
         if self.windows.n == 1 && self.inside.is_narrow() {
-            let rounds = self.rounds.get_or_insert_with(|| Box::new(Rounds::of(&self.inside)));
+            let rounds = self.rounds.get_or_insert_with(|| Box::new(RoundTables::of(&self.inside)));
             out.extend(positions.map(|position| rounds.at(position)));
         } else {
             out.extend(positions.map(|position| self.at(position) as u32));
@@ -47,7 +47,7 @@ impl EpochOrder {
 
     /// The example at a position.
     pub(super) fn at(&mut self, position: u64) -> u64 {
-        // All turns are of one length but that of the short window.
+        // All windows have the same length except the short one.
         let before_short = self.short_turn * self.window;
         let (turn, offset) = if position < before_short {
             (position / self.window, position % self.window)
@@ -60,17 +60,17 @@ impl EpochOrder {
         if turn != self.turn {
             let len = if turn == self.short_turn { self.short } else { self.window };
             let window = self.windows.at(turn);
-            self.inside = Order::new(len, mix(self.key).wrapping_add(window));
+            self.inside = Permutation::new(len, mix(self.key).wrapping_add(window));
             (self.turn, self.begin) = (turn, window * self.window);
         }
         self.begin + self.inside.at(offset)
     }
 }
 
-/// A permutation of `0..n` that is computed instead of stored: a Feistel network over the
-/// next power of two, walked until it lands inside.
+/// A permutation of `0..n`: a Feistel network over the next power of two, applied until the result
+/// is below `n`.
 #[derive(Clone, Copy, Debug)]
-struct Order {
+struct Permutation {
     n: u64,
     key: u64,
     low_bits: u32,
@@ -78,7 +78,7 @@ struct Order {
     high_mask: u64,
 }
 
-impl Order {
+impl Permutation {
     const ROUNDS: u64 = 6;
 
     fn new(n: u64, key: u64) -> Self {
@@ -89,8 +89,8 @@ impl Order {
     }
 
     fn at(&self, position: u64) -> u64 {
-        // Each walk leaves the power of two with a chance of at least one half, and as the
-        // network is a permutation, walking on from inside `0..n` must come back there.
+        // Each application lands in `0..n` with a chance of at least one half. The network is a
+        // permutation, so a walk that starts inside `0..n` must return to it.
         let mut value = self.scramble(position);
         while value >= self.n {
             value = self.scramble(value);
@@ -98,13 +98,13 @@ impl Order {
         value
     }
 
-    /// What one half of a value does to the other in a round, before it is cut to size.
+    /// The bits that a round mixes from one half of a value into the other, before masking.
     #[inline(always)]
     fn round(&self, round: u64, half: u64) -> u64 {
         mix(half ^ self.key ^ round << 48)
     }
 
-    /// Whether both halves of a value are so short that the rounds can be written down.
+    /// Whether both halves of a value are short enough for [`RoundTables`].
     fn is_narrow(&self) -> bool {
         self.low_mask.max(self.high_mask) < HALF as u64
     }
@@ -118,8 +118,8 @@ impl Order {
         high << self.low_bits | low
     }
 
-    /// The position at which `value` comes: `at` backwards.
-    fn place_of(&self, value: u64) -> u64 {
+    /// The position of `value`: the inverse of `at`.
+    fn position_of(&self, value: u64) -> u64 {
         let mut position = self.unscramble(value);
         while position >= self.n {
             position = self.unscramble(position);
@@ -137,29 +137,29 @@ impl Order {
     }
 }
 
-/// Values of half a position that a written round has room for.
+/// The number of values of half a position that a table of a round covers.
 const HALF: usize = 256;
 
-/// The rounds of an order of few examples, written down: the same order, several times faster.
+/// A permutation of few examples with its rounds as tables: the same order, several times faster.
 #[derive(Clone, Debug)]
-struct Rounds {
-    order: Order,
-    lines: [[u8; HALF]; Order::ROUNDS as usize],
+struct RoundTables {
+    order: Permutation,
+    tables: [[u8; HALF]; Permutation::ROUNDS as usize],
 }
 
-impl Rounds {
-    fn of(order: &Order) -> Self {
-        let mut lines = [[0; HALF]; Order::ROUNDS as usize];
-        for (round, line) in (0..).zip(&mut lines) {
+impl RoundTables {
+    fn of(order: &Permutation) -> Self {
+        let mut tables = [[0; HALF]; Permutation::ROUNDS as usize];
+        for (round, table) in (0..).zip(&mut tables) {
             let (from, to) = match round % 2 {
                 0 => (order.high_mask, order.low_mask),
                 _ => (order.low_mask, order.high_mask),
             };
-            for (half, value) in (0..=from).zip(line) {
+            for (half, value) in (0..=from).zip(table) {
                 *value = (order.round(round, half) & to) as u8;
             }
         }
-        Self { order: *order, lines }
+        Self { order: *order, tables }
     }
 
     #[inline]
@@ -168,7 +168,7 @@ impl Rounds {
         let mut value = position as usize;
         loop {
             let (mut low, mut high) = (value & self.order.low_mask as usize, value >> low_bits);
-            for pair in self.lines.as_chunks::<2>().0 {
+            for pair in self.tables.as_chunks::<2>().0 {
                 low ^= usize::from(pair[0][high % HALF]);
                 high ^= usize::from(pair[1][low % HALF]);
             }
@@ -185,13 +185,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn written_rounds_give_the_same_order() {
+    fn round_tables_give_the_same_order() {
         for n in [1, 2, 3, 200, 256, 1_000, 60_000, 65_536] {
-            let order = Order::new(n, 77);
+            let order = Permutation::new(n, 77);
             assert!(order.is_narrow());
-            let rounds = Rounds::of(&order);
+            let rounds = RoundTables::of(&order);
             assert!((0..n).all(|at| u64::from(rounds.at(at)) == order.at(at)), "{n}");
         }
-        assert!(!Order::new(65_537, 77).is_narrow());
+        assert!(!Permutation::new(65_537, 77).is_narrow());
     }
 }

@@ -1,33 +1,34 @@
-//! A batch of sparse rows, gathered from wherever they lie.
+//! A batch of sparse rows, copied together from anywhere in the data.
 //!
-//! Shuffled rows lie anywhere in the map. A row takes two reads, one for its bounds and one for
-//! its keys, and each may have to wait for memory; so bounds are asked for some rows ahead, and
-//! keys a few rows behind those.
+//! Shuffled rows lie anywhere in the map. A row takes two dependent reads, its bounds and its keys,
+//! and each may wait for memory. So bounds are prefetched some rows ahead, and keys fewer rows
+//! ahead, when their bounds have arrived.
 
 use super::rows::SparseRows;
 
 /// A reusable buffer for one batch of sparse rows. It allocates only while it grows.
 #[derive(Debug, Default)]
 pub struct SparseBuffer {
-    /// Where each row begins in `keys` and `values`, and at last where they end.
+    /// The index in `keys` and `values` at which each row begins, and after the last row their
+    /// length.
     pub starts: Vec<u32>,
     /// The rows' keys, row after row.
     pub keys: Vec<u32>,
-    /// The values of the keys; empty if all of them are 1.
+    /// The values of the keys; empty if all are 1.
     pub values: Vec<f32>,
     /// The rows' labels, 0 or 1.
     pub labels: Vec<u32>,
 }
 
-/// How many rows before its use a row's bounds, and then its keys, are asked for.
+/// How many rows before its use a row's bounds, and then its keys, are prefetched.
 const BOUNDS_AHEAD: usize = 16;
 const KEYS_AHEAD: usize = 8;
 
 impl SparseBuffer {
-    /// Replaces the buffer's contents by the given rows.
+    /// Replaces the buffer's contents with the given rows.
     ///
     /// # Panics
-    /// If one of the rows is not there, or they have together more entries than 32 bits count.
+    /// If an index is out of range, or the rows have more than 2^32 - 1 entries.
     pub fn fill(
         &mut self,
         rows: &SparseRows,
@@ -57,12 +58,12 @@ impl SparseBuffer {
         assert!(u32::try_from(self.keys.len()).is_ok(), "too many entries for one batch");
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Making a cache of rows: everything that a job's files say, or that is made up, in one pass.
+//! Builds a cache of rows from the files of a job, or from generated rows, in one pass.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,68 +8,68 @@ use super::clicks::{ClickRow, Clicks, FIRST_TEST_ROW};
 use super::format::SparseFormat;
 use super::row::SparseRow;
 use super::spec::{IndexBase, SparseKind, SparseSpec};
-use super::stream::{ReadOptions, Stop, read};
+use super::stream::{ReadOptions, ReadStop, read};
 use crate::error::DataError;
 use crate::unpack;
 
-/// How often progress is told.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+/// How often progress is reported.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// How many rows pass between two looks at the clock.
-const LOOK_EVERY: u64 = 4096;
+/// How many rows are written between two checks of the clock.
+const ROWS_PER_CHECK: u64 = 4096;
 
 /// The files of a job.
 #[derive(Debug, Default)]
-pub(super) struct Sources {
+pub(super) struct SourceFiles {
     pub(super) train: Vec<PathBuf>,
     pub(super) test: Vec<PathBuf>,
 }
 
-/// Writes a cache to `part`.
+/// Writes a cache to `part`, and reports progress about once a second.
 pub(super) fn build(
     spec: &SparseSpec,
-    sources: &Sources,
+    sources: &SourceFiles,
     identity: &str,
     part: &Path,
-    say: &mut dyn FnMut(&str),
+    report: &mut dyn FnMut(&str),
 ) -> Result<(), DataError> {
-    let mut building = Building { spec, say, told: Instant::now() };
+    let mut build = CacheBuild { spec, identity, report, reported: Instant::now() };
     if spec.kind == SparseKind::Clicks {
-        return building.make_up(CacheWriter::create(part)?, identity);
+        return build.generate(CacheWriter::create(part)?);
     }
-    let guess = spec.index_base == IndexBase::Auto && spec.kind == SparseKind::Libsvm;
-    let first = u32::from(spec.index_base != IndexBase::Zero && spec.kind == SparseKind::Libsvm);
-    match building.read_all(CacheWriter::create(part)?, sources, identity, first, guess) {
+    let is_libsvm = spec.kind == SparseKind::Libsvm;
+    let stop_at_zero = spec.index_base == IndexBase::Auto && is_libsvm;
+    let first_index = u32::from(spec.index_base != IndexBase::Zero && is_libsvm);
+    let mut read = build.read_all(CacheWriter::create(part)?, sources, first_index, stop_at_zero);
+    if let Err(ReadStop::IndexZero) = read {
+        // Rare, and usually found early, so starting again costs less than preparing for it in
+        // every other file.
+        (build.report)("an index 0 was found: indices count from 0; reading again");
+        read = build.read_all(CacheWriter::create(part)?, sources, 0, false);
+    }
+    match read {
         Ok(()) => Ok(()),
-        Err(Stop::Error(error)) => Err(error),
-        Err(Stop::FromZero) => {
-            // Rare and found early as a rule, so beginning again is cheaper than what every
-            // other file would pay for being ready for it.
-            (building.say)("an index 0 was found: indices count from 0; reading again");
-            match building.read_all(CacheWriter::create(part)?, sources, identity, 0, false) {
-                Ok(()) => Ok(()),
-                Err(Stop::Error(error)) => Err(error),
-                Err(Stop::FromZero) => unreachable!("nobody asked for it"),
-            }
-        }
+        Err(ReadStop::Error(error)) => Err(error),
+        Err(ReadStop::IndexZero) => unreachable!("reported only if `stop_at_zero` is set"),
     }
 }
 
-struct Building<'a> {
+struct CacheBuild<'a> {
     spec: &'a SparseSpec,
-    say: &'a mut dyn FnMut(&str),
-    told: Instant,
+    identity: &'a str,
+    report: &'a mut dyn FnMut(&str),
+    /// When progress was last reported.
+    reported: Instant,
 }
 
-impl Building<'_> {
+impl CacheBuild<'_> {
     fn read_all(
         &mut self,
         mut writer: CacheWriter,
-        sources: &Sources,
-        identity: &str,
+        sources: &SourceFiles,
         first_index: u32,
-        watch_for_zero: bool,
-    ) -> Result<(), Stop> {
+        stop_at_zero: bool,
+    ) -> Result<(), ReadStop> {
         let spec = self.spec;
         let format = match spec.kind {
             SparseKind::TfRecord => SparseFormat::TfRecord,
@@ -84,19 +84,19 @@ impl Building<'_> {
                 let content = unpack::open(file)?;
                 let mut take = |row: SparseRow<'_>| {
                     writer.push(row)?;
-                    self.tell(writer.rows(), file);
+                    self.report_progress(writer.rows(), file);
                     Ok(())
                 };
-                skipped += read(content, file, &options, watch_for_zero, &mut take)?.skipped;
+                skipped += read(content, file, &options, stop_at_zero, &mut take)?.skipped;
             }
             if training {
-                writer.end_of_training();
+                writer.end_training_set();
             }
         }
-        Ok(writer.close(spec.features, skipped, identity)?)
+        Ok(writer.close(spec.features, skipped, self.identity)?)
     }
 
-    fn make_up(&mut self, mut writer: CacheWriter, identity: &str) -> Result<(), DataError> {
+    fn generate(&mut self, mut writer: CacheWriter) -> Result<(), DataError> {
         let spec = self.spec;
         let clicks = Clicks::new(spec.features.unwrap_or_default(), spec.seed);
         let mut row = ClickRow::default();
@@ -105,19 +105,19 @@ impl Building<'_> {
             for index in first..first + count as u64 {
                 clicks.draw(index, &mut row);
                 writer.push(row.row())?;
-                self.tell(writer.rows(), Path::new("clicks"));
+                self.report_progress(writer.rows(), Path::new("clicks"));
             }
             if first == 0 {
-                writer.end_of_training();
+                writer.end_training_set();
             }
         }
-        writer.close(spec.features, 0, identity)
+        writer.close(spec.features, 0, self.identity)
     }
 
-    fn tell(&mut self, rows: u64, file: &Path) {
-        if rows.is_multiple_of(LOOK_EVERY) && self.told.elapsed() >= TELL_EVERY {
-            self.told = Instant::now();
-            (self.say)(&format!("caching rows of {}: {rows} so far", file.display()));
+    fn report_progress(&mut self, rows: u64, file: &Path) {
+        if rows.is_multiple_of(ROWS_PER_CHECK) && self.reported.elapsed() >= REPORT_EVERY {
+            self.reported = Instant::now();
+            (self.report)(&format!("caching rows of {}: {rows} so far", file.display()));
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Writing made-up clicks to files, in every format that can be read.
+//! Writes generated clicks to files, in every format that can be read.
 //!
-//! LIBSVM text and TFRecords hold the very rows that `clicks` trains on. The TSV has the same
-//! fields and labels, as counts and categories; its keys come of hashing those, as with any
-//! file of Criteo's.
+//! LIBSVM text and TFRecords contain exactly the rows that `data.kind = "clicks"` trains on. Criteo
+//! text has the same fields and labels, as counts and categories; its keys come from hashing them,
+//! as with any file of Criteo's.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -21,62 +21,62 @@ use crate::error::DataError;
 use crate::random::mix;
 use crate::store;
 
-/// How much is put together before it is written, in bytes.
-const CHUNK_BYTES: usize = 256 * 1024;
+/// The size of a write, in bytes.
+const WRITE_BYTES: usize = 256 * 1024;
 
-/// Writes these rows to a stream. Now and then `go_on` is told how many there are so far, and
-/// says whether to go on. The result is how many were written.
+/// Writes these rows to a stream, and returns how many were written. After every 256 KiB it calls
+/// `keep_going` with the number of rows so far, and stops if that returns false.
 ///
 /// # Errors
-/// If the stream cannot be written to.
+/// If the stream cannot be written.
 pub fn write_clicks(
     clicks: &Clicks,
     rows: Range<u64>,
     format: SparseFormat,
     out: &mut dyn Write,
-    go_on: &mut dyn FnMut(u64) -> bool,
+    keep_going: &mut dyn FnMut(u64) -> bool,
 ) -> io::Result<u64> {
     let mut row = ClickRow::default();
-    let mut chunk = Vec::with_capacity(CHUNK_BYTES + 4096);
+    let mut buffer = Vec::with_capacity(WRITE_BYTES + 4096);
     let counts = representatives();
     for index in rows.clone() {
         clicks.draw(index, &mut row);
         match format {
-            SparseFormat::Libsvm => libsvm(&row, &mut chunk),
-            SparseFormat::Criteo => criteo(&row, &counts, &mut chunk),
+            SparseFormat::Libsvm => libsvm(&row, &mut buffer),
+            SparseFormat::Criteo => criteo(&row, &counts, &mut buffer),
             SparseFormat::TfRecord => {
-                append_record(&mut chunk, |record| example::write(row.row(), record));
+                append_record(&mut buffer, |record| example::write(row.row(), record));
             }
         }
-        if chunk.len() >= CHUNK_BYTES {
-            out.write_all(&chunk)?;
-            chunk.clear();
+        if buffer.len() >= WRITE_BYTES {
+            out.write_all(&buffer)?;
+            buffer.clear();
             let so_far = index + 1 - rows.start;
-            if !go_on(so_far) {
+            if !keep_going(so_far) {
                 return Ok(so_far);
             }
         }
     }
-    out.write_all(&chunk)?;
+    out.write_all(&buffer)?;
     Ok(rows.end.saturating_sub(rows.start))
 }
 
-/// Writes these rows to a new file, which appears complete or not at all. False if `go_on`
-/// said to stop; then there is no file.
+/// Writes these rows to a new file, which appears complete or not at all. Returns false, without a
+/// file, if `keep_going` returned false.
 ///
 /// # Errors
-/// If there is such a file already, or it cannot be written.
+/// If the file already exists or cannot be written.
 pub fn write_clicks_file(
     clicks: &Clicks,
     rows: Range<u64>,
     format: SparseFormat,
     gzip: bool,
     path: &Path,
-    go_on: &mut dyn FnMut(u64) -> bool,
+    keep_going: &mut dyn FnMut(u64) -> bool,
 ) -> Result<bool, DataError> {
     let taken = || DataError::io("make", path)(io::ErrorKind::AlreadyExists.into());
     let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(DataError::io("make", path)(io::Error::other("it is not the name of a file")));
+        return Err(DataError::io("make", path)(io::Error::other("it is not a file name")));
     };
     if path.symlink_metadata().is_ok() {
         return Err(taken());
@@ -87,19 +87,20 @@ pub fn write_clicks_file(
     let written = File::create_new(&part).and_then(|mut file| {
         let written = if gzip {
             let mut packed = GzEncoder::new(&mut file, Compression::fast());
-            let written = write_clicks(clicks, rows, format, &mut packed, go_on)?;
+            let written = write_clicks(clicks, rows, format, &mut packed, keep_going)?;
             packed.finish()?;
             written
         } else {
-            write_clicks(clicks, rows, format, &mut file, go_on)?
+            write_clicks(clicks, rows, format, &mut file, keep_going)?
         };
         file.sync_all()?;
         Ok(written == whole)
     });
-    // A name that somebody took meanwhile stays theirs: a link, unlike a rename, never replaces.
+    // Another process may have created the file meanwhile: a link, unlike a rename, never
+    // replaces a file.
     let done = match written {
         Ok(true) => match fs::hard_link(&part, path) {
-            // Not every file system has links.
+            // Not every file system supports links.
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => fs::rename(&part, path),
             linked => linked,
         }
@@ -114,7 +115,7 @@ fn libsvm(row: &ClickRow, out: &mut Vec<u8>) {
     number(row.label, out);
     for &key in &row.keys {
         out.push(b' ');
-        // Indices count from 1 in LIBSVM's own files.
+        // Indices count from 1 in LIBSVM's files.
         number(key + 1, out);
         out.extend_from_slice(b":1");
     }
@@ -137,7 +138,7 @@ fn criteo(row: &ClickRow, counts: &[Option<u32>], out: &mut Vec<u8>) {
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// For each rank a count that falls into a bucket of its own; the rarest stands for "unknown".
+/// For each rank a count with a bucket of its own. The rarest rank has none and is left empty.
 fn representatives() -> Vec<Option<u32>> {
     let mut counts = Vec::new();
     let mut count = 0;

@@ -1,63 +1,78 @@
-//! Made-up clicks: rows with the shape of Criteo's logs, in any number, without a download.
+//! Generated clicks: rows like those of Criteo's logs, in any number, without a download.
 //!
-//! A row has 39 fields: 13 of 50 values each, as bucketed counts have, and 26 with from 10 to
-//! 10 million values. In each field the values' popularity falls as rank^-1.1, so that a few
-//! are in nearly every row and most are in hardly any. Field and rank are hashed into the
-//! features. Three features in ten carry a hidden weight, bell-shaped with deviation 0.6; the
-//! label is a coin whose odds are the sum of the row's weights, shifted so that about one row
-//! in four is a click.
+//! A row has 39 fields: 13 with 50 values each, as bucketed counts have, and 26 with 10 to 10
+//! million values. In each field, the popularity of the values falls as rank^-1.1, so a few values
+//! are in nearly every row and most are in very few. ClickField and rank are hashed into the
+//! features. Three features in ten have a hidden weight, roughly normal with deviation 0.6. The
+//! label is random; its log-odds are the sum of the row's weights, shifted so that about one row in
+//! four is a click.
 //!
-//! Row `i` depends on (features, seed, i) alone, so rows can be made anywhere in any order. The
-//! weights depend on the keys alone: other seeds draw other rows of the same world. Only plain
-//! IEEE arithmetic is used, so every machine draws the same bits.
+//! Row `i` depends on (features, seed, i) alone, so rows can be generated anywhere in any order.
+//! The weights depend on the keys alone: other seeds give other rows with the same weights. Only
+//! plain IEEE arithmetic is used, so every machine draws the same bits.
 
 use super::criteo::COUNTS;
 use super::row::SparseRow;
 use crate::random::{Random, mix};
 
-/// Fields that a row has, and so keys.
+/// The number of fields, and so of keys, of a row.
 pub const FIELDS: usize = super::criteo::FIELDS;
 
-/// The fewest features that hold rows of different keys with room to spare.
+/// The smallest number of features; a row needs [`FIELDS`] different keys.
 pub const MIN_FEATURES: usize = 64;
 
-/// Where the rows for testing begin; those for training are below.
+/// The index of the first test row; training rows are below it.
 pub const FIRST_TEST_ROW: u64 = 1 << 40;
 
-/// Changes whenever rows of equal parameters come out different.
+/// Changes whenever equal parameters give other rows.
 pub(crate) const VERSION: u32 = 1;
 
-/// How many rows the shift of the odds is found with.
+/// The number of rows from which the shift of the odds is computed.
 const PROBE_ROWS: u64 = 4096;
 const PROBE_SEED: u64 = 0x636c_6963_6b73; // "clicks"
 
-/// Keeps the hashes for keys and those for weights apart.
+/// A key that keeps the random streams of weights and labels apart from that of rows.
 const WEIGHTS: u64 = 0x7765_6967_6874; // "weight"
 
-/// Draws rows. See the module's text.
+/// Generates click rows.
+///
+/// ```
+/// use paceline_data::SparseRows;
+/// use paceline_data::sparse::{ClickRow, Clicks};
+///
+/// let clicks = Clicks::new(1_000, 7);
+/// let rows = SparseRows::from_rows(1_000, (0..100).map(|index| {
+///     let mut row = ClickRow::default();
+///     clicks.draw(index, &mut row);
+///     (row.label, row.keys, [])
+/// }))?;
+/// assert_eq!((rows.len(), rows.row(0).keys.len()), (100, 39));
+/// # Ok::<(), paceline_data::DataError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Clicks {
     features: u32,
     seed: u64,
-    fields: [Field; FIELDS],
+    fields: [ClickField; FIELDS],
     shift: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Field {
+struct ClickField {
+    /// The number of values.
     values: u32,
     /// `values^-0.1 - 1`.
     span: f64,
 }
 
-/// One row.
+/// One generated row.
 #[derive(Clone, Debug)]
 pub struct ClickRow {
     /// 1 for a click, else 0.
     pub label: u32,
     /// The rank of each field's value, from 0 for the most popular.
     pub ranks: [u32; FIELDS],
-    /// The row's features, rising and all different.
+    /// The row's features: ascending, without repetition.
     pub keys: [u32; FIELDS],
 }
 
@@ -68,28 +83,28 @@ impl Default for ClickRow {
 }
 
 impl ClickRow {
-    /// The row as readers hand it over.
+    /// The row without its ranks.
     pub fn row(&self) -> SparseRow<'_> {
         SparseRow { label: self.label, keys: &self.keys, values: &[] }
     }
 }
 
 impl Clicks {
-    /// A generator of rows over so many features.
+    /// A generator of rows with keys below `features`.
     ///
     /// # Panics
-    /// If there are fewer than [`MIN_FEATURES`] features, or more than fit into 32 bits.
+    /// If `features` is below [`MIN_FEATURES`] or above 2^32 - 1.
     pub fn new(features: usize, seed: u64) -> Self {
         assert!(features >= MIN_FEATURES, "too few features for a row");
         let Ok(features) = u32::try_from(features) else { panic!("too many features") };
-        // With few features the rare values are left out: they would all be collisions.
+        // With few features, rare values are left out: nearly all of them would collide.
         let most = (f64::from(features) * 0.3).max(10.0);
         let mut values = 10.0;
         let fields = std::array::from_fn(|field| {
             if field < COUNTS {
-                return Field::new(most.min(50.0));
+                return ClickField::new(most.min(50.0));
             }
-            let this = Field::new(most.min(values));
+            let this = ClickField::new(most.min(values));
             values *= 1.737_800_828_749_375_5; // 10^(6/25): 26 fields from 10 to 10^7
             this
         });
@@ -102,10 +117,10 @@ impl Clicks {
     pub fn draw(&self, index: u64, row: &mut ClickRow) {
         let score = self.score(index, row) + self.shift;
         let mut coin = Random::keyed(&[self.seed, index, WEIGHTS]);
-        row.label = u32::from(unit(&mut coin) < chance(score));
+        row.label = u32::from(unit(&mut coin) < logistic(score));
     }
 
-    /// Draws a row's features, and gives the sum of their weights.
+    /// Draws a row's features, and returns the sum of their weights.
     fn score(&self, index: u64, row: &mut ClickRow) -> f64 {
         let mut random = Random::keyed(&[self.seed, index]);
         for (number, field) in self.fields.iter().enumerate() {
@@ -119,7 +134,7 @@ impl Clicks {
         if row.keys.is_sorted_by(|a, b| a < b) {
             return row.keys.iter().map(|&key| weight(key)).sum();
         }
-        // Two fields share a key: the later one takes the next that is free.
+        // Two fields have the same key: the later one takes the next free key.
         row.keys = fields;
         for field in 1..FIELDS {
             while row.keys[..field].contains(&row.keys[field]) {
@@ -130,27 +145,28 @@ impl Clicks {
         row.keys.iter().map(|&key| weight(key)).sum()
     }
 
-    /// What to add to the scores so that a quarter of the rows are clicks, by halving.
+    /// Finds, by bisection, the shift of the scores that makes a quarter of the rows clicks.
     fn find_shift(&self) -> f64 {
         let mut row = ClickRow::default();
         let scores: Vec<f64> = (0..PROBE_ROWS).map(|index| self.score(index, &mut row)).collect();
         let (mut low, mut high) = (-64.0, 64.0);
         for _ in 0..24 {
             let middle = (low + high) / 2.0;
-            let clicks: f64 = scores.iter().map(|score| chance(score + middle)).sum();
+            let clicks: f64 = scores.iter().map(|score| logistic(score + middle)).sum();
             if clicks < 0.25 * PROBE_ROWS as f64 { low = middle } else { high = middle }
         }
         high
     }
 }
 
-impl Field {
+impl ClickField {
     fn new(values: f64) -> Self {
         let values = values as u32;
-        Field { values, span: 1.0 / tenth_root(values.into()) - 1.0 }
+        ClickField { values, span: 1.0 / tenth_root(values.into()) - 1.0 }
     }
 
-    /// The rank at `u` of 0 to 1: the distribution rank^-1.1 backwards, which is a tenth power.
+    /// The rank at the quantile `u`, from 0 to 1: the inverse of the distribution rank^-1.1 is a
+    /// tenth power.
     fn rank(&self, u: f64) -> u32 {
         let x = u * self.span + 1.0;
         let x2 = x * x;
@@ -179,14 +195,14 @@ fn weight(key: u32) -> f64 {
     if random.range(10) < 3 { 0.6 * f64::from(random.normal()) } else { 0.0 }
 }
 
-/// A number from 0 to 1, on a grid of 2^-53.
+/// A uniform number in `0.0..1.0`, a multiple of 2^-53.
 fn unit(random: &mut Random) -> f64 {
     (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// The logistic function, with e^x as (1 + x/2^20)^(2^20): near enough, and the same bits
-/// everywhere, which `exp` does not promise.
-fn chance(score: f64) -> f64 {
+/// The logistic function, with e^x as (1 + x/2^20)^(2^20): accurate enough, and the same bits
+/// everywhere, which `exp` does not guarantee.
+fn logistic(score: f64) -> f64 {
     let mut power = 1.0 - score.clamp(-40.0, 40.0) / 1_048_576.0;
     for _ in 0..20 {
         power *= power;
@@ -208,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn one_row_in_four_is_a_click_and_keys_are_different_ones() {
+    fn one_row_in_four_is_a_click_and_keys_do_not_repeat() {
         for features in [MIN_FEATURES, 1_000, 33_762_578] {
             let rows = rows(&Clicks::new(features, 7), 20_000);
             let share = rows.iter().map(|row| row.label).sum::<u32>() as f64 / 20_000.0;
@@ -220,14 +236,14 @@ mod tests {
     }
 
     #[test]
-    fn a_row_depends_on_its_number_and_the_seed_alone() {
+    fn a_row_depends_on_its_index_and_the_seed_alone() {
         let (a, b) = (rows(&Clicks::new(100_000, 1), 50), rows(&Clicks::new(100_000, 1), 20));
         assert!(a.iter().zip(&b).all(|(a, b)| a.keys == b.keys && a.label == b.label));
         let other = rows(&Clicks::new(100_000, 2), 50);
         assert!(a.iter().zip(&other).all(|(a, b)| a.keys != b.keys));
     }
 
-    /// These bits are part of what seeds promise; a new version may change them.
+    /// Equal seeds must give equal bits; only a new version may change them.
     #[test]
     fn rows_are_the_same_on_every_machine() {
         let hash = rows(&Clicks::new(33_762_578, 1), 1000).iter().fold(0, |hash, row| {
@@ -254,7 +270,7 @@ mod tests {
         assert!((9_999_999..=10_000_001).contains(&clicks.fields[38].values));
     }
 
-    /// A model that knows the weights must do far better than one that knows the share alone.
+    /// A model that knows the weights must beat one that knows only the share of clicks.
     #[test]
     fn the_weights_explain_the_labels() {
         let clicks = Clicks::new(1_000_000, 5);
@@ -264,17 +280,17 @@ mod tests {
             clicks.draw(index, &mut row);
             let loss = |p: f64| if row.label == 1 { -p.ln() } else { -(1.0 - p).ln() };
             informed +=
-                loss(chance(row.keys.iter().map(|&k| weight(k)).sum::<f64>() + clicks.shift));
+                loss(logistic(row.keys.iter().map(|&k| weight(k)).sum::<f64>() + clicks.shift));
             share_alone += loss(0.25);
         }
         assert!(informed < 0.85 * share_alone, "{informed} {share_alone}");
     }
 
     #[test]
-    fn the_own_exponential_is_near_enough() {
+    fn the_logistic_function_is_accurate() {
         for score in [-8.0, -1.0, 0.0, 0.5, 6.0f64] {
             let exact = 1.0 / (1.0 + (-score).exp());
-            assert!((chance(score) - exact).abs() < 1e-4 * exact, "{score}");
+            assert!((logistic(score) - exact).abs() < 1e-4 * exact, "{score}");
         }
     }
 }

@@ -1,21 +1,21 @@
-//! Criteo's click logs: a label, 13 counts and 26 categories a line, parted by tabs.
+//! Criteo's click logs: a label, 13 counts and 26 categories a line, separated by tabs.
 //!
-//! Every row becomes 39 keys, one for each column, all of value 1; an empty column has a key
-//! of its own. A count is bucketed by its logarithm, because clicks follow the magnitude and
-//! not the number. Column and token are then hashed into the features by a fixed function:
+//! Every row becomes 39 keys of value 1, one for each column; an empty column has its own key. A
+//! count is bucketed by its logarithm, because clicks depend on its magnitude. Column and token are
+//! then hashed into the features by a fixed function:
 //!
 //! ```text
 //! token  = 0                            for an empty column
 //!        = 2^32 + bucket (mod 2^32)     for a count
 //!        = 2^32 + category              for a category, read as hexadecimal
-//! bucket = x                            for a count x of at most 2, negative ones too
-//!        = 2 + floor(ln(x)^2)           above
+//! bucket = x                            for a count x of at most 2, including negative ones
+//!        = 2 + floor(ln(x)^2)           for greater counts
 //! hash   = mix(column * 2^40 + token)   column from 0 (first count) to 38 (last category)
 //! key    = ((hash >> 32) * features) >> 32
 //! ```
 //!
-//! where `mix` is the finaliser of splitmix64 ([`crate::random::mix`]). The key is the product
-//! of a fraction and not a remainder: it is as even, and many times as fast.
+//! where `mix` is the finaliser of splitmix64 ([`crate::random::mix`]). The key is a scaled
+//! fraction instead of a remainder: as uniform, and many times faster.
 
 use std::sync::LazyLock;
 
@@ -25,20 +25,20 @@ use super::row::RowBuffer;
 use super::row_fault::RowFault;
 use crate::random::mix;
 
-/// Columns with counts.
+/// The number of columns with counts.
 pub(crate) const COUNTS: usize = 13;
-/// Columns with categories.
+/// The number of columns with categories.
 const CATEGORIES: usize = 26;
-/// Keys that a row has.
+/// The number of keys of a row.
 pub(crate) const FIELDS: usize = COUNTS + CATEGORIES;
 
 /// Set in the token of every column that is not empty.
 const PRESENT: u64 = 1 << 32;
 
-/// Counts are cut off here: nothing is counted higher, and every bucket fits.
-const MOST: i64 = 1 << 52;
+/// Greater counts are treated as this one, so that every bucket fits.
+const MAX_COUNT: i64 = 1 << 52;
 
-/// Reads a line into `row`. False if the line is empty.
+/// Parses a line into `row`. Returns false if the line is empty.
 #[inline]
 pub(crate) fn parse(line: &[u8], features: u32, row: &mut RowBuffer) -> Result<bool, RowFault> {
     row.clear();
@@ -63,13 +63,13 @@ pub(crate) fn parse(line: &[u8], features: u32, row: &mut RowBuffer) -> Result<b
     }
 }
 
-/// What comes after a column, if anything does.
-type Rest<'a> = Option<&'a [u8]>;
+/// The columns after one column, if there are any.
+type MoreColumns<'a> = Option<&'a [u8]>;
 
-/// The first column of a line, and what comes after its tab.
+/// Splits the first column from a line.
 #[inline]
-fn column(line: &[u8]) -> (&[u8], Rest<'_>) {
-    // Columns are a few bytes long: looking at one after the other is quickest.
+fn column(line: &[u8]) -> (&[u8], MoreColumns<'_>) {
+    // Columns are a few bytes long, so a simple loop is fastest.
     match line.iter().position(|&byte| byte == b'\t') {
         Some(at) => (&line[..at], Some(&line[at + 1..])),
         None => (line, None),
@@ -78,11 +78,11 @@ fn column(line: &[u8]) -> (&[u8], Rest<'_>) {
 
 /// The token of a column with a count.
 #[inline]
-fn count(line: &[u8]) -> Option<(u64, Rest<'_>)> {
+fn count(line: &[u8]) -> Option<(u64, MoreColumns<'_>)> {
     if let [b'\t', rest @ ..] = line {
         return Some((0, Some(rest)));
     }
-    // Digits up to a tab are nearly all there is.
+    // Fast path: digits up to a tab.
     let (count, rest) = match number::whole(line) {
         Some((count, [b'\t', rest @ ..])) => (count as i64, Some(rest)), // 18 digits fit
         _ => {
@@ -98,8 +98,8 @@ fn count(line: &[u8]) -> Option<(u64, Rest<'_>)> {
 
 /// The token of a column with a category.
 #[inline]
-fn category(line: &[u8]) -> Option<(u64, Rest<'_>)> {
-    // So are categories of eight digits.
+fn category(line: &[u8]) -> Option<(u64, MoreColumns<'_>)> {
+    // Fast path: eight digits and a tab.
     if let [digits @ .., b'\t'] = line.first_chunk::<9>().map_or(&[][..], |chunk| chunk)
         && let Some(category) = hexadecimal(digits)
     {
@@ -116,7 +116,7 @@ fn category(line: &[u8]) -> Option<(u64, Rest<'_>)> {
 /// The bucket of a count.
 #[inline]
 pub(crate) fn bucket(count: i64) -> i32 {
-    // Most counts are small, and the table of theirs fits into the processor's nearest cache.
+    // Most counts are small, and their table fits in the first-level cache.
     static SMALL: LazyLock<[u8; 1024]> =
         LazyLock::new(|| std::array::from_fn(|count| logarithmic(count as i64) as u8));
     match usize::try_from(count).ok().and_then(|count| SMALL.get(count)) {
@@ -129,7 +129,7 @@ fn logarithmic(count: i64) -> i32 {
     if count <= 2 {
         return count.max(i64::from(i32::MIN)) as i32;
     }
-    let ln = (count.min(MOST) as f64).ln();
+    let ln = (count.min(MAX_COUNT) as f64).ln();
     2 + (ln * ln) as i32
 }
 
@@ -140,7 +140,7 @@ pub(crate) fn key(field: usize, token: u64, features: u32) -> u32 {
     (((hash >> 32) * u64::from(features)) >> 32) as u32
 }
 
-/// A category of at most 8 digits.
+/// Parses a category of at most 8 digits.
 #[inline]
 fn hexadecimal(text: &[u8]) -> Option<u32> {
     let (mut value, mut wrong) = (0, 0);
@@ -152,20 +152,20 @@ fn hexadecimal(text: &[u8]) -> Option<u32> {
     (wrong == 0).then_some(value)
 }
 
-/// What each byte is worth as a hexadecimal digit; above 15 if it is none.
+/// The value of each byte as a hexadecimal digit; above 15 for other bytes.
 const HEX: [u8; 256] = {
-    let mut worth = [0xff; 256];
+    let mut value = [0xff; 256];
     let mut digit = 0;
     while digit < 10 {
-        worth[b'0' as usize + digit] = digit as u8;
+        value[b'0' as usize + digit] = digit as u8;
         digit += 1;
     }
     while digit < 16 {
-        worth[b'a' as usize + digit - 10] = digit as u8;
-        worth[b'A' as usize + digit - 10] = digit as u8;
+        value[b'a' as usize + digit - 10] = digit as u8;
+        value[b'A' as usize + digit - 10] = digit as u8;
         digit += 1;
     }
-    worth
+    value
 };
 
 #[cfg(test)]
@@ -215,13 +215,13 @@ mod tests {
         let counts = [i64::MIN, -7, 0, 1, 2, 3, 4, 5, 1000, i64::MAX];
         let buckets = counts.map(bucket);
         assert_eq!(buckets, [i32::MIN, -7, 0, 1, 2, 3, 3, 4, 49, 1301]);
-        // The clicks generator relies on every bucket being met.
+        // The clicks generator relies on every bucket having a count.
         let all: std::collections::BTreeSet<i32> = (0..100_000).map(bucket).collect();
         assert_eq!(all.len() as i32, bucket(99_999) + 1);
     }
 
     #[test]
-    fn what_is_not_criteo_is_a_fault_that_names_the_column() {
+    fn a_malformed_line_is_a_fault_that_names_the_column() {
         assert_eq!(check(""), Ok(None));
         assert_eq!(check("\r"), Ok(None));
         assert_eq!(check("1"), Err(RowFault::Columns(1)));
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_ends_of_lines_and_capital_digits_are_read_alike() {
+    fn windows_line_ends_and_capital_digits_make_no_difference() {
         let unix = check(&line()).unwrap();
         assert_eq!(check(&(line() + "\r")).unwrap(), unix);
         assert_eq!(check(&line().replace("68fd1e64", "68FD1E64")).unwrap(), unix);

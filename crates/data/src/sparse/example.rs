@@ -1,9 +1,8 @@
-//! `tf.train.Example`: a row as TensorFlow's programs store it, one to a TFRecord.
+//! `tf.train.Example`: a row as TensorFlow's programs store it, one in each TFRecord.
 //!
-//! An Example maps names to lists. Three of them count here: `label` (one int64), `index`
-//! (int64s) and `value` (floats, as many as there are indices; without it all are 1). Others
-//! are passed over. The record is read where it lies: no map is built and no list is copied
-//! but into the row.
+//! An Example maps names to lists. Three names are used: `label` (one int64), `index` (int64s) and
+//! `value` (floats, one for each index; without it all are 1). Others are ignored. The record is
+//! parsed in place: no map is built, and lists are copied only into the row.
 //!
 //! ```text
 //! Example   { Features features = 1 }
@@ -20,14 +19,14 @@ use super::row_fault::RowFault;
 const FLOATS: u32 = 2;
 const INTEGERS: u32 = 3;
 
-/// Reads a record into `row`.
+/// Parses a record into `row`.
 pub(crate) fn parse(record: &[u8], row: &mut RowBuffer) -> Result<(), RowFault> {
     row.clear();
     let (mut label, mut index, mut value) = (None, None, None);
     for features in nested(record, 1) {
         for entry in nested(features?, 1) {
             let (name, feature) = named(entry?)?;
-            // As in any protobuf map, the last of several entries counts.
+            // As in any protobuf map, the last of several entries with a name counts.
             match name {
                 b"label" => label = Some(feature),
                 b"index" => index = Some(feature),
@@ -37,12 +36,12 @@ pub(crate) fn parse(record: &[u8], row: &mut RowBuffer) -> Result<(), RowFault> 
         }
     }
     row.set_label(single(label)?)?;
-    // What is too large is collected all the same and looked for at the end, once for all.
+    // Indices that are too large are collected too, and checked once at the end.
     let mut all = 0;
     integers(index, "index", |index| {
         all |= index as u64;
         row.keys.push(index as u32);
-        if row.keys.len() > MAX_ROW_ENTRIES { Err(RowFault::Entries) } else { Ok(()) }
+        if row.keys.len() > MAX_ROW_ENTRIES { Err(RowFault::TooManyEntries) } else { Ok(()) }
     })?;
     if all > u64::from(u32::MAX) {
         return Err(RowFault::Index);
@@ -57,7 +56,7 @@ pub(crate) fn parse(record: &[u8], row: &mut RowBuffer) -> Result<(), RowFault> 
 /// Appends a row as an Example.
 pub(crate) fn write(row: SparseRow<'_>, out: &mut Vec<u8>) {
     ProtoWriter::new(out).message(1, |features| {
-        // TensorFlow sorts by name when it is asked for equal bytes.
+        // Sorted by name, as TensorFlow's deterministic serialisation does.
         feature(features, "index", |list| {
             list.message(INTEGERS, |list| {
                 list.packed_uint64s(1, row.keys.iter().map(|&k| k.into()))
@@ -91,7 +90,7 @@ fn nested(message: &[u8], number: u32) -> impl Iterator<Item = Result<&[u8], Pro
     })
 }
 
-/// The name and the Feature of a map's entry.
+/// The name and the Feature of an entry of the map.
 fn named(entry: &[u8]) -> Result<(&[u8], &[u8]), RowFault> {
     let (mut name, mut feature) = (&[][..], &[][..]);
     for field in ProtoFields::new(entry) {
@@ -104,18 +103,18 @@ fn named(entry: &[u8]) -> Result<(&[u8], &[u8]), RowFault> {
     Ok((name, feature))
 }
 
-/// The list of a Feature, which must be of the given kind; empty if it has none at all.
+/// The list of a Feature, which must be of the given kind; empty if the Feature has no list.
 fn list<'a>(feature: &'a [u8], kind: u32, name: &'static str) -> Result<&'a [u8], RowFault> {
-    let mut list = (kind, &[][..]);
+    let (mut found, mut list) = (kind, &[][..]);
     for field in ProtoFields::new(feature) {
         if let (number @ 1..=3, ProtoValue::Bytes(bytes)) = field? {
-            list = (number, bytes);
+            (found, list) = (number, bytes);
         }
     }
-    if list.0 == kind { Ok(list.1) } else { Err(RowFault::Type(name)) }
+    if found == kind { Ok(list) } else { Err(RowFault::Type(name)) }
 }
 
-/// The one integer of the label.
+/// The single integer of the label.
 fn single(feature: Option<&[u8]>) -> Result<i64, RowFault> {
     let mut label = None;
     integers(feature, "label", |value| match label.replace(value) {
@@ -125,7 +124,7 @@ fn single(feature: Option<&[u8]>) -> Result<i64, RowFault> {
     label.ok_or(RowFault::Label)
 }
 
-/// Hands over each integer of a Feature, packed or not.
+/// Calls `take` with each integer of a Feature, packed or not.
 #[inline]
 fn integers(
     feature: Option<&[u8]>,
@@ -148,12 +147,12 @@ fn integers(
     Ok(())
 }
 
-/// Reads a varint; those of up to four bytes, which keys have, without a branch for each byte.
+/// Takes a varint. One of up to four bytes, as most keys have, needs no branch for each byte.
 #[inline]
 fn varint(bytes: &mut &[u8]) -> Result<u64, RowFault> {
     if let Some(&first) = bytes.first_chunk::<4>() {
         let word = u32::from_le_bytes(first);
-        // The last byte is the first one without its top bit.
+        // The first byte without its top bit is the last one of the varint.
         let ends = !word & 0x8080_8080;
         if ends != 0 {
             let len = ends.trailing_zeros() / 8 + 1;
@@ -189,16 +188,16 @@ mod tests {
 
     use super::*;
 
-    type Row = (u32, Vec<u32>, Vec<f32>);
+    type ExampleRow = (u32, Vec<u32>, Vec<f32>);
 
-    fn read(record: &[u8]) -> Result<Row, RowFault> {
+    fn read(record: &[u8]) -> Result<ExampleRow, RowFault> {
         let mut row = RowBuffer::default();
         parse(record, &mut row)?;
         let row = row.finish(usize::MAX)?;
         Ok((row.label, row.keys.to_vec(), row.values.to_vec()))
     }
 
-    /// An Example of the given parts, each left out or of any length.
+    /// An Example of the given lists, each absent or of any length.
     fn example(label: Option<&[i64]>, index: Option<&[i64]>, value: Option<&[f32]>) -> Vec<u8> {
         let mut out = Vec::new();
         ProtoWriter::new(&mut out).message(1, |features| {
@@ -216,7 +215,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn rows_come_back_as_written(
             label in 0u32..2,
             keys in proptest::collection::btree_set(any::<u32>(), 0..50),
             value in -10f32..10.0,
@@ -230,7 +229,9 @@ mod tests {
         }
 
         #[test]
-        fn varints_are_those_of_the_plain_reader(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
+        fn varints_equal_those_of_the_plain_reader(
+            bytes in proptest::collection::vec(any::<u8>(), 0..12),
+        ) {
             let (mut ours, mut plain) = (&bytes[..], &bytes[..]);
             let found = varint(&mut ours);
             let expected = paceline_tfrecord::proto::take_varint(&mut plain);
@@ -241,7 +242,7 @@ mod tests {
         }
 
         #[test]
-        fn damage_is_a_fault_or_another_row_but_never_a_panic(
+        fn damage_never_panics(
             cut in 0usize..80, at in 0usize..80, byte: u8,
         ) {
             let mut record = example(Some(&[1]), Some(&[3, 70_000, 5]), Some(&[1.0, 2.0, 0.5]));
@@ -252,13 +253,13 @@ mod tests {
         }
 
         #[test]
-        fn random_bytes_are_no_row(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = read(&bytes);
         }
     }
 
     #[test]
-    fn lists_that_are_not_packed_are_read() {
+    fn lists_that_are_not_packed_are_parsed() {
         let mut record = Vec::new();
         ProtoWriter::new(&mut record).message(1, |features| {
             feature(features, "value", |f| {
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn without_values_all_are_1_and_of_two_entries_the_last_counts() {
+    fn missing_values_are_1_and_the_last_entry_with_a_name_counts() {
         let mut record = example(Some(&[1]), Some(&[7]), None);
         assert_eq!(read(&record).unwrap(), (1, vec![7], vec![]));
         record.extend(example(Some(&[0]), None, None));

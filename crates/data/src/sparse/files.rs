@@ -1,9 +1,9 @@
-//! The files that a path means, and how they look from outside.
+//! The files that a path stands for, and their sizes and times.
 //!
-//! A path is a file, a directory or a pattern. In a directory, files whose names begin with a
-//! dot or an underscore do not count: that is where caches lie, and what Hadoop's programs
-//! leave behind. How long each file is and when it was last written is what tells later
-//! whether a cache was made of just these.
+//! A path is a file, a directory or a pattern. In a directory, files whose names begin with a dot
+//! or an underscore are ignored: they are caches, or files that Hadoop's programs leave behind. The
+//! size and modification time of each file tell later whether a cache was built from the same
+//! files.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,7 +12,7 @@ use std::time::UNIX_EPOCH;
 
 use crate::error::DataError;
 
-/// The files that a path means, in the order of their names; at least one.
+/// The files that a path stands for, sorted by name; at least one.
 pub(crate) fn expand(path: &Path) -> Result<Vec<PathBuf>, DataError> {
     let none = |what: &str| DataError::Sparse { path: path.into(), what: what.into() };
     if path.is_dir() {
@@ -25,22 +25,25 @@ pub(crate) fn expand(path: &Path) -> Result<Vec<PathBuf>, DataError> {
         files.sort();
         return if files.is_empty() { Err(none("the directory has no files")) } else { Ok(files) };
     }
-    // A name that exists means itself, whatever characters it has.
+    // An existing file is not a pattern, whatever characters its name has.
     if path.exists() || !path.to_string_lossy().contains(['*', '?']) {
         fs::metadata(path).map_err(DataError::io("open", path))?;
         return Ok(vec![path.into()]);
     }
     let mut found = vec![PathBuf::new()];
     for component in path.components() {
-        found = step(found, component)?;
+        found = resolve_component(found, component)?;
     }
     found.retain(|file| file.is_file());
     found.sort();
     if found.is_empty() { Err(none("no file matches this pattern")) } else { Ok(found) }
 }
 
-/// Follows one component of a pattern from each directory found so far.
-fn step(from: Vec<PathBuf>, component: Component<'_>) -> Result<Vec<PathBuf>, DataError> {
+/// Resolves one component of a pattern in each directory found so far.
+fn resolve_component(
+    from: Vec<PathBuf>,
+    component: Component<'_>,
+) -> Result<Vec<PathBuf>, DataError> {
     let pattern = component.as_os_str().to_string_lossy();
     let mut found = Vec::new();
     for dir in from {
@@ -60,16 +63,16 @@ fn step(from: Vec<PathBuf>, component: Component<'_>) -> Result<Vec<PathBuf>, Da
     Ok(found)
 }
 
-/// The names in a directory. Names that are no text cannot be written in a job either.
+/// The names in a directory. Names that are not UTF-8 are ignored: a job cannot contain them.
 fn entries(dir: &Path) -> Result<Vec<String>, DataError> {
     let listed = fs::read_dir(dir).map_err(DataError::io("list", dir))?;
     Ok(listed.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
 }
 
-/// Whether a name fits a pattern in which `*` is anything and `?` any one byte.
+/// Whether a name matches a pattern in which `*` is any text and `?` is any one byte.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
-    // Where the last star was, and how far it reaches so far.
+    // The position of the last star, and the end of the text it matches so far.
     let mut star = None;
     while n < name.len() {
         match pattern.get(p) {
@@ -90,7 +93,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
-/// A line for each file: its use, length, time of last writing in ns, and absolute path.
+/// A line for each file: its use, size, modification time in ns, and absolute path.
 pub(crate) fn identity(used_for: &str, files: &[PathBuf]) -> Result<String, DataError> {
     let mut lines = String::new();
     for file in files {
@@ -98,7 +101,7 @@ pub(crate) fn identity(used_for: &str, files: &[PathBuf]) -> Result<String, Data
         let modified = meta.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let ns = modified.map_or(0, |since| since.as_nanos());
         let path = fs::canonicalize(file).map_err(DataError::io("open", file))?;
-        // Quoted, so that no name can look like two lines.
+        // Quoted, so that a name with a newline does not look like two lines.
         let _ = writeln!(lines, "{used_for} {} {ns} {path:?}", meta.len());
     }
     Ok(lines)

@@ -1,14 +1,14 @@
-//! LIBSVM text: `label index:value index:value … # comment`, a row a line.
+//! LIBSVM text: `label index:value index:value … # comment`, one row a line.
 //!
-//! Fields are parted by blanks. `qid:` is passed over, an entry's index need not rise, and a
-//! line that is empty or only a comment is no row. Whether indices count from 0 or from 1 the
-//! format does not say; the caller does.
+//! Blanks separate the fields. `qid:` is ignored, indices need not be sorted, and a line that is
+//! empty or only a comment is not a row. The format does not say whether indices count from 0 or
+//! from 1; the caller does.
 
 use super::number;
 use super::row::RowBuffer;
 use super::row_fault::RowFault;
 
-/// Reads a line into `row`. False if there is no row in it.
+/// Parses a line into `row`. Returns false if the line has no row.
 #[inline]
 pub(crate) fn parse(line: &[u8], base: u32, row: &mut RowBuffer) -> Result<bool, RowFault> {
     row.clear();
@@ -24,13 +24,17 @@ pub(crate) fn parse(line: &[u8], base: u32, row: &mut RowBuffer) -> Result<bool,
         let Some((index, after)) = number::whole(rest) else {
             let len = token_len(rest);
             if !rest[..len].starts_with(b"qid:") {
-                return Err(if negative_index(&rest[..len]) { RowFault::Index } else { at() });
+                return Err(if is_index_out_of_range(&rest[..len]) {
+                    RowFault::Index
+                } else {
+                    at()
+                });
             }
             rest = skip_blanks(&rest[len..]);
             continue;
         };
         let Some((b':', text)) = after.split_first() else { return Err(at()) };
-        // Nearly every value of click data is a 1.
+        // Almost every value of click data is 1.
         let (value, after) = match text {
             [b'1', b' ' | b'\t', ..] => (1.0, &text[1..]),
             _ => {
@@ -39,14 +43,14 @@ pub(crate) fn parse(line: &[u8], base: u32, row: &mut RowBuffer) -> Result<bool,
             }
         };
         let index = u32::try_from(index).map_err(|_| RowFault::Index)?;
-        row.keys.push(index.checked_sub(base).ok_or(RowFault::BelowBase)?);
+        row.keys.push(index.checked_sub(base).ok_or(RowFault::IndexZero)?);
         row.values.push(value);
         rest = skip_blanks(after);
     }
     Ok(true)
 }
 
-/// The label, which may be written as a decimal.
+/// Parses a label, which may be written as a decimal.
 #[inline]
 pub(crate) fn label(text: &[u8]) -> Result<i64, RowFault> {
     if let Some(label) = number::signed(text) {
@@ -83,8 +87,8 @@ fn ends(text: &[u8]) -> bool {
     matches!(text, [] | [b'#', ..])
 }
 
-/// Whether this is an entry with an index below 0 or beyond all bounds, for a better message.
-fn negative_index(token: &[u8]) -> bool {
+/// Whether this is an entry whose index is negative or too long; for a better message.
+fn is_index_out_of_range(token: &[u8]) -> bool {
     let digits = token.strip_prefix(b"-").unwrap_or(token);
     let index = digits.split(|&byte| byte == b':').next().unwrap_or_default();
     !index.is_empty() && index.iter().all(u8::is_ascii_digit) && index.len() < digits.len()
@@ -94,9 +98,9 @@ fn negative_index(token: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    type Row = (u32, Vec<u32>, Vec<f32>);
+    type LibsvmRow = (u32, Vec<u32>, Vec<f32>);
 
-    fn check(line: &str, base: u32) -> Result<Option<Row>, RowFault> {
+    fn check(line: &str, base: u32) -> Result<Option<LibsvmRow>, RowFault> {
         let mut row = RowBuffer::default();
         if !parse(line.as_bytes(), base, &mut row)? {
             return Ok(None);
@@ -106,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_all_manners_are_read() {
+    fn all_forms_of_rows_are_parsed() {
         let row =
             |label, keys: &[u32], values: &[f32]| Ok(Some((label, keys.to_vec(), values.to_vec())));
         assert_eq!(check("1 1:1 3:1", 1), row(1, &[0, 2], &[]));
@@ -122,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_row_is_a_fault_that_says_where() {
+    fn a_malformed_line_is_a_fault_that_says_where() {
         assert_eq!(check("2 1:1", 1), Err(RowFault::Label));
         assert_eq!(check("0.5 1:1", 1), Err(RowFault::Label));
         assert_eq!(check("nan 1:1", 1), Err(RowFault::Label));
@@ -131,14 +135,14 @@ mod tests {
         assert_eq!(check("1 1:", 1), Err(RowFault::Entry { at: 3 }));
         assert_eq!(check("1 1:x", 1), Err(RowFault::Entry { at: 3 }));
         assert_eq!(check("1 a:1", 1), Err(RowFault::Entry { at: 3 }));
-        assert_eq!(check("1 0:1", 1), Err(RowFault::BelowBase));
+        assert_eq!(check("1 0:1", 1), Err(RowFault::IndexZero));
         assert_eq!(check("1 -4:1", 1), Err(RowFault::Index));
         assert_eq!(check("1 4294967296:1", 0), Err(RowFault::Index));
         assert_eq!(check("1 99999999999999999999:1", 0), Err(RowFault::Index));
         assert_eq!(check("1 1:nan", 1), Err(RowFault::NotFinite));
         assert_eq!(check("1 1:inf", 1), Err(RowFault::NotFinite));
         assert_eq!(check("1 1:1e39", 1), Err(RowFault::NotFinite));
-        let beyond = RowFault::Beyond { key: 1000, features: 1000 };
+        let beyond = RowFault::KeyOutOfRange { key: 1000, features: 1000 };
         assert_eq!(check("1 1000:1", 0), Err(beyond));
     }
 }

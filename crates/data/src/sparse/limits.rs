@@ -1,21 +1,19 @@
-//! How large things in a file of rows may be.
+//! Limits for files of rows.
 //!
-//! A file says how long its lines and records are, and a broken or hostile one says anything.
-//! These bounds are far above what click models meet, and small enough that a reader at its
-//! worst holds some tens of megabytes.
+//! A damaged or hostile file may claim any length. These limits are far above what click models
+//! need, and low enough that a reader never takes more than some tens of megabytes.
 
-/// The longest line of text that is read, in bytes.
+/// The longest line of text, in bytes.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
 
-/// The longest TFRecord that is read, in bytes.
+/// The longest TFRecord, in bytes.
 pub const MAX_RECORD_BYTES: u64 = 16 << 20;
 
-/// The most entries that a row may have.
+/// The greatest number of entries of a row.
 pub const MAX_ROW_ENTRIES: usize = 1 << 20;
 
-/// The most features that data can have: keys are 32 bits wide, and one is left over so that
-/// the number itself fits as well.
+/// The greatest number of features: keys have 32 bits, and the number of features must fit too.
 pub const MAX_FEATURES: usize = u32::MAX as usize;
 
-/// The most rows that data can have, as many as a batch plan can tell apart.
+/// The greatest number of rows: a batch plan numbers examples with 32 bits.
 pub const MAX_ROWS: u64 = u32::MAX as u64;

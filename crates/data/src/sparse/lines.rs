@@ -1,23 +1,24 @@
-//! Lines of a stream, without copying them.
+//! The lines of a stream, without copying them.
 //!
-//! The stream is read in blocks and lines are handed out as pieces of the block; only a line
-//! that crosses from one block into the next is moved. A line beyond the limit is passed over
-//! and reported, and memory never grows: the block is as large as it ever gets.
+//! The stream is read in blocks, and a line is a slice of the block; only a line that crosses from
+//! one block into the next is moved. A line above the limit is skipped and reported. Memory never
+//! grows beyond the block.
 
 use std::io::{self, Read};
+use std::ops::Range;
 
 use memchr::memchr;
 
 use super::limits::MAX_LINE_BYTES;
 
-/// What is read at once, in bytes; at least a line and a good piece more.
+/// The size of a block, in bytes: the longest line and some more.
 const BLOCK_BYTES: usize = MAX_LINE_BYTES + (256 << 10);
 
-/// Hands out the lines of a stream.
-pub(crate) struct Lines<R> {
+/// Reads the lines of a stream.
+pub(crate) struct LineReader<R> {
     source: R,
     block: Box<[u8]>,
-    /// What of the block has been read but not been handed out.
+    /// The bytes of the block that were read from the stream but are not yet part of a line.
     start: usize,
     end: usize,
     ended: bool,
@@ -26,60 +27,62 @@ pub(crate) struct Lines<R> {
 }
 
 /// One line.
-pub(crate) enum Line<'a> {
-    /// Its bytes, without the end of the line.
+pub(crate) enum TextLine<'a> {
+    /// Its bytes, without the newline.
     Text(&'a [u8]),
-    /// A line beyond the limit, which has been passed over.
+    /// A line above the limit, which was skipped.
     TooLong,
 }
 
-impl<R: Read> Lines<R> {
+impl<R: Read> LineReader<R> {
     pub(crate) fn new(source: R) -> Self {
         let block = vec![0; BLOCK_BYTES].into_boxed_slice();
-        Lines { source, block, start: 0, end: 0, ended: false, lines: 0, bytes: 0 }
+        LineReader { source, block, start: 0, end: 0, ended: false, lines: 0, bytes: 0 }
     }
 
-    /// How many lines have been handed out: the number of the last one, from 1.
+    /// The number of lines read: the number of the last one, from 1.
     pub(crate) fn lines(&self) -> u64 {
         self.lines
     }
 
-    /// How many bytes have been handed out.
+    /// The number of bytes in the lines read.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The next line; none at the end.
-    pub(crate) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+    /// The next line; `None` at the end.
+    pub(crate) fn next(&mut self) -> io::Result<Option<TextLine<'_>>> {
         let mut searched = 0;
         loop {
             if let Some(len) = memchr(b'\n', &self.block[self.start + searched..self.end]) {
                 let line = self.start..self.start + searched + len;
                 self.take(line.len() + 1);
-                return Ok(Some(match line.len() <= MAX_LINE_BYTES {
-                    true => Line::Text(&self.block[line]),
-                    false => Line::TooLong,
-                }));
+                return Ok(Some(self.text(line)));
             }
             searched = self.end - self.start;
             if self.ended {
                 if searched == 0 {
                     return Ok(None);
                 }
-                // The last line need not end.
+                // The last line need not end with a newline.
                 let line = self.start..self.end;
                 self.take(searched);
-                return Ok(Some(match searched <= MAX_LINE_BYTES {
-                    true => Line::Text(&self.block[line]),
-                    false => Line::TooLong,
-                }));
+                return Ok(Some(self.text(line)));
             }
             if searched > MAX_LINE_BYTES {
-                self.pass_over()?;
-                return Ok(Some(Line::TooLong));
+                self.skip_line()?;
+                return Ok(Some(TextLine::TooLong));
             }
             self.read_more()?;
         }
+    }
+
+    #[inline]
+    fn text(&self, line: Range<usize>) -> TextLine<'_> {
+        if line.len() > MAX_LINE_BYTES {
+            return TextLine::TooLong;
+        }
+        TextLine::Text(&self.block[line])
     }
 
     fn take(&mut self, len: usize) {
@@ -88,7 +91,7 @@ impl<R: Read> Lines<R> {
         self.bytes += len as u64;
     }
 
-    /// Reads behind what is there, which is moved to the front if room is short.
+    /// Appends bytes to the block, after moving the unused ones to the front if it is full.
     fn read_more(&mut self) -> io::Result<()> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -107,8 +110,8 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Drops everything up to the end of the line.
-    fn pass_over(&mut self) -> io::Result<()> {
+    /// Skips the rest of the line.
+    fn skip_line(&mut self) -> io::Result<()> {
         self.lines += 1;
         loop {
             let found = memchr(b'\n', &self.block[self.start..self.end]);
@@ -129,10 +132,10 @@ mod tests {
 
     use super::*;
 
-    /// A source that gives a little at a time.
-    struct Dribble<'a>(&'a [u8], usize);
+    /// A source that returns at most a few bytes at a time.
+    struct SlowSource<'a>(&'a [u8], usize);
 
-    impl Read for Dribble<'_> {
+    impl Read for SlowSource<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             let len = self.0.len().min(self.1).min(buffer.len());
             buffer[..len].copy_from_slice(&self.0[..len]);
@@ -142,12 +145,12 @@ mod tests {
     }
 
     fn all(bytes: &[u8], step: usize) -> Vec<Option<Vec<u8>>> {
-        let mut lines = Lines::new(Dribble(bytes, step));
+        let mut lines = LineReader::new(SlowSource(bytes, step));
         let mut found = Vec::new();
         while let Some(line) = lines.next().unwrap() {
             found.push(match line {
-                Line::Text(text) => Some(text.to_vec()),
-                Line::TooLong => None,
+                TextLine::Text(text) => Some(text.to_vec()),
+                TextLine::TooLong => None,
             });
         }
         assert_eq!(lines.bytes(), bytes.len() as u64);
@@ -157,7 +160,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lines_are_those_between_the_newlines(bytes in "[a\n]{0,40}", step in 1usize..50) {
+        fn lines_are_the_text_between_newlines(bytes in "[a\n]{0,40}", step in 1usize..50) {
             let expected: Vec<_> =
                 bytes.lines().map(|line| Some(line.as_bytes().to_vec())).collect();
             prop_assert_eq!(all(bytes.as_bytes(), step), expected);
@@ -165,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_beyond_the_limit_is_passed_over() {
+    fn a_line_above_the_limit_is_skipped() {
         for (len, fits) in [(MAX_LINE_BYTES, true), (MAX_LINE_BYTES + 1, false), (5 << 20, false)] {
             for end in ["", "\n", "\nafter", "\nafter\n"] {
                 let text = ["before\n", &"x".repeat(len), end].concat();

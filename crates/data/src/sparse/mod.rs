@@ -1,14 +1,25 @@
-//! Sparse rows: examples of which only the features that are not zero are written down.
+//! Sparse rows: examples that store only the features that are not zero.
 //!
-//! Click models have millions of features, and a row has some dozens. Such data comes as
-//! LIBSVM text (`libsvm`), as TFRecords (`example`) or as Criteo's logs (`criteo`), or is
-//! made up (`clicks`). Training never reads any of it: on first use everything is streamed,
-//! with bounded memory, into a binary `cache` of rows, and that is mapped from then on by
-//! every process that wants it.
+//! Click models have millions of features, and a row has a few dozen. Such data comes as LIBSVM
+//! text (`libsvm`), TFRecords (`example`), Criteo's logs (`criteo`) or from a generator
+//! ([`Clicks`]). [`open_sparse`] streams it once, with bounded memory, into a binary cache file,
+//! which every process maps from then on. Training reads only the cache. Rows that a program has
+//! already go into memory with [`SparseRows::from_rows`].
 //!
 //! ```text
-//! files ── lines/records ── RowBuffer ── CacheWriter ──> cache file ── map ── SparseRows
-//!            (stream)         (row)        (cache)                              (rows)
+//! files ── lines, records ── RowBuffer ── CacheWriter ──> cache file ── map ── SparseRows
+//!             (stream)         (row)        (cache)                    (row_store, rows)
+//! ```
+//!
+//! ```
+//! use paceline_data::{SparseBuffer, SparseRows};
+//!
+//! let rows = SparseRows::from_rows(100, [(1, [3, 7], [0.5, 2.0]), (0, [1, 2], [1.0, 1.0])])?;
+//! let mut batch = SparseBuffer::default();
+//! batch.fill(&rows, [1, 0].into_iter());
+//! assert_eq!(batch.labels, [0, 1]);
+//! assert_eq!((&batch.starts[..], &batch.keys[..]), (&[0, 2, 4][..], &[1, 2, 3, 7][..]));
+//! # Ok::<(), paceline_data::DataError>(())
 //! ```
 
 mod buffer;

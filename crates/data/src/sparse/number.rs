@@ -1,11 +1,11 @@
-//! Numbers out of text, quickly.
+//! Fast parsing of numbers.
 //!
-//! Rows of click data are nearly all short whole numbers. Those, and short decimals, are read
-//! by hand; anything else goes to the standard library, so that every value is the 32-bit
-//! float nearest to what the text says.
+//! Rows of click data consist almost entirely of short whole numbers. They and short decimals are
+//! parsed here; anything else goes to the standard library. Every value is the `f32` nearest to the
+//! text.
 
-/// Reads the whole number that `text` begins with, and gives what comes after it. None if it
-/// begins with no digit, or the number has more than 18 digits.
+/// Parses the whole number at the start of `text`, and returns it with the rest. `None` if the text
+/// does not begin with a digit, or the number has more than 18 digits.
 #[inline]
 pub(crate) fn whole(text: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0u64;
@@ -17,7 +17,7 @@ pub(crate) fn whole(text: &[u8]) -> Option<(u64, &[u8])> {
     (1..=18).contains(&len).then(|| (value, &text[len..]))
 }
 
-/// A whole number that is all of `text`, with or without a sign.
+/// Parses `text` as a whole number with an optional sign.
 #[inline]
 pub(crate) fn signed(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text.split_first()? {
@@ -30,10 +30,10 @@ pub(crate) fn signed(text: &[u8]) -> Option<i64> {
     rest.is_empty().then_some(if negative { -value } else { value })
 }
 
-/// The powers of ten that a 32-bit float holds exactly.
+/// The powers of ten that an `f32` represents exactly.
 const TENS: [f32; 11] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
 
-/// The number that is all of `text`; it may come out infinite or as not a number.
+/// Parses `text` as a number, which may be infinite or NaN.
 #[inline]
 pub(crate) fn float(text: &[u8]) -> Option<f32> {
     match short_decimal(text) {
@@ -42,8 +42,8 @@ pub(crate) fn float(text: &[u8]) -> Option<f32> {
     }
 }
 
-/// A decimal without exponent whose digits make up less than 2^24: then both the digits and
-/// the power of ten are exact, and one division rounds once.
+/// Parses a decimal without exponent whose digits make up a number below 2^24: then the digits and
+/// the power of ten are exact, and the division rounds once.
 #[inline]
 fn short_decimal(text: &[u8]) -> Option<f32> {
     let (negative, digits) = match text.split_first()? {
@@ -79,21 +79,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn floats_are_those_of_the_standard_library(text in "[-+]?[0-9]{0,9}[.]?[0-9]{0,9}(e-?[0-9]{1,2})?") {
+        fn floats_equal_those_of_the_standard_library(
+            text in "[-+]?[0-9]{0,9}[.]?[0-9]{0,9}(e-?[0-9]{1,2})?",
+        ) {
             let expected: Option<f32> = text.parse().ok();
             let found = float(text.as_bytes());
             prop_assert_eq!(found.map(f32::to_bits), expected.map(f32::to_bits), "{}", text);
         }
 
         #[test]
-        fn whole_numbers_are_those_of_the_standard_library(text in "[-+]?[0-9]{0,20}") {
-            let expected: Option<i64> = text.parse().ok().filter(|_| text.trim_start_matches(['-', '+']).len() <= 18);
+        fn whole_numbers_equal_those_of_the_standard_library(text in "[-+]?[0-9]{0,20}") {
+            let digits = text.trim_start_matches(['-', '+']).len();
+            let expected: Option<i64> = text.parse().ok().filter(|_| digits <= 18);
             prop_assert_eq!(signed(text.as_bytes()), expected);
         }
     }
 
     #[test]
-    fn what_follows_a_number_is_given_back() {
+    fn the_text_after_a_number_is_returned() {
         assert_eq!(whole(b"17:1"), Some((17, &b":1"[..])));
         assert_eq!(whole(b":1"), None);
         assert_eq!(whole(b"9999999999999999999999:1"), None);

@@ -1,8 +1,7 @@
-//! Sparse data, ready for use: from its cache, which is made if there is none that fits.
+//! Opens sparse data from its cache, and builds the cache if there is no matching one.
 //!
-//! Several processes of a run want the same cache at the same moment. A good one is opened
-//! without any lock; for the rest, one process makes it while the others wait for the lock,
-//! and find it when they get it.
+//! Several processes of a run need the same cache at the same time. A good cache is opened without
+//! a lock. Otherwise one process builds it while the others wait for the lock, and then open it.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,7 +12,7 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
-use super::build::{Sources, build};
+use super::build::{SourceFiles, build};
 use super::cache::{self, UnusableCache};
 use super::clicks;
 use super::files;
@@ -25,36 +24,36 @@ use crate::error::DataError;
 use crate::lock::CacheLock;
 use crate::train_test::TrainTest;
 
-/// How long to wait for another process that makes the same cache.
-const PATIENCE: Duration = Duration::from_secs(3600);
+/// How long to wait for another process that builds the same cache.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Opens sparse data. `say` is told about progress, about once a second, and why a cache that
-/// is there does not serve.
+/// Opens sparse data. Calls `report` with progress, about once a second, and with the reason if an
+/// existing cache cannot be used.
 ///
 /// # Errors
-/// If the specification contradicts itself, a file or a row in it cannot be read, or the cache
-/// cannot be written.
+/// If the specification contradicts itself, a file or a row cannot be read, or the cache cannot be
+/// written.
 pub fn open_sparse(
     spec: &SparseSpec,
-    say: &mut dyn FnMut(&str),
+    report: &mut dyn FnMut(&str),
 ) -> Result<TrainTest<SparseRows>, DataError> {
     spec.check()?;
-    let sources = find_sources(spec)?;
-    let wanted = WantedCache { identity: identity(spec, &sources)?, spec, sources };
-    let store = wanted.open(say)?;
-    wanted.cut(store)
+    let sources = find_source_files(spec)?;
+    let request = CacheRequest { identity: identity(spec, &sources)?, spec, sources };
+    let store = request.open(report)?;
+    request.split(store)
 }
 
-fn find_sources(spec: &SparseSpec) -> Result<Sources, DataError> {
+fn find_source_files(spec: &SparseSpec) -> Result<SourceFiles, DataError> {
     let expand = |path: &Option<PathBuf>| path.as_deref().map_or(Ok(vec![]), files::expand);
     match spec.kind {
-        SparseKind::Clicks => Ok(Sources::default()),
-        _ => Ok(Sources { train: expand(&spec.path)?, test: expand(&spec.test_path)? }),
+        SparseKind::Clicks => Ok(SourceFiles::default()),
+        _ => Ok(SourceFiles { train: expand(&spec.path)?, test: expand(&spec.test_path)? }),
     }
 }
 
-/// Everything that the rows depend on, as text. What only says how rows are cut is left out.
-fn identity(spec: &SparseSpec, sources: &Sources) -> Result<String, DataError> {
+/// Everything that the rows depend on, as text; not how they are split into training and test set.
+fn identity(spec: &SparseSpec, sources: &SourceFiles) -> Result<String, DataError> {
     let mut text = options(spec);
     text += &files::identity("train", &sources.train)?;
     text += &files::identity("test", &sources.test)?;
@@ -82,60 +81,60 @@ fn options(spec: &SparseSpec) -> String {
     text
 }
 
-/// A cache that is wanted.
-struct WantedCache<'a> {
+/// A cache, and the data it is built from.
+struct CacheRequest<'a> {
     spec: &'a SparseSpec,
-    sources: Sources,
+    sources: SourceFiles,
     identity: String,
 }
 
-impl WantedCache<'_> {
-    fn open(&self, say: &mut dyn FnMut(&str)) -> Result<RowStore, DataError> {
-        let places = self.places()?;
-        for place in &places {
-            match cache::open(place, &self.identity) {
+impl CacheRequest<'_> {
+    fn open(&self, report: &mut dyn FnMut(&str)) -> Result<RowStore, DataError> {
+        let paths = self.paths()?;
+        for path in &paths {
+            match cache::open(path, &self.identity) {
                 Ok(store) => return Ok(store),
                 Err(UnusableCache::Absent) => {}
-                Err(UnusableCache::Unfit(why)) => say(&format!("{}: {why}", place.display())),
+                Err(UnusableCache::Bad(why)) => report(&format!("{}: {why}", path.display())),
             }
         }
-        let mut refused = None;
-        for place in &places {
-            match self.make(place, say) {
-                Err(error) if is_refusal(&error) => refused = Some(error),
-                made => return made,
+        let mut denied = None;
+        for path in &paths {
+            match self.build(path, report) {
+                Err(error) if is_access_denied(&error) => denied = Some(error),
+                built => return built,
             }
         }
-        Err(refused.unwrap_or(DataError::NoCache))
+        Err(denied.unwrap_or(DataError::NoCache))
     }
 
-    /// Makes the cache in this place, unless another process has done so meanwhile.
-    fn make(&self, place: &Path, say: &mut dyn FnMut(&str)) -> Result<RowStore, DataError> {
-        if let Some(dir) = place.parent() {
-            fs::create_dir_all(dir).map_err(DataError::io("make", dir))?;
+    /// Builds the cache at this path, unless another process does so first.
+    fn build(&self, path: &Path, report: &mut dyn FnMut(&str)) -> Result<RowStore, DataError> {
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir).map_err(DataError::io("create", dir))?;
         }
-        let lock = place.with_extension("lock");
-        let mut waiting = |_| say(&format!("waiting for {}", place.display()));
-        let _lock = CacheLock::take(&lock, PATIENCE, &mut waiting)?;
-        if let Ok(store) = cache::open(place, &self.identity) {
+        let lock = path.with_extension("lock");
+        let mut waiting = |_| report(&format!("waiting for {}", path.display()));
+        let _lock = CacheLock::take(&lock, LOCK_TIMEOUT, &mut waiting)?;
+        if let Ok(store) = cache::open(path, &self.identity) {
             return Ok(store);
         }
-        say(&format!("making {}", place.display()));
-        let part = place.with_extension("part");
-        let made = build(self.spec, &self.sources, &self.identity, &part, say)
+        report(&format!("building {}", path.display()));
+        let part = path.with_extension("part");
+        let built = build(self.spec, &self.sources, &self.identity, &part, report)
             .and_then(|()| self.check_unchanged())
-            .and_then(|()| fs::rename(&part, place).map_err(DataError::io("rename", &*part)));
-        if let Err(error) = made {
-            // If this fails too, whoever makes the cache next begins the file anew.
+            .and_then(|()| fs::rename(&part, path).map_err(DataError::io("rename", &*part)));
+        if let Err(error) = built {
+            // If this fails too, the next process that builds the cache overwrites the file.
             let _ = fs::remove_file(&part);
             return Err(error);
         }
-        cache::open(place, &self.identity).map_err(|refusal| {
-            let what = match refusal {
-                UnusableCache::Absent => "it vanished after it was made".into(),
-                UnusableCache::Unfit(why) => why,
+        cache::open(path, &self.identity).map_err(|unusable| {
+            let what = match unusable {
+                UnusableCache::Absent => "it vanished after it was built".into(),
+                UnusableCache::Bad(why) => why,
             };
-            DataError::Sparse { path: place.into(), what }
+            DataError::Sparse { path: path.into(), what }
         })
     }
 
@@ -147,8 +146,8 @@ impl WantedCache<'_> {
         Err(DataError::Sparse { path, what: "it changed while it was read; try again".into() })
     }
 
-    /// Where the cache may be, best first.
-    fn places(&self) -> Result<Vec<PathBuf>, DataError> {
+    /// The possible paths of the cache, best first.
+    fn paths(&self) -> Result<Vec<PathBuf>, DataError> {
         let name = self.name();
         if let Some(dir) = &self.spec.cache_dir {
             return Ok(vec![dir.join(name)]);
@@ -156,13 +155,13 @@ impl WantedCache<'_> {
         let Some(first) = self.sources.train.first() else {
             return Ok(vec![dataset_dirs::cache_dir()?.join("rows").join(name)]);
         };
-        let mut places = vec![first.with_file_name(&name)];
-        places.extend(dataset_dirs::cache_dir().ok().map(|dir| dir.join("rows").join(name)));
-        Ok(places)
+        let mut paths = vec![first.with_file_name(&name)];
+        paths.extend(dataset_dirs::cache_dir().ok().map(|dir| dir.join("rows").join(name)));
+        Ok(paths)
     }
 
-    /// The cache's name: a digest of what is asked for, but not of how long and how old the
-    /// files are, so that a stale cache is replaced and not left behind.
+    /// The name of the cache: a digest of the options and paths, but not of the files' sizes and
+    /// times, so that a stale cache is replaced and not left behind.
     fn name(&self) -> String {
         let mut digest = Sha256::new();
         digest.update(options(self.spec));
@@ -181,8 +180,8 @@ impl WantedCache<'_> {
         }
     }
 
-    /// Cuts the rows into those to train on and those to test on.
-    fn cut(&self, store: RowStore) -> Result<TrainTest<SparseRows>, DataError> {
+    /// Splits the rows into a training set and a test set.
+    fn split(&self, store: RowStore) -> Result<TrainTest<SparseRows>, DataError> {
         let spec = self.spec;
         let path = || spec.path.clone().unwrap_or_else(|| spec.kind.name().into());
         let wrong = |what: String| Err(DataError::Sparse { path: path(), what });
@@ -200,7 +199,7 @@ impl WantedCache<'_> {
                 if held_out >= train.len() {
                     let all = train.len();
                     return wrong(format!(
-                        "of {all} rows, {held_out} cannot be held out to test on"
+                        "{held_out} of {all} rows cannot be held out to test on"
                     ));
                 }
                 test = train.slice(train.len() - held_out..train.len());
@@ -219,9 +218,9 @@ impl WantedCache<'_> {
     }
 }
 
-/// Whether this place does not take files from us, so that another may be tried.
-fn is_refusal(error: &DataError) -> bool {
-    let refused = [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem];
-    matches!(error, DataError::Io { action: "open" | "make" | "write", source, .. }
-        if refused.contains(&source.kind()))
+/// Whether the directory cannot be written to, so that another may be tried.
+fn is_access_denied(error: &DataError) -> bool {
+    let denied = [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem];
+    matches!(error, DataError::Io { action: "open" | "create" | "write", source, .. }
+        if denied.contains(&source.kind()))
 }

@@ -1,21 +1,21 @@
-//! One row on its way from a reader to whoever takes it.
+//! One row on its way from a reader to the cache.
 //!
-//! Readers push what they find, in whatever order it stands. [`RowBuffer::finish`] then makes
-//! a row of it that everything behind can rely on: keys rise, a repeated key has become one
-//! with the sum of its values, every value is finite and every key below the limit.
+//! Readers push entries in the order of the file. [`RowBuffer::finish`] turns them into a row that
+//! all later code relies on: keys rise, the values of a repeated key are added up, every value is
+//! finite and every key is below the limit.
 
 use super::limits::MAX_ROW_ENTRIES;
 use super::row_fault::RowFault;
 
-/// A row as readers hand it over.
+/// One row: its label, and the features that are not zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SparseRow<'a> {
     /// 1 for a click, else 0.
     pub label: u32,
-    /// Which features are not zero. They never fall; they repeat in Criteo's rows only, where
+    /// The features that are not zero, in ascending order. Only in Criteo's rows may a key repeat:
     /// two columns may share a key, which then counts twice.
     pub keys: &'a [u32],
-    /// The features' values; empty if all of them are 1.
+    /// The values of the features; empty if all are 1.
     pub values: &'a [f32],
 }
 
@@ -23,34 +23,34 @@ impl SparseRow<'_> {
     /// The value of the entry at `index`.
     ///
     /// # Panics
-    /// If there is no such entry.
+    /// If `index` is not below the number of entries.
     pub fn value(&self, index: usize) -> f32 {
         if self.values.is_empty() { 1.0 } else { self.values[index] }
     }
 }
 
-/// A reusable place to put one row together.
+/// A reusable buffer in which a reader assembles one row.
 #[derive(Debug, Default)]
 pub(crate) struct RowBuffer {
     label: u32,
-    /// Keys in the order in which they stand. Readers push here, and look at nothing else.
+    /// The keys, in the order of the file.
     pub(crate) keys: Vec<u32>,
-    /// As many values; none in rows that `finish_ones` ends.
+    /// A value for each key; none in rows that [`finish_ones`](Self::finish_ones) completes.
     pub(crate) values: Vec<f32>,
-    /// For sorting: a key above, where it stood below.
+    /// Scratch space for sorting: a key in the high half, its index in the low half.
     order: Vec<u64>,
     sorted: Vec<f32>,
 }
 
 impl RowBuffer {
-    /// Begins a new row.
+    /// Starts a new row.
     pub(crate) fn clear(&mut self) {
         self.keys.clear();
         self.values.clear();
         self.label = 0;
     }
 
-    /// Takes the label as the file has it: 0 or 1, or -1 or +1.
+    /// Sets the label, which is 0 or 1, or -1 or +1.
     #[inline]
     pub(crate) fn set_label(&mut self, label: i64) -> Result<(), RowFault> {
         self.label = match label {
@@ -61,23 +61,23 @@ impl RowBuffer {
         Ok(())
     }
 
-    /// The row, sorted, with repeated keys left as they are. For rows of ones only.
+    /// Completes a row of ones: sorts the keys, and leaves repeated keys as they are.
     pub(crate) fn finish_ones(&mut self) -> SparseRow<'_> {
         debug_assert!(self.values.is_empty(), "a row of ones has no values");
         self.keys.sort_unstable();
         SparseRow { label: self.label, keys: &self.keys, values: &[] }
     }
 
-    /// The row, sorted, with repeated keys summed, all of them below `features`.
+    /// Completes a row: sorts the keys, adds up the values of repeated keys, and checks the limits.
     pub(crate) fn finish(&mut self, features: usize) -> Result<SparseRow<'_>, RowFault> {
         let (indices, values) = (self.keys.len(), self.values.len());
         if indices > MAX_ROW_ENTRIES {
-            return Err(RowFault::Entries);
+            return Err(RowFault::TooManyEntries);
         }
         if indices != values {
             return Err(RowFault::Lengths { indices, values });
         }
-        // Looking at all of them without stopping early is what vectors are good at.
+        // Without an early exit, the compiler vectorises this loop.
         let pairs = self.keys.iter().zip(self.keys.iter().skip(1));
         if !pairs.fold(true, |rising, (a, b)| rising & (a < b)) {
             self.sort_and_sum();
@@ -85,7 +85,7 @@ impl RowBuffer {
         if let Some(&greatest) = self.keys.last()
             && greatest as usize >= features
         {
-            return Err(RowFault::Beyond { key: greatest, features });
+            return Err(RowFault::KeyOutOfRange { key: greatest, features });
         }
         if self.values.iter().fold(true, |ones, &value| ones & (value == 1.0)) {
             return Ok(SparseRow { label: self.label, keys: &self.keys, values: &[] });
@@ -98,8 +98,8 @@ impl RowBuffer {
 
     fn sort_and_sum(&mut self) {
         self.order.clear();
-        let places = self.keys.iter().zip(0u64..);
-        self.order.extend(places.map(|(&key, place)| u64::from(key) << 32 | place));
+        let indices = self.keys.iter().zip(0u64..);
+        self.order.extend(indices.map(|(&key, index)| u64::from(key) << 32 | index));
         self.order.sort_unstable();
         self.keys.clear();
         self.sorted.clear();
@@ -133,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_sorted_and_repeats_are_summed() {
+    fn keys_are_sorted_and_repeated_ones_summed() {
         let unsorted = [(5, 1.0), (2, 0.5), (5, 2.0), (0, 4.0)];
         assert_eq!(row(&unsorted).unwrap(), (vec![0, 2, 5], vec![4.0, 0.5, 3.0]));
         assert_eq!(row(&[(1, 1.0), (1, 1.0)]).unwrap(), (vec![1], vec![2.0]));
     }
 
     #[test]
-    fn ones_need_no_values() {
+    fn rows_of_ones_store_no_values() {
         assert_eq!(row(&[(3, 1.0), (9, 1.0)]).unwrap(), (vec![3, 9], vec![]));
         assert_eq!(row(&[(9, 1.0), (3, 1.0)]).unwrap(), (vec![3, 9], vec![]));
         assert_eq!(row(&[(9, 0.5), (9, 0.5)]).unwrap(), (vec![9], vec![]));
@@ -148,14 +148,14 @@ mod tests {
     }
 
     #[test]
-    fn a_key_beyond_the_features_and_a_sum_beyond_all_bounds_are_faults() {
+    fn a_key_out_of_range_and_an_infinite_sum_are_faults() {
         assert!(row(&[(10, 1.0), (3, 1.0)]).unwrap_err().contains("10"));
         assert!(row(&[(1, f32::MAX), (1, f32::MAX)]).is_err());
         assert!(row(&[(1, f32::NAN)]).is_err());
     }
 
     #[test]
-    fn labels_are_of_two_kinds() {
+    fn labels_are_0_and_1_or_minus_1_and_1() {
         let mut buffer = RowBuffer::default();
         for (label, expected) in [(0, 0), (1, 1), (-1, 0)] {
             buffer.clear();

@@ -44,10 +44,10 @@ impl SparseRows {
     /// need not be sorted; the values of a repeated key are added up.
     ///
     /// # Errors
-    /// If `features` is not from 1 to [`MAX_FEATURES`](super::MAX_FEATURES), there is no row or
-    /// more than [`MAX_ROWS`](super::MAX_ROWS), or a row has a label that is neither 0 nor 1, a key
-    /// that is not below `features`, a value that is infinite or not a number, or as many values as
-    /// keys neither. The error names the row.
+    /// If `features` is not from 1 to [`MAX_FEATURES`], or the number of rows is not from 1 to
+    /// [`MAX_ROWS`]. Also if a row has a label other than 0 and 1, a key that is not below
+    /// `features`, a value that is infinite or not a number, or a number of values that is neither
+    /// 0 nor the number of keys; then the error names the row.
     pub fn from_rows<K: AsRef<[u32]>, V: AsRef<[f32]>>(
         features: usize,
         rows: impl IntoIterator<Item = (u32, K, V)>,

@@ -1,4 +1,4 @@
-//! Which sparse data is wanted: what a job says, before any file is opened.
+//! The specification of sparse data: what a job says, before any file is opened.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use super::limits::{MAX_FEATURES, MAX_ROWS};
 use crate::error::DataError;
 use crate::on_bad::OnBad;
 
-/// What kind of data it is.
+/// The kind of sparse data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SparseKind {
     /// LIBSVM text.
@@ -16,7 +16,7 @@ pub enum SparseKind {
     TfRecord,
     /// Criteo's logs.
     Criteo,
-    /// Made up; see [`Clicks`](super::Clicks).
+    /// Generated; see [`Clicks`](super::Clicks).
     Clicks,
 }
 
@@ -32,10 +32,10 @@ impl SparseKind {
     }
 }
 
-/// What the first feature is called in LIBSVM text.
+/// The index of the first feature in LIBSVM text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IndexBase {
-    /// 1, unless a row for training or for testing has an index 0.
+    /// 1, unless a row of the training or test set has an index 0.
     #[default]
     Auto,
     /// 0.
@@ -44,39 +44,39 @@ pub enum IndexBase {
     One,
 }
 
-/// Sparse data, as a job asks for it.
+/// The specification of sparse data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SparseSpec {
-    /// What kind it is.
+    /// The kind of data.
     pub kind: SparseKind,
-    /// Rows to train on: a file, a directory, or a pattern such as `data/part-*.tfrecord`.
-    /// Several files are read in the order of their names. Not for generated data.
+    /// The training set: a file, a directory, or a pattern such as `data/part-*.tfrecord`. Several
+    /// files are read in the order of their names. Not for generated data.
     pub path: Option<PathBuf>,
-    /// Rows to test on, likewise.
+    /// The test set, likewise.
     pub test_path: Option<PathBuf>,
-    /// How many features there are. None: as many as the greatest index needs, for LIBSVM and
-    /// TFRecord; the other kinds must be told.
+    /// The number of features. `None` means as many as the greatest index needs, and is possible
+    /// for LIBSVM and TFRecord only.
     pub features: Option<usize>,
-    /// What to do about rows that cannot be read.
+    /// What to do about bad rows.
     pub on_bad: OnBad,
-    /// What the first feature is called, for LIBSVM.
+    /// The index of the first feature, for LIBSVM.
     pub index_base: IndexBase,
-    /// How many rows to train on. Generated data has just as many; of files the first so many
-    /// are taken, all if not given.
+    /// The number of training rows to generate, or to use from the start of `path`. `None` uses all
+    /// rows of the files.
     pub train_examples: Option<usize>,
-    /// How many rows to test on. Generated data has just as many; of files in `test_path` the
-    /// first so many are taken; without a `test_path` the last so many rows of `path` are held
-    /// out, none if not given.
+    /// The number of test rows to generate, to use from the start of `test_path` or, without a
+    /// `test_path`, to hold out from the end of `path`. `None` uses all of `test_path` and holds
+    /// out nothing.
     pub test_examples: Option<usize>,
-    /// What generated rows are drawn from.
+    /// The seed of generated rows.
     pub seed: u64,
-    /// Where caches of rows are kept. None: beside the data if that directory can be written
-    /// to, else in the directory that [`cache_dir`](crate::cache_dir) names.
+    /// The directory for caches of rows. `None` means beside the data if that directory is
+    /// writable, else [`cache_dir`](crate::cache_dir).
     pub cache_dir: Option<PathBuf>,
 }
 
 impl SparseSpec {
-    /// Data of this kind, with everything else as it is unless a job says otherwise.
+    /// Data of this kind, with the defaults of a job.
     pub fn new(kind: SparseKind) -> Self {
         SparseSpec {
             kind,
@@ -97,17 +97,17 @@ impl SparseSpec {
         SparseSpec { path: Some(path.as_ref().into()), ..Self::new(kind) }
     }
 
-    /// Looks for contradictions, so that nobody need ask later.
+    /// Checks for contradictions and missing values.
     pub(crate) fn check(&self) -> Result<(), DataError> {
         let wrong = |what: String| Err(DataError::SparseSpec { kind: self.kind.name(), what });
         if self.features.is_some_and(|features| !(1..=MAX_FEATURES).contains(&features)) {
             return wrong(format!("data.features must be from 1 to {MAX_FEATURES}"));
         }
-        let made_up = self.kind == SparseKind::Clicks;
-        if self.features.is_none() && (made_up || self.kind == SparseKind::Criteo) {
+        let generated = self.kind == SparseKind::Clicks;
+        if self.features.is_none() && (generated || self.kind == SparseKind::Criteo) {
             return wrong("data.features must say how many features to hash into".into());
         }
-        if made_up {
+        if generated {
             if self.features.is_some_and(|features| features < MIN_FEATURES) {
                 return wrong(format!("data.features must be at least {MIN_FEATURES}"));
             }

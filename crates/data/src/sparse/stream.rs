@@ -1,9 +1,9 @@
-//! Rows out of a stream, whatever its format: the loop around the parsers.
+//! Reads the rows of a stream in any format: the loop around the parsers.
 //!
-//! Each parser knows one row. Here is what they have in common: which line or record it was,
-//! and whether a bad one ends the reading or is counted. Damage to what holds the rows together
-//! (a broken length, a gzip stream that fails) is always an error, because nobody can tell how
-//! many rows it cost; only a last record that was cut short counts as a bad row.
+//! A parser handles one row. This module counts lines and records, and decides whether a bad row is
+//! an error or is skipped and counted. Damage that affects more than one row (a wrong length, a
+//! damaged gzip stream) is always an error, because the number of lost rows is unknown. Only a last
+//! record that is cut short counts as a bad row.
 
 use std::io::Read;
 use std::path::Path;
@@ -12,7 +12,7 @@ use paceline_tfrecord::{RecordErrorKind, RecordReader};
 
 use super::format::SparseFormat;
 use super::limits::{MAX_FEATURES, MAX_RECORD_BYTES};
-use super::lines::{Line, Lines};
+use super::lines::{LineReader, TextLine};
 use super::row::{RowBuffer, SparseRow};
 use super::row_fault::RowFault;
 use super::{criteo, example, libsvm};
@@ -22,50 +22,49 @@ use crate::on_bad::OnBad;
 /// How to read a stream of rows.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOptions {
-    /// What the stream is.
+    /// The format of the stream.
     pub format: SparseFormat,
-    /// How many features there are; None: as many as keys can tell apart. Criteo's rows are
-    /// hashed into just so many.
+    /// The number of features; `None` means [`MAX_FEATURES`]. Criteo's rows
+    /// are hashed into this many.
     pub features: Option<usize>,
-    /// What the first feature is called in LIBSVM text: 0 or 1.
+    /// The index of the first feature in LIBSVM text: 0 or 1.
     pub first_index: u32,
-    /// What to do about rows that cannot be read.
+    /// What to do about bad rows.
     pub on_bad: OnBad,
 }
 
-/// What came of reading a stream.
+/// The result of reading a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCounts {
     /// Rows read.
     pub rows: u64,
-    /// Rows left out because they could not be read.
+    /// Bad rows that were skipped.
     pub skipped: u64,
-    /// Content read, in bytes.
+    /// Bytes of content read.
     pub bytes: u64,
 }
 
-/// Why reading ended before the end.
-pub(crate) enum Stop {
-    /// Something is wrong.
+/// Why reading stopped early.
+pub(crate) enum ReadStop {
+    /// A row or the stream is bad.
     Error(DataError),
-    /// An index 0 stands in a good row, where indices were taken to count from 1.
-    FromZero,
+    /// A good row has an index 0, although indices were assumed to count from 1.
+    IndexZero,
 }
 
-impl From<DataError> for Stop {
+impl From<DataError> for ReadStop {
     fn from(error: DataError) -> Self {
-        Stop::Error(error)
+        ReadStop::Error(error)
     }
 }
 
-/// Reads a stream of rows to its end and hands over each. `name` is for errors.
+/// Reads a stream of rows to its end and calls `take` with each. `name` is for errors.
 ///
-/// The stream must be plain (not gzip) and is read in blocks: it needs no buffer around it,
-/// unless it holds TFRecords.
+/// The stream must be plain (not gzip). Text is read in blocks, so only a stream of TFRecords needs
+/// a buffered reader.
 ///
 /// # Errors
-/// If a row cannot be read (unless such rows are skipped), the stream is broken, or `take`
-/// says so.
+/// If a row is bad and must not be skipped, the stream cannot be read, or `take` fails.
 pub fn read_rows(
     source: impl Read,
     name: &Path,
@@ -73,81 +72,82 @@ pub fn read_rows(
     take: &mut dyn FnMut(SparseRow<'_>) -> Result<(), DataError>,
 ) -> Result<ReadCounts, DataError> {
     match read(source, name, options, false, take) {
-        Ok(tally) => Ok(tally),
-        Err(Stop::Error(error)) => Err(error),
-        Err(Stop::FromZero) => unreachable!("only said to those who ask for it"),
+        Ok(counts) => Ok(counts),
+        Err(ReadStop::Error(error)) => Err(error),
+        Err(ReadStop::IndexZero) => unreachable!("reported only if `stop_at_zero` is set"),
     }
 }
 
-/// [`read_rows`], and if `watch_for_zero` an index 0 is told apart from other faults.
+/// As [`read_rows`]; with `stop_at_zero`, an index 0 in an otherwise good row is
+/// [`ReadStop::IndexZero`].
 pub(crate) fn read(
     source: impl Read,
     name: &Path,
     options: &ReadOptions,
-    watch_for_zero: bool,
+    stop_at_zero: bool,
     take: &mut dyn FnMut(SparseRow<'_>) -> Result<(), DataError>,
-) -> Result<ReadCounts, Stop> {
-    let state = State { name, options, watch_for_zero, take, tally: ReadCounts::default() };
+) -> Result<ReadCounts, ReadStop> {
+    let stream = RowStream { name, options, stop_at_zero, take, counts: ReadCounts::default() };
     match options.format {
-        SparseFormat::Libsvm => state.text(source, "line", |state, line, row| {
-            if !libsvm::parse(line, state.options.first_index, row)? {
+        SparseFormat::Libsvm => stream.text(source, "line", |stream, line, row| {
+            if !libsvm::parse(line, stream.options.first_index, row)? {
                 return Ok(None);
             }
-            row.finish(state.options.features.unwrap_or(MAX_FEATURES)).map(Some)
+            row.finish(stream.options.features.unwrap_or(MAX_FEATURES)).map(Some)
         }),
-        SparseFormat::Criteo => state.text(source, "line", |state, line, row| {
-            let features = state.options.features.unwrap_or(MAX_FEATURES) as u32;
+        SparseFormat::Criteo => stream.text(source, "line", |stream, line, row| {
+            let features = stream.options.features.unwrap_or(MAX_FEATURES) as u32;
             Ok(criteo::parse(line, features, row)?.then(|| row.finish_ones()))
         }),
-        SparseFormat::TfRecord => state.records(source),
+        SparseFormat::TfRecord => stream.records(source),
     }
 }
 
-/// What the loops share.
-struct State<'a> {
+/// What the loops over lines and records share.
+struct RowStream<'a> {
     name: &'a Path,
     options: &'a ReadOptions,
-    watch_for_zero: bool,
+    stop_at_zero: bool,
     take: &'a mut dyn FnMut(SparseRow<'_>) -> Result<(), DataError>,
-    tally: ReadCounts,
+    counts: ReadCounts,
 }
 
-impl State<'_> {
+impl RowStream<'_> {
     fn text<P>(
         mut self,
         source: impl Read,
         unit: &'static str,
         parse: P,
-    ) -> Result<ReadCounts, Stop>
+    ) -> Result<ReadCounts, ReadStop>
     where
         P: for<'r> Fn(&Self, &[u8], &'r mut RowBuffer) -> Result<Option<SparseRow<'r>>, RowFault>,
     {
-        let mut lines = Lines::new(source);
+        let mut lines = LineReader::new(source);
         let mut row = RowBuffer::default();
         loop {
             let number = lines.lines() + 1;
             let fault = match lines.next().map_err(DataError::io("read", self.name))? {
                 None => break,
-                Some(Line::TooLong) => RowFault::LongLine,
-                Some(Line::Text(line)) => match parse(&self, line, &mut row) {
+                Some(TextLine::TooLong) => RowFault::LongLine,
+                Some(TextLine::Text(line)) => match parse(&self, line, &mut row) {
                     Ok(None) => continue,
                     Ok(Some(row)) => {
-                        self.hand_over(row)?;
+                        self.take_row(row)?;
                         continue;
                     }
-                    Err(RowFault::BelowBase) if self.good_from_zero(line) => {
-                        return Err(Stop::FromZero);
+                    Err(RowFault::IndexZero) if self.is_good_from_zero(line) => {
+                        return Err(ReadStop::IndexZero);
                     }
                     Err(fault) => fault,
                 },
             };
-            self.bad(unit, number, fault)?;
+            self.bad_row(unit, number, fault)?;
         }
-        self.tally.bytes = lines.bytes();
-        Ok(self.tally)
+        self.counts.bytes = lines.bytes();
+        Ok(self.counts)
     }
 
-    fn records(mut self, source: impl Read) -> Result<ReadCounts, Stop> {
+    fn records(mut self, source: impl Read) -> Result<ReadCounts, ReadStop> {
         let mut records = RecordReader::with_max_len(source, MAX_RECORD_BYTES);
         let (mut record, mut row) = (Vec::new(), RowBuffer::default());
         let features = self.options.features.unwrap_or(MAX_FEATURES);
@@ -158,7 +158,7 @@ impl State<'_> {
                 Ok(true) => {
                     match example::parse(&record, &mut row).and_then(|()| row.finish(features)) {
                         Ok(row) => {
-                            self.hand_over(row)?;
+                            self.take_row(row)?;
                             continue;
                         }
                         Err(fault) => fault,
@@ -167,7 +167,7 @@ impl State<'_> {
                 Err(error) => match error.kind {
                     RecordErrorKind::DataChecksum => RowFault::Checksum,
                     RecordErrorKind::Truncated { .. } => {
-                        self.bad("record", number, RowFault::Truncated)?;
+                        self.bad_row("record", number, RowFault::Truncated)?;
                         break;
                     }
                     RecordErrorKind::Io(error) => {
@@ -179,34 +179,39 @@ impl State<'_> {
                     }
                 },
             };
-            self.bad("record", number, fault)?;
+            self.bad_row("record", number, fault)?;
         }
-        self.tally.bytes = records.offset();
-        Ok(self.tally)
+        self.counts.bytes = records.offset();
+        Ok(self.counts)
     }
 
     #[inline]
-    fn hand_over(&mut self, row: SparseRow<'_>) -> Result<(), DataError> {
-        self.tally.rows += 1;
+    fn take_row(&mut self, row: SparseRow<'_>) -> Result<(), DataError> {
+        self.counts.rows += 1;
         (self.take)(row)
     }
 
-    /// A bad row: an error, or one more that was skipped.
+    /// Counts a bad row as skipped, or returns it as an error.
     #[cold]
-    fn bad(&mut self, unit: &'static str, number: u64, fault: RowFault) -> Result<(), DataError> {
+    fn bad_row(
+        &mut self,
+        unit: &'static str,
+        number: u64,
+        fault: RowFault,
+    ) -> Result<(), DataError> {
         if self.options.on_bad == OnBad::Skip {
-            self.tally.skipped += 1;
+            self.counts.skipped += 1;
             return Ok(());
         }
         Err(DataError::Row { path: self.name.into(), unit, number, what: fault.to_string() })
     }
 
-    /// Whether a line is a good row if indices count from 0, and somebody wants to know.
+    /// Whether `stop_at_zero` is set and a line is a good row if indices count from 0.
     #[cold]
-    fn good_from_zero(&self, line: &[u8]) -> bool {
+    fn is_good_from_zero(&self, line: &[u8]) -> bool {
         let mut row = RowBuffer::default();
         let features = self.options.features.unwrap_or(MAX_FEATURES);
-        self.watch_for_zero
+        self.stop_at_zero
             && libsvm::parse(line, 0, &mut row).is_ok_and(|found| found)
             && row.finish(features).is_ok()
     }

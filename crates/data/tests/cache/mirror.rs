@@ -1,4 +1,4 @@
-//! A small fake data set, and small HTTP servers that hand it out, well or badly.
+//! A small fake data set, and small HTTP servers that deliver it correctly or badly.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -47,13 +47,13 @@ pub(crate) fn spec() -> DatasetSpec {
     }
 }
 
-/// Places in a temporary directory.
+/// Directories inside a temporary directory.
 pub(crate) fn dirs(dir: &TempDir) -> DatasetDirs {
     DatasetDirs { cache: dir.path().join("cache"), debian: dir.path().join("debian") }
 }
 
-/// These mirrors, no npm, and patience enough for a busy machine.
-pub(crate) fn options(mirrors: &[&Mirror]) -> FetchOptions {
+/// These mirrors, no npm, and timeouts long enough for a busy machine.
+pub(crate) fn options(mirrors: &[&FakeMirror]) -> FetchOptions {
     FetchOptions {
         mirrors: mirrors.iter().map(|mirror| mirror.address.clone()).collect(),
         npm: None,
@@ -88,37 +88,37 @@ pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().expect("memory")
 }
 
-/// How a mirror behaves.
+/// How a mirror delivers its files: the first three ways are good.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Manner {
+pub(crate) enum MirrorFault {
     /// Sends the packed files.
     Packed,
     /// Sends the plain content under the packed names.
     Unpacked,
-    /// Has only the plain names.
+    /// Has only files with the plain names.
     PlainNames,
     /// Sends well-formed files with one wrong byte.
     Corrupt,
-    /// Sends much more than it should.
+    /// Sends far too many bytes.
     Endless,
-    /// Closes the connection half-way.
+    /// Closes the connection halfway.
     CutOff,
-    /// Has nothing.
+    /// Has no file.
     Empty,
-    /// Sends half and then falls silent.
+    /// Sends half of a file, then nothing more.
     Silent,
-    /// Sends one byte now and then, so that it is never silent for long.
+    /// Sends one byte every 200 ms, so it is never silent for long.
     Trickle,
 }
 
-/// A mirror on a port of its own. It serves until the test process ends.
-pub(crate) struct Mirror {
+/// A mirror on a free port. It runs until the test process ends.
+pub(crate) struct FakeMirror {
     pub(crate) address: String,
     hits: Arc<Mutex<HashMap<String, usize>>>,
 }
 
-impl Mirror {
-    pub(crate) fn start(manner: Manner) -> Self {
+impl FakeMirror {
+    pub(crate) fn start(fault: MirrorFault) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = format!("http://{}/", listener.local_addr().expect("bound"));
         let hits = Arc::new(Mutex::new(HashMap::new()));
@@ -126,53 +126,53 @@ impl Mirror {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let counted = Arc::clone(&counted);
-                // A client that gives up is what some tests are about.
-                thread::spawn(move || serve(stream, manner, &counted));
+                // Some tests end the connection early, so errors are ignored.
+                thread::spawn(move || serve(stream, fault, &counted));
             }
         });
-        Mirror { address, hits }
+        FakeMirror { address, hits }
     }
 
-    /// How often each file was asked for, by its whole name.
+    /// How often each file was requested, by its full name.
     pub(crate) fn hits(&self) -> HashMap<String, usize> {
         self.hits.lock().expect("no panic").clone()
     }
 }
 
-fn serve(mut stream: TcpStream, manner: Manner, hits: &Mutex<HashMap<String, usize>>) {
+fn serve(mut stream: TcpStream, fault: MirrorFault, hits: &Mutex<HashMap<String, usize>>) {
     let mut lines = BufReader::new(stream.try_clone().expect("a socket")).lines();
     let Some(Ok(request)) = lines.next() else { return };
     while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
     let asked = request.split(' ').nth(1).unwrap_or("/").trim_start_matches('/').to_owned();
     *hits.lock().expect("no panic").entry(asked.clone()).or_default() += 1;
-    let _ = answer(&mut stream, manner, &asked);
+    let _ = answer(&mut stream, fault, &asked);
 }
 
-fn answer(stream: &mut TcpStream, manner: Manner, asked: &str) -> std::io::Result<()> {
+fn answer(stream: &mut TcpStream, fault: MirrorFault, asked: &str) -> std::io::Result<()> {
     let name = asked.trim_end_matches(".gz");
     let packed = asked.ends_with(".gz");
-    if manner == Manner::Empty || manner == Manner::PlainNames && packed {
+    if fault == MirrorFault::Empty || fault == MirrorFault::PlainNames && packed {
         let head = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
         return stream.write_all(head.as_bytes());
     }
     let mut body = content(name);
-    match manner {
-        Manner::Corrupt => *body.last_mut().expect("not empty") ^= 1,
-        Manner::Endless => body.resize(10 << 20, 0),
+    match fault {
+        MirrorFault::Corrupt => *body.last_mut().expect("not empty") ^= 1,
+        MirrorFault::Endless => body.resize(10 << 20, 0),
         _ => {}
     }
-    let body = if packed && manner != Manner::Unpacked { gzip(&body) } else { body };
+    let body = if packed && fault != MirrorFault::Unpacked { gzip(&body) } else { body };
     let length = body.len();
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
     stream.write_all(head.as_bytes())?;
-    let half = match manner {
-        Manner::CutOff | Manner::Silent | Manner::Trickle => length / 2,
+    let half = match fault {
+        MirrorFault::CutOff | MirrorFault::Silent | MirrorFault::Trickle => length / 2,
         _ => length,
     };
     stream.write_all(&body[..half])?;
-    match manner {
-        Manner::Silent => thread::sleep(Duration::from_secs(30)),
-        Manner::Trickle => {
+    match fault {
+        MirrorFault::Silent => thread::sleep(Duration::from_secs(30)),
+        MirrorFault::Trickle => {
             for byte in &body[half..length - 1] {
                 thread::sleep(Duration::from_millis(200));
                 stream.write_all(&[*byte])?;

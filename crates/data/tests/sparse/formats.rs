@@ -1,4 +1,4 @@
-//! What good files come out as, through every format.
+//! The rows of good files in every format.
 
 use paceline_data::sparse::{Clicks, SparseFormat, write_clicks_file};
 use paceline_data::{BatchPlan, IndexBase, OnBad, SparseBuffer, SparseKind, SparseSpec};
@@ -23,11 +23,11 @@ fn libsvm_indices_count_from_1_unless_a_0_is_found_in_training_or_test_rows() {
     assert_eq!(all(&set.test), [ones(1, &[2]), ones(0, &[0])]);
     assert_eq!(set.train.features(), 4);
 
-    let told = SparseSpec { index_base: IndexBase::One, ..with_test };
-    let error = open(&told).unwrap_err().to_string();
+    let from_one = SparseSpec { index_base: IndexBase::One, ..with_test };
+    let error = open(&from_one).unwrap_err().to_string();
     assert!(error.contains("from_0.svm: line 2: index 0"), "{error}");
 
-    // A row that is bad anyway does not decide for all others.
+    // A row that is bad anyway does not change the base of the others.
     let mut skipping = dir.spec(SparseKind::Libsvm, "bad_0.svm");
     skipping.on_bad = OnBad::Skip;
     let set = open(&skipping).unwrap();
@@ -35,7 +35,7 @@ fn libsvm_indices_count_from_1_unless_a_0_is_found_in_training_or_test_rows() {
 }
 
 #[test]
-fn values_that_begin_late_leave_the_rows_before_them_at_1() {
+fn rows_before_the_first_value_have_values_of_1() {
     let dir = DataDir::new();
     dir.file("late.svm", "1 1:1 2:1\n0 1:1\n1 2:0.5\n0 1:1\n");
     let set = open(&dir.spec(SparseKind::Libsvm, "late.svm")).unwrap();
@@ -45,16 +45,16 @@ fn values_that_begin_late_leave_the_rows_before_them_at_1() {
 }
 
 #[test]
-fn made_up_rows_are_the_same_through_every_format() {
+fn generated_rows_are_equal_through_every_format() {
     let dir = DataDir::new();
-    let made_up = SparseSpec {
+    let generated = SparseSpec {
         features: Some(10_000),
         train_examples: Some(300),
         test_examples: Some(20),
         seed: 4,
         ..dir.spec(SparseKind::Clicks, "")
     };
-    let expected = open(&made_up).unwrap();
+    let expected = open(&generated).unwrap();
     assert_eq!((expected.train.len(), expected.test.len()), (300, 20));
     let clicks = Clicks::new(10_000, 4);
     for (kind, format) in [
@@ -85,7 +85,7 @@ fn made_up_rows_are_the_same_through_every_format() {
 }
 
 #[test]
-fn a_file_that_is_given_up_leaves_nothing_behind() {
+fn an_interrupted_write_leaves_no_file() {
     let dir = DataDir::new();
     let clicks = Clicks::new(10_000, 4);
     let path = dir.path("rows.svm");
@@ -99,7 +99,7 @@ fn a_file_that_is_given_up_leaves_nothing_behind() {
 fn several_files_are_read_in_the_order_of_their_names_and_the_last_rows_held_out() {
     let dir = DataDir::new();
     dir.file("part-2.svm", "1 3:1\n1 4:1\n");
-    // Two members in one gzip file are one text.
+    // Two members of a gzip file are one text.
     let members = [gzip(b"0 1:1\n"), gzip(b"0 2:1\n")].concat();
     dir.file("part-1.svm.gz", members);
     let mut spec = dir.spec(SparseKind::Libsvm, "part-*");
@@ -114,7 +114,7 @@ fn several_files_are_read_in_the_order_of_their_names_and_the_last_rows_held_out
 }
 
 #[test]
-fn a_batch_holds_just_the_rows_of_the_plan() {
+fn a_batch_has_exactly_the_rows_of_the_plan() {
     let dir = DataDir::new();
     dir.file("rows.svm", (1..200).map(|i| format!("{} {i}:{i}\n", i % 2)).collect::<String>());
     let set = open(&dir.spec(SparseKind::Libsvm, "rows.svm")).unwrap();
@@ -136,7 +136,7 @@ fn a_batch_holds_just_the_rows_of_the_plan() {
 }
 
 #[test]
-fn what_contradicts_itself_is_said_before_anything_is_read() {
+fn a_contradictory_specification_is_an_error_before_any_file_is_read() {
     let dir = DataDir::new();
     dir.file("rows", "1 1:1\n");
     let check = |spec: SparseSpec, says: &str| {

@@ -1,4 +1,4 @@
-//! Files that TensorFlow itself wrote (`tests/golden/tfrecord.py`).
+//! Files that TensorFlow wrote (`tests/golden/tfrecord.py`).
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ fn files_written_by_tensorflow_are_read_plain_and_gzip() {
         let mut spec = dir.spec(SparseKind::TfRecord, "");
         spec.path = Some(golden.join(name));
         let set = open(&spec).unwrap();
-        assert_eq!(set.train.features(), 33_762_578, "{name}: as many as the greatest needs");
+        assert_eq!(set.train.features(), 33_762_578, "{name}: as many as the greatest key needs");
         let expected = [
             ones(1, &[0, 17, 33_762_577]),
             (0, vec![3, 5, 200], vec![-2.25, 0.5, 1e-3]),

@@ -1,4 +1,4 @@
-//! Bad rows and bad files: an error that says where, or a count; never a panic.
+//! Bad rows and files are an error that says where, or are counted; they never panic.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ use crate::{DataDir, gzip, ones, open};
 const FORMATS: [SparseFormat; 3] =
     [SparseFormat::Libsvm, SparseFormat::TfRecord, SparseFormat::Criteo];
 
-/// Reads bytes, and checks what every reader promises of a row.
+/// Reads bytes, and checks what every reader guarantees about a row.
 fn read(bytes: &[u8], format: SparseFormat, on_bad: OnBad) -> Result<ReadCounts, DataError> {
     let options = ReadOptions { format, features: Some(1 << 20), first_index: 0, on_bad };
     read_rows(bytes, Path::new("rows"), &options, &mut |row| {
@@ -27,8 +27,8 @@ fn read(bytes: &[u8], format: SparseFormat, on_bad: OnBad) -> Result<ReadCounts,
     })
 }
 
-/// Five rows.
-fn made_up(format: SparseFormat) -> Vec<u8> {
+/// Five generated rows.
+fn generated(format: SparseFormat) -> Vec<u8> {
     static CLICKS: LazyLock<Clicks> = LazyLock::new(|| Clicks::new(1 << 20, 1));
     let mut bytes = Vec::new();
     write_clicks(&CLICKS, 0..5, format, &mut bytes, &mut |_| true).unwrap();
@@ -37,7 +37,7 @@ fn made_up(format: SparseFormat) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn random_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+    fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
         for format in FORMATS {
             let _ = read(&bytes, format, OnBad::Fail);
             let _ = read(&bytes, format, OnBad::Skip);
@@ -45,7 +45,7 @@ proptest! {
     }
 
     #[test]
-    fn random_text_does_no_harm(text in "([-+0-9a-f:.#eE \t\r]{0,30}\n?){0,20}") {
+    fn random_text_never_panics(text in "([-+0-9a-f:.#eE \t\r]{0,30}\n?){0,20}") {
         for format in [SparseFormat::Libsvm, SparseFormat::Criteo] {
             let skipping = read(text.as_bytes(), format, OnBad::Skip).unwrap();
             prop_assert_eq!(skipping.bytes, text.len() as u64);
@@ -55,11 +55,11 @@ proptest! {
     }
 
     #[test]
-    fn damaged_and_truncated_files_do_no_harm(
+    fn damaged_and_truncated_files_never_panic(
         at: prop::sample::Index, byte: u8, cut: prop::sample::Index, truncate: bool,
     ) {
         for format in FORMATS {
-            let mut bytes = made_up(format);
+            let mut bytes = generated(format);
             let at = at.index(bytes.len());
             let same = bytes[at] == byte;
             bytes[at] = byte;
@@ -68,8 +68,8 @@ proptest! {
             }
             let found = read(&bytes, format, OnBad::Skip);
             if format == SparseFormat::TfRecord && !truncate && !same {
-                // Nothing gets past the checksums.
-                prop_assert!(found.is_err() || found.is_ok_and(|tally| tally.skipped == 1));
+                // The checksums detect every change.
+                prop_assert!(found.is_err() || found.is_ok_and(|counts| counts.skipped == 1));
             }
         }
     }
@@ -89,43 +89,43 @@ fn a_bad_row_is_named_or_skipped() {
         (crate::all(&set.train), set.train.skipped()),
         (vec![ones(1, &[0]), ones(0, &[1])], 2)
     );
-    // The count is remembered with the rows.
+    // The cache stores the count with the rows.
     assert_eq!(open(&spec).unwrap().train.skipped(), 2);
 }
 
 #[test]
 fn a_record_that_fails_its_checksum_or_is_cut_short_is_skipped_and_the_rest_read() {
-    let bytes = made_up(SparseFormat::TfRecord);
+    let bytes = generated(SparseFormat::TfRecord);
     let mut damaged = bytes.clone();
     damaged[40] ^= 1;
     let error = read(&damaged, SparseFormat::TfRecord, OnBad::Fail).unwrap_err().to_string();
     assert!(error.contains("record 0 (from 0): the data fails its checksum"), "{error}");
-    let tally = read(&damaged, SparseFormat::TfRecord, OnBad::Skip).unwrap();
-    assert_eq!((tally.rows, tally.skipped, tally.bytes), (4, 1, bytes.len() as u64));
+    let counts = read(&damaged, SparseFormat::TfRecord, OnBad::Skip).unwrap();
+    assert_eq!((counts.rows, counts.skipped, counts.bytes), (4, 1, bytes.len() as u64));
     let cut = &bytes[..bytes.len() - 3];
-    let tally = read(cut, SparseFormat::TfRecord, OnBad::Skip).unwrap();
-    assert_eq!((tally.rows, tally.skipped), (4, 1));
-    // A broken length is another matter: nobody knows what it cost.
+    let counts = read(cut, SparseFormat::TfRecord, OnBad::Skip).unwrap();
+    assert_eq!((counts.rows, counts.skipped), (4, 1));
+    // After a damaged length, the number of lost rows is unknown, so it is an error.
     damaged[0] ^= 1;
     let error = read(&damaged, SparseFormat::TfRecord, OnBad::Skip).unwrap_err().to_string();
     assert!(error.contains("the length fails its checksum"), "{error}");
 }
 
 #[test]
-fn absurd_lengths_are_refused() {
+fn lengths_above_the_limits_are_errors() {
     let mut long = vec![b'1'; MAX_LINE_BYTES + 1];
     long.extend(b"\n1 1:1\n");
     let error = read(&long, SparseFormat::Libsvm, OnBad::Fail).unwrap_err().to_string();
     assert!(error.contains("line 1: longer than"), "{error}");
-    let tally = read(&long, SparseFormat::Libsvm, OnBad::Skip).unwrap();
-    assert_eq!((tally.rows, tally.skipped), (1, 1));
+    let counts = read(&long, SparseFormat::Libsvm, OnBad::Skip).unwrap();
+    assert_eq!((counts.rows, counts.skipped), (1, 1));
 
     let mut record = Vec::new();
     write_record(&mut record, &vec![0; (16 << 20) + 1]).unwrap();
     let error = read(&record, SparseFormat::TfRecord, OnBad::Skip).unwrap_err().to_string();
     assert!(error.contains("above the limit"), "{error}");
 
-    // Fewer bytes than a line may have, more entries than a row may have.
+    // A record within its limit with more entries than a row may have.
     let mut entries = Vec::new();
     paceline_tfrecord::proto::ProtoWriter::new(&mut entries).message(1, |features| {
         features.message(1, |entry| {

@@ -1,11 +1,13 @@
-//! Sparse rows from files of every format to the mapped cache, and every kind of bad file.
+//! Sparse rows from files of every format, from memory and from the cache, and every kind of bad
+//! file.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
 mod caching;
 mod formats;
 mod golden;
 mod hostile;
+mod in_memory;
 
 use std::fs;
 use std::io::Write;
@@ -16,7 +18,7 @@ use flate2::write::GzEncoder;
 use paceline_data::{DataError, SparseKind, SparseRows, SparseSpec, TrainTest, open_sparse};
 use tempfile::TempDir;
 
-/// A directory of its own for each test.
+/// A temporary directory for the files of a test.
 struct DataDir {
     dir: TempDir,
 }
@@ -35,7 +37,7 @@ impl DataDir {
         self.path(name)
     }
 
-    /// Data of this kind in this room, cached in a place of its own.
+    /// Data of this kind in this directory, with its cache in a subdirectory.
     fn spec(&self, kind: SparseKind, name: &str) -> SparseSpec {
         SparseSpec { cache_dir: Some(self.path("cache")), ..SparseSpec::at(kind, self.path(name)) }
     }
@@ -45,10 +47,10 @@ fn open(spec: &SparseSpec) -> Result<TrainTest<SparseRows>, DataError> {
     open_sparse(spec, &mut |_| ())
 }
 
-/// Label, keys and values of every row; values also where all are 1.
-type Row = (u32, Vec<u32>, Vec<f32>);
+/// Label, keys and values of a row; values even if all are 1.
+type TestRow = (u32, Vec<u32>, Vec<f32>);
 
-fn all(rows: &SparseRows) -> Vec<Row> {
+fn all(rows: &SparseRows) -> Vec<TestRow> {
     let row = |index| {
         let row = rows.row(index);
         let values = (0..row.keys.len()).map(|entry| row.value(entry)).collect();
@@ -57,7 +59,7 @@ fn all(rows: &SparseRows) -> Vec<Row> {
     (0..rows.len()).map(row).collect()
 }
 
-fn ones(label: u32, keys: &[u32]) -> Row {
+fn ones(label: u32, keys: &[u32]) -> TestRow {
     (label, keys.to_vec(), vec![1.0; keys.len()])
 }
 

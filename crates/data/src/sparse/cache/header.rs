@@ -1,23 +1,23 @@
-//! The first 128 bytes of a cache of rows, and where the sections lie.
+//! The first 128 bytes of a cache of rows, and the positions of its sections.
 
 use std::ops::Range;
 
-/// How every cache begins.
+/// The first bytes of every cache.
 const MAGIC: &[u8; 8] = b"PACEROWS";
 
-/// Changes with the layout of the file; a cache of another version is made again.
+/// Changes with the layout of the file. A cache of another version is rebuilt.
 const VERSION: u32 = 1;
 
 /// The length of the header, in bytes.
 pub(super) const HEADER_BYTES: usize = 128;
 
-/// Where the header's own checksum is.
+/// The position of the header's own checksum.
 const CHECKSUM_AT: usize = HEADER_BYTES - 4;
 
 /// Sections begin at multiples of this, in bytes.
 const ALIGN: u64 = 64;
 
-/// What the header says.
+/// The content of the header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CacheHeader {
     pub(super) features: u64,
@@ -26,13 +26,13 @@ pub(super) struct CacheHeader {
     pub(super) entries: u64,
     pub(super) skipped: u64,
     pub(super) identity_bytes: u64,
-    /// Whether values are stored; if not, all are 1.
+    /// Whether the cache has values; if not, all are 1.
     pub(super) has_values: bool,
     /// Checksums of the sections, in their order.
     pub(super) checksums: [u32; SECTIONS],
 }
 
-/// How many sections there are: keys, values, starts, labels, identity.
+/// The number of sections: keys, values, starts, labels, identity.
 pub(super) const SECTIONS: usize = 5;
 
 impl CacheHeader {
@@ -56,7 +56,7 @@ impl CacheHeader {
         bytes
     }
 
-    /// Reads a header, or says what is wrong with it.
+    /// Parses a header. The error says what is wrong with it.
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, &'static str> {
         let Some(bytes) = bytes.first_chunk::<HEADER_BYTES>() else { return Err("cut short") };
         if &bytes[..8] != MAGIC {
@@ -68,7 +68,7 @@ impl CacheHeader {
             return Err("damaged (its header fails its checksum)");
         }
         if word(8) != VERSION || word(12) > 1 {
-            return Err("of another version of Paceline");
+            return Err("written by another version of Paceline");
         }
         Ok(CacheHeader {
             features: number(16),
@@ -82,7 +82,7 @@ impl CacheHeader {
         })
     }
 
-    /// How long each section is, in bytes; none if no file can be that long.
+    /// The length of each section, in bytes; `None` if a length overflows.
     fn lengths(&self) -> Option<[u64; SECTIONS]> {
         let keys = self.entries.checked_mul(4)?;
         let starts = self.rows.checked_add(1)?.checked_mul(8)?;
@@ -90,7 +90,8 @@ impl CacheHeader {
         Some([keys, values, starts, self.rows, self.identity_bytes])
     }
 
-    /// Where each section lies; the last one ends the file.
+    /// The position of each section; the file ends with the last one. `None` if a position
+    /// overflows.
     pub(super) fn sections(&self) -> Option<[Range<u64>; SECTIONS]> {
         let mut end = HEADER_BYTES as u64;
         let mut sections = [const { 0..0 }; SECTIONS];
@@ -111,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn headers_are_read_as_written_and_any_damage_is_noticed(
+        fn headers_come_back_as_written_and_any_damage_is_noticed(
             numbers: [u64; 6], has_values: bool, checksums: [u32; SECTIONS],
             at in 0..HEADER_BYTES, flip in 1u8..,
         ) {
@@ -123,7 +124,7 @@ mod tests {
             prop_assert_eq!(CacheHeader::from_bytes(&bytes), Ok(header));
             bytes[at] ^= flip;
             prop_assert!(CacheHeader::from_bytes(&bytes).is_err());
-            // Absurd sizes have no place rather than a wrapped one.
+            // Impossible sizes give no position instead of an overflowed one.
             if let Some(sections) = header.sections() {
                 prop_assert!(sections.is_sorted_by(|a, b| a.end <= b.start));
             }

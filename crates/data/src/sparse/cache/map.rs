@@ -1,8 +1,8 @@
-//! Opening a cache of rows: mapped, and checked from end to end before it is believed.
+//! Maps a cache of rows and checks all of it before use.
 //!
-//! The check is one pass over the file at the speed of memory, in pieces small enough that
-//! what the checksum has read is still in the processor's cache when the numbers are looked at.
-//! After it, rows are handed out without asking again.
+//! The check is one pass over the file at the speed of memory, in blocks small enough to be still
+//! in the processor's cache when, after the checksum, the numbers are checked. After that, rows are
+//! read without further checks.
 
 use std::fs::File;
 use std::io;
@@ -13,112 +13,111 @@ use memmap2::Mmap;
 use super::header::{CacheHeader, HEADER_BYTES};
 use crate::sparse::row_store::{RowSections, RowStore};
 
-/// How much is checked at a time, in bytes.
-const PIECE_BYTES: usize = 64 * 1024;
+/// The size of a block, in bytes.
+const BLOCK_BYTES: usize = 64 * 1024;
 
-/// Why there is no cache to use.
+/// Why a cache cannot be used.
 #[derive(Debug)]
 pub(crate) enum UnusableCache {
-    /// There is none.
+    /// The file does not exist.
     Absent,
-    /// It cannot serve, and this is why.
-    Unfit(String),
+    /// The file is stale or damaged; the text says how.
+    Bad(String),
 }
 
 impl From<&str> for UnusableCache {
     fn from(why: &str) -> Self {
-        UnusableCache::Unfit(why.into())
+        UnusableCache::Bad(why.into())
     }
 }
 
-/// Opens a cache whose identity must be just the given one.
+/// Opens the cache at `path`, which must have this identity.
 pub(crate) fn open(path: &Path, identity: &str) -> Result<RowStore, UnusableCache> {
     let file = File::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => UnusableCache::Absent,
-        _ => UnusableCache::Unfit(error.to_string()),
+        _ => UnusableCache::Bad(error.to_string()),
     })?;
-    let map = map(&file).map_err(|error| UnusableCache::Unfit(error.to_string()))?;
+    let map = map(&file).map_err(|error| UnusableCache::Bad(error.to_string()))?;
     let header = CacheHeader::from_bytes(&map)?;
-    let sections = header.sections().ok_or("damaged (absurd sizes)")?;
+    let sections = header.sections().ok_or("damaged (impossible sizes)")?;
     if sections[4].end != map.len() as u64 {
         return Err("cut short or too long".into());
     }
-    // The whole file is mapped, so everything in it fits into `usize`.
+    // The whole file is mapped, so every position in it fits in `usize`.
     let [keys, values, starts, labels, text] = sections.map(|s| s.start as usize..s.end as usize);
     let found = &map[text.clone()];
     if crc32c::crc32c(found) != header.checksums[4] {
         return Err("damaged (its identity fails its checksum)".into());
     }
     if found != identity.as_bytes() {
-        return Err(UnusableCache::Unfit(difference(&String::from_utf8_lossy(found), identity)));
+        return Err(UnusableCache::Bad(difference(&String::from_utf8_lossy(found), identity)));
     }
-    let absurd = |_| UnusableCache::from("absurd in its sizes");
+    let impossible = |_| UnusableCache::from("damaged (impossible sizes)");
     let sections = RowSections { keys, values, starts, labels };
-    let mut store = RowStore::new(map, sections, header.features.try_into().map_err(absurd)?);
-    store.train_rows = header.train_rows.try_into().map_err(absurd)?;
+    let mut store = RowStore::new(map, sections, header.features.try_into().map_err(impossible)?);
+    store.train_rows = header.train_rows.try_into().map_err(impossible)?;
     store.skipped = header.skipped;
     check(&store, &header)?;
     Ok(store)
 }
 
-#[expect(unsafe_code, reason = "a map of a file is unsafe by its nature")]
+#[expect(unsafe_code, reason = "mapping a file has no safe form")]
 fn map(file: &File) -> io::Result<Mmap> {
     if file.metadata()?.len() < HEADER_BYTES as u64 {
         return Err(io::Error::other("cut short"));
     }
-    // SAFETY: the bytes must not change while they are mapped. Caches appear by rename when
-    // they are complete, are never written to again, and are replaced by another rename, which
-    // leaves the mapped file as it is. Somebody who writes into one by hand breaks this, as
-    // with any mapped file.
+    // SAFETY: the bytes must not change while they are mapped. A cache appears by rename when it is
+    // complete, is never written again, and is replaced by another rename, which does not change
+    // the mapped file. A program that writes to the file breaks this, as with any mapped file.
     unsafe { Mmap::map(file) }
 }
 
 fn check(store: &RowStore, header: &CacheHeader) -> Result<(), UnusableCache> {
-    let limit = u32::try_from(store.features).map_err(|_| "absurd in its sizes")?;
+    let limit = u32::try_from(store.features).map_err(|_| "damaged (impossible sizes)")?;
     if header.train_rows > header.rows || limit == 0 {
-        return Err("absurd in its sizes".into());
+        return Err("damaged (impossible sizes)".into());
     }
     let (mut last, mut falls) = (0, false);
-    let below = |piece: &[u32]| piece.iter().fold(0, |most, &key| most.max(key)) < limit;
-    let finite = |piece: &[f32]| piece.iter().fold(true, |all, value| all & value.is_finite());
-    let binary = |piece: &[u8]| piece.iter().fold(0, |most, &label| most.max(label)) < 2;
-    let rising = |piece: &[u64]| {
-        for &start in piece {
+    let below = |block: &[u32]| block.iter().fold(0, |most, &key| most.max(key)) < limit;
+    let finite = |block: &[f32]| block.iter().fold(true, |all, value| all & value.is_finite());
+    let binary = |block: &[u8]| block.iter().fold(0, |most, &label| most.max(label)) < 2;
+    let rising = |block: &[u64]| {
+        for &start in block {
             falls |= start < last;
             last = start;
         }
         !falls
     };
-    let sound = sound(store.keys(), header.checksums[0], below)
-        && sound(store.values(), header.checksums[1], finite)
-        && sound(store.starts(), header.checksums[2], rising)
-        && sound(store.labels(), header.checksums[3], binary);
+    let sound = is_sound(store.keys(), header.checksums[0], below)
+        && is_sound(store.values(), header.checksums[1], finite)
+        && is_sound(store.starts(), header.checksums[2], rising)
+        && is_sound(store.labels(), header.checksums[3], binary);
     let whole = store.starts().first() == Some(&0) && last == header.entries;
     if sound && whole { Ok(()) } else { Err("damaged (its rows fail their checksum)".into()) }
 }
-/// Whether a section has this checksum and every piece of it is good.
-fn sound<T: bytemuck::Pod>(
+/// Whether a section has this checksum and `good` accepts every block of it.
+fn is_sound<T: bytemuck::Pod>(
     section: &[T],
     checksum: u32,
     mut good: impl FnMut(&[T]) -> bool,
 ) -> bool {
     let mut found = 0;
-    section.chunks(PIECE_BYTES / size_of::<T>()).all(|piece| {
-        found = crc32c::crc32c_append(found, bytemuck::cast_slice(piece));
-        good(piece)
+    section.chunks(BLOCK_BYTES / size_of::<T>()).all(|block| {
+        found = crc32c::crc32c_append(found, bytemuck::cast_slice(block));
+        good(block)
     }) && found == checksum
 }
 
-/// The first thing in which two identities differ, in words.
+/// Describes the first difference between two identities.
 fn difference(found: &str, wanted: &str) -> String {
     let mut pairs =
         found.lines().map(Some).chain([None]).zip(wanted.lines().map(Some).chain([None]));
     match pairs.find(|(found, wanted)| found != wanted) {
         Some((Some(found), Some(wanted))) => {
-            format!("stale: made of `{found}`, wanted is `{wanted}`")
+            format!("stale: built from `{found}`, but the job needs `{wanted}`")
         }
-        Some((None, Some(wanted))) => format!("stale: made without `{wanted}`"),
-        Some((Some(found), None)) => format!("stale: made with `{found}`"),
+        Some((None, Some(wanted))) => format!("stale: built without `{wanted}`"),
+        Some((Some(found), None)) => format!("stale: built with `{found}`"),
         _ => "stale".into(),
     }
 }

@@ -1,9 +1,9 @@
-//! Writing a cache of rows, of which nobody knows beforehand how many there will be.
+//! Writes a cache of rows whose number is not known in advance.
 //!
-//! Keys, which are most of it, go straight into the file. The other sections go into files of
-//! their own that have no name, so that nothing is left of them whatever happens, and are
-//! appended at the end; values only from the first one that is not 1. Nothing is flushed to
-//! the disk: should a power cut damage the file, its checksums tell, and it is made again.
+//! Keys, the largest section, go directly to the file. The other sections go to temporary files
+//! without a name, so that nothing is left of them if the process dies, and are appended at the
+//! end. Values are written only from the first one that is not 1. Nothing is flushed to the disk:
+//! if a power failure damages the file, its checksums reveal it, and the cache is rebuilt.
 
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -14,34 +14,34 @@ use crate::error::DataError;
 use crate::sparse::limits::MAX_ROWS;
 use crate::sparse::row::SparseRow;
 
-/// How much of a section is gathered before it is written, in bytes.
+/// The size of a section's write buffer, in bytes.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// A cache in the making.
+/// Writes a cache.
 pub(crate) struct CacheWriter {
     path: PathBuf,
-    keys: Section,
-    values: Option<Section>,
-    starts: Section,
-    labels: Section,
+    keys: SectionWriter,
+    values: Option<SectionWriter>,
+    starts: SectionWriter,
+    labels: SectionWriter,
     header: CacheHeader,
     /// One more than the greatest key so far.
-    needed: u64,
+    features_needed: u64,
 }
 
 impl CacheWriter {
-    /// Begins a cache under a temporary name; whatever was there is gone.
+    /// Creates a cache at a temporary path. An existing file is overwritten.
     pub(crate) fn create(path: &Path) -> Result<Self, DataError> {
-        let begin = || -> io::Result<[Section; 3]> {
-            let mut keys = Section::new(File::create(path)?);
+        let begin = || -> io::Result<[SectionWriter; 3]> {
+            let mut keys = SectionWriter::new(File::create(path)?);
             keys.file.seek(SeekFrom::Start(HEADER_BYTES as u64))?;
-            let mut starts = Section::nameless(path, "starts")?;
+            let mut starts = SectionWriter::unnamed(path, "starts")?;
             starts.put(&0u64.to_le_bytes())?;
-            Ok([keys, starts, Section::nameless(path, "labels")?])
+            Ok([keys, starts, SectionWriter::unnamed(path, "labels")?])
         };
         let [keys, starts, labels] = begin().map_err(DataError::io("write", path))?;
         let (header, path) = (CacheHeader::default(), path.into());
-        Ok(CacheWriter { path, keys, values: None, starts, labels, header, needed: 0 })
+        Ok(CacheWriter { path, keys, values: None, starts, labels, header, features_needed: 0 })
     }
 
     /// Appends a row.
@@ -55,10 +55,10 @@ impl CacheWriter {
 
     fn put(&mut self, row: SparseRow<'_>) -> io::Result<()> {
         if let Some(&greatest) = row.keys.last() {
-            self.needed = self.needed.max(u64::from(greatest) + 1);
+            self.features_needed = self.features_needed.max(u64::from(greatest) + 1);
         }
         if !row.values.is_empty() && self.values.is_none() {
-            self.begin_values()?;
+            self.start_values()?;
         }
         self.keys.put(bytemuck::cast_slice(row.keys))?;
         if let Some(values) = &mut self.values {
@@ -73,33 +73,34 @@ impl CacheWriter {
         self.labels.put(&[row.label as u8])
     }
 
-    /// From now on there are values; all before were 1.
+    /// Starts the section of values, with a 1 for every key so far.
     #[cold]
-    fn begin_values(&mut self) -> io::Result<()> {
-        let mut values = Section::nameless(&self.path, "values")?;
+    fn start_values(&mut self) -> io::Result<()> {
+        let mut values = SectionWriter::unnamed(&self.path, "values")?;
         values.put_ones(self.header.entries)?;
         self.values = Some(values);
         Ok(())
     }
 
-    /// How many rows there are so far.
+    /// The number of rows so far.
     pub(crate) fn rows(&self) -> u64 {
         self.header.rows
     }
 
-    /// The rows so far are for training, the rest for testing.
-    pub(crate) fn end_of_training(&mut self) {
+    /// Ends the training set; the rows that follow are the test set.
+    pub(crate) fn end_training_set(&mut self) {
         self.header.train_rows = self.header.rows;
     }
 
-    /// Completes the file. Without a number of features it is as many as the keys need.
+    /// Completes the file. Without `features`, there are as many as the greatest key needs.
     pub(crate) fn close(
         mut self,
         features: Option<usize>,
         skipped: u64,
         identity: &str,
     ) -> Result<(), DataError> {
-        self.header.features = features.map_or(self.needed.max(1), |features| features as u64);
+        self.header.features =
+            features.map_or(self.features_needed.max(1), |features| features as u64);
         self.header.skipped = skipped;
         self.header.identity_bytes = identity.len() as u64;
         self.header.has_values = self.values.is_some();
@@ -109,21 +110,21 @@ impl CacheWriter {
 
     fn assemble(self, identity: &str) -> io::Result<()> {
         let CacheWriter { path, mut keys, values, starts, labels, mut header, .. } = self;
-        let mut last = Section::nameless(&path, "identity")?;
+        let mut last = SectionWriter::unnamed(&path, "identity")?;
         last.put(identity.as_bytes())?;
         keys.flush()?;
         header.checksums[0] = keys.checksum;
-        let Some(places) = header.sections() else {
+        let Some(positions) = header.sections() else {
             return Err(io::ErrorKind::FileTooLarge.into());
         };
         let mut file = keys.file;
-        let rest: [Option<Section>; SECTIONS - 1] =
+        let rest: [Option<SectionWriter>; SECTIONS - 1] =
             [values, Some(starts), Some(labels), Some(last)];
-        for (number, (section, place)) in rest.into_iter().zip(&places[1..]).enumerate() {
+        for (number, (section, position)) in rest.into_iter().zip(&positions[1..]).enumerate() {
             let Some(mut section) = section else { continue };
             section.flush()?;
             section.file.rewind()?;
-            file.seek(SeekFrom::Start(place.start))?;
+            file.seek(SeekFrom::Start(position.start))?;
             io::copy(&mut section.file, &mut file)?;
             header.checksums[number + 1] = section.checksum;
         }
@@ -132,23 +133,24 @@ impl CacheWriter {
     }
 }
 
-/// One section on its way to a file, with its checksum.
-struct Section {
+/// Writes one section to a file and computes its checksum.
+struct SectionWriter {
     file: File,
     buffer: Vec<u8>,
     checksum: u32,
 }
 
-impl Section {
+impl SectionWriter {
     fn new(file: File) -> Self {
-        Section { file, buffer: Vec::with_capacity(BUFFER_BYTES), checksum: 0 }
+        SectionWriter { file, buffer: Vec::with_capacity(BUFFER_BYTES), checksum: 0 }
     }
 
-    /// A section in a file beside `path` that loses its name at once.
-    fn nameless(path: &Path, what: &str) -> io::Result<Self> {
+    /// A section in a file beside `path` that is unlinked at once.
+    fn unnamed(path: &Path, what: &str) -> io::Result<Self> {
         let mut name = path.to_path_buf().into_os_string();
         name.push(format!(".{what}"));
-        // Left behind if we were killed between the next two calls; whoever holds the lock may.
+        // A process killed between the next two calls leaves the file behind. The holder of the
+        // lock, which this process is, may remove it.
         let _ = fs::remove_file(&name);
         let file = File::options().read(true).write(true).create_new(true).open(&name)?;
         fs::remove_file(&name)?;
