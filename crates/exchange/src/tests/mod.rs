@@ -1,0 +1,9 @@
+//! The tests of the protocol.
+
+mod breaches;
+mod checkpoints;
+mod frames;
+mod replicas;
+mod roster;
+mod simulation;
+mod waits;
