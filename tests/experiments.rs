@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use paceline_lab::report::GENERATED;
+use paceline_lab::report::GENERATED_NOTICE;
 
 use crate::emulate::without_root;
 use crate::support::{Room, assert_says, finish, start, workspace};
@@ -38,7 +38,7 @@ fn every_experiment_can_be_run() {
 #[test]
 fn the_list_of_experiments_has_all_of_them_with_what_they_hold() {
     let list = fs::read_to_string(workspace().join("experiments/README.md")).unwrap();
-    assert!(list.starts_with(GENERATED), "it is not the one that is generated");
+    assert!(list.starts_with(GENERATED_NOTICE), "it is not the one that is generated");
     for (name, job) in experiments() {
         let section = list.split(&format!("\n## {name}\n")).nth(1);
         let section = section.unwrap_or_else(|| panic!("{name} is not in the list: make it anew"));
@@ -78,7 +78,7 @@ fn a_directory_of_experiments_is_swept_and_listed() {
 
     room.ok(&["report", "all", "--index", "README.md"]);
     let list = fs::read_to_string(room.path("README.md")).unwrap();
-    assert!(list.starts_with(GENERATED));
+    assert!(list.starts_with(GENERATED_NOTICE));
     assert_says(
         &list,
         &[

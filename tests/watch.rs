@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use paceline_observe::EventWriter;
+use paceline_record::EventWriter;
 
 use crate::chromium::Browser;
 use crate::support::{ENDLESS, Launched, Room, assert_says, wait_until};

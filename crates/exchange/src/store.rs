@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use paceline_model::{Optimizer, Table};
+use paceline_model::{OptimizerState, Table};
 
 /// A shard of the parameters, with the optimizer that changes them.
 pub enum Store {
@@ -17,7 +17,7 @@ pub enum Store {
 
 impl Store {
     /// The shard of a dense model.
-    pub fn dense(params: Vec<f32>, optimizer: Optimizer) -> Self {
+    pub fn dense(params: Vec<f32>, optimizer: OptimizerState) -> Self {
         Store::Dense(DenseStore { params, previous: Vec::new(), optimizer })
     }
 
@@ -69,7 +69,7 @@ pub struct DenseStore {
     params: Vec<f32>,
     /// The parameters one version ago, if they are kept; otherwise empty.
     previous: Vec<f32>,
-    optimizer: Optimizer,
+    optimizer: OptimizerState,
 }
 
 impl DenseStore {
@@ -79,7 +79,7 @@ impl DenseStore {
     }
 
     /// The optimizer, with its state.
-    pub fn optimizer(&self) -> &Optimizer {
+    pub fn optimizer(&self) -> &OptimizerState {
         &self.optimizer
     }
 

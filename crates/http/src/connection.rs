@@ -1,51 +1,58 @@
-//! One connection: requests are read, answered and written, one after another.
+//! One connection: reads requests and answers them, one after another.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::request::{Method, Request};
-use crate::response::{Body, Response};
-use crate::server::{Limits, Shared};
+use crate::limits::Limits;
+use crate::request::{Method, Request, RequestError};
+use crate::response::{Response, ResponseBody};
+use crate::state::HttpState;
+use crate::stream_writer::{StreamWriter, is_timeout, write_within};
 
-/// How much of an answer is written at a time.
-const PIECE_BYTES: usize = 64 << 10;
+/// Time to tell a client that the server has too many connections.
+const REFUSAL_TIME: Duration = Duration::from_millis(100);
 
-/// Serves a connection until either side has had enough.
-pub(crate) fn serve(mut stream: TcpStream, shared: &Shared) {
-    // Nobody is told what goes wrong: the peer has gone, or is not worth more words.
-    let _ = serve_all(&mut stream, shared);
+/// Serves a connection until one side closes it.
+pub(crate) fn serve(mut stream: TcpStream, state: &HttpState) {
+    // An error means that the client is gone or too slow: there is nothing to report to it.
+    let _ = serve_requests(&mut stream, state);
 }
 
-/// Answers that there is no room.
+/// Answers that the server has too many connections.
 pub(crate) fn refuse(mut stream: TcpStream) {
     let busy = Response::text(503, "too many connections\n");
-    let limits = Limits { write_time: Duration::from_millis(100), ..Limits::default() };
-    let _ = write(&mut stream, busy, Method::Get, false, &limits);
+    let _ = Reply { method: Method::Get, keeps_alive: false, write_time: REFUSAL_TIME }
+        .send(&mut stream, busy);
 }
 
-fn serve_all(stream: &mut TcpStream, shared: &Shared) -> io::Result<()> {
+fn serve_requests(stream: &mut TcpStream, state: &HttpState) -> io::Result<()> {
+    let write_time = state.limits.write_time;
     stream.set_nodelay(true)?;
-    // What has been read beyond the request before.
+    // Bytes that were read beyond the end of the previous request.
     let mut bytes = Vec::new();
-    while !shared.is_stopping() {
-        let request = match read_head(stream, &mut bytes, &shared.limits)? {
-            Head::None => return Ok(()),
-            Head::Whole(head) => Request::parse(&head),
-            Head::Refused(refusal) => Err(refusal),
+    while !state.is_stopping() {
+        let request = match read_head(stream, &mut bytes, &state.limits)? {
+            HeadRead::Closed => return Ok(()),
+            HeadRead::Complete(head) => Request::parse(&head),
+            HeadRead::Refused(error) => Err(error),
         };
         let request = match request {
             Ok(request) => request,
-            Err((status, why)) => {
-                // After a request that was not understood nobody knows where the next begins.
-                let answer = Response::text(status, format!("{why}\n"));
-                return write(stream, answer, Method::Get, false, &shared.limits);
+            Err(error) => {
+                // Where the next request begins is unknown, so the connection must close.
+                let response = Response::text(error.status, format!("{}\n", error.message));
+                let reply = Reply { method: Method::Get, keeps_alive: false, write_time };
+                return reply.send(stream, response);
             }
         };
-        let answer =
-            shared.guard.check(&request).map_or_else(|no| no, |()| (shared.answer)(&request));
-        let keeps_alive = request.keeps_alive && matches!(answer.body, Body::Whole(_));
-        write(stream, answer, request.method, keeps_alive, &shared.limits)?;
+        let response = match state.guard.check(&request) {
+            Ok(()) => (state.handler)(&request),
+            Err(refusal) => refusal,
+        };
+        let is_complete = matches!(response.body, ResponseBody::Complete(_));
+        let keeps_alive = request.keeps_alive && is_complete;
+        Reply { method: request.method, keeps_alive, write_time }.send(stream, response)?;
         if !keeps_alive {
             return Ok(());
         }
@@ -53,19 +60,20 @@ fn serve_all(stream: &mut TcpStream, shared: &Shared) -> io::Result<()> {
     Ok(())
 }
 
-/// What came of waiting for a request.
-enum Head {
-    /// The peer has said all it had to say.
-    None,
-    Whole(Vec<u8>),
-    Refused((u16, &'static str)),
+/// The result of waiting for a request.
+enum HeadRead {
+    /// The client closed the connection, or was silent for too long.
+    Closed,
+    Complete(Vec<u8>),
+    Refused(RequestError),
 }
 
-/// Reads the next request's head; `bytes` has what was read too far before, and after.
-fn read_head(stream: &mut TcpStream, bytes: &mut Vec<u8>, limits: &Limits) -> io::Result<Head> {
-    let mut begun = (!bytes.is_empty()).then(Instant::now);
+/// Reads the head of the next request. `bytes` holds what was read beyond the previous request
+/// and receives what is read beyond this one.
+fn read_head(stream: &mut TcpStream, bytes: &mut Vec<u8>, limits: &Limits) -> io::Result<HeadRead> {
+    let mut start = (!bytes.is_empty()).then(Instant::now);
     loop {
-        // Empty lines before a request are forgiven, as the standard asks.
+        // RFC 9112 asks servers to ignore empty lines before a request.
         let blank = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
         bytes.drain(..blank);
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n");
@@ -73,110 +81,56 @@ fn read_head(stream: &mut TcpStream, bytes: &mut Vec<u8>, limits: &Limits) -> io
             let rest = bytes.split_off(end + 4);
             let mut head = std::mem::replace(bytes, rest);
             head.truncate(end);
-            return Ok(Head::Whole(head));
+            return Ok(HeadRead::Complete(head));
         }
         if bytes.len() > limits.head_bytes {
-            return Ok(Head::Refused((431, "the request is too long")));
+            return Ok(HeadRead::Refused(RequestError::new(431, "the request is too long")));
         }
-        let left = match begun {
+        let left = match start {
             None => limits.idle_time,
-            Some(begun) => limits.head_time.saturating_sub(begun.elapsed()),
+            Some(start) => limits.head_time.saturating_sub(start.elapsed()),
         };
         if left.is_zero() {
-            return Ok(Head::Refused((408, "the request took too long")));
+            return Ok(HeadRead::Refused(RequestError::new(408, "the request took too long")));
         }
         stream.set_read_timeout(Some(left))?;
-        let mut piece = [0; 2048];
-        match stream.read(&mut piece) {
-            Ok(0) => return Ok(Head::None),
-            Ok(len) => bytes.extend_from_slice(&piece[..len]),
+        let mut block = [0; 2048];
+        match stream.read(&mut block) {
+            Ok(0) => return Ok(HeadRead::Closed),
+            Ok(len) => bytes.extend_from_slice(&block[..len]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if is_late(&error) && begun.is_some() => {}
-            // Quiet for too long: it may come again when it has something to ask.
-            Err(_) => return Ok(Head::None),
+            Err(error) if is_timeout(&error) && start.is_some() => {}
+            Err(_) => return Ok(HeadRead::Closed),
         }
-        begun.get_or_insert_with(Instant::now);
+        start.get_or_insert_with(Instant::now);
     }
 }
 
-/// Whether a time limit on a socket has passed.
-fn is_late(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
-}
-
-fn write(
-    stream: &mut TcpStream,
-    answer: Response,
+/// How a response is sent.
+struct Reply {
+    /// The method of the request: `HEAD` gets no body.
     method: Method,
     keeps_alive: bool,
-    limits: &Limits,
-) -> io::Result<()> {
-    let mut bytes = answer.head(keeps_alive);
-    match answer.body {
-        Body::Whole(body) => {
-            if method == Method::Get {
-                bytes.extend_from_slice(&body);
-            }
-            write_within(stream, &bytes, limits.write_time)
-        }
-        Body::Stream(write) => {
-            write_within(stream, &bytes, limits.write_time)?;
-            match method {
-                Method::Get => write(&mut Outlet { stream, write_time: limits.write_time }),
-                Method::Head => Ok(()),
-            }
-        }
-    }
-}
-
-/// Writes everything, within this time.
-fn write_within(stream: &mut TcpStream, bytes: &[u8], time: Duration) -> io::Result<()> {
-    let begun = Instant::now();
-    for piece in bytes.chunks(PIECE_BYTES) {
-        let left = time.saturating_sub(begun.elapsed());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        stream.set_write_timeout(Some(left))?;
-        stream.write_all(piece)?;
-    }
-    Ok(())
-}
-
-/// Where a stream is written to.
-#[derive(Debug)]
-pub struct Outlet<'a> {
-    stream: &'a mut TcpStream,
     write_time: Duration,
 }
 
-impl Outlet<'_> {
-    /// Writes a piece, which goes out at once.
-    ///
-    /// # Errors
-    /// If the reader has gone or does not read; then the stream is to end.
-    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        write_within(self.stream, bytes, self.write_time)
-    }
-
-    /// Waits for so long.
-    ///
-    /// # Errors
-    /// As soon as the reader goes or the server stops; then the stream is to end.
-    pub fn wait(&mut self, time: Duration) -> io::Result<()> {
-        let until = Instant::now() + time;
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(());
+impl Reply {
+    fn send(self, stream: &mut TcpStream, response: Response) -> io::Result<()> {
+        let mut bytes = response.head(self.keeps_alive);
+        let has_body = self.method == Method::Get;
+        match response.body {
+            ResponseBody::Complete(body) => {
+                if has_body {
+                    bytes.extend_from_slice(&body);
+                }
+                write_within(stream, &bytes, self.write_time)
             }
-            self.stream.set_read_timeout(Some(left))?;
-            // Nothing is expected, so what comes can only be the end, or noise.
-            match self.stream.read(&mut [0; 256]) {
-                Ok(0) => return Err(io::ErrorKind::ConnectionAborted.into()),
-                Ok(_) => {}
-                Err(error) if is_late(&error) || error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+            ResponseBody::Streamed(write_body) => {
+                write_within(stream, &bytes, self.write_time)?;
+                if has_body {
+                    write_body(&mut StreamWriter::new(stream, self.write_time))?;
+                }
+                Ok(())
             }
         }
     }

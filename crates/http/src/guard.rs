@@ -1,10 +1,10 @@
-//! Who may ask.
+//! Decides which requests a server answers.
 //!
-//! On loopback whoever is on this machine may look, but not every page that a browser on this
-//! machine has open: a site can have its own name lead to 127.0.0.1 and then read what is there
-//! as if it were its own. So without a token a request must name the server as a person would, by
-//! `localhost` or by address. Beyond loopback a token is needed: in the header `Authorization:
-//! Bearer`, as programs send it, or once as `?token=`, for which a browser gets a cookie.
+//! On loopback every local user may read, but not every web page that a local browser has open: a
+//! site can point its own name at 127.0.0.1 and then read the answers as if they were its own (DNS
+//! rebinding). So without a token a request must name the server by `localhost` or by address.
+//! Beyond loopback a token is required: in the header `Authorization: Bearer`, as programs send
+//! it, or once as `?token=`, in exchange for which a browser gets a cookie.
 
 use std::fmt;
 use std::io;
@@ -13,12 +13,12 @@ use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use crate::request::Request;
 use crate::response::Response;
 
-/// The cookie that stands for the token.
+/// Name of the cookie that stands for the token.
 const COOKIE: &str = "paceline_token";
-/// The parameter that brings it.
+/// Query parameter that carries the token.
 const PARAM: &str = "token";
 
-/// Says who may ask.
+/// Decides which requests a server answers.
 #[derive(Clone)]
 pub struct Guard {
     token: Option<String>,
@@ -31,57 +31,63 @@ impl fmt::Debug for Guard {
 }
 
 impl Guard {
-    /// Lets everybody on this machine ask.
-    pub fn open() -> Self {
+    /// Lets every local user read. [`bind`] then refuses addresses beyond loopback.
+    pub fn without_token() -> Self {
         Self { token: None }
     }
 
-    /// Lets those ask who know this token, which must not be empty.
+    /// Lets only requests with this token pass.
+    ///
+    /// # Panics
+    /// If the token is empty.
     pub fn with_token(token: &str) -> Self {
-        assert!(!token.is_empty(), "an empty token keeps nobody out");
+        assert!(!token.is_empty(), "an empty token protects nothing");
         Self { token: Some(token.to_owned()) }
     }
 
-    /// Whether a token is asked for.
+    /// Whether requests need a token.
     pub fn has_token(&self) -> bool {
         self.token.is_some()
     }
 
-    /// Lets a request through, or answers in its place.
+    /// Lets a request pass, or returns the response to send instead.
     pub(crate) fn check(&self, request: &Request) -> Result<(), Response> {
         let Some(token) = &self.token else {
-            return match request.header("host").is_none_or(is_plain_host) {
-                true => Ok(()),
-                false => Err(Response::text(403, "ask for this by address or as localhost\n")),
-            };
+            if request.header("host").is_none_or(is_plain_host) {
+                return Ok(());
+            }
+            return Err(Response::text(
+                403,
+                "use the server's address, or localhost, as its name\n",
+            ));
         };
         let bearer =
             request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
         if bearer.is_some_and(|given| is_same(given.trim(), token)) {
             return Ok(());
         }
-        // A browser that comes with the token goes on without it, so that it does not stay in
-        // the address that people copy.
+        // Redirecting keeps the token out of the address, which people copy.
         if request.param(PARAM).is_some_and(|given| is_same(given, token)) {
-            let cookie = format!("{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict", encoded(token));
-            return Err(Response::see_other("/").with("set-cookie", &cookie));
+            let cookie = format!("{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict", encode(token));
+            return Err(Response::see_other("/").with_header("set-cookie", &cookie));
         }
-        if request.cookie(COOKIE).is_some_and(|given| is_same(given, &encoded(token))) {
+        if request.cookie(COOKIE).is_some_and(|given| is_same(given, &encode(token))) {
             return Ok(());
         }
-        let text = "a token is needed: Authorization: Bearer TOKEN, or /?token=TOKEN\n";
-        Err(Response::text(401, text).with("www-authenticate", "Bearer"))
+        let text = "a token is required: send Authorization: Bearer TOKEN, or open /?token=TOKEN\n";
+        Err(Response::text(401, text).with_header("www-authenticate", "Bearer"))
     }
 }
 
-/// Listens at an address, unless the guard would let everybody in who can reach it.
+/// Listens on an address. Without a token only loopback addresses are allowed.
 ///
 /// # Errors
-/// If the address cannot be had, or is not on loopback and no token is asked for.
+/// If the address is not on loopback and the guard has no token
+/// ([`PermissionDenied`](io::ErrorKind::PermissionDenied)), or if the socket cannot be bound.
 pub fn bind(address: &str, guard: &Guard) -> io::Result<TcpListener> {
     let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
     if !guard.has_token() && addresses.iter().any(|address| !address.ip().is_loopback()) {
-        let text = format!("{address} can be reached from elsewhere, which needs a token");
+        let text = format!("{address} is reachable from other machines, which needs a token");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
     TcpListener::bind(&addresses[..])
@@ -97,15 +103,15 @@ fn is_plain_host(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
 }
 
-/// Compares without telling by its time how much of it was right.
+/// Compares in a time that does not depend on how many characters match.
 fn is_same(given: &str, token: &str) -> bool {
     let pairs = given.bytes().zip(token.bytes());
     let difference = pairs.fold(0, |sum, (a, b)| sum | (a ^ b));
     std::hint::black_box(difference) == 0 && given.len() == token.len()
 }
 
-/// A token as a cookie can carry it.
-fn encoded(token: &str) -> String {
+/// Encodes a token in characters that a cookie may contain.
+fn encode(token: &str) -> String {
     token.bytes().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -120,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_others_can_give_to_this_machine_are_refused() {
+    fn host_names_that_a_site_can_choose_are_refused() {
         for (host, status) in [
             ("localhost", 200),
             ("localhost:80", 200),
@@ -131,15 +137,19 @@ mod tests {
             ("127.0.0.1.evil.example", 403),
             ("", 403),
         ] {
-            assert_eq!(ask(&Guard::open(), "/", &format!("host: {host}")), status, "{host}");
+            assert_eq!(
+                ask(&Guard::without_token(), "/", &format!("host: {host}")),
+                status,
+                "{host}"
+            );
         }
     }
 
     #[test]
-    fn with_a_token_only_those_who_know_it_are_let_in() {
+    fn only_requests_with_the_token_pass() {
         let guard = Guard::with_token("s3cret");
         let host = "host: node7:80";
-        let cookie = format!("{COOKIE}={}", encoded("s3cret"));
+        let cookie = format!("{COOKIE}={}", encode("s3cret"));
         for (target, header, status) in [
             ("/", "", 401),
             ("/", "authorization: Bearer s3cret", 200),
@@ -157,10 +167,10 @@ mod tests {
     }
 
     #[test]
-    fn beyond_loopback_nobody_listens_without_a_token() {
-        let refused = bind("0.0.0.0:0", &Guard::open()).unwrap_err();
+    fn listening_beyond_loopback_requires_a_token() {
+        let refused = bind("0.0.0.0:0", &Guard::without_token()).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
-        assert!(bind("127.0.0.1:0", &Guard::open()).is_ok());
+        assert!(bind("127.0.0.1:0", &Guard::without_token()).is_ok());
         assert!(bind("0.0.0.0:0", &Guard::with_token("t")).is_ok());
     }
 }

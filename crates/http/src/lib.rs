@@ -1,40 +1,52 @@
-//! A small HTTP server for looking at what a task or a run is doing.
-//!
-//! Two things of Paceline speak HTTP: the page that shows runs, and the metrics of a task. Both
-//! only ever show something, to a handful of readers, beside a training that must not feel them.
-//! So this server knows `GET` and `HEAD` and nothing else, takes no bodies, has a thread for each
-//! connection and a limit for everything: connections, bytes of a request, time to read one, time
-//! to write an answer. Whatever arrives, it answers with a status or closes the connection.
-//!
-//! - [`Server`] owns the listening socket and the threads, and ends both when it is dropped;
-//! - [`Request`] is what was asked, decoded; [`Response`] what is answered, at once or as a
-//!   stream (server-sent events) through an [`Outlet`];
-//! - [`Guard`] says who may ask: on loopback pages of other sites are kept out, beyond loopback
-//!   a token is needed. [`bind`] refuses to listen where the guard would let everybody in.
+//! A small HTTP server for showing what a program is doing.
 //!
 //! ```
-//! use paceline_http::{Guard, Limits, Response, Server, bind};
+//! use std::io::{Read, Write};
+//! use std::net::TcpStream;
 //!
-//! let guard = Guard::open();
+//! use paceline_http::{Guard, HttpServer, Limits, Response, bind};
+//!
+//! let guard = Guard::without_token();
 //! let listener = bind("127.0.0.1:0", &guard)?;
-//! let server = Server::start(listener, guard, Limits::default(), |request| {
+//! let server = HttpServer::start(listener, guard, Limits::default(), |request| {
 //!     match request.path.as_str() {
 //!         "/healthz" => Response::text(200, "ok\n"),
 //!         _ => Response::not_found(),
 //!     }
 //! })?;
-//! println!("http://{}/", server.address());
+//!
+//! let mut client = TcpStream::connect(server.address())?;
+//! client.write_all(b"GET /healthz HTTP/1.0\r\n\r\n")?;
+//! let mut answer = String::new();
+//! client.read_to_string(&mut answer)?;
+//! assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("ok\n"));
 //! # Ok::<(), std::io::Error>(())
 //! ```
+//!
+//! Paceline serves two things over HTTP: the page that shows runs, and the metrics of a task. Both
+//! are read-only, have a handful of readers, and run beside a training that they must not disturb.
+//! So this server answers only `GET` and `HEAD`, accepts no request bodies, uses one thread per
+//! connection, and [limits](Limits) connections, the size of a request, and the time to read a
+//! request and to write a response. It answers bad input with a status or closes the connection.
+//!
+//! - [`HttpServer`] owns the listening socket and the threads; dropping it ends both.
+//! - [`Request`] is a decoded request; [`Response`] is a complete response, or one that is streamed
+//!   (server-sent events) through a [`StreamWriter`].
+//! - [`Guard`] decides which requests are answered: on loopback it keeps other web sites out,
+//!   beyond loopback it requires a token. [`bind`] refuses to listen beyond loopback without one.
 
 mod connection;
 mod guard;
+mod limits;
 mod request;
 mod response;
 mod server;
+mod state;
+mod stream_writer;
 
-pub use connection::Outlet;
 pub use guard::{Guard, bind};
+pub use limits::Limits;
 pub use request::{Method, Request};
 pub use response::Response;
-pub use server::{Limits, Server};
+pub use server::HttpServer;
+pub use stream_writer::StreamWriter;

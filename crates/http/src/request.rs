@@ -1,99 +1,108 @@
-//! What was asked: the head of a request, taken apart and decoded.
+//! Requests: parses and decodes the head of a request.
 //!
-//! Only what a reader of pages needs is understood. What is not understood is refused rather than
-//! guessed at: a head that two programs may read differently is how requests get smuggled.
+//! The parser accepts only what a reader of pages sends and refuses the rest instead of guessing:
+//! a head that two programs read differently is how requests are smuggled past a proxy.
 
-/// Headers that a request may have.
+/// Most headers that a request may have.
 const MAX_HEADERS: usize = 64;
 
-/// What is to be done.
+/// The method of a request. The server refuses all others with status 405.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Show something.
+    /// Asks for a resource.
     Get,
-    /// Show what would be shown, without showing it.
+    /// Asks for the head of the response to `GET`, without the body.
     Head,
 }
 
-/// A request for something to look at.
+/// A request whose head is well formed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What is to be done.
+    /// The method.
     pub method: Method,
-    /// Where, decoded and without what follows a question mark. It begins with a slash, and
-    /// nothing else about it is sure: it may hold `..` and any other text.
+    /// The decoded path, without the query. It starts with a slash. Nothing else about it is
+    /// checked: it may contain `..`.
     pub path: String,
-    /// What follows the question mark: names and values, decoded.
+    /// Names and values of the query, decoded.
     pub query: Vec<(String, String)>,
-    /// The headers: names in lower case, and values.
+    /// Names, in lower case, and values.
     headers: Vec<(String, String)>,
-    /// Whether the connection is to be kept.
+    /// Whether the client wants to send further requests on this connection.
     pub(crate) keeps_alive: bool,
 }
 
-/// Why a request is refused: a status and a word.
-pub(crate) type Refusal = (u16, &'static str);
+/// Why the server refuses a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RequestError {
+    pub(crate) status: u16,
+    pub(crate) message: &'static str,
+}
+
+impl RequestError {
+    pub(crate) fn new(status: u16, message: &'static str) -> Self {
+        Self { status, message }
+    }
+}
 
 impl Request {
-    /// Takes a head apart, without the empty line that ends it.
-    pub(crate) fn parse(head: &[u8]) -> Result<Self, Refusal> {
-        let head = std::str::from_utf8(head).map_err(|_| (400, "the request is not text"))?;
+    /// Parses a head, given without the empty line that ends it.
+    pub(crate) fn parse(head: &[u8]) -> Result<Self, RequestError> {
+        let refuse = RequestError::new;
+        let head =
+            std::str::from_utf8(head).map_err(|_| refuse(400, "the request is not UTF-8"))?;
         let mut lines = head.split("\r\n");
         let line = lines.next().unwrap_or_default();
         let mut words = line.split(' ');
         let (Some(method), Some(target), Some(version), None) =
             (words.next(), words.next(), words.next(), words.next())
         else {
-            return Err((400, "the first line is not method, path and version"));
+            return Err(refuse(400, "the first line is not method, path and version"));
         };
-        let is_new = match version {
+        let is_http_1_1 = match version {
             "HTTP/1.1" => true,
             "HTTP/1.0" => false,
-            _ => return Err((505, "only HTTP/1.1 and HTTP/1.0 are spoken here")),
+            _ => return Err(refuse(505, "this server speaks HTTP/1.1 and HTTP/1.0")),
         };
         let method = match method {
             "GET" => Method::Get,
             "HEAD" => Method::Head,
-            _ => return Err((405, "there is nothing here but to look at")),
+            _ => return Err(refuse(405, "this server answers only GET and HEAD")),
         };
         let headers = parse_headers(lines)?;
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         if !path.starts_with('/') {
-            return Err((400, "the path does not begin with a slash"));
+            return Err(refuse(400, "the path does not start with a slash"));
         }
-        let bad = (400, "the path is not well encoded");
-        let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            Some((decoded(&name.replace('+', " "))?, decoded(&value.replace('+', " "))?))
-        });
-        let query = pairs.collect::<Option<_>>().ok_or(bad)?;
-        let mut request =
-            Self { method, path: decoded(path).ok_or(bad)?, query, headers, keeps_alive: is_new };
-        request.check(is_new)?;
+        let bad_encoding = refuse(400, "the path or query is not encoded correctly");
+        let path = decode(path).ok_or(bad_encoding)?;
+        let query = parse_query(query).ok_or(bad_encoding)?;
+        let mut request = Self { method, path, query, headers, keeps_alive: is_http_1_1 };
+        request.check_headers(is_http_1_1)?;
         Ok(request)
     }
 
-    fn check(&mut self, is_new: bool) -> Result<(), Refusal> {
+    fn check_headers(&mut self, is_http_1_1: bool) -> Result<(), RequestError> {
         let hosts = self.headers.iter().filter(|(name, _)| name == "host").count();
-        if hosts > 1 || (is_new && hosts == 0) {
-            return Err((400, "a request names one host"));
+        if hosts > 1 || (is_http_1_1 && hosts == 0) {
+            return Err(RequestError::new(400, "a request must have one Host header"));
         }
         if self.header("transfer-encoding").is_some()
             || self.header("content-length").is_some_and(|length| length != "0")
         {
-            return Err((413, "no request here has a body"));
+            return Err(RequestError::new(413, "this server accepts no request bodies"));
         }
-        let wish = self.header("connection").unwrap_or_default().to_ascii_lowercase();
-        self.keeps_alive = is_new && !wish.split(',').any(|word| word.trim() == "close");
+        let connection = self.header("connection").unwrap_or_default().to_ascii_lowercase();
+        self.keeps_alive =
+            is_http_1_1 && !connection.split(',').any(|option| option.trim() == "close");
         Ok(())
     }
 
-    /// The value of a header, whose name is given in lower case; the first if there are several.
+    /// The value of a header, whose name is given in lower case; the first if it is repeated.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
 
-    /// The value of this name after the question mark; the first if there are several.
+    /// The value of a query parameter; the first if it is repeated.
     pub fn param(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
@@ -107,29 +116,42 @@ impl Request {
 
 fn parse_headers<'a>(
     lines: impl Iterator<Item = &'a str>,
-) -> Result<Vec<(String, String)>, Refusal> {
+) -> Result<Vec<(String, String)>, RequestError> {
+    let refuse = RequestError::new;
     let mut headers = Vec::new();
     for line in lines {
         if headers.len() == MAX_HEADERS {
-            return Err((431, "too many headers"));
+            return Err(refuse(431, "too many headers"));
         }
-        let (name, value) = line.split_once(':').ok_or((400, "a header has no colon"))?;
+        let Some((name, value)) = line.split_once(':') else {
+            return Err(refuse(400, "a header has no colon"));
+        };
         let is_token =
             |byte: u8| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?={}".contains(&byte);
         if name.is_empty() || !name.bytes().all(is_token) {
-            return Err((400, "a header's name is not a word"));
+            return Err(refuse(400, "a header name has characters that are not allowed"));
         }
         if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
-            return Err((400, "a header has control characters"));
+            return Err(refuse(400, "a header value has control characters"));
         }
         headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
     Ok(headers)
 }
 
-/// Text with its `%41`s read; none if they are not well formed, or what comes out is not text
-/// that a person would write.
-fn decoded(text: &str) -> Option<String> {
+/// The decoded names and values of a query; none if one is not encoded correctly.
+fn parse_query(query: &str) -> Option<Vec<(String, String)>> {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    let decoded = pairs.map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Some((decode(&name.replace('+', " "))?, decode(&value.replace('+', " "))?))
+    });
+    decoded.collect()
+}
+
+/// Decodes percent-encoded text; none if the encoding is malformed, or the result is not UTF-8 or
+/// contains control characters.
+fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -152,11 +174,11 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Request, u16> {
-        Request::parse(text.as_bytes()).map_err(|refusal| refusal.0)
+        Request::parse(text.as_bytes()).map_err(|error| error.status)
     }
 
     #[test]
-    fn a_request_is_taken_apart_and_decoded() {
+    fn a_request_is_parsed_and_decoded() {
         let head = "GET /runs/a%20b?x=1%2B1&y=a+b&z HTTP/1.1\r\nHost: here\r\nCOOKIE: a=1; b = 2 ";
         let request = parse(head).unwrap();
         assert_eq!((request.method, request.path.as_str()), (Method::Get, "/runs/a b"));
@@ -169,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused() {
+    fn malformed_requests_are_refused() {
         for (head, status) in [
             ("", 400),
             ("GET /", 400),
@@ -200,7 +222,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes: Vec<u8>, text in "[GET /%a-f0-9?&=\r\n:.]{0,80}") {
+        fn no_input_makes_the_parser_panic(bytes: Vec<u8>, text in "[GET /%a-f0-9?&=\r\n:.]{0,80}") {
             let _ = Request::parse(&bytes);
             let _ = Request::parse(text.as_bytes());
         }

@@ -1,86 +1,86 @@
-//! What is answered.
+//! Responses.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
-use crate::connection::Outlet;
+use crate::stream_writer::StreamWriter;
 
-/// Somebody who writes an answer piece by piece.
-type Write = Box<dyn FnOnce(&mut Outlet<'_>) -> io::Result<()> + Send>;
+/// Writes a streamed body.
+type StreamBody = Box<dyn FnOnce(&mut StreamWriter<'_>) -> io::Result<()> + Send>;
 
-/// What follows the head.
-pub(crate) enum Body {
-    Whole(Cow<'static, [u8]>),
-    Stream(Write),
+/// What follows the head of a response.
+pub(crate) enum ResponseBody {
+    Complete(Cow<'static, [u8]>),
+    Streamed(StreamBody),
 }
 
-/// An answer.
+/// A response to a request.
 pub struct Response {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(&'static str, String)>,
-    pub(crate) body: Body,
+    pub(crate) body: ResponseBody,
 }
 
 impl Response {
-    /// An answer of this kind of content.
+    /// Creates a response with a complete body.
     pub fn new(
         status: u16,
         content_type: &'static str,
         body: impl Into<Cow<'static, [u8]>>,
     ) -> Self {
         let headers = vec![("content-type", content_type.to_owned())];
-        Self { status, headers, body: Body::Whole(body.into()) }
+        Self { status, headers, body: ResponseBody::Complete(body.into()) }
     }
 
-    /// A line of text.
+    /// Creates a response of plain text.
     pub fn text(status: u16, text: impl Into<String>) -> Self {
         Self::new(status, "text/plain; charset=utf-8", text.into().into_bytes())
     }
 
-    /// JSON that is written down already.
+    /// Creates a response of serialized JSON, with status 200.
     pub fn json(body: Vec<u8>) -> Self {
         Self::new(200, "application/json", body)
     }
 
-    /// Nothing is there.
+    /// Creates a response with status 404.
     pub fn not_found() -> Self {
-        Self::text(404, "there is nothing here\n")
+        Self::text(404, "not found\n")
     }
 
-    /// Go and look there instead, a path of this server.
+    /// Redirects the client to another path of this server.
     pub fn see_other(path: &str) -> Self {
-        Self::text(303, "").with("location", path)
+        Self::text(303, "").with_header("location", path)
     }
 
-    /// An answer that is written piece by piece, until `write` comes to its end or fails; the
-    /// connection ends with it.
+    /// Creates a response whose body `write` produces; the connection closes when it returns.
     pub fn stream(
         content_type: &'static str,
-        write: impl FnOnce(&mut Outlet<'_>) -> io::Result<()> + Send + 'static,
+        write: impl FnOnce(&mut StreamWriter<'_>) -> io::Result<()> + Send + 'static,
     ) -> Self {
-        Self { body: Body::Stream(Box::new(write)), ..Self::new(200, content_type, &[][..]) }
+        let body = ResponseBody::Streamed(Box::new(write));
+        Self { body, ..Self::new(200, content_type, &[][..]) }
     }
 
-    /// The same with one more header. A line break in the value would begin another header, so
-    /// control characters are left out.
-    pub fn with(mut self, name: &'static str, value: &str) -> Self {
+    /// Adds a header. Control characters in the value are dropped, because a line break would
+    /// begin another header.
+    pub fn with_header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.push((name, value.chars().filter(|c| !c.is_control()).collect()));
         self
     }
 
-    /// The status.
+    /// The status code.
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// The head, down to the empty line.
+    /// The head, including the empty line that ends it.
     pub(crate) fn head(&self, keeps_alive: bool) -> Vec<u8> {
         let mut head = format!("HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
         for (name, value) in &self.headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
-        if let Body::Whole(body) = &self.body {
+        if let ResponseBody::Complete(body) = &self.body {
             head.push_str(&format!("content-length: {}\r\n", body.len()));
         }
         head.push_str("x-content-type-options: nosniff\r\nreferrer-policy: no-referrer\r\n");
@@ -99,7 +99,7 @@ impl fmt::Debug for Response {
     }
 }
 
-/// The words that go with a status.
+/// The reason phrase of a status.
 fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",
@@ -115,6 +115,6 @@ fn reason(status: u16) -> &'static str {
         431 => "Request Header Fields Too Large",
         503 => "Service Unavailable",
         505 => "HTTP Version Not Supported",
-        _ => "Answer",
+        _ => "Unknown",
     }
 }

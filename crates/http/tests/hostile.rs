@@ -7,13 +7,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use paceline_http::{Guard, Limits, Response, Server, bind};
+use paceline_http::{Guard, HttpServer, Limits, Response, bind};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server that says hello, repeats itself on `/long` and goes on for ever on `/stream`.
-fn serve(limits: Limits) -> Server {
-    let guard = Guard::open();
+fn serve(limits: Limits) -> HttpServer {
+    let guard = Guard::without_token();
     let listener = bind("127.0.0.1:0", &guard).unwrap();
     let answer = |request: &paceline_http::Request| match request.path.as_str() {
         "/" => Response::text(200, "hello"),
@@ -27,7 +27,7 @@ fn serve(limits: Limits) -> Server {
         }),
         _ => Response::not_found(),
     };
-    Server::start(listener, guard, limits, answer).unwrap()
+    HttpServer::start(listener, guard, limits, answer).unwrap()
 }
 
 fn connect(address: SocketAddr) -> TcpStream {

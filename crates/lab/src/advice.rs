@@ -8,8 +8,8 @@ use std::cmp::Ordering;
 
 use crate::cell::Cell;
 use crate::charts::{by_batch, by_workers};
-use crate::figure::{Figure, show};
-use crate::findings::Findings;
+use crate::figure::{Figure, format_number};
+use crate::report_data::ReportData;
 
 /// Growth below this share is none.
 const WORTH: f64 = 0.10;
@@ -17,9 +17,9 @@ const WORTH: f64 = 0.10;
 const LEAST_TESTS: usize = 5;
 
 /// The sentences, in the order they matter.
-pub fn advice(findings: &Findings) -> Vec<String> {
-    let cells: Vec<&Cell> = findings.complete().collect();
-    let threads = findings.machine().map_or(0, |machine| machine.threads);
+pub fn advice(data: &ReportData) -> Vec<String> {
+    let cells: Vec<&Cell> = data.complete_cells().collect();
+    let threads = data.machine().map_or(0, |machine| machine.threads);
     let mut sentences = Vec::new();
     sentences.extend(fastest(&cells));
     sentences.extend(by_batch(&cells).iter().filter_map(|(label, line)| batch(label, line)));
@@ -76,7 +76,7 @@ fn fastest(cells: &[&Cell]) -> Option<String> {
 }
 
 fn seconds(value: f64) -> String {
-    format!("{} s", show(value, if value < 1.0 { 3 } else { 2 }))
+    format!("{} s", format_number(value, if value < 1.0 { 3 } else { 2 }))
 }
 
 /// The smallest x from which on no larger one gives noticeably more.
@@ -111,7 +111,7 @@ fn batch(label: &str, line: &[(u64, &Cell)]) -> Option<String> {
     let (points, noise) = rates(line);
     let (knee, rate) = knee(&points)?;
     let (largest, _) = *points.last()?;
-    let rate = show(rate, 0);
+    let rate = format_number(rate, 0);
     let what = match knee == largest {
         true => {
             format!("throughput still grows at the largest batch tried, {knee} ({rate} examples/s)")
@@ -129,7 +129,7 @@ fn workers(label: &str, line: &[(u64, &Cell)], threads: usize) -> Option<String>
     let (points, noise) = rates(line);
     let (knee, rate) = knee(&points)?;
     let (largest, _) = *points.last()?;
-    let rate = show(rate, 0);
+    let rate = format_number(rate, 0);
     let many = |count: u64| format!("{count} worker{}", if count == 1 { "" } else { "s" });
     let what = match knee == largest {
         true => {
@@ -172,12 +172,12 @@ fn bottleneck(cells: &[&Cell]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cell::label;
+    use crate::cell::assign_labels;
     use crate::run::Run;
     use crate::summary::Summary;
 
     /// Cells of mode, workers, batch, seconds to the target and examples/s.
-    fn findings(rows: &[(&str, u64, u64, f64, f64)]) -> Findings {
+    fn data(rows: &[(&str, u64, u64, f64, f64)]) -> ReportData {
         let cell = |&(mode, workers, batch, seconds, rate): &(&str, u64, u64, f64, f64)| {
             let text = format!(
                 r#"{{"mode": "{mode}", "workers": {workers}, "batch": {batch}, "seconds": {seconds},
@@ -196,13 +196,13 @@ mod tests {
             }
         };
         let mut cells: Vec<Cell> = rows.iter().map(cell).collect();
-        label(&mut cells);
-        Findings { cells, ..Findings::default() }
+        assign_labels(&mut cells);
+        ReportData { cells, ..ReportData::default() }
     }
 
     #[test]
     fn the_batch_at_which_throughput_stops_growing_is_named() {
-        let found = advice(&findings(&[
+        let found = advice(&data(&[
             ("async", 2, 10, 3.0, 100.0),
             ("async", 2, 60, 2.0, 400.0),
             ("async", 2, 120, 2.5, 420.0),
@@ -221,14 +221,14 @@ mod tests {
 
     #[test]
     fn growth_up_to_the_end_is_said_to_go_on() {
-        let found = advice(&findings(&[("sync", 1, 10, 1.0, 100.0), ("sync", 1, 60, 1.02, 300.0)]));
+        let found = advice(&data(&[("sync", 1, 10, 1.0, 100.0), ("sync", 1, 60, 1.02, 300.0)]));
         assert!(found[0].contains("too close to call"), "{found:?}");
         assert!(found[1].contains("still grows at the largest batch tried, 60"), "{found:?}");
     }
 
     #[test]
     fn the_workers_at_which_more_stop_helping_are_named() {
-        let found = advice(&findings(&[
+        let found = advice(&data(&[
             ("async", 1, 10, 3.0, 100.0),
             ("async", 2, 10, 2.0, 190.0),
             ("async", 4, 10, 2.0, 180.0),
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn who_was_first_follows_from_the_tests_if_there_are_enough() {
-        let mut found = findings(&[("async", 2, 10, 3.0, 100.0), ("sync", 2, 10, 2.0, 100.0)]);
+        let mut found = data(&[("async", 2, 10, 3.0, 100.0), ("sync", 2, 10, 2.0, 100.0)]);
         let tests = |pace: f64, count: u32| -> Vec<(f64, f64)> {
             (0..count).map(|i| (pace * f64::from(i), 2.0 / f64::from(i + 1))).collect()
         };
@@ -262,6 +262,6 @@ mod tests {
 
     #[test]
     fn one_cell_says_nothing() {
-        assert_eq!(advice(&findings(&[("single", 1, 10, 1.0, 1.0)])).len(), 1);
+        assert_eq!(advice(&data(&[("single", 1, 10, 1.0, 1.0)])).len(), 1);
     }
 }

@@ -1,9 +1,9 @@
 //! Runs with equal settings, which differ in their seeds alone.
 
 use crate::figure::Figure;
-use crate::plan::Reference;
 use crate::run::Run;
 use crate::stats::Spread;
+use crate::sweep_plan::ReferenceFigure;
 
 /// The runs of one combination of settings.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +21,7 @@ pub struct Cell {
     /// How many of its runs failed.
     pub failed: usize,
     /// What others measured.
-    pub references: Vec<Reference>,
+    pub references: Vec<ReferenceFigure>,
 }
 
 /// Keys that are always shown, as what they stand for is drawn.
@@ -54,13 +54,13 @@ impl Cell {
     }
 
     /// A figure as tables show it: mean and, of several runs, the spread.
-    pub fn show(&self, figure: &Figure) -> String {
+    pub fn format(&self, figure: &Figure) -> String {
         match self.figure(figure) {
             None => String::new(),
-            Some(Spread { mean, deviation: None, .. }) => figure.show(mean),
-            Some(Spread { mean, deviation: Some(0.0), .. }) => figure.show(mean),
+            Some(Spread { mean, deviation: None, .. }) => figure.format(mean),
+            Some(Spread { mean, deviation: Some(0.0), .. }) => figure.format(mean),
             Some(Spread { mean, deviation: Some(deviation), .. }) => {
-                format!("{} ± {}", figure.show(mean), figure.show(deviation))
+                format!("{} ± {}", figure.format(mean), figure.format(deviation))
             }
         }
     }
@@ -81,7 +81,7 @@ impl Cell {
 }
 
 /// All keys that any cell sets: the main ones first, the others in the order they come in.
-pub fn keys(cells: &[Cell]) -> Vec<String> {
+pub(crate) fn keys(cells: &[Cell]) -> Vec<String> {
     let mut keys: Vec<String> = Vec::new();
     for (key, _) in cells.iter().flat_map(|cell| &cell.settings) {
         if !keys.contains(key) {
@@ -94,7 +94,7 @@ pub fn keys(cells: &[Cell]) -> Vec<String> {
 }
 
 /// Gives every cell its labels: of the keys that tell cells apart as few as will do.
-pub(crate) fn label(cells: &mut [Cell]) {
+pub(crate) fn assign_labels(cells: &mut [Cell]) {
     let mut shown = keys(cells);
     shown.retain(|key| {
         let value = |cell: &Cell| cell.setting(key).map(str::to_owned);
@@ -161,7 +161,7 @@ mod tests {
             cell(&[("cluster.mode", "sync"), ("train.stop", "{b}"), ("train.batch", "10")]),
             cell(&[("cluster.mode", "sync"), ("train.stop", "{b}"), ("train.batch", "30")]),
         ];
-        label(&mut cells);
+        assign_labels(&mut cells);
         assert_eq!(cells[3].label, "sync, batch 30");
         assert_eq!(cells[3].deploy, "sync");
     }
@@ -173,7 +173,7 @@ mod tests {
             cell(&[("cluster.mode", "async"), ("cluster.workers", "2")]),
             cell(&[("cluster.mode", "async"), ("cluster.workers", "3")]),
         ];
-        label(&mut cells);
+        assign_labels(&mut cells);
         let labels = cells.each_ref().map(|cell| cell.label.as_str());
         assert_eq!(labels, ["single", "async, 2 workers", "async, 3 workers"]);
         assert_eq!(cells[2].without_workers, "async");
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn one_cell_needs_no_label() {
         let mut cells = [cell(&[("train.batch", "10")])];
-        label(&mut cells);
+        assign_labels(&mut cells);
         assert_eq!(cells[0].label, "");
     }
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::cell::Cell;
+use crate::curve::Curve;
 use crate::figure::Figure;
-use crate::findings::Findings;
-use crate::run::{Curve, Run};
-use crate::svg::{Bar, Bars, Lines, Series};
+use crate::report_data::ReportData;
+use crate::run::Run;
+use crate::svg::{Bar, BarChart, ChartLine, LineChart};
 
 /// Bars beyond these cannot be read any more; the tables have all.
 const MOST_BARS: usize = 40;
@@ -17,18 +18,18 @@ const MOST_LINES: usize = 16;
 
 /// Charts that belong together.
 #[derive(Clone, Debug, Default)]
-pub struct Group {
+pub(crate) struct ChartGroup {
     /// What they are about.
-    pub title: String,
+    pub(crate) title: String,
     /// What to know when reading them; may be empty.
-    pub note: String,
+    pub(crate) note: String,
     /// The charts, as HTML.
-    pub figures: Vec<String>,
+    pub(crate) figures: Vec<String>,
 }
 
 /// All charts.
-pub fn charts(findings: &Findings) -> Vec<Group> {
-    let cells: Vec<&Cell> = findings.complete().collect();
+pub(crate) fn charts(data: &ReportData) -> Vec<ChartGroup> {
+    let cells: Vec<&Cell> = data.complete_cells().collect();
     let groups = [
         over_batch(&cells),
         over_workers(&cells),
@@ -71,35 +72,35 @@ pub(crate) fn by_workers<'a>(cells: &[&'a Cell]) -> Vec<(String, Vec<(u64, &'a C
     lines_of(cells, |cell| &cell.without_workers, Cell::workers)
 }
 
-fn over_batch(cells: &[&Cell]) -> Group {
+fn over_batch(cells: &[&Cell]) -> ChartGroup {
     let lines = by_batch(cells);
     let figures = [("seconds", "seconds"), ("examples_per_second", "examples/s")];
     let charts = figures.iter().map(|(name, title)| {
         chart(&lines, name, format!("{} over batch size", capital(title)), "batch", title)
     });
-    Group {
+    ChartGroup {
         title: "Batch size".into(),
         note: String::new(),
         figures: charts.filter(|chart| !chart.is_empty()).map(|chart| chart.figure()).collect(),
     }
 }
 
-fn over_workers(cells: &[&Cell]) -> Group {
+fn over_workers(cells: &[&Cell]) -> ChartGroup {
     let lines = by_workers(cells);
     let figures = [("seconds", "seconds"), ("examples_per_second", "examples/s")];
-    let mut charts: Vec<Lines> = figures
+    let mut charts: Vec<LineChart> = figures
         .iter()
         .map(|(name, title)| {
             chart(&lines, name, format!("{} over workers", capital(title)), "workers", title)
         })
         .collect();
     charts.push(speed_up(cells, &lines));
-    Group {
+    ChartGroup {
         title: "Workers".into(),
         note: "Speed-up is in examples/s, against one worker in the same mode or, if there was \
                none, against single with the same settings or the fewest workers."
             .into(),
-        figures: charts.iter().filter(|c| !c.is_empty()).map(Lines::figure).collect(),
+        figures: charts.iter().filter(|c| !c.is_empty()).map(LineChart::figure).collect(),
     }
 }
 
@@ -109,19 +110,19 @@ fn chart(
     title: String,
     x_title: &str,
     y_title: &str,
-) -> Lines {
+) -> LineChart {
     let figure = Figure::named(name);
     let series = |(label, line): &(String, Vec<(u64, &Cell)>)| {
         let spread = |(x, cell): &(u64, &Cell)| Some((*x, cell.figure(figure?)?));
         let found: Vec<_> = line.iter().filter_map(spread).collect();
-        Series {
+        ChartLine {
             label: label.clone(),
             points: found.iter().map(|(x, spread)| (*x as f64, spread.mean)).collect(),
             spread: found.iter().map(|(_, spread)| spread.deviation.unwrap_or(0.0)).collect(),
             is_ideal: false,
         }
     };
-    Lines {
+    LineChart {
         title,
         x_title: x_title.into(),
         y_title: y_title.into(),
@@ -132,7 +133,7 @@ fn chart(
 }
 
 /// Examples/s against the fewest workers, beside what ideal scaling would give.
-fn speed_up(cells: &[&Cell], lines: &[(String, Vec<(u64, &Cell)>)]) -> Lines {
+fn speed_up(cells: &[&Cell], lines: &[(String, Vec<(u64, &Cell)>)]) -> LineChart {
     let rate = |cell: &Cell| cell.mean("examples_per_second");
     let mut series = Vec::new();
     let mut most = 1;
@@ -150,19 +151,19 @@ fn speed_up(cells: &[&Cell], lines: &[(String, Vec<(u64, &Cell)>)]) -> Lines {
         };
         let points = line.iter().filter_map(|(x, cell)| Some((*x as f64, rate(cell)? / unit)));
         most = most.max(line.last().map_or(1, |(x, _)| *x));
-        series.push(Series {
+        series.push(ChartLine {
             label: label.clone(),
             points: alone.into_iter().chain(points).collect(),
-            ..Series::default()
+            ..ChartLine::default()
         });
     }
-    series.push(Series {
+    series.push(ChartLine {
         label: "ideal".into(),
         points: vec![(1.0, 1.0), (most as f64, most as f64)],
         is_ideal: true,
-        ..Series::default()
+        ..ChartLine::default()
     });
-    Lines {
+    LineChart {
         title: "Speed-up over workers".into(),
         x_title: "workers".into(),
         y_title: "times".into(),
@@ -173,20 +174,21 @@ fn speed_up(cells: &[&Cell], lines: &[(String, Vec<(u64, &Cell)>)]) -> Lines {
 }
 
 /// Who did the steps, and where the time went.
-fn shares(cells: &[&Cell]) -> Group {
+fn shares(cells: &[&Cell]) -> ChartGroup {
     let steps: Vec<Bar> = cells.iter().filter_map(|cell| steps_bar(cell)).take(MOST_BARS).collect();
     let most = steps.iter().map(|bar| bar.parts.len()).max().unwrap_or_default();
     let mut figures = Vec::new();
     let (names, bars) = phase_bars(cells);
     if !bars.is_empty() {
-        figures.push(Bars { title: "Where workers' time went".into(), names, bars }.figure());
+        figures.push(BarChart { title: "Where workers' time went".into(), names, bars }.figure());
     }
     if most > 1 {
         let names = (0..most).map(|worker| format!("worker {worker}")).collect();
-        figures.push(Bars { title: "Steps of each worker".into(), names, bars: steps }.figure());
+        figures
+            .push(BarChart { title: "Steps of each worker".into(), names, bars: steps }.figure());
     }
     let left_out = cells.len().saturating_sub(MOST_BARS);
-    Group {
+    ChartGroup {
         title: "Time and work".into(),
         note: match left_out {
             0 => String::new(),
@@ -224,7 +226,7 @@ fn phase_bars(cells: &[&Cell]) -> (Vec<String>, Vec<Bar>) {
 }
 
 /// How tests came out, over steps and over time: cells of one batch in one panel.
-fn curves(cells: &[&Cell]) -> Group {
+fn curves(cells: &[&Cell]) -> ChartGroup {
     let mut panels: BTreeMap<u64, Vec<&Cell>> = BTreeMap::new();
     cells.iter().for_each(|cell| panels.entry(cell.batch()).or_default().push(cell));
     let few = panels.values().all(|panel| panel.len() == 1);
@@ -245,12 +247,12 @@ fn curves(cells: &[&Cell]) -> Group {
             ];
             for (x_title, series) in charts {
                 let y_title = String::new();
-                let chart = Lines {
+                let chart = LineChart {
                     title: title.clone(),
                     x_title: x_title.into(),
                     y_title,
                     series,
-                    ..Lines::default()
+                    ..LineChart::default()
                 };
                 if !chart.is_empty() {
                     figures.push(chart.figure());
@@ -262,24 +264,24 @@ fn curves(cells: &[&Cell]) -> Group {
     if left_out > 0 {
         note.push_str(&format!(" The {left_out} largest batches are left out."));
     }
-    Group { title: "Learning".into(), note, figures }
+    ChartGroup { title: "Learning".into(), note, figures }
 }
 
 fn panel_lines(
     panel: &[&Cell],
     whole_label: bool,
     curve: impl Fn(&Run) -> Option<Curve>,
-) -> Vec<Series> {
+) -> Vec<ChartLine> {
     let series = |cell: &&Cell| {
         let points = curve(cell.runs.first()?)?;
         let label = if whole_label { &cell.label } else { &cell.deploy };
-        Some(Series { label: label.clone(), points, ..Series::default() })
+        Some(ChartLine { label: label.clone(), points, ..ChartLine::default() })
     };
     panel.iter().filter_map(series).take(MOST_LINES).collect()
 }
 
 /// What the machine was doing, if the runs have noted it.
-fn resources(cells: &[&Cell]) -> Group {
+fn resources(cells: &[&Cell]) -> ChartGroup {
     let mut titles: Vec<&str> = Vec::new();
     for (title, _) in cells.iter().flat_map(|cell| &cell.runs).flat_map(|run| &run.resources) {
         if !titles.contains(title) {
@@ -290,9 +292,13 @@ fn resources(cells: &[&Cell]) -> Group {
         let series = |cell: &&Cell| {
             let (_, points) =
                 cell.runs.first()?.resources.iter().find(|(name, _)| name == title)?;
-            Some(Series { label: cell.label.clone(), points: points.clone(), ..Series::default() })
+            Some(ChartLine {
+                label: cell.label.clone(),
+                points: points.clone(),
+                ..ChartLine::default()
+            })
         };
-        Lines {
+        LineChart {
             title: capital(title),
             x_title: "seconds".into(),
             series: cells
@@ -302,11 +308,11 @@ fn resources(cells: &[&Cell]) -> Group {
                 .take(MOST_LINES)
                 .collect(),
             from_zero: true,
-            ..Lines::default()
+            ..LineChart::default()
         }
     };
     let charts = titles.iter().map(chart).filter(|chart| !chart.is_empty());
-    Group {
+    ChartGroup {
         title: "Resources".into(),
         note: "Of worker 0's machine, and worker 0's own network, or its host's where hosts are \
                emulated; of each cell the first run."

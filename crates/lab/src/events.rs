@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use paceline_tfrecord::proto::{Fields, packed_floats};
+use paceline_tfrecord::proto::{ProtoFields, packed_floats};
 use paceline_tfrecord::split_record;
 
 /// A record longer than this is no scalar, and none of ours.
@@ -21,16 +21,16 @@ const SESSION_START: u64 = 1;
 
 /// Something that an event file says.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Event<'a> {
+pub(crate) enum FileEvent<'a> {
     /// A scalar of this tag.
-    Scalar(&'a str, Point),
+    Scalar(&'a str, ScalarPoint),
     /// Training goes on from this step: what was said of it and later ones is void.
     Start(u64),
 }
 
 /// An event file, and how far it has been read.
 #[derive(Debug)]
-pub(crate) struct Tail {
+pub(crate) struct EventFileReader {
     path: PathBuf,
     offset: u64,
     /// It cannot be read beyond the offset.
@@ -38,7 +38,7 @@ pub(crate) struct Tail {
     bytes: Vec<u8>,
 }
 
-impl Tail {
+impl EventFileReader {
     /// A file that is to be read from its beginning.
     pub(crate) fn new(path: &Path) -> Self {
         Self { path: path.to_owned(), offset: 0, is_broken: false, bytes: Vec::new() }
@@ -46,7 +46,7 @@ impl Tail {
 
     /// Hands over each event that has been written whole since the last call, of this many bytes
     /// or a little more; says whether there is more to read.
-    pub(crate) fn read(&mut self, most_bytes: u64, mut each: impl FnMut(Event<'_>)) -> bool {
+    pub(crate) fn read(&mut self, most_bytes: u64, mut each: impl FnMut(FileEvent<'_>)) -> bool {
         let until = self.offset.saturating_add(most_bytes);
         while !self.is_broken && self.offset < until {
             match self.read_piece(&mut each) {
@@ -58,7 +58,7 @@ impl Tail {
     }
 
     /// Reads a piece of the file; says whether it held a whole record.
-    fn read_piece(&mut self, each: &mut impl FnMut(Event<'_>)) -> io::Result<bool> {
+    fn read_piece(&mut self, each: &mut impl FnMut(FileEvent<'_>)) -> io::Result<bool> {
         let mut file = File::open(&self.path)?;
         let there = file.metadata()?.len();
         if there <= self.offset {
@@ -85,7 +85,7 @@ impl Tail {
     }
 
     /// Hands over what the bytes hold; how many of them were whole records.
-    fn take_records(&mut self, each: &mut impl FnMut(Event<'_>)) -> u64 {
+    fn take_records(&mut self, each: &mut impl FnMut(FileEvent<'_>)) -> u64 {
         let mut rest = &self.bytes[..];
         loop {
             match split_record(rest, MAX_RECORD_BYTES) {
@@ -106,7 +106,7 @@ impl Tail {
 
 /// A value of a scalar and when it was written.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Point {
+pub(crate) struct ScalarPoint {
     /// Seconds since 1970.
     pub(crate) wall_seconds: f64,
     pub(crate) step: u64,
@@ -117,14 +117,14 @@ pub(crate) struct Point {
 #[derive(Debug, Default)]
 pub(crate) struct Scalars {
     pub(crate) begin_seconds: Option<f64>,
-    pub(crate) points: BTreeMap<String, Vec<Point>>,
+    pub(crate) points: BTreeMap<String, Vec<ScalarPoint>>,
 }
 
 /// Reads what can be read of an event file.
 pub(crate) fn read(path: &Path, wanted: impl Fn(&str) -> bool) -> Scalars {
     let mut scalars = Scalars::default();
-    Tail::new(path).read(u64::MAX, |event| {
-        let Event::Scalar(tag, point) = event else { return };
+    EventFileReader::new(path).read(u64::MAX, |event| {
+        let FileEvent::Scalar(tag, point) = event else { return };
         scalars.begin_seconds.get_or_insert(point.wall_seconds);
         if wanted(tag) {
             match scalars.points.get_mut(tag) {
@@ -137,17 +137,17 @@ pub(crate) fn read(path: &Path, wanted: impl Fn(&str) -> bool) -> Scalars {
 }
 
 /// What an event says, as far as it matters here. The numbers are the fields of TensorFlow's
-/// `Event`, `SessionLog`, `Summary` and `TensorProto`.
-fn event(event: &[u8]) -> Option<Event<'_>> {
+/// `FileEvent`, `SessionLog`, `Summary` and `TensorProto`.
+fn event(event: &[u8]) -> Option<FileEvent<'_>> {
     let (mut wall_seconds, mut step, mut summary) = (0.0, 0, None);
     let mut is_start = false;
-    for field in Fields::new(event) {
+    for field in ProtoFields::new(event) {
         match field.ok()? {
             (1, value) => wall_seconds = value.as_double()?,
             (2, value) => step = value.as_uint64()?,
             (5, value) => summary = value.as_bytes(),
             (7, value) => {
-                let mut log = Fields::new(value.as_bytes()?);
+                let mut log = ProtoFields::new(value.as_bytes()?);
                 is_start = log.any(|field| {
                     field.is_ok_and(|(number, value)| {
                         number == 1 && value.as_uint64() == Some(SESSION_START)
@@ -158,11 +158,11 @@ fn event(event: &[u8]) -> Option<Event<'_>> {
         }
     }
     if is_start {
-        return Some(Event::Start(step));
+        return Some(FileEvent::Start(step));
     }
-    let (_, value) = Fields::new(summary?).next()?.ok()?;
+    let (_, value) = ProtoFields::new(summary?).next()?.ok()?;
     let (mut tag, mut number) = ("", None);
-    for field in Fields::new(value.as_bytes()?) {
+    for field in ProtoFields::new(value.as_bytes()?) {
         match field.ok()? {
             (1, value) => tag = value.as_str()?,
             (2, value) => number = value.as_float(),
@@ -170,12 +170,12 @@ fn event(event: &[u8]) -> Option<Event<'_>> {
             _ => {}
         }
     }
-    Some(Event::Scalar(tag, Point { wall_seconds, step, value: number? }))
+    Some(FileEvent::Scalar(tag, ScalarPoint { wall_seconds, step, value: number? }))
 }
 
 /// The value of a tensor that holds one float.
 fn tensor(bytes: &[u8]) -> Option<f32> {
-    let floats = Fields::new(bytes).find_map(|field| match field {
+    let floats = ProtoFields::new(bytes).find_map(|field| match field {
         Ok((5, value)) => value.as_bytes(),
         _ => None,
     });
@@ -189,7 +189,7 @@ mod tests {
     use std::fs;
     use std::fs::OpenOptions;
 
-    use paceline_observe::EventWriter;
+    use paceline_record::EventWriter;
 
     use super::*;
 
@@ -224,13 +224,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let whole = fs::read(write(dir.path())).unwrap();
         let growing = dir.path().join("growing");
-        let mut tail = Tail::new(&growing);
+        let mut tail = EventFileReader::new(&growing);
         let mut steps = Vec::new();
         assert!(!tail.read(u64::MAX, |_| ()), "it is not there yet");
         for len in (0..whole.len()).step_by(7).chain([whole.len()]) {
             fs::write(&growing, &whole[..len]).unwrap();
             tail.read(u64::MAX, |event| {
-                if let Event::Scalar("train/loss", point) = event {
+                if let FileEvent::Scalar("train/loss", point) = event {
                     steps.push(point.step);
                 }
             });
@@ -246,9 +246,9 @@ mod tests {
         writer.flush().unwrap();
         let path = fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().path();
         let mut starts = Vec::new();
-        Tail::new(&path).read(u64::MAX, |event| match event {
-            Event::Start(step) => starts.push(step),
-            Event::Scalar(..) => {}
+        EventFileReader::new(&path).read(u64::MAX, |event| match event {
+            FileEvent::Start(step) => starts.push(step),
+            FileEvent::Scalar(..) => {}
         });
         assert_eq!(starts, [40, 40]);
     }

@@ -62,8 +62,8 @@ impl Figure {
     }
 
     /// A value as the table shows it.
-    pub fn show(&self, value: f64) -> String {
-        show(value * self.scale, self.digits)
+    pub fn format(&self, value: f64) -> String {
+        format_number(value * self.scale, self.digits)
     }
 }
 
@@ -74,7 +74,7 @@ fn mean(numbers: impl Iterator<Item = f64>) -> Option<f64> {
 
 /// A number with at most so many digits behind the point, fewer the larger it is, and its
 /// thousands set apart.
-pub(crate) fn show(value: f64, digits: usize) -> String {
+pub(crate) fn format_number(value: f64, digits: usize) -> String {
     let size = value.abs();
     let fewer = match size {
         s if s >= 1000.0 => digits,
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn numbers_have_the_digits_that_matter() {
         let shown = [(0.3512, 4), (92.137, 2), (291.94, 2), (45_912.3, 1), (7100.0, 0), (-1.25, 1)]
-            .map(|(value, digits)| show(value, digits));
+            .map(|(value, digits)| format_number(value, digits));
         assert_eq!(shown, ["0.3512", "92.14", "291.9", "45,912", "7,100", "-1.2"]);
     }
 

@@ -1,37 +1,43 @@
 //! What many runs say together.
 //!
-//! Training leaves run directories; this crate reads them again and makes of them what a person
-//! can read and cite. It is not needed for training, and knows nothing of how it is done: all it
-//! has is `summary.json`, `job.toml` and the TensorBoard events of each run, and the [plan] of
-//! the sweep that they belong to, if they do.
+//! Training leaves run directories. This crate reads them and turns them into reports that people
+//! can read and cite, and into a page that shows runs while they train. Training does not need it.
+//! It reads only the files of the run directories and the [plan](sweep_plan) of a sweep.
 //!
-//! From a directory to a page: [`Findings::read`] gathers the runs into [cells](cell),
-//! [`charts`] and [`advice`] look at them, and [`report`] writes it down as HTML, CSV and
-//! Markdown. Everything after reading is a pure function of the findings.
+//! [`ReportData::read`] gathers the runs of a directory into [cells](Cell), and [`report`] writes
+//! them as HTML, CSV and Markdown. Everything after reading is a pure function of the data.
+//! [`RunPage`] answers the requests of the page.
 
-pub mod advice;
-pub mod cell;
-pub mod charts;
-pub mod claim;
+mod advice;
+mod cell;
+mod charts;
+mod curve;
 mod events;
 mod figure;
-mod findings;
-mod links;
-mod machine;
-pub mod plan;
+mod finding;
+mod finding_check;
+mod link_prediction;
+mod machine_info;
 pub mod report;
+mod report_data;
 mod resources;
 mod run;
 mod stats;
 mod summary;
-pub mod svg;
-pub mod watch;
+mod svg;
+pub mod sweep_plan;
+mod watch;
 
+pub use advice::advice;
+pub use cell::Cell;
+pub use curve::Curve;
 pub use figure::{FIGURES, Figure, figure_names, is_figure};
-pub use findings::Findings;
-pub use links::Prediction;
-pub use machine::Machine;
-pub use run::{Curve, Run};
+pub use finding::{CellSettings, Finding, FindingCheck, Trend};
+pub use finding_check::{CheckResult, check_finding, check_findings};
+pub use link_prediction::LinkPrediction;
+pub use machine_info::MachineInfo;
+pub use report_data::{ReportData, RunFailure};
+pub use run::Run;
 pub use stats::Spread;
-pub use summary::{Summary, Task};
-pub use watch::Watch;
+pub use summary::{Summary, TaskSummary};
+pub use watch::RunPage;

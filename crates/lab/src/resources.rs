@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::run::Curve;
+use crate::curve::Curve;
 
 /// The curves that are drawn: title, and the columns of the file that are added up, scaled.
 const CURVES: &[(&str, &[&str], f64)] = &[

@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::events::{self, Point};
+use crate::curve::Curve;
+use crate::events::{self, ScalarPoint};
 use crate::resources;
 use crate::summary::Summary;
-
-/// Points of a curve, by step or second.
-pub type Curve = Vec<(f64, f64)>;
 
 /// A curve is drawn with at most so many points: more cannot be told apart.
 const MOST_POINTS: usize = 150;
@@ -66,7 +64,7 @@ impl Run {
         let begin = scalars.begin_seconds.unwrap_or_default();
         for (tag, points) in scalars.points {
             let name = tag.trim_start_matches("test/").to_owned();
-            let value = |point: &Point| f64::from(point.value);
+            let value = |point: &ScalarPoint| f64::from(point.value);
             let finite = points.iter().filter(|point| point.value.is_finite());
             let by_step = finite.clone().map(|point| (point.step as f64, value(point)));
             let by_time = finite.map(|point| (point.wall_seconds - begin, value(point)));

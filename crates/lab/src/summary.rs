@@ -16,13 +16,13 @@ pub struct Summary {
     /// What held the run back, in a sentence; empty if nobody has said.
     pub verdict: String,
     /// What each task did.
-    pub tasks: Vec<Task>,
+    pub tasks: Vec<TaskSummary>,
     whole: Value,
 }
 
 /// What one task did.
 #[derive(Clone, Debug, Default)]
-pub struct Task {
+pub struct TaskSummary {
     /// Its name, such as `worker:0`.
     pub name: String,
     /// Steps it took.
@@ -47,7 +47,7 @@ pub struct Task {
     pub peak_rss_bytes: Option<f64>,
 }
 
-impl Task {
+impl TaskSummary {
     /// Whether it trains.
     pub fn is_worker(&self) -> bool {
         self.name.starts_with("worker") || self.name.starts_with("chief")
@@ -82,15 +82,15 @@ impl Summary {
     }
 
     /// The tasks that train.
-    pub fn workers(&self) -> impl Iterator<Item = &Task> {
+    pub fn workers(&self) -> impl Iterator<Item = &TaskSummary> {
         self.tasks.iter().filter(|task| task.is_worker())
     }
 }
 
-fn task(value: &Value) -> Task {
+fn task(value: &Value) -> TaskSummary {
     let phases = value["phases"].as_object();
     let phases = phases.into_iter().flatten();
-    Task {
+    TaskSummary {
         name: value["task"].as_str().unwrap_or_default().to_owned(),
         steps: value["steps"].as_u64().unwrap_or_default(),
         seconds: value["seconds"].as_f64().unwrap_or_default(),

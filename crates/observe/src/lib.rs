@@ -1,57 +1,54 @@
-//! What a run leaves to look at, and what it costs to look.
+//! Measures where a training run spends its time, in memory and without slowing it.
 //!
-//! Paceline's users ask three things: does it train, how fast, and what holds it back. The
-//! answers come from here, and must not slow the training they speak of:
+//! Users ask three things of a run: does it train, how fast, and what limits it. This crate
+//! measures the answers; the crate `paceline-record` writes them into files.
 //!
-//! - [`events`]: TensorBoard event files: scalars, [histograms](histogram), the model's
-//!   [graph] and the run's [hyperparameters](hparams);
-//! - [`phases`]: where a task's time went, to the nanosecond and without gaps;
-//! - [`process`]: the processor time and memory of this process;
-//! - [`sampler`]: what the task and its machine use, second by second (see [`resources`]);
-//! - [`pace`]: who is slow;
+//! - [`phases`]: a clock that attributes every nanosecond of a task to one phase;
+//! - [`process`], [`machine`], [`container`]: what this process and its machine use now;
+//! - [`sampler`]: a thread that samples all of these (see [`resources`]);
+//! - [`pace`]: which workers are slow;
 //! - [`trace`]: a timeline of a few steps;
-//! - [`verdict()`]: what holds the run back.
+//! - [`verdict()`]: what limits the run;
+//! - [`recorder`]: the trait through which a training loop reports all of this.
 //!
-//! ```no_run
-//! use paceline_observe::{EventWriter, Phase, PhaseClock};
+//! ```
+//! use paceline_observe::{Phase, PhaseClock};
 //!
-//! let mut events = EventWriter::create("runs/digits/worker_0".as_ref())?;
-//! let loss = events.tag("train/loss");
 //! let mut clock = PhaseClock::start(Phase::Input);
-//! for step in 0..1000 {
+//! for _step in 0..1000 {
 //!     clock.enter(Phase::Input);
 //!     // … read a batch …
 //!     clock.enter(Phase::Compute);
-//!     // … take a step …
-//!     events.scalar(&loss, step, 0.5)?;
+//!     // … compute a gradient …
 //! }
-//! println!("{:?}", clock.totals());
-//! # Ok::<(), std::io::Error>(())
+//! let totals = clock.totals();
+//! assert_eq!(totals.of(Phase::Input) + totals.of(Phase::Compute), totals.elapsed());
 //! ```
 
 pub mod container;
-pub mod events;
-pub mod graph;
-pub mod histogram;
-pub mod hparams;
 pub mod machine;
 pub mod pace;
 pub mod phases;
 pub mod process;
+pub mod recorder;
 pub mod resources;
 pub mod sampler;
+pub mod server_recorder;
+pub mod task_summary;
 pub mod trace;
 pub mod verdict;
 
-mod event_file;
-mod summary;
+mod wall_clock;
 
-pub use events::{EventWriter, Tag};
-pub use graph::GraphNode;
-pub use histogram::Histogram;
-pub use hparams::{Experiment, HParam, HParamDomain, HParamValue, Metric, SessionStatus};
 pub use pace::{Pace, Rank, ranking};
 pub use phases::{Clock, Phase, PhaseClock, PhaseTotals, Phases, Totals};
+pub use recorder::{
+    PeerTraffic, Recorder, RunPosition, RunStart, StepRecord, TestRecord, TraceEvent, VisitTraffic,
+    no_traffic,
+};
 pub use resources::{COLUMNS, Gauges, Sample, Usage, columns};
 pub use sampler::Sampler;
+pub use server_recorder::{GradientTotals, ServerRecorder, StalenessCounts, WorkerTotals};
+pub use task_summary::{ResourceUse, TaskSummary, WorkerTiming};
 pub use verdict::{Facts, ServerFacts, Shares, Verdict, VerdictKind, WorkerFacts, verdict};
+pub use wall_clock::unix_seconds;

@@ -108,6 +108,18 @@ impl<P: Phases<N> + PartialEq, const N: usize> Clock<P, N> {
         }
     }
 
+    /// Does the same and returns the span that ended, for a caller that records spans itself.
+    /// `None` if `phase` was the current one already.
+    #[inline]
+    pub fn change_to(&mut self, phase: P) -> Option<PhaseSpan<P>> {
+        if self.current == phase || self.is_off {
+            return None;
+        }
+        let (ended_phase, begun) = (self.current, self.since);
+        let ended = self.enter(phase);
+        Some(PhaseSpan { phase: ended_phase, begun, ended })
+    }
+
     #[inline]
     fn enter_at(&mut self, phase: P, now: Instant) {
         self.spent[self.current.index()] += now - self.since;
@@ -171,6 +183,17 @@ impl<P: Phases<N> + PartialEq, const N: usize> Clock<P, N> {
         spent[self.current.index()] += now - self.since;
         Totals { spent, elapsed: now - self.started, phases: PhantomData }
     }
+}
+
+/// One phase of a [`Clock`], from its beginning to its end.
+#[derive(Clone, Copy, Debug)]
+pub struct PhaseSpan<P> {
+    /// The phase that ended.
+    pub phase: P,
+    /// When it began.
+    pub begun: Instant,
+    /// When it ended, and the next one began.
+    pub ended: Instant,
 }
 
 /// The time that each phase has taken, at one moment of a [`Clock`].
@@ -269,6 +292,17 @@ mod tests {
         let order = [Phase::Compute, Phase::Push, Phase::Wait, Phase::Pull];
         assert_eq!(ops, order.map(Phase::index));
         assert!(spans.windows(2).all(|pair| pair[0].ended_ns == pair[1].begun_ns), "{spans:?}");
+    }
+
+    #[test]
+    fn a_change_returns_the_span_that_ended() {
+        let mut clock = PhaseClock::start(Phase::Input);
+        let first = clock.change_to(Phase::Compute).unwrap();
+        assert!(clock.change_to(Phase::Compute).is_none());
+        let second = clock.change_to(Phase::Wait).unwrap();
+        assert_eq!((first.phase, second.phase), (Phase::Input, Phase::Compute));
+        assert_eq!(first.ended, second.begun);
+        assert_eq!(clock.totals().of(Phase::Compute), second.ended - second.begun);
     }
 
     #[test]

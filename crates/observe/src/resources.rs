@@ -10,9 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::container::{Container, GroupCpu};
-use crate::event_file::now_seconds;
 use crate::machine::Machine;
 use crate::process;
+use crate::wall_clock::unix_seconds;
 
 /// How many columns there are.
 pub const WIDTH: usize = 17;
@@ -236,7 +236,7 @@ fn read(root: &Path, container: &Container, gauges: &Gauges) -> Reading {
     // Reading the machine may take a while: what must be of one moment comes first.
     Reading {
         at: Instant::now(),
-        time_s: now_seconds(),
+        time_s: unix_seconds(),
         moved: gauges.total(),
         by_peer: gauges.by_peer(),
         task_cpu_s: process::cpu_seconds().unwrap_or_default(),

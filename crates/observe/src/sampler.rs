@@ -1,15 +1,12 @@
-//! The thread that looks at the machine now and then, and writes down what it sees.
+//! The thread that samples the task and its machine at a fixed interval.
 //!
-//! `resources.csv` gets a line each time, written at one go and without a buffer: whenever the
-//! task ends, and however, the file is whole up to the last line. The lines are also kept for
-//! whoever writes the task's event file, which must have one writer only, and summed up for the
-//! run's summary.
+//! Each sample goes to the function given to [`Sampler::start`] at once, on the sampler's thread,
+//! so that a table on disk is complete whenever and however the task ends. Samples also wait in
+//! memory for the thread that writes the task's event file, which must have one writer only, and
+//! their means and peaks are kept for the run's summary.
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{self, Write};
-use std::path::Path;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,124 +15,127 @@ use std::time::Duration;
 
 use crate::resources::{Gauges, Meter, Sample, Usage, columns};
 
-/// The file's name in the task's folder; a task that comes back makes `resources-2.csv`.
-pub const FILE: &str = "resources.csv";
-/// How often a task may come back.
-const MAX_FILES: u32 = 1_000;
-
-/// Rows that wait to be taken at most; if nobody takes them the oldest go.
+/// The most samples that wait to be taken; beyond it the oldest are dropped.
 const MAX_WAITING: usize = 600;
-/// Rows that are kept for a timeline.
+/// The most samples that are kept for a timeline.
 const MAX_KEPT: usize = 10_000;
-/// A last row of less than this would tell more about the clock than about the task.
+/// The shortest last sample: the figures of a shorter one would show the clock's resolution.
 const SHORTEST: Duration = Duration::from_millis(20);
 
-/// Looks at this process and its machine until it is dropped.
+/// Samples this process and its machine until it is dropped.
 #[derive(Debug)]
 pub struct Sampler {
-    shared: Arc<Shared>,
-    /// Says to look at once; dropped to end the thread.
+    shared: Arc<SamplerState>,
+    /// Asks for a sample at once; dropped to end the thread.
     alive: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
+struct SamplerState {
     gauges: Gauges,
-    /// Rows wait to be taken.
+    /// Samples wait to be taken.
     has_news: AtomicBool,
-    books: Mutex<Books>,
+    samples: Mutex<Samples>,
 }
 
-struct Books {
+struct Samples {
     meter: Meter,
-    file: File,
-    line: String,
+    on_sample: Box<dyn FnMut(&Sample) + Send>,
     waiting: VecDeque<Sample>,
     usage: Usage,
     columns: Vec<String>,
-    /// Rows that a timeline wants to have, while it is recorded.
+    /// Samples for the timeline, while it is recorded.
     kept: Option<Vec<Sample>>,
 }
 
 impl Sampler {
-    /// Starts to look, now and then every so often, and makes `resources.csv` in `dir`. `peers`
-    /// are the other tasks that bytes go to and come from.
-    pub fn start(dir: &Path, every: Duration, peers: &[String]) -> io::Result<Self> {
+    /// Starts to sample at this interval and passes each sample to `on_sample`. `peers` are the
+    /// other tasks that this one exchanges bytes with; see [`columns`].
+    pub fn start(
+        every: Duration,
+        peers: &[String],
+        on_sample: impl FnMut(&Sample) + Send + 'static,
+    ) -> io::Result<Self> {
         let columns = columns(peers);
-        let mut file = create(dir)?;
-        file.write_all(format!("time_s,step,{}\n", columns.join(",")).as_bytes())?;
         let gauges = Gauges::of_peers(peers.len());
         let meter = Meter::start("/".as_ref(), &gauges);
-        let usage = Usage::of_cores(meter.cores(), columns.len());
-        let (line, waiting) = (String::new(), VecDeque::new());
-        let books = Books { meter, file, line, waiting, usage, columns, kept: None };
-        let shared = Shared { gauges, has_news: AtomicBool::new(false), books: Mutex::new(books) };
-        let shared = Arc::new(shared);
+        let samples = Samples {
+            usage: Usage::of_cores(meter.cores(), columns.len()),
+            meter,
+            on_sample: Box::new(on_sample),
+            waiting: VecDeque::new(),
+            columns,
+            kept: None,
+        };
+        let has_news = AtomicBool::new(false);
+        let shared = Arc::new(SamplerState { gauges, has_news, samples: Mutex::new(samples) });
         let (alive, ended) = channel::<()>();
         let theirs = shared.clone();
         let thread = thread::Builder::new().name("sampler".into()).spawn(move || {
             while ended.recv_timeout(every) != Err(RecvTimeoutError::Disconnected) {
-                theirs.look();
+                theirs.sample();
             }
         })?;
         Ok(Self { shared, alive: Some(alive), thread: Some(thread) })
     }
 
-    /// Where the task tells what it knows of itself.
+    /// The gauges that the task sets: its global step and the bytes it moved.
     #[inline]
     pub fn gauges(&self) -> &Gauges {
         &self.shared.gauges
     }
 
-    /// Whether there are rows to take; costs next to nothing.
+    /// Whether there are samples to take. Costs one relaxed atomic load.
     #[inline]
     pub fn has_news(&self) -> bool {
         self.shared.has_news.load(Ordering::Relaxed)
     }
 
-    /// Takes the rows that have come since this was last called, the oldest first.
+    /// Takes the samples since the last call, the oldest first.
     pub fn take(&self) -> Vec<Sample> {
-        let mut books = self.shared.books();
+        let mut samples = self.shared.samples();
         self.shared.has_news.store(false, Ordering::Relaxed);
-        books.waiting.drain(..).collect()
+        samples.waiting.drain(..).collect()
     }
 
-    /// The columns of the table from the third on.
+    /// The names of a sample's figures, in their order.
     pub fn columns(&self) -> Vec<String> {
-        self.shared.books().columns.clone()
+        self.shared.samples().columns.clone()
     }
 
-    /// A timeline begins or ends: a row is taken soon, and those from now on are kept for it.
-    pub fn keep(&self) {
-        self.shared.books().kept.get_or_insert_with(Vec::new);
+    /// Marks the beginning or end of a timeline: the thread samples at once, and samples are kept
+    /// for the timeline from now on.
+    pub fn mark_timeline(&self) {
+        self.shared.samples().kept.get_or_insert_with(Vec::new);
         let _ = self.alive.as_ref().map(|alive| alive.send(()));
     }
 
-    /// The rows that were kept, with one of this moment.
-    pub fn kept(&self) -> Vec<Sample> {
-        self.shared.look();
-        self.shared.books().kept.take().unwrap_or_default()
+    /// Takes the samples that were kept for the timeline, with one of this moment.
+    pub fn take_timeline_samples(&self) -> Vec<Sample> {
+        self.shared.sample();
+        self.shared.samples().kept.take().unwrap_or_default()
     }
 
-    /// What counts begins now: means and peaks forget what came before, which a row ends.
+    /// Takes a sample and starts means and peaks anew after it.
     pub fn begin(&self) {
-        self.shared.look();
-        let mut books = self.shared.books();
-        books.usage.begin_again();
+        self.shared.sample();
+        let mut samples = self.shared.samples();
+        samples.usage.begin_again();
     }
 
-    /// Means and peaks up to now, for which a last row is taken.
+    /// Means and peaks up to now, including a last sample.
     pub fn usage(&self) -> Usage {
-        let is_due = |books: &Books| books.usage.samples == 0 || books.meter.age() >= SHORTEST;
-        if is_due(&self.shared.books()) {
-            self.shared.look();
+        let is_due =
+            |samples: &Samples| samples.usage.samples == 0 || samples.meter.age() >= SHORTEST;
+        if is_due(&self.shared.samples()) {
+            self.shared.sample();
         }
-        self.shared.books().usage.clone()
+        self.shared.samples().usage.clone()
     }
 }
 
 impl Sampler {
-    /// Looks no more. What has been seen can still be taken.
+    /// Stops sampling. Samples that wait can still be taken.
     pub fn stop(&mut self) {
         self.alive = None;
         // A sampler that has panicked must not take the task with it.
@@ -149,87 +149,50 @@ impl Drop for Sampler {
     }
 }
 
-impl Shared {
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+impl SamplerState {
+    fn samples(&self) -> MutexGuard<'_, Samples> {
+        self.samples.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look(&self) {
-        let mut books = self.books();
-        let (sample, passed) = books.meter.sample(&self.gauges);
-        books.usage.add(&sample.figures, passed.as_secs_f64());
-        books.write(&sample);
-        if let Some(kept) = books.kept.as_mut().filter(|kept| kept.len() < MAX_KEPT) {
+    fn sample(&self) {
+        let mut samples = self.samples();
+        let (sample, passed) = samples.meter.sample(&self.gauges);
+        samples.usage.add(&sample.figures, passed.as_secs_f64());
+        (samples.on_sample)(&sample);
+        if let Some(kept) = samples.kept.as_mut().filter(|kept| kept.len() < MAX_KEPT) {
             kept.push(sample.clone());
         }
-        if books.waiting.len() == MAX_WAITING {
-            books.waiting.pop_front();
+        if samples.waiting.len() == MAX_WAITING {
+            samples.waiting.pop_front();
         }
-        books.waiting.push_back(sample);
+        samples.waiting.push_back(sample);
         self.has_news.store(true, Ordering::Relaxed);
     }
 }
 
-impl Books {
-    /// Writes a line, whole. A disk that is full must not end a run that goes well.
-    fn write(&mut self, sample: &Sample) {
-        self.line.clear();
-        let _ = write!(self.line, "{:.3},{}", sample.time_s, sample.step);
-        for (name, figure) in self.columns.iter().zip(&sample.figures) {
-            let digits = if name.ends_with("_percent") { 1 } else { 0 };
-            let _ = write!(self.line, ",{figure:.digits$}");
-        }
-        self.line.push('\n');
-        let _ = self.file.write_all(self.line.as_bytes());
-    }
-}
-
-/// A new file; one that is there is left alone.
-fn create(dir: &Path) -> io::Result<File> {
-    let mut created = File::create_new(dir.join(FILE));
-    for number in 2..=MAX_FILES {
-        match &created {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                created = File::create_new(dir.join(format!("resources-{number}.csv")));
-            }
-            _ => break,
-        }
-    }
-    created
-}
-
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for SamplerState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("gauges", &self.gauges).finish_non_exhaustive()
+        f.debug_struct("SamplerState").field("gauges", &self.gauges).finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::time::Instant;
 
     use super::*;
-    use crate::resources::WIDTH;
 
-    /// The file's rows, each of as many numbers as the header has names.
-    fn rows(dir: &Path) -> Vec<Vec<f64>> {
-        let text = fs::read_to_string(dir.join(FILE)).unwrap();
-        assert!(text.ends_with('\n'), "{text:?}");
-        let mut lines = text.lines();
-        assert_eq!(lines.next().unwrap().split(',').count(), 2 + WIDTH);
-        let row = |line: &str| line.split(',').map(|cell| cell.parse().unwrap()).collect();
-        let rows: Vec<Vec<f64>> = lines.map(row).collect();
-        assert!(rows.iter().all(|row| row.len() == 2 + WIDTH), "{text}");
-        rows
+    /// A sampler, and the samples that it passed on.
+    fn start(every: Duration) -> (Sampler, Arc<Mutex<Vec<Sample>>>) {
+        let passed = Arc::new(Mutex::new(Vec::new()));
+        let sink = passed.clone();
+        let on_sample = move |sample: &Sample| sink.lock().unwrap().push(sample.clone());
+        (Sampler::start(every, &[], on_sample).unwrap(), passed)
     }
 
     #[test]
-    fn every_look_is_a_line_of_the_file_before_anybody_closes_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let sampler = Sampler::start(dir.path(), Duration::from_millis(1), &[]).unwrap();
-        drop(Sampler::start(dir.path(), Duration::from_secs(1), &[]).unwrap());
-        assert!(dir.path().join("resources-2.csv").is_file(), "the first is left alone");
+    fn samples_are_passed_on_at_once_and_can_be_taken_later() {
+        let (sampler, passed) = start(Duration::from_millis(1));
         sampler.gauges().at_step(42);
         let mut taken = Vec::new();
         let deadline = Instant::now() + Duration::from_secs(60);
@@ -238,22 +201,18 @@ mod tests {
                 taken.extend(sampler.take());
             }
         }
-        let rows = rows(dir.path());
-        assert!(rows.len() >= 5);
-        for (sample, row) in taken.iter().zip(&rows) {
-            assert!((sample.time_s - row[0]).abs() < 1e-3);
-            assert!((sample.figures[0] - row[2]).abs() <= 0.06, "{sample:?} {row:?}");
-        }
-        assert_eq!(rows[rows.len() - 1][1], 42.0);
+        let passed = passed.lock().unwrap();
+        assert!(passed.len() >= 5);
+        assert_eq!(taken, passed[..taken.len()]);
+        assert_eq!(passed[passed.len() - 1].step, 42);
     }
 
     #[test]
-    fn a_task_that_ends_before_the_first_look_is_accounted_for_too() {
-        let dir = tempfile::tempdir().unwrap();
-        let sampler = Sampler::start(dir.path(), Duration::from_secs(3600), &[]).unwrap();
-        assert!(rows(dir.path()).is_empty());
+    fn a_task_that_ends_before_the_first_sample_has_usage_too() {
+        let (sampler, passed) = start(Duration::from_secs(3600));
+        assert!(passed.lock().unwrap().is_empty());
         let usage = sampler.usage();
-        assert_eq!((usage.samples, rows(dir.path()).len()), (1, 1));
+        assert_eq!((usage.samples, passed.lock().unwrap().len()), (1, 1));
         assert!(usage.cores >= 0.01 && usage.means()[14] > 0.0, "{usage:?}");
         sampler.begin();
         let begun = Instant::now();

@@ -6,7 +6,7 @@
 
 use paceline_observe::{Facts, Rank, ServerFacts, Verdict, WorkerFacts, ranking, verdict};
 
-use crate::summary::{Seen, TaskSummary};
+use paceline_record::{TaskSummary, WorkerTiming};
 
 /// Gives every worker what the first server has seen of it; then judges the run and ranks the
 /// workers.
@@ -61,7 +61,7 @@ pub fn one_of_each(reports: Vec<TaskSummary>) -> Vec<TaskSummary> {
 
 /// Hands what the first server has seen of the workers on to them: of several slots the mean.
 fn hand_on(tasks: &mut [TaskSummary]) {
-    let seen: Vec<Seen> =
+    let seen: Vec<WorkerTiming> =
         tasks.iter_mut().flat_map(|task| std::mem::take(&mut task.workers)).collect();
     for task in tasks.iter_mut().filter(|task| task.phases.contains_key("compute")) {
         let steps = task.steps.max(1) as f64;

@@ -7,7 +7,6 @@ use paceline_data::SparseRows;
 use paceline_model::{Layout, Logistic, Model};
 
 use crate::Failure;
-use crate::board::Board;
 use crate::build::{Room, build_dense_worker, build_examiner, build_model, follow_rows};
 use crate::checkpoint::{Keeper, Origin, Resumption, Shape, Terms};
 use crate::chief::{Chief, Orders, StopReason};
@@ -15,19 +14,23 @@ use crate::cluster::{Role, Task};
 use crate::interrupt::Interrupt;
 use crate::job::{Plan, RawJob};
 use crate::link::{Link, Local};
-use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::progress::{Progress, write_line};
 use crate::rows::{InPlaceWorker, LocalRows, RowWorker, SharedTable};
-use crate::run::RunDir;
 use crate::source::{Data, load_data};
 use crate::tester::{Aside, InBetween, Tests};
-use crate::trace::{self, Tracer, recorded};
+use crate::trace::{Tracer, recorded};
 use crate::train::{
-    Finished, Options, all_steps, announcement, check_unfinished, ending, resumed, save_model,
-    signal_of, summarise, worker_summary, write_summary,
+    Finished, Options, all_steps, announcement, check_unfinished, description, ending,
+    event_log_config, resumed, save_model, signal_of, summarise, worker_summary, write_summary,
 };
 use crate::worker::{Desk, Trainer, Work};
+use paceline_observe::{Recorder, RunStart};
+use paceline_record::EventLog;
+use paceline_record::RunDir;
+use paceline_record::TaskLog;
+use paceline_record::names::files;
+use paceline_record::timeline::finish_timeline;
 
 /// What the one task of a run without others is called.
 const ALONE: Task = Task { role: Role::Worker, index: 0 };
@@ -51,8 +54,8 @@ pub(crate) fn train_single(
         from.check(model.layout(), &plan.optimizer)?;
     }
     let run = options.open_run(&plan.name, checkpoint.as_ref())?;
-    run.write("job.toml", job.explain().as_bytes())?;
-    let progress = progress.with_log(Arc::new(Log::create(&run, ALONE)?));
+    run.write(files::JOB, job.explain().as_bytes())?;
+    let progress = progress.with_log(Arc::new(TaskLog::create(&run, ALONE)?));
     progress.say(&announcement(plan, &data, run.path()));
     let from = from.as_ref();
     from.iter().for_each(|from| progress.say(&resumed(from.step())));
@@ -87,7 +90,7 @@ impl<'a> Alone<'a> {
         link.keep(self.keeper(model.layout())?);
         drop(model);
         let threads = self.plan.threads_here(1);
-        let tracer = Tracer::of(self.plan);
+        let tracer = self.plan.observe_trace.map(Tracer::new);
         let tracer = tracer.as_ref();
         let examiner = build_examiner(self.plan, self.data, self.plan.test_threads())?;
         let tests = InBetween::new(recorded(tracer, examiner));
@@ -129,7 +132,7 @@ impl<'a> Alone<'a> {
     ) -> Result<Finished, Failure> {
         let threads = self.plan.threads_here(1);
         thread::scope(|scope| {
-            let tracer = Tracer::of(self.plan);
+            let tracer = self.plan.observe_trace.map(Tracer::new);
             let tracer = tracer.as_ref();
             let examiner = recorded(tracer, build_examiner(self.plan, self.data, 1)?);
             let tests = Aside::start(scope, examiner);
@@ -162,13 +165,13 @@ impl<'a> Alone<'a> {
     }
 
     fn desk(&self) -> Result<Desk, Failure> {
-        let mut board = Board::create(&self.run.task(&ALONE.to_string()), self.plan, &[])?;
         let model = build_model(self.plan, self.data.shape(), Room::LEAST)?;
-        match self.from {
-            None => board.describe(self.plan, &model.graph())?,
-            Some(from) => board.resume_at(from.step())?,
-        }
         let folder = self.run.task(&ALONE.to_string());
+        let mut config = event_log_config(self.plan, &ALONE.to_string());
+        config.description = Some(description(self.plan, &*model));
+        let mut board = EventLog::create(&folder, config)?;
+        let start = self.from.map(|from| RunStart::Resumed { step: from.step() });
+        board.start(start.unwrap_or(RunStart::New)).map_err(Failure::recording)?;
         let metrics = Metrics::start(self.plan, (&ALONE.to_string(), 0), Vec::new(), &folder)?;
         Ok(Desk { metrics, ..Desk::open(Some(board), 1.0) })
     }
@@ -226,7 +229,7 @@ impl<'a> Alone<'a> {
         let work = work.inspect_err(|_| drop(worker.desk().close(false)))?;
         let name = ALONE.to_string();
         let mine = worker_summary(&name, worker.desk(), &work);
-        let has_part = worker.desk().leave_trace(&name, Vec::new(), &self.run.task(&name));
+        let has_part = worker.desk().leave_trace(&name);
         let score = chief.final_test(link, worker.desk().board.as_mut())?;
         worker.desk().close(true)?;
         chief.final_checkpoint(link)?;
@@ -236,7 +239,7 @@ impl<'a> Alone<'a> {
         chief.note(&ending(&summary));
         write_summary(self.run, &summary)?;
         if let Some(window) = self.plan.observe_trace {
-            let warnings = trace::conclude(self.run.path(), window, has_part, &[name]);
+            let warnings = finish_timeline(self.run.path(), window, has_part, &[name]);
             warnings.iter().for_each(|warning| write_line(&format!("warning: {warning}")));
         }
         let run = self.run.path().to_owned();

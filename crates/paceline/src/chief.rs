@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use paceline_model::Score;
 
 use crate::Failure;
-use crate::board::Board;
 use crate::job::{CheckpointPlan, Evaluate, Stop};
 use crate::link::Link;
 use crate::progress::{Moment, Progress};
 use crate::tester::{Tested, Tests};
+use paceline_observe::{Recorder, TestRecord};
+use paceline_record::EventLog;
 
 /// How many of the last losses make up the train loss.
 const LOSSES: usize = 100;
@@ -158,7 +159,7 @@ impl<'a> Chief<'a> {
         loss: f32,
         now: Instant,
         link: &mut impl Link,
-        board: &mut Board,
+        board: &mut EventLog,
     ) -> Result<(), Failure> {
         let step = link.global_step();
         self.losses[(self.noted % LOSSES as u64) as usize] = loss;
@@ -196,13 +197,15 @@ impl<'a> Chief<'a> {
     }
 
     #[inline]
-    fn note_test(&mut self, tested: Option<Tested>, board: &mut Board) -> Result<(), Failure> {
+    fn note_test(&mut self, tested: Option<Tested>, board: &mut EventLog) -> Result<(), Failure> {
         let Some(tested) = tested else { return Ok(()) };
         let (step, score) = tested?;
         self.last_test = Some((step, score));
         self.tests.push((step, score));
         let made = step.saturating_sub(self.orders.begun_at);
-        board.test(step, &score, made as f64 / self.elapsed().as_secs_f64())
+        let steps_per_second = made as f64 / self.elapsed().as_secs_f64();
+        let record = TestRecord { step, score: &score, steps_per_second };
+        board.test(&record).map_err(Failure::recording)
     }
 
     /// The result of the test that was begun last, once it is there.
@@ -297,7 +300,7 @@ impl<'a> Chief<'a> {
     pub fn final_test(
         &mut self,
         link: &mut impl Link,
-        board: Option<&mut Board>,
+        board: Option<&mut EventLog>,
     ) -> Result<Score, Failure> {
         let Some(board) = board else { unreachable!("the chief has an event file") };
         let step = link.global_step();

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use paceline_data::DataError;
 use paceline_net::LinkError;
+use paceline_record::RunFileError;
 
 use crate::job::{Problem, Problems};
 
@@ -91,13 +92,31 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// For `map_err`: an error of a recorder, which names the file if it has one.
+    pub(crate) fn recording(error: io::Error) -> Failure {
+        match error.downcast::<RunFileError>() {
+            Ok(error) => error.into(),
+            Err(source) => Failure::Files { what: "cannot record".into(), source },
+        }
+    }
+}
+
 impl From<LinkError> for Failure {
     fn from(error: LinkError) -> Self {
         match error {
             LinkError::Io(source) => Failure::Files { what: "the worker's sockets".into(), source },
-            LinkError::Taken(why) => Failure::Taken(why),
-            LinkError::Rewound => Failure::Rewound,
+            LinkError::SlotTaken(why) => Failure::Taken(why),
             error => Failure::Lost(error.to_string()),
+        }
+    }
+}
+
+impl From<RunFileError> for Failure {
+    fn from(error: RunFileError) -> Self {
+        match error {
+            RunFileError::Refused(why) => Failure::Usage(why),
+            RunFileError::Io { what, source } => Failure::Files { what, source },
         }
     }
 }

@@ -2,7 +2,7 @@
 //! parameters in whichever way the user picks, and says where the time went.
 //!
 //! This crate is the program: it turns a [job file](job) into a checked plan, runs the roles
-//! of the plan and leaves a [run directory](run). The ideas are in the crates below it:
+//! of the plan and leaves a [run directory](paceline_record::RunDir). The ideas are in the crates below it:
 //! `paceline-model` (the mathematics), `paceline-data` (examples and their order),
 //! `paceline-exchange` and `paceline-net` (how tasks share parameters) and `paceline-observe`
 //! (what a run leaves to look at).
@@ -12,7 +12,6 @@
 pub mod account;
 mod alone;
 pub mod bench;
-pub mod board;
 pub mod build;
 pub mod checkpoint;
 pub mod chief;
@@ -24,16 +23,10 @@ mod failure;
 pub mod interrupt;
 pub mod job;
 pub mod link;
-pub mod log;
 pub mod metrics;
-pub mod model_file;
 pub mod progress;
-pub mod pulse;
-pub mod resources;
 pub mod rows;
-pub mod run;
 pub mod source;
-pub mod summary;
 pub mod sweep;
 pub mod table;
 pub mod tester;

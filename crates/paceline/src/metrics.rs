@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use paceline_http::{Guard, Limits, Response, Server, bind};
+use paceline_http::{Guard, HttpServer, Limits, Response, bind};
 use paceline_observe::process;
 
 use crate::Failure;
@@ -114,7 +114,7 @@ pub struct Metrics {
     shared: Arc<Shared>,
     next: Instant,
     peers: Vec<String>,
-    _server: Server,
+    _server: HttpServer,
 }
 
 impl Metrics {
@@ -130,7 +130,7 @@ impl Metrics {
         let address = own_address(wanted, number);
         let guard = match &plan.cluster.token_file {
             Some(path) => Guard::with_token(&read_token("cluster.token_file", path)?),
-            None => Guard::open(),
+            None => Guard::without_token(),
         };
         let cannot = |error: std::io::Error| {
             let hint = match error.kind() {
@@ -147,7 +147,8 @@ impl Metrics {
             "/healthz" => Response::text(200, "ok\n"),
             _ => Response::not_found(),
         };
-        let server = Server::start(listener, guard, Limits::default(), answer).map_err(cannot)?;
+        let server =
+            HttpServer::start(listener, guard, Limits::default(), answer).map_err(cannot)?;
         let url = format!("http://{}/metrics\n", server.address());
         let path = folder.join(FILE);
         fs::write(&path, url).map_err(Failure::at("write", &path))?;

@@ -1,14 +1,15 @@
 //! How training goes, on standard error: a bar in a terminal, a line now and then elsewhere; and,
 //! for whoever looks later, in the log.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::log::Log;
 use crate::table::grouped;
+use paceline_record::TaskLog;
+pub(crate) use paceline_record::write_line;
 
 /// How often a bar is redrawn, and how often a line is written.
 const BAR_EVERY: Duration = Duration::from_millis(100);
@@ -66,13 +67,6 @@ pub(crate) fn clock_time(seconds: f64) -> String {
     }
 }
 
-/// Writes to standard error, if anybody is there: a full disk or a reader who has gone is no
-/// reason to end a run.
-pub(crate) fn write_line(text: &str) {
-    // In one piece: tasks of a run share standard error.
-    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
-}
-
 enum Form {
     Quiet,
     Lines,
@@ -84,7 +78,7 @@ pub struct Progress {
     form: Form,
     /// When something is next shown on standard error.
     next: Instant,
-    log: Option<Arc<Log>>,
+    log: Option<Arc<TaskLog>>,
     next_logged: Instant,
 }
 
@@ -107,7 +101,7 @@ impl Progress {
     }
 
     /// The same, and for the record.
-    pub fn with_log(self, log: Arc<Log>) -> Self {
+    pub fn with_log(self, log: Arc<TaskLog>) -> Self {
         Self { log: Some(log), ..self }
     }
 

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use paceline_data::BatchPlan;
-use paceline_model::{Layout, Score};
+use paceline_model::{Layout, Model, Score};
+use paceline_record::events::HParam;
+use paceline_record::{EventLogConfig, RunDescription};
 
 use crate::alone::train_single;
-use crate::board::Board;
 use crate::checkpoint::{Checkpoint, Origin, Resumption, Shape, Shelf};
 use crate::chief::{Chief, StopReason};
 use crate::cluster::{Cluster, Leash, launch, task};
@@ -15,12 +16,14 @@ use crate::interrupt::Interrupt;
 use crate::job::{Mode, Plan, RawJob};
 use crate::link::Link;
 use crate::progress::write_line;
-use crate::run::{RunDir, SUMMARY};
 use crate::source::Data;
-use crate::summary::{Summary, TaskSummary};
 use crate::watch::Watching;
 use crate::worker::{Desk, Work};
-use crate::{Failure, account, model_file};
+use crate::{Failure, account};
+use paceline_observe::Recorder;
+use paceline_record::names::files;
+use paceline_record::{RunDir, model_file};
+use paceline_record::{Summary, TaskSummary};
 
 /// What the command line adds to a job.
 #[derive(Clone, Debug, Default)]
@@ -173,6 +176,29 @@ pub(crate) fn ending(summary: &Summary) -> String {
     )
 }
 
+/// What a task's event log records.
+pub(crate) fn event_log_config(plan: &Plan, task: &str) -> EventLogConfig {
+    EventLogConfig {
+        loss_every: plan.observe_every,
+        sample: plan.observe_sample,
+        ..EventLogConfig::new(task)
+    }
+}
+
+/// What is trained, for TensorBoard.
+pub(crate) fn description(plan: &Plan, model: &dyn Model) -> RunDescription {
+    let hparams = vec![
+        HParam::new("model", plan.model.name()),
+        HParam::new("data", plan.data.kind.name()),
+        HParam::new("mode", plan.cluster.mode.name()),
+        HParam::new("batch", plan.batch as i64),
+        HParam::new("rate", f64::from(plan.optimizer.weights.rate.at(0))),
+        HParam::new("optimizer", plan.optimizer.rule.name()),
+        HParam::new("seed", plan.seed as i64),
+    ];
+    RunDescription { graph: model.graph(), hparams }
+}
+
 /// What a worker did, as it goes into the summary.
 pub(crate) fn worker_summary(task: &str, desk: &Desk, work: &Work) -> TaskSummary {
     let tested = desk.tested.as_secs_f64();
@@ -182,7 +208,7 @@ pub(crate) fn worker_summary(task: &str, desk: &Desk, work: &Work) -> TaskSummar
         lost: work.lost,
         examples: work.examples,
         evaluation_seconds: (tested > 0.0).then_some(tested),
-        resources: desk.board.as_ref().and_then(Board::resources),
+        resources: desk.board.resources(),
         ..TaskSummary::of(task, &desk.clock.totals())
     }
 }
@@ -245,13 +271,10 @@ pub(crate) fn save_model(
     layout: &Layout,
     link: &mut impl Link,
 ) -> Result<(), Failure> {
-    let (path, step) = (run.path().join("model.safetensors"), link.global_step());
+    let (path, step) = (run.path().join(files::MODEL), link.global_step());
     model_file::save(&path, layout, step, |show| link.show_all(show))
 }
 
 pub(crate) fn write_summary(run: &RunDir, summary: &Summary) -> Result<(), Failure> {
-    let mut json = serde_json::to_vec_pretty(summary)
-        .map_err(|error| Failure::Training(format!("summary.json: {error}")))?;
-    json.push(b'\n');
-    run.write(SUMMARY, &json)
+    Ok(summary.write(run)?)
 }

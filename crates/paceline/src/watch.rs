@@ -84,7 +84,7 @@ impl Drop for Watching {
 
 /// Who may see the page.
 pub(crate) fn guard(page: &Page) -> Result<Guard, Failure> {
-    let Some(file) = &page.token_file else { return Ok(Guard::open()) };
+    let Some(file) = &page.token_file else { return Ok(Guard::without_token()) };
     let text = std::fs::read_to_string(file).map_err(Failure::at("read the token in", file))?;
     match text.trim() {
         "" => Err(Failure::Usage(format!("{}: there is no token in it", file.display()))),

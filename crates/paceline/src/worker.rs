@@ -1,20 +1,19 @@
 //! The loop: what a worker does, step after step. (That of sparse models is in `rows/worker.rs`.)
 
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use paceline_model::{Layout, Model, Moment, Onto, Score};
-use paceline_observe::{Phase, PhaseClock};
+use paceline_observe::{PeerTraffic, Phase, PhaseClock, Recorder, RunPosition, StepRecord};
 
 use crate::Failure;
-use crate::board::Board;
 use crate::chief::{Chief, StopReason};
 use crate::examples::Examples;
 use crate::link::{DenseLink, Link, Pushed};
 use crate::metrics::{Figures, Metrics};
 use crate::progress::write_line;
 use crate::trace::{Following, note_moment};
+use paceline_record::EventLog;
 
 /// Whoever trains a model over a link, with all that it works with but the parameters.
 pub trait Trainer<L> {
@@ -40,7 +39,7 @@ pub(crate) fn is_bare() -> bool {
 /// A worker's books.
 pub struct Desk {
     /// Its event file; of several threads of a process, only the first has one.
-    pub board: Option<Board>,
+    pub board: Option<EventLog>,
     /// Where its time goes.
     pub clock: PhaseClock,
     /// How many times slower than it could be this worker shall be: 1, but in tests.
@@ -57,10 +56,7 @@ pub struct Desk {
 
 impl Desk {
     /// Books that are opened now.
-    pub fn open(board: Option<Board>, slowness: f64) -> Self {
-        if let Some(board) = &board {
-            board.begin();
-        }
+    pub fn open(board: Option<EventLog>, slowness: f64) -> Self {
         let mut clock = PhaseClock::start(Phase::Input);
         if is_bare() {
             clock.turn_off();
@@ -73,18 +69,17 @@ impl Desk {
     #[inline]
     pub(crate) fn at_step(&mut self, step: u64) {
         if let Some(trace) = &mut self.trace
-            && trace.at_step(step, &mut self.clock)
+            && let Some(event) = trace.at_step(step, &mut self.clock)
         {
-            self.board.iter().for_each(Board::keep);
+            let _ = self.board.trace(event);
         }
     }
 
-    /// Leaves what was recorded of this task, whose peers are these, in its folder; says whether
-    /// anything was. What goes wrong costs the timeline, not the run.
-    pub(crate) fn leave_trace(&mut self, task: &str, peers: Vec<String>, folder: &Path) -> bool {
+    /// Leaves what was recorded of this task in its folder; says whether anything was. What goes
+    /// wrong costs the timeline, not the run.
+    pub(crate) fn leave_trace(&mut self, task: &str) -> bool {
         let Some(trace) = &mut self.trace else { return false };
-        let samples = self.board.as_ref().map(Board::kept).unwrap_or_default();
-        match trace.leave(&mut self.clock, (task, peers, folder), &samples) {
+        match trace.leave(&mut self.clock, &mut self.board) {
             Ok(has_part) => has_part,
             Err(failure) => {
                 write_line(&format!("{task}: {failure}"));
@@ -113,9 +108,20 @@ impl Desk {
             });
         }
         let Some(board) = &mut self.board else { return Ok(()) };
-        board.step(step, loss)?;
-        board.note(link)?;
-        board.pulse(link.global_step(), &self.clock, self.tested)?;
+        let record = StepRecord {
+            step,
+            loss,
+            now,
+            worker_steps: self.work.steps,
+            examples: self.work.examples,
+            clock: &self.clock,
+            tested: self.tested,
+            position: RunPosition {
+                global_step: link.global_step(),
+                traffic: &|visit| visit_traffic(link, visit),
+            },
+        };
+        board.step(&record).map_err(Failure::recording)?;
         let Some(chief) = chief else { return Ok(()) };
         self.clock.stay_in(Phase::Wait);
         chief.after_step(loss, now, link, board)?;
@@ -125,7 +131,7 @@ impl Desk {
 
     /// Closes the books.
     pub(crate) fn close(&mut self, success: bool) -> Result<(), Failure> {
-        self.board.as_mut().map_or(Ok(()), |board| board.finish(success))
+        self.board.finish(success).map_err(Failure::recording)
     }
 
     /// In tests: makes this worker a slow one.
@@ -278,6 +284,14 @@ impl Worker<'_> {
         }
         Ok(loss)
     }
+}
+
+/// The bytes that a link has moved, for a recorder.
+#[inline]
+pub(crate) fn visit_traffic(link: &impl Link, visit: &mut dyn FnMut(PeerTraffic)) {
+    link.moved_by_peer(|peer, sent_bytes, received_bytes| {
+        visit(PeerTraffic { peer, sent_bytes, received_bytes });
+    });
 }
 
 /// What a worker tells of itself while it runs.

@@ -18,7 +18,7 @@ use crate::{Flags, FrameKind, Header, ProtocolError};
 impl Replica {
     /// The column of the mean: after the parameters and the optimizer's state.
     fn mean_column(&self) -> usize {
-        1 + self.optimizer.slots().count()
+        1 + self.optimizer.states().count()
     }
 
     /// Pieces per column.

@@ -135,7 +135,7 @@ impl Replica {
             }
             PeerTarget::State(index, range) => {
                 self.is_incomplete = true;
-                as_bytes_mut(&mut self.optimizer.slot_mut(*index)[range.clone()])
+                as_bytes_mut(&mut self.optimizer.state_mut(*index)[range.clone()])
             }
             PeerTarget::Bytes(_) | PeerTarget::Later => &mut [],
         }

@@ -87,7 +87,7 @@ impl Replica {
             PeerSource::Params(range) => &self.params[range.clone()],
             PeerSource::Mean(range) => &self.mean[range.clone()],
             PeerSource::State(index, range) => {
-                let mut states = self.optimizer.slots();
+                let mut states = self.optimizer.states();
                 states.nth(*index).map_or(&[], |(_, values)| &values[range.clone()])
             }
         }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use paceline_model::{Layout, Optimizer, OptimizerSpec};
+use paceline_model::{Layout, OptimizerSpec, OptimizerState};
 
 use super::config::ReplicaConfig;
 use super::peer::{COORDINATOR, CatchUp, CurrentStep, ReplicaPeer};
@@ -14,7 +14,7 @@ pub struct Replica {
     pub(super) config: ReplicaConfig,
     pub(super) params: Vec<f32>,
     /// Covers what this worker updates; see [`ReplicaConfig::updates`].
-    pub(super) optimizer: Optimizer,
+    pub(super) optimizer: OptimizerState,
     /// The chunks of each slot's shard, as ranges of all parameters; at least one each, so that
     /// every worker hears from every other in every step.
     pub(super) chunks: Vec<Vec<Range<usize>>>,
@@ -54,7 +54,7 @@ impl Replica {
     ) -> Self {
         let updates = config.updates(params.len());
         assert_eq!(params.len(), layout.len(), "parameters");
-        Self::resume(config, params, Optimizer::new(optimizer, layout, updates), 0)
+        Self::resume(config, params, OptimizerState::new(optimizer, layout, updates), 0)
     }
 
     /// Creates a replica that resumes at a checkpoint, with the checkpoint's parameters and
@@ -65,7 +65,7 @@ impl Replica {
     pub fn resume(
         config: ReplicaConfig,
         params: Vec<f32>,
-        optimizer: Optimizer,
+        optimizer: OptimizerState,
         global_step: u64,
     ) -> Self {
         let (workers, total) = (config.names.len(), params.len());
@@ -162,7 +162,7 @@ impl Replica {
         let shard = self.config.shard(self.params.len());
         let start = self.config.updates(self.params.len()).start;
         let inside = shard.start - start..shard.end - start;
-        let states = self.optimizer.slots().map(move |(_, values)| &values[inside.clone()]);
+        let states = self.optimizer.states().map(move |(_, values)| &values[inside.clone()]);
         [&self.params[shard]].into_iter().chain(states)
     }
 

@@ -5,7 +5,7 @@ use crate::{
     ModeConfig, OnLoss, Payload, PeerRole, ProcessName, RosterConfig, Server, ServerConfig,
     ServerPhase, Stats, Store, as_bytes, as_bytes_mut, decode_keys, encode_keys, worker_names,
 };
-use paceline_model::{Group, Layout, OptimizerSpec, Table};
+use paceline_model::{Group, Layout, Sgd, Table};
 use proptest::prelude::*;
 
 const PARAMS: usize = 10;
@@ -58,7 +58,7 @@ impl Stage {
             chunk_floats: 4,
             roster: RosterConfig::default(),
         };
-        let table = Table::new(OptimizerSpec::sgd(1.0), &layout, 0..PARAMS);
+        let table = Table::new(Sgd::new(1.0), &layout, 0..PARAMS);
         let server = Server::new(config, Store::sparse(table));
         let mut stage = Self { server, log: Log::default() };
         stage.join(0, PeerRole::Worker, 0, 1);

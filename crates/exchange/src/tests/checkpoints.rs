@@ -5,7 +5,7 @@ use crate::{
     ModeConfig, OnLoss, Payload, PeerRole, ProcessName, ResumeState, RosterConfig, Server,
     ServerConfig, ServerPhase, SlotMark, Stats, Store, worker_names,
 };
-use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
+use paceline_model::{Group, Layout, OptimizerState, Sgd};
 
 const PARAMS: usize = 6;
 const CHUNKS: usize = 3;
@@ -57,7 +57,7 @@ fn server(mode: ModeConfig, resume: Option<&ResumeState>, shelf: &mut Shelf) -> 
         chunk_floats: PARAMS / CHUNKS,
         roster: RosterConfig::default(),
     };
-    let optimizer = Optimizer::new(OptimizerSpec::sgd(1.0), &layout, 0..PARAMS);
+    let optimizer = OptimizerState::new(Sgd::new(1.0), &layout, 0..PARAMS);
     let mut server = Server::new(config, Store::dense(vec![0.0; PARAMS], optimizer));
     resume.into_iter().for_each(|resume| server.resume(resume));
     for slot in 0..2 {

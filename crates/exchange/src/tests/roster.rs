@@ -1,12 +1,11 @@
 //! What server 0 tells the processes that fill slots, case by case.
 
-
 use crate::{
     Client, ClientConfig, ConnId, Enrolment, FrameBody, FrameKind, Generation, Header, Host, Level,
     ModeConfig, OnLoss, Outcome, Payload, PeerRole, ProcessName, Refusal, RefuseCode, RosterConfig,
     RosterEvent, Server, ServerConfig, ServerPhase, Stats, Store, request_join_info, worker_names,
 };
-use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
+use paceline_model::{Group, Layout, OptimizerState, Sgd};
 
 /// What a server did.
 #[derive(Default)]
@@ -75,7 +74,7 @@ impl Room {
             chunk_floats: 4,
             roster: RosterConfig { processes: processes as usize, join_info: b"terms".to_vec() },
         };
-        let optimizer = Optimizer::new(OptimizerSpec::sgd(1.0), &layout, 0..4);
+        let optimizer = OptimizerState::new(Sgd::new(1.0), &layout, 0..4);
         let server = Server::new(config, Store::dense(vec![0.0; 4], optimizer));
         Self { server, log: Log::default(), now_ms: 0, incarnation: 0 }
     }

@@ -5,7 +5,7 @@ use crate::{
     Outcome, Payload, PeerRole, ProcessName, Refusal, RefuseCode, RosterConfig, Server,
     ServerConfig, ServerPhase, Stats, Store, worker_names,
 };
-use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
+use paceline_model::{Group, Layout, OptimizerState, Sgd};
 
 #[derive(Default)]
 struct Log {
@@ -54,7 +54,7 @@ fn server(on_loss: OnLoss) -> Server {
         chunk_floats: 4,
         roster: RosterConfig::default(),
     };
-    let optimizer = Optimizer::new(OptimizerSpec::sgd(1.0), &layout, 0..4);
+    let optimizer = OptimizerState::new(Sgd::new(1.0), &layout, 0..4);
     Server::new(config, Store::dense(vec![0.0; 4], optimizer))
 }
 

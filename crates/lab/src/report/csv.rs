@@ -2,19 +2,19 @@
 
 use crate::cell;
 use crate::figure::FIGURES;
-use crate::findings::Findings;
+use crate::report_data::ReportData;
 
 /// The runs as CSV (RFC 4180): settings, figures, and the seconds of each phase of all workers.
-pub fn csv(findings: &Findings) -> String {
-    let keys = cell::keys(&findings.cells);
-    let phases = phases(findings);
+pub fn csv(data: &ReportData) -> String {
+    let keys = cell::keys(&data.cells);
+    let phases = phases(data);
     let mut head = vec!["run".to_owned(), "seed".to_owned()];
     head.extend(keys.iter().cloned());
     head.extend(["mode", "workers", "batch", "stop_reason"].map(String::from));
     head.extend(FIGURES.iter().map(|figure| figure.name.to_owned()));
     head.extend(phases.iter().map(|phase| format!("{phase}_seconds")));
     let mut text = line(&head);
-    for cell in &findings.cells {
+    for cell in &data.cells {
         for run in &cell.runs {
             let summary = &run.summary;
             let mut row = vec![run.name.clone(), run.seed.clone()];
@@ -34,9 +34,9 @@ pub fn csv(findings: &Findings) -> String {
     text
 }
 
-fn phases(findings: &Findings) -> Vec<String> {
+fn phases(data: &ReportData) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    let runs = findings.cells.iter().flat_map(|cell| &cell.runs);
+    let runs = data.cells.iter().flat_map(|cell| &cell.runs);
     for (phase, _) in runs.flat_map(|run| run.summary.workers()).flat_map(|task| &task.phases) {
         if !names.contains(phase) {
             names.push(phase.clone());

@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 
-use super::tables::{PREDICTED, Table, about, claims, predictions, references, results, verdicts};
+use super::tables::{
+    PREDICTED, ReportTable, about, claims, predictions, references, results, verdicts,
+};
 use crate::advice::advice;
 use crate::charts::charts;
-use crate::findings::Findings;
+use crate::report_data::ReportData;
 use crate::svg::escape;
 
 /// The page's look: light, dark and paper, down to the width of a phone.
@@ -15,43 +17,43 @@ const STYLE: &str = include_str!("style.css");
 const LONG: usize = 40;
 
 /// The findings as an HTML page.
-pub fn html(findings: &Findings) -> String {
-    let name = escape(&findings.name);
+pub fn html(data: &ReportData) -> String {
+    let name = escape(&data.name);
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{name}</title>\n<link rel=\"icon\" href=\"data:,\">\n\
          <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{name}</h1>\n<dl>"
     );
-    for (name, value) in about(findings) {
+    for (name, value) in about(data) {
         let _ = write!(page, "<dt>{name}</dt><dd>{}</dd>", escape(&value));
     }
     page.push_str(
         "</dl>\n<h2>Results</h2>\n<p class=\"dim\">Means, and the standard deviation of \
                    repeats. Processor time is of all tasks, memory of the largest.</p>\n",
     );
-    table(&mut page, &results(findings));
-    let references = references(findings);
+    table(&mut page, &results(data));
+    let references = references(data);
     if !references.rows.is_empty() {
         page.push_str("<h2>Beside others</h2>\n");
         table(&mut page, &references);
     }
-    let claims = claims(findings);
+    let claims = claims(data);
     if !claims.rows.is_empty() {
         page.push_str("<h2>What others found</h2>\n");
         table(&mut page, &claims);
     }
-    let predictions = predictions(findings);
+    let predictions = predictions(data);
     if !predictions.rows.is_empty() {
         let _ = writeln!(page, "<h2>What the links allow</h2>\n<p class=\"dim\">{PREDICTED}</p>");
         table(&mut page, &predictions);
     }
-    let verdicts = verdicts(findings);
+    let verdicts = verdicts(data);
     if !verdicts.rows.is_empty() {
         page.push_str("<h2>What held the runs back</h2>\n");
         table(&mut page, &verdicts);
     }
-    for group in charts(findings) {
+    for group in charts(data) {
         let _ = writeln!(page, "<h2>{}</h2>", escape(&group.title));
         if !group.note.is_empty() {
             let _ = writeln!(page, "<p class=\"dim\">{}</p>", escape(&group.note));
@@ -61,13 +63,13 @@ pub fn html(findings: &Findings) -> String {
     list(
         &mut page,
         "What failed",
-        findings.failures.iter().map(|(cell, why)| format!("{cell}: {why}")),
+        data.failures.iter().map(|run| format!("{}: {}", run.id, run.why)),
     );
-    if let Some(plan) = findings.plan.as_ref().filter(|plan| !plan.job.is_empty()) {
+    if let Some(plan) = data.plan.as_ref().filter(|plan| !plan.job.is_empty()) {
         let job = escape(&plan.job);
         let _ = writeln!(page, "<h2>The job</h2>\n<pre>{job}</pre>");
     }
-    list(&mut page, "What the measurements say", advice(findings).into_iter());
+    list(&mut page, "What the measurements say", advice(data).into_iter());
     page.push_str("</body>\n</html>\n");
     page
 }
@@ -79,7 +81,7 @@ fn list(page: &mut String, title: &str, items: impl Iterator<Item = String>) {
     }
 }
 
-fn table(page: &mut String, table: &Table) {
+fn table(page: &mut String, table: &ReportTable) {
     let row = |cells: &[String], tag: &str| {
         let cell = |(column, text): (usize, &String)| {
             let class = match column < table.words {

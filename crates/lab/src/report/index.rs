@@ -4,11 +4,12 @@
 use std::fmt::Write;
 
 use super::markdown::{plain, table};
-use super::tables::{Table, claims, predictions, references};
-use crate::findings::Findings;
+use super::tables::{ReportTable, claims, predictions, references};
+use crate::finding_check::check_findings;
+use crate::report_data::ReportData;
 
 /// How the file begins, so that nobody edits it by hand.
-pub const GENERATED: &str =
+pub const GENERATED_NOTICE: &str =
     "<!-- Written by `paceline report SWEEPS --index`; change the job files, not this. -->";
 
 const HEAD: &str = "# Experiments
@@ -34,8 +35,8 @@ made up, so accuracies of click models cannot be compared with the reports'; tim
 ";
 
 /// The list, as Markdown.
-pub fn index(sweeps: &[Findings]) -> String {
-    let mut text = format!("{GENERATED}\n\n{HEAD}\n");
+pub fn index(sweeps: &[ReportData]) -> String {
+    let mut text = format!("{GENERATED_NOTICE}\n\n{HEAD}\n");
     if let Some(plan) = sweeps.iter().find_map(|sweep| sweep.plan.as_ref()) {
         let _ = writeln!(
             text,
@@ -55,28 +56,28 @@ pub fn index(sweeps: &[Findings]) -> String {
 }
 
 /// One row a sweep.
-fn overview(sweeps: &[Findings]) -> Table {
+fn overview(sweeps: &[ReportData]) -> ReportTable {
     let head = ["file", "cells", "runs", "duration", "findings that hold"];
-    let row = |sweep: &Findings| {
-        let judged = sweep.judged();
+    let row = |sweep: &ReportData| {
+        let judged = check_findings(sweep);
         let held = judged.iter().filter(|(_, judgement)| judgement.holds == Some(true)).count();
         let holds = match judged.len() {
             0 => "–".to_owned(),
             all => format!("{held} of {all}"),
         };
         let name = &sweep.name;
-        let counts = [sweep.cells.len(), sweep.runs()].map(|count| count.to_string());
+        let counts = [sweep.cells.len(), sweep.run_count()].map(|count| count.to_string());
         let [cells, runs] = counts;
         vec![format!("[{name}]({name}.toml)"), cells, runs, duration(sweep.wall_seconds), holds]
     };
-    Table {
+    ReportTable {
         head: head.map(String::from).to_vec(),
         rows: sweeps.iter().map(row).collect(),
         words: 1,
     }
 }
 
-fn section(text: &mut String, sweep: &Findings) {
+fn section(text: &mut String, sweep: &ReportData) {
     let name = &sweep.name;
     let _ = writeln!(text, "\n## {name}\n");
     if let Some(plan) = &sweep.plan {
@@ -87,12 +88,12 @@ fn section(text: &mut String, sweep: &Findings) {
         let _ = writeln!(
             text,
             "`paceline sweep experiments/{name}.toml{quick}`: {} runs in {}.",
-            sweep.runs(),
+            sweep.run_count(),
             duration(sweep.wall_seconds)
         );
     }
-    for (cell, why) in &sweep.failures {
-        let _ = writeln!(text, "{} failed: {}.", plain(cell), plain(why));
+    for failure in &sweep.failures {
+        let _ = writeln!(text, "{} failed: {}.", plain(&failure.id), plain(&failure.why));
     }
     for part in [references(sweep), claims(sweep), predictions(sweep)] {
         if !part.rows.is_empty() {
@@ -112,27 +113,28 @@ fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claim::{Check, Claim};
-    use crate::plan::Plan;
+    use crate::finding::{Finding, FindingCheck};
+    use crate::sweep_plan::SweepPlan;
 
     #[test]
     fn a_sweep_has_its_words_its_command_and_its_findings() {
-        let claim = Claim {
+        let claim = Finding {
             says: "sync workers do equal steps".into(),
-            check: Check::EqualSteps,
-            ..Claim::default()
+            check: FindingCheck::EqualSteps,
+            ..Finding::default()
         };
         let job = "# Report R0.\n# Two lines.\nname = \"a\"\n# further down\n".into();
-        let plan = Plan { name: "a".into(), job, claims: vec![claim], ..Plan::default() };
-        let sweep = Findings {
+        let plan =
+            SweepPlan { name: "a".into(), job, findings: vec![claim], ..SweepPlan::default() };
+        let sweep = ReportData {
             name: "a".into(),
             plan: Some(plan),
             wall_seconds: 150.0,
-            ..Findings::default()
+            ..ReportData::default()
         };
         let text = index(&[sweep]);
         for part in [
-            GENERATED,
+            GENERATED_NOTICE,
             "| [a](a.toml) | 0 | 0 | 2 min | 0 of 1 |",
             "## a\n\nReport R0.\nTwo lines.\n",
             "`paceline sweep experiments/a.toml`: 0 runs in 2 min.",

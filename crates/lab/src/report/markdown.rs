@@ -2,52 +2,54 @@
 
 use std::fmt::Write;
 
-use super::tables::{PREDICTED, Table, about, claims, predictions, references, results, verdicts};
+use super::tables::{
+    PREDICTED, ReportTable, about, claims, predictions, references, results, verdicts,
+};
 use crate::advice::advice;
-use crate::findings::Findings;
+use crate::report_data::ReportData;
 
 /// The findings as Markdown, without charts.
-pub fn markdown(findings: &Findings) -> String {
-    let mut text = format!("# {}\n\n", plain(&findings.name));
-    for (name, value) in about(findings) {
+pub fn markdown(data: &ReportData) -> String {
+    let mut text = format!("# {}\n\n", plain(&data.name));
+    for (name, value) in about(data) {
         let _ = writeln!(text, "- {name}: {}", plain(&value));
     }
     text.push_str("\n## Results\n\nMeans, and the standard deviation of repeats.\n\n");
-    text.push_str(&table(&results(findings)));
-    let references = references(findings);
+    text.push_str(&table(&results(data)));
+    let references = references(data);
     if !references.rows.is_empty() {
         text.push_str("\n## Beside others\n\n");
         text.push_str(&table(&references));
     }
-    let claims = claims(findings);
+    let claims = claims(data);
     if !claims.rows.is_empty() {
         text.push_str("\n## What others found\n\n");
         text.push_str(&table(&claims));
     }
-    let predictions = predictions(findings);
+    let predictions = predictions(data);
     if !predictions.rows.is_empty() {
         let _ = writeln!(text, "\n## What the links allow\n\n{PREDICTED}\n");
         text.push_str(&table(&predictions));
     }
-    let verdicts = verdicts(findings);
+    let verdicts = verdicts(data);
     if !verdicts.rows.is_empty() {
         text.push_str("\n## What held the runs back\n\n");
         text.push_str(&table(&verdicts));
     }
-    if !findings.failures.is_empty() {
+    if !data.failures.is_empty() {
         text.push_str("\n## What failed\n\n");
-        for (cell, why) in &findings.failures {
-            let _ = writeln!(text, "- {}: {}", plain(cell), plain(why));
+        for failure in &data.failures {
+            let _ = writeln!(text, "- {}: {}", plain(&failure.id), plain(&failure.why));
         }
     }
     text.push_str("\n## What the measurements say\n\n");
-    for sentence in advice(findings) {
+    for sentence in advice(data) {
         let _ = writeln!(text, "- {}", plain(&sentence));
     }
     text
 }
 
-pub(super) fn table(table: &Table) -> String {
+pub(super) fn table(table: &ReportTable) -> String {
     let row = |cells: &[String]| {
         let cells: Vec<_> = cells.iter().map(|cell| plain(cell)).collect();
         format!("| {} |\n", cells.join(" | "))

@@ -8,5 +8,5 @@ mod tables;
 
 pub use csv::csv;
 pub use html::html;
-pub use index::{GENERATED, index};
+pub use index::{GENERATED_NOTICE, index};
 pub use markdown::markdown;

@@ -1,13 +1,14 @@
 //! The tables that the page and the text share.
 
 use crate::cell::{self, Cell};
-use crate::claim::{Claim, Judgement};
-use crate::figure::{FIGURES, Figure, show};
-use crate::findings::Findings;
-use crate::links::Prediction;
+use crate::figure::{FIGURES, Figure, format_number};
+use crate::finding::Finding;
+use crate::finding_check::{CheckResult, check_findings};
+use crate::link_prediction::LinkPrediction;
+use crate::report_data::ReportData;
 
 /// A table of text; the first columns say what a row is about.
-pub(super) struct Table {
+pub(super) struct ReportTable {
     pub(super) head: Vec<String>,
     pub(super) rows: Vec<Vec<String>>,
     /// How many columns are words, flush left.
@@ -18,15 +19,15 @@ pub(super) struct Table {
 const RARE: [&str; 3] = ["examples", "peak_network_bytes_per_second", "peak_cpu_percent"];
 
 /// One row a cell: settings, how many runs, and every figure that any cell has.
-pub(super) fn results(findings: &Findings) -> Table {
-    let keys = cell::keys(&findings.cells);
+pub(super) fn results(data: &ReportData) -> ReportTable {
+    let keys = cell::keys(&data.cells);
     let named = |figure: &Figure| {
-        let named = findings.cells.iter().flat_map(|cell| &cell.references);
+        let named = data.cells.iter().flat_map(|cell| &cell.references);
         named.into_iter().any(|reference| reference.figure == figure.name)
     };
     let figures: Vec<&Figure> = FIGURES
         .iter()
-        .filter(|figure| findings.cells.iter().any(|cell| cell.figure(figure).is_some()))
+        .filter(|figure| data.cells.iter().any(|cell| cell.figure(figure).is_some()))
         .filter(|figure| !RARE.contains(&figure.name) || named(figure))
         .collect();
     let mut head: Vec<String> = keys.iter().map(|key| short(key, &keys)).collect();
@@ -40,38 +41,38 @@ pub(super) fn results(findings: &Findings) -> Table {
             0 => cell.runs.len().to_string(),
             failed => format!("{} ({failed} failed)", cell.runs.len()),
         });
-        row.extend(figures.iter().map(|figure| cell.show(figure)));
+        row.extend(figures.iter().map(|figure| cell.format(figure)));
         row.push(cell.stop_reasons());
         row
     };
-    Table { head, rows: findings.cells.iter().map(row).collect(), words: keys.len() }
+    ReportTable { head, rows: data.cells.iter().map(row).collect(), words: keys.len() }
 }
 
 /// What others measured beside what was measured here.
-pub(super) fn references(findings: &Findings) -> Table {
+pub(super) fn references(data: &ReportData) -> ReportTable {
     let head = ["cell", "figure", "theirs", "ours", "ratio", "from"].map(String::from).to_vec();
     let mut rows = Vec::new();
-    for cell in &findings.cells {
+    for cell in &data.cells {
         for reference in &cell.references {
             let Some(figure) = Figure::named(&reference.figure) else { continue };
             let ours = cell.figure(figure);
             rows.push(vec![
                 cell.label.clone(),
                 figure.title.to_owned(),
-                figure.show(reference.value),
-                cell.show(figure),
+                figure.format(reference.value),
+                cell.format(figure),
                 ours.map_or("–".into(), |ours| ratio(figure, reference.value, ours.mean)),
                 reference.from.clone(),
             ]);
         }
     }
-    Table { head, rows, words: 2 }
+    ReportTable { head, rows, words: 2 }
 }
 
 /// What others found, and whether it holds here.
-pub(super) fn claims(findings: &Findings) -> Table {
+pub(super) fn claims(data: &ReportData) -> ReportTable {
     let head = ["they found", "holds here", "as measured"].map(String::from).to_vec();
-    let row = |(claim, judgement): (&Claim, Judgement)| {
+    let row = |(claim, judgement): (&Finding, CheckResult)| {
         let (word, why) = match judgement.holds {
             Some(true) => ("yes", ""),
             Some(false) => ("no", claim.why.as_str()),
@@ -80,34 +81,36 @@ pub(super) fn claims(findings: &Findings) -> Table {
         let gap = if why.is_empty() { "" } else { ". " };
         vec![claim.says.clone(), word.into(), format!("{}{gap}{why}", judgement.evidence)]
     };
-    Table { head, rows: findings.judged().into_iter().map(row).collect(), words: 3 }
+    ReportTable { head, rows: check_findings(data).into_iter().map(row).collect(), words: 3 }
 }
 
 /// What held each cell back, where its runs have said.
-pub(super) fn verdicts(findings: &Findings) -> Table {
+pub(super) fn verdicts(data: &ReportData) -> ReportTable {
     let row = |cell: &Cell| {
         let verdict = &cell.runs.first()?.summary.verdict;
         (!verdict.is_empty()).then(|| vec![cell.label.clone(), verdict.clone()])
     };
-    let rows = findings.complete().filter_map(row).collect();
-    Table { head: ["cell", "verdict"].map(String::from).to_vec(), rows, words: 2 }
+    let rows = data.complete_cells().filter_map(row).collect();
+    ReportTable { head: ["cell", "verdict"].map(String::from).to_vec(), rows, words: 2 }
 }
 
 /// What the links of emulated hosts allow beside what was measured; no rows if there are none.
-pub(super) fn predictions(findings: &Findings) -> Table {
+pub(super) fn predictions(data: &ReportData) -> ReportTable {
     let head = ["cell", "link Mbit/s", "MB/step", "gradient s", "link s", "predicted s/step"];
     let mut head = head.map(String::from).to_vec();
     head.extend(["measured s/step", "measured / predicted"].map(String::from));
     let row = |cell: &Cell| {
-        let found = Prediction::of_cell(cell)?;
-        let mut row = vec![cell.label.clone(), show(found.link_bytes_per_s * 8e-6, 0)];
-        row.push(show(found.bytes * 1e-6, 3));
+        let found = LinkPrediction::of_cell(cell)?;
+        let mut row = vec![cell.label.clone(), format_number(found.link_bytes_per_s * 8e-6, 0)];
+        row.push(format_number(found.bytes * 1e-6, 3));
         let seconds = [found.gradient_s, found.link_s, found.step_s, found.measured_s];
-        row.extend(seconds.map(|seconds| show(seconds, if seconds < 0.1 { 5 } else { 2 })));
-        row.push(show(found.measured_s / found.step_s, 2));
+        row.extend(
+            seconds.map(|seconds| format_number(seconds, if seconds < 0.1 { 5 } else { 2 })),
+        );
+        row.push(format_number(found.measured_s / found.step_s, 2));
         Some(row)
     };
-    Table { head, rows: findings.cells.iter().filter_map(row).collect(), words: 1 }
+    ReportTable { head, rows: data.cells.iter().filter_map(row).collect(), words: 1 }
 }
 
 /// What the table of predictions means.
@@ -119,14 +122,14 @@ pub(super) const PREDICTED: &str = "A step is a gradient, as long as it was meas
 /// How theirs compares with ours: in seconds and rates how many times faster ours is.
 fn ratio(figure: &Figure, theirs: f64, ours: f64) -> String {
     let times = |factor: f64| match factor {
-        f if f >= 1.0 => format!("{} × faster", show(f, 1)),
-        f => format!("{} × slower", show(1.0 / f, 1)),
+        f if f >= 1.0 => format!("{} × faster", format_number(f, 1)),
+        f => format!("{} × slower", format_number(1.0 / f, 1)),
     };
     match figure.name {
         "seconds" if ours > 0.0 => times(theirs / ours),
         // More traffic is no merit.
         name if name.ends_with("_per_second") && !name.contains("network") => times(ours / theirs),
-        _ => format!("{} × theirs", show(ours / theirs, 2)),
+        _ => format!("{} × theirs", format_number(ours / theirs, 2)),
     }
 }
 
@@ -138,9 +141,9 @@ fn short(key: &str, keys: &[String]) -> String {
 }
 
 /// What was run, as lines of name and value.
-pub(super) fn about(findings: &Findings) -> Vec<(&'static str, String)> {
-    let mut lines = vec![("runs", counted(findings))];
-    if let Some(plan) = &findings.plan {
+pub(super) fn about(data: &ReportData) -> Vec<(&'static str, String)> {
+    let mut lines = vec![("runs", counted(data))];
+    if let Some(plan) = &data.plan {
         lines.push(("version", format!("paceline {}", plan.version)));
         lines.push(("machine", plan.machine.describe()));
         lines.push(("begun", utc(plan.started_seconds)));
@@ -153,19 +156,16 @@ pub(super) fn about(findings: &Findings) -> Vec<(&'static str, String)> {
     lines
 }
 
-fn counted(findings: &Findings) -> String {
+fn counted(data: &ReportData) -> String {
     let many =
         |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
-    let mut text = format!(
-        "{} complete in {}",
-        many(findings.runs(), "run"),
-        many(findings.cells.len(), "cell")
-    );
-    if !findings.failures.is_empty() {
-        text.push_str(&format!(", {} failed", findings.failures.len()));
+    let mut text =
+        format!("{} complete in {}", many(data.run_count(), "run"), many(data.cells.len(), "cell"));
+    if !data.failures.is_empty() {
+        text.push_str(&format!(", {} failed", data.failures.len()));
     }
-    if findings.missing > 0 {
-        text.push_str(&format!(", {} not made yet", findings.missing));
+    if data.missing > 0 {
+        text.push_str(&format!(", {} not made yet", data.missing));
     }
     text
 }

@@ -4,19 +4,19 @@
 //! a meaning, so that light, dark and paper each have their own, and a point says its value when
 //! the mouse rests on it. Legends are not part of it: outside they can wrap on a phone.
 
-mod bars;
-mod lines;
-mod scale;
+mod axis_scale;
+mod bar_chart;
+mod line_chart;
 
-pub use bars::{Bar, Bars};
-pub use lines::{Lines, Series};
-pub use scale::Scale;
+pub(crate) use axis_scale::AxisScale;
+pub(crate) use bar_chart::{Bar, BarChart};
+pub(crate) use line_chart::{ChartLine, LineChart};
 
 /// How many colours there are; after them they begin again, with dashes.
-pub const COLOURS: usize = 8;
+pub(crate) const COLOURS: usize = 8;
 
 /// Text as it can stand in HTML and SVG, attributes included.
-pub fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

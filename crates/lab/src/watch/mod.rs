@@ -1,22 +1,22 @@
 //! Runs on a page, while they run and afterwards.
 //!
-//! A [`Watch`] stands in front of a directory and answers the page's questions: which runs there
+//! A [`RunPage`] stands in front of a directory and answers the page's questions: which runs there
 //! are, and everything about those that somebody has chosen, first as a whole and then, over
 //! server-sent events, what has come since. It only reads files, so a run does not know whether
 //! anybody looks.
 //!
-//! From a file to the screen: `book` reads a run's files on from where they were left into
-//! `series`, which hold any number of points in bounded memory; `live` judges what is not
-//! over yet; `feed` writes down what the page has not been told; `page` is the page itself.
+//! From a file to the screen: `run` reads a run's files on from where they were left into
+//! `series`, which hold any number of points in bounded memory; `live_verdict` judges what is not
+//! over yet; `run_updates` writes down what the page has not been told; `page` is the page itself.
 
-mod book;
-mod feed;
-mod files;
-mod live;
-mod page;
-mod runs;
+mod assets;
+mod live_verdict;
+mod resource_table;
+mod run_list;
+mod run_reader;
+mod run_updates;
 mod series;
-mod table;
+mod text_file;
 
 use std::collections::HashMap;
 use std::io;
@@ -24,12 +24,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use paceline_http::{Outlet, Request, Response};
+use paceline_http::{Request, Response, StreamWriter};
 
-use book::Book;
-use feed::Told;
-use runs::Runs;
-use series::{Axis, Series};
+use run_list::RunList;
+use run_reader::RunReader;
+use run_updates::SentState;
+use series::{CurveAxis, Series};
 
 /// Runs that one page may show side by side.
 const MOST_SIDE_BY_SIDE: usize = 12;
@@ -42,27 +42,27 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 
 /// Answers questions about the runs of a directory.
 #[derive(Clone, Debug)]
-pub struct Watch {
-    shared: Arc<Shared>,
+pub struct RunPage {
+    shared: Arc<PageState>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    runs: Mutex<Runs>,
-    books: Mutex<HashMap<String, Opened>>,
+struct PageState {
+    runs: Mutex<RunList>,
+    open_runs: Mutex<HashMap<String, OpenRun>>,
 }
 
 /// A run that somebody looks at, and when it was last looked at.
 #[derive(Debug)]
-struct Opened {
-    book: Arc<Mutex<Book>>,
+struct OpenRun {
+    run: Arc<Mutex<RunReader>>,
     used: Instant,
 }
 
-impl Watch {
+impl RunPage {
     /// Watches the runs below this directory, or the one that it is. It need not be there yet.
     pub fn new(dir: &Path) -> Self {
-        let shared = Shared { runs: Mutex::new(Runs::new(dir)), books: Mutex::default() };
+        let shared = PageState { runs: Mutex::new(RunList::new(dir)), open_runs: Mutex::default() };
         Self { shared: Arc::new(shared) }
     }
 
@@ -72,7 +72,7 @@ impl Watch {
             "/api/runs" => Response::json(self.shared.runs().list().as_bytes().to_vec()),
             "/api/stream" => self.stream(request),
             "/api/zoom" => self.zoom(request),
-            path => page::file(path),
+            path => assets::file(path),
         }
     }
 
@@ -88,43 +88,44 @@ impl Watch {
         let number =
             |name: &str| request.param(name)?.parse::<f64>().ok().filter(|x| x.is_finite());
         let axis = match request.param("x") {
-            Some("step") => Axis::Step,
-            Some("time") => Axis::Time,
+            Some("step") => CurveAxis::Step,
+            Some("time") => CurveAxis::Time,
             _ => return Response::text(400, "x is step or time\n"),
         };
         let (Some(from), Some(to)) = (number("from"), number("to")) else {
             return Response::text(400, "from and to are numbers\n");
         };
-        let book = request.param("run").and_then(|id| self.shared.book(id));
-        let Some(book) = book else { return Response::not_found() };
-        let book = book.lock().unwrap_or_else(PoisonError::into_inner);
-        Response::json(feed::zoom(&book, axis, from..to).into_bytes())
+        let run = request.param("run").and_then(|id| self.shared.run(id));
+        let Some(run) = run else { return Response::not_found() };
+        let run = run.lock().unwrap_or_else(PoisonError::into_inner);
+        Response::json(run_updates::zoom(&run, axis, from..to).into_bytes())
     }
 }
 
-impl Shared {
-    fn runs(&self) -> MutexGuard<'_, Runs> {
+impl PageState {
+    fn runs(&self) -> MutexGuard<'_, RunList> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The book of a run, if there is such a run.
-    fn book(&self, id: &str) -> Option<Arc<Mutex<Book>>> {
+    fn run(&self, id: &str) -> Option<Arc<Mutex<RunReader>>> {
         let path = self.runs().path(id)?;
-        let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
-        if books.len() >= MOST_BOOKS && !books.contains_key(id) {
-            let oldest = books.iter().min_by_key(|(_, opened)| opened.used);
+        let mut open_runs = self.open_runs.lock().unwrap_or_else(PoisonError::into_inner);
+        if open_runs.len() >= MOST_BOOKS && !open_runs.contains_key(id) {
+            let oldest = open_runs.iter().min_by_key(|(_, opened)| opened.used);
             let oldest = oldest.map(|(id, _)| id.clone());
-            oldest.and_then(|id| books.remove(&id));
+            oldest.and_then(|id| open_runs.remove(&id));
         }
-        let new = || Opened { book: Arc::new(Mutex::new(Book::new(&path))), used: Instant::now() };
-        let opened = books.entry(id.to_owned()).or_insert_with(new);
+        let new =
+            || OpenRun { run: Arc::new(Mutex::new(RunReader::new(&path))), used: Instant::now() };
+        let opened = open_runs.entry(id.to_owned()).or_insert_with(new);
         opened.used = Instant::now();
-        Some(opened.book.clone())
+        Some(opened.run.clone())
     }
 
     /// Tells of runs until the reader goes.
-    fn tell(&self, ids: &[String], outlet: &mut Outlet<'_>) -> io::Result<()> {
-        let mut told: Vec<Told> = ids.iter().map(|_| Told::default()).collect();
+    fn tell(&self, ids: &[String], outlet: &mut StreamWriter<'_>) -> io::Result<()> {
+        let mut told: Vec<SentState> = ids.iter().map(|_| SentState::default()).collect();
         let mut list: Arc<str> = "".into();
         let mut spoken = Instant::now();
         loop {
@@ -134,11 +135,11 @@ impl Shared {
                 (list, spoken) = (now, Instant::now());
             }
             for (id, told) in ids.iter().zip(&mut told) {
-                let Some(book) = self.book(id) else { continue };
-                let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
-                book.refresh();
-                let news = told.news(id, &book);
-                drop(book);
+                let Some(run) = self.run(id) else { continue };
+                let mut run = run.lock().unwrap_or_else(PoisonError::into_inner);
+                run.refresh();
+                let news = told.news(id, &run);
+                drop(run);
                 if let Some(news) = news {
                     outlet.write(format!("event: run\ndata: {news}\n\n").as_bytes())?;
                     spoken = Instant::now();

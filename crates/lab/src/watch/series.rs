@@ -25,14 +25,14 @@ pub(crate) struct Bucket {
 
 /// Which way a curve is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Axis {
+pub(crate) enum CurveAxis {
     Step,
     Time,
 }
 
 /// A place in a curve, for whoever wants to know what has come since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct SentMark {
     generation: u64,
     buckets: usize,
 }
@@ -120,21 +120,21 @@ impl Series {
 
     /// What has come since the mark, in at most so many buckets, and the mark for the next time;
     /// all of it, and true, if what was there before has changed.
-    pub(crate) fn since(&self, mark: Mark, most: usize) -> (Vec<Bucket>, bool, Mark) {
+    pub(crate) fn since(&self, mark: SentMark, most: usize) -> (Vec<Bucket>, bool, SentMark) {
         // A bucket that is not full yet will change, unless nothing else is ever shown.
         let is_open = self.stride > 1 && self.in_last < self.stride;
         let complete = self.buckets.len() - usize::from(is_open);
         let is_anew = mark.generation != self.generation;
         let from = if is_anew { 0 } else { mark.buckets.min(complete) };
-        let mark = Mark { generation: self.generation, buckets: complete };
+        let mark = SentMark { generation: self.generation, buckets: complete };
         (self.put_together(from..complete, most), is_anew, mark)
     }
 
     /// What lies between two places of an axis, and a little around, in at most so many buckets.
-    pub(crate) fn between(&self, axis: Axis, range: Range<f64>, most: usize) -> Vec<Bucket> {
+    pub(crate) fn between(&self, axis: CurveAxis, range: Range<f64>, most: usize) -> Vec<Bucket> {
         let place = |bucket: &Bucket| match axis {
-            Axis::Step => bucket.step as f64,
-            Axis::Time => bucket.wall_seconds,
+            CurveAxis::Step => bucket.step as f64,
+            CurveAxis::Time => bucket.wall_seconds,
         };
         let from = self.buckets.partition_point(|bucket| place(bucket) < range.start);
         let to = self.buckets.partition_point(|bucket| place(bucket) <= range.end);
@@ -177,7 +177,7 @@ mod tests {
         series.push(10_000, 200.0, 1e9);
         (10_001..20_000).for_each(|i| series.push(i, 300.0, 0.0));
         assert!(series.buckets.len() <= 64 && series.stride == 512, "{}", series.stride);
-        let (drawn, ..) = series.since(Mark::default(), 10);
+        let (drawn, ..) = series.since(SentMark::default(), 10);
         assert!(drawn.len() <= 10);
         assert_eq!(drawn.iter().map(|bucket| bucket.max).fold(0.0, f32::max), 1e9);
         assert_eq!((drawn[0].step, drawn[0].min), (0, 0.0));
@@ -187,13 +187,13 @@ mod tests {
     fn means_are_of_all_points() {
         let series = series(16, 1024);
         assert!((series.mean().unwrap() - 511.5).abs() < 1e-3);
-        assert_eq!(series.since(Mark::default(), 1).0[0].mean, 511.5);
+        assert_eq!(series.since(SentMark::default(), 1).0[0].mean, 511.5);
     }
 
     #[test]
     fn what_is_new_comes_once_and_what_has_changed_comes_again() {
         let mut series = series(64, 10);
-        let (all, is_anew, mark) = series.since(Mark::default(), 100);
+        let (all, is_anew, mark) = series.since(SentMark::default(), 100);
         assert_eq!((all.len(), is_anew), (10, true));
         assert_eq!(series.since(mark, 100), (Vec::new(), false, mark));
         series.push(10, 0.0, 1.0);
@@ -207,11 +207,11 @@ mod tests {
     #[test]
     fn a_part_is_drawn_finer_than_the_whole() {
         let series = series(1 << 12, 4_000);
-        let whole = series.between(Axis::Step, 0.0..1e9, 100);
-        let part = series.between(Axis::Time, 1100.0..1149.0, 100);
+        let whole = series.between(CurveAxis::Step, 0.0..1e9, 100);
+        let part = series.between(CurveAxis::Time, 1100.0..1149.0, 100);
         assert!(whole.len() <= 100 && part.len() == 52, "{} {}", whole.len(), part.len());
         assert_eq!((part[0].step, part[51].step), (999, 1050));
-        assert!(series.between(Axis::Step, 9.0..3.0, 10).len() <= 2);
+        assert!(series.between(CurveAxis::Step, 9.0..3.0, 10).len() <= 2);
     }
 
     #[test]

@@ -9,11 +9,12 @@ use paceline_exchange::{
     Client, ClientEvent, HEADER_BYTES, Header, ReadTarget, Refusal, as_bytes, as_bytes_mut,
 };
 
-use super::LinkError;
-use crate::PeerState;
 use crate::dial::TRY_EVERY;
+use crate::error::LinkError;
 use crate::inbound::{Inbound, Progress};
 use crate::outbound::{Outbound, write_frame};
+use crate::peer::PeerState;
+use crate::traffic::Traffic;
 
 /// A frame with a part of a gradient, or with keys, that the socket has not taken whole.
 struct Sending {
@@ -66,7 +67,7 @@ pub(super) struct Peer {
     /// Connections before this one, for as long as the server may not have heard of this one.
     retired: Vec<TcpStream>,
     /// What went through connections before this one: bytes sent and received.
-    earlier: (u64, u64),
+    earlier: Traffic,
     inbound: Inbound,
     /// Where the present payload goes.
     target: Option<ReadTarget>,
@@ -93,7 +94,7 @@ impl Peer {
             breaks: 0,
             down: None,
             retired: Vec::new(),
-            earlier: (0, 0),
+            earlier: Traffic::default(),
             inbound: Inbound::default(),
             target: None,
             control: Vec::new(),
@@ -108,8 +109,8 @@ impl Peer {
     pub(super) fn connected(&mut self, stream: TcpStream) {
         self.stream = Some(stream);
         self.state = PeerState::Connected;
-        self.earlier.0 += self.outbound.sent_bytes();
-        self.earlier.1 += self.inbound.received_bytes();
+        self.earlier.sent += self.outbound.sent_bytes();
+        self.earlier.received += self.inbound.received_bytes();
         self.inbound = Inbound::default();
         self.outbound = Outbound::default();
         self.target = None;
@@ -188,12 +189,12 @@ impl Peer {
         }
     }
 
-    pub(super) fn sent_bytes(&self) -> u64 {
-        self.earlier.0 + self.outbound.sent_bytes() + self.sent_part_bytes
-    }
-
-    pub(super) fn received_bytes(&self) -> u64 {
-        self.earlier.1 + self.inbound.received_bytes()
+    /// Bytes sent and received through all connections to this server so far.
+    pub(super) fn traffic(&self) -> Traffic {
+        Traffic {
+            sent: self.earlier.sent + self.outbound.sent_bytes() + self.sent_part_bytes,
+            received: self.earlier.received + self.inbound.received_bytes(),
+        }
     }
 
     pub(super) fn wake(&mut self) {
@@ -253,7 +254,7 @@ impl Peer {
         let written = write_frame(stream, frame, sending.written)?;
         self.sent_part_bytes += (written - sending.written) as u64;
         sending.written = written;
-        Ok(written == frame.iter().map(|piece| piece.len()).sum())
+        Ok(written == frame.iter().map(|piece| piece.len()).sum::<usize>())
     }
 
     /// Whether everything that was begun to be sent is gone.

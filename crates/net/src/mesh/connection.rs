@@ -8,9 +8,10 @@ use paceline_exchange::{
     ReplicaEvent, as_bytes,
 };
 
-use crate::LinkError;
+use crate::error::LinkError;
 use crate::inbound::{Inbound, InboundError, Progress};
 use crate::outbound::{Outbound, write_frame};
+use crate::traffic::Traffic;
 
 /// Why a worker cannot go on.
 #[derive(Debug)]
@@ -18,7 +19,7 @@ pub(super) enum Fault {
     /// A peer is gone, or does not keep to the protocol.
     Lost { slot: usize, why: String },
     /// Anything else.
-    Link(LinkError),
+    Failed(LinkError),
 }
 
 impl Fault {
@@ -30,7 +31,7 @@ impl Fault {
     pub(super) fn into_error(self) -> LinkError {
         match self {
             Fault::Lost { why, .. } => LinkError::Aborted(why),
-            Fault::Link(error) => error,
+            Fault::Failed(error) => error,
         }
     }
 
@@ -44,13 +45,13 @@ impl Fault {
 
 impl From<LinkError> for Fault {
     fn from(error: LinkError) -> Self {
-        Fault::Link(error)
+        Fault::Failed(error)
     }
 }
 
 impl From<ReplicaError> for Fault {
     fn from(error: ReplicaError) -> Self {
-        Fault::Link(LinkError::Aborted(error.to_string()))
+        Fault::Failed(LinkError::Aborted(error.to_string()))
     }
 }
 
@@ -101,12 +102,13 @@ impl Connection {
         }
     }
 
-    pub(super) fn sent_bytes(&self) -> u64 {
+    fn sent_bytes(&self) -> u64 {
         self.outbound.sent_bytes() + self.sent_part_bytes
     }
 
-    pub(super) fn received_bytes(&self) -> u64 {
-        self.inbound.received_bytes()
+    /// Bytes sent and received.
+    pub(super) fn traffic(&self) -> Traffic {
+        Traffic { sent: self.sent_bytes(), received: self.inbound.received_bytes() }
     }
 
     pub(super) fn wake(&mut self) {

@@ -12,8 +12,11 @@ use paceline_exchange::{FrameKind, GreetError, Header, Replica, ReplicaEvent};
 use super::connection::{Connection, Fault};
 use super::{Mesh, MeshConfig, Peer};
 use crate::dial::{TRY_EVERY, dial};
+use crate::error::LinkError;
 use crate::link::SECOND;
-use crate::{Attendant, LinkError, PeerState, prepare};
+use crate::observer::LinkObserver;
+use crate::peer::PeerState;
+use crate::prepare;
 
 /// The listener, and connections that have not said who they are, only wake us up.
 const DOOR: Token = Token(usize::MAX - 1);
@@ -46,16 +49,16 @@ pub(super) struct Door {
 }
 
 impl Mesh {
-    /// Connects to everybody and lets everybody in, until all are here. Says once a second who
-    /// is missing. A worker on its own needs no listener.
+    /// Connects to all workers of lower slots and accepts those of higher slots, until all are
+    /// connected. Notes once a second which are missing. The last slot needs no listener.
     ///
     /// # Panics
     /// If there are not as many addresses as workers, or no listener where one is needed.
-    pub fn start(
+    pub fn connect(
         replica: Replica,
         config: MeshConfig,
         listener: Option<TcpListener>,
-        attendant: &mut impl Attendant,
+        observer: &mut impl LinkObserver,
     ) -> Result<Self, LinkError> {
         let (slot, workers) = (replica.slot(), replica.workers());
         assert_eq!(config.addresses.len(), workers, "addresses");
@@ -72,14 +75,14 @@ impl Mesh {
         };
         let peers = (0..workers).map(peer).collect();
         let events = Events::with_capacity(64);
-        let (losses, gone_bytes) = (0, (0, 0));
-        let mut mesh = Self { replica, peers, poll, events, config, door, losses, gone_bytes };
-        mesh.gather(Occasion::Start, attendant)?;
+        let (losses, gone_traffic) = (0, Default::default());
+        let mut mesh = Self { replica, peers, poll, events, config, door, losses, gone_traffic };
+        mesh.gather(Occasion::Start, observer)?;
         if !mesh.replica.recovers() {
             mesh.door = None;
         }
-        if let Err(fault) = mesh.catch_up(attendant) {
-            mesh.recover(fault, &[], attendant)?;
+        if let Err(fault) = mesh.catch_up(observer) {
+            mesh.recover(fault, &[], observer)?;
         }
         Ok(mesh)
     }
@@ -88,16 +91,16 @@ impl Mesh {
     pub(super) fn gather(
         &mut self,
         occasion: Occasion,
-        attendant: &mut impl Attendant,
+        observer: &mut impl LinkObserver,
     ) -> Result<(), LinkError> {
         let begun = Instant::now();
         let mut told = begun;
         while !self.replica.is_started() {
             self.connect_missing();
             self.look(TRY_EVERY).map_err(|fault| fault.into_error())?;
-            self.let_in(attendant)?;
+            self.let_in(observer)?;
             self.read_answers()?;
-            if attendant.gives_up() {
+            if observer.should_give_up() {
                 return Err(LinkError::Interrupted);
             }
             match occasion {
@@ -114,7 +117,7 @@ impl Mesh {
                     Occasion::Start => "the start".into(),
                     Occasion::Loss => format!("step {}", self.global_step()),
                 };
-                attendant.note(&format!("waiting for {what}: {}", self.missing()));
+                observer.note(&format!("waiting for {what}: {}", self.missing()));
             }
         }
         // Who has called and is not needed would only be in the way.
@@ -144,7 +147,7 @@ impl Mesh {
             if peer.connection.is_some() || Instant::now() < peer.next_try {
                 continue;
             }
-            let tried = self.connect(slot);
+            let tried = self.dial_slot(slot);
             let peer = &mut self.peers[slot];
             peer.next_try = Instant::now() + TRY_EVERY;
             match tried {
@@ -156,7 +159,7 @@ impl Mesh {
         }
     }
 
-    fn connect(&mut self, slot: usize) -> Result<(), PeerState> {
+    fn dial_slot(&mut self, slot: usize) -> Result<(), PeerState> {
         let stream = dial(&self.config.addresses[slot], self.poll.registry(), Token(slot))?;
         let mut connection = Connection::new(stream);
         let (header, body) = self.replica.hello(slot);
@@ -214,10 +217,10 @@ impl Mesh {
     }
 
     /// Takes in who has come, and hears who they are.
-    pub(super) fn let_in(&mut self, attendant: &mut impl Attendant) -> Result<(), LinkError> {
+    pub(super) fn let_in(&mut self, observer: &mut impl LinkObserver) -> Result<(), LinkError> {
         let Some(mut door) = self.door.take() else { return Ok(()) };
         let heard = door.accept(&self.poll).map_err(LinkError::Io);
-        let heard = heard.and_then(|()| self.hear_strangers(&mut door, attendant));
+        let heard = heard.and_then(|()| self.hear_strangers(&mut door, observer));
         self.door = Some(door);
         heard
     }
@@ -225,7 +228,7 @@ impl Mesh {
     fn hear_strangers(
         &mut self,
         door: &mut Door,
-        attendant: &mut impl Attendant,
+        observer: &mut impl LinkObserver,
     ) -> Result<(), LinkError> {
         for (mut stranger, since) in std::mem::take(&mut door.strangers) {
             stranger.wake();
@@ -254,7 +257,7 @@ impl Mesh {
                 }
                 Err(GreetError::Stranger(_)) => {}
                 Err(GreetError::Refused { refusal, slot }) => {
-                    attendant.note(&format!("refused a connection: {}", refusal.text));
+                    observer.note(&format!("refused a connection: {}", refusal.text));
                     let body = refusal.encode();
                     let header = Header::new(FrameKind::Refuse, body.len());
                     let _ = stranger.send_control(0, &header, &body);

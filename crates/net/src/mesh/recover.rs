@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use super::Mesh;
 use super::connection::Fault;
 use super::gather::{Occasion, state_before};
+use crate::error::LinkError;
 use crate::link::{SECOND, Wait};
-use crate::{Attendant, LinkError};
+use crate::observer::LinkObserver;
 
 /// How often in a row somebody may be lost before a step is made: more than that is no accident.
 const MOST_LOSSES: u32 = 100;
@@ -23,7 +24,7 @@ impl Mesh {
         &mut self,
         mut fault: Fault,
         gradient: &[f32],
-        attendant: &mut impl Attendant,
+        observer: &mut impl LinkObserver,
     ) -> Result<(), LinkError> {
         loop {
             self.losses += 1;
@@ -38,12 +39,12 @@ impl Mesh {
                 self.say_goodbye(&loss.to_string(), gradient);
                 return Err(loss);
             }
-            attendant.note(&format!("{loss}; its place is kept"));
+            observer.note(&format!("{loss}; its place is kept"));
             self.disband(slot);
-            if let Err(error) = self.gather(Occasion::Loss, attendant) {
-                return Err(self.give_up(Fault::Link(error), &[]));
+            if let Err(error) = self.gather(Occasion::Loss, observer) {
+                return Err(self.give_up(Fault::Failed(error), &[]));
             }
-            match self.catch_up(attendant) {
+            match self.catch_up(observer) {
                 Ok(()) => return Ok(()),
                 Err(next) => fault = next,
             }
@@ -68,7 +69,7 @@ impl Mesh {
     }
 
     /// Everybody is here: sends or gets what somebody misses.
-    pub(super) fn catch_up(&mut self, attendant: &mut impl Attendant) -> Result<(), Fault> {
+    pub(super) fn catch_up(&mut self, observer: &mut impl LinkObserver) -> Result<(), Fault> {
         self.replica.plan_catch_up()?;
         let mut wait = None;
         loop {
@@ -77,9 +78,9 @@ impl Mesh {
                 self.tell_end();
                 return Ok(());
             }
-            progress |= self.read_all(attendant)?;
+            progress |= self.read_all(observer)?;
             if !progress {
-                self.wait(wait.get_or_insert_with(Wait::new), attendant)?;
+                self.wait(wait.get_or_insert_with(Wait::new), observer)?;
             }
         }
     }
@@ -134,12 +135,12 @@ impl Mesh {
 
     /// To the chief, when the last step is made: waits for everybody's report. Whoever is lost
     /// before it has left may come back, and is helped to the end.
-    pub(super) fn gather_reports(&mut self, attendant: &mut impl Attendant) -> Result<(), Fault> {
+    pub(super) fn gather_reports(&mut self, observer: &mut impl LinkObserver) -> Result<(), Fault> {
         let mut wait = Wait::new();
         while self.replica.reports().is_none() || !self.is_sent() {
-            self.let_in(attendant)?;
+            self.let_in(observer)?;
             self.forget_lost();
-            let moved = self.send_all(&[]).and_then(|sent| Ok(self.read_all(attendant)? | sent));
+            let moved = self.send_all(&[]).and_then(|sent| Ok(self.read_all(observer)? | sent));
             match moved {
                 Ok(true) => continue,
                 Ok(false) => {}
@@ -154,12 +155,12 @@ impl Mesh {
             let waited = wait.since.elapsed();
             if waited >= self.config.stall_timeout {
                 let (seconds, whom) = (waited.as_secs(), self.awaited());
-                return Err(Fault::Link(LinkError::Stalled { seconds, whom }));
+                return Err(Fault::Failed(LinkError::Stalled { seconds, whom }));
             }
             if wait.told.elapsed() >= SECOND {
                 wait.told = Instant::now();
                 let seconds = waited.as_secs();
-                attendant.note(&format!("the end waits for {} ({seconds} s)", self.awaited()));
+                observer.note(&format!("the end waits for {} ({seconds} s)", self.awaited()));
             }
         }
         Ok(())

@@ -14,10 +14,11 @@ use paceline_exchange::{
 
 use super::hands::Hands;
 use super::near::Near;
-use super::{LAST_WORDS, Served, Shared, TICK, poll_once};
+use super::{LAST_WORDS, ServerTotals, Shared, TICK, poll_once};
 use crate::inbound::{Inbound, Progress};
 use crate::outbound::Outbound;
 use crate::patience::Patience;
+use crate::traffic::Traffic;
 
 /// What a client may leave unread before nothing more is read from it, so that a server's
 /// memory stays small: the client must read to go on.
@@ -40,7 +41,7 @@ pub(super) struct Connection {
     /// The slot that it is of, and 1; 0 while that is not known.
     slot: AtomicUsize,
     /// What its thread had done when it last told: at a control frame, or after some gradients.
-    served: Mutex<Served>,
+    served: Mutex<ServerTotals>,
 }
 
 impl Connection {
@@ -121,13 +122,16 @@ impl Connection {
     }
 
     /// Bytes sent and received.
-    pub(super) fn moved(&self) -> (u64, u64) {
-        (self.outbound().sent_bytes(), self.received_bytes.load(Ordering::Relaxed))
+    pub(super) fn traffic(&self) -> Traffic {
+        Traffic {
+            sent: self.outbound().sent_bytes(),
+            received: self.received_bytes.load(Ordering::Relaxed),
+        }
     }
 
     /// What its thread had done when it last handled a control frame, such as a goodbye, or a
     /// little later.
-    pub(super) fn served(&self) -> Served {
+    pub(super) fn served(&self) -> ServerTotals {
         *self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -144,7 +148,7 @@ impl Connection {
             events: Events::with_capacity(4),
         };
         let hands = Hands::new(shared, Some(self.clone()));
-        let mut hands = hands.attended_by(shared.core().watcher);
+        let mut hands = hands.attended_by(shared.core().observer);
         let ended = loop {
             match reader.next_frame(&self, shared, &mut hands) {
                 Ok(Some(header)) => self.handle(&header, &mut reader, shared, &mut hands),

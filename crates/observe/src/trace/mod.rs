@@ -1,50 +1,21 @@
-//! A timeline: what every thread of every task did in a few steps, on one clock.
+//! A timeline in memory: what every thread of a task does in a few steps.
 //!
-//! While the steps of a [`Window`] are made, each thread writes what it does into a [`Track`] of
-//! its own, whose memory was set aside before. At the end a task's tracks are its [`Part`], a file
-//! in its folder. Parts know only their own clocks; [`merge`](Merged::of) brings them onto that of
-//! the first by the gradients and answers that went between the tasks while they were recorded,
-//! and writes a file that Perfetto and `chrome://tracing` open.
+//! While a worker makes the steps of a [`TraceWindow`], each thread of the task writes its
+//! operations into a [`Track`] of its own, whose memory is allocated beforehand. A [`Tracer`] owns
+//! the tracks of a task. The crate `paceline-record` writes them into a file and merges the files
+//! of all tasks onto one clock.
 
-mod chrome;
-mod clocks;
-mod part;
-mod table;
+mod tracer;
 mod track;
+mod window;
 
-pub use chrome::Merged;
-pub use clocks::Aligned;
-pub use part::{Counter, Part, ThreadPart};
-pub use table::{Row, rows};
-pub use track::{Happened, Mark, Op, Span, Track, time_base_unix_ns};
+pub use tracer::{SideTrack, Tracer};
+pub use track::{GradientEvent, Op, Span, TraceMark, Track, time_base_unix_ns};
+pub use window::TraceWindow;
 
-/// The steps of a worker's plan that a timeline tells of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// The first.
-    pub from: u64,
-    /// How many.
-    pub steps: u64,
-}
-
-impl Window {
-    /// Whether a step is one of them.
-    pub fn contains(&self, step: u64) -> bool {
-        step >= self.from && !self.is_before(step)
-    }
-
-    /// Whether all of them come before a step.
-    pub fn is_before(&self, step: u64) -> bool {
-        step >= self.from.saturating_add(self.steps)
-    }
-}
-
-/// The operations that arrows go between, by name.
+/// The name of the operation that sends a gradient. Arrows of a timeline begin there.
 pub const PUSH: &str = "push";
-/// See [`PUSH`].
+/// The name of the operation that applies a gradient. Arrows of a timeline pass through it.
 pub const APPLY: &str = "apply";
-/// See [`PUSH`].
+/// The name of the operation that gets parameters. Arrows of a timeline end there.
 pub const PULL: &str = "pull";
-
-#[cfg(test)]
-mod tests;

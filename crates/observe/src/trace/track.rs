@@ -76,7 +76,7 @@ impl From<Span> for (u32, u64, u64, u64) {
 /// What happened to a gradient on its way. Each is written down by the task where it happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Happened {
+pub enum GradientEvent {
     /// Mine is about to go to the peer.
     Sent,
     /// The peer's has come.
@@ -92,10 +92,10 @@ pub enum Happened {
 /// Something that happened to a gradient: `[what, peer, step, when]` in files. A gradient is
 /// known by who made it and for which step of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "(Happened, u32, u64, u64)", into = "(Happened, u32, u64, u64)")]
-pub struct Mark {
+#[serde(from = "(GradientEvent, u32, u64, u64)", into = "(GradientEvent, u32, u64, u64)")]
+pub struct TraceMark {
     /// What.
-    pub what: Happened,
+    pub what: GradientEvent,
     /// The other task: its place among the part's peers.
     pub peer: u32,
     /// The step of the plan whose gradient it is.
@@ -104,14 +104,14 @@ pub struct Mark {
     pub at_ns: u64,
 }
 
-impl From<(Happened, u32, u64, u64)> for Mark {
-    fn from((what, peer, step, at_ns): (Happened, u32, u64, u64)) -> Self {
+impl From<(GradientEvent, u32, u64, u64)> for TraceMark {
+    fn from((what, peer, step, at_ns): (GradientEvent, u32, u64, u64)) -> Self {
         Self { what, peer, step, at_ns }
     }
 }
 
-impl From<Mark> for (Happened, u32, u64, u64) {
-    fn from(mark: Mark) -> Self {
+impl From<TraceMark> for (GradientEvent, u32, u64, u64) {
+    fn from(mark: TraceMark) -> Self {
         (mark.what, mark.peer, mark.step, mark.at_ns)
     }
 }
@@ -126,7 +126,7 @@ pub struct Track {
     /// The step that spans belong to from now on.
     pub step: u64,
     spans: Vec<Span>,
-    marks: Vec<Mark>,
+    marks: Vec<TraceMark>,
     lost: u64,
     /// When the last operation of a row of them ended.
     last: Option<Instant>,
@@ -174,23 +174,23 @@ impl Track {
     }
 
     /// Something has just happened to a gradient.
-    pub fn mark(&mut self, what: Happened, peer: u32, step: u64) {
+    pub fn mark(&mut self, what: GradientEvent, peer: u32, step: u64) {
         if self.marks.len() == MAX_MARKS {
             self.lost += 1;
             return;
         }
-        self.marks.push(Mark { what, peer, step, at_ns: since_base_ns(Instant::now()) });
+        self.marks.push(TraceMark { what, peer, step, at_ns: since_base_ns(Instant::now()) });
     }
 
     /// The own gradient of a step is about to go to these peers.
     pub fn sends(&mut self, peers: impl Iterator<Item = u32>, step: u64) {
         self.sent = (step, false);
-        peers.for_each(|peer| self.mark(Happened::Sent, peer, step));
+        peers.for_each(|peer| self.mark(GradientEvent::Sent, peer, step));
     }
 
     /// What came of the gradient that was sent last has come from a peer.
     pub fn got(&mut self, peer: u32) {
-        self.mark(Happened::Got, peer, self.sent.0);
+        self.mark(GradientEvent::Got, peer, self.sent.0);
     }
 
     /// Without servers: the gradients of these peers for the step of the own one were applied,
@@ -199,8 +199,8 @@ impl Track {
         let (step, is_known) = self.sent;
         self.sent.1 = true;
         for peer in peers.take_while(|_| !is_known) {
-            self.mark(Happened::Applied, peer, step);
-            self.mark(Happened::Answered, peer, step);
+            self.mark(GradientEvent::Applied, peer, step);
+            self.mark(GradientEvent::Answered, peer, step);
         }
     }
 
@@ -210,12 +210,38 @@ impl Track {
     }
 
     /// The marks, in the order of time.
-    pub fn marks(&self) -> &[Mark] {
+    pub fn marks(&self) -> &[TraceMark] {
         &self.marks
+    }
+
+    /// Whether nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty() && self.marks.is_empty()
     }
 
     /// How many spans and marks did not fit.
     pub fn lost(&self) -> u64 {
         self.lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_full_track_counts_what_it_drops() {
+        let mut track = Track::new("loop", vec![Op::new("x", &[])]);
+        let (begun, room) = (Instant::now(), 1 << 18);
+        for _ in 0..room + 5 {
+            track.span(0, begun, begun + Duration::from_nanos(7));
+        }
+        assert_eq!((track.spans().len(), track.lost()), (room, 5));
+        assert_eq!(track.spans()[0].ended_ns - track.spans()[0].begun_ns, 7);
+        track.begin_row();
+        track.next_of_row(0);
+        assert_eq!(track.lost(), 6);
     }
 }

@@ -14,8 +14,11 @@ use clap::ValueEnum;
 use paceline_exchange::{
     CHUNK_BYTES, ClientConfig, Level, ModeConfig, PeerRole, Server, ServerConfig, Stats, Store,
 };
-use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
-use paceline_net::{Attendant, Link, LinkConfig, Moved, Served, Watcher, serve};
+use paceline_model::{Group, Layout, OptimizerState, Sgd};
+use paceline_net::{
+    ConnectConfig, ExchangePhase, LinkObserver, ServerConnections, ServerObserver, ServerTotals,
+    serve,
+};
 use paceline_observe::process;
 
 use super::allreduce;
@@ -180,9 +183,9 @@ pub(super) fn flat(floats: usize) -> Layout {
 /// Wants to know nothing.
 pub(super) struct Silent;
 
-impl Watcher for Silent {
+impl ServerObserver for Silent {
     fn note(&mut self, _: Level, _: &str) {}
-    fn report(&mut self, _: &Served, _: &Stats) -> Vec<u8> {
+    fn report(&mut self, _: &ServerTotals, _: &Stats) -> Vec<u8> {
         Vec::new()
     }
     fn tick(&mut self, _: &Server) -> Result<(), String> {
@@ -190,10 +193,10 @@ impl Watcher for Silent {
     }
 }
 
-impl Attendant for Silent {
-    fn moved(&mut self, _: Moved) {}
+impl LinkObserver for Silent {
+    fn enter_phase(&mut self, _: ExchangePhase) {}
     fn note(&mut self, _: &str) {}
-    fn gives_up(&mut self) -> bool {
+    fn should_give_up(&mut self) -> bool {
         false
     }
 }
@@ -203,7 +206,7 @@ fn serve_ours(floats: usize) -> io::Result<()> {
     let workers = clients()?;
     let config =
         ServerConfig { stall_ms: 60_000, ..ServerConfig::new(ModeConfig::Async, workers, floats) };
-    let optimizer = Optimizer::new(OptimizerSpec::sgd(0.01), &flat(floats), 0..floats);
+    let optimizer = OptimizerState::new(Sgd::new(0.01), &flat(floats), 0..floats);
     let mut machine = Server::new(config, Store::dense(vec![0.0; floats], optimizer));
     // The clients just go away at the end, which the server takes for a failure.
     let _ = serve(&listener, &mut machine, &mut Silent);
@@ -212,19 +215,18 @@ fn serve_ours(floats: usize) -> io::Result<()> {
 }
 
 fn ask_ours(terms: &Terms) -> io::Result<()> {
-    let config = LinkConfig {
+    let config = ConnectConfig {
         client: ClientConfig::new(PeerRole::Worker, 1, terms.floats),
         servers: vec![terms.address.clone()],
         start_timeout: Duration::from_secs(10),
         stall_timeout: Duration::from_secs(60),
-        rejoin: None,
+        rejoin_timeout: None,
     };
     let gradient = vec![1e-3f32; terms.floats];
-    let mut link = Link::start(config, &mut Silent).map_err(io::Error::other)?;
-    link.pull(&mut Silent).map_err(io::Error::other)?;
+    let mut link = ServerConnections::connect(config, &mut Silent).map_err(io::Error::other)?;
     let mut step = 0;
     repeat(terms.seconds, || {
         step += 1;
-        link.exchange(step - 1, 1, &gradient, &mut Silent).map_err(io::Error::other)
+        link.exchange(step - 1, 1, &gradient, &mut Silent).map(drop).map_err(io::Error::other)
     })
 }

@@ -15,7 +15,7 @@ use paceline_exchange::{
     Client, ClientConfig, ConnId, FrameBody, FrameKind, Header, Host, Level, ModeConfig, Payload,
     PeerRole, Server, ServerConfig, ServerPhase, Stats, Store,
 };
-use paceline_model::{Optimizer, OptimizerSpec};
+use paceline_model::{OptimizerState, Sgd};
 
 use super::bare::flat;
 use crate::table::{aligned, grouped};
@@ -112,7 +112,7 @@ fn started() -> Server {
         stall_ms: 60_000,
         ..ServerConfig::new(ModeConfig::Async, WORKERS, 1)
     };
-    let optimizer = Optimizer::new(OptimizerSpec::sgd(0.0), &flat(1), 0..1);
+    let optimizer = OptimizerState::new(Sgd::new(0.0), &flat(1), 0..1);
     let mut machine = Server::new(config, Store::dense(vec![0.0], optimizer));
     for slot in 0..WORKERS as u32 {
         let (header, hello) =

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use paceline_observe::Sampler;
+use paceline_observe::{Sample, Sampler, columns};
+use paceline_record::ResourceTable;
 
 use crate::Failure;
 use crate::cluster::launch::launch;
@@ -100,11 +101,17 @@ fn median(mut all: Vec<f64>) -> f64 {
     all.get(all.len() / 2).copied().unwrap_or_default()
 }
 
+/// A sampler with its table.
+fn start_sampler(dir: &Path, every: Duration, peers: &[String]) -> std::io::Result<Sampler> {
+    let mut table = ResourceTable::create(dir, columns(peers))?;
+    Sampler::start(every, peers, move |sample: &Sample| table.write(sample))
+}
+
 /// What a look and a note cost by themselves: on a busy machine the runs above differ by more
 /// than that.
 fn bare_costs(scratch: &Path) -> Result<String, Failure> {
     let never = Duration::from_secs(3600);
-    let sampler = Sampler::start(scratch, never, &["ps:0".into()])
+    let sampler = start_sampler(scratch, never, &["ps:0".into()])
         .map_err(Failure::at("make the table of resources in", scratch))?;
     let best = |turn: &dyn Fn()| {
         let times = (0..LOOKS).map(|_| {

@@ -9,9 +9,9 @@ use std::{env, fs};
 use crate::Failure;
 use crate::interrupt::Interrupt;
 use crate::job::RawJob;
-use crate::summary::Summary;
 use crate::table::{aligned, grouped};
 use crate::train::{Options, train};
+use paceline_record::Summary;
 
 const TURNS: usize = 3;
 

@@ -19,7 +19,7 @@ use super::shard::{Columns, Sheet, write_shard};
 use super::shelf::Shelf;
 use crate::cluster::calling::layout_digest;
 use crate::job::{Plan, RawJob};
-use crate::run::RunDir;
+use paceline_record::RunDir;
 
 /// Who is told what becomes of checkpoints: that one is there, or why it is not.
 pub type Tell = Box<dyn Fn(Result<&str, &str>) + Send + Sync>;
@@ -180,7 +180,13 @@ impl Terms {
             origin,
             job_digest: hex(&job.digest()),
             layout_digest: hex(&layout_digest(layout)),
-            optimizer_slots: plan.optimizer.rule.slot_names().iter().map(|&s| s.into()).collect(),
+            optimizer_slots: plan
+                .optimizer
+                .optimizer()
+                .state_names()
+                .iter()
+                .map(|&s| s.into())
+                .collect(),
             tensors: tensors.collect(),
             shard_count,
             generation: Shelf::of(run.path()).generation(),
@@ -237,7 +243,7 @@ impl Terms {
 pub fn copy_store(store: &Store, out: &mut [f32]) {
     match store {
         Store::Dense(dense) => {
-            let slots = dense.optimizer().slots().map(|(_, slot)| slot);
+            let slots = dense.optimizer().states().map(|(_, slot)| slot);
             copy_dense(dense.params(), slots, out);
         }
         Store::Sparse(sparse) => copy_table(sparse.table(), out),
@@ -265,6 +271,6 @@ pub(crate) fn copy_table(table: &Table, out: &mut [f32]) {
         table.read_range(table.range(), params);
     }
     for (slot, place) in columns.enumerate() {
-        table.read_slot(slot, table.range(), place);
+        table.read_state(slot, table.range(), place);
     }
 }

@@ -11,7 +11,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 
 use paceline_exchange::{ChunkMarks, ResumeState, SlotMark, Store};
-use paceline_model::{Layout, Model, Optimizer, OptimizerSpec, Table};
+use paceline_model::{Layout, Model, OptimizerSpec, OptimizerState, Table};
 
 use super::manifest::{Manifest, Origin};
 use super::shelf::Checkpoint;
@@ -102,13 +102,13 @@ impl Resumption {
         if about.layout_digest != hex(&layout_digest(layout)) {
             return Err(Failure::Usage(format!("{dir}: this is a checkpoint of another model")));
         }
-        let (there, wanted) = (&about.optimizer_slots, optimizer.rule.slot_names());
+        let (there, wanted) = (&about.optimizer_slots, optimizer.optimizer().state_names());
         match wanted.iter().find(|name| !there.iter().any(|slot| slot == **name)) {
             None => Ok(()),
             Some(name) => Err(Failure::Usage(format!(
                 "{dir}: train.optimizer.kind = {:?} needs the slot {name:?}, but the checkpoint \
                  has {there:?}; go on with the optimizer that it was taken with",
-                optimizer.rule.name()
+                optimizer.optimizer().name()
             ))),
         }
     }
@@ -154,18 +154,18 @@ impl Resumption {
         layout: &Layout,
         optimizer: OptimizerSpec,
         shard: Range<usize>,
-    ) -> Result<(Vec<f32>, Optimizer), Failure> {
+    ) -> Result<(Vec<f32>, OptimizerState), Failure> {
         self.check(layout, &optimizer)?;
         let mut params = vec![0.0; shard.len()];
         self.read(None, shard.clone(), &mut params)?;
-        let mut restored = Optimizer::new(optimizer, layout, shard.clone());
+        let mut restored = OptimizerState::new(optimizer.clone(), layout, shard.clone());
         let mut values = Vec::new();
-        for (slot, name) in optimizer.rule.slot_names().iter().enumerate() {
+        for (slot, name) in optimizer.optimizer().state_names().iter().enumerate() {
             for from in shard.clone().step_by(PIECE) {
                 let piece = from..(from + PIECE).min(shard.end);
                 values.resize(piece.len(), 0.0);
                 self.read(Some(name), piece, &mut values)?;
-                restored.write_slot(slot, from - shard.start, &values);
+                restored.write_state(slot, from - shard.start, &values);
             }
         }
         Ok((params, restored))
@@ -183,9 +183,9 @@ impl Resumption {
             self.read(None, piece.clone(), &mut values)?;
             table.write_range(piece.clone(), &values);
             // Behind the parameters: of FTRL the slots are what counts.
-            for (slot, name) in table.slot_names().iter().enumerate() {
+            for (slot, name) in table.state_names().iter().enumerate() {
                 self.read(Some(name), piece.clone(), &mut values)?;
-                table.write_slot(slot, piece.clone(), &values);
+                table.write_state(slot, piece.clone(), &values);
             }
         }
         Ok(table)
@@ -200,9 +200,11 @@ impl Resumption {
     ) -> Result<Store, Failure> {
         let layout = model.layout();
         if plan.model.is_sparse() {
-            return self.fill(layout, Table::new(plan.optimizer, layout, shard)).map(Store::sparse);
+            return self
+                .fill(layout, Table::new(plan.optimizer.clone(), layout, shard))
+                .map(Store::sparse);
         }
-        let (params, optimizer) = self.dense(layout, plan.optimizer, shard)?;
+        let (params, optimizer) = self.dense(layout, plan.optimizer.clone(), shard)?;
         Ok(Store::dense(params, optimizer))
     }
 

@@ -2,7 +2,7 @@
 //! whoever waits for others.
 
 use paceline_net::{Attendant, Moved};
-use paceline_observe::trace::Happened;
+use paceline_observe::trace::GradientEvent;
 use paceline_observe::{Phase, PhaseClock};
 
 use crate::trace::APPLY_OP;
@@ -68,7 +68,7 @@ impl Attendant for Timed<'_> {
     #[inline]
     fn arrived(&mut self, peer: usize, step: u64) {
         if let Some(track) = self.clock.track() {
-            track.mark(Happened::Arrived, peer as u32, step);
+            track.mark(GradientEvent::Arrived, peer as u32, step);
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use paceline_exchange::{ClientConfig, PeerRole};
 use paceline_model::Layout;
-use paceline_net::LinkConfig;
+use paceline_net::ConnectConfig;
 use sha2::{Digest, Sha256};
 
 use super::Cluster;
@@ -24,9 +24,9 @@ pub(crate) fn link_config(
     cluster: &Cluster,
     role: PeerRole,
     layout: &Layout,
-) -> Result<LinkConfig, Failure> {
+) -> Result<ConnectConfig, Failure> {
     let servers = server_addresses(plan, cluster)?;
-    Ok(LinkConfig {
+    Ok(ConnectConfig {
         client: ClientConfig {
             slot: cluster.slot().unwrap_or(cluster.task.index) as u32,
             incarnation: incarnation(),
@@ -39,7 +39,7 @@ pub(crate) fn link_config(
         servers,
         start_timeout: plan.cluster.start_timeout,
         stall_timeout: plan.cluster.stall_timeout + LATER,
-        rejoin: plan.cluster.waits_for_servers.then_some(plan.cluster.rejoin_timeout),
+        rejoin_timeout: plan.cluster.waits_for_servers.then_some(plan.cluster.rejoin_timeout),
     })
 }
 

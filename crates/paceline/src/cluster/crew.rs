@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use paceline_exchange::{Enrolment, ProcessName, RosterEvent};
 use paceline_model::Layout;
-use paceline_net::Roster;
+use paceline_net::RosterConnection;
 
 use super::attendants::Waiter;
 use super::calling::{incarnation, layout_digest};
@@ -51,7 +51,7 @@ pub(super) fn enrol(
     process: ProcessName,
     layout: &Layout,
     waiter: &mut Waiter<'_>,
-) -> Result<Roster, Failure> {
+) -> Result<RosterConnection, Failure> {
     let servers = part.servers()?;
     let enrolment = Enrolment {
         process,
@@ -62,7 +62,7 @@ pub(super) fn enrol(
         servers: servers.len(),
         was_enrolled: false,
     };
-    Ok(Roster::enrol(enrolment, &servers, part.plan.cluster.start_timeout, waiter)?)
+    Ok(RosterConnection::enrol(enrolment, &servers, part.plan.cluster.start_timeout, waiter)?)
 }
 
 /// The number by which servers know this process: higher for every later one.
@@ -73,7 +73,7 @@ pub(super) fn process_id() -> u64 {
 /// Fills slots until the run is over, or this process is to leave. The chief has a result.
 pub(super) fn run(
     part: &Part<'_>,
-    roster: Roster,
+    roster: RosterConnection,
     shared: &Shared<'_>,
     leaves: &dyn Fn() -> bool,
 ) -> Result<Option<Finished>, Failure> {
@@ -103,7 +103,7 @@ struct Crew<'s, 'e, 'p> {
     part: &'p Part<'p>,
     shared: &'p Shared<'p>,
     scope: &'s Scope<'s, 'e>,
-    roster: Roster,
+    roster: RosterConnection,
     ended: mpsc::Sender<(usize, Result<Ended, Failure>)>,
     seats: Vec<Seat>,
     /// Some slot's plan is through.
@@ -121,7 +121,7 @@ impl<'s, 'e, 'p: 's> Crew<'s, 'e, 'p> {
         leaves: &dyn Fn() -> bool,
     ) -> Result<Option<Finished>, Failure> {
         loop {
-            if let Some(call) = self.roster.next(LOOK_EVERY)? {
+            if let Some(call) = self.roster.next_call(LOOK_EVERY)? {
                 self.answer(call)?;
             }
             while let Ok((slot, result)) = ends.try_recv() {

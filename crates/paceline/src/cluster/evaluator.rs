@@ -14,15 +14,19 @@ use super::calling::link_config;
 use super::part::SharedLink;
 use super::remote::Remote;
 use crate::Failure;
-use crate::board::Board;
 use crate::build::{Room, build_examiner, build_model};
 use crate::job::{Mode, Plan, RawJob};
 use crate::link::Link;
-use crate::log::Log;
 use crate::metrics::Metrics;
-use crate::run::RunDir;
 use crate::source::load_data;
-use crate::trace::{Side, Tracer};
+use crate::trace::{SideTrack, Tracer};
+use crate::train::event_log_config;
+use crate::worker::visit_traffic;
+use paceline_observe::{Recorder, RunPosition, TestRecord};
+use paceline_record::RunDir;
+use paceline_record::TaskLog;
+use paceline_record::timeline::TaskTrace;
+use paceline_record::{EventLog, EventLogConfig};
 
 /// How long to wait before looking again whether there is something new to test.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -36,10 +40,12 @@ pub(super) fn run(
     interrupted: &dyn Fn() -> Option<i32>,
 ) -> Result<(), Failure> {
     let data = load_data(job, plan, &mut |_| {})?;
-    let log = Log::create(run, cluster.task)?;
+    let log = TaskLog::create(run, cluster.task)?;
     let model = build_model(plan, data.shape(), Room::LEAST)?;
-    let mut board = Board::create(&run.task(&cluster.task.to_string()), plan, &cluster.others())?;
     let task = cluster.task.to_string();
+    let config =
+        EventLogConfig { traffic_peers: cluster.others(), ..event_log_config(plan, &task) };
+    let mut board = EventLog::create(&run.task(&task), config)?;
     let number = (task.as_str(), cluster.number());
     let mut metrics = Metrics::start(plan, number, cluster.others(), &run.task(&task))?;
     let config = link_config(job, plan, cluster, ClientRole::Evaluator, model.layout())?;
@@ -55,7 +61,9 @@ pub(super) fn run(
         if let Some(follow) = &mut follow {
             follow.at_step(step, &task, &log);
         }
-        board.note(&link)?;
+        let position =
+            RunPosition { global_step: step, traffic: &|visit| visit_traffic(&link, visit) };
+        board.poll(&position).map_err(Failure::recording)?;
         if let Some(metrics) = metrics.as_mut().filter(|metrics| metrics.is_due(Instant::now())) {
             metrics.publish(Instant::now(), |figures, _| {
                 figures.add("paceline_global_step", step as f64);
@@ -78,7 +86,9 @@ pub(super) fn run(
                 }
             };
             last = Some(score);
-            board.test(step, &score, step as f64 / begun.elapsed().as_secs_f64())?;
+            let steps_per_second = step as f64 / begun.elapsed().as_secs_f64();
+            let record = TestRecord { step, score: &score, steps_per_second };
+            board.test(&record).map_err(Failure::recording)?;
             let (loss, accuracy) = (score.loss, 100.0 * score.accuracy);
             log.info(&format!("step {step}: test loss {loss:.4}, accuracy {accuracy:.2} %"));
             next = (step / plan.evaluate.every + 1) * plan.evaluate.every;
@@ -102,7 +112,7 @@ pub(super) fn run(
     if let Some(follow) = &mut follow {
         follow.leave(&task, &log);
     }
-    board.finish(true)
+    board.finish(true).map_err(Failure::recording)
 }
 
 fn did(follow: &mut Option<Follow>, what: Did) {
@@ -120,7 +130,7 @@ enum Did {
 /// An evaluator on the timeline. It leaves its part as soon as the steps are over that are to be
 /// recorded: at the end nobody waits for it.
 struct Follow {
-    side: Side,
+    side: SideTrack,
     /// How many global steps a worker's step is.
     stride: u64,
     folder: PathBuf,
@@ -131,7 +141,7 @@ struct Follow {
 impl Follow {
     fn new(plan: &Plan, slots: usize, params: usize, folder: &Path) -> Option<Self> {
         let ops = vec![Op::new("idle", &[]), Op::new(PULL, &[params]), Op::new("test", &[])];
-        let side = Tracer::of(plan)?.side("tests", ops);
+        let side = plan.observe_trace.map(Tracer::new)?.side_track("tests", ops);
         let stride = match plan.cluster.mode {
             Mode::Async | Mode::Bounded { .. } => slots as u64,
             _ => 1,
@@ -140,7 +150,7 @@ impl Follow {
     }
 
     /// The run has come to a global step.
-    fn at_step(&mut self, step: u64, task: &str, log: &Log) {
+    fn at_step(&mut self, step: u64, task: &str, log: &TaskLog) {
         let (tracer, step) = (self.side.tracer(), step / self.stride.max(1));
         match (tracer.is_on(), tracer.window().contains(step)) {
             (false, true) => tracer.turn(true),
@@ -159,13 +169,13 @@ impl Follow {
     }
 
     /// Leaves what was recorded, if anything is being.
-    fn leave(&mut self, task: &str, log: &Log) {
+    fn leave(&mut self, task: &str, log: &TaskLog) {
         let tracer = self.side.tracer();
         if !tracer.is_on() {
             return;
         }
         tracer.turn(false);
-        let part = tracer.part(task, Vec::new(), None, &[]);
+        let part = tracer.with_tracks(None, |tracks| TaskTrace::new(task, Vec::new(), tracks, &[]));
         if !part.is_empty()
             && let Err(error) = part.write(&self.folder)
         {

@@ -1,17 +1,16 @@
 //! A server on the timeline: a track for each of its connections.
 
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use paceline_exchange::GradientStage;
+use paceline_exchange::Trail;
 use paceline_net::{Follower, Served};
-use paceline_observe::Sample;
-use paceline_observe::trace::{Happened, Op};
+use paceline_observe::trace::{GradientEvent, Op};
+use paceline_observe::{ServerRecorder, TraceEvent};
 
 use crate::job::Plan;
-use crate::trace::{Side, Tracer};
+use crate::trace::{SideTrack, Tracer};
 
 /// Records a server's connections.
 pub(super) struct Follow {
@@ -19,20 +18,13 @@ pub(super) struct Follow {
     /// How many parameters the server holds.
     params: usize,
     workers: Vec<String>,
-    folder: PathBuf,
 }
 
 impl Follow {
-    /// If the plan wants a timeline: for a server of so many parameters and these workers, whose
-    /// folder this is.
-    pub(super) fn new(
-        plan: &Plan,
-        params: usize,
-        workers: Vec<String>,
-        folder: &Path,
-    ) -> Option<Self> {
-        let tracer = Tracer::of(plan)?;
-        Some(Self { tracer, params, workers, folder: folder.to_owned() })
+    /// If the plan wants a timeline: for a server of so many parameters and these workers.
+    pub(super) fn new(plan: &Plan, params: usize, workers: Vec<String>) -> Option<Self> {
+        let tracer = plan.observe_trace.map(Tracer::new)?;
+        Some(Self { tracer, params, workers })
     }
 
     /// Somebody who follows a new connection.
@@ -41,20 +33,19 @@ impl Follow {
             "idle" => Op::new(*name, &[]),
             name => Op::new(name, &[self.params]),
         };
-        let side = self.tracer.side("connection", Served::PHASES.iter().map(op).collect());
+        let side = self.tracer.side_track("connection", Served::PHASES.iter().map(op).collect());
         Connection { side, workers: self.workers.clone(), is_on: false, is_named: false }
     }
 
-    /// Leaves what was recorded in the server's folder.
-    pub(super) fn leave(&self, task: &str, samples: &[Sample]) -> io::Result<()> {
-        let part = self.tracer.part(task, self.workers.clone(), None, samples);
-        if part.is_empty() { Ok(()) } else { part.write(&self.folder) }
+    /// Hands what was recorded to a recorder.
+    pub(super) fn leave(&self, recorder: &mut impl ServerRecorder) -> io::Result<()> {
+        self.tracer.with_tracks(None, |tracks| recorder.trace(TraceEvent::Complete(tracks)))
     }
 }
 
 /// Follows one connection.
 pub(super) struct Connection {
-    side: Side,
+    side: SideTrack,
     workers: Vec<String>,
     /// The connection's worker is at one of the steps that are recorded.
     is_on: bool,
@@ -68,9 +59,9 @@ impl Follower for Connection {
         }
     }
 
-    fn trail(&mut self, trail: GradientStage, slot: usize, step: u64) {
+    fn trail(&mut self, trail: Trail, slot: usize, step: u64) {
         let window = self.side.tracer().window();
-        if trail == GradientStage::Arrived {
+        if trail == Trail::Arrived {
             let is_on = window.contains(step);
             if is_on != self.is_on {
                 // The last to say so is right: others go by their own steps.
@@ -84,9 +75,9 @@ impl Follower for Connection {
         }
         if window.contains(step) {
             let what = match trail {
-                GradientStage::Arrived => Happened::Arrived,
-                GradientStage::Applied => Happened::Applied,
-                GradientStage::Answered => Happened::Answered,
+                Trail::Arrived => GradientEvent::Arrived,
+                Trail::Applied => GradientEvent::Applied,
+                Trail::Answered => GradientEvent::Answered,
             };
             self.side.track().mark(what, slot as u32, step);
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use paceline_exchange::{CONTROL_BYTES, MAX_TOKEN_BYTES, ProcessName};
-use paceline_net::ask_terms;
+use paceline_net::request_join_info;
 use serde::{Deserialize, Serialize};
 
 use super::attendants::Waiter;
@@ -25,10 +25,11 @@ use crate::build::{Room, build_model};
 use crate::checkpoint::Origin;
 use crate::interrupt::Interrupt;
 use crate::job::{Mode, Plan, RawJob};
-use crate::log::Log;
 use crate::progress::write_line;
-use crate::run::RunDir;
 use crate::source::load_data;
+use paceline_record::RunDir;
+use paceline_record::TaskLog;
+use paceline_record::names::files;
 
 /// How long a server may take to tell what the run is.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -131,7 +132,7 @@ impl Joining {
 /// Joins a run and fills slots of it until it is over, or this process is to leave.
 pub fn join(joining: &Joining, interrupt: &Interrupt) -> Result<(), Failure> {
     let (address, token) = joining.door()?;
-    let terms = ask_terms(&address, &token, ASK_TIMEOUT)?;
+    let terms = request_join_info(&address, &token, ASK_TIMEOUT)?;
     let wrong = |why: String| Failure::Usage(format!("the run at {address}: {why}"));
     let terms: Terms = serde_json::from_slice(&terms).map_err(|error| wrong(error.to_string()))?;
     let job = RawJob::parse(&terms.job, Path::new("the run's job.toml"))?;
@@ -148,7 +149,9 @@ pub fn join(joining: &Joining, interrupt: &Interrupt) -> Result<(), Failure> {
         slots: terms.slots,
         home: None,
         token,
-        run: &RunDir::of_newcomer(&terms.run, joining.run_dir.as_deref(), &job, &plan.name)?,
+        run: &RunDir::for_late_worker(&terms.run, joining.run_dir.as_deref(), &plan.name, |run| {
+            RawJob::read(&run.join(files::JOB)).is_ok_and(|there| there.digest() == job.digest())
+        })?,
         data: &data,
         from: None,
         origin: terms.origin,
@@ -169,7 +172,7 @@ pub fn join(joining: &Joining, interrupt: &Interrupt) -> Result<(), Failure> {
     part.cluster = &cluster;
     let run = RunDir::rejoin(part.run.path(), &name)?;
     part.run = &run;
-    let log = Arc::new(Log::create(&run, cluster.task)?);
+    let log = Arc::new(TaskLog::create(&run, cluster.task)?);
     log.warn(&format!("has joined {}, with its folder in {}", plan.name, run.path().display()));
     let shared = Shared::new(log, ProcessName { id, name }, &interrupted);
     crew::run(&part, roster, &shared, &gives_up).map(drop)

@@ -22,11 +22,12 @@ use crate::checkpoint::{Resumption, Shape, Shelf};
 use crate::interrupt::Interrupt;
 use crate::job::{ClusterPlan, Mode, OnWorkerLoss, Plan, RawJob};
 use crate::progress::write_line;
-use crate::run::{RunDir, SUMMARY};
 use crate::source::check_data;
-use crate::summary::Summary;
 use crate::train::{Finished, Options, check_unfinished, resumed};
 use crate::worker;
+use paceline_record::RunDir;
+use paceline_record::Summary;
+use paceline_record::names::files::SUMMARY;
 
 /// How often the tasks are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(5);

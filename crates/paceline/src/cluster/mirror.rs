@@ -4,8 +4,8 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use paceline_exchange::{ChunkMarks, Replica, ReplicaConfig, SlotMark};
-use paceline_model::{Layout, Model, Optimizer};
-use paceline_net::{Mesh, MeshConfig};
+use paceline_model::{Layout, Model, OptimizerState};
+use paceline_net::{LocalGradient, Mesh, MeshConfig};
 use paceline_observe::PhaseClock;
 
 use super::Cluster;
@@ -19,9 +19,9 @@ use crate::checkpoint::keeper::copy_dense;
 use crate::checkpoint::{Keeper, Origin, Resumption, Shape, Shelf, Terms};
 use crate::job::{OnWorkerLoss, Plan, RawJob};
 use crate::link::{DenseLink, Link, Pushed, Show};
-use crate::log::Log;
-use crate::run::RunDir;
-use crate::summary::TaskSummary;
+use paceline_record::RunDir;
+use paceline_record::TaskLog;
+use paceline_record::TaskSummary;
 
 /// A worker's replica of the parameters, and its connections to all other workers.
 pub(super) struct Mirror<'a> {
@@ -66,13 +66,13 @@ impl Beginning<'_> {
         let Some(from) = from else {
             let mut params = vec![0.0; layout.len()];
             model.initialise(plan.seed, &mut params);
-            return Ok(Replica::new(config, params, plan.optimizer, layout));
+            return Ok(Replica::new(config, params, plan.optimizer.clone(), layout));
         };
         let updates = config.updates(layout.len());
-        let (params, optimizer): (_, Optimizer) = match updates == (0..layout.len()) {
-            true => from.dense(layout, plan.optimizer, updates)?,
+        let (params, optimizer): (_, OptimizerState) = match updates == (0..layout.len()) {
+            true => from.dense(layout, plan.optimizer.clone(), updates)?,
             false => {
-                let (_, optimizer) = from.dense(layout, plan.optimizer, updates)?;
+                let (_, optimizer) = from.dense(layout, plan.optimizer.clone(), updates)?;
                 (from.params(layout)?, optimizer)
             }
         };
@@ -105,7 +105,7 @@ impl Beginning<'_> {
     }
 
     /// Who takes checkpoints of this worker's shard, if they are taken.
-    fn keeper(&self, layout: &Layout, log: Arc<Log>) -> Result<Option<Keeper>, Failure> {
+    fn keeper(&self, layout: &Layout, log: Arc<TaskLog>) -> Result<Option<Keeper>, Failure> {
         let Self { job, plan, cluster, run, .. } = *self;
         let index = (cluster.slot().unwrap_or(0), cluster.slots());
         let name = cluster.task.to_string().replace(':', "-");
@@ -127,7 +127,7 @@ impl<'a> Mirror<'a> {
     pub(super) fn start(
         beginning: &Beginning<'_>,
         model: &dyn Model,
-        log: Arc<Log>,
+        log: Arc<TaskLog>,
         say: Say<'a>,
         gives_up: &dyn Fn() -> bool,
     ) -> Result<Self, Failure> {
@@ -142,7 +142,7 @@ impl<'a> Mirror<'a> {
         let replica = beginning.replica(model)?;
         let keeper = beginning.keeper(model.layout(), log)?;
         let attendant = &mut Waiter { say, gives_up: Some(gives_up) };
-        let mesh = Mesh::start(replica, config, listener, attendant)?;
+        let mesh = Mesh::connect(replica, config, listener, attendant)?;
         let workers = beginning.cluster.slots();
         let peers = Peers { all: workers, own: beginning.cluster.slot() };
         let mut mirror = Self { mesh, workers, keeper, say, peers };
@@ -183,14 +183,15 @@ impl Link for Mirror<'_> {
     }
 
     fn moved_bytes(&self) -> (u64, u64) {
-        self.mesh.moved_bytes()
+        let traffic = self.mesh.traffic();
+        (traffic.sent, traffic.received)
     }
 
     fn moved_by_peer(&self, mut tell: impl FnMut(usize, u64, u64)) {
         let own = self.peers.own;
-        let others = self.mesh.moved_by_peer().enumerate().filter(|(slot, _)| Some(*slot) != own);
-        for (number, (_, (sent, received))) in others.enumerate() {
-            tell(number, sent, received);
+        let others = self.mesh.traffic_by_slot().enumerate().filter(|(slot, _)| Some(*slot) != own);
+        for (number, (_, bytes)) in others.enumerate() {
+            tell(number, bytes.sent, bytes.received);
         }
     }
 
@@ -202,13 +203,13 @@ impl Link for Mirror<'_> {
     fn checkpoint(&mut self, _step: u64, is_last: bool) -> Result<(), Failure> {
         // The last one has been taken by everybody when they left.
         if !is_last {
-            self.mesh.ask_for_checkpoint();
+            self.mesh.request_checkpoint();
         }
         Ok(())
     }
 
     fn ask_to_stop(&mut self, _reason: &str) -> Result<(), Failure> {
-        self.mesh.ask_to_stop();
+        self.mesh.request_stop();
         Ok(())
     }
 
@@ -233,7 +234,8 @@ impl DenseLink for Mirror<'_> {
         clock: &mut PhaseClock,
     ) -> Result<Pushed, Failure> {
         let attendant = &mut Timed { clock, say: self.say, peers: self.peers, halted: None };
-        self.mesh.reduce(Some((examples as u32, grad)), attendant)?;
+        let gradient = LocalGradient { examples: examples as u32, values: grad };
+        self.mesh.reduce(Some(gradient), attendant)?;
         self.checkpoint_if_due();
         Ok(Pushed::Applied)
     }
@@ -243,8 +245,8 @@ impl SharedLink for Mirror<'_> {
     /// Before a worker leaves it has written its shard of the last checkpoint.
     fn leave(&mut self, report: &[u8]) -> Result<(), Failure> {
         let attendant = &mut Waiter { say: self.say, gives_up: None };
-        self.mesh.follow(attendant)?;
-        if !self.mesh.is_let_go() {
+        self.mesh.finish_steps(attendant)?;
+        if !self.mesh.is_dismissed() {
             self.take_checkpoint(true);
         }
         self.keeper = None;
@@ -252,7 +254,7 @@ impl SharedLink for Mirror<'_> {
     }
 
     fn collect(&mut self, mine: TaskSummary) -> Result<Vec<TaskSummary>, Failure> {
-        let reports = self.mesh.collect(&mut Waiter { say: self.say, gives_up: None })?;
+        let reports = self.mesh.collect_reports(&mut Waiter { say: self.say, gives_up: None })?;
         let others = reports.iter().filter_map(|report| serde_json::from_slice(&report.bytes).ok());
         Ok([mine].into_iter().chain(others).collect())
     }

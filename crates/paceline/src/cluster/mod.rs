@@ -27,7 +27,6 @@ mod shared;
 mod slot;
 pub mod task;
 pub mod tf_config;
-mod view;
 
 pub(crate) use emulate::may_make_networks;
 pub use leash::Leash;

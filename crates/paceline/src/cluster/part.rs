@@ -15,25 +15,27 @@ use super::mirror::{Beginning, Mirror};
 use super::shared::Shared;
 use super::{Cluster, Role};
 use crate::Failure;
-use crate::board::Board;
 use crate::build::{Room, build_dense_worker, build_examiner, build_model};
 use crate::checkpoint::{Origin, Resumption, Shape};
 use crate::chief::{Chief, Orders};
 use crate::job::{Mode, Plan, RawJob};
 use crate::link::Link;
-use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::progress::{Progress, write_line};
-use crate::run::RunDir;
 use crate::source::Data;
-use crate::summary::TaskSummary;
 use crate::tester::Aside;
-use crate::trace::{self, Tracer, recorded};
+use crate::trace::{Tracer, recorded};
 use crate::train::{
-    Finished, all_steps, announcement, ending, save_model, signal_of, summarise, worker_summary,
-    write_summary,
+    Finished, all_steps, announcement, description, ending, event_log_config, save_model,
+    signal_of, summarise, worker_summary, write_summary,
 };
 use crate::worker::{Desk, Trainer, Work};
+use paceline_observe::{Recorder, RunStart};
+use paceline_record::RunDir;
+use paceline_record::TaskLog;
+use paceline_record::TaskSummary;
+use paceline_record::timeline::finish_timeline;
+use paceline_record::{EventLog, EventLogConfig, examples_per_step};
 
 /// What workers that share do together at the end of a run, wherever the parameters are.
 pub(crate) trait SharedLink: Link {
@@ -117,7 +119,11 @@ impl Part<'_> {
     }
 
     /// Takes what has come of finding the others; none if there is nothing left to do with them.
-    fn unless_late<T>(&self, log: &Log, found: Result<T, Failure>) -> Result<Option<T>, Failure> {
+    fn unless_late<T>(
+        &self,
+        log: &TaskLog,
+        found: Result<T, Failure>,
+    ) -> Result<Option<T>, Failure> {
         match found {
             Err(Failure::Lost(_)) if self.is_late() => {
                 log.warn("the run is over");
@@ -133,12 +139,11 @@ impl Part<'_> {
     ) -> Result<Option<Finished>, Failure> {
         let Self { plan, cluster, data, run, .. } = *self;
         let slot = self.home.unwrap_or(0);
-        let log = Arc::new(Log::create(run, cluster.task)?);
+        let log = Arc::new(TaskLog::create(run, cluster.task)?);
         let progress = self.progress(slot, &log);
         let model = build_model(plan, data.shape(), Room::LEAST)?;
-        let mut board =
-            Board::create(&run.task(&cluster.task.to_string()), plan, &cluster.others())?;
-        let tracer = Tracer::of(plan);
+        let mut board = self.event_log(slot, &*model)?;
+        let tracer = plan.observe_trace.map(Tracer::new);
         let say = |text: &str| if slot == 0 { log.warn(text) } else { log.info(text) };
         let gives_up = || interrupted().is_some() || self.is_late();
         let places = (slot, data.batches(plan, self.slots, self.origin));
@@ -147,7 +152,7 @@ impl Part<'_> {
         let start = Beginning { job: self.job, plan, cluster, run, from: self.from };
         let link = Mirror::start(&start, &*model, log.clone(), &say, &gives_up);
         let Some(mut link) = self.unless_late(&log, link)? else { return Ok(None) };
-        self.begin_board(&mut board, slot, &link, &*model)?;
+        self.begin_board(&mut board, slot, &link)?;
         let desk = Desk { metrics, ..Desk::open(Some(board), slowness(slot)) };
         let mut worker = build_dense_worker(plan, data, places, threads, (desk, tracer.as_ref()))?;
         let all = |mine| mine;
@@ -166,7 +171,7 @@ impl Part<'_> {
         interrupted: &(dyn Fn() -> Option<i32> + Sync),
         leaves: &dyn Fn() -> bool,
     ) -> Result<Option<Finished>, Failure> {
-        let log = Arc::new(Log::create(self.run, self.cluster.task)?);
+        let log = Arc::new(TaskLog::create(self.run, self.cluster.task)?);
         let model = build_model(self.plan, self.data.shape(), Room::LEAST)?;
         let is_chief = self.home == Some(0);
         let say = |text: &str| if is_chief { log.warn(text) } else { log.info(text) };
@@ -182,7 +187,7 @@ impl Part<'_> {
 
     /// Where the figures of this process can be asked for while it runs, if they can. The port of
     /// somebody who came later may be another's: then they cannot.
-    pub(super) fn metrics(&self, log: &Log) -> Result<Option<Metrics>, Failure> {
+    pub(super) fn metrics(&self, log: &TaskLog) -> Result<Option<Metrics>, Failure> {
         let Self { plan, cluster, run, .. } = *self;
         let task = cluster.task.to_string();
         let number = (task.as_str(), cluster.number());
@@ -199,26 +204,37 @@ impl Part<'_> {
         Ok(metrics)
     }
 
+    /// The event log of this process; that of slot 0 tells what is trained.
+    pub(super) fn event_log(&self, slot: usize, model: &dyn Model) -> Result<EventLog, Failure> {
+        let task = self.cluster.task.to_string();
+        let config = EventLogConfig {
+            traffic_peers: self.cluster.others(),
+            trace_peers: self.cluster.peers(),
+            description: (slot == 0).then(|| description(self.plan, model)),
+            ..event_log_config(self.plan, &task)
+        };
+        Ok(EventLog::create(&self.run.task(&task), config)?)
+    }
+
     /// Tells what is trained, or where the run goes on. A process that takes a slot over finds it
     /// further than the run began, and has nothing to tell.
     pub(super) fn begin_board(
         &self,
-        board: &mut Board,
+        board: &mut EventLog,
         slot: usize,
         link: &impl SharedLink,
-        model: &dyn Model,
     ) -> Result<(), Failure> {
         let begun = self.from.map_or(0, |from| from.slot_steps(self.slots)[slot]);
-        match self.from {
-            _ if link.next_step() != begun || link.already_left() => Ok(()),
-            Some(from) => board.resume_at(from.step()),
-            None if slot == 0 => board.describe(self.plan, &model.graph()),
-            None => Ok(()),
-        }
+        let start = match self.from {
+            _ if link.next_step() != begun || link.already_left() => RunStart::Joined,
+            Some(from) => RunStart::Resumed { step: from.step() },
+            None => RunStart::New,
+        };
+        board.start(start).map_err(Failure::recording)
     }
 
     /// Where the chief shows how far it is, and what is about to be trained.
-    pub(super) fn progress(&self, slot: usize, log: &Arc<Log>) -> Progress {
+    pub(super) fn progress(&self, slot: usize, log: &Arc<TaskLog>) -> Progress {
         let progress = Progress::new(self.is_quiet || slot != 0);
         if slot != 0 {
             return progress;
@@ -251,11 +267,15 @@ impl Part<'_> {
                 begun_at: self.from.map_or(0, Resumption::step),
                 joined_at: joined_at(link, plan, self.from),
                 epoch_steps,
-                examples_per_step: match plan.cluster.mode {
-                    Mode::Sync { quorum } => plan.batch * quorum.unwrap_or(slots),
-                    Mode::Mirrored => plan.batch * slots,
-                    _ => plan.batch,
-                },
+                examples_per_step: examples_per_step(
+                    plan.cluster.mode.name(),
+                    plan.batch,
+                    slots,
+                    match plan.cluster.mode {
+                        Mode::Sync { quorum } => quorum,
+                        _ => None,
+                    },
+                ),
                 tests: Box::new(Aside::start(scope, examiner)),
                 reproducible: plan.cluster.mode.is_together(),
                 progress,
@@ -292,9 +312,8 @@ impl Part<'_> {
             link.begin_again()?;
             worker.desk().work.lost = link.lost_pushes();
             let step = joined_at(link, self.plan, self.from).max(link.base_step());
-            if let Some(board) = &mut worker.desk().board {
-                board.resume_at(step)?;
-            }
+            let rewound = worker.desk().board.start(RunStart::Rewound { step });
+            rewound.map_err(Failure::recording)?;
             match chief.as_deref_mut().map_or(Ok(()), |chief| chief.go_back(step, link)) {
                 Err(Failure::Rewound) => {}
                 gone_back => return gone_back,
@@ -334,7 +353,7 @@ impl Part<'_> {
     /// Leaves what was recorded of this task; says whether anything was.
     pub(super) fn leave_trace(&self, desk: &mut Desk) -> bool {
         let task = self.cluster.task.to_string();
-        desk.leave_trace(&task, self.cluster.peers(), &self.run.task(&task))
+        desk.leave_trace(&task)
     }
 
     /// The chief's end: gathers what everybody did, tests and saves the model, and lets the
@@ -363,7 +382,7 @@ impl Part<'_> {
         write_summary(self.run, &summary)?;
         if let Some(window) = self.plan.observe_trace {
             let tasks: Vec<_> = summary.tasks.iter().map(|task| task.task.clone()).collect();
-            let warnings = trace::conclude(self.run.path(), window, has_part, &tasks);
+            let warnings = finish_timeline(self.run.path(), window, has_part, &tasks);
             warnings.iter().for_each(|warning| write_line(&format!("warning: {warning}")));
         }
         link.finish()?;

@@ -4,11 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use paceline_exchange::{
-    ModeConfig, OnLoss, ResumeState, RosterConfig, Server, ServerConfig, Store,
+    CrewConfig, ModeConfig, OnLoss, PART_FLOATS, Resume, Server, ServerConfig, Store, shard_ranges,
 };
 use paceline_model::{Model, Optimizer, Table};
 use paceline_net::{Ended, serve};
-use paceline_observe::{EventWriter, Pace};
+use paceline_observe::Pace;
+use paceline_record::{ServerEventLog, ServerLogConfig};
 
 use super::calling::{layout_digest, token};
 use super::follow::Follow;
@@ -21,11 +22,10 @@ use crate::Failure;
 use crate::build::{Room, build_model};
 use crate::checkpoint::{Keeper, Origin, Resumption, Shape, Shelf, Terms};
 use crate::job::{Mode, OnWorkerLoss, Plan, RawJob};
-use crate::log::Log;
 use crate::metrics::Metrics;
-use crate::resources::Curves;
-use crate::run::RunDir;
 use crate::source::data_shape;
+use paceline_record::RunDir;
+use paceline_record::TaskLog;
 
 /// Serves a shard until the chief says that the run is over.
 pub(super) fn run(
@@ -49,6 +49,7 @@ pub(super) fn run(
     let model = build_model(plan, data_shape(job, plan)?, Room::LEAST)?;
     let layout = model.layout();
     let servers = cluster.count(Role::Ps);
+    let shard = shard_ranges(layout.len(), servers)[cluster.task.index].clone();
     let origin = from.map_or(Origin::default(), Resumption::origin);
     let (slots, processes) = (shape.slots, cluster.slots());
     let name = |slot: usize| match slot < processes {
@@ -58,7 +59,9 @@ pub(super) fn run(
     let config = ServerConfig {
         index: cluster.task.index,
         servers,
+        workers: slots,
         names: (0..slots).map(name).collect(),
+        mode: mode(plan, slots),
         stop_steps: plan.stop.steps,
         on_loss: match plan.cluster.on_worker_loss {
             // For as long as its place is kept nobody is lost.
@@ -73,20 +76,21 @@ pub(super) fn run(
         token,
         job_digest: job.digest(),
         layout_digest: layout_digest(layout),
-        roster: RosterConfig {
-            processes,
-            join_info: terms(job, plan, cluster, origin, run)?.encode(),
-        },
-        ..ServerConfig::new(mode(plan, slots), slots, layout.len())
+        shard: shard.clone(),
+        total_params: layout.len(),
+        part_floats: PART_FLOATS,
+        crew: CrewConfig { processes, terms: terms(job, plan, cluster, origin, run)?.encode() },
     };
     config.check().map_err(|error| Failure::Usage(format!("cluster: {error}")))?;
-    let shard = config.shard();
     let dir = run.task(&task);
-    let mut events =
-        EventWriter::create(&dir).map_err(Failure::at("make an event file in", &dir))?;
     let workers = config.names.clone();
-    let curves = Curves::start(&dir, plan, &workers, &mut events)?;
-    let log = Arc::new(Log::create(run, cluster.task)?);
+    let about = ServerLogConfig {
+        task: task.clone(),
+        sample: plan.observe_sample,
+        workers: workers.clone(),
+    };
+    let events = ServerEventLog::create(&dir, about)?;
+    let log = Arc::new(TaskLog::create(run, cluster.task)?);
     let shelf = Shelf::of(run.path());
     let known = from.map(Resumption::checkpoint);
     let index = (cluster.task.index, servers);
@@ -95,14 +99,13 @@ pub(super) fn run(
     let terms = Terms::new(run, (job, plan), layout, (shape, origin), index, &name);
     let keeper = terms.map(|terms| start_keeper(terms, log.clone())).transpose()?;
     let mut watch = Watch::new(task, log, events, plan, keeper);
-    watch.curves = curves;
     watch.leash = leash.cloned();
     let number = (watch.task.as_str(), cluster.number());
     watch.metrics = Metrics::start(plan, number, workers.clone(), &dir)?;
     if let Some(metrics) = &watch.metrics {
         watch.log.info(&format!("tells of itself at http://{}/metrics", metrics.address()));
     }
-    watch.follow = Follow::new(plan, shard.len(), workers.clone(), &dir);
+    watch.follow = Follow::new(plan, shard.len(), workers.clone());
     if cluster.task.index == 0 {
         watch.pace = Pace::new(slots);
         watch.workers = workers;
@@ -117,13 +120,13 @@ pub(super) fn run(
         let mut machine = Server::new(config.clone(), store);
         let begun_at = from.map_or(0, Resumption::step);
         if let Some(base) = &base_here {
-            let mut resume = base.resume(&shard, machine.chunk_count(), slots);
+            let mut resume = base.resume(&shard, machine.parts(), slots);
             // Where an earlier session stopped is not where this one does.
             resume.stop_at = base.stop_at().filter(|_| base.step() > begun_at);
             watch.carried = if from.is_none() { pushes(&resume) } else { 0 };
-            machine.resume(&resume);
+            machine.go_on(&resume);
         }
-        machine.enter_generation(generation);
+        machine.enter(generation);
         watch.enter(generation);
         let served = serve(&listener, &mut machine, &mut watch);
         if let Ok(Ended::GoBack(to)) = served {
@@ -135,18 +138,18 @@ pub(super) fn run(
             return Ok(());
         }
         served.map_err(|error| Failure::Lost(error.to_string()))?;
-        return written.map_err(Failure::at("write the event file in", &dir));
+        return written.map_err(Failure::recording);
     }
 }
 
 /// How many pushes of all slots are in what a server begins with.
-fn pushes(resume: &ResumeState) -> u64 {
-    let first = resume.chunks.first().map_or(&[][..], |chunk| &chunk.slots);
-    first.iter().map(|mark| mark.last_sequence).sum()
+fn pushes(resume: &Resume) -> u64 {
+    let first = resume.parts.first().map_or(&[][..], |part| &part.slots);
+    first.iter().map(|mark| mark.high).sum()
 }
 
 /// Who takes the shard's checkpoints; what becomes of them stands in the log.
-pub(super) fn start_keeper(terms: Terms, log: Arc<Log>) -> Result<Keeper, Failure> {
+pub(super) fn start_keeper(terms: Terms, log: Arc<TaskLog>) -> Result<Keeper, Failure> {
     let tell = move |written: Result<&str, &str>| match written {
         Ok(text) => log.info(text),
         Err(text) => log.warn(text),

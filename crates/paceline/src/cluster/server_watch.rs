@@ -6,18 +6,19 @@ use std::time::{Duration, Instant};
 
 use paceline_exchange::{Generation, Level, STALENESS_BOUNDS, Server, SlotStats, Stats, Store};
 use paceline_net::{Follower, Served, Watcher};
-use paceline_observe::{EventWriter, Histogram, Pace};
+use paceline_observe::{
+    GradientTotals, Pace, PeerTraffic, ServerRecorder, StalenessCounts, TraceEvent, WorkerTotals,
+};
+use paceline_record::ServerEventLog;
 
 use super::Leash;
 use super::follow::Follow;
-use super::view::View;
 use crate::checkpoint::{Keeper, copy_store};
 use crate::job::Plan;
-use crate::log::Log;
 use crate::metrics::Metrics;
-use crate::resources::Curves;
-use crate::summary::{Seen, TaskSummary};
 use crate::worker::is_bare;
+use paceline_record::TaskLog;
+use paceline_record::{TaskSummary, WorkerTiming};
 
 /// How often the workers' pace is looked at.
 const PACE_EVERY: Duration = Duration::from_secs(1);
@@ -25,15 +26,14 @@ const PACE_EVERY: Duration = Duration::from_secs(1);
 /// Accounts for what a server does.
 pub(super) struct Watch {
     pub(super) task: String,
-    pub(super) log: Arc<Log>,
-    events: EventWriter,
+    pub(super) log: Arc<TaskLog>,
+    /// Its event file, its curves and its part of the timeline.
+    events: ServerEventLog,
     keeper: Option<Keeper>,
     /// When somebody was last told who is missing.
     told: Instant,
     started: Instant,
     start_timeout: Duration,
-    /// What the server uses, if that is looked at.
-    pub(super) curves: Option<Curves>,
     has_begun: bool,
     pub(super) metrics: Option<Metrics>,
     /// Bytes to and from each worker, and last everybody else.
@@ -46,7 +46,6 @@ pub(super) struct Watch {
     pub(super) workers: Vec<String>,
     pub(super) pace: Pace,
     paced: Instant,
-    view: View,
     /// Pushes that this run had made before the present generation began, and that are in it.
     pub(super) carried: u64,
     /// What ties this server to the launcher, if that has started it.
@@ -56,8 +55,8 @@ pub(super) struct Watch {
 impl Watch {
     pub(super) fn new(
         task: String,
-        log: Arc<Log>,
-        events: EventWriter,
+        log: Arc<TaskLog>,
+        events: ServerEventLog,
         plan: &Plan,
         keeper: Option<Keeper>,
     ) -> Self {
@@ -70,7 +69,6 @@ impl Watch {
             told: now,
             started: now,
             start_timeout: plan.cluster.start_timeout,
-            curves: None,
             has_begun: false,
             metrics: None,
             moved_bytes: Vec::new(),
@@ -79,7 +77,6 @@ impl Watch {
             workers: Vec::new(),
             pace: Pace::new(0),
             paced: now,
-            view: View::default(),
             carried: 0,
             leash: None,
         }
@@ -100,20 +97,14 @@ impl Watch {
 
     /// Draws what the server uses and, whenever that has been looked at, what it sees of workers.
     fn draw(&mut self, machine: &Server) -> std::io::Result<()> {
-        let Some(curves) = &self.curves else { return Ok(()) };
-        curves.gauges().at_step(machine.global_step());
         if self.follow.as_ref().is_some_and(|follow| follow.tracer.was_on()) {
-            curves.keep();
+            self.events.trace(TraceEvent::Started)?;
         }
         if machine.is_started() && !std::mem::replace(&mut self.has_begun, true) {
-            curves.begin();
+            self.events.start();
         }
-        if !curves.has_news() {
-            return Ok(());
-        }
-        curves.write(&mut self.events)?;
-        let stats = machine.stats();
-        self.view.draw(&mut self.events, machine.global_step(), &self.workers, stats)
+        let workers = &self.workers;
+        self.events.poll(machine.global_step(), &|| totals(workers, machine.stats()))
     }
 
     /// Writes down what the server tells of itself while it runs.
@@ -134,7 +125,7 @@ impl Watch {
                 figures.add_of("paceline_sent_bytes_total", "peer", peer, *sent as f64);
                 figures.add_of("paceline_received_bytes_total", "peer", peer, *received as f64);
             }
-            for Seen { task, gradient_ms, .. } in seen {
+            for WorkerTiming { task, gradient_ms, .. } in seen {
                 figures.add_of("paceline_gradient_seconds", "worker", task, gradient_ms / 1e3);
             }
         });
@@ -142,8 +133,7 @@ impl Watch {
 
     /// Leaves what was recorded, once, for the chief to find.
     fn leave_trace(&mut self) {
-        let samples = self.curves.as_ref().map(Curves::kept).unwrap_or_default();
-        let left = self.follow.take().map(|follow| follow.leave(&self.task, &samples));
+        let left = self.follow.take().map(|follow| follow.leave(&mut self.events));
         if let Some(Err(error)) = left {
             self.log.warn(&format!("cannot write the part of the timeline: {error}"));
         }
@@ -176,12 +166,11 @@ impl Watch {
         let above = |bound: u64| bound as f64 + 0.5;
         let rest = stats.staleness_max.max(2 * STALENESS_BOUNDS[STALENESS_BOUNDS.len() - 1]);
         let edges = [-0.5].into_iter().chain(STALENESS_BOUNDS.map(above)).chain([above(rest)]);
-        let histogram = Histogram::with_counts(edges.collect(), stats.staleness.to_vec());
-        if let Some(curves) = self.curves.take() {
-            curves.finish(&mut self.events)?;
-        }
-        self.events.histogram("staleness", stats.applied_total(), &histogram)?;
-        self.events.flush()
+        self.events.finish(&StalenessCounts {
+            applied: stats.applied_total(),
+            edges: edges.collect(),
+            counts: stats.staleness.to_vec(),
+        })
     }
 }
 
@@ -200,7 +189,7 @@ impl Watcher for Watch {
             // Also if this one is left out: equal seeds must give equal bits.
             sparse.table().fold();
         }
-        keeper.stop_at = machine.stop_at();
+        keeper.stop_at = machine.stops_at();
         let slots = marks.first().map_or(0, |part| part.slots.len());
         let is_last = !(0..slots).any(|slot| machine.is_live(slot));
         keeper.take(step, marks, is_last, |out| copy_store(machine.store(), out))
@@ -220,7 +209,7 @@ impl Watcher for Watch {
             staleness_max: Some(stats.staleness_max),
             sent_bytes: served.sent_bytes,
             received_bytes: served.received_bytes,
-            resources: self.curves.as_ref().map(Curves::usage),
+            resources: self.events.resources(),
             workers: seen(&self.workers, stats),
             ..TaskSummary::of_process()
         };
@@ -231,9 +220,8 @@ impl Watcher for Watch {
     fn moved(&mut self, by_slot: &[(u64, u64)]) {
         self.moved_bytes.clear();
         self.moved_bytes.extend_from_slice(by_slot);
-        let Some(curves) = &self.curves else { return };
-        for (slot, (sent, received)) in by_slot.iter().enumerate() {
-            curves.gauges().moved(slot, *sent, *received);
+        for (peer, &(sent_bytes, received_bytes)) in by_slot.iter().enumerate() {
+            self.events.traffic(PeerTraffic { peer, sent_bytes, received_bytes });
         }
     }
 
@@ -252,8 +240,8 @@ impl Watcher for Watch {
     fn tick(&mut self, machine: &Server) -> Result<(), String> {
         self.draw(machine).map_err(|error| format!("cannot write the event file: {error}"))?;
         for (slot, worker) in self.workers.iter_mut().enumerate() {
-            if worker != machine.process_name(slot) {
-                machine.process_name(slot).clone_into(worker);
+            if worker != machine.holder(slot) {
+                machine.holder(slot).clone_into(worker);
             }
         }
         self.publish(machine);
@@ -277,9 +265,25 @@ impl Watcher for Watch {
     }
 }
 
+/// What a server has seen of the gradients; of workers whose names are given, one by one.
+fn totals(workers: &[String], stats: &Stats) -> GradientTotals {
+    let worker = |(task, slot): (&String, &SlotStats)| WorkerTotals {
+        task: task.clone(),
+        timed: slot.timed,
+        gradient_ms: slot.gradient_ms,
+        held_ms: slot.held_ms,
+    };
+    let applied = stats.applied_total();
+    GradientTotals {
+        applied,
+        staleness_sum: stats.staleness_mean() * applied as f64,
+        workers: workers.iter().zip(&stats.slots).map(worker).collect(),
+    }
+}
+
 /// What became of each worker's time, as seen from the first server.
-fn seen(workers: &[String], stats: &Stats) -> Vec<Seen> {
-    let seen = |(task, slot): (&String, &SlotStats)| Seen {
+fn seen(workers: &[String], stats: &Stats) -> Vec<WorkerTiming> {
+    let seen = |(task, slot): (&String, &SlotStats)| WorkerTiming {
         task: task.clone(),
         gradient_ms: slot.gradient_ms as f64 / slot.timed.max(1) as f64,
         held_seconds: slot.held_ms as f64 / 1e3,

@@ -11,12 +11,12 @@ use std::time::Instant;
 use paceline_exchange::ProcessName;
 use paceline_observe::process;
 
-use crate::log::Log;
-use crate::summary::TaskSummary;
+use paceline_record::TaskLog;
+use paceline_record::TaskSummary;
 
 /// What the threads of a process share.
 pub(super) struct Shared<'a> {
-    pub(super) log: Arc<Log>,
+    pub(super) log: Arc<TaskLog>,
     pub(super) process: ProcessName,
     /// All slots are to be dropped as they are: one has failed, or the run is over.
     halted: AtomicBool,
@@ -42,7 +42,7 @@ struct Books {
 impl<'a> Shared<'a> {
     /// What the threads of a process begin with.
     pub(super) fn new(
-        log: Arc<Log>,
+        log: Arc<TaskLog>,
         process: ProcessName,
         interrupted: &'a (dyn Fn() -> Option<i32> + Sync),
     ) -> Self {

@@ -15,12 +15,11 @@ use super::part::{Part, SharedLink, encode, slowness, work};
 use super::remote::Remote;
 use super::shared::Shared;
 use crate::Failure;
-use crate::board::Board;
 use crate::build::{Room, build_model, build_worker};
 use crate::link::Link;
-use crate::summary::TaskSummary;
 use crate::trace::Tracer;
 use crate::worker::{Desk, Trainer};
+use paceline_record::TaskSummary;
 
 /// A slot that is to be filled by a thread of this process.
 pub(super) struct Shift {
@@ -59,13 +58,12 @@ impl Part<'_> {
         let slot = shift.slot;
         let is_chief = slot == 0;
         let model = build_model(plan, data.shape(), Room::LEAST)?;
-        let folder = run.task(&cluster.task.to_string());
         let progress = self.progress(slot, &shared.log);
         // One thread keeps the process's curves, figures and timeline.
-        let board = shift.has_board.then(|| Board::create(&folder, plan, &cluster.others()));
+        let board = shift.has_board.then(|| self.event_log(slot, &*model));
         let mut board = board.transpose()?;
         let metrics = if shift.has_board { self.metrics(&shared.log)? } else { None };
-        let tracer = Tracer::of(plan).filter(|_| shift.has_board);
+        let tracer = plan.observe_trace.map(Tracer::new).filter(|_| shift.has_board);
         let tracer = tracer.as_ref();
         let say = |text: &str| if is_chief { shared.log.warn(text) } else { shared.log.info(text) };
         let is_early = || !shared.has_started.load(Ordering::Relaxed) && self.home.is_some();
@@ -84,7 +82,7 @@ impl Part<'_> {
         let is_over = || !is_chief && self.is_late();
         link.obey(&called_back, &halted, &is_over);
         if let Some(board) = &mut board {
-            self.begin_board(board, slot, &link, &*model)?;
+            self.begin_board(board, slot, &link)?;
         }
         drop(model);
         let places = (slot, data.batches(plan, slots, self.origin));
@@ -95,7 +93,7 @@ impl Part<'_> {
         let worker = &mut *worker;
         if is_chief {
             // It is written once more when this process has come to the end.
-            run.goes_on()?;
+            run.remove_summary()?;
             let all = |mine: TaskSummary| shared.add(slot, &mine);
             let lead = (progress, shared.interrupted as &dyn Fn() -> Option<i32>);
             let finished = self.lead(&mut link, worker, tracer, lead, &all)?;

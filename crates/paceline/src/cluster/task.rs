@@ -9,9 +9,10 @@ use crate::Failure;
 use crate::checkpoint::{Origin, Resumption, Shape};
 use crate::interrupt::Interrupt;
 use crate::job::{Mode, OnWorkerLoss, Plan, RawJob};
-use crate::run::RunDir;
 use crate::source::load_data;
 use crate::train::{Finished, Options, check_unfinished};
+use paceline_record::RunDir;
+use paceline_record::names::files;
 
 /// Runs this process's task of the cluster. The chief that was not launched has a result.
 pub fn run(
@@ -110,7 +111,7 @@ fn join_run(
         (None, None) => RunDir::create(None, &plan.name)?.with_task(&task)?,
     };
     if cluster.slot() == Some(0) {
-        run.write_new("job.toml", job.explain().as_bytes())?;
+        run.write_new(files::JOB, job.explain().as_bytes())?;
     }
     Ok(run)
 }

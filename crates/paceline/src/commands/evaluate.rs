@@ -3,12 +3,13 @@
 use serde_json::json;
 
 use super::{print, raw_job};
+use crate::Failure;
 use crate::build::{Room, build_examiner, build_model};
 use crate::cli::{Evaluate, Job};
 use crate::job::ModelKind;
 use crate::progress::write_line;
 use crate::source::load_data;
-use crate::{Failure, model_file};
+use paceline_record::model_file;
 
 /// Tests a model on the test examples of a job: by default the job that made it.
 pub(super) fn evaluate(args: &Evaluate) -> Result<(), Failure> {

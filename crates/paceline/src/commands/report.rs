@@ -3,26 +3,26 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use paceline_lab::{Findings, plan, report as documents};
+use paceline_lab::{ReportData, report as documents, sweep_plan};
 
 use super::print;
 use crate::Failure;
 use crate::cli::Report;
-use crate::run::write_whole;
+use paceline_record::write_whole;
 
 /// Writes the report of a directory, and says where it is.
 pub(super) fn report(args: &Report) -> Result<(), Failure> {
     if let Some(file) = &args.index {
         return write_index(&args.dir, file);
     }
-    let findings = Findings::read(&args.dir).map_err(Failure::at("read the runs in", &args.dir))?;
-    if findings.cells.is_empty() {
+    let data = ReportData::read(&args.dir).map_err(Failure::at("read the runs in", &args.dir))?;
+    if data.cells.is_empty() {
         return Err(Failure::Usage(format!(
             "{}: there are no runs in it; a run has a summary.json",
             args.dir.display()
         )));
     }
-    let page = write(&findings, args.to.as_deref().unwrap_or(&args.dir))?;
+    let page = write(&data, args.to.as_deref().unwrap_or(&args.dir))?;
     print(&format!("{}\n", page.display()))
 }
 
@@ -30,13 +30,14 @@ pub(super) fn report(args: &Report) -> Result<(), Failure> {
 fn write_index(dir: &Path, file: &Path) -> Result<(), Failure> {
     let entries = fs::read_dir(dir).map_err(Failure::at("read", dir))?;
     let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
-    paths.retain(|path| path.join(plan::PLAN).is_file());
+    paths.retain(|path| path.join(sweep_plan::PLAN_FILE).is_file());
     paths.sort();
     if paths.is_empty() {
         let why = format!("{}: there are no sweeps in it", dir.display());
         return Err(Failure::Usage(why));
     }
-    let read = |path: &PathBuf| Findings::read(path).map_err(Failure::at("read the runs in", path));
+    let read =
+        |path: &PathBuf| ReportData::read(path).map_err(Failure::at("read the runs in", path));
     let sweeps = paths.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let text = documents::index(&sweeps);
     write_whole(file, |temporary| fs::write(temporary, &text))?;
@@ -44,13 +45,13 @@ fn write_index(dir: &Path, file: &Path) -> Result<(), Failure> {
 }
 
 /// Writes all three documents into a directory, over those of an earlier time; the page's path.
-pub(super) fn write(findings: &Findings, to: &Path) -> Result<PathBuf, Failure> {
+pub(super) fn write(data: &ReportData, to: &Path) -> Result<PathBuf, Failure> {
     fs::create_dir_all(to).map_err(Failure::at("make the directory", to))?;
     let page = to.join("report.html");
     for (path, text) in [
-        (page.clone(), documents::html(findings)),
-        (to.join("report.csv"), documents::csv(findings)),
-        (to.join("report.md"), documents::markdown(findings)),
+        (page.clone(), documents::html(data)),
+        (to.join("report.csv"), documents::csv(data)),
+        (to.join("report.md"), documents::markdown(data)),
     ] {
         write_whole(&path, |temporary| fs::write(temporary, &text))?;
     }

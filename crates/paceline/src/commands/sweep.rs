@@ -4,7 +4,7 @@ use std::fs;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
-use paceline_lab::{FIGURES, Figure, Findings};
+use paceline_lab::{FIGURES, Figure, ReportData};
 
 use super::{print, raw_job, report};
 use crate::Failure;
@@ -13,9 +13,9 @@ use crate::cluster::may_make_networks;
 use crate::interrupt::Interrupt;
 use crate::job::{CellJob, RawJob};
 use crate::progress::write_line;
-use crate::run::RunDir;
 use crate::sweep::{self, Sweep, Tally};
 use crate::table::aligned;
+use paceline_record::RunDir;
 
 /// What it means when nobody holds the other end of standard input any more.
 const GONE: i32 = signal_hook::consts::SIGTERM;
@@ -135,10 +135,10 @@ fn directories(args: &Args, jobs: &[RawJob]) -> Result<Vec<PathBuf>, Failure> {
 /// Makes the runs that are still to be made, and the report of all.
 fn run(sweep: &Sweep, args: &Args, interrupt: &Interrupt) -> Result<Tally, Failure> {
     let tally = sweep.run(args.retry_failed, args.quiet, interrupt)?;
-    let findings = Findings::read(sweep.dir()).map_err(Failure::at("read", sweep.dir()))?;
-    let page = report::write(&findings, sweep.dir())?;
+    let data = ReportData::read(sweep.dir()).map_err(Failure::at("read", sweep.dir()))?;
+    let page = report::write(&data, sweep.dir())?;
     if !args.quiet {
-        print(&closing_table(&findings))?;
+        print(&closing_table(&data))?;
         write_line(&format!("{}; report in {}", tally.text(), page.display()));
     }
     if interrupt.signal().is_some() {
@@ -162,16 +162,16 @@ fn conclude(tallies: Vec<Tally>, interrupt: &Interrupt) -> Result<(), Failure> {
 }
 
 /// The cells on one screen; the report has more.
-fn closing_table(findings: &Findings) -> String {
+fn closing_table(data: &ReportData) -> String {
     const SHOWN: [&str; 5] =
         ["seconds", "global_steps", "examples_per_second", "test_loss", "test_accuracy"];
     let figures: Vec<&Figure> = FIGURES.iter().filter(|f| SHOWN.contains(&f.name)).collect();
     let mut rows = vec![vec!["cell".to_owned(), "runs".to_owned()]];
     rows[0].extend(figures.iter().map(|figure| figure.title.to_owned()));
-    for cell in &findings.cells {
-        let label = if cell.label.is_empty() { &findings.name } else { &cell.label };
+    for cell in &data.cells {
+        let label = if cell.label.is_empty() { &data.name } else { &cell.label };
         let mut row = vec![label.clone(), cell.runs.len().to_string()];
-        row.extend(figures.iter().map(|figure| cell.show(figure)));
+        row.extend(figures.iter().map(|figure| cell.format(figure)));
         rows.push(row);
     }
     aligned(&rows)

@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-use paceline_observe::trace::rows;
+use paceline_record::timeline::{merge_traces, operation_table};
 
 use super::print;
 use crate::Failure;
 use crate::progress::write_line;
-use crate::summary::Summary;
 use crate::table::{columns, grouped};
-use crate::trace::{FILE, merge};
+use paceline_record::Summary;
+use paceline_record::names::files::TIMELINE as FILE;
 
 /// Prints what each operation took, the longest first.
 pub(super) fn summary(run: &Path) -> Result<(), Failure> {
@@ -22,7 +22,7 @@ pub(super) fn summary(run: &Path) -> Result<(), Failure> {
         )),
         _ => Failure::at("read", &path)(error),
     })?;
-    let rows = rows(&file)
+    let rows = operation_table(&file)
         .map_err(|error| Failure::Usage(format!("{}: no timeline: {error}", path.display())))?;
     let head = ["task", "operation", "output size", "calls", "total ms", "mean us"];
     let mut table = vec![head.map(String::from).to_vec()];
@@ -46,7 +46,7 @@ pub(super) fn put_together(run: &Path) -> Result<(), Failure> {
     let summary: Summary = serde_json::from_slice(&text)
         .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
     let tasks: Vec<_> = summary.tasks.into_iter().map(|task| task.task).collect();
-    let put = merge(run, &tasks)?;
+    let put = merge_traces(run, &tasks)?;
     if put.tasks.is_empty() {
         return Err(Failure::Usage(format!(
             "{}: no task has left a part of a timeline here",

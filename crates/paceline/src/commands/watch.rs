@@ -4,8 +4,8 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use paceline_http::{Limits, Server};
-use paceline_lab::Watch as Pages;
+use paceline_http::{HttpServer, Limits};
+use paceline_lab::RunPage;
 
 use crate::Failure;
 use crate::cli::Watch;
@@ -32,9 +32,9 @@ pub(super) fn watch(args: &Watch) -> Result<(), Failure> {
     };
     let at = address(&listener)?;
     let has_token = guard.has_token();
-    let pages = Pages::new(&args.dir);
+    let pages = RunPage::new(&args.dir);
     let answer = move |request: &paceline_http::Request| pages.answer(request);
-    let server = Server::start(listener, guard, Limits::default(), answer);
+    let server = HttpServer::start(listener, guard, Limits::default(), answer);
     let _server =
         server.map_err(|source| Failure::Files { what: "cannot serve the page".into(), source })?;
     if leash.is_none() {

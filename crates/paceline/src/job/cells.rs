@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use paceline_lab::claim::Claim;
+use paceline_lab::Finding;
 use toml::de::DeValue;
 
 use super::problem::{Problem, Problems};
@@ -48,7 +48,7 @@ impl RawJob {
     }
 
     /// What others have found, to be held against the runs.
-    pub fn findings(&self) -> &[Claim] {
+    pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 

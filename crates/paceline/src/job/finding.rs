@@ -1,6 +1,6 @@
 //! `[[finding]]`: what others concluded, and how to tell whether it holds here.
 
-use paceline_lab::claim::{Check, Claim, Settings, Trend};
+use paceline_lab::{CellSettings, Finding, FindingCheck, Trend};
 use toml::de::{DeTable, DeValue};
 
 use super::cells::plain;
@@ -10,18 +10,18 @@ use super::sweep::{Reader, SECTIONS, Setting, lines, number};
 /// The keys of a finding, as they are read.
 #[derive(Default)]
 struct Words {
-    claim: Claim,
+    claim: Finding,
     steps: Option<String>,
     verdict: Option<String>,
     figure: String,
     over: String,
     trend: Option<String>,
-    against: Option<Settings>,
+    against: Option<CellSettings>,
     ratio: Option<(f64, f64)>,
 }
 
 impl Reader<'_> {
-    pub(super) fn findings(&mut self, table: &DeTable<'_>) -> Vec<Claim> {
+    pub(super) fn findings(&mut self, table: &DeTable<'_>) -> Vec<Finding> {
         let section = table.iter().find(|(key, _)| key.get_ref() == SECTIONS[2]);
         let Some((key, value)) = section else { return Vec::new() };
         let tables: Vec<_> = match value.get_ref() {
@@ -41,7 +41,7 @@ impl Reader<'_> {
         claims
     }
 
-    fn finding(&mut self, at: usize, table: &DeTable<'_>) -> Option<Claim> {
+    fn finding(&mut self, at: usize, table: &DeTable<'_>) -> Option<Finding> {
         let at = lines(table).first().map_or(at, |line| line.at);
         let mut words = Words::default();
         for line in lines(table) {
@@ -81,7 +81,7 @@ impl Reader<'_> {
             }
         }
         match words.check() {
-            Ok(check) => Some(Claim { check, ..words.claim }),
+            Ok(check) => Some(Finding { check, ..words.claim }),
             Err(message) => {
                 self.complain(at, &message);
                 None
@@ -90,7 +90,7 @@ impl Reader<'_> {
     }
 
     /// Settings as a resolved job writes them.
-    fn values(&mut self, name: &str, table: &DeTable<'_>) -> Settings {
+    fn values(&mut self, name: &str, table: &DeTable<'_>) -> CellSettings {
         let settings = self.settings(&format!("finding.{name}"), table);
         let value = |setting: &Setting| (setting.key.clone(), plain(&setting.text));
         let found = settings.iter().map(value).collect();
@@ -106,7 +106,7 @@ impl Reader<'_> {
 
 impl Words {
     /// The one way in which the finding is checked.
-    fn check(&mut self) -> Result<Check, String> {
+    fn check(&mut self) -> Result<FindingCheck, String> {
         if self.claim.says.is_empty() {
             return Err("finding has no says, the sentence that it is about".into());
         }
@@ -120,19 +120,19 @@ impl Words {
                 .ok_or_else(|| format!("finding.trend must be grows, falls or flat, not {trend:?}"))
         });
         match (self.steps.as_deref(), self.verdict.take(), figure.is_empty()) {
-            (Some("first"), None, true) => Ok(Check::FirstWorkerLeads),
-            (Some("equal"), None, true) => Ok(Check::EqualSteps),
+            (Some("first"), None, true) => Ok(FindingCheck::FirstWorkerLeads),
+            (Some("equal"), None, true) => Ok(FindingCheck::EqualSteps),
             (Some(other), None, true) => {
                 Err(format!("finding.steps must be first or equal, not {other:?}"))
             }
-            (None, Some(kind), true) => Ok(Check::Verdict(kind)),
+            (None, Some(kind), true) => Ok(FindingCheck::Verdict(kind)),
             (None, None, false) => match (trend, self.against.take(), self.ratio) {
                 (Some(trend), None, None) if !self.over.is_empty() => {
                     let over = std::mem::take(&mut self.over);
-                    Ok(Check::Trend { figure, over, trend: trend? })
+                    Ok(FindingCheck::Trend { figure, over, trend: trend? })
                 }
                 (None, Some(against), Some((least, most))) => {
-                    Ok(Check::Ratio { figure, against, least, most })
+                    Ok(FindingCheck::Ratio { figure, against, least, most })
                 }
                 _ => Err("finding.figure needs over and trend, or against and ratio".into()),
             },
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use crate::job::RawJob;
 
-    fn read(text: &str) -> Result<Vec<Claim>, String> {
+    fn read(text: &str) -> Result<Vec<Finding>, String> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("job.toml");
         std::fs::write(&path, text).unwrap();
@@ -166,10 +166,12 @@ mod tests {
                     [[finding]]\nsays = \"c\"\nfigure = \"seconds\"\nratio = [2, 4.5]\n\
                     against = { \"cluster.workers\" = 2 }\n";
         let claims = read(text).unwrap();
-        assert_eq!(claims[0].check, Check::FirstWorkerLeads);
+        assert_eq!(claims[0].check, FindingCheck::FirstWorkerLeads);
         assert_eq!(claims[0].when, [("cluster.mode".to_owned(), "async".to_owned())]);
-        assert!(matches!(&claims[1].check, Check::Trend { over, .. } if over == "train.batch"));
-        assert!(matches!(&claims[2].check, Check::Ratio { most, .. } if *most == 4.5));
+        assert!(
+            matches!(&claims[1].check, FindingCheck::Trend { over, .. } if over == "train.batch")
+        );
+        assert!(matches!(&claims[2].check, FindingCheck::Ratio { most, .. } if *most == 4.5));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use paceline_data::{OnBad, SparseSpec};
 use paceline_model::OptimizerSpec;
-use paceline_observe::trace::Window;
+use paceline_observe::trace::TraceWindow;
 
 /// A job that has been checked: every value is in range and every needed key is there.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ pub struct Plan {
     /// Where tasks tell of themselves, if they do.
     pub observe_http: Option<String>,
     /// The steps that a timeline is recorded of, if one is.
-    pub observe_trace: Option<Window>,
+    pub observe_trace: Option<TraceWindow>,
 }
 
 /// Examples of a batch of softmax regression that are worth sharing out to threads.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use paceline_lab::claim::Claim;
+use paceline_lab::Finding;
 use toml::de::{DeTable, DeValue};
 
 use super::problem::{Origin, Problem, Problems};
@@ -34,7 +34,7 @@ pub struct RawJob {
     /// What others have measured.
     pub(super) references: Vec<Reference>,
     /// What others have found.
-    pub(super) findings: Vec<Claim>,
+    pub(super) findings: Vec<Finding>,
 }
 
 impl RawJob {

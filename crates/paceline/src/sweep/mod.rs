@@ -1,7 +1,7 @@
 //! A sweep: many runs, one after another, so that they do not disturb each other.
 //!
 //! Each run is a process of its own (`process.rs`): what it uses is then its own, and a run that
-//! dies takes nobody along. The directory ([`paceline_lab::plan`]) says at any moment what is
+//! dies takes nobody along. The directory ([`paceline_lab::sweep_plan`]) says at any moment what is
 //! planned and what has been done, so a sweep that was stopped goes on where it was.
 
 mod process;
@@ -11,21 +11,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use paceline_lab::Machine;
-use paceline_lab::plan::{self, Cell, Ended, Log, Outcome, Plan, Reference};
+use paceline_lab::MachineInfo;
+use paceline_lab::sweep_plan::{
+    self, PlannedRun, ReferenceFigure, RunEnd, RunOutcome, SweepLog, SweepPlan,
+};
 
 use crate::Failure;
 use crate::interrupt::Interrupt;
 use crate::job::{CellJob, RawJob};
 use crate::progress::{clock_time, write_line};
-use crate::run::write_whole;
+use paceline_record::write_whole;
 use show::Show;
 
 /// A sweep whose directory is complete but for its runs.
 #[derive(Debug)]
 pub struct Sweep {
     dir: PathBuf,
-    plan: Plan,
+    plan: SweepPlan,
 }
 
 /// What came of a sweep's runs.
@@ -61,9 +63,9 @@ impl Sweep {
             write_line(&format!("{place}: no run has the settings of this reference"));
         }
         let plan = plan_of(job, file, quick, &cells)?;
-        let known = Plan::read(dir).map_err(Failure::at("read the plan of", dir))?;
+        let known = SweepPlan::read(dir).map_err(Failure::at("read the plan of", dir))?;
         match known {
-            Some(known) if known.has_the_cells_of(&plan) => {
+            Some(known) if known.has_same_runs(&plan) => {
                 return Ok(Self { dir: dir.to_owned(), plan: known });
             }
             Some(_) => return Err(refused(dir, "another sweep was begun in it")),
@@ -79,12 +81,12 @@ impl Sweep {
 
     /// A sweep that was begun.
     pub fn open(dir: &Path) -> Result<Self, Failure> {
-        match Plan::read(dir).map_err(Failure::at("read the plan of", dir))? {
+        match SweepPlan::read(dir).map_err(Failure::at("read the plan of", dir))? {
             Some(plan) => Ok(Self { dir: dir.to_owned(), plan }),
             None => Err(Failure::Usage(format!(
                 "--continue {}: no sweep was begun in it: there is no {}",
                 dir.display(),
-                plan::PLAN
+                sweep_plan::PLAN_FILE
             ))),
         }
     }
@@ -98,37 +100,39 @@ impl Sweep {
     /// is noted, and the next is made.
     pub fn run(&self, again: bool, quiet: bool, interrupt: &Interrupt) -> Result<Tally, Failure> {
         let begun = Instant::now();
-        let opened = Log::open(&self.dir).map_err(Failure::at("open the log in", &self.dir))?;
+        let opened =
+            SweepLog::open(&self.dir).map_err(Failure::at("open the log in", &self.dir))?;
         let Some(mut log) = opened else {
             return Err(refused(&self.dir, "another process is at this sweep"));
         };
-        let ended = plan::read_log(&self.dir);
-        let outcome = |cell: &Cell| plan::last(&ended, &cell.id).map(|ended| ended.outcome);
-        let is_over = |cell: &Cell| match outcome(cell) {
-            Some(Outcome::Done) => true,
-            Some(Outcome::Failed) => !again,
-            Some(Outcome::Interrupted) | None => false,
+        let ended = sweep_plan::read_log(&self.dir);
+        let outcome =
+            |cell: &PlannedRun| sweep_plan::last_end(&ended, &cell.id).map(|ended| ended.outcome);
+        let is_over = |cell: &PlannedRun| match outcome(cell) {
+            Some(RunOutcome::Done) => true,
+            Some(RunOutcome::Failed) => !again,
+            Some(RunOutcome::Interrupted) | None => false,
         };
         let count = |wanted| {
-            let over = self.plan.cells.iter().filter(|cell| is_over(cell));
+            let over = self.plan.runs.iter().filter(|cell| is_over(cell));
             over.filter(|cell| outcome(cell) == Some(wanted)).count()
         };
-        let (mut done, mut failed) = (count(Outcome::Done), count(Outcome::Failed));
-        let mut show = Show::new(quiet, self.plan.cells.len(), done + failed);
-        for cell in self.plan.cells.iter().filter(|cell| !is_over(cell)) {
+        let (mut done, mut failed) = (count(RunOutcome::Done), count(RunOutcome::Failed));
+        let mut show = Show::new(quiet, self.plan.runs.len(), done + failed);
+        for cell in self.plan.runs.iter().filter(|cell| !is_over(cell)) {
             if interrupt.signal().is_some() {
                 break;
             }
             show.begin(cell);
             let ended = process::run_cell(&self.dir, cell, interrupt)?;
-            log.add(&ended).map_err(Failure::at("write the log in", &self.dir))?;
-            done += usize::from(ended.outcome == Outcome::Done);
-            failed += usize::from(ended.outcome == Outcome::Failed);
+            log.append(&ended).map_err(Failure::at("write the log in", &self.dir))?;
+            done += usize::from(ended.outcome == RunOutcome::Done);
+            failed += usize::from(ended.outcome == RunOutcome::Failed);
             show.end(cell, &ended, &self.dir);
         }
         show.finish();
         let seconds = begun.elapsed().as_secs_f64();
-        Ok(Tally { all: self.plan.cells.len(), done, failed, seconds })
+        Ok(Tally { all: self.plan.runs.len(), done, failed, seconds })
     }
 }
 
@@ -145,17 +149,17 @@ fn refused(dir: &Path, why: &str) -> Failure {
     Failure::Usage(format!("{}: {why}; name a new directory", dir.display()))
 }
 
-fn planned(cells: &[CellJob]) -> Vec<Cell> {
+fn planned(cells: &[CellJob]) -> Vec<PlannedRun> {
     let repeats = cells.iter().any(|cell| cell.repeat > 0);
-    let cell = |(i, cell): (usize, &CellJob)| Cell {
-        id: plan::cell_id(i + 1, &cell.settings, repeats.then_some(cell.repeat)),
+    let cell = |(i, cell): (usize, &CellJob)| PlannedRun {
+        id: sweep_plan::run_id(i + 1, &cell.settings, repeats.then_some(cell.repeat)),
         settings: cell.settings.clone(),
         seed: cell.seed,
         repeat: cell.repeat,
         references: cell
             .references
             .iter()
-            .map(|(figure, value, from)| Reference {
+            .map(|(figure, value, from)| ReferenceFigure {
                 figure: figure.clone(),
                 value: *value,
                 from: from.clone(),
@@ -165,44 +169,49 @@ fn planned(cells: &[CellJob]) -> Vec<Cell> {
     cells.iter().enumerate().map(cell).collect()
 }
 
-fn plan_of(job: &RawJob, file: &Path, quick: bool, cells: &[CellJob]) -> Result<Plan, Failure> {
+fn plan_of(
+    job: &RawJob,
+    file: &Path,
+    quick: bool,
+    cells: &[CellJob],
+) -> Result<SweepPlan, Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let words = std::env::args().skip(1);
-    Ok(Plan {
+    Ok(SweepPlan {
         name: job.name(),
         version: env!("CARGO_PKG_VERSION").into(),
         started_seconds: now.map_or(0, |since| since.as_secs()),
         quick,
         command: std::iter::once("paceline".to_owned()).chain(words).collect::<Vec<_>>().join(" "),
         job: fs::read_to_string(file).map_err(Failure::at("read", file))?,
-        machine: Machine::here(),
-        claims: job.findings().to_vec(),
-        cells: planned(cells),
+        machine: MachineInfo::current(),
+        findings: job.findings().to_vec(),
+        runs: planned(cells),
     })
 }
 
 /// Writes every cell's job and then the plan: where there is a plan, everything is there.
-fn write_plan(dir: &Path, plan: &Plan, cells: &[CellJob]) -> Result<(), Failure> {
+fn write_plan(dir: &Path, plan: &SweepPlan, cells: &[CellJob]) -> Result<(), Failure> {
     for name in ["jobs", "runs"] {
         let path = dir.join(name);
         fs::create_dir_all(&path).map_err(Failure::at("make the directory", &path))?;
     }
-    for (planned, cell) in plan.cells.iter().zip(cells) {
+    for (planned, cell) in plan.runs.iter().zip(cells) {
         let path = process::job_file(dir, planned);
         fs::write(&path, cell.job.explain()).map_err(Failure::at("write", &path))?;
     }
     let mut json = serde_json::to_vec_pretty(plan)
-        .map_err(|error| Failure::Training(format!("{}: {error}", plan::PLAN)))?;
+        .map_err(|error| Failure::Training(format!("{}: {error}", sweep_plan::PLAN_FILE)))?;
     json.push(b'\n');
-    write_whole(&dir.join(plan::PLAN), |temporary| fs::write(temporary, &json))
+    Ok(write_whole(&dir.join(sweep_plan::PLAN_FILE), |temporary| fs::write(temporary, &json))?)
 }
 
 /// How a cell's end is noted.
-fn note(cell: &Cell, outcome: Outcome, run: &Path, seconds: f64, why: String) -> Ended {
-    Ended {
-        cell: cell.id.clone(),
+fn note(cell: &PlannedRun, outcome: RunOutcome, run: &Path, seconds: f64, why: String) -> RunEnd {
+    RunEnd {
+        id: cell.id.clone(),
         outcome,
-        run: run.to_string_lossy().into_owned(),
+        dir: run.to_string_lossy().into_owned(),
         wall_seconds: seconds,
         why,
     }

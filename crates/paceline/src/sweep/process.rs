@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use paceline_lab::plan::{self, Cell, Ended, Outcome};
+use paceline_lab::sweep_plan::{self, PlannedRun, RunEnd, RunOutcome};
 
 use super::note;
 use crate::Failure;
@@ -22,13 +22,17 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 const MOST_WHY_CHARS: usize = 2_000;
 
 /// Where a cell's job is.
-pub(super) fn job_file(dir: &Path, cell: &Cell) -> PathBuf {
+pub(super) fn job_file(dir: &Path, cell: &PlannedRun) -> PathBuf {
     dir.join("jobs").join(format!("{}.toml", cell.id))
 }
 
 /// Makes a cell's run, and says how it ended.
-pub(super) fn run_cell(dir: &Path, cell: &Cell, interrupt: &Interrupt) -> Result<Ended, Failure> {
-    let run = plan::next_run(dir, &cell.id);
+pub(super) fn run_cell(
+    dir: &Path,
+    cell: &PlannedRun,
+    interrupt: &Interrupt,
+) -> Result<RunEnd, Failure> {
+    let run = sweep_plan::next_run_dir(dir, &cell.id);
     let logs = dir.join("logs");
     fs::create_dir_all(&logs).map_err(Failure::at("make the directory", &logs))?;
     let log = logs.join(format!("{}.txt", run.file_name().unwrap_or_default().to_string_lossy()));
@@ -53,9 +57,9 @@ pub(super) fn run_cell(dir: &Path, cell: &Cell, interrupt: &Interrupt) -> Result
         let _ = fs::remove_file(&log);
     }
     let (outcome, why) = match status.success() {
-        true => (Outcome::Done, String::new()),
-        false if interrupt.signal().is_some() => (Outcome::Interrupted, String::new()),
-        false => (Outcome::Failed, why(status, &String::from_utf8_lossy(&said))),
+        true => (RunOutcome::Done, String::new()),
+        false if interrupt.signal().is_some() => (RunOutcome::Interrupted, String::new()),
+        false => (RunOutcome::Failed, why(status, &String::from_utf8_lossy(&said))),
     };
     Ok(note(cell, outcome, &run, seconds, why))
 }

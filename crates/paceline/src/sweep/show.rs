@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use paceline_lab::Summary;
-use paceline_lab::plan::{Cell, Ended, Outcome};
+use paceline_lab::sweep_plan::{PlannedRun, RunEnd, RunOutcome};
 
 use crate::progress::{clock_time, write_line};
 
@@ -41,20 +41,20 @@ impl Show {
         show
     }
 
-    pub(super) fn begin(&self, cell: &Cell) {
+    pub(super) fn begin(&self, cell: &PlannedRun) {
         if let Some(bar) = &self.bar {
             let number = self.before + self.made + 1;
             bar.set_message(format!("{number}/{}: {}{}", self.all, settings(cell), self.left()));
         }
     }
 
-    pub(super) fn end(&mut self, cell: &Cell, ended: &Ended, dir: &Path) {
+    pub(super) fn end(&mut self, cell: &PlannedRun, ended: &RunEnd, dir: &Path) {
         self.made += 1;
         let number = self.before + self.made;
         let what = match ended.outcome {
-            Outcome::Done => figures(&dir.join(&ended.run)),
-            Outcome::Failed => format!("failed: {}", ended.why),
-            Outcome::Interrupted => "interrupted".to_owned(),
+            RunOutcome::Done => figures(&dir.join(&ended.dir)),
+            RunOutcome::Failed => format!("failed: {}", ended.why),
+            RunOutcome::Interrupted => "interrupted".to_owned(),
         };
         let left = self.left();
         self.say(&format!("[{number}/{}] {}: {what}{left}", self.all, settings(cell)));
@@ -102,7 +102,7 @@ fn figures(run: &Path) -> String {
 }
 
 /// A cell's settings, short.
-pub(super) fn settings(cell: &Cell) -> String {
+pub(super) fn settings(cell: &PlannedRun) -> String {
     let short = |(key, value): &(String, String)| {
         format!("{}={value}", key.rsplit('.').next().unwrap_or_default())
     };

@@ -2,7 +2,6 @@
 //! connections, connections hold little, and workers die. [`recovery`] plays those in which they
 //! come back.
 
-
 mod plain;
 mod recovery;
 mod states;

@@ -1,7 +1,7 @@
 //! What runs are made of, and the same run as a plain loop.
 
 use crate::{Replica, ReplicaConfig, worker_names};
-use paceline_model::{Group, GroupRule, Layout, Optimizer, OptimizerSpec, Rule, Schedule};
+use paceline_model::{Group, Layout, Momentum, OptimizerSpec, OptimizerState};
 
 /// What a run is to be.
 #[derive(Clone, Debug)]
@@ -62,8 +62,7 @@ pub(crate) fn terms(seed: u64) -> Terms {
 }
 
 pub(crate) fn spec() -> OptimizerSpec {
-    let group = GroupRule { rate: Schedule::Constant { rate: 0.1 }, decay: 0.01 };
-    OptimizerSpec { rule: Rule::Momentum { momentum: 0.9 }, weights: group, biases: group }
+    Momentum::new(0.1, 0.9).decay(0.01)
 }
 
 pub(crate) fn layout(total: usize) -> Layout {
@@ -90,7 +89,7 @@ pub(crate) fn examples(slot: usize, step: u64) -> u32 {
 /// The same run in a plain loop: parameters and steps.
 pub(crate) fn plain(terms: &Terms) -> (Vec<f32>, u64) {
     let mut params = initial(terms.total);
-    let mut optimizer = Optimizer::new(spec(), &layout(terms.total), 0..terms.total);
+    let mut optimizer = OptimizerState::new(spec(), &layout(terms.total), 0..terms.total);
     let mut step = 0;
     loop {
         let slots: Vec<_> = (0..terms.workers).filter(|&slot| step < terms.steps[slot]).collect();

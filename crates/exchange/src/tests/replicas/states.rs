@@ -1,7 +1,7 @@
 //! What a newcomer gets from a peer, frame by frame, and what it does not believe.
 
 use crate::{Flags, FrameKind, Header, Replica, ReplicaConfig, as_bytes};
-use paceline_model::Optimizer;
+use paceline_model::OptimizerState;
 
 use super::plain::{Terms, config, initial, layout, spec, terms};
 
@@ -9,7 +9,7 @@ use super::plain::{Terms, config, initial, layout, spec, terms};
 fn pair() -> (Replica, Replica) {
     let terms = Terms { workers: 2, total: 23, chunk_floats: 5, recovers: true, ..terms(1) };
     let terms = Terms { stop_steps: None, stop_asked: None, ..terms };
-    let mut optimizer = Optimizer::new(spec(), &layout(23), 0..23);
+    let mut optimizer = OptimizerState::new(spec(), &layout(23), 0..23);
     let mut params = initial(23);
     for step in 0..5 {
         optimizer.apply(step, 0, &mut params, &[0.3; 23]);

@@ -133,7 +133,7 @@ fn reference(plan: &Plan) -> Vec<u32> {
 
 /// All parameters in one table, whatever kind of model it is: its plain SGD is the dense one.
 fn new_table(plan: &Plan) -> Table {
-    Table::new(plan.optimizer, &plan.layout(), 0..plan.total_params)
+    Table::new(plan.optimizer.clone(), &plan.layout(), 0..plan.total_params)
 }
 
 fn params(table: &Table) -> Vec<u32> {

@@ -37,10 +37,10 @@ impl Copy {
         table.read_range(range.clone(), &mut params);
         let read = |slot: usize| {
             let mut values = vec![f32::NAN; range.len()];
-            table.read_slot(slot, range.clone(), &mut values);
+            table.read_state(slot, range.clone(), &mut values);
             values
         };
-        let slots = (0..table.slot_names().len()).map(read).collect();
+        let slots = (0..table.state_names().len()).map(read).collect();
         Self { params, slots, marks, stop_at }
     }
 
@@ -48,7 +48,7 @@ impl Copy {
         table.resume(self.marks[0].version);
         table.write_range(table.range(), &self.params);
         for (slot, values) in self.slots.iter().enumerate() {
-            table.write_slot(slot, table.range(), values);
+            table.write_state(slot, table.range(), values);
         }
     }
 

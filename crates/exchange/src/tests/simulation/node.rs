@@ -7,7 +7,7 @@ use crate::{
     ConnId, FrameBody, Generation, Header, Host, Level, ResumeState, RosterConfig, Server,
     ServerConfig, ServerPhase, Stats, Store, shard_ranges, worker_names,
 };
-use paceline_model::{Optimizer, Table};
+use paceline_model::{OptimizerState, Table};
 
 use super::lives::Copy;
 use super::plan::Plan;
@@ -110,12 +110,12 @@ pub(crate) fn node(plan: &Plan, index: usize, from: Option<&Copy>) -> Node {
     };
     let store = match plan.is_sparse {
         true => {
-            let table = Table::new(plan.optimizer, &layout, shard.clone());
+            let table = Table::new(plan.optimizer.clone(), &layout, shard.clone());
             from.into_iter().for_each(|copy| copy.fill(&table));
             Store::sparse(table)
         }
         false => {
-            let optimizer = Optimizer::new(plan.optimizer, &layout, shard.clone());
+            let optimizer = OptimizerState::new(plan.optimizer.clone(), &layout, shard.clone());
             let params = from.map_or(vec![0.0; shard.len()], |copy| copy.params.clone());
             Store::dense(params, optimizer)
         }

@@ -1,11 +1,11 @@
 //! What happens in one simulated run, drawn from its seed before it starts.
 
 use crate::{ModeConfig, OnLoss};
-use paceline_model::{Group, Layout, OptimizerSpec, Rule, Schedule};
+use paceline_model::{AdaGrad, Ftrl, Group, Layout, OptimizerSpec, Schedule, Sgd};
 
 use super::crews::Change;
 
-const FTRL: Rule = Rule::Ftrl { beta: 1.0, l1: 0.02, l2: 0.5 };
+const FTRL: Ftrl = Ftrl { beta: 1.0, l1: 0.02, l2: 0.5 };
 
 /// A small generator (SplitMix64): the simulation must not change when a library does.
 #[derive(Clone, Debug)]
@@ -134,7 +134,7 @@ impl Plan {
             depth: 1,
             density: 100,
             key_seed: seed,
-            optimizer: OptimizerSpec::sgd(1.0),
+            optimizer: Sgd::new(1.0),
             servers,
             workers,
             evaluators: random.below(2) as usize,
@@ -196,13 +196,13 @@ impl Plan {
             self.depth = random.between(1, 2) as usize;
             return;
         }
-        let rules = [Rule::Sgd, Rule::AdaGrad { epsilon: 1e-8 }, FTRL];
-        self.optimizer.rule = rules[random.below(3) as usize];
+        let optimizers = [Sgd::new(1.0), AdaGrad::new(1.0), OptimizerSpec::new(FTRL, 1.0)];
+        self.optimizer = optimizers[random.below(3) as usize].clone();
         if random.chance(70) {
             self.optimizer.weights.rate =
                 Schedule::Exponential { rate: 0.5, factor: 0.5, every: 5 };
         }
-        if self.optimizer.rule == Rule::Sgd && random.chance(50) {
+        if self.optimizer.optimizer().name() == "sgd" && random.chance(50) {
             self.optimizer.weights.decay = 0.1;
         }
     }

@@ -1,0 +1,324 @@
+//! How a training loop reports what happens, without knowing where it goes.
+//!
+//! A [`Recorder`] receives the run's start, each step, each test and the end. Every method has an
+//! empty default body, so an implementation picks what it wants:
+//!
+//! ```
+//! use std::io;
+//!
+//! use paceline_observe::{Phase, PhaseClock, Recorder, StepRecord};
+//!
+//! /// Collects the loss of every step.
+//! #[derive(Default)]
+//! struct Losses(Vec<f32>);
+//!
+//! impl Recorder for Losses {
+//!     fn step(&mut self, record: &StepRecord<'_>) -> io::Result<()> {
+//!         self.0.push(record.loss);
+//!         Ok(())
+//!     }
+//! }
+//!
+//! let mut losses = Losses::default();
+//! let clock = PhaseClock::start(Phase::Input);
+//! for (step, loss) in [(0, 0.7), (1, 0.4)] {
+//!     losses.step(&StepRecord::new(step, loss, &clock))?;
+//! }
+//! assert_eq!(losses.0, [0.7, 0.4]);
+//! # Ok::<(), io::Error>(())
+//! ```
+//!
+//! `()` records nothing, and a pair of recorders records in both.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use paceline_model::Score;
+
+use crate::phases::PhaseClock;
+use crate::task_summary::ResourceUse;
+use crate::trace::Track;
+
+/// Receives what happens in a training loop.
+///
+/// An error ends the run: a recorder that should not end it swallows its errors.
+pub trait Recorder {
+    /// Training starts or starts again. Called before the first step of each process and after
+    /// each rewind.
+    fn start(&mut self, _start: RunStart) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// A worker made a step. Called after every step, so it must return within nanoseconds when
+    /// there is nothing to do.
+    #[inline]
+    fn step(&mut self, _record: &StepRecord<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// A task that makes no steps of its own, such as an evaluator, looked at the run.
+    fn poll(&mut self, _position: &RunPosition<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// A test ended. Only the coordinator and evaluators test.
+    fn test(&mut self, _record: &TestRecord<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The timeline of this task started, stopped or is complete.
+    fn trace(&mut self, _event: TraceEvent<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// What the task and its machine used since [`start`](Self::start), if the recorder measures
+    /// it.
+    fn resources(&self) -> Option<ResourceUse> {
+        None
+    }
+
+    /// The task left the run, successfully or not. Called once, after everything else.
+    fn finish(&mut self, _success: bool) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Where a process starts to train.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunStart {
+    /// At the beginning of a new run.
+    New,
+    /// At a checkpoint of this global step, in a run that is resumed. What earlier sessions
+    /// recorded of later steps is void.
+    Resumed {
+        /// The global step of the checkpoint.
+        step: u64,
+    },
+    /// In the middle of a run: the process takes over a slot that others have advanced.
+    Joined,
+    /// At a checkpoint of this global step, because a server was lost. What was recorded of later
+    /// steps is void.
+    Rewound {
+        /// The global step of the checkpoint.
+        step: u64,
+    },
+}
+
+/// Where the run is, as far as a task knows.
+#[derive(Clone, Copy)]
+pub struct RunPosition<'a> {
+    /// Updates made to the parameters so far.
+    pub global_step: u64,
+    /// Reports the bytes that the task has exchanged with each peer so far.
+    pub traffic: &'a VisitTraffic<'a>,
+}
+
+/// Passes the totals of each peer to a function.
+pub type VisitTraffic<'a> = dyn Fn(&mut dyn FnMut(PeerTraffic)) + 'a;
+
+/// The bytes that a task has exchanged with one other task so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerTraffic {
+    /// The peer's place among the task's peers.
+    pub peer: usize,
+    /// Bytes sent to the peer.
+    pub sent_bytes: u64,
+    /// Bytes received from the peer.
+    pub received_bytes: u64,
+}
+
+/// A [`VisitTraffic`] for a task without peers.
+pub fn no_traffic(_visit: &mut dyn FnMut(PeerTraffic)) {}
+
+/// A step that a worker made.
+#[derive(Clone, Copy)]
+pub struct StepRecord<'a> {
+    /// The global step of the parameters that the loss was computed with.
+    pub step: u64,
+    /// The mean loss of the batch.
+    pub loss: f32,
+    /// When the gradient was complete.
+    pub now: Instant,
+    /// Steps that this worker has made so far, this one included.
+    pub worker_steps: u64,
+    /// Examples that this worker has trained on so far.
+    pub examples: u64,
+    /// Where the worker's time went so far.
+    pub clock: &'a PhaseClock,
+    /// How long tests have kept the worker from its steps so far.
+    pub tested: Duration,
+    /// Where the run is after the step.
+    pub position: RunPosition<'a>,
+}
+
+impl<'a> StepRecord<'a> {
+    /// The record of a worker that has no peers and makes every step of the run itself.
+    pub fn new(step: u64, loss: f32, clock: &'a PhaseClock) -> Self {
+        Self {
+            step,
+            loss,
+            now: Instant::now(),
+            worker_steps: step + 1,
+            examples: 0,
+            clock,
+            tested: Duration::ZERO,
+            position: RunPosition { global_step: step + 1, traffic: &no_traffic },
+        }
+    }
+}
+
+/// A test that ended.
+#[derive(Clone, Copy, Debug)]
+pub struct TestRecord<'a> {
+    /// The global step of the parameters that were tested.
+    pub step: u64,
+    /// The result.
+    pub score: &'a Score,
+    /// Global steps a second from the start of the run to the test.
+    pub steps_per_second: f64,
+}
+
+/// What happens to the timeline of a task.
+#[derive(Clone, Copy, Debug)]
+pub enum TraceEvent<'a> {
+    /// The threads of the task began to write their tracks.
+    Started,
+    /// The threads of the task stopped writing their tracks.
+    Stopped,
+    /// All spans are in these tracks.
+    Complete(&'a [&'a Track]),
+}
+
+impl Recorder for () {}
+
+impl<R: Recorder + ?Sized> Recorder for &mut R {
+    fn start(&mut self, start: RunStart) -> io::Result<()> {
+        (**self).start(start)
+    }
+
+    #[inline]
+    fn step(&mut self, record: &StepRecord<'_>) -> io::Result<()> {
+        (**self).step(record)
+    }
+
+    fn poll(&mut self, position: &RunPosition<'_>) -> io::Result<()> {
+        (**self).poll(position)
+    }
+
+    fn test(&mut self, record: &TestRecord<'_>) -> io::Result<()> {
+        (**self).test(record)
+    }
+
+    fn trace(&mut self, event: TraceEvent<'_>) -> io::Result<()> {
+        (**self).trace(event)
+    }
+
+    fn resources(&self) -> Option<ResourceUse> {
+        (**self).resources()
+    }
+
+    fn finish(&mut self, success: bool) -> io::Result<()> {
+        (**self).finish(success)
+    }
+}
+
+impl<R: Recorder + ?Sized> Recorder for Box<R> {
+    fn start(&mut self, start: RunStart) -> io::Result<()> {
+        (**self).start(start)
+    }
+
+    #[inline]
+    fn step(&mut self, record: &StepRecord<'_>) -> io::Result<()> {
+        (**self).step(record)
+    }
+
+    fn poll(&mut self, position: &RunPosition<'_>) -> io::Result<()> {
+        (**self).poll(position)
+    }
+
+    fn test(&mut self, record: &TestRecord<'_>) -> io::Result<()> {
+        (**self).test(record)
+    }
+
+    fn trace(&mut self, event: TraceEvent<'_>) -> io::Result<()> {
+        (**self).trace(event)
+    }
+
+    fn resources(&self) -> Option<ResourceUse> {
+        (**self).resources()
+    }
+
+    fn finish(&mut self, success: bool) -> io::Result<()> {
+        (**self).finish(success)
+    }
+}
+
+/// Records if there is a recorder.
+impl<R: Recorder> Recorder for Option<R> {
+    fn start(&mut self, start: RunStart) -> io::Result<()> {
+        self.as_mut().map_or(Ok(()), |recorder| recorder.start(start))
+    }
+
+    #[inline]
+    fn step(&mut self, record: &StepRecord<'_>) -> io::Result<()> {
+        self.as_mut().map_or(Ok(()), |recorder| recorder.step(record))
+    }
+
+    fn poll(&mut self, position: &RunPosition<'_>) -> io::Result<()> {
+        self.as_mut().map_or(Ok(()), |recorder| recorder.poll(position))
+    }
+
+    fn test(&mut self, record: &TestRecord<'_>) -> io::Result<()> {
+        self.as_mut().map_or(Ok(()), |recorder| recorder.test(record))
+    }
+
+    fn trace(&mut self, event: TraceEvent<'_>) -> io::Result<()> {
+        self.as_mut().map_or(Ok(()), |recorder| recorder.trace(event))
+    }
+
+    fn resources(&self) -> Option<ResourceUse> {
+        self.as_ref().and_then(Recorder::resources)
+    }
+
+    fn finish(&mut self, success: bool) -> io::Result<()> {
+        self.as_mut().map_or(Ok(()), |recorder| recorder.finish(success))
+    }
+}
+
+/// Records in both, the first one first. Both finish even if the first one fails.
+impl<A: Recorder, B: Recorder> Recorder for (A, B) {
+    fn start(&mut self, start: RunStart) -> io::Result<()> {
+        self.0.start(start)?;
+        self.1.start(start)
+    }
+
+    #[inline]
+    fn step(&mut self, record: &StepRecord<'_>) -> io::Result<()> {
+        self.0.step(record)?;
+        self.1.step(record)
+    }
+
+    fn poll(&mut self, position: &RunPosition<'_>) -> io::Result<()> {
+        self.0.poll(position)?;
+        self.1.poll(position)
+    }
+
+    fn test(&mut self, record: &TestRecord<'_>) -> io::Result<()> {
+        self.0.test(record)?;
+        self.1.test(record)
+    }
+
+    fn trace(&mut self, event: TraceEvent<'_>) -> io::Result<()> {
+        self.0.trace(event)?;
+        self.1.trace(event)
+    }
+
+    fn resources(&self) -> Option<ResourceUse> {
+        self.0.resources().or_else(|| self.1.resources())
+    }
+
+    fn finish(&mut self, success: bool) -> io::Result<()> {
+        let first = self.0.finish(success);
+        self.1.finish(success).and(first)
+    }
+}

@@ -1,0 +1,75 @@
+//! How a server reports what it does, without knowing where it goes.
+
+use std::io;
+
+use crate::recorder::{PeerTraffic, TraceEvent};
+use crate::task_summary::ResourceUse;
+
+/// Receives what happens in a server. Every method has an empty default body; `()` records
+/// nothing.
+pub trait ServerRecorder: Send {
+    /// All workers are there, and training starts.
+    fn start(&mut self) {}
+
+    /// The bytes exchanged with a worker so far.
+    fn traffic(&mut self, _traffic: PeerTraffic) {}
+
+    /// Called at short intervals while the server runs. `totals` returns what the server has seen
+    /// of the gradients so far; it is called only if the recorder has something to write.
+    fn poll(&mut self, _global_step: u64, _totals: &dyn Fn() -> GradientTotals) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The timeline of this server started, stopped or is complete.
+    fn trace(&mut self, _event: TraceEvent<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// What the server and its machine used since [`start`](Self::start), if the recorder measures
+    /// it.
+    fn resources(&self) -> Option<ResourceUse> {
+        None
+    }
+
+    /// The server ends. Called once, after everything else.
+    fn finish(&mut self, _staleness: &StalenessCounts) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl ServerRecorder for () {}
+
+/// What a server has seen of the gradients so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GradientTotals {
+    /// Gradients that it applied.
+    pub applied: u64,
+    /// The sum of their staleness, in updates.
+    pub staleness_sum: f64,
+    /// What it has seen of each worker, in the order of their slots; empty except on server 0.
+    pub workers: Vec<WorkerTotals>,
+}
+
+/// What server 0 has seen of one worker so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkerTotals {
+    /// The name of the process that fills the slot.
+    pub task: String,
+    /// Gradients whose time was measured.
+    pub timed: u64,
+    /// The time from replies to the next gradients, in sum.
+    pub gradient_ms: u64,
+    /// How long its gradients waited for those of other workers, in sum.
+    pub held_ms: u64,
+}
+
+/// How many gradients were applied with which staleness.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StalenessCounts {
+    /// Gradients that were applied.
+    pub applied: u64,
+    /// The bounds of the buckets in updates, one more than there are counts.
+    pub edges: Vec<f64>,
+    /// The number of gradients in each bucket.
+    pub counts: Vec<u64>,
+}

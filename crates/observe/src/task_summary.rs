@@ -1,0 +1,211 @@
+//! What one task did and used: its report to the coordinator, and its part of `summary.json`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::machine::link_mbit_per_s;
+use crate::phases::{Phases, Totals};
+use crate::process;
+use crate::resources::Usage;
+
+/// What one task did. Seconds are wall-clock seconds unless they say otherwise.
+///
+/// Absent fields have their defaults, so that reports of older versions can be read.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct TaskSummary {
+    /// Its name, such as `worker:0`.
+    pub task: String,
+    /// Steps that a worker made, or gradients that a server applied.
+    pub steps: u64,
+    /// Gradients that arrived too late and were not used.
+    pub dropped: u64,
+    /// Worker: gradients that were lost with a server and computed again.
+    pub lost: u64,
+    /// From its first step to its last.
+    pub seconds: f64,
+    /// The seconds of each phase, by the phase's name.
+    pub phases: Map<String, Value>,
+    /// Processor time since the process started.
+    pub cpu_seconds: Option<f64>,
+    /// The most memory it held at any time.
+    pub peak_rss_bytes: Option<u64>,
+    /// Examples that a worker trained on.
+    pub examples: u64,
+    /// Server: the mean staleness of the gradients it applied, in updates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub staleness_mean: Option<f64>,
+    /// Server: the greatest staleness of a gradient it applied, in updates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub staleness_max: Option<u64>,
+    /// Bytes sent to other tasks.
+    pub sent_bytes: u64,
+    /// Bytes received from other tasks.
+    pub received_bytes: u64,
+    /// Coordinator: how long tests kept it from its steps; included in phase `wait`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evaluation_seconds: Option<f64>,
+    /// Worker: its mean time to a gradient.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gradient_ms: Option<f64>,
+    /// Worker: how long its gradients waited at server 0 for those of others; included in phase
+    /// `wait`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_seconds: Option<f64>,
+    /// What the task and its machine used, if they were sampled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourceUse>,
+    /// The id of the process that sends the report; 0 in `summary.json`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub process: u64,
+    /// Server 0: what it measured of each worker. The coordinator moves this into the workers' own
+    /// summaries.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<WorkerTiming>,
+}
+
+/// What server 0 measured of one worker.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct WorkerTiming {
+    /// The worker's name.
+    pub task: String,
+    /// Its mean time from a reply to its next gradient.
+    pub gradient_ms: f64,
+    /// How long its gradients waited for those of other workers.
+    pub held_seconds: f64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl TaskSummary {
+    /// Adds what another thread or an earlier process of the same task did.
+    pub fn absorb(&mut self, other: &Self) {
+        self.steps += other.steps;
+        self.dropped += other.dropped;
+        self.lost += other.lost;
+        self.examples += other.examples;
+        self.seconds += other.seconds;
+        self.sent_bytes += other.sent_bytes;
+        self.received_bytes += other.received_bytes;
+        for (phase, seconds) in &other.phases {
+            let sum = self.phases.get(phase).and_then(Value::as_f64).unwrap_or(0.0);
+            let sum = sum + seconds.as_f64().unwrap_or(0.0);
+            self.phases.insert(phase.clone(), sum.into());
+        }
+        let add = |one: Option<f64>, other: Option<f64>| match (one, other) {
+            (Some(one), Some(other)) => Some(one + other),
+            (one, other) => one.or(other),
+        };
+        self.evaluation_seconds = add(self.evaluation_seconds, other.evaluation_seconds);
+        self.cpu_seconds = add(self.cpu_seconds, other.cpu_seconds);
+        self.peak_rss_bytes = self.peak_rss_bytes.max(other.peak_rss_bytes);
+        self.resources = self.resources.take().or(other.resources.clone());
+    }
+
+    /// Multiplies the time of every phase, and that of tests.
+    pub fn scale_phases(&mut self, factor: f64) {
+        for seconds in self.phases.values_mut() {
+            *seconds = (seconds.as_f64().unwrap_or(0.0) * factor).into();
+        }
+        self.evaluation_seconds = self.evaluation_seconds.map(|seconds| seconds * factor);
+    }
+
+    /// The summary of a task whose clock reads these totals, with what this process used.
+    pub fn of<P: Phases<N>, const N: usize>(task: &str, totals: &Totals<P, N>) -> Self {
+        let phases = totals.seconds().map(|(phase, seconds)| (phase.to_owned(), seconds.into()));
+        Self {
+            task: task.to_owned(),
+            seconds: totals.elapsed().as_secs_f64(),
+            phases: phases.into_iter().collect(),
+            ..Self::of_process()
+        }
+    }
+
+    /// Whether the task trains: a worker, or a worker that is called chief.
+    pub fn is_worker(&self) -> bool {
+        self.task.starts_with("worker") || self.task.starts_with("chief")
+    }
+
+    /// The seconds of a phase; 0 if the task does not have it.
+    pub fn phase_seconds(&self, phase: &str) -> f64 {
+        self.phases.get(phase).and_then(Value::as_f64).unwrap_or(0.0)
+    }
+
+    /// The processor time and memory of this process; every other field is empty.
+    pub fn of_process() -> Self {
+        Self {
+            cpu_seconds: process::cpu_seconds(),
+            peak_rss_bytes: process::peak_rss_bytes(),
+            ..Self::default()
+        }
+    }
+}
+
+/// What a task and its machine used while the task trained.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct ResourceUse {
+    /// The number of samples.
+    pub samples: u64,
+    /// The number of cores that the task may use: the machine's, or its container's limit.
+    pub cores: f64,
+    /// The speed of its machine's fastest network link, in millions of bits a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link_mbit_per_s: Option<f64>,
+    /// The mean of each column of `resources.csv`.
+    pub mean: Map<String, Value>,
+    /// The greatest figure of each column.
+    pub peak: Map<String, Value>,
+}
+
+impl ResourceUse {
+    /// The use that a [`Sampler`](crate::Sampler) measured, by column.
+    pub fn of(usage: &Usage, columns: &[String]) -> Self {
+        let named = |figures: &[f64]| {
+            let rounded = figures.iter().map(|figure| (figure * 10.0).round() / 10.0);
+            columns
+                .iter()
+                .zip(rounded)
+                .map(|(name, figure)| (name.clone(), figure.into()))
+                .collect()
+        };
+        Self {
+            samples: usage.samples,
+            cores: usage.cores,
+            link_mbit_per_s: link_mbit_per_s("/".as_ref()),
+            mean: named(&usage.means()),
+            peak: named(usage.peaks()),
+        }
+    }
+
+    /// The mean of a column.
+    pub fn mean_of(&self, column: &str) -> Option<f64> {
+        self.mean.get(column)?.as_f64()
+    }
+
+    /// The greatest figure of a column.
+    pub fn peak_of(&self, column: &str) -> Option<f64> {
+        self.peak.get(column)?.as_f64()
+    }
+
+    /// How busy the machine's cores were on average, in percent.
+    pub fn busy_percent(&self) -> Option<f64> {
+        Some(self.mean_of("cpu_usr_percent")? + self.mean_of("cpu_sys_percent")?)
+    }
+
+    /// How busy the machine's cores were at most, in percent, up to 100. User and system time may
+    /// peak at different times, so this is an upper bound.
+    pub fn peak_busy_percent(&self) -> Option<f64> {
+        let sum = self.peak_of("cpu_usr_percent")? + self.peak_of("cpu_sys_percent")?;
+        Some(sum.min(100.0))
+    }
+
+    /// The most bytes a second that the task sent or received over one sample.
+    pub fn peak_network_bytes_per_s(&self) -> Option<f64> {
+        let columns = ["task_sent_bytes_per_s", "task_received_bytes_per_s"];
+        columns.iter().filter_map(|column| self.peak_of(column)).reduce(f64::max)
+    }
+}

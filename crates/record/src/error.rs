@@ -1,0 +1,39 @@
+//! Why a file of a run cannot be written or read.
+
+use std::io;
+use std::path::Path;
+
+/// Why a file of a run cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum RunFileError {
+    /// The request cannot be met, and the caller can change it: a directory that is already in
+    /// use, a model file of another model.
+    #[error("{0}")]
+    Refused(String),
+    /// The system failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What failed and on which path, such as `cannot write runs/a/summary.json`.
+        what: String,
+        /// The system's own error.
+        source: io::Error,
+    },
+}
+
+impl RunFileError {
+    /// Returns a function for `map_err` that says that the program cannot `action` this path.
+    pub fn at(action: &str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let what = format!("cannot {action} {}", path.display());
+        move |source| Self::Io { what, source }
+    }
+}
+
+impl From<RunFileError> for io::Error {
+    fn from(error: RunFileError) -> Self {
+        let kind = match &error {
+            RunFileError::Refused(_) => io::ErrorKind::InvalidInput,
+            RunFileError::Io { source, .. } => source.kind(),
+        };
+        Self::new(kind, error)
+    }
+}

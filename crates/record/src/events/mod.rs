@@ -1,0 +1,14 @@
+//! TensorBoard event files: scalars, histograms, a model's graph and a run's hyper-parameters.
+
+mod file;
+mod graph;
+mod histogram;
+mod hparams;
+mod values;
+mod writer;
+
+pub use histogram::Histogram;
+pub use hparams::{
+    Experiment, HParam, HParamDomain, HParamValue, Metric, SessionStatus, group_name,
+};
+pub use writer::{EventWriter, FLUSH_EVERY, Tag};

@@ -1,0 +1,232 @@
+//! TensorBoard event files, written as fast as a training may need.
+//!
+//! An event file is a TFRecord file of `Event` messages: a time, a step and a payload. A
+//! small model takes 100,000 steps a second and may report its loss at each, so the scalar
+//! path allocates nothing: the payload of a tag is encoded once, when its [`Tag`] is made,
+//! and an event is that with three numbers put in.
+//!
+//! Records wait in a buffer and go out when it is full, or with the first event that comes
+//! [`FLUSH_EVERY`] after the last flush, so that a live TensorBoard is at most seconds
+//! behind. The buffer goes out between records, so what a reader sees ends with a whole one.
+//!
+//! One directory is one run of TensorBoard and should have one live writer.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use paceline_model::OpNode;
+use paceline_observe::unix_seconds;
+use paceline_tfrecord::append_record;
+use paceline_tfrecord::proto::ProtoWriter;
+
+use super::histogram::Histogram;
+use super::hparams::{self, Experiment, HParam, SessionStatus};
+use super::{file, graph, values};
+
+/// The longest that an event waits for the next one before both are written to the file.
+pub const FLUSH_EVERY: Duration = Duration::from_secs(2);
+
+/// Some 800 scalars; beyond this a bigger buffer no longer makes a write cheaper.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// What the first record of every event file says.
+const FILE_VERSION: &str = "brain.Event:2";
+/// `SessionLog.START`.
+const SESSION_START: u64 = 1;
+
+/// Tells writers apart, so that a tag of one is not taken for a tag of another.
+static NEXT_WRITER: AtomicU64 = AtomicU64::new(0);
+
+/// Writes one event file.
+///
+/// What is still buffered when it is dropped is written then, but an error at that point is
+/// lost: call [`flush`](Self::flush) at the end of a run.
+#[derive(Debug)]
+pub struct EventWriter {
+    file: BufWriter<File>,
+    /// The record being made; kept for its memory.
+    record: Vec<u8>,
+    id: u64,
+    scalars: Vec<ScalarTag>,
+    /// Tags of histograms that TensorBoard has been told the kind of.
+    histograms: HashSet<String>,
+    flushed_at_seconds: f64,
+}
+
+/// A scalar's tag, made by [`EventWriter::tag`] and good for that writer only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    writer: u64,
+    index: usize,
+}
+
+#[derive(Debug)]
+struct ScalarTag {
+    name: String,
+    /// The payload of the tag's first event, with metadata; gone once that is written,
+    /// because TensorBoard keeps what it learnt from it and later events can be small.
+    first: Option<Vec<u8>>,
+    later: Vec<u8>,
+}
+
+impl EventWriter {
+    /// Creates `dir` if needed and a new event file in it; existing files are left alone.
+    pub fn create(dir: &Path) -> io::Result<Self> {
+        let mut writer = Self {
+            file: BufWriter::with_capacity(BUFFER_BYTES, file::create(dir)?),
+            record: Vec::new(),
+            id: NEXT_WRITER.fetch_add(1, Ordering::Relaxed),
+            scalars: Vec::new(),
+            histograms: HashSet::new(),
+            flushed_at_seconds: 0.0,
+        };
+        writer.event(0, |event| event.string(3, FILE_VERSION))?;
+        writer.flush()?;
+        Ok(writer)
+    }
+
+    /// The tag of this name, for [`scalar`](Self::scalar). Slashes in it make groups, as in
+    /// `train/loss`. Make it once, before the loop.
+    pub fn tag(&mut self, name: &str) -> Tag {
+        let known = self.scalars.iter().position(|tag| tag.name == name);
+        let index = known.unwrap_or_else(|| {
+            self.scalars.push(ScalarTag {
+                name: name.into(),
+                first: Some(values::scalar_prefix(name, true)),
+                later: values::scalar_prefix(name, false),
+            });
+            self.scalars.len() - 1
+        });
+        Tag { writer: self.id, index }
+    }
+
+    /// Records the value of a scalar at a step, now.
+    ///
+    /// # Panics
+    ///
+    /// If `tag` was made by another writer.
+    #[inline]
+    pub fn scalar(&mut self, tag: &Tag, step: u64, value: f32) -> io::Result<()> {
+        self.scalar_at(tag, step, value, unix_seconds())
+    }
+
+    /// Records the value of a scalar at a step and a time, in seconds since 1970; for callers
+    /// who write many scalars at once and need to read the clock only once.
+    ///
+    /// # Panics
+    ///
+    /// If `tag` was made by another writer.
+    pub fn scalar_at(
+        &mut self,
+        tag: &Tag,
+        step: u64,
+        value: f32,
+        wall_seconds: f64,
+    ) -> io::Result<()> {
+        assert_eq!(tag.writer, self.id, "a tag of another writer");
+        let tag = &mut self.scalars[tag.index];
+        self.record.clear();
+        append_record(&mut self.record, |out| {
+            event_head(out, wall_seconds, step);
+            out.extend_from_slice(tag.first.as_ref().unwrap_or(&tag.later));
+            out.extend_from_slice(&value.to_le_bytes());
+        });
+        self.file.write_all(&self.record)?;
+        tag.first = None;
+        self.flush_if_due(wall_seconds, FLUSH_EVERY)
+    }
+
+    /// Records a histogram at a step.
+    pub fn histogram(&mut self, tag: &str, step: u64, histogram: &Histogram) -> io::Result<()> {
+        let describe = !self.histograms.contains(tag);
+        self.event(step, |event| values::histogram(event, tag, histogram, describe))?;
+        if describe {
+            self.histograms.insert(tag.into());
+        }
+        Ok(())
+    }
+
+    /// Records the model's graph; once in a run.
+    pub fn graph(&mut self, nodes: &[OpNode]) -> io::Result<()> {
+        self.event(0, |event| event.bytes(4, &graph::encode(nodes)))
+    }
+
+    /// Declares an experiment: the columns of the HParams tab. At most one under the
+    /// directory that TensorBoard is pointed at; see [`hparams`].
+    pub fn hparams_experiment(&mut self, experiment: &Experiment) -> io::Result<()> {
+        let content = hparams::encode_experiment(experiment, unix_seconds());
+        self.event(0, |event| values::hparams(event, hparams::EXPERIMENT_TAG, &content))
+    }
+
+    /// Records the hyperparameters that the run in this directory starts with.
+    pub fn hparams_start(&mut self, hparams: &[HParam]) -> io::Result<()> {
+        let content = hparams::encode_start(hparams, unix_seconds());
+        self.event(0, |event| values::hparams(event, hparams::START_TAG, &content))
+    }
+
+    /// Records how the run in this directory ended.
+    pub fn hparams_end(&mut self, status: SessionStatus) -> io::Result<()> {
+        let content = hparams::encode_end(status, unix_seconds());
+        self.event(0, |event| values::hparams(event, hparams::END_TAG, &content))
+    }
+
+    /// Says that the training starts, or starts again, with `step` to come next. Call it
+    /// before anything else is written.
+    ///
+    /// TensorBoard then forgets what earlier files of the directory say of `step` and later
+    /// ones: steps that a failed process took after the checkpoint, and that are taken again.
+    pub fn session_start(&mut self, step: u64) -> io::Result<()> {
+        // TensorBoard takes the first of these in a run for the run's beginning and forgets
+        // nothing. Said twice, it means the same whether or not it was said before.
+        for _ in 0..2 {
+            self.event(step, |event| event.message(7, |log| log.uint64(1, SESSION_START)))?;
+        }
+        Ok(())
+    }
+
+    /// Writes all that is buffered to the file.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()?;
+        self.flushed_at_seconds = unix_seconds();
+        Ok(())
+    }
+
+    /// Flushes unless that was done within the last `age`; for callers that may fall silent
+    /// with events still in the buffer, such as a worker that waits for others.
+    pub fn flush_if_older_than(&mut self, age: Duration) -> io::Result<()> {
+        self.flush_if_due(unix_seconds(), age)
+    }
+
+    fn event(&mut self, step: u64, encode: impl FnOnce(&mut ProtoWriter<'_>)) -> io::Result<()> {
+        let wall_seconds = unix_seconds();
+        self.record.clear();
+        append_record(&mut self.record, |out| {
+            event_head(out, wall_seconds, step);
+            encode(&mut ProtoWriter::new(out));
+        });
+        self.file.write_all(&self.record)?;
+        self.flush_if_due(wall_seconds, FLUSH_EVERY)
+    }
+
+    fn flush_if_due(&mut self, wall_seconds: f64, age: Duration) -> io::Result<()> {
+        let since = wall_seconds - self.flushed_at_seconds;
+        // A negative time means that the clock was set back: flush, to begin afresh.
+        if (0.0..age.as_secs_f64()).contains(&since) {
+            return Ok(());
+        }
+        self.file.flush()?;
+        self.flushed_at_seconds = wall_seconds;
+        Ok(())
+    }
+}
+
+/// What every event begins with.
+fn event_head(out: &mut Vec<u8>, wall_seconds: f64, step: u64) {
+    let mut event = ProtoWriter::new(out);
+    event.double(1, wall_seconds);
+    event.uint64(2, step);
+}

@@ -1,0 +1,53 @@
+//! What a training run leaves behind: its directory, the names of files and TensorBoard tags, the
+//! summary, event files, resource samples, the timeline and the model file.
+//!
+//! ```
+//! use paceline_observe::{Phase, PhaseClock, Recorder, RunStart, StepRecord};
+//! use paceline_record::{EventLog, EventLogConfig, RunDir};
+//!
+//! # let scratch = tempfile::tempdir()?;
+//! # let path = scratch.path().join("digits");
+//! let run = RunDir::create(Some(&path), "digits")?.with_task("worker:0")?;
+//! let mut log = EventLog::create(&run.task("worker:0"), EventLogConfig::new("worker:0"))?;
+//! log.start(RunStart::New)?;
+//! let clock = PhaseClock::start(Phase::Compute);
+//! for step in 0..100 {
+//!     log.step(&StepRecord::new(step, 1.0 / (1 + step) as f32, &clock))?;
+//! }
+//! log.finish(true)?;
+//! assert!(run.path().join("worker_0/resources.csv").is_file());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod events;
+pub mod model_file;
+pub mod names;
+pub mod timeline;
+
+mod error;
+mod event_log;
+mod global_batch;
+mod phase_curves;
+mod resource_curves;
+mod resource_table;
+mod run_dir;
+mod server_event_log;
+mod summary;
+mod task_log;
+mod whole_file;
+mod worker_curves;
+
+pub use error::RunFileError;
+pub use event_log::{EventLog, EventLogConfig, RunDescription};
+pub use events::EventWriter;
+pub use global_batch::examples_per_step;
+pub use paceline_observe::{ResourceUse, TaskSummary, WorkerTiming};
+pub use phase_curves::{PhaseCurves, WorkerProgress};
+pub use resource_curves::ResourceCurves;
+pub use resource_table::ResourceTable;
+pub use run_dir::RunDir;
+pub use server_event_log::{ServerEventLog, ServerLogConfig};
+pub use summary::{StoredSummary, Summary};
+pub use task_log::{TaskLog, write_line};
+pub use whole_file::write_whole;
+pub use worker_curves::WorkerCurves;

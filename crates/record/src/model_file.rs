@@ -1,0 +1,177 @@
+//! `model.safetensors`: trained parameters by name, readable from Python and by [`load`].
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use paceline_model::Layout;
+use safetensors::tensor::{Dtype, SafeTensors};
+use serde_json::{Map, Value, json};
+
+use crate::error::RunFileError;
+use crate::whole_file::write_whole;
+
+/// The largest file that [`load`] reads, in bytes.
+const MAX_FILE_BYTES: u64 = 16 << 30;
+
+/// Receives consecutive chunks of the parameters.
+pub type ChunkSink<'a, E> = dyn FnMut(&[f32]) -> Result<(), E> + 'a;
+
+/// Writes parameters under the layout's names and shapes. `for_each_chunk` passes them to its
+/// argument in their order, chunk by chunk, so that a large model need not be in memory twice. The
+/// file is complete or absent.
+///
+/// The header is written here and not by the `safetensors` crate: that crate keeps metadata in a
+/// hash map, whose order changes from run to run, but equal seeds must give equal files.
+pub fn save<E: From<RunFileError>>(
+    path: &Path,
+    layout: &Layout,
+    step: u64,
+    for_each_chunk: impl FnOnce(&mut ChunkSink<'_, E>) -> Result<(), E>,
+) -> Result<(), E> {
+    let header = header(layout, step);
+    let mut failure = None;
+    let written = write_whole(path, |temporary| {
+        let mut file = fs::File::create(temporary)?;
+        file.write_all(&(header.len() as u64).to_le_bytes())?;
+        file.write_all(header.as_bytes())?;
+        let mut count = 0;
+        let passed = for_each_chunk(&mut |chunk| {
+            count += chunk.len();
+            let written = file.write_all(bytemuck::cast_slice(chunk));
+            Ok(written.map_err(RunFileError::at("write", path))?)
+        });
+        let is_complete = passed.is_ok();
+        failure = passed.err();
+        assert!(!is_complete || count == layout.len(), "{count} parameters of {}", layout.len());
+        if is_complete { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
+    });
+    match failure {
+        Some(failure) => Err(failure),
+        None => Ok(written?),
+    }
+}
+
+/// The JSON header, padded with spaces so that the numbers behind it are aligned to 8 bytes.
+fn header(layout: &Layout, step: u64) -> String {
+    let mut about = Map::new();
+    let version = env!("CARGO_PKG_VERSION");
+    let metadata = json!({"format": "pt", "global_step": step.to_string(), "paceline": version});
+    about.insert("__metadata__".into(), metadata);
+    for tensor in layout.tensors() {
+        let offsets = [tensor.range.start, tensor.range.end].map(|at| at * size_of::<f32>());
+        let entry = json!({"dtype": "F32", "shape": tensor.shape, "data_offsets": offsets});
+        about.insert(tensor.name.clone(), entry);
+    }
+    let json = Value::Object(about).to_string();
+    let aligned = json.len().next_multiple_of(8);
+    format!("{json:<aligned$}")
+}
+
+/// Reads parameters into the order of the layout. The file must have exactly the layout's tensors.
+pub fn load(path: &Path, layout: &Layout) -> Result<Vec<f32>, RunFileError> {
+    let wrong = |why: String| RunFileError::Refused(format!("{}: {why}", path.display()));
+    let about = fs::metadata(path).map_err(|error| wrong(error.to_string()))?;
+    if !about.is_file() {
+        return Err(wrong("this is a directory, not a model file".into()));
+    }
+    if about.len() > MAX_FILE_BYTES {
+        return Err(wrong(format!("this is larger than {MAX_FILE_BYTES} bytes, and no model")));
+    }
+    let bytes = fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    let file = SafeTensors::deserialize(&bytes)
+        .map_err(|error| wrong(format!("this is not a sound safetensors file: {error}")))?;
+    let mut params = vec![0.0; layout.len()];
+    for tensor in layout.tensors() {
+        let view = file.tensor(&tensor.name).map_err(|_| {
+            let names = file.names().join(", ");
+            wrong(format!("it has no tensor {:?} (it has: {names})", tensor.name))
+        })?;
+        if view.dtype() != Dtype::F32 || view.shape() != tensor.shape {
+            return Err(wrong(format!(
+                "tensor {:?} is {:?} {:?}, but the job's model has F32 {:?}",
+                tensor.name,
+                view.dtype(),
+                view.shape(),
+                tensor.shape
+            )));
+        }
+        let place = &mut params[tensor.range.clone()];
+        bytemuck::cast_slice_mut::<f32, u8>(place).copy_from_slice(view.data());
+    }
+    if file.len() != layout.tensors().len() {
+        return Err(wrong(format!(
+            "it has {} tensors, but the job's model has {}",
+            file.len(),
+            layout.tensors().len()
+        )));
+    }
+    Ok(params)
+}
+
+#[cfg(test)]
+mod tests {
+    use paceline_model::Group;
+
+    use super::*;
+
+    fn layout(classes: usize) -> Layout {
+        let mut layout = Layout::new();
+        layout.push("weight", &[classes, 2], Group::Weights);
+        layout.push("bias", &[classes], Group::Biases);
+        layout
+    }
+
+    fn save_params(path: &Path, layout: &Layout, step: u64, params: &[f32]) {
+        save::<RunFileError>(path, layout, step, |sink| sink(params)).unwrap();
+    }
+
+    #[test]
+    fn saved_parameters_load_bit_for_bit() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("model.safetensors");
+        let params = [1.0, -0.0, f32::MIN_POSITIVE, 3.5, 1e30, -7.25, 0.1, 0.2, 0.3];
+        save_params(&path, &layout(3), 5, &params);
+        let loaded = load(&path, &layout(3)).unwrap();
+        assert_eq!(
+            params.map(f32::to_bits).to_vec(),
+            loaded.iter().map(|p| p.to_bits()).collect::<Vec<_>>()
+        );
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file stays");
+    }
+
+    #[test]
+    fn equal_parameters_give_equal_aligned_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = ["a", "b"].map(|name| {
+            save_params(&dir.path().join(name), &layout(3), 7, &[0.5; 9]);
+            fs::read(dir.path().join(name)).unwrap()
+        });
+        assert_eq!(files[0], files[1]);
+        let (_, about) = SafeTensors::read_metadata(&files[0]).unwrap();
+        assert_eq!(about.metadata().as_ref().unwrap()["global_step"], "7");
+        assert_eq!((files[0].len() - 9 * size_of::<f32>()) % 8, 0);
+    }
+
+    #[test]
+    fn a_file_of_another_model_is_refused_and_the_tensor_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("model.safetensors");
+        save_params(&path, &layout(3), 0, &[0.0; 9]);
+        let error = load(&path, &layout(4)).unwrap_err().to_string();
+        assert!(error.contains("\"weight\"") && error.contains("[4, 2]"), "{error}");
+    }
+
+    #[test]
+    fn a_truncated_file_is_refused_at_every_length() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("model.safetensors");
+        save_params(&path, &layout(3), 0, &[0.0; 9]);
+        let whole = fs::read(&path).unwrap();
+        for len in 0..whole.len() {
+            fs::write(&path, &whole[..len]).unwrap();
+            let error = load(&path, &layout(3)).unwrap_err();
+            assert!(matches!(error, RunFileError::Refused(_)), "cut to {len}: {error}");
+        }
+    }
+}

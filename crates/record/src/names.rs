@@ -1,0 +1,128 @@
+//! The names of everything a run leaves behind. Training, the page and reports use these constants
+//! and no literals.
+//!
+//! A run directory holds [`files::JOB`], [`files::SUMMARY`], [`files::MODEL`], perhaps
+//! [`files::TIMELINE`] and [`folders::CHECKPOINTS`], and a folder for each task (see
+//! [`task_folder`]) with that task's [`files::LOG`], [`files::RESOURCES`] and event files.
+
+/// Files of a run directory and of a task's folder.
+pub mod files {
+    /// The complete job, in the run directory. A directory that holds one is a run directory.
+    pub const JOB: &str = "job.toml";
+    /// The run in numbers, in the run directory. The coordinator writes it last, so a run
+    /// directory that holds one belongs to a run that has ended.
+    pub const SUMMARY: &str = "summary.json";
+    /// The trained parameters, in the run directory.
+    pub const MODEL: &str = "model.safetensors";
+    /// The merged timeline of all tasks, in the run directory.
+    pub const TIMELINE: &str = "trace.json";
+    /// A task's log, in its folder.
+    pub const LOG: &str = "log.txt";
+    /// The address of a task's metrics, in its folder.
+    pub const METRICS_ADDRESS: &str = "http.txt";
+    /// A task's resource samples, in its folder; see [`resources`] for a task that restarts.
+    pub const RESOURCES: &str = "resources.csv";
+    /// A task's part of the timeline, in its folder; see [`task_trace`] for a task that restarts.
+    pub const TASK_TRACE: &str = "trace-part.json";
+    /// What the names of TensorBoard's event files begin with.
+    pub const EVENTS_PREFIX: &str = "events.out.tfevents.";
+
+    /// The name of the resource table that the task's `number`-th process writes, from 1.
+    pub fn resources(number: u32) -> String {
+        numbered("resources", number, "csv")
+    }
+
+    /// Whether a file name is that of a resource table.
+    pub fn is_resources(name: &str) -> bool {
+        name.starts_with("resources") && name.ends_with(".csv")
+    }
+
+    /// The name of the part of the timeline that the task's `number`-th process writes, from 1.
+    pub fn task_trace(number: u32) -> String {
+        numbered("trace-part", number, "json")
+    }
+
+    fn numbered(stem: &str, number: u32, extension: &str) -> String {
+        match number {
+            1 => format!("{stem}.{extension}"),
+            _ => format!("{stem}-{number}.{extension}"),
+        }
+    }
+}
+
+/// Folders of a run directory, and where run directories are.
+pub mod folders {
+    /// Where new run directories are created unless the user names another place.
+    pub const RUNS: &str = "runs";
+    /// What earlier sessions of a resumed run left, in folders numbered from 1.
+    pub const SESSIONS: &str = "sessions";
+    /// The checkpoints of a run.
+    pub const CHECKPOINTS: &str = "checkpoints";
+}
+
+/// The folder of a task within its run directory: `worker_0` for `worker:0`.
+pub fn task_folder(task: &str) -> String {
+    task.replace(':', "_")
+}
+
+/// The task that a folder belongs to: `worker:0` for `worker_0`.
+pub fn task_of_folder(folder: &str) -> String {
+    match folder.rsplit_once('_') {
+        Some((role, index)) => format!("{role}:{index}"),
+        None => folder.to_owned(),
+    }
+}
+
+/// The folder of the `index`-th evaluator.
+pub fn evaluator_folder(index: u32) -> String {
+    format!("evaluator_{index}")
+}
+
+/// Tags of the curves in TensorBoard's event files.
+pub mod tags {
+    /// The loss of a worker's batch.
+    pub const TRAIN_LOSS: &str = "train/loss";
+    /// What the tags of test results begin with.
+    pub const TEST_PREFIX: &str = "test/";
+    /// The mean loss over the test examples.
+    pub const TEST_LOSS: &str = "test/loss";
+    /// The share of test examples that are classified correctly, 0 to 1.
+    pub const TEST_ACCURACY: &str = "test/accuracy";
+    /// The area under the ROC curve, for models of two classes.
+    pub const TEST_AUC: &str = "test/auc";
+    /// The precision of class 1, for models of two classes.
+    pub const TEST_PRECISION: &str = "test/precision";
+    /// Global steps a second since the run began, as of each test.
+    pub const STEPS_PER_SECOND: &str = "speed/steps_per_second";
+    /// The share of a worker's time that tests take, in percent.
+    pub const EVALUATION_PERCENT: &str = "phases/evaluation_percent";
+    /// A worker's mean time to a gradient, in milliseconds.
+    pub const GRADIENT_MS: &str = "pace/gradient_ms";
+    /// The mean staleness of the gradients that a server applied, in updates.
+    pub const STALENESS: &str = "pace/staleness";
+    /// The histogram of the staleness of all gradients that a server applied.
+    pub const STALENESS_HISTOGRAM: &str = "staleness";
+    /// What the tags of resource samples begin with.
+    pub const RESOURCES_PREFIX: &str = "resources/";
+    /// What follows a worker's folder in the tag of its time to a gradient, seen by server 0.
+    pub const WORKER_GRADIENT_MS: &str = "gradient_ms";
+    /// What follows a worker's folder in the tag of the share of time that its gradients wait for
+    /// those of other workers, in percent.
+    pub const WORKER_HELD_PERCENT: &str = "held_percent";
+
+    /// The share of a worker's time that a phase takes, in percent.
+    pub fn phase_percent(phase: &str) -> String {
+        format!("phases/{phase}_percent")
+    }
+
+    /// A column of the resource table.
+    pub fn resource(column: &str) -> String {
+        format!("{RESOURCES_PREFIX}{column}")
+    }
+
+    /// A curve of one worker as server 0 sees it: `figure` is [`WORKER_GRADIENT_MS`] or
+    /// [`WORKER_HELD_PERCENT`], `folder` the worker's folder.
+    pub fn worker(folder: &str, figure: &str) -> String {
+        format!("pace/{folder}/{figure}")
+    }
+}

@@ -1,0 +1,76 @@
+//! Curves of where a worker's time goes: the share of each phase, and the time to a gradient.
+//!
+//! They get a point for each sample of the task's resources, over the time since the sample before,
+//! so they cost nothing in the other steps. [`WorkerCurves`](crate::WorkerCurves) has the same from
+//! the server's side.
+
+use std::io;
+use std::time::Duration;
+
+use paceline_observe::{Phase, PhaseTotals};
+
+use crate::events::{EventWriter, Tag};
+use crate::names::tags;
+
+/// The totals of a worker at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerProgress {
+    /// Where its time went so far.
+    pub phases: PhaseTotals,
+    /// How long tests have kept it from its steps so far.
+    pub tested: Duration,
+    /// Steps it has made so far.
+    pub steps: u64,
+}
+
+/// Writes the curves of a worker's phases and of its time to a gradient.
+#[derive(Debug)]
+pub struct PhaseCurves {
+    /// One for each phase.
+    phases: [Tag; Phase::ALL.len()],
+    evaluation: Tag,
+    gradient: Tag,
+    before: Option<WorkerProgress>,
+}
+
+impl PhaseCurves {
+    /// Curves in this event file.
+    pub fn new(events: &mut EventWriter) -> Self {
+        Self {
+            phases: Phase::ALL.map(|phase| events.tag(&tags::phase_percent(phase.name()))),
+            evaluation: events.tag(tags::EVALUATION_PERCENT),
+            gradient: events.tag(tags::GRADIENT_MS),
+            before: None,
+        }
+    }
+
+    /// Adds a point for the time since the last call.
+    pub fn write(
+        &mut self,
+        events: &mut EventWriter,
+        step: u64,
+        now: WorkerProgress,
+    ) -> io::Result<()> {
+        let Some(before) = self.before.replace(now) else { return Ok(()) };
+        let spent = now.phases.since(&before.phases);
+        let seconds = spent.elapsed().as_secs_f64();
+        if seconds <= 0.0 {
+            return Ok(());
+        }
+        let percent = |time: Duration| (100.0 * time.as_secs_f64() / seconds) as f32;
+        for (tag, phase) in self.phases.iter().zip(Phase::ALL) {
+            events.scalar(tag, step, percent(spent.of(phase)))?;
+        }
+        let tested = now.tested.saturating_sub(before.tested);
+        if !now.tested.is_zero() {
+            events.scalar(&self.evaluation, step, percent(tested))?;
+        }
+        let steps = now.steps.saturating_sub(before.steps);
+        if steps > 0 {
+            let busy = spent.of(Phase::Input) + spent.of(Phase::Compute);
+            let gradient_ms = 1e3 * busy.as_secs_f64() / steps as f64;
+            events.scalar(&self.gradient, step, gradient_ms as f32)?;
+        }
+        Ok(())
+    }
+}

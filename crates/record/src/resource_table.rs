@@ -1,0 +1,108 @@
+//! `resources.csv`: a task's resource samples as a table.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use paceline_observe::Sample;
+
+use crate::names::files;
+
+/// The most processes of one task that can write a table.
+const MAX_FILES: u32 = 1_000;
+
+/// Writes samples as lines of a table.
+///
+/// Each line is one write without a buffer, so the file is complete up to the last sample whenever
+/// and however the task ends.
+#[derive(Debug)]
+pub struct ResourceTable {
+    file: File,
+    columns: Vec<String>,
+    line: String,
+}
+
+impl ResourceTable {
+    /// Creates `resources.csv` in `dir`, or `resources-2.csv` and so on beside tables of earlier
+    /// processes of the task.
+    pub fn create(dir: &Path, columns: Vec<String>) -> io::Result<Self> {
+        let mut file = create_numbered(dir)?;
+        file.write_all(format!("time_s,step,{}\n", columns.join(",")).as_bytes())?;
+        Ok(Self { file, columns, line: String::new() })
+    }
+
+    /// Appends a line. A failure is ignored: a full disk must not end a healthy run.
+    pub fn write(&mut self, sample: &Sample) {
+        self.line.clear();
+        let _ = write!(self.line, "{:.3},{}", sample.time_s, sample.step);
+        for (name, figure) in self.columns.iter().zip(&sample.figures) {
+            let digits = if name.ends_with("_percent") { 1 } else { 0 };
+            let _ = write!(self.line, ",{figure:.digits$}");
+        }
+        self.line.push('\n');
+        let _ = self.file.write_all(self.line.as_bytes());
+    }
+}
+
+/// Creates the first file of the numbered names that does not exist.
+fn create_numbered(dir: &Path) -> io::Result<File> {
+    let mut created = File::create_new(dir.join(files::RESOURCES));
+    for number in 2..=MAX_FILES {
+        match &created {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                created = File::create_new(dir.join(files::resources(number)));
+            }
+            _ => break,
+        }
+    }
+    created
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::{Duration, Instant};
+
+    use paceline_observe::{COLUMNS, Sampler, columns};
+
+    use super::*;
+
+    /// The file's rows, each of as many numbers as the header has names.
+    fn rows(dir: &Path) -> Vec<Vec<f64>> {
+        let text = fs::read_to_string(dir.join(files::RESOURCES)).unwrap();
+        assert!(text.ends_with('\n'), "{text:?}");
+        let mut lines = text.lines();
+        let width = 2 + COLUMNS.len();
+        assert_eq!(lines.next().unwrap().split(',').count(), width);
+        let row = |line: &str| line.split(',').map(|cell| cell.parse().unwrap()).collect();
+        let rows: Vec<Vec<f64>> = lines.map(row).collect();
+        assert!(rows.iter().all(|row| row.len() == width), "{text}");
+        rows
+    }
+
+    #[test]
+    fn every_sample_is_a_line_of_the_file_before_the_sampler_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut table = ResourceTable::create(dir.path(), columns(&[])).unwrap();
+        drop(ResourceTable::create(dir.path(), columns(&[])).unwrap());
+        assert!(dir.path().join("resources-2.csv").is_file(), "the first is left alone");
+        let on_sample = move |sample: &Sample| table.write(sample);
+        let sampler = Sampler::start(Duration::from_millis(1), &[], on_sample).unwrap();
+        sampler.gauges().at_step(42);
+        let mut taken = Vec::new();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while taken.len() < 5 && Instant::now() < deadline {
+            if sampler.has_news() {
+                taken.extend(sampler.take());
+            }
+        }
+        let rows = rows(dir.path());
+        assert!(rows.len() >= 5);
+        for (sample, row) in taken.iter().zip(&rows) {
+            assert!((sample.time_s - row[0]).abs() < 1e-3);
+            assert!((sample.figures[0] - row[2]).abs() <= 0.06, "{sample:?} {row:?}");
+        }
+        assert_eq!(rows[rows.len() - 1][1], 42.0);
+    }
+}

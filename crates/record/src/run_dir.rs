@@ -1,0 +1,274 @@
+//! The run directory: everything that one training leaves behind. Nothing in it is ever
+//! overwritten by another training.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::error::RunFileError;
+use crate::names::{files, folders, task_folder};
+use crate::whole_file::write_whole;
+
+/// A directory that belongs to one run.
+#[derive(Clone, Debug)]
+pub struct RunDir {
+    path: PathBuf,
+    /// Held by the process that leads the run, so that no other process resumes it meanwhile.
+    _lock: Option<Arc<fs::File>>,
+}
+
+impl RunDir {
+    /// Creates the directory of a new run: `wanted`, which must be absent or empty, or
+    /// `runs/<name>-<time>` if that is `None`.
+    pub fn create(wanted: Option<&Path>, name: &str) -> Result<Self, RunFileError> {
+        let Some(wanted) = wanted else {
+            return Self::create_named(Path::new(folders::RUNS), name);
+        };
+        let refused = |why: &str| {
+            RunFileError::Refused(format!(
+                "--run-dir {}: {why}, and a run never overwrites another; name a new directory",
+                wanted.display()
+            ))
+        };
+        if wanted.exists() && !wanted.is_dir() {
+            return Err(refused("this is a file"));
+        }
+        if fs::read_dir(wanted).is_ok_and(|mut entries| entries.next().is_some()) {
+            return Err(refused("there is something in it already"));
+        }
+        fs::create_dir_all(wanted).map_err(RunFileError::at("make the run directory", wanted))?;
+        // Two runs may get here at once; the one that creates the first file owns the directory.
+        match fs::File::create_new(wanted.join(files::JOB)) {
+            Ok(_) => Self { path: wanted.to_owned(), _lock: None }.locked(),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(refused("another run has just begun in it"))
+            }
+            Err(error) => Err(RunFileError::at("write to the run directory", wanted)(error)),
+        }
+    }
+
+    /// Creates `<name>-<time>` within `parent`, with a number behind it if that exists.
+    pub fn create_named(parent: &Path, name: &str) -> Result<Self, RunFileError> {
+        fs::create_dir_all(parent).map_err(RunFileError::at("make the directory", parent))?;
+        let stamp = utc_stamp(SystemTime::now());
+        for attempt in 1u32.. {
+            let suffix = if attempt == 1 { String::new() } else { format!("-{attempt}") };
+            let path = parent.join(format!("{name}-{stamp}{suffix}"));
+            match fs::create_dir(&path) {
+                Ok(()) => return Self { path, _lock: None }.locked(),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(RunFileError::at("make the run directory", &path)(error)),
+            }
+        }
+        unreachable!("some number is free")
+    }
+
+    /// Opens the directory of a run to resume it. The results of the session before move into
+    /// `sessions/`, and its job is copied there.
+    pub fn reopen(path: &Path) -> Result<Self, RunFileError> {
+        let run = Self { path: path.to_owned(), _lock: None }.locked()?;
+        let job = path.join(files::JOB);
+        if !job.is_file() {
+            return Err(RunFileError::Refused(format!(
+                "{}: this is no run directory",
+                path.display()
+            )));
+        }
+        let sessions = path.join(folders::SESSIONS);
+        let free = (1u32..).map(|n| sessions.join(n.to_string())).find(|place| !place.exists());
+        let Some(place) = free else { unreachable!("some number is free") };
+        fs::create_dir_all(&place).map_err(RunFileError::at("make the folder", &place))?;
+        fs::copy(&job, place.join(files::JOB)).map_err(RunFileError::at("copy", &job))?;
+        for name in [files::SUMMARY, files::MODEL, files::TIMELINE] {
+            let file = path.join(name);
+            if file.exists() {
+                fs::rename(&file, place.join(name)).map_err(RunFileError::at("move", &file))?;
+            }
+        }
+        Ok(run)
+    }
+
+    /// Locks the directory for as long as the value lives. The system unlocks it if the process
+    /// dies.
+    fn locked(self) -> Result<Self, RunFileError> {
+        let dir = fs::File::open(&self.path).map_err(RunFileError::at("open", &self.path))?;
+        match dir.try_lock() {
+            Err(fs::TryLockError::WouldBlock) => {
+                let path = self.path.display();
+                Err(RunFileError::Refused(format!(
+                    "{path}: another process is at work on this run"
+                )))
+            }
+            // On a file system without locks the run proceeds unprotected.
+            Ok(()) | Err(fs::TryLockError::Error(_)) => {
+                Ok(Self { _lock: Some(Arc::new(dir)), ..self })
+            }
+        }
+    }
+
+    /// Joins a run in which this task may have taken part before: its folder may exist.
+    pub fn rejoin(path: &Path, task: &str) -> Result<Self, RunFileError> {
+        let run = Self { path: path.to_owned(), _lock: None };
+        let folder = run.task(task);
+        fs::create_dir_all(&folder).map_err(RunFileError::at("make the folder", &folder))?;
+        Ok(run)
+    }
+
+    /// Joins a run that several tasks share: the directory may exist, this task's folder must
+    /// not.
+    pub fn join(path: &Path, task: &str) -> Result<Self, RunFileError> {
+        fs::create_dir_all(path).map_err(RunFileError::at("make the run directory", path))?;
+        Self { path: path.to_owned(), _lock: None }.with_task(task)
+    }
+
+    /// The directory in which a worker that joins a run late creates its folder: `wanted` if the
+    /// user names one, else the run's own if `is_same_run` finds that run at this path on this
+    /// machine, else a new one.
+    pub fn for_late_worker(
+        run: &Path,
+        wanted: Option<&Path>,
+        name: &str,
+        is_same_run: impl FnOnce(&Path) -> bool,
+    ) -> Result<Self, RunFileError> {
+        match wanted.or_else(|| Some(run).filter(|run| is_same_run(run))) {
+            Some(path) => Ok(Self { path: path.to_owned(), _lock: None }),
+            None => Self::create(None, name),
+        }
+    }
+
+    /// Creates the folder of a task, which must not exist.
+    pub fn with_task(self, task: &str) -> Result<Self, RunFileError> {
+        let folder = self.task(task);
+        match fs::create_dir(&folder) {
+            Ok(()) => Ok(self),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(RunFileError::Refused(format!(
+                    "{}: {task} has been in this run already, and nothing is overwritten; \
+                     name a new directory",
+                    folder.display()
+                )))
+            }
+            Err(error) => Err(RunFileError::at("make the folder", &folder)(error)),
+        }
+    }
+
+    /// The path of the directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A task's own folder, such as `worker_0`.
+    pub fn task(&self, task: &str) -> PathBuf {
+        self.path.join(task_folder(task))
+    }
+
+    /// Whether the run has ended: its coordinator writes the summary last.
+    pub fn has_ended(&self) -> bool {
+        self.path.join(files::SUMMARY).exists()
+    }
+
+    /// Removes the summary of a run that continues after its summary was written.
+    pub fn remove_summary(&self) -> Result<(), RunFileError> {
+        let path = self.path.join(files::SUMMARY);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(RunFileError::at("remove", &path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes a file of the run unless it exists.
+    pub fn write_new(&self, name: &str, contents: &[u8]) -> Result<(), RunFileError> {
+        if self.path.join(name).exists() { Ok(()) } else { self.write(name, contents) }
+    }
+
+    /// Writes a file that only its owner can read. The file is complete or absent.
+    pub fn write_secret(&self, name: &str, contents: &[u8]) -> Result<(), RunFileError> {
+        let mut options = fs::File::options();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        write_whole(&self.path.join(name), |temporary| options.open(temporary)?.write_all(contents))
+    }
+
+    /// Writes a file of the run. The file is complete or absent.
+    pub fn write(&self, name: &str, contents: &[u8]) -> Result<(), RunFileError> {
+        write_whole(&self.path.join(name), |temporary| fs::write(temporary, contents))
+    }
+}
+
+/// A time as `YYYYMMDD-HHMMSS` in UTC, by Hinnant's algorithm for the civil calendar.
+fn utc_stamp(time: SystemTime) -> String {
+    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (days, second) = ((seconds / 86_400) as i64, seconds % 86_400);
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn stamps_are_utc_dates() {
+        for (seconds, stamp) in [
+            (0, "19700101-000000"),
+            (951_782_400, "20000229-000000"),
+            (1_709_251_199, "20240229-235959"),
+            (1_791_763_200, "20261012-000000"),
+        ] {
+            assert_eq!(utc_stamp(UNIX_EPOCH + Duration::from_secs(seconds)), stamp);
+        }
+    }
+
+    #[test]
+    fn two_runs_within_one_second_get_different_directories() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = RunDir::create_named(dir.path(), "a").unwrap();
+        let second = RunDir::create_named(dir.path(), "a").unwrap();
+        assert_ne!(first.path(), second.path());
+    }
+
+    #[test]
+    fn one_of_many_simultaneous_runs_gets_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        for round in 0..200 {
+            let wanted = dir.path().join(round.to_string());
+            let ready = std::sync::Barrier::new(4);
+            let claim = || {
+                ready.wait();
+                RunDir::create(Some(&wanted), "a")
+                    .map_err(|error| matches!(error, RunFileError::Refused(_)))
+            };
+            let claims = std::thread::scope(|scope| {
+                let threads = [(); 4].map(|()| scope.spawn(claim));
+                threads.map(|thread| thread.join().unwrap())
+            });
+            assert_eq!(claims.iter().filter(|claim| claim.is_ok()).count(), 1);
+            assert!(claims.iter().all(|claim| !matches!(claim, Err(false))));
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_not_empty_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        RunDir::create(Some(dir.path()), "a").unwrap().write("x", b"1").unwrap();
+        let refused = RunDir::create(Some(dir.path()), "a").unwrap_err();
+        assert!(matches!(refused, RunFileError::Refused(_)), "{refused}");
+        assert_eq!(fs::read(dir.path().join("x")).unwrap(), b"1");
+    }
+}

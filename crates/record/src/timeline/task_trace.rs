@@ -1,0 +1,173 @@
+//! What one task recorded, as a file in its folder.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use paceline_observe::trace::{Op, Span, TraceMark, Track, time_base_unix_ns};
+use paceline_observe::{COLUMNS, Sample};
+use serde::{Deserialize, Serialize};
+
+use crate::names::files;
+
+/// The format of the file.
+const FORMAT: u32 = 1;
+/// The most processes of one task that can write a part.
+const MAX_FILES: u32 = 1_000;
+/// The longest file that is believed.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// What one task recorded, by its own clock.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TaskTrace {
+    /// The format; 1.
+    pub format: u32,
+    /// The task's name.
+    pub task: String,
+    /// The machine that it ran on.
+    pub host: String,
+    /// When its clock was 0, in nanoseconds since 1970, by the machine's wall clock.
+    pub base_unix_ns: u64,
+    /// The tasks that it exchanged gradients with.
+    pub peers: Vec<String>,
+    /// What its threads did.
+    pub threads: Vec<ThreadTrace>,
+    /// What it used meanwhile.
+    pub counters: Vec<Counter>,
+}
+
+/// What one thread did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThreadTrace {
+    /// Its name.
+    pub name: String,
+    /// What its spans are of.
+    pub ops: Vec<Op>,
+    /// How many spans and marks did not fit.
+    pub lost: u64,
+    /// The spans.
+    pub spans: Vec<Span>,
+    /// The marks.
+    pub marks: Vec<TraceMark>,
+}
+
+/// What a task used over a stretch of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counter {
+    /// When the stretch ended, by the task's clock; before it began to count, a negative number.
+    pub at_ns: i64,
+    /// Of one core's time.
+    pub cpu_percent: f64,
+    /// From other tasks.
+    pub received_bytes_per_s: f64,
+    /// To other tasks.
+    pub sent_bytes_per_s: f64,
+}
+
+impl TaskTrace {
+    /// The part of a task with these tracks. What was sampled is kept as far as it tells of the
+    /// time that they do.
+    pub fn new(task: &str, peers: Vec<String>, tracks: &[&Track], samples: &[Sample]) -> Self {
+        let base_unix_ns = time_base_unix_ns();
+        let threads: Vec<_> = tracks
+            .iter()
+            .filter(|track| !track.is_empty())
+            .map(|track| ThreadTrace {
+                name: track.name.clone(),
+                ops: track.ops.clone(),
+                lost: track.lost(),
+                spans: track.spans().to_vec(),
+                marks: track.marks().to_vec(),
+            })
+            .collect();
+        let counters = samples.iter().map(|sample| Counter::of(sample, base_unix_ns)).collect();
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let host = host.trim().to_owned();
+        let mut part = Self {
+            format: FORMAT,
+            task: task.to_owned(),
+            host,
+            base_unix_ns,
+            peers,
+            threads,
+            counters,
+        };
+        part.forget_idle_counters();
+        part
+    }
+
+    /// Whether nothing was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.threads.is_empty()
+    }
+
+    /// Keeps the counters of the time that the spans tell of, and one on each side.
+    fn forget_idle_counters(&mut self) {
+        let spans = || self.threads.iter().flat_map(|thread| &thread.spans);
+        let from = spans().map(|span| span.begun_ns as i64).min().unwrap_or(0);
+        let to = spans().map(|span| span.ended_ns as i64).max().unwrap_or(0);
+        let before = self.counters.iter().filter(|counter| counter.at_ns < from).count();
+        let until = self.counters.iter().filter(|counter| counter.at_ns <= to).count();
+        let kept = before.saturating_sub(1)..(until + 1).min(self.counters.len());
+        self.counters = self.counters[kept].to_vec();
+    }
+
+    /// Writes the part into a task's folder, beside those that are there.
+    pub fn write(&self, folder: &Path) -> io::Result<()> {
+        let bytes = serde_json::to_vec(self)?;
+        let path = paths(folder).find(|path| !path.exists());
+        let Some(path) = path else { return Err(io::ErrorKind::AlreadyExists.into()) };
+        let temporary = path.with_extension("tmp");
+        fs::write(&temporary, bytes)?;
+        fs::rename(temporary, path)
+    }
+
+    /// The last part that was written into a task's folder, if any was.
+    pub fn read_last(folder: &Path) -> io::Result<Option<Self>> {
+        match paths(folder).take_while(|path| path.exists()).last() {
+            Some(path) => Self::read(&path).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn read(path: &Path) -> io::Result<Self> {
+        let wrong = |why: String| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("{}: {why}", path.display()))
+        };
+        let mut text = Vec::new();
+        File::open(path)?.take(MAX_BYTES).read_to_end(&mut text)?;
+        let part: Self = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+        let knows = |thread: &ThreadTrace| {
+            let ops = thread.spans.iter().all(|span| (span.op as usize) < thread.ops.len());
+            let peers = thread.marks.iter().all(|mark| (mark.peer as usize) < part.peers.len());
+            let times = thread.spans.iter().all(|span| span.begun_ns <= span.ended_ns);
+            ops && peers && times
+        };
+        match part.format {
+            FORMAT if part.threads.iter().all(knows) => Ok(part),
+            FORMAT => Err(wrong("a span or a mark that makes no sense".into())),
+            format => Err(wrong(format!("format {format}, not {FORMAT}"))),
+        }
+    }
+}
+
+impl Counter {
+    fn of(sample: &Sample, base_unix_ns: u64) -> Self {
+        let figure = |name: &str| {
+            let column = COLUMNS.iter().position(|column| *column == name);
+            column.map_or(0.0, |column| sample.figures[column])
+        };
+        Self {
+            at_ns: (sample.time_s * 1e9) as i64 - base_unix_ns as i64,
+            cpu_percent: figure("task_cpu_percent"),
+            received_bytes_per_s: figure("task_received_bytes_per_s"),
+            sent_bytes_per_s: figure("task_sent_bytes_per_s"),
+        }
+    }
+}
+
+/// The files that the processes of a task write into its folder, in their order.
+fn paths(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let folder = folder.to_owned();
+    (1..=MAX_FILES).map(move |number| folder.join(files::task_trace(number)))
+}

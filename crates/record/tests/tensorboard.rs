@@ -1,0 +1,206 @@
+//! What TensorBoard's own package makes of the event files.
+//!
+//! The files are ours, the format is not: so the judge is the real reader, run by
+//! `tests/python/read_events.py` in the Python that `cargo xtask setup` installs.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
+#[path = "../../../tests/support/interpreter.rs"]
+mod interpreter;
+
+use std::path::Path;
+use std::process::Command;
+
+use paceline_model::OpNode;
+use paceline_record::events::{
+    EventWriter, Experiment, HParam, HParamDomain, Histogram, Metric, SessionStatus,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Everything that TensorBoard reads below `logdir`.
+fn read(logdir: &Path) -> Value {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/python/read_events.py");
+    let python = interpreter::python_interpreter();
+    let output = Command::new(&python)
+        .arg(script)
+        .arg(logdir)
+        .output()
+        .unwrap_or_else(|error| panic!("{} does not start: {error}", python.display()));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "read_events.py failed:\n{errors}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A scalar's points without their times, which the test does not choose.
+fn points(report: &Value, run: &str, tag: &str) -> Vec<(u64, f32)> {
+    let points = report["runs"][run]["scalars"][tag].as_array().unwrap();
+    points.iter().map(|p| (p[0].as_u64().unwrap(), p[1].as_f64().unwrap() as f32)).collect()
+}
+
+/// Writes `values` of one tag at the steps from `first` on.
+fn write_loss(writer: &mut EventWriter, first: u64, values: &[f32]) {
+    let loss = writer.tag("train/loss");
+    for (step, value) in (first..).zip(values) {
+        writer.scalar(&loss, step, *value).unwrap();
+    }
+    writer.flush().unwrap();
+}
+
+#[test]
+fn scalars_come_back_to_the_bit() {
+    let dir = TempDir::new().unwrap();
+    let mut writer = EventWriter::create(&dir.path().join("worker_0")).unwrap();
+    let (loss, rate) = (writer.tag("train/loss"), writer.tag("rate"));
+    // Values that do not survive a detour over text or fewer bits; and more points than
+    // TensorBoard's samples or our buffer hold.
+    let value = |step: u64| f32::from_bits(0x3f80_0001 + 0x9e37 * step as u32);
+    for step in 0..5000 {
+        writer.scalar(&loss, step, value(step)).unwrap();
+    }
+    let odd = [(0, f32::MIN_POSITIVE / 2.0), (1 << 40, f32::MAX), (1 << 41, -0.0)];
+    for (step, value) in odd {
+        writer.scalar_at(&rate, step, value, 1_700_000_000.25).unwrap();
+    }
+    writer.scalar(&rate, 1 << 42, f32::NAN).unwrap();
+    writer.flush().unwrap();
+
+    let report = read(dir.path());
+    let expected: Vec<_> = (0..5000).map(|step| (step, value(step))).collect();
+    assert_eq!(points(&report, "worker_0", "train/loss"), expected);
+    let rates = &report["runs"]["worker_0"]["scalars"]["rate"];
+    assert_eq!(rates[3], json!([1_u64 << 42, "nan", rates[3][2]]));
+    for (rate, (step, value)) in rates.as_array().unwrap().iter().zip(odd) {
+        assert_eq!((rate[0].as_u64(), rate[2].as_f64()), (Some(step), Some(1_700_000_000.25)));
+        assert_eq!((rate[1].as_f64().unwrap() as f32).to_bits(), value.to_bits());
+    }
+    // Said once, by the first event, and known of all.
+    let plugins = &report["runs"]["worker_0"]["plugins"];
+    assert_eq!(plugins["train/loss"], json!(["scalars", "train/loss"]));
+}
+
+#[test]
+fn histograms_and_the_graph_come_back() {
+    let dir = TempDir::new().unwrap();
+    let mut writer = EventWriter::create(dir.path()).unwrap();
+    let mut staleness = Histogram::with_edges(vec![0.0, 1.0, 2.0, 8.0]);
+    writer.histogram("staleness", 1, &staleness).unwrap();
+    for value in [0.0, 1.0, 1.0, 7.5] {
+        staleness.add(value);
+    }
+    writer.histogram("staleness", 2, &staleness).unwrap();
+    writer
+        .graph(&[
+            OpNode::new("images", "Placeholder", &[], &[-1, 784]),
+            OpNode::new("softmax/weights", "Variable", &[], &[784, 10]),
+            OpNode::new("softmax/product", "MatMul", &["images", "softmax/weights"], &[-1, 10]),
+        ])
+        .unwrap();
+    writer.flush().unwrap();
+
+    let run = &read(dir.path())["runs"]["."];
+    assert_eq!(
+        run["histograms"]["staleness"],
+        json!([
+            [1, [[0.0, 1.0, 0.0], [1.0, 2.0, 0.0], [2.0, 8.0, 0.0]]],
+            [2, [[0.0, 1.0, 1.0], [1.0, 2.0, 2.0], [2.0, 8.0, 1.0]]],
+        ])
+    );
+    assert_eq!(
+        run["graph"],
+        json!({
+            "images": {"op": "Placeholder", "inputs": [], "shapes": [[-1, 784]]},
+            "softmax/weights": {"op": "Variable", "inputs": [], "shapes": [[784, 10]]},
+            "softmax/product": {
+                "op": "MatMul", "inputs": ["images", "softmax/weights"], "shapes": [[-1, 10]]
+            },
+        })
+    );
+}
+
+#[test]
+fn a_sweep_fills_the_table_of_hyperparameters() {
+    let dir = TempDir::new().unwrap();
+    let metric = |tag: &str, group: &str| Metric { tag: tag.into(), group: group.into() };
+    let mut root = EventWriter::create(dir.path()).unwrap();
+    root.hparams_experiment(&Experiment {
+        domains: vec![
+            HParamDomain { name: "batch".into(), values: vec![10.into(), 60.into()] },
+            HParamDomain { name: "mode".into(), values: vec!["sync".into(), "async".into()] },
+        ],
+        metrics: vec![metric("train/loss", "worker_0"), metric("test/accuracy", "")],
+    })
+    .unwrap();
+    root.flush().unwrap();
+    let hparams = |batch: i64| {
+        [
+            HParam::new("mode", "sync"),
+            HParam::new("batch", batch),
+            HParam::new("rate", 1e-5),
+            HParam::new("shuffle", true),
+            HParam::new("note", "\"ü\"\n😀"),
+        ]
+    };
+    for (name, batch, loss) in [("run-1", 10, 0.5), ("run-2", 60, 0.25)] {
+        let run = dir.path().join(name);
+        let mut session = EventWriter::create(&run).unwrap();
+        session.hparams_start(&hparams(batch)).unwrap();
+        write_loss(&mut EventWriter::create(&run.join("worker_0")).unwrap(), 0, &[9.0, loss]);
+        let accuracy = session.tag("test/accuracy");
+        session.scalar(&accuracy, 1, 1.0 - loss).unwrap();
+        session.hparams_end(SessionStatus::Success).unwrap();
+        session.flush().unwrap();
+    }
+
+    let report = read(dir.path());
+    let experiment = &report["runs"]["."]["hparams"]["_hparams_/experiment"]["experiment"];
+    assert_eq!(experiment["hparam_infos"][0]["domain_discrete"], json!([10.0, 60.0]));
+    assert_eq!(experiment["hparam_infos"][0]["type"], json!("DATA_TYPE_FLOAT64"));
+    assert_eq!(experiment["hparam_infos"][1]["domain_discrete"], json!(["sync", "async"]));
+    let groups = report["session_groups"].as_array().unwrap();
+    assert_eq!(groups.len(), 2);
+    for (run, batch, loss) in [("run-1", 10.0, 0.5), ("run-2", 60.0, 0.25)] {
+        let group = groups.iter().find(|group| group["hparams"]["batch"] == batch).unwrap();
+        assert_eq!(
+            group["hparams"],
+            json!({"mode": "sync", "batch": batch, "rate": 1e-5, "shuffle": true,
+                   "note": "\"ü\"\n😀"})
+        );
+        assert_eq!(group["sessions"][0]["name"], run);
+        assert_eq!(group["sessions"][0]["status"], "STATUS_SUCCESS");
+        assert_eq!(group["metric_values"][0]["value"], loss);
+        assert_eq!(group["metric_values"][0]["name"]["tag"], "train/loss");
+        assert_eq!(group["metric_values"][1]["value"], 1.0 - loss);
+        assert_eq!(group["name"], report["python_group_names"][run]);
+    }
+}
+
+#[test]
+fn a_second_writer_adds_a_file_and_a_restart_takes_steps_back() {
+    let dir = TempDir::new().unwrap();
+    // How the first and the second writer of a run start, and where the second goes on.
+    let runs = [
+        ("resumed", None, None, 5),
+        ("restarted", Some(0), Some(3), 3),
+        ("restarted-unannounced", None, Some(3), 3),
+        ("from-nothing", Some(0), Some(0), 0),
+    ];
+    for (run, first_start, second_start, from) in runs {
+        let starts = [(first_start, 0, [0.0, 0.1, 0.2, 0.3, 0.4]), (second_start, from, [1.0; 5])];
+        for (start, from, values) in starts {
+            let mut writer = EventWriter::create(&dir.path().join(run)).unwrap();
+            if let Some(step) = start {
+                writer.session_start(step).unwrap();
+            }
+            write_loss(&mut writer, from, &values);
+        }
+    }
+
+    let report = read(dir.path());
+    for (run, _, _, from) in runs {
+        assert_eq!(report["runs"][run]["files"].as_array().unwrap().len(), 2, "{run}");
+        let kept = [0.0, 0.1, 0.2, 0.3, 0.4].into_iter().take(from as usize);
+        let expected: Vec<_> = (0..).zip(kept.chain([1.0; 5])).collect();
+        assert_eq!(points(&report, run, "train/loss"), expected, "{run}");
+    }
+}
