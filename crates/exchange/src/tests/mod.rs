@@ -3,6 +3,7 @@
 mod breaches;
 mod checkpoints;
 mod frames;
+mod harness;
 mod replicas;
 mod roster;
 mod simulation;

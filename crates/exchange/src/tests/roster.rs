@@ -1,316 +1,262 @@
 //! What server 0 tells the processes that fill slots, case by case.
 
+use super::harness::{Frame, JOB, LAYOUT, TOKEN, TestServer, worker_config};
 use crate::{
-    Client, ClientConfig, ConnId, Enrolment, FrameBody, FrameKind, Generation, Header, Host, Level,
-    ModeConfig, OnLoss, Outcome, Payload, PeerRole, ProcessName, Refusal, RefuseCode, RosterConfig,
-    RosterEvent, Server, ServerConfig, ServerPhase, Stats, Store, request_join_info, worker_names,
+    Client, ClientConfig, Enrolment, FrameKind, Generation, Header, ModeConfig, Outcome,
+    ProcessName, Refusal, RefuseCode, RosterConfig, RosterEvent, ServerConfig, request_join_info,
 };
-use paceline_model::{Group, Layout, OptimizerState, Sgd};
 
-/// What a server did.
-#[derive(Default)]
-struct Log {
-    sent: Vec<(u64, Header, Vec<u8>)>,
-}
-
-impl Host for Log {
-    fn send(&mut self, to: ConnId, header: Header, body: FrameBody<'_>) {
-        self.sent.push((to.0, header, body.bytes().to_vec()));
-    }
-    fn close(&mut self, _conn: ConnId, _reason: &str) {}
-    fn note(&mut self, _level: Level, _text: &str) {}
-    fn report(&mut self, _stats: &Stats) -> Vec<u8> {
-        Vec::new()
-    }
-    fn phase(&mut self, _phase: ServerPhase) {}
-}
-
-/// Server 0 of a run with 4 slots, and whoever speaks to it.
-struct Room {
-    server: Server,
-    log: Log,
-    now_ms: u64,
+/// Server 0 of a run with 4 slots, and the processes that connect to it.
+struct RosterRun {
+    test: TestServer,
     /// The last incarnation that was used.
     incarnation: u64,
 }
 
-/// The connection of a process beside those of its slots.
-fn control(process: u64) -> u64 {
+/// The number of a process's roster connection.
+fn roster_conn(process: u64) -> u64 {
     1_000 + process
 }
 
-impl Room {
-    /// The run begins with so many processes, numbered from 1, which fill all slots.
+/// The number of a process's connection for a slot.
+fn slot_conn(process: u64, slot: usize) -> u64 {
+    10 * process + slot as u64
+}
+
+impl RosterRun {
+    /// The run begins with this many processes, numbered from 1, which fill all slots.
     fn with(processes: u64) -> Self {
-        let mut room = Self::empty(processes);
+        let mut run = Self::empty(processes);
         for process in 1..=processes {
-            room.enrol(process, Some(process - 1));
-            for slot in room.offers(process) {
-                room.fill(process, slot);
+            run.enrol(process, Some(process - 1));
+            for slot in run.offers(process) {
+                run.fill(process, slot);
             }
         }
-        assert!(room.server.is_started());
-        room
+        assert!(run.test.server.is_started());
+        run
     }
 
-    /// A run for so many processes, and nobody is here yet.
+    /// A run for this many processes, none of which has connected.
     fn empty(processes: u64) -> Self {
-        let mut layout = Layout::new();
-        layout.push("weight", &[4], Group::Weights);
+        let join_info = b"join info".to_vec();
         let config = ServerConfig {
-            index: 0,
-            servers: 1,
-            workers: 4,
-            names: worker_names(4),
-            mode: ModeConfig::Async,
-            stop_steps: None,
-            on_loss: OnLoss::Fail,
             rejoin_ms: 60_000,
             stall_ms: 600_000,
-            token: b"secret".to_vec(),
-            job_digest: [1; 32],
-            layout_digest: [2; 32],
-            total_params: 4,
-            chunk_floats: 4,
-            roster: RosterConfig { processes: processes as usize, join_info: b"terms".to_vec() },
+            roster: RosterConfig { processes: processes as usize, join_info },
+            ..ServerConfig::new(ModeConfig::Async, 4, 4)
         };
-        let optimizer = OptimizerState::new(Sgd::new(1.0), &layout, 0..4);
-        let server = Server::new(config, Store::dense(vec![0.0; 4], optimizer));
-        Self { server, log: Log::default(), now_ms: 0, incarnation: 0 }
+        Self { test: TestServer::dense(config), incarnation: 0 }
     }
 
-    fn say(&mut self, conn: u64, (header, bytes): (Header, Vec<u8>)) {
-        let payload = Payload::Bytes(&bytes);
-        self.server.frame_arrived(ConnId(conn), &header, payload, self.now_ms, &mut self.log);
-    }
-
-    /// A process comes; what it is called, or why it is refused.
     fn enrol(&mut self, process: u64, home: Option<u64>) -> RosterEvent {
-        self.enrol_who(process, home, false)
+        self.enrol_again(process, home, false)
     }
 
-    /// A process comes that may have been here before.
-    fn enrol_who(&mut self, process: u64, home: Option<u64>, was_enrolled: bool) -> RosterEvent {
+    /// A process enrols that may have been on the roster before. Returns its name or the refusal.
+    fn enrol_again(&mut self, process: u64, home: Option<u64>, was_enrolled: bool) -> RosterEvent {
         let name = home.map_or(String::new(), |home| format!("worker:{home}"));
         let mut enrolment = Enrolment {
             process: ProcessName { id: process, name },
             home: home.map(|home| home as usize),
-            job_digest: [1; 32],
-            layout_digest: [2; 32],
-            token: b"secret".to_vec(),
+            job_digest: JOB,
+            layout_digest: LAYOUT,
+            token: TOKEN.to_vec(),
             servers: 1,
             was_enrolled,
         };
-        self.server.connection_opened(ConnId(control(process)), self.now_ms);
-        self.say(control(process), enrolment.hello());
-        let answer = |(to, header, _): &&(u64, Header, Vec<u8>)| {
-            *to == control(process)
-                && matches!(header.kind, FrameKind::Enrolled | FrameKind::Refuse)
-        };
-        let (_, header, bytes) = self.log.sent.iter().rev().find(answer).unwrap();
+        self.test.open(roster_conn(process), enrolment.hello());
+        let answers = [FrameKind::Enrolled, FrameKind::Refuse];
+        let mut sent = self.test.host.sent.iter().rev();
+        let answer = sent
+            .find(|(to, header, _)| *to == roster_conn(process) && answers.contains(&header.kind));
+        let (_, header, bytes) = answer.unwrap();
         enrolment.frame_arrived(header, bytes).unwrap()
     }
 
-    /// A process fills a slot, by a connection of the slot's number and its own.
+    /// A process fills a slot.
     fn fill(&mut self, process: u64, slot: usize) {
+        self.fill_as(process, slot, &format!("p{process}"), slot_conn(process, slot));
+    }
+
+    fn fill_as(&mut self, process: u64, slot: usize, name: &str, conn: u64) {
         self.incarnation += 1;
-        let client = Client::new(ClientConfig {
-            role: PeerRole::Worker,
-            slot: slot as u32,
+        let config = ClientConfig {
             incarnation: self.incarnation,
-            job_digest: [1; 32],
-            layout_digest: [2; 32],
-            token: b"secret".to_vec(),
-            servers: 1,
-            total_params: 4,
-            is_sparse: false,
-            process: ProcessName { id: process, name: format!("p{process}") },
-        });
-        let conn = ConnId(10 * process + slot as u64);
-        self.server.connection_opened(conn, self.now_ms);
-        self.say(conn.0, client.hello(0));
+            process: ProcessName { id: process, name: name.into() },
+            ..worker_config(slot, 4)
+        };
+        self.test.join(conn, config);
     }
 
     fn release(&mut self, process: u64, slot: usize) {
-        self.say(10 * process + slot as u64, Client::release(b"report".to_vec()));
+        let (header, report) = Client::release(b"report".to_vec());
+        self.test.send(slot_conn(process, slot), header, &report);
     }
 
     /// A process dies with all its connections.
     fn die(&mut self, process: u64) {
-        let slots = (0..4).map(|slot| 10 * process + slot);
-        for conn in slots.chain([control(process)]).collect::<Vec<_>>() {
-            self.server.connection_closed(ConnId(conn), "gone", self.now_ms, &mut self.log);
-        }
+        (0..4).for_each(|slot| self.test.close(slot_conn(process, slot), "gone"));
+        self.test.close(roster_conn(process), "gone");
     }
 
     fn after(&mut self, ms: u64) {
-        self.now_ms += ms;
-        self.server.tick(self.now_ms, &mut self.log);
+        self.test.tick(self.test.now_ms + ms);
     }
 
-    /// The slots that a process has been offered since the last look.
+    fn take_frames(&mut self, process: u64, kind: FrameKind) -> Vec<Frame> {
+        let is_wanted =
+            |to: u64, header: &Header| to == roster_conn(process) && header.kind == kind;
+        let sent = &mut self.test.host.sent;
+        let taken = sent.extract_if(.., |(to, header, _)| is_wanted(*to, header));
+        taken.map(|(_, header, bytes)| (header, bytes)).collect()
+    }
+
+    /// The slots that a process has been offered since the last call.
     fn offers(&mut self, process: u64) -> Vec<usize> {
-        let of = |kind: FrameKind| move |sent: &(u64, Header, Vec<u8>)| sent.1.kind == kind;
-        let is_its = |sent: &&(u64, Header, Vec<u8>)| sent.0 == control(process);
-        let sent = self.log.sent.iter().filter(is_its).filter(|sent| of(FrameKind::Offer)(sent));
-        let slots = sent.map(|(_, header, _)| header.chunk as usize).collect();
-        self.log.sent.retain(|sent| sent.0 != control(process) || !of(FrameKind::Offer)(sent));
-        slots
+        let offers = self.take_frames(process, FrameKind::Offer);
+        offers.iter().map(|(header, _)| header.chunk as usize).collect()
     }
 
-    /// How often a process has been asked to give a slot back.
+    /// How often a process has been asked to give back a slot.
     fn yields(&self, process: u64) -> usize {
-        let is_one = |sent: &&(u64, Header, Vec<u8>)| {
-            sent.0 == control(process) && sent.1.kind == FrameKind::Yield
-        };
-        self.log.sent.iter().filter(is_one).count()
+        let yields = self.test.host.texts(FrameKind::Yield);
+        yields.iter().filter(|(to, _)| *to == roster_conn(process)).count()
     }
 }
 
 #[test]
-fn slots_are_first_for_the_processes_that_a_run_begins_with_in_turn() {
-    let mut room = Room::with(2);
-    let holders: Vec<_> = (0..4).map(|slot| room.server.process_name(slot).to_owned()).collect();
+fn slots_go_first_to_the_processes_that_a_run_begins_with_in_turn() {
+    let mut run = RosterRun::with(2);
+    let holders: Vec<_> =
+        (0..4).map(|slot| run.test.server.process_name(slot).to_owned()).collect();
     assert_eq!(holders, ["p1", "p2", "p1", "p2"]);
-    assert_eq!((room.offers(1), room.offers(2)), (vec![], vec![]));
+    assert_eq!((run.offers(1), run.offers(2)), (vec![], vec![]));
 }
 
 #[test]
-fn a_run_that_goes_on_waits_for_who_may_come_back_with_slots_and_for_nobody_else() {
+fn a_run_that_resumes_waits_only_for_processes_that_may_return_with_slots() {
     for (was_enrolled, at_once) in [(false, [vec![0, 2], vec![1, 3]]), (true, [vec![0], vec![1]])] {
-        let mut room = Room::empty(2);
-        room.server.enter_generation(Generation { number: 2, base: Some(10) });
+        let mut run = RosterRun::empty(2);
+        run.test.server.enter_generation(Generation { number: 2, base: Some(10) });
         for process in 1..=2 {
-            room.enrol_who(process, Some(process - 1), was_enrolled);
+            run.enrol_again(process, Some(process - 1), was_enrolled);
         }
-        assert_eq!([1, 2].map(|process| room.offers(process)), at_once, "{was_enrolled}");
+        assert_eq!([1, 2].map(|process| run.offers(process)), at_once, "{was_enrolled}");
     }
 }
 
 #[test]
-fn who_joins_gets_a_slot_of_whoever_has_the_most_and_a_name_nobody_had() {
-    let mut room = Room::with(1);
-    assert_eq!(room.enrol(7, None), RosterEvent::Enrolled("worker:1".into()));
-    assert_eq!((room.yields(1), room.offers(7)), (1, vec![]));
-    room.release(1, 3);
-    assert_eq!(room.offers(7), [3]);
-    assert_eq!(room.yields(1), 1, "one at a time");
-    room.fill(7, 3);
-    assert_eq!(room.yields(1), 2, "3 and 1 become 2 and 2");
-    room.release(1, 2);
-    room.fill(7, 2);
-    assert_eq!(room.enrol(8, None), RosterEvent::Enrolled("worker:2".into()));
-    assert_eq!(room.yields(1) + room.yields(7), 3);
+fn a_process_that_joins_gets_a_slot_from_the_one_with_the_most_and_a_new_name() {
+    let mut run = RosterRun::with(1);
+    assert_eq!(run.enrol(7, None), RosterEvent::Enrolled("worker:1".into()));
+    assert_eq!((run.yields(1), run.offers(7)), (1, vec![]));
+    run.release(1, 3);
+    assert_eq!(run.offers(7), [3]);
+    assert_eq!(run.yields(1), 1, "one at a time");
+    run.fill(7, 3);
+    assert_eq!(run.yields(1), 2, "3 and 1 become 2 and 2");
+    run.release(1, 2);
+    run.fill(7, 2);
+    assert_eq!(run.enrol(8, None), RosterEvent::Enrolled("worker:2".into()));
+    assert_eq!(run.yields(1) + run.yields(7), 3);
 }
 
 #[test]
-fn a_released_slot_goes_to_who_has_the_fewest_and_rather_not_to_the_chief() {
-    let mut room = Room::with(4);
-    room.server.connection_closed(ConnId(control(3)), "leaves", 0, &mut room.log);
-    room.release(3, 2);
-    assert_eq!((room.offers(1), room.offers(2), room.offers(4)), (vec![], vec![2], vec![]));
-    // Who does not take it in time is passed over.
-    room.after(10_000);
-    assert_eq!((room.offers(1), room.offers(2), room.offers(4)), (vec![], vec![], vec![2]));
-    room.fill(4, 2);
-    assert_eq!(room.server.name(2), "slot 2 (p4)");
-    assert!(room.server.is_live(2));
+fn a_released_slot_goes_to_the_process_with_the_fewest_and_rather_not_to_the_coordinator() {
+    let mut run = RosterRun::with(4);
+    run.test.close(roster_conn(3), "leaves");
+    run.release(3, 2);
+    assert_eq!((run.offers(1), run.offers(2), run.offers(4)), (vec![], vec![2], vec![]));
+    // A process that does not take it in time is passed over.
+    run.after(10_000);
+    assert_eq!((run.offers(1), run.offers(2), run.offers(4)), (vec![], vec![], vec![2]));
+    run.fill(4, 2);
+    assert_eq!(run.test.server.name(2), "slot 2 (p4)");
+    assert!(run.test.server.is_live(2));
 }
 
 #[test]
-fn a_spare_waits_and_takes_over_from_the_dead_at_once() {
-    let mut room = Room::with(4);
-    room.enrol(9, None);
-    assert_eq!((room.offers(9), room.yields(1)), (vec![], 0), "nobody has two");
-    room.die(2);
-    room.after(100);
-    assert_eq!(room.offers(9), [1]);
-    room.fill(9, 1);
-    // The task comes back, finds its slot filled, and is a spare.
-    room.enrol(12, Some(1));
-    assert_eq!(room.offers(12), [] as [usize; 0]);
-    room.die(9);
-    room.after(100);
-    assert_eq!(room.offers(12), [1]);
+fn a_spare_waits_and_takes_over_from_a_dead_process_at_once() {
+    let mut run = RosterRun::with(4);
+    run.enrol(9, None);
+    assert_eq!((run.offers(9), run.yields(1)), (vec![], 0), "no process has two");
+    run.die(2);
+    run.after(100);
+    assert_eq!(run.offers(9), [1]);
+    run.fill(9, 1);
+    // The task returns, finds its slot filled, and is a spare.
+    run.enrol(12, Some(1));
+    assert_eq!(run.offers(12), [] as [usize; 0]);
+    run.die(9);
+    run.after(100);
+    assert_eq!(run.offers(12), [1]);
 }
 
 #[test]
-fn a_lost_slot_is_kept_for_its_task_for_half_of_the_time_and_then_goes_to_the_others() {
-    let mut room = Room::with(4);
-    room.die(2);
-    room.after(29_000);
-    assert_eq!([1, 3, 4].map(|process| room.offers(process).len()), [0, 0, 0]);
-    room.after(2_000);
-    assert_eq!(room.offers(3), [1]);
+fn a_lost_slot_is_kept_for_its_task_for_half_of_the_time_to_return() {
+    let mut run = RosterRun::with(4);
+    run.die(2);
+    run.after(29_000);
+    assert_eq!([1, 3, 4].map(|process| run.offers(process).len()), [0, 0, 0]);
+    run.after(2_000);
+    assert_eq!(run.offers(3), [1]);
 }
 
 #[test]
-fn a_task_that_is_started_again_gets_the_slots_that_it_had_even_if_the_old_looks_alive() {
-    let mut room = Room::with(2);
-    // As worker:1, by the name of its place.
+fn a_restarted_task_gets_its_slots_even_if_the_old_process_looks_alive() {
+    let mut run = RosterRun::with(2);
+    // As worker:1, by the name of its home.
     for slot in [1, 3] {
-        room.incarnation += 1;
-        let client = Client::new(ClientConfig {
-            role: PeerRole::Worker,
-            slot,
-            incarnation: room.incarnation,
-            job_digest: [1; 32],
-            layout_digest: [2; 32],
-            token: b"secret".to_vec(),
-            servers: 1,
-            total_params: 4,
-            is_sparse: false,
-            process: ProcessName { id: 2, name: "worker:1".into() },
-        });
-        room.server.connection_opened(ConnId(500 + u64::from(slot)), 0);
-        room.say(500 + u64::from(slot), client.hello(0));
+        run.fill_as(2, slot, "worker:1", 500 + slot as u64);
     }
-    room.enrol(5, Some(1));
-    assert_eq!(room.offers(5), [1, 3]);
-    let RosterEvent::Refused(Refusal { code, .. }) = room.enrol(2, Some(1)) else {
-        panic!("let in")
+    run.enrol(5, Some(1));
+    assert_eq!(run.offers(5), [1, 3]);
+    let RosterEvent::Refused(Refusal { code, .. }) = run.enrol(2, Some(1)) else {
+        panic!("accepted")
     };
-    assert_eq!(code, RefuseCode::SlotTaken, "the old one is not wanted any more");
+    assert_eq!(code, RefuseCode::SlotTaken, "the old process is superseded");
 }
 
 #[test]
-fn the_chiefs_slot_is_for_the_chief_alone() {
-    let mut room = Room::with(4);
-    room.enrol(9, None);
-    room.die(1);
-    room.after(50_000);
-    assert_eq!(room.offers(9), [] as [usize; 0]);
-    room.enrol(11, Some(0));
-    assert_eq!(room.offers(11), [0]);
-    let before = room.log.sent.len();
-    room.fill(11, 0);
-    room.release(11, 0);
-    assert!(room.log.sent[before..].iter().all(|(_, header, _)| header.kind != FrameKind::Bye));
+fn the_coordinators_slot_is_only_offered_to_its_home() {
+    let mut run = RosterRun::with(4);
+    run.enrol(9, None);
+    run.die(1);
+    run.after(50_000);
+    assert_eq!(run.offers(9), [] as [usize; 0]);
+    run.enrol(11, Some(0));
+    assert_eq!(run.offers(11), [0]);
+    let before = run.test.host.sent.len();
+    run.fill(11, 0);
+    run.release(11, 0);
+    assert!(
+        run.test.host.sent[before..].iter().all(|(_, header, _)| header.kind != FrameKind::Bye)
+    );
 }
 
 #[test]
-fn a_slot_that_nobody_takes_ends_the_run_in_time() {
-    let mut room = Room::with(4);
+fn a_slot_that_no_process_takes_fails_the_run_in_time() {
+    let mut run = RosterRun::with(4);
     for process in 1..=4 {
-        room.server.connection_closed(ConnId(control(process)), "gone", 0, &mut room.log);
+        run.test.close(roster_conn(process), "gone");
     }
-    room.release(3, 2);
-    room.after(599_000);
-    assert_eq!(room.server.outcome(), None);
-    room.after(2_000);
-    let Some(Outcome::Failed(why)) = room.server.outcome() else { panic!("it goes on") };
+    run.release(3, 2);
+    run.after(599_000);
+    assert_eq!(run.test.server.outcome(), None);
+    run.after(2_000);
+    let Some(Outcome::Failed(why)) = run.test.server.outcome() else { panic!("it continues") };
     assert_eq!(why, "slot 2 was given back, and no process has taken it");
 }
 
 #[test]
-fn anybody_with_the_token_is_told_the_terms_and_nobody_else() {
-    let mut room = Room::with(1);
-    for (token, kind) in [("secret", FrameKind::JoinInfo), ("guess", FrameKind::Refuse)] {
+fn only_a_process_with_the_token_gets_the_join_information() {
+    let mut run = RosterRun::with(1);
+    for (token, kind) in [(TOKEN, FrameKind::JoinInfo), (b"guess", FrameKind::Refuse)] {
         let conn = 90 + token.len() as u64;
-        room.server.connection_opened(ConnId(conn), 0);
-        room.say(conn, request_join_info(token.as_bytes().to_vec()));
-        let (to, header, bytes) = room.log.sent.last().unwrap();
+        run.test.open(conn, request_join_info(token.to_vec()));
+        let (to, header, bytes) = run.test.host.sent.last().unwrap();
         assert_eq!((*to, header.kind), (conn, kind));
-        assert_eq!(bytes == b"terms", kind == FrameKind::JoinInfo);
+        assert_eq!(bytes == b"join info", kind == FrameKind::JoinInfo);
     }
 }

@@ -1,148 +1,82 @@
-//! Waits are named and have a limit; strangers are shown out; a lost worker ends the run.
+//! Limits on waits, lost workers, and which clients a server accepts.
 
+use super::harness::{TestServer, worker_config};
 use crate::{
-    Client, ClientConfig, ConnId, FrameBody, FrameKind, Header, Host, Level, ModeConfig, OnLoss,
-    Outcome, Payload, PeerRole, ProcessName, Refusal, RefuseCode, RosterConfig, Server,
-    ServerConfig, ServerPhase, Stats, Store, worker_names,
+    ClientConfig, FrameKind, Header, ModeConfig, OnLoss, Outcome, Refusal, RefuseCode,
+    ServerConfig, as_bytes,
 };
-use paceline_model::{Group, Layout, OptimizerState, Sgd};
 
-#[derive(Default)]
-struct Log {
-    sent: Vec<(ConnId, Header, Vec<u8>)>,
-    closed: Vec<(ConnId, String)>,
+const PARAMS: usize = 4;
+
+fn server(on_loss: OnLoss) -> TestServer {
+    let mode = ModeConfig::Sync { quorum: 3 };
+    let config = ServerConfig { on_loss, stall_ms: 5_000, ..ServerConfig::new(mode, 3, PARAMS) };
+    TestServer::dense(config)
 }
 
-impl Log {
-    fn texts(&self, kind: FrameKind) -> Vec<(u64, String)> {
-        let ours = self.sent.iter().filter(|(_, header, _)| header.kind == kind);
-        ours.map(|(to, _, bytes)| (to.0, String::from_utf8_lossy(bytes).into_owned())).collect()
-    }
-}
-
-impl Host for Log {
-    fn send(&mut self, to: ConnId, header: Header, body: FrameBody<'_>) {
-        self.sent.push((to, header, body.bytes().to_vec()));
-    }
-    fn close(&mut self, conn: ConnId, reason: &str) {
-        self.closed.push((conn, reason.to_owned()));
-    }
-    fn note(&mut self, _level: Level, _text: &str) {}
-    fn report(&mut self, _stats: &Stats) -> Vec<u8> {
-        Vec::new()
-    }
-    fn phase(&mut self, _phase: ServerPhase) {}
-}
-
-fn server(on_loss: OnLoss) -> Server {
-    let mut layout = Layout::new();
-    layout.push("weight", &[4], Group::Weights);
-    let config = ServerConfig {
-        index: 0,
-        servers: 1,
-        workers: 3,
-        names: worker_names(3),
-        mode: ModeConfig::Sync { quorum: 3 },
-        stop_steps: None,
-        on_loss,
-        rejoin_ms: 0,
-        stall_ms: 5_000,
-        token: b"secret".to_vec(),
-        job_digest: [1; 32],
-        layout_digest: [2; 32],
-        total_params: 4,
-        chunk_floats: 4,
-        roster: RosterConfig::default(),
-    };
-    let optimizer = OptimizerState::new(Sgd::new(1.0), &layout, 0..4);
-    Server::new(config, Store::dense(vec![0.0; 4], optimizer))
-}
-
-fn hello(slot: u32, change: impl FnOnce(&mut ClientConfig)) -> (Header, Vec<u8>) {
-    let mut config = ClientConfig {
-        role: PeerRole::Worker,
-        slot,
-        incarnation: 5,
-        job_digest: [1; 32],
-        layout_digest: [2; 32],
-        token: b"secret".to_vec(),
-        servers: 1,
-        total_params: 4,
-        is_sparse: false,
-        process: ProcessName::default(),
-    };
-    change(&mut config);
-    Client::new(config).hello(0)
-}
-
-fn join(server: &mut Server, conn: u64, (header, bytes): (Header, Vec<u8>), log: &mut Log) {
-    server.connection_opened(ConnId(conn), 0);
-    server.frame_arrived(ConnId(conn), &header, Payload::Bytes(&bytes), 0, log);
-}
-
-/// A server whose three workers have joined by connections of the same numbers.
-fn started(on_loss: OnLoss) -> (Server, Log) {
-    let (mut server, mut log) = (server(on_loss), Log::default());
+/// Three workers have joined, by connections with the numbers of their slots.
+fn started(on_loss: OnLoss) -> TestServer {
+    let mut test = server(on_loss);
     for slot in 0..3 {
-        assert_eq!(server.missing().matches("worker:").count(), 3 - slot as usize);
-        join(&mut server, slot, hello(slot as u32, |_| {}), &mut log);
+        assert_eq!(test.server.missing().matches("worker:").count(), 3 - slot);
+        test.join(slot as u64, worker_config(slot, PARAMS));
     }
-    assert!(server.is_started() && server.missing().is_empty());
-    (server, log)
+    assert!(test.server.is_started() && test.server.missing().is_empty());
+    test
 }
 
-fn push(server: &mut Server, slot: u64, now_ms: u64, log: &mut Log) {
-    let mut header = Header::new(FrameKind::Push, 16);
-    (header.count, header.sequence) = (1, 1);
-    let mut gradient = vec![1.0; 4];
-    server.frame_arrived(ConnId(slot), &header, Payload::Floats(&mut gradient), now_ms, log);
+fn push(test: &mut TestServer, conn: u64, step: u64, now_ms: u64) {
+    test.now_ms = now_ms;
+    let header = Header { count: 1, sequence: 1, step, ..Header::new(FrameKind::Push, 16) };
+    test.send(conn, header, as_bytes(&[1.0; PARAMS]));
 }
 
 #[test]
-fn a_wait_names_whom_it_waits_for_and_ends() {
-    let (mut server, mut log) = started(OnLoss::Fail);
-    push(&mut server, 0, 100, &mut log);
-    push(&mut server, 1, 200, &mut log);
-    for now_ms in (0..5_000).step_by(250) {
-        server.tick(now_ms, &mut log);
-    }
-    let notices = log.texts(FrameKind::Notice);
+fn a_wait_names_the_missing_worker_and_ends() {
+    let mut test = started(OnLoss::Fail);
+    push(&mut test, 0, 0, 100);
+    push(&mut test, 1, 0, 200);
+    (0..5_000).step_by(250).for_each(|now_ms| test.tick(now_ms));
+    let notices = test.host.texts(FrameKind::Notice);
     assert_eq!(notices.len(), 3, "{notices:?}");
     assert_eq!(notices[1], (0, "step 0 waits for worker:2 (2 s)".into()));
-    server.tick(5_200, &mut log);
+    test.tick(5_200);
     let why = "step 0 waits for worker:2 (5 s)";
-    assert_eq!(server.outcome(), Some(&Outcome::Failed(why.into())));
-    assert_eq!(log.texts(FrameKind::Abort).len(), 3);
+    assert_eq!(test.server.outcome(), Some(&Outcome::Failed(why.into())));
+    assert_eq!(test.host.texts(FrameKind::Abort).len(), 3);
 }
 
 #[test]
-fn a_lost_worker_ends_the_run_or_is_left_behind() {
-    let (mut server, mut log) = started(OnLoss::Fail);
-    server.connection_closed(ConnId(2), "connection reset", 10, &mut log);
+fn a_lost_worker_fails_the_run_or_is_left_behind() {
+    let mut test = started(OnLoss::Fail);
+    test.close(2, "connection reset");
     let why = "worker:2 was lost: connection reset";
-    assert_eq!(server.outcome(), Some(&Outcome::Failed(why.into())));
+    assert_eq!(test.server.outcome(), Some(&Outcome::Failed(why.into())));
 
-    let (mut server, mut log) = started(OnLoss::Continue);
-    push(&mut server, 0, 100, &mut log);
-    push(&mut server, 1, 100, &mut log);
-    assert_eq!(server.global_step(), 0);
-    server.connection_closed(ConnId(2), "connection reset", 110, &mut log);
-    assert_eq!((server.global_step(), server.store().params()), (1, &[-1.0f32; 4][..]));
-    server.connection_closed(ConnId(0), "connection reset", 120, &mut log);
-    assert!(matches!(server.outcome(), Some(Outcome::Failed(why)) if why.contains("worker:0")));
+    let mut test = started(OnLoss::Continue);
+    push(&mut test, 0, 0, 100);
+    push(&mut test, 1, 0, 100);
+    assert_eq!(test.server.global_step(), 0);
+    test.close(2, "connection reset");
+    assert_eq!((test.server.global_step(), test.server.store().params()), (1, &[-1.0f32; 4][..]));
+    test.close(0, "connection reset");
+    let outcome = test.server.outcome();
+    assert!(matches!(outcome, Some(Outcome::Failed(why)) if why.contains("worker:0")));
 }
 
 #[test]
-fn only_those_who_agree_on_everything_are_let_in() {
+fn only_clients_that_agree_on_everything_are_accepted() {
     let check = |change: fn(&mut ClientConfig), slot, code| {
-        let (mut server, mut log) = (server(OnLoss::Fail), Log::default());
-        join(&mut server, 9, hello(slot, change), &mut log);
-        let (_, header, bytes) = &log.sent[0];
+        let mut test = server(OnLoss::Fail);
+        let mut config = worker_config(slot, PARAMS);
+        change(&mut config);
+        test.join(9, config);
+        let (_, header, bytes) = &test.host.sent[0];
         assert_eq!(header.kind, FrameKind::Refuse);
         assert_eq!(Refusal::decode(bytes).map(|refusal| refusal.code), Ok(code));
-        assert_eq!(log.closed.len(), 1);
+        assert_eq!(test.host.closed.len(), 1);
     };
-    check(|config| config.token = b"secreT".to_vec(), 0, RefuseCode::WrongToken);
+    check(|config| config.token[0] ^= 1, 0, RefuseCode::WrongToken);
     check(|config| config.token.clear(), 0, RefuseCode::WrongToken);
     check(|config| config.job_digest[3] ^= 1, 0, RefuseCode::WrongJob);
     check(|config| config.layout_digest[3] ^= 1, 0, RefuseCode::WrongLayout);
@@ -151,32 +85,32 @@ fn only_those_who_agree_on_everything_are_let_in() {
 }
 
 #[test]
-fn an_older_process_cannot_take_a_slot_back() {
-    let (mut server, mut log) = started(OnLoss::Fail);
-    join(&mut server, 7, hello(1, |config| config.incarnation = 4), &mut log);
-    let last = Refusal::decode(&log.sent[log.sent.len() - 1].2).map(|refusal| refusal.code);
-    assert_eq!(last, Ok(RefuseCode::SlotTaken));
-    join(&mut server, 8, hello(1, |config| config.incarnation = 6), &mut log);
-    assert_eq!(log.closed[log.closed.len() - 1].0, ConnId(1));
-    assert_eq!(server.outcome(), None);
+fn an_older_process_cannot_take_back_a_slot() {
+    let mut test = server(OnLoss::Fail);
+    let worker = |slot, incarnation| ClientConfig { incarnation, ..worker_config(slot, PARAMS) };
+    (0..3).for_each(|slot| test.join(slot as u64, worker(slot, 5)));
+    test.join(7, worker(1, 4));
+    let (_, _, bytes) = &test.host.sent[test.host.sent.len() - 1];
+    let code = Refusal::decode(bytes).map(|refusal| refusal.code);
+    assert_eq!(code, Ok(RefuseCode::SlotTaken));
+    test.join(8, worker(1, 6));
+    assert_eq!(test.host.closed[test.host.closed.len() - 1].0, 1);
+    assert_eq!(test.server.outcome(), None);
 }
 
 #[test]
-fn whoever_breaks_the_protocol_is_shown_out_alone() {
-    let (mut server, mut log) = started(OnLoss::Continue);
-    server.connection_opened(ConnId(20), 0);
-    push(&mut server, 20, 1, &mut log);
-    server.connection_opened(ConnId(21), 1);
-    server.tick(10_001, &mut log);
-    let mut header = Header::new(FrameKind::Push, 16);
-    (header.count, header.sequence, header.step) = (1, 1, 7);
-    server.frame_arrived(ConnId(2), &header, Payload::Floats(&mut vec![1.0; 4]), 10_001, &mut log);
-    let closed: Vec<_> = log.closed.iter().map(|(conn, why)| (conn.0, why.as_str())).collect();
+fn a_client_that_breaks_the_protocol_is_shut_out_alone() {
+    let mut test = started(OnLoss::Continue);
+    test.server.connection_opened(crate::ConnId(20), 0);
+    push(&mut test, 20, 0, 1);
+    test.server.connection_opened(crate::ConnId(21), 1);
+    test.tick(10_001);
+    push(&mut test, 2, 7, 10_001);
     let expected = [
-        (20, "a frame before Hello"),
-        (21, "no Hello in time"),
-        (2, "a step ahead of the parameters"),
+        (20, "a frame before Hello".to_owned()),
+        (21, "no Hello in time".to_owned()),
+        (2, "a step ahead of the parameters".to_owned()),
     ];
-    assert_eq!(closed, expected);
-    assert_eq!(server.outcome(), None);
+    assert_eq!(test.host.closed, expected);
+    assert_eq!(test.server.outcome(), None);
 }
