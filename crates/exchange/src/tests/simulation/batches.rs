@@ -1,177 +1,178 @@
-//! A process of a sparse model: it asks for the keys of its batches, in step or one ahead.
+//! A process of a sparse model: it requests the keys of its batches, in step or one ahead.
 //!
-//! In step, a push asks for the keys of the next batch. One ahead, two batches are asked for at
-//! the start, and while the gradient of one travels, that of the next is computed already.
+//! In step, a push requests the keys of the next batch. One ahead, the process requests two batches
+//! at the start, and while the gradient of one travels it computes that of the next.
 
 use std::collections::VecDeque;
 
+use super::plan::SimPlan;
+use super::process::{ProcessAction, ProcessState, SimProcess};
+use crate::tests::harness::mix;
 use crate::{PeerRole, PullPurpose};
 
-use super::plan::{Plan, mix};
-use super::process::{Process, State, Wish};
-
-/// A batch whose values are here.
-struct Batch {
+/// A batch whose values have arrived.
+struct SparseBatch {
     step: u64,
     keys: Vec<u32>,
     values: Vec<f32>,
-    /// Which version each server's values are of.
+    /// The version of each server's values.
     versions: Vec<u64>,
 }
 
-/// What a process of a sparse model is in the middle of.
+/// The batches that a process of a sparse model works on.
 #[derive(Default)]
-pub(crate) struct Batches {
-    /// The keys that the present operation asks for, and the step whose batch they are of.
-    pub(crate) asked: Vec<u32>,
-    asked_step: u64,
-    /// Which version the last values of each server were of.
+pub(crate) struct SparseBatches {
+    /// The keys that the present operation requests, and the step of their batch.
+    pub(crate) requested: Vec<u32>,
+    requested_step: u64,
+    /// The version of the last values of each server.
     pub(crate) versions: Vec<u64>,
-    /// Which versions the gradient that is being pushed was computed from.
+    /// The versions that the gradient being pushed was computed from.
     pub(crate) pushed_versions: Vec<u64>,
-    /// The batches whose values are here, the oldest first.
-    here: VecDeque<Batch>,
+    /// The batches whose values have arrived, the oldest first.
+    arrived: VecDeque<SparseBatch>,
     is_computing: bool,
-    /// A gradient that waits for the last push to be answered, its step and its versions.
-    fresh: Option<(u64, Vec<f32>, Vec<u64>)>,
-    /// How often it has pulled to look only.
-    looks: u64,
+    /// A gradient that waits for the last push to be answered, with its step and versions.
+    computed_gradient: Option<(u64, Vec<f32>, Vec<u64>)>,
+    /// Pulls that only read.
+    reads: u64,
 }
 
-impl Process {
-    /// Pulls the first batch, or what an evaluator looks at.
-    pub(crate) fn begin_sparse(&mut self, plan: &Plan) {
-        self.state = State::Pulling;
+impl SimProcess {
+    /// Pulls the first batch, or what an evaluator reads.
+    pub(crate) fn begin_sparse(&mut self, plan: &SimPlan) {
+        self.state = ProcessState::Pulling;
         match self.role {
             PeerRole::Worker => {
-                let step = self.client.resume_step().expect("all have welcomed");
-                self.ask(plan, step);
-                self.client.begin_pull_keys(&self.batches.asked, PullPurpose::Begin);
+                let step = self.client.resume_step().expect("all servers have welcomed it");
+                self.request(plan, step);
+                self.client.begin_pull_keys(&self.batches.requested, PullPurpose::Begin);
             }
-            _ => self.look(plan),
+            _ => self.begin_read(plan),
         }
     }
 
-    pub(crate) fn look(&mut self, plan: &Plan) {
-        self.state = State::Looking;
-        self.batches.looks += 1;
-        let seed = mix(self.batches.looks ^ 0xe7a1);
-        self.batches.asked = (0..plan.total_params as u32)
+    pub(crate) fn begin_read(&mut self, plan: &SimPlan) {
+        self.state = ProcessState::Reading;
+        self.batches.reads += 1;
+        let seed = mix(self.batches.reads ^ 0xe7a1);
+        self.batches.requested = (0..plan.total_params as u32)
             .filter(|key| mix(seed ^ u64::from(*key)).is_multiple_of(2))
             .collect();
-        self.params = vec![f32::NAN; self.batches.asked.len()];
-        self.client.begin_pull_keys(&self.batches.asked, PullPurpose::ReadOnly);
+        self.params = vec![f32::NAN; self.batches.requested.len()];
+        self.client.begin_pull_keys(&self.batches.requested, PullPurpose::ReadOnly);
     }
 
-    /// Makes the keys of a step those that the next operation asks for. Beyond the data there
-    /// are none.
-    fn ask(&mut self, plan: &Plan, step: u64) {
+    /// Makes the next operation request the keys of a step. Beyond the data there are none.
+    fn request(&mut self, plan: &SimPlan, step: u64) {
         let has_data = plan.leaves_at[self.slot].is_none_or(|at| step < at);
         let batches = &mut self.batches;
-        batches.asked_step = step;
-        batches.asked = if has_data { plan.keys(self.slot, step) } else { Vec::new() };
-        self.params = vec![f32::NAN; batches.asked.len()];
+        batches.requested_step = step;
+        batches.requested = if has_data { plan.keys(self.slot, step) } else { Vec::new() };
+        self.params = vec![f32::NAN; batches.requested.len()];
     }
 
     /// A push or a pull has been answered in full.
-    pub(crate) fn completed_sparse(&mut self, plan: &Plan, wishes: &mut Vec<Wish>) {
+    pub(crate) fn completed_sparse(&mut self, plan: &SimPlan, actions: &mut Vec<ProcessAction>) {
         if self.role == PeerRole::Evaluator {
-            self.state = State::Computing;
-            wishes.push(Wish::Compute);
+            self.state = ProcessState::Computing;
+            actions.push(ProcessAction::Compute);
             return;
         }
         match self.state {
-            State::Pushing => {
-                wishes.push(self.answered());
+            ProcessState::Pushing => {
+                actions.push(self.answered());
                 let step = self.step;
                 self.step = if plan.is_sync() { self.client.global_step() } else { step + 1 };
-                self.has_arrived();
+                self.values_arrived();
             }
-            State::Pulling => {
-                self.has_arrived();
-                self.step = self.batches.here[0].step;
+            ProcessState::Pulling => {
+                self.values_arrived();
+                self.step = self.batches.arrived[0].step;
             }
             _ => {}
         }
         let is_out_of_data = plan.leaves_at[self.slot].is_some_and(|at| self.step >= at);
         if self.client.is_stopping() || is_out_of_data {
-            self.enter(State::Leaving, wishes);
-        } else if self.is_called_back() {
-            self.enter(State::Releasing, wishes);
+            self.enter_state(ProcessState::Leaving, actions);
+        } else if self.releases_now() {
+            self.enter_state(ProcessState::Releasing, actions);
         } else {
-            self.go_on(plan, wishes);
+            self.advance(plan, actions);
         }
     }
 
-    /// The values that were asked for belong to a batch now.
-    fn has_arrived(&mut self) {
+    /// The requested values have arrived and form a batch.
+    fn values_arrived(&mut self) {
         let batches = &mut self.batches;
-        let (step, keys) = (batches.asked_step, batches.asked.clone());
+        let (step, keys) = (batches.requested_step, batches.requested.clone());
         let (values, versions) = (self.params.clone(), batches.versions.clone());
-        batches.here.push_back(Batch { step, keys, values, versions });
+        batches.arrived.push_back(SparseBatch { step, keys, values, versions });
     }
 
-    /// Nothing is on its way: asks for what is missing, and computes what can be computed.
-    fn go_on(&mut self, plan: &Plan, wishes: &mut Vec<Wish>) {
-        let has_pushed = self.state == State::Pushing;
-        // Others have made steps that this slot was too late for.
-        let is_behind = plan.is_sync() && self.batches.here.iter().all(|b| b.step != self.step);
+    /// No operation is in progress: requests what is missing, and computes what it can.
+    fn advance(&mut self, plan: &SimPlan, actions: &mut Vec<ProcessAction>) {
+        let has_pushed = self.state == ProcessState::Pushing;
+        // Other workers have made steps that this slot was too late for.
+        let is_behind = plan.is_sync() && self.batches.arrived.iter().all(|b| b.step != self.step);
         if has_pushed && is_behind {
-            self.batches.here.clear();
+            self.batches.arrived.clear();
             self.client.resume_at(self.step);
             self.begin_sparse(plan);
         } else if has_pushed && self.slot == 0 && self.step.is_multiple_of(3) {
-            self.look(plan);
-        } else if self.state == State::Pulling && plan.depth > self.batches.here.len() {
-            self.ask(plan, self.step + 1);
-            self.client.begin_pull_keys(&self.batches.asked, PullPurpose::Ahead);
+            self.begin_read(plan);
+        } else if self.state == ProcessState::Pulling && plan.depth > self.batches.arrived.len() {
+            self.request(plan, self.step + 1);
+            self.client.begin_pull_keys(&self.batches.requested, PullPurpose::Ahead);
         } else {
-            self.state = State::Computing;
-            self.push_fresh(plan, wishes);
+            self.state = ProcessState::Computing;
+            self.push_computed(plan, actions);
         }
-        self.compute_next(wishes);
+        self.compute_next(actions);
     }
 
-    /// Computes the oldest batch whose values are here, if nothing else is computed.
-    fn compute_next(&mut self, wishes: &mut Vec<Wish>) {
+    /// Computes the oldest batch whose values have arrived, unless it is already computing.
+    fn compute_next(&mut self, actions: &mut Vec<ProcessAction>) {
         let batches = &mut self.batches;
-        let is_free = !batches.is_computing && batches.fresh.is_none();
-        if is_free && self.state != State::Pulling && !batches.here.is_empty() {
+        let is_free = !batches.is_computing && batches.computed_gradient.is_none();
+        if is_free && self.state != ProcessState::Pulling && !batches.arrived.is_empty() {
             batches.is_computing = true;
-            wishes.push(Wish::Compute);
+            actions.push(ProcessAction::Compute);
         }
     }
 
-    /// A gradient is computed, or an evaluator has looked for long enough.
-    pub(crate) fn computed_sparse(&mut self, plan: &Plan, wishes: &mut Vec<Wish>) {
+    /// A gradient has been computed, or an evaluator has finished an evaluation.
+    pub(crate) fn computed_sparse(&mut self, plan: &SimPlan, actions: &mut Vec<ProcessAction>) {
         if self.role == PeerRole::Evaluator {
-            return self.look(plan);
+            return self.begin_read(plan);
         }
         self.batches.is_computing = false;
-        use State::{Collecting, Finishing, Leaving, Lingering, Refreshing, Releasing};
-        let is_out = matches!(self.state, Leaving | Releasing | Lingering);
+        use ProcessState::{AwaitingEnd, Collecting, Finishing, Leaving, Refreshing, Releasing};
+        let is_out = matches!(self.state, Leaving | Releasing | AwaitingEnd);
         if is_out || matches!(self.state, Collecting | Refreshing | Finishing) {
             return;
         }
-        let batch = self.batches.here.pop_front().expect("what was computed");
+        let batch = self.batches.arrived.pop_front().expect("what was computed");
         let gradient = plan.gradients(self.slot, batch.step, &batch.keys, &batch.values);
-        self.batches.fresh = Some((batch.step, gradient, batch.versions));
-        if self.state == State::Computing {
-            self.push_fresh(plan, wishes);
+        self.batches.computed_gradient = Some((batch.step, gradient, batch.versions));
+        if self.state == ProcessState::Computing {
+            self.push_computed(plan, actions);
         }
-        self.compute_next(wishes);
+        self.compute_next(actions);
     }
 
-    /// Pushes the gradient that waits, if there is one, and asks for the next batch.
-    fn push_fresh(&mut self, plan: &Plan, wishes: &mut Vec<Wish>) {
-        let Some((step, gradient, versions)) = self.batches.fresh.take() else { return };
+    /// Pushes the gradient that waits, if there is one, and requests the next batch.
+    fn push_computed(&mut self, plan: &SimPlan, actions: &mut Vec<ProcessAction>) {
+        let Some((step, gradient, versions)) = self.batches.computed_gradient.take() else {
+            return;
+        };
         assert_eq!(step, self.step);
         (self.gradient, self.batches.pushed_versions) = (gradient, versions);
-        self.checkpoint_if_due(plan, wishes);
-        self.stop_if_due(plan, wishes);
-        self.state = State::Pushing;
-        self.ask(plan, step + plan.depth as u64);
+        self.checkpoint_if_due(plan, actions);
+        self.stop_if_due(plan, actions);
+        self.state = ProcessState::Pushing;
+        self.request(plan, step + plan.depth as u64);
         let examples = plan.examples(self.slot, step);
-        self.client.begin_push_keys(step, examples, &self.batches.asked);
+        self.client.begin_push_keys(step, examples, &self.batches.requested);
     }
 }

@@ -1,31 +1,34 @@
-//! What must hold after every run.
+//! Checks of what must hold after every run.
 
 use std::collections::BTreeMap;
 
 use crate::{ModeConfig, OnLoss, PeerRole};
 use paceline_model::Table;
 
-use super::plan::{Accident, Plan};
-use super::process::Answered;
-use super::world::World;
+use super::plan::{Accident, SimPlan};
+use super::process::AnsweredPush;
+use super::world::SimWorld;
+use crate::tests::harness::read_table;
 
-pub(crate) fn check(world: &World) {
+pub(crate) fn check(world: &SimWorld) {
     let plan = &world.plan;
     if let Some(slot) = plan.dies.filter(|_| world.killed_for_good) {
         let must_fail = slot == 0 || plan.on_loss == OnLoss::Fail;
-        match (must_fail, world.failure()) {
-            // It may have died when it had left already; but a chief never leaves early.
+        match (must_fail, world.failures().next()) {
+            // It may have died after it left; but a coordinator never leaves early.
             (true, None) => {
-                assert!(slot > 0, "the chief was lost and nobody minded");
+                assert!(slot > 0, "the coordinator was lost without effect");
                 assert!(world.nodes.iter().all(|node| !node.server.is_live(slot)));
             }
-            (true, Some(_)) => return assert!(world.is_blamed(slot), "nobody names worker:{slot}"),
+            (true, Some(_)) => {
+                return assert!(names_worker(world, slot), "no server names worker:{slot}");
+            }
             (false, failure) => assert_eq!(failure, None),
         }
     } else {
-        assert_eq!(world.failure(), None);
-        // A process that takes over a slot whose predecessor had left may find nobody.
-        let first = match plan.crews {
+        assert_eq!(world.failures().next(), None);
+        // A process that takes over a slot whose predecessor had left may find no server.
+        let first = match plan.roster_processes {
             Some(_) => world.processes.len(),
             None => plan.workers + plan.evaluators,
         };
@@ -44,8 +47,14 @@ pub(crate) fn check(world: &World) {
     }
 }
 
-/// How many pushes of a slot server 0 has accepted.
-fn pushes(world: &World, slot: usize) -> u64 {
+/// Whether some server failed and named this worker. Others may name the workers that left because
+/// of that.
+fn names_worker(world: &SimWorld, slot: usize) -> bool {
+    world.failures().any(|why| why.contains(&format!("worker:{slot}")))
+}
+
+/// Pushes of a slot that server 0 has accepted.
+fn pushes(world: &SimWorld, slot: usize) -> u64 {
     world.nodes[0].server.accepted(0, slot)
 }
 
@@ -53,29 +62,29 @@ fn bits(params: &[f32]) -> Vec<u32> {
     params.iter().map(|value| value.to_bits()).collect()
 }
 
-/// The number of steps is as asked for.
-fn check_stop(world: &World) {
+/// Checks that the run stopped after the requested number of steps.
+fn check_stop(world: &SimWorld) {
     let plan = &world.plan;
     let steps = world.nodes[0].server.global_step();
-    let stop_steps = match (plan.stop_steps, plan.chief_stops_at) {
+    let stop_steps = match (plan.stop_steps, plan.coordinator_stops_at) {
         (Some(steps), _) => steps,
         (None, at) if plan.is_sync() => at.map_or(0, |at| at + 1),
         _ => return,
     };
     let has_backups = matches!(plan.mode, ModeConfig::Sync { quorum } if quorum < plan.workers);
     match plan.mode {
-        // The chief of a run with backups may fall behind the step it meant to stop at.
+        // With backups the coordinator may fall behind the step at which it wants to stop.
         _ if has_backups && plan.stop_steps.is_none() => assert!(steps >= 1),
         ModeConfig::Sync { .. } => assert_eq!(steps, stop_steps),
         _ => {
-            let overshoot = plan.workers as u64 * 2 + world.shelf.owed();
+            let overshoot = plan.workers as u64 * 2 + world.disk.owed_pushes();
             assert!((stop_steps..=stop_steps + overshoot).contains(&steps), "{steps} steps");
         }
     }
 }
 
-/// Every push was applied on every chunk of every server, once.
-fn check_sums(world: &World) {
+/// Checks that every push was applied once on every chunk of every server.
+fn check_sums(world: &SimWorld) {
     let plan = &world.plan;
     let mut expected = vec![0.0f32; plan.total_params];
     for slot in 0..plan.workers {
@@ -86,39 +95,38 @@ fn check_sums(world: &World) {
             }
         }
         let (answered, lost) = count_answered(world, slot);
-        // A process may have died after its last answer was sent and before it arrived.
+        // A process may have died between its last answer's departure and arrival.
         assert!(answered <= pushes(world, slot));
         check_lost(world, slot, lost);
     }
     assert_eq!(world.params(), bits(&expected), "not each push once");
     let total: u64 = (0..plan.workers).map(|slot| pushes(world, slot)).sum();
     for node in &world.nodes {
-        assert_eq!(node.begun_with + node.server.stats().applied_total(), total);
+        assert_eq!(node.restored_pushes + node.server.stats().applied_total(), total);
         assert_eq!(node.server.global_step(), total);
     }
 }
 
-/// How many answers of a slot's pushes stand for what is in the parameters, and how many for what
-/// was lost with a server.
-fn count_answered(world: &World, slot: usize) -> (u64, u64) {
-    let of_slot = |answered: &&Answered| answered.slot == slot;
+/// Answered pushes of a slot that are in the parameters, and those that were lost with a server.
+fn count_answered(world: &SimWorld, slot: usize) -> (u64, u64) {
+    let of_slot = |answered: &&AnsweredPush| answered.slot == slot;
     let all = world.answered.iter().filter(of_slot).count();
-    let lost = world.answered.iter().filter(of_slot).filter(|a| world.shelf.is_lost(a)).count();
+    let lost = world.answered.iter().filter(of_slot).filter(|a| world.disk.is_lost(a)).count();
     ((all - lost) as u64, lost as u64)
 }
 
-/// A process knows how many of its pushes were lost, unless it died itself.
-fn check_lost(world: &World, slot: usize, lost: u64) {
+/// Checks that a process knows how many of its pushes were lost, unless it died itself.
+fn check_lost(world: &SimWorld, slot: usize, lost: u64) {
     let mut processes =
         world.processes.iter().filter(|p| p.role == PeerRole::Worker && p.slot == slot);
     if let (Some(only), None) = (processes.next(), processes.next()) {
-        assert_eq!(only.client.lost_pushes(), lost, "worker:{slot} knows what it lost");
+        assert_eq!(only.client.lost_pushes(), lost, "worker:{slot} counts its lost pushes");
     }
 }
 
-/// `sync` with all workers as anybody would write it on one machine.
-fn reference(plan: &Plan) -> Vec<u32> {
-    let steps = plan.stop_steps.or(plan.chief_stops_at.map(|at| at + 1)).unwrap_or(0);
+/// `sync` with all workers, as a plain loop on one machine.
+fn reference(plan: &SimPlan) -> Vec<u32> {
+    let steps = plan.stop_steps.or(plan.coordinator_stops_at.map(|at| at + 1)).unwrap_or(0);
     let table = new_table(plan);
     for step in 0..steps {
         let takes_part = |slot: &usize| plan.leaves_at[*slot].is_none_or(|at| step < at);
@@ -131,18 +139,16 @@ fn reference(plan: &Plan) -> Vec<u32> {
     params(&table)
 }
 
-/// All parameters in one table, whatever kind of model it is: its plain SGD is the dense one.
-fn new_table(plan: &Plan) -> Table {
+/// All parameters in one table, for both kinds of model: plain SGD gives dense results.
+fn new_table(plan: &SimPlan) -> Table {
     Table::new(plan.optimizer.clone(), &plan.layout(), 0..plan.total_params)
 }
 
 fn params(table: &Table) -> Vec<u32> {
-    let mut params = vec![f32::NAN; table.len()];
-    table.read_range(table.range(), &mut params);
-    bits(&params)
+    bits(&read_table(table))
 }
 
-fn make_step(plan: &Plan, step: u64, slots: &[usize], table: &Table) {
+fn make_step(plan: &SimPlan, step: u64, slots: &[usize], table: &Table) {
     let total: u64 = slots.iter().map(|&slot| u64::from(plan.examples(slot, step))).sum();
     let mut mean = BTreeMap::new();
     for &slot in slots {
@@ -159,40 +165,41 @@ fn make_step(plan: &Plan, step: u64, slots: &[usize], table: &Table) {
     table.update(step, &keys, &values);
 }
 
-/// With backups, the answers tell whose gradients each step was made of: as many as the quorum
-/// or all who were left, and the parameters are what those give, on every chunk.
-fn check_backups(world: &World, quorum: usize) {
+/// Checks a run with backups. The answers say whose gradients made each step: a quorum, or all
+/// workers that were left. The parameters must be what those gradients give, on every chunk.
+fn check_backups(world: &SimWorld, quorum: usize) {
     let plan = &world.plan;
     let server = &world.nodes[0].server;
     let table = new_table(plan);
-    let stays = |answered: &&Answered| !world.shelf.is_lost(answered);
+    let stays = |answered: &&AnsweredPush| !world.disk.is_lost(answered);
     let mut is_known = true;
     for step in 0..server.global_step() {
-        let used =
-            |answered: &&Answered| answered.step == step && !answered.dropped && stays(answered);
+        let used = |answered: &&AnsweredPush| {
+            answered.step == step && !answered.dropped && stays(answered)
+        };
         let mut slots: Vec<_> = world.answered.iter().filter(used).map(|a| a.slot).collect();
         slots.sort_unstable();
         let before = slots.len();
         slots.dedup();
         assert_eq!(before, slots.len(), "step {step} counts a slot twice");
         assert!(slots.len() <= quorum, "step {step} of {} gradients", slots.len());
-        // The last answer of a process that died is not known to us.
+        // The last answer of a process that died is unknown.
         is_known &= !slots.is_empty();
         make_step(plan, step, &slots, &table);
     }
-    // With one server nobody dies between two.
+    // There is one server, so no accident is a `KillBetween`.
     let is_kill = |accident: &Accident| {
         matches!(accident, Accident::Kill { .. } | Accident::KillServer { .. })
     };
     let kills = plan.accidents.iter().any(|(_, accident)| is_kill(accident));
-    // A spare may take a slot over that merely lost its connection, which leaves an answer unheard.
-    let kills = kills || plan.crews.is_some();
+    // A spare may take over a slot that merely lost its connection; then an answer stays unread.
+    let kills = kills || plan.roster_processes.is_some();
     if is_known && !kills {
         assert_eq!(world.params(), params(&table), "a step mixes gradients");
     }
     let stats = server.stats();
-    if world.shelf.has_claims() {
-        // What was dropped before the checkpoint is not told apart in it.
+    if world.disk.has_claims() {
+        // A checkpoint does not say which pushes were dropped before it.
         return;
     }
     let used: u64 = stats.applied_total();

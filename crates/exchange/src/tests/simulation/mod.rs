@@ -1,56 +1,51 @@
 //! Whole clusters with all their accidents, played from a seed.
 //!
-//! Each seed draws a cluster, a mode and a list of accidents (`plan.rs`), plays it in a world of
-//! events (`world.rs`, `node.rs`, `accidents.rs`, `lives.rs`) with processes that train in earnest
-//! (`process.rs`, of a sparse model `batches.rs`, and together as `crews.rs`), and then checks what must always hold
-//! (`checks.rs`). A failing seed is printed; `PACELINE_SEED=n cargo test -p paceline-exchange --test
-//! simulation` plays it alone and prints every event. `PACELINE_SEEDS=n` plays more, or fewer.
+//! Each seed draws a cluster, a mode and a list of accidents (`plan.rs`) and plays them in a world
+//! of events (`world.rs`, `network.rs`, `node.rs`, `accidents.rs`, `server_deaths.rs`) with
+//! processes that really train (`process.rs`, of a sparse model `batches.rs`, several slots per
+//! process `roster_processes.rs`). Then it checks what must always hold (`checks.rs`).
+//!
+//! A failing seed is printed. `PACELINE_SEED=n cargo test -p paceline-exchange simulation --
+//! --nocapture` replays it alone and prints every event; `PACELINE_SEEDS=n` plays that many.
 
 mod accidents;
 mod batches;
 mod checks;
-mod crews;
-mod lives;
+mod network;
 mod node;
 mod plan;
 mod process;
+mod roster_processes;
+mod server_deaths;
 mod world;
 
-use plan::{ModelKind, Plan, Servers, Style};
-use world::World;
+use super::harness::for_each_seed;
+use plan::{ModelKind, RunStyle, ServerFate, SimPlan};
+use world::SimWorld;
 
-fn play(style: Style, kind: ModelKind, mortal: Servers, seed: u64, trace: bool) {
-    let plan = Plan::draw(style, kind, mortal, seed);
+/// Plays one seed.
+fn play(plan: &SimPlan, seed: u64, trace: bool) {
     if trace {
         println!("{plan:#?}");
     }
-    let mut world = World::new(plan.clone(), seed, trace);
+    let mut world = SimWorld::new(plan.clone(), seed, trace);
     world.run();
     checks::check(&world);
     if plan.has_exact_bits() {
-        let mut calm = World::new(plan.without_accidents(), seed.wrapping_add(1), false);
+        let mut calm = SimWorld::new(plan.without_accidents(), seed.wrapping_add(1), false);
         calm.run();
         assert_eq!(calm.params(), world.params(), "accidents changed the bits");
     }
 }
 
-/// Plays many seeds of one style and names the first that fails.
-fn seeds(style: Style, kind: ModelKind, count: u64) {
-    seeds_with(style, kind, Servers::Steady, count);
+fn seeds(style: RunStyle, kind: ModelKind, count: u64) {
+    seeds_with(style, kind, ServerFate::Steady, count);
 }
 
-fn seeds_with(style: Style, kind: ModelKind, mortal: Servers, count: u64) {
-    if let Some(seed) = std::env::var("PACELINE_SEED").ok().and_then(|seed| seed.parse().ok()) {
-        return play(style, kind, mortal, seed, true);
-    }
-    let count = std::env::var("PACELINE_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(count);
-    for seed in 0..count {
-        let result = std::panic::catch_unwind(|| play(style, kind, mortal, seed, false));
-        if let Err(panic) = result {
-            println!("{kind:?} {style:?} {mortal:?}: replay with PACELINE_SEED={seed}");
-            std::panic::resume_unwind(panic);
-        }
-    }
+fn seeds_with(style: RunStyle, kind: ModelKind, fate: ServerFate, count: u64) {
+    for_each_seed(&format!("{kind:?} {style:?} {fate:?}"), count, |seed, trace| {
+        play(&SimPlan::draw(style, kind, fate, seed), seed, trace);
+    });
 }
 
 mod dense {
@@ -58,32 +53,32 @@ mod dense {
 
     #[test]
     fn every_push_is_applied_once_in_async() {
-        seeds(Style::Async, ModelKind::Dense, 3_000);
+        seeds(RunStyle::Async, ModelKind::Dense, 3_000);
     }
 
     #[test]
     fn sync_gives_equal_bits_whatever_happens() {
-        seeds(Style::SyncAll, ModelKind::Dense, 3_000);
+        seeds(RunStyle::SyncAll, ModelKind::Dense, 3_000);
     }
 
     #[test]
     fn sync_with_backups_uses_whole_gradients() {
-        seeds(Style::SyncBackups, ModelKind::Dense, 3_000);
+        seeds(RunStyle::SyncBackups, ModelKind::Dense, 3_000);
     }
 
     #[test]
     fn bounded_keeps_its_bound() {
-        seeds(Style::Bounded, ModelKind::Dense, 3_000);
+        seeds(RunStyle::Bounded, ModelKind::Dense, 3_000);
     }
 
     #[test]
-    fn a_worker_lost_for_good_ends_the_run_or_is_left_behind() {
-        seeds(Style::Loss, ModelKind::Dense, 3_000);
+    fn a_worker_lost_for_good_fails_the_run_or_is_left_behind() {
+        seeds(RunStyle::Loss, ModelKind::Dense, 3_000);
     }
 
     #[test]
-    fn processes_that_come_and_go_change_nothing() {
-        seeds(Style::Elastic, ModelKind::Dense, 2_000);
+    fn processes_that_join_leave_and_die_change_nothing() {
+        seeds(RunStyle::Elastic, ModelKind::Dense, 2_000);
     }
 }
 
@@ -92,66 +87,66 @@ mod sparse {
 
     #[test]
     fn every_push_is_applied_once_in_async() {
-        seeds(Style::Async, ModelKind::Sparse, 3_000);
+        seeds(RunStyle::Async, ModelKind::Sparse, 3_000);
     }
 
     #[test]
     fn sync_gives_equal_bits_whatever_happens() {
-        seeds(Style::SyncAll, ModelKind::Sparse, 3_000);
+        seeds(RunStyle::SyncAll, ModelKind::Sparse, 3_000);
     }
 
     #[test]
     fn sync_with_backups_uses_whole_gradients() {
-        seeds(Style::SyncBackups, ModelKind::Sparse, 3_000);
+        seeds(RunStyle::SyncBackups, ModelKind::Sparse, 3_000);
     }
 
     #[test]
     fn bounded_keeps_its_bound() {
-        seeds(Style::Bounded, ModelKind::Sparse, 3_000);
+        seeds(RunStyle::Bounded, ModelKind::Sparse, 3_000);
     }
 
     #[test]
-    fn a_worker_lost_for_good_ends_the_run_or_is_left_behind() {
-        seeds(Style::Loss, ModelKind::Sparse, 3_000);
+    fn a_worker_lost_for_good_fails_the_run_or_is_left_behind() {
+        seeds(RunStyle::Loss, ModelKind::Sparse, 3_000);
     }
 
     #[test]
-    fn processes_that_come_and_go_change_nothing() {
-        seeds(Style::Elastic, ModelKind::Sparse, 2_000);
+    fn processes_that_join_leave_and_die_change_nothing() {
+        seeds(RunStyle::Elastic, ModelKind::Sparse, 2_000);
     }
 }
 
-/// Servers die and come back with what the last complete checkpoint has.
+/// Servers die and resume from the last complete checkpoint.
 mod mortal_servers {
     use super::*;
 
-    fn both(style: Style, count: u64) {
-        seeds_with(style, ModelKind::Dense, Servers::Mortal, count);
-        seeds_with(style, ModelKind::Sparse, Servers::Mortal, count);
+    fn both(style: RunStyle, count: u64) {
+        seeds_with(style, ModelKind::Dense, ServerFate::Mortal, count);
+        seeds_with(style, ModelKind::Sparse, ServerFate::Mortal, count);
     }
 
     #[test]
-    fn cost_async_no_push_but_those_since_the_checkpoint() {
-        both(Style::Async, 2_000);
+    fn cost_async_only_the_pushes_since_the_checkpoint() {
+        both(RunStyle::Async, 2_000);
     }
 
     #[test]
     fn do_not_change_the_bits_of_sync() {
-        both(Style::SyncAll, 2_000);
+        both(RunStyle::SyncAll, 2_000);
     }
 
     #[test]
     fn leave_the_gradients_of_sync_with_backups_whole() {
-        both(Style::SyncBackups, 2_000);
+        both(RunStyle::SyncBackups, 2_000);
     }
 
     #[test]
-    fn cost_bounded_no_push_but_those_since_the_checkpoint() {
-        both(Style::Bounded, 2_000);
+    fn cost_bounded_only_the_pushes_since_the_checkpoint() {
+        both(RunStyle::Bounded, 2_000);
     }
 
     #[test]
-    fn find_processes_that_came_and_went_again() {
-        both(Style::Elastic, 1_000);
+    fn find_processes_that_joined_and_left_again() {
+        both(RunStyle::Elastic, 1_000);
     }
 }

@@ -1,85 +1,52 @@
-//! What happens in one simulated run, drawn from its seed before it starts.
+//! A simulated run, drawn from its seed before it starts.
 
 use crate::{ModeConfig, OnLoss};
 use paceline_model::{AdaGrad, Ftrl, Group, Layout, OptimizerSpec, Schedule, Sgd};
 
-use super::crews::Change;
+use super::roster_processes::RosterChange;
+use crate::tests::harness::{Random, mix};
 
 const FTRL: Ftrl = Ftrl { beta: 1.0, l1: 0.02, l2: 0.5 };
 
-/// A small generator (SplitMix64): the simulation must not change when a library does.
-#[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
-    }
-
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.below(high - low + 1)
-    }
-
-    pub(crate) fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
-
-/// Scrambles a number.
-pub(crate) fn mix(value: u64) -> u64 {
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
-}
-
-/// Which chunk of the protocol a run is about.
+/// The aspect of the protocol that a run tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Style {
+pub(crate) enum RunStyle {
     Async,
     SyncAll,
     SyncBackups,
     Bounded,
-    /// Any mode, and one worker dies and never comes back.
+    /// Any mode; one worker dies and never returns.
     Loss,
-    /// Any mode, and processes that fill several slots come and go.
+    /// Any mode; processes that fill several slots join, leave and die.
     Elastic,
 }
 
-/// Something that goes wrong at a time.
+/// Something that goes wrong.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Accident {
-    /// Some connection breaks, and what is on its way is lost.
+    /// A connection breaks, and the frames on it are lost.
     Cut,
-    /// The process in a slot dies; another takes over after so long, or none does.
+    /// The process in a slot dies; another one takes over after a while, or none does.
     Kill { slot: usize, back_after_ms: Option<u64> },
-    /// As `Kill`, when one server has a push of the slot and another has not; if that does not
-    /// happen within so many looks, it does not die.
-    KillBetween { slot: usize, back_after_ms: u64, looks: u64 },
-    /// Somebody unknown connects to a server and sends rubbish.
+    /// As `Kill`, but only when one server has a push of the slot and another lacks it. Gives up
+    /// after this many attempts.
+    KillBetween { slot: usize, back_after_ms: u64, attempts: u64 },
+    /// A stranger connects to a server and sends garbage.
     Stranger { server: usize },
-    /// Something happens to the processes that fill slots.
-    Crew(Change),
-    /// A server dies; it is back after so long.
+    /// The processes on the roster change.
+    ChangeRoster(RosterChange),
+    /// A server dies and is restarted after a while.
     KillServer { server: usize, back_after_ms: u64 },
 }
 
-/// Whether servers die.
+/// Whether servers die during a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Servers {
+pub(crate) enum ServerFate {
     Steady,
     Mortal,
 }
 
-/// What kind of model is trained.
+/// The kind of model that is trained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ModelKind {
     Dense,
@@ -88,11 +55,11 @@ pub(crate) enum ModelKind {
 
 /// One simulated run.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct SimPlan {
     pub(crate) is_sparse: bool,
-    /// Of a sparse model: how many batches are asked for before the first gradient is pushed.
+    /// Of a sparse model: batches requested before the first gradient is pushed.
     pub(crate) depth: usize,
-    /// Of a sparse model: how many of 100 parameters a batch touches, and what draws them.
+    /// Of a sparse model: percentage of the parameters that a batch touches, and their seed.
     density: u64,
     key_seed: u64,
     pub(crate) optimizer: OptimizerSpec,
@@ -103,28 +70,28 @@ pub(crate) struct Plan {
     pub(crate) total_params: usize,
     pub(crate) chunk_floats: usize,
     pub(crate) stop_steps: Option<u64>,
-    /// The chief asks to stop before it pushes this step.
-    pub(crate) chief_stops_at: Option<u64>,
-    /// From which step on each slot has no more data.
+    /// The coordinator asks to stop before it pushes this step.
+    pub(crate) coordinator_stops_at: Option<u64>,
+    /// The step at which each slot runs out of data.
     pub(crate) leaves_at: Vec<Option<u64>>,
-    /// How long each slot computes a step.
+    /// The longest time that each slot computes a step.
     pub(crate) compute_ms: Vec<u64>,
     pub(crate) delay_ms: u64,
     pub(crate) on_loss: OnLoss,
     pub(crate) rejoin_ms: u64,
     pub(crate) accidents: Vec<(u64, Accident)>,
-    /// The slot that dies for good.
+    /// The slot whose worker dies and never returns.
     pub(crate) dies: Option<usize>,
-    /// How many processes the run begins with, if they fill slots as they are told.
-    pub(crate) crews: Option<usize>,
-    /// How many steps of the chief there are from one checkpoint to the next.
+    /// Processes that the run begins with, if they fill slots by the roster.
+    pub(crate) roster_processes: Option<usize>,
+    /// Steps of the coordinator between checkpoints.
     pub(crate) checkpoint_every: Option<u64>,
 }
 
-impl Plan {
-    pub(crate) fn draw(style: Style, kind: ModelKind, mortal: Servers, seed: u64) -> Self {
+impl SimPlan {
+    pub(crate) fn draw(style: RunStyle, kind: ModelKind, mortal: ServerFate, seed: u64) -> Self {
         let mut random = Random::new(mix(seed ^ ((style as u64) << 56)));
-        let least = if style == Style::SyncBackups { 2 } else { 1 };
+        let least = if style == RunStyle::SyncBackups { 2 } else { 1 };
         let workers = random.between(least, 5) as usize;
         let mode = draw_mode(style, workers, &mut random);
         let has_backups = matches!(mode, ModeConfig::Sync { quorum } if quorum < workers);
@@ -142,7 +109,7 @@ impl Plan {
             total_params: random.between(servers as u64, 18) as usize,
             chunk_floats: random.between(1, 7) as usize,
             stop_steps: None,
-            chief_stops_at: None,
+            coordinator_stops_at: None,
             leaves_at: vec![None; workers],
             compute_ms: (0..workers).map(|_| random.between(1, 30)).collect(),
             delay_ms: random.between(1, 20),
@@ -150,16 +117,17 @@ impl Plan {
             rejoin_ms: 20_000,
             accidents: Vec::new(),
             dies: None,
-            crews: None,
+            roster_processes: None,
             checkpoint_every: None,
         };
         if random.chance(1) {
-            // More chunks than a client may leave unanswered.
+            // More chunks than the window of a client.
             (plan.total_params, plan.chunk_floats) = (servers * 300, 1);
         }
-        match random.chance(70) {
-            true => plan.stop_steps = Some(random.between(1, 12)),
-            false => plan.chief_stops_at = Some(random.below(10)),
+        if random.chance(70) {
+            plan.stop_steps = Some(random.between(1, 12));
+        } else {
+            plan.coordinator_stops_at = Some(random.below(10));
         }
         for slot in 0..workers {
             if slot > 0 && random.chance(15) {
@@ -170,19 +138,19 @@ impl Plan {
             }
         }
         plan.draw_accidents(&mut random);
-        if style == Style::Loss {
+        if style == RunStyle::Loss {
             plan.draw_loss(&mut random);
         }
-        if style == Style::Elastic {
-            plan.draw_crews(&mut random);
+        if style == RunStyle::Elastic {
+            plan.draw_roster(&mut random);
         }
         if kind == ModelKind::Sparse {
             plan.draw_sparse(&mut random);
         }
-        if servers > 1 && style != Style::Loss && style != Style::Elastic {
+        if servers > 1 && style != RunStyle::Loss && style != RunStyle::Elastic {
             plan.kill_between(&mut random);
         }
-        if mortal == Servers::Mortal {
+        if mortal == ServerFate::Mortal {
             plan.draw_server_deaths(&mut random);
         }
         plan
@@ -191,13 +159,13 @@ impl Plan {
     fn draw_sparse(&mut self, random: &mut Random) {
         self.is_sparse = true;
         self.total_params = random.between(self.servers as u64, 30) as usize;
-        self.density = [10, 30, 70][random.below(3) as usize];
+        self.density = [10, 30, 70][random.index(3)];
         if !self.is_sync() {
             self.depth = random.between(1, 2) as usize;
             return;
         }
         let optimizers = [Sgd::new(1.0), AdaGrad::new(1.0), OptimizerSpec::new(FTRL, 1.0)];
-        self.optimizer = optimizers[random.below(3) as usize].clone();
+        self.optimizer = optimizers[random.index(3)].clone();
         if random.chance(70) {
             self.optimizer.weights.rate =
                 Schedule::Exponential { rate: 0.5, factor: 0.5, every: 5 };
@@ -207,7 +175,7 @@ impl Plan {
         }
     }
 
-    /// The last parameter is a bias, and has its own rate and no decay.
+    /// The last parameter is a bias, with its own rate and no decay.
     pub(crate) fn layout(&self) -> Layout {
         let mut layout = Layout::new();
         layout.push("weight", &[self.total_params - 1], Group::Weights);
@@ -215,7 +183,7 @@ impl Plan {
         layout
     }
 
-    /// All keys, which are what a batch of a dense model touches.
+    /// All keys, as a batch of a dense model touches.
     pub(crate) fn all_keys(&self) -> Vec<u32> {
         (0..self.total_params as u32).collect()
     }
@@ -232,28 +200,28 @@ impl Plan {
     }
 
     fn draw_accidents(&mut self, random: &mut Random) {
-        let rate = [0, 3, 12][random.below(3) as usize];
+        let rate = [0, 3, 12][random.index(3)];
         for _ in 0..rate {
             let at_ms = random.below(1_500);
             let accident = match random.below(10) {
                 0..5 => Accident::Cut,
                 5..8 => Accident::Kill {
-                    slot: random.below(self.workers as u64) as usize,
+                    slot: random.index(self.workers),
                     back_after_ms: Some(random.between(1, 2_000)),
                 },
-                _ => Accident::Stranger { server: random.below(self.servers as u64) as usize },
+                _ => Accident::Stranger { server: random.index(self.servers) },
             };
             self.accidents.push((at_ms, accident));
         }
     }
 
     fn draw_loss(&mut self, random: &mut Random) {
-        let slot = random.below(self.workers as u64) as usize;
-        self.rejoin_ms = [0, 3_000][random.below(2) as usize];
+        let slot = random.index(self.workers);
+        self.rejoin_ms = [0, 3_000][random.index(2)];
         if self.rejoin_ms == 0 {
             self.accidents.retain(|(_, accident)| matches!(accident, Accident::Stranger { .. }));
         }
-        // Who dies twice in a row may be away for longer than one may be.
+        // A worker that dies twice in a row could exceed the time to return.
         let mut has_died = vec![false; self.workers];
         self.accidents.retain(|(_, accident)| match accident {
             Accident::Kill { slot, .. } => !std::mem::replace(&mut has_died[*slot], true),
@@ -263,42 +231,43 @@ impl Plan {
         self.dies = Some(slot);
     }
 
-    fn draw_crews(&mut self, random: &mut Random) {
-        self.crews = Some(random.between(1, self.workers as u64 + 1) as usize);
-        // Long enough for something to happen.
+    fn draw_roster(&mut self, random: &mut Random) {
+        self.roster_processes = Some(random.between(1, self.workers as u64 + 1) as usize);
+        // A longer run, in which the roster has time to change.
         let later = |step: &mut u64| *step *= 5;
-        self.stop_steps.iter_mut().chain(&mut self.chief_stops_at).for_each(later);
+        self.stop_steps.iter_mut().chain(&mut self.coordinator_stops_at).for_each(later);
         self.leaves_at.iter_mut().flatten().for_each(later);
-        let changes = [0, 3, 8][random.below(3) as usize];
+        let changes = [0, 3, 8][random.index(3)];
         self.accidents.retain(|(_, accident)| !matches!(accident, Accident::Kill { .. }));
         for _ in 0..changes {
-            self.accidents.push((random.below(3_000), Accident::Crew(Change::draw(random))));
+            self.accidents
+                .push((random.below(3_000), Accident::ChangeRoster(RosterChange::draw(random))));
         }
     }
 
-    /// Lets servers die, now and then several of them at once or one over and over.
+    /// Kills servers; sometimes several at once, or one several times.
     fn draw_server_deaths(&mut self, random: &mut Random) {
         self.checkpoint_every = random.chance(80).then(|| random.between(1, 4));
         for _ in 0..random.between(1, 3) {
-            let server = random.below(self.servers as u64) as usize;
+            let server = random.index(self.servers);
             let back_after_ms = random.between(1, 1_500);
             let accident = Accident::KillServer { server, back_after_ms };
             self.accidents.push((random.below(1_500), accident));
         }
     }
 
-    /// Lets some die where it hurts most.
+    /// Moves some deaths to the worst moment: between two servers.
     fn kill_between(&mut self, random: &mut Random) {
         for (_, accident) in &mut self.accidents {
             if let Accident::Kill { slot, back_after_ms: Some(back_after_ms) } = *accident
                 && random.chance(60)
             {
-                *accident = Accident::KillBetween { slot, back_after_ms, looks: 60 };
+                *accident = Accident::KillBetween { slot, back_after_ms, attempts: 60 };
             }
         }
     }
 
-    /// Whether the final bits follow from the plan alone, whatever the accidents.
+    /// Whether the final bits depend on the plan alone, whatever the accidents.
     pub(crate) fn has_exact_bits(&self) -> bool {
         self.mode == ModeConfig::Sync { quorum: self.workers } && self.dies.is_none()
     }
@@ -311,9 +280,9 @@ impl Plan {
         matches!(self.mode, ModeConfig::Sync { .. })
     }
 
-    /// The gradient of some keys whose values are these. In `sync` it depends on parameters of
-    /// other chunks and servers, so that a gradient of the wrong parameters shows; elsewhere it is
-    /// made of integers, so that sums are exact in whatever order.
+    /// The gradient of some keys with these values. In `sync` it depends on parameters of other
+    /// chunks and servers, so that a gradient of the wrong parameters shows. In the other modes it
+    /// consists of integers, so that sums are exact in any order.
     pub(crate) fn gradients(
         &self,
         slot: usize,
@@ -331,24 +300,25 @@ impl Plan {
         keys.iter().enumerate().map(element).collect()
     }
 
-    /// How many examples a slot's batch has.
+    /// Examples in a slot's batch.
     pub(crate) fn examples(&self, slot: usize, step: u64) -> u32 {
         1 + (mix(slot as u64 ^ step << 8) % 9) as u32
     }
 }
 
-fn draw_mode(style: Style, workers: usize, random: &mut Random) -> ModeConfig {
+fn draw_mode(style: RunStyle, workers: usize, random: &mut Random) -> ModeConfig {
     match style {
-        Style::Async => ModeConfig::Async,
-        Style::SyncAll => ModeConfig::Sync { quorum: workers },
-        Style::SyncBackups => {
+        RunStyle::Async => ModeConfig::Async,
+        RunStyle::SyncAll => ModeConfig::Sync { quorum: workers },
+        RunStyle::SyncBackups => {
             ModeConfig::Sync { quorum: random.between(1, workers as u64 - 1) as usize }
         }
-        Style::Bounded => ModeConfig::Bounded { staleness: random.below(4) },
-        Style::Loss | Style::Elastic if workers == 1 => ModeConfig::Async,
-        Style::Loss | Style::Elastic => {
-            let styles = [Style::Async, Style::SyncAll, Style::SyncBackups, Style::Bounded];
-            draw_mode(styles[random.below(4) as usize], workers, random)
+        RunStyle::Bounded => ModeConfig::Bounded { staleness: random.below(4) },
+        RunStyle::Loss | RunStyle::Elastic if workers == 1 => ModeConfig::Async,
+        RunStyle::Loss | RunStyle::Elastic => {
+            let styles =
+                [RunStyle::Async, RunStyle::SyncAll, RunStyle::SyncBackups, RunStyle::Bounded];
+            draw_mode(styles[random.index(4)], workers, random)
         }
     }
 }

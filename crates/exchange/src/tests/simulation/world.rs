@@ -1,90 +1,77 @@
-//! The world between the machines: time, connections, and what goes wrong with them.
+//! The simulated cluster: its time, its events and its processes.
 //!
-//! Messages of one connection keep their order in each direction; all else is up to the seed.
-//! A connection that is cut loses what is on its way, and each end learns of it in its own time.
+//! Messages of one connection keep their order in each direction; the seed decides everything
+//! else. A connection that breaks loses the frames on it, and each end learns of it in its own
+//! time (`network.rs`).
 
 use std::collections::BTreeMap;
 
-use crate::{
-    ConnId, FrameKind, Header, ModeConfig, Outcome, Payload, PeerRole, ProcessName, ReadTarget,
-    Server, as_bytes_mut,
-};
+use super::network::SimConn;
+use super::node::{ServerNode, node};
+use super::plan::{Accident, SimPlan};
+use super::process::{AnsweredPush, ProcessAction, SimProcess};
+use super::roster_processes::RosterProcess;
+use super::server_deaths::SimDisk;
+use crate::tests::harness::{Frame, Random, RecordingHost, ServerCopy, read_params};
+use crate::{ConnId, Header, ModeConfig, Outcome, PeerRole, ProcessName, Server};
 
-use super::crews::Crew;
-use super::lives::{Copy, Shelf};
-use super::node::{Node, Outbox, node};
-use super::plan::{Accident, Plan, Random};
-use super::process::{Answered, Process, Wish};
-
-/// No run of a plan takes longer, unless something hangs.
+/// No run takes longer, unless it hangs.
 const END_MS: u64 = 300_000;
 
-pub(crate) enum Event {
+pub(crate) enum SimEvent {
     Connect {
         process: usize,
         server: usize,
     },
     Open(ConnId),
-    ToServer(ConnId, Header, Vec<u8>),
-    ToClient(ConnId, Header, Vec<u8>),
+    ToServer(ConnId, Frame),
+    ToClient(ConnId, Frame),
     ServerSeesClose(ConnId),
     ClientSeesClose(ConnId),
     Computed {
         process: usize,
         life: u64,
     },
-    ServerBack(usize),
+    ServerRestarts(usize),
     Written {
         server: usize,
         life: u64,
         generation: u64,
         step: u64,
-        copy: Copy,
+        copy: ServerCopy,
     },
     TakeOver(usize),
-    /// A crew calls server 0.
+    /// A process connects to the roster.
     Enrol(usize),
-    /// A crew that died is started again.
-    Return(Option<usize>),
+    /// A process that died and had this home is restarted.
+    Restart(Option<usize>),
     Accident(Accident),
     Tick(usize),
 }
 
-pub(crate) struct Conn {
-    pub(crate) server: usize,
-    /// None for a stranger's.
-    process: Option<usize>,
-    /// Whose it is beside those of slots.
-    pub(crate) crew: Option<usize>,
-    pub(crate) cut: bool,
-    /// When the last message arrives, each way.
-    to_server_ms: u64,
-    to_client_ms: u64,
-}
-
-pub(crate) struct World {
-    pub(crate) plan: Plan,
+pub(crate) struct SimWorld {
+    pub(crate) plan: SimPlan,
     pub(crate) now_ms: u64,
     pub(crate) random: Random,
     order: u64,
-    events: BTreeMap<(u64, u64), Event>,
-    pub(crate) conns: Vec<Conn>,
-    pub(crate) nodes: Vec<Node>,
-    pub(crate) processes: Vec<Process>,
-    pub(crate) crews: Vec<Crew>,
+    events: BTreeMap<(u64, u64), SimEvent>,
+    pub(crate) conns: Vec<SimConn>,
+    pub(crate) nodes: Vec<ServerNode>,
+    pub(crate) processes: Vec<SimProcess>,
+    pub(crate) roster_processes: Vec<RosterProcess>,
     /// The newest process of each slot.
     pub(crate) newest: Vec<usize>,
     pub(crate) incarnation: u64,
     /// Each process's connection to each server.
     pub(crate) links: Vec<Vec<Option<ConnId>>>,
-    pub(crate) answered: Vec<Answered>,
+    pub(crate) answered: Vec<AnsweredPush>,
     pub(crate) killed_for_good: bool,
-    pub(crate) shelf: Shelf,
+    pub(crate) disk: SimDisk,
     pub(crate) trace: bool,
 }
 
-impl World {
-    pub(crate) fn new(plan: Plan, seed: u64, trace: bool) -> Self {
+impl SimWorld {
+    pub(crate) fn new(plan: SimPlan, seed: u64, trace: bool) -> Self {
         let nodes = (0..plan.servers).map(|index| node(&plan, index, None)).collect();
         let mut world = Self {
             now_ms: 0,
@@ -94,18 +81,18 @@ impl World {
             conns: Vec::new(),
             nodes,
             processes: Vec::new(),
-            crews: Vec::new(),
+            roster_processes: Vec::new(),
             newest: vec![0; plan.workers],
             incarnation: 0,
             links: Vec::new(),
             answered: Vec::new(),
             killed_for_good: false,
-            shelf: Shelf::default(),
+            disk: SimDisk::default(),
             trace,
             plan,
         };
-        match world.plan.crews {
-            Some(crews) => (0..crews).for_each(|home| world.spawn_crew(Some(home))),
+        match world.plan.roster_processes {
+            Some(count) => (0..count).for_each(|home| world.spawn_roster_process(Some(home))),
             None => (0..world.plan.workers).for_each(|slot| {
                 world.spawn(PeerRole::Worker, slot, ProcessName::default());
             }),
@@ -114,15 +101,15 @@ impl World {
             world.spawn(PeerRole::Evaluator, slot, ProcessName::default());
         }
         for (at_ms, accident) in world.plan.accidents.clone() {
-            world.at(at_ms, Event::Accident(accident));
+            world.at(at_ms, SimEvent::Accident(accident));
         }
         for server in 0..world.plan.servers {
-            world.at(0, Event::Tick(server));
+            world.at(0, SimEvent::Tick(server));
         }
         world
     }
 
-    /// Plays until everybody has ended.
+    /// Plays until all servers and processes have ended.
     pub(crate) fn run(&mut self) {
         while let Some(((at_ms, _), event)) = self.events.pop_first() {
             self.now_ms = at_ms;
@@ -130,9 +117,9 @@ impl World {
                 return;
             }
             assert!(at_ms < END_MS, "the run hangs: {}", self.describe());
-            self.happen(event);
+            self.handle(event);
         }
-        assert!(self.is_over(), "nothing is left to happen: {}", self.describe());
+        assert!(self.is_over(), "no event is left: {}", self.describe());
     }
 
     fn is_over(&self) -> bool {
@@ -146,334 +133,184 @@ impl World {
         format!("{states:?} {ends:?}")
     }
 
+    /// The bits of all parameters.
     pub(crate) fn params(&self) -> Vec<u32> {
-        let params = self.nodes.iter().flat_map(Node::params);
+        let params = self.nodes.iter().flat_map(|node| read_params(&node.server));
         params.map(f32::to_bits).collect()
     }
 
-    pub(crate) fn at(&mut self, at_ms: u64, event: Event) {
+    pub(crate) fn at(&mut self, at_ms: u64, event: SimEvent) {
         self.order += 1;
         self.events.insert((at_ms, self.order), event);
     }
 
-    pub(crate) fn after(&mut self, delay_ms: u64, event: Event) {
+    pub(crate) fn after(&mut self, delay_ms: u64, event: SimEvent) {
         self.at(self.now_ms + delay_ms, event);
     }
 
     pub(crate) fn spawn(&mut self, role: PeerRole, slot: usize, name: ProcessName) -> usize {
         self.incarnation += 1;
         let process = self.processes.len();
-        self.processes.push(Process::new(&self.plan, role, slot, self.incarnation, name));
+        self.processes.push(SimProcess::new(&self.plan, role, slot, self.incarnation, name));
         self.links.push(vec![None; self.plan.servers]);
         if role == PeerRole::Worker {
             self.newest[slot] = process;
         }
         for server in 0..self.plan.servers {
             let delay_ms = self.random.below(300);
-            self.after(delay_ms, Event::Connect { process, server });
+            self.after(delay_ms, SimEvent::Connect { process, server });
         }
         process
     }
 
-    fn happen(&mut self, event: Event) {
+    fn handle(&mut self, event: SimEvent) {
         match event {
-            Event::Connect { process, server } => self.connect(process, server),
-            Event::Open(conn) => {
-                let Conn { server, cut, .. } = self.conns[conn.0 as usize];
-                let node = &mut self.nodes[server];
-                if !node.ended && !node.is_down && !cut {
-                    node.server.connection_opened(conn, self.now_ms);
-                }
-            }
-            Event::ToServer(conn, header, bytes) => self.server_reads(conn, header, bytes),
-            Event::ToClient(conn, header, bytes) => self.client_reads(conn, header, bytes),
-            Event::ServerSeesClose(conn) => {
+            SimEvent::Connect { process, server } => self.connect(process, server),
+            SimEvent::Open(conn) => self.server_sees_open(conn),
+            SimEvent::ToServer(conn, (header, bytes)) => self.server_reads(conn, header, bytes),
+            SimEvent::ToClient(conn, (header, bytes)) => self.client_reads(conn, header, bytes),
+            SimEvent::ServerSeesClose(conn) => {
                 let server = self.conns[conn.0 as usize].server;
                 self.serve(server, |server, now_ms, host| {
                     server.connection_closed(conn, "connection reset", now_ms, host);
                 });
             }
-            Event::ClientSeesClose(conn) => self.client_sees_close(conn),
-            Event::Computed { process, life } => {
+            SimEvent::ClientSeesClose(conn) => self.client_sees_close(conn),
+            SimEvent::Computed { process, life } => {
                 let who = &self.processes[process];
                 if who.is_alive() && who.life == life {
-                    let wishes = self.processes[process].computed(&self.plan);
-                    self.grant(process, wishes);
+                    let actions = self.processes[process].computed(&self.plan);
+                    self.perform(process, actions);
                 }
             }
-            Event::TakeOver(slot) => {
-                if !self.is_decided(slot) {
+            SimEvent::TakeOver(slot) => {
+                let is_over = self.nodes.iter().any(|node| node.server.outcome().is_some());
+                if !is_over && !self.processes[self.newest[slot]].is_alive() {
                     self.spawn(PeerRole::Worker, slot, ProcessName::default());
                 }
             }
-            Event::Enrol(crew) => self.enrol(crew),
-            Event::Return(home) => self.come_back(home),
-            Event::Accident(accident) => self.accident(accident),
-            Event::ServerBack(server) => self.server_back(server),
-            Event::Written { server, life, generation, step, copy } => {
+            SimEvent::Enrol(index) => self.enrol(index),
+            SimEvent::Restart(home) => self.restart_roster_process(home),
+            SimEvent::Accident(accident) => self.accident(accident),
+            SimEvent::ServerRestarts(server) => self.restart_server(server),
+            SimEvent::Written { server, life, generation, step, copy } => {
                 if self.nodes[server].life == life {
-                    self.shelf.written(self.plan.servers, server, generation, step, copy);
+                    self.disk.written(self.plan.servers, server, generation, step, copy);
                 }
             }
-            Event::Tick(server) => {
+            SimEvent::Tick(server) => {
                 self.serve(server, |server, now_ms, host| server.tick(now_ms, host));
                 if !self.nodes[server].ended {
-                    self.after(250, Event::Tick(server));
+                    self.after(250, SimEvent::Tick(server));
                 }
             }
         }
     }
 
-    /// Whether the run has ended for a slot, so that nobody would start its process again.
-    fn is_decided(&self, slot: usize) -> bool {
-        let is_over = |node: &Node| node.server.outcome().is_some();
-        self.nodes.iter().any(is_over) || self.processes[self.newest[slot]].is_alive()
-    }
-
-    fn connect(&mut self, process: usize, server: usize) {
-        if !self.processes[process].is_alive() {
-            return;
-        }
-        if self.nodes[server].ended {
-            self.processes[process].server_ended(server);
-            return self.bury_if_exited(process);
-        }
-        if self.nodes[server].is_down {
-            let delay_ms = self.random.between(1, 100);
-            return self.after(delay_ms, Event::Connect { process, server });
-        }
-        if self.links[process][server].is_some() {
-            return;
-        }
-        let conn = self.open(server, Some(process));
-        self.links[process][server] = Some(conn);
-        let (header, bytes) = self.processes[process].client.hello(server);
-        self.send_to_server(conn, header, bytes);
-    }
-
-    pub(crate) fn open(&mut self, server: usize, process: Option<usize>) -> ConnId {
-        let conn = ConnId(self.conns.len() as u64);
-        let (to_server_ms, to_client_ms) = (self.now_ms, self.now_ms);
-        let crew = None;
-        self.conns.push(Conn { server, process, crew, cut: false, to_server_ms, to_client_ms });
-        let at_ms = self.arrival(conn, true);
-        self.at(at_ms, Event::Open(conn));
-        conn
-    }
-
-    /// When the next message of a connection arrives: after the last one.
-    pub(crate) fn arrival(&mut self, conn: ConnId, to_server: bool) -> u64 {
-        let at_ms = self.now_ms + self.random.below(self.plan.delay_ms + 1);
-        let conn = &mut self.conns[conn.0 as usize];
-        let last = if to_server { &mut conn.to_server_ms } else { &mut conn.to_client_ms };
-        *last = at_ms.max(*last);
-        *last
-    }
-
-    pub(crate) fn send_to_server(&mut self, conn: ConnId, header: Header, bytes: Vec<u8>) {
-        let at_ms = self.arrival(conn, true);
-        self.at(at_ms, Event::ToServer(conn, header, bytes));
-    }
-
-    /// Lets a server do something, and then sends what it wants to send.
-    fn serve(&mut self, server: usize, call: impl FnOnce(&mut Server, u64, &mut Outbox)) {
+    /// Calls a server, and then does what it has told its host to do.
+    pub(crate) fn serve(
+        &mut self,
+        server: usize,
+        call: impl FnOnce(&mut Server, u64, &mut RecordingHost),
+    ) {
         if self.nodes[server].ended || self.nodes[server].is_down {
             return;
         }
-        let mut outbox = Outbox::default();
-        call(&mut self.nodes[server].server, self.now_ms, &mut outbox);
+        let mut host = RecordingHost::default();
+        call(&mut self.nodes[server].server, self.now_ms, &mut host);
         if self.trace {
-            for note in outbox.notes {
+            for note in host.notes {
                 println!("{:6} ps:{server}: {note}", self.now_ms);
             }
         }
-        for (conn, header, bytes) in outbox.sent {
-            let at_ms = self.arrival(conn, false);
-            self.at(at_ms, Event::ToClient(conn, header, bytes));
+        for (conn, header, bytes) in host.sent {
+            let at_ms = self.arrival(ConnId(conn), false);
+            self.at(at_ms, SimEvent::ToClient(ConnId(conn), (header, bytes)));
         }
-        for conn in outbox.closed {
-            let at_ms = self.arrival(conn, false);
-            self.at(at_ms, Event::ClientSeesClose(conn));
+        for (conn, _) in host.closed {
+            self.close_at_client(ConnId(conn));
         }
-        for (step, copy) in outbox.taken {
+        for (step, copy) in host.checkpoints {
             let delay_ms = self.random.below(200);
-            let Node { life, generation, .. } = self.nodes[server];
+            let ServerNode { life, generation, .. } = self.nodes[server];
             let generation = generation.number;
-            self.after(delay_ms, Event::Written { server, life, generation, step, copy });
+            self.after(delay_ms, SimEvent::Written { server, life, generation, step, copy });
         }
         self.check_always(server);
+        self.end_server_if_over(server);
+    }
+
+    /// Rewinds or ends a server that has reached its outcome.
+    fn end_server_if_over(&mut self, server: usize) {
         if let Some(&Outcome::Rewind(to)) = self.nodes[server].server.outcome() {
-            return self.go_back(server, to);
+            return self.rewind_server(server, to);
         }
         let node = &mut self.nodes[server];
         let version = node.server.global_step();
         if self.plan.is_sparse && !node.history.contains_key(&version) {
-            let params = node.params();
-            node.history.insert(version, params);
+            node.history.insert(version, read_params(&node.server));
         }
-        if self.nodes[server].server.outcome().is_some() {
-            self.nodes[server].ended = true;
-            let ours = |conn: &usize| self.conns[*conn].server == server;
-            for conn in (0..self.conns.len()).filter(ours).collect::<Vec<_>>() {
-                let conn = ConnId(conn as u64);
-                let at_ms = self.arrival(conn, false);
-                self.at(at_ms, Event::ClientSeesClose(conn));
+        if node.server.outcome().is_some() {
+            node.ended = true;
+            let is_its = |conn: &usize| self.conns[*conn].server == server;
+            for conn in (0..self.conns.len()).filter(is_its).collect::<Vec<_>>() {
+                self.close_at_client(ConnId(conn as u64));
             }
         }
     }
 
-    /// What must hold at every moment.
+    /// Checks what must hold at every moment.
     fn check_always(&self, server: usize) {
         let (plan, server) = (&self.plan, &self.nodes[server].server);
-        let chunks = match plan.is_sparse {
-            true => 1,
-            false => server.store().len().div_ceil(plan.chunk_floats),
-        };
+        let chunks = server.chunk_count();
         let (kept, spare) = server.key_lists();
         let most = if plan.is_sparse { 3 * plan.workers + 2 } else { plan.workers * chunks };
         assert!(kept + spare <= most, "{kept} lists kept, {spare} spare");
-        let (held, spare) = server.buffers();
-        assert!(held + spare <= plan.workers * chunks + 1, "{held} held, {spare} spare");
-        if let ModeConfig::Bounded { staleness } = plan.mode {
-            for chunk in 0..chunks {
-                // Who is back from a checkpoint and has no more data is about to leave again.
-                let has_data = |slot: usize| {
-                    plan.leaves_at[slot].is_none_or(|at| server.accepted(chunk, slot) < at)
-                };
-                let live =
-                    || (0..plan.workers).filter(|&slot| server.is_live(slot) && has_data(slot));
-                let fastest = live().map(|slot| server.accepted(chunk, slot)).max().unwrap_or(0);
-                let slowest = live().map(|slot| server.accepted(chunk, slot)).min().unwrap_or(0);
-                assert!(fastest - slowest <= staleness + 1, "{fastest} and {slowest}");
-            }
-        }
-    }
-
-    fn server_reads(&mut self, conn: ConnId, header: Header, bytes: Vec<u8>) {
-        if self.conns[conn.0 as usize].cut {
-            return;
-        }
-        if self.trace {
-            let who = self.conns[conn.0 as usize].process.map(|p| self.processes[p].slot);
-            println!("{:6} {conn:?} of {who:?} -> {header:?}", self.now_ms);
-        }
-        let server = self.conns[conn.0 as usize].server;
-        let mut buffer = std::mem::take(&mut self.nodes[server].buffer);
-        self.serve(server, |server, now_ms, host| {
-            let payload = match header.kind {
-                FrameKind::Push | FrameKind::PushKeys => {
-                    buffer.resize(bytes.len().div_ceil(4), 0.0);
-                    as_bytes_mut(&mut buffer)[..bytes.len()].copy_from_slice(&bytes);
-                    Payload::Floats(&mut buffer)
-                }
-                _ => Payload::Bytes(&bytes),
+        let (pending, spare) = server.buffers();
+        assert!(pending + spare <= plan.workers * chunks + 1, "{pending} pending, {spare} spare");
+        let ModeConfig::Bounded { staleness } = plan.mode else { return };
+        for chunk in 0..chunks {
+            // A worker that resumed from a checkpoint without more data is about to leave again.
+            let has_data = |slot: usize| {
+                plan.leaves_at[slot].is_none_or(|at| server.accepted(chunk, slot) < at)
             };
-            server.frame_arrived(conn, &header, payload, now_ms, host);
-        });
-        self.nodes[server].buffer = buffer;
+            let live = (0..plan.workers).filter(|&slot| server.is_live(slot) && has_data(slot));
+            let clocks: Vec<_> = live.map(|slot| server.accepted(chunk, slot)).collect();
+            let fastest = clocks.iter().max().unwrap_or(&0);
+            let slowest = clocks.iter().min().unwrap_or(&0);
+            assert!(fastest - slowest <= staleness + 1, "{fastest} and {slowest}");
+        }
     }
 
-    fn client_reads(&mut self, conn: ConnId, header: Header, bytes: Vec<u8>) {
-        let Conn { server, process, crew, cut, .. } = self.conns[conn.0 as usize];
-        if let Some(crew) = crew.filter(|_| !cut) {
-            return self.call(crew, conn, &header, &bytes);
-        }
-        let Some(process) = process.filter(|_| !cut) else { return };
-        if self.links[process][server] != Some(conn) || !self.processes[process].is_alive() {
-            return;
-        }
-        let receiver = &mut self.processes[process];
-        if self.trace {
-            println!("{:6} ps:{server} -> {conn:?} of {}: {header:?}", self.now_ms, receiver.slot);
-        }
-        let wishes = match receiver.client.read_target(server, &header).expect("an honest server") {
-            ReadTarget::Floats(range) => {
-                as_bytes_mut(&mut receiver.params[range.clone()]).copy_from_slice(&bytes);
-                if self.plan.is_sparse {
-                    self.nodes[server].check_values(header.version, receiver, range);
-                    receiver.batches.versions.resize(self.plan.servers, 0);
-                    receiver.batches.versions[server] = header.version;
-                }
-                receiver.arrived(&self.plan, server, &header, &[])
-            }
-            ReadTarget::Bytes(len) => {
-                assert_eq!(len, bytes.len());
-                receiver.arrived(&self.plan, server, &header, &bytes)
-            }
-        };
-        self.grant(process, wishes);
-    }
-
-    fn client_sees_close(&mut self, conn: ConnId) {
-        let Conn { server, process, crew, .. } = self.conns[conn.0 as usize];
-        self.conns[conn.0 as usize].cut = true;
-        if let Some(crew) = crew {
-            return self.crew_sees_close(crew, conn);
-        }
-        let Some(process) = process else { return };
-        if self.links[process][server] != Some(conn) || !self.processes[process].is_alive() {
-            return;
-        }
-        self.links[process][server] = None;
-        self.processes[process].client.connection_lost(server);
-        if self.processes[process].is_done_with(server) {
-            return;
-        }
-        let delay_ms = self.random.between(1, 100);
-        self.after(delay_ms, Event::Connect { process, server });
-    }
-
-    fn grant(&mut self, process: usize, wishes: Vec<Wish>) {
-        for wish in wishes {
-            match wish {
-                Wish::Send { server, header, bytes } => {
-                    // What cannot be sent now is said again when the server has welcomed us.
+    pub(crate) fn perform(&mut self, process: usize, actions: Vec<ProcessAction>) {
+        for action in actions {
+            match action {
+                ProcessAction::Send { server, header, bytes } => {
+                    // What cannot be sent now is sent again after the server's welcome.
                     let is_welcome = self.processes[process].client.is_welcome_at(server);
                     if let Some(conn) = self.links[process][server].filter(|_| is_welcome) {
                         let header = Header::decode(&header.encode()).expect("sound headers");
                         self.send_to_server(conn, header, bytes);
                     }
                 }
-                Wish::Compute => {
+                ProcessAction::Compute => {
                     let who = &self.processes[process];
-                    let slow_ms = match who.role {
-                        PeerRole::Worker => self.plan.compute_ms[who.slot],
-                        _ => 100,
-                    };
+                    let is_worker = who.role == PeerRole::Worker;
+                    let slow_ms = if is_worker { self.plan.compute_ms[who.slot] } else { 100 };
                     let delay_ms = self.random.between(1, slow_ms);
                     let life = self.processes[process].life;
-                    self.after(delay_ms, Event::Computed { process, life });
+                    self.after(delay_ms, SimEvent::Computed { process, life });
                 }
-                Wish::Answered(answered) => self.answered.push(answered),
-                Wish::Reconnect { server } => self.reconnect(process, server),
+                ProcessAction::Answered(answered) => self.answered.push(answered),
+                ProcessAction::Reconnect { server } => self.reconnect(process, server),
             }
         }
-        self.bury_if_exited(process);
+        self.disconnect_if_exited(process);
     }
 
-    /// Closes the connections of a process that has ended by itself.
-    fn bury_if_exited(&mut self, process: usize) {
-        if self.processes[process].is_alive() {
-            return;
-        }
-        for conn in std::mem::take(&mut self.links[process]).into_iter().flatten() {
-            let at_ms = self.arrival(conn, true);
-            self.at(at_ms, Event::ServerSeesClose(conn));
-        }
-        self.links[process] = vec![None; self.plan.servers];
-    }
-
-    /// Whether some server failed and named this worker. Others may name the workers that went
-    /// because of that.
-    pub(crate) fn is_blamed(&self, slot: usize) -> bool {
-        self.nodes.iter().any(|node| match node.server.outcome() {
-            Some(Outcome::Failed(why)) => why.contains(&format!("worker:{slot}")),
-            _ => false,
-        })
-    }
-
-    pub(crate) fn failure(&self) -> Option<&str> {
-        self.nodes.iter().find_map(|node| match node.server.outcome() {
+    /// The reasons for which servers have failed.
+    pub(crate) fn failures(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().filter_map(|node| match node.server.outcome() {
             Some(Outcome::Failed(why)) => Some(why.as_str()),
             _ => None,
         })
