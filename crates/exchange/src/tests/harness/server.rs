@@ -71,14 +71,6 @@ impl TestServer {
         self.open(conn, Client::new(config).hello(0));
     }
 
-    /// Connects all workers, by connections with the numbers of their slots.
-    pub(crate) fn join_workers(&mut self, workers: usize, params: usize) {
-        for slot in 0..workers {
-            self.join(slot as u64, worker_config(slot, params));
-        }
-        assert!(self.server.is_started());
-    }
-
     pub(crate) fn send(&mut self, conn: u64, header: Header, bytes: &[u8]) {
         let mut floats = vec![0.0; bytes.len().div_ceil(4)];
         as_bytes_mut(&mut floats)[..bytes.len()].copy_from_slice(bytes);

@@ -1,37 +1,42 @@
-//! What a newcomer gets from a peer, frame by frame, and what it does not believe.
+//! The state that a newcomer receives from a peer, frame by frame, and what it refuses.
 
-use crate::{Flags, FrameKind, Header, Replica, ReplicaConfig, as_bytes};
 use paceline_model::OptimizerState;
 
-use super::plain::{Terms, config, initial, layout, spec, terms};
+use super::plan::{ReplicaPlan, optimizer};
+use crate::{Flags, FrameKind, Header, Replica, ReplicaConfig, as_bytes};
 
-/// A replica that has made some steps, and one that begins, which have found each other.
-fn pair() -> (Replica, Replica) {
-    let terms = Terms { workers: 2, total: 23, chunk_floats: 5, recovers: true, ..terms(1) };
-    let terms = Terms { stop_steps: None, stop_asked: None, ..terms };
-    let mut optimizer = OptimizerState::new(spec(), &layout(23), 0..23);
-    let mut params = initial(23);
-    for step in 0..5 {
-        optimizer.apply(step, 0, &mut params, &[0.3; 23]);
-    }
-    let mut old = Replica::resume(config(&terms, 0), params, optimizer, 5);
-    let new = ReplicaConfig { incarnation: 9, ..config(&terms, 1) };
-    let mut new = Replica::new(new, initial(23), spec(), &layout(23));
+/// Connects a new replica to an old one.
+fn greet(old: &mut Replica, new: &mut Replica) {
     let (header, hello) = new.hello(0);
     assert_eq!(old.accept_hello(&header, &hello), Ok(1));
     let (header, welcome) = old.welcome();
+    assert_eq!((header.kind, header.flags), (FrameKind::Welcome, Flags::NONE));
     assert_eq!(new.hello_answered(0, &header, &welcome), Ok(None));
-    for replica in [&mut old, &mut new] {
-        replica.plan_catch_up().unwrap();
+    old.plan_catch_up().unwrap();
+    new.plan_catch_up().unwrap();
+}
+
+/// A replica that has made some steps, and one that begins, connected to each other.
+fn pair() -> (Replica, Replica) {
+    let (stop_steps, stop_after) = (None, None);
+    let drawn = ReplicaPlan::draw(1, true);
+    let plan =
+        ReplicaPlan { workers: 2, total: 23, chunk_floats: 5, stop_steps, stop_after, ..drawn };
+    let mut state = OptimizerState::new(optimizer(), &plan.layout(), 0..23);
+    let mut params = plan.initial();
+    for step in 0..5 {
+        state.apply(step, 0, &mut params, &[0.3; 23]);
     }
-    assert!(
-        old.is_sending_state() && !old.is_behind() && new.is_behind() && !new.is_sending_state()
-    );
+    let mut old = Replica::resume(plan.config(0), params, state, 5);
+    let mut new = plan.replica(ReplicaConfig { incarnation: 9, ..plan.config(1) });
+    greet(&mut old, &mut new);
+    assert!(old.is_sending_state() && !old.is_behind());
+    assert!(new.is_behind() && !new.is_sending_state());
     (old, new)
 }
 
-/// Hands over the next piece.
-fn hand_over(old: &mut Replica, new: &mut Replica) -> Header {
+/// Transfers the next piece.
+fn transfer_piece(old: &mut Replica, new: &mut Replica) -> Header {
     let next = old.next_frame(1).unwrap();
     let place = new.read_target(0, &next.header).unwrap();
     let bytes = as_bytes(old.payload(&next.source, &[])).to_vec();
@@ -41,11 +46,11 @@ fn hand_over(old: &mut Replica, new: &mut Replica) -> Header {
 }
 
 #[test]
-fn a_newcomer_gets_parameters_and_slots_and_is_where_the_other_is() {
+fn a_newcomer_receives_the_whole_state_of_the_other() {
     let (mut old, mut new) = pair();
     let mut pieces = 0;
     while new.is_behind() {
-        let header = hand_over(&mut old, &mut new);
+        let header = transfer_piece(&mut old, &mut new);
         pieces += 1;
         assert_eq!(header.flags.contains(Flags::MORE), new.is_behind());
     }
@@ -53,7 +58,7 @@ fn a_newcomer_gets_parameters_and_slots_and_is_where_the_other_is() {
     assert!(!old.is_sending_state());
     assert_eq!(new.global_step(), 5);
     assert!(as_bytes(new.params()) == as_bytes(old.params()));
-    // Both go on alike: the momentum is the same, too.
+    // Both can begin the next step.
     for replica in [&mut old, &mut new] {
         replica.begin_step(Some(1));
     }
@@ -81,28 +86,21 @@ fn pieces_that_are_not_the_next_one_are_refused() {
         assert!(new.read_target(0, &header).is_err(), "{header:?}");
     }
     assert!(new.read_target(0, &first).is_ok());
-    assert!(old.read_target(1, &first).is_err(), "who is not behind is not sent anything");
+    assert!(old.read_target(1, &first).is_err(), "a replica that is not behind expects no state");
 }
 
 #[test]
-fn a_replica_whose_helper_is_lost_says_that_it_is_of_no_use_and_is_helped_again() {
+fn a_replica_that_loses_its_donor_says_that_it_is_incomplete_and_starts_again() {
     let (mut old, mut new) = pair();
-    hand_over(&mut old, &mut new);
+    transfer_piece(&mut old, &mut new);
     for replica in [&mut old, &mut new] {
         replica.disconnect_all();
         assert!(!replica.is_started());
     }
-    let (header, hello) = new.hello(0);
-    assert!(header.flags.contains(Flags::PARTIAL));
-    assert_eq!(old.accept_hello(&header, &hello), Ok(1));
-    let (header, welcome) = old.welcome();
-    assert_eq!((header.kind, header.flags), (FrameKind::Welcome, Flags::NONE));
-    assert_eq!(new.hello_answered(0, &header, &welcome), Ok(None));
-    for replica in [&mut old, &mut new] {
-        replica.plan_catch_up().unwrap();
-    }
+    assert!(new.hello(0).0.flags.contains(Flags::PARTIAL));
+    greet(&mut old, &mut new);
     while new.is_behind() {
-        hand_over(&mut old, &mut new);
+        transfer_piece(&mut old, &mut new);
     }
     assert!(as_bytes(new.params()) == as_bytes(old.params()));
     assert!(!new.hello(0).0.flags.contains(Flags::PARTIAL));

@@ -7,7 +7,7 @@ use paceline_model::{OptimizerState, Table};
 
 use super::plan::SimPlan;
 use super::process::SimProcess;
-use crate::tests::harness::{JOB, LAYOUT, ServerCopy, TOKEN, read_params};
+use crate::tests::harness::{JOB, LAYOUT, ServerCopy, TOKEN};
 use crate::{Generation, RosterConfig, Server, ServerConfig, Store};
 
 pub(crate) struct ServerNode {
