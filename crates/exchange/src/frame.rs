@@ -97,37 +97,13 @@ pub enum FrameKind {
 
 impl FrameKind {
     /// Every kind, in the order of their numbers.
+    #[rustfmt::skip]
     pub(crate) const ALL: [FrameKind; 28] = {
         use FrameKind::*;
         [
-            Hello,
-            Push,
-            Pull,
-            Leave,
-            Stop,
-            Collect,
-            Finish,
-            Heartbeat,
-            PushKeys,
-            PullKeys,
-            GradientChunk,
-            UpdatedChunk,
-            Checkpoint,
-            State,
-            Release,
-            Welcome,
-            Refuse,
-            Start,
-            Params,
-            Reports,
-            Notice,
-            Abort,
-            Bye,
-            Values,
-            JoinInfo,
-            Enrolled,
-            Offer,
-            Yield,
+            Hello, Push, Pull, Leave, Stop, Collect, Finish, Heartbeat, PushKeys, PullKeys,
+            GradientChunk, UpdatedChunk, Checkpoint, State, Release, Welcome, Refuse, Start,
+            Params, Reports, Notice, Abort, Bye, Values, JoinInfo, Enrolled, Offer, Yield,
         ]
     };
 

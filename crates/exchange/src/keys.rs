@@ -91,26 +91,11 @@ pub(crate) fn decode_keys(
         let in_group = (count - keys.len()).min(4);
         // A whole group with room behind it needs only one bounds check.
         if let (4, Some((window, _))) = (in_group, bytes.split_first_chunk::<20>()) {
-            let lengths = window[0];
-            let mut at = 1;
-            for i in 0..4 {
-                let len = (lengths >> (2 * i) & 3) as usize + 1;
-                let word = u32::from_le_bytes([
-                    window[at],
-                    window[at + 1],
-                    window[at + 2],
-                    window[at + 3],
-                ]);
-                let gap = word & (u32::MAX >> (32 - 8 * len as u32));
-                let key = least + u64::from(gap);
-                keys.push(key as u32);
-                least = key + 1;
-                at += len;
-            }
+            let len = decode_group(window, &mut least, keys);
             if least > end {
                 return Err(KeysError::Beyond);
             }
-            bytes = &bytes[at..];
+            bytes = &bytes[len..];
             continue;
         }
         let (&lengths, rest) = bytes.split_first().ok_or(KeysError::CutOff)?;
@@ -130,6 +115,23 @@ pub(crate) fn decode_keys(
         }
     }
     if bytes.is_empty() { Ok(()) } else { Err(KeysError::TooLong) }
+}
+
+/// Decodes a whole group of four keys from `least` on, and returns its length in bytes.
+#[inline]
+fn decode_group(window: &[u8; 20], least: &mut u64, keys: &mut Vec<u32>) -> usize {
+    let lengths = window[0];
+    let mut at = 1;
+    for i in 0..4 {
+        let len = (lengths >> (2 * i) & 3) as usize + 1;
+        let bytes = [window[at], window[at + 1], window[at + 2], window[at + 3]];
+        let gap = u32::from_le_bytes(bytes) & (u32::MAX >> (32 - 8 * len as u32));
+        let key = *least + u64::from(gap);
+        keys.push(key as u32);
+        *least = key + 1;
+        at += len;
+    }
+    at
 }
 
 #[cfg(test)]
@@ -167,16 +169,20 @@ mod tests {
             encode_keys(base, &keys, &mut bytes);
             prop_assert!(bytes.len() <= max_keys_bytes(keys.len()));
             let end = keys.last().map_or(0, |key| u64::from(*key) + 1);
-            let mut back = vec![7; 3];
-            prop_assert_eq!(decode_keys(u64::from(base)..end, &bytes, &mut back), Ok(()));
-            prop_assert_eq!(&back, &keys);
+            let bounds = u64::from(base)..end;
+            let decode = |bounds, bytes: &[u8]| {
+                let mut back = vec![7; 3];
+                decode_keys(bounds, bytes, &mut back).map(|()| back)
+            };
+            prop_assert_eq!(decode(bounds.clone(), &bytes), Ok(keys.clone()));
             if !keys.is_empty() {
-                prop_assert_eq!(decode_keys(u64::from(base)..end - 1, &bytes, &mut back), Err(KeysError::Beyond));
+                let short = bounds.start..end - 1;
+                prop_assert_eq!(decode(short, &bytes), Err(KeysError::Beyond));
                 let cut = &bytes[..bytes.len() - 1];
-                prop_assert_eq!(decode_keys(u64::from(base)..end, cut, &mut back), Err(KeysError::CutOff));
+                prop_assert_eq!(decode(bounds.clone(), cut), Err(KeysError::CutOff));
             }
             bytes.push(0);
-            prop_assert_eq!(decode_keys(u64::from(base)..end, &bytes, &mut back), Err(KeysError::TooLong));
+            prop_assert_eq!(decode(bounds, &bytes), Err(KeysError::TooLong));
         }
 
         #[test]

@@ -262,16 +262,11 @@ pub enum RefuseCode {
 
 impl RefuseCode {
     /// Every code, in the order of their numbers.
-    pub(crate) const ALL: [RefuseCode; 8] = [
-        RefuseCode::WrongVersion,
-        RefuseCode::WrongJob,
-        RefuseCode::WrongLayout,
-        RefuseCode::WrongToken,
-        RefuseCode::WrongServer,
-        RefuseCode::SlotTaken,
-        RefuseCode::BadSlot,
-        RefuseCode::NotNow,
-    ];
+    #[rustfmt::skip]
+    pub(crate) const ALL: [RefuseCode; 8] = {
+        use RefuseCode::*;
+        [WrongVersion, WrongJob, WrongLayout, WrongToken, WrongServer, SlotTaken, BadSlot, NotNow]
+    };
 }
 
 /// A refusal and its reason.

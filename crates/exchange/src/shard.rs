@@ -53,7 +53,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shards_are_equal_and_cover_everything(total in 0usize..10_000_000, servers in 1usize..50) {
+        fn shards_are_equal_and_cover_everything(
+            total in 0usize..10_000_000, servers in 1usize..50,
+        ) {
             let shards = shard_ranges(total, servers);
             prop_assert_eq!(shards.len(), servers);
             prop_assert_eq!(shards[0].start, 0);

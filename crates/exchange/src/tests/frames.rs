@@ -68,10 +68,11 @@ proptest! {
     fn reports_survive_the_wire(
         list in proptest::collection::vec((0u32..1000, "[a-z]{0,50}"), 0..10)
     ) {
-        let reports: Vec<_> = list
-            .into_iter()
-            .map(|(slot, text)| TaskReport { slot: (slot != 0).then_some(slot), bytes: text.into() })
-            .collect();
+        let slot = |slot: u32| (slot != 0).then_some(slot);
+        let report = |(number, text): (u32, String)| {
+            TaskReport { slot: slot(number), bytes: text.into() }
+        };
+        let reports: Vec<_> = list.into_iter().map(report).collect();
         prop_assert_eq!(TaskReport::decode_list(&TaskReport::encode_list(&reports)), Ok(reports));
     }
 }

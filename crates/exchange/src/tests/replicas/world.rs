@@ -294,8 +294,16 @@ impl ReplicaWorld {
                 into.copy_from_slice(payload);
             }
         }
+        self.handle(slot, peer, id)
+    }
+
+    /// Handles the first frame of a connection, whose payload is in its target.
+    fn handle(&mut self, slot: usize, peer: usize, id: usize) -> bool {
+        let Some(process) = &mut self.processes[slot] else { return false };
+        let wire = self.wires.get_mut(&id).unwrap();
+        let side = wire.side(slot);
         let (header, payload) = wire.to[side].pop_front().unwrap();
-        match replica.frame_arrived(peer, &header, &payload) {
+        match process.replica.frame_arrived(peer, &header, &payload) {
             Ok(ReplicaEvent::Left) if !self.plan.recovers => {
                 wire.to[1 - side].push_back((Replica::bye(), Vec::new()));
             }

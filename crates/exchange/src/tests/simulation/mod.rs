@@ -38,81 +38,43 @@ fn play(plan: &SimPlan, seed: u64, trace: bool) {
     }
 }
 
-fn seeds(style: RunStyle, kind: ModelKind, count: u64) {
-    seeds_with(style, kind, ServerFate::Steady, count);
-}
-
-fn seeds_with(style: RunStyle, kind: ModelKind, fate: ServerFate, count: u64) {
-    for_each_seed(&format!("{kind:?} {style:?} {fate:?}"), count, |seed, trace| {
-        play(&SimPlan::draw(style, kind, fate, seed), seed, trace);
-    });
+/// Defines tests that play seeds of one style, kind of model and fate of servers.
+macro_rules! seeded_tests {
+    ($($name:ident: $style:ident, $kind:ident, $fate:ident, $count:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            let what = concat!(stringify!($kind), " ", stringify!($style), " ", stringify!($fate));
+            for_each_seed(what, $count, |seed, trace| {
+                let (style, kind) = (RunStyle::$style, ModelKind::$kind);
+                play(&SimPlan::draw(style, kind, ServerFate::$fate, seed), seed, trace);
+            });
+        }
+    )*};
 }
 
 mod dense {
     use super::*;
 
-    #[test]
-    fn every_push_is_applied_once_in_async() {
-        seeds(RunStyle::Async, ModelKind::Dense, 3_000);
-    }
-
-    #[test]
-    fn sync_gives_equal_bits_whatever_happens() {
-        seeds(RunStyle::SyncAll, ModelKind::Dense, 3_000);
-    }
-
-    #[test]
-    fn sync_with_backups_uses_whole_gradients() {
-        seeds(RunStyle::SyncBackups, ModelKind::Dense, 3_000);
-    }
-
-    #[test]
-    fn bounded_keeps_its_bound() {
-        seeds(RunStyle::Bounded, ModelKind::Dense, 3_000);
-    }
-
-    #[test]
-    fn a_worker_lost_for_good_fails_the_run_or_is_left_behind() {
-        seeds(RunStyle::Loss, ModelKind::Dense, 3_000);
-    }
-
-    #[test]
-    fn processes_that_join_leave_and_die_change_nothing() {
-        seeds(RunStyle::Elastic, ModelKind::Dense, 2_000);
+    seeded_tests! {
+        every_push_is_applied_once_in_async: Async, Dense, Steady, 3_000;
+        sync_gives_equal_bits_whatever_happens: SyncAll, Dense, Steady, 3_000;
+        sync_with_backups_uses_whole_gradients: SyncBackups, Dense, Steady, 3_000;
+        bounded_keeps_its_bound: Bounded, Dense, Steady, 3_000;
+        a_worker_lost_for_good_fails_the_run_or_is_left_behind: Loss, Dense, Steady, 3_000;
+        processes_that_join_leave_and_die_change_nothing: Elastic, Dense, Steady, 2_000;
     }
 }
 
 mod sparse {
     use super::*;
 
-    #[test]
-    fn every_push_is_applied_once_in_async() {
-        seeds(RunStyle::Async, ModelKind::Sparse, 3_000);
-    }
-
-    #[test]
-    fn sync_gives_equal_bits_whatever_happens() {
-        seeds(RunStyle::SyncAll, ModelKind::Sparse, 3_000);
-    }
-
-    #[test]
-    fn sync_with_backups_uses_whole_gradients() {
-        seeds(RunStyle::SyncBackups, ModelKind::Sparse, 3_000);
-    }
-
-    #[test]
-    fn bounded_keeps_its_bound() {
-        seeds(RunStyle::Bounded, ModelKind::Sparse, 3_000);
-    }
-
-    #[test]
-    fn a_worker_lost_for_good_fails_the_run_or_is_left_behind() {
-        seeds(RunStyle::Loss, ModelKind::Sparse, 3_000);
-    }
-
-    #[test]
-    fn processes_that_join_leave_and_die_change_nothing() {
-        seeds(RunStyle::Elastic, ModelKind::Sparse, 2_000);
+    seeded_tests! {
+        every_push_is_applied_once_in_async: Async, Sparse, Steady, 3_000;
+        sync_gives_equal_bits_whatever_happens: SyncAll, Sparse, Steady, 3_000;
+        sync_with_backups_uses_whole_gradients: SyncBackups, Sparse, Steady, 3_000;
+        bounded_keeps_its_bound: Bounded, Sparse, Steady, 3_000;
+        a_worker_lost_for_good_fails_the_run_or_is_left_behind: Loss, Sparse, Steady, 3_000;
+        processes_that_join_leave_and_die_change_nothing: Elastic, Sparse, Steady, 2_000;
     }
 }
 
@@ -120,33 +82,23 @@ mod sparse {
 mod mortal_servers {
     use super::*;
 
-    fn both(style: RunStyle, count: u64) {
-        seeds_with(style, ModelKind::Dense, ServerFate::Mortal, count);
-        seeds_with(style, ModelKind::Sparse, ServerFate::Mortal, count);
+    seeded_tests! {
+        cost_async_only_the_pushes_since_the_checkpoint: Async, Dense, Mortal, 2_000;
+        do_not_change_the_bits_of_sync: SyncAll, Dense, Mortal, 2_000;
+        leave_the_gradients_of_sync_with_backups_whole: SyncBackups, Dense, Mortal, 2_000;
+        cost_bounded_only_the_pushes_since_the_checkpoint: Bounded, Dense, Mortal, 2_000;
+        find_processes_that_joined_and_left_again: Elastic, Dense, Mortal, 1_000;
     }
 
-    #[test]
-    fn cost_async_only_the_pushes_since_the_checkpoint() {
-        both(RunStyle::Async, 2_000);
-    }
+    mod sparse {
+        use super::*;
 
-    #[test]
-    fn do_not_change_the_bits_of_sync() {
-        both(RunStyle::SyncAll, 2_000);
-    }
-
-    #[test]
-    fn leave_the_gradients_of_sync_with_backups_whole() {
-        both(RunStyle::SyncBackups, 2_000);
-    }
-
-    #[test]
-    fn cost_bounded_only_the_pushes_since_the_checkpoint() {
-        both(RunStyle::Bounded, 2_000);
-    }
-
-    #[test]
-    fn find_processes_that_joined_and_left_again() {
-        both(RunStyle::Elastic, 1_000);
+        seeded_tests! {
+            cost_async_only_the_pushes_since_the_checkpoint: Async, Sparse, Mortal, 2_000;
+            do_not_change_the_bits_of_sync: SyncAll, Sparse, Mortal, 2_000;
+            leave_the_gradients_of_sync_with_backups_whole: SyncBackups, Sparse, Mortal, 2_000;
+            cost_bounded_only_the_pushes_since_the_checkpoint: Bounded, Sparse, Mortal, 2_000;
+            find_processes_that_joined_and_left_again: Elastic, Sparse, Mortal, 1_000;
+        }
     }
 }

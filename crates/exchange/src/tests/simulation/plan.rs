@@ -120,23 +120,7 @@ impl SimPlan {
             roster_processes: None,
             checkpoint_every: None,
         };
-        if random.chance(1) {
-            // More chunks than the window of a client.
-            (plan.total_params, plan.chunk_floats) = (servers * 300, 1);
-        }
-        if random.chance(70) {
-            plan.stop_steps = Some(random.between(1, 12));
-        } else {
-            plan.coordinator_stops_at = Some(random.below(10));
-        }
-        for slot in 0..workers {
-            if slot > 0 && random.chance(15) {
-                plan.leaves_at[slot] = Some(random.below(8));
-            }
-            if random.chance(15) {
-                plan.compute_ms[slot] *= 8;
-            }
-        }
+        plan.draw_pace(&mut random);
         plan.draw_accidents(&mut random);
         if style == RunStyle::Loss {
             plan.draw_loss(&mut random);
@@ -154,6 +138,27 @@ impl SimPlan {
             plan.draw_server_deaths(&mut random);
         }
         plan
+    }
+
+    /// Draws when the run and each slot end, and how fast slots are.
+    fn draw_pace(&mut self, random: &mut Random) {
+        if random.chance(1) {
+            // More chunks than the window of a client.
+            (self.total_params, self.chunk_floats) = (self.servers * 300, 1);
+        }
+        if random.chance(70) {
+            self.stop_steps = Some(random.between(1, 12));
+        } else {
+            self.coordinator_stops_at = Some(random.below(10));
+        }
+        for slot in 0..self.workers {
+            if slot > 0 && random.chance(15) {
+                self.leaves_at[slot] = Some(random.below(8));
+            }
+            if random.chance(15) {
+                self.compute_ms[slot] *= 8;
+            }
+        }
     }
 
     fn draw_sparse(&mut self, random: &mut Random) {
