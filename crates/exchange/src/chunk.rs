@@ -38,7 +38,7 @@ pub(crate) struct SlotState {
     /// The last push, if it waits to be applied.
     pub(crate) pending: Option<PendingGradient>,
     /// The reply that the slot waits for on its present connection.
-    pub(crate) awaiting_reply: Option<AwaitedReply>,
+    pub(crate) awaiting_reply: Option<DueReply>,
     /// Of a sparse model: the keys that it has requested.
     pub(crate) pending_keys: PendingKeys,
 }
@@ -57,7 +57,7 @@ pub(crate) struct PendingGradient {
 
 /// A reply that a slot waits for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AwaitedReply {
+pub(crate) struct DueReply {
     /// The sequence that the reply repeats.
     pub(crate) sequence: u64,
     /// The version that the chunk must have first.

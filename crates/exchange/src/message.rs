@@ -76,6 +76,23 @@ impl Hello {
     /// The slot of a process that the run did not begin with.
     pub const NO_SLOT: u32 = u32::MAX;
 
+    /// A `Hello` of this protocol version, with all other fields empty.
+    pub(crate) fn new(role: PeerRole) -> Self {
+        Self {
+            version: PROTOCOL_VERSION,
+            role,
+            slot: 0,
+            incarnation: 0,
+            job_digest: [0; 32],
+            layout_digest: [0; 32],
+            server: 0,
+            servers: 0,
+            generation: Generation::default(),
+            token: Vec::new(),
+            process: ProcessName::default(),
+        }
+    }
+
     /// The payload of the frame.
     ///
     /// # Panics

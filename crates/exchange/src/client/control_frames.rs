@@ -6,15 +6,13 @@
 //! `Stop` before the next push.
 
 use super::state::Client;
-use crate::{CONTROL_BYTES, FrameKind, Header, Hello, PROTOCOL_VERSION};
+use crate::{CONTROL_BYTES, FrameKind, Header, Hello};
 
 impl Client {
     /// The first frame of a connection to a server.
     pub fn hello(&self, server: usize) -> (Header, Vec<u8>) {
         let config = &self.config;
         let hello = Hello {
-            version: PROTOCOL_VERSION,
-            role: config.role,
             slot: config.slot,
             incarnation: config.incarnation,
             job_digest: config.job_digest,
@@ -24,6 +22,7 @@ impl Client {
             generation: self.generation,
             token: config.token.clone(),
             process: config.process.clone(),
+            ..Hello::new(config.role)
         };
         control_frame(FrameKind::Hello, hello.encode())
     }

@@ -8,10 +8,7 @@
 use super::control_frames::control_frame;
 use super::event::ProtocolError;
 use crate::message::read_name;
-use crate::{
-    FrameKind, Generation, Header, Hello, MessageError, PROTOCOL_VERSION, PeerRole, ProcessName,
-    Refusal,
-};
+use crate::{FrameKind, Generation, Header, Hello, MessageError, PeerRole, ProcessName, Refusal};
 
 /// What server 0 tells a process on its roster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,18 +55,16 @@ impl Enrolment {
     /// The first frame of the connection.
     pub fn hello(&self) -> (Header, Vec<u8>) {
         let hello = Hello {
-            version: PROTOCOL_VERSION,
-            role: PeerRole::Process,
             slot: self.home.map_or(Hello::NO_SLOT, |home| home as u32),
             incarnation: self.process.id,
             job_digest: self.job_digest,
             layout_digest: self.layout_digest,
-            server: 0,
             servers: self.servers as u32,
             // The connections of its slots carry the generation; here it is only 0 or not.
             generation: Generation { number: u64::from(self.was_enrolled), base: None },
             token: self.token.clone(),
             process: self.process.clone(),
+            ..Hello::new(PeerRole::Process)
         };
         control_frame(FrameKind::Hello, hello.encode())
     }
@@ -107,18 +102,6 @@ impl Enrolment {
 /// The first frame of a process that asks what the run is. Any server answers it with
 /// [`FrameKind::JoinInfo`] or refuses.
 pub fn request_join_info(token: Vec<u8>) -> (Header, Vec<u8>) {
-    let hello = Hello {
-        version: PROTOCOL_VERSION,
-        role: PeerRole::Newcomer,
-        slot: Hello::NO_SLOT,
-        incarnation: 0,
-        job_digest: [0; 32],
-        layout_digest: [0; 32],
-        server: 0,
-        servers: 0,
-        generation: Generation::default(),
-        token,
-        process: ProcessName::default(),
-    };
+    let hello = Hello { slot: Hello::NO_SLOT, token, ..Hello::new(PeerRole::Newcomer) };
     control_frame(FrameKind::Hello, hello.encode())
 }

@@ -7,6 +7,9 @@ use super::server_link::ServerLink;
 use super::state::{Client, Operation};
 use crate::{Flags, FrameKind, Header, MAX_REPORTS_BYTES, Refusal, TaskReport, Welcome};
 
+/// The result of handling a frame.
+type Handled = Result<ClientEvent, ProtocolError>;
+
 impl Client {
     /// Returns where the payload of a frame belongs. Call this before the payload is read.
     pub fn read_target(&self, server: usize, header: &Header) -> Result<ReadTarget, ProtocolError> {
@@ -55,12 +58,7 @@ impl Client {
         }
     }
 
-    fn welcomed(
-        &mut self,
-        server: usize,
-        header: &Header,
-        bytes: &[u8],
-    ) -> Result<ClientEvent, ProtocolError> {
+    fn welcomed(&mut self, server: usize, header: &Header, bytes: &[u8]) -> Handled {
         let welcome = Welcome::decode(bytes)?;
         if self.generation.is_newer_than(welcome.generation) {
             return Ok(ClientEvent::ServerBehind);
@@ -98,11 +96,7 @@ impl Client {
         self.lost_pushes += pushed_before.saturating_sub(self.sequence);
     }
 
-    fn chunk_arrived(
-        &mut self,
-        server: usize,
-        header: &Header,
-    ) -> Result<ClientEvent, ProtocolError> {
+    fn chunk_arrived(&mut self, server: usize, header: &Header) -> Handled {
         let sequence = self.expected_sequence();
         self.links[server].answered(header, sequence)?;
         // One server decides when to stop, or some workers could stop a step before others.
@@ -121,12 +115,7 @@ impl Client {
         Ok(ClientEvent::Complete)
     }
 
-    fn reports_arrived(
-        &mut self,
-        server: usize,
-        header: &Header,
-        bytes: &[u8],
-    ) -> Result<ClientEvent, ProtocolError> {
+    fn reports_arrived(&mut self, server: usize, header: &Header, bytes: &[u8]) -> Handled {
         let gathered = &mut self.links[server].reports;
         if gathered.len() + bytes.len() > MAX_REPORTS_BYTES {
             return Err(ProtocolError::ReportsTooLong);

@@ -1,6 +1,6 @@
 //! What a gate sees and what it decides.
 
-use crate::chunk::{AwaitedReply, Chunk};
+use crate::chunk::{Chunk, DueReply};
 use crate::members::Members;
 
 /// What a gate may look at.
@@ -61,7 +61,7 @@ pub(crate) trait Gate: Send {
         _view: GateView<'_>,
         _chunk: usize,
         _slot: usize,
-        _reply: &AwaitedReply,
+        _reply: &DueReply,
     ) -> bool {
         true
     }

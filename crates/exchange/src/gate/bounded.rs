@@ -10,7 +10,7 @@
 //! arrived and are applied in slot order, which gives the same bits whatever the order of arrival.
 
 use super::api::{Decision, Gate, GateView, Push, Readiness};
-use crate::chunk::AwaitedReply;
+use crate::chunk::DueReply;
 
 /// The gate of `bounded`.
 pub(super) struct BoundedGate {
@@ -55,13 +55,7 @@ impl Gate for BoundedGate {
         }
     }
 
-    fn may_answer(
-        &self,
-        view: GateView<'_>,
-        chunk: usize,
-        slot: usize,
-        reply: &AwaitedReply,
-    ) -> bool {
+    fn may_answer(&self, view: GateView<'_>, chunk: usize, slot: usize, reply: &DueReply) -> bool {
         if !reply.gated {
             return true;
         }

@@ -9,7 +9,7 @@
 //! different steps.
 
 use super::api::{Decision, Gate, GateView, Push, Readiness};
-use crate::chunk::AwaitedReply;
+use crate::chunk::DueReply;
 
 /// The gate of `sync`.
 pub(super) struct SyncGate {
@@ -96,13 +96,7 @@ impl Gate for SyncGate {
         Readiness::AsMean
     }
 
-    fn may_answer(
-        &self,
-        view: GateView<'_>,
-        chunk: usize,
-        _slot: usize,
-        reply: &AwaitedReply,
-    ) -> bool {
+    fn may_answer(&self, view: GateView<'_>, chunk: usize, _slot: usize, reply: &DueReply) -> bool {
         view.chunks[chunk].version >= reply.wanted_version
     }
 

@@ -8,8 +8,8 @@
 use super::peer::{COORDINATOR, ReplicaPosition};
 use super::state::Replica;
 use crate::{
-    FrameKind, Generation, Header, Hello, MessageError, PROTOCOL_VERSION, PeerRole, ProcessName,
-    ProtocolError, Refusal, RefuseCode, Welcome,
+    FrameKind, Generation, Header, Hello, MessageError, PeerRole, ProtocolError, Refusal,
+    RefuseCode, Welcome,
 };
 
 /// Why a `Hello` is not accepted.
@@ -31,17 +31,14 @@ impl Replica {
     pub fn hello(&self, peer: usize) -> (Header, Vec<u8>) {
         let config = &self.config;
         let bytes = Hello {
-            version: PROTOCOL_VERSION,
-            role: PeerRole::Replica,
             slot: config.slot as u32,
             incarnation: config.incarnation,
             job_digest: config.job_digest,
             layout_digest: config.layout_digest,
             server: peer as u32,
             servers: self.peers.len() as u32,
-            generation: Generation::default(),
             token: config.token.clone(),
-            process: ProcessName::default(),
+            ..Hello::new(PeerRole::Replica)
         }
         .encode();
         let header = Header::new(FrameKind::Hello, bytes.len());

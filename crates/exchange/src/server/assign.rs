@@ -19,11 +19,11 @@
 
 use std::collections::HashMap;
 
-use super::connections::Peer;
+use super::connections::ConnectedPeer;
 use super::host::{Host, Level};
 use super::roster::{EnrolledProcess, YieldRequest};
 use super::state::Server;
-use super::violation::Violation;
+use super::violation::Checked;
 use crate::members::{MemberState, SlotOffer};
 use crate::{ConnId, FrameBody, FrameKind, Header, Hello};
 
@@ -56,7 +56,7 @@ impl Server {
                 member.superseded_by = Some(id);
             }
         }
-        self.connections.set(conn, Peer::Process(id));
+        self.connections.set(conn, ConnectedPeer::Process(id));
         self.send_control(conn, FrameKind::Enrolled, name.as_bytes(), host);
         if home.is_none() && self.started {
             host.note(Level::Info, &format!("{name} has joined"));
@@ -88,7 +88,7 @@ impl Server {
         conn: ConnId,
         report: &[u8],
         host: &mut impl Host,
-    ) -> Result<(), Violation> {
+    ) -> Checked {
         if !self.started || slot == 0 {
             return Err("a release before the start, or of the coordinator's slot".into());
         }

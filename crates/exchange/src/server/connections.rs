@@ -13,7 +13,7 @@ const MAX_CONNECTIONS: usize = 3 * MAX_WORKERS;
 
 /// The peer at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Peer {
+pub(super) enum ConnectedPeer {
     /// It has not said `Hello`.
     Stranger {
         /// When the connection is closed unless a `Hello` arrives.
@@ -28,7 +28,7 @@ pub(super) enum Peer {
 
 /// All open connections.
 #[derive(Debug, Default)]
-pub(super) struct Connections(Vec<(ConnId, Peer)>);
+pub(super) struct Connections(Vec<(ConnId, ConnectedPeer)>);
 
 impl Connections {
     pub(super) fn add(&mut self, conn: ConnId, now_ms: u64) {
@@ -36,28 +36,28 @@ impl Connections {
         let until_ms = if is_full { now_ms } else { now_ms.saturating_add(HELLO_MS) };
         match self.find(conn) {
             Ok(_) => panic!("{conn:?} is open already"),
-            Err(at) => self.0.insert(at, (conn, Peer::Stranger { until_ms })),
+            Err(at) => self.0.insert(at, (conn, ConnectedPeer::Stranger { until_ms })),
         }
     }
 
-    pub(super) fn get(&self, conn: ConnId) -> Option<Peer> {
+    pub(super) fn get(&self, conn: ConnId) -> Option<ConnectedPeer> {
         self.find(conn).ok().map(|at| self.0[at].1)
     }
 
-    pub(super) fn set(&mut self, conn: ConnId, peer: Peer) {
+    pub(super) fn set(&mut self, conn: ConnId, peer: ConnectedPeer) {
         if let Ok(at) = self.find(conn) {
             self.0[at].1 = peer;
         }
     }
 
-    pub(super) fn remove(&mut self, conn: ConnId) -> Option<Peer> {
+    pub(super) fn remove(&mut self, conn: ConnId) -> Option<ConnectedPeer> {
         self.find(conn).ok().map(|at| self.0.remove(at).1)
     }
 
     /// Strangers whose time is up.
     pub(super) fn overdue(&self, now_ms: u64) -> Vec<ConnId> {
-        let is_overdue = |peer: Peer| match peer {
-            Peer::Stranger { until_ms } => now_ms >= until_ms,
+        let is_overdue = |peer: ConnectedPeer| match peer {
+            ConnectedPeer::Stranger { until_ms } => now_ms >= until_ms,
             _ => false,
         };
         self.all(is_overdue).collect()
@@ -65,19 +65,19 @@ impl Connections {
 
     /// The connections whose `Hello` was accepted.
     pub(super) fn known(&self) -> impl Iterator<Item = ConnId> {
-        self.all(|peer| !matches!(peer, Peer::Stranger { .. }))
+        self.all(|peer| !matches!(peer, ConnectedPeer::Stranger { .. }))
     }
 
     /// The connections that receive `Start`.
     pub(super) fn clients(&self) -> impl Iterator<Item = ConnId> {
-        self.all(|peer| matches!(peer, Peer::Worker(_) | Peer::Evaluator))
+        self.all(|peer| matches!(peer, ConnectedPeer::Worker(_) | ConnectedPeer::Evaluator))
     }
 
     pub(super) fn evaluators(&self) -> usize {
-        self.all(|peer| peer == Peer::Evaluator).count()
+        self.all(|peer| peer == ConnectedPeer::Evaluator).count()
     }
 
-    fn all(&self, is_wanted: impl Fn(Peer) -> bool) -> impl Iterator<Item = ConnId> {
+    fn all(&self, is_wanted: impl Fn(ConnectedPeer) -> bool) -> impl Iterator<Item = ConnId> {
         self.0.iter().filter(move |(_, peer)| is_wanted(*peer)).map(|(conn, _)| *conn)
     }
 

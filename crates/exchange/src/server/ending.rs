@@ -6,7 +6,7 @@
 
 use super::host::{Host, Level};
 use super::state::{Outcome, Server};
-use super::violation::Violation;
+use super::violation::Checked;
 use crate::members::MemberState;
 use crate::{CONTROL_BYTES, ConnId, Flags, FrameBody, FrameKind, Header, TaskReport};
 
@@ -18,7 +18,7 @@ impl Server {
         conn: ConnId,
         report: &[u8],
         host: &mut impl Host,
-    ) -> Result<(), Violation> {
+    ) -> Checked {
         if !self.started {
             return Err("a leave before the start".into());
         }
@@ -78,7 +78,7 @@ impl Server {
     }
 
     /// Ends the run in good order and sends `Bye` to every client.
-    pub(super) fn finish(&mut self, host: &mut impl Host) -> Result<(), Violation> {
+    pub(super) fn finish(&mut self, host: &mut impl Host) -> Checked {
         if !self.members.all_out() {
             return Err("the end of a run that workers still take part in".into());
         }

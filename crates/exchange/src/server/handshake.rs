@@ -5,11 +5,11 @@
 //! reconnected. One with a higher incarnation takes over the slot: the server closes its
 //! predecessor's connection, so that from then on nothing of the predecessor can arrive.
 
-use super::connections::Peer;
+use super::connections::ConnectedPeer;
 use super::host::{Host, Level};
 use super::roster::MAX_PROCESSES;
 use super::state::Server;
-use super::violation::Violation;
+use super::violation::{Checked, Violation};
 use crate::members::MemberState;
 use crate::{
     ConnId, Flags, FrameBody, FrameKind, Header, Hello, MessageError, PeerRole, Refusal,
@@ -21,12 +21,7 @@ const MAX_EVALUATORS: usize = 64;
 
 impl Server {
     /// Answers a `Hello` with `Welcome`, and with `Start` if the run has started; or refuses it.
-    pub(super) fn hello(
-        &mut self,
-        conn: ConnId,
-        bytes: &[u8],
-        host: &mut impl Host,
-    ) -> Result<(), Violation> {
+    pub(super) fn hello(&mut self, conn: ConnId, bytes: &[u8], host: &mut impl Host) -> Checked {
         let checked = match Hello::decode(bytes) {
             Ok(hello) => self.check_hello(&hello).map(|()| hello),
             Err(error @ MessageError::Version(_)) => {
@@ -140,7 +135,7 @@ impl Server {
     }
 
     fn admit_evaluator(&mut self, conn: ConnId, host: &mut impl Host) {
-        self.connections.set(conn, Peer::Evaluator);
+        self.connections.set(conn, ConnectedPeer::Evaluator);
         self.welcome(conn, None, host);
         if self.started {
             self.send_control(conn, FrameKind::Start, &[], host);
@@ -168,7 +163,7 @@ impl Server {
                 chunk.slots[slot].pending_keys.clear();
             }
         }
-        self.connections.set(conn, Peer::Worker(slot));
+        self.connections.set(conn, ConnectedPeer::Worker(slot));
         if takes_over && self.started {
             let member = &self.members[slot];
             let is_same_task = hello.process.name == member.process_name;

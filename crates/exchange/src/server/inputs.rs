@@ -1,9 +1,9 @@
 //! The inputs of a server: connections, frames and time.
 
-use super::connections::Peer;
+use super::connections::ConnectedPeer;
 use super::host::{Host, Level};
 use super::state::Server;
-use super::violation::Violation;
+use super::violation::{Checked, Violation};
 use crate::members::{Absence, MemberState};
 use crate::{ConnId, FrameBody, FrameKind, Header, Payload};
 
@@ -28,15 +28,17 @@ impl Server {
         }
         self.now_ms = now_ms;
         let result = match (peer, payload) {
-            (Peer::Worker(slot), payload) => {
+            (ConnectedPeer::Worker(slot), payload) => {
                 self.members[slot].heard_ms = now_ms;
                 self.worker_frame(slot, conn, header, payload, host)
             }
-            (Peer::Stranger { .. }, Payload::Bytes(bytes)) if header.kind == FrameKind::Hello => {
+            (ConnectedPeer::Stranger { .. }, Payload::Bytes(bytes))
+                if header.kind == FrameKind::Hello =>
+            {
                 self.hello(conn, bytes, host)
             }
-            (Peer::Stranger { .. }, _) => Err("a frame before Hello".into()),
-            (Peer::Evaluator, payload) => match (header.kind, payload) {
+            (ConnectedPeer::Stranger { .. }, _) => Err("a frame before Hello".into()),
+            (ConnectedPeer::Evaluator, payload) => match (header.kind, payload) {
                 (FrameKind::Pull, _) => self.pull(None, conn, header, host),
                 (FrameKind::PullKeys, Payload::Bytes(keys)) => {
                     self.pull_keys(None, conn, header, keys, host)
@@ -44,8 +46,10 @@ impl Server {
                 (FrameKind::Heartbeat, _) => Ok(()),
                 (kind, _) => Err(Violation(format!("{kind:?} from an evaluator"))),
             },
-            (Peer::Process(_), _) if header.kind == FrameKind::Heartbeat => Ok(()),
-            (Peer::Process(_), _) => Err("a process on the roster may send heartbeats only".into()),
+            (ConnectedPeer::Process(_), _) if header.kind == FrameKind::Heartbeat => Ok(()),
+            (ConnectedPeer::Process(_), _) => {
+                Err("a process on the roster may send heartbeats only".into())
+            }
         };
         if let Err(Violation(what)) = result {
             self.shut_out(conn, &what, now_ms, host);
@@ -59,7 +63,7 @@ impl Server {
         header: &Header,
         payload: Payload<'_>,
         host: &mut impl Host,
-    ) -> Result<(), Violation> {
+    ) -> Checked {
         let is_coordinator = slot == 0;
         match (header.kind, payload) {
             (FrameKind::Push | FrameKind::PushKeys, Payload::Floats(gradient)) => {
@@ -102,13 +106,13 @@ impl Server {
         host: &mut impl Host,
     ) {
         let slot = match self.connections.remove(conn) {
-            Some(Peer::Worker(slot)) => slot,
-            Some(Peer::Stranger { .. }) => {
+            Some(ConnectedPeer::Worker(slot)) => slot,
+            Some(ConnectedPeer::Stranger { .. }) => {
                 host.note(Level::Info, &format!("closed the connection of a stranger: {why}"));
                 return;
             }
-            Some(Peer::Process(id)) => return self.remove_process(id, now_ms, host),
-            Some(Peer::Evaluator) | None => return,
+            Some(ConnectedPeer::Process(id)) => return self.remove_process(id, now_ms, host),
+            Some(ConnectedPeer::Evaluator) | None => return,
         };
         self.members[slot].conn = None;
         self.stats.forget(slot);
@@ -158,11 +162,11 @@ impl Server {
     fn shut_out(&mut self, conn: ConnId, what: &str, now_ms: u64, host: &mut impl Host) {
         host.close(conn, what);
         let who = match self.connections.get(conn) {
-            Some(Peer::Worker(slot)) => Some(self.members[slot].name.clone()),
-            Some(Peer::Evaluator) => Some("an evaluator".to_owned()),
-            Some(Peer::Process(_)) => Some("a process on the roster".to_owned()),
+            Some(ConnectedPeer::Worker(slot)) => Some(self.members[slot].name.clone()),
+            Some(ConnectedPeer::Evaluator) => Some("an evaluator".to_owned()),
+            Some(ConnectedPeer::Process(_)) => Some("a process on the roster".to_owned()),
             // `connection_closed` writes the note about a stranger.
-            Some(Peer::Stranger { .. }) | None => None,
+            Some(ConnectedPeer::Stranger { .. }) | None => None,
         };
         if let Some(who) = who {
             host.note(Level::Warning, &format!("closed the connection of {who}: {what}"));

@@ -3,8 +3,8 @@
 use super::answer::Answer;
 use super::host::Host;
 use super::state::Server;
-use super::violation::Violation;
-use crate::chunk::AwaitedReply;
+use super::violation::Checked;
+use crate::chunk::DueReply;
 use crate::members::MemberState;
 use crate::{ConnId, Flags, FrameKind, Header};
 
@@ -16,7 +16,7 @@ impl Server {
         conn: ConnId,
         header: &Header,
         host: &mut impl Host,
-    ) -> Result<(), Violation> {
+    ) -> Checked {
         let index = header.chunk as usize;
         if self.push_kind() != FrameKind::Push || index >= self.chunks.len() {
             return Err("a chunk that this shard does not have".into());
@@ -33,7 +33,7 @@ impl Server {
 
     /// Checks a pull that pushes will follow. It must continue where the slot is, or the server
     /// could not tell the pushes apart and a worker would wait forever.
-    pub(super) fn check_resume(&self, slot: usize, header: &Header) -> Result<(), Violation> {
+    pub(super) fn check_resume(&self, slot: usize, header: &Header) -> Checked {
         let chunk = &self.chunks[header.chunk as usize];
         let state = &chunk.slots[slot];
         let next = header.sequence;
@@ -75,7 +75,7 @@ impl Server {
         // In `sync` the pull waits for its step; in the other modes the step has no meaning here.
         let wanted_version = if self.is_sync() { header.step } else { 0 };
         let since_ms = self.now_ms;
-        let reply = AwaitedReply { sequence, wanted_version, gated: !has_it, flags, since_ms };
+        let reply = DueReply { sequence, wanted_version, gated: !has_it, flags, since_ms };
         self.chunks[index].slots[slot].awaiting_reply = Some(reply);
         self.answer(index, host);
     }

@@ -6,8 +6,8 @@
 
 use super::host::{GradientStage, Host};
 use super::state::Server;
-use super::violation::Violation;
-use crate::chunk::{AwaitedReply, PendingGradient, SlotState};
+use super::violation::Checked;
+use crate::chunk::{DueReply, PendingGradient, SlotState};
 use crate::gate::{Decision, GateView, Push, Readiness};
 use crate::members::MemberState;
 use crate::{Flags, Header, WINDOW_CHUNKS};
@@ -21,7 +21,7 @@ impl Server {
         header: &Header,
         gradient: &mut Vec<f32>,
         host: &mut impl Host,
-    ) -> Result<(), Violation> {
+    ) -> Checked {
         let index = self.check_push(slot, header)?;
         let next_keys = self.read_next_keys(slot, header, gradient)?;
         let sequence = header.sequence;
@@ -107,7 +107,7 @@ impl Server {
     }
 
     /// Checks everything that does not depend on the mode, and returns the chunk's index.
-    fn check_push(&self, slot: usize, header: &Header) -> Result<usize, Violation> {
+    fn check_push(&self, slot: usize, header: &Header) -> Checked<usize> {
         let index = header.chunk as usize;
         let chunk = self.chunks.get(index).ok_or("a chunk that this shard does not have")?;
         let state = &chunk.slots[slot];
@@ -172,9 +172,9 @@ impl Server {
 }
 
 /// The reply to a slot's last push, or to an earlier one, which has been answered before.
-fn reply_to(state: &SlotState, sequence: u64, now_ms: u64) -> AwaitedReply {
+fn reply_to(state: &SlotState, sequence: u64, now_ms: u64) -> DueReply {
     let is_last = sequence == state.last_sequence;
     let flags = if is_last && state.dropped { Flags::DROPPED } else { Flags::NONE };
     let wanted_version = if is_last { state.wanted_version } else { 0 };
-    AwaitedReply { sequence, wanted_version, gated: is_last, flags, since_ms: now_ms }
+    DueReply { sequence, wanted_version, gated: is_last, flags, since_ms: now_ms }
 }

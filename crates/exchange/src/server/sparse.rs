@@ -8,7 +8,7 @@
 use super::answer::Answer;
 use super::host::Host;
 use super::state::Server;
-use super::violation::Violation;
+use super::violation::Checked;
 use crate::{ConnId, Flags, FrameKind, Header, Store, as_bytes, decode_keys};
 
 impl Server {
@@ -27,7 +27,7 @@ impl Server {
         slot: usize,
         header: &Header,
         payload: &mut Vec<f32>,
-    ) -> Result<Option<Vec<u32>>, Violation> {
+    ) -> Checked<Option<Vec<u32>>> {
         let (index, len) = (header.chunk as usize, header.len as usize);
         let chunk = &self.chunks[index];
         let Store::Sparse(sparse) = &self.store else {
@@ -72,7 +72,7 @@ impl Server {
         header: &Header,
         bytes: &[u8],
         host: &mut impl Host,
-    ) -> Result<(), Violation> {
+    ) -> Checked {
         let Store::Sparse(sparse) = &self.store else {
             return Err("keys of a model that has none".into());
         };

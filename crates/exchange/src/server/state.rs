@@ -1,6 +1,6 @@
 //! The state of a server, and what the program around it may ask.
 
-use super::connections::{Connections, Peer};
+use super::connections::{ConnectedPeer, Connections};
 use super::roster::Roster;
 use crate::chunk::{Chunk, VecPool};
 use crate::gate::{Gate, GateView, gate_for};
@@ -143,7 +143,7 @@ impl Server {
     /// The slot of a connection, once a worker has said `Hello` on it.
     pub fn slot_of(&self, conn: ConnId) -> Option<usize> {
         match self.connections.get(conn) {
-            Some(Peer::Worker(slot)) => Some(slot),
+            Some(ConnectedPeer::Worker(slot)) => Some(slot),
             _ => None,
         }
     }

@@ -1,5 +1,8 @@
 //! Breaches of the protocol.
 
+/// The result of handling a frame.
+pub(super) type Checked<T = ()> = Result<T, Violation>;
+
 /// What a client did that the protocol forbids. The server closes its connection for it.
 #[derive(Debug)]
 pub(super) struct Violation(pub(super) String);

@@ -8,7 +8,7 @@ mod server;
 mod server_copy;
 
 pub(crate) use host::RecordingHost;
-pub(crate) use random::{Random, mix};
+pub(crate) use random::{SeededRandom, mix};
 pub(crate) use seeds::{for_each_seed, seed_count};
 pub(crate) use server::{JOB, LAYOUT, TOKEN, TestServer, flat_layout, worker_config};
 pub(crate) use server_copy::{ServerCopy, read_params, read_table};

@@ -9,7 +9,7 @@ mod states;
 mod wires;
 mod world;
 
-use super::harness::{Random, for_each_seed, mix, seed_count};
+use super::harness::{SeededRandom, for_each_seed, mix, seed_count};
 use crate::{GreetError, RefuseCode, Replica, ReplicaConfig, as_bytes, worker_names};
 use plan::ReplicaPlan;
 use world::{ReplicaPhase, ReplicaWorld};
@@ -37,7 +37,7 @@ fn a_worker_that_dies_fails_the_run_for_all_and_is_named_by_all() {
     for seed in 0..3_000 {
         let plan = ReplicaPlan::draw(seed, false);
         let (params, _) = plan.plain_loop();
-        let mut random = Random::new(mix(seed + 77));
+        let mut random = SeededRandom::new(mix(seed + 77));
         let dead = random.index(plan.workers);
         let mut world = ReplicaWorld::new(plan.clone(), seed);
         world.deaths.push((random.index(200), dead));

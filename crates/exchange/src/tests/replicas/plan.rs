@@ -2,7 +2,7 @@
 
 use paceline_model::{Layout, Momentum, OptimizerSpec, OptimizerState};
 
-use crate::tests::harness::{JOB, LAYOUT, Random, TOKEN, flat_layout, mix};
+use crate::tests::harness::{JOB, LAYOUT, SeededRandom, TOKEN, flat_layout, mix};
 use crate::{Replica, ReplicaConfig};
 
 /// A run without servers.
@@ -24,7 +24,7 @@ pub(crate) struct ReplicaPlan {
 
 impl ReplicaPlan {
     pub(crate) fn draw(seed: u64, recovers: bool) -> Self {
-        let mut random = Random::new(mix(seed));
+        let mut random = SeededRandom::new(mix(seed));
         let workers = 1 + random.index(5);
         let steps = random.between(1, 6);
         let (total, chunk_floats) = (1 + random.index(40), 1 + random.index(12));

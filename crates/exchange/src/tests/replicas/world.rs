@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::plan::{ReplicaPlan, examples, gradient};
 use super::wires::Wire;
-use crate::tests::harness::{Random, mix};
+use crate::tests::harness::{SeededRandom, mix};
 use crate::{FrameKind, PeerTarget, Replica, ReplicaConfig, ReplicaEvent, as_bytes};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(crate) struct ReplicaProcess {
 
 pub(crate) struct ReplicaWorld {
     pub(crate) plan: ReplicaPlan,
-    pub(crate) random: Random,
+    pub(crate) random: SeededRandom,
     pub(crate) processes: Vec<Option<ReplicaProcess>>,
     pub(crate) wires: BTreeMap<usize, Wire>,
     pub(crate) next_wire: usize,
@@ -56,7 +56,7 @@ impl ReplicaWorld {
     pub(crate) fn new(plan: ReplicaPlan, seed: u64) -> Self {
         let n = plan.workers;
         let mut world = Self {
-            random: Random::new(mix(!seed)),
+            random: SeededRandom::new(mix(!seed)),
             processes: (0..n).map(|_| None).collect(),
             wires: BTreeMap::new(),
             next_wire: 0,

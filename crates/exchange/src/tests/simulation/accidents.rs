@@ -1,16 +1,16 @@
 //! What goes wrong: broken connections, dying processes, strangers.
 
 use super::network::ConnOwner;
-use super::plan::Accident;
+use super::plan::SimAccident;
 use super::process::ProcessState;
 use super::world::{SimEvent, SimWorld};
 use crate::tests::harness::TOKEN;
 use crate::{FrameKind, Header};
 
 impl SimWorld {
-    pub(crate) fn accident(&mut self, accident: Accident) {
+    pub(crate) fn accident(&mut self, accident: SimAccident) {
         match accident {
-            Accident::Cut => {
+            SimAccident::Cut => {
                 let of_roster = self.roster_processes.iter().filter_map(|process| process.conn);
                 let open: Vec<_> =
                     self.links.iter().flatten().flatten().copied().chain(of_roster).collect();
@@ -23,20 +23,20 @@ impl SimWorld {
                 self.after(one, SimEvent::ServerSeesClose(conn));
                 self.after(other, SimEvent::ClientSeesClose(conn));
             }
-            Accident::Kill { slot, back_after_ms } => self.kill(slot, back_after_ms),
-            Accident::KillBetween { slot, back_after_ms, attempts } => {
+            SimAccident::Kill { slot, back_after_ms } => self.kill(slot, back_after_ms),
+            SimAccident::KillBetween { slot, back_after_ms, attempts } => {
                 let accepted = |server: usize| self.nodes[server].server.accepted(0, slot);
                 if (1..self.plan.servers).any(|server| accepted(server) != accepted(0)) {
                     self.kill(slot, Some(back_after_ms));
                 } else if attempts > 0 {
                     let again =
-                        Accident::KillBetween { slot, back_after_ms, attempts: attempts - 1 };
+                        SimAccident::KillBetween { slot, back_after_ms, attempts: attempts - 1 };
                     self.after(2, SimEvent::Accident(again));
                 }
             }
-            Accident::Stranger { server } => self.stranger(server),
-            Accident::ChangeRoster(change) => self.change_roster(change),
-            Accident::KillServer { server, back_after_ms } => {
+            SimAccident::Stranger { server } => self.stranger(server),
+            SimAccident::ChangeRoster(change) => self.change_roster(change),
+            SimAccident::KillServer { server, back_after_ms } => {
                 self.kill_server(server, back_after_ms);
             }
         }

@@ -73,15 +73,15 @@ impl SimProcess {
     }
 
     /// A push or a pull has been answered in full.
-    pub(crate) fn completed_sparse(&mut self, plan: &SimPlan, actions: &mut Vec<ProcessAction>) {
+    pub(crate) fn completed_sparse(&mut self, plan: &SimPlan) {
         if self.role == PeerRole::Evaluator {
             self.state = ProcessState::Computing;
-            actions.push(ProcessAction::Compute);
+            self.actions.push(ProcessAction::Compute);
             return;
         }
         match self.state {
             ProcessState::Pushing => {
-                actions.push(self.answered());
+                self.actions.push(self.answered());
                 let step = self.step;
                 self.step = if plan.is_sync() { self.client.global_step() } else { step + 1 };
                 self.values_arrived();
@@ -94,11 +94,11 @@ impl SimProcess {
         }
         let is_out_of_data = plan.leaves_at[self.slot].is_some_and(|at| self.step >= at);
         if self.client.is_stopping() || is_out_of_data {
-            self.enter_state(ProcessState::Leaving, actions);
+            self.enter_state(ProcessState::Leaving);
         } else if self.releases_now() {
-            self.enter_state(ProcessState::Releasing, actions);
+            self.enter_state(ProcessState::Releasing);
         } else {
-            self.advance(plan, actions);
+            self.advance(plan);
         }
     }
 
@@ -111,7 +111,7 @@ impl SimProcess {
     }
 
     /// No operation is in progress: requests what is missing, and computes what it can.
-    fn advance(&mut self, plan: &SimPlan, actions: &mut Vec<ProcessAction>) {
+    fn advance(&mut self, plan: &SimPlan) {
         let has_pushed = self.state == ProcessState::Pushing;
         // Other workers have made steps that this slot was too late for.
         let is_behind = plan.is_sync() && self.batches.arrived.iter().all(|b| b.step != self.step);
@@ -126,23 +126,23 @@ impl SimProcess {
             self.client.begin_pull_keys(&self.batches.requested, PullPurpose::Ahead);
         } else {
             self.state = ProcessState::Computing;
-            self.push_computed(plan, actions);
+            self.push_computed(plan);
         }
-        self.compute_next(actions);
+        self.compute_next();
     }
 
     /// Computes the oldest batch whose values have arrived, unless it is already computing.
-    fn compute_next(&mut self, actions: &mut Vec<ProcessAction>) {
+    fn compute_next(&mut self) {
         let batches = &mut self.batches;
         let is_free = !batches.is_computing && batches.computed_gradient.is_none();
         if is_free && self.state != ProcessState::Pulling && !batches.arrived.is_empty() {
             batches.is_computing = true;
-            actions.push(ProcessAction::Compute);
+            self.actions.push(ProcessAction::Compute);
         }
     }
 
     /// A gradient has been computed, or an evaluator has finished an evaluation.
-    pub(crate) fn computed_sparse(&mut self, plan: &SimPlan, actions: &mut Vec<ProcessAction>) {
+    pub(crate) fn computed_sparse(&mut self, plan: &SimPlan) {
         if self.role == PeerRole::Evaluator {
             return self.begin_read(plan);
         }
@@ -156,20 +156,20 @@ impl SimProcess {
         let gradient = plan.gradients(self.slot, batch.step, &batch.keys, &batch.values);
         self.batches.computed_gradient = Some((batch.step, gradient, batch.versions));
         if self.state == ProcessState::Computing {
-            self.push_computed(plan, actions);
+            self.push_computed(plan);
         }
-        self.compute_next(actions);
+        self.compute_next();
     }
 
     /// Pushes the gradient that waits, if there is one, and requests the next batch.
-    fn push_computed(&mut self, plan: &SimPlan, actions: &mut Vec<ProcessAction>) {
+    fn push_computed(&mut self, plan: &SimPlan) {
         let Some((step, gradient, versions)) = self.batches.computed_gradient.take() else {
             return;
         };
         assert_eq!(step, self.step);
         (self.gradient, self.batches.pushed_versions) = (gradient, versions);
-        self.checkpoint_if_due(plan, actions);
-        self.stop_if_due(plan, actions);
+        self.checkpoint_if_due(plan);
+        self.stop_if_due(plan);
         self.state = ProcessState::Pushing;
         self.request(plan, step + plan.depth as u64);
         let examples = plan.examples(self.slot, step);

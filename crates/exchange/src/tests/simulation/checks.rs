@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::{ModeConfig, OnLoss, PeerRole};
 use paceline_model::Table;
 
-use super::plan::{Accident, SimPlan};
+use super::plan::{SimAccident, SimPlan};
 use super::process::AnsweredPush;
 use super::world::SimWorld;
 use crate::tests::harness::read_table;
@@ -188,8 +188,8 @@ fn check_backups(world: &SimWorld, quorum: usize) {
         make_step(plan, step, &slots, &table);
     }
     // There is one server, so no accident is a `KillBetween`.
-    let is_kill = |accident: &Accident| {
-        matches!(accident, Accident::Kill { .. } | Accident::KillServer { .. })
+    let is_kill = |accident: &SimAccident| {
+        matches!(accident, SimAccident::Kill { .. } | SimAccident::KillServer { .. })
     };
     let kills = plan.accidents.iter().any(|(_, accident)| is_kill(accident));
     // A spare may take over a slot that merely lost its connection; then an answer stays unread.

@@ -2,8 +2,8 @@
 //!
 //! Each seed draws a cluster, a mode and a list of accidents (`plan.rs`) and plays them in a world
 //! of events (`world.rs`, `network.rs`, `node.rs`, `accidents.rs`, `server_deaths.rs`) with
-//! processes that really train (`process.rs`, of a sparse model `batches.rs`, several slots per
-//! process `roster_processes.rs`). Then it checks what must always hold (`checks.rs`).
+//! processes that really train (`process.rs`, `goodbyes.rs`; of a sparse model `batches.rs`; with
+//! several slots `roster_processes.rs`). Then it checks what must always hold (`checks.rs`).
 //!
 //! A failing seed is printed. `PACELINE_SEED=n cargo test -p paceline-exchange simulation --
 //! --nocapture` replays it alone and prints every event; `PACELINE_SEEDS=n` plays that many.
@@ -11,6 +11,7 @@
 mod accidents;
 mod batches;
 mod checks;
+mod goodbyes;
 mod network;
 mod node;
 mod plan;
@@ -20,7 +21,7 @@ mod server_deaths;
 mod world;
 
 use super::harness::for_each_seed;
-use plan::{ModelKind, RunStyle, ServerFate, SimPlan};
+use plan::{RunStyle, ServerFate, SimPlan, StoreKind};
 use world::SimWorld;
 
 /// Plays one seed.
@@ -45,7 +46,7 @@ macro_rules! seeded_tests {
         fn $name() {
             let what = concat!(stringify!($kind), " ", stringify!($style), " ", stringify!($fate));
             for_each_seed(what, $count, |seed, trace| {
-                let (style, kind) = (RunStyle::$style, ModelKind::$kind);
+                let (style, kind) = (RunStyle::$style, StoreKind::$kind);
                 play(&SimPlan::draw(style, kind, ServerFate::$fate, seed), seed, trace);
             });
         }

@@ -4,7 +4,7 @@ use crate::{ModeConfig, OnLoss};
 use paceline_model::{AdaGrad, Ftrl, Group, Layout, OptimizerSpec, Schedule, Sgd};
 
 use super::roster_processes::RosterChange;
-use crate::tests::harness::{Random, mix};
+use crate::tests::harness::{SeededRandom, mix};
 
 const FTRL: Ftrl = Ftrl { beta: 1.0, l1: 0.02, l2: 0.5 };
 
@@ -23,7 +23,7 @@ pub(crate) enum RunStyle {
 
 /// Something that goes wrong.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Accident {
+pub(crate) enum SimAccident {
     /// A connection breaks, and the frames on it are lost.
     Cut,
     /// The process in a slot dies; another one takes over after a while, or none does.
@@ -48,7 +48,7 @@ pub(crate) enum ServerFate {
 
 /// The kind of model that is trained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ModelKind {
+pub(crate) enum StoreKind {
     Dense,
     Sparse,
 }
@@ -79,7 +79,7 @@ pub(crate) struct SimPlan {
     pub(crate) delay_ms: u64,
     pub(crate) on_loss: OnLoss,
     pub(crate) rejoin_ms: u64,
-    pub(crate) accidents: Vec<(u64, Accident)>,
+    pub(crate) accidents: Vec<(u64, SimAccident)>,
     /// The slot whose worker dies and never returns.
     pub(crate) dies: Option<usize>,
     /// Processes that the run begins with, if they fill slots by the roster.
@@ -89,8 +89,8 @@ pub(crate) struct SimPlan {
 }
 
 impl SimPlan {
-    pub(crate) fn draw(style: RunStyle, kind: ModelKind, mortal: ServerFate, seed: u64) -> Self {
-        let mut random = Random::new(mix(seed ^ ((style as u64) << 56)));
+    pub(crate) fn draw(style: RunStyle, kind: StoreKind, mortal: ServerFate, seed: u64) -> Self {
+        let mut random = SeededRandom::new(mix(seed ^ ((style as u64) << 56)));
         let least = if style == RunStyle::SyncBackups { 2 } else { 1 };
         let workers = random.between(least, 5) as usize;
         let mode = draw_mode(style, workers, &mut random);
@@ -128,7 +128,7 @@ impl SimPlan {
         if style == RunStyle::Elastic {
             plan.draw_roster(&mut random);
         }
-        if kind == ModelKind::Sparse {
+        if kind == StoreKind::Sparse {
             plan.draw_sparse(&mut random);
         }
         if servers > 1 && style != RunStyle::Loss && style != RunStyle::Elastic {
@@ -141,7 +141,7 @@ impl SimPlan {
     }
 
     /// Draws when the run and each slot end, and how fast slots are.
-    fn draw_pace(&mut self, random: &mut Random) {
+    fn draw_pace(&mut self, random: &mut SeededRandom) {
         if random.chance(1) {
             // More chunks than the window of a client.
             (self.total_params, self.chunk_floats) = (self.servers * 300, 1);
@@ -161,7 +161,7 @@ impl SimPlan {
         }
     }
 
-    fn draw_sparse(&mut self, random: &mut Random) {
+    fn draw_sparse(&mut self, random: &mut SeededRandom) {
         self.is_sparse = true;
         self.total_params = random.between(self.servers as u64, 30) as usize;
         self.density = [10, 30, 70][random.index(3)];
@@ -204,70 +204,70 @@ impl SimPlan {
         keys
     }
 
-    fn draw_accidents(&mut self, random: &mut Random) {
+    fn draw_accidents(&mut self, random: &mut SeededRandom) {
         let rate = [0, 3, 12][random.index(3)];
         for _ in 0..rate {
             let at_ms = random.below(1_500);
             let accident = match random.below(10) {
-                0..5 => Accident::Cut,
-                5..8 => Accident::Kill {
+                0..5 => SimAccident::Cut,
+                5..8 => SimAccident::Kill {
                     slot: random.index(self.workers),
                     back_after_ms: Some(random.between(1, 2_000)),
                 },
-                _ => Accident::Stranger { server: random.index(self.servers) },
+                _ => SimAccident::Stranger { server: random.index(self.servers) },
             };
             self.accidents.push((at_ms, accident));
         }
     }
 
-    fn draw_loss(&mut self, random: &mut Random) {
+    fn draw_loss(&mut self, random: &mut SeededRandom) {
         let slot = random.index(self.workers);
         self.rejoin_ms = [0, 3_000][random.index(2)];
         if self.rejoin_ms == 0 {
-            self.accidents.retain(|(_, accident)| matches!(accident, Accident::Stranger { .. }));
+            self.accidents.retain(|(_, accident)| matches!(accident, SimAccident::Stranger { .. }));
         }
         // A worker that dies twice in a row could exceed the time to return.
         let mut has_died = vec![false; self.workers];
         self.accidents.retain(|(_, accident)| match accident {
-            Accident::Kill { slot, .. } => !std::mem::replace(&mut has_died[*slot], true),
+            SimAccident::Kill { slot, .. } => !std::mem::replace(&mut has_died[*slot], true),
             _ => true,
         });
-        self.accidents.push((random.below(800), Accident::Kill { slot, back_after_ms: None }));
+        self.accidents.push((random.below(800), SimAccident::Kill { slot, back_after_ms: None }));
         self.dies = Some(slot);
     }
 
-    fn draw_roster(&mut self, random: &mut Random) {
+    fn draw_roster(&mut self, random: &mut SeededRandom) {
         self.roster_processes = Some(random.between(1, self.workers as u64 + 1) as usize);
         // A longer run, in which the roster has time to change.
         let later = |step: &mut u64| *step *= 5;
         self.stop_steps.iter_mut().chain(&mut self.coordinator_stops_at).for_each(later);
         self.leaves_at.iter_mut().flatten().for_each(later);
         let changes = [0, 3, 8][random.index(3)];
-        self.accidents.retain(|(_, accident)| !matches!(accident, Accident::Kill { .. }));
+        self.accidents.retain(|(_, accident)| !matches!(accident, SimAccident::Kill { .. }));
         for _ in 0..changes {
             self.accidents
-                .push((random.below(3_000), Accident::ChangeRoster(RosterChange::draw(random))));
+                .push((random.below(3_000), SimAccident::ChangeRoster(RosterChange::draw(random))));
         }
     }
 
     /// Kills servers; sometimes several at once, or one several times.
-    fn draw_server_deaths(&mut self, random: &mut Random) {
+    fn draw_server_deaths(&mut self, random: &mut SeededRandom) {
         self.checkpoint_every = random.chance(80).then(|| random.between(1, 4));
         for _ in 0..random.between(1, 3) {
             let server = random.index(self.servers);
             let back_after_ms = random.between(1, 1_500);
-            let accident = Accident::KillServer { server, back_after_ms };
+            let accident = SimAccident::KillServer { server, back_after_ms };
             self.accidents.push((random.below(1_500), accident));
         }
     }
 
     /// Moves some deaths to the worst moment: between two servers.
-    fn kill_between(&mut self, random: &mut Random) {
+    fn kill_between(&mut self, random: &mut SeededRandom) {
         for (_, accident) in &mut self.accidents {
-            if let Accident::Kill { slot, back_after_ms: Some(back_after_ms) } = *accident
+            if let SimAccident::Kill { slot, back_after_ms: Some(back_after_ms) } = *accident
                 && random.chance(60)
             {
-                *accident = Accident::KillBetween { slot, back_after_ms, attempts: 60 };
+                *accident = SimAccident::KillBetween { slot, back_after_ms, attempts: 60 };
             }
         }
     }
@@ -311,7 +311,7 @@ impl SimPlan {
     }
 }
 
-fn draw_mode(style: RunStyle, workers: usize, random: &mut Random) -> ModeConfig {
+fn draw_mode(style: RunStyle, workers: usize, random: &mut SeededRandom) -> ModeConfig {
     match style {
         RunStyle::Async => ModeConfig::Async,
         RunStyle::SyncAll => ModeConfig::Sync { quorum: workers },

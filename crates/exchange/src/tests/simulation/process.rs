@@ -70,17 +70,19 @@ pub(crate) struct SimProcess {
     pub(crate) step: u64,
     pub(crate) batches: SparseBatches,
     /// The servers that have acknowledged the present goodbye.
-    done: Vec<bool>,
+    pub(crate) done: Vec<bool>,
     has_requested_stop: bool,
     /// Whether it gives back its slot before the next step.
     pub(crate) must_release: bool,
-    is_on_roster: bool,
+    pub(crate) is_on_roster: bool,
     /// The checkpoint that it requested last, if it is the coordinator.
     requested_checkpoint: Option<u64>,
     is_refreshing: bool,
     /// How often the run has been rewound.
     pub(crate) life: u64,
     pub(crate) aborted: Option<String>,
+    /// What the simulation is asked to do next.
+    pub(crate) actions: Vec<ProcessAction>,
 }
 
 impl SimProcess {
@@ -117,6 +119,7 @@ impl SimProcess {
             is_refreshing: false,
             life: 0,
             aborted: None,
+            actions: Vec::new(),
         }
     }
 
@@ -132,32 +135,29 @@ impl SimProcess {
         header: &Header,
         bytes: &[u8],
     ) -> Vec<ProcessAction> {
-        let mut actions = Vec::new();
         let event = self.client.frame_arrived(server, header, bytes).expect("an honest server");
         match event {
-            ClientEvent::Welcome => self.repeat_frames(server, &mut actions),
+            ClientEvent::Welcome => self.repeat_frames(server),
             ClientEvent::Started | ClientEvent::Progress | ClientEvent::Notice(_) => {}
             ClientEvent::Complete if self.state == ProcessState::Refreshing => {
-                self.enter_state(ProcessState::Finishing, &mut actions);
+                self.enter_state(ProcessState::Finishing);
             }
-            ClientEvent::Complete if plan.is_sparse => self.completed_sparse(plan, &mut actions),
-            ClientEvent::Complete => self.completed(plan, &mut actions),
+            ClientEvent::Complete if plan.is_sparse => self.completed_sparse(plan),
+            ClientEvent::Complete => self.completed(plan),
             ClientEvent::Reports(reports) => {
                 assert!(reports.iter().any(|report| report.slot == Some(0)));
                 assert_eq!(reports.last().expect("its own").slot, None);
-                self.count(server, &mut actions);
+                self.count(server);
             }
-            ClientEvent::Bye => self.count(server, &mut actions),
-            ClientEvent::RunOver if self.state == ProcessState::Finishing => {
-                self.count(server, &mut actions)
-            }
+            ClientEvent::Bye => self.count(server),
+            ClientEvent::RunOver if self.state == ProcessState::Finishing => self.count(server),
             ClientEvent::RunOver => self.state = ProcessState::Exited { well: true },
-            ClientEvent::ServerBehind => actions.push(ProcessAction::Reconnect { server }),
+            ClientEvent::ServerBehind => self.actions.push(ProcessAction::Reconnect { server }),
             ClientEvent::Rewound => return self.rewound(),
             ClientEvent::Abort(why) => self.abort(why),
             ClientEvent::Refused(refusal) if refusal.code == RefuseCode::SlotTaken => {
                 match self.state {
-                    ProcessState::Releasing => self.count(server, &mut actions),
+                    ProcessState::Releasing => self.count(server),
                     _ => self.state = ProcessState::Exited { well: true },
                 }
             }
@@ -168,7 +168,7 @@ impl SimProcess {
             && self.client.is_started()
         {
             if self.client.already_left() {
-                self.enter_state(ProcessState::Leaving, &mut actions);
+                self.enter_state(ProcessState::Leaving);
             } else if plan.is_sparse {
                 self.begin_sparse(plan);
             } else {
@@ -183,8 +183,8 @@ impl SimProcess {
             self.is_refreshing = true;
             self.refresh(plan);
         }
-        self.send_chunks(&mut actions);
-        actions
+        self.send_chunks();
+        std::mem::take(&mut self.actions)
     }
 
     fn refresh(&mut self, plan: &SimPlan) {
@@ -196,7 +196,7 @@ impl SimProcess {
         }
     }
 
-    fn abort(&mut self, why: String) {
+    pub(crate) fn abort(&mut self, why: String) {
         self.aborted = Some(why);
         self.state = ProcessState::Exited { well: false };
     }
@@ -223,27 +223,27 @@ impl SimProcess {
     }
 
     /// A push or a pull has been answered in full.
-    fn completed(&mut self, plan: &SimPlan, actions: &mut Vec<ProcessAction>) {
+    fn completed(&mut self, plan: &SimPlan) {
         if self.role == PeerRole::Evaluator {
             // It evaluates the parameters and pulls again, as long as there are servers.
-            actions.push(ProcessAction::Compute);
+            self.actions.push(ProcessAction::Compute);
             self.state = ProcessState::Computing;
             return;
         }
         if self.state == ProcessState::Pushing {
-            actions.push(self.answered());
+            self.actions.push(self.answered());
             self.step = if plan.is_sync() { self.client.global_step() } else { self.step + 1 };
         } else {
             self.step = self.client.resume_step().expect("all servers have welcomed it");
         }
         let is_out_of_data = plan.leaves_at[self.slot].is_some_and(|at| self.step >= at);
         if self.client.is_stopping() || is_out_of_data {
-            self.enter_state(ProcessState::Leaving, actions);
+            self.enter_state(ProcessState::Leaving);
         } else if self.releases_now() {
-            self.enter_state(ProcessState::Releasing, actions);
+            self.enter_state(ProcessState::Releasing);
         } else {
             self.state = ProcessState::Computing;
-            actions.push(ProcessAction::Compute);
+            self.actions.push(ProcessAction::Compute);
         }
     }
 
@@ -259,11 +259,10 @@ impl SimProcess {
 
     /// The gradient is computed.
     pub(crate) fn computed(&mut self, plan: &SimPlan) -> Vec<ProcessAction> {
-        let mut actions = Vec::new();
         if plan.is_sparse {
-            self.computed_sparse(plan, &mut actions);
-            self.send_chunks(&mut actions);
-            return actions;
+            self.computed_sparse(plan);
+            self.send_chunks();
+            return std::mem::take(&mut self.actions);
         }
         assert_eq!(self.state, ProcessState::Computing);
         if self.role == PeerRole::Evaluator {
@@ -271,25 +270,25 @@ impl SimProcess {
             self.client.begin_pull();
         } else {
             self.gradient = plan.gradients(self.slot, self.step, &plan.all_keys(), &self.params);
-            self.checkpoint_if_due(plan, &mut actions);
-            self.stop_if_due(plan, &mut actions);
+            self.checkpoint_if_due(plan);
+            self.stop_if_due(plan);
             self.state = ProcessState::Pushing;
             self.client.begin_push(self.step, plan.examples(self.slot, self.step));
         }
-        self.send_chunks(&mut actions);
-        actions
+        self.send_chunks();
+        std::mem::take(&mut self.actions)
     }
 
     /// The coordinator asks to stop before it pushes its last step.
-    pub(crate) fn stop_if_due(&mut self, plan: &SimPlan, actions: &mut Vec<ProcessAction>) {
+    pub(crate) fn stop_if_due(&mut self, plan: &SimPlan) {
         if self.slot == 0 && plan.coordinator_stops_at.is_some_and(|at| self.step >= at) {
             self.has_requested_stop = true;
-            self.send_stop(actions);
+            self.send_stop();
         }
     }
 
     /// The coordinator requests checkpoints; in `sync` before the push that completes the step.
-    pub(crate) fn checkpoint_if_due(&mut self, plan: &SimPlan, actions: &mut Vec<ProcessAction>) {
+    pub(crate) fn checkpoint_if_due(&mut self, plan: &SimPlan) {
         let Some(every) = plan.checkpoint_every.filter(|_| self.slot == 0) else { return };
         let (step, counted) = if plan.is_sync() {
             (self.step + 1, self.step + 1)
@@ -298,101 +297,34 @@ impl SimProcess {
         };
         if counted.is_multiple_of(every) {
             self.requested_checkpoint = Some(step);
-            (0..self.done.len()).for_each(|server| self.send_checkpoint(server, actions));
+            (0..self.done.len()).for_each(|server| self.send_checkpoint(server));
         }
     }
 
-    fn send_checkpoint(&self, server: usize, actions: &mut Vec<ProcessAction>) {
+    fn send_checkpoint(&mut self, server: usize) {
         if let Some(step) = self.requested_checkpoint {
-            actions.push(ProcessAction::Send {
-                server,
-                header: Client::checkpoint(step),
-                bytes: Vec::new(),
-            });
+            let (header, bytes) = (Client::checkpoint(step), Vec::new());
+            self.actions.push(ProcessAction::Send { server, header, bytes });
         }
     }
 
-    fn send_stop(&self, actions: &mut Vec<ProcessAction>) {
+    fn send_stop(&mut self) {
         let (header, bytes) = Client::stop("the coordinator has seen enough");
-        actions.push(ProcessAction::Send { server: 0, header, bytes });
+        self.actions.push(ProcessAction::Send { server: 0, header, bytes });
     }
 
     /// Repeats on a new connection what was sent and not acknowledged.
-    fn repeat_frames(&mut self, server: usize, actions: &mut Vec<ProcessAction>) {
+    fn repeat_frames(&mut self, server: usize) {
         if self.has_requested_stop && server == 0 {
-            self.send_stop(actions);
+            self.send_stop();
         }
-        self.send_checkpoint(server, actions);
+        self.send_checkpoint(server);
         if !self.done[server] {
-            self.send_goodbye(server, actions);
+            self.send_goodbye(server);
         }
     }
 
-    pub(crate) fn enter_state(&mut self, state: ProcessState, actions: &mut Vec<ProcessAction>) {
-        self.state = state;
-        self.done.fill(false);
-        for server in 0..self.done.len() {
-            self.send_goodbye(server, actions);
-        }
-    }
-
-    fn send_goodbye(&self, server: usize, actions: &mut Vec<ProcessAction>) {
-        let goes = matches!(self.state, ProcessState::Leaving | ProcessState::Releasing);
-        if goes && server == 0 && self.done[1..].contains(&false) {
-            return;
-        }
-        let (header, bytes) = match self.state {
-            ProcessState::Leaving | ProcessState::AwaitingEnd => {
-                Client::leave(format!("report of {}", self.slot).into_bytes())
-            }
-            ProcessState::Releasing => {
-                Client::release(format!("report of {}", self.slot).into_bytes())
-            }
-            ProcessState::Collecting => (Client::collect(), Vec::new()),
-            ProcessState::Finishing => (Client::finish(), Vec::new()),
-            _ => return,
-        };
-        actions.push(ProcessAction::Send { server, header, bytes });
-    }
-
-    /// A server has acknowledged the present goodbye.
-    fn count(&mut self, server: usize, actions: &mut Vec<ProcessAction>) {
-        self.done[server] = true;
-        if !self.done[0] && server > 0 && !self.done[1..].contains(&false) {
-            // Server 0 hears it last, so that what it knows holds everywhere.
-            self.send_goodbye(0, actions);
-        }
-        if self.done.contains(&false) {
-            return;
-        }
-        match self.state {
-            ProcessState::Leaving if self.slot == 0 => {
-                self.enter_state(ProcessState::Collecting, actions)
-            }
-            ProcessState::Collecting => self.state = ProcessState::Refreshing,
-            ProcessState::Leaving => self.state = ProcessState::AwaitingEnd,
-            ProcessState::Releasing | ProcessState::Finishing => {
-                self.state = ProcessState::Exited { well: true }
-            }
-            _ => {}
-        }
-    }
-
-    /// A server cannot be reached because it has ended.
-    pub(crate) fn server_ended(&mut self, server: usize) {
-        use ProcessState::{AwaitingEnd, Finishing, Leaving};
-        let is_out = matches!(self.state, Leaving | AwaitingEnd) || self.is_on_roster;
-        // With a roster, another process has the slot and was quicker.
-        if is_out && self.slot > 0 || self.role == PeerRole::Evaluator {
-            self.state = ProcessState::Exited { well: true };
-        } else if matches!(self.state, Leaving | Finishing) {
-            self.count(server, &mut Vec::new());
-        } else {
-            self.abort(format!("ps:{server} has ended"));
-        }
-    }
-
-    fn send_chunks(&mut self, actions: &mut Vec<ProcessAction>) {
+    fn send_chunks(&mut self) {
         if !self.is_alive() {
             return;
         }
@@ -403,7 +335,7 @@ impl SimProcess {
                 if header.kind == FrameKind::PushKeys {
                     assert_eq!(header.version, self.batches.pushed_versions[server]);
                 }
-                actions.push(ProcessAction::Send { server, header, bytes });
+                self.actions.push(ProcessAction::Send { server, header, bytes });
             }
         }
     }

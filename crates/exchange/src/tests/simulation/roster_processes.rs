@@ -6,7 +6,7 @@
 use super::network::ConnOwner;
 use super::process::ProcessState;
 use super::world::{SimEvent, SimWorld};
-use crate::tests::harness::{JOB, LAYOUT, Random, TOKEN};
+use crate::tests::harness::{JOB, LAYOUT, SeededRandom, TOKEN};
 use crate::{ConnId, Enrolment, Header, PeerRole, ProcessName, RosterEvent};
 
 /// A change of the processes on the roster.
@@ -23,7 +23,7 @@ pub(crate) enum RosterChange {
 }
 
 impl RosterChange {
-    pub(crate) fn draw(random: &mut Random) -> Self {
+    pub(crate) fn draw(random: &mut SeededRandom) -> Self {
         match random.below(10) {
             0..4 => RosterChange::Join,
             4..7 => RosterChange::Leave(random.next()),

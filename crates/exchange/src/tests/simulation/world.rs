@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 
 use super::network::SimConn;
 use super::node::{ServerNode, node};
-use super::plan::{Accident, SimPlan};
+use super::plan::{SimAccident, SimPlan};
 use super::process::{AnsweredPush, ProcessAction, SimProcess};
 use super::roster_processes::RosterProcess;
 use super::server_deaths::SimDisk;
-use crate::tests::harness::{Frame, Random, RecordingHost, ServerCopy, read_params};
+use crate::tests::harness::{Frame, RecordingHost, SeededRandom, ServerCopy, read_params};
 use crate::{ConnId, Header, ModeConfig, Outcome, PeerRole, ProcessName, Server};
 
 /// No run takes longer, unless it hangs.
@@ -45,14 +45,14 @@ pub(crate) enum SimEvent {
     Enrol(usize),
     /// A process that died and had this home is restarted.
     Restart(Option<usize>),
-    Accident(Accident),
+    Accident(SimAccident),
     Tick(usize),
 }
 
 pub(crate) struct SimWorld {
     pub(crate) plan: SimPlan,
     pub(crate) now_ms: u64,
-    pub(crate) random: Random,
+    pub(crate) random: SeededRandom,
     order: u64,
     events: BTreeMap<(u64, u64), SimEvent>,
     pub(crate) conns: Vec<SimConn>,
@@ -75,7 +75,7 @@ impl SimWorld {
         let nodes = (0..plan.servers).map(|index| node(&plan, index, None)).collect();
         let mut world = Self {
             now_ms: 0,
-            random: Random::new(seed),
+            random: SeededRandom::new(seed),
             order: 0,
             events: BTreeMap::new(),
             conns: Vec::new(),
