@@ -222,7 +222,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_input_makes_the_parser_panic(bytes: Vec<u8>, text in "[GET /%a-f0-9?&=\r\n:.]{0,80}") {
+        fn no_input_makes_it_panic(bytes: Vec<u8>, text in "[GET /%a-f0-9?&=\r\n:.]{0,80}") {
             let _ = Request::parse(&bytes);
             let _ = Request::parse(text.as_bytes());
         }

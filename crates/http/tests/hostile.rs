@@ -1,6 +1,6 @@
-//! A server in front of peers that mean no good: whatever they do, it goes on to serve others.
+//! Hostile clients: whatever one of them sends or withholds, the server keeps serving the others.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,34 +9,35 @@ use std::time::{Duration, Instant};
 
 use paceline_http::{Guard, HttpServer, Limits, Response, bind};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Upper limit for every wait in these tests.
+const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
-/// A server that says hello, repeats itself on `/long` and goes on for ever on `/stream`.
+/// Starts a server with a short, a long, a panicking and an endless response.
 fn serve(limits: Limits) -> HttpServer {
     let guard = Guard::without_token();
     let listener = bind("127.0.0.1:0", &guard).unwrap();
-    let answer = |request: &paceline_http::Request| match request.path.as_str() {
+    let handler = |request: &paceline_http::Request| match request.path.as_str() {
         "/" => Response::text(200, "hello"),
         "/long" => Response::new(200, "text/plain", vec![b'x'; 32 << 20]),
-        "/panic" => panic!("as asked"),
-        "/stream" => Response::stream("text/event-stream", |outlet| {
+        "/panic" => panic!("on request"),
+        "/stream" => Response::stream("text/event-stream", |writer| {
             loop {
-                outlet.write(b"data: 1\n\n")?;
-                outlet.wait(Duration::from_millis(5))?;
+                writer.write(b"data: 1\n\n")?;
+                writer.wait(Duration::from_millis(5))?;
             }
         }),
         _ => Response::not_found(),
     };
-    HttpServer::start(listener, guard, limits, answer).unwrap()
+    HttpServer::start(listener, guard, limits, handler).unwrap()
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
     stream
 }
 
-/// Sends bytes, and gives all that comes back until the end.
+/// Sends bytes and returns everything that comes back until the connection closes.
 fn send(address: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = connect(address);
     // The server may have closed before it has read everything.
@@ -56,9 +57,10 @@ fn get(address: SocketAddr, path: &str) -> String {
 #[test]
 fn requests_are_answered_one_after_another_on_one_connection() {
     let server = serve(Limits::default());
-    let two = "\r\nGET / HTTP/1.1\r\nhost: localhost\r\n\r\nHEAD / HTTP/1.1\r\nhost: localhost\r\n\r\n\
+    let requests = "\r\nGET / HTTP/1.1\r\nhost: localhost\r\n\r\n\
+               HEAD / HTTP/1.1\r\nhost: localhost\r\n\r\n\
                GET /no HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
-    let answer = send(server.address(), two.as_bytes());
+    let answer = send(server.address(), requests.as_bytes());
     assert_eq!(answer.matches("HTTP/1.1 200 OK\r\n").count(), 2, "{answer}");
     assert_eq!(answer.matches("hello").count(), 1, "{answer}");
     assert!(answer.contains("HTTP/1.1 404 Not Found\r\n"), "{answer}");
@@ -66,7 +68,7 @@ fn requests_are_answered_one_after_another_on_one_connection() {
 }
 
 #[test]
-fn what_is_no_request_is_answered_with_a_status_and_the_end() {
+fn bad_input_gets_a_status_and_closes_the_connection() {
     let server = serve(Limits::default());
     let long = format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "a".repeat(10_000));
     let endless = vec![b'a'; 1 << 20];
@@ -89,7 +91,7 @@ fn what_is_no_request_is_answered_with_a_status_and_the_end() {
 }
 
 #[test]
-fn who_sends_too_slowly_or_says_nothing_is_let_go() {
+fn slow_and_silent_clients_are_disconnected() {
     let limits = Limits {
         head_time: Duration::from_millis(60),
         idle_time: Duration::from_millis(30),
@@ -97,34 +99,34 @@ fn who_sends_too_slowly_or_says_nothing_is_let_go() {
     };
     let server = serve(limits);
     let mut slow = connect(server.address());
-    let begun = Instant::now();
-    // A byte now and then keeps it going for no longer than the whole may take.
-    while begun.elapsed() < PATIENCE && slow.write_all(b"a").is_ok() {
+    let start = Instant::now();
+    // The time limit is for the whole head: single bytes do not extend it.
+    while start.elapsed() < WAIT_LIMIT && slow.write_all(b"a").is_ok() {
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert!(begun.elapsed() < PATIENCE, "it is still listened to");
+    assert!(start.elapsed() < WAIT_LIMIT, "the server still reads");
     let mut silent = connect(server.address());
     assert_eq!(silent.read(&mut [0; 16]).unwrap(), 0);
 }
 
 #[test]
-fn who_does_not_read_an_answer_is_let_go() {
+fn a_client_that_does_not_read_its_response_is_disconnected() {
     let server = serve(Limits {
         write_time: Duration::from_millis(50),
         connections: 1,
         ..Limits::default()
     });
-    let mut deaf = connect(server.address());
-    deaf.write_all(b"GET /long HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
-    // The only seat is free again at some time, and not by what the other did.
-    let begun = Instant::now();
+    let mut unread = connect(server.address());
+    unread.write_all(b"GET /long HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    // The only connection becomes free again although the client does nothing.
+    let start = Instant::now();
     while !get(server.address(), "/").ends_with("hello") {
-        assert!(begun.elapsed() < PATIENCE, "its seat is still taken");
+        assert!(start.elapsed() < WAIT_LIMIT, "the connection still counts as open");
     }
 }
 
 #[test]
-fn too_many_connections_are_told_so_and_a_panic_takes_only_its_own_along() {
+fn connections_over_the_limit_get_503_and_a_panic_ends_only_its_own_connection() {
     let server = serve(Limits { connections: 2, ..Limits::default() });
     let address = server.address();
     assert_eq!(get(address, "/panic"), "");
@@ -135,9 +137,9 @@ fn too_many_connections_are_told_so_and_a_panic_takes_only_its_own_along() {
     }
     assert!(get(address, "/").starts_with("HTTP/1.1 503"));
     drop(streams);
-    let begun = Instant::now();
+    let start = Instant::now();
     while !get(address, "/").ends_with("hello") {
-        assert!(begun.elapsed() < PATIENCE, "seats of those who have gone are still taken");
+        assert!(start.elapsed() < WAIT_LIMIT, "closed connections still count as open");
     }
 }
 
@@ -154,6 +156,6 @@ fn a_server_that_stops_ends_its_streams_and_frees_its_port() {
         ended.send(()).unwrap();
     });
     drop(server);
-    end.recv_timeout(PATIENCE).unwrap();
+    end.recv_timeout(WAIT_LIMIT).unwrap();
     assert!(TcpStream::connect(address).is_err());
 }

@@ -1,151 +1,183 @@
-//! What the measurements say: the mode that gets there first, the batch from which on
-//! throughput hardly grows, the workers from which on more do not help.
+//! Conclusions from the measurements: the cell that reaches a loss first, the batch beyond which
+//! throughput hardly grows, the number of workers beyond which more do not help.
 //!
-//! Every sentence names the figures it follows from. Where the measurements do not say, or the
-//! spread of repeats is as large as what would be said, that is said instead.
-
-use std::cmp::Ordering;
+//! Every sentence quotes the figures that it follows from, and says so if repeats deviate too much
+//! for it to be sure.
 
 use crate::cell::Cell;
-use crate::charts::{by_batch, by_workers};
+use crate::cell_line::{CellLine, CellPoint, by_batch, by_workers};
 use crate::figure::{Figure, format_number};
 use crate::report_data::ReportData;
 
-/// Growth below this share is none.
-const WORTH: f64 = 0.10;
-/// With fewer tests than this a run does not say when it reached a loss.
-const LEAST_TESTS: usize = 5;
+/// Growth by a smaller share does not count.
+const NOTABLE_GROWTH: f64 = 0.10;
+/// A run with fewer tests does not show when it reached a loss.
+const MIN_TESTS: usize = 5;
 
-/// The sentences, in the order they matter.
+/// Returns the conclusions as sentences, the most important first.
 pub fn advice(data: &ReportData) -> Vec<String> {
     let cells: Vec<&Cell> = data.complete_cells().collect();
     let threads = data.machine().map_or(0, |machine| machine.threads);
     let mut sentences = Vec::new();
     sentences.extend(fastest(&cells));
-    sentences.extend(by_batch(&cells).iter().filter_map(|(label, line)| batch(label, line)));
-    let lines = by_workers(&cells);
-    sentences.extend(lines.iter().filter_map(|(label, line)| workers(label, line, threads)));
-    sentences.extend(bottleneck(&cells));
+    sentences.extend(by_batch(&cells).iter().filter_map(batch_advice));
+    sentences.extend(by_workers(&cells).iter().filter_map(|line| worker_advice(line, threads)));
+    sentences.extend(main_phases(&cells));
     if sentences.is_empty() {
-        sentences.push("One cell alone says nothing about what would be better.".into());
+        sentences.push("A single cell gives nothing to compare.".into());
     }
     sentences
 }
 
-/// Who was first where all can be compared: at the target the runs stopped at, or at the lowest
-/// test loss that all of them reached.
+/// When a cell reached the loss at which cells are compared.
+struct Arrival<'a> {
+    seconds: f64,
+    label: &'a str,
+}
+
+/// The first and last cell to reach the target of the runs or, if they did not stop at one, the
+/// lowest test loss that all cells reached.
 fn fastest(cells: &[&Cell]) -> Option<String> {
     if cells.len() < 2 {
         return None;
     }
-    let by_target = cells.iter().all(|cell| cell.stop_reasons() == "test_loss");
-    let (mut times, target) = match by_target {
-        true => {
-            let time = |cell: &&Cell| Some((cell.mean("seconds")?, cell.label.clone()));
-            (cells.iter().filter_map(time).collect::<Vec<_>>(), "the target".to_owned())
-        }
-        false => {
-            let tests = |cell: &&Cell| Some(cell.runs.first()?.by_time.get("loss")?.len());
-            if cells.iter().any(|cell| tests(cell).is_none_or(|tests| tests < LEAST_TESTS)) {
-                return None;
-            }
-            let lowest = |cell: &&Cell| {
-                let curve = cell.runs.first()?.by_time.get("loss")?;
-                curve.iter().map(|point| point.1).min_by(f64::total_cmp)
-            };
-            let common = cells.iter().filter_map(lowest).max_by(f64::total_cmp)?;
-            let time = |cell: &&Cell| {
-                let curve = cell.runs.first()?.by_time.get("loss")?;
-                let reached = curve.iter().find(|point| point.1 <= common)?;
-                Some((reached.0, cell.label.clone()))
-            };
-            let target = format!("test loss {common:.4}, the lowest that all reached,");
-            (cells.iter().filter_map(time).collect(), target)
-        }
+    let stopped_at_target = cells.iter().all(|cell| cell.stop_reasons() == "test_loss");
+    let (mut arrivals, target) = if stopped_at_target {
+        let seconds = cells.iter().filter_map(|cell| Some((cell, cell.mean("seconds")?)));
+        let arrivals = seconds.map(|(cell, seconds)| Arrival { seconds, label: &cell.label });
+        (arrivals.collect(), "the target".to_owned())
+    } else {
+        let loss = lowest_common_loss(cells)?;
+        let target = format!("test loss {loss:.4}, the lowest that all reached,");
+        (arrivals_at(cells, loss), target)
     };
-    times.sort_by(|a, b| a.0.partial_cmp(&b.0).unwrap_or(Ordering::Equal));
-    let [(first, winner), (second, next), ..] = times.as_slice() else { return None };
-    let (last, slowest) = times.last()?;
-    let (shown, after) = (seconds(*first), seconds(*second));
-    let lead = if second / first.max(1e-9) < 1.0 + WORTH { " (too close to call)" } else { "" };
+    arrivals.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    let [first, second, ..] = arrivals.as_slice() else { return None };
+    let last = arrivals.last()?;
+    let is_close = second.seconds / first.seconds.max(1e-9) < 1.0 + NOTABLE_GROWTH;
     Some(format!(
-        "Fastest to {target} is {winner} with {shown}, before {next} with {after}{lead}; slowest is \
-         {slowest} with {}.",
-        seconds(*last)
+        "Fastest to {target} is {} with {}, before {} with {}{}; slowest is {} with {}.",
+        first.label,
+        seconds_text(first.seconds),
+        second.label,
+        seconds_text(second.seconds),
+        if is_close { " (too close to call)" } else { "" },
+        last.label,
+        seconds_text(last.seconds),
     ))
 }
 
-fn seconds(value: f64) -> String {
+/// The lowest test loss that all cells reached; none if a cell has too few tests.
+fn lowest_common_loss(cells: &[&Cell]) -> Option<f64> {
+    let mut common = f64::NEG_INFINITY;
+    for cell in cells {
+        let losses = cell.runs.first()?.by_time.get("loss")?;
+        if losses.len() < MIN_TESTS {
+            return None;
+        }
+        let lowest = losses.iter().map(|point| point.1).min_by(f64::total_cmp)?;
+        common = common.max(lowest);
+    }
+    Some(common)
+}
+
+fn arrivals_at<'a>(cells: &[&'a Cell], loss: f64) -> Vec<Arrival<'a>> {
+    let arrival = |cell: &&'a Cell| {
+        let losses = cell.runs.first()?.by_time.get("loss")?;
+        let reached = losses.iter().find(|point| point.1 <= loss)?;
+        Some(Arrival { seconds: reached.0, label: &cell.label })
+    };
+    cells.iter().filter_map(arrival).collect()
+}
+
+fn seconds_text(value: f64) -> String {
     format!("{} s", format_number(value, if value < 1.0 { 3 } else { 2 }))
 }
 
-/// The smallest x from which on no larger one gives noticeably more.
-fn knee(points: &[(u64, f64)]) -> Option<(u64, f64)> {
-    points.iter().enumerate().find_map(|(i, &(x, rate))| {
-        let best = points[i..].iter().map(|point| point.1).fold(0.0, f64::max);
-        (best <= rate * (1.0 + WORTH)).then_some((x, rate))
-    })
+/// Throughput along a line of cells.
+struct Throughput {
+    /// Batch or workers, and examples/s.
+    points: Vec<(u64, f64)>,
+    /// The largest relative deviation of repeats.
+    deviation: f64,
 }
 
-/// Throughput along a line, and its greatest relative spread.
-fn rates(line: &[(u64, &Cell)]) -> (Vec<(u64, f64)>, f64) {
-    let figure = Figure::named("examples_per_second");
-    let spread = |(x, cell): &(u64, &Cell)| Some((*x, cell.figure(figure?)?));
-    let spreads: Vec<_> = line.iter().filter_map(spread).collect();
-    let noise = spreads.iter().map(|(_, spread)| spread.relative()).fold(0.0, f64::max);
-    (spreads.iter().map(|(x, spread)| (*x, spread.mean)).collect(), noise)
+/// Where throughput stops growing.
+struct Knee {
+    /// The smallest x that no larger one beats notably.
+    x: u64,
+    /// Examples/s at x, as text.
+    rate: String,
+    largest_x: u64,
 }
 
-fn subject(label: &str) -> String {
-    if label.is_empty() { String::new() } else { format!("{label}: ") }
-}
+impl Throughput {
+    fn of(line: &CellLine<'_>) -> Option<Self> {
+        let figure = Figure::named("examples_per_second")?;
+        let spread = |point: &CellPoint<'_>| Some((point.x, point.cell.figure(figure)?));
+        let spreads: Vec<_> = line.points.iter().filter_map(spread).collect();
+        Some(Self {
+            points: spreads.iter().map(|(x, spread)| (*x, spread.mean)).collect(),
+            deviation: spreads.iter().map(|(_, spread)| spread.relative()).fold(0.0, f64::max),
+        })
+    }
 
-fn doubt(noise: f64) -> String {
-    match noise > WORTH {
-        true => format!(" Repeats deviate by up to {:.0} %, so take it with care.", 100.0 * noise),
-        false => String::new(),
+    fn knee(&self) -> Option<Knee> {
+        let (largest_x, _) = *self.points.last()?;
+        self.points.iter().enumerate().find_map(|(i, &(x, rate))| {
+            let best = self.points[i..].iter().map(|point| point.1).fold(0.0, f64::max);
+            let is_knee = best <= rate * (1.0 + NOTABLE_GROWTH);
+            is_knee.then(|| Knee { x, rate: format_number(rate, 0), largest_x })
+        })
+    }
+
+    /// A warning if repeats deviate as much as what the advice is about.
+    fn warning(&self) -> String {
+        if self.deviation <= NOTABLE_GROWTH {
+            return String::new();
+        }
+        format!(" Repeats deviate by up to {:.0} %, so this is uncertain.", 100.0 * self.deviation)
     }
 }
 
-fn batch(label: &str, line: &[(u64, &Cell)]) -> Option<String> {
-    let (points, noise) = rates(line);
-    let (knee, rate) = knee(&points)?;
-    let (largest, _) = *points.last()?;
-    let rate = format_number(rate, 0);
-    let what = match knee == largest {
-        true => {
-            format!("throughput still grows at the largest batch tried, {knee} ({rate} examples/s)")
-        }
-        false => format!(
-            "throughput stops growing at batch {knee} ({rate} examples/s); none of the larger \
-             batches, up to {largest}, gives {:.0} % more",
-            100.0 * WORTH
-        ),
-    };
-    Some(format!("{}{what}.{}", subject(label), doubt(noise)))
+fn subject(line: &CellLine<'_>) -> String {
+    if line.label.is_empty() { String::new() } else { format!("{}: ", line.label) }
 }
 
-fn workers(label: &str, line: &[(u64, &Cell)], threads: usize) -> Option<String> {
-    let (points, noise) = rates(line);
-    let (knee, rate) = knee(&points)?;
-    let (largest, _) = *points.last()?;
-    let rate = format_number(rate, 0);
-    let many = |count: u64| format!("{count} worker{}", if count == 1 { "" } else { "s" });
-    let what = match knee == largest {
-        true => {
-            format!("adding workers helps up to the most tried, {} ({rate} examples/s)", many(knee))
-        }
-        false => format!("adding workers stops helping at {} ({rate} examples/s)", many(knee)),
+fn batch_advice(line: &CellLine<'_>) -> Option<String> {
+    let throughput = Throughput::of(line)?;
+    let Knee { x, rate, largest_x } = throughput.knee()?;
+    let conclusion = if x == largest_x {
+        format!("throughput still grows at the largest batch tried, {x} ({rate} examples/s)")
+    } else {
+        format!(
+            "throughput stops growing at batch {x} ({rate} examples/s); no larger batch, up to \
+             {largest_x}, gives {:.0} % more",
+            100.0 * NOTABLE_GROWTH
+        )
     };
-    let why = match threads > 0 && largest as usize > threads {
-        true => format!("; the machine has {threads} threads for up to {largest} of them"),
-        false => String::new(),
-    };
-    Some(format!("{}{what}{why}.{}", subject(label), doubt(noise)))
+    Some(format!("{}{conclusion}.{}", subject(line), throughput.warning()))
 }
 
-/// What most of the workers' time goes to, in each mode.
-fn bottleneck(cells: &[&Cell]) -> Option<String> {
+fn worker_advice(line: &CellLine<'_>, threads: usize) -> Option<String> {
+    let throughput = Throughput::of(line)?;
+    let Knee { x, rate, largest_x } = throughput.knee()?;
+    let workers = format!("{x} worker{}", if x == 1 { "" } else { "s" });
+    let conclusion = if x == largest_x {
+        format!("adding workers helps up to the most tried, {workers} ({rate} examples/s)")
+    } else {
+        format!("adding workers stops helping at {workers} ({rate} examples/s)")
+    };
+    let reason = if threads > 0 && largest_x as usize > threads {
+        format!("; the machine has {threads} threads for up to {largest_x} workers")
+    } else {
+        String::new()
+    };
+    Some(format!("{}{conclusion}{reason}.{}", subject(line), throughput.warning()))
+}
+
+/// The phase that takes most of the workers' time, for each mode.
+fn main_phases(cells: &[&Cell]) -> Option<String> {
     let mut parts = Vec::new();
     let mut modes: Vec<&str> = cells.iter().map(|cell| cell.mode()).collect();
     modes.sort_unstable();
@@ -153,60 +185,63 @@ fn bottleneck(cells: &[&Cell]) -> Option<String> {
     for mode in modes {
         let runs = cells.iter().filter(|cell| cell.mode() == mode).flat_map(|cell| &cell.runs);
         let mut sums: Vec<(&str, f64)> = Vec::new();
-        for (phase, seconds) in runs.flat_map(|run| run.summary.workers()).flat_map(|w| &w.phases) {
-            match sums.iter_mut().find(|(name, _)| name == phase) {
-                Some((_, sum)) => *sum += seconds,
-                None => sums.push((phase, *seconds)),
+        for task in runs.flat_map(|run| run.summary.worker_tasks()) {
+            for phase in task.phases.keys() {
+                let seconds = task.phase_seconds(phase);
+                match sums.iter_mut().find(|(name, _)| name == phase) {
+                    Some((_, sum)) => *sum += seconds,
+                    None => sums.push((phase, seconds)),
+                }
             }
         }
-        let whole: f64 = sums.iter().map(|(_, sum)| sum).sum();
+        let total: f64 = sums.iter().map(|(_, sum)| sum).sum();
         let Some((phase, sum)) = sums.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)) else {
             continue;
         };
-        parts.push(format!("{mode} to {phase} ({:.0} %)", 100.0 * sum / whole));
+        parts.push(format!("{phase} in {mode} ({:.0} %)", 100.0 * sum / total));
     }
     (!parts.is_empty())
-        .then(|| format!("Most of the workers' time goes, by mode: {}.", parts.join(", ")))
+        .then(|| format!("Workers spend most of their time in this phase: {}.", parts.join(", ")))
 }
 
 #[cfg(test)]
 mod tests {
+    use paceline_record::StoredSummary;
+
     use super::*;
     use crate::cell::assign_labels;
     use crate::run::Run;
-    use crate::summary::Summary;
 
-    /// Cells of mode, workers, batch, seconds to the target and examples/s.
-    fn data(rows: &[(&str, u64, u64, f64, f64)]) -> ReportData {
-        let cell = |&(mode, workers, batch, seconds, rate): &(&str, u64, u64, f64, f64)| {
-            let text = format!(
-                r#"{{"mode": "{mode}", "workers": {workers}, "batch": {batch}, "seconds": {seconds},
-                     "examples_per_second": {rate}, "stop_reason": "test_loss"}}"#
-            );
-            let summary = Summary::parse(&text).unwrap();
-            let settings = [
-                ("cluster.mode", mode.to_owned()),
-                ("cluster.workers", workers.to_string()),
-                ("train.batch", batch.to_string()),
-            ];
-            Cell {
-                settings: settings.map(|(key, value)| (key.to_owned(), value)).to_vec(),
-                runs: vec![Run { summary, ..Run::default() }],
-                ..Cell::default()
-            }
-        };
-        let mut cells: Vec<Cell> = rows.iter().map(cell).collect();
+    fn cell(mode: &str, workers: u64, batch: u64, seconds: f64, examples_per_s: f64) -> Cell {
+        let text = format!(
+            r#"{{"mode": "{mode}", "workers": {workers}, "batch": {batch}, "seconds": {seconds},
+                 "examples_per_second": {examples_per_s}, "stop_reason": "test_loss"}}"#
+        );
+        let settings = [
+            ("cluster.mode", mode.to_owned()),
+            ("cluster.workers", workers.to_string()),
+            ("train.batch", batch.to_string()),
+        ];
+        let summary = StoredSummary::parse(&text).unwrap();
+        Cell {
+            settings: settings.map(|(key, value)| (key.to_owned(), value)).to_vec(),
+            runs: vec![Run { summary, ..Run::default() }],
+            ..Cell::default()
+        }
+    }
+
+    fn data(mut cells: Vec<Cell>) -> ReportData {
         assign_labels(&mut cells);
         ReportData { cells, ..ReportData::default() }
     }
 
     #[test]
     fn the_batch_at_which_throughput_stops_growing_is_named() {
-        let found = advice(&data(&[
-            ("async", 2, 10, 3.0, 100.0),
-            ("async", 2, 60, 2.0, 400.0),
-            ("async", 2, 120, 2.5, 420.0),
-            ("async", 2, 600, 2.6, 390.0),
+        let found = advice(&data(vec![
+            cell("async", 2, 10, 3.0, 100.0),
+            cell("async", 2, 60, 2.0, 400.0),
+            cell("async", 2, 120, 2.5, 420.0),
+            cell("async", 2, 600, 2.6, 390.0),
         ]));
         assert_eq!(
             found[0],
@@ -220,18 +255,19 @@ mod tests {
     }
 
     #[test]
-    fn growth_up_to_the_end_is_said_to_go_on() {
-        let found = advice(&data(&[("sync", 1, 10, 1.0, 100.0), ("sync", 1, 60, 1.02, 300.0)]));
+    fn throughput_that_still_grows_at_the_largest_batch_is_reported_so() {
+        let found =
+            advice(&data(vec![cell("sync", 1, 10, 1.0, 100.0), cell("sync", 1, 60, 1.02, 300.0)]));
         assert!(found[0].contains("too close to call"), "{found:?}");
         assert!(found[1].contains("still grows at the largest batch tried, 60"), "{found:?}");
     }
 
     #[test]
     fn the_workers_at_which_more_stop_helping_are_named() {
-        let found = advice(&data(&[
-            ("async", 1, 10, 3.0, 100.0),
-            ("async", 2, 10, 2.0, 190.0),
-            ("async", 4, 10, 2.0, 180.0),
+        let found = advice(&data(vec![
+            cell("async", 1, 10, 3.0, 100.0),
+            cell("async", 2, 10, 2.0, 190.0),
+            cell("async", 4, 10, 2.0, 180.0),
         ]));
         assert!(
             found.iter().any(|s| s.starts_with("adding workers stops helping at 2 workers (190")),
@@ -240,28 +276,30 @@ mod tests {
     }
 
     #[test]
-    fn who_was_first_follows_from_the_tests_if_there_are_enough() {
-        let mut found = data(&[("async", 2, 10, 3.0, 100.0), ("sync", 2, 10, 2.0, 100.0)]);
+    fn the_fastest_cell_follows_from_the_test_losses_if_there_are_enough() {
+        let mut found =
+            data(vec![cell("async", 2, 10, 3.0, 100.0), cell("sync", 2, 10, 2.0, 100.0)]);
         let tests = |pace: f64, count: u32| -> Vec<(f64, f64)> {
             (0..count).map(|i| (pace * f64::from(i), 2.0 / f64::from(i + 1))).collect()
         };
         for (cell, pace) in found.cells.iter_mut().zip([0.5, 2.0]) {
             let text = r#"{"mode": "m", "stop_reason": "steps"}"#;
-            cell.runs[0].summary = Summary::parse(text).unwrap();
+            cell.runs[0].summary = StoredSummary::parse(text).unwrap();
             cell.runs[0].by_time.insert("loss".into(), tests(pace, 5));
         }
         let cells: Vec<&Cell> = found.cells.iter().collect();
-        let said = fastest(&cells).unwrap();
+        let sentence = fastest(&cells).unwrap();
         assert!(
-            said.starts_with("Fastest to test loss 0.4000") && said.contains("async with 2.00 s"),
-            "{said}"
+            sentence.starts_with("Fastest to test loss 0.4000")
+                && sentence.contains("async with 2.00 s"),
+            "{sentence}"
         );
         found.cells[1].runs[0].by_time.insert("loss".into(), tests(2.0, 3));
         assert_eq!(fastest(&found.cells.iter().collect::<Vec<_>>()), None);
     }
 
     #[test]
-    fn one_cell_says_nothing() {
-        assert_eq!(advice(&data(&[("single", 1, 10, 1.0, 1.0)])).len(), 1);
+    fn a_single_cell_gives_one_sentence() {
+        assert_eq!(advice(&data(vec![cell("single", 1, 10, 1.0, 1.0)])).len(), 1);
     }
 }

@@ -1,59 +1,60 @@
-//! Runs with equal settings, which differ in their seeds alone.
+//! A cell: the runs with equal settings, which differ only in their seeds.
 
 use crate::figure::Figure;
 use crate::run::Run;
 use crate::stats::Spread;
 use crate::sweep_plan::ReferenceFigure;
 
-/// The runs of one combination of settings.
+/// The runs with one combination of settings.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
-    /// The keys that tell the cells apart, with their values.
+    /// The keys that distinguish cells, with their values.
     pub settings: Vec<(String, String)>,
-    /// The settings in a few words; the shortest that tell it from all others.
+    /// The settings in a few words: the shortest that distinguish this cell from all others.
     pub label: String,
-    /// The same without the batch.
-    pub deploy: String,
-    /// The same without the workers.
-    pub without_workers: String,
-    /// Its complete runs.
+    /// The label without the batch.
+    pub label_without_batch: String,
+    /// The label without the number of workers.
+    pub label_without_workers: String,
+    /// Complete runs.
     pub runs: Vec<Run>,
-    /// How many of its runs failed.
+    /// Number of runs that failed.
     pub failed: usize,
-    /// What others measured.
+    /// Published figures for these settings.
     pub references: Vec<ReferenceFigure>,
 }
 
-/// Keys that are always shown, as what they stand for is drawn.
-const MAIN: [&str; 4] = ["cluster.mode", "cluster.workers", "train.batch", "train.global_batch"];
+/// Keys that labels never drop, because charts are drawn over them.
+const MAIN_KEYS: [&str; 4] =
+    ["cluster.mode", "cluster.workers", "train.batch", "train.global_batch"];
 
 impl Cell {
-    /// How workers shared the parameters; empty if no run is complete.
+    /// The mode of the runs; empty if no run is complete.
     pub fn mode(&self) -> &str {
         self.runs.first().map_or("", |run| &run.summary.mode)
     }
 
-    /// How many workers there were.
+    /// The number of workers; 0 if no run is complete.
     pub fn workers(&self) -> u64 {
-        self.runs.first().map_or(0, |run| run.summary.workers)
+        self.runs.first().map_or(0, |run| run.summary.workers as u64)
     }
 
-    /// Examples a step, as the job counts them.
+    /// The batch as the job counts it; see [`Run::batch`].
     pub fn batch(&self) -> u64 {
         self.runs.first().map_or(0, Run::batch)
     }
 
-    /// A figure's mean and spread over the runs.
+    /// Mean and deviation of a figure over the runs.
     pub fn figure(&self, figure: &Figure) -> Option<Spread> {
         Spread::of(self.runs.iter().filter_map(|run| figure.of(&run.summary)))
     }
 
-    /// The mean of a figure that is known by its name.
+    /// Mean of the figure with this name.
     pub fn mean(&self, name: &str) -> Option<f64> {
         Some(self.figure(Figure::named(name)?)?.mean)
     }
 
-    /// A figure as tables show it: mean and, of several runs, the spread.
+    /// Formats a figure for tables: its mean and, if runs differ, the deviation.
     pub fn format(&self, figure: &Figure) -> String {
         match self.figure(figure) {
             None => String::new(),
@@ -65,7 +66,7 @@ impl Cell {
         }
     }
 
-    /// What ended the runs, each reason once.
+    /// The stop reasons of the runs, each once.
     pub fn stop_reasons(&self) -> String {
         let mut reasons: Vec<&str> =
             self.runs.iter().map(|run| run.summary.stop_reason.as_str()).collect();
@@ -74,13 +75,13 @@ impl Cell {
         reasons.join(", ")
     }
 
-    /// The value of a setting.
+    /// The value of a key that distinguishes cells.
     pub fn setting(&self, key: &str) -> Option<&str> {
         self.settings.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 }
 
-/// All keys that any cell sets: the main ones first, the others in the order they come in.
+/// All keys that any cell sets: the main ones first, the others in order of appearance.
 pub(crate) fn keys(cells: &[Cell]) -> Vec<String> {
     let mut keys: Vec<String> = Vec::new();
     for (key, _) in cells.iter().flat_map(|cell| &cell.settings) {
@@ -88,12 +89,13 @@ pub(crate) fn keys(cells: &[Cell]) -> Vec<String> {
             keys.push(key.clone());
         }
     }
-    let rank = |key: &String| MAIN.iter().position(|main| main == key).unwrap_or(MAIN.len());
+    let rank =
+        |key: &String| MAIN_KEYS.iter().position(|main| main == key).unwrap_or(MAIN_KEYS.len());
     keys.sort_by_key(rank);
     keys
 }
 
-/// Gives every cell its labels: of the keys that tell cells apart as few as will do.
+/// Gives every cell its labels, with as few keys as distinguish all cells.
 pub(crate) fn assign_labels(cells: &mut [Cell]) {
     let mut shown = keys(cells);
     shown.retain(|key| {
@@ -105,7 +107,7 @@ pub(crate) fn assign_labels(cells: &mut [Cell]) {
         seen.sort();
         seen.windows(2).all(|pair| pair[0] != pair[1])
     };
-    for key in keys(cells).iter().rev().filter(|key| !MAIN.contains(&key.as_str())) {
+    for key in keys(cells).iter().rev().filter(|key| !MAIN_KEYS.contains(&key.as_str())) {
         let fewer: Vec<String> = shown.iter().filter(|other| *other != key).cloned().collect();
         if differ(&fewer) {
             shown = fewer;
@@ -116,8 +118,8 @@ pub(crate) fn assign_labels(cells: &mut [Cell]) {
             let keys = shown.iter().filter(|key| !left_out.contains(&key.as_str()));
             words(cell, keys)
         };
-        let labels = [&[][..], &MAIN[2..], &MAIN[1..2]].map(without);
-        [cell.label, cell.deploy, cell.without_workers] = labels;
+        let labels = [&[][..], &MAIN_KEYS[2..], &MAIN_KEYS[1..2]].map(without);
+        [cell.label, cell.label_without_batch, cell.label_without_workers] = labels;
     }
 }
 
@@ -125,7 +127,7 @@ fn values<'a>(cell: &'a Cell, keys: &[String]) -> Vec<Option<&'a str>> {
     keys.iter().map(|key| cell.setting(key)).collect()
 }
 
-/// Settings in words: "async, 2 workers, batch 10".
+/// Settings in words, such as "async, 2 workers, batch 10".
 fn words<'a>(cell: &Cell, keys: impl Iterator<Item = &'a String>) -> String {
     let word = |key: &String| {
         let value = cell.setting(key)?;
@@ -153,8 +155,8 @@ mod tests {
     }
 
     #[test]
-    fn labels_say_no_more_than_tells_cells_apart() {
-        // How a run stops follows from its mode here, so it is not said.
+    fn labels_leave_out_keys_that_do_not_distinguish_cells() {
+        // Here the stop condition follows from the mode.
         let mut cells = [
             cell(&[("cluster.mode", "async"), ("train.stop", "{a}"), ("train.batch", "10")]),
             cell(&[("cluster.mode", "async"), ("train.stop", "{a}"), ("train.batch", "30")]),
@@ -163,11 +165,11 @@ mod tests {
         ];
         assign_labels(&mut cells);
         assert_eq!(cells[3].label, "sync, batch 30");
-        assert_eq!(cells[3].deploy, "sync");
+        assert_eq!(cells[3].label_without_batch, "sync");
     }
 
     #[test]
-    fn a_key_that_not_all_cells_heed_is_still_said() {
+    fn a_key_that_only_some_cells_have_is_still_shown() {
         let mut cells = [
             cell(&[("cluster.mode", "single")]),
             cell(&[("cluster.mode", "async"), ("cluster.workers", "2")]),
@@ -176,11 +178,11 @@ mod tests {
         assign_labels(&mut cells);
         let labels = cells.each_ref().map(|cell| cell.label.as_str());
         assert_eq!(labels, ["single", "async, 2 workers", "async, 3 workers"]);
-        assert_eq!(cells[2].without_workers, "async");
+        assert_eq!(cells[2].label_without_workers, "async");
     }
 
     #[test]
-    fn one_cell_needs_no_label() {
+    fn a_single_cell_has_an_empty_label() {
         let mut cells = [cell(&[("train.batch", "10")])];
         assign_labels(&mut cells);
         assert_eq!(cells[0].label, "");

@@ -1,327 +1,277 @@
-//! Which charts a report has: everything that the findings have at least two points for.
+//! The charts of a report: everything for which the data has at least two points.
 
 use std::collections::BTreeMap;
 
 use crate::cell::Cell;
+use crate::cell_line::{CellLine, CellPoint, by_batch, by_workers};
 use crate::curve::Curve;
 use crate::figure::Figure;
 use crate::report_data::ReportData;
 use crate::run::Run;
 use crate::svg::{Bar, BarChart, ChartLine, LineChart};
 
-/// Bars beyond these cannot be read any more; the tables have all.
-const MOST_BARS: usize = 40;
-/// Panels of curves likewise.
-const MOST_PANELS: usize = 6;
-/// Lines in one panel likewise.
-const MOST_LINES: usize = 16;
+// More bars, panels or lines than these cannot be read any more; the tables show all cells.
+const MAX_BARS: usize = 40;
+const MAX_PANELS: usize = 6;
+const MAX_LINES: usize = 16;
 
-/// Charts that belong together.
-#[derive(Clone, Debug, Default)]
+/// Charts under one heading.
 pub(crate) struct ChartGroup {
-    /// What they are about.
     pub(crate) title: String,
-    /// What to know when reading them; may be empty.
+    /// How to read the charts; may be empty.
     pub(crate) note: String,
     /// The charts, as HTML.
-    pub(crate) figures: Vec<String>,
+    pub(crate) charts: Vec<String>,
 }
 
-/// All charts.
-pub(crate) fn charts(data: &ReportData) -> Vec<ChartGroup> {
+/// All charts of a report.
+pub(crate) fn chart_groups(data: &ReportData) -> Vec<ChartGroup> {
     let cells: Vec<&Cell> = data.complete_cells().collect();
     let groups = [
         over_batch(&cells),
         over_workers(&cells),
-        shares(&cells),
-        curves(&cells),
+        time_and_work(&cells),
+        learning(&cells),
         resources(&cells),
     ];
-    groups.into_iter().filter(|group| !group.figures.is_empty()).collect()
+    groups.into_iter().filter(|group| !group.charts.is_empty()).collect()
 }
 
-/// Cells that differ in what goes across alone, as one line each; in the order they come in.
-fn lines_of<'a>(
-    cells: &[&'a Cell],
-    label: impl Fn(&Cell) -> &str,
-    x: impl Fn(&Cell) -> u64,
-) -> Vec<(String, Vec<(u64, &'a Cell)>)> {
-    let mut lines: Vec<(String, Vec<(u64, &Cell)>)> = Vec::new();
-    for &cell in cells {
-        let line = lines.iter().position(|(name, _)| name == label(cell)).unwrap_or_else(|| {
-            lines.push((label(cell).to_owned(), Vec::new()));
-            lines.len() - 1
-        });
-        lines[line].1.push((x(cell), cell));
-    }
-    for (_, line) in &mut lines {
-        line.sort_by_key(|(x, _)| *x);
-        line.dedup_by_key(|(x, _)| *x);
-    }
-    lines.retain(|(_, line)| line.len() > 1);
-    lines
-}
-
-/// Cells as lines over the batch.
-pub(crate) fn by_batch<'a>(cells: &[&'a Cell]) -> Vec<(String, Vec<(u64, &'a Cell)>)> {
-    lines_of(cells, |cell| &cell.deploy, Cell::batch)
-}
-
-/// Cells as lines over the number of workers.
-pub(crate) fn by_workers<'a>(cells: &[&'a Cell]) -> Vec<(String, Vec<(u64, &'a Cell)>)> {
-    lines_of(cells, |cell| &cell.without_workers, Cell::workers)
-}
+/// The figures that are drawn over the batch and over the workers: name and title.
+const FIGURES_OVER: [(&str, &str); 2] =
+    [("seconds", "seconds"), ("examples_per_second", "examples/s")];
 
 fn over_batch(cells: &[&Cell]) -> ChartGroup {
     let lines = by_batch(cells);
-    let figures = [("seconds", "seconds"), ("examples_per_second", "examples/s")];
-    let charts = figures.iter().map(|(name, title)| {
-        chart(&lines, name, format!("{} over batch size", capital(title)), "batch", title)
+    let charts = FIGURES_OVER.map(|(name, title)| LineChart {
+        title: format!("{} over batch size", capitalized(title)),
+        x_title: "batch".into(),
+        y_title: title.into(),
+        lines: figure_lines(&lines, name),
+        is_sparse: true,
+        from_zero: true,
     });
-    ChartGroup {
-        title: "Batch size".into(),
-        note: String::new(),
-        figures: charts.filter(|chart| !chart.is_empty()).map(|chart| chart.figure()).collect(),
-    }
+    ChartGroup { title: "Batch size".into(), note: String::new(), charts: drawn(&charts) }
 }
 
 fn over_workers(cells: &[&Cell]) -> ChartGroup {
     let lines = by_workers(cells);
-    let figures = [("seconds", "seconds"), ("examples_per_second", "examples/s")];
-    let mut charts: Vec<LineChart> = figures
-        .iter()
-        .map(|(name, title)| {
-            chart(&lines, name, format!("{} over workers", capital(title)), "workers", title)
-        })
-        .collect();
-    charts.push(speed_up(cells, &lines));
+    let chart = |title: String, y_title: &str, lines: Vec<ChartLine>| LineChart {
+        title,
+        x_title: "workers".into(),
+        y_title: y_title.into(),
+        lines,
+        is_sparse: true,
+        from_zero: true,
+    };
+    let mut charts: Vec<LineChart> = Vec::new();
+    for (name, title) in FIGURES_OVER {
+        let full_title = format!("{} over workers", capitalized(title));
+        charts.push(chart(full_title, title, figure_lines(&lines, name)));
+    }
+    charts.push(chart("Speed-up over workers".into(), "times", speed_up_lines(cells, &lines)));
     ChartGroup {
         title: "Workers".into(),
-        note: "Speed-up is in examples/s, against one worker in the same mode or, if there was \
-               none, against single with the same settings or the fewest workers."
+        note: "Speed-up compares examples/s with one worker in the same mode. If one worker was \
+               not measured, it compares with single and the same batch, or else with the fewest \
+               workers."
             .into(),
-        figures: charts.iter().filter(|c| !c.is_empty()).map(LineChart::figure).collect(),
+        charts: drawn(&charts),
     }
 }
 
-fn chart(
-    lines: &[(String, Vec<(u64, &Cell)>)],
-    name: &str,
-    title: String,
-    x_title: &str,
-    y_title: &str,
-) -> LineChart {
-    let figure = Figure::named(name);
-    let series = |(label, line): &(String, Vec<(u64, &Cell)>)| {
-        let spread = |(x, cell): &(u64, &Cell)| Some((*x, cell.figure(figure?)?));
-        let found: Vec<_> = line.iter().filter_map(spread).collect();
+fn drawn(charts: &[LineChart]) -> Vec<String> {
+    charts.iter().filter(|chart| !chart.is_empty()).map(LineChart::to_html).collect()
+}
+
+/// The mean and spread of a figure along each line of cells.
+fn figure_lines(lines: &[CellLine<'_>], name: &str) -> Vec<ChartLine> {
+    let Some(figure) = Figure::named(name) else { return Vec::new() };
+    let chart_line = |line: &CellLine<'_>| {
+        let spread = |point: &CellPoint<'_>| Some((point.x, point.cell.figure(figure)?));
+        let found: Vec<_> = line.points.iter().filter_map(spread).collect();
         ChartLine {
-            label: label.clone(),
+            label: line.label.clone(),
             points: found.iter().map(|(x, spread)| (*x as f64, spread.mean)).collect(),
             spread: found.iter().map(|(_, spread)| spread.deviation.unwrap_or(0.0)).collect(),
             is_ideal: false,
         }
     };
-    LineChart {
-        title,
-        x_title: x_title.into(),
-        y_title: y_title.into(),
-        series: lines.iter().take(MOST_LINES).map(series).collect(),
-        is_sparse: true,
-        from_zero: true,
-    }
+    lines.iter().take(MAX_LINES).map(chart_line).collect()
 }
 
-/// Examples/s against the fewest workers, beside what ideal scaling would give.
-fn speed_up(cells: &[&Cell], lines: &[(String, Vec<(u64, &Cell)>)]) -> LineChart {
+/// Examples/s relative to one worker, and the ideal line.
+fn speed_up_lines(cells: &[&Cell], lines: &[CellLine<'_>]) -> Vec<ChartLine> {
     let rate = |cell: &Cell| cell.mean("examples_per_second");
-    let mut series = Vec::new();
+    let mut chart_lines = Vec::new();
     let mut most = 1;
-    for (label, line) in lines.iter().take(MOST_LINES) {
-        let Some((first, base)) = line.first().and_then(|(x, cell)| Some((*x, rate(cell)?))) else {
-            continue;
+    for line in lines.iter().take(MAX_LINES) {
+        let [first, .., last] = &line.points[..] else { continue };
+        let Some(first_rate) = rate(first.cell) else { continue };
+        let single = cells.iter().find(|cell| {
+            cell.mode() == "single" && first.x > 1 && cell.batch() == first.cell.batch()
+        });
+        // Without a measurement of one worker, the unit is the rate per worker of the fewest.
+        let (unit, start) = match single.and_then(|cell| rate(cell)) {
+            Some(single_rate) => (single_rate, Some((1.0, 1.0))),
+            None => (first_rate / first.x as f64, None),
         };
-        let alone = cells
-            .iter()
-            .find(|cell| cell.mode() == "single" && first > 1 && cell.batch() == line[0].1.batch());
-        // One worker is the unit; where it was not tried, the fewest stand for their number.
-        let (unit, alone) = match alone.and_then(|cell| rate(cell)) {
-            Some(single) => (single, Some((1.0, 1.0))),
-            None => (base / first as f64, None),
-        };
-        let points = line.iter().filter_map(|(x, cell)| Some((*x as f64, rate(cell)? / unit)));
-        most = most.max(line.last().map_or(1, |(x, _)| *x));
-        series.push(ChartLine {
-            label: label.clone(),
-            points: alone.into_iter().chain(points).collect(),
+        let speed_up = |point: &CellPoint<'_>| Some((point.x as f64, rate(point.cell)? / unit));
+        most = most.max(last.x);
+        chart_lines.push(ChartLine {
+            label: line.label.clone(),
+            points: start.into_iter().chain(line.points.iter().filter_map(speed_up)).collect(),
             ..ChartLine::default()
         });
     }
-    series.push(ChartLine {
+    chart_lines.push(ChartLine {
         label: "ideal".into(),
         points: vec![(1.0, 1.0), (most as f64, most as f64)],
         is_ideal: true,
         ..ChartLine::default()
     });
-    LineChart {
-        title: "Speed-up over workers".into(),
-        x_title: "workers".into(),
-        y_title: "times".into(),
-        series,
-        is_sparse: true,
-        from_zero: true,
-    }
+    chart_lines
 }
 
-/// Who did the steps, and where the time went.
-fn shares(cells: &[&Cell]) -> ChartGroup {
-    let steps: Vec<Bar> = cells.iter().filter_map(|cell| steps_bar(cell)).take(MOST_BARS).collect();
-    let most = steps.iter().map(|bar| bar.parts.len()).max().unwrap_or_default();
-    let mut figures = Vec::new();
-    let (names, bars) = phase_bars(cells);
-    if !bars.is_empty() {
-        figures.push(BarChart { title: "Where workers' time went".into(), names, bars }.figure());
+/// How workers spent their time, and how many steps each took.
+fn time_and_work(cells: &[&Cell]) -> ChartGroup {
+    let mut charts = Vec::new();
+    let phases = phase_chart(cells);
+    if !phases.bars.is_empty() {
+        charts.push(phases.to_html());
     }
-    if most > 1 {
-        let names = (0..most).map(|worker| format!("worker {worker}")).collect();
-        figures
-            .push(BarChart { title: "Steps of each worker".into(), names, bars: steps }.figure());
+    let bars: Vec<Bar> = cells.iter().filter_map(|cell| steps_bar(cell)).take(MAX_BARS).collect();
+    let workers = bars.iter().map(|bar| bar.parts.len()).max().unwrap_or_default();
+    if workers > 1 {
+        let part_names = (0..workers).map(|worker| format!("worker {worker}")).collect();
+        charts.push(BarChart { title: "Steps of each worker".into(), part_names, bars }.to_html());
     }
-    let left_out = cells.len().saturating_sub(MOST_BARS);
-    ChartGroup {
-        title: "Time and work".into(),
-        note: match left_out {
-            0 => String::new(),
-            n => format!("The last {n} cells are left out; the CSV file has them."),
-        },
-        figures,
-    }
+    let note = match cells.len().saturating_sub(MAX_BARS) {
+        0 => String::new(),
+        n => format!("The last {n} cells are left out; the CSV file has them."),
+    };
+    ChartGroup { title: "Time and work".into(), note, charts }
 }
 
 fn steps_bar(cell: &Cell) -> Option<Bar> {
     let run = cell.runs.first()?;
-    let parts: Vec<f64> = run.summary.workers().map(|task| task.steps as f64).collect();
+    let parts: Vec<f64> = run.summary.worker_tasks().map(|task| task.steps as f64).collect();
     (parts.len() > 1).then(|| Bar { label: cell.label.clone(), parts })
 }
 
-/// The phases of all workers of all runs of each cell. What no phase accounts for is not drawn.
-fn phase_bars(cells: &[&Cell]) -> (Vec<String>, Vec<Bar>) {
-    let mut names: Vec<String> = Vec::new();
+/// The phases of all workers of all runs of each cell. Time outside all phases is not drawn.
+fn phase_chart(cells: &[&Cell]) -> BarChart {
+    let mut part_names: Vec<String> = Vec::new();
     let mut bars = Vec::new();
-    for cell in cells.iter().take(MOST_BARS) {
+    for cell in cells.iter().take(MAX_BARS) {
         let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
-        let workers = cell.runs.iter().flat_map(|run| run.summary.workers());
-        for (phase, seconds) in workers.flat_map(|task| &task.phases) {
-            *sums.entry(phase).or_default() += seconds;
-            if !names.contains(phase) {
-                names.push(phase.clone());
-            }
-        }
-        let part = |name: &String| sums.get(name.as_str()).copied().unwrap_or_default();
-        bars.push((cell.label.clone(), names.iter().map(part).collect::<Vec<f64>>()));
-    }
-    bars.retain(|(_, parts)| parts.iter().sum::<f64>() > 0.0);
-    let bars = bars.into_iter().map(|(label, parts)| Bar { label, parts }).collect();
-    (names, bars)
-}
-
-/// How tests came out, over steps and over time: cells of one batch in one panel.
-fn curves(cells: &[&Cell]) -> ChartGroup {
-    let mut panels: BTreeMap<u64, Vec<&Cell>> = BTreeMap::new();
-    cells.iter().for_each(|cell| panels.entry(cell.batch()).or_default().push(cell));
-    let few = panels.values().all(|panel| panel.len() == 1);
-    let panels: Vec<(String, Vec<&Cell>)> = match few {
-        true => vec![(String::new(), cells.to_vec())],
-        false => panels.into_iter().map(|(batch, p)| (format!(", batch {batch}"), p)).collect(),
-    };
-    let left_out = panels.len().saturating_sub(MOST_PANELS);
-    let mut figures = Vec::new();
-    for (suffix, panel) in panels.iter().take(MOST_PANELS) {
-        for (name, title) in [("accuracy", "Test accuracy"), ("loss", "Test loss")] {
-            let title = format!("{title}{suffix}");
-            let step = |run: &Run| run.by_step.get(name).cloned();
-            let time = |run: &Run| run.by_time.get(name).cloned();
-            let charts = [
-                ("global steps", panel_lines(panel, few, step)),
-                ("seconds", panel_lines(panel, few, time)),
-            ];
-            for (x_title, series) in charts {
-                let y_title = String::new();
-                let chart = LineChart {
-                    title: title.clone(),
-                    x_title: x_title.into(),
-                    y_title,
-                    series,
-                    ..LineChart::default()
-                };
-                if !chart.is_empty() {
-                    figures.push(chart.figure());
+        for task in cell.runs.iter().flat_map(|run| run.summary.worker_tasks()) {
+            for phase in task.phases.keys() {
+                *sums.entry(phase).or_default() += task.phase_seconds(phase);
+                if !part_names.contains(phase) {
+                    part_names.push(phase.clone());
                 }
             }
         }
+        let seconds = |name: &String| sums.get(name.as_str()).copied().unwrap_or_default();
+        let parts: Vec<f64> = part_names.iter().map(seconds).collect();
+        if parts.iter().sum::<f64>() > 0.0 {
+            bars.push(Bar { label: cell.label.clone(), parts });
+        }
     }
-    let mut note = "Of each cell the first run.".to_owned();
+    BarChart { title: "Where the workers' time went".into(), part_names, bars }
+}
+
+/// Cells whose curves share a chart.
+struct CurvePanel<'a> {
+    title_suffix: String,
+    cells: Vec<&'a Cell>,
+}
+
+/// One panel for each batch; one for all cells if every batch has a single cell.
+fn curve_panels<'a>(cells: &[&'a Cell]) -> Vec<CurvePanel<'a>> {
+    let mut by_batch: BTreeMap<u64, Vec<&Cell>> = BTreeMap::new();
+    cells.iter().for_each(|cell| by_batch.entry(cell.batch()).or_default().push(cell));
+    if by_batch.values().all(|cells| cells.len() == 1) {
+        return vec![CurvePanel { title_suffix: String::new(), cells: cells.to_vec() }];
+    }
+    let panel = |(batch, cells)| CurvePanel { title_suffix: format!(", batch {batch}"), cells };
+    by_batch.into_iter().map(panel).collect()
+}
+
+/// Test accuracy and loss over steps and over time.
+fn learning(cells: &[&Cell]) -> ChartGroup {
+    let panels = curve_panels(cells);
+    let mut charts = Vec::new();
+    for panel in panels.iter().take(MAX_PANELS) {
+        for (name, title) in [("accuracy", "Test accuracy"), ("loss", "Test loss")] {
+            let chart = |x_title: &str, lines: Vec<ChartLine>| LineChart {
+                title: format!("{title}{}", panel.title_suffix),
+                x_title: x_title.into(),
+                lines,
+                ..LineChart::default()
+            };
+            charts.push(chart("global steps", panel.lines(|run| run.by_step.get(name).cloned())));
+            charts.push(chart("seconds", panel.lines(|run| run.by_time.get(name).cloned())));
+        }
+    }
+    let mut note = "Curves are those of each cell's first run.".to_owned();
+    let left_out = panels.len().saturating_sub(MAX_PANELS);
     if left_out > 0 {
         note.push_str(&format!(" The {left_out} largest batches are left out."));
     }
-    ChartGroup { title: "Learning".into(), note, figures }
+    ChartGroup { title: "Learning".into(), note, charts: drawn(&charts) }
 }
 
-fn panel_lines(
-    panel: &[&Cell],
-    whole_label: bool,
-    curve: impl Fn(&Run) -> Option<Curve>,
-) -> Vec<ChartLine> {
-    let series = |cell: &&Cell| {
-        let points = curve(cell.runs.first()?)?;
-        let label = if whole_label { &cell.label } else { &cell.deploy };
-        Some(ChartLine { label: label.clone(), points, ..ChartLine::default() })
-    };
-    panel.iter().filter_map(series).take(MOST_LINES).collect()
+impl CurvePanel<'_> {
+    fn lines(&self, curve: impl Fn(&Run) -> Option<Curve>) -> Vec<ChartLine> {
+        let line = |cell: &&Cell| {
+            let points = curve(cell.runs.first()?)?;
+            let has_batch_in_title = !self.title_suffix.is_empty();
+            let label = if has_batch_in_title { &cell.label_without_batch } else { &cell.label };
+            Some(ChartLine { label: label.clone(), points, ..ChartLine::default() })
+        };
+        self.cells.iter().filter_map(line).take(MAX_LINES).collect()
+    }
 }
 
-/// What the machine was doing, if the runs have noted it.
+/// Use of the machine, where the runs recorded it.
 fn resources(cells: &[&Cell]) -> ChartGroup {
     let mut titles: Vec<&str> = Vec::new();
-    for (title, _) in cells.iter().flat_map(|cell| &cell.runs).flat_map(|run| &run.resources) {
-        if !titles.contains(title) {
-            titles.push(title);
+    for curve in cells.iter().flat_map(|cell| &cell.runs).flat_map(|run| &run.resources) {
+        if !titles.contains(&curve.title) {
+            titles.push(curve.title);
         }
     }
     let chart = |title: &&str| {
-        let series = |cell: &&Cell| {
-            let (_, points) =
-                cell.runs.first()?.resources.iter().find(|(name, _)| name == title)?;
-            Some(ChartLine {
+        let line = |cell: &&Cell| {
+            let curves = &cell.runs.first()?.resources;
+            let points = curves.iter().find(|curve| curve.title == *title)?.points.clone();
+            (points.len() > 1).then(|| ChartLine {
                 label: cell.label.clone(),
-                points: points.clone(),
+                points,
                 ..ChartLine::default()
             })
         };
         LineChart {
-            title: capital(title),
+            title: capitalized(title),
             x_title: "seconds".into(),
-            series: cells
-                .iter()
-                .filter_map(series)
-                .filter(|s| s.points.len() > 1)
-                .take(MOST_LINES)
-                .collect(),
+            lines: cells.iter().filter_map(line).take(MAX_LINES).collect(),
             from_zero: true,
             ..LineChart::default()
         }
     };
-    let charts = titles.iter().map(chart).filter(|chart| !chart.is_empty());
+    let charts: Vec<LineChart> = titles.iter().map(chart).collect();
     ChartGroup {
         title: "Resources".into(),
-        note: "Of worker 0's machine, and worker 0's own network, or its host's where hosts are \
-               emulated; of each cell the first run."
+        note: "CPU, memory and disks are those of worker 0's machine. Network is worker 0's own, \
+               or its host's where hosts are emulated. Curves are those of each cell's first run."
             .into(),
-        figures: charts.map(|chart| chart.figure()).collect(),
+        charts: drawn(&charts),
     }
 }
 
-fn capital(text: &str) -> String {
+fn capitalized(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }

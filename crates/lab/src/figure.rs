@@ -1,21 +1,21 @@
-//! The figures of a run that tables show and references name.
+//! The figures of a run that tables show and that references and findings name.
 
-use crate::summary::Summary;
+use paceline_record::{ResourceUse, StoredSummary, TaskSummary};
 
 /// One figure of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Figure {
     /// Its name, as in `summary.json`.
     pub name: &'static str,
-    /// The head of its column.
+    /// Title of its column.
     pub title: &'static str,
-    /// What a value is multiplied by to be shown.
+    /// Factor from the unit of `summary.json` to the unit of the title.
     pub scale: f64,
-    /// Digits behind the point, for values from 1 to 10; larger ones have fewer.
+    /// Decimal places of values below 10; larger values have fewer.
     pub digits: usize,
 }
 
-/// Every figure, in the order of the table.
+/// All figures, in the order of the table.
 pub const FIGURES: &[Figure] = &[
     Figure { name: "seconds", title: "seconds", scale: 1.0, digits: 2 },
     Figure { name: "global_steps", title: "steps", scale: 1.0, digits: 0 },
@@ -35,36 +35,48 @@ pub const FIGURES: &[Figure] = &[
 ];
 
 impl Figure {
-    /// The figure with this name.
+    /// Returns the figure with this name.
     pub fn named(name: &str) -> Option<&'static Figure> {
         FIGURES.iter().find(|figure| figure.name == name)
     }
 
-    /// What it is in a run. Processor time and network are of all tasks, memory of the largest,
-    /// percents of the machines' cores, peaks of the task or machine that had the greatest.
-    pub fn of(&self, summary: &Summary) -> Option<f64> {
+    /// The value in a run; none if the summary does not have it.
+    ///
+    /// Processor time and network traffic are sums over all tasks, CPU is the mean over the tasks'
+    /// machines, and memory and peaks are those of the task with the largest value.
+    pub fn of(&self, summary: &StoredSummary) -> Option<f64> {
         let tasks = summary.tasks.iter();
         match self.name {
             "cpu_seconds" => tasks.map(|task| task.cpu_seconds).sum::<Option<f64>>(),
             "network_bytes_per_second" => {
-                let sent: f64 = tasks.map(|task| task.sent_bytes).sum();
-                summary.number("seconds").map(|seconds| sent / seconds)
+                let sent: u64 = tasks.map(|task| task.sent_bytes).sum();
+                summary.number("seconds").map(|seconds| sent as f64 / seconds)
             }
             "peak_network_bytes_per_second" => {
-                tasks.filter_map(|task| task.peak_network_bytes_per_s).reduce(f64::max)
+                resources(tasks).filter_map(ResourceUse::peak_network_bytes_per_s).reduce(f64::max)
             }
-            "cpu_percent" => mean(tasks.filter_map(|task| task.cpu_percent)),
-            "peak_cpu_percent" => tasks.filter_map(|task| task.peak_cpu_percent).reduce(f64::max),
-            "peak_rss_bytes" => tasks.filter_map(|task| task.peak_rss_bytes).reduce(f64::max),
+            "cpu_percent" => mean(resources(tasks).filter_map(ResourceUse::busy_percent)),
+            "peak_cpu_percent" => {
+                resources(tasks).filter_map(ResourceUse::peak_busy_percent).reduce(f64::max)
+            }
+            "peak_rss_bytes" => {
+                tasks.filter_map(|task| task.peak_rss_bytes).max().map(|bytes| bytes as f64)
+            }
             name => summary.number(name),
         }
         .filter(|number| number.is_finite())
     }
 
-    /// A value as the table shows it.
+    /// Formats a value for a table, in the unit of the title.
     pub fn format(&self, value: f64) -> String {
         format_number(value * self.scale, self.digits)
     }
+}
+
+fn resources<'a>(
+    tasks: impl Iterator<Item = &'a TaskSummary>,
+) -> impl Iterator<Item = &'a ResourceUse> {
+    tasks.filter_map(|task| task.resources.as_ref())
 }
 
 fn mean(numbers: impl Iterator<Item = f64>) -> Option<f64> {
@@ -72,8 +84,8 @@ fn mean(numbers: impl Iterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| sum / f64::from(count))
 }
 
-/// A number with at most so many digits behind the point, fewer the larger it is, and its
-/// thousands set apart.
+/// Formats a number with at most `digits` decimal places, fewer for large numbers, and with a comma
+/// between thousands.
 pub(crate) fn format_number(value: f64, digits: usize) -> String {
     let size = value.abs();
     let fewer = match size {
@@ -81,7 +93,7 @@ pub(crate) fn format_number(value: f64, digits: usize) -> String {
         s if s >= 10.0 => digits.min(1),
         _ => 0,
     };
-    // Losses and shares keep their digits: they are compared in the last of them.
+    // Losses and percentages keep their digits, because runs differ in the last of them.
     let digits = if digits >= 4 || size < 100.0 && digits == 2 { digits } else { digits - fewer };
     let text = format!("{value:.digits$}");
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
@@ -96,7 +108,7 @@ pub(crate) fn format_number(value: f64, digits: usize) -> String {
     grouped + rest
 }
 
-/// Whether there is a figure of this name.
+/// Whether a figure has this name.
 pub fn is_figure(name: &str) -> bool {
     Figure::named(name).is_some()
 }
@@ -111,17 +123,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_the_digits_that_matter() {
+    fn large_numbers_have_fewer_digits() {
         let shown = [(0.3512, 4), (92.137, 2), (291.94, 2), (45_912.3, 1), (7100.0, 0), (-1.25, 1)]
             .map(|(value, digits)| format_number(value, digits));
         assert_eq!(shown, ["0.3512", "92.14", "291.9", "45,912", "7,100", "-1.2"]);
     }
 
     #[test]
-    fn memory_is_the_largest_task_s_and_processor_time_the_sum() {
+    fn memory_is_that_of_the_largest_task_and_processor_time_the_sum() {
         let text = r#"{"tasks": [{"cpu_seconds": 1.5, "peak_rss_bytes": 7},
                                  {"cpu_seconds": 2.0, "peak_rss_bytes": 5}]}"#;
-        let summary = Summary::parse(text).unwrap();
+        let summary = StoredSummary::parse(text).unwrap();
         let of = |name| Figure::named(name).unwrap().of(&summary);
         assert_eq!((of("cpu_seconds"), of("peak_rss_bytes")), (Some(3.5), Some(7.0)));
         assert_eq!(of("seconds"), None);

@@ -85,7 +85,8 @@ fn has_settings(cell: &Cell, settings: &CellSettings) -> bool {
 
 /// The steps of each worker; none of a run with a single worker.
 fn worker_steps(cell: &Cell) -> Option<Vec<u64>> {
-    let steps: Vec<u64> = cell.runs.first()?.summary.workers().map(|task| task.steps).collect();
+    let steps: Vec<u64> =
+        cell.runs.first()?.summary.worker_tasks().map(|task| task.steps).collect();
     (steps.len() > 1).then_some(steps)
 }
 
@@ -121,22 +122,22 @@ fn numeric_setting(cell: &Cell, key: &str) -> Option<f64> {
 }
 
 /// Cells that differ only in the key along which a figure is followed.
-struct CellLine {
+struct FigureLine {
     settings: CellSettings,
     points: Curve,
 }
 
-fn cell_lines(cells: &[&Cell], figure: &str, over: &str) -> Vec<CellLine> {
+fn figure_lines(cells: &[&Cell], figure: &str, over: &str) -> Vec<FigureLine> {
     // The length of a run may change along with the key without making another line.
     let left_out = [over, "train.stop"];
-    let mut lines: Vec<CellLine> = Vec::new();
+    let mut lines: Vec<FigureLine> = Vec::new();
     for cell in cells {
         let rest = cell.settings.iter().filter(|(key, _)| !left_out.contains(&key.as_str()));
         let settings: CellSettings = rest.cloned().collect();
         let Some(point) = numeric_setting(cell, over).zip(cell.mean(figure)) else { continue };
         match lines.iter_mut().find(|line| line.settings == settings) {
             Some(line) => line.points.push(point),
-            None => lines.push(CellLine { settings, points: vec![point] }),
+            None => lines.push(FigureLine { settings, points: vec![point] }),
         }
     }
     for line in &mut lines {
@@ -147,7 +148,7 @@ fn cell_lines(cells: &[&Cell], figure: &str, over: &str) -> Vec<CellLine> {
 
 fn trends(cells: &[&Cell], figure: &str, over: &str, trend: Trend) -> Vec<Observation> {
     let Some(known) = Figure::named(figure) else { return Vec::new() };
-    let observe = |line: &CellLine| {
+    let observe = |line: &FigureLine| {
         let [(_, first), .., (_, last)] = &line.points[..] else { return None };
         let agrees = match trend {
             Trend::Grows => *last > first * (1.0 + NOTABLE_CHANGE),
@@ -161,7 +162,7 @@ fn trends(cells: &[&Cell], figure: &str, over: &str, trend: Trend) -> Vec<Observ
         let values: Vec<_> = line.settings.iter().map(|(_, value)| value.as_str()).collect();
         Some(Observation { agrees, text: labelled(&values.join(", "), &text) })
     };
-    cell_lines(cells, figure, over).iter().filter_map(observe).collect()
+    figure_lines(cells, figure, over).iter().filter_map(observe).collect()
 }
 
 fn ratios(
@@ -193,7 +194,7 @@ fn ratios(
 
 fn verdicts(cells: &[&Cell], kind: &str) -> Vec<Observation> {
     let observe = |cell: &&Cell| {
-        let verdict = &cell.runs.first()?.summary.verdict;
+        let verdict = cell.runs.first()?.summary.verdict_text();
         let (found, rest) = verdict.split_once(": ")?;
         let reason = rest.split("; try ").next().unwrap_or(rest);
         let text = labelled(&cell.label, &format!("{found}, {reason}"));
@@ -204,63 +205,62 @@ fn verdicts(cells: &[&Cell], kind: &str) -> Vec<Observation> {
 
 #[cfg(test)]
 mod tests {
+    use paceline_record::StoredSummary;
+
     use super::*;
     use crate::cell::assign_labels;
     use crate::run::Run;
-    use crate::summary::Summary;
 
-    /// Cells of mode, batch, seconds and the workers' steps.
-    fn data(rows: &[(&str, u64, f64, &[u64])]) -> ReportData {
-        let cell = |&(mode, batch, seconds, steps): &(&str, u64, f64, &[u64])| {
-            let task = |(i, steps): (usize, &u64)| {
-                format!(r#"{{"task": "worker:{i}", "steps": {steps}}}"#)
-            };
-            let tasks = steps.iter().enumerate().map(task).collect::<Vec<_>>().join(",");
-            let text = format!(
-                r#"{{"mode": "{mode}", "seconds": {seconds}, "workers": {}, "tasks": [{tasks}],
-                     "verdict": "network: full; try less"}}"#,
-                steps.len()
-            );
-            let settings = [("cluster.mode", mode.to_owned()), ("train.batch", batch.to_string())]
-                .map(|(key, value)| (key.to_owned(), value));
-            let job = settings.iter().cloned().collect();
-            let summary = Summary::parse(&text).unwrap();
-            let runs = vec![Run { summary, job, ..Run::default() }];
-            Cell { settings: settings.to_vec(), runs, ..Cell::default() }
+    fn cell(mode: &str, batch: u64, seconds: f64, steps: &[u64]) -> Cell {
+        let task = |(index, steps): (usize, &u64)| {
+            format!(r#"{{"task": "worker:{index}", "steps": {steps}}}"#)
         };
-        let mut cells: Vec<Cell> = rows.iter().map(cell).collect();
+        let tasks = steps.iter().enumerate().map(task).collect::<Vec<_>>().join(",");
+        let text = format!(
+            r#"{{"mode": "{mode}", "seconds": {seconds}, "workers": {}, "tasks": [{tasks}],
+                 "verdict": "network: full; try less"}}"#,
+            steps.len()
+        );
+        let settings = [("cluster.mode", mode.to_owned()), ("train.batch", batch.to_string())]
+            .map(|(key, value)| (key.to_owned(), value));
+        let job = settings.iter().cloned().collect();
+        let summary = StoredSummary::parse(&text).unwrap();
+        let runs = vec![Run { summary, job, ..Run::default() }];
+        Cell { settings: settings.to_vec(), runs, ..Cell::default() }
+    }
+
+    fn data() -> ReportData {
+        let mut cells = vec![
+            cell("async", 10, 9.0, &[800, 40, 40]),
+            cell("async", 60, 3.0, &[300, 290, 290]),
+            cell("sync", 10, 20.0, &[100, 100, 100]),
+            cell("sync", 60, 20.5, &[100, 100, 99]),
+        ];
         assign_labels(&mut cells);
         ReportData { cells, ..ReportData::default() }
     }
 
-    fn checked(rows: &[(&str, u64, f64, &[u64])], mode: &str, check: FindingCheck) -> CheckResult {
+    fn checked(mode: &str, check: FindingCheck) -> CheckResult {
         let when = vec![("cluster.mode".to_owned(), mode.to_owned())];
         let finding = Finding { when, check, ..Finding::default() };
-        check_finding(&finding, &data(rows))
+        check_finding(&finding, &data())
     }
 
-    const ROWS: &[(&str, u64, f64, &[u64])] = &[
-        ("async", 10, 9.0, &[800, 40, 40]),
-        ("async", 60, 3.0, &[300, 290, 290]),
-        ("sync", 10, 20.0, &[100, 100, 100]),
-        ("sync", 60, 20.5, &[100, 100, 99]),
-    ];
-
     #[test]
-    fn who_made_the_steps_is_read_from_the_tasks() {
-        let lead = checked(ROWS, "async", FindingCheck::FirstWorkerLeads);
+    fn steps_are_compared_between_workers() {
+        let lead = checked("async", FindingCheck::FirstWorkerLeads);
         assert_eq!(lead.holds, Some(true));
         assert!(lead.evidence.starts_with("in 2 of 2: async, batch 10: 800 / 40 / 40"), "{lead:?}");
-        assert_eq!(checked(ROWS, "sync", FindingCheck::FirstWorkerLeads).holds, Some(false));
-        assert_eq!(checked(ROWS, "sync", FindingCheck::EqualSteps).holds, Some(true));
-        assert_eq!(checked(ROWS, "single", FindingCheck::EqualSteps).holds, None);
+        assert_eq!(checked("sync", FindingCheck::FirstWorkerLeads).holds, Some(false));
+        assert_eq!(checked("sync", FindingCheck::EqualSteps).holds, Some(true));
+        assert_eq!(checked("single", FindingCheck::EqualSteps).holds, None);
     }
 
     #[test]
-    fn a_trend_is_along_cells_that_differ_in_nothing_else() {
+    fn a_trend_follows_cells_that_differ_in_nothing_else() {
         let trend = |mode, trend| {
             let (figure, over) = ("seconds".to_owned(), "train.batch".to_owned());
-            checked(ROWS, mode, FindingCheck::Trend { figure, over, trend })
+            checked(mode, FindingCheck::Trend { figure, over, trend })
         };
         assert_eq!(trend("async", Trend::Falls).holds, Some(true));
         assert_eq!(trend("async", Trend::Flat).holds, Some(false));
@@ -270,11 +270,11 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_between_cells_that_have_most_in_common() {
+    fn a_ratio_compares_the_cells_with_the_most_settings_in_common() {
         let against = vec![("cluster.mode".to_owned(), "async".to_owned())];
         let check =
             FindingCheck::Ratio { figure: "seconds".into(), against, least: 2.0, most: 7.0 };
-        let found = checked(ROWS, "sync", check);
+        let found = checked("sync", check);
         assert_eq!(found.holds, Some(true));
         assert!(
             found.evidence.contains("batch 60: seconds 20.50 against 3.00: 6.83 times"),
@@ -283,14 +283,8 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_is_known_by_its_first_word() {
-        assert_eq!(
-            checked(ROWS, "sync", FindingCheck::Verdict("network".into())).holds,
-            Some(true)
-        );
-        assert_eq!(
-            checked(ROWS, "sync", FindingCheck::Verdict("compute".into())).holds,
-            Some(false)
-        );
+    fn a_verdict_is_recognized_by_its_kind() {
+        assert_eq!(checked("sync", FindingCheck::Verdict("network".into())).holds, Some(true));
+        assert_eq!(checked("sync", FindingCheck::Verdict("compute".into())).holds, Some(false));
     }
 }

@@ -1,21 +1,53 @@
-//! What many runs say together.
+//! What many training runs say together: sweeps, reports, and a page that shows runs live.
 //!
-//! Training leaves run directories. This crate reads them and turns them into reports that people
-//! can read and cite, and into a page that shows runs while they train. Training does not need it.
-//! It reads only the files of the run directories and the [plan](sweep_plan) of a sweep.
+//! ```
+//! use std::fs;
 //!
-//! [`ReportData::read`] gathers the runs of a directory into [cells](Cell), and [`report`] writes
-//! them as HTML, CSV and Markdown. Everything after reading is a pure function of the data.
-//! [`RunPage`] answers the requests of the page.
+//! use paceline_lab::{ReportData, report};
+//!
+//! // Two run directories, as training leaves them.
+//! let dir = tempfile::tempdir()?;
+//! for (batch, seconds) in [(10, 9.0), (60, 3.0)] {
+//!     let run = dir.path().join(format!("batch-{batch}"));
+//!     fs::create_dir(&run)?;
+//!     fs::write(run.join("job.toml"), format!("[train]\nbatch = {batch}\n"))?;
+//!     let summary = format!(
+//!         r#"{{"mode": "single", "batch": {batch}, "seconds": {seconds},
+//!              "stop_reason": "test_loss"}}"#
+//!     );
+//!     fs::write(run.join("summary.json"), summary)?;
+//! }
+//!
+//! let data = ReportData::read(dir.path())?;
+//! assert_eq!(data.cells[1].label, "batch 60");
+//! assert_eq!(data.cells[1].mean("seconds"), Some(3.0));
+//! let text = report::markdown(&data);
+//! assert!(text.contains("Fastest to the target is batch 60 with 3.00 s"));
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! Training does not need this crate. It reads only the files of run directories, whose names and
+//! contents `paceline-record` defines, and the [plan](sweep_plan) of a sweep.
+//!
+//! - A *sweep* makes many runs of one job with different settings. [`sweep_plan`] is its directory.
+//! - A *cell* is a combination of settings; its runs differ only in their seeds ([`Cell`]).
+//! - A *figure* is a number of a run that tables show and compare ([`Figure`]).
+//! - A *finding* is a published conclusion to check against the runs ([`Finding`]).
+//!
+//! [`ReportData::read`] gathers the runs of a directory into cells. [`report`] writes them as HTML,
+//! CSV and Markdown, and [`advice`] draws conclusions; both are pure functions of the data.
+//! [`RunPage`] answers the requests of the page, which `paceline-http` serves.
 
 mod advice;
 mod cell;
+mod cell_line;
 mod charts;
 mod curve;
-mod events;
+mod event_file;
 mod figure;
 mod finding;
 mod finding_check;
+mod job_keys;
 mod link_prediction;
 mod machine_info;
 pub mod report;
@@ -23,7 +55,6 @@ mod report_data;
 mod resources;
 mod run;
 mod stats;
-mod summary;
 mod svg;
 pub mod sweep_plan;
 mod watch;
@@ -37,7 +68,7 @@ pub use finding_check::{CheckResult, check_finding, check_findings};
 pub use link_prediction::LinkPrediction;
 pub use machine_info::MachineInfo;
 pub use report_data::{ReportData, RunFailure};
+pub use resources::ResourceCurve;
 pub use run::Run;
 pub use stats::Spread;
-pub use summary::{Summary, TaskSummary};
 pub use watch::RunPage;

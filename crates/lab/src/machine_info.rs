@@ -1,25 +1,25 @@
-//! What the runs were made on.
+//! The machine that executes a sweep.
 
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// A machine, as far as it matters to figures.
+/// Properties of a machine that matter to figures.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct MachineInfo {
-    /// The processor's name.
+    /// Model name of the processor.
     pub processor: String,
-    /// How many of its threads this process may use.
+    /// Hardware threads that the process may use.
     pub threads: usize,
-    /// Its memory.
+    /// Installed memory.
     pub memory_bytes: u64,
-    /// The operating system and its version.
+    /// Operating system and kernel release.
     pub system: String,
 }
 
 impl MachineInfo {
-    /// This one.
+    /// Describes the machine this process runs on; what cannot be found out is empty or 0.
     pub fn current() -> Self {
         let field = |file: &str, name: &str| {
             let text = fs::read_to_string(file).unwrap_or_default();
@@ -37,7 +37,7 @@ impl MachineInfo {
         }
     }
 
-    /// The machine in a line.
+    /// One line of text for reports.
     pub fn describe(&self) -> String {
         let processor = match self.processor.as_str() {
             "" => "unknown processor",

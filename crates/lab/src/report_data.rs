@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use paceline_record::names::files;
+
 use crate::cell::{Cell, assign_labels};
 use crate::machine_info::MachineInfo;
 use crate::run::Run;
@@ -134,7 +136,7 @@ fn varying_keys(runs: &[Run]) -> Vec<String> {
 }
 
 fn find_runs(dir: &Path, depth: usize, found: &mut Vec<PathBuf>) -> io::Result<()> {
-    if dir.join("summary.json").is_file() {
+    if dir.join(files::SUMMARY).is_file() {
         found.push(dir.to_owned());
         return Ok(());
     }

@@ -1,18 +1,18 @@
-//! Means and spreads of repeated measurements.
+//! Mean and standard deviation of repeated measurements.
 
-/// What several measurements of one thing say.
+/// Mean and deviation of repeated measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// How many there were.
+    /// Number of measurements.
     pub count: usize,
-    /// Their mean.
+    /// Mean.
     pub mean: f64,
-    /// Their standard deviation, as of a sample; none of a single one.
+    /// Sample standard deviation; none of a single measurement.
     pub deviation: Option<f64>,
 }
 
 impl Spread {
-    /// Of these measurements; none if there are none.
+    /// Summarizes measurements; returns none if there are none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let values: Vec<f64> = values.into_iter().collect();
         let count = values.len();
@@ -25,7 +25,7 @@ impl Spread {
         Some(Self { count, mean, deviation })
     }
 
-    /// The deviation as a share of the mean; 0 if it is not known.
+    /// The deviation as a share of the mean; 0 of a single measurement.
     pub fn relative(&self) -> f64 {
         self.deviation.map_or(0.0, |deviation| (deviation / self.mean).abs())
     }
@@ -36,14 +36,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spread_is_that_of_a_sample() {
+    fn the_deviation_is_that_of_a_sample() {
         let spread = Spread::of([2.0, 4.0, 6.0]).unwrap();
         assert_eq!((spread.count, spread.mean, spread.deviation), (3, 4.0, Some(2.0)));
         assert_eq!(spread.relative(), 0.5);
     }
 
     #[test]
-    fn one_measurement_has_no_spread_and_none_has_nothing() {
+    fn one_measurement_has_no_deviation_and_none_have_no_spread() {
         assert_eq!(Spread::of([3.0]).unwrap().deviation, None);
         assert_eq!(Spread::of([]), None);
     }

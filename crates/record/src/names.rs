@@ -78,6 +78,17 @@ pub fn evaluator_folder(index: u32) -> String {
     format!("evaluator_{index}")
 }
 
+/// Columns of the resource table. [`TIME`](columns::TIME) and [`STEP`](columns::STEP) come first;
+/// [`COLUMNS`](paceline_observe::COLUMNS) lists those that follow in their order.
+pub mod columns {
+    pub use paceline_observe::column::*;
+
+    /// When the sample was taken, in seconds since 1970.
+    pub const TIME: &str = "time_s";
+    /// The global step at that time.
+    pub const STEP: &str = "step";
+}
+
 /// Tags of the curves in TensorBoard's event files.
 pub mod tags {
     /// The loss of a worker's batch.

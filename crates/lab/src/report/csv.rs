@@ -1,13 +1,14 @@
-//! One line a run, unrounded, for programs.
+//! CSV for programs: one line for each run, unrounded.
 
 use crate::cell;
 use crate::figure::FIGURES;
 use crate::report_data::ReportData;
 
-/// The runs as CSV (RFC 4180): settings, figures, and the seconds of each phase of all workers.
+/// Writes the runs as CSV (RFC 4180): settings, figures, and the seconds that all workers together
+/// spent in each phase.
 pub fn csv(data: &ReportData) -> String {
     let keys = cell::keys(&data.cells);
-    let phases = phases(data);
+    let phases = phase_names(data);
     let mut head = vec!["run".to_owned(), "seed".to_owned()];
     head.extend(keys.iter().cloned());
     head.extend(["mode", "workers", "batch", "stop_reason"].map(String::from));
@@ -21,12 +22,11 @@ pub fn csv(data: &ReportData) -> String {
             row.extend(keys.iter().map(|key| cell.setting(key).unwrap_or_default().to_owned()));
             row.extend([summary.mode.clone(), summary.workers.to_string()]);
             row.extend([run.batch().to_string(), summary.stop_reason.clone()]);
-            let figure =
-                |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
-            row.extend(FIGURES.iter().map(|f| figure(f.of(summary))));
+            let figures = FIGURES.iter().map(|figure| figure.of(summary));
+            row.extend(figures.map(|value| value.map_or(String::new(), |v| v.to_string())));
             row.extend(phases.iter().map(|phase| {
-                let all = summary.workers().flat_map(|task| &task.phases);
-                all.filter(|(name, _)| name == phase).map(|(_, s)| s).sum::<f64>().to_string()
+                let seconds = summary.worker_tasks().map(|task| task.phase_seconds(phase));
+                seconds.sum::<f64>().to_string()
             }));
             text.push_str(&line(&row));
         }
@@ -34,10 +34,11 @@ pub fn csv(data: &ReportData) -> String {
     text
 }
 
-fn phases(data: &ReportData) -> Vec<String> {
+fn phase_names(data: &ReportData) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let runs = data.cells.iter().flat_map(|cell| &cell.runs);
-    for (phase, _) in runs.flat_map(|run| run.summary.workers()).flat_map(|task| &task.phases) {
+    let workers = runs.flat_map(|run| run.summary.worker_tasks());
+    for phase in workers.flat_map(|task| task.phases.keys()) {
         if !names.contains(phase) {
             names.push(phase.clone());
         }
@@ -46,11 +47,14 @@ fn phases(data: &ReportData) -> Vec<String> {
 }
 
 fn line(cells: &[String]) -> String {
-    let quoted = cells.iter().map(|cell| match cell.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", cell.replace('"', "\"\"")),
-        false => cell.clone(),
-    });
-    quoted.collect::<Vec<_>>().join(",") + "\r\n"
+    let quote = |cell: &String| {
+        if cell.contains([',', '"', '\n', '\r']) {
+            format!("\"{}\"", cell.replace('"', "\"\""))
+        } else {
+            cell.clone()
+        }
+    };
+    cells.iter().map(quote).collect::<Vec<_>>().join(",") + "\r\n"
 }
 
 #[cfg(test)]

@@ -1,67 +1,67 @@
-//! Many sweeps in one list: what each is, how long it took, others' figures beside ours, and
-//! whether what they found holds here. `experiments/README.md` is made of it.
+//! Many sweeps in one Markdown file, `experiments/README.md`: what each sweep is, how long it took,
+//! and how it compares with published figures and findings.
 
 use std::fmt::Write;
 
-use super::markdown::{plain, table};
-use super::tables::{ReportTable, claims, predictions, references};
+use super::table::{ReportTable, plain};
+use super::tables::{findings, predictions, references};
 use crate::finding_check::check_findings;
 use crate::report_data::ReportData;
 
-/// How the file begins, so that nobody edits it by hand.
+/// First line of the file, which warns against editing it by hand.
 pub const GENERATED_NOTICE: &str =
     "<!-- Written by `paceline report SWEEPS --index`; change the job files, not this. -->";
 
-const HEAD: &str = "# Experiments
+const INTRODUCTION: &str = "# Experiments
 
-A job file for each table and figure of five reports, R0 to R4, whose authors trained the same models
-with distributed TensorFlow on clusters of 1 to 4 machines. Each file holds the report's figures as
-its `[[reference]]`s and what it concluded as its `[[finding]]`s, so that the report of a sweep sets
-ours beside them ([docs/sweeps.md](../docs/sweeps.md)). Files that end in `-emulated` give every task
-a host with a link of its own, as the reports had ([docs/emulation.md](../docs/emulation.md)), which
-needs root; the others run anywhere.
+A job file for each table and figure of five reports, R0 to R4, whose authors trained the same
+models with distributed TensorFlow on clusters of 1 to 4 machines. Each file lists the report's
+figures as `[[reference]]` and its conclusions as `[[finding]]`, so that the report of a sweep
+compares them with what was measured here ([docs/sweeps.md](../docs/sweeps.md)). Files that end in
+`-emulated` give every task a host with a link of its own, as the reports had
+([docs/emulation.md](../docs/emulation.md)), which needs root; the others run anywhere.
 
 ```sh
-paceline data get mnist                               # once; the runs in full use MNIST
-paceline sweep experiments/softmax-r0.toml            # one of them; ends with the path of its report
-paceline sweep experiments --quick                    # all, shortened, on generated data
-paceline sweep experiments --sweep-dir sweeps/all     # all, in full
+paceline data get mnist                             # once; full runs use MNIST
+paceline sweep experiments/softmax-r0.toml          # one of them; prints the path of its report
+paceline sweep experiments --quick                  # all, shortened, on generated data
+paceline sweep experiments --sweep-dir sweeps/all   # all, in full
 paceline report sweeps/all --index experiments/README.md
 ```
 
-All tasks share one machine's cores here, so a second machine's cores are not there to be found: more
-workers than cores cannot compute faster. Networks can be emulated, cores cannot. The click data is
-made up, so accuracies of click models cannot be compared with the reports'; times can.
+All tasks share the cores of one machine, so more workers than cores cannot compute faster:
+networks can be emulated, cores cannot. The click data is generated, so the accuracies of click
+models cannot be compared with the reports; times can.
 ";
 
-/// The list, as Markdown.
+/// Writes the sweeps as Markdown.
 pub fn index(sweeps: &[ReportData]) -> String {
-    let mut text = format!("{GENERATED_NOTICE}\n\n{HEAD}\n");
+    let mut text = format!("{GENERATED_NOTICE}\n\n{INTRODUCTION}\n");
     if let Some(plan) = sweeps.iter().find_map(|sweep| sweep.plan.as_ref()) {
         let _ = writeln!(
             text,
-            "Taken on a machine with {} threads ({}), by version {}.",
+            "Measured on a machine with {} threads ({}), by version {}.",
             plan.machine.threads, plan.machine.processor, plan.version
         );
         if sweeps.iter().any(|sweep| sweep.plan.as_ref().is_some_and(|plan| plan.quick)) {
             text.push_str(
-                "Some runs were shortened (`--quick`), so only rates stand beside the reports'.\n",
+                "Some runs were shortened (`--quick`): only rates are compared with the reports.\n",
             );
         }
     }
     text.push('\n');
-    text.push_str(&table(&overview(sweeps)));
-    sweeps.iter().for_each(|sweep| section(&mut text, sweep));
+    text.push_str(&overview(sweeps).to_markdown());
+    sweeps.iter().for_each(|sweep| write_section(&mut text, sweep));
     text
 }
 
-/// One row a sweep.
+/// One row for each sweep.
 fn overview(sweeps: &[ReportData]) -> ReportTable {
     let head = ["file", "cells", "runs", "duration", "findings that hold"];
     let row = |sweep: &ReportData| {
-        let judged = check_findings(sweep);
-        let held = judged.iter().filter(|(_, judgement)| judgement.holds == Some(true)).count();
-        let holds = match judged.len() {
+        let checked = check_findings(sweep);
+        let held = checked.iter().filter(|(_, result)| result.holds == Some(true)).count();
+        let holds = match checked.len() {
             0 => "–".to_owned(),
             all => format!("{held} of {all}"),
         };
@@ -73,11 +73,11 @@ fn overview(sweeps: &[ReportData]) -> ReportTable {
     ReportTable {
         head: head.map(String::from).to_vec(),
         rows: sweeps.iter().map(row).collect(),
-        words: 1,
+        word_columns: 1,
     }
 }
 
-fn section(text: &mut String, sweep: &ReportData) {
+fn write_section(text: &mut String, sweep: &ReportData) {
     let name = &sweep.name;
     let _ = writeln!(text, "\n## {name}\n");
     if let Some(plan) = &sweep.plan {
@@ -95,14 +95,14 @@ fn section(text: &mut String, sweep: &ReportData) {
     for failure in &sweep.failures {
         let _ = writeln!(text, "{} failed: {}.", plain(&failure.id), plain(&failure.why));
     }
-    for part in [references(sweep), claims(sweep), predictions(sweep)] {
-        if !part.rows.is_empty() {
-            let _ = write!(text, "\n{}", table(&part));
+    for table in [references(sweep), findings(sweep), predictions(sweep)] {
+        if !table.rows.is_empty() {
+            let _ = write!(text, "\n{}", table.to_markdown());
         }
     }
 }
 
-/// A time that people can place.
+/// Seconds below 100, else minutes.
 fn duration(seconds: f64) -> String {
     match seconds {
         s if s < 100.0 => format!("{s:.0} s"),
@@ -117,15 +117,15 @@ mod tests {
     use crate::sweep_plan::SweepPlan;
 
     #[test]
-    fn a_sweep_has_its_words_its_command_and_its_findings() {
-        let claim = Finding {
+    fn a_section_has_the_description_the_command_and_the_findings() {
+        let finding = Finding {
             says: "sync workers do equal steps".into(),
             check: FindingCheck::EqualSteps,
             ..Finding::default()
         };
         let job = "# Report R0.\n# Two lines.\nname = \"a\"\n# further down\n".into();
         let plan =
-            SweepPlan { name: "a".into(), job, findings: vec![claim], ..SweepPlan::default() };
+            SweepPlan { name: "a".into(), job, findings: vec![finding], ..SweepPlan::default() };
         let sweep = ReportData {
             name: "a".into(),
             plan: Some(plan),

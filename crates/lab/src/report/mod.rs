@@ -1,9 +1,10 @@
-//! The findings as documents: a page for people, a table for programs, text for a repository.
+//! Writes report data as HTML for people, as CSV for programs and as Markdown for a repository.
 
 mod csv;
 mod html;
 mod index;
 mod markdown;
+mod table;
 mod tables;
 
 pub use csv::csv;

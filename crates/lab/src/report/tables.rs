@@ -1,5 +1,6 @@
-//! The tables that the page and the text share.
+//! The tables of a report, which HTML and Markdown share.
 
+use super::table::ReportTable;
 use crate::cell::{self, Cell};
 use crate::figure::{FIGURES, Figure, format_number};
 use crate::finding::Finding;
@@ -7,19 +8,33 @@ use crate::finding_check::{CheckResult, check_findings};
 use crate::link_prediction::LinkPrediction;
 use crate::report_data::ReportData;
 
-/// A table of text; the first columns say what a row is about.
-pub(super) struct ReportTable {
-    pub(super) head: Vec<String>,
-    pub(super) rows: Vec<Vec<String>>,
-    /// How many columns are words, flush left.
-    pub(super) words: usize,
+/// A table with its heading.
+pub(super) struct TableSection {
+    pub(super) title: &'static str,
+    /// How to read the table; may be empty.
+    pub(super) note: &'static str,
+    pub(super) table: ReportTable,
 }
 
-/// Figures that only stand in the table if somebody has others' beside them.
-const RARE: [&str; 3] = ["examples", "peak_network_bytes_per_second", "peak_cpu_percent"];
+/// The tables of a report that have rows. The table of results comes first.
+pub(super) fn all_tables(data: &ReportData) -> Vec<TableSection> {
+    let section = |title, note, table| TableSection { title, note, table };
+    let mut sections = vec![
+        section("Results", RESULTS_NOTE, results(data)),
+        section("Published figures", "", references(data)),
+        section("Published findings", "", findings(data)),
+        section("Predicted from the links", PREDICTIONS_NOTE, predictions(data)),
+        section("What limited the runs", "", verdicts(data)),
+    ];
+    sections.retain(|section| section.title == "Results" || !section.table.rows.is_empty());
+    sections
+}
 
-/// One row a cell: settings, how many runs, and every figure that any cell has.
-pub(super) fn results(data: &ReportData) -> ReportTable {
+/// Figures that the table of results shows only if a reference names them.
+const RARE_FIGURES: [&str; 3] = ["examples", "peak_network_bytes_per_second", "peak_cpu_percent"];
+
+/// One row for each cell: settings, number of runs, and every figure that any cell has.
+fn results(data: &ReportData) -> ReportTable {
     let keys = cell::keys(&data.cells);
     let named = |figure: &Figure| {
         let named = data.cells.iter().flat_map(|cell| &cell.references);
@@ -28,7 +43,7 @@ pub(super) fn results(data: &ReportData) -> ReportTable {
     let figures: Vec<&Figure> = FIGURES
         .iter()
         .filter(|figure| data.cells.iter().any(|cell| cell.figure(figure).is_some()))
-        .filter(|figure| !RARE.contains(&figure.name) || named(figure))
+        .filter(|figure| !RARE_FIGURES.contains(&figure.name) || named(figure))
         .collect();
     let mut head: Vec<String> = keys.iter().map(|key| short(key, &keys)).collect();
     head.push("runs".into());
@@ -45,62 +60,62 @@ pub(super) fn results(data: &ReportData) -> ReportTable {
         row.push(cell.stop_reasons());
         row
     };
-    ReportTable { head, rows: data.cells.iter().map(row).collect(), words: keys.len() }
+    ReportTable { head, rows: data.cells.iter().map(row).collect(), word_columns: keys.len() }
 }
 
-/// What others measured beside what was measured here.
+/// Published figures beside those measured here.
 pub(super) fn references(data: &ReportData) -> ReportTable {
-    let head = ["cell", "figure", "theirs", "ours", "ratio", "from"].map(String::from).to_vec();
+    let head = ["cell", "figure", "published", "here", "ratio", "from"].map(String::from).to_vec();
     let mut rows = Vec::new();
     for cell in &data.cells {
         for reference in &cell.references {
             let Some(figure) = Figure::named(&reference.figure) else { continue };
-            let ours = cell.figure(figure);
+            let here = cell.figure(figure);
             rows.push(vec![
                 cell.label.clone(),
                 figure.title.to_owned(),
                 figure.format(reference.value),
                 cell.format(figure),
-                ours.map_or("–".into(), |ours| ratio(figure, reference.value, ours.mean)),
+                here.map_or("–".into(), |here| ratio(figure, reference.value, here.mean)),
                 reference.from.clone(),
             ]);
         }
     }
-    ReportTable { head, rows, words: 2 }
+    ReportTable { head, rows, word_columns: 2 }
 }
 
-/// What others found, and whether it holds here.
-pub(super) fn claims(data: &ReportData) -> ReportTable {
-    let head = ["they found", "holds here", "as measured"].map(String::from).to_vec();
-    let row = |(claim, judgement): (&Finding, CheckResult)| {
-        let (word, why) = match judgement.holds {
+/// Published findings, and whether they hold here.
+pub(super) fn findings(data: &ReportData) -> ReportTable {
+    let head = ["finding", "holds here", "evidence"].map(String::from).to_vec();
+    let row = |(finding, result): (&Finding, CheckResult)| {
+        let (word, why) = match result.holds {
             Some(true) => ("yes", ""),
-            Some(false) => ("no", claim.why.as_str()),
+            Some(false) => ("no", finding.why.as_str()),
             None => ("–", ""),
         };
         let gap = if why.is_empty() { "" } else { ". " };
-        vec![claim.says.clone(), word.into(), format!("{}{gap}{why}", judgement.evidence)]
+        vec![finding.says.clone(), word.into(), format!("{}{gap}{why}", result.evidence)]
     };
-    ReportTable { head, rows: check_findings(data).into_iter().map(row).collect(), words: 3 }
+    ReportTable { head, rows: check_findings(data).into_iter().map(row).collect(), word_columns: 3 }
 }
 
-/// What held each cell back, where its runs have said.
-pub(super) fn verdicts(data: &ReportData) -> ReportTable {
+/// The verdict of each cell's first run.
+fn verdicts(data: &ReportData) -> ReportTable {
     let row = |cell: &Cell| {
-        let verdict = &cell.runs.first()?.summary.verdict;
-        (!verdict.is_empty()).then(|| vec![cell.label.clone(), verdict.clone()])
+        let verdict = cell.runs.first()?.summary.verdict_text();
+        (!verdict.is_empty()).then(|| vec![cell.label.clone(), verdict.to_owned()])
     };
     let rows = data.complete_cells().filter_map(row).collect();
-    ReportTable { head: ["cell", "verdict"].map(String::from).to_vec(), rows, words: 2 }
+    ReportTable { head: ["cell", "verdict"].map(String::from).to_vec(), rows, word_columns: 2 }
 }
 
-/// What the links of emulated hosts allow beside what was measured; no rows if there are none.
+/// Predicted and measured time of a step, for runs on emulated hosts.
 pub(super) fn predictions(data: &ReportData) -> ReportTable {
     let head = ["cell", "link Mbit/s", "MB/step", "gradient s", "link s", "predicted s/step"];
     let mut head = head.map(String::from).to_vec();
     head.extend(["measured s/step", "measured / predicted"].map(String::from));
     let row = |cell: &Cell| {
-        let found = LinkPrediction::of_cell(cell)?;
+        let found = LinkPrediction::of(cell.runs.first()?)?;
         let mut row = vec![cell.label.clone(), format_number(found.link_bytes_per_s * 8e-6, 0)];
         row.push(format_number(found.bytes * 1e-6, 3));
         let seconds = [found.gradient_s, found.link_s, found.step_s, found.measured_s];
@@ -110,53 +125,59 @@ pub(super) fn predictions(data: &ReportData) -> ReportTable {
         row.push(format_number(found.measured_s / found.step_s, 2));
         Some(row)
     };
-    ReportTable { head, rows: data.cells.iter().filter_map(row).collect(), words: 1 }
+    ReportTable { head, rows: data.cells.iter().filter_map(row).collect(), word_columns: 1 }
 }
 
-/// What the table of predictions means.
-pub(super) const PREDICTED: &str = "A step is a gradient, as long as it was measured to take, and an exchange of M bytes each way \
-     at once, which takes max(M/B, nM/(kB)) over links of B bytes/s with n workers and k servers; \
-     a server beside a worker spares that worker's part. In async the fullest link, which never \
-     rests, may be all that counts.";
+const RESULTS_NOTE: &str = "Means, and the standard deviation of repeats. Processor time is the \
+     sum over all tasks, memory that of the largest task.";
 
-/// How theirs compares with ours: in seconds and rates how many times faster ours is.
-fn ratio(figure: &Figure, theirs: f64, ours: f64) -> String {
+const PREDICTIONS_NOTE: &str = "A step is a gradient, whose time is measured, and an exchange of \
+     M bytes in both directions at once. The exchange takes max(M/B, nM/(kB)) over links of B \
+     bytes/s with n workers and k servers. A server on a worker's host needs no link for that \
+     worker's chunks. In async the busiest link may never be idle; its time alone is then the \
+     time of a step.";
+
+/// Compares a figure with the published one; seconds and rates as faster or slower.
+fn ratio(figure: &Figure, published: f64, here: f64) -> String {
     let times = |factor: f64| match factor {
         f if f >= 1.0 => format!("{} × faster", format_number(f, 1)),
         f => format!("{} × slower", format_number(1.0 / f, 1)),
     };
     match figure.name {
-        "seconds" if ours > 0.0 => times(theirs / ours),
-        // More traffic is no merit.
-        name if name.ends_with("_per_second") && !name.contains("network") => times(ours / theirs),
-        _ => format!("{} × theirs", format_number(ours / theirs, 2)),
+        "seconds" if here > 0.0 => times(published / here),
+        // More traffic is not faster.
+        name if name.ends_with("_per_second") && !name.contains("network") => {
+            times(here / published)
+        }
+        _ => format!("{} × published", format_number(here / published, 2)),
     }
 }
 
-/// The last part of a key where that tells it from the others.
+/// The last part of a key if no other key ends with it, else the whole key.
 fn short(key: &str, keys: &[String]) -> String {
     let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
     let alone = keys.iter().filter(|other| last(other) == last(key)).count() == 1;
     if alone { last(key).replace('_', " ") } else { key.to_owned() }
 }
 
-/// What was run, as lines of name and value.
+/// What was run: names and values.
 pub(super) fn about(data: &ReportData) -> Vec<(&'static str, String)> {
-    let mut lines = vec![("runs", counted(data))];
+    let mut lines = vec![("runs", run_counts(data))];
     if let Some(plan) = &data.plan {
         lines.push(("version", format!("paceline {}", plan.version)));
         lines.push(("machine", plan.machine.describe()));
-        lines.push(("begun", utc(plan.started_seconds)));
+        lines.push(("started", utc(plan.started_seconds)));
         lines.push(("command", plan.command.clone()));
         if plan.quick {
-            let text = "quick: the runs are shortened, so only rates stand beside others' figures";
-            lines.push(("form", text.into()));
+            let text =
+                "quick: the runs are shortened, so only rates are compared with published figures";
+            lines.push(("mode", text.into()));
         }
     }
     lines
 }
 
-fn counted(data: &ReportData) -> String {
+fn run_counts(data: &ReportData) -> String {
     let many =
         |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     let mut text =
@@ -165,12 +186,12 @@ fn counted(data: &ReportData) -> String {
         text.push_str(&format!(", {} failed", data.failures.len()));
     }
     if data.missing > 0 {
-        text.push_str(&format!(", {} not made yet", data.missing));
+        text.push_str(&format!(", {} still to run", data.missing));
     }
     text
 }
 
-/// A moment in UTC, by Hinnant's algorithm for the civil calendar.
+/// Formats a time in UTC, by Howard Hinnant's algorithm for the civil calendar.
 fn utc(seconds: u64) -> String {
     let (days, second) = ((seconds / 86_400) as i64 + 719_468, seconds % 86_400);
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -188,22 +209,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ratios_say_who_is_faster() {
-        let of = |name, theirs, ours| ratio(Figure::named(name).unwrap(), theirs, ours);
+    fn ratios_of_times_and_rates_say_faster_or_slower() {
+        let of = |name, published, here| ratio(Figure::named(name).unwrap(), published, here);
         assert_eq!(of("seconds", 291.9, 2.919), "100 × faster");
         assert_eq!(of("seconds", 1.0, 4.0), "4.0 × slower");
         assert_eq!(of("examples_per_second", 14.3, 28.6), "2.0 × faster");
-        assert_eq!(of("global_steps", 7100.0, 7400.0), "1.04 × theirs");
-        assert_eq!(of("network_bytes_per_second", 2e6, 1e6), "0.50 × theirs");
+        assert_eq!(of("global_steps", 7100.0, 7400.0), "1.04 × published");
+        assert_eq!(of("network_bytes_per_second", 2e6, 1e6), "0.50 × published");
     }
 
     #[test]
-    fn moments_are_utc() {
+    fn times_are_utc() {
         assert_eq!(utc(1_709_251_199), "2024-02-29 23:59 UTC");
     }
 
     #[test]
-    fn keys_are_short_where_that_is_clear() {
+    fn keys_are_short_unless_that_is_ambiguous() {
         let keys = ["train.batch", "train.optimizer.kind", "data.kind"].map(String::from);
         assert_eq!(short("train.batch", &keys), "batch");
         assert_eq!(short("data.kind", &keys), "data.kind");

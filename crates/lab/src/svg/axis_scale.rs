@@ -1,19 +1,19 @@
-//! From values to places on an axis, and where its ticks are.
+//! Maps values to positions on an axis and chooses the ticks.
 
-/// An axis: which values it shows and how.
+/// The range, mapping and ticks of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AxisScale {
     low: f64,
     high: f64,
     is_log: bool,
-    /// Values with a tick.
+    /// Values that have a tick.
     pub(crate) ticks: Vec<f64>,
-    /// What lies between two ticks; of a logarithmic axis 1.
+    /// Distance between ticks; 1 if the ticks are given values.
     pub(crate) step: f64,
 }
 
 impl AxisScale {
-    /// An even axis with round ticks, for values from `low` to `high`.
+    /// Creates a linear axis whose ends are round ticks around `low` to `high`.
     pub(crate) fn linear(low: f64, high: f64) -> Self {
         let (low, high) = if high > low { (low, high) } else { (low - 0.5, low + 0.5) };
         let step = round_step((high - low) / 4.0);
@@ -23,7 +23,7 @@ impl AxisScale {
         Self { low, high, is_log: false, ticks, step }
     }
 
-    /// An even axis that ends where the values do.
+    /// Creates a linear axis that ends exactly at `low` and `high`.
     pub(crate) fn tight(low: f64, high: f64) -> Self {
         let mut scale = Self::linear(low, high);
         if high > low {
@@ -33,8 +33,8 @@ impl AxisScale {
         scale
     }
 
-    /// An axis with a tick at each of these values, which are above 0: even if they lie close
-    /// together, logarithmic if not.
+    /// Creates an axis with a tick at each of these positive values: logarithmic if there are more
+    /// than two and they span more than a factor of 4, else linear.
     pub(crate) fn at(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         values.dedup();
@@ -45,26 +45,26 @@ impl AxisScale {
         };
         let is_log = low > 0.0 && high / low > 4.0 && values.len() > 2;
         let margin = 0.04;
-        let (low, high) = match is_log {
-            true => {
-                let span = (high / low).powf(margin);
-                (low / span, high * span)
-            }
-            false => (low - margin * (high - low), high + margin * (high - low)),
+        let (low, high) = if is_log {
+            let span = (high / low).powf(margin);
+            (low / span, high * span)
+        } else {
+            (low - margin * (high - low), high + margin * (high - low))
         };
         Self { low, high, is_log, ticks: values, step: 1.0 }
     }
 
-    /// Where a value lies, from 0 to 1.
-    pub(crate) fn place(&self, value: f64) -> f64 {
-        match self.is_log {
-            true => (value / self.low).ln() / (self.high / self.low).ln(),
-            false => (value - self.low) / (self.high - self.low),
+    /// The position of a value, from 0 at the low end to 1 at the high end.
+    pub(crate) fn position(&self, value: f64) -> f64 {
+        if self.is_log {
+            (value / self.low).ln() / (self.high / self.low).ln()
+        } else {
+            (value - self.low) / (self.high - self.low)
         }
     }
 }
 
-/// The next of 1, 2 and 5, times a power of ten, that is not below this.
+/// Rounds up to 1, 2 or 5 times a power of ten.
 fn round_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
     let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|factor| factor * power >= least * 0.999);
@@ -76,22 +76,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_round_and_hold_all_values() {
+    fn ticks_are_round_and_enclose_all_values() {
         for (low, high, first, last, step) in
             [(0.0, 9.3, 0.0, 10.0, 5.0), (0.31, 2.3, 0.0, 2.5, 0.5), (7.0, 7.0, 6.5, 7.5, 0.5)]
         {
             let scale = AxisScale::linear(low, high);
             let ends = (scale.ticks[0], *scale.ticks.last().unwrap());
             assert!((ends.0 - first).abs() < 1e-9 && (ends.1 - last).abs() < 1e-9, "{scale:?}");
-            assert!((scale.step - step).abs() < 1e-9 && scale.place(high) <= 1.0, "{scale:?}");
+            assert!((scale.step - step).abs() < 1e-9 && scale.position(high) <= 1.0, "{scale:?}");
         }
     }
 
     #[test]
-    fn values_far_apart_are_placed_by_their_ratio() {
+    fn values_far_apart_are_positioned_by_their_ratio() {
         let scale = AxisScale::at(vec![1.0, 10.0, 100.0]);
-        assert!((scale.place(10.0) - 0.5).abs() < 1e-9);
+        assert!((scale.position(10.0) - 0.5).abs() < 1e-9);
         let even = AxisScale::at(vec![1.0, 2.0, 3.0]);
-        assert!((even.place(2.0) - 0.5).abs() < 1e-9);
+        assert!((even.position(2.0) - 0.5).abs() < 1e-9);
     }
 }

@@ -1,40 +1,37 @@
-//! Stacked bars: how a whole is made up, one bar for each cell.
+//! Stacked bars: the shares of a whole, one bar for each cell.
 
 use std::fmt::Write;
 
-use super::{COLOURS, escape};
+use super::markup::{COLOR_COUNT, escape};
 
-/// One bar.
+/// One bar of a [`BarChart`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bar {
-    /// Whose it is.
     pub(crate) label: String,
-    /// The parts, in the order of the chart's names.
+    /// The values of the parts, in the order of [`BarChart::part_names`].
     pub(crate) parts: Vec<f64>,
 }
 
-/// A chart of bars that all have the same parts, each drawn as a share of its whole.
+/// A chart of bars. Each part is drawn as a share of its bar.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BarChart {
-    /// What it shows.
     pub(crate) title: String,
-    /// What the parts are.
-    pub(crate) names: Vec<String>,
-    /// The bars.
+    pub(crate) part_names: Vec<String>,
     pub(crate) bars: Vec<Bar>,
 }
 
 const WIDTH: f64 = 400.0;
 const TOP: f64 = 22.0;
-/// A bar with its label above.
+/// Height of a bar with the label above it.
 const ROW: f64 = 37.0;
 
 impl BarChart {
-    /// The chart with its legend, as HTML.
-    pub(crate) fn figure(&self) -> String {
+    /// Renders the chart and its legend as HTML.
+    pub(crate) fn to_html(&self) -> String {
         let mut html = format!("<figure>{}<figcaption>", self.svg());
-        for (i, name) in self.names.iter().enumerate() {
-            let _ = write!(html, "<span class=\"key s{}\">{}</span> ", i % COLOURS, escape(name));
+        for (i, name) in self.part_names.iter().enumerate() {
+            let _ =
+                write!(html, "<span class=\"key s{}\">{}</span> ", i % COLOR_COUNT, escape(name));
         }
         html.push_str("</figcaption></figure>\n");
         html
@@ -51,25 +48,25 @@ impl BarChart {
             let top = TOP + ROW * row as f64;
             let label = escape(&bar.label);
             let _ = write!(svg, "<text x=\"0\" y=\"{:.0}\">{label}</text>", top + 13.0);
-            self.bar(&mut svg, bar, top + 18.0);
+            self.draw_bar(&mut svg, bar, top + 18.0);
         }
         svg.push_str("</svg>");
         svg
     }
 
-    fn bar(&self, svg: &mut String, bar: &Bar, top: f64) {
+    fn draw_bar(&self, svg: &mut String, bar: &Bar, top: f64) {
         let whole: f64 = bar.parts.iter().sum();
         let mut from = 0.0;
         for (i, part) in bar.parts.iter().enumerate() {
             let share = if whole > 0.0 { part / whole } else { 0.0 };
             let width = share * WIDTH;
             if width >= 0.05 {
-                let name = self.names.get(i).map_or(String::new(), |name| escape(name));
+                let name = self.part_names.get(i).map_or(String::new(), |name| escape(name));
                 let _ = write!(
                     svg,
                     "<rect class=\"s{}\" x=\"{from:.1}\" y=\"{top:.0}\" width=\"{width:.1}\" \
                      height=\"13\"><title>{name}: {:.1} %</title></rect>",
-                    i % COLOURS,
+                    i % COLOR_COUNT,
                     100.0 * share
                 );
             }
@@ -95,7 +92,7 @@ mod tests {
     fn the_parts_of_a_bar_fill_it() {
         let bars = BarChart {
             title: "t".into(),
-            names: ["a", "b", "c"].map(String::from).to_vec(),
+            part_names: ["a", "b", "c"].map(String::from).to_vec(),
             bars: vec![Bar { label: "x".into(), parts: vec![1.0, 0.0, 3.0] }],
         };
         let svg = bars.svg();
@@ -109,10 +106,10 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_of_nothing_is_empty() {
+    fn a_bar_whose_parts_are_zero_is_empty() {
         let bar = Bar { label: "x".into(), parts: vec![0.0, 0.0] };
         let bars = BarChart {
-            names: vec!["a".into(), "b".into()],
+            part_names: vec!["a".into(), "b".into()],
             bars: vec![bar],
             ..BarChart::default()
         };

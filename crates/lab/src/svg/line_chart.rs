@@ -1,66 +1,62 @@
-//! Lines over a number: curves, and figures over batch size or workers.
+//! Line charts: curves, and figures over batch size or workers.
 
 use std::fmt::Write;
 
-use super::{AxisScale, COLOURS, escape, tick_text};
+use super::axis_scale::AxisScale;
+use super::markup::{COLOR_COUNT, escape, tick_text};
+use crate::figure::format_number;
 
-/// One line.
+/// One line of a [`LineChart`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChartLine {
-    /// What it shows, in the legend.
+    /// Name in the legend.
     pub(crate) label: String,
-    /// Where it goes through.
     pub(crate) points: Vec<(f64, f64)>,
-    /// How far each point's value spreads up and down; empty if that is not known.
+    /// Standard deviation of each point; empty if it is unknown.
     pub(crate) spread: Vec<f64>,
-    /// Drawn thin and dashed: what should be, not what was measured.
+    /// Draws the line thin and dashed: it is the ideal, not a measurement.
     pub(crate) is_ideal: bool,
 }
 
-/// A chart of lines.
+/// A chart of lines over a numeric axis.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LineChart {
-    /// What it shows.
     pub(crate) title: String,
-    /// What goes across.
     pub(crate) x_title: String,
-    /// What goes up.
     pub(crate) y_title: String,
-    /// The lines.
-    pub(crate) series: Vec<ChartLine>,
-    /// Few points, each of which is marked and has its own tick; else a smooth course.
+    pub(crate) lines: Vec<ChartLine>,
+    /// Whether there are few points, each with a marker and a tick of its own.
     pub(crate) is_sparse: bool,
-    /// Whether the upward axis begins at 0.
+    /// Whether the vertical axis starts at 0.
     pub(crate) from_zero: bool,
 }
 
 const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 250.0;
-/// Around the plot: room for the ticks.
+// Margins around the plot, for ticks and titles.
 const LEFT: f64 = 44.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 24.0;
 const BOTTOM: f64 = 40.0;
 
 impl LineChart {
-    /// Whether there is anything to draw.
+    /// Whether no measured line has two points.
     pub(crate) fn is_empty(&self) -> bool {
-        self.measured().all(|series| series.points.len() < 2)
+        self.measured().all(|line| line.points.len() < 2)
     }
 
     fn measured(&self) -> impl Iterator<Item = &ChartLine> {
-        self.series.iter().filter(|series| !series.is_ideal)
+        self.lines.iter().filter(|line| !line.is_ideal)
     }
 
-    /// The chart with its legend, as HTML.
-    pub(crate) fn figure(&self) -> String {
+    /// Renders the chart and its legend as HTML.
+    pub(crate) fn to_html(&self) -> String {
         let mut html = format!("<figure>{}", self.svg());
-        if self.series.len() > 1 {
+        if self.lines.len() > 1 {
             html.push_str("<figcaption>");
-            for (i, series) in self.series.iter().enumerate() {
-                let class = class_of(i, series);
-                let _ =
-                    write!(html, "<span class=\"key {class}\">{}</span> ", escape(&series.label));
+            for (i, line) in self.lines.iter().enumerate() {
+                let class = class_of(i, line);
+                let _ = write!(html, "<span class=\"key {class}\">{}</span> ", escape(&line.label));
             }
             html.push_str("</figcaption>");
         }
@@ -71,8 +67,8 @@ impl LineChart {
     fn svg(&self) -> String {
         let (x, y) = self.scales();
         let at = |point: (f64, f64)| {
-            let across = LEFT + x.place(point.0) * (WIDTH - LEFT - RIGHT);
-            let down = HEIGHT - BOTTOM - y.place(point.1) * (HEIGHT - TOP - BOTTOM);
+            let across = LEFT + x.position(point.0) * (WIDTH - LEFT - RIGHT);
+            let down = HEIGHT - BOTTOM - y.position(point.1) * (HEIGHT - TOP - BOTTOM);
             (across, down)
         };
         let mut svg = format!(
@@ -80,30 +76,31 @@ impl LineChart {
             escape(&self.title)
         );
         let _ = write!(svg, "<text class=\"t\" x=\"0\" y=\"13\">{}</text>", escape(&self.title));
-        self.axes(&mut svg, &x, &y, at);
-        for (i, series) in self.series.iter().enumerate() {
-            self.line(&mut svg, series, class_of(i, series).as_str(), at);
+        self.draw_axes(&mut svg, &x, &y, at);
+        for (i, line) in self.lines.iter().enumerate() {
+            self.draw_line(&mut svg, line, class_of(i, line).as_str(), at);
         }
         svg.push_str("</svg>");
         svg
     }
 
     fn scales(&self) -> (AxisScale, AxisScale) {
-        let points = || self.series.iter().flat_map(|series| &series.points);
+        let points = || self.lines.iter().flat_map(|line| &line.points);
         let least = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(f64::INFINITY, f64::min);
         let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(f64::NEG_INFINITY, f64::max);
-        let x = match self.is_sparse {
-            true => AxisScale::at(points().map(|point| point.0).collect()),
-            false => AxisScale::tight(least(|point| point.0), most(|point| point.0)),
+        let x = if self.is_sparse {
+            AxisScale::at(points().map(|point| point.0).collect())
+        } else {
+            AxisScale::tight(least(|point| point.0), most(|point| point.0))
         };
         let low = if self.from_zero { 0.0 } else { least(|point| point.1) };
-        let tops = self.series.iter().flat_map(|series| {
-            series.points.iter().zip(&series.spread).map(|(point, spread)| point.1 + spread)
+        let tops = self.lines.iter().flat_map(|line| {
+            line.points.iter().zip(&line.spread).map(|(point, spread)| point.1 + spread)
         });
         (x, AxisScale::linear(low, tops.fold(most(|point| point.1), f64::max)))
     }
 
-    fn axes(
+    fn draw_axes(
         &self,
         svg: &mut String,
         x: &AxisScale,
@@ -126,11 +123,11 @@ impl LineChart {
         let mut free_from = f64::NEG_INFINITY;
         for &tick in &x.ticks {
             let (across, _) = at((tick, 0.0));
-            let text = if self.is_sparse { plain(tick) } else { tick_text(tick, x.step) };
+            let text = if self.is_sparse { setting_text(tick) } else { tick_text(tick, x.step) };
             let half = 3.5 * text.len() as f64;
             let _ = write!(svg, "<path class=\"a\" d=\"M{across:.1} {foot}v4\"/>");
             if across - half < free_from {
-                continue; // It would run into the one before.
+                continue; // It would overlap the previous label.
             }
             free_from = across + half + 4.0;
             let _ = write!(
@@ -153,26 +150,26 @@ impl LineChart {
         );
     }
 
-    fn line(
+    fn draw_line(
         &self,
         svg: &mut String,
-        series: &ChartLine,
+        line: &ChartLine,
         class: &str,
         at: impl Fn((f64, f64)) -> (f64, f64),
     ) {
         let mut path = String::new();
-        for (i, &point) in series.points.iter().enumerate() {
+        for (i, &point) in line.points.iter().enumerate() {
             let (across, down) = at(point);
             let _ = write!(path, "{}{across:.1} {down:.1}", if i == 0 { "M" } else { "L" });
         }
-        let label = escape(&series.label);
+        let label = escape(&line.label);
         let _ = write!(svg, "<path class=\"l {class}\" d=\"{path}\"><title>{label}</title></path>");
-        if !self.is_sparse || series.is_ideal {
+        if !self.is_sparse || line.is_ideal {
             return;
         }
-        for (i, &point) in series.points.iter().enumerate() {
+        for (i, &point) in line.points.iter().enumerate() {
             let (across, down) = at(point);
-            if let Some(&spread) = series.spread.get(i).filter(|spread| **spread > 0.0) {
+            if let Some(&spread) = line.spread.get(i).filter(|spread| **spread > 0.0) {
                 let (_, top) = at((point.0, point.1 + spread));
                 let (_, foot) = at((point.0, (point.1 - spread).max(0.0)));
                 let _ = write!(
@@ -180,28 +177,28 @@ impl LineChart {
                     "<path class=\"l thin {class}\" d=\"M{across:.1} {top:.1}V{foot:.1}\"/>"
                 );
             }
-            let value = crate::figure::format_number(point.1, 2);
+            let value = format_number(point.1, 2);
             let _ = write!(
                 svg,
                 "<circle class=\"{class}\" cx=\"{across:.1}\" cy=\"{down:.1}\" r=\"3.2\">\
                  <title>{label}: {value} at {}</title></circle>",
-                plain(point.0)
+                setting_text(point.0)
             );
         }
     }
 }
 
-/// The class that gives a line its colour.
-fn class_of(index: usize, series: &ChartLine) -> String {
-    match (series.is_ideal, index / COLOURS) {
+/// The style sheet's class for a line.
+fn class_of(index: usize, line: &ChartLine) -> String {
+    match (line.is_ideal, index / COLOR_COUNT) {
         (true, _) => "ideal".into(),
         (false, 0) => format!("s{index}"),
-        (false, _) => format!("s{} dash", index % COLOURS),
+        (false, _) => format!("s{} dash", index % COLOR_COUNT),
     }
 }
 
-/// A value as it was set.
-fn plain(value: f64) -> String {
+/// A setting's value as a tick label.
+fn setting_text(value: f64) -> String {
     if value >= 10_000.0 { tick_text(value, 1000.0) } else { format!("{value}") }
 }
 
@@ -210,18 +207,13 @@ mod tests {
     use super::*;
 
     fn chart(points: &[(f64, f64)]) -> LineChart {
-        let series =
+        let line =
             ChartLine { label: "a < b".into(), points: points.to_vec(), ..ChartLine::default() };
-        LineChart {
-            title: "t".into(),
-            series: vec![series],
-            is_sparse: true,
-            ..LineChart::default()
-        }
+        LineChart { title: "t".into(), lines: vec![line], is_sparse: true, ..LineChart::default() }
     }
 
     #[test]
-    fn every_point_lies_within_the_picture() {
+    fn every_point_lies_within_the_chart() {
         let svg = chart(&[(1.0, 3.0), (40.0, 1e6), (600.0, 0.0)]).svg();
         for (mark, most) in [("cx=\"", WIDTH), ("cy=\"", HEIGHT)] {
             let places: Vec<f64> = svg

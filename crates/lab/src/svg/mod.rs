@@ -1,66 +1,14 @@
-//! Charts as SVG, drawn by hand.
+//! Charts as SVG.
 //!
-//! A chart is text that stands in the page: its colours are classes that the page's style gives
-//! a meaning, so that light, dark and paper each have their own, and a point says its value when
-//! the mouse rests on it. Legends are not part of it: outside they can wrap on a phone.
+//! A chart is markup inside the report's page. Its colors are classes that the page's style sheet
+//! defines, so that screen (light and dark) and print each have their own. A point shows its value
+//! when the mouse rests on it. Legends are HTML beside the SVG, because only HTML wraps on a phone.
 
 mod axis_scale;
 mod bar_chart;
 mod line_chart;
+mod markup;
 
-pub(crate) use axis_scale::AxisScale;
 pub(crate) use bar_chart::{Bar, BarChart};
 pub(crate) use line_chart::{ChartLine, LineChart};
-
-/// How many colours there are; after them they begin again, with dashes.
-pub(crate) const COLOURS: usize = 8;
-
-/// Text as it can stand in HTML and SVG, attributes included.
-pub(crate) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            c => escaped.push(c),
-        }
-    }
-    escaped
-}
-
-/// A number as an axis shows it: short, and with no more digits than the step asks for.
-pub(crate) fn tick_text(value: f64, step: f64) -> String {
-    let (scaled, step, unit) = match value.abs().max(step) {
-        size if size >= 1e6 => (value / 1e6, step / 1e6, "M"),
-        size if size >= 1e4 => (value / 1e3, step / 1e3, "k"),
-        _ => (value, step, ""),
-    };
-    let digits = (0..6).find(|&digits| {
-        let grid = step * 10f64.powi(digits);
-        (grid - grid.round()).abs() < 1e-6 * grid.max(1.0) && grid >= 0.5
-    });
-    let text = format!("{scaled:.*}", digits.unwrap_or(6) as usize);
-    let text =
-        if text.trim_start_matches('-').chars().all(|c| "0.".contains(c)) { "0" } else { &text };
-    if text == "0" { "0".into() } else { format!("{text}{unit}") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ticks_are_short() {
-        let shown = [(0.0, 5.0), (0.25, 0.05), (1500.0, 500.0), (40_000.0, 10_000.0), (2.5e6, 5e5)]
-            .map(|(value, step)| tick_text(value, step));
-        assert_eq!(shown, ["0", "0.25", "1500", "40k", "2.5M"]);
-    }
-
-    #[test]
-    fn text_cannot_become_markup() {
-        assert_eq!(escape(r#"<a b="c">&'"#), "&lt;a b=&quot;c&quot;&gt;&amp;&#39;");
-    }
-}
+pub(crate) use markup::escape;

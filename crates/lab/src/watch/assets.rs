@@ -1,39 +1,62 @@
-//! The page: its files, built into the program, and what a browser may do with them.
+//! The files of the page, which are part of the program.
 //!
-//! No framework and no build step: what lies in `page/` is what the browser gets. It asks nobody
-//! but this server for anything, and is not allowed to.
+//! There is no framework and no build step: the browser gets the files of `page/` as they are. The
+//! page loads everything from this server, and its content security policy allows nothing else.
 
 use paceline_http::Response;
 
-/// What the page may do: run and load what comes from here, and talk to here.
+use super::page_names::names_script;
+
+/// Lets the page load scripts, styles and data from this server only.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
 
+const SVG: &str = "image/svg+xml";
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
-const SCRIPT: &str = "text/javascript; charset=utf-8";
+const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// Path, kind and content of each file.
-const FILES: &[(&str, &str, &str)] = &[
-    ("/", HTML, include_str!("page/index.html")),
-    ("/style.css", CSS, include_str!("page/style.css")),
-    ("/app.js", SCRIPT, include_str!("page/app.js")),
-    ("/chart.js", SCRIPT, include_str!("page/chart.js")),
-    ("/draw.js", SCRIPT, include_str!("page/draw.js")),
-    ("/format.js", SCRIPT, include_str!("page/format.js")),
-    ("/panels.js", SCRIPT, include_str!("page/panels.js")),
-    ("/runs.js", SCRIPT, include_str!("page/runs.js")),
-    ("/store.js", SCRIPT, include_str!("page/store.js")),
-    ("/tables.js", SCRIPT, include_str!("page/tables.js")),
-    ("/icon.svg", "image/svg+xml", include_str!("page/icon.svg")),
-];
+/// The script that [`names_script`] writes.
+const NAMES: &str = "/names.js";
 
 /// A file of the page.
-pub(crate) fn file(path: &str) -> Response {
-    let file = FILES.iter().find(|(name, ..)| *name == path);
-    let Some((_, kind, content)) = file else { return Response::not_found() };
-    Response::new(200, kind, content.as_bytes())
+struct Asset {
+    path: &'static str,
+    content_type: &'static str,
+    content: &'static str,
+}
+
+const fn asset(path: &'static str, content_type: &'static str, content: &'static str) -> Asset {
+    Asset { path, content_type, content }
+}
+
+const ASSETS: &[Asset] = &[
+    asset("/", HTML, include_str!("page/index.html")),
+    asset("/style.css", CSS, include_str!("page/style.css")),
+    asset("/content.css", CSS, include_str!("page/content.css")),
+    asset("/app.js", JAVASCRIPT, include_str!("page/app.js")),
+    asset("/chart.js", JAVASCRIPT, include_str!("page/chart.js")),
+    asset("/draw.js", JAVASCRIPT, include_str!("page/draw.js")),
+    asset("/facts.js", JAVASCRIPT, include_str!("page/facts.js")),
+    asset("/format.js", JAVASCRIPT, include_str!("page/format.js")),
+    asset("/overview.js", JAVASCRIPT, include_str!("page/overview.js")),
+    asset("/panels.js", JAVASCRIPT, include_str!("page/panels.js")),
+    asset("/runs.js", JAVASCRIPT, include_str!("page/runs.js")),
+    asset("/store.js", JAVASCRIPT, include_str!("page/store.js")),
+    asset("/tables.js", JAVASCRIPT, include_str!("page/tables.js")),
+    asset("/icon.svg", SVG, include_str!("page/icon.svg")),
+];
+
+/// Answers a request for a file of the page.
+pub(crate) fn serve_asset(path: &str) -> Response {
+    let asset = ASSETS.iter().find(|asset| asset.path == path);
+    let response = match asset {
+        Some(asset) => Response::new(200, asset.content_type, asset.content.as_bytes()),
+        None if path == NAMES => Response::new(200, JAVASCRIPT, names_script().into_bytes()),
+        None => return Response::not_found(),
+    };
+    response
         .with_header("content-security-policy", POLICY)
         .with_header("cross-origin-opener-policy", "same-origin")
         .with_header("cross-origin-resource-policy", "same-origin")
@@ -44,22 +67,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_light_and_asks_nobody_else() {
-        let bytes: usize = FILES.iter().map(|(.., content)| content.len()).sum();
+    fn the_page_is_small_and_loads_nothing_from_elsewhere() {
+        let bytes: usize = ASSETS.iter().map(|asset| asset.content.len()).sum();
         assert!(bytes < 300_000, "{bytes}");
-        for (name, _, content) in FILES {
+        for Asset { path, content, .. } in ASSETS {
             let allowed = content.replace("http://www.w3.org/2000/svg", "");
-            assert!(!allowed.contains("http://") && !allowed.contains("https://"), "{name}");
+            assert!(!allowed.contains("http://") && !allowed.contains("https://"), "{path}");
         }
-        assert_eq!(file("/").status(), 200);
-        assert_eq!(file("/../Cargo.toml").status(), 404);
+        assert_eq!(serve_asset("/").status(), 200);
+        assert_eq!(serve_asset("/../Cargo.toml").status(), 404);
     }
 
     #[test]
-    fn every_file_that_the_page_loads_is_there() {
-        for (name, _, content) in FILES {
+    fn every_file_that_the_page_loads_exists() {
+        for Asset { path, content, .. } in ASSETS {
             for quoted in content.split(['"', '\'']).filter(|word| word.starts_with("./")) {
-                assert_eq!(file(&quoted[1..]).status(), 200, "{name}: {quoted}");
+                assert_eq!(serve_asset(&quoted[1..]).status(), 200, "{path}: {quoted}");
             }
         }
     }

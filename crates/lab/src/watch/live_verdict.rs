@@ -1,107 +1,110 @@
-//! The verdict and the ranking of a run that has not come to its end: from what its tasks tell as
-//! they go, by the same rules as at the end.
+//! The verdict and the ranking of a run that has not ended, from its curves so far and by the same
+//! rules as at the end.
 
-use paceline_observe::{Facts, Rank, ServerFacts, Verdict, WorkerFacts, ranking, verdict};
+use paceline_observe::{Facts, Phase, Rank, ServerFacts, Verdict, WorkerFacts, ranking, verdict};
+use paceline_record::names::{columns, tags, task_folder, task_of_folder};
 
 use super::run_reader::RunReader;
+use super::series::Series;
 
-/// What holds the run back so far; none before its workers have told anything.
+/// Folder of the server that measures the workers.
+pub(crate) const FIRST_SERVER: &str = "ps_0";
+
+/// What limits the run so far; none before its workers have recorded their phases.
 pub(crate) fn verdict_so_far(run: &RunReader, mode: &str) -> Option<Verdict> {
-    let workers: Vec<_> = run.tasks().filter_map(|task| worker(run, task)).collect();
+    let workers: Vec<_> = run.tasks().filter_map(|task| worker_facts(run, task)).collect();
     if workers.is_empty() {
         return None;
     }
-    let mean_of = |of: &dyn Fn(&str) -> Option<f64>| {
-        let means = workers.iter().filter_map(|worker| of(&folder(&worker.task)));
+    let mean_over_workers = |of: &dyn Fn(&str) -> Option<f64>| {
+        let means = workers.iter().filter_map(|worker| of(&task_folder(&worker.task)));
         let (sum, count) = means.fold((0.0, 0.0), |(sum, count), mean| (sum + mean, count + 1.0));
         (count > 0.0).then(|| sum / count)
     };
-    let disk_wait = mean_of(&|task| share(run, task, "cpu_wait_percent")).unwrap_or_default();
-    let cores_busy = mean_of(&|task| cores_busy(run, task));
+    let disk_wait = mean_over_workers(&|task| resource_share(run, task, columns::CPU_WAIT_PERCENT));
+    let cores_busy = mean_over_workers(&|task| cores_busy(run, task));
     let count = workers.len() as f64;
-    let servers = run.tasks().filter_map(|task| server(run, task, count)).collect();
-    let (mode, staleness) = (mode.to_owned(), mean(run, "ps_0", "pace/staleness"));
-    Some(verdict(&Facts { mode, workers, servers, cores_busy, disk_wait, staleness }))
+    Some(verdict(&Facts {
+        mode: mode.to_owned(),
+        servers: run.tasks().filter_map(|task| server_facts(run, task, count)).collect(),
+        workers,
+        cores_busy,
+        disk_wait: disk_wait.unwrap_or_default(),
+        staleness: mean(run, FIRST_SERVER, tags::STALENESS),
+    }))
 }
 
-/// The workers by their time to a gradient of late, the slowest first.
+/// The workers by their latest time to a gradient, the slowest first.
 pub(crate) fn ranking_so_far(run: &RunReader) -> Vec<Rank> {
-    let is_worker = |task: &&str| run.series(task, "phases/compute_percent").is_some();
-    let times = run.tasks().filter(is_worker).filter_map(|task| {
-        let tag = "pace/gradient_ms";
-        let seen = seen_by_server(run, task, "gradient_ms").and_then(|series| series.last());
-        let last = seen.or_else(|| run.series(task, tag)?.last())?;
-        Some((name(task), f64::from(last.mean)))
+    let compute = tags::phase_percent(Phase::Compute.name());
+    let workers = run.tasks().filter(|task| run.series(task, &compute).is_some());
+    let times = workers.filter_map(|task| {
+        let measured = server_measurement(run, task, tags::WORKER_GRADIENT_MS);
+        let latest = measured.and_then(Series::last);
+        let latest = latest.or_else(|| run.series(task, tags::GRADIENT_MS)?.last())?;
+        Some((task_of_folder(task), f64::from(latest.mean)))
     });
     ranking(&times.collect::<Vec<_>>())
 }
 
-fn worker(run: &RunReader, task: &str) -> Option<WorkerFacts> {
-    let share = |phase: &str| mean(run, task, &format!("phases/{phase}_percent"));
-    let compute = share("compute")?;
-    let series = run.series(task, "phases/compute_percent")?;
+fn worker_facts(run: &RunReader, task: &str) -> Option<WorkerFacts> {
+    let share = |phase: Phase| mean(run, task, &tags::phase_percent(phase.name()));
+    let compute = share(Phase::Compute)?;
+    let series = run.series(task, &tags::phase_percent(Phase::Compute.name()))?;
     let seconds = (series.last()?.wall_seconds - series.first()?.wall_seconds).max(1.0);
     let spent = |percent: f64| percent / 100.0 * seconds;
-    let others = ["pull", "push", "wait"].map(|phase| share(phase).unwrap_or_default());
-    let held = seen_by_server(run, task, "held_percent").and_then(|series| series.mean());
-    let own = mean(run, task, "pace/gradient_ms");
-    let seen = seen_by_server(run, task, "gradient_ms").and_then(|series| series.mean());
+    let exchange = [Phase::Pull, Phase::Push, Phase::Wait];
+    let exchange = exchange.map(|phase| share(phase).unwrap_or_default());
+    let held = server_measurement(run, task, tags::WORKER_HELD_PERCENT).and_then(Series::mean);
+    let own = mean(run, task, tags::GRADIENT_MS);
+    let measured = server_measurement(run, task, tags::WORKER_GRADIENT_MS).and_then(Series::mean);
     Some(WorkerFacts {
-        task: name(task),
-        input_s: spent(share("input").unwrap_or_default()),
+        task: task_of_folder(task),
+        input_s: spent(share(Phase::Input).unwrap_or_default()),
         compute_s: spent(compute),
-        exchange_s: spent(others.iter().sum()),
-        evaluation_s: spent(share("evaluation").unwrap_or_default()),
+        exchange_s: spent(exchange.iter().sum()),
+        evaluation_s: spent(mean(run, task, tags::EVALUATION_PERCENT).unwrap_or_default()),
         held_s: spent(held.unwrap_or_default()),
-        gradient_ms: seen.filter(|ms| *ms > 0.0).or(own).unwrap_or_default(),
+        gradient_ms: measured.filter(|ms| *ms > 0.0).or(own).unwrap_or_default(),
     })
 }
 
-/// How busy a server is for a worker is told exactly at the end; until then by its processor time,
-/// as nearly all that it does for them costs some.
-fn server(run: &RunReader, task: &str, workers: f64) -> Option<ServerFacts> {
+/// A server reports how busy it is for each worker only at the end. Until then its processor time
+/// stands in, because nearly everything it does for workers costs some.
+fn server_facts(run: &RunReader, task: &str, workers: f64) -> Option<ServerFacts> {
     if !task.starts_with("ps_") {
         return None;
     }
-    let cpu = mean(run, task, "resources/task_cpu_percent")?;
-    let sent = mean(run, task, "resources/task_sent_bytes_per_s").unwrap_or_default();
-    let busy = (cpu / 100.0 / workers).clamp(0.0, 1.0);
+    let cpu = mean(run, task, &tags::resource(columns::TASK_CPU_PERCENT))?;
+    let sent = mean(run, task, &tags::resource(columns::TASK_SENT_BYTES_PER_S));
     Some(ServerFacts {
-        task: name(task),
-        busy,
+        task: task_of_folder(task),
+        busy: (cpu / 100.0 / workers).clamp(0.0, 1.0),
         cores_busy: cores_busy(run, task),
-        sent_bytes_per_s: sent,
+        sent_bytes_per_s: sent.unwrap_or_default(),
         link_mbit_per_s: None,
     })
 }
 
-/// How busy the cores of a task's machine are, 0 to 1, if it looks.
+/// How busy the cores of a task's machine are, 0 to 1; none if the task is not sampled.
 fn cores_busy(run: &RunReader, task: &str) -> Option<f64> {
-    let waited = share(run, task, "cpu_wait_percent").unwrap_or_default();
-    share(run, task, "cpu_idle_percent").map(|idle| (1.0 - idle - waited).clamp(0.0, 1.0))
+    let waiting = resource_share(run, task, columns::CPU_WAIT_PERCENT).unwrap_or_default();
+    let idle = resource_share(run, task, columns::CPU_IDLE_PERCENT)?;
+    Some((1.0 - idle - waiting).clamp(0.0, 1.0))
 }
 
-/// The mean of a resource that is told in percent, as a share.
-fn share(run: &RunReader, task: &str, column: &str) -> Option<f64> {
-    Some(mean(run, task, &format!("resources/{column}"))? / 100.0)
+/// The mean of a resource that is sampled in percent, as a share from 0 to 1.
+fn resource_share(run: &RunReader, task: &str, column: &str) -> Option<f64> {
+    Some(mean(run, task, &tags::resource(column))? / 100.0)
 }
 
-/// What the first server has seen of a worker.
-fn seen_by_server<'a>(run: &'a RunReader, worker: &str, what: &str) -> Option<&'a super::Series> {
-    run.series("ps_0", &format!("pace/{worker}/{what}"))
+/// What the first server measured of a worker.
+fn server_measurement<'a>(run: &'a RunReader, worker: &str, figure: &str) -> Option<&'a Series> {
+    run.series(FIRST_SERVER, &tags::worker(worker, figure))
 }
 
 fn mean(run: &RunReader, task: &str, tag: &str) -> Option<f64> {
     run.series(task, tag)?.mean()
-}
-
-/// A task's name from its folder's.
-pub(crate) fn name(folder: &str) -> String {
-    folder.rsplit_once('_').map_or(folder.into(), |(role, number)| format!("{role}:{number}"))
-}
-
-fn folder(task: &str) -> String {
-    task.replace(':', "_")
 }
 
 #[cfg(test)]
@@ -121,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_judged_while_it_runs_as_it_would_be_at_its_end() {
+    fn a_running_run_gets_the_verdict_that_it_would_get_at_its_end() {
         let dir = tempfile::tempdir().unwrap();
         let mut run = RunReader::new(dir.path());
         assert!(verdict_so_far(&run, "sync").is_none() && ranking_so_far(&run).is_empty());

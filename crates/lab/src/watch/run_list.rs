@@ -1,114 +1,141 @@
-//! The runs of a directory: which there are, and what each has come to in a line.
+//! The runs of a directory, with the key figures of each.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use paceline_record::StoredSummary;
+use paceline_record::names::files;
 use serde_json::{Value, json};
 
-use super::run_reader::unix_seconds;
-use crate::run::flat_job;
+use super::page_limits::rounded_quiet_seconds;
+use crate::job_keys::parse_job;
 
-/// How far below the directory runs are looked for.
-const MOST_DEPTH: usize = 4;
-/// Runs that are listed at most: the newest.
-const MOST_RUNS: usize = 2_000;
-/// Directories that are looked into at most.
-const MOST_DIRS: usize = 20_000;
-/// How long a list is good for.
-const FRESH: Duration = Duration::from_secs(1);
+/// How many levels below the directory runs are searched for.
+const MAX_DEPTH: usize = 4;
+/// Most runs of the list; it has the newest.
+const MAX_RUNS: usize = 2_000;
+/// Most directories that a search looks into.
+const MAX_DIRS: usize = 20_000;
+/// The directory is not searched again before this time has passed.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A run that was found.
+/// A run of the list.
 #[derive(Clone, Debug)]
-pub(crate) struct FoundRun {
-    /// Its place below the directory, which is its name here; `.` for the directory itself.
-    pub(crate) id: String,
-    pub(crate) path: PathBuf,
+struct ListedRun {
+    /// Path relative to the directory, which identifies the run; `.` for the directory itself.
+    id: String,
+    path: PathBuf,
+}
+
+/// A run that a search found, and when its job was written.
+struct FoundRun {
+    path: PathBuf,
+    written: SystemTime,
+}
+
+/// Key figures of a run, and when the files that they come from were written.
+#[derive(Debug)]
+struct CachedCard {
+    job_written: Option<SystemTime>,
+    summary_written: Option<SystemTime>,
+    card: Value,
 }
 
 /// The runs of a directory.
 #[derive(Debug)]
 pub(crate) struct RunList {
     root: PathBuf,
-    looked: Option<Instant>,
-    found: Vec<FoundRun>,
-    /// What a run's files said, while they have not changed.
-    cards: HashMap<String, (FileTimes, Value)>,
-    /// A line for each run, as JSON.
-    list: Arc<str>,
+    refreshed: Option<Instant>,
+    runs: Vec<ListedRun>,
+    /// Cards of runs whose files have not changed, by id.
+    cards: HashMap<String, CachedCard>,
+    json: Arc<str>,
 }
 
-/// What tells that a run's files have changed: when the job and the summary were written.
-type FileTimes = [Option<SystemTime>; 2];
-
 impl RunList {
-    /// Runs below this directory, or that one itself.
+    /// Lists the runs below a directory, or the directory itself if it is a run.
     pub(crate) fn new(root: &Path) -> Self {
-        let (found, cards, list) = (Vec::new(), HashMap::new(), Arc::from("[]"));
-        Self { root: root.to_owned(), looked: None, found, cards, list }
+        Self {
+            root: root.to_owned(),
+            refreshed: None,
+            runs: Vec::new(),
+            cards: HashMap::new(),
+            json: Arc::from("[]"),
+        }
     }
 
-    /// Looks which runs there are, unless that was done just now.
-    pub(crate) fn refresh(&mut self) {
-        if self.looked.is_some_and(|looked| looked.elapsed() < FRESH) {
+    /// Searches the directory, unless it did so just now.
+    fn refresh(&mut self) {
+        if self.refreshed.is_some_and(|refreshed| refreshed.elapsed() < REFRESH_INTERVAL) {
             return;
         }
-        let mut found = Vec::new();
-        let mut left = MOST_DIRS;
-        find(&self.root, MOST_DEPTH, &mut left, &mut found);
-        found.sort_by_key(|(written, _)| std::cmp::Reverse(*written));
-        found.truncate(MOST_RUNS);
-        let name = |path: PathBuf| FoundRun { id: id(&self.root, &path), path };
-        self.found = found.into_iter().map(|(_, path)| name(path)).collect();
-        let known: std::collections::HashSet<_> = self.found.iter().map(|run| &run.id).collect();
-        self.cards.retain(|id, _| known.contains(id));
-        self.list = self.cards().to_string().into();
-        self.looked = Some(Instant::now());
+        let mut search = RunSearch { dirs_left: MAX_DIRS, found: Vec::new() };
+        search.visit(&self.root, MAX_DEPTH);
+        let mut found = search.found;
+        found.sort_by_key(|run| std::cmp::Reverse(run.written));
+        found.truncate(MAX_RUNS);
+        let listed =
+            |run: FoundRun| ListedRun { id: run_id(&self.root, &run.path), path: run.path };
+        self.runs = found.into_iter().map(listed).collect();
+        let ids: HashSet<_> = self.runs.iter().map(|run| &run.id).collect();
+        self.cards.retain(|id, _| ids.contains(id));
+        self.json = self.all_cards().to_string().into();
+        self.refreshed = Some(Instant::now());
     }
 
-    /// A line for each run, the newest first, as JSON.
-    pub(crate) fn list(&mut self) -> Arc<str> {
+    /// The cards of all runs as JSON, the newest first.
+    pub(crate) fn json(&mut self) -> Arc<str> {
         self.refresh();
-        self.list.clone()
+        self.json.clone()
     }
 
-    /// The directory of the run of this name, if there is one. A name is never made a path.
+    /// The directory of a run, if the list has it. An id is only compared, never used as a path.
     pub(crate) fn path(&mut self, id: &str) -> Option<PathBuf> {
-        let find = |run_list: &Self| {
-            run_list.found.iter().find(|run| run.id == id).map(|run| run.path.clone())
-        };
+        let find =
+            |list: &Self| list.runs.iter().find(|run| run.id == id).map(|run| run.path.clone());
         find(self).or_else(|| {
             self.refresh();
             find(self)
         })
     }
 
-    fn cards(&mut self) -> Value {
-        let mut cards = Vec::with_capacity(self.found.len());
-        for run in &self.found {
-            let stamp = ["job.toml", "summary.json"].map(|name| modified(&run.path.join(name)));
-            let known = self.cards.remove(&run.id).filter(|known| known.0 == stamp);
-            let card = known.map_or_else(|| card(run, &stamp), |known| known.1);
-            self.cards.insert(run.id.clone(), (stamp, card.clone()));
-            let mut card = card;
-            if card["is_over"] == false {
-                card["quiet_s"] = json!(quiet_seconds(&run.path));
+    fn all_cards(&mut self) -> Value {
+        let mut cards = Vec::with_capacity(self.runs.len());
+        for run in &self.runs {
+            let job_written = modified(&run.path.join(files::JOB));
+            let summary_written = modified(&run.path.join(files::SUMMARY));
+            let is_current = |cached: &CachedCard| {
+                (cached.job_written, cached.summary_written) == (job_written, summary_written)
+            };
+            let cached = self.cards.remove(&run.id).filter(is_current);
+            let card = cached.map_or_else(|| run_card(run), |cached| cached.card);
+            let mut shown = card.clone();
+            self.cards.insert(run.id.clone(), CachedCard { job_written, summary_written, card });
+            if shown["is_over"] == false {
+                shown["quiet_s"] = json!(quiet_seconds(&run.path));
             }
-            cards.push(card);
+            cards.push(shown);
         }
         cards.into()
     }
 }
 
-/// What a run's job and summary say in a line.
-fn card(run: &FoundRun, stamp: &FileTimes) -> Value {
+/// The key figures of a run.
+fn run_card(run: &ListedRun) -> Value {
     let read = |name: &str| fs::read_to_string(run.path.join(name)).unwrap_or_default();
-    let job = flat_job(&read("job.toml"));
-    let summary: Value = serde_json::from_str(&read("summary.json")).unwrap_or_default();
+    let job = parse_job(&read(files::JOB));
     let word = |key: &str| job.get(key).cloned().unwrap_or_default();
+    let stored = StoredSummary::parse(&read(files::SUMMARY));
+    let summary = stored.as_ref();
+    let number = |name: &str| summary.and_then(|summary| summary.number(name));
     let folder = run.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let workers = match summary {
+        Some(summary) if summary.workers > 0 => summary.workers.to_string(),
+        _ => word("cluster.workers"),
+    };
     json!({
         "id": run.id,
         "folder": folder,
@@ -116,56 +143,60 @@ fn card(run: &FoundRun, stamp: &FileTimes) -> Value {
         "model": word("model.kind"),
         "data": word("data.kind"),
         "mode": word("cluster.mode"),
-        "workers": summary["workers"].as_u64().map_or(word("cluster.workers"), |n| n.to_string()),
+        "workers": workers,
         "batch": word("train.batch"),
-        "written_s": stamp[0].map(unix_seconds),
-        "is_over": summary.is_object(),
-        "stop_reason": summary["stop_reason"],
-        "steps": summary["global_steps"],
-        "seconds": summary["seconds"],
-        "test_loss": summary["test_loss"],
-        "test_accuracy": summary["test_accuracy"],
-        "examples_per_second": summary["examples_per_second"],
-        "verdict": summary["verdict"]["kind"],
+        "is_over": summary.is_some(),
+        "stop_reason": summary.map(|summary| &summary.stop_reason),
+        "seconds": number("seconds"),
+        "test_accuracy": number("test_accuracy"),
+        "examples_per_second": number("examples_per_second"),
+        "verdict": summary.and_then(|summary| Some(summary.verdict.as_ref()?.kind)),
     })
 }
 
-/// How long nothing has been written into the tasks' folders of a run; in steps, so that a quiet
-/// run is not news every second.
+/// Seconds since a file in a task's folder of the run was written, rounded down.
 fn quiet_seconds(run: &Path) -> Option<u64> {
     let entries = fs::read_dir(run).ok()?.flatten();
     let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    let files = folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten());
-    let written = files.flatten().filter_map(|file| file.metadata().ok()?.modified().ok());
-    let newest = written.max().max(modified(&run.join("job.toml")))?;
-    Some(newest.elapsed().unwrap_or_default().as_secs() / 15 * 15)
+    let task_files = folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten());
+    let written = task_files.flatten().filter_map(|file| file.metadata().ok()?.modified().ok());
+    let newest = written.max().max(modified(&run.join(files::JOB)))?;
+    Some(rounded_quiet_seconds(newest.elapsed().unwrap_or_default().as_secs()))
 }
 
+/// When a regular file was last written.
 fn modified(path: &Path) -> Option<SystemTime> {
     fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?.modified().ok()
 }
 
-/// A run's place below the root.
-fn id(root: &Path, path: &Path) -> String {
+fn run_id(root: &Path, path: &Path) -> String {
     match path.strip_prefix(root) {
         Ok(below) if !below.as_os_str().is_empty() => below.to_string_lossy().into_owned(),
         _ => ".".to_owned(),
     }
 }
 
-/// Directories with a job in them, and when that was written. Links are not followed.
-fn find(dir: &Path, depth: usize, left: &mut usize, found: &mut Vec<(SystemTime, PathBuf)>) {
-    if let Some(written) = modified(&dir.join("job.toml")) {
-        found.push((written, dir.to_owned()));
-        return;
-    }
-    if depth == 0 || *left == 0 {
-        return;
-    }
-    *left -= 1;
-    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            find(&entry.path(), depth - 1, left, found);
+/// Searches for directories that hold a job.
+struct RunSearch {
+    dirs_left: usize,
+    found: Vec<FoundRun>,
+}
+
+impl RunSearch {
+    /// Searches a directory and those below it. Links are not followed.
+    fn visit(&mut self, dir: &Path, depth: usize) {
+        if let Some(written) = modified(&dir.join(files::JOB)) {
+            self.found.push(FoundRun { path: dir.to_owned(), written });
+            return;
+        }
+        if depth == 0 || self.dirs_left == 0 {
+            return;
+        }
+        self.dirs_left -= 1;
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                self.visit(&entry.path(), depth - 1);
+            }
         }
     }
 }
@@ -175,10 +206,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_are_found_by_their_job_and_known_by_their_place() {
+    fn runs_are_found_by_their_job_and_identified_by_their_path() {
         let dir = tempfile::tempdir().unwrap();
-        let mut run_list = RunList::new(dir.path());
-        assert_eq!(&*run_list.list(), "[]");
+        let mut list = RunList::new(dir.path());
+        assert_eq!(&*list.json(), "[]");
         for name in ["a", "deep/b"] {
             fs::create_dir_all(dir.path().join(name)).unwrap();
             fs::write(dir.path().join(name).join("job.toml"), "[cluster]\nmode = \"sync\"")
@@ -187,8 +218,8 @@ mod tests {
         fs::create_dir_all(dir.path().join("none")).unwrap();
         std::os::unix::fs::symlink(dir.path().join("a"), dir.path().join("link")).unwrap();
         fs::write(dir.path().join("a/summary.json"), r#"{"test_accuracy": 0.5}"#).unwrap();
-        run_list.looked = None;
-        let cards: Value = serde_json::from_str(&run_list.list()).unwrap();
+        list.refreshed = None;
+        let cards: Value = serde_json::from_str(&list.json()).unwrap();
         let mut ids: Vec<_> = cards.as_array().unwrap().iter().map(|card| &card["id"]).collect();
         ids.sort_by_key(|id| id.to_string());
         assert_eq!(ids, ["a", "deep/b"]);
@@ -197,9 +228,9 @@ mod tests {
             (&a["mode"], &a["test_accuracy"], &a["is_over"]),
             (&json!("sync"), &json!(0.5), &json!(true))
         );
-        assert_eq!(run_list.path("a"), Some(dir.path().join("a")));
+        assert_eq!(list.path("a"), Some(dir.path().join("a")));
         for id in ["none", "../a", "/etc", "a/", "", "."] {
-            assert_eq!(run_list.path(id), None, "{id}");
+            assert_eq!(list.path(id), None, "{id}");
         }
         let mut alone = RunList::new(&dir.path().join("a"));
         assert_eq!(alone.path("."), Some(dir.path().join("a")));

@@ -1,82 +1,90 @@
-//! One run, read as far as it has come, and again when there is more.
+//! Reads a run's files, and again when they have grown.
 //!
-//! A run is only ever looked at through its files, so that looking cannot disturb it: every task's
-//! events and `resources.csv` are read on from where they were left, whole records only; the job,
-//! the summary and the ends of the logs are read when they have changed.
+//! The page sees a run only through its files, so it cannot disturb the run. The events and
+//! `resources.csv` of every task are read from where the last look stopped, complete records only.
+//! The job, the summary and the ends of the logs are read again when they have changed.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
-use serde_json::Value;
+use paceline_record::StoredSummary;
+use paceline_record::names::{files, tags};
 
-use super::resource_table::{ResourceTable, curve};
+use super::curve_set::CurveSet;
+use super::resource_reader::ResourceReader;
 use super::series::Series;
-use super::text_file::{TextFile, files};
-use crate::events::{EventFileReader, FileEvent};
+use super::text_file::{TextFile, folder_files};
+use crate::event_file::{EventFileReader, FileEvent};
 
-/// Folders of tasks that are looked into.
-const MOST_TASKS: usize = 256;
-/// Bytes of an event file that are read at one go, so that a look comes to an end.
-const MOST_BYTES: u64 = 256 << 20;
-/// Bytes at the end of a log that are shown, and how many lines of them.
+/// Most task folders of a run.
+const MAX_TASKS: usize = 256;
+/// Most bytes of an event file that one look reads, so that a look ends soon.
+const MAX_EVENT_BYTES: u64 = 256 << 20;
+/// How much of the end of a log is shown.
 const LOG_BYTES: u64 = 16 << 10;
 const LOG_LINES: usize = 100;
-/// A job or a summary that is longer is not one of ours.
-const MOST_TEXT_BYTES: u64 = 4 << 20;
-/// How long what has been seen is good for.
-const FRESH: Duration = Duration::from_millis(400);
+/// No job or summary is longer.
+const MAX_TEXT_BYTES: u64 = 4 << 20;
+/// The files are not looked at again before this time has passed.
+const REFRESH_INTERVAL: Duration = Duration::from_millis(400);
 
-/// A curve's name: the task's folder and the tag.
-pub(crate) type CurveKey = (String, String);
+/// Names a curve of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct CurveKey {
+    /// The task's folder.
+    pub(crate) task: String,
+    pub(crate) tag: String,
+}
 
-/// Everything that is known of a run.
+/// Everything that the files of a run say.
 #[derive(Debug)]
 pub(crate) struct RunReader {
     dir: PathBuf,
+    /// By folder.
     tasks: BTreeMap<String, TaskReader>,
-    /// When the first step was made or, until then, the first thing that a task has told of.
-    begin_seconds: Option<f64>,
+    start_seconds: Option<f64>,
     job: TextFile,
-    summary: TextFile,
-    parsed_summary: Option<Value>,
-    looked: Option<Instant>,
-    /// The last time that any of its files was written.
+    summary_text: TextFile,
+    summary: Option<StoredSummary>,
+    refreshed: Option<Instant>,
+    /// When a file of the run was last written.
     written: Option<SystemTime>,
 }
 
+/// What the files of a task say.
 #[derive(Debug, Default)]
 struct TaskReader {
     events: BTreeMap<PathBuf, EventFileReader>,
-    tables: BTreeMap<PathBuf, ResourceTable>,
+    resources: BTreeMap<PathBuf, ResourceReader>,
     log: TextFile,
-    series: BTreeMap<String, Series>,
+    curves: CurveSet,
 }
 
 impl RunReader {
-    /// A book with nothing in it yet.
+    /// Creates a reader that has not read anything yet.
     pub(crate) fn new(dir: &Path) -> Self {
         Self {
             dir: dir.to_owned(),
             tasks: BTreeMap::new(),
-            begin_seconds: None,
+            start_seconds: None,
             job: TextFile::default(),
-            summary: TextFile::default(),
-            parsed_summary: None,
-            looked: None,
+            summary_text: TextFile::default(),
+            summary: None,
+            refreshed: None,
             written: None,
         }
     }
 
-    /// Reads what is new, unless that was done just now.
+    /// Reads what the files have gained, unless it did so just now.
     pub(crate) fn refresh(&mut self) {
-        if self.looked.is_some_and(|looked| looked.elapsed() < FRESH) {
+        if self.refreshed.is_some_and(|refreshed| refreshed.elapsed() < REFRESH_INTERVAL) {
             return;
         }
-        self.job.refresh(&self.dir.join("job.toml"), MOST_TEXT_BYTES);
-        if self.summary.refresh(&self.dir.join("summary.json"), MOST_TEXT_BYTES) {
-            self.parsed_summary = serde_json::from_str(&self.summary.text).ok();
+        self.job.refresh(&self.dir.join(files::JOB), MAX_TEXT_BYTES);
+        if self.summary_text.refresh(&self.dir.join(files::SUMMARY), MAX_TEXT_BYTES) {
+            self.summary = StoredSummary::parse(&self.summary_text.text);
         }
         for name in task_folders(&self.dir) {
             let folder = self.dir.join(&name);
@@ -85,47 +93,50 @@ impl RunReader {
             self.written = self.written.max(written);
         }
         self.written = self.written.max(self.job.written);
-        self.begin_seconds = self.begin(TRAIN_LOSS).or_else(|| self.begin(""));
-        self.looked = Some(Instant::now());
+        self.start_seconds = self.first_point(tags::TRAIN_LOSS).or_else(|| self.first_point(""));
+        self.refreshed = Some(Instant::now());
     }
 
-    /// When the first point of any curve was written whose tag begins so.
-    fn begin(&self, tag: &str) -> Option<f64> {
-        let series = self.tasks.values().flat_map(|task| &task.series);
-        let series = series.filter(|(own, _)| own.starts_with(tag));
-        series.filter_map(|(_, series)| Some(series.first()?.wall_seconds)).reduce(f64::min)
+    /// When the first point of any curve with this prefix of the tag was recorded.
+    fn first_point(&self, tag_prefix: &str) -> Option<f64> {
+        let curves = self.tasks.values().flat_map(|task| task.curves.iter());
+        let curves = curves.filter(|(tag, _)| tag.starts_with(tag_prefix));
+        curves.filter_map(|(_, series)| Some(series.first()?.wall_seconds)).reduce(f64::min)
     }
 
-    /// The names of the tasks' folders.
+    /// The folders of the tasks.
     pub(crate) fn tasks(&self) -> impl Iterator<Item = &str> {
         self.tasks.keys().map(String::as_str)
     }
 
-    /// All curves.
+    /// All curves of all tasks.
     pub(crate) fn all_series(&self) -> impl Iterator<Item = (CurveKey, &Series)> {
-        self.tasks.iter().flat_map(|(task, run)| {
-            run.series.iter().map(move |(tag, series)| ((task.clone(), tag.clone()), series))
+        self.tasks.iter().flat_map(|(folder, task)| {
+            task.curves.iter().map(move |(tag, series)| {
+                (CurveKey { task: folder.clone(), tag: tag.to_owned() }, series)
+            })
         })
     }
 
     /// A curve of a task.
     pub(crate) fn series(&self, task: &str, tag: &str) -> Option<&Series> {
-        self.tasks.get(task)?.series.get(tag)
+        self.tasks.get(task)?.curves.get(tag)
     }
 
-    /// When the run began, in seconds since 1970.
-    pub(crate) fn begin_seconds(&self) -> f64 {
-        self.begin_seconds.unwrap_or_default()
+    /// When the first step was recorded or, before there is one, the first point of any curve; in
+    /// seconds since 1970.
+    pub(crate) fn start_seconds(&self) -> f64 {
+        self.start_seconds.unwrap_or_default()
     }
 
-    /// The job as it was run.
+    /// The text of the job.
     pub(crate) fn job(&self) -> &str {
         &self.job.text
     }
 
-    /// What the run came to, if it has come to its end.
-    pub(crate) fn summary(&self) -> Option<&Value> {
-        self.parsed_summary.as_ref().filter(|summary| summary.is_object())
+    /// The summary, once the run has ended.
+    pub(crate) fn summary(&self) -> Option<&StoredSummary> {
+        self.summary.as_ref()
     }
 
     /// The last lines of a task's log.
@@ -135,50 +146,49 @@ impl RunReader {
         lines[lines.len().saturating_sub(LOG_LINES)..].to_vec()
     }
 
-    /// How long no file of the run has been written.
-    pub(crate) fn quiet(&self) -> Duration {
+    /// Time since a file of the run was last written.
+    pub(crate) fn quiet_time(&self) -> Duration {
         let since = self.written.and_then(|written| written.elapsed().ok());
         since.unwrap_or_default()
     }
 }
 
 impl TaskReader {
-    /// Reads what is new; when any of the files was last written.
+    /// Reads what the files have gained; returns when one of them was last written.
     fn refresh(&mut self, folder: &Path) -> Option<SystemTime> {
         let mut written = None;
-        for (name, path, metadata) in files(folder) {
-            written = written.max(metadata.modified().ok());
-            if name.contains("tfevents") {
-                let tail =
-                    self.events.entry(path.clone()).or_insert_with(|| EventFileReader::new(&path));
-                let series = &mut self.series;
-                tail.read(MOST_BYTES, |event| note(series, event));
-            } else if name.starts_with("resources") && name.ends_with(".csv") {
-                let resource_table = self.tables.entry(path).or_default();
-                resource_table.read(&folder.join(&name), &mut self.series);
-            } else if name == "log.txt" {
-                self.log.refresh(&path, LOG_BYTES);
+        for file in folder_files(folder) {
+            written = written.max(file.modified);
+            if file.name.starts_with(files::EVENTS_PREFIX) {
+                let new = || EventFileReader::new(&file.path);
+                let reader = self.events.entry(file.path.clone()).or_insert_with(new);
+                let curves = &mut self.curves;
+                reader.read_new(MAX_EVENT_BYTES, |event| add_event(curves, event));
+            } else if files::is_resources(&file.name) {
+                let reader = self.resources.entry(file.path.clone()).or_default();
+                reader.read_new(&file.path, &mut self.curves);
+            } else if file.name == files::LOG {
+                self.log.refresh(&file.path, LOG_BYTES);
             }
         }
         written
     }
 }
 
-/// Puts an event into the curves. Resources are in a table as well, which is written at once.
-fn note(series: &mut BTreeMap<String, Series>, event: FileEvent<'_>) {
+/// Adds an event to the curves. Resources are taken from the table instead, which is written at
+/// once, while events are buffered.
+fn add_event(curves: &mut CurveSet, event: FileEvent<'_>) {
     match event {
-        FileEvent::Start(step) => series.values_mut().for_each(|series| series.forget_from(step)),
-        FileEvent::Scalar(tag, _) if tag.starts_with("resources/") => {}
-        FileEvent::Scalar(tag, point) => {
-            let Some(series) = curve(series, tag) else { return };
+        FileEvent::SessionStart { step } => curves.truncate_from(step),
+        FileEvent::Scalar { tag, .. } if tag.starts_with(tags::RESOURCES_PREFIX) => {}
+        FileEvent::Scalar { tag, point } => {
+            let Some(series) = curves.entry(tag) else { return };
             series.push(point.step, point.wall_seconds, point.value);
         }
     }
 }
 
-/// The tag of the loss of each step.
-const TRAIN_LOSS: &str = "train/loss";
-/// The folders of tasks in a run: a role, a number.
+/// The folders of a run that belong to tasks: a role and a number, in that order.
 fn task_folders(run: &Path) -> Vec<String> {
     let entries = fs::read_dir(run).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
@@ -193,13 +203,8 @@ fn task_folders(run: &Path) -> Vec<String> {
         let (role, number) = name.rsplit_once('_').unwrap_or((name, ""));
         (role.to_owned(), number.parse::<u32>().unwrap_or_default())
     });
-    names.truncate(MOST_TASKS);
+    names.truncate(MAX_TASKS);
     names
-}
-
-/// Seconds since 1970.
-pub(crate) fn unix_seconds(time: SystemTime) -> f64 {
-    time.duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
 #[cfg(test)]
@@ -209,27 +214,28 @@ mod tests {
 
     use paceline_record::EventWriter;
 
-    use super::super::resource_table::STEPS_PER_SECOND;
+    use super::super::curve_set::STEP_RATE;
     use super::super::series::SentMark;
     use super::*;
 
     fn values(run: &RunReader, tag: &str) -> Vec<(u64, f32)> {
         let series = run.series("worker_0", tag);
-        let buckets = series.map_or(Vec::new(), |series| series.since(SentMark::default(), 1000).0);
+        let buckets =
+            series.map_or(Vec::new(), |series| series.since(SentMark::default(), 1000).buckets);
         buckets.iter().map(|bucket| (bucket.step, bucket.mean)).collect()
     }
 
-    fn look_again(run: &mut RunReader) {
-        run.looked = None;
+    fn refresh_now(run: &mut RunReader) {
+        run.refreshed = None;
         run.refresh();
     }
 
     #[test]
-    fn a_run_that_goes_on_is_read_on() {
+    fn a_run_that_grows_is_read_from_where_the_last_look_stopped() {
         let dir = tempfile::tempdir().unwrap();
         let mut run = RunReader::new(dir.path());
-        look_again(&mut run);
-        assert_eq!((run.tasks().count(), run.job(), run.summary()), (0, "", None));
+        refresh_now(&mut run);
+        assert_eq!((run.tasks().count(), run.job(), run.summary().is_none()), (0, "", true));
 
         let folder = dir.path().join("worker_0");
         let mut events = EventWriter::create(&folder).unwrap();
@@ -242,25 +248,25 @@ mod tests {
             .write_all(b"time_s,step,task_cpu_percent\n1001.0,10,150\n1002.0,30,170\n1003.")
             .unwrap();
         fs::write(folder.join("log.txt"), "one\ntwo\n").unwrap();
-        look_again(&mut run);
+        refresh_now(&mut run);
         assert_eq!(values(&run, "train/loss"), [(0, 2.5)]);
         assert_eq!(values(&run, "resources/task_cpu_percent"), [(10, 150.0), (30, 170.0)]);
-        assert_eq!(values(&run, STEPS_PER_SECOND), [(30, 20.0)]);
-        assert_eq!((run.begin_seconds(), run.job()), (1000.0, "seed = 1\n"));
+        assert_eq!(values(&run, STEP_RATE), [(30, 20.0)]);
+        assert_eq!((run.start_seconds(), run.job()), (1000.0, "seed = 1\n"));
         assert_eq!(run.log("worker_0"), ["one", "two"]);
 
         resource_table.write_all(b"0,70,180\n").unwrap();
         events.scalar_at(&loss, 40, 0.5, 1004.0).unwrap();
         events.flush().unwrap();
         fs::write(dir.path().join("summary.json"), r#"{"mode": "sync"}"#).unwrap();
-        look_again(&mut run);
+        refresh_now(&mut run);
         assert_eq!(values(&run, "train/loss"), [(0, 2.5), (40, 0.5)]);
-        assert_eq!(values(&run, STEPS_PER_SECOND), [(30, 20.0), (70, 40.0)]);
-        assert_eq!(run.summary().unwrap()["mode"], "sync");
+        assert_eq!(values(&run, STEP_RATE), [(30, 20.0), (70, 40.0)]);
+        assert_eq!(run.summary().unwrap().mode, "sync");
     }
 
     #[test]
-    fn steps_that_are_run_again_are_forgotten() {
+    fn steps_before_a_restart_are_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("worker_0");
         for (from, value) in [(0, 1.0), (5, 2.0)] {

@@ -1,11 +1,11 @@
-//! Files of a run as they are: those that are read as a whole, and which there are.
+//! Text files of a run that are shown as they are.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// A file that is shown as it is, or its end.
+/// The text of a file, or of its end.
 #[derive(Debug, Default)]
 pub(crate) struct TextFile {
     pub(crate) text: String,
@@ -14,8 +14,8 @@ pub(crate) struct TextFile {
 }
 
 impl TextFile {
-    /// Reads the file's last bytes if it has changed; says whether it has.
-    pub(crate) fn refresh(&mut self, path: &Path, most: u64) -> bool {
+    /// Reads the last `max_bytes` of the file if it has changed; returns whether it has.
+    pub(crate) fn refresh(&mut self, path: &Path, max_bytes: u64) -> bool {
         let metadata = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file);
         let written = metadata.as_ref().and_then(|metadata| metadata.modified().ok());
         let len = metadata.map_or(0, |metadata| metadata.len());
@@ -23,34 +23,42 @@ impl TextFile {
             return false;
         }
         (self.written, self.len) = (written, len);
-        self.text = last_bytes(path, len, most).unwrap_or_default();
+        self.text = last_bytes(path, len, max_bytes).unwrap_or_default();
         true
     }
 }
 
-/// The end of a file, from the beginning of a line on.
-fn last_bytes(path: &Path, len: u64, most: u64) -> std::io::Result<String> {
+/// The end of a file, starting with a complete line.
+fn last_bytes(path: &Path, len: u64, max_bytes: u64) -> std::io::Result<String> {
     let mut file = File::open(path)?;
-    file.seek(SeekFrom::Start(len.saturating_sub(most)))?;
+    file.seek(SeekFrom::Start(len.saturating_sub(max_bytes)))?;
     let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes)?;
+    file.take(max_bytes).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    Ok(match len > most {
-        true => text.split_once('\n').map_or(String::new(), |(_, rest)| rest.to_owned()),
-        false => text,
-    })
+    if len <= max_bytes {
+        return Ok(text);
+    }
+    Ok(text.split_once('\n').map_or(String::new(), |(_, rest)| rest.to_owned()))
 }
 
-/// The plain files of a folder, sorted. Links are left alone: they may lead anywhere.
-pub(crate) fn files(folder: &Path) -> Vec<(String, PathBuf, fs::Metadata)> {
+/// A regular file of a folder.
+pub(crate) struct FolderFile {
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) modified: Option<SystemTime>,
+}
+
+/// Lists the regular files of a folder by name. Links are left out: they may lead anywhere.
+pub(crate) fn folder_files(folder: &Path) -> Vec<FolderFile> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<_> = entries
         .filter_map(|entry| {
-            let metadata = fs::symlink_metadata(entry.path()).ok()?;
+            let path = entry.path();
+            let metadata = fs::symlink_metadata(&path).ok().filter(fs::Metadata::is_file)?;
             let name = entry.file_name().into_string().ok()?;
-            metadata.is_file().then(|| (name, entry.path(), metadata))
+            Some(FolderFile { name, path, modified: metadata.modified().ok() })
         })
         .collect();
-    files.sort_by(|a, b| a.0.cmp(&b.0));
+    files.sort_by(|a, b| a.name.cmp(&b.name));
     files
 }

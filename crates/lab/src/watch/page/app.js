@@ -1,30 +1,54 @@
-// The page as a whole: which runs are shown, how, and what happens when something is new.
+// The page as a whole: which runs it shows and how, and what it does with updates.
 
 import { Chart } from './chart.js';
 import { make } from './format.js';
+import { state } from './facts.js';
+import { names } from './names.js';
+import { showFigures, showVerdict } from './overview.js';
 import { labels, sections } from './panels.js';
 import { showList } from './runs.js';
-import { keepOnly, store, take, takeNear } from './store.js';
-import { showComparison, showDetails, showFigures, showVerdict, state } from './tables.js';
+import { dropOtherRuns, store, addUpdate, addZoom } from './store.js';
+import { showComparison, showDetails } from './tables.js';
 
 const $ = id => document.getElementById(id);
-// As many runs as the server tells of at a time.
-const MOST_SIDE_BY_SIDE = 12;
-const dark = matchMedia('(prefers-color-scheme: dark)'), narrow = matchMedia('(max-width: 60rem)');
+const dark = matchMedia('(prefers-color-scheme: dark)'),
+  narrow = matchMedia('(max-width: 60rem)');
 
-const view = { axis: 'step', range: null, domain: null, isOver: false, smooth: 0.6, log: false, theme: 'light' };
-const shared = { view, moveCursor, zoom, fileName: () => chosen.map(id => id.replace(/[^\w.-]+/g, '_')).join('+').slice(0, 80) || 'run',
-  subtitle: () => labels(shownRuns()).join(', ').slice(0, 90) };
-let chosen = [], charts = new Map(), stream = null, isDue = false, tablesAt = 0, nearAsked = 0;
+const view = {
+  axis: 'step',
+  range: null,
+  domain: null,
+  isOver: false,
+  smooth: 0.6,
+  log: false,
+  theme: 'light',
+};
+const shared = {
+  view,
+  moveCursor,
+  zoom,
+  fileName: () =>
+    chosen
+      .map(id => id.replace(/[^\w.-]+/g, '_'))
+      .join('+')
+      .slice(0, 80) || 'run',
+  subtitle: () => labels(shownRuns()).join(', ').slice(0, 90),
+};
+let chosen = [],
+  charts = new Map(),
+  stream = null,
+  isDue = false,
+  tablesAt = 0,
+  zoomRequests = 0;
 
 function shownRuns() {
   return chosen.map(id => store.runs.get(id)).filter(run => run?.about);
 }
 
-// Which runs are shown, and how, stands in the address: it can be kept and passed on.
+// The address holds which runs are shown and how, so that it can be bookmarked and shared.
 function readAddress() {
   const asked = new URLSearchParams(location.hash.slice(1));
-  chosen = asked.getAll('run').slice(0, MOST_SIDE_BY_SIDE);
+  chosen = asked.getAll('run').slice(0, names.maxComparedRuns);
   if (asked.get('x') === 'time' || asked.get('x') === 'step') view.axis = asked.get('x');
 }
 
@@ -37,7 +61,7 @@ function writeAddress() {
 function choose(id, isOnly) {
   if (isOnly) chosen = [id];
   else if (chosen.includes(id)) chosen = chosen.filter(other => other !== id);
-  else chosen = [...chosen, id].slice(-MOST_SIDE_BY_SIDE);
+  else chosen = [...chosen, id].slice(-names.maxComparedRuns);
   view.range = null;
   if (isOnly && narrow.matches) showSide(false);
   writeAddress();
@@ -45,14 +69,18 @@ function choose(id, isOnly) {
   listRuns();
 }
 
-// Listens to what is new of the runs that are shown.
+// Subscribes to updates of the runs that are shown.
 function connect() {
   stream?.close();
-  keepOnly(chosen);
+  dropOtherRuns(chosen);
   buildCharts();
   stream = new EventSource('api/stream?' + new URLSearchParams(chosen.map(id => ['run', id])));
-  stream.addEventListener('open', () => { $('lost').hidden = true; });
-  stream.addEventListener('error', () => { $('lost').hidden = false; });
+  stream.addEventListener('open', () => {
+    $('lost').hidden = true;
+  });
+  stream.addEventListener('error', () => {
+    $('lost').hidden = false;
+  });
   stream.addEventListener('runs', event => {
     store.list = JSON.parse(event.data);
     const isThere = store.list.some(card => chosen.includes(card.id));
@@ -60,7 +88,7 @@ function connect() {
     listRuns();
   });
   stream.addEventListener('run', event => {
-    take(JSON.parse(event.data));
+    addUpdate(JSON.parse(event.data));
     redraw();
   });
 }
@@ -72,22 +100,26 @@ function listRuns() {
   $('empty').hidden = store.list.length > 0;
 }
 
-// Draws what has changed, once for all that comes in before the next frame.
+// Redraws once for all updates that arrive before the next frame.
 function redraw() {
   if (isDue) return;
   isDue = true;
-  requestAnimationFrame(() => { isDue = false; show(); });
+  requestAnimationFrame(() => {
+    isDue = false;
+    show();
+  });
 }
 
 function show() {
   const runs = shownRuns();
   $('shown').hidden = !runs.length;
   if (!runs.length) return;
-  const one = runs.length === 1 ? runs[0] : null, names = labels(runs);
-  const title = one ? (one.id === '.' ? one.about.name : names[0]) : `${runs.length} runs`;
+  const one = runs.length === 1 ? runs[0] : null,
+    runLabels = labels(runs);
+  const title = one ? (one.id === '.' ? one.about.name : runLabels[0]) : `${runs.length} runs`;
   $('title').textContent = title;
   document.title = `${title} – Paceline`;
-  const [kind, word] = one ? state(one.about) : ['', names.join(', ')];
+  const [kind, word] = one ? state(one.about) : ['', runLabels.join(', ')];
   if ($('state').textContent !== word) $('state').textContent = word;
   $('state').className = `state ${kind}`;
   $('figures').hidden = !one;
@@ -100,75 +132,109 @@ function show() {
   view.isOver = runs.every(run => run.about.is_over);
   buildCharts();
   for (const [spec, chart] of specs(runs)) chart.update(spec);
-  // Tables are read, not watched: they may be a moment behind, and not under somebody's fingers.
+  // Tables may lag behind the charts, and must not change while the reader selects text in them.
   const isHeld = $('tables').contains(document.activeElement) || String(getSelection());
-  if (Date.now() - tablesAt > 900 && !isHeld || !$('tables').children.length) {
+  if ((Date.now() - tablesAt > 900 && !isHeld) || !$('tables').children.length) {
     tablesAt = Date.now();
-    if (one) showDetails($('tables'), one); else showComparison($('tables'), runs, view.theme);
+    if (one) showDetails($('tables'), one);
+    else showComparison($('tables'), runs, view.theme);
   }
 }
 
-// All charts have one axis, from the first step to the last thing that was told of any run.
+// All charts share one axis, from 0 to the last point of any run.
 function domain(runs) {
   const column = view.axis === 'time' ? 't' : 's';
   let end = 0;
-  for (const run of runs) for (const curve of run.curves.values()) end = Math.max(end, curve[column][curve[column].length - 1] ?? 0);
+  for (const run of runs)
+    for (const curve of run.curves.values())
+      end = Math.max(end, curve[column][curve[column].length - 1] ?? 0);
   return end > 0 ? [0, end] : null;
 }
 
 function specs(runs) {
   const pairs = [];
-  for (const [, list] of sections(runs, view.theme)) for (const spec of list) if (charts.has(spec.id)) pairs.push([spec, charts.get(spec.id)]);
+  for (const [, list] of sections(runs, view.theme))
+    for (const spec of list) if (charts.has(spec.id)) pairs.push([spec, charts.get(spec.id)]);
   return pairs;
 }
 
-const seen = new IntersectionObserver(entries => {
-  for (const entry of entries) {
-    const chart = charts.get(entry.target.dataset.chart);
-    if (!chart) continue;
-    const wasSeen = chart.isSeen;
-    chart.isSeen = entry.isIntersecting;
-    if (chart.isSeen && !wasSeen) redraw();
-  }
-}, { rootMargin: '300px' });
+const seen = new IntersectionObserver(
+  entries => {
+    for (const entry of entries) {
+      const chart = charts.get(entry.target.dataset.chart);
+      if (!chart) continue;
+      const wasSeen = chart.isSeen;
+      chart.isSeen = entry.isIntersecting;
+      if (chart.isSeen && !wasSeen) redraw();
+    }
+  },
+  { rootMargin: '300px' },
+);
 const sized = new ResizeObserver(() => redraw());
 
-// Makes the charts that the runs call for, if they are not there already.
+// Creates the charts of the shown runs, unless they exist.
 function buildCharts() {
-  const runs = shownRuns(), wanted = runs.length ? sections(runs, view.theme) : [];
-  const key = chosen.length + wanted.map(([title, list]) => title + list.map(spec => spec.id).join()).join('|');
+  const runs = shownRuns(),
+    wanted = runs.length ? sections(runs, view.theme) : [];
+  const key =
+    chosen.length +
+    wanted.map(([title, list]) => title + list.map(spec => spec.id).join()).join('|');
   if (key === buildCharts.key) return;
   buildCharts.key = key;
   charts = new Map();
   seen.disconnect();
   sized.disconnect();
   $('tables').replaceChildren();
-  $('charts').replaceChildren(...wanted.map(([title, list]) => make('section', {}, make('h2', {}, title), make('div', { class: chosen.length > 1 ? 'grid three' : 'grid' }, ...list.map(spec => {
-    const chart = new Chart(spec, shared);
-    charts.set(spec.id, chart);
-    return chart.element;
-  })))));
-  for (const chart of charts.values()) { seen.observe(chart.element); sized.observe(chart.plot); }
+  $('charts').replaceChildren(
+    ...wanted.map(([title, list]) =>
+      make(
+        'section',
+        {},
+        make('h2', {}, title),
+        make(
+          'div',
+          { class: chosen.length > 1 ? 'grid three' : 'grid' },
+          ...list.map(spec => {
+            const chart = new Chart(spec, shared);
+            charts.set(spec.id, chart);
+            return chart.element;
+          }),
+        ),
+      ),
+    ),
+  );
+  for (const chart of charts.values()) {
+    seen.observe(chart.element);
+    sized.observe(chart.plot);
+  }
 }
 
 function moveCursor(x) {
   for (const chart of charts.values()) chart.moveTo(x ?? null);
 }
 
-// Shows a part of the axis; finer curves come from the server.
+// Shows a part of the axis, with finer curves from the server.
 async function zoom(range) {
   view.range = range;
   $('whole').hidden = !range;
-  const asked = ++nearAsked, runs = shownRuns();
-  if (!range) for (const run of runs) run.near = null;
+  const asked = ++zoomRequests,
+    runs = shownRuns();
+  if (!range) for (const run of runs) run.zoomed = null;
   redraw();
   if (!range) return;
   const around = (range[1] - range[0]) * 0.02;
-  await Promise.all(runs.map(async run => {
-    const query = new URLSearchParams({ run: run.id, x: view.axis, from: range[0] - around, to: range[1] + around });
-    const answer = await fetch('api/zoom?' + query);
-    if (answer.ok && asked === nearAsked) takeNear(run, await answer.json());
-  }));
+  await Promise.all(
+    runs.map(async run => {
+      const query = new URLSearchParams({
+        run: run.id,
+        x: view.axis,
+        from: range[0] - around,
+        to: range[1] + around,
+      });
+      const answer = await fetch('api/zoom?' + query);
+      if (answer.ok && asked === zoomRequests) addZoom(run, await answer.json());
+    }),
+  );
   redraw();
 }
 
@@ -194,7 +260,9 @@ function showSide(isShown) {
 function begin() {
   const kept = localStorage.getItem('theme');
   setTheme(kept ?? (dark.matches ? 'dark' : 'light'));
-  dark.addEventListener('change', () => { if (!localStorage.getItem('theme')) setTheme(dark.matches ? 'dark' : 'light'); });
+  dark.addEventListener('change', () => {
+    if (!localStorage.getItem('theme')) setTheme(dark.matches ? 'dark' : 'light');
+  });
   readAddress();
   setAxis(view.axis);
   showSide(!narrow.matches);
@@ -203,10 +271,23 @@ function begin() {
 }
 
 function listen() {
-  $('by-step').onclick = () => { setAxis('step'); writeAddress(); };
-  $('by-time').onclick = () => { setAxis('time'); writeAddress(); };
-  $('smooth').oninput = () => { view.smooth = $('smooth').value / 100; $('smoothed').textContent = view.smooth.toFixed(2); redraw(); };
-  $('log').onchange = () => { view.log = $('log').checked; redraw(); };
+  $('by-step').onclick = () => {
+    setAxis('step');
+    writeAddress();
+  };
+  $('by-time').onclick = () => {
+    setAxis('time');
+    writeAddress();
+  };
+  $('smooth').oninput = () => {
+    view.smooth = $('smooth').value / 100;
+    $('smoothed').textContent = view.smooth.toFixed(2);
+    redraw();
+  };
+  $('log').onchange = () => {
+    view.log = $('log').checked;
+    redraw();
+  };
   $('whole').onclick = () => zoom(null);
   $('filter').oninput = listRuns;
   $('menu').onclick = () => showSide(document.body.classList.contains('folded'));
@@ -216,15 +297,44 @@ function listen() {
     localStorage.setItem('theme', next);
     setTheme(next);
   };
-  addEventListener('hashchange', () => { readAddress(); setAxis(view.axis); connect(); listRuns(); });
-  addEventListener('beforeprint', () => { for (const chart of charts.values()) chart.isSeen = true; setTheme('light'); show(); });
+  addEventListener('hashchange', () => {
+    readAddress();
+    setAxis(view.axis);
+    connect();
+    listRuns();
+  });
+  addEventListener('beforeprint', () => {
+    for (const chart of charts.values()) chart.isSeen = true;
+    setTheme('light');
+    show();
+  });
   addEventListener('keydown', event => {
-    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) && event.target.type !== 'checkbox') return;
+    if (
+      event.ctrlKey ||
+      event.metaKey ||
+      event.altKey ||
+      (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) && event.target.type !== 'checkbox')
+    )
+      return;
     const act = {
-      x: () => { setAxis(view.axis === 'step' ? 'time' : 'step'); writeAddress(); }, l: () => $('log').click(), r: () => $('menu').click(), d: () => $('theme').click(),
-      '/': () => { showSide(true); $('filter').focus(); }, 0: () => zoom(null), '?': () => $('help').click(),
+      x: () => {
+        setAxis(view.axis === 'step' ? 'time' : 'step');
+        writeAddress();
+      },
+      l: () => $('log').click(),
+      r: () => $('menu').click(),
+      d: () => $('theme').click(),
+      '/': () => {
+        showSide(true);
+        $('filter').focus();
+      },
+      0: () => zoom(null),
+      '?': () => $('help').click(),
     }[event.key];
-    if (act) { event.preventDefault(); act(); }
+    if (act) {
+      event.preventDefault();
+      act();
+    }
   });
 }
 

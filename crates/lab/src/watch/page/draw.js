@@ -1,59 +1,143 @@
-// Draws a chart as SVG text: for the screen, for print and for a file alike. Colours stand in the
-// drawing itself, so that a saved picture needs no style sheet.
+// Draws a chart as SVG text for the screen, for print and for files. The colors are part of the
+// drawing, so that a saved picture needs no style sheet.
 
 import { duration, logTicks, safe, tick, ticks, timeTicks } from './format.js';
 import { smoothed } from './store.js';
 
-// Told apart with any kind of colour vision, on white and on dark (after Okabe and Ito).
+// Distinguishable with any kind of color vision, on white and on dark (after Okabe and Ito).
 export const themes = {
   light: {
-    colors: ['#0072b2', '#d55e00', '#00875f', '#b0468c', '#3d9bd9', '#b37400', '#6a51a3', '#5b6675'],
-    phases: { input: '#56b4e9', pull: '#e69f00', compute: '#0072b2', push: '#d55e00', wait: '#c3cad3',
-      receive: '#56b4e9', apply: '#0072b2', send: '#d55e00', idle: '#c3cad3' },
-    text: '#1c2430', dim: '#5b6675', grid: '#e3e7ec', ground: '#ffffff',
+    colors: [
+      '#0072b2',
+      '#d55e00',
+      '#00875f',
+      '#b0468c',
+      '#3d9bd9',
+      '#b37400',
+      '#6a51a3',
+      '#5b6675',
+    ],
+    phases: {
+      input: '#56b4e9',
+      pull: '#e69f00',
+      compute: '#0072b2',
+      push: '#d55e00',
+      wait: '#c3cad3',
+      receive: '#56b4e9',
+      apply: '#0072b2',
+      send: '#d55e00',
+      idle: '#c3cad3',
+    },
+    text: '#1c2430',
+    dim: '#5b6675',
+    grid: '#e3e7ec',
+    ground: '#ffffff',
   },
   dark: {
-    colors: ['#5cb3f0', '#ff9357', '#45c99a', '#ea92cb', '#9ad2ff', '#f0c05a', '#b7a1f7', '#aab4c2'],
-    phases: { input: '#8fd0f7', pull: '#f0b840', compute: '#3f8fd0', push: '#f08048', wait: '#4a5462',
-      receive: '#8fd0f7', apply: '#3f8fd0', send: '#f08048', idle: '#4a5462' },
-    text: '#e4e8ee', dim: '#9aa5b3', grid: '#2a323d', ground: '#171c23',
+    colors: [
+      '#5cb3f0',
+      '#ff9357',
+      '#45c99a',
+      '#ea92cb',
+      '#9ad2ff',
+      '#f0c05a',
+      '#b7a1f7',
+      '#aab4c2',
+    ],
+    phases: {
+      input: '#8fd0f7',
+      pull: '#f0b840',
+      compute: '#3f8fd0',
+      push: '#f08048',
+      wait: '#4a5462',
+      receive: '#8fd0f7',
+      apply: '#3f8fd0',
+      send: '#f08048',
+      idle: '#4a5462',
+    },
+    text: '#e4e8ee',
+    dim: '#9aa5b3',
+    grid: '#2a323d',
+    ground: '#171c23',
   },
 };
 
-const LEFT = 58, RIGHT = 12, TOP = 8, BOTTOM = 24;
+const LEFT = 58,
+  RIGHT = 12,
+  TOP = 8,
+  BOTTOM = 24;
 const FONT = 'system-ui, -apple-system, Segoe UI, Roboto, Noto Sans, sans-serif';
 
-// What is to be drawn of each curve: places, values as they are shown, and the range they lie in.
+// The visible curves, with the positions and values to draw.
 export function prepare(spec, view) {
-  return spec.series.filter(series => series.curve?.v.length && !view.hidden.has(series.label)).map(series => {
-    const { curve } = series;
-    const v = series.smooth ? smoothed(curve.v, view.smooth) : curve.v;
-    return { ...series, x: view.axis === 'time' ? curve.t : curve.s, v, raw: curve.v, lo: curve.lo, hi: curve.hi };
-  });
+  return spec.series
+    .filter(series => series.curve?.v.length && !view.hidden.has(series.label))
+    .map(series => {
+      const { curve } = series;
+      const v = series.smooth ? smoothed(curve.v, view.smooth) : curve.v;
+      return {
+        ...series,
+        x: view.axis === 'time' ? curve.t : curve.s,
+        v,
+        raw: curve.v,
+        lo: curve.lo,
+        hi: curve.hi,
+      };
+    });
 }
 
-// Draws; gives the picture and how to get from places to pixels and back.
+// Draws a chart; returns the picture and the mapping between positions and pixels.
 export function draw(spec, view) {
-  const theme = themes[view.theme], lines = prepare(spec, view);
-  const { width, height } = view, plot = { left: LEFT, top: TOP + (view.top ?? 0), right: width - RIGHT, bottom: height - BOTTOM - (view.bottom ?? 0) };
+  const theme = themes[view.theme],
+    lines = prepare(spec, view);
+  const { width, height } = view,
+    plot = {
+      left: LEFT,
+      top: TOP + (view.top ?? 0),
+      right: width - RIGHT,
+      bottom: height - BOTTOM - (view.bottom ?? 0),
+    };
   const xs = view.range ?? view.domain ?? extent(lines.map(line => line.x));
   const stack = spec.kind === 'stack' ? stacked(lines) : null;
   const isLog = view.log && spec.logs && lines.length > 0;
   const ys = stack ? [0, 100] : valueRange(spec, lines, xs, isLog);
-  const toX = x => plot.left + (x - xs[0]) / (xs[1] - xs[0] || 1) * (plot.right - plot.left);
-  const part = isLog ? y => Math.log(Math.max(y, ys[0]) / ys[0]) / Math.log(ys[1] / ys[0]) : y => (y - ys[0]) / (ys[1] - ys[0] || 1);
+  const toX = x => plot.left + ((x - xs[0]) / (xs[1] - xs[0] || 1)) * (plot.right - plot.left);
+  const part = isLog
+    ? y => Math.log(Math.max(y, ys[0]) / ys[0]) / Math.log(ys[1] / ys[0])
+    : y => (y - ys[0]) / (ys[1] - ys[0] || 1);
   const toY = y => plot.bottom - part(y) * (plot.bottom - plot.top);
-  const fromX = px => xs[0] + (px - plot.left) / (plot.right - plot.left) * (xs[1] - xs[0]);
+  const fromX = px => xs[0] + ((px - plot.left) / (plot.right - plot.left)) * (xs[1] - xs[0]);
   const clip = `clip-${spec.id}${view.file ? '-file' : ''}`;
-  const body = [axes(spec, view, theme, plot, xs, ys, toX, toY, isLog),
-    `<clipPath id="${clip}"><rect x="${plot.left}" y="${plot.top - 2}" width="${Math.max(0, plot.right - plot.left + 2)}" height="${Math.max(0, plot.bottom - plot.top + 3)}"/></clipPath>`,
-    `<g clip-path="url(#${clip})">`, stack ? areas(stack, toX, toY) : curves(lines, toX, toY), '</g>'];
-  if (!lines.length) body.push(text((plot.left + plot.right) / 2, (plot.top + plot.bottom) / 2, view.isOver ? 'nothing was recorded' : 'nothing yet', theme.dim, 'middle'));
+  const body = [
+    axes(spec, view, theme, plot, xs, ys, toX, toY, isLog),
+    `<clipPath id="${clip}">`,
+    svgElement('rect', {
+      x: plot.left,
+      y: plot.top - 2,
+      width: Math.max(0, plot.right - plot.left + 2),
+      height: Math.max(0, plot.bottom - plot.top + 3),
+    }),
+    '</clipPath>',
+    `<g clip-path="url(#${clip})">`,
+    stack ? areas(stack, toX, toY) : curves(lines, toX, toY),
+    '</g>',
+  ];
+  if (!lines.length)
+    body.push(
+      text(
+        (plot.left + plot.right) / 2,
+        (plot.top + plot.bottom) / 2,
+        view.isOver ? 'no data was recorded' : 'no data yet',
+        theme.dim,
+        'middle',
+      ),
+    );
   return { svg: body.join(''), plot, xs, lines, toX, toY, fromX, stack };
 }
 
 function extent(columns) {
-  let low = Infinity, high = -Infinity;
+  let low = Infinity,
+    high = -Infinity;
   for (const column of columns) {
     if (!column.length) continue;
     low = Math.min(low, column[0]);
@@ -62,9 +146,10 @@ function extent(columns) {
   return low < high ? [low, high] : Number.isFinite(low) ? [low, low + 1] : [0, 1];
 }
 
-// From the least to the greatest value that is drawn; of noise around a curve, what is common.
+// From the least to the greatest drawn value; of the noise around a curve, the middle 94 %.
 function valueRange(spec, lines, xs, isLog) {
-  let low = Infinity, high = -Infinity;
+  let low = Infinity,
+    high = -Infinity;
   const noise = [];
   for (const line of lines)
     for (let i = 0; i < line.v.length; i++) {
@@ -86,30 +171,54 @@ function valueRange(spec, lines, xs, isLog) {
   if (isLog) return low < high ? [low / 1.05, high * 1.05] : [low / 2, high * 2];
   if (spec.fromZero) low = Math.min(0, low);
   const pad = (high - low) * 0.06 || Math.abs(high) * 0.1 || 0.5;
-  return [spec.fromZero && low >= 0 ? 0 : low - pad, Math.min(high + pad, Math.max(spec.most ?? Infinity, high))];
+  return [
+    spec.fromZero && low >= 0 ? 0 : low - pad,
+    Math.min(high + pad, Math.max(spec.most ?? Infinity, high)),
+  ];
 }
 
 function axes(spec, view, theme, plot, xs, ys, toX, toY, isLog) {
-  const out = [], count = Math.max(2, Math.floor((plot.right - plot.left) / 75));
-  const vertical = isLog ? logTicks(...ys) : ticks(ys[0], ys[1], Math.max(2, Math.floor((plot.bottom - plot.top) / 38)));
+  const out = [],
+    count = Math.max(2, Math.floor((plot.right - plot.left) / 75));
+  const vertical = isLog
+    ? logTicks(...ys)
+    : ticks(ys[0], ys[1], Math.max(2, Math.floor((plot.bottom - plot.top) / 38)));
   for (const y of vertical.at) {
     const py = toY(y).toFixed(1);
-    out.push(`<path d="M${plot.left} ${py}H${plot.right}" stroke="${theme.grid}"/>`,
-      text(plot.left - 6, +py + 4, tick(y, spec.unit, isLog ? y : vertical.step), theme.dim, 'end'));
+    out.push(
+      `<path d="M${plot.left} ${py}H${plot.right}" stroke="${theme.grid}"/>`,
+      text(plot.left - 6, +py + 4, tick(y, spec.unit, isLog ? y : vertical.step), theme.dim, 'end'),
+    );
   }
   const across = view.axis === 'time' ? timeTicks(xs[0], xs[1], count) : ticks(xs[0], xs[1], count);
   for (const x of across.at) {
     const px = toX(x);
-    const label = view.axis !== 'time' ? tick(x, '', across.step) : across.step < 1 ? tick(x, '', across.step) + ' s' : duration(x);
+    const label =
+      view.axis !== 'time'
+        ? tick(x, '', across.step)
+        : across.step < 1
+          ? tick(x, '', across.step) + ' s'
+          : duration(x);
     const anchor = px > plot.right - 16 ? 'end' : px < plot.left + 10 ? 'start' : 'middle';
-    out.push(`<path d="M${px.toFixed(1)} ${plot.bottom}v4" stroke="${theme.dim}"/>`, text(px, plot.bottom + 17, label, theme.dim, anchor));
+    out.push(
+      `<path d="M${px.toFixed(1)} ${plot.bottom}v4" stroke="${theme.dim}"/>`,
+      text(px, plot.bottom + 17, label, theme.dim, anchor),
+    );
   }
   out.push(`<path d="M${plot.left} ${plot.bottom}H${plot.right}" stroke="${theme.dim}"/>`);
   return out.join('');
 }
 
+// An SVG element without children; attributes that are null or undefined are left out.
+function svgElement(name, attributes) {
+  const given = Object.entries(attributes).filter(([, value]) => value != null);
+  return `<${name}${given.map(([key, value]) => ` ${key}="${value}"`).join('')}/>`;
+}
+
 function text(x, y, words, color, anchor, more = '') {
-  return `<text x="${(+x).toFixed(1)}" y="${(+y).toFixed(1)}" fill="${color}" text-anchor="${anchor}" font-size="11.5" font-family="${FONT}"${more}>${safe(words)}</text>`;
+  const place = `x="${(+x).toFixed(1)}" y="${(+y).toFixed(1)}" text-anchor="${anchor}"`;
+  const look = `fill="${color}" font-size="11.5" font-family="${FONT}"${more}`;
+  return `<text ${place} ${look}>${safe(words)}</text>`;
 }
 
 function curves(lines, toX, toY) {
@@ -117,33 +226,60 @@ function curves(lines, toX, toY) {
   for (const line of lines) {
     if (line.lo && line.band !== false) out.push(band(line, toX, toY));
     else if (line.smooth && line.v !== line.raw)
-      out.push(`<path d="${path(line.x, line.raw, toX, toY)}" fill="none" stroke="${line.color}" stroke-opacity=".25"/>`);
+      out.push(
+        svgElement('path', {
+          d: path(line.x, line.raw, toX, toY),
+          fill: 'none',
+          stroke: line.color,
+          'stroke-opacity': 0.25,
+        }),
+      );
   }
   for (const line of lines) {
-    const dash = line.dash ? ` stroke-dasharray="${line.dash}"` : '';
-    out.push(`<path d="${path(line.x, line.v, toX, toY)}" fill="none" stroke="${line.color}" stroke-width="${line.width ?? 1.8}" stroke-opacity="${line.faint ? 0.45 : 1}" stroke-linejoin="round" stroke-linecap="round"${dash}/>`);
-    if (line.dots && line.v.length <= 60 || line.v.length === 1)
+    out.push(
+      svgElement('path', {
+        d: path(line.x, line.v, toX, toY),
+        fill: 'none',
+        stroke: line.color,
+        'stroke-width': line.width ?? 1.8,
+        'stroke-linejoin': 'round',
+        'stroke-linecap': 'round',
+        'stroke-dasharray': line.dash,
+      }),
+    );
+    if ((line.dots && line.v.length <= 60) || line.v.length === 1)
       for (let i = 0; i < line.v.length; i++)
-        out.push(`<circle cx="${toX(line.x[i]).toFixed(1)}" cy="${toY(line.v[i]).toFixed(1)}" r="2.6" fill="${line.color}"/>`);
+        out.push(
+          svgElement('circle', {
+            cx: toX(line.x[i]).toFixed(1),
+            cy: toY(line.v[i]).toFixed(1),
+            r: 2.6,
+            fill: line.color,
+          }),
+        );
   }
   return out.join('');
 }
 
 function path(x, y, toX, toY) {
   const out = [];
-  for (let i = 0; i < y.length; i++) out.push((i ? 'L' : 'M') + toX(x[i]).toFixed(1) + ' ' + toY(y[i]).toFixed(1));
+  for (let i = 0; i < y.length; i++)
+    out.push((i ? 'L' : 'M') + toX(x[i]).toFixed(1) + ' ' + toY(y[i]).toFixed(1));
   return out.join('');
 }
 
 function band(line, toX, toY) {
-  const there = path(line.x, line.hi, toX, toY), back = [];
-  for (let i = line.v.length - 1; i >= 0; i--) back.push('L' + toX(line.x[i]).toFixed(1) + ' ' + toY(line.lo[i]).toFixed(1));
+  const there = path(line.x, line.hi, toX, toY),
+    back = [];
+  for (let i = line.v.length - 1; i >= 0; i--)
+    back.push('L' + toX(line.x[i]).toFixed(1) + ' ' + toY(line.lo[i]).toFixed(1));
   return `<path d="${there}${back.join('')}Z" fill="${line.color}" fill-opacity=".16"/>`;
 }
 
-// Shares on top of each other, which make up a hundred.
+// Stacks shares, which add up to 100 %.
 function stacked(lines) {
-  const count = Math.min(...lines.map(line => line.v.length)), below = new Array(Number.isFinite(count) ? count : 0).fill(0);
+  const count = Math.min(...lines.map(line => line.v.length)),
+    below = new Array(Number.isFinite(count) ? count : 0).fill(0);
   return lines.map(line => {
     const from = below.slice();
     for (let i = 0; i < below.length; i++) below[i] += Math.max(0, line.v[i]);
@@ -152,30 +288,61 @@ function stacked(lines) {
 }
 
 function areas(stack, toX, toY) {
-  return stack.map(area => {
-    const back = [];
-    for (let i = area.x.length - 1; i >= 0; i--) back.push('L' + toX(area.x[i]).toFixed(1) + ' ' + toY(area.from[i]).toFixed(1));
-    return `<path d="${path(area.x, area.to, toX, toY)}${back.join('')}Z" fill="${area.color}"/>`;
-  }).join('');
+  return stack
+    .map(area => {
+      const back = [];
+      for (let i = area.x.length - 1; i >= 0; i--)
+        back.push('L' + toX(area.x[i]).toFixed(1) + ' ' + toY(area.from[i]).toFixed(1));
+      return `<path d="${path(area.x, area.to, toX, toY)}${back.join('')}Z" fill="${area.color}"/>`;
+    })
+    .join('');
 }
 
-// A whole picture with title and legend, as a file.
+// A complete picture with title and legend, for a file.
 export function picture(spec, view, subtitle) {
-  const theme = themes.light, width = 760, lines = prepare(spec, { ...view, theme: 'light' });
-  let x = LEFT, y = 0;
+  const theme = themes.light,
+    width = 760,
+    lines = prepare(spec, { ...view, theme: 'light' });
+  let x = LEFT,
+    y = 0;
   const legend = [];
   for (const line of lines) {
     const wide = 26 + line.label.length * 6.6;
-    if (x + wide > width - RIGHT && x > LEFT) { x = LEFT; y += 18; }
-    legend.push(`<rect x="${x}" y="${y + 4}" width="12" height="4" rx="1" fill="${line.color}"/>`, text(x + 17, y + 10, line.label, theme.text, 'start'));
+    if (x + wide > width - RIGHT && x > LEFT) {
+      x = LEFT;
+      y += 18;
+    }
+    legend.push(
+      `<rect x="${x}" y="${y + 4}" width="12" height="4" rx="1" fill="${line.color}"/>`,
+      text(x + 17, y + 10, line.label, theme.text, 'start'),
+    );
     x += wide;
   }
-  const top = 34, bottom = y + 38, height = 300 + top + bottom;
+  const top = 34,
+    bottom = y + 38,
+    height = 300 + top + bottom;
   const drawn = draw(spec, { ...view, theme: 'light', width, height, top, bottom, file: true });
-  const title = text(LEFT, 20, spec.title, theme.text, 'start', ' font-weight="600"') + text(width - RIGHT, 20, subtitle, theme.dim, 'end');
-  const axis = text((LEFT + width - RIGHT) / 2, height - bottom + 12, view.axis === 'time' ? 'time since the start' : 'global step', theme.dim, 'middle');
+  const title =
+    text(LEFT, 20, spec.title, theme.text, 'start', ' font-weight="600"') +
+    text(width - RIGHT, 20, subtitle, theme.dim, 'end');
+  const axis = text(
+    (LEFT + width - RIGHT) / 2,
+    height - bottom + 12,
+    view.axis === 'time' ? 'time since the start' : 'global step',
+    theme.dim,
+    'middle',
+  );
   return {
-    width, height,
-    svg: `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}"><rect width="100%" height="100%" fill="${theme.ground}"/>${title}${drawn.svg}${axis}<g transform="translate(0 ${height - bottom + 22})">${legend.join('')}</g></svg>`,
+    width,
+    height,
+    svg: [
+      '<svg xmlns="http://www.w3.org/2000/svg"',
+      ` width="${width}" height="${height}" viewBox="0 0 ${width} ${height}">`,
+      svgElement('rect', { width: '100%', height: '100%', fill: theme.ground }),
+      title,
+      drawn.svg,
+      axis,
+      `<g transform="translate(0 ${height - bottom + 22})">${legend.join('')}</g></svg>`,
+    ].join(''),
   };
 }

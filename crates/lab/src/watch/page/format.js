@@ -1,11 +1,13 @@
-// Numbers as people read them, and where an axis has its ticks.
+// Formats numbers, and chooses the ticks of an axis.
 
 // 12,345
 export function grouped(x) {
-  return Math.round(x).toString().replace(/\B(?=(\d{3})+$)/g, ',');
+  return Math.round(x)
+    .toString()
+    .replace(/\B(?=(\d{3})+$)/g, ',');
 }
 
-// About four digits, however large or small.
+// About four significant digits.
 export function figure(x) {
   if (x == null || !Number.isFinite(x)) return '–';
   const size = Math.abs(x);
@@ -20,14 +22,23 @@ export function figure(x) {
 
 function scaled(x, names, base, gap = '') {
   let at = 0;
-  while (Math.abs(x) >= base * 0.9995 && at < names.length - 1) { x /= base; at++; }
-  const digits = Math.abs(x) >= 100 || (at === 0 && Number.isInteger(x)) ? 0 : Math.abs(x) >= 10 ? 1 : 2;
+  while (Math.abs(x) >= base * 0.9995 && at < names.length - 1) {
+    x /= base;
+    at++;
+  }
+  const digits =
+    Math.abs(x) >= 100 || (at === 0 && Number.isInteger(x)) ? 0 : Math.abs(x) >= 10 ? 1 : 2;
   return x.toFixed(digits) + gap + names[at];
 }
 
 export function bytes(x) {
-  return x == null || !Number.isFinite(x) ? '–' : scaled(x, ['B', 'kB', 'MB', 'GB', 'TB'], 1000, ' ');
+  return x == null || !Number.isFinite(x)
+    ? '–'
+    : scaled(x, ['B', 'kB', 'MB', 'GB', 'TB'], 1000, ' ');
 }
+
+// A share as a percentage.
+export const percent = (x, digits = 1) => (x == null ? '–' : (100 * x).toFixed(digits) + ' %');
 
 // Seconds: 8.2 s, 3:05, 2:00:00.
 export function duration(seconds) {
@@ -36,33 +47,45 @@ export function duration(seconds) {
   const whole = Math.abs(seconds);
   if (whole < 10 && whole % 1 > 1e-9) return sign + whole.toFixed(1) + ' s';
   if (whole < 60) return sign + Math.round(whole) + ' s';
-  const all = Math.round(whole), pad = n => String(n).padStart(2, '0');
-  const hours = Math.floor(all / 3600), minutes = Math.floor(all / 60) % 60;
+  const all = Math.round(whole),
+    pad = n => String(n).padStart(2, '0');
+  const hours = Math.floor(all / 3600),
+    minutes = Math.floor(all / 60) % 60;
   return sign + (hours ? hours + ':' + pad(minutes) : minutes) + ':' + pad(all % 60);
 }
 
-// A value of a chart, with its unit.
+// A value of a chart with its unit.
 export function valued(x, unit) {
   if (x == null || !Number.isFinite(x)) return '–';
   switch (unit) {
-    case 'B': return bytes(x);
-    case 'B/s': return bytes(x) + '/s';
-    case '%': return (Math.abs(x) >= 100 ? x.toFixed(0) : Math.abs(x) >= 10 ? x.toFixed(1) : x.toFixed(2)) + ' %';
-    case 'ms': return figure(x) + ' ms';
-    case '/s': return figure(x) + '/s';
-    default: return figure(x);
+    case 'B':
+      return bytes(x);
+    case 'B/s':
+      return bytes(x) + '/s';
+    case '%':
+      return (
+        (Math.abs(x) >= 100 ? x.toFixed(0) : Math.abs(x) >= 10 ? x.toFixed(1) : x.toFixed(2)) + ' %'
+      );
+    case 'ms':
+      return figure(x) + ' ms';
+    case '/s':
+      return figure(x) + '/s';
+    default:
+      return figure(x);
   }
 }
 
-// A tick of an axis: as short as it can be.
+// The label of a tick.
 export function tick(x, unit, step) {
   if (unit === 'B' || unit === 'B/s') return x === 0 ? '0' : bytes(x).replace(/\.0+(?= )/, '');
-  const text = Math.abs(x) >= 1e4 ? scaled(x, ['', 'k', 'M', 'G', 'T'], 1000).replace(/\.0+(?=\D|$)/, '')
-    : +x.toFixed(Math.max(0, Math.min(8, -Math.floor(Math.log10(step) + 1e-9)))) + '';
+  const text =
+    Math.abs(x) >= 1e4
+      ? scaled(x, ['', 'k', 'M', 'G', 'T'], 1000).replace(/\.0+(?=\D|$)/, '')
+      : +x.toFixed(Math.max(0, Math.min(8, -Math.floor(Math.log10(step) + 1e-9)))) + '';
   return unit === '%' ? text + ' %' : text;
 }
 
-// Round places between two values, about so many.
+// About `count` round values between two values.
 export function ticks(low, high, count) {
   if (!(high > low)) return { at: [low], step: 1 };
   const least = (high - low) / Math.max(1, count);
@@ -71,15 +94,18 @@ export function ticks(low, high, count) {
   return { at: places(low, high, step), step };
 }
 
-// The same for seconds.
+// Ticks for seconds.
 export function timeTicks(low, high, count) {
   const least = (high - low) / Math.max(1, count);
-  const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
-  const step = least < 1 ? null : steps.find(s => s >= least * 0.999) ?? Math.ceil(least / 86400) * 86400;
+  const steps = [
+    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400,
+  ];
+  const step =
+    least < 1 ? null : (steps.find(s => s >= least * 0.999) ?? Math.ceil(least / 86400) * 86400);
   return step ? { at: places(low, high, step), step } : ticks(low, high, count);
 }
 
-// The same for a logarithmic axis: powers of ten, or 1, 2 and 5 times these.
+// Ticks for a logarithmic axis: powers of ten, or 1, 2 and 5 times these.
 export function logTicks(low, high) {
   const at = [];
   const factors = Math.log10(high / low) > 3 ? [1] : [1, 2, 5];
@@ -93,16 +119,17 @@ export function logTicks(low, high) {
 
 function places(low, high, step) {
   const at = [];
-  for (let i = Math.ceil(low / step - 1e-6); i * step <= high + step * 1e-6 && at.length < 50; i++) at.push(i * step);
+  for (let i = Math.ceil(low / step - 1e-6); i * step <= high + step * 1e-6 && at.length < 50; i++)
+    at.push(i * step);
   return at;
 }
 
-// Text that cannot be taken for markup.
+// Escapes text for HTML and SVG.
 export function safe(text) {
   return String(text).replace(/[&<>"']/g, c => `&#${c.charCodeAt(0)};`);
 }
 
-// An element with attributes and children.
+// Creates an element with attributes and children.
 export function make(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {

@@ -1,40 +1,88 @@
-// The list of runs: find some, choose some.
+// The list of runs: filter it and choose runs.
 
 import { duration, figure, make } from './format.js';
+import { names } from './names.js';
 
 // Longer lists are cut; the filter finds the rest.
-const MOST_SHOWN = 300;
+const MAX_SHOWN = 300;
 
-// How a run of the list stands.
-function standing(card) {
-  if (card.is_over) return card.stop_reason === 'interrupted' ? ['ended', 'interrupted'] : ['done', 'finished'];
-  return card.quiet_s != null && card.quiet_s < 15 ? ['live', 'running'] : ['quiet', 'no news'];
+// The state of a run: the class of its dot, and its text.
+function state(card) {
+  if (card.is_over)
+    return card.stop_reason === 'interrupted' ? ['ended', 'interrupted'] : ['done', 'finished'];
+  return card.quiet_s != null && card.quiet_s < names.quietSeconds
+    ? ['live', 'running']
+    : ['quiet', 'quiet'];
 }
 
 function matches(card, words) {
-  const text = `${card.id} ${card.name} ${card.model} ${card.data} ${card.mode} ${card.workers} workers batch ${card.batch} ${standing(card)[1]} ${card.verdict ?? ''}`.toLowerCase();
+  const { id, name, model, data, mode, workers, batch, verdict } = card;
+  const parts = [id, name, model, data, mode, `${workers} workers`, `batch ${batch}`];
+  const text = [...parts, state(card)[1], verdict ?? ''].join(' ').toLowerCase();
   return words.every(word => text.includes(word));
 }
 
-// Fills the list. `choose(id, isOnly)` is called with what somebody has chosen.
+// Fills the list. It calls `choose(id, isOnly)` when the reader chooses a run.
 export function showList(into, count, list, filter, chosen, choose) {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   const found = list.filter(card => matches(card, words));
-  const focused = into.contains(document.activeElement) ? [document.activeElement.dataset.id, document.activeElement.type] : null;
-  count.textContent = found.length === list.length ? `${list.length} ${list.length === 1 ? 'run' : 'runs'}` : `${found.length} of ${list.length} runs`;
-  into.replaceChildren(...found.slice(0, MOST_SHOWN).map(card => item(card, chosen, choose)));
-  if (focused) into.querySelector(`[data-id="${CSS.escape(focused[0])}"][type="${focused[1]}"]`)?.focus();
+  const focused = into.contains(document.activeElement)
+    ? [document.activeElement.dataset.id, document.activeElement.type]
+    : null;
+  count.textContent =
+    found.length === list.length
+      ? `${list.length} ${list.length === 1 ? 'run' : 'runs'}`
+      : `${found.length} of ${list.length} runs`;
+  into.replaceChildren(...found.slice(0, MAX_SHOWN).map(card => item(card, chosen, choose)));
+  if (focused)
+    into.querySelector(`[data-id="${CSS.escape(focused[0])}"][type="${focused[1]}"]`)?.focus();
 }
 
 function item(card, chosen, choose) {
-  const [kind, word] = standing(card), isChosen = chosen.includes(card.id);
-  const box = make('input', { type: 'checkbox', 'data-id': card.id, 'aria-label': `Compare ${card.folder}`, onchange: () => choose(card.id, false) });
+  const [kind, word] = state(card),
+    isChosen = chosen.includes(card.id);
+  const box = make('input', {
+    type: 'checkbox',
+    'data-id': card.id,
+    'aria-label': `Compare ${card.folder}`,
+    onchange: () => choose(card.id, false),
+  });
   box.checked = isChosen;
-  const about = [card.mode, card.workers && card.mode !== 'single' ? `${card.workers} workers` : null, card.batch ? `batch ${card.batch}` : null].filter(Boolean).join(', ');
-  const figures = [card.test_accuracy == null ? null : (100 * card.test_accuracy).toFixed(2) + ' %', card.examples_per_second == null ? null : figure(card.examples_per_second) + ' ex/s',
-    card.seconds == null ? null : duration(card.seconds)].filter(Boolean).join(' · ');
-  return make('li', { class: isChosen ? 'chosen' : '' }, box,
-    make('button', { type: 'button', class: 'plain', 'data-id': card.id, 'aria-current': isChosen ? 'true' : null, onclick: () => choose(card.id, true) },
-      make('span', { class: 'name' }, make('i', { class: `dot ${kind}`, title: word }), card.id === '.' ? card.folder : card.id),
-      make('span', { class: 'dim' }, about), make('span', { class: 'dim' }, figures || word)));
+  const about = [
+    card.mode,
+    card.workers && card.mode !== 'single' ? `${card.workers} workers` : null,
+    card.batch ? `batch ${card.batch}` : null,
+  ]
+    .filter(Boolean)
+    .join(', ');
+  const figures = [
+    card.test_accuracy == null ? null : (100 * card.test_accuracy).toFixed(2) + ' %',
+    card.examples_per_second == null ? null : figure(card.examples_per_second) + ' ex/s',
+    card.seconds == null ? null : duration(card.seconds),
+  ]
+    .filter(Boolean)
+    .join(' · ');
+  return make(
+    'li',
+    { class: isChosen ? 'chosen' : '' },
+    box,
+    make(
+      'button',
+      {
+        type: 'button',
+        class: 'plain',
+        'data-id': card.id,
+        'aria-current': isChosen ? 'true' : null,
+        onclick: () => choose(card.id, true),
+      },
+      make(
+        'span',
+        { class: 'name' },
+        make('i', { class: `dot ${kind}`, title: word }),
+        card.id === '.' ? card.folder : card.id,
+      ),
+      make('span', { class: 'dim' }, about),
+      make('span', { class: 'dim' }, figures || word),
+    ),
+  );
 }

@@ -1,30 +1,38 @@
-// What the page knows of runs: told by the server, whole at first and then what is new.
+// The runs as the page knows them: the server sends everything at first and then what is new.
 
-// More points of a curve than this are put together, two and two.
-const MOST_POINTS = 3000;
+// A curve with more points is thinned: neighbors are merged in pairs.
+const MAX_POINTS = 3000;
+
+export const curveKey = (task, tag) => task + '|' + tag;
 
 export const store = { list: [], runs: new Map() };
 
-// Takes what the server has told of a run.
-export function take(news) {
-  const run = store.runs.get(news.run) ?? { id: news.run, about: null, curves: new Map(), near: null };
-  store.runs.set(news.run, run);
-  if (news.about) run.about = news.about;
-  for (const part of news.curves) {
-    const key = part.task + '|' + part.tag, known = run.curves.get(key);
-    if (known && !part.anew) append(known, part);
+// Adds an update of a run.
+export function addUpdate(update) {
+  const run = store.runs.get(update.run) ?? {
+    id: update.run,
+    about: null,
+    curves: new Map(),
+    zoomed: null,
+  };
+  store.runs.set(update.run, run);
+  if (update.about) run.about = update.about;
+  for (const part of update.curves) {
+    const key = curveKey(part.task, part.tag),
+      known = run.curves.get(key);
+    if (known && !part.replace) append(known, part);
     else run.curves.set(key, part);
   }
   return run;
 }
 
-// Curves of a part of a run, finer than the whole.
-export function takeNear(run, answer) {
-  run.near = new Map(answer.curves.map(part => [part.task + '|' + part.tag, part]));
+// Adds finer curves of the range that the charts show.
+export function addZoom(run, answer) {
+  run.zoomed = new Map(answer.curves.map(part => [curveKey(part.task, part.tag), part]));
 }
 
-// Only the runs that are shown are kept.
-export function keepOnly(ids) {
+// Drops all runs except those that are shown.
+export function dropOtherRuns(ids) {
   for (const id of store.runs.keys()) if (!ids.includes(id)) store.runs.delete(id);
 }
 
@@ -34,11 +42,13 @@ function append(curve, part) {
     curve.hi = (curve.hi ?? curve.v.slice()).concat(part.hi ?? part.v);
   }
   for (const column of ['s', 't', 'v']) for (const x of part[column]) curve[column].push(x);
-  if (curve.v.length > MOST_POINTS) halve(curve);
+  if (curve.v.length > MAX_POINTS) halve(curve);
 }
 
 function halve(curve) {
-  const lo = curve.lo ?? curve.v, hi = curve.hi ?? curve.v, half = { s: [], t: [], v: [], lo: [], hi: [] };
+  const lo = curve.lo ?? curve.v,
+    hi = curve.hi ?? curve.v,
+    half = { s: [], t: [], v: [], lo: [], hi: [] };
   for (let i = 0; i < curve.v.length; i += 2) {
     const j = Math.min(i + 1, curve.v.length - 1);
     half.s.push(curve.s[i]);
@@ -50,30 +60,30 @@ function halve(curve) {
   Object.assign(curve, half);
 }
 
-// A curve of a run, of the part that is looked at if there is one.
+// A curve of a run: the finer one if the charts are zoomed.
 export function curve(run, task, tag) {
-  const key = task + '|' + tag;
-  return run.near?.get(key) ?? run.curves.get(key) ?? null;
+  const key = curveKey(task, tag);
+  return run.zoomed?.get(key) ?? run.curves.get(key) ?? null;
 }
 
-// The last value of a curve, of the whole run.
+// The last value of a curve of the whole run.
 export function last(run, task, tag) {
-  const found = run.curves.get(task + '|' + tag);
+  const found = run.curves.get(curveKey(task, tag));
   return found && found.v.length ? found.v[found.v.length - 1] : null;
 }
 
-// The tasks of a run whose name begins so.
+// The folders of the tasks with one of these roles.
 export function tasks(run, ...roles) {
   return (run.about?.tasks ?? []).filter(task => roles.some(role => task.startsWith(role + '_')));
 }
 
-// Who leads the run.
-export function chief(run) {
+// The folder of the coordinator.
+export function coordinator(run) {
   return tasks(run, 'chief')[0] ?? tasks(run, 'worker')[0] ?? null;
 }
 
-// The curve of a tag by whichever task has it first.
-export function anyones(run, tag) {
+// The curve of a tag of the first task that has one.
+export function firstCurve(run, tag) {
   for (const task of run.about?.tasks ?? []) {
     const found = curve(run, task, tag);
     if (found?.v.length) return found;
@@ -81,16 +91,18 @@ export function anyones(run, tag) {
   return null;
 }
 
-// A task as people call it.
-export function called(folder) {
+// The name of a task: worker:0 for the folder worker_0.
+export function taskName(folder) {
   return folder.replace(/_(\d+)$/, ':$1');
 }
 
-// The sum of several curves, at the points of the first; each counts with what it last had.
+// The sum of several curves at the points of the first. Each counts with its latest value.
 export function sum(curves) {
   curves = curves.filter(c => c && c.v.length);
   if (curves.length < 2) return curves[0] ?? null;
-  const [first, ...others] = curves, at = others.map(() => 0), v = first.v.slice();
+  const [first, ...others] = curves,
+    at = others.map(() => 0),
+    v = first.v.slice();
   for (let i = 0; i < v.length; i++)
     others.forEach((other, o) => {
       while (at[o] + 1 < other.t.length && other.t[at[o] + 1] <= first.t[i]) at[o]++;
@@ -99,16 +111,17 @@ export function sum(curves) {
   return { s: first.s, t: first.t, v };
 }
 
-export function times(curve, factor) {
+export function scaled(curve, factor) {
   if (!curve || factor == null) return null;
   const scale = column => column?.map(x => x * factor);
   return { ...curve, v: scale(curve.v), lo: scale(curve.lo), hi: scale(curve.hi) };
 }
 
-// A moving mean that forgets by and by, without the pull of its beginning.
+// An exponential moving mean, corrected for its start.
 export function smoothed(values, weight) {
   if (!(weight > 0)) return values;
-  let mean = 0, known = 0;
+  let mean = 0,
+    known = 0;
   return values.map(x => {
     mean = mean * weight + x * (1 - weight);
     known = known * weight + (1 - weight);

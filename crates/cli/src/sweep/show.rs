@@ -1,0 +1,113 @@
+//! How a sweep goes, on standard error: a line for every run, and in a terminal a bar.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use paceline_lab::sweep_plan::{PlannedRun, RunEnd, RunOutcome};
+use paceline_record::StoredSummary;
+
+use crate::progress::{clock_time, write_line};
+
+/// How often the bar's clock moves on.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Shows how a sweep goes.
+pub(super) struct Show {
+    quiet: bool,
+    bar: Option<ProgressBar>,
+    all: usize,
+    /// Runs that were there before, and runs made since.
+    before: usize,
+    made: usize,
+    begun: Instant,
+}
+
+impl Show {
+    pub(super) fn new(quiet: bool, all: usize, before: usize) -> Self {
+        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::with_draw_target(Some(all as u64), ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("{wide_bar} {msg}, {elapsed}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.set_position(before as u64);
+            bar.enable_steady_tick(TICK);
+            bar
+        });
+        let show = Self { quiet, bar, all, before, made: 0, begun: Instant::now() };
+        if before > 0 {
+            show.say(&format!("{before} of {all} runs are there already"));
+        }
+        show
+    }
+
+    pub(super) fn begin(&self, cell: &PlannedRun) {
+        if let Some(bar) = &self.bar {
+            let number = self.before + self.made + 1;
+            bar.set_message(format!("{number}/{}: {}{}", self.all, settings(cell), self.left()));
+        }
+    }
+
+    pub(super) fn end(&mut self, cell: &PlannedRun, ended: &RunEnd, dir: &Path) {
+        self.made += 1;
+        let number = self.before + self.made;
+        let what = match ended.outcome {
+            RunOutcome::Done => figures(&dir.join(&ended.dir)),
+            RunOutcome::Failed => format!("failed: {}", ended.why),
+            RunOutcome::Interrupted => "interrupted".to_owned(),
+        };
+        let left = self.left();
+        self.say(&format!("[{number}/{}] {}: {what}{left}", self.all, settings(cell)));
+        if let Some(bar) = &self.bar {
+            bar.set_position(number as u64);
+        }
+    }
+
+    pub(super) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    /// The time left, if the rest takes as long a run as those before did.
+    fn left(&self) -> String {
+        let rest = self.all.saturating_sub(self.before + self.made);
+        if self.made == 0 || rest == 0 {
+            return String::new();
+        }
+        let each = self.begun.elapsed().as_secs_f64() / self.made as f64;
+        format!(", {} left", clock_time(each * rest as f64))
+    }
+
+    fn say(&self, text: &str) {
+        match &self.bar {
+            _ if self.quiet => {}
+            Some(bar) => bar.suspend(|| write_line(text)),
+            None => write_line(text),
+        }
+    }
+}
+
+/// What a run came to, in a few words.
+fn figures(run: &Path) -> String {
+    let text = std::fs::read_to_string(run.join("summary.json")).unwrap_or_default();
+    let Some(summary) = StoredSummary::parse(&text) else {
+        return "its summary cannot be read".into();
+    };
+    let number = |name: &str| summary.number(name).unwrap_or(f64::NAN);
+    format!(
+        "{:.2} s, loss {:.4}, accuracy {:.2} %",
+        number("seconds"),
+        number("test_loss"),
+        100.0 * number("test_accuracy")
+    )
+}
+
+/// A cell's settings, short.
+pub(super) fn settings(cell: &PlannedRun) -> String {
+    let short = |(key, value): &(String, String)| {
+        format!("{}={value}", key.rsplit('.').next().unwrap_or_default())
+    };
+    let words: Vec<_> = cell.settings.iter().map(short).collect();
+    if words.is_empty() { cell.id.clone() } else { words.join(" ") }
+}

@@ -1,0 +1,216 @@
+//! The closing table: a run on one screen.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use paceline_observe::Rank;
+use paceline_observe::pace::BEHIND;
+
+use paceline_record::{Summary, TaskSummary};
+
+/// Columns of a text beside its name.
+const TEXT_WIDTH: usize = 87;
+/// Workers that the table names; all are in the summary.
+const MAX_RANKS: usize = 4;
+
+/// Renders a summary for a person.
+pub fn closing_table(summary: &Summary, run: &Path) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<12} {value}");
+    };
+    line("run", run.display().to_string());
+    line(
+        "stopped by",
+        format!(
+            "{} after {} steps, {} examples, {:.2} s",
+            summary.stop_reason,
+            grouped(summary.global_steps),
+            grouped(summary.examples),
+            summary.seconds
+        ),
+    );
+    line(
+        "speed",
+        format!(
+            "{} steps/s, {} examples/s",
+            grouped(summary.steps_per_second.round() as u64),
+            grouped(summary.examples_per_second.round() as u64)
+        ),
+    );
+    if summary.lost_pushes > 0 {
+        let lost = grouped(summary.lost_pushes);
+        line("lost", format!("{lost} gradients with a server, and made again"));
+    }
+    line("train loss", format!("{:.4}", summary.train_loss));
+    line(
+        "test",
+        format!(
+            "loss {:.4}, accuracy {:.2} %{}",
+            summary.test_loss,
+            100.0 * summary.test_accuracy,
+            summary.test_auc.map_or(String::new(), |auc| format!(", AUC {auc:.4}"))
+        ),
+    );
+    if let Some(verdict) = &summary.verdict {
+        line("verdict", wrapped(&verdict.text));
+    }
+    if summary.ranking.len() > 1 {
+        line("slowest", wrapped(&slowest(&summary.ranking)));
+    }
+    text.push('\n');
+    text.push_str(&tasks_table(summary));
+    text
+}
+
+/// Who was slow, by the time to a gradient.
+fn slowest(ranking: &[Rank]) -> String {
+    let name = |rank: &Rank| {
+        let behind = match rank.behind {
+            behind if behind > BEHIND => format!(" ({behind:.1} times the others)"),
+            _ => String::new(),
+        };
+        format!("{} {:.3} ms{behind}", rank.task, rank.gradient_ms)
+    };
+    let first: Vec<_> = ranking.iter().take(MAX_RANKS).map(name).collect();
+    let more = ranking.len() - first.len();
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{} to a gradient{rest}", first.join(", "))
+}
+
+/// Text in lines of some 100 columns, below each other beside the names.
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = &lines[lines.len() - 1];
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > TEXT_WIDTH {
+            lines.push(String::new());
+        }
+        let last = lines.len() - 1;
+        let gap = if lines[last].is_empty() { "" } else { " " };
+        lines[last].push_str(gap);
+        lines[last].push_str(word);
+    }
+    lines.join(&format!("\n{:13}", ""))
+}
+
+/// One row a task: what it did and where its time went, in percent. Workers and servers have
+/// different phases, so each kind has a table of its own.
+fn tasks_table(summary: &Summary) -> String {
+    let mut tables: Vec<(Vec<String>, Vec<Vec<String>>)> = Vec::new();
+    for task in &summary.tasks {
+        let (header, row): (Vec<_>, Vec<_>) = cells(task).into_iter().unzip();
+        match tables.iter_mut().find(|(known, _)| *known == header) {
+            Some((_, rows)) => rows.push(row),
+            None => tables.push((header, vec![row])),
+        }
+    }
+    let render = |(header, rows)| aligned(&[vec![header], rows].concat());
+    tables.into_iter().map(render).collect::<Vec<_>>().join("\n")
+}
+
+/// A task's row, each cell with the head of its column.
+fn cells(task: &TaskSummary) -> Vec<(String, String)> {
+    let unknown = || "?".to_owned();
+    let mut cells = vec![
+        ("task", task.task.clone()),
+        ("steps", grouped(task.steps)),
+        ("dropped", grouped(task.dropped)),
+        ("seconds", format!("{:.2}", task.seconds)),
+    ];
+    for (phase, seconds) in &task.phases {
+        let share = seconds.as_f64().unwrap_or_default() / task.seconds;
+        cells.push((phase, format!("{:.1} %", 100.0 * share)));
+    }
+    if let (Some(mean), Some(max)) = (task.staleness_mean, task.staleness_max) {
+        cells.push(("staleness", format!("{mean:.2}, max {max}")));
+    }
+    let megabytes = |bytes: u64| format!("{:.1}", bytes as f64 / 1e6);
+    cells.extend([
+        ("sent MB", megabytes(task.sent_bytes)),
+        ("CPU s", task.cpu_seconds.map_or_else(unknown, |seconds| format!("{seconds:.2}"))),
+        ("peak MB", task.peak_rss_bytes.map_or_else(unknown, megabytes)),
+    ]);
+    cells.into_iter().map(|(head, cell)| (head.to_owned(), cell)).collect()
+}
+
+/// Rows as columns of text, each flush left.
+pub(crate) fn columns(rows: &[Vec<String>]) -> String {
+    lay_out(rows, |_| Side::Left)
+}
+
+/// Rows as columns of figures: the first flush left, the others right.
+pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
+    lay_out(rows, |column| if column == 0 { Side::Left } else { Side::Right })
+}
+
+enum Side {
+    Left,
+    Right,
+}
+
+fn lay_out(rows: &[Vec<String>], side: impl Fn(usize) -> Side) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let width = |c: usize| {
+        rows.iter().filter_map(|row| row.get(c)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(&widths).enumerate().map(|(c, (cell, &width))| match side(c) {
+            Side::Left => format!("{cell:<width$}"),
+            Side::Right => format!("{cell:>width$}"),
+        });
+        let line = cells.collect::<Vec<_>>().join("  ");
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// A whole number with its thousands set apart: 60,000.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        let all = [0, 12, 999, 1_000, 60_000, 33_762_578].map(grouped);
+        assert_eq!(all, ["0", "12", "999", "1,000", "60,000", "33,762,578"]);
+    }
+
+    #[test]
+    fn long_texts_are_broken_between_words() {
+        let text = wrapped(&["word"; 40].join(" "));
+        assert!(text.lines().count() == 3 && text.lines().all(|line| line.len() <= 100), "{text}");
+        let words: Vec<_> = text.split_whitespace().collect();
+        assert_eq!(words, ["word"; 40]);
+        assert_eq!(wrapped("a b"), "a b");
+    }
+
+    #[test]
+    fn only_those_who_are_behind_are_called_so() {
+        let times: Vec<_> = (1..=6).map(|i| (format!("w{i}"), f64::from(i * i))).collect();
+        let text = slowest(&paceline_observe::ranking(&times));
+        assert!(text.starts_with("w6 36.000 ms (4.0 times the others), w5 25.000 ms"), "{text}");
+        assert!(text.ends_with("w3 9.000 ms to a gradient and 2 more"), "{text}");
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let rows = [["task", "steps"], ["worker:0", "7"]].map(|row| row.map(String::from).to_vec());
+        assert_eq!(aligned(&rows), "task      steps\nworker:0      7\n");
+    }
+}

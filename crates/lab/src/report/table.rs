@@ -1,0 +1,67 @@
+//! A table of text, as HTML and as Markdown.
+
+use std::fmt::Write;
+
+use crate::svg::escape;
+
+/// Cells of more characters than this wrap in HTML.
+const LONG_TEXT: usize = 40;
+
+/// A table of text.
+pub(super) struct ReportTable {
+    pub(super) head: Vec<String>,
+    pub(super) rows: Vec<Vec<String>>,
+    /// Number of leading columns that hold words and are aligned left; the rest hold numbers.
+    pub(super) word_columns: usize,
+}
+
+impl ReportTable {
+    pub(super) fn to_markdown(&self) -> String {
+        let row = |cells: &[String]| {
+            let cells: Vec<_> = cells.iter().map(|cell| plain(cell)).collect();
+            format!("| {} |\n", cells.join(" | "))
+        };
+        let mut text = row(&self.head);
+        text.push('|');
+        for column in 0..self.head.len() {
+            text.push_str(if column < self.word_columns { "---|" } else { "---:|" });
+        }
+        text.push('\n');
+        self.rows.iter().for_each(|cells| text.push_str(&row(cells)));
+        text
+    }
+
+    pub(super) fn to_html(&self) -> String {
+        let mut body = String::new();
+        for cells in &self.rows {
+            self.write_html_row(&mut body, cells, "td");
+        }
+        let mut head = String::new();
+        self.write_html_row(&mut head, &self.head, "th");
+        format!(
+            "<div class=\"wide\"><table>\n<thead>{head}</thead>\n<tbody>\n{body}</tbody>\n\
+             </table></div>\n"
+        )
+    }
+
+    fn write_html_row(&self, out: &mut String, cells: &[String], tag: &str) {
+        out.push_str("<tr>");
+        for (column, text) in cells.iter().enumerate() {
+            let class = if column >= self.word_columns {
+                ""
+            } else if text.chars().count() > LONG_TEXT {
+                " class=\"w t\""
+            } else {
+                " class=\"w\""
+            };
+            let _ = write!(out, "<{tag}{class}>{}</{tag}>", escape(text));
+        }
+        out.push_str("</tr>\n");
+    }
+}
+
+/// Text on one line, without characters that end a Markdown cell or begin HTML.
+pub(super) fn plain(text: &str) -> String {
+    let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    one_line.replace('|', "\\|").replace('<', "&lt;")
+}

@@ -1,0 +1,79 @@
+// The state and the key figures of a run.
+
+import { duration } from './format.js';
+import { names } from './names.js';
+import { coordinator, curveKey, firstCurve, last, tasks } from './store.js';
+
+const { tags, resourceTags } = names;
+
+// The state of a run: the class of its badge, and its text.
+export function state(about) {
+  if (about.is_over) {
+    const reason = about.summary.stop_reason;
+    return reason === 'interrupted' ? ['ended', 'interrupted'] : ['done', `finished (${reason})`];
+  }
+  return about.quiet_s
+    ? ['quiet', `nothing written for ${duration(about.quiet_s)}`]
+    : ['live', 'running'];
+}
+
+// The key figures of a run: from its summary or, before there is one, from its curves.
+export function facts(run) {
+  const { about } = run,
+    end = about.summary,
+    lead = coordinator(run);
+  const final = firstCurve({ ...run, zoomed: null }, tags.testAccuracy),
+    loss = firstCurve({ ...run, zoomed: null }, tags.testLoss);
+  const steps =
+    run.curves.get(curveKey(lead, resourceTags.taskCpu)) ??
+    run.curves.get(curveKey(lead, tags.trainLoss));
+  const of = curve => (curve?.v.length ? curve.v[curve.v.length - 1] : null);
+  const speed = last(run, lead, tags.stepRate),
+    seen = about.tasks.flatMap(task => {
+      const any =
+        run.curves.get(curveKey(task, resourceTags.taskCpu)) ??
+        run.curves.get(curveKey(task, tags.trainLoss));
+      return any?.t.length ? [any.t[any.t.length - 1]] : [];
+    });
+  return {
+    step: end?.global_steps ?? (steps?.s.length ? steps.s[steps.s.length - 1] : null),
+    seconds: end?.seconds ?? (seen.length ? Math.max(...seen) : null),
+    trainLoss: end?.train_loss ?? recent(run.curves.get(curveKey(lead, tags.trainLoss))),
+    testLoss: end?.test_loss ?? of(loss),
+    accuracy: end?.test_accuracy ?? of(final),
+    stepsPerSecond: end?.steps_per_second ?? speed,
+    examplesPerSecond:
+      end?.examples_per_second ??
+      (speed == null || about.examples_per_step == null ? null : speed * about.examples_per_step),
+    mode: about.job['cluster.mode'] ?? end?.mode,
+    workers: end?.workers ?? (tasks(run, 'worker', 'chief').length || null),
+    servers: end?.servers ?? tasks(run, 'ps').length,
+    done: about.is_over ? 1 : progress(about, steps, seen),
+  };
+}
+
+// The mean of the last values, because one batch says little.
+function recent(curve) {
+  if (!curve?.v.length) return null;
+  const values = curve.v.slice(-50);
+  return values.reduce((sum, x) => sum + x, 0) / values.length;
+}
+
+// The share of a run that is done, as far as its stop conditions say.
+function progress(about, steps, seen) {
+  const number = key => (about.job[key] == null ? null : +about.job[key]);
+  const step = steps?.s.length ? steps.s[steps.s.length - 1] : 0,
+    seconds = seen.length ? Math.max(...seen) : 0;
+  const examples = number('data.train_examples'),
+    epochs = number('train.stop.epochs');
+  const shares = [
+    number('train.stop.steps') && step / number('train.stop.steps'),
+    number('train.stop.seconds') && seconds / number('train.stop.seconds'),
+    epochs &&
+      examples &&
+      about.examples_per_step &&
+      (step * about.examples_per_step) / (epochs * examples),
+  ];
+  const known = shares.filter(Number.isFinite).filter(share => share > 0);
+  return known.length ? Math.min(1, Math.max(...known)) : null;
+}

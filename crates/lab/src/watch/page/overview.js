@@ -1,0 +1,100 @@
+// What is above the charts of one run: the verdict and the key figures.
+
+import { themes } from './draw.js';
+import { facts } from './facts.js';
+import { duration, figure, grouped, make, percent } from './format.js';
+
+// The parts of a verdict, in the order of their colors.
+const SHARES = ['compute', 'input', 'network', 'server', 'stragglers', 'evaluation'];
+
+// Shows what limits the run.
+export function showVerdict(into, run, theme) {
+  const { verdict, is_over } = run.about;
+  into.hidden = !verdict;
+  if (!verdict) return;
+  if (typeof verdict === 'string') return into.replaceChildren(make('p', {}, verdict));
+  const [, rest = verdict.text] = verdict.text.match(/^\w+: (.*)$/s) ?? [];
+  const evidence = rest.split('; try ')[0];
+  const bar = make('div', {
+    class: 'shares',
+    role: 'img',
+    'aria-label': SHARES.map(name => `${name} ${percent(verdict.shares[name], 0)}`).join(', '),
+  });
+  const key = make('p', { class: 'key' });
+  SHARES.forEach((name, i) => {
+    const share = verdict.shares[name] ?? 0;
+    if (share < 0.005) return;
+    const part = make('i', { title: `${name} ${percent(share, 0)}` });
+    part.style.width = 100 * share + '%';
+    part.style.background = themes[theme].colors[i];
+    bar.append(part);
+    const swatch = make('i', {});
+    swatch.style.setProperty('--c', themes[theme].colors[i]);
+    key.append(make('span', {}, swatch, `${name} `, make('b', {}, percent(share, 0))));
+  });
+  into.replaceChildren(
+    make(
+      'p',
+      { class: 'kind' },
+      make('span', { class: 'dim' }, is_over ? 'Held back by' : 'So far held back by'),
+      ' ',
+      make('strong', {}, verdict.kind),
+    ),
+    make('p', {}, evidence.charAt(0).toUpperCase() + evidence.slice(1) + '.'),
+    bar,
+    key,
+    verdict.advice?.length
+      ? make(
+          'p',
+          { class: 'advice' },
+          make('span', { class: 'dim' }, 'Try '),
+          verdict.advice.join(' · '),
+        )
+      : null,
+  );
+}
+
+// Shows the key figures of a run.
+export function showFigures(into, run) {
+  const f = facts(run),
+    tile = (name, value, more) =>
+      make(
+        'div',
+        { class: 'tile' },
+        make('span', {}, name),
+        make('b', { 'data-figure': name }, value),
+        more ?? null,
+      );
+  let bar = null;
+  if (f.done != null && f.done < 1) {
+    bar = make('progress', { max: '1', value: String(f.done), 'aria-label': 'Done' });
+  }
+  const left =
+    f.done > 0.01 && f.done < 1 && f.seconds
+      ? `${duration((f.seconds * (1 - f.done)) / f.done)} left`
+      : null;
+  into.replaceChildren(
+    tile('Step', f.step == null ? '–' : grouped(f.step), bar),
+    tile('Time', duration(f.seconds), left && make('small', {}, left)),
+    tile('Train loss', figure(f.trainLoss)),
+    tile('Test loss', figure(f.testLoss)),
+    tile('Accuracy', percent(f.accuracy, 2)),
+    tile('Steps/s', figure(f.stepsPerSecond)),
+    tile('Examples/s', figure(f.examplesPerSecond)),
+    tile(
+      'Cluster',
+      `${f.mode ?? ''}`,
+      make(
+        'small',
+        {},
+        [counted(f.workers, 'worker'), f.servers && counted(f.servers, 'server')]
+          .filter(Boolean)
+          .join(', '),
+      ),
+    ),
+  );
+}
+
+function counted(count, noun) {
+  return `${count ?? '?'} ${noun}${count === 1 ? '' : 's'}`;
+}

@@ -1,0 +1,87 @@
+//! The names that the scripts of the page look for, as a script of its own: `names.js`.
+//!
+//! Tags and phases are defined in Rust, where training records them. The page's other scripts
+//! import them from here and contain no such names themselves.
+
+use paceline_observe::Phase;
+use paceline_record::names::{columns, tags};
+use serde_json::{Map, Value, json};
+
+use super::curve_set::STEP_RATE;
+use super::live_verdict::FIRST_SERVER;
+use super::page_limits::{MAX_COMPARED_RUNS, QUIET_SECONDS};
+
+/// Stands for a worker's folder in a tag.
+const TASK_PLACEHOLDER: &str = "{task}";
+
+/// The text of `names.js`.
+pub(crate) fn names_script() -> String {
+    format!(
+        "// Names and limits that the server defines.\nexport const names = {};\n",
+        json!({
+            "tags": tag_names(),
+            "phases": Phase::ALL.map(Phase::name),
+            "phaseTags": phase_tags(),
+            "resourceTags": resource_tags(),
+            "firstServer": FIRST_SERVER,
+            "taskPlaceholder": TASK_PLACEHOLDER,
+            "maxComparedRuns": MAX_COMPARED_RUNS,
+            "quietSeconds": QUIET_SECONDS,
+        })
+    )
+}
+
+fn tag_names() -> Value {
+    json!({
+        "trainLoss": tags::TRAIN_LOSS,
+        "testLoss": tags::TEST_LOSS,
+        "testAccuracy": tags::TEST_ACCURACY,
+        "testAuc": tags::TEST_AUC,
+        "testPrecision": tags::TEST_PRECISION,
+        "stepRate": STEP_RATE,
+        "gradientMs": tags::GRADIENT_MS,
+        "workerGradientMs": tags::worker(TASK_PLACEHOLDER, tags::WORKER_GRADIENT_MS),
+        "staleness": tags::STALENESS,
+    })
+}
+
+fn phase_tags() -> Map<String, Value> {
+    let tag = |phase: Phase| (phase.name().to_owned(), tags::phase_percent(phase.name()).into());
+    Phase::ALL.into_iter().map(tag).collect()
+}
+
+fn resource_tags() -> Map<String, Value> {
+    let columns = [
+        ("cpuUser", columns::CPU_USR_PERCENT),
+        ("cpuKernel", columns::CPU_SYS_PERCENT),
+        ("cpuDiskWait", columns::CPU_WAIT_PERCENT),
+        ("diskRead", columns::DISK_READ_BYTES_PER_S),
+        ("diskWritten", columns::DISK_WRITTEN_BYTES_PER_S),
+        ("taskCpu", columns::TASK_CPU_PERCENT),
+        ("taskMemory", columns::TASK_MEMORY_BYTES),
+        ("taskReceived", columns::TASK_RECEIVED_BYTES_PER_S),
+        ("taskSent", columns::TASK_SENT_BYTES_PER_S),
+    ];
+    columns
+        .map(|(name, column)| (name.to_owned(), tags::resource(column).into()))
+        .into_iter()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_has_the_tags_that_training_records() {
+        let script = names_script();
+        for name in [
+            "\"trainLoss\":\"train/loss\"",
+            "\"compute\":\"phases/compute_percent\"",
+            "\"workerGradientMs\":\"pace/{task}/gradient_ms\"",
+            "\"taskCpu\":\"resources/task_cpu_percent\"",
+        ] {
+            assert!(script.contains(name), "{name}: {script}");
+        }
+    }
+}
