@@ -3,10 +3,7 @@
 use proptest::prelude::*;
 
 use super::harness::{TestServer, read_params, worker_config};
-use crate::{
-    Client, ClientConfig, Flags, FrameKind, Header, MAX_KEYS, ModeConfig, OnLoss, PeerRole,
-    ServerConfig, as_bytes, decode_keys, encode_keys,
-};
+use crate::*;
 
 const PARAMS: usize = 10;
 const SYNC: ModeConfig = ModeConfig::Sync { quorum: 2 };
@@ -64,7 +61,6 @@ impl SparseServer {
         self.test.server.key_lists().0
     }
 
-    /// The length of the last answer, in values.
     fn last_values(&self) -> usize {
         let (_, header, bytes) = &self.test.host.sent[self.test.host.sent.len() - 1];
         assert_eq!(header.kind, FrameKind::Values);

@@ -1,10 +1,7 @@
 //! A checkpoint is consistent, and a server that is restored from it resumes there.
 
 use super::harness::{TestServer, worker_config};
-use crate::{
-    ChunkMarks, Client, FrameKind, Header, ModeConfig, ResumeState, ServerConfig, SlotMark,
-    as_bytes,
-};
+use crate::*;
 
 const PARAMS: usize = 6;
 const CHUNKS: usize = 3;

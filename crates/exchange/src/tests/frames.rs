@@ -1,10 +1,6 @@
 //! Frames and payloads: what is written is read back, and rubbish is refused, never believed.
 
-use crate::{
-    CHUNK_BYTES, CONTROL_BYTES, FrameError, FrameKind, Generation, HEADER_BYTES, Header, Hello,
-    MessageError, PROTOCOL_VERSION, PeerRole, ProcessName, Refusal, RefuseCode, SPARSE_BYTES,
-    TaskReport, Welcome,
-};
+use crate::*;
 use proptest::prelude::*;
 
 fn kinds() -> impl Strategy<Value = FrameKind> {

@@ -1,15 +1,11 @@
 //! What server 0 tells the processes that fill slots, case by case.
 
 use super::harness::{Frame, JOB, LAYOUT, TOKEN, TestServer, worker_config};
-use crate::{
-    Client, ClientConfig, Enrolment, FrameKind, Generation, Header, ModeConfig, Outcome,
-    ProcessName, Refusal, RefuseCode, RosterConfig, RosterEvent, ServerConfig, request_join_info,
-};
+use crate::*;
 
 /// Server 0 of a run with 4 slots, and the processes that connect to it.
 struct RosterRun {
     test: TestServer,
-    /// The last incarnation that was used.
     incarnation: u64,
 }
 
@@ -74,7 +70,6 @@ impl RosterRun {
         enrolment.frame_arrived(header, bytes).unwrap()
     }
 
-    /// A process fills a slot.
     fn fill(&mut self, process: u64, slot: usize) {
         self.fill_as(process, slot, &format!("p{process}"), slot_conn(process, slot));
     }

@@ -1,10 +1,7 @@
 //! Limits on waits, lost workers, and which clients a server accepts.
 
 use super::harness::{TestServer, worker_config};
-use crate::{
-    ClientConfig, FrameKind, Header, ModeConfig, OnLoss, Outcome, Refusal, RefuseCode,
-    ServerConfig, as_bytes,
-};
+use crate::*;
 
 const PARAMS: usize = 4;
 

@@ -10,7 +10,6 @@ pub(crate) struct RecordingHost {
     pub(crate) sent: Vec<(u64, Header, Vec<u8>)>,
     pub(crate) closed: Vec<(u64, String)>,
     pub(crate) notes: Vec<String>,
-    /// The checkpoints taken, with their steps.
     pub(crate) checkpoints: Vec<(u64, ServerCopy)>,
     pub(crate) refuses_checkpoints: bool,
 }

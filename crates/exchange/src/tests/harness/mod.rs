@@ -15,5 +15,4 @@ pub(crate) use server_copy::{ServerCopy, read_params, read_table};
 
 use crate::Header;
 
-/// A frame on its way.
 pub(crate) type Frame = (Header, Vec<u8>);

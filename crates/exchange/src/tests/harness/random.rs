@@ -1,6 +1,5 @@
 //! Random numbers that no library update changes, so that seeds replay.
 
-/// A SplitMix64 generator.
 #[derive(Clone, Debug)]
 pub(crate) struct SeededRandom(u64);
 
@@ -18,7 +17,6 @@ impl SeededRandom {
         self.next() % bound
     }
 
-    /// An index into a collection of this length.
     pub(crate) fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
@@ -33,7 +31,6 @@ impl SeededRandom {
     }
 }
 
-/// Scrambles a number.
 pub(crate) fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

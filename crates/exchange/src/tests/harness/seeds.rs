@@ -7,7 +7,6 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// The number of seeds to play.
 pub(crate) fn seed_count(usual: u64) -> u64 {
     number("PACELINE_SEEDS").unwrap_or(usual)
 }

@@ -3,16 +3,12 @@
 use paceline_model::{Group, Layout, OptimizerState, Sgd, Table};
 
 use super::{Frame, RecordingHost};
-use crate::{
-    Client, ClientConfig, ConnId, Header, Payload, PeerRole, Server, ServerConfig, Store,
-    as_bytes_mut,
-};
+use crate::*;
 
 pub(crate) const JOB: [u8; 32] = [7; 32];
 pub(crate) const LAYOUT: [u8; 32] = [9; 32];
 pub(crate) const TOKEN: &[u8] = b"open sesame";
 
-/// One tensor of weights.
 pub(crate) fn flat_layout(params: usize) -> Layout {
     let mut layout = Layout::new();
     layout.push("weight", &[params], Group::Weights);
@@ -61,7 +57,6 @@ impl TestServer {
         Self { server, host: RecordingHost::default(), now_ms: 0 }
     }
 
-    /// Opens a connection and sends its first frame.
     pub(crate) fn open(&mut self, conn: u64, (header, bytes): Frame) {
         self.server.connection_opened(ConnId(conn), self.now_ms);
         self.send(conn, header, &bytes);

@@ -32,7 +32,6 @@ impl ServerCopy {
         Self { params: read_table(table), states, marks, stop_at }
     }
 
-    /// Restores the table of a sparse model.
     pub(crate) fn fill(&self, table: &Table) {
         table.resume(self.marks[0].version);
         table.write_range(table.range(), &self.params);
@@ -52,7 +51,6 @@ impl ServerCopy {
     }
 }
 
-/// All parameters of a table.
 pub(crate) fn read_table(table: &Table) -> Vec<f32> {
     let mut params = vec![f32::NAN; table.len()];
     table.read_range(table.range(), &mut params);

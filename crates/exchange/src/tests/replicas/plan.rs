@@ -5,7 +5,6 @@ use paceline_model::{Layout, Momentum, OptimizerSpec, OptimizerState};
 use crate::tests::harness::{JOB, LAYOUT, SeededRandom, TOKEN, flat_layout, mix};
 use crate::{Replica, ReplicaConfig};
 
-/// A run without servers.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplicaPlan {
     pub(crate) workers: usize,
@@ -16,7 +15,6 @@ pub(crate) struct ReplicaPlan {
     pub(crate) stop_steps: Option<u64>,
     /// The step after which the coordinator asks to stop.
     pub(crate) stop_after: Option<u64>,
-    /// Frames that a connection holds.
     pub(crate) room: usize,
     /// Whether the run survives deaths, after which a new process fills the slot.
     pub(crate) recovers: bool,

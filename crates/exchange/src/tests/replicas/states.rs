@@ -35,7 +35,6 @@ fn pair() -> (Replica, Replica) {
     (old, new)
 }
 
-/// Transfers the next piece.
 fn transfer_piece(old: &mut Replica, new: &mut Replica) -> Header {
     let next = old.next_frame(1).unwrap();
     let place = new.read_target(0, &next.header).unwrap();

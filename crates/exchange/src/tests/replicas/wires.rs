@@ -8,7 +8,6 @@ use crate::tests::harness::Frame;
 /// A connection between two slots, of which the higher has called the lower.
 pub(crate) struct Wire {
     pub(crate) slots: [usize; 2],
-    /// Frames on their way to each end.
     pub(crate) to: [VecDeque<Frame>; 2],
     pub(crate) is_open: [bool; 2],
     pub(crate) is_cut: bool,

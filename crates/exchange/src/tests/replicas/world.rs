@@ -24,7 +24,6 @@ pub(crate) struct ReplicaProcess {
     pub(crate) replica: Replica,
     pub(crate) phase: ReplicaPhase,
     gradient: Vec<f32>,
-    /// The connection to each slot.
     pub(crate) wires: Vec<Option<usize>>,
     has_said_leave: bool,
     pub(crate) failed: Option<String>,
@@ -43,7 +42,6 @@ pub(crate) struct ReplicaWorld {
     /// The moves at which slots die, and those at which they are restarted.
     pub(crate) deaths: Vec<(usize, usize)>,
     restarts: Vec<(usize, usize)>,
-    /// The moves at which connections break.
     pub(crate) cuts: Vec<usize>,
     /// The slot and the step at which a bit of a replica flips.
     pub(crate) fault: Option<(usize, u64)>,
@@ -330,7 +328,6 @@ impl ReplicaWorld {
         true
     }
 
-    /// The state of all processes and connections.
     fn describe(&self) -> String {
         let mut text = format!("{:?}\n", self.plan);
         for (slot, process) in self.processes.iter().enumerate() {

@@ -10,12 +10,10 @@ use super::process::{ProcessAction, ProcessState, SimProcess};
 use crate::tests::harness::mix;
 use crate::{PeerRole, PullPurpose};
 
-/// A batch whose values have arrived.
 struct SparseBatch {
     step: u64,
     keys: Vec<u32>,
     values: Vec<f32>,
-    /// The version of each server's values.
     versions: Vec<u64>,
 }
 
@@ -34,7 +32,6 @@ pub(crate) struct SparseBatches {
     is_computing: bool,
     /// A gradient that waits for the last push to be answered, with its step and versions.
     computed_gradient: Option<(u64, Vec<f32>, Vec<u64>)>,
-    /// Pulls that only read.
     reads: u64,
 }
 
@@ -72,7 +69,6 @@ impl SimProcess {
         self.params = vec![f32::NAN; batches.requested.len()];
     }
 
-    /// A push or a pull has been answered in full.
     pub(crate) fn completed_sparse(&mut self, plan: &SimPlan) {
         if self.role == PeerRole::Evaluator {
             self.state = ProcessState::Computing;
@@ -102,7 +98,6 @@ impl SimProcess {
         }
     }
 
-    /// The requested values have arrived and form a batch.
     fn values_arrived(&mut self) {
         let batches = &mut self.batches;
         let (step, keys) = (batches.requested_step, batches.requested.clone());
@@ -161,7 +156,6 @@ impl SimProcess {
         self.compute_next();
     }
 
-    /// Pushes the gradient that waits, if there is one, and requests the next batch.
     fn push_computed(&mut self, plan: &SimPlan) {
         let Some((step, gradient, versions)) = self.batches.computed_gradient.take() else {
             return;

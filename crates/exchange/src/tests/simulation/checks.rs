@@ -53,7 +53,6 @@ fn names_worker(world: &SimWorld, slot: usize) -> bool {
     world.failures().any(|why| why.contains(&format!("worker:{slot}")))
 }
 
-/// Pushes of a slot that server 0 has accepted.
 fn pushes(world: &SimWorld, slot: usize) -> u64 {
     world.nodes[0].server.accepted(0, slot)
 }

@@ -31,7 +31,6 @@ impl SimProcess {
         self.actions.push(ProcessAction::Send { server, header, bytes });
     }
 
-    /// A server has acknowledged the present goodbye.
     pub(crate) fn count(&mut self, server: usize) {
         self.done[server] = true;
         if !self.done[0] && server > 0 && !self.done[1..].contains(&false) {

@@ -24,7 +24,6 @@ use super::harness::for_each_seed;
 use plan::{RunStyle, ServerFate, SimPlan, StoreKind};
 use world::SimWorld;
 
-/// Plays one seed.
 fn play(plan: &SimPlan, seed: u64, trace: bool) {
     if trace {
         println!("{plan:#?}");

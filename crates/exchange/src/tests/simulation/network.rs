@@ -4,7 +4,6 @@ use super::node::ServerNode;
 use super::world::{SimEvent, SimWorld};
 use crate::{ConnId, FrameKind, Header, Payload, ReadTarget, as_bytes_mut};
 
-/// The client at the end of a connection.
 #[derive(Clone, Copy)]
 pub(crate) enum ConnOwner {
     Stranger,
@@ -164,7 +163,6 @@ impl SimWorld {
         self.after(delay_ms, SimEvent::Connect { process, server });
     }
 
-    /// A process closes a connection and opens a new one.
     pub(crate) fn reconnect(&mut self, process: usize, server: usize) {
         if let Some(conn) = self.links[process][server].take() {
             self.conns[conn.0 as usize].cut = true;
@@ -176,7 +174,6 @@ impl SimWorld {
         self.after(delay_ms, SimEvent::Connect { process, server });
     }
 
-    /// Closes the connections of a process that has ended by itself.
     pub(crate) fn disconnect_if_exited(&mut self, process: usize) {
         if self.processes[process].is_alive() {
             return;

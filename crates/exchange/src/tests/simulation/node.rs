@@ -19,7 +19,6 @@ pub(crate) struct ServerNode {
     pub(crate) ended: bool,
     /// Its process has died and has not been restarted.
     pub(crate) is_down: bool,
-    /// Numbers its processes.
     pub(crate) life: u64,
     pub(crate) generation: Generation,
     /// Pushes in the checkpoint that it resumed from.

@@ -21,39 +21,45 @@ pub(crate) enum RunStyle {
     Elastic,
 }
 
-/// Something that goes wrong.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SimAccident {
     /// A connection breaks, and the frames on it are lost.
     Cut,
     /// The process in a slot dies; another one takes over after a while, or none does.
-    Kill { slot: usize, back_after_ms: Option<u64> },
+    Kill {
+        slot: usize,
+        back_after_ms: Option<u64>,
+    },
     /// As `Kill`, but only when one server has a push of the slot and another lacks it. Gives up
     /// after this many attempts.
-    KillBetween { slot: usize, back_after_ms: u64, attempts: u64 },
+    KillBetween {
+        slot: usize,
+        back_after_ms: u64,
+        attempts: u64,
+    },
     /// A stranger connects to a server and sends garbage.
-    Stranger { server: usize },
-    /// The processes on the roster change.
+    Stranger {
+        server: usize,
+    },
     ChangeRoster(RosterChange),
-    /// A server dies and is restarted after a while.
-    KillServer { server: usize, back_after_ms: u64 },
+    KillServer {
+        server: usize,
+        back_after_ms: u64,
+    },
 }
 
-/// Whether servers die during a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerFate {
     Steady,
     Mortal,
 }
 
-/// The kind of model that is trained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreKind {
     Dense,
     Sparse,
 }
 
-/// One simulated run.
 #[derive(Clone, Debug)]
 pub(crate) struct SimPlan {
     pub(crate) is_sparse: bool,
@@ -84,7 +90,6 @@ pub(crate) struct SimPlan {
     pub(crate) dies: Option<usize>,
     /// Processes that the run begins with, if they fill slots by the roster.
     pub(crate) roster_processes: Option<usize>,
-    /// Steps of the coordinator between checkpoints.
     pub(crate) checkpoint_every: Option<u64>,
 }
 
@@ -305,7 +310,6 @@ impl SimPlan {
         keys.iter().enumerate().map(element).collect()
     }
 
-    /// Examples in a slot's batch.
     pub(crate) fn examples(&self, slot: usize, step: u64) -> u32 {
         1 + (mix(slot as u64 ^ step << 8) % 9) as u32
     }

@@ -3,12 +3,8 @@
 use super::batches::SparseBatches;
 use super::plan::SimPlan;
 use crate::tests::harness::worker_config;
-use crate::{
-    Client, ClientConfig, ClientEvent, FrameKind, Header, OutgoingFrame, PeerRole, ProcessName,
-    RefuseCode, as_bytes,
-};
+use crate::*;
 
-/// What a process is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProcessState {
     Joining,
@@ -30,13 +26,11 @@ pub(crate) enum ProcessState {
     },
 }
 
-/// A push that was answered in full.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnsweredPush {
     pub(crate) slot: usize,
     pub(crate) step: u64,
     pub(crate) dropped: bool,
-    /// The generation in which it was pushed.
     pub(crate) generation: u64,
 }
 
@@ -49,15 +43,12 @@ pub(crate) enum ProcessAction {
     },
     /// Call `computed` after the time that a step takes.
     Compute,
-    /// A push was answered in full.
     Answered(AnsweredPush),
-    /// Close a connection and open a new one.
     Reconnect {
         server: usize,
     },
 }
 
-/// One process.
 pub(crate) struct SimProcess {
     pub(crate) slot: usize,
     pub(crate) role: PeerRole,
@@ -65,7 +56,6 @@ pub(crate) struct SimProcess {
     pub(crate) client: Client,
     /// All parameters; of a sparse model, the requested values.
     pub(crate) params: Vec<f32>,
-    /// The gradient that is being pushed.
     pub(crate) gradient: Vec<f32>,
     pub(crate) step: u64,
     pub(crate) batches: SparseBatches,
@@ -212,7 +202,6 @@ impl SimProcess {
         (0..self.done.len()).map(|server| ProcessAction::Reconnect { server }).collect()
     }
 
-    /// Records the push that has just been answered.
     pub(crate) fn answered(&self) -> ProcessAction {
         ProcessAction::Answered(AnsweredPush {
             slot: self.slot,
@@ -222,7 +211,6 @@ impl SimProcess {
         })
     }
 
-    /// A push or a pull has been answered in full.
     fn completed(&mut self, plan: &SimPlan) {
         if self.role == PeerRole::Evaluator {
             // It evaluates the parameters and pulls again, as long as there are servers.
@@ -257,7 +245,6 @@ impl SimProcess {
         self.state == ProcessState::Releasing && self.done[server]
     }
 
-    /// The gradient is computed.
     pub(crate) fn computed(&mut self, plan: &SimPlan) -> Vec<ProcessAction> {
         if plan.is_sparse {
             self.computed_sparse(plan);
@@ -279,7 +266,6 @@ impl SimProcess {
         std::mem::take(&mut self.actions)
     }
 
-    /// The coordinator asks to stop before it pushes its last step.
     pub(crate) fn stop_if_due(&mut self, plan: &SimPlan) {
         if self.slot == 0 && plan.coordinator_stops_at.is_some_and(|at| self.step >= at) {
             self.has_requested_stop = true;

@@ -9,7 +9,6 @@ use super::world::{SimEvent, SimWorld};
 use crate::tests::harness::{JOB, LAYOUT, SeededRandom, TOKEN};
 use crate::{ConnId, Enrolment, Header, PeerRole, ProcessName, RosterEvent};
 
-/// A change of the processes on the roster.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RosterChange {
     Join,
@@ -34,7 +33,6 @@ impl RosterChange {
     }
 }
 
-/// A process that fills slots by the roster.
 pub(crate) struct RosterProcess {
     enrolment: Enrolment,
     pub(crate) conn: Option<ConnId>,
@@ -113,7 +111,6 @@ impl SimWorld {
         }
     }
 
-    /// The workers of a process that fill a slot now.
     fn workers_of(&self, index: usize) -> Vec<usize> {
         let workers = self.roster_processes[index].workers.iter().copied();
         workers.filter(|&worker| self.processes[worker].is_alive()).collect()
@@ -166,7 +163,6 @@ impl SimWorld {
         }
     }
 
-    /// A process closes its roster connection and releases all slots.
     fn leave_roster(&mut self, index: usize) {
         self.roster_processes[index].is_leaving = true;
         if let Some(conn) = self.roster_processes[index].conn.take() {
@@ -198,7 +194,6 @@ impl SimWorld {
         }
     }
 
-    /// Restarts a process that has died, unless the run is over.
     pub(crate) fn restart_roster_process(&mut self, home: Option<usize>) {
         let is_over = self.nodes.iter().any(|node| node.server.outcome().is_some());
         let is_its = |process: &RosterProcess| process.is_alive && process.enrolment.home == home;

@@ -129,7 +129,6 @@ impl SimWorld {
         self.nodes[server] = restored;
     }
 
-    /// Breaks all connections of a server.
     fn cut_all(&mut self, server: usize) {
         for index in 0..self.conns.len() {
             let conn = &mut self.conns[index];

@@ -41,7 +41,6 @@ pub(crate) enum SimEvent {
         copy: ServerCopy,
     },
     TakeOver(usize),
-    /// A process connects to the roster.
     Enrol(usize),
     /// A process that died and had this home is restarted.
     Restart(Option<usize>),
@@ -59,10 +58,8 @@ pub(crate) struct SimWorld {
     pub(crate) nodes: Vec<ServerNode>,
     pub(crate) processes: Vec<SimProcess>,
     pub(crate) roster_processes: Vec<RosterProcess>,
-    /// The newest process of each slot.
     pub(crate) newest: Vec<usize>,
     pub(crate) incarnation: u64,
-    /// Each process's connection to each server.
     pub(crate) links: Vec<Vec<Option<ConnId>>>,
     pub(crate) answered: Vec<AnsweredPush>,
     pub(crate) killed_for_good: bool,
@@ -133,7 +130,6 @@ impl SimWorld {
         format!("{states:?} {ends:?}")
     }
 
-    /// The bits of all parameters.
     pub(crate) fn params(&self) -> Vec<u32> {
         let params = self.nodes.iter().flat_map(|node| read_params(&node.server));
         params.map(f32::to_bits).collect()
