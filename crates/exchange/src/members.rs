@@ -29,7 +29,7 @@ pub(crate) struct Member {
     /// The newest process that has filled it.
     pub(crate) incarnation: Option<u64>,
     /// Set while it has no connection, once the run has started.
-    pub(crate) absence: Option<Absence>,
+    pub(crate) absence: Option<LostConnection>,
     /// When its last frame arrived.
     pub(crate) heard_ms: u64,
     /// Pending gradients on all chunks.
@@ -55,7 +55,7 @@ pub(crate) struct SlotOffer {
 
 /// A lost connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Absence {
+pub(crate) struct LostConnection {
     pub(crate) since_ms: u64,
     pub(crate) why: String,
 }

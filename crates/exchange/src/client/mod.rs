@@ -1,7 +1,7 @@
 //! A client: one worker or evaluator, connected to all servers.
 //!
 //! The state machine (`state.rs`) knows what has been sent to each server and what has come back
-//! (`server_link.rs`). It never holds parameters or gradients: those stay in the caller's flat
+//! (`server_progress.rs`). It never holds parameters or gradients: those stay in the caller's flat
 //! slices, and the client only names ranges of them. A worker says hello to every server, waits
 //! for the start, pulls, and then pushes again and again. A push is complete when every chunk has
 //! been answered with updated parameters (`operations.rs`, `replies.rs`; of a sparse model,
@@ -15,7 +15,7 @@ mod enrolment;
 mod event;
 mod operations;
 mod replies;
-mod server_link;
+mod server_progress;
 mod sparse;
 mod state;
 

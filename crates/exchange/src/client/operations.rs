@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::server_link::ServerLink;
+use super::server_progress::ServerProgress;
 use super::state::{Client, Operation};
 use crate::{Flags, FrameKind, Header, PeerRole};
 
@@ -49,7 +49,7 @@ impl Client {
     pub(super) fn begin(&mut self, operation: Operation) {
         assert!(self.is_complete(), "one operation at a time");
         self.operation = Some(operation);
-        self.links.iter_mut().for_each(ServerLink::begin);
+        self.links.iter_mut().for_each(ServerProgress::begin);
     }
 
     /// The next frame for a server; `None` if there is nothing to send, or if the window of

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::event::{ClientEvent, ProtocolError, ReadTarget};
-use super::server_link::ServerLink;
+use super::server_progress::ServerProgress;
 use super::state::{Client, Operation};
 use crate::{Flags, FrameKind, Header, MAX_REPORTS_BYTES, Refusal, TaskReport, Welcome};
 
@@ -84,7 +84,7 @@ impl Client {
     /// Once all servers have stated how far the slot has come with them, the client continues with
     /// the first push that not all of them have.
     fn find_resume_step(&mut self) {
-        let points = || self.links.iter().map(ServerLink::resume_point);
+        let points = || self.links.iter().map(ServerProgress::resume_point);
         if points().any(|point| point.is_none()) {
             return;
         }
@@ -104,13 +104,13 @@ impl Client {
         if matches!(self.operation, Some(Operation::Push { .. })) {
             self.dropped |= header.flags.contains(Flags::DROPPED);
         }
-        if !self.links.iter().all(ServerLink::is_complete) {
+        if !self.links.iter().all(ServerProgress::is_complete) {
             return Ok(ClientEvent::Progress);
         }
         let operation = self.operation.take();
         let only_reads = matches!(operation, Some(Operation::Pull { resume: false, ahead: false }));
         if !only_reads {
-            self.links.iter_mut().for_each(ServerLink::owe_gradient);
+            self.links.iter_mut().for_each(ServerProgress::owe_gradient);
         }
         Ok(ClientEvent::Complete)
     }

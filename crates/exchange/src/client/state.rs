@@ -1,7 +1,7 @@
 //! The state of a client, and what its caller may ask.
 
 use super::config::ClientConfig;
-use super::server_link::ServerLink;
+use super::server_progress::ServerProgress;
 use crate::{Generation, shard_ranges};
 
 /// The operation that a client is performing.
@@ -16,7 +16,7 @@ pub(super) enum Operation {
 /// The state machine of one client. The documentation of the crate shows how to drive it.
 pub struct Client {
     pub(super) config: ClientConfig,
-    pub(super) links: Vec<ServerLink>,
+    pub(super) links: Vec<ServerProgress>,
     pub(super) operation: Option<Operation>,
     /// The sequence of the present or last push.
     pub(super) sequence: u64,
@@ -85,7 +85,7 @@ impl Client {
 
     /// Whether every server has welcomed the client on its present connection.
     pub fn is_welcome(&self) -> bool {
-        self.links.iter().all(ServerLink::is_welcome)
+        self.links.iter().all(ServerProgress::is_welcome)
     }
 
     /// Whether a server has welcomed the client on its present connection. Until then the server
@@ -96,7 +96,7 @@ impl Client {
 
     /// Whether every server has sent `Start`.
     pub fn is_started(&self) -> bool {
-        self.links.iter().all(ServerLink::is_started)
+        self.links.iter().all(ServerProgress::is_started)
     }
 
     /// The step of the plan that the slot continues with; 0 unless it takes over or resumes. Known
@@ -152,7 +152,7 @@ impl Client {
 }
 
 /// The links to all servers, before any has been heard of.
-fn new_links(config: &ClientConfig) -> Vec<ServerLink> {
+fn new_links(config: &ClientConfig) -> Vec<ServerProgress> {
     let shards = shard_ranges(config.total_params, config.servers);
-    shards.into_iter().map(|shard| ServerLink::new(shard, config.is_sparse)).collect()
+    shards.into_iter().map(|shard| ServerProgress::new(shard, config.is_sparse)).collect()
 }

@@ -4,7 +4,7 @@ use super::connections::ConnectedPeer;
 use super::host::{Host, Level};
 use super::state::Server;
 use super::violation::{Checked, Violation};
-use crate::members::{Absence, MemberState};
+use crate::members::{LostConnection, MemberState};
 use crate::{ConnId, FrameBody, FrameKind, Header, Payload};
 
 impl Server {
@@ -131,7 +131,7 @@ impl Server {
             }
             _ => {
                 let why = why.to_owned();
-                self.members[slot].absence = Some(Absence { since_ms: now_ms, why });
+                self.members[slot].absence = Some(LostConnection { since_ms: now_ms, why });
             }
         }
         if self.outcome.is_none() {

@@ -2,7 +2,7 @@
 
 use super::network::ConnOwner;
 use super::plan::SimAccident;
-use super::process::ProcessState;
+use super::process::SimProcessState;
 use super::world::{SimEvent, SimWorld};
 use crate::tests::harness::TOKEN;
 use crate::{FrameKind, Header};
@@ -48,7 +48,7 @@ impl SimWorld {
         // A coordinator that dies while it ends the run leaves some servers ended and others not,
         // which the launcher handles. Before the start, losing a worker has no effect.
         let is_started = self.nodes.iter().all(|node| node.server.is_started());
-        if !victim.is_alive() || victim.state == ProcessState::Finishing || !is_started {
+        if !victim.is_alive() || victim.state == SimProcessState::Finishing || !is_started {
             return;
         }
         if self.trace {
@@ -63,7 +63,7 @@ impl SimWorld {
 
     /// A process is dead. Each server learns of it in its own time.
     pub(crate) fn remove(&mut self, process: usize) {
-        self.processes[process].state = ProcessState::Exited { well: true };
+        self.processes[process].state = SimProcessState::Exited { well: true };
         for conn in std::mem::take(&mut self.links[process]).into_iter().flatten() {
             self.conns[conn.0 as usize].cut = true;
             let delay_ms = self.random.below(3_000);

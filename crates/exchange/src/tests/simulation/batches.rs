@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::plan::SimPlan;
-use super::process::{ProcessAction, ProcessState, SimProcess};
+use super::process::{ProcessAction, SimProcess, SimProcessState};
 use crate::tests::harness::mix;
 use crate::{PeerRole, PullPurpose};
 
@@ -38,7 +38,7 @@ pub(crate) struct SparseBatches {
 impl SimProcess {
     /// Pulls the first batch, or what an evaluator reads.
     pub(crate) fn begin_sparse(&mut self, plan: &SimPlan) {
-        self.state = ProcessState::Pulling;
+        self.state = SimProcessState::Pulling;
         match self.role {
             PeerRole::Worker => {
                 let step = self.client.resume_step().expect("all servers have welcomed it");
@@ -50,7 +50,7 @@ impl SimProcess {
     }
 
     pub(crate) fn begin_read(&mut self, plan: &SimPlan) {
-        self.state = ProcessState::Reading;
+        self.state = SimProcessState::Reading;
         self.batches.reads += 1;
         let seed = mix(self.batches.reads ^ 0xe7a1);
         self.batches.requested = (0..plan.total_params as u32)
@@ -71,18 +71,18 @@ impl SimProcess {
 
     pub(crate) fn completed_sparse(&mut self, plan: &SimPlan) {
         if self.role == PeerRole::Evaluator {
-            self.state = ProcessState::Computing;
+            self.state = SimProcessState::Computing;
             self.actions.push(ProcessAction::Compute);
             return;
         }
         match self.state {
-            ProcessState::Pushing => {
+            SimProcessState::Pushing => {
                 self.actions.push(self.answered());
                 let step = self.step;
                 self.step = if plan.is_sync() { self.client.global_step() } else { step + 1 };
                 self.values_arrived();
             }
-            ProcessState::Pulling => {
+            SimProcessState::Pulling => {
                 self.values_arrived();
                 self.step = self.batches.arrived[0].step;
             }
@@ -90,9 +90,9 @@ impl SimProcess {
         }
         let is_out_of_data = plan.leaves_at[self.slot].is_some_and(|at| self.step >= at);
         if self.client.is_stopping() || is_out_of_data {
-            self.enter_state(ProcessState::Leaving);
+            self.enter_state(SimProcessState::Leaving);
         } else if self.releases_now() {
-            self.enter_state(ProcessState::Releasing);
+            self.enter_state(SimProcessState::Releasing);
         } else {
             self.advance(plan);
         }
@@ -107,7 +107,7 @@ impl SimProcess {
 
     /// No operation is in progress: requests what is missing, and computes what it can.
     fn advance(&mut self, plan: &SimPlan) {
-        let has_pushed = self.state == ProcessState::Pushing;
+        let has_pushed = self.state == SimProcessState::Pushing;
         // Other workers have made steps that this slot was too late for.
         let is_behind = plan.is_sync() && self.batches.arrived.iter().all(|b| b.step != self.step);
         if has_pushed && is_behind {
@@ -116,11 +116,12 @@ impl SimProcess {
             self.begin_sparse(plan);
         } else if has_pushed && self.slot == 0 && self.step.is_multiple_of(3) {
             self.begin_read(plan);
-        } else if self.state == ProcessState::Pulling && plan.depth > self.batches.arrived.len() {
+        } else if self.state == SimProcessState::Pulling && plan.depth > self.batches.arrived.len()
+        {
             self.request(plan, self.step + 1);
             self.client.begin_pull_keys(&self.batches.requested, PullPurpose::Ahead);
         } else {
-            self.state = ProcessState::Computing;
+            self.state = SimProcessState::Computing;
             self.push_computed(plan);
         }
         self.compute_next();
@@ -130,7 +131,7 @@ impl SimProcess {
     fn compute_next(&mut self) {
         let batches = &mut self.batches;
         let is_free = !batches.is_computing && batches.computed_gradient.is_none();
-        if is_free && self.state != ProcessState::Pulling && !batches.arrived.is_empty() {
+        if is_free && self.state != SimProcessState::Pulling && !batches.arrived.is_empty() {
             batches.is_computing = true;
             self.actions.push(ProcessAction::Compute);
         }
@@ -142,7 +143,7 @@ impl SimProcess {
             return self.begin_read(plan);
         }
         self.batches.is_computing = false;
-        use ProcessState::{AwaitingEnd, Collecting, Finishing, Leaving, Refreshing, Releasing};
+        use SimProcessState::{AwaitingEnd, Collecting, Finishing, Leaving, Refreshing, Releasing};
         let is_out = matches!(self.state, Leaving | Releasing | AwaitingEnd);
         if is_out || matches!(self.state, Collecting | Refreshing | Finishing) {
             return;
@@ -150,7 +151,7 @@ impl SimProcess {
         let batch = self.batches.arrived.pop_front().expect("what was computed");
         let gradient = plan.gradients(self.slot, batch.step, &batch.keys, &batch.values);
         self.batches.computed_gradient = Some((batch.step, gradient, batch.versions));
-        if self.state == ProcessState::Computing {
+        if self.state == SimProcessState::Computing {
             self.push_computed(plan);
         }
         self.compute_next();
@@ -164,7 +165,7 @@ impl SimProcess {
         (self.gradient, self.batches.pushed_versions) = (gradient, versions);
         self.checkpoint_if_due(plan);
         self.stop_if_due(plan);
-        self.state = ProcessState::Pushing;
+        self.state = SimProcessState::Pushing;
         self.request(plan, step + plan.depth as u64);
         let examples = plan.examples(self.slot, step);
         self.client.begin_push_keys(step, examples, &self.batches.requested);

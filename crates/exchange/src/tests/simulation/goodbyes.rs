@@ -1,10 +1,10 @@
 //! How a process leaves the run, releases its slot, and ends the run.
 
-use super::process::{ProcessAction, ProcessState, SimProcess};
+use super::process::{ProcessAction, SimProcess, SimProcessState};
 use crate::{Client, PeerRole};
 
 impl SimProcess {
-    pub(crate) fn enter_state(&mut self, state: ProcessState) {
+    pub(crate) fn enter_state(&mut self, state: SimProcessState) {
         self.state = state;
         self.done.fill(false);
         for server in 0..self.done.len() {
@@ -13,19 +13,19 @@ impl SimProcess {
     }
 
     pub(crate) fn send_goodbye(&mut self, server: usize) {
-        let goes = matches!(self.state, ProcessState::Leaving | ProcessState::Releasing);
+        let goes = matches!(self.state, SimProcessState::Leaving | SimProcessState::Releasing);
         if goes && server == 0 && self.done[1..].contains(&false) {
             return;
         }
         let (header, bytes) = match self.state {
-            ProcessState::Leaving | ProcessState::AwaitingEnd => {
+            SimProcessState::Leaving | SimProcessState::AwaitingEnd => {
                 Client::leave(format!("report of {}", self.slot).into_bytes())
             }
-            ProcessState::Releasing => {
+            SimProcessState::Releasing => {
                 Client::release(format!("report of {}", self.slot).into_bytes())
             }
-            ProcessState::Collecting => (Client::collect(), Vec::new()),
-            ProcessState::Finishing => (Client::finish(), Vec::new()),
+            SimProcessState::Collecting => (Client::collect(), Vec::new()),
+            SimProcessState::Finishing => (Client::finish(), Vec::new()),
             _ => return,
         };
         self.actions.push(ProcessAction::Send { server, header, bytes });
@@ -41,11 +41,13 @@ impl SimProcess {
             return;
         }
         match self.state {
-            ProcessState::Leaving if self.slot == 0 => self.enter_state(ProcessState::Collecting),
-            ProcessState::Collecting => self.state = ProcessState::Refreshing,
-            ProcessState::Leaving => self.state = ProcessState::AwaitingEnd,
-            ProcessState::Releasing | ProcessState::Finishing => {
-                self.state = ProcessState::Exited { well: true }
+            SimProcessState::Leaving if self.slot == 0 => {
+                self.enter_state(SimProcessState::Collecting)
+            }
+            SimProcessState::Collecting => self.state = SimProcessState::Refreshing,
+            SimProcessState::Leaving => self.state = SimProcessState::AwaitingEnd,
+            SimProcessState::Releasing | SimProcessState::Finishing => {
+                self.state = SimProcessState::Exited { well: true }
             }
             _ => {}
         }
@@ -53,11 +55,11 @@ impl SimProcess {
 
     /// A server cannot be reached because it has ended.
     pub(crate) fn server_ended(&mut self, server: usize) {
-        use ProcessState::{AwaitingEnd, Finishing, Leaving};
+        use SimProcessState::{AwaitingEnd, Finishing, Leaving};
         let is_out = matches!(self.state, Leaving | AwaitingEnd) || self.is_on_roster;
         // With a roster, another process has the slot and was quicker.
         if is_out && self.slot > 0 || self.role == PeerRole::Evaluator {
-            self.state = ProcessState::Exited { well: true };
+            self.state = SimProcessState::Exited { well: true };
         } else if matches!(self.state, Leaving | Finishing) {
             self.count(server);
             // No connection is left for the frames that follow.

@@ -6,7 +6,7 @@ use crate::tests::harness::worker_config;
 use crate::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProcessState {
+pub(crate) enum SimProcessState {
     Joining,
     Pulling,
     /// It pulls, and no gradient will follow.
@@ -52,7 +52,7 @@ pub(crate) enum ProcessAction {
 pub(crate) struct SimProcess {
     pub(crate) slot: usize,
     pub(crate) role: PeerRole,
-    pub(crate) state: ProcessState,
+    pub(crate) state: SimProcessState,
     pub(crate) client: Client,
     /// All parameters; of a sparse model, the requested values.
     pub(crate) params: Vec<f32>,
@@ -95,7 +95,7 @@ impl SimProcess {
         Self {
             slot,
             role,
-            state: ProcessState::Joining,
+            state: SimProcessState::Joining,
             client: Client::new(config),
             params: vec![f32::NAN; plan.total_params],
             gradient: vec![f32::NAN; plan.total_params],
@@ -114,7 +114,7 @@ impl SimProcess {
     }
 
     pub(crate) fn is_alive(&self) -> bool {
-        !matches!(self.state, ProcessState::Exited { .. })
+        !matches!(self.state, SimProcessState::Exited { .. })
     }
 
     /// A frame arrived whose parameters, if it has any, have been read.
@@ -129,8 +129,8 @@ impl SimProcess {
         match event {
             ClientEvent::Welcome => self.repeat_frames(server),
             ClientEvent::Started | ClientEvent::Progress | ClientEvent::Notice(_) => {}
-            ClientEvent::Complete if self.state == ProcessState::Refreshing => {
-                self.enter_state(ProcessState::Finishing);
+            ClientEvent::Complete if self.state == SimProcessState::Refreshing => {
+                self.enter_state(SimProcessState::Finishing);
             }
             ClientEvent::Complete if plan.is_sparse => self.completed_sparse(plan),
             ClientEvent::Complete => self.completed(plan),
@@ -140,33 +140,33 @@ impl SimProcess {
                 self.count(server);
             }
             ClientEvent::Bye => self.count(server),
-            ClientEvent::RunOver if self.state == ProcessState::Finishing => self.count(server),
-            ClientEvent::RunOver => self.state = ProcessState::Exited { well: true },
+            ClientEvent::RunOver if self.state == SimProcessState::Finishing => self.count(server),
+            ClientEvent::RunOver => self.state = SimProcessState::Exited { well: true },
             ClientEvent::ServerBehind => self.actions.push(ProcessAction::Reconnect { server }),
             ClientEvent::Rewound => return self.rewound(),
             ClientEvent::Abort(why) => self.abort(why),
             ClientEvent::Refused(refusal) if refusal.code == RefuseCode::SlotTaken => {
                 match self.state {
-                    ProcessState::Releasing => self.count(server),
-                    _ => self.state = ProcessState::Exited { well: true },
+                    SimProcessState::Releasing => self.count(server),
+                    _ => self.state = SimProcessState::Exited { well: true },
                 }
             }
             ClientEvent::Refused(refusal) => self.abort(refusal.text),
         }
-        if self.state == ProcessState::Joining
+        if self.state == SimProcessState::Joining
             && self.client.is_welcome()
             && self.client.is_started()
         {
             if self.client.already_left() {
-                self.enter_state(ProcessState::Leaving);
+                self.enter_state(SimProcessState::Leaving);
             } else if plan.is_sparse {
                 self.begin_sparse(plan);
             } else {
-                self.state = ProcessState::Pulling;
+                self.state = SimProcessState::Pulling;
                 self.client.begin_pull();
             }
         }
-        if self.state == ProcessState::Refreshing
+        if self.state == SimProcessState::Refreshing
             && self.client.is_complete()
             && !self.is_refreshing
         {
@@ -180,7 +180,7 @@ impl SimProcess {
     fn refresh(&mut self, plan: &SimPlan) {
         if plan.is_sparse {
             self.begin_read(plan);
-            self.state = ProcessState::Refreshing;
+            self.state = SimProcessState::Refreshing;
         } else {
             self.client.begin_pull();
         }
@@ -188,12 +188,12 @@ impl SimProcess {
 
     pub(crate) fn abort(&mut self, why: String) {
         self.aborted = Some(why);
-        self.state = ProcessState::Exited { well: false };
+        self.state = SimProcessState::Exited { well: false };
     }
 
     /// The run has gone back: the process connects to all servers again.
     fn rewound(&mut self) -> Vec<ProcessAction> {
-        self.state = ProcessState::Joining;
+        self.state = SimProcessState::Joining;
         self.life += 1;
         self.done.fill(false);
         (self.has_requested_stop, self.is_refreshing, self.requested_checkpoint) =
@@ -215,10 +215,10 @@ impl SimProcess {
         if self.role == PeerRole::Evaluator {
             // It evaluates the parameters and pulls again, as long as there are servers.
             self.actions.push(ProcessAction::Compute);
-            self.state = ProcessState::Computing;
+            self.state = SimProcessState::Computing;
             return;
         }
-        if self.state == ProcessState::Pushing {
+        if self.state == SimProcessState::Pushing {
             self.actions.push(self.answered());
             self.step = if plan.is_sync() { self.client.global_step() } else { self.step + 1 };
         } else {
@@ -226,11 +226,11 @@ impl SimProcess {
         }
         let is_out_of_data = plan.leaves_at[self.slot].is_some_and(|at| self.step >= at);
         if self.client.is_stopping() || is_out_of_data {
-            self.enter_state(ProcessState::Leaving);
+            self.enter_state(SimProcessState::Leaving);
         } else if self.releases_now() {
-            self.enter_state(ProcessState::Releasing);
+            self.enter_state(SimProcessState::Releasing);
         } else {
-            self.state = ProcessState::Computing;
+            self.state = SimProcessState::Computing;
             self.actions.push(ProcessAction::Compute);
         }
     }
@@ -242,7 +242,7 @@ impl SimProcess {
 
     /// Whether it needs no connection to a server any more.
     pub(crate) fn is_done_with(&self, server: usize) -> bool {
-        self.state == ProcessState::Releasing && self.done[server]
+        self.state == SimProcessState::Releasing && self.done[server]
     }
 
     pub(crate) fn computed(&mut self, plan: &SimPlan) -> Vec<ProcessAction> {
@@ -251,15 +251,15 @@ impl SimProcess {
             self.send_chunks();
             return std::mem::take(&mut self.actions);
         }
-        assert_eq!(self.state, ProcessState::Computing);
+        assert_eq!(self.state, SimProcessState::Computing);
         if self.role == PeerRole::Evaluator {
-            self.state = ProcessState::Pulling;
+            self.state = SimProcessState::Pulling;
             self.client.begin_pull();
         } else {
             self.gradient = plan.gradients(self.slot, self.step, &plan.all_keys(), &self.params);
             self.checkpoint_if_due(plan);
             self.stop_if_due(plan);
-            self.state = ProcessState::Pushing;
+            self.state = SimProcessState::Pushing;
             self.client.begin_push(self.step, plan.examples(self.slot, self.step));
         }
         self.send_chunks();

@@ -4,7 +4,7 @@
 //! [`SimProcess`](super::process::SimProcess) of this simulation, here called its worker.
 
 use super::network::ConnOwner;
-use super::process::ProcessState;
+use super::process::SimProcessState;
 use super::world::{SimEvent, SimWorld};
 use crate::tests::harness::{JOB, LAYOUT, SeededRandom, TOKEN};
 use crate::{ConnId, Enrolment, Header, PeerRole, ProcessName, RosterEvent};
@@ -177,7 +177,7 @@ impl SimWorld {
     fn kill_roster_process(&mut self, index: usize, back_after_ms: u64) {
         let workers = self.workers_of(index);
         // See `SimWorld::kill`.
-        if workers.iter().any(|&at| self.processes[at].state == ProcessState::Finishing) {
+        if workers.iter().any(|&at| self.processes[at].state == SimProcessState::Finishing) {
             return;
         }
         workers.into_iter().for_each(|worker| self.remove(worker));

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::node::node;
-use super::process::{AnsweredPush, ProcessState};
+use super::process::{AnsweredPush, SimProcessState};
 use super::world::{SimEvent, SimWorld};
 use crate::tests::harness::{ServerCopy, read_params};
 use crate::{ConnId, Generation};
@@ -86,7 +86,7 @@ impl SimWorld {
         // Once the coordinator has the last parameters, the run is as good as over.
         let coordinator = self.processes.get(self.newest[0]).map(|coordinator| coordinator.state);
         let is_ending =
-            matches!(coordinator, Some(ProcessState::Refreshing | ProcessState::Finishing));
+            matches!(coordinator, Some(SimProcessState::Refreshing | SimProcessState::Finishing));
         if is_over || is_ending || self.nodes[server].is_down {
             return;
         }

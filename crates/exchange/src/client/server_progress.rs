@@ -61,7 +61,7 @@ pub(super) struct KeyRequests {
 
 /// One server, as the client sees it.
 #[derive(Debug)]
-pub(super) struct ServerLink {
+pub(super) struct ServerProgress {
     pub(super) shard: Range<usize>,
     /// Set for a sparse model.
     pub(super) keys: Option<KeyRequests>,
@@ -79,7 +79,7 @@ pub(super) struct ServerLink {
     pub(super) reports: Vec<u8>,
 }
 
-impl ServerLink {
+impl ServerProgress {
     pub(super) fn new(shard: Range<usize>, is_sparse: bool) -> Self {
         Self {
             shard,
