@@ -1,8 +1,8 @@
 //! One chunk of a shard: a tiny server of its own.
 //!
-//! A chunk has its own version, and for every slot it remembers how far that slot's pushes have
-//! come here. A gradient of many chunks is therefore applied piece by piece while the rest is
-//! still on its way. What must hold across chunks, the gates see to.
+//! A chunk has its own version, and for every slot it records how far that slot's pushes have
+//! come here. So a gradient of many chunks is applied piece by piece while the rest is still on
+//! its way. The gates take care of what must hold across chunks.
 
 use std::ops::Range;
 
@@ -12,70 +12,69 @@ use crate::pending_keys::PendingKeys;
 /// One chunk of a shard.
 #[derive(Debug)]
 pub(crate) struct Chunk {
-    /// Which parameters of the shard.
+    /// The range of the shard's parameters.
     pub(crate) range: Range<usize>,
-    /// How many updates have been applied.
+    /// Updates applied.
     pub(crate) version: u64,
-    /// What each slot has done here, by slot.
     pub(crate) slots: Vec<SlotState>,
 }
 
 /// What one slot has done on one chunk.
 #[derive(Debug, Default)]
 pub(crate) struct SlotState {
-    /// The sequence of the last push that was accepted (applied, held or dropped); 0 for none.
+    /// The sequence of the last push that was accepted (applied, pending or dropped); 0 for none.
     ///
-    /// It goes on over incarnations, and it is also the slot's clock in `bounded`.
+    /// It continues across incarnations, and is also the slot's clock in `bounded`.
     pub(crate) last_sequence: u64,
     /// The step of that push.
     pub(crate) step: u64,
-    /// The sequence that a checkpoint told; 0 without one. Servers may have been copied some
-    /// pushes apart, and then those ahead see some pushes again that they have already.
-    pub(crate) restored: u64,
-    /// Whether that push was dropped.
+    /// The `last_sequence` in the checkpoint that the server resumed from; 0 without one. The
+    /// servers' copies may be some pushes apart; then those that are ahead see some pushes again.
+    pub(crate) restored_sequence: u64,
+    /// Whether the last push was dropped.
     pub(crate) dropped: bool,
-    /// The version that the chunk must have before that push is answered.
+    /// The version that the chunk must have before the last push is answered.
     pub(crate) wanted_version: u64,
-    /// That push, if it waits to be applied.
+    /// The last push, if it waits to be applied.
     pub(crate) pending: Option<PendingGradient>,
-    /// The answer that the slot waits for on its present connection.
-    pub(crate) awaiting_reply: Option<AwaitedReply>,
-    /// Of a sparse model: the keys that it has asked for.
+    /// The reply that the slot waits for on its present connection.
+    pub(crate) awaiting_reply: Option<DueReply>,
+    /// Of a sparse model: the keys that it has requested.
     pub(crate) pending_keys: PendingKeys,
 }
 
 /// A gradient that waits to be applied.
 #[derive(Debug)]
 pub(crate) struct PendingGradient {
-    /// Of a sparse model: which parameters it is of.
+    /// Of a sparse model: the keys of the gradient.
     pub(crate) keys: Vec<u32>,
     pub(crate) gradient: Vec<f32>,
-    /// How many examples it is a mean over.
+    /// Examples that it is a mean over.
     pub(crate) examples: u32,
-    /// The version it was computed from.
+    /// The version that it was computed from.
     pub(crate) version: u64,
 }
 
-/// An answer that a slot waits for.
+/// A reply that a slot waits for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AwaitedReply {
-    /// What the answer repeats.
+pub(crate) struct DueReply {
+    /// The sequence that the reply repeats.
     pub(crate) sequence: u64,
     /// The version that the chunk must have first.
     pub(crate) wanted_version: u64,
-    /// Whether it answers the slot's last push, so that the gate has a say.
+    /// Whether it answers the slot's last push, so that the gate decides when it is sent.
     pub(crate) gated: bool,
     /// `DROPPED` or nothing.
     pub(crate) flags: Flags,
-    /// Since when the slot waits.
+    /// When the wait began.
     pub(crate) since_ms: u64,
 }
 
 impl SlotState {
-    /// The first push that a process may go on with which takes the slot over: the last one, which
-    /// other chunks may not have, or after a checkpoint any before it.
-    pub(crate) fn least_next(&self) -> u64 {
-        if self.last_sequence == self.restored { 0 } else { self.last_sequence }
+    /// The smallest sequence with which a process that takes over the slot may continue: that of
+    /// the last push, which other chunks may lack; after a checkpoint, any.
+    pub(crate) fn least_next_sequence(&self) -> u64 {
+        if self.last_sequence == self.restored_sequence { 0 } else { self.last_sequence }
     }
 }
 
@@ -85,20 +84,20 @@ impl Chunk {
     }
 }
 
-/// Vectors that have been used and wait to be used again.
+/// Spare vectors.
 ///
-/// A held gradient takes the vector it arrived in and leaves one of these, so that a run
-/// allocates during its first steps only.
+/// A pending gradient takes the vector it arrived in and leaves one of these, so that a run
+/// allocates only during its first steps.
 #[derive(Debug)]
-pub(crate) struct Pool<T>(Vec<Vec<T>>);
+pub(crate) struct VecPool<T>(Vec<Vec<T>>);
 
-impl<T> Default for Pool<T> {
+impl<T> Default for VecPool<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<T> Pool<T> {
+impl<T> VecPool<T> {
     pub(crate) fn take(&mut self) -> Vec<T> {
         self.0.pop().unwrap_or_default()
     }
@@ -113,8 +112,8 @@ impl<T> Pool<T> {
         }
     }
 
-    /// How many vectors lie here unused.
-    pub(crate) fn spare(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 }

@@ -1,23 +1,23 @@
-//! Which of its beginnings a run is counted from.
+//! Generations: the beginnings that a run is counted from.
 //!
-//! A server that starts, for the first time or after it died, cannot know what its predecessor
-//! had done since the last checkpoint. So it begins a new *generation* of the run: a higher number,
-//! and the checkpoint that everybody goes on from. Whoever says `Hello` tells the newest generation
-//! that it knows of, and is told the server's. A server that hears of a newer one goes back to that
-//! one's checkpoint, and a client begins anew. So everybody ends up at the same checkpoint, whoever
-//! died, in whatever order they hear of it, and nobody needs to lead.
+//! A server that starts, for the first time or after it died, cannot know what its predecessor did
+//! since the last checkpoint. So it begins a new *generation* of the run: a higher number, and the
+//! checkpoint that all tasks continue from. A client states in its `Hello` the newest generation
+//! that it knows, and the server answers with its own. A server that hears of a newer generation
+//! goes back to that generation's checkpoint, and so does a client. Thus all tasks reach the same
+//! checkpoint, whichever of them died and in whatever order they hear of it, without a leader.
 
 /// A beginning of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Generation {
-    /// Later ones have higher numbers; 0 is that of who knows of none.
+    /// Rises with every generation; 0 stands for a task that knows of none.
     pub number: u64,
-    /// The step of the checkpoint that it begins with; none for the run's own beginning.
+    /// The step of the checkpoint that it begins with; `None` for the beginning of the run.
     pub base: Option<u64>,
 }
 
 impl Generation {
-    /// How long it is on the wire.
+    /// The length on the wire.
     pub(crate) const BYTES: usize = 16;
 
     pub(crate) fn encode(self) -> [u8; Self::BYTES] {
@@ -32,7 +32,6 @@ impl Generation {
         Self { number: u64::from_le_bytes(number), base }
     }
 
-    /// Whether this one came after the other.
     pub(crate) fn is_newer_than(self, other: Self) -> bool {
         self.number > other.number
     }

@@ -1,27 +1,29 @@
-//! How sorted keys stand on the wire.
+//! The encoding of sorted keys on the wire.
 //!
-//! What is written is not the keys but the gaps between them, which are small: of 33 million
-//! features a batch of a hundred rows touches a few thousand. Four gaps make a group: a byte
-//! that tells how long each is (two bits for one to four bytes, the first gap in the lowest
-//! bits), then the gaps, little-endian. A batch's keys so take about 2.3 bytes each. Plain
-//! variable-length numbers take as much and are slower to read, as every byte must be looked at
-//! before the next; bit-packed codes (Rice, Elias-Fano) save a tenth more and are slower still.
+//! The encoding holds the gaps between keys instead of the keys, because the gaps are small: of 33
+//! million features a batch of a hundred rows touches a few thousand. Four gaps make a group: a
+//! byte with the length of each (two bits for one to four bytes, the first gap in the lowest
+//! bits), then the gaps, little-endian. So a batch's keys take about 2.3 bytes each. Plain
+//! variable-length numbers take as much and are slower to read, since each byte decides whether
+//! another follows; bit-packed codes (Rice, Elias-Fano) save a tenth more and are slower still.
 //!
 //! The first gap counts from a base that both ends know, the start of the server's shard. The
-//! keys rise strictly, so every further gap is at least 1, and 1 less is written.
+//! keys rise strictly, so every further gap is at least 1, and the encoding stores it minus 1.
+
+use std::ops::Range;
 
 use thiserror::Error;
 
 use crate::SPARSE_BYTES;
 
-/// How many keys one server may be asked for at a time, so that a frame can hold a gradient of
-/// as many others, the list of them, and their values.
+/// The most keys that a client may request from one server at a time, so that a frame can hold a
+/// gradient of as many keys and a list of as many more.
 pub const MAX_KEYS: usize = SPARSE_BYTES / 10;
 const _: () = assert!(max_keys_bytes(MAX_KEYS) + 4 * MAX_KEYS < SPARSE_BYTES);
 
-/// Why bytes are no list of keys.
+/// Why bytes are not a list of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum KeysError {
+pub(crate) enum KeysError {
     /// There are more than [`MAX_KEYS`].
     #[error("more keys than one may ask for")]
     TooMany,
@@ -36,13 +38,14 @@ pub enum KeysError {
     TooLong,
 }
 
-/// The most bytes that so many keys take.
-pub const fn max_keys_bytes(count: usize) -> usize {
+/// The most bytes that `count` keys take.
+pub(crate) const fn max_keys_bytes(count: usize) -> usize {
     4 + count.div_ceil(4) + 4 * count
 }
 
-/// Appends keys, which must rise strictly from `base` on, to `out`: their number, then the gaps.
-pub fn encode_keys(base: u32, keys: &[u32], out: &mut Vec<u8>) {
+/// Appends keys, which must rise strictly and start at `base` or above, to `out`: their number,
+/// then the gaps.
+pub(crate) fn encode_keys(base: u32, keys: &[u32], out: &mut Vec<u8>) {
     out.reserve(max_keys_bytes(keys.len()));
     out.extend((keys.len() as u32).to_le_bytes());
     let mut least = base;
@@ -56,20 +59,19 @@ pub fn encode_keys(base: u32, keys: &[u32], out: &mut Vec<u8>) {
             let len = (4 - gap.leading_zeros() as usize / 8).max(1);
             out.extend_from_slice(&gap.to_le_bytes()[..len]);
             lengths |= (len as u8 - 1) << (2 * i);
-            // The largest key of all has none after it.
+            // No key follows the largest one of all, so the wrapped value is never used.
             least = key.wrapping_add(1);
         }
         out[control] = lengths;
     }
 }
 
-/// Replaces `keys` by those that the bytes tell: rising, from `base` on and below `end`.
+/// Replaces `keys` with the decoded ones, which rise and lie within `bounds`.
 ///
-/// Nothing is believed before it is checked: memory grows with the bytes that are there, not
-/// with the number that they claim.
-pub fn decode_keys(
-    base: u32,
-    end: u64,
+/// Everything is checked before it is used: memory grows with the bytes that are there, not with
+/// the number that they claim.
+pub(crate) fn decode_keys(
+    bounds: Range<u64>,
     bytes: &[u8],
     keys: &mut Vec<u32>,
 ) -> Result<(), KeysError> {
@@ -79,36 +81,21 @@ pub fn decode_keys(
     if count > MAX_KEYS {
         return Err(KeysError::TooMany);
     }
-    // Every key takes a byte at least.
+    // Every key takes at least one byte.
     if count > bytes.len() {
         return Err(KeysError::CutOff);
     }
     keys.reserve(count);
-    let mut least = u64::from(base);
+    let Range { start: mut least, end } = bounds;
     while keys.len() < count {
         let in_group = (count - keys.len()).min(4);
-        // Whole groups with room behind them need no look at every byte.
+        // A whole group with room behind it needs only one bounds check.
         if let (4, Some((window, _))) = (in_group, bytes.split_first_chunk::<20>()) {
-            let lengths = window[0];
-            let mut at = 1;
-            for i in 0..4 {
-                let len = (lengths >> (2 * i) & 3) as usize + 1;
-                let word = u32::from_le_bytes([
-                    window[at],
-                    window[at + 1],
-                    window[at + 2],
-                    window[at + 3],
-                ]);
-                let gap = word & (u32::MAX >> (32 - 8 * len as u32));
-                let key = least + u64::from(gap);
-                keys.push(key as u32);
-                least = key + 1;
-                at += len;
-            }
+            let len = decode_group(window, &mut least, keys);
             if least > end {
                 return Err(KeysError::Beyond);
             }
-            bytes = &bytes[at..];
+            bytes = &bytes[len..];
             continue;
         }
         let (&lengths, rest) = bytes.split_first().ok_or(KeysError::CutOff)?;
@@ -130,14 +117,31 @@ pub fn decode_keys(
     if bytes.is_empty() { Ok(()) } else { Err(KeysError::TooLong) }
 }
 
+/// Decodes a whole group of four keys from `least` on, and returns its length in bytes.
+#[inline]
+fn decode_group(window: &[u8; 20], least: &mut u64, keys: &mut Vec<u32>) -> usize {
+    let lengths = window[0];
+    let mut at = 1;
+    for i in 0..4 {
+        let len = (lengths >> (2 * i) & 3) as usize + 1;
+        let bytes = [window[at], window[at + 1], window[at + 2], window[at + 3]];
+        let gap = u32::from_le_bytes(bytes) & (u32::MAX >> (32 - 8 * len as u32));
+        let key = *least + u64::from(gap);
+        keys.push(key as u32);
+        *least = key + 1;
+        at += len;
+    }
+    at
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The example of `docs/protocol.md`.
+    /// The example in `docs/protocol.md`.
     #[test]
-    fn the_example_of_the_document_holds() {
+    fn the_example_in_the_document_is_right() {
         let (base, keys) = (1_000, [1_000, 1_003, 1_300, 70_000, 70_001]);
         let mut bytes = Vec::new();
         encode_keys(base, &keys, &mut bytes);
@@ -148,13 +152,13 @@ mod tests {
         ];
         assert_eq!(bytes, expected.concat());
         let mut back = Vec::new();
-        assert_eq!(decode_keys(base, 70_002, &bytes, &mut back), Ok(()));
+        assert_eq!(decode_keys(1_000..70_002, &bytes, &mut back), Ok(()));
         assert_eq!(back, keys);
     }
 
     proptest! {
         #[test]
-        fn keys_come_back_as_they_were(
+        fn keys_survive_the_wire(
             keys in proptest::collection::btree_set(any::<u32>(), 0..300),
             shift in 0u32..26,
         ) {
@@ -165,16 +169,20 @@ mod tests {
             encode_keys(base, &keys, &mut bytes);
             prop_assert!(bytes.len() <= max_keys_bytes(keys.len()));
             let end = keys.last().map_or(0, |key| u64::from(*key) + 1);
-            let mut back = vec![7; 3];
-            prop_assert_eq!(decode_keys(base, end, &bytes, &mut back), Ok(()));
-            prop_assert_eq!(&back, &keys);
+            let bounds = u64::from(base)..end;
+            let decode = |bounds, bytes: &[u8]| {
+                let mut back = vec![7; 3];
+                decode_keys(bounds, bytes, &mut back).map(|()| back)
+            };
+            prop_assert_eq!(decode(bounds.clone(), &bytes), Ok(keys.clone()));
             if !keys.is_empty() {
-                prop_assert_eq!(decode_keys(base, end - 1, &bytes, &mut back), Err(KeysError::Beyond));
+                let short = bounds.start..end - 1;
+                prop_assert_eq!(decode(short, &bytes), Err(KeysError::Beyond));
                 let cut = &bytes[..bytes.len() - 1];
-                prop_assert_eq!(decode_keys(base, end, cut, &mut back), Err(KeysError::CutOff));
+                prop_assert_eq!(decode(bounds.clone(), cut), Err(KeysError::CutOff));
             }
             bytes.push(0);
-            prop_assert_eq!(decode_keys(base, end, &bytes, &mut back), Err(KeysError::TooLong));
+            prop_assert_eq!(decode(bounds, &bytes), Err(KeysError::TooLong));
         }
 
         #[test]
@@ -185,7 +193,7 @@ mod tests {
             let end = (u64::from(base) + len).min(1 << 32);
             for bytes in [bytes.clone(), [&count.to_le_bytes()[..], &bytes].concat()] {
                 let mut keys = Vec::new();
-                if decode_keys(base, end, &bytes, &mut keys).is_ok() {
+                if decode_keys(u64::from(base)..end, &bytes, &mut keys).is_ok() {
                     prop_assert!(keys.iter().all(|&key| key >= base && u64::from(key) < end));
                     prop_assert!(keys.windows(2).all(|pair| pair[0] < pair[1]));
                 }

@@ -1,18 +1,25 @@
-//! The mean of gradients, which comes out with the same bits wherever it is taken.
+//! The mean of gradients, with the same bits wherever it is computed.
 //!
 //! A server of `sync` and the workers of `mirrored` weigh and add in the same way and order, so
-//! that a run of one ends with the bits of a run of the other.
+//! that their runs end with the same bits.
 
 use paceline_model::kernels::each;
 
-/// What share of a mean a gradient over so many examples has, if all contributors together have
+/// The weight in a mean of a gradient over `examples` examples, if all contributors together have
 /// `total` examples.
 pub(crate) fn weight(examples: u32, total: u64, contributors: usize) -> f32 {
-    match total {
-        // Nobody counted: all count alike.
-        0 => 1.0 / contributors as f32,
-        _ => (f64::from(examples) / total as f64) as f32,
+    if total == 0 {
+        // No contributor counted its examples: all have equal weight.
+        return 1.0 / contributors as f32;
     }
+    (f64::from(examples) / total as f64) as f32
+}
+
+/// A gradient with its weight in a mean.
+#[derive(Clone, Copy)]
+pub(crate) struct Weighted<'a> {
+    pub(crate) values: &'a [f32],
+    pub(crate) weight: f32,
 }
 
 /// `values *= weight`
@@ -35,18 +42,14 @@ pub(crate) fn add_scaled(sum: &mut [f32], values: &[f32], weight: f32) {
     );
 }
 
-/// `sum = first_weight * first + second_weight * second`, with the bits that [`scale`] and
-/// [`add_scaled`] give.
-pub(crate) fn set_scaled_pair(
-    sum: &mut [f32],
-    (first, first_weight): (&[f32], f32),
-    (second, second_weight): (&[f32], f32),
-) {
-    assert_eq!((sum.len(), sum.len()), (first.len(), second.len()));
+/// `sum = first + second`, both weighted, with the bits that [`scale`] and [`add_scaled`] give.
+pub(crate) fn set_scaled_pair(sum: &mut [f32], first: Weighted<'_>, second: Weighted<'_>) {
+    assert_eq!((sum.len(), sum.len()), (first.values.len(), second.values.len()));
+    let (first_weight, second_weight) = (first.weight, second.weight);
     each(
         #[inline(always)]
         || {
-            for ((sum, first), second) in sum.iter_mut().zip(first).zip(second) {
+            for ((sum, first), second) in sum.iter_mut().zip(first.values).zip(second.values) {
                 *sum = first_weight * first + second_weight * second;
             }
         },

@@ -1,61 +1,61 @@
-//! Who takes part: the slots, the processes that fill them, and who still counts.
+//! The slots of a run, and the processes that fill them.
 //!
-//! A slot outlives the process in it. Gates ask one question only: is this slot still waited
-//! for? A worker that left or was given up is not; one that merely lost its connection is, for
-//! as long as it may come back.
+//! A slot outlives the process in it. A gate asks only whether other workers still wait for a
+//! slot. They do not if its worker left or was given up; they do if it merely lost its connection,
+//! for as long as it may return.
 
 use crate::{ConnId, ServerConfig};
 
-/// Where a slot stands in the run.
+/// The state of a slot in the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum MemberState {
     /// No process has filled it yet.
     Absent,
     /// It takes part.
-    In,
-    /// It said `Leave`.
+    Active,
+    /// Its worker said `Leave`.
     Left,
-    /// It was lost, and the run went on without it.
-    Gone,
+    /// Its worker was lost, and the run continued without it.
+    Lost,
 }
 
 /// One slot.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) name: String,
-    pub(crate) standing: Standing,
-    /// The present connection of the process that fills it.
+    pub(crate) state: MemberState,
+    /// The connection of the process that fills it.
     pub(crate) conn: Option<ConnId>,
     /// The newest process that has filled it.
     pub(crate) incarnation: Option<u64>,
-    /// Since when it has no connection, once the run has started, and why.
-    pub(crate) away: Option<Away>,
-    /// When the last frame of it arrived.
+    /// Set while it has no connection, once the run has started.
+    pub(crate) absence: Option<LostConnection>,
+    /// When its last frame arrived.
     pub(crate) heard_ms: u64,
-    /// How many of its gradients are held.
+    /// Pending gradients on all chunks.
     pub(crate) pending: usize,
-    /// The process that fills it, or did last; 0 for one that is on no roster.
+    /// The process that fills it, or filled it last; 0 for one that is on no roster.
     pub(crate) process: u64,
-    /// What people call that process.
-    pub(crate) holder: String,
-    /// Since when nobody fills it, because its process gave it back.
+    /// The display name of that process; empty if it has none.
+    pub(crate) process_name: String,
+    /// When its process gave it back, until another fills it.
     pub(crate) vacant_since_ms: Option<u64>,
-    /// Which process is asked to fill it.
-    pub(crate) offer: Option<Offer>,
+    /// The process that it is offered to.
+    pub(crate) offer: Option<SlotOffer>,
     /// A newer process of the task that fills it.
     pub(crate) superseded_by: Option<u64>,
 }
 
-/// A slot that a process is asked to fill.
+/// An offer of a slot to a process.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Offer {
+pub(crate) struct SlotOffer {
     pub(crate) process: u64,
     pub(crate) since_ms: u64,
 }
 
-/// A connection that was lost.
+/// A lost connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Away {
+pub(crate) struct LostConnection {
     pub(crate) since_ms: u64,
     pub(crate) why: String,
 }
@@ -70,14 +70,14 @@ impl Members {
     pub(crate) fn new(config: &ServerConfig) -> Self {
         let member = |slot: usize| Member {
             name: config.names[slot].clone(),
-            standing: Standing::Absent,
+            state: MemberState::Absent,
             conn: None,
             incarnation: None,
-            away: None,
+            absence: None,
             heard_ms: 0,
             pending: 0,
             process: 0,
-            holder: String::new(),
+            process_name: String::new(),
             vacant_since_ms: None,
             offer: None,
             superseded_by: None,
@@ -85,18 +85,17 @@ impl Members {
         Self { slots: (0..config.workers).map(member).collect() }
     }
 
-    /// Whether others wait for this slot's pushes.
+    /// Whether other workers wait for this slot's pushes.
     pub(crate) fn is_live(&self, slot: usize) -> bool {
-        matches!(self.slots[slot].standing, Standing::Absent | Standing::In)
+        matches!(self.slots[slot].state, MemberState::Absent | MemberState::Active)
     }
 
-    /// The slots that others wait for, in order.
+    /// The slots that other workers wait for, in order.
     pub(crate) fn live(&self) -> impl Iterator<Item = usize> {
         (0..self.slots.len()).filter(|&slot| self.is_live(slot))
     }
 
-    /// Whether every slot has a process with a connection.
-    pub(crate) fn all_here(&self) -> bool {
+    pub(crate) fn all_connected(&self) -> bool {
         self.slots.iter().all(|member| member.conn.is_some())
     }
 
@@ -109,10 +108,12 @@ impl Members {
         self.slots.len()
     }
 
-    /// The slots as people read them, with what is known of those without a connection.
+    /// The names of slots for a message, with the reason why one has no connection.
     pub(crate) fn names(&self, slots: impl Iterator<Item = usize>) -> String {
         let name = |slot: usize| match &self.slots[slot] {
-            Member { name, away: Some(away), .. } => format!("{name} (lost: {})", away.why),
+            Member { name, absence: Some(absence), .. } => {
+                format!("{name} (lost: {})", absence.why)
+            }
             Member { vacant_since_ms: Some(_), .. } => format!("slot {slot} (given back)"),
             Member { name, .. } => name.clone(),
         };

@@ -1,88 +1,102 @@
 //! The payloads that are neither gradients nor parameters.
 //!
-//! They are few, small and sent once, so they are written field by field. `Hello` begins with a
-//! magic and the version in every version to come, so that two versions can always tell each
-//! other that they differ.
+//! They are few, small and sent once, so they are encoded field by field. `Hello` begins with a
+//! magic number and the version in every version of the protocol, so that two versions can always
+//! tell that they differ.
 
 use thiserror::Error;
 
 use crate::{Generation, PROTOCOL_VERSION};
 
 const MAGIC: [u8; 4] = *b"PACE";
-/// The longest token.
+/// The longest token, in bytes.
 pub const MAX_TOKEN_BYTES: usize = 256;
 /// The longest list of reports that a client accepts.
-pub const MAX_REPORTS_BYTES: usize = 64 << 20;
-/// Stands for "the server itself" where a report names its slot.
+pub(crate) const MAX_REPORTS_BYTES: usize = 64 << 20;
+/// Stands for the server itself in the slot of a report.
 const SERVER_ITSELF: u32 = u32::MAX;
-
 /// The longest name of a process.
-pub const MAX_NAME_BYTES: usize = 64;
-/// Stands for "no place of its own" where a process names one.
-const NO_SLOT: u32 = u32::MAX;
+const MAX_NAME_BYTES: usize = 64;
 
-/// A process, as servers know it.
+/// The identity of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessName {
-    /// Tells it from all others; of two in the same place the later has the higher number. 0 if it
-    /// is on no roster.
+    /// Unique in the run; of two processes of one task the later has the higher id. 0 if it is on
+    /// no roster.
     pub id: u64,
-    /// What people call it, such as `worker:2`; empty if that is for server 0 to say.
+    /// The display name, such as `worker:2`; empty if server 0 assigns one.
     pub name: String,
 }
 
-/// What a client is.
+/// The role of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerRole {
-    /// Pushes gradients and is counted; slot 0 is the chief.
+    /// Pushes gradients and fills a slot; the worker in slot 0 is the coordinator.
     Worker,
-    /// Only pulls and is never waited for.
+    /// Only pulls; no worker waits for it.
     Evaluator,
-    /// A worker that speaks to another worker, without servers. The server that its `Hello` means
-    /// is that worker's slot, and servers are counted as workers.
-    Peer,
-    /// Somebody who wants to join the run and knows nothing of it but the token.
+    /// A worker of a run without servers, on its connection to another worker. Its `Hello` gives
+    /// that worker's slot as the server, and the number of workers as that of servers.
+    Replica,
+    /// A process that wants to join the run and knows nothing of it but the token.
     Newcomer,
-    /// A process that would fill slots, on its connection to server 0 for that. Its `Hello` tells
-    /// its place among the workers that the run began with, if it has one.
+    /// A process that can fill slots, on its roster connection to server 0. Its `Hello` gives its
+    /// index among the processes that the run began with as the slot.
     Process,
 }
 
-/// The first frame of a connection: who the client is and what it believes.
+/// The first frame of a connection: the client's identity, and what it knows of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The protocol's version.
+    /// The client's [`PROTOCOL_VERSION`].
     pub version: u16,
-    /// What the client is.
+    /// The client's role.
     pub role: PeerRole,
-    /// Its place among its like.
+    /// The worker's slot, or the index of an evaluator or a process.
     pub slot: u32,
-    /// Which process in that place: later ones have higher numbers.
+    /// Numbers the processes that fill the slot; a later one has a higher number.
     pub incarnation: u64,
-    /// The job it works for.
+    /// Identifies the job.
     pub job_digest: [u8; 32],
-    /// The layout it computes with.
+    /// Identifies the layout of the parameters.
     pub layout_digest: [u8; 32],
-    /// The server it believes to talk to.
+    /// The index of the server that it means to reach.
     pub server: u32,
-    /// How many servers it believes there are.
+    /// Servers in the run.
     pub servers: u32,
     /// The newest generation of the run that it knows of.
     pub generation: Generation,
     /// The secret of the run.
     pub token: Vec<u8>,
-    /// The process at this end.
+    /// The process of this client.
     pub process: ProcessName,
 }
 
 impl Hello {
-    /// Where a process says that it has no place of its own.
-    pub const NO_SLOT: u32 = NO_SLOT;
+    /// The slot of a process that the run did not begin with.
+    pub const NO_SLOT: u32 = u32::MAX;
+
+    /// A `Hello` of this protocol version, with all other fields empty.
+    pub(crate) fn new(role: PeerRole) -> Self {
+        Self {
+            version: PROTOCOL_VERSION,
+            role,
+            slot: 0,
+            incarnation: 0,
+            job_digest: [0; 32],
+            layout_digest: [0; 32],
+            server: 0,
+            servers: 0,
+            generation: Generation::default(),
+            token: Vec::new(),
+            process: ProcessName::default(),
+        }
+    }
 
     /// The payload of the frame.
     ///
     /// # Panics
-    /// If the token is longer than [`MAX_TOKEN_BYTES`], or the name than [`MAX_NAME_BYTES`].
+    /// If the token is longer than [`MAX_TOKEN_BYTES`], or the name longer than 64 bytes.
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.token.len() <= MAX_TOKEN_BYTES, "the token is too long");
         assert!(self.process.name.len() <= MAX_NAME_BYTES, "the name is too long");
@@ -92,7 +106,7 @@ impl Hello {
         bytes.push(match self.role {
             PeerRole::Worker => 0,
             PeerRole::Evaluator => 1,
-            PeerRole::Peer => 2,
+            PeerRole::Replica => 2,
             PeerRole::Newcomer => 3,
             PeerRole::Process => 4,
         });
@@ -124,7 +138,7 @@ impl Hello {
         let role = match fields.array()? {
             [0] => PeerRole::Worker,
             [1] => PeerRole::Evaluator,
-            [2] => PeerRole::Peer,
+            [2] => PeerRole::Replica,
             [3] => PeerRole::Newcomer,
             [4] => PeerRole::Process,
             _ => return Err(MessageError::Malformed),
@@ -158,57 +172,57 @@ impl Hello {
         Ok(hello)
     }
 
-    /// What every task of a run must agree on before anything else. The token first: a stranger
-    /// learns nothing more.
-    pub(crate) fn agrees(
+    /// Checks what every task of a run must agree on. The token comes first: a stranger learns
+    /// nothing more.
+    pub(crate) fn check_run(
         &self,
         token: &[u8],
         job_digest: &[u8; 32],
         layout_digest: &[u8; 32],
-    ) -> Result<(), (RefuseCode, String)> {
-        let refuse = |code, text: &str| Err((code, text.to_owned()));
-        self.knows(token)?;
+    ) -> Result<(), Refusal> {
+        self.check_token(token)?;
         if self.job_digest != *job_digest {
-            return refuse(RefuseCode::WrongJob, "it works for another job");
+            return Err(Refusal::new(RefuseCode::WrongJob, "it works for another job"));
         }
         if self.layout_digest != *layout_digest {
-            return refuse(RefuseCode::WrongLayout, "its parameters are laid out otherwise");
+            let text = "its parameters are laid out otherwise";
+            return Err(Refusal::new(RefuseCode::WrongLayout, text));
         }
         Ok(())
     }
 
-    /// The least that anybody must know.
-    pub(crate) fn knows(&self, token: &[u8]) -> Result<(), (RefuseCode, String)> {
-        match equal_in_constant_time(&self.token, token) {
-            true => Ok(()),
-            false => Err((RefuseCode::WrongToken, "the token is not this run's".to_owned())),
+    /// Checks the token, which even a newcomer must know.
+    pub(crate) fn check_token(&self, token: &[u8]) -> Result<(), Refusal> {
+        if equal_in_constant_time(&self.token, token) {
+            return Ok(());
         }
+        Err(Refusal::new(RefuseCode::WrongToken, "the token is not this run's"))
     }
 }
 
-/// A name as it came: short, and nothing that a terminal would obey.
+/// Reads a name: short, and without characters that a terminal would interpret.
 pub(crate) fn read_name(bytes: &[u8]) -> Result<String, MessageError> {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b":-_.".contains(byte);
-    match bytes.len() <= MAX_NAME_BYTES && bytes.iter().all(is_plain) {
-        true => Ok(String::from_utf8_lossy(bytes).into_owned()),
-        false => Err(MessageError::Malformed),
+    if bytes.len() > MAX_NAME_BYTES || !bytes.iter().all(is_plain) {
+        return Err(MessageError::Malformed);
     }
+    Ok(String::from_utf8_lossy(bytes).into_owned())
 }
 
 /// The server's answer to a `Hello` that it accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// Where the server's shard starts in the flat parameters.
+    /// The first parameter of the server's shard.
     pub shard_start: u64,
-    /// How many parameters the shard holds.
+    /// Parameters in the shard.
     pub shard_len: u64,
-    /// How many parameters travel in one chunk; 0 for a sparse model, whose shard is one chunk.
+    /// Parameters per chunk; 0 for a sparse model, whose shard is one chunk.
     pub chunk_floats: u32,
-    /// The sequence that the slot's next push to this server has; 1 for a fresh slot.
+    /// The sequence of the slot's next push to this server; 1 for a slot that has not pushed.
     pub resume_sequence: u64,
-    /// The step of the plan which that push belongs to.
+    /// The step of that push.
     pub resume_step: u64,
-    /// The generation that the server is in.
+    /// The server's generation.
     pub generation: Generation,
 }
 
@@ -241,7 +255,7 @@ impl Welcome {
     }
 }
 
-/// Why a client is not let in.
+/// Why a server or a replica refuses a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum RefuseCode {
@@ -253,40 +267,39 @@ pub enum RefuseCode {
     WrongLayout = 3,
     /// It does not know the token.
     WrongToken = 4,
-    /// It meant another server, or counts the servers differently.
+    /// It means another server, or has another number of servers.
     WrongServer = 5,
     /// A newer process fills its slot.
     SlotTaken = 6,
     /// There is no such slot.
     BadSlot = 7,
-    /// The run has gone on without it, is over, or is full.
+    /// The run has continued without it, is over, or is full.
     NotNow = 8,
 }
 
 impl RefuseCode {
     /// Every code, in the order of their numbers.
-    pub const ALL: [RefuseCode; 8] = [
-        RefuseCode::WrongVersion,
-        RefuseCode::WrongJob,
-        RefuseCode::WrongLayout,
-        RefuseCode::WrongToken,
-        RefuseCode::WrongServer,
-        RefuseCode::SlotTaken,
-        RefuseCode::BadSlot,
-        RefuseCode::NotNow,
-    ];
+    #[rustfmt::skip]
+    pub(crate) const ALL: [RefuseCode; 8] = {
+        use RefuseCode::*;
+        [WrongVersion, WrongJob, WrongLayout, WrongToken, WrongServer, SlotTaken, BadSlot, NotNow]
+    };
 }
 
-/// A refusal with its reason in words.
+/// A refusal and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Why, for the program.
+    /// The reason for the program.
     pub code: RefuseCode,
-    /// Why, for a person.
+    /// The reason for a person.
     pub text: String,
 }
 
 impl Refusal {
+    pub(crate) fn new(code: RefuseCode, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+
     /// The payload of the frame.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![self.code as u8];
@@ -303,18 +316,18 @@ impl Refusal {
     }
 }
 
-/// What one task left behind, in a form that only the tasks understand.
+/// The report of one task, opaque to this crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskReport {
-    /// The worker's slot, or none for the server itself.
+    /// The worker's slot; `None` for the server itself.
     pub slot: Option<u32>,
-    /// The report.
+    /// The report's bytes.
     pub bytes: Vec<u8>,
 }
 
 impl TaskReport {
-    /// A list of reports as one run of bytes, to be cut over frames.
-    pub fn encode_list(reports: &[TaskReport]) -> Vec<u8> {
+    /// Encodes a list of reports, to be divided among frames.
+    pub(crate) fn encode_list(reports: &[TaskReport]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for report in reports {
             bytes.extend(report.slot.unwrap_or(SERVER_ITSELF).to_le_bytes());
@@ -324,8 +337,8 @@ impl TaskReport {
         bytes
     }
 
-    /// Reads what [`TaskReport::encode_list`] wrote.
-    pub fn decode_list(bytes: &[u8]) -> Result<Vec<TaskReport>, MessageError> {
+    /// Decodes what [`TaskReport::encode_list`] encoded.
+    pub(crate) fn decode_list(bytes: &[u8]) -> Result<Vec<TaskReport>, MessageError> {
         let mut fields = Fields(bytes);
         let mut reports = Vec::new();
         while !fields.0.is_empty() {
@@ -338,27 +351,27 @@ impl TaskReport {
     }
 }
 
-/// Why a payload cannot be read.
+/// Why a payload cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MessageError {
     /// The first bytes are not those of this protocol.
     #[error("not a Paceline task")]
     Magic,
-    /// The other end speaks another version.
+    /// The other end has another version of the protocol.
     #[error("protocol version {0}, not {PROTOCOL_VERSION}")]
     Version(u16),
-    /// A field is cut off, or out of its range, or something follows the last one.
+    /// A field is cut off or out of range, or bytes follow the last one.
     #[error("malformed payload")]
     Malformed,
 }
 
-/// Compares secrets without telling, by the time it takes, where they differ.
+/// Compares secrets in a time that does not reveal where they differ.
 fn equal_in_constant_time(left: &[u8], right: &[u8]) -> bool {
     let differences = left.iter().zip(right).fold(0, |sum, (l, r)| sum | (l ^ r));
     left.len() == right.len() && std::hint::black_box(differences) == 0
 }
 
-/// What is left to read of a payload.
+/// The unread rest of a payload.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

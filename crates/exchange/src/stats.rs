@@ -1,7 +1,7 @@
-//! What became of the pushes, how stale they were, and how long each slot took for them.
+//! Statistics of the pushes: what became of them, their staleness, and how long each slot took.
 //!
-//! Pushes are counted where their first chunk is handled, so that a large model's many chunks do
-//! not count a push many times.
+//! A push is counted when its first chunk is handled, so that a large model's many chunks do not
+//! count it many times.
 
 /// Upper bounds, inclusive, of the staleness histogram's buckets; one more bucket takes the rest.
 pub const STALENESS_BOUNDS: [u64; 24] = [
@@ -9,23 +9,23 @@ pub const STALENESS_BOUNDS: [u64; 24] = [
     2048, 4096,
 ];
 
-/// What became of one slot's pushes.
+/// Statistics of one slot's pushes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotStats {
-    /// Applied, alone or in a mean.
+    /// Pushes applied, alone or in a mean.
     pub applied: u64,
-    /// Came too late for their step.
+    /// Pushes that came too late for their step.
     pub dropped: u64,
-    /// Chunks that had arrived before and were only answered again.
+    /// Chunks that arrived again and were only answered.
     pub duplicates: u64,
     /// Examples in the pushes that were applied.
     pub examples: u64,
-    /// Pushes that came after an answer, so that the time in between is known.
+    /// Pushes that followed an answer, so that the time in between is known.
     pub timed: u64,
-    /// The sum of those times: from an answer to the next push. Each is rounded to whole
-    /// milliseconds by when it began and ended, which over many comes out even.
+    /// The sum of those times, from an answer to the next push. Each begins and ends on a whole
+    /// millisecond; over many pushes the rounding cancels out.
     pub gradient_ms: u64,
-    /// How long answers were held back in all because others had to come first.
+    /// The total time that answers waited for other workers' pushes.
     pub held_ms: u64,
 }
 
@@ -34,8 +34,8 @@ pub struct SlotStats {
 pub struct Stats {
     /// One for each slot.
     pub slots: Vec<SlotStats>,
-    /// Gradients by staleness: the version they were applied at less the one they were
-    /// computed from. Bucket `i` counts those up to [`STALENESS_BOUNDS`]`[i]`.
+    /// Gradients by staleness: the version they were applied at minus the one they were computed
+    /// from. Bucket `i` counts those up to [`STALENESS_BOUNDS`]`[i]`.
     pub staleness: [u64; STALENESS_BOUNDS.len() + 1],
     /// The largest staleness.
     pub staleness_max: u64,
@@ -53,7 +53,7 @@ impl Stats {
         }
     }
 
-    /// A new push of a slot has come.
+    /// A new push of a slot arrived.
     pub(crate) fn arrived(&mut self, slot: usize, now_ms: u64) {
         if let Some(since_ms) = self.answered_ms[slot].take() {
             self.slots[slot].timed += 1;
@@ -61,8 +61,8 @@ impl Stats {
         }
     }
 
-    /// A chunk of a slot's push that came at `since_ms` is answered. The first chunk tells how long
-    /// others were waited for; a slot can go on when it has the last.
+    /// A chunk of a slot's push that arrived at `since_ms` is answered. The first chunk's wait
+    /// counts as time spent on other workers; the slot can continue when it has the last chunk.
     pub(crate) fn answered(&mut self, chunk: usize, slot: usize, since_ms: u64, now_ms: u64) {
         if chunk == 0 {
             self.slots[slot].held_ms += now_ms.saturating_sub(since_ms);
@@ -70,7 +70,7 @@ impl Stats {
         self.answered_ms[slot] = Some(now_ms);
     }
 
-    /// A slot's process is gone: how long the next one takes to come is not its doing.
+    /// A slot's process is gone: the time until the next one pushes is not a gradient's.
     pub(crate) fn forget(&mut self, slot: usize) {
         self.answered_ms[slot] = None;
     }
@@ -84,17 +84,17 @@ impl Stats {
         self.staleness_sum += staleness;
     }
 
-    /// Gradients applied, of all slots.
+    /// Gradients applied, over all slots.
     pub fn applied_total(&self) -> u64 {
         self.slots.iter().map(|slot| slot.applied).sum()
     }
 
-    /// Gradients dropped, of all slots.
+    /// Gradients dropped, over all slots.
     pub fn dropped_total(&self) -> u64 {
         self.slots.iter().map(|slot| slot.dropped).sum()
     }
 
-    /// Examples in the gradients applied, of all slots.
+    /// Examples in the gradients applied, over all slots.
     pub fn examples_total(&self) -> u64 {
         self.slots.iter().map(|slot| slot.examples).sum()
     }
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn staleness_falls_into_the_first_bucket_that_holds_it() {
+    fn a_staleness_is_counted_in_the_first_bucket_that_holds_it() {
         let mut stats = Stats::new(1);
         for (staleness, bucket) in [(0, 0), (1, 1), (4, 4), (5, 5), (6, 5), (7, 6), (9999, 24)] {
             let before = stats.staleness[bucket];
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn the_time_to_a_gradient_is_from_an_answer_to_the_next_push() {
         let mut stats = Stats::new(2);
-        stats.arrived(0, 50); // The first: nobody knows when it was begun.
+        stats.arrived(0, 50); // Nothing says when the first gradient was begun.
         stats.answered(0, 0, 50, 68);
         stats.answered(1, 0, 55, 70);
         stats.arrived(0, 75);

@@ -1,8 +1,7 @@
-//! Where a server keeps its shard: every parameter in its place, or a table asked for by key.
+//! The storage of a server's shard: a dense array, or a table addressed by key.
 //!
-//! Both can also tell how they were one update ago, if they were asked to remember it: a process
-//! that takes a slot over in the middle of a push needs the very parameters that its predecessor
-//! had.
+//! Both can also keep the values before the last update. A process that takes over a slot in the
+//! middle of a push needs exactly the parameters that its predecessor had.
 
 use std::ops::Range;
 
@@ -24,11 +23,11 @@ impl Store {
 
     /// The shard of a sparse model.
     pub fn sparse(table: Table) -> Self {
-        let (keys, old, values) = Default::default();
-        Store::Sparse(SparseStore { table, remembers: false, keys, old, values })
+        let (touched, previous, values) = Default::default();
+        Store::Sparse(SparseStore { table, keeps_previous: false, touched, previous, values })
     }
 
-    /// How many parameters there are.
+    /// The number of parameters.
     pub fn len(&self) -> usize {
         match self {
             Store::Dense(dense) => dense.params.len(),
@@ -36,12 +35,12 @@ impl Store {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no parameters.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The parameters of a dense model; of a sparse one, none: read its table.
+    /// The parameters of a dense model; empty for a sparse one, whose table has them.
     pub fn params(&self) -> &[f32] {
         match self {
             Store::Dense(dense) => &dense.params,
@@ -49,18 +48,18 @@ impl Store {
         }
     }
 
-    /// From now on, what an update changes is remembered until the next one.
-    pub(crate) fn remember(&mut self) {
+    /// From now on, keeps what an update changes until the next one.
+    pub(crate) fn keep_previous(&mut self) {
         match self {
             Store::Dense(dense) => dense.previous = dense.params.clone(),
-            Store::Sparse(sparse) => sparse.remembers = true,
+            Store::Sparse(sparse) => sparse.keeps_previous = true,
         }
     }
 
-    pub(crate) fn remembers(&self) -> bool {
+    pub(crate) fn has_previous(&self) -> bool {
         match self {
             Store::Dense(dense) => !dense.previous.is_empty(),
-            Store::Sparse(sparse) => sparse.remembers,
+            Store::Sparse(sparse) => sparse.keeps_previous,
         }
     }
 }
@@ -68,23 +67,23 @@ impl Store {
 /// See [`Store::Dense`].
 pub struct DenseStore {
     params: Vec<f32>,
-    /// The parameters one version ago, where they are kept; else empty.
+    /// The parameters one version ago, if they are kept; otherwise empty.
     previous: Vec<f32>,
     optimizer: OptimizerState,
 }
 
 impl DenseStore {
-    /// The parameters, in their order.
+    /// The parameters, in order.
     pub fn params(&self) -> &[f32] {
         &self.params
     }
 
-    /// The optimizer, with its slots.
+    /// The optimizer, with its state.
     pub fn optimizer(&self) -> &OptimizerState {
         &self.optimizer
     }
 
-    /// Applies a gradient of some parameters as update number `version`.
+    /// Applies a gradient to a range of the parameters, as update number `version`.
     pub(crate) fn apply(&mut self, version: u64, range: &Range<usize>, gradient: &[f32]) {
         let params = &mut self.params[range.clone()];
         if !self.previous.is_empty() {
@@ -93,8 +92,8 @@ impl DenseStore {
         self.optimizer.apply(version, range.start, params, gradient);
     }
 
-    pub(crate) fn values(&self, range: &Range<usize>, before: bool) -> &[f32] {
-        let params = if before { &self.previous } else { &self.params };
+    pub(crate) fn values(&self, range: &Range<usize>, previous: bool) -> &[f32] {
+        let params = if previous { &self.previous } else { &self.params };
         &params[range.clone()]
     }
 }
@@ -102,47 +101,47 @@ impl DenseStore {
 /// See [`Store::Sparse`].
 pub struct SparseStore {
     table: Table,
-    remembers: bool,
-    /// What the last update touched, and the values before it.
-    keys: Vec<u32>,
-    old: Vec<f32>,
-    /// Values on their way out.
+    keeps_previous: bool,
+    /// The keys that the last update touched, and their values before it.
+    touched: Vec<u32>,
+    previous: Vec<f32>,
+    /// Values about to be sent.
     values: Vec<f32>,
 }
 
 impl SparseStore {
-    /// The table itself.
+    /// The table.
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// Which keys there are, as the flat parameters count.
-    pub(crate) fn bounds(&self) -> (u32, u64) {
+    /// The range of the keys, which count over all servers.
+    pub(crate) fn bounds(&self) -> Range<u64> {
         let Range { start, end } = self.table.range();
-        (start as u32, end as u64)
+        start as u64..end as u64
     }
 
-    /// Applies a gradient of some keys as update number `version`.
+    /// Applies a gradient to some keys, as update number `version`.
     pub(crate) fn apply(&mut self, version: u64, keys: &[u32], gradient: &[f32]) {
-        if self.remembers {
-            self.keys.clear();
-            self.keys.extend_from_slice(keys);
-            self.old.resize(keys.len(), 0.0);
-            self.table.read(keys, &mut self.old);
+        if self.keeps_previous {
+            self.touched.clear();
+            self.touched.extend_from_slice(keys);
+            self.previous.resize(keys.len(), 0.0);
+            self.table.read(keys, &mut self.previous);
         }
         self.table.update(version, keys, gradient);
     }
 
-    /// The values of some keys, as they are or as they were one update ago.
+    /// The values of some keys, present or before the last update.
     ///
-    /// The latter holds for keys that the update touched: decay, or a rate of FTRL that falls,
-    /// changes all others too. Who asks for it made the update with the same batch, so it asks
-    /// for no others.
-    pub(crate) fn values(&mut self, keys: &[u32], before: bool) -> &[f32] {
+    /// The previous values are right only for keys that the update touched: decay, or a falling
+    /// rate of FTRL, changes all others too. A process that requests previous values computes the
+    /// same batch as the update, so it requests no other keys.
+    pub(crate) fn values(&mut self, keys: &[u32], previous: bool) -> &[f32] {
         self.values.resize(keys.len(), 0.0);
         self.table.read(keys, &mut self.values);
-        if before {
-            let mut touched = self.keys.iter().zip(&self.old).peekable();
+        if previous {
+            let mut touched = self.touched.iter().zip(&self.previous).peekable();
             for (key, value) in keys.iter().zip(&mut self.values) {
                 while touched.next_if(|(touched, _)| *touched < key).is_some() {}
                 if let Some((_, old)) = touched.next_if(|(touched, _)| *touched == key) {

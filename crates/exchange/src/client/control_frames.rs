@@ -1,20 +1,18 @@
 //! The frames of a client that are neither pushes nor pulls.
 //!
-//! They are said once, or again after a lost connection; it is the caller who knows whether. All
-//! but `Hello` are for a server at which the client is welcome
-//! ([`Client::is_welcome_at`](super::Client::is_welcome_at)).
-//! `Stop` too must be said again if the connection to server 0 is lost, before pushes go on.
+//! Each is sent once, and again after a lost connection; the caller knows whether that is needed.
+//! All except `Hello` may only be sent to a server that has welcomed the client
+//! ([`Client::is_welcome_at`]). A coordinator that loses its connection to server 0 must repeat
+//! `Stop` before the next push.
 
-use super::Client;
-use crate::{CONTROL_BYTES, FrameKind, Header, Hello, PROTOCOL_VERSION};
+use super::state::Client;
+use crate::{CONTROL_BYTES, FrameKind, Header, Hello};
 
 impl Client {
     /// The first frame of a connection to a server.
     pub fn hello(&self, server: usize) -> (Header, Vec<u8>) {
         let config = &self.config;
         let hello = Hello {
-            version: PROTOCOL_VERSION,
-            role: config.role,
             slot: config.slot,
             incarnation: config.incarnation,
             job_digest: config.job_digest,
@@ -24,59 +22,62 @@ impl Client {
             generation: self.generation,
             token: config.token.clone(),
             process: config.process.clone(),
+            ..Hello::new(config.role)
         };
-        control(FrameKind::Hello, hello.encode())
+        control_frame(FrameKind::Hello, hello.encode())
     }
 
-    /// Says that this worker has no more to push. To be sent to every server, again after a
-    /// lost connection, until the server says [`ClientEvent::Bye`](crate::ClientEvent::Bye).
+    /// Leaves the run, because this worker has no more to push. Send it to every server, and again
+    /// after a lost connection, until [`ClientEvent::Bye`](crate::ClientEvent::Bye).
     ///
     /// # Panics
     /// If the report is longer than [`CONTROL_BYTES`].
     pub fn leave(report: Vec<u8>) -> (Header, Vec<u8>) {
-        control(FrameKind::Leave, report)
+        control_frame(FrameKind::Leave, report)
     }
 
-    /// Gives the slot back, for another process to fill it from here on. To be said when the last
-    /// push has been answered, to every server, again after a lost connection, until the server says
-    /// [`ClientEvent::Bye`](crate::ClientEvent::Bye) or that another has the slot.
+    /// Gives back the slot, for another process to fill. Send it when the last push has been
+    /// answered, to every server, and again after a lost connection, until
+    /// [`ClientEvent::Bye`](crate::ClientEvent::Bye) or a refusal because another process has the
+    /// slot.
     ///
     /// # Panics
     /// If the report is longer than [`CONTROL_BYTES`].
     pub fn release(report: Vec<u8>) -> (Header, Vec<u8>) {
-        control(FrameKind::Release, report)
+        control_frame(FrameKind::Release, report)
     }
 
-    /// The chief asks to stop. Only server 0 listens. In `sync`, say it before the next push.
+    /// The coordinator's request to stop. Only server 0 acts on it. In `sync`, send it before the
+    /// next push.
     pub fn stop(reason: &str) -> (Header, Vec<u8>) {
-        control(FrameKind::Stop, reason.as_bytes()[..reason.len().min(CONTROL_BYTES)].to_vec())
+        let bytes = &reason.as_bytes()[..reason.len().min(CONTROL_BYTES)];
+        control_frame(FrameKind::Stop, bytes.to_vec())
     }
 
-    /// The chief asks a server for all reports.
+    /// The coordinator's request for all reports of a server.
     pub fn collect() -> Header {
         Header::new(FrameKind::Collect, 0)
     }
 
-    /// The chief says that the run is over; the server answers
-    /// [`ClientEvent::Bye`](crate::ClientEvent::Bye).
+    /// Ends the run. Only the coordinator sends it, and the server answers with
+    /// [`ClientEvent::RunOver`](crate::ClientEvent::RunOver).
     pub fn finish() -> Header {
         Header::new(FrameKind::Finish, 0)
     }
 
-    /// The chief asks a server for a checkpoint. In `sync` it names a step that has not been made
-    /// yet, and says it before the push that makes it: so all servers take it at that very step.
+    /// The coordinator's request for a checkpoint. In `sync` it names a step that is not complete
+    /// yet and is sent before the push that completes it, so that all servers take it at exactly
+    /// that step.
     pub fn checkpoint(step: u64) -> Header {
-        let mut header = Header::new(FrameKind::Checkpoint, 0);
-        header.step = step;
-        header
+        Header { step, ..Header::new(FrameKind::Checkpoint, 0) }
     }
 
-    /// Says nothing but that the client is alive.
+    /// Shows that the client is alive.
     pub fn heartbeat() -> Header {
         Header::new(FrameKind::Heartbeat, 0)
     }
 }
 
-pub(super) fn control(kind: FrameKind, bytes: Vec<u8>) -> (Header, Vec<u8>) {
+pub(super) fn control_frame(kind: FrameKind, bytes: Vec<u8>) -> (Header, Vec<u8>) {
     (Header::new(kind, bytes.len()), bytes)
 }

@@ -1,45 +1,43 @@
-//! A process that would fill slots, and what server 0 calls it to do.
+//! The connection of a process to the roster of server 0.
 //!
-//! A process says `Hello` to server 0 once more, on a connection of its own, and is told there
-//! which slots to fill and when to give one back. It has nothing to say itself: it fills a slot by
-//! connecting for it, and who wants to leave closes this connection, so that nothing more is
-//! offered, and then releases its slots.
+//! A process that can fill slots opens one more connection to server 0. Over it the server offers
+//! slots and asks for one back. After its `Hello` the process sends only heartbeats: it fills a
+//! slot by connecting for it. To leave, it closes this connection, so that it gets no more offers,
+//! and then releases its slots.
 
-use super::control_frames::control;
+use super::control_frames::control_frame;
 use super::event::ProtocolError;
-use crate::message::{MessageError, read_name};
-use crate::{
-    FrameKind, Generation, Header, Hello, PROTOCOL_VERSION, PeerRole, ProcessName, Refusal,
-};
+use crate::message::read_name;
+use crate::{FrameKind, Generation, Header, Hello, MessageError, PeerRole, ProcessName, Refusal};
 
-/// What server 0 says to a process on its roster.
+/// What server 0 tells a process on its roster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RosterEvent {
-    /// It is on the roster, under this name.
+    /// The process is on the roster, under this name.
     Enrolled(String),
-    /// It is not let in.
+    /// The server refuses the process.
     Refused(Refusal),
-    /// It shall fill a slot. Who fills it already may forget it.
+    /// The process may fill a slot. It ignores the offer if it already fills the slot.
     Offer {
-        /// Which one.
+        /// The slot.
         slot: usize,
-        /// Its incarnation must be higher than this.
+        /// The slot's last incarnation; the process needs a higher one.
         above_incarnation: u64,
     },
-    /// It shall release one of its slots, whichever it likes, unless it has only one.
+    /// The process must release one of its slots, of its choice, unless it has only one.
     Yield,
-    /// The run has failed.
+    /// The run has failed, and why.
     Abort(String),
     /// The run is over.
     Bye,
 }
 
-/// Everything that a process tells of itself.
+/// A process that enrols at server 0.
 #[derive(Clone, Debug)]
 pub struct Enrolment {
-    /// The process. Without a name it is given one.
+    /// The process. If it has no name, the server assigns one.
     pub process: ProcessName,
-    /// Its place among the workers that the run began with, if it has one.
+    /// Its index among the processes that the run began with, if it is one of them.
     pub home: Option<usize>,
     /// Identifies the job.
     pub job_digest: [u8; 32],
@@ -47,33 +45,31 @@ pub struct Enrolment {
     pub layout_digest: [u8; 32],
     /// The secret of the run; empty for none.
     pub token: Vec<u8>,
-    /// How many servers there are.
+    /// Servers in the run.
     pub servers: usize,
-    /// Whether it has been on the run's roster before, and so may fill slots already.
+    /// Whether it has been on the run's roster before, and so may already fill slots.
     pub was_enrolled: bool,
 }
 
 impl Enrolment {
-    /// The first frame of the connection, which is to server 0.
+    /// The first frame of the connection.
     pub fn hello(&self) -> (Header, Vec<u8>) {
         let hello = Hello {
-            version: PROTOCOL_VERSION,
-            role: PeerRole::Process,
             slot: self.home.map_or(Hello::NO_SLOT, |home| home as u32),
             incarnation: self.process.id,
             job_digest: self.job_digest,
             layout_digest: self.layout_digest,
-            server: 0,
             servers: self.servers as u32,
-            // Which one it is, the connections of its slots tell; there is one at the least.
+            // The connections of its slots carry the generation; here it is only 0 or not.
             generation: Generation { number: u64::from(self.was_enrolled), base: None },
             token: self.token.clone(),
             process: self.process.clone(),
+            ..Hello::new(PeerRole::Process)
         };
-        control(FrameKind::Hello, hello.encode())
+        control_frame(FrameKind::Hello, hello.encode())
     }
 
-    /// Reads a frame of server 0, and takes note of the name, and that it has been here.
+    /// Handles a frame of server 0, and records the name that it assigns.
     pub fn frame_arrived(
         &mut self,
         header: &Header,
@@ -91,10 +87,10 @@ impl Enrolment {
                 RosterEvent::Enrolled(name)
             }
             FrameKind::Refuse => RosterEvent::Refused(Refusal::decode(bytes)?),
-            FrameKind::Offer => RosterEvent::Offer {
-                slot: header.chunk as usize,
-                above_incarnation: header.version,
-            },
+            FrameKind::Offer => {
+                let (slot, above_incarnation) = (header.chunk as usize, header.version);
+                RosterEvent::Offer { slot, above_incarnation }
+            }
             FrameKind::Yield => RosterEvent::Yield,
             FrameKind::Abort => RosterEvent::Abort(text()),
             FrameKind::Bye => RosterEvent::Bye,
@@ -103,21 +99,9 @@ impl Enrolment {
     }
 }
 
-/// The first frame of somebody who asks what the run is. Any server answers with
+/// The first frame of a process that asks what the run is. Any server answers it with
 /// [`FrameKind::JoinInfo`] or refuses.
 pub fn request_join_info(token: Vec<u8>) -> (Header, Vec<u8>) {
-    let hello = Hello {
-        version: PROTOCOL_VERSION,
-        role: PeerRole::Newcomer,
-        slot: Hello::NO_SLOT,
-        incarnation: 0,
-        job_digest: [0; 32],
-        layout_digest: [0; 32],
-        server: 0,
-        servers: 0,
-        generation: Generation::default(),
-        token,
-        process: ProcessName::default(),
-    };
-    control(FrameKind::Hello, hello.encode())
+    let hello = Hello { slot: Hello::NO_SLOT, token, ..Hello::new(PeerRole::Newcomer) };
+    control_frame(FrameKind::Hello, hello.encode())
 }

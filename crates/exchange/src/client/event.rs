@@ -1,4 +1,4 @@
-//! What a client tells its caller.
+//! What a client reports to its caller.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::{FrameKind, MessageError, Refusal, TaskReport};
 
-/// Where the payload of a frame is to be read to.
+/// Where the payload of a frame is read to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadTarget {
     /// Into this range of the flat parameters.
@@ -18,62 +18,62 @@ pub enum ReadTarget {
 /// What a frame from a server means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientEvent {
-    /// The server has let the client in.
+    /// The server has accepted the client.
     Welcome,
-    /// The server is in an older generation of the run than this client. The connection is of no
-    /// more use; on a new one it hears of the newer generation.
+    /// The server is in an older generation of the run than this client. Close the connection; on
+    /// a new one the server hears of the newer generation.
     ServerBehind,
-    /// The run has gone back to the checkpoint of a newer generation, and this client has
-    /// forgotten everything: no connection is of any more use, and on new ones it begins anew.
+    /// The run has gone back to the checkpoint of a newer generation, and the client has forgotten
+    /// everything. Close all connections; on new ones it begins again.
     Rewound,
-    /// The server does not let the client in, and closes the connection.
+    /// The server refuses the client and closes the connection.
     Refused(Refusal),
-    /// The server has seen all workers; see [`crate::Client::is_started`] for all servers.
+    /// The server has seen all workers. [`crate::Client::is_started`] covers all servers.
     Started,
-    /// A piece of something has arrived; more is to come.
+    /// A piece of something has arrived; more will follow.
     Progress,
     /// The present push or pull has been answered in full.
     Complete,
     /// A text for a person.
     Notice(String),
-    /// The run has failed.
+    /// The run has failed, and why.
     Abort(String),
     /// All reports of this server.
     Reports(Vec<TaskReport>),
-    /// The server has counted the leave.
+    /// The server acknowledges the goodbye.
     Bye,
     /// The server has ended, because the run is over.
     RunOver,
 }
 
-/// What a server that keeps to the protocol would not do. The connection is of no more use.
+/// What the other end did that the protocol forbids. Close the connection.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ProtocolError {
-    /// A frame that has no place here.
+    /// A frame arrived that is not allowed in this state.
     #[error("{0:?} was not expected")]
     Unexpected(FrameKind),
-    /// Parameters of a chunk that was not asked for, or not of its length.
+    /// A chunk arrived that was not requested, or with the wrong length.
     #[error("chunk {chunk} with {len} bytes was not expected")]
     Chunk {
-        /// The chunk.
+        /// The index of the chunk.
         chunk: u32,
         /// The length of its payload.
         len: u32,
     },
-    /// The server's shard is not the one that this client reckons it has.
+    /// The other end has another shard than this client computes for it.
     #[error("the server holds {len} parameters from {start}, in chunks of {chunk_floats}")]
     Shard {
-        /// Where it starts.
+        /// The first parameter of the shard.
         start: u64,
-        /// How long it is.
+        /// Parameters in the shard.
         len: u64,
-        /// How many parameters travel in one chunk.
+        /// Parameters per chunk.
         chunk_floats: u32,
     },
     /// The list of reports exceeds its limit.
     #[error("the list of reports is too long")]
     ReportsTooLong,
-    /// A payload that cannot be read.
+    /// A payload cannot be decoded.
     #[error(transparent)]
     Message(#[from] MessageError),
 }

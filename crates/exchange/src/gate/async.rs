@@ -1,15 +1,15 @@
-//! `async`: everybody at their own pace.
+//! `async`: each worker runs at its own pace.
 //!
-//! A push is applied when it arrives and answered at once with what came of it. Nobody waits,
-//! so nobody can hold anybody up; the price is that gradients are applied to parameters newer
-//! than those they were computed from.
+//! A push is applied when it arrives and answered at once with the result. No worker waits for
+//! another; the price is that gradients are applied to parameters newer than those they were
+//! computed from.
 
-use super::{Decision, Gate, GateView, Push};
+use super::api::{Decision, Gate, GateView, Push};
 
 /// The gate of `async`.
-pub(super) struct Async;
+pub(super) struct AsyncGate;
 
-impl Gate for Async {
+impl Gate for AsyncGate {
     fn judge(&self, _view: GateView<'_>, _push: Push) -> Decision {
         Decision::Apply
     }

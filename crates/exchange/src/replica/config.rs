@@ -1,4 +1,4 @@
-//! What a replica is told before it begins, and which of the parameters are its business.
+//! The settings of a replica.
 
 use std::ops::Range;
 
@@ -51,20 +51,17 @@ impl ReplicaConfig {
         }
     }
 
-    /// Two workers of a small model: everybody owns everything.
+    /// Whether every worker owns the whole model: two workers and a small model.
     pub(super) fn is_whole(&self, total: usize) -> bool {
         self.names.len() <= 2 && total <= self.chunk_floats
     }
 
-    /// Which of so many parameters this worker updates, and has the optimizer's slots of.
+    /// The range of `total` parameters that this worker updates and has the optimizer's state of.
     pub fn updates(&self, total: usize) -> Range<usize> {
-        match self.recovers || self.is_whole(total) {
-            true => 0..total,
-            false => self.shard(total),
-        }
+        if self.recovers || self.is_whole(total) { 0..total } else { self.shard(total) }
     }
 
-    /// Which of so many parameters this worker writes into checkpoints.
+    /// The range of `total` parameters that this worker writes into checkpoints.
     pub fn shard(&self, total: usize) -> Range<usize> {
         shard_ranges(total, self.names.len())[self.slot].clone()
     }

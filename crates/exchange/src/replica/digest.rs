@@ -1,10 +1,10 @@
-//! A number that stands for all parameters, by which replicas are compared.
+//! A digest of all parameters, by which replicas are compared.
 
-/// Tells replicas apart: two that differ in one place never have the same digest, and two that
-/// differ in more hardly ever.
+/// The digest of some parameters: two replicas that differ in one place never have the same, and
+/// two that differ in more places hardly ever.
 pub(super) fn digest(params: &[f32]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    // Four rows of words, each mixed by itself, so that the processor works on all at a time.
+    // Four independent lanes, so that the processor works on all of them at once.
     let mut lanes = [1u64, 2, 3, 4];
     let (blocks, rest) = params.as_chunks::<8>();
     let mix = |lane: u64, word: u64| (lane ^ word).wrapping_mul(ODD).rotate_left(29);
@@ -20,4 +20,24 @@ pub(super) fn digest(params: &[f32]) -> u64 {
     let all = lanes.into_iter().fold(params.len() as u64, mix);
     // 0 stands for "not due".
     all.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_sees_every_single_difference() {
+        for len in [1, 2, 7, 8, 9, 16, 31] {
+            let params: Vec<f32> = (0..len).map(|i| i as f32 * 0.1).collect();
+            for at in 0..len {
+                for bit in [0, 15, 31] {
+                    let mut other = params.clone();
+                    other[at] = f32::from_bits(other[at].to_bits() ^ 1 << bit);
+                    assert_ne!(digest(&params), digest(&other), "{len} {at} {bit}");
+                }
+            }
+            assert_ne!(digest(&params), digest(&[&params[..], &[0.0]].concat()));
+        }
+    }
 }

@@ -1,74 +1,80 @@
-//! The end of a run without servers, the good one and the others.
+//! The end of a run without servers, in good order or by a failure.
 
-use super::{CHIEF, Replica, ReplicaError, ReplicaEvent, digest};
+use super::digest::digest;
+use super::event::{ReplicaError, ReplicaEvent};
+use super::peer::COORDINATOR;
+use super::state::Replica;
 use crate::{CONTROL_BYTES, FrameKind, Header, ProtocolError};
 
 impl Replica {
-    /// After the last step: the frame with which a worker leaves, for the chief.
+    /// The frame with which a worker leaves after the last step, for the coordinator.
     ///
     /// # Panics
-    /// If the last step has not been made, or the report is longer than a frame may be.
+    /// If the last step has not been made, or the report is longer than [`CONTROL_BYTES`].
     pub fn leave(&self, report: &[u8]) -> (Header, Vec<u8>) {
-        assert!(self.is_over, "a run is left after its last step");
+        assert!(self.is_over, "a worker leaves after the last step");
         let header = Header::new(FrameKind::Leave, report.len());
         (Header { version: digest(&self.params), ..header }, report.to_vec())
     }
 
-    /// The chief's answer to it.
+    /// The coordinator's answer to a leave.
     pub fn bye() -> Header {
         Header::new(FrameKind::Bye, 0)
     }
 
-    /// What a worker that fails tells the others.
+    /// The frame with which a worker that fails tells the others why.
     pub fn abort(why: &str) -> (Header, Vec<u8>) {
         let bytes = &why.as_bytes()[..why.len().min(CONTROL_BYTES)];
         (Header::new(FrameKind::Abort, bytes.len()), bytes.to_vec())
     }
 
-    /// Whether the chief has said goodbye to us.
+    /// Whether the coordinator has said goodbye to this worker.
     pub fn is_dismissed(&self) -> bool {
-        self.peers[CHIEF].said_bye
+        self.peers[COORDINATOR].said_bye
     }
 
-    /// Whether there is still something to hear from a peer or to tell it, so that losing it now
-    /// ends the run.
+    /// Whether frames to or from a peer are still missing, so that losing it now ends the run.
     pub fn needs(&self, peer: usize) -> bool {
-        if self.peers[peer].owed.is_some() {
+        if self.peers[peer].transfer.is_some() {
             return true;
         }
-        match (&self.turn, self.is_over) {
-            // Where losses are recovered from, others may be waiting for it, and we for them.
-            (Some(_), _) => self.config.recovers || self.needs_in_step(peer),
-            (None, false) => peer == CHIEF || !self.knows_end(),
-            (None, true) if self.config.slot == CHIEF => self.peers[peer].report.is_none(),
-            (None, true) => peer == CHIEF && !self.peers[CHIEF].said_bye,
+        if self.step.is_some() {
+            // In a run that recovers, other workers may wait for the peer, and this one for them.
+            return self.config.recovers || self.needs_in_step(peer);
         }
+        if !self.is_over {
+            return peer == COORDINATOR || !self.knows_end();
+        }
+        if self.config.slot == COORDINATOR {
+            return self.peers[peer].report.is_none();
+        }
+        peer == COORDINATOR && !self.is_dismissed()
     }
 
-    /// Whether a peer whose connection has ended is lost, if what it had sent before begins with
-    /// this frame, whose turn has not come.
+    /// Whether a peer whose connection has ended is lost, given that the first of its unread
+    /// frames is `next` and cannot be read yet.
     ///
-    /// Whoever ends in good order has made the last step, which takes everybody's last share. A
-    /// share out of turn was sent by somebody who had not.
+    /// A worker that ends in good order has made the last step, which takes every worker's last
+    /// gradient. So an early gradient comes from a worker that had not made it.
     pub fn is_lost_before(&self, next: &Header) -> bool {
-        // Where losses are recovered from, nobody goes before the chief has said goodbye.
+        // In a run that recovers, no worker ends before the coordinator has said goodbye.
         self.config.recovers || next.kind == FrameKind::GradientChunk
     }
 
-    /// Of a worker that has made the last step: whether the chief may not have made it yet, as far
-    /// as is known. Then somebody who is lost may still be waited for by others, who wait for all.
+    /// Whether the coordinator, as far as this worker knows, may not have made the last step,
+    /// although this worker has. Then other workers may still wait for a peer that is lost.
     pub fn may_be_awaited(&self) -> bool {
-        let is_waiting = self.config.recovers && self.is_over && self.config.slot != CHIEF;
+        let is_waiting = self.config.recovers && self.is_over && self.config.slot != COORDINATOR;
         is_waiting && !self.is_dismissed() && !self.knows_end()
     }
 
-    /// Whether a peer may say `Leave` to the chief.
+    /// Whether a peer may send `Leave` to the coordinator.
     pub(super) fn may_leave(&self, peer: usize) -> bool {
         self.config.recovers || self.peers[peer].report.is_none()
     }
 
-    /// Frames that are no chunk of a step.
-    pub(super) fn heard(
+    /// Handles the frames that do not belong to a step.
+    pub(super) fn control_arrived(
         &mut self,
         peer: usize,
         header: &Header,
@@ -80,13 +86,13 @@ impl Replica {
             }
             FrameKind::Leave if header.version != digest(&self.params) => Err(self.differ(&[peer])),
             FrameKind::Leave => {
-                // The first one counts: a newcomer who leaves in its place has done nothing.
+                // The first report counts: a newcomer that leaves in its place has done nothing.
                 self.peers[peer].report.get_or_insert_with(|| bytes.to_vec());
                 Ok(ReplicaEvent::Left)
             }
             FrameKind::Bye => {
                 self.peers[peer].said_bye = true;
-                (self.is_over, self.behind) = (true, None);
+                (self.is_over, self.catch_up) = (true, None);
                 Ok(ReplicaEvent::Bye)
             }
             kind => Err(ProtocolError::Unexpected(kind).into()),

@@ -1,149 +1,148 @@
-//! What comes from peers: whether its turn has come, and where it goes.
+//! The frames of peers: whether it is their turn, and where their payloads go.
 
 use std::ops::Range;
 
-use super::{CHIEF, Replica, ReplicaError, ReplicaEvent, Said, Turn};
+use super::event::{ReplicaError, ReplicaEvent};
+use super::peer::{COORDINATOR, Contribution};
+use super::state::Replica;
 use crate::{CONTROL_BYTES, Flags, FrameKind, Header, ProtocolError, as_bytes_mut};
 
-/// Where the payload of a frame is to be read to.
+/// Where the payload of a frame is read to. [`Replica::target_bytes`] gives the memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerTarget {
-    /// Into the peer's held chunk, so many floats of it; see [`Replica::place`].
-    Held(usize),
-    /// Into this range of the parameters; see [`Replica::place`].
+    /// Into the buffer for the peer's gradient; this many floats.
+    Gradient(usize),
+    /// Into this range of the parameters.
     Params(Range<usize>),
-    /// Into this range of the mean; see [`Replica::place`].
+    /// Into this range of the mean.
     Mean(Range<usize>),
-    /// Into this range of a slot of the optimizer; see [`Replica::place`].
-    Slot(usize, Range<usize>),
-    /// Into a buffer of this many bytes.
+    /// Into this range of one part of the optimizer's state.
+    State(usize, Range<usize>),
+    /// Into a buffer of the caller, of this many bytes.
     Bytes(usize),
-    /// Nowhere yet: its turn has not come. It is to be asked about again when something else
-    /// has arrived or the next step begins.
+    /// Nowhere yet: it is not the frame's turn. Ask again when another frame has arrived or the
+    /// next step begins.
     Later,
 }
 
 impl Replica {
-    /// Where the payload of the next frame from a peer is likely to go, if that can be foretold.
+    /// Where the payload of the next frame from a peer goes, if that can be predicted.
     pub fn likely_target(&self, peer: usize) -> Option<PeerTarget> {
         let (own, theirs) = (&self.chunks[self.config.slot], &self.chunks[peer]);
         let is_short = own.len() == 1 && theirs.len() == 1;
         let progress = self.peers[peer].progress;
-        if self.turn.is_none() || !is_short {
+        if self.step.is_none() || !is_short {
             None
-        } else if progress.shares_got == 0 {
-            Some(PeerTarget::Held(own[0].len()))
-        } else if progress.fresh_got == 0 && !self.is_whole && self.is_certain() {
-            Some(self.fresh_place(theirs[0].clone()))
+        } else if progress.gradients_received == 0 {
+            Some(PeerTarget::Gradient(own[0].len()))
+        } else if progress.updates_received == 0 && !self.is_whole && self.is_certain() {
+            Some(self.update_target(theirs[0].clone()))
         } else {
             None
         }
     }
 
-    /// Where the payload of a `UpdatedChunk` goes.
-    fn fresh_place(&self, range: Range<usize>) -> PeerTarget {
-        match self.config.recovers {
-            true => PeerTarget::Mean(range),
-            false => PeerTarget::Params(range),
-        }
+    /// Where the payload of an `UpdatedChunk` goes.
+    fn update_target(&self, range: Range<usize>) -> PeerTarget {
+        if self.config.recovers { PeerTarget::Mean(range) } else { PeerTarget::Params(range) }
     }
 
-    /// Looks at a header: whether it may come now, and where its payload goes.
+    /// Checks a header, and returns where its payload goes.
     pub fn read_target(&self, peer: usize, header: &Header) -> Result<PeerTarget, ProtocolError> {
+        let is_coordinator = self.config.slot == COORDINATOR;
         match header.kind {
-            // Others may have begun while somebody is still missing here.
-            FrameKind::GradientChunk if self.is_gathering || self.behind.is_some() => {
+            // Other workers may have begun while a peer is still missing here.
+            FrameKind::GradientChunk if self.is_gathering || self.catch_up.is_some() => {
                 Ok(PeerTarget::Later)
             }
-            FrameKind::GradientChunk => self.expect_share(peer, header),
+            FrameKind::GradientChunk => self.expect_gradient(peer, header),
             FrameKind::State => self.expect_state(peer, header),
-            FrameKind::UpdatedChunk => self.expect_fresh(peer, header),
+            FrameKind::UpdatedChunk => self.expect_update(peer, header),
             FrameKind::Abort => Ok(PeerTarget::Bytes(header.len as usize)),
-            FrameKind::Leave if self.config.slot == CHIEF && !self.is_over => Ok(PeerTarget::Later),
-            // Whoever has come back leaves once more.
-            FrameKind::Leave if self.config.slot == CHIEF && self.may_leave(peer) => {
+            FrameKind::Leave if is_coordinator && !self.is_over => Ok(PeerTarget::Later),
+            // A worker that has returned leaves once more.
+            FrameKind::Leave if is_coordinator && self.may_leave(peer) => {
                 Ok(PeerTarget::Bytes((header.len as usize).min(CONTROL_BYTES)))
             }
-            FrameKind::Bye if peer == CHIEF && (self.is_over || self.knows_end()) => {
+            FrameKind::Bye if peer == COORDINATOR && (self.is_over || self.knows_end()) => {
                 Ok(PeerTarget::Bytes(0))
             }
             kind => Err(ProtocolError::Unexpected(kind)),
         }
     }
 
-    fn expect_share(&self, peer: usize, header: &Header) -> Result<PeerTarget, ProtocolError> {
-        let Turn { made, .. } = match self.turn {
-            Some(turn) if header.step == self.global_step => turn,
-            // Whoever is quick may be one step ahead.
+    fn expect_gradient(&self, peer: usize, header: &Header) -> Result<PeerTarget, ProtocolError> {
+        let step = match self.step {
+            Some(step) if header.step == self.global_step => step,
+            // A quick worker may be one step ahead.
             None if header.step == self.global_step && !self.is_over => {
                 return Ok(PeerTarget::Later);
             }
             Some(_) if header.step == self.global_step + 1 => return Ok(PeerTarget::Later),
             _ => return Err(ProtocolError::Unexpected(FrameKind::GradientChunk)),
         };
-        let Header { chunk, len, .. } = *header;
-        let got = self.peers[peer].progress.shares_got;
-        let range = self.chunks[self.config.slot].get(got).filter(|_| chunk as usize == got);
-        let has_left = header.flags.contains(Flags::LEFT);
-        let stops = header.flags.contains(Flags::STOP);
-        let floats = match (range, has_left) {
-            (Some(_), true) if got == 0 => 0,
+        let Header { chunk, len, flags, .. } = *header;
+        let received = self.peers[peer].progress.gradients_received;
+        let own = self.chunks[self.config.slot].get(received);
+        let range = own.filter(|_| chunk as usize == received);
+        let floats = match (range, flags.contains(Flags::LEFT)) {
+            (Some(_), true) if received == 0 => 0,
             (Some(range), false) => range.len(),
             _ => return Err(ProtocolError::Chunk { chunk, len }),
         };
-        let keeps = header.flags.contains(Flags::CHECKPOINT);
-        if len as usize != floats * 4 || ((stops || keeps) && peer != CHIEF) {
+        let decides = flags.contains(Flags::STOP) || flags.contains(Flags::CHECKPOINT);
+        if len as usize != floats * 4 || (decides && peer != COORDINATOR) {
             return Err(ProtocolError::Chunk { chunk, len });
         }
-        if got > made || self.peers[peer].is_held {
+        if received > step.reduced || self.peers[peer].has_gradient {
             return Ok(PeerTarget::Later);
         }
-        Ok(PeerTarget::Held(floats))
+        Ok(PeerTarget::Gradient(floats))
     }
 
-    fn expect_fresh(&self, peer: usize, header: &Header) -> Result<PeerTarget, ProtocolError> {
+    fn expect_update(&self, peer: usize, header: &Header) -> Result<PeerTarget, ProtocolError> {
         let progress = self.peers[peer].progress;
+        let received = progress.updates_received;
         let Header { chunk, len, step, .. } = *header;
-        let range = self.chunks[peer].get(progress.fresh_got).cloned().unwrap_or_default();
-        let fits = chunk as usize == progress.fresh_got && len as usize == range.len() * 4;
-        // Nobody can have made a chunk that we have not sent our share of.
-        let is_possible = progress.fresh_got < progress.shares_sent && self.has_fresh();
-        match self.turn {
-            Some(_) if step == self.global_step && fits && is_possible => {
-                Ok(self.fresh_place(range))
-            }
-            _ => Err(ProtocolError::Chunk { chunk, len }),
+        let range = self.chunks[peer].get(received).cloned().unwrap_or_default();
+        let fits = chunk as usize == received && len as usize == range.len() * 4;
+        // No peer can have reduced a chunk whose gradient this worker has not sent.
+        let is_possible = received < progress.gradients_sent && self.has_updates();
+        if self.step.is_some() && step == self.global_step && fits && is_possible {
+            Ok(self.update_target(range))
+        } else {
+            Err(ProtocolError::Chunk { chunk, len })
         }
     }
 
-    /// The memory behind a place; empty for bytes, which are the caller's.
-    pub fn target_bytes(&mut self, peer: usize, place: &PeerTarget) -> &mut [u8] {
-        match place {
-            PeerTarget::Held(floats) => {
-                let held = &mut self.peers[peer].held;
-                if held.len() < *floats {
-                    held.resize(*floats, 0.0);
+    /// The memory of a target; empty for [`PeerTarget::Bytes`], which the caller provides.
+    pub fn target_bytes(&mut self, peer: usize, target: &PeerTarget) -> &mut [u8] {
+        match target {
+            PeerTarget::Gradient(floats) => {
+                let gradient = &mut self.peers[peer].gradient;
+                if gradient.len() < *floats {
+                    gradient.resize(*floats, 0.0);
                 }
-                as_bytes_mut(&mut held[..*floats])
+                as_bytes_mut(&mut gradient[..*floats])
             }
             PeerTarget::Params(range) => {
-                self.is_torn |= self.behind.is_some();
+                self.is_incomplete |= self.catch_up.is_some();
                 as_bytes_mut(&mut self.params[range.clone()])
             }
             PeerTarget::Mean(range) => {
-                self.mean_of = None;
+                self.mean_step = None;
                 as_bytes_mut(&mut self.mean[range.clone()])
             }
-            PeerTarget::Slot(slot, range) => {
-                self.is_torn = true;
-                as_bytes_mut(&mut self.optimizer.state_mut(*slot)[range.clone()])
+            PeerTarget::State(index, range) => {
+                self.is_incomplete = true;
+                as_bytes_mut(&mut self.optimizer.state_mut(*index)[range.clone()])
             }
             PeerTarget::Bytes(_) | PeerTarget::Later => &mut [],
         }
     }
 
-    /// A frame that was expected is here, with its payload in its place; `bytes` are those that
-    /// were read into a buffer.
+    /// A frame arrived whose payload is in its target; `bytes` is what was read into a buffer of
+    /// the caller.
     pub fn frame_arrived(
         &mut self,
         peer: usize,
@@ -152,26 +151,30 @@ impl Replica {
     ) -> Result<ReplicaEvent, ReplicaError> {
         match header.kind {
             FrameKind::GradientChunk => {
-                let own = self.chunks[self.config.slot].len();
-                let peer = &mut self.peers[peer];
-                let has_left = header.flags.contains(Flags::LEFT);
-                peer.is_held = !has_left;
-                peer.progress.shares_got = if has_left { own } else { header.chunk as usize + 1 };
-                peer.said.get_or_insert(Said {
-                    examples: header.count,
-                    has_left,
-                    stops: header.flags.contains(Flags::STOP),
-                    keeps: header.flags.contains(Flags::CHECKPOINT),
-                    digest: header.version,
-                });
+                self.gradient_arrived(peer, header);
                 Ok(ReplicaEvent::Progress)
             }
             FrameKind::UpdatedChunk => {
-                self.peers[peer].progress.fresh_got += 1;
+                self.peers[peer].progress.updates_received += 1;
                 Ok(ReplicaEvent::Progress)
             }
             FrameKind::State => self.state_arrived(header),
-            _ => self.heard(peer, header, bytes),
+            _ => self.control_arrived(peer, header, bytes),
         }
+    }
+
+    fn gradient_arrived(&mut self, peer: usize, header: &Header) {
+        let own = self.chunks[self.config.slot].len();
+        let peer = &mut self.peers[peer];
+        let has_left = header.flags.contains(Flags::LEFT);
+        peer.has_gradient = !has_left;
+        peer.progress.gradients_received = if has_left { own } else { header.chunk as usize + 1 };
+        peer.contribution.get_or_insert(Contribution {
+            examples: header.count,
+            has_left,
+            stops: header.flags.contains(Flags::STOP),
+            takes_checkpoint: header.flags.contains(Flags::CHECKPOINT),
+            digest: header.version,
+        });
     }
 }

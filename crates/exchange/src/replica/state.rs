@@ -1,156 +1,212 @@
-//! What a replica that is behind gets from one that is not.
-//!
-//! The state is cut into columns, each as long as the parameters: these themselves, the slots of
-//! the optimizer, and the mean of the last step. Who comes new gets all of them. Who is only a step
-//! behind gets the mean, and makes the step itself: until that is whole its replica stays as it
-//! was. The mean is there because nobody can have begun to overwrite it: that takes a share of the
-//! one that is behind.
+//! The state of a replica, and what its caller may ask.
 
 use std::ops::Range;
 
-use super::regroup::Position;
-use super::{PeerFrame, PeerSource, PeerTarget, Replica, ReplicaError, ReplicaEvent};
-use crate::{Flags, FrameKind, Header, ProtocolError};
+use paceline_model::{Layout, OptimizerSpec, OptimizerState};
 
-/// Somebody sends what is missing here.
-#[derive(Clone, Debug)]
-pub(super) struct Behind {
-    pub(super) donor: usize,
-    /// Where the replica will be.
-    position: Position,
-    /// The column and the piece that come next; none before the first.
-    next: Option<(usize, usize)>,
-}
+use super::config::ReplicaConfig;
+use super::peer::{COORDINATOR, CatchUp, CurrentStep, ReplicaPeer};
+use crate::shard::chunk_ranges;
+use crate::{TaskReport, shard_ranges};
 
-impl Behind {
-    pub(super) fn new(donor: usize, position: Position) -> Self {
-        Self { donor, position, next: None }
-    }
-}
-
-/// What a peer still has to be sent.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Owed {
-    /// The column and the piece that go next.
-    column: usize,
-    piece: usize,
-    /// The column behind the last one.
-    end: usize,
+/// The state machine of one worker of a run without servers.
+pub struct Replica {
+    pub(super) config: ReplicaConfig,
+    pub(super) params: Vec<f32>,
+    /// Covers what this worker updates; see [`ReplicaConfig::updates`].
+    pub(super) optimizer: OptimizerState,
+    /// The chunks of each slot's shard, as ranges of all parameters; at least one each, so that
+    /// every worker hears from every other in every step.
+    pub(super) chunks: Vec<Vec<Range<usize>>>,
+    /// Whether every worker owns the whole model.
+    pub(super) is_whole: bool,
+    pub(super) peers: Vec<ReplicaPeer>,
+    /// The mean of a chunk; in a run that recovers, of all parameters.
+    pub(super) mean: Vec<f32>,
+    /// The step that `mean` belongs to, if it covers all parameters.
+    pub(super) mean_step: Option<u64>,
+    /// Updates made.
+    pub(super) global_step: u64,
+    pub(super) step: Option<CurrentStep>,
+    pub(super) stop_requested: bool,
+    pub(super) checkpoint_requested: bool,
+    /// The last step after which a checkpoint is taken.
+    pub(super) checkpoint_step: Option<u64>,
+    pub(super) is_over: bool,
+    /// Whether peers have still to connect, at the start or after a loss.
+    pub(super) is_gathering: bool,
+    /// Set while a peer that is ahead sends the missing state.
+    pub(super) catch_up: Option<CatchUp>,
+    /// Whether a state has been received in part: this replica is of no use until it is complete.
+    pub(super) is_incomplete: bool,
 }
 
 impl Replica {
-    /// The column of the mean: behind the parameters and the slots.
-    fn mean_column(&self) -> usize {
-        1 + self.optimizer.states().count()
+    /// Creates a replica with the initial parameters.
+    ///
+    /// # Panics
+    /// If the configuration contradicts itself, or the parameters do not fit the layout.
+    pub fn new(
+        config: ReplicaConfig,
+        params: Vec<f32>,
+        optimizer: OptimizerSpec,
+        layout: &Layout,
+    ) -> Self {
+        let updates = config.updates(params.len());
+        assert_eq!(params.len(), layout.len(), "parameters");
+        Self::resume(config, params, OptimizerState::new(optimizer, layout, updates), 0)
     }
 
-    /// How many pieces a column has.
-    fn pieces(&self) -> usize {
-        self.params.len().div_ceil(self.config.chunk_floats).max(1)
-    }
-
-    fn piece(&self, piece: usize) -> Range<usize> {
-        let (floats, total) = (self.config.chunk_floats, self.params.len());
-        (piece * floats).min(total)..((piece + 1) * floats).min(total)
-    }
-
-    /// Finds out what a peer has to be sent, if it is behind.
-    pub(super) fn owe(&mut self, peer: usize) {
-        let theirs = self.peers[peer].position.map(|position| position.step);
-        let mean = self.mean_column();
-        let has_mean = self.mean_of.is_some_and(|step| step + 1 == self.global_step);
-        let end = mean + usize::from(has_mean);
-        self.peers[peer].owed = match theirs {
-            Some(step) if step >= self.global_step => None,
-            Some(step) if step + 1 == self.global_step && has_mean => {
-                Some(Owed { column: mean, piece: 0, end })
-            }
-            _ => Some(Owed { column: 0, piece: 0, end }),
-        };
-    }
-
-    /// The next frame for a peer that is behind.
-    pub(super) fn next_owed(&mut self, peer: usize, owed: Owed) -> PeerFrame {
-        let Owed { column, piece, end } = owed;
-        let next = match piece + 1 < self.pieces() {
-            true => Owed { piece: piece + 1, ..owed },
-            false => Owed { column: column + 1, piece: 0, end },
-        };
-        let is_last = next.column == end;
-        self.peers[peer].owed = (!is_last).then_some(next);
-        let range = self.piece(piece);
-        let header = self.header(FrameKind::State, piece, range.len());
-        let mut flags = if is_last { Flags::NONE } else { Flags::MORE };
-        if self.is_checkpoint_due() {
-            flags = flags | Flags::CHECKPOINT;
-        }
-        let source = match column {
-            0 => PeerSource::Params(range),
-            column if column == self.mean_column() => PeerSource::Mean(range),
-            column => PeerSource::Slot(column - 1, range),
-        };
-        PeerFrame { header: Header { flags, count: column as u32, ..header }, source }
-    }
-
-    pub(super) fn expect_state(
-        &self,
-        peer: usize,
-        header: &Header,
-    ) -> Result<PeerTarget, ProtocolError> {
-        if self.is_gathering && self.config.recovers {
-            return Ok(PeerTarget::Later);
-        }
-        let Some(behind) = self.behind.as_ref().filter(|behind| behind.donor == peer) else {
-            return Err(ProtocolError::Unexpected(FrameKind::State));
-        };
-        let Header { chunk, len, count, step, .. } = *header;
-        let (column, piece) = (count as usize, chunk as usize);
-        let mean = self.mean_column();
-        let is_next = match behind.next {
-            Some(next) => next == (column, piece),
-            None => piece == 0 && (column == 0 || column == mean && self.is_one_behind()),
-        };
-        let range = self.piece(piece);
-        // It may end behind the last slot or behind the mean, and nowhere else.
-        let ends = piece + 1 == self.pieces() && column + 1 >= mean;
-        let goes_on = header.flags.contains(Flags::MORE) && column <= mean;
-        let fits = len as usize == range.len() * 4 && step == behind.position.step;
-        match is_next && fits && (goes_on || ends) {
-            true if column == 0 => Ok(PeerTarget::Params(range)),
-            true if column == mean => Ok(PeerTarget::Mean(range)),
-            true => Ok(PeerTarget::Slot(column - 1, range)),
-            false => Err(ProtocolError::Chunk { chunk, len }),
+    /// Creates a replica that resumes at a checkpoint, with the checkpoint's parameters and
+    /// optimizer.
+    ///
+    /// # Panics
+    /// If the configuration contradicts itself.
+    pub fn resume(
+        config: ReplicaConfig,
+        params: Vec<f32>,
+        optimizer: OptimizerState,
+        global_step: u64,
+    ) -> Self {
+        let (workers, total) = (config.names.len(), params.len());
+        assert!(config.slot < workers, "slot {} of {workers}", config.slot);
+        assert!(config.check_every > 0, "check_every must be at least 1");
+        let is_whole = config.is_whole(total);
+        let shards = if is_whole { vec![0..total; workers] } else { shard_ranges(total, workers) };
+        let chunks = shards.iter().map(|shard| shard_chunks(shard, config.chunk_floats)).collect();
+        Self {
+            params,
+            optimizer,
+            chunks,
+            is_whole,
+            peers: (0..workers).map(|_| ReplicaPeer::default()).collect(),
+            mean: if config.recovers { vec![0.0; total] } else { Vec::new() },
+            mean_step: None,
+            global_step,
+            step: None,
+            stop_requested: false,
+            checkpoint_requested: false,
+            checkpoint_step: None,
+            is_over: config.stop_steps.is_some_and(|steps| global_step >= steps),
+            is_gathering: true,
+            catch_up: None,
+            is_incomplete: false,
+            config,
         }
     }
 
-    /// Whether the replica is sound, and one step behind.
-    fn is_one_behind(&self) -> bool {
-        let goal = self.behind.as_ref().map(|behind| behind.position.step);
-        !self.is_torn && goal == Some(self.global_step + 1)
+    /// The parameters.
+    pub fn params(&self) -> &[f32] {
+        &self.params
     }
 
-    /// A piece of the state is here.
-    pub(super) fn state_arrived(&mut self, header: &Header) -> Result<ReplicaEvent, ReplicaError> {
-        let (column, piece) = (header.count as usize, header.chunk as usize);
-        let next = if piece + 1 < self.pieces() { (column, piece + 1) } else { (column + 1, 0) };
-        if header.flags.contains(Flags::MORE) {
-            self.behind.iter_mut().for_each(|behind| behind.next = Some(next));
-            return Ok(ReplicaEvent::Progress);
-        }
-        let Some(Behind { position, .. }) = self.behind.take() else {
-            return Err(ProtocolError::Unexpected(FrameKind::State).into());
+    /// Updates made.
+    pub fn global_step(&self) -> u64 {
+        self.global_step
+    }
+
+    /// The slot of this worker.
+    pub fn slot(&self) -> usize {
+        self.config.slot
+    }
+
+    /// Workers in the run.
+    pub fn workers(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// The display name of the worker in a slot.
+    pub fn name(&self, slot: usize) -> &str {
+        &self.config.names[slot]
+    }
+
+    /// Whether the last step has been made, so that the worker can only leave.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// The slots of the other workers.
+    pub fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let slot = self.config.slot;
+        (0..self.peers.len()).filter(move |&other| other != slot)
+    }
+
+    /// Stops the run: the next step is the last.
+    ///
+    /// # Panics
+    /// If this is not the coordinator.
+    pub fn request_stop(&mut self) {
+        assert_eq!(self.config.slot, COORDINATOR, "only the coordinator decides when to stop");
+        self.stop_requested = true;
+        // A single worker has no peer that needs another step to hear of it.
+        self.is_over |= self.peers.len() == 1;
+    }
+
+    /// Has every worker take a checkpoint after the next step.
+    ///
+    /// # Panics
+    /// If this is not the coordinator.
+    pub fn request_checkpoint(&mut self) {
+        assert_eq!(self.config.slot, COORDINATOR, "only the coordinator requests checkpoints");
+        self.checkpoint_requested = true;
+    }
+
+    /// Whether a checkpoint of the present parameters must be taken.
+    pub fn is_checkpoint_due(&self) -> bool {
+        self.checkpoint_step == Some(self.global_step)
+    }
+
+    /// What this worker writes into a checkpoint: the parameters of its shard, then each part of
+    /// the optimizer's state.
+    pub fn shard_columns(&self) -> impl Iterator<Item = &[f32]> {
+        let shard = self.config.shard(self.params.len());
+        let start = self.config.updates(self.params.len()).start;
+        let inside = shard.start - start..shard.end - start;
+        let states = self.optimizer.states().map(move |(_, values)| &values[inside.clone()]);
+        [&self.params[shard]].into_iter().chain(states)
+    }
+
+    /// Whether the run survives the loss of a worker that returns.
+    pub fn recovers(&self) -> bool {
+        self.config.recovers
+    }
+
+    /// The reports of all other workers, ordered by slot; only the coordinator has them, and only
+    /// once all have left.
+    pub fn reports(&self) -> Option<Vec<TaskReport>> {
+        let report = |slot: usize| {
+            let bytes = self.peers[slot].report.clone()?;
+            Some(TaskReport { slot: Some(slot as u32), bytes })
         };
-        let has_mean = column == self.mean_column();
-        if self.is_torn {
-            self.mean_of = has_mean.then(|| position.step.saturating_sub(1));
-        } else {
-            // Only the mean has come: the step is made here too.
-            self.apply_mean();
+        self.others().map(report).collect()
+    }
+}
+
+/// The chunks of a shard, as ranges of all parameters; at least one, which may be empty.
+fn shard_chunks(shard: &Range<usize>, chunk_floats: usize) -> Vec<Range<usize>> {
+    let mut chunks = chunk_ranges(shard.len(), chunk_floats);
+    for chunk in &mut chunks {
+        *chunk = shard.start + chunk.start..shard.start + chunk.end;
+    }
+    if chunks.is_empty() {
+        chunks.push(shard.start..shard.start);
+    }
+    chunks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shard_has_a_chunk_and_the_chunks_cover_everything() {
+        for (total, workers, floats) in [(0, 3, 4), (2, 3, 4), (10, 3, 2), (61, 2, 7)] {
+            let shards = shard_ranges(total, workers);
+            let chunks: Vec<_> = shards.iter().flat_map(|s| shard_chunks(s, floats)).collect();
+            assert!(chunks.len() >= workers);
+            let ends = chunks.iter().map(|chunk| chunk.end);
+            let starts = chunks.iter().map(|chunk| chunk.start).skip(1).chain([total]);
+            assert!(ends.eq(starts), "{chunks:?}");
         }
-        (self.global_step, self.is_over) = (position.step, position.is_over);
-        self.is_torn = false;
-        let keeps = header.flags.contains(Flags::CHECKPOINT);
-        self.checkpoint_of = keeps.then_some(position.step);
-        Ok(ReplicaEvent::Progress)
     }
 }

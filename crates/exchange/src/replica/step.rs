@@ -1,173 +1,93 @@
-//! A step: shares go out, chunks are made of those that come in, fresh parameters go out. What comes
-//! in is the matter of `receive.rs`.
+//! A step: gradients go out, chunks of the own shard are reduced, updated chunks go out.
+//! `send.rs` builds the frames and `receive.rs` handles those of peers.
 
 use std::ops::Range;
 
-use super::{PeerProgress, Replica, ReplicaError, Said, Turn, digest};
-use crate::mean::{add_scaled, scale, set_scaled_pair, weight};
-use crate::{Flags, FrameKind, Header};
-
-/// A frame to send to a peer.
-#[derive(Clone, Debug)]
-pub struct PeerFrame {
-    /// Its header.
-    pub header: Header,
-    /// Where its payload is.
-    pub source: PeerSource,
-}
-
-/// Where the payload of a frame to send is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PeerSource {
-    /// This range of the gradient.
-    Gradient(Range<usize>),
-    /// This range of the parameters.
-    Params(Range<usize>),
-    /// This range of the mean of everybody's gradients.
-    Mean(Range<usize>),
-    /// This range of a slot of the optimizer.
-    Slot(usize, Range<usize>),
-}
+use super::digest::digest;
+use super::event::ReplicaError;
+use super::peer::{Contribution, CurrentStep, PeerProgress};
+use super::state::Replica;
+use crate::mean::{Weighted, add_scaled, scale, set_scaled_pair, weight};
 
 impl Replica {
-    /// Begins a step with a gradient over so many examples; none if there are no more.
+    /// Begins a step with a gradient that is a mean over `examples` examples; `None` if this
+    /// worker has no more examples.
     ///
     /// # Panics
-    /// If a step is in the making, the last has been made, or not everybody is here.
+    /// If a step is in progress, the last one has been made, or a peer is missing.
     pub fn begin_step(&mut self, examples: Option<u32>) {
-        let is_ready = !self.is_gathering && self.behind.is_none() && !self.is_over;
-        assert!(self.turn.is_none() && is_ready, "no time for a step");
+        let is_ready = !self.is_gathering && self.catch_up.is_none() && !self.is_over;
+        assert!(self.step.is_none() && is_ready, "a step cannot begin now");
         for peer in &mut self.peers {
             peer.progress = PeerProgress::default();
-            (peer.said, peer.is_held) = (None, false);
+            (peer.contribution, peer.has_gradient) = (None, false);
         }
         let is_due =
             self.global_step > 0 && self.global_step.is_multiple_of(self.config.check_every);
-        let mine = Said {
+        let own = Contribution {
             examples: examples.unwrap_or(0),
             has_left: examples.is_none(),
-            stops: self.stop_asked,
-            keeps: self.checkpoint_asked,
+            stops: self.stop_requested,
+            takes_checkpoint: self.checkpoint_requested,
             digest: if is_due { digest(&self.params) } else { 0 },
         };
-        self.turn = Some(Turn { mine, made: 0 });
+        self.step = Some(CurrentStep { own, reduced: 0 });
     }
 
-    /// The next frame for a peer; none if there is none now.
-    pub fn next_frame(&mut self, peer: usize) -> Option<PeerFrame> {
-        if let Some(owed) = self.peers[peer].owed {
-            return Some(self.next_owed(peer, owed));
-        }
-        let Turn { mine, made } = self.turn?;
-        let has_fresh = self.has_fresh();
-        let progress = &mut self.peers[peer].progress;
-        // What is fresh first: it is in the cache, and somebody waits for it. But never before
-        // the share of the same number, so that what comes of small models can be foretold.
-        let owes_share = progress.shares_sent < self.chunks[peer].len();
-        let may_be_fresh = progress.shares_sent > progress.fresh_sent || !owes_share;
-        if has_fresh && progress.fresh_sent < made && may_be_fresh {
-            let chunk = progress.fresh_sent;
-            progress.fresh_sent += 1;
-            let range = self.chunks[self.config.slot][chunk].clone();
-            let header = self.header(FrameKind::UpdatedChunk, chunk, range.len());
-            let source = match self.config.recovers {
-                true => PeerSource::Mean(range),
-                false => PeerSource::Params(range),
-            };
-            return Some(PeerFrame { header, source });
-        }
-        let chunk = progress.shares_sent;
-        let mut range = self.chunks[peer].get(chunk)?.clone();
-        progress.shares_sent += 1;
-        let mut flags = if mine.stops { Flags::STOP } else { Flags::NONE };
-        if mine.keeps {
-            flags = flags | Flags::CHECKPOINT;
-        }
-        if mine.has_left {
-            // Once is enough.
-            progress.shares_sent = self.chunks[peer].len();
-            flags = flags | Flags::LEFT;
-            range = 0..0;
-        }
-        let header = self.header(FrameKind::GradientChunk, chunk, range.len());
-        let header = Header { flags, count: mine.examples, version: mine.digest, ..header };
-        Some(PeerFrame { header, source: PeerSource::Gradient(range) })
-    }
-
-    /// The payload of a frame that goes out.
-    pub fn payload<'a>(&'a self, source: &PeerSource, gradient: &'a [f32]) -> &'a [f32] {
-        match source {
-            PeerSource::Gradient(range) => &gradient[range.clone()],
-            PeerSource::Params(range) => &self.params[range.clone()],
-            PeerSource::Mean(range) => &self.mean[range.clone()],
-            PeerSource::Slot(slot, range) => {
-                let mut slots = self.optimizer.states();
-                slots.nth(*slot).map_or(&[], |(_, values)| &values[range.clone()])
-            }
-        }
-    }
-
-    pub(super) fn header(&self, kind: FrameKind, chunk: usize, floats: usize) -> Header {
-        Header { chunk: chunk as u32, step: self.global_step, ..Header::new(kind, floats * 4) }
-    }
-
-    /// Makes the next chunk of the own shard, if everybody's share of it is here: takes the mean
-    /// and updates the parameters. Says whether it did.
+    /// Reduces the next chunk of the own shard, if every worker's gradient of it has arrived:
+    /// takes the mean and updates the parameters. Returns whether it did.
     pub fn reduce_chunk(&mut self, gradient: &[f32]) -> bool {
-        let Some(Turn { made, .. }) = self.turn else { return false };
-        let Some(range) = self.chunks[self.config.slot].get(made).cloned() else { return false };
+        let Some(CurrentStep { reduced, .. }) = self.step else { return false };
+        let Some(range) = self.chunks[self.config.slot].get(reduced).cloned() else { return false };
         let is_ready = self.others().all(|other| {
             let peer = &self.peers[other];
-            peer.is_held || peer.said.is_some_and(|said| said.has_left)
+            peer.has_gradient || peer.contribution.is_some_and(|theirs| theirs.has_left)
         });
         if !is_ready {
             return false;
         }
         if !self.has_all_left() {
-            self.make_mean(&range, gradient);
+            self.reduce(&range, gradient);
         }
-        self.peers.iter_mut().for_each(|peer| peer.is_held = false);
-        if let Some(turn) = &mut self.turn {
-            turn.made += 1;
+        self.peers.iter_mut().for_each(|peer| peer.has_gradient = false);
+        if let Some(step) = &mut self.step {
+            step.reduced += 1;
         }
         true
     }
 
-    /// Takes the mean of all shares of a chunk of the own shard, in the order of slots. Unless the
-    /// run recovers, the chunk is updated with it at once.
-    fn make_mean(&mut self, range: &Range<usize>, gradient: &[f32]) {
-        let said = |slot: usize| match slot == self.config.slot {
-            true => self.turn.map(|turn| turn.mine),
-            false => self.peers[slot].said,
-        };
-        let contributes = |slot: &usize| said(*slot).is_some_and(|said| !said.has_left);
-        let examples = |slot: usize| said(slot).map_or(0, |said| said.examples);
-        let slots = || (0..self.peers.len()).filter(contributes);
-        let (contributors, total) =
-            (slots().count(), slots().map(|s| u64::from(examples(s))).sum());
-        let share = |slot: usize| {
-            let values = match slot == self.config.slot {
-                true => &gradient[range.clone()],
-                false => &self.peers[slot].held[..range.len()],
-            };
-            (values, weight(examples(slot), total, contributors))
-        };
-        let mut shares = slots().map(share);
+    /// Takes the mean of all gradients of a chunk of the own shard, in slot order. Unless the run
+    /// recovers, updates the chunk with it at once.
+    fn reduce(&mut self, range: &Range<usize>, gradient: &[f32]) {
         let mut buffer = std::mem::take(&mut self.mean);
-        let place = if self.config.recovers { range.clone() } else { 0..range.len() };
-        if buffer.len() < place.end {
-            buffer.resize(place.end, 0.0);
+        let contribution = |slot: usize| self.contribution(slot).filter(|its| !its.has_left);
+        let examples = |slot: usize| contribution(slot).map_or(0, |its| its.examples);
+        let slots = || (0..self.peers.len()).filter(|&slot| contribution(slot).is_some());
+        let contributors = slots().count();
+        let total = slots().map(|slot| u64::from(examples(slot))).sum();
+        let weighted = |slot: usize| {
+            let values = if slot == self.config.slot {
+                &gradient[range.clone()]
+            } else {
+                &self.peers[slot].gradient[..range.len()]
+            };
+            Weighted { values, weight: weight(examples(slot), total, contributors) }
+        };
+        let mut gradients = slots().map(weighted);
+        let target = if self.config.recovers { range.clone() } else { 0..range.len() };
+        if buffer.len() < target.end {
+            buffer.resize(target.end, 0.0);
         }
-        let mean = &mut buffer[place];
-        match (shares.next(), shares.next()) {
-            (None, _) => unreachable!("somebody has a gradient"),
-            (Some((first, weight)), None) => {
-                mean.copy_from_slice(first);
-                scale(mean, weight);
+        let mean = &mut buffer[target];
+        match (gradients.next(), gradients.next()) {
+            (None, _) => unreachable!("some worker has a gradient"),
+            (Some(only), None) => {
+                mean.copy_from_slice(only.values);
+                scale(mean, only.weight);
             }
             (Some(first), Some(second)) => {
                 set_scaled_pair(mean, first, second);
-                shares.for_each(|(values, weight)| add_scaled(mean, values, weight));
+                gradients.for_each(|next| add_scaled(mean, next.values, next.weight));
             }
         }
         if !self.config.recovers {
@@ -176,96 +96,104 @@ impl Replica {
             self.optimizer.apply(self.global_step, offset, params, mean);
         }
         self.mean = buffer;
-        self.mean_of = None;
+        self.mean_step = None;
     }
 
-    /// Of a run that recovers: makes the whole update, now that the whole mean is here.
+    /// What a slot, including the own one, contributes to the present step, as far as is known.
+    fn contribution(&self, slot: usize) -> Option<Contribution> {
+        if slot == self.config.slot {
+            self.step.map(|step| step.own)
+        } else {
+            self.peers[slot].contribution
+        }
+    }
+
+    /// In a run that recovers: makes the whole update, once the whole mean has arrived.
     pub(super) fn apply_mean(&mut self) {
         self.optimizer.apply(self.global_step, 0, &mut self.params, &self.mean);
-        self.mean_of = Some(self.global_step);
+        self.mean_step = Some(self.global_step);
     }
 
-    /// Whether nobody has any more examples, so that there is no such step.
+    /// Whether no worker has any more examples, so that the step is not made.
     fn has_all_left(&self) -> bool {
-        let others = || self.others().map(|slot| self.peers[slot].said);
-        self.turn.is_some_and(|turn| turn.mine.has_left)
-            && others().all(|said| said.is_some_and(|said| said.has_left))
+        let mut slots = 0..self.peers.len();
+        slots.all(|slot| self.contribution(slot).is_some_and(|its| its.has_left))
     }
 
-    /// Whether it is known already that the present step will be made.
+    /// Whether it is already known that the present step will be made.
     pub(super) fn is_certain(&self) -> bool {
-        let said = self.turn.iter().map(|turn| turn.mine);
-        said.chain(self.peers.iter().filter_map(|peer| peer.said)).any(|said| !said.has_left)
+        let mut slots = 0..self.peers.len();
+        slots.any(|slot| self.contribution(slot).is_some_and(|its| !its.has_left))
     }
 
-    /// Whether parameters travel in this step.
-    pub(super) fn has_fresh(&self) -> bool {
+    /// Whether updated chunks are sent in this step.
+    pub(super) fn has_updates(&self) -> bool {
         !self.is_whole && !self.has_all_left()
     }
 
-    /// Whether everything of the present step has been handed out and has come.
+    /// Whether everything of the present step has been handed out and has arrived.
     pub fn is_complete(&self) -> bool {
-        self.turn.is_some()
+        let own = self.chunks[self.config.slot].len();
+        self.step.is_some_and(|step| step.reduced == own)
             && self.others().all(|peer| !self.needs_in_step(peer))
-            && self.turn.is_none_or(|turn| turn.made == self.chunks[self.config.slot].len())
     }
 
-    /// Whether the present step still has something for a peer, or expects something of it, as far
-    /// as is known: parameters only once somebody is known to have a gradient.
+    /// Whether the present step still has a frame for a peer or expects one from it, as far as is
+    /// known. Updated chunks count only once some worker is known to have a gradient.
     pub(super) fn needs_in_step(&self, peer: usize) -> bool {
         let own = self.chunks[self.config.slot].len();
         let progress = self.peers[peer].progress;
         let theirs = self.chunks[peer].len();
-        let fresh = if !self.is_whole && self.is_certain() { (own, theirs) } else { (0, 0) };
-        (progress.shares_sent, progress.shares_got) != (theirs, own)
-            || (progress.fresh_sent, progress.fresh_got) != fresh
+        let updates = if !self.is_whole && self.is_certain() { (own, theirs) } else { (0, 0) };
+        (progress.gradients_sent, progress.gradients_received) != (theirs, own)
+            || (progress.updates_sent, progress.updates_received) != updates
     }
 
-    /// The peers that a step waits for: those whose gradient is not here, or if all are, those
-    /// whose parameters are not. Between steps, those who are not out of it yet.
+    /// The peers that a step waits for: those whose gradient has not arrived; if all have, those
+    /// whose updated chunks have not. Between steps, those that this worker still needs.
     pub fn awaited(&self) -> Vec<usize> {
-        if self.turn.is_none() {
+        if self.step.is_none() {
             return self.others().filter(|&slot| self.needs(slot)).collect();
         }
         let own = self.chunks[self.config.slot].len();
-        let late = |slot: &usize| self.peers[*slot].progress.shares_got < own;
+        let late = |slot: &usize| self.peers[*slot].progress.gradients_received < own;
         let slow = |slot: &usize| self.needs_in_step(*slot);
         let found: Vec<_> = self.others().filter(late).collect();
         if found.is_empty() { self.others().filter(slow).collect() } else { found }
     }
 
-    /// Ends a step that is complete, and compares replicas if it was time.
+    /// Ends a complete step, and compares the replicas if that is due.
     ///
     /// # Panics
     /// If the step is not complete.
     pub fn finish_step(&mut self) -> Result<(), ReplicaError> {
         assert!(self.is_complete(), "the step is not complete");
         let all_left = self.has_all_left();
-        let Some(Turn { mine, .. }) = self.turn.take() else { unreachable!("it is complete") };
-        let said = |slot: usize| self.peers[slot].said;
-        let others = self.others().filter_map(|slot| said(slot).map(|said| (slot, said)));
-        let others: Vec<_> = others.collect();
-        let differing: Vec<_> =
-            others.iter().filter(|(_, said)| said.digest != mine.digest).map(|o| o.0).collect();
+        let Some(CurrentStep { own, .. }) = self.step.take() else { unreachable!("see above") };
+        let theirs = |slot: usize| Some((slot, self.peers[slot].contribution?));
+        let others: Vec<_> = self.others().filter_map(theirs).collect();
+        let differs = |(_, its): &&(usize, Contribution)| its.digest != own.digest;
+        let differing: Vec<_> = others.iter().filter(differs).map(|(slot, _)| *slot).collect();
         if !differing.is_empty() {
             return Err(self.differ(&differing));
         }
-        let stops = mine.stops || others.iter().any(|(_, said)| said.stops);
-        let keeps = mine.keeps || others.iter().any(|(_, said)| said.keeps);
+        let stops = own.stops || others.iter().any(|(_, its)| its.stops);
+        let takes_checkpoint =
+            own.takes_checkpoint || others.iter().any(|(_, its)| its.takes_checkpoint);
         if !all_left {
             if self.config.recovers {
                 self.apply_mean();
             }
             self.global_step += 1;
-            self.checkpoint_of = keeps.then_some(self.global_step);
-            self.checkpoint_asked = false;
+            self.checkpoint_step = takes_checkpoint.then_some(self.global_step);
+            self.checkpoint_requested = false;
         }
         let is_last = self.config.stop_steps.is_some_and(|steps| self.global_step >= steps);
         self.is_over = stops || all_left || is_last;
         Ok(())
     }
 
-    /// Replicas that should be the same are not.
+    /// The error for replicas that should be equal but are not.
     pub(super) fn differ(&self, slots: &[usize]) -> ReplicaError {
         let names: Vec<_> = slots.iter().map(|&slot| self.name(slot)).collect();
         ReplicaError::Differ {

@@ -1,16 +1,17 @@
-//! Where gradients become updates.
+//! How gradients become updates.
 //!
-//! Sums are taken in the order of the slots, never in order of arrival, so that a run of one
-//! seed ends with the same bits every time. The first gradient's vector becomes the mean, so
-//! that no other is needed; used vectors go back to the pool.
+//! Sums are taken in slot order, never in order of arrival, so that runs of one seed end with the
+//! same bits. The first gradient's vector becomes the mean, so that no other is needed; used
+//! vectors return to the pool.
 
-use super::Server;
+use super::host::{GradientStage, Host, ServerPhase};
+use super::state::Server;
+use crate::Store;
 use crate::chunk::PendingGradient;
 use crate::mean::{add_scaled, scale, weight};
-use crate::{GradientStage, Host, ServerPhase, Store};
 
 impl Server {
-    /// Applies one gradient as one update; the keys are those of a sparse model.
+    /// Applies one gradient as one update. The keys are those of a sparse model.
     pub(super) fn apply(
         &mut self,
         index: usize,
@@ -27,61 +28,56 @@ impl Server {
         chunk.version += 1;
     }
 
-    /// Applies the mean of the gradients that a chunk holds, weighted by their examples, summed
-    /// in the order of the slots.
+    /// Applies the mean of the pending gradients of a chunk, weighted by their examples and summed
+    /// in slot order.
     pub(super) fn apply_mean(&mut self, index: usize, host: &mut impl Host) {
-        let pending = || self.chunks[index].slots.iter().filter_map(|state| state.pending.as_ref());
+        let pending = || self.chunks[index].slots.iter().filter_map(|s| s.pending.as_ref());
         let contributors = pending().count();
         let examples: u64 = pending().map(|pending| u64::from(pending.examples)).sum();
         let mut mean: Option<PendingGradient> = None;
         for slot in 0..self.members.len() {
             let Some(mut pending) = self.take_pending(index, slot) else { continue };
             self.count_applied(index, slot, pending.version, pending.examples, 0);
-            self.tell_applied(index, slot, self.chunks[index].slots[slot].step, host);
+            self.trace_applied(index, slot, self.chunks[index].slots[slot].step, host);
             let weight = weight(pending.examples, examples, contributors);
-            match &mut mean {
-                None => {
-                    scale(&mut pending.gradient, weight);
-                    mean = Some(pending);
-                }
-                Some(mean) => {
-                    match &self.store {
-                        Store::Dense(_) => {
-                            add_scaled(&mut mean.gradient, &pending.gradient, weight)
-                        }
-                        Store::Sparse(_) => self.merge_scaled(mean, &pending, weight),
-                    }
-                    self.put_back(pending);
-                }
+            let Some(sum) = &mut mean else {
+                scale(&mut pending.gradient, weight);
+                mean = Some(pending);
+                continue;
+            };
+            match &self.store {
+                Store::Dense(_) => add_scaled(&mut sum.gradient, &pending.gradient, weight),
+                Store::Sparse(_) => self.merge_scaled(sum, &pending, weight),
             }
+            self.recycle(pending);
         }
         match mean {
             Some(mean) => {
                 self.apply(index, &mean.keys, &mean.gradient, host);
-                self.put_back(mean);
+                self.recycle(mean);
             }
-            // All who were chosen for the step were lost before they delivered this chunk.
+            // All workers chosen for the step were lost before they delivered this chunk.
             None => self.chunks[index].version += 1,
         }
     }
 
-    /// Applies the gradients that a chunk holds one by one, in the order of the slots.
+    /// Applies the pending gradients of a chunk one by one, in slot order.
     pub(super) fn apply_each(&mut self, index: usize, host: &mut impl Host) {
         for slot in 0..self.members.len() {
             let Some(pending) = self.take_pending(index, slot) else { continue };
             self.count_applied(index, slot, pending.version, pending.examples, 0);
-            self.tell_applied(index, slot, self.chunks[index].slots[slot].step, host);
+            self.trace_applied(index, slot, self.chunks[index].slots[slot].step, host);
             self.apply(index, &pending.keys, &pending.gradient, host);
-            self.put_back(pending);
+            self.recycle(pending);
         }
     }
 
-    fn put_back(&mut self, pending: PendingGradient) {
-        self.pool.put_back(pending.gradient);
-        self.key_pool.put_back(pending.keys);
+    fn recycle(&mut self, used: PendingGradient) {
+        self.pool.put_back(used.gradient);
+        self.key_pool.put_back(used.keys);
     }
 
-    /// `sum += weight * more`, where each has keys of its own: one walk along both lists.
+    /// `sum += weight * more`, where each has its own keys: one walk along both lists.
     fn merge_scaled(&mut self, sum: &mut PendingGradient, more: &PendingGradient, weight: f32) {
         let (mut keys, mut values) = (self.key_pool.take(), self.pool.take());
         keys.clear();
@@ -117,15 +113,15 @@ impl Server {
         Some(pending)
     }
 
-    /// Tells whoever follows it that the gradient of a slot for a step is applied.
     #[inline]
-    pub(super) fn tell_applied(&self, index: usize, slot: usize, step: u64, host: &mut impl Host) {
+    pub(super) fn trace_applied(&self, index: usize, slot: usize, step: u64, host: &mut impl Host) {
         if index == 0 {
             host.trace(GradientStage::Applied, slot, step);
         }
     }
 
-    /// Counts a gradient of chunk 0, for which `since` updates have been made since its turn.
+    /// Counts a gradient of chunk 0 that was computed from version `from`; `since` updates have
+    /// been made since it was its turn.
     pub(super) fn count_applied(
         &mut self,
         index: usize,

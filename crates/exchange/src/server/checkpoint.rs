@@ -1,95 +1,55 @@
-//! Checkpoints: when a server is copied, and where one goes on that was restored from a copy.
+//! When a server is copied for a checkpoint, and how a server resumes from a copy.
 //!
-//! The chief asks all servers for a checkpoint and names its step. In `sync` it asks before the
-//! push that makes the step, without which no server can make it: so each server takes it when
-//! all of its chunks have made the step and none has made the next, and all copies together are
-//! the parameters of one step. Elsewhere there is no such moment. There a server is copied when it
-//! is asked, its chunks with the versions that they have, and the copy tells for every chunk and
-//! slot which pushes are in it. The chief may come to the same step again at the end of a run, when
-//! others have pushed to some chunks since: then it is taken once more.
+//! The coordinator requests a checkpoint from all servers and names its step. In `sync` it sends
+//! the request before the push that completes the step, and without that push no server can
+//! complete it. So each server takes the checkpoint when all of its chunks have made the step and
+//! none has made the next, and all copies together hold the parameters of one step. The other
+//! modes have no such moment. There a server is copied when the request arrives, each chunk at its
+//! own version, and the marks say which pushes are in the copy. At the end of a run the
+//! coordinator may request the same step again, after other workers have pushed to some chunks:
+//! then the server takes it once more.
 
-use super::{Outcome, Server};
+use super::host::{Host, Level};
+use super::marks::{ChunkMarks, ResumeState, SlotMark};
+use super::state::{Outcome, Server};
+use crate::Generation;
 use crate::chunk::{Chunk, SlotState};
-use crate::{Generation, Host, Level};
-
-/// How far a slot had come on a chunk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SlotMark {
-    /// The sequence of its last push that is in the parameters, or was dropped; 0 for none.
-    pub last_sequence: u64,
-    /// The step of that push.
-    pub step: u64,
-}
-
-/// How far all had come on a chunk.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChunkMarks {
-    /// Updates made.
-    pub version: u64,
-    /// By slot.
-    pub slots: Vec<SlotMark>,
-}
-
-/// Where a server goes on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResumeState {
-    /// The step of the plan that slots begin with which have pushed nothing yet.
-    pub first_step: u64,
-    /// One for each chunk.
-    pub chunks: Vec<ChunkMarks>,
-    /// If the run had been asked to stop: after how many updates. Only server 0 is told.
-    pub stop_at: Option<u64>,
-}
-
-impl ResumeState {
-    /// Nobody has pushed anything, but so many updates have been made: after a checkpoint whose
-    /// slots and shards were others.
-    pub fn anew(version: u64, first_step: u64, chunks: usize, workers: usize) -> Self {
-        let marks = ChunkMarks { version, slots: vec![SlotMark::default(); workers] };
-        Self { first_step, chunks: vec![marks; chunks], stop_at: None }
-    }
-}
 
 impl Server {
-    /// How far everybody has come on every chunk.
+    /// How far each slot has come on each chunk.
     ///
-    /// A push that waits for others is not in the parameters, so it is not in the marks. Nor is one
-    /// that came too late: who goes on from here makes another in its place.
+    /// A pending push is not in the parameters, so it is not in the marks. Neither is a push that
+    /// was dropped: the process that resumes from here makes another one in its place.
     pub fn marks(&self) -> Vec<ChunkMarks> {
-        let mark = |state: &SlotState| match state.pending.is_some() || state.dropped {
-            true => SlotMark {
-                last_sequence: state.last_sequence - 1,
-                step: state.step.saturating_sub(1),
-            },
-            false => SlotMark { last_sequence: state.last_sequence, step: state.step },
+        let mark = |state: &SlotState| {
+            let SlotState { last_sequence, step, .. } = *state;
+            if state.pending.is_some() || state.dropped {
+                SlotMark { last_sequence: last_sequence - 1, step: step.saturating_sub(1) }
+            } else {
+                SlotMark { last_sequence, step }
+            }
         };
-        let chunk = |chunk: &Chunk| {
-            // With backups the other chunks do as chunk 0 did, as far as they have heard of it.
-            let slots = if self.gate.chunk_zero_decides() { &self.chunks[0] } else { chunk };
-            ChunkMarks { version: chunk.version, slots: slots.slots.iter().map(mark).collect() }
+        let chunk_marks = |chunk: &Chunk| {
+            // With backups the other chunks follow chunk 0, once they have seen the push.
+            let decider = if self.gate.chunk_zero_decides() { &self.chunks[0] } else { chunk };
+            ChunkMarks { version: chunk.version, slots: decider.slots.iter().map(mark).collect() }
         };
-        self.chunks.iter().map(chunk).collect()
+        self.chunks.iter().map(chunk_marks).collect()
     }
 
-    /// After how many updates the run is to stop, as far as this server is told.
-    pub fn stop_at(&self) -> Option<u64> {
-        self.stop_at
-    }
-
-    /// Of the shard, how many chunks there are.
-    pub fn chunk_count(&self) -> usize {
-        self.chunks.len()
-    }
-
-    /// This server is in that generation of the run. To be said before anybody has connected.
+    /// Sets the generation of the run that this server belongs to. Call this before the first
+    /// connection.
+    ///
+    /// # Panics
+    /// If the run has started.
     pub fn enter_generation(&mut self, generation: Generation) {
         assert!(!self.started, "the run has started");
         self.generation = generation;
     }
 
-    /// Somebody knows of a newer generation: what this server has done since that one's checkpoint
-    /// is void.
-    pub(super) fn go_back(&mut self, to: Generation, host: &mut impl Host) {
+    /// Ends this server, because a client knows of a newer generation: everything since that
+    /// generation's checkpoint is void.
+    pub(super) fn rewind(&mut self, to: Generation, host: &mut impl Host) {
         let text = match to.base {
             Some(step) => format!("the run goes back to the checkpoint of step {step}"),
             None => "the run goes back to its beginning".to_owned(),
@@ -98,36 +58,35 @@ impl Server {
         self.outcome = Some(Outcome::Rewind(to));
     }
 
-    /// Goes on where a checkpoint was taken, with the parameters of it. To be said before anybody
-    /// has connected.
+    /// Resumes at a checkpoint, whose parameters the store must already hold. Call this before
+    /// the first connection.
     ///
     /// # Panics
-    /// If there are other chunks or slots than these.
-    pub fn resume(&mut self, resume: &ResumeState) {
+    /// If the run has started, or the numbers of chunks or slots differ.
+    pub fn resume(&mut self, from: &ResumeState) {
         assert!(!self.started, "the run has started");
-        assert_eq!(self.chunks.len(), resume.chunks.len(), "chunks");
-        self.first_step = resume.first_step;
-        self.stop_at = self.stop_at.into_iter().chain(resume.stop_at).min();
-        for (chunk, marks) in self.chunks.iter_mut().zip(&resume.chunks) {
+        assert_eq!(self.chunks.len(), from.chunks.len(), "chunks");
+        self.first_step = from.first_step;
+        self.stop_at = self.stop_at.into_iter().chain(from.stop_at).min();
+        for (chunk, marks) in self.chunks.iter_mut().zip(&from.chunks) {
             assert_eq!(chunk.slots.len(), marks.slots.len(), "slots");
             chunk.version = marks.version;
             for (state, mark) in chunk.slots.iter_mut().zip(&marks.slots) {
                 (state.last_sequence, state.step) = (mark.last_sequence, mark.step);
-                state.restored = mark.last_sequence;
+                state.restored_sequence = mark.last_sequence;
             }
         }
     }
 
-    /// The chief asks for a checkpoint. One that was taken is not taken again, when the chief
-    /// asks once more after a lost connection: the copies of all servers would be of times that
-    /// are far apart. But at the end, when all have left and the step is the last, something may
-    /// have changed since; whether it has, the host sees.
-    pub(super) fn ask_for_checkpoint(&mut self, step: u64, host: &mut impl Host) {
+    /// Handles the coordinator's request for a checkpoint.
+    ///
+    /// The coordinator repeats the request after a lost connection. A checkpoint that was taken is
+    /// not taken again then, because the copies of the servers would be too far apart. But at the
+    /// end, when all workers have left and the step is the last, the parameters may have changed
+    /// since; the host finds out whether they have.
+    pub(super) fn request_checkpoint(&mut self, step: u64, host: &mut impl Host) {
         let is_end = self.members.all_out() && self.global_step() == step;
-        let is_new = match self.checkpoint_last {
-            Some(last) => step > last || step == last && is_end,
-            None => true,
-        };
+        let is_new = self.checkpoint_last.is_none_or(|last| step > last || step == last && is_end);
         if is_new {
             self.checkpoint_at = Some(step);
             self.take_checkpoint_if_due(host);
@@ -137,10 +96,9 @@ impl Server {
     #[inline]
     pub(super) fn take_checkpoint_if_due(&mut self, host: &mut impl Host) {
         let Some(step) = self.checkpoint_at else { return };
-        // With backups the others may have gone on without the chief, past the step.
+        // With backups the other workers may have passed the step without the coordinator.
         let version = self.chunks[0].version;
-        let is_even =
-            || version >= step && self.chunks.iter().all(|chunk| chunk.version == version);
+        let is_even = || version >= step && self.chunks.iter().all(|c| c.version == version);
         if !self.is_sync() || self.members.all_out() || is_even() {
             self.checkpoint_at = None;
             if host.checkpoint(step, self) {

@@ -1,35 +1,34 @@
-//! Who is at the other end of each connection.
+//! The peer at the other end of each connection.
 //!
-//! The table is small and looked up for every frame, so it is a sorted vector. Somebody who has
-//! not said `Hello` in time is shown out, and so are strangers beyond a limit: an open port
-//! must not cost a server its memory.
+//! The table is small and every frame looks into it, so it is a sorted vector. The server closes
+//! connections whose `Hello` is overdue, and those beyond a limit: an open port must not cost a
+//! server its memory.
 
 use crate::{ConnId, MAX_WORKERS};
 
-/// How long a connection may stay without a `Hello`.
+/// How long a connection may stay open without a `Hello`.
 const HELLO_MS: u64 = 10_000;
-/// How many connections may be open; the rest are closed at the next tick.
+/// Connections that may be open; the next tick closes the rest.
 const MAX_CONNECTIONS: usize = 3 * MAX_WORKERS;
 
-/// Who is at the other end.
+/// The peer at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Peer {
-    /// Somebody who has not said `Hello`.
+pub(super) enum ConnectedPeer {
+    /// It has not said `Hello`.
     Stranger {
-        /// When to close the connection if it stays like this.
+        /// When the connection is closed unless a `Hello` arrives.
         until_ms: u64,
     },
     /// The process that fills this slot.
     Worker(usize),
-    /// An evaluator.
     Evaluator,
-    /// A process on the roster.
+    /// The process on the roster with this id.
     Process(u64),
 }
 
 /// All open connections.
 #[derive(Debug, Default)]
-pub(super) struct Connections(Vec<(ConnId, Peer)>);
+pub(super) struct Connections(Vec<(ConnId, ConnectedPeer)>);
 
 impl Connections {
     pub(super) fn add(&mut self, conn: ConnId, now_ms: u64) {
@@ -37,48 +36,49 @@ impl Connections {
         let until_ms = if is_full { now_ms } else { now_ms.saturating_add(HELLO_MS) };
         match self.find(conn) {
             Ok(_) => panic!("{conn:?} is open already"),
-            Err(at) => self.0.insert(at, (conn, Peer::Stranger { until_ms })),
+            Err(at) => self.0.insert(at, (conn, ConnectedPeer::Stranger { until_ms })),
         }
     }
 
-    pub(super) fn get(&self, conn: ConnId) -> Option<Peer> {
+    pub(super) fn get(&self, conn: ConnId) -> Option<ConnectedPeer> {
         self.find(conn).ok().map(|at| self.0[at].1)
     }
 
-    pub(super) fn set(&mut self, conn: ConnId, peer: Peer) {
+    pub(super) fn set(&mut self, conn: ConnId, peer: ConnectedPeer) {
         if let Ok(at) = self.find(conn) {
             self.0[at].1 = peer;
         }
     }
 
-    pub(super) fn remove(&mut self, conn: ConnId) -> Option<Peer> {
+    pub(super) fn remove(&mut self, conn: ConnId) -> Option<ConnectedPeer> {
         self.find(conn).ok().map(|at| self.0.remove(at).1)
     }
 
     /// Strangers whose time is up.
     pub(super) fn overdue(&self, now_ms: u64) -> Vec<ConnId> {
-        let is_overdue = |peer: &Peer| match *peer {
-            Peer::Stranger { until_ms } => now_ms >= until_ms,
+        let is_overdue = |peer: ConnectedPeer| match peer {
+            ConnectedPeer::Stranger { until_ms } => now_ms >= until_ms,
             _ => false,
         };
-        self.0.iter().filter(|(_, peer)| is_overdue(peer)).map(|(conn, _)| *conn).collect()
+        self.all(is_overdue).collect()
     }
 
-    /// All who have been let in.
+    /// The connections whose `Hello` was accepted.
     pub(super) fn known(&self) -> impl Iterator<Item = ConnId> {
-        let is_known = |peer: &Peer| !matches!(peer, Peer::Stranger { .. });
-        self.0.iter().filter(move |(_, peer)| is_known(peer)).map(|(conn, _)| *conn)
+        self.all(|peer| !matches!(peer, ConnectedPeer::Stranger { .. }))
     }
 
-    /// All who are told when the run starts.
+    /// The connections that receive `Start`.
     pub(super) fn clients(&self) -> impl Iterator<Item = ConnId> {
-        let is_client = |peer: &Peer| matches!(peer, Peer::Worker(_) | Peer::Evaluator);
-        self.0.iter().filter(move |(_, peer)| is_client(peer)).map(|(conn, _)| *conn)
+        self.all(|peer| matches!(peer, ConnectedPeer::Worker(_) | ConnectedPeer::Evaluator))
     }
 
-    /// How many evaluators there are.
     pub(super) fn evaluators(&self) -> usize {
-        self.0.iter().filter(|(_, peer)| *peer == Peer::Evaluator).count()
+        self.all(|peer| peer == ConnectedPeer::Evaluator).count()
+    }
+
+    fn all(&self, is_wanted: impl Fn(ConnectedPeer) -> bool) -> impl Iterator<Item = ConnId> {
+        self.0.iter().filter(move |(_, peer)| is_wanted(*peer)).map(|(conn, _)| *conn)
     }
 
     fn find(&self, conn: ConnId) -> Result<usize, usize> {

@@ -1,52 +1,55 @@
-//! How a run ends: well, led by the chief, or badly, naming who is to blame.
+//! The end of a run: in good order by the coordinator, or by a failure that names its cause.
 //!
-//! A worker that has no more to push leaves, and nobody waits for it any more. When all have
-//! left, the chief collects the reports and says that the run is over. So every task knows when
+//! A worker that has no more to push leaves, and from then on no other worker waits for it. When
+//! all have left, the coordinator collects the reports and ends the run. So every task knows when
 //! it may exit, and a server never outlives its run.
 
-use super::{Outcome, Server, Violation};
-use crate::members::Standing;
-use crate::{CONTROL_BYTES, ConnId, Flags, FrameBody, FrameKind, Header, Host, Level, TaskReport};
+use super::host::{Host, Level};
+use super::state::{Outcome, Server};
+use super::violation::Checked;
+use crate::members::MemberState;
+use crate::{CONTROL_BYTES, ConnId, Flags, FrameBody, FrameKind, Header, TaskReport};
 
 impl Server {
-    /// Counts a worker out. Saying it twice, after a lost connection, is no harm.
+    /// Handles a worker's `Leave`. A second one, after a lost connection, changes nothing.
     pub(super) fn leave(
         &mut self,
         slot: usize,
         conn: ConnId,
         report: &[u8],
         host: &mut impl Host,
-    ) -> Result<(), Violation> {
+    ) -> Checked {
         if !self.started {
             return Err("a leave before the start".into());
         }
-        self.say(conn, FrameKind::Bye, &[], host);
+        self.send_control(conn, FrameKind::Bye, &[], host);
         let member = &mut self.members[slot];
-        if member.standing == Standing::Left {
+        if member.state == MemberState::Left {
             return Ok(());
         }
-        member.standing = Standing::Left;
+        member.state = MemberState::Left;
         self.reports.put(member.process, slot, report);
         for chunk in &mut self.chunks {
             chunk.slots[slot].awaiting_reply = None;
-            chunk.slots[slot].pending_keys.forget();
+            chunk.slots[slot].pending_keys.clear();
         }
         self.settle_all(host);
         self.answer_collect(host);
         Ok(())
     }
 
-    /// Begins to stop. Only server 0 does: one must decide, and all workers listen to it.
+    /// Begins to stop the run. Only server 0 does: one server must decide, and all workers follow
+    /// it.
     ///
-    /// In `sync` the step that is being made is finished first, so that all workers stop after
-    /// the same step. A chief that says `Stop` before it pushes thus ends every run of one seed
-    /// at the same bits.
+    /// In `sync` the present step is completed first, so that all workers stop after the same
+    /// step. A coordinator that sends `Stop` before it pushes thus ends every run of one seed with
+    /// the same bits.
     pub(super) fn stop(&mut self, reason: &[u8], host: &mut impl Host) {
         if self.config.index != 0 {
             return;
         }
         let reason = String::from_utf8_lossy(reason);
-        host.note(Level::Info, &format!("the chief asks to stop: {reason}"));
+        host.note(Level::Info, &format!("the coordinator asks to stop: {reason}"));
         if self.is_sync() {
             let next = self.chunks[0].version + 1;
             self.stop_at = Some(self.stop_at.map_or(next, |stop_at| stop_at.min(next)));
@@ -55,9 +58,9 @@ impl Server {
         }
     }
 
-    /// Sends the reports to the chief if it asked for them and all workers are out.
+    /// Sends the reports to the coordinator if it collects them and all workers have left.
     pub(super) fn answer_collect(&mut self, host: &mut impl Host) {
-        let Some(chief) = self.members[0].conn else { return };
+        let Some(coordinator) = self.members[0].conn else { return };
         if self.collect_since_ms.is_none() || !self.members.all_out() {
             return;
         }
@@ -70,12 +73,12 @@ impl Server {
         for (index, piece) in pieces.enumerate() {
             let mut header = Header::new(FrameKind::Reports, piece.len());
             header.flags = if index < last { Flags::MORE } else { Flags::NONE };
-            host.send(chief, header, FrameBody::Bytes(piece));
+            host.send(coordinator, header, FrameBody::Bytes(piece));
         }
     }
 
-    /// Ends the run well, and tells everybody.
-    pub(super) fn finish(&mut self, host: &mut impl Host) -> Result<(), Violation> {
+    /// Ends the run in good order and sends `Bye` to every client.
+    pub(super) fn finish(&mut self, host: &mut impl Host) -> Checked {
         if !self.members.all_out() {
             return Err("the end of a run that workers still take part in".into());
         }
@@ -89,12 +92,13 @@ impl Server {
         Ok(())
     }
 
-    /// Ends the run badly and tells everybody.
+    /// Fails the run and sends the reason to every client.
     pub(super) fn fail(&mut self, why: &str, host: &mut impl Host) {
         assert!(self.outcome.is_none(), "a run ends once");
         host.note(Level::Error, why);
+        let bytes = &why.as_bytes()[..why.len().min(CONTROL_BYTES)];
         for conn in self.connections.known() {
-            self.say(conn, FrameKind::Abort, &why.as_bytes()[..why.len().min(CONTROL_BYTES)], host);
+            self.send_control(conn, FrameKind::Abort, bytes, host);
         }
         self.outcome = Some(Outcome::Failed(why.to_owned()));
     }

@@ -1,57 +1,39 @@
-//! Who is let in, and where a worker goes on that takes a slot over.
+//! The handshake: which clients a server accepts, and where a worker resumes.
 //!
-//! Nobody is believed before the token and everything that both ends must agree on has been
-//! compared. A process that fills a slot again with the same incarnation has merely
-//! reconnected; a higher one takes the slot over, and its predecessor's connection is closed, so
-//! that from then on nothing of the predecessor can arrive.
+//! The server believes nothing before it has compared the token and everything else that both
+//! ends must agree on. A process that fills a slot again with the same incarnation has merely
+//! reconnected. One with a higher incarnation takes over the slot: the server closes its
+//! predecessor's connection, so that from then on nothing of the predecessor can arrive.
 
-use super::connections::Peer;
+use super::connections::ConnectedPeer;
+use super::host::{Host, Level};
 use super::roster::MAX_PROCESSES;
-use super::{Server, Violation};
-use crate::members::Standing;
+use super::state::Server;
+use super::violation::{Checked, Violation};
+use crate::members::MemberState;
 use crate::{
-    ConnId, Flags, FrameBody, FrameKind, Header, Hello, Host, Level, MessageError, PeerRole,
-    Refusal, RefuseCode, Store, Welcome,
+    ConnId, Flags, FrameBody, FrameKind, Header, Hello, MessageError, PeerRole, Refusal,
+    RefuseCode, Store, Welcome,
 };
 
-/// The most evaluators that are let in at a time.
+/// Evaluators that may be connected at a time.
 const MAX_EVALUATORS: usize = 64;
 
 impl Server {
     /// Answers a `Hello` with `Welcome`, and with `Start` if the run has started; or refuses it.
-    pub(super) fn hello(
-        &mut self,
-        conn: ConnId,
-        bytes: &[u8],
-        now_ms: u64,
-        host: &mut impl Host,
-    ) -> Result<(), Violation> {
+    pub(super) fn hello(&mut self, conn: ConnId, bytes: &[u8], host: &mut impl Host) -> Checked {
         let checked = match Hello::decode(bytes) {
             Ok(hello) => self.check_hello(&hello).map(|()| hello),
             Err(error @ MessageError::Version(_)) => {
-                Err((RefuseCode::WrongVersion, error.to_string()))
+                Err(Refusal::new(RefuseCode::WrongVersion, error.to_string()))
             }
             Err(error) => return Err(Violation(error.to_string())),
         };
-        // A process on the roster tells only whether it has been here.
-        let tells = |hello: &Hello| hello.role != PeerRole::Process;
         match checked {
-            Ok(hello) if tells(&hello) && hello.generation.is_newer_than(self.generation) => {
-                self.go_back(hello.generation, host);
-            }
-            Ok(hello) => match hello.role {
-                PeerRole::Evaluator => self.admit_evaluator(conn, host),
-                PeerRole::Newcomer => {
-                    self.say(conn, FrameKind::JoinInfo, &self.config.roster.join_info, host);
-                    host.close(conn, "sent the join information");
-                    self.connections.remove(conn);
-                }
-                PeerRole::Process => self.enrol(conn, &hello, now_ms, host),
-                PeerRole::Worker | PeerRole::Peer => self.admit_worker(conn, &hello, now_ms, host),
-            },
-            Err((code, text)) => {
-                host.note(Level::Warning, &format!("refused a connection: {text}"));
-                self.say(conn, FrameKind::Refuse, &Refusal { code, text }.encode(), host);
+            Ok(hello) => self.admit(conn, &hello, host),
+            Err(refusal) => {
+                host.note(Level::Warning, &format!("refused a connection: {}", refusal.text));
+                self.send_control(conn, FrameKind::Refuse, &refusal.encode(), host);
                 host.close(conn, "refused");
                 self.connections.remove(conn);
             }
@@ -59,91 +41,112 @@ impl Server {
         Ok(())
     }
 
-    /// Everything that both ends must agree on.
-    fn check_hello(&self, hello: &Hello) -> Result<(), (RefuseCode, String)> {
+    /// Lets in a client whose `Hello` has passed all checks.
+    fn admit(&mut self, conn: ConnId, hello: &Hello, host: &mut impl Host) {
+        // The generation of a process on the roster only says whether it has been there before.
+        let has_generation = hello.role != PeerRole::Process;
+        if has_generation && hello.generation.is_newer_than(self.generation) {
+            return self.rewind(hello.generation, host);
+        }
+        match hello.role {
+            PeerRole::Evaluator => self.admit_evaluator(conn, host),
+            PeerRole::Newcomer => {
+                self.send_control(conn, FrameKind::JoinInfo, &self.config.roster.join_info, host);
+                host.close(conn, "sent the join information");
+                self.connections.remove(conn);
+            }
+            PeerRole::Process => self.enrol(conn, hello, host),
+            PeerRole::Worker | PeerRole::Replica => self.admit_worker(conn, hello, host),
+        }
+    }
+
+    /// Checks everything that both ends must agree on.
+    fn check_hello(&self, hello: &Hello) -> Result<(), Refusal> {
         let config = &self.config;
-        let refuse = |code, text: String| Err((code, text));
+        let refuse = |code, text: &str| Err(Refusal::new(code, text));
         if hello.role == PeerRole::Newcomer {
-            hello.knows(&config.token)?;
-            return match config.roster.join_info.is_empty() {
-                true => refuse(RefuseCode::NotNow, "nobody may join this run".into()),
-                false => Ok(()),
+            hello.check_token(&config.token)?;
+            let is_closed = config.roster.join_info.is_empty();
+            return if is_closed {
+                refuse(RefuseCode::NotNow, "no process may join this run")
+            } else {
+                Ok(())
             };
         }
-        hello.agrees(&config.token, &config.job_digest, &config.layout_digest)?;
+        hello.check_run(&config.token, &config.job_digest, &config.layout_digest)?;
         if (hello.server as usize, hello.servers as usize) != (config.index, config.servers) {
             let (index, servers) = (config.index, config.servers);
             let text = format!(
                 "it means ps:{} of {}, this is ps:{index} of {servers}",
                 hello.server, hello.servers
             );
-            return refuse(RefuseCode::WrongServer, text);
+            return refuse(RefuseCode::WrongServer, &text);
         }
         match hello.role {
             PeerRole::Worker => self.check_slot(hello),
             PeerRole::Evaluator if self.connections.evaluators() >= MAX_EVALUATORS => {
-                refuse(RefuseCode::NotNow, "there are too many evaluators".into())
+                refuse(RefuseCode::NotNow, "there are too many evaluators")
             }
             PeerRole::Evaluator => Ok(()),
             PeerRole::Process => self.check_process(hello),
-            PeerRole::Peer | PeerRole::Newcomer => {
-                refuse(RefuseCode::WrongServer, "it means a worker, this is a server".into())
+            PeerRole::Replica | PeerRole::Newcomer => {
+                refuse(RefuseCode::WrongServer, "it means a worker, this is a server")
             }
         }
     }
 
-    fn check_process(&self, hello: &Hello) -> Result<(), (RefuseCode, String)> {
+    fn check_process(&self, hello: &Hello) -> Result<(), Refusal> {
         let (home, processes) = (hello.slot as usize, self.config.processes());
-        let refuse = |code, text: String| Err((code, text));
+        let refuse = |code, text: &str| Err(Refusal::new(code, text));
         if self.config.index != 0 {
-            return refuse(RefuseCode::WrongServer, "the roster is server 0's".into());
+            return refuse(RefuseCode::WrongServer, "only server 0 has a roster");
         }
         if hello.slot != Hello::NO_SLOT && home >= processes {
             let text = format!("there is no place {home}, the run began with {processes} workers");
-            return refuse(RefuseCode::BadSlot, text);
+            return refuse(RefuseCode::BadSlot, &text);
         }
         if hello.slot != Hello::NO_SLOT && self.roster.is_superseded(home, hello.process.id) {
             let text = format!("a newer process has taken the place of {}", hello.process.name);
-            return refuse(RefuseCode::SlotTaken, text);
+            return refuse(RefuseCode::SlotTaken, &text);
         }
         if hello.process.id == 0 || self.roster.len() >= MAX_PROCESSES {
-            return refuse(RefuseCode::NotNow, "there are too many processes".into());
+            return refuse(RefuseCode::NotNow, "there are too many processes");
         }
         Ok(())
     }
 
-    fn check_slot(&self, hello: &Hello) -> Result<(), (RefuseCode, String)> {
+    fn check_slot(&self, hello: &Hello) -> Result<(), Refusal> {
         let slot = hello.slot as usize;
         if slot >= self.config.workers {
             let workers = self.config.workers;
             let text = format!("there is no slot {slot}, only {workers} workers");
-            return Err((RefuseCode::BadSlot, text));
+            return Err(Refusal::new(RefuseCode::BadSlot, text));
         }
         let member = &self.members[slot];
         if member.incarnation.is_some_and(|known| hello.incarnation < known) {
             let text = format!("a newer process has taken {} over", member.name);
-            return Err((RefuseCode::SlotTaken, text));
+            return Err(Refusal::new(RefuseCode::SlotTaken, text));
         }
-        if member.standing == Standing::Gone {
+        if member.state == MemberState::Lost {
             let text = format!("the run went on without {}", member.name);
-            return Err((RefuseCode::NotNow, text));
+            return Err(Refusal::new(RefuseCode::NotNow, text));
         }
         Ok(())
     }
 
     fn admit_evaluator(&mut self, conn: ConnId, host: &mut impl Host) {
-        self.connections.set(conn, Peer::Evaluator);
+        self.connections.set(conn, ConnectedPeer::Evaluator);
         self.welcome(conn, None, host);
         if self.started {
-            self.say(conn, FrameKind::Start, &[], host);
+            self.send_control(conn, FrameKind::Start, &[], host);
         }
     }
 
-    fn admit_worker(&mut self, conn: ConnId, hello: &Hello, now_ms: u64, host: &mut impl Host) {
+    fn admit_worker(&mut self, conn: ConnId, hello: &Hello, host: &mut impl Host) {
         let slot = hello.slot as usize;
         let is_same = self.members[slot].incarnation == Some(hello.incarnation);
         if is_same && self.members[slot].conn.is_some_and(|newer| conn < newer) {
-            // The process has called again since, and that call was heard first.
+            // The process has connected again since, and that `Hello` arrived first.
             host.close(conn, "replaced by a newer connection");
             self.connections.remove(conn);
             return;
@@ -152,53 +155,61 @@ impl Server {
             host.close(old, "replaced by a newer connection");
             self.connections.remove(old);
         }
-        let member = &mut self.members[slot];
-        let takes_over = member.incarnation.is_some_and(|known| known < hello.incarnation);
+        let known = self.members[slot].incarnation;
+        let takes_over = known.is_some_and(|known| known < hello.incarnation);
         for chunk in &mut self.chunks {
             chunk.slots[slot].awaiting_reply = None;
             if takes_over {
-                chunk.slots[slot].pending_keys.forget();
+                chunk.slots[slot].pending_keys.clear();
             }
         }
-        self.connections.set(conn, Peer::Worker(slot));
-        let holder = &hello.process.name;
+        self.connections.set(conn, ConnectedPeer::Worker(slot));
         if takes_over && self.started {
-            let who = match *holder == member.holder {
-                true => "a new process",
-                false => holder,
-            };
+            let member = &self.members[slot];
+            let is_same_task = hello.process.name == member.process_name;
+            let who = if is_same_task { "a new process" } else { &hello.process.name };
             host.note(Level::Info, &format!("{who} takes {} over", member.name));
         }
-        if !holder.is_empty() {
-            member.name = match *holder == self.config.names[slot] {
-                true => holder.clone(),
-                false => format!("slot {slot} ({holder})"),
+        self.fill_slot(slot, conn, hello);
+        self.welcome(conn, Some(slot), host);
+        self.start(conn, host);
+        self.assign_slots(self.now_ms, host);
+    }
+
+    /// Records the process that fills a slot from now on.
+    fn fill_slot(&mut self, slot: usize, conn: ConnId, hello: &Hello) {
+        let member = &mut self.members[slot];
+        let process_name = &hello.process.name;
+        if !process_name.is_empty() {
+            let is_home = *process_name == self.config.names[slot];
+            member.name = if is_home {
+                process_name.clone()
+            } else {
+                format!("slot {slot} ({process_name})")
             };
-            member.holder.clone_from(holder);
+            member.process_name.clone_from(process_name);
         }
         member.process = hello.process.id;
         (member.vacant_since_ms, member.offer, member.superseded_by) = (None, None, None);
         member.incarnation = Some(hello.incarnation);
         member.conn = Some(conn);
-        member.away = None;
-        member.heard_ms = now_ms;
-        if member.standing == Standing::Absent {
-            member.standing = Standing::In;
+        member.absence = None;
+        member.heard_ms = self.now_ms;
+        if member.state == MemberState::Absent {
+            member.state = MemberState::Active;
         }
-        self.welcome(conn, Some(slot), host);
-        self.start(conn, host);
-        self.allot(now_ms, host);
     }
 
-    /// Tells everybody that the run starts; or only a newcomer, if it has started before.
-    fn start(&mut self, newcomer: ConnId, host: &mut impl Host) {
+    /// Sends `Start`: to all clients when the last worker has connected, or only to this one if
+    /// the run has started before.
+    fn start(&mut self, conn: ConnId, host: &mut impl Host) {
         if self.started {
-            self.say(newcomer, FrameKind::Start, &[], host);
-        } else if self.members.all_here() {
+            self.send_control(conn, FrameKind::Start, &[], host);
+        } else if self.members.all_connected() {
             self.started = true;
             host.note(Level::Info, "all workers are here");
             for conn in self.connections.clients() {
-                self.say(conn, FrameKind::Start, &[], host);
+                self.send_control(conn, FrameKind::Start, &[], host);
             }
         }
     }
@@ -219,7 +230,7 @@ impl Server {
         };
         let bytes = welcome.encode();
         let mut header = Header::new(FrameKind::Welcome, bytes.len());
-        if slot.is_some_and(|slot| self.members[slot].standing == Standing::Left) {
+        if slot.is_some_and(|slot| self.members[slot].state == MemberState::Left) {
             header.flags = Flags::LEFT;
         }
         let has_it = |slot: usize| {
@@ -231,23 +242,21 @@ impl Server {
         host.send(conn, header, FrameBody::Bytes(&bytes));
     }
 
-    /// The sequence and the step of the push that a slot makes next.
+    /// The sequence and the step of the next push of a slot.
     ///
     /// That is the first push that not every chunk has. If some chunk has it, its step is known;
-    /// else it is the step after the last one, and in `sync` none that has been made already.
+    /// otherwise it is the step after the last one, and in `sync` none that is already complete.
     fn resume_point(&self, slot: usize) -> (u64, u64) {
-        let slots = || self.chunks.iter().map(|chunk| &chunk.slots[slot]);
-        let next = slots().map(|state| state.last_sequence).min().unwrap_or(0) + 1;
-        if let Some(state) = slots().find(|state| state.last_sequence >= next) {
+        let states = || self.chunks.iter().map(|chunk| &chunk.slots[slot]);
+        let next = states().map(|state| state.last_sequence).min().unwrap_or(0) + 1;
+        if let Some(state) = states().find(|state| state.last_sequence >= next) {
             return (next, state.step);
         }
         let first = self.first_step;
         let after_last =
-            slots().map(|state| if state.last_sequence > 0 { state.step + 1 } else { first });
+            states().map(|state| if state.last_sequence > 0 { state.step + 1 } else { first });
         let after_last = after_last.max().unwrap_or(first);
-        match self.is_sync() {
-            true => (next, after_last.max(self.chunks[0].version)),
-            false => (next, after_last),
-        }
+        let completed = if self.is_sync() { self.chunks[0].version } else { 0 };
+        (next, after_last.max(completed))
     }
 }

@@ -1,54 +1,55 @@
-//! Every wait has a limit and an owner, and says whom it waits for.
+//! Limits on waits: every wait has a limit and an owner, and names the workers it waits for.
 //!
-//! Once a second the longest wait is looked at. If somebody has waited a second or more, the
-//! log and the chief are told for whom; if it has gone on for `stall_ms`, the run fails and
-//! names them. Lost workers are given up here too, when their time to come back is over.
+//! Once a second the server looks at the longest wait. If that lasts a second or more, the server
+//! names the missing workers in the log and to the coordinator; if it lasts `stall_ms`, the run
+//! fails and names them. The server also gives up lost workers whose time to return is over.
 
-use super::Server;
-use crate::members::Standing;
-use crate::{FrameKind, Host, Level, OnLoss};
+use super::host::{Host, Level};
+use super::state::Server;
+use crate::members::MemberState;
+use crate::{FrameKind, OnLoss};
 
-/// How often the waits are looked at, and the shortest that is worth a word.
-const LOOK_MS: u64 = 1_000;
+/// How often the waits are checked, and the shortest wait that is reported.
+const CHECK_MS: u64 = 1_000;
 
 impl Server {
-    /// Gives up the workers whose time to come back is over.
-    pub(super) fn give_up_the_lost(&mut self, now_ms: u64, host: &mut impl Host) {
+    /// Gives up the workers whose time to return is over.
+    pub(super) fn give_up_lost_workers(&mut self, now_ms: u64, host: &mut impl Host) {
         for slot in 0..self.members.len() {
             let vacant_ms = self.members[slot].vacant_since_ms.map(|at| now_ms.saturating_sub(at));
             if vacant_ms.is_some_and(|vacant_ms| vacant_ms >= self.config.stall_ms) {
-                let text = format!("slot {slot} was given back, and nobody has taken it");
+                let text = format!("slot {slot} was given back, and no process has taken it");
                 return self.fail(&text, host);
             }
-            let Some(away) = &self.members[slot].away else { continue };
-            if now_ms.saturating_sub(away.since_ms) < self.config.rejoin_ms {
+            let Some(absence) = &self.members[slot].absence else { continue };
+            if now_ms.saturating_sub(absence.since_ms) < self.config.rejoin_ms {
                 continue;
             }
-            let text = format!("{} was lost: {}", self.members[slot].name, away.why);
+            let text = format!("{} was lost: {}", self.members[slot].name, absence.why);
             if slot == 0 {
-                return self.fail(&format!("{text}; it is the chief, so the run ends"), host);
+                return self.fail(&format!("{text}; it is the coordinator, so the run ends"), host);
             }
             if self.config.on_loss == OnLoss::Fail {
                 return self.fail(&text, host);
             }
             host.note(Level::Warning, &format!("{text}; the run goes on without it"));
-            self.members[slot].standing = Standing::Gone;
-            self.members[slot].away = None;
-            self.chunks.iter_mut().for_each(|chunk| chunk.slots[slot].pending_keys.forget());
+            self.members[slot].state = MemberState::Lost;
+            self.members[slot].absence = None;
+            self.chunks.iter_mut().for_each(|chunk| chunk.slots[slot].pending_keys.clear());
             self.settle_all(host);
             self.answer_collect(host);
         }
     }
 
-    /// Tells whom the run waits for, or ends a wait that has gone on for too long.
-    pub(super) fn look_at_waits(&mut self, now_ms: u64, host: &mut impl Host) {
-        if now_ms < self.next_look_ms {
+    /// Reports the longest wait, or fails the run if it has reached its limit.
+    pub(super) fn check_waits(&mut self, now_ms: u64, host: &mut impl Host) {
+        if now_ms < self.next_wait_check_ms {
             return;
         }
-        self.next_look_ms = now_ms.saturating_add(LOOK_MS);
+        self.next_wait_check_ms = now_ms.saturating_add(CHECK_MS);
         let Some((since_ms, what)) = self.longest_wait() else { return };
         let waited_ms = now_ms.saturating_sub(since_ms);
-        if waited_ms < LOOK_MS {
+        if waited_ms < CHECK_MS {
             return;
         }
         let text = format!("{what} ({} s)", waited_ms / 1000);
@@ -56,12 +57,12 @@ impl Server {
             return self.fail(&text, host);
         }
         host.note(Level::Warning, &text);
-        if let Some(chief) = self.members[0].conn {
-            self.say(chief, FrameKind::Notice, text.as_bytes(), host);
+        if let Some(coordinator) = self.members[0].conn {
+            self.send_control(coordinator, FrameKind::Notice, text.as_bytes(), host);
         }
     }
 
-    /// The longest wait: since when, and for whom.
+    /// When the longest wait began, and a text that names the missing workers.
     fn longest_wait(&self) -> Option<(u64, String)> {
         if !self.started {
             return None;
@@ -71,7 +72,7 @@ impl Server {
             slots.iter().filter_map(|state| Some((state.awaiting_reply?.since_ms, index))).min()
         });
         if let Some((since_ms, index)) = longest.min() {
-            let view = self.view();
+            let view = self.gate_view();
             let awaited = (0..self.members.len()).filter(|&s| self.gate.awaits(view, index, s));
             let names = self.members.names(awaited);
             let step = self.chunks[index].version;
@@ -81,8 +82,9 @@ impl Server {
             let names = self.members.names(self.members.live());
             return Some((since_ms, format!("the end waits for {names} to leave")));
         }
-        let chief = &self.members[0];
-        let is_chiefs_turn = self.members.all_out() && chief.conn.is_some();
-        is_chiefs_turn.then(|| (chief.heard_ms, "the end waits for worker:0, the chief".into()))
+        let coordinator = &self.members[0];
+        let is_its_turn = self.members.all_out() && coordinator.conn.is_some();
+        let text = || "the end waits for worker:0, the coordinator".into();
+        is_its_turn.then(|| (coordinator.heard_ms, text()))
     }
 }

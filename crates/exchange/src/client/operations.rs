@@ -1,0 +1,100 @@
+//! Pushes and pulls: how they begin, and the frames that they send.
+
+use std::ops::Range;
+
+use super::server_progress::ServerProgress;
+use super::state::{Client, Operation};
+use crate::{Flags, FrameKind, Header, PeerRole};
+
+/// A frame to send to a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutgoingFrame {
+    /// The frame's header.
+    pub header: Header,
+    /// The range of the gradient that the payload begins with; empty on a pull.
+    pub gradient: Range<usize>,
+}
+
+impl Client {
+    /// Begins to push a gradient for a step of the plan; `examples` is the number of examples that
+    /// it is a mean over.
+    ///
+    /// # Panics
+    /// If the last operation is not complete, or the client is not a worker that all servers have
+    /// welcomed.
+    pub fn begin_push(&mut self, step: u64, examples: u32) {
+        assert!(self.config.role == PeerRole::Worker, "only workers push");
+        assert!(self.resume_step.is_some(), "not all servers have welcomed this client");
+        self.begin(Operation::Push { step, examples });
+        self.sequence += 1;
+        self.dropped = false;
+    }
+
+    /// Begins to pull all parameters.
+    ///
+    /// A worker's first pull may wait, if another process filled its slot before and that
+    /// process's last push waits.
+    ///
+    /// # Panics
+    /// If the last operation is not complete, or some server has not welcomed the client yet.
+    pub fn begin_pull(&mut self) {
+        assert!(self.resume_step.is_some(), "not all servers have welcomed this client");
+        // A worker that has left only reads.
+        let is_first = !self.has_pulled && !self.already_left;
+        let resume = self.config.role == PeerRole::Worker && is_first;
+        self.has_pulled = true;
+        self.begin(Operation::Pull { resume, ahead: false });
+    }
+
+    pub(super) fn begin(&mut self, operation: Operation) {
+        assert!(self.is_complete(), "one operation at a time");
+        self.operation = Some(operation);
+        self.links.iter_mut().for_each(ServerProgress::begin);
+    }
+
+    /// The next frame for a server; `None` if there is nothing to send, or if the window of
+    /// unanswered chunks is full. Behind the gradient that it names, a frame carries
+    /// [`Client::keys`].
+    ///
+    /// Call this until it returns `None`, after every `begin_…` and every arrival.
+    pub fn next_frame(&mut self, server: usize) -> Option<OutgoingFrame> {
+        let operation = self.operation?;
+        let sequence = self.expected_sequence();
+        let link = &mut self.links[server];
+        let after_start = matches!(operation, Operation::Push { .. });
+        let chunk = link.next_chunk(after_start)?;
+        let key_bytes = link.keys.as_ref().map_or(0, |keys| keys.encoded.len());
+        let is_sparse = link.keys.is_some();
+        match operation {
+            Operation::Push { step, examples } => {
+                let kind = if is_sparse { FrameKind::PushKeys } else { FrameKind::Push };
+                let pushing = match &link.keys {
+                    Some(keys) => keys.pushing.clone(),
+                    None => chunk.values,
+                };
+                let mut header = Header::new(kind, pushing.range.len() * 4 + key_bytes);
+                (header.chunk, header.count) = (chunk.index, examples);
+                (header.step, header.version) = (step, pushing.version);
+                header.sequence = sequence;
+                Some(OutgoingFrame { header, gradient: pushing.range })
+            }
+            Operation::Pull { resume, ahead } => {
+                let kind = if is_sparse { FrameKind::PullKeys } else { FrameKind::Pull };
+                let mut header = Header::new(kind, key_bytes);
+                (header.chunk, header.sequence) = (chunk.index, sequence);
+                if resume {
+                    header.flags = Flags::RESUME;
+                    header.step = self.resume_step.unwrap_or(0);
+                } else if ahead {
+                    header.flags = Flags::AHEAD;
+                }
+                Some(OutgoingFrame { header, gradient: 0..0 })
+            }
+        }
+    }
+
+    /// The encoded keys that follow the gradient in a frame to a server; empty for a dense model.
+    pub fn keys(&self, server: usize) -> &[u8] {
+        self.links[server].keys.as_ref().map_or(&[], |keys| &keys.encoded)
+    }
+}

@@ -1,0 +1,110 @@
+//! What a replica knows of its peers and of the present step.
+
+use crate::{Flags, Header};
+
+/// The slot that decides when to stop, and that collects the reports.
+pub(super) const COORDINATOR: usize = 0;
+
+/// What is known of one peer. A replica's own entry is unused.
+#[derive(Debug, Default)]
+pub(super) struct ReplicaPeer {
+    pub(super) incarnation: Option<u64>,
+    pub(super) is_connected: bool,
+    /// How far it was when it connected; `None` if its state was incomplete.
+    pub(super) position: Option<ReplicaPosition>,
+    /// What still has to be sent to it until it is as far as this replica.
+    pub(super) transfer: Option<StateTransfer>,
+    /// Its gradient of the chunk whose turn it is.
+    pub(super) gradient: Vec<f32>,
+    pub(super) has_gradient: bool,
+    pub(super) progress: PeerProgress,
+    /// Its contribution to the present step, once the first chunk has arrived.
+    pub(super) contribution: Option<Contribution>,
+    pub(super) report: Option<Vec<u8>>,
+    pub(super) said_bye: bool,
+}
+
+/// How far the present step has come with a peer, in chunks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PeerProgress {
+    /// Of its shard: gradients sent to it.
+    pub(super) gradients_sent: usize,
+    /// Of the own shard: gradients received from it.
+    pub(super) gradients_received: usize,
+    /// Of the own shard: updated chunks sent to it.
+    pub(super) updates_sent: usize,
+    /// Of its shard: updated chunks received from it.
+    pub(super) updates_received: usize,
+}
+
+/// What a worker states with its gradient of a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Contribution {
+    pub(super) examples: u32,
+    pub(super) has_left: bool,
+    pub(super) stops: bool,
+    pub(super) takes_checkpoint: bool,
+    pub(super) digest: u64,
+}
+
+/// A step in progress.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CurrentStep {
+    pub(super) own: Contribution,
+    /// Chunks of the own shard that have been reduced.
+    pub(super) reduced: usize,
+}
+
+/// How far a replica is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ReplicaPosition {
+    /// Updates made.
+    pub(super) step: u64,
+    /// Whether there will be no more.
+    pub(super) is_over: bool,
+}
+
+impl ReplicaPosition {
+    /// Reads the position from the header of a greeting.
+    pub(super) fn decode(header: &Header, step: u64) -> Option<Self> {
+        let is_over = header.flags.contains(Flags::LEFT);
+        (!header.flags.contains(Flags::PARTIAL)).then_some(Self { step, is_over })
+    }
+}
+
+/// One piece of a replica's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StatePiece {
+    pub(super) column: usize,
+    pub(super) index: usize,
+}
+
+impl StatePiece {
+    /// The piece after this one, if a column has `pieces`.
+    pub(super) fn next(self, pieces: usize) -> Self {
+        let Self { column, index } = self;
+        if index + 1 < pieces {
+            Self { column, index: index + 1 }
+        } else {
+            Self { column: column + 1, index: 0 }
+        }
+    }
+}
+
+/// The state that a peer still has to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StateTransfer {
+    pub(super) next: StatePiece,
+    /// The column after the last one.
+    pub(super) end: usize,
+}
+
+/// A replica that is behind, and the peer that sends it the missing state.
+#[derive(Clone, Debug)]
+pub(super) struct CatchUp {
+    pub(super) donor: usize,
+    /// Where the replica will be.
+    pub(super) position: ReplicaPosition,
+    /// The piece that comes next; `None` before the first.
+    pub(super) next: Option<StatePiece>,
+}

@@ -1,0 +1,99 @@
+//! The frames of a step that go to peers.
+
+use std::ops::Range;
+
+use super::peer::CurrentStep;
+use super::state::Replica;
+use crate::{Flags, FrameKind, Header};
+
+/// A frame to send to a peer.
+#[derive(Clone, Debug)]
+pub struct PeerFrame {
+    /// Its header.
+    pub header: Header,
+    /// Where its payload is.
+    pub source: PeerSource,
+}
+
+/// Where the payload of a frame to send is. [`Replica::payload`] gives the values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerSource {
+    /// This range of the gradient.
+    Gradient(Range<usize>),
+    /// This range of the parameters.
+    Params(Range<usize>),
+    /// This range of the mean gradient.
+    Mean(Range<usize>),
+    /// This range of one part of the optimizer's state.
+    State(usize, Range<usize>),
+}
+
+impl Replica {
+    /// The next frame for a peer; `None` if there is none now.
+    pub fn next_frame(&mut self, peer: usize) -> Option<PeerFrame> {
+        if let Some(transfer) = self.peers[peer].transfer {
+            return Some(self.next_state_frame(peer, transfer));
+        }
+        let step = self.step?;
+        let has_updates = self.has_updates();
+        let progress = &self.peers[peer].progress;
+        // Updated chunks go first: they are in the cache, and the peer waits for them. But chunk n
+        // never goes before gradient n, so that the peer of a small model can predict the order.
+        let owes_gradient = progress.gradients_sent < self.chunks[peer].len();
+        let may_update = progress.gradients_sent > progress.updates_sent || !owes_gradient;
+        if has_updates && progress.updates_sent < step.reduced && may_update {
+            return Some(self.next_update(peer));
+        }
+        self.next_gradient(peer, step)
+    }
+
+    fn next_update(&mut self, peer: usize) -> PeerFrame {
+        let progress = &mut self.peers[peer].progress;
+        let chunk = progress.updates_sent;
+        progress.updates_sent += 1;
+        let range = self.chunks[self.config.slot][chunk].clone();
+        let header = self.step_header(FrameKind::UpdatedChunk, chunk, range.len());
+        let source =
+            if self.config.recovers { PeerSource::Mean(range) } else { PeerSource::Params(range) };
+        PeerFrame { header, source }
+    }
+
+    fn next_gradient(&mut self, peer: usize, step: CurrentStep) -> Option<PeerFrame> {
+        let own = step.own;
+        let chunks = &self.chunks[peer];
+        let progress = &mut self.peers[peer].progress;
+        let chunk = progress.gradients_sent;
+        let mut range = chunks.get(chunk)?.clone();
+        progress.gradients_sent += 1;
+        let mut flags = if own.stops { Flags::STOP } else { Flags::NONE };
+        if own.takes_checkpoint {
+            flags = flags | Flags::CHECKPOINT;
+        }
+        if own.has_left {
+            // One empty frame stands for all chunks.
+            progress.gradients_sent = chunks.len();
+            flags = flags | Flags::LEFT;
+            range = 0..0;
+        }
+        let header = self.step_header(FrameKind::GradientChunk, chunk, range.len());
+        let header = Header { flags, count: own.examples, version: own.digest, ..header };
+        Some(PeerFrame { header, source: PeerSource::Gradient(range) })
+    }
+
+    /// The payload of a frame to send.
+    pub fn payload<'a>(&'a self, source: &PeerSource, gradient: &'a [f32]) -> &'a [f32] {
+        match source {
+            PeerSource::Gradient(range) => &gradient[range.clone()],
+            PeerSource::Params(range) => &self.params[range.clone()],
+            PeerSource::Mean(range) => &self.mean[range.clone()],
+            PeerSource::State(index, range) => {
+                let mut states = self.optimizer.states();
+                states.nth(*index).map_or(&[], |(_, values)| &values[range.clone()])
+            }
+        }
+    }
+
+    pub(super) fn step_header(&self, kind: FrameKind, chunk: usize, floats: usize) -> Header {
+        Header { chunk: chunk as u32, step: self.global_step, ..Header::new(kind, floats * 4) }
+    }
+}

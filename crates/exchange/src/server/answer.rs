@@ -1,0 +1,106 @@
+//! Answers to pushes and pulls: the parameters of a chunk, or the values of keys.
+
+use super::host::{GradientStage, Host, ServerPhase};
+use super::state::Server;
+use crate::{ConnId, Flags, FrameBody, FrameKind, Header, Store};
+
+/// An answer to a slot.
+#[derive(Clone, Copy)]
+pub(super) struct Answer {
+    pub(super) chunk: usize,
+    pub(super) slot: usize,
+    pub(super) sequence: u64,
+    pub(super) flags: Flags,
+    /// Whether it carries the parameters of the previous version.
+    pub(super) is_previous: bool,
+}
+
+impl Server {
+    /// Sends the answers of a chunk that the gate allows.
+    pub(super) fn answer(&mut self, index: usize, host: &mut impl Host) {
+        for slot in 0..self.members.len() {
+            let Some(reply) = self.chunks[index].slots[slot].awaiting_reply else { continue };
+            let Some(conn) = self.members[slot].conn else { continue };
+            if self.gate.may_answer(self.gate_view(), index, slot, &reply) {
+                self.chunks[index].slots[slot].awaiting_reply = None;
+                self.stats.answered(index, slot, reply.since_ms, self.now_ms);
+                if index == 0 {
+                    host.trace(GradientStage::Answered, slot, self.chunks[0].slots[slot].step);
+                }
+                let (sequence, flags) = (reply.sequence, reply.flags);
+                let answer = Answer { chunk: index, slot, sequence, flags, is_previous: false };
+                self.send_answer(conn, answer, host);
+            }
+        }
+    }
+
+    /// Sends an answer: the chunk's parameters, or of a sparse model the values of the keys that
+    /// the slot requested.
+    pub(super) fn send_answer(&mut self, conn: ConnId, answer: Answer, host: &mut impl Host) {
+        host.phase(ServerPhase::Send);
+        let Answer { chunk: index, slot, sequence, is_previous, .. } = answer;
+        let chunk = &self.chunks[index];
+        let version = chunk.version - u64::from(is_previous);
+        let flags = answer.flags | self.stop_flag(version);
+        let (kind, values) = match &mut self.store {
+            Store::Dense(dense) => (FrameKind::Params, dense.values(&chunk.range, is_previous)),
+            Store::Sparse(sparse) => {
+                let keys = chunk.slots[slot].pending_keys.newest();
+                (FrameKind::Values, sparse.values(keys, is_previous))
+            }
+        };
+        let mut header = answer_header(kind, version, values);
+        (header.flags, header.chunk, header.sequence) = (flags, index as u32, sequence);
+        host.send(conn, header, FrameBody::Floats(values));
+    }
+
+    /// Sends a chunk of a dense model to a client that no gate waits for.
+    pub(super) fn send_params(
+        &self,
+        conn: ConnId,
+        index: usize,
+        sequence: u64,
+        host: &mut impl Host,
+    ) {
+        host.phase(ServerPhase::Send);
+        let Store::Dense(dense) = &self.store else { return };
+        let chunk = &self.chunks[index];
+        let values = dense.values(&chunk.range, false);
+        let mut header = answer_header(FrameKind::Params, chunk.version, values);
+        header.flags = self.stop_flag(chunk.version);
+        (header.chunk, header.sequence) = (index as u32, sequence);
+        host.send(conn, header, FrameBody::Floats(values));
+    }
+
+    /// Sends the values of keys to a client that no gate waits for.
+    pub(super) fn send_values(
+        &mut self,
+        conn: ConnId,
+        sequence: u64,
+        keys: &[u32],
+        host: &mut impl Host,
+    ) {
+        host.phase(ServerPhase::Send);
+        let version = self.chunks[0].version;
+        let flags = self.stop_flag(version);
+        let Store::Sparse(sparse) = &mut self.store else { return };
+        let values = sparse.values(keys, false);
+        let mut header = answer_header(FrameKind::Values, version, values);
+        (header.flags, header.sequence) = (flags, sequence);
+        host.send(conn, header, FrameBody::Floats(values));
+    }
+
+    /// `STOP` if a worker that receives parameters of this version must stop.
+    fn stop_flag(&self, version: u64) -> Flags {
+        let stops = if self.is_sync() {
+            self.stop_at.is_some_and(|stop_at| version >= stop_at)
+        } else {
+            self.stopping
+        };
+        if stops { Flags::STOP } else { Flags::NONE }
+    }
+}
+
+fn answer_header(kind: FrameKind, version: u64, values: &[f32]) -> Header {
+    Header { step: version, version, ..Header::new(kind, values.len() * 4) }
+}

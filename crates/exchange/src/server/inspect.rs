@@ -1,0 +1,24 @@
+//! What only tests ask of a server.
+
+use super::state::Server;
+
+impl Server {
+    /// The sequence of the last push of a slot that a chunk has accepted; 0 for none.
+    pub(crate) fn accepted(&self, chunk: usize, slot: usize) -> u64 {
+        self.chunks[chunk].slots[slot].last_sequence
+    }
+
+    /// Pending gradients, and spare vectors for more.
+    pub(crate) fn buffers(&self) -> (usize, usize) {
+        let pending = (0..self.members.len()).map(|slot| self.members[slot].pending).sum();
+        (pending, self.pool.len())
+    }
+
+    /// Of a sparse model: lists of keys whose gradient is pending or expected, and spare vectors
+    /// for more.
+    pub(crate) fn key_lists(&self) -> (usize, usize) {
+        let slots = self.chunks.iter().flat_map(|chunk| &chunk.slots);
+        let kept = slots.map(|s| s.pending_keys.len() + usize::from(s.pending.is_some()));
+        (kept.sum(), self.key_pool.len())
+    }
+}

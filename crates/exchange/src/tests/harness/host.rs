@@ -1,0 +1,48 @@
+//! A host that records what a server does.
+
+use super::ServerCopy;
+use crate::{ConnId, FrameBody, FrameKind, Header, Host, Level, Server, ServerPhase, Stats};
+
+/// Everything that a server has done.
+#[derive(Default)]
+pub(crate) struct RecordingHost {
+    /// By the number of the connection.
+    pub(crate) sent: Vec<(u64, Header, Vec<u8>)>,
+    pub(crate) closed: Vec<(u64, String)>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) checkpoints: Vec<(u64, ServerCopy)>,
+    pub(crate) refuses_checkpoints: bool,
+}
+
+impl RecordingHost {
+    /// The texts of all frames of a kind, with the numbers of their connections.
+    pub(crate) fn texts(&self, kind: FrameKind) -> Vec<(u64, String)> {
+        let of_kind = self.sent.iter().filter(|(_, header, _)| header.kind == kind);
+        of_kind.map(|(to, _, bytes)| (*to, String::from_utf8_lossy(bytes).into_owned())).collect()
+    }
+}
+
+impl Host for RecordingHost {
+    fn send(&mut self, to: ConnId, header: Header, body: FrameBody<'_>) {
+        let header = Header::decode(&header.encode()).expect("a sound header");
+        assert_eq!(header.len as usize, body.bytes().len());
+        self.sent.push((to.0, header, body.bytes().to_vec()));
+    }
+    fn close(&mut self, conn: ConnId, reason: &str) {
+        self.closed.push((conn.0, reason.to_owned()));
+    }
+    fn note(&mut self, _level: Level, text: &str) {
+        self.notes.push(text.to_owned());
+    }
+    fn report(&mut self, _stats: &Stats) -> Vec<u8> {
+        // Longer than a frame, so that the list of reports has several pieces.
+        vec![1; 100_000]
+    }
+    fn checkpoint(&mut self, step: u64, server: &Server) -> bool {
+        if !self.refuses_checkpoints {
+            self.checkpoints.push((step, ServerCopy::of(server)));
+        }
+        !self.refuses_checkpoints
+    }
+    fn phase(&mut self, _phase: ServerPhase) {}
+}

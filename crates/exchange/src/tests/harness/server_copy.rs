@@ -1,0 +1,66 @@
+//! Copies of servers: what a checkpoint holds.
+
+use paceline_model::Table;
+
+use crate::{ChunkMarks, ResumeState, Server, Store};
+
+/// What a server is restored from.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerCopy {
+    pub(crate) params: Vec<f32>,
+    states: Vec<Vec<f32>>,
+    pub(crate) marks: Vec<ChunkMarks>,
+    stop_at: Option<u64>,
+}
+
+impl ServerCopy {
+    pub(crate) fn of(server: &Server) -> Self {
+        let (marks, stop_at) = (server.marks(), server.stop_at());
+        let Store::Sparse(sparse) = server.store() else {
+            // Dense models are tested with plain SGD, which has no state.
+            let params = server.store().params().to_vec();
+            return Self { params, states: Vec::new(), marks, stop_at };
+        };
+        let table = sparse.table();
+        table.fold();
+        let read = |state: usize| {
+            let mut values = vec![f32::NAN; table.len()];
+            table.read_state(state, table.range(), &mut values);
+            values
+        };
+        let states = (0..table.state_names().len()).map(read).collect();
+        Self { params: read_table(table), states, marks, stop_at }
+    }
+
+    pub(crate) fn fill(&self, table: &Table) {
+        table.resume(self.marks[0].version);
+        table.write_range(table.range(), &self.params);
+        for (state, values) in self.states.iter().enumerate() {
+            table.write_state(state, table.range(), values);
+        }
+    }
+
+    pub(crate) fn resume_state(&self) -> ResumeState {
+        let (chunks, stop_at) = (self.marks.clone(), self.stop_at);
+        ResumeState { first_step: 0, chunks, stop_at }
+    }
+
+    /// Pushes of all slots that are in it.
+    pub(crate) fn pushes(&self) -> u64 {
+        self.marks[0].slots.iter().map(|mark| mark.last_sequence).sum()
+    }
+}
+
+pub(crate) fn read_table(table: &Table) -> Vec<f32> {
+    let mut params = vec![f32::NAN; table.len()];
+    table.read_range(table.range(), &mut params);
+    params
+}
+
+/// The present parameters of a server, of a dense or a sparse model.
+pub(crate) fn read_params(server: &Server) -> Vec<f32> {
+    match server.store() {
+        Store::Dense(dense) => dense.params().to_vec(),
+        Store::Sparse(sparse) => read_table(sparse.table()),
+    }
+}

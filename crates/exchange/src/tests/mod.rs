@@ -1,0 +1,10 @@
+//! The tests of the protocol.
+
+mod breaches;
+mod checkpoints;
+mod frames;
+mod harness;
+mod replicas;
+mod roster;
+mod simulation;
+mod waits;

@@ -1,0 +1,111 @@
+//! What replica runs are drawn from, and the same run as a plain loop.
+
+use paceline_model::{Layout, Momentum, OptimizerSpec, OptimizerState};
+
+use crate::tests::harness::{JOB, LAYOUT, SeededRandom, TOKEN, flat_layout, mix};
+use crate::{Replica, ReplicaConfig};
+
+#[derive(Clone, Debug)]
+pub(crate) struct ReplicaPlan {
+    pub(crate) workers: usize,
+    pub(crate) total: usize,
+    pub(crate) chunk_floats: usize,
+    /// Steps for which each slot has examples.
+    pub(crate) steps: Vec<u64>,
+    pub(crate) stop_steps: Option<u64>,
+    /// The step after which the coordinator asks to stop.
+    pub(crate) stop_after: Option<u64>,
+    pub(crate) room: usize,
+    /// Whether the run survives deaths, after which a new process fills the slot.
+    pub(crate) recovers: bool,
+}
+
+impl ReplicaPlan {
+    pub(crate) fn draw(seed: u64, recovers: bool) -> Self {
+        let mut random = SeededRandom::new(mix(seed));
+        let workers = 1 + random.index(5);
+        let steps = random.between(1, 6);
+        let (total, chunk_floats) = (1 + random.index(40), 1 + random.index(12));
+        // Only the first slots have a batch for the last step.
+        let last = 1 + random.index(workers);
+        Self {
+            workers,
+            total,
+            chunk_floats,
+            steps: (0..workers).map(|slot| steps - u64::from(slot >= last)).collect(),
+            stop_steps: (random.below(3) == 0).then(|| random.between(1, 5)),
+            stop_after: (random.below(3) == 0).then(|| random.between(1, 5)),
+            room: 1 + random.index(3),
+            recovers,
+        }
+    }
+
+    pub(crate) fn layout(&self) -> Layout {
+        flat_layout(self.total)
+    }
+
+    pub(crate) fn initial(&self) -> Vec<f32> {
+        (0..self.total).map(|i| (i as f32 * 0.37).sin()).collect()
+    }
+
+    pub(crate) fn config(&self, slot: usize) -> ReplicaConfig {
+        ReplicaConfig {
+            token: TOKEN.to_vec(),
+            job_digest: JOB,
+            layout_digest: LAYOUT,
+            stop_steps: self.stop_steps,
+            check_every: 2,
+            chunk_floats: self.chunk_floats,
+            recovers: self.recovers,
+            ..ReplicaConfig::new(slot, self.workers)
+        }
+    }
+
+    pub(crate) fn replica(&self, config: ReplicaConfig) -> Replica {
+        Replica::new(config, self.initial(), optimizer(), &self.layout())
+    }
+
+    /// The same run in a plain loop: its parameters and its number of steps.
+    pub(crate) fn plain_loop(&self) -> (Vec<f32>, u64) {
+        let mut params = self.initial();
+        let mut state = OptimizerState::new(optimizer(), &self.layout(), 0..self.total);
+        let mut step = 0;
+        loop {
+            let slots: Vec<_> = (0..self.workers).filter(|&slot| step < self.steps[slot]).collect();
+            if slots.is_empty() {
+                return (params, step);
+            }
+            let total: u64 = slots.iter().map(|&slot| u64::from(examples(slot, step))).sum();
+            let mut mean = vec![0.0f32; self.total];
+            for (nth, &slot) in slots.iter().enumerate() {
+                let weight = (f64::from(examples(slot, step)) / total as f64) as f32;
+                for (mean, value) in mean.iter_mut().zip(gradient(&params, slot, step)) {
+                    *mean = if nth == 0 { weight * value } else { *mean + weight * value };
+                }
+            }
+            state.apply(step, 0, &mut params, &mean);
+            step += 1;
+            // The other workers hear of a stop with the next step, which is made; a single worker
+            // stops at once.
+            let stop_after = self.stop_after.map(|after| after + u64::from(self.workers > 1));
+            if [self.stop_steps, stop_after].into_iter().flatten().any(|last| step >= last) {
+                return (params, step);
+            }
+        }
+    }
+}
+
+pub(crate) fn optimizer() -> OptimizerSpec {
+    Momentum::new(0.1, 0.9).decay(0.01)
+}
+
+/// A gradient that depends on all parameters, so that a wrong one has a lasting effect.
+pub(crate) fn gradient(params: &[f32], slot: usize, step: u64) -> Vec<f32> {
+    let sum: f32 = params.iter().sum();
+    let at = |i: usize| ((i + slot) as f32 * 0.71 + step as f32 + sum * 0.01).cos();
+    params.iter().enumerate().map(|(i, value)| at(i) + 0.1 * value).collect()
+}
+
+pub(crate) fn examples(slot: usize, step: u64) -> u32 {
+    1 + ((slot as u64 * 7 + step * 3) % 5) as u32
+}

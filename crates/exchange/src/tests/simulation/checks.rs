@@ -1,0 +1,209 @@
+//! Checks of what must hold after every run.
+
+use std::collections::BTreeMap;
+
+use crate::{ModeConfig, OnLoss, PeerRole};
+use paceline_model::Table;
+
+use super::plan::{SimAccident, SimPlan};
+use super::process::AnsweredPush;
+use super::world::SimWorld;
+use crate::tests::harness::read_table;
+
+pub(crate) fn check(world: &SimWorld) {
+    let plan = &world.plan;
+    if let Some(slot) = plan.dies.filter(|_| world.killed_for_good) {
+        let must_fail = slot == 0 || plan.on_loss == OnLoss::Fail;
+        match (must_fail, world.failures().next()) {
+            // It may have died after it left; but a coordinator never leaves early.
+            (true, None) => {
+                assert!(slot > 0, "the coordinator was lost without effect");
+                assert!(world.nodes.iter().all(|node| !node.server.is_live(slot)));
+            }
+            (true, Some(_)) => {
+                return assert!(names_worker(world, slot), "no server names worker:{slot}");
+            }
+            (false, failure) => assert_eq!(failure, None),
+        }
+    } else {
+        assert_eq!(world.failures().next(), None);
+        // A process that takes over a slot whose predecessor had left may find no server.
+        let first = match plan.roster_processes {
+            Some(_) => world.processes.len(),
+            None => plan.workers + plan.evaluators,
+        };
+        for process in &world.processes[..first] {
+            assert_eq!(process.aborted, None, "{:?}:{}", process.role, process.slot);
+        }
+    }
+    check_stop(world);
+    match plan.mode {
+        _ if plan.dies.is_some() => {}
+        ModeConfig::Async | ModeConfig::Bounded { .. } => check_sums(world),
+        ModeConfig::Sync { quorum } if quorum == plan.workers => {
+            assert_eq!(world.params(), reference(plan), "not what a plain loop gives");
+        }
+        ModeConfig::Sync { quorum } => check_backups(world, quorum),
+    }
+}
+
+/// Whether some server failed and named this worker. Others may name the workers that left because
+/// of that.
+fn names_worker(world: &SimWorld, slot: usize) -> bool {
+    world.failures().any(|why| why.contains(&format!("worker:{slot}")))
+}
+
+fn pushes(world: &SimWorld, slot: usize) -> u64 {
+    world.nodes[0].server.accepted(0, slot)
+}
+
+fn bits(params: &[f32]) -> Vec<u32> {
+    params.iter().map(|value| value.to_bits()).collect()
+}
+
+/// Checks that the run stopped after the requested number of steps.
+fn check_stop(world: &SimWorld) {
+    let plan = &world.plan;
+    let steps = world.nodes[0].server.global_step();
+    let stop_steps = match (plan.stop_steps, plan.coordinator_stops_at) {
+        (Some(steps), _) => steps,
+        (None, at) if plan.is_sync() => at.map_or(0, |at| at + 1),
+        _ => return,
+    };
+    let has_backups = matches!(plan.mode, ModeConfig::Sync { quorum } if quorum < plan.workers);
+    match plan.mode {
+        // With backups the coordinator may fall behind the step at which it wants to stop.
+        _ if has_backups && plan.stop_steps.is_none() => assert!(steps >= 1),
+        ModeConfig::Sync { .. } => assert_eq!(steps, stop_steps),
+        _ => {
+            let overshoot = plan.workers as u64 * 2 + world.disk.owed_pushes();
+            assert!((stop_steps..=stop_steps + overshoot).contains(&steps), "{steps} steps");
+        }
+    }
+}
+
+/// Checks that every push was applied once on every chunk of every server.
+fn check_sums(world: &SimWorld) {
+    let plan = &world.plan;
+    let mut expected = vec![0.0f32; plan.total_params];
+    for slot in 0..plan.workers {
+        for step in 0..pushes(world, slot) {
+            let keys = plan.keys(slot, step);
+            for (key, value) in keys.iter().zip(plan.gradients(slot, step, &keys, &[])) {
+                expected[*key as usize] -= value;
+            }
+        }
+        let (answered, lost) = count_answered(world, slot);
+        // A process may have died between its last answer's departure and arrival.
+        assert!(answered <= pushes(world, slot));
+        check_lost(world, slot, lost);
+    }
+    assert_eq!(world.params(), bits(&expected), "not each push once");
+    let total: u64 = (0..plan.workers).map(|slot| pushes(world, slot)).sum();
+    for node in &world.nodes {
+        assert_eq!(node.restored_pushes + node.server.stats().applied_total(), total);
+        assert_eq!(node.server.global_step(), total);
+    }
+}
+
+/// Answered pushes of a slot that are in the parameters, and those that were lost with a server.
+fn count_answered(world: &SimWorld, slot: usize) -> (u64, u64) {
+    let of_slot = |answered: &&AnsweredPush| answered.slot == slot;
+    let all = world.answered.iter().filter(of_slot).count();
+    let lost = world.answered.iter().filter(of_slot).filter(|a| world.disk.is_lost(a)).count();
+    ((all - lost) as u64, lost as u64)
+}
+
+/// Checks that a process knows how many of its pushes were lost, unless it died itself.
+fn check_lost(world: &SimWorld, slot: usize, lost: u64) {
+    let mut processes =
+        world.processes.iter().filter(|p| p.role == PeerRole::Worker && p.slot == slot);
+    if let (Some(only), None) = (processes.next(), processes.next()) {
+        assert_eq!(only.client.lost_pushes(), lost, "worker:{slot} counts its lost pushes");
+    }
+}
+
+/// `sync` with all workers, as a plain loop on one machine.
+fn reference(plan: &SimPlan) -> Vec<u32> {
+    let steps = plan.stop_steps.or(plan.coordinator_stops_at.map(|at| at + 1)).unwrap_or(0);
+    let table = new_table(plan);
+    for step in 0..steps {
+        let takes_part = |slot: &usize| plan.leaves_at[*slot].is_none_or(|at| step < at);
+        let slots: Vec<_> = (0..plan.workers).filter(takes_part).collect();
+        make_step(plan, step, &slots, &table);
+        if plan.checkpoint_every.is_some_and(|every| (step + 1).is_multiple_of(every)) {
+            table.fold();
+        }
+    }
+    params(&table)
+}
+
+/// All parameters in one table, for both kinds of model: plain SGD gives dense results.
+fn new_table(plan: &SimPlan) -> Table {
+    Table::new(plan.optimizer.clone(), &plan.layout(), 0..plan.total_params)
+}
+
+fn params(table: &Table) -> Vec<u32> {
+    bits(&read_table(table))
+}
+
+fn make_step(plan: &SimPlan, step: u64, slots: &[usize], table: &Table) {
+    let total: u64 = slots.iter().map(|&slot| u64::from(plan.examples(slot, step))).sum();
+    let mut mean = BTreeMap::new();
+    for &slot in slots {
+        let weight = (f64::from(plan.examples(slot, step)) / total as f64) as f32;
+        let keys = plan.keys(slot, step);
+        let mut values = vec![f32::NAN; keys.len()];
+        table.read(&keys, &mut values);
+        for (key, value) in keys.iter().zip(plan.gradients(slot, step, &keys, &values)) {
+            let term = weight * value;
+            mean.entry(*key).and_modify(|sum| *sum += term).or_insert(term);
+        }
+    }
+    let (keys, values): (Vec<_>, Vec<_>) = mean.into_iter().unzip();
+    table.update(step, &keys, &values);
+}
+
+/// Checks a run with backups. The answers say whose gradients made each step: a quorum, or all
+/// workers that were left. The parameters must be what those gradients give, on every chunk.
+fn check_backups(world: &SimWorld, quorum: usize) {
+    let plan = &world.plan;
+    let server = &world.nodes[0].server;
+    let table = new_table(plan);
+    let stays = |answered: &&AnsweredPush| !world.disk.is_lost(answered);
+    let mut is_known = true;
+    for step in 0..server.global_step() {
+        let used = |answered: &&AnsweredPush| {
+            answered.step == step && !answered.dropped && stays(answered)
+        };
+        let mut slots: Vec<_> = world.answered.iter().filter(used).map(|a| a.slot).collect();
+        slots.sort_unstable();
+        let before = slots.len();
+        slots.dedup();
+        assert_eq!(before, slots.len(), "step {step} counts a slot twice");
+        assert!(slots.len() <= quorum, "step {step} of {} gradients", slots.len());
+        // The last answer of a process that died is unknown.
+        is_known &= !slots.is_empty();
+        make_step(plan, step, &slots, &table);
+    }
+    // There is one server, so no accident is a `KillBetween`.
+    let is_kill = |accident: &SimAccident| {
+        matches!(accident, SimAccident::Kill { .. } | SimAccident::KillServer { .. })
+    };
+    let kills = plan.accidents.iter().any(|(_, accident)| is_kill(accident));
+    // A spare may take over a slot that merely lost its connection; then an answer stays unread.
+    let kills = kills || plan.roster_processes.is_some();
+    if is_known && !kills {
+        assert_eq!(world.params(), params(&table), "a step mixes gradients");
+    }
+    let stats = server.stats();
+    if world.disk.has_claims() {
+        // A checkpoint does not say which pushes were dropped before it.
+        return;
+    }
+    let used: u64 = stats.applied_total();
+    let most = server.global_step() * quorum as u64;
+    assert!(used <= most, "{used} gradients in {} steps of {quorum}", server.global_step());
+    let leavers = plan.leaves_at.iter().flatten().count();
+    assert!(leavers > 0 || used == most, "{used} gradients, not {most}");
+}

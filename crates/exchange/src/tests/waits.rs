@@ -1,0 +1,113 @@
+//! Limits on waits, lost workers, and which clients a server accepts.
+
+use super::harness::{TestServer, worker_config};
+use crate::*;
+
+const PARAMS: usize = 4;
+
+fn server(on_loss: OnLoss) -> TestServer {
+    let mode = ModeConfig::Sync { quorum: 3 };
+    let config = ServerConfig { on_loss, stall_ms: 5_000, ..ServerConfig::new(mode, 3, PARAMS) };
+    TestServer::dense(config)
+}
+
+/// Three workers have joined, by connections with the numbers of their slots.
+fn started(on_loss: OnLoss) -> TestServer {
+    let mut test = server(on_loss);
+    for slot in 0..3 {
+        assert_eq!(test.server.missing().matches("worker:").count(), 3 - slot);
+        test.join(slot as u64, worker_config(slot, PARAMS));
+    }
+    assert!(test.server.is_started() && test.server.missing().is_empty());
+    test
+}
+
+fn push(test: &mut TestServer, conn: u64, step: u64, now_ms: u64) {
+    test.now_ms = now_ms;
+    let header = Header { count: 1, sequence: 1, step, ..Header::new(FrameKind::Push, 16) };
+    test.send(conn, header, as_bytes(&[1.0; PARAMS]));
+}
+
+#[test]
+fn a_wait_names_the_missing_worker_and_ends() {
+    let mut test = started(OnLoss::Fail);
+    push(&mut test, 0, 0, 100);
+    push(&mut test, 1, 0, 200);
+    (0..5_000).step_by(250).for_each(|now_ms| test.tick(now_ms));
+    let notices = test.host.texts(FrameKind::Notice);
+    assert_eq!(notices.len(), 3, "{notices:?}");
+    assert_eq!(notices[1], (0, "step 0 waits for worker:2 (2 s)".into()));
+    test.tick(5_200);
+    let why = "step 0 waits for worker:2 (5 s)";
+    assert_eq!(test.server.outcome(), Some(&Outcome::Failed(why.into())));
+    assert_eq!(test.host.texts(FrameKind::Abort).len(), 3);
+}
+
+#[test]
+fn a_lost_worker_fails_the_run_or_is_left_behind() {
+    let mut test = started(OnLoss::Fail);
+    test.close(2, "connection reset");
+    let why = "worker:2 was lost: connection reset";
+    assert_eq!(test.server.outcome(), Some(&Outcome::Failed(why.into())));
+
+    let mut test = started(OnLoss::Continue);
+    push(&mut test, 0, 0, 100);
+    push(&mut test, 1, 0, 100);
+    assert_eq!(test.server.global_step(), 0);
+    test.close(2, "connection reset");
+    assert_eq!((test.server.global_step(), test.server.store().params()), (1, &[-1.0f32; 4][..]));
+    test.close(0, "connection reset");
+    let outcome = test.server.outcome();
+    assert!(matches!(outcome, Some(Outcome::Failed(why)) if why.contains("worker:0")));
+}
+
+#[test]
+fn only_clients_that_agree_on_everything_are_accepted() {
+    let check = |change: fn(&mut ClientConfig), slot, code| {
+        let mut test = server(OnLoss::Fail);
+        let mut config = worker_config(slot, PARAMS);
+        change(&mut config);
+        test.join(9, config);
+        let (_, header, bytes) = &test.host.sent[0];
+        assert_eq!(header.kind, FrameKind::Refuse);
+        assert_eq!(Refusal::decode(bytes).map(|refusal| refusal.code), Ok(code));
+        assert_eq!(test.host.closed.len(), 1);
+    };
+    check(|config| config.token[0] ^= 1, 0, RefuseCode::WrongToken);
+    check(|config| config.token.clear(), 0, RefuseCode::WrongToken);
+    check(|config| config.job_digest[3] ^= 1, 0, RefuseCode::WrongJob);
+    check(|config| config.layout_digest[3] ^= 1, 0, RefuseCode::WrongLayout);
+    check(|config| config.servers = 2, 0, RefuseCode::WrongServer);
+    check(|_| {}, 3, RefuseCode::BadSlot);
+}
+
+#[test]
+fn an_older_process_cannot_take_back_a_slot() {
+    let mut test = server(OnLoss::Fail);
+    let worker = |slot, incarnation| ClientConfig { incarnation, ..worker_config(slot, PARAMS) };
+    (0..3).for_each(|slot| test.join(slot as u64, worker(slot, 5)));
+    test.join(7, worker(1, 4));
+    let (_, _, bytes) = &test.host.sent[test.host.sent.len() - 1];
+    let code = Refusal::decode(bytes).map(|refusal| refusal.code);
+    assert_eq!(code, Ok(RefuseCode::SlotTaken));
+    test.join(8, worker(1, 6));
+    assert_eq!(test.host.closed[test.host.closed.len() - 1].0, 1);
+    assert_eq!(test.server.outcome(), None);
+}
+
+#[test]
+fn a_client_that_breaks_the_protocol_is_shut_out_alone() {
+    let mut test = started(OnLoss::Continue);
+    test.server.connection_opened(crate::ConnId(20), 0);
+    push(&mut test, 20, 0, 1);
+    test.server.connection_opened(crate::ConnId(21), 1);
+    test.tick(10_001);
+    push(&mut test, 2, 7, 10_001);
+    let expected = [
+        (20, "a frame before Hello".to_owned()),
+        (21, "no Hello in time".to_owned()),
+        (2, "a step ahead of the parameters".to_owned()),
+    ];
+    assert_eq!(test.host.closed, expected);
+    assert_eq!(test.server.outcome(), None);
+}
