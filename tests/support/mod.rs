@@ -1,5 +1,6 @@
 //! A room for each test, the program in it, and Python beside it.
 
+mod interpreter;
 mod processes;
 mod python;
 

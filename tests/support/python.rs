@@ -6,15 +6,12 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use super::interpreter::python_interpreter;
 use super::{Done, finish, start, workspace};
 
 /// A script of `tests/`, to be run in the interpreter that has what the tests need.
 pub(crate) fn python_command(script: &str) -> Command {
-    let python = std::env::var_os("PACELINE_PYTHON").expect(
-        "PACELINE_PYTHON is not set: run `cargo xtask ci`, or set it to a Python interpreter \
-         that has what tests/python/requirements.txt lists",
-    );
-    let mut command = Command::new(python);
+    let mut command = Command::new(python_interpreter());
     command.arg(workspace().join("tests").join(script));
     command
 }

@@ -1,13 +1,14 @@
-//! Care for dependencies: each has a licence we can pass on, comes from the registry or from
-//! here, is not there in two major versions, and, if we chose it ourselves, has earned its
-//! place by a line in ARCHITECTURE.md.
+//! `cargo xtask deps`: every dependency has a licence that can be passed on with ours, comes from
+//! the registry or this workspace, and is there in one version. ARCHITECTURE.md says why we chose
+//! each that we depend on directly.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::{Done, cargo};
+use crate::metadata::metadata;
+use crate::process::ChoreResult;
 
 /// Licences that can be passed on with ours.
 const LICENCES: &[&str] = &[
@@ -24,19 +25,12 @@ const LICENCES: &[&str] = &[
     "Unlicense",
 ];
 
-/// Packages that may be there in several versions, because others have not agreed yet.
+/// Packages that may be there in several versions, because our dependencies disagree on them.
 const SEVERAL_VERSIONS: &[&str] =
     &["getrandom", "hashbrown", "miniz_oxide", "syn", "thiserror", "thiserror-impl", "windows-sys"];
 
-pub(crate) fn check(root: &Path) -> Done {
-    let output = cargo(&["metadata", "--format-version", "1", "--locked"])
-        .output()
-        .map_err(|error| format!("cargo metadata: {error}"))?;
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
-    }
-    let metadata: Value =
-        serde_json::from_slice(&output.stdout).map_err(|e| format!("cargo metadata: {e}"))?;
+pub(crate) fn check(root: &Path) -> ChoreResult {
+    let metadata = metadata(&[])?;
     let architecture = std::fs::read_to_string(root.join("ARCHITECTURE.md"))
         .map_err(|error| format!("ARCHITECTURE.md: {error}"))?;
     let packages = metadata["packages"].as_array().ok_or("cargo metadata has no packages")?;
@@ -64,7 +58,7 @@ pub(crate) fn check(root: &Path) -> Done {
     if faults.is_empty() { Ok(()) } else { Err(faults.join("\n")) }
 }
 
-/// Our package's dependencies that ARCHITECTURE.md does not speak of.
+/// The direct dependencies of one of our packages that ARCHITECTURE.md does not list.
 fn unexplained(package: &Value, architecture: &str) -> Vec<String> {
     let dependencies = package["dependencies"].as_array().map_or(&[][..], Vec::as_slice);
     dependencies
@@ -76,7 +70,7 @@ fn unexplained(package: &Value, architecture: &str) -> Vec<String> {
         .collect()
 }
 
-/// Whether some choice that the licence expression offers is one of ours.
+/// Whether each part of a licence expression offers a licence that can be passed on.
 fn can_be_passed_on(licence: &str) -> bool {
     let plain = licence.replace(['(', ')'], "").replace('/', " OR ");
     plain

@@ -1,11 +1,12 @@
-//! What the tests need beside a Rust toolchain, installed through the ordinary clients.
+//! `cargo xtask setup`: installs what the tests need besides a Rust toolchain, by `apt-get` and
+//! `pip`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::{Done, root, run};
+use crate::process::{ChoreResult, root, run};
 
-/// Something that must be on the machine, how to see it, and the Debian package that has it.
+/// Something that must be on the machine: how to see it, and the Debian package that has it.
 struct Need {
     package: &'static str,
     is_there: fn() -> bool,
@@ -21,19 +22,22 @@ const NEEDS: &[Need] = &[
     },
 ];
 
-/// Installs what is missing and returns the Python interpreter that the tests use.
-pub(crate) fn install() -> Result<PathBuf, String> {
+/// The virtual environment's folder, from the workspace's root. `tests/support/interpreter.rs`
+/// looks for it there.
+const ENVIRONMENT: &str = ".venv";
+
+/// Installs what is missing.
+pub(crate) fn install() -> ChoreResult {
     let missing: Vec<_> =
         NEEDS.iter().filter(|need| !(need.is_there)()).map(|need| need.package).collect();
     if !missing.is_empty() {
         install_packages(&missing)?;
     }
     let root = root();
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    make_python(&root.join("tests/python/requirements.txt"), &root.join(target).join("python"))
+    make_environment(&root.join("tests/python/requirements.txt"), &root.join(ENVIRONMENT))
 }
 
-fn install_packages(packages: &[&str]) -> Done {
+fn install_packages(packages: &[&str]) -> ChoreResult {
     println!("installing {}", packages.join(", "));
     let apt = |args: &[&str]| {
         let mut command = if succeeds("sudo", &["-n", "true"]) {
@@ -50,20 +54,19 @@ fn install_packages(packages: &[&str]) -> Done {
     done.map_err(|why| format!("{why}\ninstall by hand: {}", packages.join(" ")))
 }
 
-/// A virtual environment with the pinned packages, made again when the pins change.
-fn make_python(requirements: &Path, environment: &Path) -> Result<PathBuf, String> {
+/// Makes a virtual environment with the pinned packages, again whenever the pins change.
+fn make_environment(requirements: &Path, environment: &Path) -> ChoreResult {
     let python = environment.join("bin/python");
     let stamp = environment.join("requirements.txt");
     let read = |path: &Path| std::fs::read_to_string(path);
     let wanted = read(requirements).map_err(|e| format!("{}: {e}", requirements.display()))?;
     if read(&stamp).is_ok_and(|installed| installed == wanted) {
-        return Ok(python);
+        return Ok(());
     }
     run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(environment))?;
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"];
     run(Command::new(&python).args(pip).arg(requirements))?;
-    std::fs::write(&stamp, wanted).map_err(|e| format!("{}: {e}", stamp.display()))?;
-    Ok(python)
+    std::fs::write(&stamp, wanted).map_err(|e| format!("{}: {e}", stamp.display()))
 }
 
 fn succeeds(program: &str, args: &[&str]) -> bool {

@@ -5,13 +5,13 @@
 
 use pulp::Arch;
 
-use crate::Images;
+use crate::images::Images;
 
 /// A reusable buffer for one batch of examples.
 #[derive(Debug, Default)]
 pub struct BatchBuffer {
     /// The examples' values, example after example: grey pixels from 0 to 1, or what a
-    /// [`DenseSource`](crate::DenseSource) makes of its examples.
+    /// [`Examples`](crate::DenseSource) makes of its examples.
     pub inputs: Vec<f32>,
     /// The examples' classes.
     pub labels: Vec<u32>,

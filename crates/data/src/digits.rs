@@ -12,14 +12,9 @@
 //! every task of a cluster draws the same bits whatever its C library.
 
 use crate::glyphs::{self, Knot, MOST_KNOTS, Style};
-use crate::images::{ImageSet, Images};
+use crate::images::Images;
 use crate::random::Random;
-
-/// How many training images the default data set has, as many as MNIST.
-pub const TRAIN_EXAMPLES: usize = 60_000;
-
-/// How many test images the default data set has, as many as MNIST.
-pub const TEST_EXAMPLES: usize = 10_000;
+use crate::train_test::TrainTest;
 
 /// The height and width of an image, in pixels.
 const SIDE: usize = 28;
@@ -30,12 +25,36 @@ const PIECES: usize = 4;
 /// A squared distance, in pixels, that is further than any pen reaches.
 const FAR: f32 = 1e6;
 
-/// Draws a data set of handwritten-like digits, the same one for the same seed.
-pub fn digits(seed: u64, train: usize, test: usize) -> ImageSet {
-    ImageSet {
-        train: split(seed, 0, train),
-        test: split(seed, 1, test),
-        origin: format!("generated from seed {seed}"),
+/// Generated handwritten-like digits: 28 x 28 grey pixels, ten classes, no download.
+///
+/// ```
+/// use paceline_data::Digits;
+///
+/// let digits = Digits::generate(600, 7);
+/// assert_eq!((digits.train.len(), digits.test.len()), (600, 100));
+/// assert_eq!((digits.train.inputs(), digits.train.classes()), (784, 10));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Digits;
+
+impl Digits {
+    /// Draws a training set and a test set of a sixth of its size (at least one image), the same
+    /// ones for the same seed. `Digits::generate(60_000, seed)` has the sizes of MNIST.
+    pub fn generate(train_examples: usize, seed: u64) -> TrainTest<Images> {
+        Self::generate_sets(train_examples, (train_examples / 6).max(1), seed)
+    }
+
+    /// Draws a training set and a test set of these sizes.
+    pub fn generate_sets(
+        train_examples: usize,
+        test_examples: usize,
+        seed: u64,
+    ) -> TrainTest<Images> {
+        TrainTest {
+            train: split(seed, 0, train_examples),
+            test: split(seed, 1, test_examples),
+            origin: format!("generated from seed {seed}"),
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::idx_fault::IdxFault;
+
 /// A failure to read, find or fetch data. Every message names the file or the source.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -24,13 +26,29 @@ pub enum DataError {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        fault: crate::idx::Fault,
+        fault: IdxFault,
     },
 
     /// Pixels and labels that do not make up images.
     #[error("these are not labelled images: {what}")]
     Images {
         /// What does not fit.
+        what: String,
+    },
+
+    /// Values and labels in memory that do not make up examples.
+    #[error("these are not labelled examples: {what}")]
+    Examples {
+        /// What does not fit.
+        what: String,
+    },
+
+    /// A row in memory that cannot be used.
+    #[error("row {row} (from 0): {what}")]
+    MemoryRow {
+        /// The row, counted from 0.
+        row: usize,
+        /// What is wrong with it.
         what: String,
     },
 
@@ -83,6 +101,14 @@ pub enum DataError {
         /// The picture's file.
         path: PathBuf,
         /// What is wrong with it.
+        what: String,
+    },
+
+    /// An example of a source that this crate does not know cannot be read. For implementations of
+    /// [`Examples`](crate::Examples) outside this crate.
+    #[error("bad example: {what}")]
+    BadExample {
+        /// Which example, and what is wrong with it.
         what: String,
     },
 
@@ -163,7 +189,7 @@ pub enum DataError {
 
     /// What is asked of sparse data contradicts itself or says too little.
     #[error("data.kind = \"{kind}\": {what}")]
-    Spec {
+    SparseSpec {
         /// The kind of data.
         kind: &'static str,
         /// What is wrong.
@@ -211,7 +237,7 @@ impl DataError {
     /// Whether the fault lies in one example, so that another could be taken for it. A file that
     /// is not there or cannot be read is no such fault: the next one would be no better.
     pub fn is_bad_example(&self) -> bool {
-        matches!(self, DataError::Picture { .. })
+        matches!(self, DataError::Picture { .. } | DataError::BadExample { .. })
     }
 
     /// Wraps what the system said with what was tried on which path; for `map_err`.

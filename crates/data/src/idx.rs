@@ -12,8 +12,11 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
+use crate::error::DataError;
+pub use crate::idx_fault::IdxFault;
+use crate::idx_fault::{MAX_BYTES, MAX_SIDE};
 use crate::images::Images;
-use crate::{DataError, unpack};
+use crate::unpack;
 
 /// How a file of images begins.
 const IMAGES_MAGIC: u32 = 0x0000_0803;
@@ -21,90 +24,8 @@ const IMAGES_MAGIC: u32 = 0x0000_0803;
 /// How a file of labels begins.
 const LABELS_MAGIC: u32 = 0x0000_0801;
 
-/// The largest height or width that is taken for an image and not for garbage, in pixels.
-const MOST_SIDE: u32 = 4096;
-
-/// The most content a file may hold, in bytes: forty times MNIST.
-const MOST_BYTES: u64 = 2 << 30;
-
 /// Memory set aside before the first byte is seen, in bytes; more only as bytes arrive.
 const FIRST_BYTES: u64 = 64 << 20;
-
-/// What is wrong with the content of an IDX file.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Fault {
-    /// It ends within the header.
-    #[error("not an IDX file: only {got} of the {need} bytes of its header are there")]
-    NoHeader {
-        /// The length of the content, in bytes.
-        got: usize,
-        /// The length of a header, in bytes.
-        need: usize,
-    },
-    /// It begins with something else altogether.
-    #[error("not an IDX file: it begins with {found:#010x}, not with {expected:#010x}")]
-    Magic {
-        /// Its first four bytes.
-        found: u32,
-        /// What they should be.
-        expected: u32,
-    },
-    /// Labels where images should be.
-    #[error("this is a labels file, and images were expected; are two file names swapped?")]
-    LabelsNotImages,
-    /// Images where labels should be.
-    #[error("this is an images file, and labels were expected; are two file names swapped?")]
-    ImagesNotLabels,
-    /// A header that no image set has.
-    #[error(
-        "its header claims {count} images of {rows} x {cols}; expected at least one, of 1 to \
-         {MOST_SIDE} pixels a side and {MOST_BYTES} bytes in all"
-    )]
-    Shape {
-        /// The claimed number of images.
-        count: u32,
-        /// The claimed height.
-        rows: u32,
-        /// The claimed width.
-        cols: u32,
-    },
-    /// A labels file without labels.
-    #[error("its header claims no labels at all")]
-    NoLabels,
-    /// The file stops early.
-    #[error(
-        "cut short: {got} of {expected} bytes are there after the header; copy or fetch it again"
-    )]
-    Short {
-        /// How many bytes follow the header.
-        got: u64,
-        /// How many the header promised.
-        expected: u64,
-    },
-    /// The file goes on where it should end.
-    #[error("too long: more than the {expected} bytes its header promises; fetch it again")]
-    Long {
-        /// How many bytes the header promised.
-        expected: u64,
-    },
-    /// The gzip wrapping is damaged or cut short.
-    #[error("damaged gzip ({what}); copy or fetch it again")]
-    Gzip {
-        /// What the unpacker said.
-        what: String,
-    },
-    /// A label that no class has.
-    #[error("label {index} is {value}, but labels run from 0 to {}", classes.saturating_sub(1))]
-    Label {
-        /// Which label, counted from zero.
-        index: usize,
-        /// What it is.
-        value: u8,
-        /// How many classes there are.
-        classes: usize,
-    },
-}
 
 /// The content of an images file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,11 +43,11 @@ pub struct IdxImages {
 /// Reads a file of images, plain or gzip.
 ///
 /// # Errors
-/// If it cannot be read, or is not exactly one whole file of images; see [`Fault`].
+/// If it cannot be read, or is not exactly one whole file of images; see [`IdxFault`].
 pub fn read_images(path: &Path) -> Result<IdxImages, DataError> {
-    let mut source = Source::open(path)?;
-    let [count, rows, cols] = image_header(&mut source)?;
-    let pixels = source.body(count * rows * cols)?;
+    let mut file = IdxFile::open(path)?;
+    let [count, rows, cols] = image_header(&mut file)?;
+    let pixels = file.body(count * rows * cols)?;
     Ok(IdxImages { count: count as usize, rows: rows as usize, cols: cols as usize, pixels })
 }
 
@@ -135,32 +56,32 @@ pub fn read_images(path: &Path) -> Result<IdxImages, DataError> {
 /// # Errors
 /// If it cannot be read or is no file of images; what comes after the header is not looked at.
 pub fn read_image_size(path: &Path) -> Result<(usize, usize), DataError> {
-    let [_, rows, cols] = image_header(&mut Source::open(path)?)?;
+    let [_, rows, cols] = image_header(&mut IdxFile::open(path)?)?;
     Ok((rows as usize, cols as usize))
 }
 
 /// Count, rows and columns, whose product is then known to be small enough.
-fn image_header(source: &mut Source) -> Result<[u64; 3], DataError> {
-    let [count, rows, cols] = source.header(IMAGES_MAGIC)?;
+fn image_header(file: &mut IdxFile) -> Result<[u64; 3], DataError> {
+    let [count, rows, cols] = file.header(IMAGES_MAGIC)?;
     let bytes = u128::from(count) * u128::from(rows) * u128::from(cols);
-    let sane = (1..=MOST_SIDE).contains(&rows) && (1..=MOST_SIDE).contains(&cols) && count > 0;
-    if sane && bytes <= u128::from(MOST_BYTES) {
+    let sane = (1..=MAX_SIDE).contains(&rows) && (1..=MAX_SIDE).contains(&cols) && count > 0;
+    if sane && bytes <= u128::from(MAX_BYTES) {
         return Ok([count, rows, cols].map(u64::from));
     }
-    Err(source.fault(Fault::Shape { count, rows, cols }))
+    Err(file.fault(IdxFault::Shape { count, rows, cols }))
 }
 
 /// Reads a file of labels, plain or gzip.
 ///
 /// # Errors
-/// If it cannot be read, or is not exactly one whole file of labels; see [`Fault`].
+/// If it cannot be read, or is not exactly one whole file of labels; see [`IdxFault`].
 pub fn read_labels(path: &Path) -> Result<Vec<u8>, DataError> {
-    let mut source = Source::open(path)?;
-    let [count] = source.header(LABELS_MAGIC)?;
+    let mut file = IdxFile::open(path)?;
+    let [count] = file.header(LABELS_MAGIC)?;
     if count == 0 {
-        return Err(source.fault(Fault::NoLabels));
+        return Err(file.fault(IdxFault::NoLabels));
     }
-    source.body(u64::from(count))
+    file.body(u64::from(count))
 }
 
 /// Reads images with their labels, and checks that the two files belong together.
@@ -171,7 +92,7 @@ pub fn read_labels(path: &Path) -> Result<Vec<u8>, DataError> {
 pub fn read_pair(images: &Path, labels: &Path, classes: usize) -> Result<Images, DataError> {
     let values = read_labels(labels)?;
     if let Some(index) = values.iter().position(|&label| usize::from(label) >= classes) {
-        let fault = Fault::Label { index, value: values[index], classes };
+        let fault = IdxFault::Label { index, value: values[index], classes };
         return Err(DataError::Content { path: labels.into(), fault });
     }
     let idx = read_images(images)?;
@@ -221,17 +142,17 @@ fn write(path: &Path, magic: u32, dimensions: &[usize], body: &[u8]) -> Result<(
 }
 
 /// An open file, with its name for errors.
-struct Source<'a> {
+struct IdxFile<'a> {
     path: &'a Path,
     content: unpack::Unpacked<io::BufReader<File>>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> IdxFile<'a> {
     fn open(path: &'a Path) -> Result<Self, DataError> {
-        Ok(Source { path, content: unpack::open(path)? })
+        Ok(IdxFile { path, content: unpack::open(path)? })
     }
 
-    fn fault(&self, fault: Fault) -> DataError {
+    fn fault(&self, fault: IdxFault) -> DataError {
         DataError::Content { path: self.path.into(), fault }
     }
 
@@ -241,9 +162,9 @@ impl<'a> Source<'a> {
         match self.content.by_ref().take(limit).read_to_end(&mut bytes) {
             Ok(_) => Ok(bytes),
             Err(error) if self.content.is_gzip() => {
-                Err(self.fault(Fault::Gzip { what: error.to_string() }))
+                Err(self.fault(IdxFault::Gzip { what: error.to_string() }))
             }
-            Err(source) => Err(DataError::io("read", self.path)(source)),
+            Err(error) => Err(DataError::io("read", self.path)(error)),
         }
     }
 
@@ -256,13 +177,13 @@ impl<'a> Source<'a> {
         // The magic number is judged first: a labels file is shorter than an images header.
         match words.next() {
             Some(found) if found == expected => {}
-            Some(LABELS_MAGIC) => return Err(self.fault(Fault::LabelsNotImages)),
-            Some(IMAGES_MAGIC) => return Err(self.fault(Fault::ImagesNotLabels)),
-            Some(found) => return Err(self.fault(Fault::Magic { found, expected })),
-            None => return Err(self.fault(Fault::NoHeader { got: bytes.len(), need })),
+            Some(LABELS_MAGIC) => return Err(self.fault(IdxFault::LabelsNotImages)),
+            Some(IMAGES_MAGIC) => return Err(self.fault(IdxFault::ImagesNotLabels)),
+            Some(found) => return Err(self.fault(IdxFault::Magic { found, expected })),
+            None => return Err(self.fault(IdxFault::NoHeader { got: bytes.len(), need })),
         }
         if bytes.len() < need {
-            return Err(self.fault(Fault::NoHeader { got: bytes.len(), need }));
+            return Err(self.fault(IdxFault::NoHeader { got: bytes.len(), need }));
         }
         let mut dimensions = [0; N];
         dimensions.iter_mut().zip(words).for_each(|(slot, word)| *slot = word);
@@ -274,8 +195,8 @@ impl<'a> Source<'a> {
     fn body(&mut self, expected: u64) -> Result<Vec<u8>, DataError> {
         let bytes = self.read(expected + 1)?;
         match bytes.len() as u64 {
-            got if got < expected => Err(self.fault(Fault::Short { got, expected })),
-            got if got > expected => Err(self.fault(Fault::Long { expected })),
+            got if got < expected => Err(self.fault(IdxFault::Short { got, expected })),
+            got if got > expected => Err(self.fault(IdxFault::Long { expected })),
             _ => Ok(bytes),
         }
     }

@@ -1,10 +1,9 @@
 //! Labelled grey images, held in memory as bytes.
 //!
-//! Pixels stay bytes until a batch is filled: MNIST is 47 MB this way and would be 188 MB as
-//! floats, and the conversion costs nothing beside the copy. Every reader and generator in
-//! this crate ends here, so that whatever comes after need not know where images came from.
+//! Pixels stay bytes until a batch is filled: MNIST takes 47 MB this way and would take 188 MB as
+//! floats, and the conversion costs no more than the copy that is needed anyway.
 
-use crate::DataError;
+use crate::error::DataError;
 
 /// Grey images of one size, each with the number of its class.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +16,7 @@ pub struct Images {
 }
 
 impl Images {
-    /// Puts pixels (image after image, row after row) and labels together.
+    /// Combines pixels (image after image, row after row) with labels.
     ///
     /// # Errors
     /// If there are not exactly `rows * cols` pixels for each label, or a label is not below
@@ -48,12 +47,12 @@ impl Images {
         Ok(Images { rows, cols, classes, pixels, labels })
     }
 
-    /// How many images there are.
+    /// The number of images.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Whether there are no images at all.
+    /// Whether there are no images.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
@@ -68,12 +67,12 @@ impl Images {
         self.cols
     }
 
-    /// How many classes there are; every label is below this.
+    /// The number of classes; every label is below it.
     pub fn classes(&self) -> usize {
         self.classes
     }
 
-    /// How many numbers a model is fed for one image: `rows * cols`.
+    /// The number of values of one image: `rows * cols`.
     pub fn inputs(&self) -> usize {
         self.rows * self.cols
     }
@@ -87,7 +86,7 @@ impl Images {
         &self.pixels[index * area..(index + 1) * area]
     }
 
-    /// The pixels of all images, one behind the other.
+    /// The pixels of all images, image after image.
     pub fn pixels(&self) -> &[u8] {
         &self.pixels
     }
@@ -104,17 +103,6 @@ impl Images {
     pub fn labels(&self) -> &[u8] {
         &self.labels
     }
-}
-
-/// Images to learn from, images to be judged on, and where both came from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ImageSet {
-    /// What the model is trained on.
-    pub train: Images,
-    /// What it is judged on; never trained on.
-    pub test: Images,
-    /// Where the images came from, in words for people: a directory, or a seed.
-    pub origin: String,
 }
 
 #[cfg(test)]

@@ -17,8 +17,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::maker::Maker;
-use crate::{BatchBuffer, BatchPlan, DataError, DenseSource, OnBad, Skipped};
+use crate::batch::BatchBuffer;
+use crate::batch_builder::{BatchBuilder, SkippedExamples, SlotBatches};
+use crate::error::DataError;
+use crate::on_bad::OnBad;
 
 /// How a loader works.
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +41,8 @@ impl Default for LoaderOptions {
     }
 }
 
-/// Somebody who is told when the batch of a step was begun to be made, and when it was done.
-pub type ReadWatch = Arc<dyn Fn(u64, Instant, Instant) + Send + Sync>;
+/// Called with a step and the times when a thread started and finished building its batch.
+pub type ReadObserver = Arc<dyn Fn(u64, Instant, Instant) + Send + Sync>;
 
 /// The generation in which threads end.
 const OVER: u64 = u64::MAX;
@@ -53,33 +55,27 @@ pub struct Loader {
     timeout: Duration,
     /// The batch that the worker has.
     current: Option<BatchBuffer>,
-    skipped: Skipped,
+    skipped: SkippedExamples,
 }
 
 impl Loader {
-    /// Starts to make the batches that `slot` takes from `first_step` on.
+    /// Starts building a slot's batches, from `first_step` on.
     ///
     /// # Panics
-    /// If `ahead` or `threads` is zero, or the system has no thread for us.
-    pub fn new(
-        source: Arc<dyn DenseSource>,
-        plan: BatchPlan,
-        slot: usize,
-        first_step: u64,
-        options: LoaderOptions,
-    ) -> Self {
-        Self::watched((source, plan, slot), first_step, options, None)
+    /// If `ahead` or `threads` is zero, or the system cannot start a thread.
+    pub fn new(batches: SlotBatches, first_step: u64, options: LoaderOptions) -> Self {
+        Self::with_observer(batches, first_step, options, None)
     }
 
-    /// The same, with somebody who may watch.
+    /// As [`new`](Self::new), and calls an observer after each batch.
     ///
     /// # Panics
-    /// As [`Loader::new`].
-    pub fn watched(
-        (source, plan, slot): (Arc<dyn DenseSource>, BatchPlan, usize),
+    /// As [`new`](Self::new).
+    pub fn with_observer(
+        batches: SlotBatches,
         first_step: u64,
         options: LoaderOptions,
-        watch: Option<ReadWatch>,
+        observer: Option<ReadObserver>,
     ) -> Self {
         let LoaderOptions { ahead, threads, on_bad, timeout_s } = options;
         assert!(ahead > 0 && threads > 0, "a loader without threads or buffers");
@@ -93,17 +89,17 @@ impl Loader {
             has_batch: Condvar::new(),
         });
         let start = |number| {
-            let maker = Maker { source: source.clone(), plan: plan.clone(), slot, on_bad };
-            let (shared, watch) = (shared.clone(), watch.clone());
+            let builder = BatchBuilder { batches: batches.clone(), on_bad };
+            let (shared, observer) = (shared.clone(), observer.clone());
             let thread = thread::Builder::new().name(format!("loader-{number}"));
-            match thread.spawn(move || shared.work(&maker, watch.as_ref())) {
+            match thread.spawn(move || shared.work(&builder, observer.as_ref())) {
                 Ok(handle) => handle,
                 Err(error) => panic!("no thread to read examples with: {error}"),
             }
         };
         let threads = (0..threads.min(ahead)).map(start).collect();
         let timeout = Duration::from_secs(timeout_s);
-        let skipped = Skipped::default();
+        let skipped = SkippedExamples::default();
         Self { shared, threads, timeout, current: None, skipped }
     }
 
@@ -150,7 +146,7 @@ impl Loader {
     }
 
     /// The bad examples in the batches that were handed out so far.
-    pub fn skipped(&self) -> &Skipped {
+    pub fn skipped(&self) -> &SkippedExamples {
         &self.skipped
     }
 }
@@ -205,7 +201,7 @@ struct Ready {
 
 #[derive(Debug)]
 enum Outcome {
-    Made(Skipped),
+    Made(SkippedExamples),
     Failed(DataError),
     Panicked(Box<dyn Any + Send>),
 }
@@ -239,7 +235,7 @@ impl Shared {
     }
 
     /// A thread's life: makes batch after batch until the loader is dropped.
-    fn work(&self, maker: &Maker, watch: Option<&ReadWatch>) {
+    fn work(&self, builder: &BatchBuilder, observer: Option<&ReadObserver>) {
         let mut state = self.lock();
         loop {
             let generation = self.generation.load(Ordering::Relaxed);
@@ -255,10 +251,11 @@ impl Shared {
             drop(state);
 
             let given_up = || self.generation.load(Ordering::Relaxed) != generation;
-            let begun = watch.map(|_| Instant::now());
-            let made = catch_unwind(AssertUnwindSafe(|| maker.make(step, &mut buffer, given_up)));
-            if let (Some(watch), Some(begun)) = (watch, begun) {
-                watch(step, begun, Instant::now());
+            let begun = observer.map(|_| Instant::now());
+            let made =
+                catch_unwind(AssertUnwindSafe(|| builder.build(step, &mut buffer, given_up)));
+            if let (Some(observer), Some(begun)) = (observer, begun) {
+                observer(step, begun, Instant::now());
             }
 
             state = self.lock();

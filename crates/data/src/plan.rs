@@ -77,7 +77,7 @@ impl BatchPlan {
     /// The same plan, counted from another place: at `step` it stands at this position of the row,
     /// so that a run can go on with other slots or another batch than before. Steps before that
     /// one are not to be asked for.
-    pub fn counted_from(self, step: u64, position: u64) -> Self {
+    pub fn starting_at(self, step: u64, position: u64) -> Self {
         Self { origin: (step, position), ..self }
     }
 
@@ -106,7 +106,7 @@ impl BatchPlan {
     }
 
     /// The epoch and the example at a position of the endless row, beyond the plan's end too.
-    pub fn at(&self, position: u64) -> (u64, u32) {
+    pub fn example_at(&self, position: u64) -> (u64, u32) {
         let (epoch, at) = (position / self.examples, position % self.examples);
         let example = if self.shuffle { self.order(epoch).at(at) } else { at };
         (epoch, example as u32)
@@ -161,7 +161,7 @@ mod tests {
     fn a_plan_counted_from_elsewhere_goes_on_with_the_examples_that_are_left() {
         // Two slots of 3 have made 7 steps; three slots of 5 go on, to the end of 4 epochs of 20.
         let before = BatchPlan::new(20, 3, 2).shuffled(9).for_epochs(4);
-        let after = BatchPlan::new(20, 5, 3).shuffled(9).for_epochs(4).counted_from(7, 42);
+        let after = BatchPlan::new(20, 5, 3).shuffled(9).for_epochs(4).starting_at(7, 42);
         let walk = |plan: &BatchPlan, steps: std::ops::Range<u64>, slots: usize| -> Vec<u32> {
             steps.flat_map(|t| (0..slots).flat_map(move |w| take(plan, t, w))).collect()
         };
@@ -259,10 +259,10 @@ mod tests {
     fn positions_name_the_examples_of_a_batch() {
         let plan = BatchPlan::new(7, 3, 2).shuffled(4);
         for (step, slot) in [(0, 0), (0, 1), (1, 0), (9, 1)] {
-            let at = plan.positions(step, slot).map(|position| plan.at(position));
+            let at = plan.positions(step, slot).map(|position| plan.example_at(position));
             assert_eq!(at.map(|(_, example)| example).collect::<Vec<_>>(), take(&plan, step, slot));
         }
-        assert_eq!((plan.at(6).0, plan.at(7).0), (0, 1));
+        assert_eq!((plan.example_at(6).0, plan.example_at(7).0), (0, 1));
     }
 
     #[test]

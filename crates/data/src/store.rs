@@ -1,9 +1,9 @@
-//! Putting a file into the cache: all of it, and the right one, or not at all.
+//! Installing a file in the cache: complete and correct, or not at all.
 //!
-//! Content is written under a temporary name in the directory it will live in, measured and
-//! hashed on the way, flushed to the disk, and only then renamed. A reader therefore sees no
-//! file or the whole file, and a process killed at any moment leaves nothing but a temporary
-//! name, which whoever holds the lock next removes.
+//! Content is written under a temporary name in its final directory, counted and hashed on the
+//! way, flushed to the disk, and only then renamed. A reader therefore sees either no file or the
+//! whole file. A process that is killed leaves at most a temporary name, which the next holder of
+//! the lock removes.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -11,26 +11,28 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::catalog::{Digest, FileSpec};
+use crate::dataset_dirs;
+use crate::dataset_spec::{Digest, FileSpec};
+use crate::error::DataError;
+use crate::fetch_progress::FetchProgress;
 use crate::unpack::{self, Unpacked};
-use crate::{DataError, places};
 
-/// How the name of everything unfinished begins.
-const PART: &str = ".part-";
+/// The prefix of the name of every unfinished file.
+const PREFIX: &str = ".part-";
 
-/// How much is moved at once, in bytes.
-const CHUNK_BYTES: usize = 64 * 1024;
+/// How much is copied at once, in bytes.
+const COPY_BYTES: usize = 64 * 1024;
 
-/// The name for something unfinished in `dir`.
-pub(crate) fn part(dir: &Path, name: &str) -> PathBuf {
-    dir.join(format!("{PART}{name}"))
+/// The path of an unfinished file or directory in `dir`.
+pub(crate) fn unfinished(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{PREFIX}{name}"))
 }
 
-/// Removes what interrupted runs left behind. Only for the holder of the lock.
-pub(crate) fn sweep(dir: &Path) -> Result<(), DataError> {
+/// Removes what interrupted processes left in `dir`. Only the holder of the lock may call this.
+pub(crate) fn remove_unfinished(dir: &Path) -> Result<(), DataError> {
     let entries = fs::read_dir(dir).map_err(DataError::io("list", dir))?;
     for entry in entries.flatten() {
-        if !entry.file_name().to_string_lossy().starts_with(PART) {
+        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;
         }
         let path = entry.path();
@@ -43,36 +45,38 @@ pub(crate) fn sweep(dir: &Path) -> Result<(), DataError> {
 
 /// Whether `dir` holds the file, plain or gzip, with exactly the right content.
 pub(crate) fn holds(dir: &Path, file: &FileSpec) -> bool {
-    let Some((path, _)) = places::find(dir, file) else { return false };
+    let Some((path, _)) = dataset_dirs::find(dir, file) else { return false };
     let Ok(content) = unpack::open(&path) else { return false };
     copy(content, file, &mut io::sink(), &mut |_| ()).is_ok()
 }
 
-/// Installs a file from a stream, plain or gzip, if its content is right.
+/// Installs a file from a stream, plain or gzip, if its content is right, and reports progress.
 ///
-/// `progress` is told how many bytes of content have come so far. An error is a clause that
-/// says what was wrong with the stream; the caller knows whose it was.
+/// An error is a clause that says what was wrong with the stream; the caller adds its source.
 pub(crate) fn install(
     dir: &Path,
     file: &FileSpec,
     stream: impl Read,
-    progress: &mut dyn FnMut(u64),
+    report: &mut dyn FnMut(FetchProgress),
 ) -> Result<(), String> {
-    let part = part(dir, file.name);
+    let part = unfinished(dir, file.name);
     let target = dir.join(file.name);
-    let installed = write(&part, file, stream, progress).and_then(|()| {
+    let (name, total) = (file.name, file.bytes);
+    let mut progress = |so_far| report(FetchProgress::Bytes { file: name, so_far, total });
+    let installed = write(&part, file, stream, &mut progress).and_then(|()| {
         fs::rename(&part, &target)
             .map_err(|error| format!("cannot rename {}: {error}", part.display()))
     });
     sync_directory(dir);
     if installed.is_err() {
-        // If this fails too, the next holder of the lock sweeps.
+        // If this fails too, the next holder of the lock removes the file.
         let _ = fs::remove_file(&part);
-    } else {
-        // A packed copy that the new one replaces would only mislead.
-        let _ = fs::remove_file(dir.join(format!("{}.gz", file.name)));
+        return installed;
     }
-    installed
+    // The new file replaces a gzip copy, which would only mislead.
+    let _ = fs::remove_file(dir.join(format!("{name}.gz")));
+    report(FetchProgress::Done { file: name });
+    Ok(())
 }
 
 fn write(
@@ -88,7 +92,7 @@ fn write(
     out.sync_all().map_err(cannot)
 }
 
-/// Copies content that must have the length and digest of `file`, and not a byte more.
+/// Copies content that must have exactly the length and the digest of `file`.
 fn copy(
     mut content: impl Read,
     file: &FileSpec,
@@ -96,7 +100,7 @@ fn copy(
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), String> {
     let (mut hash, mut so_far) = (Sha256::new(), 0);
-    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut chunk = vec![0; COPY_BYTES];
     loop {
         let got = match content.read(&mut chunk) {
             Ok(0) => break,
@@ -109,11 +113,11 @@ fn copy(
             return Err(format!("longer than the {} bytes it should have", file.bytes));
         }
         hash.update(&chunk[..got]);
-        out.write_all(&chunk[..got]).map_err(|error| format!("cannot write it down: {error}"))?;
+        out.write_all(&chunk[..got]).map_err(|error| format!("cannot write it: {error}"))?;
         progress(so_far);
     }
     if so_far < file.bytes {
-        return Err(format!("only {so_far} of {} bytes came", file.bytes));
+        return Err(format!("only {so_far} of {} bytes arrived", file.bytes));
     }
     let digest: Digest = hash.finalize().into();
     if digest != file.sha256 {
@@ -122,8 +126,8 @@ fn copy(
     Ok(())
 }
 
-/// Makes a rename outlast a power cut. Not every file system can; then the file may be gone
-/// after one, and is fetched again.
+/// Makes a rename survive a power failure. Not every file system can; then the file may be
+/// missing afterwards, and is fetched again.
 fn sync_directory(dir: &Path) {
     let _ = File::open(dir).and_then(|dir| dir.sync_all());
 }

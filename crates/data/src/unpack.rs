@@ -10,7 +10,7 @@ use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 
-use crate::DataError;
+use crate::error::DataError;
 
 /// How every gzip stream begins.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];

@@ -1,11 +1,15 @@
 //! The generated digits: repeatable, balanced, and as hard as they are meant to be.
 
-use paceline_data::{Images, Random, TEST_EXAMPLES, TRAIN_EXAMPLES, digits};
+use paceline_data::{Digits, Images, Random};
 use sha2::{Digest, Sha256};
 
 #[test]
 fn a_seed_says_everything() {
-    let (one, again, two) = (digits(1, 50, 20), digits(1, 50, 20), digits(2, 50, 20));
+    let (one, again, two) = (
+        Digits::generate_sets(50, 20, 1),
+        Digits::generate_sets(50, 20, 1),
+        Digits::generate_sets(50, 20, 2),
+    );
     assert_eq!(one, again);
     assert_ne!(one.train, two.train);
     assert_eq!(one.origin, "generated from seed 1");
@@ -14,20 +18,20 @@ fn a_seed_says_everything() {
 
 #[test]
 fn an_image_does_not_depend_on_how_many_there_are() {
-    let (few, many) = (digits(3, 10, 5), digits(3, 200, 100));
+    let (few, many) = (Digits::generate_sets(10, 5, 3), Digits::generate_sets(200, 100, 3));
     for i in 0..10 {
         assert_eq!(few.train.image(i), many.train.image(i));
         assert_eq!(few.train.label(i), many.train.label(i));
     }
     assert_eq!(few.test.image(4), many.test.image(4));
-    assert!(digits(3, 0, 0).train.is_empty());
+    assert!(Digits::generate_sets(0, 0, 3).train.is_empty());
 }
 
 /// Tasks on different machines must draw the same bits, and so must later versions: runs are
 /// compared by seed. If this fails by intention, say so in the changelog.
 #[test]
 fn the_bits_are_pinned() {
-    let set = digits(1, 500, 0);
+    let set = Digits::generate_sets(500, 0, 1);
     let mut hash = Sha256::new();
     hash.update(set.train.labels());
     (0..set.train.len()).for_each(|i| hash.update(set.train.image(i)));
@@ -37,7 +41,7 @@ fn the_bits_are_pinned() {
 
 #[test]
 fn classes_are_balanced_and_there_is_as_much_ink_as_in_mnist() {
-    let train = digits(4, 10_000, 0).train;
+    let train = Digits::generate_sets(10_000, 0, 4).train;
     for class in 0..10 {
         let count = train.labels().iter().filter(|&&label| label == class).count();
         assert!((850..1150).contains(&count), "{count} of class {class}");
@@ -52,7 +56,7 @@ fn classes_are_balanced_and_there_is_as_much_ink_as_in_mnist() {
 /// Softmax regression by plain SGD, batch 60 and rate 0.01, which is the default job.
 #[test]
 fn a_linear_model_gets_most_but_not_all() {
-    let set = digits(1, TRAIN_EXAMPLES, TEST_EXAMPLES);
+    let set = Digits::generate_sets(60_000, 10_000, 1);
     let mut model = Linear { weights: vec![[0.0; 10]; 785] };
     let mut order: Vec<usize> = (0..set.train.len()).collect();
     for epoch in 0..6 {

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use paceline_data::DataError;
-use paceline_data::idx::{Fault, read_images, read_labels, read_pair, write_images, write_labels};
+use paceline_data::idx::{
+    IdxFault, read_images, read_labels, read_pair, write_images, write_labels,
+};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -49,7 +51,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().expect("memory")
 }
 
-fn fault<T: std::fmt::Debug>(result: Result<T, DataError>, path: &Path) -> Fault {
+fn fault<T: std::fmt::Debug>(result: Result<T, DataError>, path: &Path) -> IdxFault {
     let error = result.expect_err("a bad file");
     assert!(error.to_string().contains(path.to_str().expect("utf-8")), "{error} names no file");
     match error {
@@ -78,7 +80,7 @@ fn packed_and_plain_files_read_the_same_whatever_their_name() {
 #[test]
 fn each_kind_of_bad_images_file_has_its_own_words() {
     let bench = Bench::new();
-    let check = |bytes: &[u8], expected: Fault| {
+    let check = |bytes: &[u8], expected: IdxFault| {
         let path = bench.file("images", bytes);
         assert_eq!(fault(read_images(&path), &path), expected);
     };
@@ -88,37 +90,37 @@ fn each_kind_of_bad_images_file_has_its_own_words() {
         [count, rows, cols].iter().for_each(|word| bytes.extend(word.to_be_bytes()));
         bytes
     };
-    check(&[], Fault::NoHeader { got: 0, need: 16 });
-    check(&good[..3], Fault::NoHeader { got: 3, need: 16 });
-    check(&good[..15], Fault::NoHeader { got: 15, need: 16 });
-    check(b"<!DOCTYPE html>", Fault::Magic { found: 0x3c21_444f, expected: 0x803 });
-    check(&labels_file(), Fault::LabelsNotImages);
-    check(&gzip(&labels_file()), Fault::LabelsNotImages);
-    check(&good[..27], Fault::Short { got: 11, expected: 12 });
-    check(&[&good[..], &[0]].concat(), Fault::Long { expected: 12 });
-    check(&gzip(&good[..20]), Fault::Short { got: 4, expected: 12 });
-    check(&gzip(&[&good[..], &[0; 9]].concat()), Fault::Long { expected: 12 });
+    check(&[], IdxFault::NoHeader { got: 0, need: 16 });
+    check(&good[..3], IdxFault::NoHeader { got: 3, need: 16 });
+    check(&good[..15], IdxFault::NoHeader { got: 15, need: 16 });
+    check(b"<!DOCTYPE html>", IdxFault::Magic { found: 0x3c21_444f, expected: 0x803 });
+    check(&labels_file(), IdxFault::LabelsNotImages);
+    check(&gzip(&labels_file()), IdxFault::LabelsNotImages);
+    check(&good[..27], IdxFault::Short { got: 11, expected: 12 });
+    check(&[&good[..], &[0]].concat(), IdxFault::Long { expected: 12 });
+    check(&gzip(&good[..20]), IdxFault::Short { got: 4, expected: 12 });
+    check(&gzip(&[&good[..], &[0; 9]].concat()), IdxFault::Long { expected: 12 });
     for (count, rows, cols) in
         [(0, 28, 28), (1, 0, 28), (1, 28, 0), (1, 4097, 1), (u32::MAX, 4096, 4096)]
     {
-        check(&claim(count, rows, cols), Fault::Shape { count, rows, cols });
+        check(&claim(count, rows, cols), IdxFault::Shape { count, rows, cols });
     }
     // A header within the bounds, but with nothing behind it, must not cost two gigabytes.
-    check(&claim(128, 4096, 4096), Fault::Short { got: 0, expected: 128 << 24 });
+    check(&claim(128, 4096, 4096), IdxFault::Short { got: 0, expected: 128 << 24 });
 }
 
 #[test]
 fn each_kind_of_bad_labels_file_has_its_own_words() {
     let bench = Bench::new();
-    let check = |bytes: &[u8], expected: Fault| {
+    let check = |bytes: &[u8], expected: IdxFault| {
         let path = bench.file("labels", bytes);
         assert_eq!(fault(read_labels(&path), &path), expected);
     };
-    check(&images_file(), Fault::ImagesNotLabels);
-    check(&labels_file()[..10], Fault::Short { got: 2, expected: 3 });
-    check(&[labels_file(), vec![1]].concat(), Fault::Long { expected: 3 });
-    check(&[0, 0, 8, 1, 0, 0, 0, 0], Fault::NoLabels);
-    check(&[0, 0, 8, 1, 255, 255, 255, 255], Fault::Short { got: 0, expected: u32::MAX.into() });
+    check(&images_file(), IdxFault::ImagesNotLabels);
+    check(&labels_file()[..10], IdxFault::Short { got: 2, expected: 3 });
+    check(&[labels_file(), vec![1]].concat(), IdxFault::Long { expected: 3 });
+    check(&[0, 0, 8, 1, 0, 0, 0, 0], IdxFault::NoLabels);
+    check(&[0, 0, 8, 1, 255, 255, 255, 255], IdxFault::Short { got: 0, expected: u32::MAX.into() });
 }
 
 #[test]
@@ -132,7 +134,7 @@ fn damaged_gzip_is_called_damaged() {
         [&good[..good.len() - 3], &good[..14], &wrong_checksum, &[&good[..], b"tail"].concat()]
     {
         let path = bench.file("images.gz", bytes);
-        assert!(matches!(fault(read_images(&path), &path), Fault::Gzip { .. }));
+        assert!(matches!(fault(read_images(&path), &path), IdxFault::Gzip { .. }));
     }
 }
 
@@ -154,7 +156,7 @@ fn a_pair_must_belong_together() {
     let pair = read_pair(&images, &labels, 10).unwrap();
     assert_eq!((pair.len(), pair.classes(), pair.label(2)), (3, 10, 9));
 
-    let expected = Fault::Label { index: 2, value: 9, classes: 9 };
+    let expected = IdxFault::Label { index: 2, value: 9, classes: 9 };
     assert_eq!(fault(read_pair(&images, &labels, 9), &labels), expected);
 
     write_labels(&labels, &[7, 0]).unwrap();

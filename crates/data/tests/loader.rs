@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use paceline_data::{BatchPlan, DataError, DenseSource, Loader, LoaderOptions, OnBad};
+use paceline_data::{BatchPlan, DataError, Examples, Loader, LoaderOptions, OnBad, SlotBatches};
 use proptest::prelude::*;
 
 /// Examples that are their own numbers; some are bad.
@@ -24,7 +24,7 @@ impl Numbers {
     }
 }
 
-impl DenseSource for Numbers {
+impl Examples for Numbers {
     fn len(&self) -> usize {
         self.examples
     }
@@ -53,8 +53,12 @@ impl DenseSource for Numbers {
     }
 }
 
+fn batches(examples: &Arc<Numbers>, plan: &BatchPlan, slot: usize) -> SlotBatches {
+    SlotBatches { examples: examples.clone(), plan: plan.clone(), slot }
+}
+
 fn start(source: &Arc<Numbers>, plan: &BatchPlan, options: LoaderOptions) -> Loader {
-    Loader::new(source.clone(), plan.clone(), 0, 0, options)
+    Loader::new(batches(source, plan, 0), 0, options)
 }
 
 const SKIP: LoaderOptions =
@@ -86,7 +90,7 @@ proptest! {
             let step = if in_order { place as u64 } else { step };
             let filled = loader.batch(step).unwrap();
             prop_assert_eq!(&filled.labels, &planned(&plan, step));
-            let epochs = plan.positions(step, 0).map(|position| plan.at(position).0);
+            let epochs = plan.positions(step, 0).map(|position| plan.example_at(position).0);
             let rows: Vec<f32> =
                 filled.labels.iter().zip(epochs).flat_map(|(&l, e)| [l as f32, e as f32]).collect();
             prop_assert_eq!(&filled.inputs, &rows);
@@ -104,7 +108,7 @@ proptest! {
         let source = Arc::new(Numbers { bad, ..Numbers::new(20) });
         let plan = |batch, slots| BatchPlan::new(20, batch, slots).shuffled(seed).for_epochs(1);
         let taken = |plan: BatchPlan, slots: usize| {
-            let loader = |slot| Loader::new(source.clone(), plan.clone(), slot, 0, SKIP);
+            let loader = |slot| Loader::new(batches(&source, &plan, slot), 0, SKIP);
             let mut loaders: Vec<Loader> = (0..slots).map(loader).collect();
             let mut all = Vec::new();
             for step in 0..plan.steps() {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use paceline_data::pictures::{IMAGENET_MEAN, IMAGENET_STD};
-use paceline_data::{DataError, DenseSource, PictureOptions, PictureSet, Pictures};
+use paceline_data::{DataError, Examples, PictureOptions, Pictures, TrainTest};
 use tempfile::TempDir;
 
 /// A collection that a test builds.
@@ -36,8 +36,8 @@ impl Collection {
         self.write(file, fs::read(golden.join(name)).expect("a golden file"));
     }
 
-    fn open(&self, options: &PictureOptions) -> Result<PictureSet, DataError> {
-        PictureSet::open(self.root(), options)
+    fn open(&self, options: &PictureOptions) -> Result<TrainTest<Pictures>, DataError> {
+        Pictures::open(self.root(), options)
     }
 }
 
@@ -65,7 +65,7 @@ fn a_folder_is_a_class_and_everything_is_sorted() {
     collection.write("loose.jpg", "in no class");
     collection.picture(".git/z.jpg");
     let set = collection.open(&options()).unwrap();
-    assert_eq!(set.names, ["a", "b"]);
+    assert_eq!(set.train.class_names(), ["a", "b"]);
     let expect = [("a/x.jpg", 0), ("b/1.JPEG", 1), ("b/2.PNG.png", 1)];
     assert_eq!(files(&set.train, collection.root()), expect.map(|(f, c)| (f.to_owned(), c)));
     assert_eq!((set.train.classes(), set.train.shape()), (2, [3, 14, 14]));
@@ -90,7 +90,7 @@ fn a_part_to_be_judged_on_may_lie_beside() {
 #[test]
 fn a_class_may_be_called_train() {
     let collection = Collection::new(&["train/1.jpg", "bus/1.jpg", "test/1.jpg"]);
-    assert_eq!(collection.open(&options()).unwrap().names, ["bus", "test", "train"]);
+    assert_eq!(collection.open(&options()).unwrap().train.class_names(), ["bus", "test", "train"]);
 }
 
 #[test]
@@ -98,10 +98,10 @@ fn a_list_gives_classes_by_number_or_by_name() {
     let collection = Collection::new(&["x/my rose.jpg", "x/2.jpg"]);
     let check = |text: &str, labels: &[u32], names: &[&str]| {
         let list = collection.write("list.txt", text);
-        let set = PictureSet::open(&list, &options()).unwrap();
+        let set = Pictures::open(&list, &options()).unwrap();
         let found = files(&set.train, collection.root());
         assert_eq!(found.iter().map(|(_, label)| *label).collect::<Vec<_>>(), labels);
-        assert_eq!(set.names, names);
+        assert_eq!(set.train.class_names(), names);
         assert_eq!(found[0].0, "x/my rose.jpg");
         fill(&set.train, 0, 0);
     };
@@ -125,7 +125,7 @@ fn a_list_with_a_fault_names_the_line() {
         ("# nothing\n", "no picture in it"),
     ] {
         let list = collection.write("list", text);
-        let error = PictureSet::open(&list, &options()).unwrap_err().to_string();
+        let error = Pictures::open(&list, &options()).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     }
 }
@@ -142,7 +142,7 @@ fn what_is_no_collection_is_called_so() {
     collection.write("b/readme", "");
     says(&collection, &options(), "b: no picture in this folder");
     let nowhere = collection.root().join("nowhere");
-    let error = PictureSet::open(&nowhere, &options()).unwrap_err().to_string();
+    let error = Pictures::open(&nowhere, &options()).unwrap_err().to_string();
     assert!(error.contains("cannot open") && error.contains("nowhere"), "{error}");
 }
 

@@ -1,87 +1,99 @@
-//! What a server is told before it starts.
+//! The settings of a server.
 //!
-//! Raw settings become a checked plan above this crate; what is asserted here is only what the
-//! machine relies on, so that a fault above is named instead of becoming a hang.
+//! The job file is checked above this crate. [`ServerConfig::check`] covers only what the state
+//! machine relies on, so that a mistake above becomes an error message and not a hang.
 
 use std::ops::Range;
 
 use thiserror::Error;
 
-use crate::{CONTROL_BYTES, MAX_TOKEN_BYTES, MAX_WORKERS, PART_FLOATS, shard_ranges};
+use crate::{CHUNK_FLOATS, CONTROL_BYTES, MAX_TOKEN_BYTES, MAX_WORKERS, shard_ranges};
 
 /// How workers share the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModeConfig {
     /// A push is applied and answered when it arrives.
     Async,
-    /// A step is applied once this many gradients for it are in, as their mean.
+    /// A step is applied as the mean of its gradients once a quorum of them has arrived.
     Sync {
-        /// How many gradients a step takes; the workers beyond are backups.
+        /// Gradients per step, 1 to the number of workers; the workers beyond are backups.
         quorum: usize,
     },
-    /// Nobody runs more than this many pushes ahead of the slowest.
+    /// No worker runs more than `staleness` pushes ahead of the slowest one.
     Bounded {
-        /// How many; 0 is lock-step.
+        /// The largest lead in pushes; 0 is lock-step.
         staleness: u64,
     },
 }
 
-/// What happens to the run when a worker is lost for good. The chief's loss always ends it.
+/// What happens to the run when a worker is lost for good. Losing the chief always ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnLoss {
     /// The run fails and names the worker.
     Fail,
-    /// The run goes on without it.
+    /// The run continues without it.
     Continue,
 }
 
-/// Everything that defines a server but its parameters and its optimizer.
+/// The settings of a server: everything except its parameters and its optimizer.
+///
+/// Start from [`ServerConfig::new`] and override the fields that differ:
+///
+/// ```
+/// use paceline_exchange::{ModeConfig, ServerConfig};
+///
+/// let second_of_two = ServerConfig {
+///     index: 1,
+///     servers: 2,
+///     stop_steps: Some(1_000),
+///     ..ServerConfig::new(ModeConfig::Sync { quorum: 4 }, 4, 10_000)
+/// };
+/// assert_eq!(second_of_two.shard(), 5_000..10_000);
+/// ```
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Which of the servers this is.
+    /// The index of this server, from 0.
     pub index: usize,
-    /// How many servers there are.
+    /// Servers in the run.
     pub servers: usize,
-    /// How many slots there are, each for one worker.
+    /// Slots in the run; one worker fills each.
     pub workers: usize,
-    /// What people call the worker in each slot; see [`worker_names`].
+    /// The display name of the worker in each slot; see [`worker_names`].
     pub names: Vec<String>,
-    /// How they share.
+    /// How workers share the parameters.
     pub mode: ModeConfig,
-    /// After how many updates the run stops. Only server 0 judges it.
+    /// The number of updates after which the run stops. Only server 0 acts on it.
     pub stop_steps: Option<u64>,
     /// What happens when a worker is lost for good.
     pub on_loss: OnLoss,
-    /// How long a worker that lost its connection may take to come back; 0 is not at all.
+    /// How long a worker that lost its connection may take to return; with 0 it is lost at once.
     pub rejoin_ms: u64,
-    /// The run fails when somebody has been waited for this long.
+    /// The longest wait; the run fails when one lasts this long. At least 1.
     pub stall_ms: u64,
-    /// The secret that every task of the run knows; empty for none.
+    /// The secret that every task of the run knows, at most [`MAX_TOKEN_BYTES`]; empty for none.
     pub token: Vec<u8>,
     /// Identifies the job: equal on all tasks of a run.
     pub job_digest: [u8; 32],
     /// Identifies the layout of the parameters.
     pub layout_digest: [u8; 32],
-    /// Which of the flat parameters this server holds.
-    pub shard: Range<usize>,
-    /// How many parameters there are on all servers together.
+    /// Parameters on all servers together.
     pub total_params: usize,
-    /// How many parameters travel in one part; [`PART_FLOATS`] but in tests. The shard of a
-    /// sparse model is one part, whatever this says.
-    pub part_floats: usize,
+    /// Parameters per chunk, 1 to [`CHUNK_FLOATS`]; only tests use fewer. The shard of a sparse
+    /// model is one chunk regardless.
+    pub chunk_floats: usize,
     /// The processes that fill the slots.
-    pub crew: CrewConfig,
+    pub roster: RosterConfig,
 }
 
-/// What a server knows of the processes that fill slots before it has met them.
+/// What server 0 knows of the processes that fill slots before they connect.
 #[derive(Clone, Debug, Default)]
-pub struct CrewConfig {
-    /// How many processes the run begins with: slot s is first for process s modulo this. 0 is
-    /// one for each slot.
+pub struct RosterConfig {
+    /// Processes that the run begins with: slot `s` goes first to process `s` modulo this. 0
+    /// stands for one process per slot.
     pub processes: usize,
-    /// What a newcomer must know of the run, in a form that only the tasks understand; empty if
-    /// nobody may join.
-    pub terms: Vec<u8>,
+    /// What a process that joins later must know of the run, opaque to this crate; at most
+    /// [`CONTROL_BYTES`]. Empty if no process may join.
+    pub join_info: Vec<u8>,
 }
 
 /// The usual names: `worker:0` and so on.
@@ -90,36 +102,60 @@ pub fn worker_names(workers: usize) -> Vec<String> {
 }
 
 impl ServerConfig {
-    /// What people call the worker in a slot.
-    pub(crate) fn name(&self, slot: usize) -> String {
-        self.names[slot].clone()
+    /// The only server of a run without a step limit, a token or a grace period: a lost worker
+    /// fails the run at once, and so does a wait of five minutes.
+    pub fn new(mode: ModeConfig, workers: usize, total_params: usize) -> Self {
+        Self {
+            index: 0,
+            servers: 1,
+            workers,
+            names: worker_names(workers),
+            mode,
+            stop_steps: None,
+            on_loss: OnLoss::Fail,
+            rejoin_ms: 0,
+            stall_ms: 300_000,
+            token: Vec::new(),
+            job_digest: [0; 32],
+            layout_digest: [0; 32],
+            total_params,
+            chunk_floats: CHUNK_FLOATS,
+            roster: RosterConfig::default(),
+        }
     }
 
-    /// How many processes the run begins with.
+    /// The range of the flat parameters that this server holds.
+    ///
+    /// # Panics
+    /// If the index is not below the number of servers.
+    pub fn shard(&self) -> Range<usize> {
+        shard_ranges(self.total_params, self.servers)[self.index].clone()
+    }
+
+    /// The number of processes that the run begins with.
     pub(crate) fn processes(&self) -> usize {
-        if self.crew.processes == 0 { self.workers } else { self.crew.processes }
+        if self.roster.processes == 0 { self.workers } else { self.roster.processes }
     }
 
-    /// Checks what the machine relies on.
+    /// Checks what the state machine relies on.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let require = |holds: bool, what: &'static str| match holds {
-            true => Ok(()),
-            false => Err(ConfigError(what)),
+        let require = |holds: bool, what: &'static str| {
+            if holds { Ok(()) } else { Err(ConfigError(what)) }
         };
         require(self.index < self.servers, "the server's index lies beyond the servers")?;
         require((1..=MAX_WORKERS).contains(&self.workers), "workers must be 1 to 1024")?;
         require(self.names.len() == self.workers, "not every worker has a name")?;
         require(self.total_params >= self.servers, "there are fewer parameters than servers")?;
-        let shard = &shard_ranges(self.total_params, self.servers)[self.index];
-        require(self.shard == *shard, "the shard is not the one of this server")?;
-        require((1..=PART_FLOATS).contains(&self.part_floats), "parts must hold 1 to 65536")?;
+        let chunk_floats = self.chunk_floats;
+        require((1..=CHUNK_FLOATS).contains(&chunk_floats), "chunks must hold 1 to 65536")?;
         require(self.token.len() <= MAX_TOKEN_BYTES, "the token is longer than 256 bytes")?;
         require(self.stop_steps != Some(0), "a run of 0 steps needs no server")?;
         require(self.stall_ms > 0, "a wait needs a limit")?;
-        require(self.crew.terms.len() <= CONTROL_BYTES, "the terms are longer than 64 KiB")?;
+        let join_bytes = self.roster.join_info.len();
+        require(join_bytes <= CONTROL_BYTES, "the join information is longer than 64 KiB")?;
         if let ModeConfig::Sync { quorum } = self.mode {
             require((1..=self.workers).contains(&quorum), "quorum must be 1 to workers")?;
-            // Which gradients are used is decided on one server; two could decide differently.
+            // One server decides which gradients are used; two could decide differently.
             require(
                 quorum == self.workers || self.servers == 1,
                 "a quorum smaller than the workers needs exactly one server",
@@ -129,7 +165,7 @@ impl ServerConfig {
     }
 }
 
-/// A setting that the machine cannot work with.
+/// A setting that the state machine cannot work with.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct ConfigError(&'static str);

@@ -7,16 +7,16 @@
 
 use thiserror::Error;
 
-use crate::PART_FLOATS;
+use crate::CHUNK_FLOATS;
 
 /// The version of the protocol that this crate speaks. Both ends must speak the same.
 pub const PROTOCOL_VERSION: u16 = 4;
 /// The length of a header.
 pub const HEADER_BYTES: usize = 40;
 /// The longest payload of a frame that carries parameters or a gradient.
-pub const PART_BYTES: usize = PART_FLOATS * 4;
+pub const CHUNK_BYTES: usize = CHUNK_FLOATS * 4;
 /// The longest payload of a frame that carries sparse values or keys: 64 MiB, enough for a batch
-/// that touches [`MOST_KEYS`](crate::MOST_KEYS) parameters of one server.
+/// that touches [`MAX_KEYS`](crate::MOST_KEYS) parameters of one server.
 pub const SPARSE_BYTES: usize = 64 << 20;
 /// The longest payload of any other frame.
 pub const CONTROL_BYTES: usize = 64 * 1024;
@@ -29,40 +29,40 @@ const _: () = assert!(
 /// What a frame says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum FrameKind {
     /// Client: who I am and which job I belong to. The first frame of a connection.
     Hello = 1,
-    /// Worker: one part of one gradient. Answered with [`Kind::Params`] when the gate allows.
+    /// Worker: one chunk of one gradient. Answered with [`FrameKind::Params`] when the gate allows.
     Push = 2,
-    /// Client: send me one part. Answered with [`Kind::Params`].
+    /// Client: send me one chunk. Answered with [`FrameKind::Params`].
     Pull = 3,
-    /// Worker: I have no more to push; here is my report. Answered with [`Kind::Bye`].
+    /// Worker: I have no more to push; here is my report. Answered with [`FrameKind::Bye`].
     Leave = 4,
     /// Chief: the run shall stop; the payload says why.
     Stop = 5,
-    /// Chief: send me all reports once every worker has left. Answered with [`Kind::Reports`].
+    /// Chief: send me all reports once every worker has left. Answered with [`FrameKind::Reports`].
     Collect = 6,
-    /// Chief: the run is over. Answered with [`Kind::Bye`].
+    /// Chief: the run is over. Answered with [`FrameKind::Bye`].
     Finish = 7,
     /// Client: I am alive.
-    Beat = 8,
+    Heartbeat = 8,
     /// Worker of a sparse model: a gradient of the keys that it asked for, and the keys that it
-    /// wants next. Answered with [`Kind::Values`] when the gate allows.
+    /// wants next. Answered with [`FrameKind::Values`] when the gate allows.
     PushKeys = 9,
     /// Client of a sparse model: send me the values of these keys. Answered with
-    /// [`Kind::Values`].
+    /// [`FrameKind::Values`].
     PullKeys = 10,
-    /// Peer: my gradient of one part of your shard, for you to add up.
-    Share = 11,
-    /// Peer: the parameters of one part of my shard, after the step; where a run recovers from
+    /// Peer: my gradient of one chunk of your shard, for you to add up.
+    GradientChunk = 11,
+    /// Peer: the parameters of one chunk of my shard, after the step; where a run recovers from
     /// losses, the mean of everybody's gradient of it.
-    Fresh = 12,
+    UpdatedChunk = 12,
     /// Chief: take a checkpoint of the step that the header names.
     Checkpoint = 13,
     /// Peer: a piece of my replica, for one that is behind.
     State = 14,
     /// Worker: another process shall fill my slot from here on; here is my report. Answered with
-    /// [`Kind::Bye`].
+    /// [`FrameKind::Bye`].
     Release = 15,
     /// Server: you are in, and this is the shard I hold.
     Welcome = 129,
@@ -70,7 +70,7 @@ pub enum Kind {
     Refuse = 130,
     /// Server: all workers are here, push as you like.
     Start = 131,
-    /// Server: the parameters of one part.
+    /// Server: the parameters of one chunk.
     Params = 132,
     /// Server: a piece of the list of reports.
     Reports = 133,
@@ -78,12 +78,12 @@ pub enum Kind {
     Notice = 134,
     /// Server: the run has failed, and why.
     Abort = 135,
-    /// Server: your [`Kind::Leave`] or [`Kind::Finish`] has been counted; you may hang up.
+    /// Server: your [`FrameKind::Leave`] or [`FrameKind::Finish`] has been counted; you may hang up.
     Bye = 136,
     /// Server of a sparse model: the values of the keys that were asked for, in their order.
     Values = 137,
     /// Server, to a newcomer: what the run is. The connection is closed after it.
-    Terms = 138,
+    JoinInfo = 138,
     /// Server 0, to a process: you are on the roster, under this name.
     Enrolled = 139,
     /// Server 0, to a process: fill this slot, with a higher incarnation than the header tells.
@@ -92,61 +92,69 @@ pub enum Kind {
     Yield = 141,
 }
 
-impl Kind {
+impl FrameKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Kind; 28] = [
-        Kind::Hello,
-        Kind::Push,
-        Kind::Pull,
-        Kind::Leave,
-        Kind::Stop,
-        Kind::Collect,
-        Kind::Finish,
-        Kind::Beat,
-        Kind::PushKeys,
-        Kind::PullKeys,
-        Kind::Share,
-        Kind::Fresh,
-        Kind::Checkpoint,
-        Kind::State,
-        Kind::Release,
-        Kind::Welcome,
-        Kind::Refuse,
-        Kind::Start,
-        Kind::Params,
-        Kind::Reports,
-        Kind::Notice,
-        Kind::Abort,
-        Kind::Bye,
-        Kind::Values,
-        Kind::Terms,
-        Kind::Enrolled,
-        Kind::Offer,
-        Kind::Yield,
+    pub const ALL: [FrameKind; 28] = [
+        FrameKind::Hello,
+        FrameKind::Push,
+        FrameKind::Pull,
+        FrameKind::Leave,
+        FrameKind::Stop,
+        FrameKind::Collect,
+        FrameKind::Finish,
+        FrameKind::Heartbeat,
+        FrameKind::PushKeys,
+        FrameKind::PullKeys,
+        FrameKind::GradientChunk,
+        FrameKind::UpdatedChunk,
+        FrameKind::Checkpoint,
+        FrameKind::State,
+        FrameKind::Release,
+        FrameKind::Welcome,
+        FrameKind::Refuse,
+        FrameKind::Start,
+        FrameKind::Params,
+        FrameKind::Reports,
+        FrameKind::Notice,
+        FrameKind::Abort,
+        FrameKind::Bye,
+        FrameKind::Values,
+        FrameKind::JoinInfo,
+        FrameKind::Enrolled,
+        FrameKind::Offer,
+        FrameKind::Yield,
     ];
 
     fn from_number(number: u8) -> Option<Self> {
-        Kind::ALL.into_iter().find(|kind| *kind as u8 == number)
+        FrameKind::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
 
     /// Whether the payload is a run of `f32` (a gradient or parameters).
     pub fn carries_floats(self) -> bool {
-        use Kind::{Fresh, Params, Push, Share, State, Values};
-        matches!(self, Push | Params | Values | Share | Fresh | State)
+        use FrameKind::{GradientChunk, Params, Push, State, UpdatedChunk, Values};
+        matches!(self, Push | Params | Values | GradientChunk | UpdatedChunk | State)
     }
 
     /// Whether the payload begins with a gradient, so that whoever receives it may keep it.
     pub fn carries_gradient(self) -> bool {
-        matches!(self, Kind::Push | Kind::PushKeys)
+        matches!(self, FrameKind::Push | FrameKind::PushKeys)
     }
 
     /// The longest payload that a frame of this kind may have.
     pub fn max_payload_bytes(self) -> usize {
         match self {
-            Kind::Push | Kind::Params | Kind::Share | Kind::Fresh | Kind::State => PART_BYTES,
-            Kind::PushKeys | Kind::PullKeys | Kind::Values => SPARSE_BYTES,
-            Kind::Pull | Kind::Collect | Kind::Finish | Kind::Beat | Kind::Checkpoint => 0,
-            Kind::Start | Kind::Bye | Kind::Offer | Kind::Yield => 0,
+            FrameKind::Push
+            | FrameKind::Params
+            | FrameKind::GradientChunk
+            | FrameKind::UpdatedChunk
+            | FrameKind::State => CHUNK_BYTES,
+            FrameKind::PushKeys | FrameKind::PullKeys | FrameKind::Values => SPARSE_BYTES,
+            FrameKind::Pull
+            | FrameKind::Collect
+            | FrameKind::Finish
+            | FrameKind::Heartbeat
+            | FrameKind::Checkpoint => 0,
+            FrameKind::Start | FrameKind::Bye | FrameKind::Offer | FrameKind::Yield => 0,
             _ => CONTROL_BYTES,
         }
     }
@@ -154,14 +162,14 @@ impl Kind {
     /// The flags that a frame of this kind may carry.
     fn allowed_flags(self) -> Flags {
         match self {
-            Kind::Params | Kind::Values => Flags::STOP | Flags::DROPPED,
-            Kind::Bye => Flags::STOP,
-            Kind::Reports => Flags::MORE,
-            Kind::Share => Flags::STOP | Flags::LEFT | Flags::KEEP,
-            Kind::State => Flags::MORE | Flags::KEEP,
-            Kind::Pull => Flags::RESUME,
-            Kind::PullKeys => Flags::RESUME | Flags::AHEAD,
-            Kind::Welcome | Kind::Hello => Flags::LEFT | Flags::PARTIAL,
+            FrameKind::Params | FrameKind::Values => Flags::STOP | Flags::DROPPED,
+            FrameKind::Bye => Flags::STOP,
+            FrameKind::Reports => Flags::MORE,
+            FrameKind::GradientChunk => Flags::STOP | Flags::LEFT | Flags::CHECKPOINT,
+            FrameKind::State => Flags::MORE | Flags::CHECKPOINT,
+            FrameKind::Pull => Flags::RESUME,
+            FrameKind::PullKeys => Flags::RESUME | Flags::AHEAD,
+            FrameKind::Welcome | FrameKind::Hello => Flags::LEFT | Flags::PARTIAL,
             _ => Flags::NONE,
         }
     }
@@ -174,7 +182,7 @@ pub struct Flags(u8);
 impl Flags {
     /// None set.
     pub const NONE: Flags = Flags(0);
-    /// On `Params`: the run is stopping; push no more (obeyed from server 0 only). On `Share`:
+    /// On `Params`: the run is stopping; push no more (obeyed from server 0 only). On `GradientChunk`:
     /// this step is the last (from the chief only). On `Bye`: the whole run is over.
     pub const STOP: Flags = Flags(1);
     /// On `Params`: your gradient came too late and was dropped.
@@ -184,19 +192,19 @@ impl Flags {
     /// On `Pull`: this is how I go on after taking a slot over, so answer only when the slot's
     /// last push would be answered, with the parameters that its next gradient belongs to.
     pub const RESUME: Flags = Flags(8);
-    /// On `Welcome`: this slot has left already; nothing is left to do but to leave. On `Share`:
-    /// I have no more examples, and add nothing to any part of this step. On a peer's `Hello` and
+    /// On `Welcome`: this slot has left already; nothing is left to do but to leave. On `GradientChunk`:
+    /// I have no more examples, and add nothing to any chunk of this step. On a peer's `Hello` and
     /// `Welcome`: my replica has made the last step of the run.
     pub const LEFT: Flags = Flags(16);
-    /// On `Welcome`: some parts have the push already that the slot makes next, so it must be
+    /// On `Welcome`: some chunks have the push already that the slot makes next, so it must be
     /// made even if the run is stopping. On a peer's `Hello` and `Welcome`: my replica is of no
     /// use, because I lost whoever was sending it.
     pub const PARTIAL: Flags = Flags(32);
     /// On `PullKeys`: a gradient of these keys will follow, after that of those asked for before.
     pub const AHEAD: Flags = Flags(64);
-    /// On `Share`: a checkpoint is to be taken of what comes of this step (from the chief only).
+    /// On `GradientChunk`: a checkpoint is to be taken of what comes of this step (from the chief only).
     /// On `State`: one is to be taken of this.
-    pub const KEEP: Flags = Flags(128);
+    pub const CHECKPOINT: Flags = Flags(128);
 
     /// Whether all bits of `other` are set.
     pub fn contains(self, other: Flags) -> bool {
@@ -220,22 +228,22 @@ impl std::ops::BitOr for Flags {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// What the frame says.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// Bits that say more.
     pub flags: Flags,
     /// The length of the payload in bytes.
     pub len: u32,
-    /// Which part of the shard. On `Offer`: which slot.
-    pub part: u32,
-    /// On `Push` and `Share`: how many examples the gradient is a mean over. On `State`: which
+    /// Which chunk of the shard. On `Offer`: which slot.
+    pub chunk: u32,
+    /// On `Push` and `GradientChunk`: how many examples the gradient is a mean over. On `State`: which
     /// column it is a piece of.
     pub count: u32,
     /// On `Push`: the step of the plan whose batch it is. On `Params`: updates applied so far. On
-    /// `Share` and `Fresh`: updates made before this step. On `State`, and on a peer's `Hello`:
+    /// `GradientChunk` and `UpdatedChunk`: updates made before this step. On `State`, and on a peer's `Hello`:
     /// updates made.
     pub step: u64,
-    /// The version of the part's parameters: that the gradient was computed from, or that follow.
-    /// On `Share` and on a peer's `Leave`: the digest of its replica, where one is due. On `Offer`:
+    /// The version of the chunk's parameters: that the gradient was computed from, or that follow.
+    /// On `GradientChunk` and on a peer's `Leave`: the digest of its replica, where one is due. On `Offer`:
     /// the incarnation that the next must be above.
     pub version: u64,
     /// The number of the push, which its answer repeats.
@@ -247,10 +255,10 @@ impl Header {
     ///
     /// # Panics
     /// If the payload is longer than the kind allows.
-    pub fn new(kind: Kind, len: usize) -> Self {
+    pub fn new(kind: FrameKind, len: usize) -> Self {
         assert!(len <= kind.max_payload_bytes(), "{kind:?} with a payload of {len} bytes");
         let flags = Flags::NONE;
-        Self { kind, flags, len: len as u32, part: 0, count: 0, step: 0, version: 0, sequence: 0 }
+        Self { kind, flags, len: len as u32, chunk: 0, count: 0, step: 0, version: 0, sequence: 0 }
     }
 
     /// The header as it stands on the wire.
@@ -259,7 +267,7 @@ impl Header {
         bytes[0] = self.kind as u8;
         bytes[1] = self.flags.0;
         bytes[4..8].copy_from_slice(&self.len.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.part.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.chunk.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.count.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.step.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.version.to_le_bytes());
@@ -269,7 +277,7 @@ impl Header {
 
     /// Reads a header and checks all that can be checked without knowing the receiver's state.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Header, FrameError> {
-        let kind = Kind::from_number(bytes[0]).ok_or(FrameError::Kind(bytes[0]))?;
+        let kind = FrameKind::from_number(bytes[0]).ok_or(FrameError::FrameKind(bytes[0]))?;
         let flags = Flags(bytes[1]);
         if !kind.allowed_flags().contains(flags) {
             return Err(FrameError::Flags { kind, flags: flags.0 });
@@ -287,7 +295,7 @@ impl Header {
             kind,
             flags,
             len,
-            part: u32_at(8),
+            chunk: u32_at(8),
             count: u32_at(12),
             step: u64_at(16),
             version: u64_at(24),
@@ -301,12 +309,12 @@ impl Header {
 pub enum FrameError {
     /// The first byte names no kind.
     #[error("unknown kind of frame {0}")]
-    Kind(u8),
+    FrameKind(u8),
     /// A flag is set that this kind does not know.
     #[error("{kind:?} with flags {flags:#04x}")]
     Flags {
         /// The kind.
-        kind: Kind,
+        kind: FrameKind,
         /// The byte of flags.
         flags: u8,
     },
@@ -317,7 +325,7 @@ pub enum FrameError {
     #[error("{kind:?} with a payload of {len} bytes")]
     Length {
         /// The kind.
-        kind: Kind,
+        kind: FrameKind,
         /// The length.
         len: u32,
     },

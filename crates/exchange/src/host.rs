@@ -25,19 +25,19 @@ pub enum Payload<'a> {
 
 /// The payload of a frame to send.
 #[derive(Clone, Copy, Debug)]
-pub enum Body<'a> {
+pub enum FrameBody<'a> {
     /// Of every kind but `Params` and `Values`.
     Bytes(&'a [u8]),
     /// Of `Params` and `Values`: borrowed straight from the parameters.
     Floats(&'a [f32]),
 }
 
-impl<'a> Body<'a> {
+impl<'a> FrameBody<'a> {
     /// The payload as it stands on the wire.
     pub fn bytes(self) -> &'a [u8] {
         match self {
-            Body::Bytes(bytes) => bytes,
-            Body::Floats(floats) => crate::as_bytes(floats),
+            FrameBody::Bytes(bytes) => bytes,
+            FrameBody::Floats(floats) => crate::as_bytes(floats),
         }
     }
 }
@@ -68,7 +68,7 @@ pub enum ServerPhase {
 
 /// What becomes of a gradient at a server, for whoever follows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trail {
+pub enum GradientStage {
     /// It has come.
     Arrived,
     /// It is being applied, or just was.
@@ -83,7 +83,7 @@ pub trait Host {
     ///
     /// Frames to one connection keep their order. What cannot be written any more is forgotten;
     /// the loss is then told with [`crate::Server::closed`].
-    fn send(&mut self, to: ConnId, header: Header, body: Body<'_>);
+    fn send(&mut self, to: ConnId, header: Header, body: FrameBody<'_>);
 
     /// Closes a connection after what has been sent to it is written.
     ///
@@ -105,9 +105,9 @@ pub trait Host {
         true
     }
 
-    /// Something has become of the first part of the gradient that a slot made for a step of the
+    /// Something has become of the first chunk of the gradient that a slot made for a step of the
     /// plan.
-    fn trail(&mut self, _trail: Trail, _slot: usize, _step: u64) {}
+    fn trace(&mut self, _stage: GradientStage, _slot: usize, _step: u64) {}
 
     /// From now on the server's time goes to this. The host switches back after the call.
     fn phase(&mut self, phase: ServerPhase);

@@ -16,13 +16,13 @@ use crate::SPARSE_BYTES;
 
 /// How many keys one server may be asked for at a time, so that a frame can hold a gradient of
 /// as many others, the list of them, and their values.
-pub const MOST_KEYS: usize = SPARSE_BYTES / 10;
-const _: () = assert!(max_keys_bytes(MOST_KEYS) + 4 * MOST_KEYS < SPARSE_BYTES);
+pub const MAX_KEYS: usize = SPARSE_BYTES / 10;
+const _: () = assert!(max_keys_bytes(MAX_KEYS) + 4 * MAX_KEYS < SPARSE_BYTES);
 
 /// Why bytes are no list of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum KeysError {
-    /// There are more than [`MOST_KEYS`].
+    /// There are more than [`MAX_KEYS`].
     #[error("more keys than one may ask for")]
     TooMany,
     /// The bytes end within a gap.
@@ -76,7 +76,7 @@ pub fn decode_keys(
     keys.clear();
     let (count, mut bytes) = bytes.split_first_chunk().ok_or(KeysError::CutOff)?;
     let count = u32::from_le_bytes(*count) as usize;
-    if count > MOST_KEYS {
+    if count > MAX_KEYS {
         return Err(KeysError::TooMany);
     }
     // Every key takes a byte at least.

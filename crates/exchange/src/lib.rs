@@ -9,13 +9,13 @@
 //! from one seed (see `tests/simulation`), and the network crate has nothing left to decide.
 //!
 //! The words: parameters are one flat `[f32]`, cut into a *shard* for each server and each shard
-//! into *parts* ([`shard_ranges`], [`part_ranges`]). A part is what travels in one frame and what
-//! is updated at one go; the shard of a sparse model is one part, of which only the keys that a
+//! into *chunks* ([`shard_ranges`], [`chunk_ranges`]). A chunk is what travels in one frame and what
+//! is updated at one go; the shard of a sparse model is one chunk, of which only the keys that a
 //! batch touches travel. A worker's place is its *slot*; the process that fills it has an
 //! *incarnation*, and its pushes count up a *sequence* that goes on over incarnations. The
 //! document `docs/protocol.md` says the same for people who write another implementation.
 
-mod asked;
+mod chunk;
 mod client;
 mod config;
 mod frame;
@@ -26,7 +26,7 @@ mod keys;
 mod mean;
 mod members;
 mod message;
-mod part;
+mod pending_keys;
 mod replica;
 mod reports;
 mod server;
@@ -35,25 +35,26 @@ mod stats;
 mod store;
 
 pub use client::{
-    Call, Client, ClientConfig, ClientEvent, Enrolment, Expect, ProtocolError, Purpose, ToSend,
-    ask_for_terms,
+    Client, ClientConfig, ClientEvent, Enrolment, OutgoingFrame, ProtocolError, PullPurpose,
+    ReadTarget, RosterEvent, request_join_info,
 };
-pub use config::{ConfigError, CrewConfig, ModeConfig, OnLoss, ServerConfig, worker_names};
+pub use config::{ConfigError, ModeConfig, OnLoss, RosterConfig, ServerConfig, worker_names};
 pub use frame::{
-    CONTROL_BYTES, Flags, FrameError, HEADER_BYTES, Header, Kind, PART_BYTES, PROTOCOL_VERSION,
-    SPARSE_BYTES, as_bytes, as_bytes_mut,
+    CHUNK_BYTES, CONTROL_BYTES, Flags, FrameError, FrameKind, HEADER_BYTES, Header,
+    PROTOCOL_VERSION, SPARSE_BYTES, as_bytes, as_bytes_mut,
 };
 pub use generation::Generation;
-pub use host::{Body, ConnId, Host, Level, Payload, ServerPhase, Trail};
-pub use keys::{KeysError, MOST_KEYS, decode_keys, encode_keys, max_keys_bytes};
+pub use host::{ConnId, FrameBody, GradientStage, Host, Level, Payload, ServerPhase};
+pub use keys::{KeysError, MAX_KEYS, decode_keys, encode_keys, max_keys_bytes};
 pub use message::{
-    Hello, MAX_NAME_BYTES, MAX_REPORTS_BYTES, MAX_TOKEN_BYTES, MessageError, ProcessName, Refusal,
-    RefuseCode, Report, Role, Welcome,
+    Hello, MAX_NAME_BYTES, MAX_REPORTS_BYTES, MAX_TOKEN_BYTES, MessageError, PeerRole, ProcessName,
+    Refusal, RefuseCode, TaskReport, Welcome,
 };
 pub use replica::{
-    NotLetIn, Place, Replica, ReplicaConfig, ReplicaError, ReplicaEvent, Source, ToPeer,
+    GreetError, PeerFrame, PeerSource, PeerTarget, Replica, ReplicaConfig, ReplicaError,
+    ReplicaEvent,
 };
-pub use server::{Mark, Outcome, PartMarks, Resume, Server};
-pub use shard::{MAX_WORKERS, PART_FLOATS, WINDOW_PARTS, part_ranges, shard_ranges};
+pub use server::{ChunkMarks, Outcome, ResumeState, Server, SlotMark};
+pub use shard::{CHUNK_FLOATS, MAX_WORKERS, WINDOW_CHUNKS, chunk_ranges, shard_ranges};
 pub use stats::{STALENESS_BOUNDS, SlotStats, Stats};
-pub use store::{Dense, Sparse, Store};
+pub use store::{DenseStore, SparseStore, Store};

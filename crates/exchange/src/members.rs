@@ -33,7 +33,7 @@ pub(crate) struct Member {
     /// When the last frame of it arrived.
     pub(crate) heard_ms: u64,
     /// How many of its gradients are held.
-    pub(crate) held: usize,
+    pub(crate) pending: usize,
     /// The process that fills it, or did last; 0 for one that is on no roster.
     pub(crate) process: u64,
     /// What people call that process.
@@ -68,14 +68,14 @@ pub(crate) struct Members {
 
 impl Members {
     pub(crate) fn new(config: &ServerConfig) -> Self {
-        let member = |slot| Member {
-            name: config.name(slot),
+        let member = |slot: usize| Member {
+            name: config.names[slot].clone(),
             standing: Standing::Absent,
             conn: None,
             incarnation: None,
             away: None,
             heard_ms: 0,
-            held: 0,
+            pending: 0,
             process: 0,
             holder: String::new(),
             vacant_since_ms: None,

@@ -19,7 +19,7 @@ const SERVER_ITSELF: u32 = u32::MAX;
 /// The longest name of a process.
 pub const MAX_NAME_BYTES: usize = 64;
 /// Stands for "no place of its own" where a process names one.
-const NOWHERE: u32 = u32::MAX;
+const NO_SLOT: u32 = u32::MAX;
 
 /// A process, as servers know it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct ProcessName {
 
 /// What a client is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum PeerRole {
     /// Pushes gradients and is counted; slot 0 is the chief.
     Worker,
     /// Only pulls and is never waited for.
@@ -54,7 +54,7 @@ pub struct Hello {
     /// The protocol's version.
     pub version: u16,
     /// What the client is.
-    pub role: Role,
+    pub role: PeerRole,
     /// Its place among its like.
     pub slot: u32,
     /// Which process in that place: later ones have higher numbers.
@@ -77,7 +77,7 @@ pub struct Hello {
 
 impl Hello {
     /// Where a process says that it has no place of its own.
-    pub const NOWHERE: u32 = NOWHERE;
+    pub const NO_SLOT: u32 = NO_SLOT;
 
     /// The payload of the frame.
     ///
@@ -90,11 +90,11 @@ impl Hello {
         bytes.extend(MAGIC);
         bytes.extend(self.version.to_le_bytes());
         bytes.push(match self.role {
-            Role::Worker => 0,
-            Role::Evaluator => 1,
-            Role::Peer => 2,
-            Role::Newcomer => 3,
-            Role::Process => 4,
+            PeerRole::Worker => 0,
+            PeerRole::Evaluator => 1,
+            PeerRole::Peer => 2,
+            PeerRole::Newcomer => 3,
+            PeerRole::Process => 4,
         });
         bytes.extend(self.slot.to_le_bytes());
         bytes.extend(self.incarnation.to_le_bytes());
@@ -122,11 +122,11 @@ impl Hello {
             return Err(MessageError::Version(version));
         }
         let role = match fields.array()? {
-            [0] => Role::Worker,
-            [1] => Role::Evaluator,
-            [2] => Role::Peer,
-            [3] => Role::Newcomer,
-            [4] => Role::Process,
+            [0] => PeerRole::Worker,
+            [1] => PeerRole::Evaluator,
+            [2] => PeerRole::Peer,
+            [3] => PeerRole::Newcomer,
+            [4] => PeerRole::Process,
             _ => return Err(MessageError::Malformed),
         };
         let hello = Self {
@@ -202,8 +202,8 @@ pub struct Welcome {
     pub shard_start: u64,
     /// How many parameters the shard holds.
     pub shard_len: u64,
-    /// How many parameters travel in one part; 0 for a sparse model, whose shard is one part.
-    pub part_floats: u32,
+    /// How many parameters travel in one chunk; 0 for a sparse model, whose shard is one chunk.
+    pub chunk_floats: u32,
     /// The sequence that the slot's next push to this server has; 1 for a fresh slot.
     pub resume_sequence: u64,
     /// The step of the plan which that push belongs to.
@@ -218,7 +218,7 @@ impl Welcome {
         let mut bytes = Vec::with_capacity(36 + Generation::BYTES);
         bytes.extend(self.shard_start.to_le_bytes());
         bytes.extend(self.shard_len.to_le_bytes());
-        bytes.extend(self.part_floats.to_le_bytes());
+        bytes.extend(self.chunk_floats.to_le_bytes());
         bytes.extend(self.resume_sequence.to_le_bytes());
         bytes.extend(self.resume_step.to_le_bytes());
         bytes.extend(self.generation.encode());
@@ -231,7 +231,7 @@ impl Welcome {
         let welcome = Self {
             shard_start: u64::from_le_bytes(fields.array()?),
             shard_len: u64::from_le_bytes(fields.array()?),
-            part_floats: u32::from_le_bytes(fields.array()?),
+            chunk_floats: u32::from_le_bytes(fields.array()?),
             resume_sequence: u64::from_le_bytes(fields.array()?),
             resume_step: u64::from_le_bytes(fields.array()?),
             generation: Generation::decode(fields.array()?, fields.array()?),
@@ -305,16 +305,16 @@ impl Refusal {
 
 /// What one task left behind, in a form that only the tasks understand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct TaskReport {
     /// The worker's slot, or none for the server itself.
     pub slot: Option<u32>,
     /// The report.
     pub bytes: Vec<u8>,
 }
 
-impl Report {
+impl TaskReport {
     /// A list of reports as one run of bytes, to be cut over frames.
-    pub fn encode_list(reports: &[Report]) -> Vec<u8> {
+    pub fn encode_list(reports: &[TaskReport]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for report in reports {
             bytes.extend(report.slot.unwrap_or(SERVER_ITSELF).to_le_bytes());
@@ -324,15 +324,15 @@ impl Report {
         bytes
     }
 
-    /// Reads what [`Report::encode_list`] wrote.
-    pub fn decode_list(bytes: &[u8]) -> Result<Vec<Report>, MessageError> {
+    /// Reads what [`TaskReport::encode_list`] wrote.
+    pub fn decode_list(bytes: &[u8]) -> Result<Vec<TaskReport>, MessageError> {
         let mut fields = Fields(bytes);
         let mut reports = Vec::new();
         while !fields.0.is_empty() {
             let slot = u32::from_le_bytes(fields.array()?);
             let len = u32::from_le_bytes(fields.array()?) as usize;
             let slot = (slot != SERVER_ITSELF).then_some(slot);
-            reports.push(Report { slot, bytes: fields.take(len)?.to_vec() });
+            reports.push(TaskReport { slot, bytes: fields.take(len)?.to_vec() });
         }
         Ok(reports)
     }

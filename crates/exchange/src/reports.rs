@@ -25,8 +25,8 @@ impl Reports {
     }
 
     /// All of them, by slot.
-    pub(crate) fn list(&self) -> Vec<crate::Report> {
-        let report = |(_, slot, bytes): &(u64, usize, Vec<u8>)| crate::Report {
+    pub(crate) fn list(&self) -> Vec<crate::TaskReport> {
+        let report = |(_, slot, bytes): &(u64, usize, Vec<u8>)| crate::TaskReport {
             slot: Some(*slot as u32),
             bytes: bytes.clone(),
         };

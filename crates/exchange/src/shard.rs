@@ -1,18 +1,18 @@
-//! Which parameters lie on which server, and in which parts they travel.
+//! Which parameters lie on which server, and in which chunks they travel.
 //!
 //! Shards are cut by bytes, not by tensors: a model whose one matrix holds nearly everything
-//! would otherwise leave all servers but one idle. Parts are cut small enough that receiving,
+//! would otherwise leave all servers but one idle. Chunks are cut small enough that receiving,
 //! applying and sending overlap, and large enough that a frame's header costs nothing.
 
 use std::ops::Range;
 
-/// The most parameters that one part holds: 65,536, or 256 KiB.
-pub const PART_FLOATS: usize = 65_536;
+/// The most parameters that one chunk holds: 65,536, or 256 KiB.
+pub const CHUNK_FLOATS: usize = 65_536;
 
-/// How many parts a client may have sent to one server without an answer: 32 MiB of gradients.
+/// How many chunks a client may have sent to one server without an answer: 32 MiB of gradients.
 ///
 /// A server holds at most this much for each worker, however large the model is.
-pub const WINDOW_PARTS: usize = 128;
+pub const WINDOW_CHUNKS: usize = 128;
 
 /// The most workers that one run may have.
 pub const MAX_WORKERS: usize = 1024;
@@ -30,19 +30,19 @@ pub fn shard_ranges(total: usize, servers: usize) -> Vec<Range<usize>> {
     (0..servers).map(|index| start(index)..start(index + 1)).collect()
 }
 
-/// Cuts a shard of `shard_len` parameters into parts of at most [`PART_FLOATS`].
+/// Cuts a shard of `shard_len` parameters into chunks of at most [`CHUNK_FLOATS`].
 ///
-/// The ranges count from the start of the shard. All parts but the last are full.
-pub fn part_ranges(shard_len: usize) -> Vec<Range<usize>> {
-    part_ranges_of(shard_len, PART_FLOATS)
+/// The ranges count from the start of the shard. All chunks but the last are full.
+pub fn chunk_ranges(shard_len: usize) -> Vec<Range<usize>> {
+    chunk_ranges_of(shard_len, CHUNK_FLOATS)
 }
 
-/// As [`part_ranges`], with another size, so that small tests have several parts.
-pub(crate) fn part_ranges_of(shard_len: usize, part_floats: usize) -> Vec<Range<usize>> {
-    assert!((1..=PART_FLOATS).contains(&part_floats), "parts of {part_floats} parameters");
+/// As [`chunk_ranges`], with another size, so that small tests have several chunks.
+pub(crate) fn chunk_ranges_of(shard_len: usize, chunk_floats: usize) -> Vec<Range<usize>> {
+    assert!((1..=CHUNK_FLOATS).contains(&chunk_floats), "chunks of {chunk_floats} parameters");
     (0..shard_len)
-        .step_by(part_floats)
-        .map(|start| start..shard_len.min(start + part_floats))
+        .step_by(chunk_floats)
+        .map(|start| start..shard_len.min(start + chunk_floats))
         .collect()
 }
 
@@ -65,12 +65,12 @@ mod tests {
         }
 
         #[test]
-        fn parts_are_full_but_the_last(len in 0usize..1_000_000) {
-            let parts = part_ranges(len);
-            prop_assert_eq!(parts.iter().map(|part| part.len()).sum::<usize>(), len);
-            let full = parts.len().saturating_sub(1);
-            prop_assert!(parts[..full].iter().all(|part| part.len() == PART_FLOATS));
-            prop_assert!(parts.iter().all(|part| !part.is_empty()));
+        fn all_chunks_but_the_last_are_full(len in 0usize..1_000_000) {
+            let chunks = chunk_ranges(len);
+            prop_assert_eq!(chunks.iter().map(|chunk| chunk.len()).sum::<usize>(), len);
+            let full = chunks.len().saturating_sub(1);
+            prop_assert!(chunks[..full].iter().all(|chunk| chunk.len() == CHUNK_FLOATS));
+            prop_assert!(chunks.iter().all(|chunk| !chunk.is_empty()));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What became of the pushes, how stale they were, and how long each slot took for them.
 //!
-//! Pushes are counted where their first part is handled, so that a large model's many parts do
+//! Pushes are counted where their first chunk is handled, so that a large model's many chunks do
 //! not count a push many times.
 
 /// Upper bounds, inclusive, of the staleness histogram's buckets; one more bucket takes the rest.
@@ -16,7 +16,7 @@ pub struct SlotStats {
     pub applied: u64,
     /// Came too late for their step.
     pub dropped: u64,
-    /// Parts that had arrived before and were only answered again.
+    /// Chunks that had arrived before and were only answered again.
     pub duplicates: u64,
     /// Examples in the pushes that were applied.
     pub examples: u64,
@@ -61,10 +61,10 @@ impl Stats {
         }
     }
 
-    /// A part of a slot's push that came at `since_ms` is answered. The first part tells how long
+    /// A chunk of a slot's push that came at `since_ms` is answered. The first chunk tells how long
     /// others were waited for; a slot can go on when it has the last.
-    pub(crate) fn answered(&mut self, part: usize, slot: usize, since_ms: u64, now_ms: u64) {
-        if part == 0 {
+    pub(crate) fn answered(&mut self, chunk: usize, slot: usize, since_ms: u64, now_ms: u64) {
+        if chunk == 0 {
             self.slots[slot].held_ms += now_ms.saturating_sub(since_ms);
         }
         self.answered_ms[slot] = Some(now_ms);

@@ -6,26 +6,26 @@
 
 use std::ops::Range;
 
-use paceline_model::{Optimizer, Table};
+use paceline_model::{OptimizerState, Table};
 
 /// A shard of the parameters, with the optimizer that changes them.
 pub enum Store {
     /// A model of which every batch touches every parameter.
-    Dense(Dense),
+    Dense(DenseStore),
     /// A model of which a batch touches few parameters.
-    Sparse(Sparse),
+    Sparse(SparseStore),
 }
 
 impl Store {
     /// The shard of a dense model.
-    pub fn dense(params: Vec<f32>, optimizer: Optimizer) -> Self {
-        Store::Dense(Dense { params, previous: Vec::new(), optimizer })
+    pub fn dense(params: Vec<f32>, optimizer: OptimizerState) -> Self {
+        Store::Dense(DenseStore { params, previous: Vec::new(), optimizer })
     }
 
     /// The shard of a sparse model.
     pub fn sparse(table: Table) -> Self {
         let (keys, old, values) = Default::default();
-        Store::Sparse(Sparse { table, remembers: false, keys, old, values })
+        Store::Sparse(SparseStore { table, remembers: false, keys, old, values })
     }
 
     /// How many parameters there are.
@@ -66,21 +66,21 @@ impl Store {
 }
 
 /// See [`Store::Dense`].
-pub struct Dense {
+pub struct DenseStore {
     params: Vec<f32>,
     /// The parameters one version ago, where they are kept; else empty.
     previous: Vec<f32>,
-    optimizer: Optimizer,
+    optimizer: OptimizerState,
 }
 
-impl Dense {
+impl DenseStore {
     /// The parameters, in their order.
     pub fn params(&self) -> &[f32] {
         &self.params
     }
 
     /// The optimizer, with its slots.
-    pub fn optimizer(&self) -> &Optimizer {
+    pub fn optimizer(&self) -> &OptimizerState {
         &self.optimizer
     }
 
@@ -100,7 +100,7 @@ impl Dense {
 }
 
 /// See [`Store::Sparse`].
-pub struct Sparse {
+pub struct SparseStore {
     table: Table,
     remembers: bool,
     /// What the last update touched, and the values before it.
@@ -110,7 +110,7 @@ pub struct Sparse {
     values: Vec<f32>,
 }
 
-impl Sparse {
+impl SparseStore {
     /// The table itself.
     pub fn table(&self) -> &Table {
         &self.table

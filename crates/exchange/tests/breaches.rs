@@ -1,11 +1,11 @@
 //! What a broken client of a sparse model may send, and that it harms nobody but itself.
 
 use paceline_exchange::{
-    Body, Client, ClientConfig, ConnId, CrewConfig, Flags, Header, Host, Kind, Level, MOST_KEYS,
-    ModeConfig, OnLoss, Payload, ProcessName, Role, Server, ServerConfig, ServerPhase, Stats,
-    Store, as_bytes, as_bytes_mut, decode_keys, encode_keys, worker_names,
+    Client, ClientConfig, ConnId, Flags, FrameBody, FrameKind, Header, Host, Level, MAX_KEYS,
+    ModeConfig, OnLoss, Payload, PeerRole, ProcessName, RosterConfig, Server, ServerConfig,
+    ServerPhase, Stats, Store, as_bytes, as_bytes_mut, decode_keys, encode_keys, worker_names,
 };
-use paceline_model::{Group, Layout, OptimizerSpec, Table};
+use paceline_model::{Group, Layout, Sgd, Table};
 use proptest::prelude::*;
 
 const PARAMS: usize = 10;
@@ -18,7 +18,7 @@ struct Log {
 }
 
 impl Host for Log {
-    fn send(&mut self, to: ConnId, header: Header, body: Body<'_>) {
+    fn send(&mut self, to: ConnId, header: Header, body: FrameBody<'_>) {
         self.sent.push((to.0, header, body.bytes().to_vec()));
     }
     fn close(&mut self, conn: ConnId, reason: &str) {
@@ -54,20 +54,19 @@ impl Stage {
             token: Vec::new(),
             job_digest: [1; 32],
             layout_digest: [2; 32],
-            shard: 0..PARAMS,
             total_params: PARAMS,
-            part_floats: 4,
-            crew: CrewConfig::default(),
+            chunk_floats: 4,
+            roster: RosterConfig::default(),
         };
-        let table = Table::new(OptimizerSpec::sgd(1.0), &layout, 0..PARAMS);
+        let table = Table::new(Sgd::new(1.0), &layout, 0..PARAMS);
         let server = Server::new(config, Store::sparse(table));
         let mut stage = Self { server, log: Log::default() };
-        stage.join(0, Role::Worker, 0, 1);
-        stage.join(1, Role::Worker, 1, 1);
+        stage.join(0, PeerRole::Worker, 0, 1);
+        stage.join(1, PeerRole::Worker, 1, 1);
         stage
     }
 
-    fn join(&mut self, conn: u64, role: Role, slot: u32, incarnation: u64) {
+    fn join(&mut self, conn: u64, role: PeerRole, slot: u32, incarnation: u64) {
         let client = Client::new(ClientConfig {
             role,
             slot,
@@ -81,7 +80,7 @@ impl Stage {
             process: ProcessName::default(),
         });
         let (header, bytes) = client.hello(0);
-        self.server.opened(ConnId(conn), 0);
+        self.server.connection_opened(ConnId(conn), 0);
         self.send(conn, header, &bytes);
     }
 
@@ -92,7 +91,7 @@ impl Stage {
             true => Payload::Floats(&mut floats),
             false => Payload::Bytes(bytes),
         };
-        self.server.frame(ConnId(conn), &header, payload, 0, &mut self.log);
+        self.server.frame_arrived(ConnId(conn), &header, payload, 0, &mut self.log);
     }
 
     /// Pulls keys: with a flag before the push of that number, and for that step.
@@ -101,14 +100,14 @@ impl Stage {
     }
 
     fn pull_bytes(&mut self, conn: u64, flags: Flags, numbers: (u64, u64), bytes: &[u8]) {
-        let mut header = Header::new(Kind::PullKeys, bytes.len());
+        let mut header = Header::new(FrameKind::PullKeys, bytes.len());
         (header.flags, (header.sequence, header.step)) = (flags, numbers);
         self.send(conn, header, bytes);
     }
 
     fn push(&mut self, conn: u64, sequence: u64, step: u64, gradient: &[f32], next: &[u32]) {
         let bytes = [as_bytes(gradient), &encoded(next)].concat();
-        let mut header = Header::new(Kind::PushKeys, bytes.len());
+        let mut header = Header::new(FrameKind::PushKeys, bytes.len());
         (header.sequence, header.step, header.count) = (sequence, step, 1);
         self.send(conn, header, &bytes);
     }
@@ -123,7 +122,7 @@ impl Stage {
     /// The length of the last answer, in values.
     fn last_values(&self) -> usize {
         let (_, header, bytes) = &self.log.sent[self.log.sent.len() - 1];
-        assert_eq!(header.kind, Kind::Values);
+        assert_eq!(header.kind, FrameKind::Values);
         bytes.len() / 4
     }
 }
@@ -150,7 +149,7 @@ fn keys_must_be_sound() {
         check(ModeConfig::Async, |stage| stage.pull_bytes(1, Flags::RESUME, (1, 0), bytes), why);
         let pushes = |stage: &mut Stage| {
             stage.pull(1, Flags::RESUME, 1, 0, &[]);
-            let mut header = Header::new(Kind::PushKeys, bytes.len());
+            let mut header = Header::new(FrameKind::PushKeys, bytes.len());
             header.sequence = 1;
             stage.send(1, header, bytes);
         };
@@ -160,7 +159,7 @@ fn keys_must_be_sound() {
     pulled(&[1, 0], "a list of keys is cut off");
     pulled(&[9, 0, 0, 0, 0, 1, 1], "a list of keys is cut off");
     pulled(&[0, 0, 0, 0, 1], "bytes after the last key");
-    pulled(&(MOST_KEYS as u32 + 1).to_le_bytes(), "more keys than one may ask for");
+    pulled(&(MAX_KEYS as u32 + 1).to_le_bytes(), "more keys than one may ask for");
 }
 
 #[test]
@@ -183,10 +182,10 @@ fn a_gradient_is_of_the_keys_that_were_asked_for() {
     check(ModeConfig::Async, long, "more keys than one may ask for");
     let after_take_over = |stage: &mut Stage| {
         asked(stage);
-        stage.join(2, Role::Worker, 1, 2);
+        stage.join(2, PeerRole::Worker, 1, 2);
         assert_eq!(stage.server.key_lists().0, 0);
         stage.log.closed.clear();
-        stage.join(3, Role::Evaluator, 0, 1);
+        stage.join(3, PeerRole::Evaluator, 0, 1);
         stage.push(2, 1, 0, &[1.0; 3], &[]);
         stage.log.closed[0].0 = 1;
     };
@@ -241,7 +240,7 @@ fn a_slot_goes_on_where_it_stands() {
 
 #[test]
 fn frames_of_the_other_kind_of_model_are_refused() {
-    let mut push = Header::new(Kind::Push, 16);
+    let mut push = Header::new(FrameKind::Push, 16);
     push.sequence = 1;
     check(
         ModeConfig::Async,
@@ -250,8 +249,8 @@ fn frames_of_the_other_kind_of_model_are_refused() {
     );
     check(
         ModeConfig::Async,
-        |stage| stage.send(1, Header::new(Kind::Pull, 0), &[]),
-        "a part that this shard does not have",
+        |stage| stage.send(1, Header::new(FrameKind::Pull, 0), &[]),
+        "a chunk that this shard does not have",
     );
 }
 
@@ -262,7 +261,7 @@ fn a_pull_ahead_that_comes_again_takes_the_place_of_the_first() {
     stage.pull(1, Flags::AHEAD, 1, 0, &[2, 3, 4]);
     assert_eq!(stage.last_values(), 3);
     // The answer was lost with the connection.
-    stage.join(2, Role::Worker, 1, 1);
+    stage.join(2, PeerRole::Worker, 1, 1);
     stage.pull(2, Flags::AHEAD, 1, 0, &[2, 3, 4]);
     assert_eq!(stage.last_values(), 3);
     assert_eq!(stage.server.key_lists().0, 2);
@@ -276,7 +275,7 @@ fn a_pull_ahead_that_comes_again_takes_the_place_of_the_first() {
 #[test]
 fn nothing_is_kept_of_who_looks_or_leaves() {
     let mut stage = Stage::new(ModeConfig::Async);
-    stage.join(2, Role::Evaluator, 0, 1);
+    stage.join(2, PeerRole::Evaluator, 0, 1);
     for conn in [1, 2] {
         stage.pull(conn, Flags::NONE, 0, 0, &[1, 2]);
         assert_eq!((stage.last_values(), stage.server.key_lists().0), (2, 0));
@@ -289,15 +288,21 @@ fn nothing_is_kept_of_who_looks_or_leaves() {
     assert_eq!(stage.server.key_lists().0, 0);
     let mut stage = Stage::new(ModeConfig::Async);
     stage.pull(1, Flags::RESUME, 1, 0, &[1]);
-    stage.server.closed(ConnId(1), "connection reset", 10, &mut stage.log);
+    stage.server.connection_closed(ConnId(1), "connection reset", 10, &mut stage.log);
     assert_eq!(stage.server.key_lists().0, 1);
     stage.server.tick(5_000, &mut stage.log);
     assert_eq!(stage.server.key_lists().0, 0);
 }
 
 /// Any frame of a client, more or less likely to be sound.
-fn frames() -> impl Strategy<Value = (Kind, u8, [u64; 3], Vec<f32>, Vec<u8>)> {
-    let kinds = [Kind::PushKeys, Kind::PullKeys, Kind::PullKeys, Kind::Pull, Kind::Leave];
+fn frames() -> impl Strategy<Value = (FrameKind, u8, [u64; 3], Vec<f32>, Vec<u8>)> {
+    let kinds = [
+        FrameKind::PushKeys,
+        FrameKind::PullKeys,
+        FrameKind::PullKeys,
+        FrameKind::Pull,
+        FrameKind::Leave,
+    ];
     let number = || prop_oneof![4 => 0u64..4, 1 => any::<u64>()];
     let lists = prop_oneof![
         4 => proptest::sample::subsequence((0..12u32).collect::<Vec<_>>(), 0..4)
@@ -322,10 +327,10 @@ proptest! {
         let mut stage = Stage::new([ModeConfig::Async, SYNC, bounded(0), bounded(1)][mode]);
         let mut conn = 1;
         for (kind, flags, [sequence, step, version], gradient, keys) in frames {
-            let gradient = if kind == Kind::PushKeys { as_bytes(&gradient) } else { &[] };
-            let bytes = if kind == Kind::Pull { Vec::new() } else { [gradient, &keys].concat() };
+            let gradient = if kind == FrameKind::PushKeys { as_bytes(&gradient) } else { &[] };
+            let bytes = if kind == FrameKind::Pull { Vec::new() } else { [gradient, &keys].concat() };
             let mut header = Header::new(kind, bytes.len());
-            if kind == Kind::PullKeys {
+            if kind == FrameKind::PullKeys {
                 let flag = |bit, flag| if flags & bit > 0 { flag } else { Flags::NONE };
                 header.flags = flag(1, Flags::RESUME) | flag(2, Flags::AHEAD);
             }
@@ -333,7 +338,7 @@ proptest! {
             stage.send(conn, header, &bytes);
             if stage.log.closed.last().is_some_and(|(closed, _)| *closed == conn) {
                 conn += 1;
-                stage.join(conn, Role::Worker, 1, 1 + conn / 3);
+                stage.join(conn, PeerRole::Worker, 1, 1 + conn / 3);
             }
         }
         prop_assert!(stage.log.closed.iter().all(|(conn, _)| *conn > 0));
@@ -347,9 +352,9 @@ proptest! {
 
 #[test]
 fn a_list_of_keys_as_long_as_may_be_is_read() {
-    let keys: Vec<u32> = (0..MOST_KEYS as u32).collect();
+    let keys: Vec<u32> = (0..MAX_KEYS as u32).collect();
     let bytes = encoded(&keys);
     let mut back = Vec::new();
     assert_eq!(decode_keys(0, keys.len() as u64, &bytes, &mut back), Ok(()));
-    assert_eq!(back.len(), MOST_KEYS);
+    assert_eq!(back.len(), MAX_KEYS);
 }

@@ -1,25 +1,25 @@
 //! A checkpoint is of one piece, and a server that was restored from it goes on there.
 
 use paceline_exchange::{
-    Body, Client, ClientConfig, ConnId, CrewConfig, Header, Host, Kind, Level, Mark, ModeConfig,
-    OnLoss, PartMarks, Payload, ProcessName, Resume, Role, Server, ServerConfig, ServerPhase,
-    Stats, Store, worker_names,
+    ChunkMarks, Client, ClientConfig, ConnId, FrameBody, FrameKind, Header, Host, Level,
+    ModeConfig, OnLoss, Payload, PeerRole, ProcessName, ResumeState, RosterConfig, Server,
+    ServerConfig, ServerPhase, SlotMark, Stats, Store, worker_names,
 };
-use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
+use paceline_model::{Group, Layout, OptimizerState, Sgd};
 
 const PARAMS: usize = 6;
-const PARTS: usize = 3;
+const CHUNKS: usize = 3;
 
 /// Notes every checkpoint: its step, the parameters and the marks.
 #[derive(Default)]
 struct Shelf {
-    taken: Vec<(u64, Vec<f32>, Vec<PartMarks>)>,
+    taken: Vec<(u64, Vec<f32>, Vec<ChunkMarks>)>,
     refuses: bool,
     closed: Vec<String>,
 }
 
 impl Host for Shelf {
-    fn send(&mut self, _: ConnId, _: Header, _: Body<'_>) {}
+    fn send(&mut self, _: ConnId, _: Header, _: FrameBody<'_>) {}
     fn close(&mut self, _: ConnId, reason: &str) {
         self.closed.push(reason.to_owned());
     }
@@ -36,8 +36,8 @@ impl Host for Shelf {
     }
 }
 
-/// A server of two workers, with three parts; restored, if that is told.
-fn server(mode: ModeConfig, resume: Option<&Resume>, shelf: &mut Shelf) -> Server {
+/// A server of two workers, with three chunks; restored, if that is told.
+fn server(mode: ModeConfig, resume: Option<&ResumeState>, shelf: &mut Shelf) -> Server {
     let mut layout = Layout::new();
     layout.push("weight", &[PARAMS], Group::Weights);
     let config = ServerConfig {
@@ -53,17 +53,16 @@ fn server(mode: ModeConfig, resume: Option<&Resume>, shelf: &mut Shelf) -> Serve
         token: Vec::new(),
         job_digest: [1; 32],
         layout_digest: [2; 32],
-        shard: 0..PARAMS,
         total_params: PARAMS,
-        part_floats: PARAMS / PARTS,
-        crew: CrewConfig::default(),
+        chunk_floats: PARAMS / CHUNKS,
+        roster: RosterConfig::default(),
     };
-    let optimizer = Optimizer::new(OptimizerSpec::sgd(1.0), &layout, 0..PARAMS);
+    let optimizer = OptimizerState::new(Sgd::new(1.0), &layout, 0..PARAMS);
     let mut server = Server::new(config, Store::dense(vec![0.0; PARAMS], optimizer));
-    resume.into_iter().for_each(|resume| server.go_on(resume));
+    resume.into_iter().for_each(|resume| server.resume(resume));
     for slot in 0..2 {
         let hello = Client::new(ClientConfig {
-            role: Role::Worker,
+            role: PeerRole::Worker,
             slot,
             incarnation: 5,
             job_digest: [1; 32],
@@ -76,61 +75,61 @@ fn server(mode: ModeConfig, resume: Option<&Resume>, shelf: &mut Shelf) -> Serve
         })
         .hello(0);
         let conn = ConnId(u64::from(slot));
-        server.opened(conn, 0);
-        server.frame(conn, &hello.0, Payload::Bytes(&hello.1), 0, shelf);
+        server.connection_opened(conn, 0);
+        server.frame_arrived(conn, &hello.0, Payload::Bytes(&hello.1), 0, shelf);
     }
     assert!(server.is_started());
     server
 }
 
-fn push(server: &mut Server, slot: u64, part: u32, sequence: u64, shelf: &mut Shelf) {
-    let mut header = Header::new(Kind::Push, 8);
-    (header.part, header.count) = (part, 1);
+fn push(server: &mut Server, slot: u64, chunk: u32, sequence: u64, shelf: &mut Shelf) {
+    let mut header = Header::new(FrameKind::Push, 8);
+    (header.chunk, header.count) = (chunk, 1);
     (header.sequence, header.step) = (sequence, sequence - 1);
-    server.frame(ConnId(slot), &header, Payload::Floats(&mut vec![1.0; 2]), 0, shelf);
+    server.frame_arrived(ConnId(slot), &header, Payload::Floats(&mut vec![1.0; 2]), 0, shelf);
 }
 
 fn ask(server: &mut Server, slot: u64, step: u64, shelf: &mut Shelf) {
     let header = Client::checkpoint(step);
-    server.frame(ConnId(slot), &header, Payload::Bytes(&[]), 0, shelf);
+    server.frame_arrived(ConnId(slot), &header, Payload::Bytes(&[]), 0, shelf);
 }
 
 #[test]
-fn in_sync_it_is_taken_when_all_parts_have_made_the_step() {
+fn in_sync_it_is_taken_when_all_chunks_have_made_the_step() {
     let mut shelf = Shelf::default();
     let mut server = server(ModeConfig::Sync { quorum: 2 }, None, &mut shelf);
     ask(&mut server, 0, 2, &mut shelf);
     for sequence in 1..=3 {
-        for (slot, part) in [(1, 2), (0, 0), (0, 1), (1, 0), (0, 2), (1, 1)] {
-            push(&mut server, slot, part, sequence, &mut shelf);
+        for (slot, chunk) in [(1, 2), (0, 0), (0, 1), (1, 0), (0, 2), (1, 1)] {
+            push(&mut server, slot, chunk, sequence, &mut shelf);
         }
     }
-    let slots = vec![Mark { high: 2, step: 1 }; 2];
-    let marks = vec![PartMarks { version: 2, slots }; PARTS];
+    let slots = vec![SlotMark { last_sequence: 2, step: 1 }; 2];
+    let marks = vec![ChunkMarks { version: 2, slots }; CHUNKS];
     assert_eq!(shelf.taken, [(2, vec![-2.0; PARAMS], marks)]);
     assert!(shelf.closed.is_empty(), "{:?}", shelf.closed);
 }
 
 #[test]
-fn in_async_it_is_taken_at_once_with_what_is_in_each_part() {
+fn in_async_it_is_taken_at_once_with_what_is_in_each_chunk() {
     let mut shelf = Shelf::default();
     let mut server = server(ModeConfig::Async, None, &mut shelf);
     push(&mut server, 1, 0, 1, &mut shelf);
     push(&mut server, 0, 0, 1, &mut shelf);
     push(&mut server, 1, 1, 1, &mut shelf);
     ask(&mut server, 0, 2, &mut shelf);
-    let part = |version, zero, one| PartMarks {
+    let chunk = |version, zero, one| ChunkMarks {
         version,
-        slots: [zero, one].map(|high| Mark { high, step: 0 }).to_vec(),
+        slots: [zero, one].map(|last_sequence| SlotMark { last_sequence, step: 0 }).to_vec(),
     };
-    let marks = vec![part(2, 1, 1), part(1, 0, 1), part(0, 0, 0)];
+    let marks = vec![chunk(2, 1, 1), chunk(1, 0, 1), chunk(0, 0, 0)];
     assert_eq!(shelf.taken, [(2, vec![-2.0, -2.0, -1.0, -1.0, 0.0, 0.0], marks.clone())]);
 
     // Who has the push already does not apply it again; who has not, does.
-    let resume = Resume { first_step: 0, parts: marks, stop_at: None };
+    let resume = ResumeState { first_step: 0, chunks: marks, stop_at: None };
     let mut server = self::server(ModeConfig::Async, Some(&resume), &mut shelf);
-    for part in 0..PARTS as u32 {
-        push(&mut server, 1, part, 1, &mut shelf);
+    for chunk in 0..CHUNKS as u32 {
+        push(&mut server, 1, chunk, 1, &mut shelf);
     }
     let applied = [0.0, 0.0, 0.0, 0.0, -1.0, -1.0];
     assert_eq!(server.store().params(), applied);
@@ -149,11 +148,11 @@ fn a_step_is_taken_once_more_only_if_it_is_the_last_and_all_have_left() {
     push(&mut server, 0, 2, 1, &mut shelf);
     for slot in 0..2 {
         let (header, report) = Client::leave(Vec::new());
-        server.frame(ConnId(slot), &header, Payload::Bytes(&report), 0, &mut shelf);
+        server.frame_arrived(ConnId(slot), &header, Payload::Bytes(&report), 0, &mut shelf);
     }
     ask(&mut server, 0, 1, &mut shelf);
-    let versions = |taken: &(u64, _, Vec<PartMarks>)| {
-        (taken.0, taken.2.iter().map(|part| part.version).collect::<Vec<_>>())
+    let versions = |taken: &(u64, _, Vec<ChunkMarks>)| {
+        (taken.0, taken.2.iter().map(|chunk| chunk.version).collect::<Vec<_>>())
     };
     let taken: Vec<_> = shelf.taken.iter().map(versions).collect();
     assert_eq!(taken, [(1, vec![1, 0, 0]), (1, vec![1, 1, 1])]);
@@ -166,8 +165,8 @@ fn in_sync_a_step_that_the_others_have_passed_is_not_taken_for_it() {
     let mut server = server(ModeConfig::Sync { quorum: 1 }, None, &mut shelf);
     ask(&mut server, 0, 1, &mut shelf);
     for sequence in 1..=2 {
-        for part in 0..PARTS as u32 {
-            push(&mut server, 1, part, sequence, &mut shelf);
+        for chunk in 0..CHUNKS as u32 {
+            push(&mut server, 1, chunk, sequence, &mut shelf);
         }
     }
     assert_eq!(server.global_step(), 2);

@@ -1,23 +1,23 @@
 //! Frames and payloads: what is written is read back, and rubbish is refused, never believed.
 
 use paceline_exchange::{
-    CONTROL_BYTES, FrameError, Generation, HEADER_BYTES, Header, Hello, Kind, MessageError,
-    PART_BYTES, PROTOCOL_VERSION, ProcessName, Refusal, RefuseCode, Report, Role, SPARSE_BYTES,
-    Welcome,
+    CHUNK_BYTES, CONTROL_BYTES, FrameError, FrameKind, Generation, HEADER_BYTES, Header, Hello,
+    MessageError, PROTOCOL_VERSION, PeerRole, ProcessName, Refusal, RefuseCode, SPARSE_BYTES,
+    TaskReport, Welcome,
 };
 use proptest::prelude::*;
 
-fn kinds() -> impl Strategy<Value = Kind> {
-    proptest::sample::select(Kind::ALL.to_vec())
+fn kinds() -> impl Strategy<Value = FrameKind> {
+    proptest::sample::select(FrameKind::ALL.to_vec())
 }
 
 proptest! {
     #[test]
     fn a_header_survives_the_wire(
-        kind in kinds(), len in 0usize..PART_BYTES, part: u32, count: u32, numbers: [u64; 3],
+        kind in kinds(), len in 0usize..CHUNK_BYTES, chunk: u32, count: u32, numbers: [u64; 3],
     ) {
         let mut header = Header::new(kind, len.min(kind.max_payload_bytes()) / 4 * 4);
-        (header.part, header.count) = (part, count);
+        (header.chunk, header.count) = (chunk, count);
         [header.step, header.version, header.sequence] = numbers;
         prop_assert_eq!(Header::decode(&header.encode()), Ok(header));
     }
@@ -36,7 +36,7 @@ proptest! {
     #[test]
     fn random_payloads_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = (Hello::decode(&bytes), Welcome::decode(&bytes), Refusal::decode(&bytes));
-        let _ = Report::decode_list(&bytes);
+        let _ = TaskReport::decode_list(&bytes);
         let version = PROTOCOL_VERSION.to_le_bytes();
         let likelier = [&b"PACE"[..], &version, &[0], &bytes].concat();
         if let Ok(hello) = Hello::decode(&likelier) {
@@ -51,7 +51,7 @@ proptest! {
         (id, name) in (any::<u64>(), "[a-z0-9:._-]{0,64}"),
         number: u64, base in proptest::option::of(0..u64::MAX),
     ) {
-        let role = if is_worker { Role::Worker } else { Role::Evaluator };
+        let role = if is_worker { PeerRole::Worker } else { PeerRole::Evaluator };
         let [job_digest, layout_digest] = digests;
         let version = PROTOCOL_VERSION;
         let hello = Hello {
@@ -70,14 +70,14 @@ proptest! {
     ) {
         let reports: Vec<_> = list
             .into_iter()
-            .map(|(slot, text)| Report { slot: (slot != 0).then_some(slot), bytes: text.into() })
+            .map(|(slot, text)| TaskReport { slot: (slot != 0).then_some(slot), bytes: text.into() })
             .collect();
-        prop_assert_eq!(Report::decode_list(&Report::encode_list(&reports)), Ok(reports));
+        prop_assert_eq!(TaskReport::decode_list(&TaskReport::encode_list(&reports)), Ok(reports));
     }
 }
 
 /// Changes one byte of a good header and gives what decoding says.
-fn with_byte(kind: Kind, at: usize, value: u8) -> Result<Header, FrameError> {
+fn with_byte(kind: FrameKind, at: usize, value: u8) -> Result<Header, FrameError> {
     let mut bytes = Header::new(kind, 0).encode();
     bytes[at] = value;
     Header::decode(&bytes)
@@ -86,29 +86,38 @@ fn with_byte(kind: Kind, at: usize, value: u8) -> Result<Header, FrameError> {
 #[test]
 fn each_kind_has_its_flags() {
     let flags = |kind| (0..=255).filter(move |&bits| with_byte(kind, 1, bits).is_ok());
-    assert!(flags(Kind::PullKeys).eq([0, 8, 64, 72]));
-    assert!(flags(Kind::Pull).eq([0, 8]));
-    assert!(flags(Kind::Values).eq([0, 1, 2, 3]));
-    assert!(flags(Kind::PushKeys).eq([0]));
+    assert!(flags(FrameKind::PullKeys).eq([0, 8, 64, 72]));
+    assert!(flags(FrameKind::Pull).eq([0, 8]));
+    assert!(flags(FrameKind::Values).eq([0, 1, 2, 3]));
+    assert!(flags(FrameKind::PushKeys).eq([0]));
 }
 
 #[test]
 fn limits_are_kept_to() {
-    assert_eq!(with_byte(Kind::Beat, 0, 99), Err(FrameError::Kind(99)));
-    assert_eq!(with_byte(Kind::Beat, 2, 1), Err(FrameError::Reserved));
-    assert_eq!(with_byte(Kind::Push, 1, 1), Err(FrameError::Flags { kind: Kind::Push, flags: 1 }));
-    assert_eq!(with_byte(Kind::Push, 4, 3), Err(FrameError::Length { kind: Kind::Push, len: 3 }));
-    assert_eq!(with_byte(Kind::Pull, 4, 4), Err(FrameError::Length { kind: Kind::Pull, len: 4 }));
-    let values = FrameError::Length { kind: Kind::Values, len: 3 };
-    assert_eq!(with_byte(Kind::Values, 4, 3), Err(values));
+    assert_eq!(with_byte(FrameKind::Heartbeat, 0, 99), Err(FrameError::FrameKind(99)));
+    assert_eq!(with_byte(FrameKind::Heartbeat, 2, 1), Err(FrameError::Reserved));
+    assert_eq!(
+        with_byte(FrameKind::Push, 1, 1),
+        Err(FrameError::Flags { kind: FrameKind::Push, flags: 1 })
+    );
+    assert_eq!(
+        with_byte(FrameKind::Push, 4, 3),
+        Err(FrameError::Length { kind: FrameKind::Push, len: 3 })
+    );
+    assert_eq!(
+        with_byte(FrameKind::Pull, 4, 4),
+        Err(FrameError::Length { kind: FrameKind::Pull, len: 4 })
+    );
+    let values = FrameError::Length { kind: FrameKind::Values, len: 3 };
+    assert_eq!(with_byte(FrameKind::Values, 4, 3), Err(values));
     // A gradient is followed by keys, which may end anywhere.
-    assert!(with_byte(Kind::PushKeys, 4, 3).is_ok());
+    assert!(with_byte(FrameKind::PushKeys, 4, 3).is_ok());
     let limits = [
-        (Kind::Push, PART_BYTES),
-        (Kind::PushKeys, SPARSE_BYTES),
-        (Kind::PullKeys, SPARSE_BYTES),
-        (Kind::Values, SPARSE_BYTES),
-        (Kind::Hello, CONTROL_BYTES),
+        (FrameKind::Push, CHUNK_BYTES),
+        (FrameKind::PushKeys, SPARSE_BYTES),
+        (FrameKind::PullKeys, SPARSE_BYTES),
+        (FrameKind::Values, SPARSE_BYTES),
+        (FrameKind::Hello, CONTROL_BYTES),
     ];
     for (kind, most) in limits {
         let mut bytes = Header::new(kind, most).encode();

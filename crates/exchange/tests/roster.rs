@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
 use paceline_exchange::{
-    Body, Call, Client, ClientConfig, ConnId, CrewConfig, Enrolment, Generation, Header, Host,
-    Kind, Level, ModeConfig, OnLoss, Outcome, Payload, ProcessName, Refusal, RefuseCode, Role,
-    Server, ServerConfig, ServerPhase, Stats, Store, ask_for_terms, worker_names,
+    Client, ClientConfig, ConnId, Enrolment, FrameBody, FrameKind, Generation, Header, Host, Level,
+    ModeConfig, OnLoss, Outcome, Payload, PeerRole, ProcessName, Refusal, RefuseCode, RosterConfig,
+    RosterEvent, Server, ServerConfig, ServerPhase, Stats, Store, request_join_info, worker_names,
 };
-use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
+use paceline_model::{Group, Layout, OptimizerState, Sgd};
 
 /// What a server did.
 #[derive(Default)]
@@ -16,7 +16,7 @@ struct Log {
 }
 
 impl Host for Log {
-    fn send(&mut self, to: ConnId, header: Header, body: Body<'_>) {
+    fn send(&mut self, to: ConnId, header: Header, body: FrameBody<'_>) {
         self.sent.push((to.0, header, body.bytes().to_vec()));
     }
     fn close(&mut self, _conn: ConnId, _reason: &str) {}
@@ -72,28 +72,27 @@ impl Room {
             token: b"secret".to_vec(),
             job_digest: [1; 32],
             layout_digest: [2; 32],
-            shard: 0..4,
             total_params: 4,
-            part_floats: 4,
-            crew: CrewConfig { processes: processes as usize, terms: b"terms".to_vec() },
+            chunk_floats: 4,
+            roster: RosterConfig { processes: processes as usize, join_info: b"terms".to_vec() },
         };
-        let optimizer = Optimizer::new(OptimizerSpec::sgd(1.0), &layout, 0..4);
+        let optimizer = OptimizerState::new(Sgd::new(1.0), &layout, 0..4);
         let server = Server::new(config, Store::dense(vec![0.0; 4], optimizer));
         Self { server, log: Log::default(), now_ms: 0, incarnation: 0 }
     }
 
     fn say(&mut self, conn: u64, (header, bytes): (Header, Vec<u8>)) {
         let payload = Payload::Bytes(&bytes);
-        self.server.frame(ConnId(conn), &header, payload, self.now_ms, &mut self.log);
+        self.server.frame_arrived(ConnId(conn), &header, payload, self.now_ms, &mut self.log);
     }
 
     /// A process comes; what it is called, or why it is refused.
-    fn enrol(&mut self, process: u64, home: Option<u64>) -> Call {
+    fn enrol(&mut self, process: u64, home: Option<u64>) -> RosterEvent {
         self.enrol_who(process, home, false)
     }
 
     /// A process comes that may have been here before.
-    fn enrol_who(&mut self, process: u64, home: Option<u64>, has_been: bool) -> Call {
+    fn enrol_who(&mut self, process: u64, home: Option<u64>, was_enrolled: bool) -> RosterEvent {
         let name = home.map_or(String::new(), |home| format!("worker:{home}"));
         let mut enrolment = Enrolment {
             process: ProcessName { id: process, name },
@@ -102,22 +101,23 @@ impl Room {
             layout_digest: [2; 32],
             token: b"secret".to_vec(),
             servers: 1,
-            has_been,
+            was_enrolled,
         };
-        self.server.opened(ConnId(control(process)), self.now_ms);
+        self.server.connection_opened(ConnId(control(process)), self.now_ms);
         self.say(control(process), enrolment.hello());
         let answer = |(to, header, _): &&(u64, Header, Vec<u8>)| {
-            *to == control(process) && matches!(header.kind, Kind::Enrolled | Kind::Refuse)
+            *to == control(process)
+                && matches!(header.kind, FrameKind::Enrolled | FrameKind::Refuse)
         };
         let (_, header, bytes) = self.log.sent.iter().rev().find(answer).unwrap();
-        enrolment.arrived(header, bytes).unwrap()
+        enrolment.frame_arrived(header, bytes).unwrap()
     }
 
     /// A process fills a slot, by a connection of the slot's number and its own.
     fn fill(&mut self, process: u64, slot: usize) {
         self.incarnation += 1;
         let client = Client::new(ClientConfig {
-            role: Role::Worker,
+            role: PeerRole::Worker,
             slot: slot as u32,
             incarnation: self.incarnation,
             job_digest: [1; 32],
@@ -129,7 +129,7 @@ impl Room {
             process: ProcessName { id: process, name: format!("p{process}") },
         });
         let conn = ConnId(10 * process + slot as u64);
-        self.server.opened(conn, self.now_ms);
+        self.server.connection_opened(conn, self.now_ms);
         self.say(conn.0, client.hello(0));
     }
 
@@ -141,7 +141,7 @@ impl Room {
     fn die(&mut self, process: u64) {
         let slots = (0..4).map(|slot| 10 * process + slot);
         for conn in slots.chain([control(process)]).collect::<Vec<_>>() {
-            self.server.closed(ConnId(conn), "gone", self.now_ms, &mut self.log);
+            self.server.connection_closed(ConnId(conn), "gone", self.now_ms, &mut self.log);
         }
     }
 
@@ -152,18 +152,18 @@ impl Room {
 
     /// The slots that a process has been offered since the last look.
     fn offers(&mut self, process: u64) -> Vec<usize> {
-        let of = |kind: Kind| move |sent: &(u64, Header, Vec<u8>)| sent.1.kind == kind;
+        let of = |kind: FrameKind| move |sent: &(u64, Header, Vec<u8>)| sent.1.kind == kind;
         let is_its = |sent: &&(u64, Header, Vec<u8>)| sent.0 == control(process);
-        let sent = self.log.sent.iter().filter(is_its).filter(|sent| of(Kind::Offer)(sent));
-        let slots = sent.map(|(_, header, _)| header.part as usize).collect();
-        self.log.sent.retain(|sent| sent.0 != control(process) || !of(Kind::Offer)(sent));
+        let sent = self.log.sent.iter().filter(is_its).filter(|sent| of(FrameKind::Offer)(sent));
+        let slots = sent.map(|(_, header, _)| header.chunk as usize).collect();
+        self.log.sent.retain(|sent| sent.0 != control(process) || !of(FrameKind::Offer)(sent));
         slots
     }
 
     /// How often a process has been asked to give a slot back.
     fn yields(&self, process: u64) -> usize {
         let is_one = |sent: &&(u64, Header, Vec<u8>)| {
-            sent.0 == control(process) && sent.1.kind == Kind::Yield
+            sent.0 == control(process) && sent.1.kind == FrameKind::Yield
         };
         self.log.sent.iter().filter(is_one).count()
     }
@@ -172,27 +172,27 @@ impl Room {
 #[test]
 fn slots_are_first_for_the_processes_that_a_run_begins_with_in_turn() {
     let mut room = Room::with(2);
-    let holders: Vec<_> = (0..4).map(|slot| room.server.holder(slot).to_owned()).collect();
+    let holders: Vec<_> = (0..4).map(|slot| room.server.process_name(slot).to_owned()).collect();
     assert_eq!(holders, ["p1", "p2", "p1", "p2"]);
     assert_eq!((room.offers(1), room.offers(2)), (vec![], vec![]));
 }
 
 #[test]
 fn a_run_that_goes_on_waits_for_who_may_come_back_with_slots_and_for_nobody_else() {
-    for (has_been, at_once) in [(false, [vec![0, 2], vec![1, 3]]), (true, [vec![0], vec![1]])] {
+    for (was_enrolled, at_once) in [(false, [vec![0, 2], vec![1, 3]]), (true, [vec![0], vec![1]])] {
         let mut room = Room::empty(2);
-        room.server.enter(Generation { number: 2, base: Some(10) });
+        room.server.enter_generation(Generation { number: 2, base: Some(10) });
         for process in 1..=2 {
-            room.enrol_who(process, Some(process - 1), has_been);
+            room.enrol_who(process, Some(process - 1), was_enrolled);
         }
-        assert_eq!([1, 2].map(|process| room.offers(process)), at_once, "{has_been}");
+        assert_eq!([1, 2].map(|process| room.offers(process)), at_once, "{was_enrolled}");
     }
 }
 
 #[test]
 fn who_joins_gets_a_slot_of_whoever_has_the_most_and_a_name_nobody_had() {
     let mut room = Room::with(1);
-    assert_eq!(room.enrol(7, None), Call::Enrolled("worker:1".into()));
+    assert_eq!(room.enrol(7, None), RosterEvent::Enrolled("worker:1".into()));
     assert_eq!((room.yields(1), room.offers(7)), (1, vec![]));
     room.release(1, 3);
     assert_eq!(room.offers(7), [3]);
@@ -201,14 +201,14 @@ fn who_joins_gets_a_slot_of_whoever_has_the_most_and_a_name_nobody_had() {
     assert_eq!(room.yields(1), 2, "3 and 1 become 2 and 2");
     room.release(1, 2);
     room.fill(7, 2);
-    assert_eq!(room.enrol(8, None), Call::Enrolled("worker:2".into()));
+    assert_eq!(room.enrol(8, None), RosterEvent::Enrolled("worker:2".into()));
     assert_eq!(room.yields(1) + room.yields(7), 3);
 }
 
 #[test]
 fn a_released_slot_goes_to_who_has_the_fewest_and_rather_not_to_the_chief() {
     let mut room = Room::with(4);
-    room.server.closed(ConnId(control(3)), "leaves", 0, &mut room.log);
+    room.server.connection_closed(ConnId(control(3)), "leaves", 0, &mut room.log);
     room.release(3, 2);
     assert_eq!((room.offers(1), room.offers(2), room.offers(4)), (vec![], vec![2], vec![]));
     // Who does not take it in time is passed over.
@@ -253,7 +253,7 @@ fn a_task_that_is_started_again_gets_the_slots_that_it_had_even_if_the_old_looks
     for slot in [1, 3] {
         room.incarnation += 1;
         let client = Client::new(ClientConfig {
-            role: Role::Worker,
+            role: PeerRole::Worker,
             slot,
             incarnation: room.incarnation,
             job_digest: [1; 32],
@@ -264,12 +264,14 @@ fn a_task_that_is_started_again_gets_the_slots_that_it_had_even_if_the_old_looks
             is_sparse: false,
             process: ProcessName { id: 2, name: "worker:1".into() },
         });
-        room.server.opened(ConnId(500 + u64::from(slot)), 0);
+        room.server.connection_opened(ConnId(500 + u64::from(slot)), 0);
         room.say(500 + u64::from(slot), client.hello(0));
     }
     room.enrol(5, Some(1));
     assert_eq!(room.offers(5), [1, 3]);
-    let Call::Refused(Refusal { code, .. }) = room.enrol(2, Some(1)) else { panic!("let in") };
+    let RosterEvent::Refused(Refusal { code, .. }) = room.enrol(2, Some(1)) else {
+        panic!("let in")
+    };
     assert_eq!(code, RefuseCode::SlotTaken, "the old one is not wanted any more");
 }
 
@@ -285,14 +287,14 @@ fn the_chiefs_slot_is_for_the_chief_alone() {
     let before = room.log.sent.len();
     room.fill(11, 0);
     room.release(11, 0);
-    assert!(room.log.sent[before..].iter().all(|(_, header, _)| header.kind != Kind::Bye));
+    assert!(room.log.sent[before..].iter().all(|(_, header, _)| header.kind != FrameKind::Bye));
 }
 
 #[test]
 fn a_slot_that_nobody_takes_ends_the_run_in_time() {
     let mut room = Room::with(4);
     for process in 1..=4 {
-        room.server.closed(ConnId(control(process)), "gone", 0, &mut room.log);
+        room.server.connection_closed(ConnId(control(process)), "gone", 0, &mut room.log);
     }
     room.release(3, 2);
     room.after(599_000);
@@ -305,12 +307,12 @@ fn a_slot_that_nobody_takes_ends_the_run_in_time() {
 #[test]
 fn anybody_with_the_token_is_told_the_terms_and_nobody_else() {
     let mut room = Room::with(1);
-    for (token, kind) in [("secret", Kind::Terms), ("guess", Kind::Refuse)] {
+    for (token, kind) in [("secret", FrameKind::JoinInfo), ("guess", FrameKind::Refuse)] {
         let conn = 90 + token.len() as u64;
-        room.server.opened(ConnId(conn), 0);
-        room.say(conn, ask_for_terms(token.as_bytes().to_vec()));
+        room.server.connection_opened(ConnId(conn), 0);
+        room.say(conn, request_join_info(token.as_bytes().to_vec()));
         let (to, header, bytes) = room.log.sent.last().unwrap();
         assert_eq!((*to, header.kind), (conn, kind));
-        assert_eq!(bytes == b"terms", kind == Kind::Terms);
+        assert_eq!(bytes == b"terms", kind == FrameKind::JoinInfo);
     }
 }

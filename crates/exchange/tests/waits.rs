@@ -1,11 +1,11 @@
 //! Waits are named and have a limit; strangers are shown out; a lost worker ends the run.
 
 use paceline_exchange::{
-    Body, Client, ClientConfig, ConnId, CrewConfig, Header, Host, Kind, Level, ModeConfig, OnLoss,
-    Outcome, Payload, ProcessName, Refusal, RefuseCode, Role, Server, ServerConfig, ServerPhase,
-    Stats, Store, worker_names,
+    Client, ClientConfig, ConnId, FrameBody, FrameKind, Header, Host, Level, ModeConfig, OnLoss,
+    Outcome, Payload, PeerRole, ProcessName, Refusal, RefuseCode, RosterConfig, Server,
+    ServerConfig, ServerPhase, Stats, Store, worker_names,
 };
-use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
+use paceline_model::{Group, Layout, OptimizerState, Sgd};
 
 #[derive(Default)]
 struct Log {
@@ -14,14 +14,14 @@ struct Log {
 }
 
 impl Log {
-    fn texts(&self, kind: Kind) -> Vec<(u64, String)> {
+    fn texts(&self, kind: FrameKind) -> Vec<(u64, String)> {
         let ours = self.sent.iter().filter(|(_, header, _)| header.kind == kind);
         ours.map(|(to, _, bytes)| (to.0, String::from_utf8_lossy(bytes).into_owned())).collect()
     }
 }
 
 impl Host for Log {
-    fn send(&mut self, to: ConnId, header: Header, body: Body<'_>) {
+    fn send(&mut self, to: ConnId, header: Header, body: FrameBody<'_>) {
         self.sent.push((to, header, body.bytes().to_vec()));
     }
     fn close(&mut self, conn: ConnId, reason: &str) {
@@ -50,18 +50,17 @@ fn server(on_loss: OnLoss) -> Server {
         token: b"secret".to_vec(),
         job_digest: [1; 32],
         layout_digest: [2; 32],
-        shard: 0..4,
         total_params: 4,
-        part_floats: 4,
-        crew: CrewConfig::default(),
+        chunk_floats: 4,
+        roster: RosterConfig::default(),
     };
-    let optimizer = Optimizer::new(OptimizerSpec::sgd(1.0), &layout, 0..4);
+    let optimizer = OptimizerState::new(Sgd::new(1.0), &layout, 0..4);
     Server::new(config, Store::dense(vec![0.0; 4], optimizer))
 }
 
 fn hello(slot: u32, change: impl FnOnce(&mut ClientConfig)) -> (Header, Vec<u8>) {
     let mut config = ClientConfig {
-        role: Role::Worker,
+        role: PeerRole::Worker,
         slot,
         incarnation: 5,
         job_digest: [1; 32],
@@ -77,8 +76,8 @@ fn hello(slot: u32, change: impl FnOnce(&mut ClientConfig)) -> (Header, Vec<u8>)
 }
 
 fn join(server: &mut Server, conn: u64, (header, bytes): (Header, Vec<u8>), log: &mut Log) {
-    server.opened(ConnId(conn), 0);
-    server.frame(ConnId(conn), &header, Payload::Bytes(&bytes), 0, log);
+    server.connection_opened(ConnId(conn), 0);
+    server.frame_arrived(ConnId(conn), &header, Payload::Bytes(&bytes), 0, log);
 }
 
 /// A server whose three workers have joined by connections of the same numbers.
@@ -93,10 +92,10 @@ fn started(on_loss: OnLoss) -> (Server, Log) {
 }
 
 fn push(server: &mut Server, slot: u64, now_ms: u64, log: &mut Log) {
-    let mut header = Header::new(Kind::Push, 16);
+    let mut header = Header::new(FrameKind::Push, 16);
     (header.count, header.sequence) = (1, 1);
     let mut gradient = vec![1.0; 4];
-    server.frame(ConnId(slot), &header, Payload::Floats(&mut gradient), now_ms, log);
+    server.frame_arrived(ConnId(slot), &header, Payload::Floats(&mut gradient), now_ms, log);
 }
 
 #[test]
@@ -107,19 +106,19 @@ fn a_wait_names_whom_it_waits_for_and_ends() {
     for now_ms in (0..5_000).step_by(250) {
         server.tick(now_ms, &mut log);
     }
-    let notices = log.texts(Kind::Notice);
+    let notices = log.texts(FrameKind::Notice);
     assert_eq!(notices.len(), 3, "{notices:?}");
     assert_eq!(notices[1], (0, "step 0 waits for worker:2 (2 s)".into()));
     server.tick(5_200, &mut log);
     let why = "step 0 waits for worker:2 (5 s)";
     assert_eq!(server.outcome(), Some(&Outcome::Failed(why.into())));
-    assert_eq!(log.texts(Kind::Abort).len(), 3);
+    assert_eq!(log.texts(FrameKind::Abort).len(), 3);
 }
 
 #[test]
 fn a_lost_worker_ends_the_run_or_is_left_behind() {
     let (mut server, mut log) = started(OnLoss::Fail);
-    server.closed(ConnId(2), "connection reset", 10, &mut log);
+    server.connection_closed(ConnId(2), "connection reset", 10, &mut log);
     let why = "worker:2 was lost: connection reset";
     assert_eq!(server.outcome(), Some(&Outcome::Failed(why.into())));
 
@@ -127,9 +126,9 @@ fn a_lost_worker_ends_the_run_or_is_left_behind() {
     push(&mut server, 0, 100, &mut log);
     push(&mut server, 1, 100, &mut log);
     assert_eq!(server.global_step(), 0);
-    server.closed(ConnId(2), "connection reset", 110, &mut log);
+    server.connection_closed(ConnId(2), "connection reset", 110, &mut log);
     assert_eq!((server.global_step(), server.store().params()), (1, &[-1.0f32; 4][..]));
-    server.closed(ConnId(0), "connection reset", 120, &mut log);
+    server.connection_closed(ConnId(0), "connection reset", 120, &mut log);
     assert!(matches!(server.outcome(), Some(Outcome::Failed(why)) if why.contains("worker:0")));
 }
 
@@ -139,7 +138,7 @@ fn only_those_who_agree_on_everything_are_let_in() {
         let (mut server, mut log) = (server(OnLoss::Fail), Log::default());
         join(&mut server, 9, hello(slot, change), &mut log);
         let (_, header, bytes) = &log.sent[0];
-        assert_eq!(header.kind, Kind::Refuse);
+        assert_eq!(header.kind, FrameKind::Refuse);
         assert_eq!(Refusal::decode(bytes).map(|refusal| refusal.code), Ok(code));
         assert_eq!(log.closed.len(), 1);
     };
@@ -165,13 +164,13 @@ fn an_older_process_cannot_take_a_slot_back() {
 #[test]
 fn whoever_breaks_the_protocol_is_shown_out_alone() {
     let (mut server, mut log) = started(OnLoss::Continue);
-    server.opened(ConnId(20), 0);
+    server.connection_opened(ConnId(20), 0);
     push(&mut server, 20, 1, &mut log);
-    server.opened(ConnId(21), 1);
+    server.connection_opened(ConnId(21), 1);
     server.tick(10_001, &mut log);
-    let mut header = Header::new(Kind::Push, 16);
+    let mut header = Header::new(FrameKind::Push, 16);
     (header.count, header.sequence, header.step) = (1, 1, 7);
-    server.frame(ConnId(2), &header, Payload::Floats(&mut vec![1.0; 4]), 10_001, &mut log);
+    server.frame_arrived(ConnId(2), &header, Payload::Floats(&mut vec![1.0; 4]), 10_001, &mut log);
     let closed: Vec<_> = log.closed.iter().map(|(conn, why)| (conn.0, why.as_str())).collect();
     let expected = [
         (20, "a frame before Hello"),

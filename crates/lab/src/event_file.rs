@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use paceline_tfrecord::proto::{Fields, packed_floats};
+use paceline_tfrecord::proto::{ProtoFields, packed_floats};
 use paceline_tfrecord::split_record;
 
 /// No scalar has a longer record.
@@ -140,13 +140,13 @@ pub(crate) fn read_scalars(path: &Path, is_wanted: impl Fn(&str) -> bool) -> Sca
 fn parse_event(event: &[u8]) -> Option<FileEvent<'_>> {
     let (mut wall_seconds, mut step, mut summary) = (0.0, 0, None);
     let mut is_start = false;
-    for field in Fields::new(event) {
+    for field in ProtoFields::new(event) {
         match field.ok()? {
             (1, value) => wall_seconds = value.as_double()?,
             (2, value) => step = value.as_uint64()?,
             (5, value) => summary = value.as_bytes(),
             (7, value) => {
-                let mut log = Fields::new(value.as_bytes()?);
+                let mut log = ProtoFields::new(value.as_bytes()?);
                 is_start = log.any(|field| {
                     field.is_ok_and(|(number, value)| {
                         number == 1 && value.as_uint64() == Some(SESSION_START)
@@ -159,9 +159,9 @@ fn parse_event(event: &[u8]) -> Option<FileEvent<'_>> {
     if is_start {
         return Some(FileEvent::SessionStart { step });
     }
-    let (_, value) = Fields::new(summary?).next()?.ok()?;
+    let (_, value) = ProtoFields::new(summary?).next()?.ok()?;
     let (mut tag, mut number) = ("", None);
-    for field in Fields::new(value.as_bytes()?) {
+    for field in ProtoFields::new(value.as_bytes()?) {
         match field.ok()? {
             (1, value) => tag = value.as_str()?,
             (2, value) => number = value.as_float(),
@@ -174,7 +174,7 @@ fn parse_event(event: &[u8]) -> Option<FileEvent<'_>> {
 
 /// The value of a tensor that holds one float.
 fn single_float(bytes: &[u8]) -> Option<f32> {
-    let floats = Fields::new(bytes).find_map(|field| match field {
+    let floats = ProtoFields::new(bytes).find_map(|field| match field {
         Ok((5, value)) => value.as_bytes(),
         _ => None,
     });

@@ -1,6 +1,6 @@
 //! AlexNet with a single tower, as torchvision has it.
 
-use crate::layers::{Kind, Layer, Shape, Windows};
+use crate::layers::{Layer, LayerKind, Shape, Windows};
 use crate::{Network, NetworkError};
 
 /// The sizes of an AlexNet. The default is torchvision's, for 1,000 classes: 61,100,840
@@ -37,31 +37,31 @@ impl AlexNet {
     /// What the convolutions leave is brought to 6x6 by adaptive average pooling, as in
     /// torchvision: nothing to do at 224, and so dense layers fit images of any size.
     pub fn layers(&self) -> Vec<Layer> {
-        let pool = Kind::MaxPool(Windows::square(3, 2));
-        let dropout = Kind::Dropout { rate: self.dropout };
+        let pool = LayerKind::MaxPool(Windows::square(3, 2));
+        let dropout = LayerKind::Dropout { rate: self.dropout };
         let [a, b, c, d, e] = self.widths;
         vec![
             Layer::conv("features.0", a, 11, 4, 2),
-            Layer::new("features.1", Kind::Relu),
+            Layer::new("features.1", LayerKind::Relu),
             Layer::new("features.2", pool),
             Layer::conv("features.3", b, 5, 1, 2),
-            Layer::new("features.4", Kind::Relu),
+            Layer::new("features.4", LayerKind::Relu),
             Layer::new("features.5", pool),
             Layer::conv("features.6", c, 3, 1, 1),
-            Layer::new("features.7", Kind::Relu),
+            Layer::new("features.7", LayerKind::Relu),
             Layer::conv("features.8", d, 3, 1, 1),
-            Layer::new("features.9", Kind::Relu),
+            Layer::new("features.9", LayerKind::Relu),
             Layer::conv("features.10", e, 3, 1, 1),
-            Layer::new("features.11", Kind::Relu),
+            Layer::new("features.11", LayerKind::Relu),
             Layer::new("features.12", pool),
-            Layer::new("avgpool", Kind::AdaptiveAveragePool { to: [6, 6] }),
-            Layer::new("flatten", Kind::Flatten),
+            Layer::new("avgpool", LayerKind::AdaptiveAveragePool { to: [6, 6] }),
+            Layer::new("flatten", LayerKind::Flatten),
             Layer::new("classifier.0", dropout),
             Layer::dense("classifier.1", self.hidden),
-            Layer::new("classifier.2", Kind::Relu),
+            Layer::new("classifier.2", LayerKind::Relu),
             Layer::new("classifier.3", dropout),
             Layer::dense("classifier.4", self.hidden),
-            Layer::new("classifier.5", Kind::Relu),
+            Layer::new("classifier.5", LayerKind::Relu),
             Layer::dense("classifier.6", self.classes),
         ]
     }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::row::Row;
+
 /// A handful of labelled examples, borrowed from whoever read them.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
@@ -24,15 +26,15 @@ pub enum Inputs<'a> {
     /// Only the values that are not zero.
     Sparse(Rows<'a>),
     /// Bytes, without stretches of zeros.
-    Patchy(Patchy<'a>),
+    Patches(SharedPatches<'a>),
 }
 
 /// Examples of bytes, each standing for its 255th part, most of which are zero.
 ///
-/// They are written down as [`Patches`](crate::kernels::Patches) says, and shared, so that a
+/// They are written down as [`PatchView`](crate::kernels::Patches) says, and shared, so that a
 /// model's threads can read them where they lie.
 #[derive(Clone, Copy)]
-pub struct Patchy<'a> {
+pub struct SharedPatches<'a> {
     /// All examples that there are, each a map and the patches that are not empty.
     pub words: &'a Arc<dyn AsRef<[u64]> + Send + Sync>,
     /// Where each example begins, and at last where they end.
@@ -41,7 +43,7 @@ pub struct Patchy<'a> {
     pub which: &'a [u32],
 }
 
-impl fmt::Debug for Patchy<'_> {
+impl fmt::Debug for SharedPatches<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Patchy").field("which", &self.which).finish_non_exhaustive()
     }
@@ -73,8 +75,8 @@ impl<'a> Batch<'a> {
     }
 
     /// Examples whose bytes are mostly zero.
-    pub fn patchy(examples: Patchy<'a>, labels: &'a [u32]) -> Self {
-        Self { inputs: Inputs::Patchy(examples), labels, draw: 0 }
+    pub fn patches(examples: SharedPatches<'a>, labels: &'a [u32]) -> Self {
+        Self { inputs: Inputs::Patches(examples), labels, draw: 0 }
     }
 
     /// All values of the examples, for models that need them all.
@@ -84,7 +86,7 @@ impl<'a> Batch<'a> {
     pub fn values(&self) -> &'a [f32] {
         match self.inputs {
             Inputs::Dense(values) => values,
-            Inputs::Sparse(_) | Inputs::Patchy(_) => {
+            Inputs::Sparse(_) | Inputs::Patches(_) => {
                 panic!("a dense model was shown examples without their zeros")
             }
         }
@@ -97,10 +99,24 @@ impl<'a> Batch<'a> {
     pub fn rows(&self) -> Rows<'a> {
         match self.inputs {
             Inputs::Sparse(rows) => rows,
-            Inputs::Dense(_) | Inputs::Patchy(_) => {
+            Inputs::Dense(_) | Inputs::Patches(_) => {
                 panic!("a sparse model was shown examples with their zeros")
             }
         }
+    }
+
+    /// The examples one by one, in their sparse form. Keys are indices into the compact slice.
+    ///
+    /// # Panics
+    /// If the examples are in another form.
+    pub fn sparse_rows(&self) -> impl Iterator<Item = Row<'a>> + use<'a> {
+        let rows = self.rows();
+        assert_eq!(rows.starts.len(), self.len() + 1, "rows of the block");
+        rows.starts.windows(2).zip(self.labels).map(move |(ends, &label)| {
+            let range = ends[0] as usize..ends[1] as usize;
+            let values = if rows.values.is_empty() { &[] } else { &rows.values[range.clone()] };
+            Row { label, keys: &rows.places[range], values }
+        })
     }
 
     /// How many examples there are.

@@ -6,23 +6,23 @@
 //! it again.
 
 use crate::crew::Crew;
-use crate::{Batch, Moment, Optimizer};
+use crate::{Batch, OptimizerState, StepEvent};
 
 /// A model that can make a whole step where its parameters live.
 pub trait InPlace {
     /// Moves the parameters by the gradient of the mean loss of a block, without ever holding all
     /// of that gradient, and returns that loss. The bits are those of
-    /// [`Model::gradient`](crate::Model::gradient) and [`Optimizer::apply`].
+    /// [`Model::gradient`](crate::Model::gradient) and [`OptimizerState::apply`].
     fn descend(&mut self, descent: Descent<'_>, block: Batch<'_>) -> f32 {
-        self.descend_followed(descent, block, &mut |_| {})
+        self.descend_observed(descent, block, &mut |_| {})
     }
 
-    /// The same with a call at every [`Moment`], which may come from another thread.
-    fn descend_followed(
+    /// The same with a call at every [`StepEvent`], which may come from another thread.
+    fn descend_observed(
         &mut self,
         descent: Descent<'_>,
         block: Batch<'_>,
-        watch: &mut (dyn FnMut(Moment<'_>) + Send),
+        observe: &mut (dyn FnMut(StepEvent<'_>) + Send),
     ) -> f32;
 }
 
@@ -31,7 +31,7 @@ pub struct Descent<'a> {
     /// All parameters of the model.
     pub params: &'a mut [f32],
     /// The optimizer of all of them.
-    pub optimizer: &'a mut Optimizer,
+    pub optimizer: &'a mut OptimizerState,
     /// How many updates were made before this one.
     pub step: u64,
 }
@@ -40,6 +40,6 @@ impl Descent<'_> {
     /// Updates the parameters from `start` on with their gradient.
     pub(crate) fn update(&mut self, crew: &Crew, start: usize, grad: &[f32]) {
         let params = &mut self.params[start..start + grad.len()];
-        self.optimizer.apply_on(crew, self.step, (start, params), grad);
+        self.optimizer.apply_on(crew, self.step, start, params, grad);
     }
 }

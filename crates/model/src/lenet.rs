@@ -1,6 +1,6 @@
 //! LeNet-5 for images of 28x28, in the form that is usual today: ReLU and average pooling.
 
-use crate::layers::{Kind, Layer, Shape, Windows};
+use crate::layers::{Layer, LayerKind, Shape, Windows};
 use crate::{Network, NetworkError};
 
 /// The shape of LeNet-5's examples.
@@ -10,19 +10,19 @@ pub const LENET_INPUT: Shape = Shape { channels: 1, height: 28, width: 28 };
 /// outputs with padding 2, 16 without), each with ReLU and average pooling of 2x2, then dense
 /// layers of 120, 84 and 10; 61,706 parameters.
 pub fn lenet(block: usize, threads: usize) -> Result<Network, NetworkError> {
-    let pool = Kind::AveragePool(Windows::square(2, 2));
+    let pool = LayerKind::AveragePool(Windows::square(2, 2));
     let layers = vec![
         Layer::conv("conv1", 6, 5, 1, 2),
-        Layer::new("relu1", Kind::Relu),
+        Layer::new("relu1", LayerKind::Relu),
         Layer::new("pool1", pool),
         Layer::conv("conv2", 16, 5, 1, 0),
-        Layer::new("relu2", Kind::Relu),
+        Layer::new("relu2", LayerKind::Relu),
         Layer::new("pool2", pool),
-        Layer::new("flatten", Kind::Flatten),
+        Layer::new("flatten", LayerKind::Flatten),
         Layer::dense("fc1", 120),
-        Layer::new("relu3", Kind::Relu),
+        Layer::new("relu3", LayerKind::Relu),
         Layer::dense("fc2", 84),
-        Layer::new("relu4", Kind::Relu),
+        Layer::new("relu4", LayerKind::Relu),
         Layer::dense("fc3", 10),
     ];
     Network::new(LENET_INPUT, layers, block, threads)

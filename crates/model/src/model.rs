@@ -1,93 +1,90 @@
-//! What every model must be able to do. The way in for models of your own.
+//! The trait that every model implements.
 
-use std::ops::Range;
+use crate::batch::Batch;
+use crate::descent::InPlace;
+use crate::graph::{OpNode, plain_graph};
+use crate::kernels::OutputMode;
+use crate::layout::Layout;
+use crate::step_event::{LayerShape, StepEvent};
+use crate::tally::Tally;
 
-use crate::kernels::Onto;
-use crate::{Batch, InPlace, LayerShape, Layout, Moment, Node, Tally};
-
-/// A pure function from parameters and a batch to a loss and its gradient.
+/// A function from parameters and a batch to a loss and its gradient.
 ///
-/// A model holds no parameters: they are lent to it for each call, because they live where
-/// the mode keeps them, in this process or on servers. What it does hold is scratch memory,
-/// planned once when it is built, which is why the calls take `&mut self`. A call with equal
-/// arguments gives equal bits.
+/// A model holds no parameters: every call borrows them, because they live where the sharing mode
+/// keeps them, in this process or on servers. It does hold scratch memory, allocated once when it
+/// is built, which is why calls take `&mut self`. Calls with equal arguments return equal bits.
+///
+/// Five methods are required; the crate's documentation shows a whole perceptron.
 pub trait Model: Send {
     /// The named tensors of the flat parameter slice.
     fn layout(&self) -> &Layout;
 
-    /// How many values one example has.
+    /// The number of values of one example.
     fn inputs(&self) -> usize;
-
-    /// The largest block of examples that [`Model::gradient`] and [`Model::evaluate`] take.
-    /// Scratch memory is planned for it, and a good model chooses it so that a block's values
-    /// are still in the cache when the gradient needs them again.
-    fn max_block(&self) -> usize;
 
     /// Writes the values that training starts from; equal seeds give equal values.
     fn initialise(&self, seed: u64, params: &mut [f32]);
 
-    /// Puts `share` times the gradient of the summed loss of a block's examples onto `grad`,
-    /// and returns `share` times that loss.
+    /// Writes `share` times the gradient of the summed loss of a block's examples to `grad`, and
+    /// returns `share` times that loss.
     ///
-    /// A batch of n examples is as many blocks as it takes, each with a share of 1/n: the
-    /// first onto zero, the rest onto what is there.
+    /// A batch of n examples is cut into blocks of at most [`Model::max_block`], each with a share
+    /// of 1/n: the first overwrites `grad`, the others add to it. Call
+    /// [`mode.prepare(grad)`](OutputMode::prepare) first to treat both alike.
     fn gradient(
         &mut self,
         params: &[f32],
         block: Batch<'_>,
         share: f32,
-        onto: Onto,
+        mode: OutputMode,
         grad: &mut [f32],
     ) -> f32;
 
-    /// The same as [`Model::gradient`], with a call at every [`Moment`], which may come from
-    /// another thread. A model of one layer goes forward and back together, and says so at the end.
-    fn gradient_followed(
+    /// Counts the loss and the correct answers of a block's examples.
+    fn evaluate(&mut self, params: &[f32], block: Batch<'_>, tally: &mut Tally);
+
+    /// The largest block of examples that [`Model::gradient`] and [`Model::evaluate`] take.
+    ///
+    /// A good size keeps a block's values in the cache until the backward pass needs them.
+    fn max_block(&self) -> usize {
+        256
+    }
+
+    /// As [`Model::gradient`], with a call at every [`StepEvent`], which may come from another
+    /// thread.
+    ///
+    /// By default a model counts as one layer, whose forward and backward pass end together.
+    fn gradient_observed(
         &mut self,
         params: &[f32],
         block: Batch<'_>,
         share: f32,
-        (onto, grad): (Onto, &mut [f32]),
-        watch: &mut (dyn FnMut(Moment<'_>) + Send),
+        mode: OutputMode,
+        grad: &mut [f32],
+        observe: &mut (dyn FnMut(StepEvent<'_>) + Send),
     ) -> f32 {
-        let loss = self.gradient(params, block, share, onto, grad);
-        watch(Moment::Forward { layer: 0 });
-        watch(Moment::Final { range: 0..grad.len(), values: grad });
+        let loss = self.gradient(params, block, share, mode, grad);
+        observe(StepEvent::Forward { layer: 0 });
+        observe(StepEvent::Final { range: 0..grad.len(), values: grad });
         loss
     }
 
-    /// The same as [`Model::gradient`], with a call as soon as part of the gradient will not
-    /// change any more in this call: which part, and what it holds. So it can be sent while the
-    /// rest is computed. Parts come with the end of the slice first, without gaps, each once.
-    fn gradient_watched(
-        &mut self,
-        params: &[f32],
-        block: Batch<'_>,
-        share: f32,
-        onto_grad: (Onto, &mut [f32]),
-        finished: &mut (dyn FnMut(Range<usize>, &[f32]) + Send),
-    ) -> f32 {
-        self.gradient_followed(params, block, share, onto_grad, &mut |moment| {
-            if let Moment::Final { range, values } = moment {
-                finished(range, values);
-            }
-        })
-    }
-
-    /// The layers that [`Moment`]s name by their numbers.
+    /// The layers that [`StepEvent`]s refer to by index.
     fn layer_shapes(&self) -> Vec<LayerShape> {
-        Vec::new()
+        vec![LayerShape { name: "model".into(), output: Vec::new() }]
     }
 
-    /// This model as one that makes whole steps where the parameters live; none if it has no use
-    /// for that, as small ones, for which a gradient is no burden.
+    /// This model as one that makes whole steps where the parameters live, if it can.
+    ///
+    /// That pays for large models: the memory of a whole gradient is saved.
     fn in_place(&mut self) -> Option<&mut dyn InPlace> {
         None
     }
 
-    /// Counts loss and hits over a block, without a gradient.
-    fn evaluate(&mut self, params: &[f32], block: Batch<'_>, tally: &mut Tally);
-
-    /// The model as a graph of operations, for people to look at.
-    fn graph(&self) -> Vec<Node>;
+    /// The operations of the model and what feeds what, for TensorBoard's graph tab.
+    ///
+    /// By default one operation that takes the examples and all tensors of the layout.
+    fn graph(&self) -> Vec<OpNode> {
+        plain_graph(self.layout(), self.inputs())
+    }
 }

@@ -42,6 +42,13 @@ pub enum Schedule {
     },
 }
 
+/// A constant rate.
+impl From<f64> for Schedule {
+    fn from(rate: f64) -> Self {
+        Schedule::Constant { rate }
+    }
+}
+
 impl Schedule {
     /// The rate at a global step.
     pub fn at(&self, step: u64) -> f32 {

@@ -9,7 +9,10 @@ pub(crate) fn mixed(number: u64) -> u64 {
 }
 
 /// Fills a tensor with values evenly spread between `-bound` and `bound`.
-pub(crate) fn fill_uniform(seed: u64, tensor: usize, bound: f32, values: &mut [f32]) {
+///
+/// Equal arguments give equal values. `tensor` tells the tensors of a model apart: it is mixed
+/// with the seed, so that they do not start with the same values.
+pub fn fill_uniform(seed: u64, tensor: usize, bound: f32, values: &mut [f32]) {
     let key = mixed(mixed(seed) ^ tensor as u64);
     for (place, value) in values.iter_mut().enumerate() {
         // 24 bits, so that every number is exact and the ends are equally far.

@@ -50,6 +50,30 @@ pub struct Score {
 }
 
 impl Tally {
+    /// Counts an example from its scores, one for each class, with the cross-entropy of their
+    /// softmax as its loss. Of equal highest scores the first one counts.
+    ///
+    /// # Panics
+    /// If `label` is not below the number of scores.
+    pub fn count_scores(&mut self, scores: &[f32], label: u32) {
+        let own = scores[label as usize];
+        let (mut best, mut top) = (0, f32::NEG_INFINITY);
+        for (class, &score) in scores.iter().enumerate() {
+            if score > top {
+                (best, top) = (class, score);
+            }
+        }
+        let sum: f64 = scores.iter().map(|&score| f64::from(score - top).exp()).sum();
+        self.count(best == label as usize, (sum.ln() - f64::from(own - top)) as f32);
+    }
+
+    /// Counts an example with its loss and whether the model's answer is correct.
+    pub fn count(&mut self, is_correct: bool, loss: f32) {
+        self.examples += 1;
+        self.correct += u64::from(is_correct);
+        self.loss_sum += f64::from(loss);
+    }
+
     /// Counts an example of a model of two classes, 0 and 1. A score above 0 means class 1.
     #[inline]
     pub fn count_two_class(&mut self, score: f32, label: u32, loss: f32) {
@@ -101,6 +125,16 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scores_count_as_the_cross_entropy_of_their_softmax() {
+        let mut tally = Tally::default();
+        tally.count_scores(&[1.0, 1.0], 0);
+        tally.count_scores(&[1.0, 1.0], 1);
+        tally.count_scores(&[-1e30, 1e30], 1);
+        assert_eq!((tally.examples, tally.correct), (3, 2));
+        assert!((tally.loss_sum - 4f64.ln()).abs() < 1e-6);
+    }
 
     #[test]
     fn two_classes_count_what_was_said_and_what_is() {

@@ -6,10 +6,7 @@
 mod golden;
 
 use golden::{batch, golden, network, start};
-use paceline_model::{
-    AlexNet, Batch, GroupRule, Model, Network, Onto, Optimizer, OptimizerSpec, Rule, Schedule,
-    lenet,
-};
+use paceline_model::{AlexNet, Batch, Model, Momentum, Network, OptimizerState, OutputMode, lenet};
 use serde_json::Value;
 
 #[test]
@@ -27,7 +24,7 @@ fn loss_and_gradient_are_pytorchs_with_any_number_of_threads() {
             let mut grad = vec![f32::NAN; params.len()];
             let share = 1.0 / count as f32;
             let block = Batch::dense(&x, &labels);
-            let loss = model.gradient(&params, block, share, Onto::Zero, &mut grad);
+            let loss = model.gradient(&params, block, share, OutputMode::Overwrite, &mut grad);
             let theirs = case["loss"].as_f64().unwrap() as f32;
             assert!((loss - theirs).abs() < 1e-5, "{name}: loss {loss}, not {theirs}");
             let largest = wanted.iter().fold(0f32, |most, g| most.max(g.abs()));
@@ -56,15 +53,14 @@ fn a_small_alexnet_follows_pytorch_for_twenty_steps() {
 
 fn follow(mut model: Network, count: usize, rate: f64, losses: &Value) {
     let mut params = start(&model);
-    let group = GroupRule { rate: Schedule::Constant { rate }, decay: 0.0 };
-    let rule = Rule::Momentum { momentum: 0.9 };
-    let spec = OptimizerSpec { rule, weights: group, biases: group };
-    let mut optimizer = Optimizer::new(spec, model.layout(), 0..params.len());
+    let spec = Momentum::new(rate, 0.9);
+    let mut optimizer = OptimizerState::new(spec, model.layout(), 0..params.len());
     let mut grad = vec![0.0; params.len()];
     for (step, wanted) in floats(losses).into_iter().enumerate() {
         let (x, labels) = batch(&model, count, step % 3);
         let block = Batch::dense(&x, &labels);
-        let loss = model.gradient(&params, block, 1.0 / count as f32, Onto::Zero, &mut grad);
+        let loss =
+            model.gradient(&params, block, 1.0 / count as f32, OutputMode::Overwrite, &mut grad);
         assert!((loss - wanted).abs() < 1e-3, "step {step}: loss {loss}, not {wanted}");
         optimizer.apply(step as u64, 0, &mut params, &grad);
     }

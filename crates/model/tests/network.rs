@@ -11,8 +11,8 @@ use std::cell::Cell;
 
 use golden::{batch, golden, network, start};
 use paceline_model::{
-    AlexNet, Batch, Descent, GroupRule, Kind, Layer, Model, Network, NetworkError, Onto, Optimizer,
-    OptimizerSpec, Rule, Schedule, Shape, Tally, Windows, lenet,
+    AlexNet, Batch, Descent, Layer, LayerKind, Model, Momentum, Network, NetworkError,
+    OptimizerState, OutputMode, Sgd, Shape, StepEvent, Tally, Windows, lenet,
 };
 
 /// Counts what a thread allocates.
@@ -43,7 +43,8 @@ static ALLOCATOR: Counting = Counting;
 /// Gradient and loss of one batch as one block.
 fn gradient(model: &mut Network, params: &[f32], block: Batch<'_>) -> (f32, Vec<f32>) {
     let mut grad = vec![f32::NAN; params.len()];
-    let loss = model.gradient(params, block, 1.0 / block.len() as f32, Onto::Zero, &mut grad);
+    let loss =
+        model.gradient(params, block, 1.0 / block.len() as f32, OutputMode::Overwrite, &mut grad);
     (loss, grad)
 }
 
@@ -86,16 +87,19 @@ fn blocks_add_up_to_the_batch_and_runs_repeat_bit_for_bit() {
     assert_eq!(gradient(&mut model, &params, Batch::dense(&x, &labels)), (loss, whole.clone()));
 
     let mut grad = vec![f32::NAN; params.len()];
-    let (mut sum, mut onto) = (0.0, Onto::Zero);
+    let (mut sum, mut onto) = (0.0, OutputMode::Overwrite);
     for (x, labels) in x.chunks(3 * 784).zip(labels.chunks(3)) {
         let block = Batch::dense(x, labels);
         sum += model.gradient(&params, block, 1.0 / 7.0, onto, &mut grad);
-        onto = Onto::Present;
+        onto = OutputMode::Add;
     }
     assert!((sum - loss).abs() < 1e-5);
     assert!(grad.iter().zip(&whole).all(|(a, b)| (a - b).abs() < 1e-5));
 
-    assert_eq!(model.gradient(&params, Batch::dense(&[], &[]), 1.0, Onto::Zero, &mut grad), 0.0);
+    assert_eq!(
+        model.gradient(&params, Batch::dense(&[], &[]), 1.0, OutputMode::Overwrite, &mut grad),
+        0.0
+    );
     assert!(grad.iter().all(|&value| value == 0.0));
 
     let mut tally = Tally::default();
@@ -106,20 +110,18 @@ fn blocks_add_up_to_the_batch_and_runs_repeat_bit_for_bit() {
 
 #[test]
 fn a_step_in_place_has_the_bits_of_a_gradient_and_an_update() {
-    let group = GroupRule { rate: Schedule::Constant { rate: 0.05 }, decay: 0.01 };
-    let rule = Rule::Momentum { momentum: 0.9 };
-    let spec = OptimizerSpec { rule, weights: group, biases: group };
+    let spec = Momentum::new(0.05, 0.9).decay(0.01);
     // Odd sizes, and a dense layer whose gradient comes in several pieces.
     let layers = || {
         let windows = Windows { kernel: [2, 2], stride: [2, 2], padding: [0, 0] };
         vec![
             Layer::conv("conv", 5, 3, 1, 1),
-            Layer::new("relu", Kind::Relu),
-            Layer::new("pool", Kind::MaxPool(windows)),
-            Layer::new("flat", Kind::Flatten),
-            Layer::new("drop", Kind::Dropout { rate: 0.3 }),
+            Layer::new("relu", LayerKind::Relu),
+            Layer::new("pool", LayerKind::MaxPool(windows)),
+            Layer::new("flat", LayerKind::Flatten),
+            Layer::new("drop", LayerKind::Dropout { rate: 0.3 }),
             Layer::dense("wide", 421),
-            Layer::new("tanh", Kind::Tanh),
+            Layer::new("tanh", LayerKind::Tanh),
             Layer::dense("out", 3),
         ]
     };
@@ -127,7 +129,7 @@ fn a_step_in_place_has_the_bits_of_a_gradient_and_an_update() {
     for threads in [1, 2] {
         let mut model = Network::new(input, layers(), 5, threads).unwrap();
         let mut params = start(&model);
-        let mut optimizer = Optimizer::new(spec, model.layout(), 0..params.len());
+        let mut optimizer = OptimizerState::new(spec.clone(), model.layout(), 0..params.len());
         let mut moved = (params.clone(), optimizer.clone());
         for step in 0..4 {
             let (x, labels) = batch(&model, 5 - step as usize, 3);
@@ -144,7 +146,7 @@ fn a_step_in_place_has_the_bits_of_a_gradient_and_an_update() {
 
 /// 4,000 values that dropout thins out before one output sees them.
 fn thinned(rate: f32) -> Network {
-    let layers = vec![Layer::new("drop", Kind::Dropout { rate }), Layer::dense("out", 2)];
+    let layers = vec![Layer::new("drop", LayerKind::Dropout { rate }), Layer::dense("out", 2)];
     Network::new(Shape::flat(4_000), layers, 2, 2).unwrap()
 }
 
@@ -187,11 +189,14 @@ fn the_gradient_is_finished_from_its_end_to_its_beginning() {
     let (_, wanted) = gradient(&mut model, &params, block);
     let mut grad = vec![f32::NAN; params.len()];
     let (mut end, mut parts) = (params.len(), 0);
-    model.gradient_watched(&params, block, 0.5, (Onto::Zero, &mut grad), &mut |range, values| {
-        assert_eq!(range.end, end);
-        assert_eq!(values, &wanted[range.clone()]);
-        (end, parts) = (range.start, parts + 1);
-    });
+    let observe = &mut |event: StepEvent<'_>| {
+        if let StepEvent::Final { range, values } = event {
+            assert_eq!(range.end, end);
+            assert_eq!(values, &wanted[range.clone()]);
+            (end, parts) = (range.start, parts + 1);
+        }
+    };
+    model.gradient_observed(&params, block, 0.5, OutputMode::Overwrite, &mut grad, observe);
     assert_eq!((end, parts), (0, 5));
 }
 
@@ -203,11 +208,11 @@ fn a_step_allocates_nothing() {
     let (x, labels) = batch(&model, 2, 0);
     let mut grad = vec![0.0; params.len()];
     let before = ALLOCATIONS.with(Cell::get);
-    model.gradient(&params, Batch::dense(&x, &labels), 0.5, Onto::Zero, &mut grad);
+    model.gradient(&params, Batch::dense(&x, &labels), 0.5, OutputMode::Overwrite, &mut grad);
     assert_eq!(ALLOCATIONS.with(Cell::get), before);
 
     let (mut params, len) = (params, grad.len());
-    let mut optimizer = Optimizer::new(OptimizerSpec::sgd(0.1), model.layout(), 0..len);
+    let mut optimizer = OptimizerState::new(Sgd::new(0.1), model.layout(), 0..len);
     let before = ALLOCATIONS.with(Cell::get);
     let descent = Descent { params: &mut params, optimizer: &mut optimizer, step: 0 };
     model.in_place().unwrap().descend(descent, Batch::dense(&x, &labels));
@@ -275,12 +280,12 @@ fn errors_name_the_layer_and_the_shapes() {
     );
     let padded = Windows { kernel: [2; 2], stride: [2; 2], padding: [2; 2] };
     assert_eq!(
-        wrong(vec![Layer::new("p", Kind::MaxPool(padded))]),
+        wrong(vec![Layer::new("p", LayerKind::MaxPool(padded))]),
         "layer p (max pooling), given 3x8x8: pads by 2x2, more than half of its windows of 2x2"
     );
-    let twice = vec![Layer::new("a", Kind::Flatten), Layer::dense("a", 2)];
+    let twice = vec![Layer::new("a", LayerKind::Flatten), Layer::dense("a", 2)];
     assert_eq!(wrong(twice), NetworkError::Twice("a".into()).to_string());
-    let rate = vec![Layer::new("d", Kind::Dropout { rate: 1.0 })];
+    let rate = vec![Layer::new("d", LayerKind::Dropout { rate: 1.0 })];
     assert!(wrong(rate).contains("layer d (dropout), given 3x8x8: has the rate 1"));
 }
 

@@ -4,8 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
 
 use paceline_model::{
-    Batch, Compactor, Group, Logistic, Model, Onto, Optimizer, OptimizerSpec, Rows, Rule, Schedule,
-    Table, Tally,
+    AdaGrad, Batch, Compactor, Ftrl, Group, Logistic, Model, OptimizerSpec, OptimizerState,
+    OutputMode, Rows, Sgd, SparseModel, Table, Tally,
 };
 
 const GOLDEN: &str = include_str!("golden/sparse.txt");
@@ -79,28 +79,24 @@ fn check(case: &str, spec: OptimizerSpec) {
 
 #[test]
 fn sgd_follows_numpy() {
-    check("sgd", OptimizerSpec::sgd(0.5));
+    check("sgd", Sgd::new(0.5));
 }
 
 #[test]
 fn sgd_with_lazy_decay_follows_numpy() {
-    let mut spec = OptimizerSpec::sgd(0.5);
+    let mut spec = Sgd::new(0.5);
     spec.weights.decay = 0.01;
     check("sgd-decay", spec);
 }
 
 #[test]
 fn ada_grad_follows_numpy() {
-    check(
-        "adagrad",
-        OptimizerSpec { rule: Rule::AdaGrad { epsilon: 1e-8 }, ..OptimizerSpec::sgd(0.2) },
-    );
+    check("adagrad", AdaGrad::new(0.2));
 }
 
 #[test]
 fn ftrl_follows_numpy_and_leaves_the_same_features_out() {
-    let rule = Rule::Ftrl { beta: 1.0, l1: 0.5, l2: 0.1 };
-    check("ftrl", OptimizerSpec { rule, ..OptimizerSpec::sgd(0.5) });
+    check("ftrl", OptimizerSpec::new(Ftrl { beta: 1.0, l1: 0.5, l2: 0.1 }, 0.5));
     let zeros = golden("ftrl", "params").iter().filter(|value| **value == 0.0).count();
     assert!((10..110).contains(&zeros), "{zeros} zeros make no case");
 }
@@ -144,26 +140,24 @@ impl Data {
 #[test]
 fn sparse_and_dense_paths_give_the_same_parameters() {
     let data = data(90);
-    for (rule, decay) in [
-        (Rule::Sgd, 0.0),
-        (Rule::Sgd, 0.02),
-        (Rule::AdaGrad { epsilon: 1e-8 }, 0.0),
-        (Rule::Ftrl { beta: 1.0, l1: 0.01, l2: 0.1 }, 0.0),
+    for spec in [
+        Sgd::new(0.2),
+        Sgd::new(0.2).decay(0.02).bias_decay(0.0),
+        AdaGrad::new(0.2),
+        OptimizerSpec::new(Ftrl { beta: 1.0, l1: 0.01, l2: 0.1 }, 0.2),
     ] {
-        let mut spec = OptimizerSpec { rule, ..OptimizerSpec::sgd(0.2) };
-        spec.weights.decay = decay;
-        spec.biases.rate = Schedule::Constant { rate: 0.1 };
+        let spec = spec.bias_rate(0.1);
         let mut model = Logistic::new(FEATURES);
         assert_eq!(model.layout().tensors()[1].group, Group::Biases);
         let all = model.layout().len();
-        let table = Table::new(spec, model.layout(), 0..all);
-        let mut optimizer = Optimizer::new(spec, model.layout(), 0..all);
+        let table = Table::new(spec.clone(), model.layout(), 0..all);
+        let mut optimizer = OptimizerState::new(spec.clone(), model.layout(), 0..all);
         let mut stepper = Stepper::new(Box::new(Logistic::new(FEATURES)));
         let (mut params, mut grad) = (vec![0.0; all], vec![0.0; all]);
         for step in 0..200usize {
             let from = step * 13 % 80;
             let batch = data.batch(from, from + 10);
-            let loss = model.gradient(&params, batch, 0.1, Onto::Zero, &mut grad);
+            let loss = model.gradient(&params, batch, 0.1, OutputMode::Overwrite, &mut grad);
             optimizer.apply(step as u64, 0, &mut params, &grad);
             let sparse_loss = stepper.step(&table, step as u64, batch);
             assert!((loss - sparse_loss).abs() < 1e-5);
@@ -171,14 +165,14 @@ fn sparse_and_dense_paths_give_the_same_parameters() {
         let mut got = vec![f32::NAN; all];
         table.read_range(0..all, &mut got);
         for (key, (got, want)) in got.iter().zip(&params).enumerate() {
-            assert!((got - want).abs() < 1e-6, "{rule:?}, {key}: {got}, not {want}");
+            assert!((got - want).abs() < 1e-6, "{spec:?}, {key}: {got}, not {want}");
         }
     }
 }
 
 /// Makes steps of a sparse model on a table: compact, read, gradient, update.
 struct Stepper {
-    model: Box<dyn Model>,
+    model: Box<dyn SparseModel>,
     compactor: Compactor,
     starts: Vec<u32>,
     params: Vec<f32>,
@@ -186,8 +180,7 @@ struct Stepper {
 }
 
 impl Stepper {
-    /// A stepper for a sparse model whose bias is its last parameter.
-    fn new(model: Box<dyn Model>) -> Self {
+    fn new(model: Box<dyn SparseModel>) -> Self {
         Self {
             model,
             compactor: Compactor::new(),
@@ -205,7 +198,7 @@ impl Stepper {
     fn step(&mut self, table: &Table, step: u64, batch: Batch<'_>) -> f32 {
         let rows = self.compact(table, batch);
         table.read(self.compactor.keys(), &mut self.params);
-        let (share, mut onto, mut loss) = (1.0 / batch.len() as f32, Onto::Zero, 0.0);
+        let (share, mut onto, mut loss) = (1.0 / batch.len() as f32, OutputMode::Overwrite, 0.0);
         let (most, mut from) = (self.model.max_block(), 0);
         for labels in batch.labels.chunks(most) {
             let to = from + labels.len();
@@ -216,7 +209,7 @@ impl Stepper {
             };
             let block = Batch { draw: batch.draw, ..Batch::sparse(rows, labels) };
             loss += self.model.gradient(&self.params, block, share, onto, &mut self.grad);
-            (onto, from) = (Onto::Present, to);
+            (onto, from) = (OutputMode::Add, to);
         }
         table.update(step, self.compactor.keys(), &self.grad);
         loss
@@ -234,9 +227,8 @@ impl Stepper {
         let values = if rows.values.is_empty() { &[] } else { &rows.values[range.clone()] };
         self.starts.clear();
         self.starts.extend(rows.starts.iter().map(|start| start - first));
-        // The bias has the last key, which a table made sure that keys can say.
-        let (raw, bias) = (&rows.places[range], self.model.inputs() as u32);
-        self.compactor.meet(raw, bias, |key| table.prefetch(key));
+        let (raw, shared) = (&rows.places[range], self.model.shared_keys());
+        self.compactor.compact_with(raw, shared, |key| table.prefetch(key));
         self.params.resize(self.compactor.keys().len(), 0.0);
         self.grad.resize(self.compactor.keys().len(), 0.0);
         Rows { values, places: raw, ..rows }

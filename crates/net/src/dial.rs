@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use mio::{Interest, Registry, Token};
 
-use crate::{PeerState, prepare};
+use crate::peer::PeerState;
+use crate::prepare;
 
 /// How long to wait before a task that did not answer is called again.
 pub(crate) const TRY_EVERY: Duration = Duration::from_millis(50);

@@ -189,7 +189,7 @@ pub(crate) fn would_block(error: &io::Error) -> bool {
 mod tests {
     use std::collections::VecDeque;
 
-    use paceline_exchange::Kind;
+    use paceline_exchange::FrameKind;
 
     use super::*;
 
@@ -229,7 +229,7 @@ mod tests {
         let payloads: Vec<Vec<u8>> = [8, 0, 40, 4, 100, 400, 0, 0, 12].map(payload).to_vec();
         let mut bytes = VecDeque::new();
         for payload in &payloads {
-            let kind = if payload.is_empty() { Kind::Pull } else { Kind::Push };
+            let kind = if payload.is_empty() { FrameKind::Pull } else { FrameKind::Push };
             bytes.extend(Header::new(kind, payload.len()).encode());
             bytes.extend(payload);
         }

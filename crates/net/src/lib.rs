@@ -1,28 +1,35 @@
 //! The sockets under the sharing protocol, and nothing else.
 //!
 //! [`serve`] is a server's side: a thread for each connection around one machine. Frames come
-//! in, the machine decides, frames go out. [`Link`] is a worker's side: it connects to every
+//! in, the machine decides, frames go out. [`ServerConnections`] is a worker's side: it connects to every
 //! server, waits for the start, and then exchanges a gradient for parameters in one round trip.
 //! [`Mesh`] is a worker without servers: it is connected to every other worker.
-//! [`Roster`] is a process that fills slots, and is told which.
+//! [`RosterConnection`] is a process that fills slots, and is told which.
 //! What may be applied and answered when is decided in `paceline-exchange`; here is only how
 //! bytes get from one process to another without being copied more than once.
 
 mod dial;
+mod error;
 mod inbound;
 mod link;
 mod mesh;
+mod observer;
 mod outbound;
+mod outcome;
 mod patience;
 mod peer;
 mod roster;
 mod serve;
+mod traffic;
 
-pub use link::{Attendant, Link, LinkConfig, LinkError, Moved};
-pub use mesh::{Mesh, MeshConfig};
-pub use peer::PeerState;
-pub use roster::{Roster, ask_terms};
-pub use serve::{Ended, Follower, ServeError, Served, Watcher, serve};
+pub use error::LinkError;
+pub use link::{ConnectConfig, ServerConnections};
+pub use mesh::{LocalGradient, Mesh, MeshConfig};
+pub use observer::{ExchangePhase, LinkObserver};
+pub use outcome::LinkOutcome;
+pub use roster::{RosterConnection, request_join_info};
+pub use serve::{ConnectionTracer, ServeEnd, ServeError, ServerObserver, ServerTotals, serve};
+pub use traffic::Traffic;
 
 use std::io;
 use std::time::Duration;

@@ -6,7 +6,7 @@ use paceline_exchange::{Refusal, RefuseCode};
 
 /// What is known of one server or peer while a worker waits for the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PeerState {
+pub(crate) enum PeerState {
     /// Its host name cannot be resolved.
     NoAddress(String),
     /// Nobody answers at its address, or nobody lets us in there.

@@ -9,20 +9,22 @@ use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 use mio::{Events, Poll, Token, Waker};
-use paceline_exchange::{Call, Enrolment, Header, Kind, Refusal, ask_for_terms};
+use paceline_exchange::{Enrolment, FrameKind, Header, Refusal, RosterEvent};
 
 use crate::dial::{TRY_AGAIN, TRY_EVERY, dial, reach};
+use crate::error::LinkError;
 use crate::inbound::{Inbound, Progress};
 use crate::link::SECOND;
+use crate::observer::LinkObserver;
 use crate::outbound::Outbound;
+use crate::peer::PeerState;
 use crate::serve::poll_once;
-use crate::{Attendant, LinkError, PeerState};
 
 const SERVER: Token = Token(0);
 const WAKER: Token = Token(1);
 
-/// A process's place on the roster of a run.
-pub struct Roster {
+/// A process's connection to server 0, which assigns slots to the processes on its roster.
+pub struct RosterConnection {
     enrolment: Enrolment,
     address: String,
     poll: Poll,
@@ -35,9 +37,9 @@ pub struct Roster {
     lost: Option<Instant>,
 }
 
-impl Roster {
-    /// Calls server 0 until it has put this process on the roster, for so long at most. Says once a
-    /// second what it waits for, and which of the other servers is not there either.
+impl RosterConnection {
+    /// Connects to server 0 until that has put this process on its roster, for at most `limit`.
+    /// Notes once a second what it waits for, and which of the other servers are missing.
     ///
     /// # Panics
     /// If there are no servers.
@@ -45,7 +47,7 @@ impl Roster {
         enrolment: Enrolment,
         servers: &[String],
         limit: Duration,
-        attendant: &mut impl Attendant,
+        observer: &mut impl LinkObserver,
     ) -> Result<Self, LinkError> {
         let poll = Poll::new()?;
         let begun = Instant::now();
@@ -62,12 +64,12 @@ impl Roster {
         };
         let mut told = begun;
         loop {
-            match roster.next(TRY_EVERY)? {
-                Some(Call::Enrolled(_)) => return Ok(roster),
-                Some(Call::Abort(why)) => return Err(LinkError::Aborted(why)),
+            match roster.next_call(TRY_EVERY)? {
+                Some(RosterEvent::Enrolled(_)) => return Ok(roster),
+                Some(RosterEvent::Abort(why)) => return Err(LinkError::Aborted(why)),
                 _ => {}
             }
-            if attendant.gives_up() {
+            if observer.should_give_up() {
                 return Err(LinkError::Interrupted);
             }
             if begun.elapsed() >= limit {
@@ -77,7 +79,7 @@ impl Roster {
             if told.elapsed() >= SECOND {
                 told = Instant::now();
                 let missing = roster.missing(servers);
-                attendant.note(&format!("waiting for the start: {missing}"));
+                observer.note(&format!("waiting for the start: {missing}"));
             }
         }
     }
@@ -93,24 +95,24 @@ impl Roster {
         missing
     }
 
-    /// What server 0 calls this process.
+    /// The name that server 0 gave this process.
     pub fn name(&self) -> &str {
         &self.enrolment.process.name
     }
 
-    /// Ends the present or the next wait for a call.
+    /// Ends the present or the next [`next_call`](Self::next_call) early, from any thread.
     pub fn waker(&self) -> Arc<Waker> {
         self.waker.clone()
     }
 
-    /// How long this process has been on no roster, and why, if that is so.
+    /// If this process is on no roster at the moment: for how long, and why.
     pub fn lost(&self) -> Option<(Duration, String)> {
         let why = format!("ps:0 at {} is {}", self.address, self.state);
         self.lost.map(|since| (since.elapsed(), why))
     }
 
-    /// The next call, waited for so long at most. A connection that is gone is made again.
-    pub fn next(&mut self, wait: Duration) -> Result<Option<Call>, LinkError> {
+    /// The next call from server 0, or `None` after `wait`. Connects again if the connection broke.
+    pub fn next_call(&mut self, wait: Duration) -> Result<Option<RosterEvent>, LinkError> {
         if self.line.is_none() && Instant::now() >= self.next_try {
             self.next_try = Instant::now() + TRY_EVERY;
             self.connect();
@@ -127,7 +129,7 @@ impl Roster {
         Ok(self.read())
     }
 
-    /// Hangs up: nothing more is offered to this process.
+    /// Closes the connection: server 0 offers this process no more slots.
     pub fn close(&mut self) {
         self.line = None;
         self.next_try = Instant::now() + Duration::from_secs(3600);
@@ -149,18 +151,19 @@ impl Roster {
     }
 
     /// Reads a call, if one is there.
-    fn read(&mut self) -> Option<Call> {
+    fn read(&mut self) -> Option<RosterEvent> {
         let line = self.line.as_mut()?;
         let call = match line.read() {
             Ok(None) => return None,
-            Ok(Some(header)) => {
-                self.enrolment.arrived(&header, &line.payload).map_err(|error| error.to_string())
-            }
+            Ok(Some(header)) => self
+                .enrolment
+                .frame_arrived(&header, &line.payload)
+                .map_err(|error| error.to_string()),
             Err(why) => Err(why),
         };
         match &call {
-            Ok(Call::Enrolled(_)) => (self.state, self.lost) = (PeerState::Ready, None),
-            Ok(Call::Refused(refusal)) => self.hang_up(PeerState::Denied(refusal.clone())),
+            Ok(RosterEvent::Enrolled(_)) => (self.state, self.lost) = (PeerState::Ready, None),
+            Ok(RosterEvent::Refused(refusal)) => self.hang_up(PeerState::Denied(refusal.clone())),
             Ok(_) => {}
             Err(why) => self.hang_up(PeerState::Refused(why.clone())),
         }
@@ -177,8 +180,14 @@ impl Roster {
     }
 }
 
-/// Asks any server of a run what the run is, for so long at most.
-pub fn ask_terms(address: &str, token: &[u8], limit: Duration) -> Result<Vec<u8>, LinkError> {
+/// Asks a server of a run what a new worker must know to join it; waits for at most `limit`.
+///
+/// The answer's meaning is up to the program that configured the server.
+pub fn request_join_info(
+    address: &str,
+    token: &[u8],
+    limit: Duration,
+) -> Result<Vec<u8>, LinkError> {
     let mut poll = Poll::new()?;
     let mut events = Events::with_capacity(8);
     let begun = Instant::now();
@@ -189,15 +198,15 @@ pub fn ask_terms(address: &str, token: &[u8], limit: Duration) -> Result<Vec<u8>
     };
     let stream = dial(address, poll.registry(), SERVER).map_err(|state| lost(state.to_string()))?;
     let mut line = Line::new(stream);
-    let (header, body) = ask_for_terms(token.to_vec());
+    let (header, body) = paceline_exchange::request_join_info(token.to_vec());
     line.send(&header, &body).map_err(|error| lost(error.to_string()))?;
     while begun.elapsed() < limit {
         poll_once(&mut poll, &mut events, SECOND / 10)?;
         line.inbound.wake();
         let Some(header) = line.read().map_err(lost)? else { continue };
         return match header.kind {
-            Kind::Terms => Ok(line.payload),
-            Kind::Refuse => match Refusal::decode(&line.payload) {
+            FrameKind::JoinInfo => Ok(line.payload),
+            FrameKind::Refuse => match Refusal::decode(&line.payload) {
                 Ok(refusal) => Err(lost(PeerState::Denied(refusal).to_string())),
                 Err(error) => Err(lost(error.to_string())),
             },

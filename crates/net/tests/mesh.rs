@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use paceline_exchange::{PART_FLOATS, Replica, ReplicaConfig, worker_names};
-use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
-use paceline_net::{Attendant, LinkError, Mesh, MeshConfig, Moved};
+use paceline_exchange::{CHUNK_FLOATS, Replica, ReplicaConfig};
+use paceline_model::{Group, Layout, OptimizerState, Sgd};
+use paceline_net::{ExchangePhase, LinkError, LinkObserver, LocalGradient, Mesh, MeshConfig};
 
 /// How long anything may take that is to come to an end.
 const LONG: Duration = Duration::from_secs(60);
@@ -18,10 +18,10 @@ const SHORT: Duration = Duration::from_millis(300);
 
 struct Silent;
 
-impl Attendant for Silent {
-    fn moved(&mut self, _: Moved) {}
+impl LinkObserver for Silent {
+    fn enter_phase(&mut self, _: ExchangePhase) {}
     fn note(&mut self, _: &str) {}
-    fn gives_up(&mut self) -> bool {
+    fn should_give_up(&mut self) -> bool {
         false
     }
 }
@@ -36,6 +36,10 @@ fn gradient(slot: usize, step: u64, floats: usize) -> Vec<f32> {
     (0..floats).map(|i| ((i * 7 + slot * 3) % 11) as f32 * 0.1 - step as f32 * 0.01).collect()
 }
 
+fn local(examples: u32, values: &[f32]) -> Option<LocalGradient<'_>> {
+    Some(LocalGradient { examples, values })
+}
+
 /// One worker, connected to all others.
 fn start(
     (slot, count): (usize, usize),
@@ -47,18 +51,13 @@ fn start(
 ) -> Mesh {
     static PROCESSES: AtomicU64 = AtomicU64::new(1);
     let config = ReplicaConfig {
-        slot,
-        names: worker_names(count),
         incarnation: PROCESSES.fetch_add(1, Ordering::Relaxed),
-        token: Vec::new(),
-        job_digest: [0; 32],
-        layout_digest: [0; 32],
         stop_steps,
         check_every: 2,
-        part_floats: PART_FLOATS,
         recovers,
+        ..ReplicaConfig::new(slot, count)
     };
-    let spec = OptimizerSpec::sgd(0.5);
+    let spec = Sgd::new(0.5);
     let replica = Replica::new(config, vec![0.5; floats], spec, &layout(floats));
     let config = MeshConfig {
         addresses: addresses.to_vec(),
@@ -66,7 +65,7 @@ fn start(
         stall_timeout: LONG,
         rejoin_timeout,
     };
-    Mesh::start(replica, config, Some(door), &mut Silent).unwrap()
+    Mesh::connect(replica, config, Some(door), &mut Silent).unwrap()
 }
 
 /// Starts so many workers on threads and has each do this with its mesh.
@@ -96,7 +95,7 @@ fn workers<T: Send>(
 /// The same steps in a plain loop.
 fn plain(count: usize, floats: usize, steps: u64) -> Vec<f32> {
     let mut params = vec![0.5; floats];
-    let mut optimizer = Optimizer::new(OptimizerSpec::sgd(0.5), &layout(floats), 0..floats);
+    let mut optimizer = OptimizerState::new(Sgd::new(0.5), &layout(floats), 0..floats);
     let total = (count * (count + 1) / 2) as f64;
     for step in 0..steps {
         let mut mean = vec![0.0f32; floats];
@@ -118,20 +117,21 @@ fn check(count: usize, floats: usize) {
         while !mesh.is_over() {
             let step = mesh.global_step();
             let gradient = gradient(slot, step, floats);
-            mesh.reduce(Some((slot as u32 + 1, &gradient)), &mut Silent).unwrap();
+            mesh.reduce(local(slot as u32 + 1, &gradient), &mut Silent).unwrap();
         }
-        let moved = mesh.moved_bytes();
+        let moved = mesh.traffic();
         mesh.leave(format!("report {slot}").as_bytes(), &mut Silent).unwrap();
-        let reports = if slot == 0 { mesh.collect(&mut Silent).unwrap() } else { Vec::new() };
+        let reports =
+            if slot == 0 { mesh.collect_reports(&mut Silent).unwrap() } else { Vec::new() };
         (mesh.params().to_vec(), reports, moved)
     });
     let params = plain(count, floats, STEPS);
-    for (slot, (found, _, (sent, received))) in ends.iter().enumerate() {
+    for (slot, (found, _, traffic)) in ends.iter().enumerate() {
         assert!(*found == params, "{count} workers, {floats} floats: slot {slot} differs");
         // Each sends 2(n - 1)/n of the bytes, and little more.
         let ideal = STEPS as f64 * floats as f64 * 4.0 * 2.0 * (count - 1) as f64 / count as f64;
-        for moved in [sent, received] {
-            let over = *moved as f64 - ideal;
+        for moved in [traffic.sent, traffic.received] {
+            let over = moved as f64 - ideal;
             assert!((-500.0..0.001 * ideal + 10_000.0).contains(&over), "{moved} of {ideal}");
         }
     }
@@ -144,12 +144,12 @@ fn check(count: usize, floats: usize) {
 fn every_replica_has_the_bits_of_a_plain_loop() {
     for (count, floats) in [
         (1, 10),
-        (1, 2 * PART_FLOATS + 1),
+        (1, 2 * CHUNK_FLOATS + 1),
         (2, 7_850),
-        (2, 5 * PART_FLOATS + 77),
+        (2, 5 * CHUNK_FLOATS + 77),
         (3, 7),
-        (3, 4 * PART_FLOATS + 5),
-        (6, 3 * PART_FLOATS + 1),
+        (3, 4 * CHUNK_FLOATS + 5),
+        (6, 3 * CHUNK_FLOATS + 1),
     ] {
         check(count, floats);
     }
@@ -157,13 +157,13 @@ fn every_replica_has_the_bits_of_a_plain_loop() {
 
 #[test]
 fn a_worker_that_goes_in_the_middle_is_named_by_all_others() {
-    for (count, floats) in [(2, 100), (3, 100), (3, 20 * PART_FLOATS), (5, 20 * PART_FLOATS)] {
+    for (count, floats) in [(2, 100), (3, 100), (3, 20 * CHUNK_FLOATS), (5, 20 * CHUNK_FLOATS)] {
         let begun = Instant::now();
         let ends = workers(count, floats, None, |slot, mut mesh| {
             let gradient = gradient(slot, 0, floats);
             let steps = if slot == 1 { 3 } else { u64::MAX };
             while mesh.global_step() < steps {
-                let made = mesh.reduce(Some((1, &gradient)), &mut Silent);
+                let made = mesh.reduce(local(1, &gradient), &mut Silent);
                 if let Err(error) = made {
                     return Some(error);
                 }
@@ -189,7 +189,7 @@ fn workers_that_go_and_come_back_leave_the_bits_as_they_were() {
         (2, 100, &[(1, 3)][..]),
         (2, 100, &[(0, 3), (0, 7)]),
         (3, 100, &[(1, 4), (2, 4)]),
-        (3, 3 * PART_FLOATS + 5, &[(2, 0), (0, 5), (1, 6), (2, 11)]),
+        (3, 3 * CHUNK_FLOATS + 5, &[(2, 0), (0, 5), (1, 6), (2, 11)]),
         // Everybody: then all begin again.
         (3, 100, &[(0, 5), (1, 5), (2, 5)]),
     ] {
@@ -211,11 +211,11 @@ fn workers_that_go_and_come_back_leave_the_bits_as_they_were() {
                     continue;
                 }
                 let gradient = gradient(slot, step, floats);
-                mesh.reduce(Some((slot as u32 + 1, &gradient)), &mut Silent).unwrap();
+                mesh.reduce(local(slot as u32 + 1, &gradient), &mut Silent).unwrap();
             }
             mesh.leave(format!("report {slot}").as_bytes(), &mut Silent).unwrap();
             if slot == 0 {
-                assert_eq!(mesh.collect(&mut Silent).unwrap().len(), count - 1);
+                assert_eq!(mesh.collect_reports(&mut Silent).unwrap().len(), count - 1);
                 mesh.finish(&mut Silent);
             }
             assert!(left.next().is_none(), "slot {slot} lived longer than it should");
@@ -243,7 +243,7 @@ fn a_worker_that_does_not_come_back_in_time_ends_the_run_which_names_it() {
     let work = |slot: usize, door: TcpListener| {
         let mut mesh = start((slot, 3), 100, None, true, (&addresses, door), SHORT);
         while slot != 1 || mesh.global_step() < 3 {
-            if let Err(error) = mesh.reduce(Some((1, &[0.1; 100])), &mut Silent) {
+            if let Err(error) = mesh.reduce(local(1, &[0.1; 100]), &mut Silent) {
                 return Some(error.to_string());
             }
         }

@@ -1,47 +1,47 @@
-//! What a container may use of the machine, and what it has used: control groups of version 2,
-//! and of version 1 as far as processor time goes.
+//! The limits of a container and what it has used: control groups of version 2, and the processor
+//! time of version 1.
 //!
-//! Inside a container `/proc` tells of the whole machine. A task that may use half a core of 64
-//! would seem to leave 99 % idle while it is held back all the time. So where a limit of
-//! processor time or memory holds, the container's own figures are taken. Groups lie in one
-//! another, and the tightest limit on the way up is the one that holds.
+//! Inside a container `/proc` describes the whole machine. A task limited to half a core of 64
+//! would seem to leave 99 % idle while its limit slows it all the time. So where a limit of
+//! processor time or memory applies, the container's own counters are used. Groups are nested, and
+//! the tightest limit of a group and its ancestors applies.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::machine::{Memory, number_after};
+use crate::machine::{MemoryUse, number_after};
 
 const MOUNT: &str = "sys/fs/cgroup";
 
-/// The groups whose limits hold for this process.
+/// The control groups whose limits apply to this process.
 #[derive(Clone, Debug, Default)]
 pub struct Container {
-    /// The group with the least processor time, and how many cores that is.
+    /// The group with the tightest limit of processor time, and the limit in cores.
     cpu: Option<(PathBuf, f64)>,
-    /// Of version 1: where that group's processor time is counted.
+    /// Version 1: the directory that counts that group's processor time.
     account: Option<PathBuf>,
-    /// The group with the least memory, and how many bytes that is.
+    /// The group with the tightest limit of memory, and the limit in bytes.
     memory: Option<(PathBuf, u64)>,
 }
 
 /// Processor time of a group so far, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupCpu {
-    /// In programs.
+    /// In user mode.
     pub usr_us: u64,
     /// In the kernel.
     pub sys_us: u64,
 }
 
 impl Container {
-    /// Finds the limits of this process; `root` is where `/proc` and `/sys` are.
+    /// Finds the limits of this process. `root` is the directory that holds `proc` and `sys`.
     pub fn find(root: &Path) -> Self {
         let mount = root.join(MOUNT);
         let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
         // The line of version 2 has no controllers between its colons.
         let two = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
         let mut found = Self::default();
-        for group in path_of(two) {
+        for group in with_ancestors(two) {
             let group = mount.join(group);
             let text = |file: &str| fs::read_to_string(group.join(file)).unwrap_or_default();
             if let Some(cores) = parse_cpu_max(&text("cpu.max"))
@@ -59,8 +59,8 @@ impl Container {
         found
     }
 
-    /// Looks where version 1 keeps limits of processor time: each controller has a tree of its
-    /// own, or shares one with others.
+    /// Finds limits of processor time where version 1 has them: each controller has its own tree,
+    /// or shares one with others.
     fn find_version_1(&mut self, mount: &Path, own: &str) {
         let tree = |controller: &str| {
             own.lines().find_map(|line| {
@@ -72,7 +72,7 @@ impl Container {
         };
         let Some((cpu, path)) = tree("cpu") else { return };
         let account = tree("cpuacct").map(|(account, _)| account);
-        for group in path_of(path) {
+        for group in with_ancestors(path) {
             let number = |file: &str| {
                 let text = fs::read_to_string(cpu.join(&group).join(file)).unwrap_or_default();
                 text.trim().parse::<f64>().ok().filter(|number| *number > 0.0)
@@ -87,18 +87,18 @@ impl Container {
         }
     }
 
-    /// Without a limit of processor time that is above what the machine has.
+    /// Drops a limit of processor time that is not below the machine's number of cores.
     #[must_use]
     pub fn with_cores_below(self, machine_cores: f64) -> Self {
         Self { cpu: self.cpu.filter(|(_, cores)| *cores < machine_cores), ..self }
     }
 
-    /// How many cores' time this process may use, if that is limited.
+    /// The limit of processor time in cores, if there is one.
     pub fn cores(&self) -> Option<f64> {
         self.cpu.as_ref().map(|(_, cores)| *cores)
     }
 
-    /// Processor time of the group whose limit holds.
+    /// The processor time of the group whose limit applies.
     pub fn cpu(&self) -> Option<GroupCpu> {
         let (group, _) = self.cpu.as_ref()?;
         if let Some(account) = &self.account {
@@ -118,14 +118,14 @@ impl Container {
         })
     }
 
-    /// Memory of the group whose limit holds, if that is less than the machine has.
-    pub fn memory(&self, machine_bytes: u64) -> Option<Memory> {
+    /// The memory of the group whose limit applies, if the limit is below the machine's memory.
+    pub fn memory(&self, machine_bytes: u64) -> Option<MemoryUse> {
         let (group, limit) = self.memory.as_ref().filter(|(_, limit)| *limit < machine_bytes)?;
         let current = fs::read_to_string(group.join("memory.current")).ok()?;
         let current = current.trim().parse::<u64>().ok()?;
         let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
         let cache = number_after(&stat, "file ").unwrap_or_default().min(current);
-        Some(Memory {
+        Some(MemoryUse {
             used: current - cache,
             free: limit.saturating_sub(current),
             buffers: 0,
@@ -134,8 +134,8 @@ impl Container {
     }
 }
 
-/// A group and all that it lies in, the outermost first, within the tree.
-fn path_of(group: &str) -> Vec<PathBuf> {
+/// A group and its ancestors within the tree, the outermost first.
+fn with_ancestors(group: &str) -> Vec<PathBuf> {
     let names = group.split('/').filter(|name| !name.is_empty() && *name != "..");
     let groups = names.scan(PathBuf::new(), |at, name| {
         at.push(name);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn without_limits_nothing_is_limited() {
+    fn a_process_without_limits_has_none() {
         for files in [
             &[][..],
             &[("proc/self/cgroup", "0::/\n")],
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_limit_on_the_way_up_holds() {
+    fn the_tightest_limit_of_all_ancestors_applies() {
         let root = machine(&[
             ("proc/self/cgroup", "0::/pod/box\n"),
             ("sys/fs/cgroup/pod/cpu.max", "50000 100000\n"),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_keeps_limits_and_accounts_in_trees_of_their_own() {
+    fn version_1_has_limits_and_usage_in_separate_trees() {
         let root = machine(&[
             ("proc/self/cgroup", "4:memory:/x\n2:cpuacct:/a\n1:cpu:/a\n0::/\n"),
             ("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n"),

@@ -1,75 +1,76 @@
-//! What the machine has done so far, and what it holds: the counters behind dstat's columns.
+//! The counters of the machine: processor, disks, network and memory, as dstat shows them.
 //!
-//! Linux tells them in `/proc`, as text. What cannot be read counts as nothing: a table with a
-//! column of zeros is better than a training that does not start. In a container the machine is
-//! not the one to look at; see [`container`](crate::container).
+//! Linux has them in `/proc`, as text. A counter that cannot be read is 0: a table with a column of
+//! zeros is better than a training that does not start. In a container the container's own
+//! counters matter instead; the module `container` reads those.
 
 use std::fs;
 use std::path::Path;
 
-/// Bytes of a sector in `/proc/diskstats`, whatever those of the disk are.
+/// Bytes of a sector in `/proc/diskstats`, regardless of the disk.
 const SECTOR_BYTES: u64 = 512;
-/// Devices that are not disks, or stand for disks that are counted already.
+/// Prefixes of devices that are not disks, or that are made of disks counted already.
 const NOT_DISKS: [&str; 6] = ["loop", "ram", "zram", "dm-", "md", "sr"];
 
-/// Counters since the machine was started, and memory as it is.
+/// Counters since the machine started, and its memory now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// Processor time of all cores, in ticks.
+    /// Processor time of all cores.
     pub cpu: Cpu,
     /// Bytes read from disks.
     pub disk_read_bytes: u64,
     /// Bytes written to disks.
     pub disk_written_bytes: u64,
-    /// Bytes received by network interfaces, loopback left out.
+    /// Bytes received by network interfaces except loopback.
     pub net_received_bytes: u64,
-    /// Bytes sent by them.
+    /// Bytes sent by network interfaces except loopback.
     pub net_sent_bytes: u64,
-    /// How many cores there are.
+    /// The number of cores.
     pub cores: usize,
-    /// Switches from one thread to another.
+    /// Context switches.
     pub context_switches: u64,
-    /// What memory is used for.
-    pub memory: Memory,
+    /// Memory by use.
+    pub memory: MemoryUse,
 }
 
-/// Ticks that cores spent.
+/// Processor time of all cores, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cpu {
-    /// In programs.
+    /// In user mode.
     pub usr: u64,
-    /// In the kernel, interrupts included.
+    /// In the kernel, including interrupts.
     pub sys: u64,
-    /// In doing nothing.
+    /// Idle.
     pub idle: u64,
-    /// In doing nothing because a disk had to come first.
+    /// Idle while waiting for a disk.
     pub wait: u64,
-    /// In all of this and in what other virtual machines took.
+    /// All of these, and the time that other virtual machines took.
     pub all: u64,
 }
 
-/// Bytes of memory.
+/// Memory by use, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
+pub struct MemoryUse {
     /// Held by programs and the kernel.
     pub used: u64,
-    /// Not used for anything.
+    /// Unused.
     pub free: u64,
-    /// Of files' metadata, given up when needed.
+    /// Cached metadata of files, which the kernel frees when needed.
     pub buffers: u64,
-    /// Of files, given up when needed.
+    /// Cached files, which the kernel frees when needed.
     pub cache: u64,
 }
 
-impl Memory {
-    /// All there is.
+impl MemoryUse {
+    /// The machine's memory.
     pub fn total(&self) -> u64 {
         self.used + self.free + self.buffers + self.cache
     }
 }
 
 impl Machine {
-    /// Reads everything; `root` is where `/proc` and `/sys` are, `/` but in tests.
+    /// Reads all counters. `root` is the directory that holds `proc` and `sys`: `/`, except in
+    /// tests.
     pub fn read(root: &Path) -> Self {
         let text = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
         let stat = text("proc/stat");
@@ -104,7 +105,7 @@ fn numbers(line: &str) -> Vec<u64> {
 
 fn cpu(stat: &str) -> Option<Cpu> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    // Time of guests, which comes last, is in that of users too.
+    // The time of guests, which comes last, is included in that of users.
     let ticks = numbers(line);
     let &[user, nice, system, idle, wait, irq, softirq, steal, ..] = &ticks[..] else {
         return None;
@@ -137,17 +138,17 @@ fn interfaces(dev: &str) -> (u64, u64) {
         .fold((0, 0), |(received, sent), counts| (received + counts[0], sent + counts[8]))
 }
 
-fn memory(meminfo: &str) -> Option<Memory> {
+fn memory(meminfo: &str) -> Option<MemoryUse> {
     let bytes = |word| number_after(meminfo, word).map(|kib| kib * 1024);
     let (total, free) = (bytes("MemTotal:")?, bytes("MemFree:")?);
     let buffers = bytes("Buffers:").unwrap_or_default();
-    // What the kernel itself keeps of files can be given up too.
+    // The kernel can free its reclaimable slabs too.
     let cache = bytes("Cached:").unwrap_or_default() + bytes("SReclaimable:").unwrap_or_default();
-    Some(Memory { used: total.saturating_sub(free + buffers + cache), free, buffers, cache })
+    Some(MemoryUse { used: total.saturating_sub(free + buffers + cache), free, buffers, cache })
 }
 
-/// What the fastest network link of the machine carries, in millions of bits a second, if the
-/// system knows; virtual ones have no speed. `root` is where `/sys` is.
+/// The speed of the machine's fastest network link, in millions of bits a second; `None` if no
+/// link has a known speed, as virtual ones have not. `root` is the directory that holds `sys`.
 pub fn link_mbit_per_s(root: &Path) -> Option<f64> {
     let links = fs::read_dir(root.join("sys/class/net")).ok()?;
     let speed = |link: fs::DirEntry| -> Option<f64> {
@@ -162,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_of_the_kernel_includes_interrupts_and_all_includes_what_was_stolen() {
+    fn kernel_time_includes_interrupts_and_the_sum_includes_stolen_time() {
         let stat = "cpu  100 10 20 500 40 3 4 5 50 0\ncpu0 1 2 3 4 5 6 7 8 9 0\nctxt 77\n";
         let expected = Cpu { usr: 110, sys: 27, idle: 500, wait: 40, all: 682 };
         assert_eq!(cpu(stat), Some(expected));
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_used_for_one_thing_at_a_time() {
+    fn the_uses_of_memory_add_up_to_all_of_it() {
         let text = "MemTotal: 1000 kB\nMemFree: 300 kB\nMemAvailable: 700 kB\nBuffers: 50 kB\n\
                     Cached: 200 kB\nSReclaimable: 50 kB\n";
         let memory = memory(text).unwrap();
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_tells_nothing_has_done_nothing() {
+    fn a_machine_without_counters_reads_as_zeros() {
         let empty = tempfile::tempdir().unwrap();
         assert_eq!(Machine::read(empty.path()), Machine::default());
     }

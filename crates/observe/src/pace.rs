@@ -1,35 +1,41 @@
-//! Who is slow.
+//! Which workers are slow.
 //!
-//! A worker's pace is its time to a gradient: from getting parameters to handing over what it
-//! made of them, whatever that goes to. It is held against the median of the others', so that
-//! one slow worker among many does not move the mark that it is measured by.
+//! A worker's pace is its mean time to a gradient: from receiving parameters to handing over their
+//! gradient. It is compared with the median of the other workers, so that one slow worker does not
+//! shift its own standard.
 
 use serde::{Deserialize, Serialize};
 
-/// Who takes more than this many times as long as the others is behind.
+/// A worker is behind if its time to a gradient exceeds the median of the others by this factor.
 pub const BEHIND: f64 = 1.5;
-/// Gradients that a judgement needs at least.
+/// The fewest gradients whose mean time is used.
 const FEWEST: u64 = 3;
-/// Looks in a row that must find a worker behind, before anybody is told: a machine that is
-/// busy with something else for a second says nothing about a worker.
-const LOOKS: u32 = 2;
+/// The number of consecutive intervals in which a worker must be behind before it is reported: a
+/// machine may be busy with something else for a second.
+const CONSECUTIVE: u32 = 2;
 
-/// Being behind by less is not worth a warning: shorter times are made by the system, which lets
-/// threads that share a core take turns of some milliseconds.
+/// The smallest delay that is reported, in milliseconds. Shorter ones come from the scheduler, which
+/// lets threads that share a core alternate every few milliseconds.
 const SHORTEST_MS: f64 = 1.0;
 
-/// A worker's place among the others.
+/// A worker's pace compared with the others.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Rank {
     /// Its name.
     pub task: String,
     /// Its mean time to a gradient.
     pub gradient_ms: f64,
-    /// How many times the median of the others' that is; 1 if there are no others.
+    /// That time divided by the median of the others; 1 if there are no others.
     pub behind: f64,
 }
 
-/// Workers by their mean time to a gradient, the slowest first.
+/// Ranks workers by their mean time to a gradient in milliseconds, the slowest first.
+///
+/// ```
+/// let times = [("worker:0".into(), 2.0), ("worker:1".into(), 9.0), ("worker:2".into(), 4.0)];
+/// let slowest = &paceline_observe::ranking(&times)[0];
+/// assert_eq!((slowest.task.as_str(), slowest.behind), ("worker:1", 3.0));
+/// ```
 pub fn ranking(times_ms: &[(String, f64)]) -> Vec<Rank> {
     let times: Vec<_> = times_ms.iter().map(|(_, time)| *time).collect();
     let rank = |(i, (task, gradient_ms)): (usize, &(String, f64))| Rank {
@@ -42,13 +48,13 @@ pub fn ranking(times_ms: &[(String, f64)]) -> Vec<Rank> {
     ranks
 }
 
-/// How many times the median of the others one's time is; 1 if that says nothing.
+/// One worker's time divided by the median of the others; 1 if the median is 0.
 fn behind(times: &[f64], one: usize) -> f64 {
     let median = median_without(times, one);
     if median > 0.0 { times[one] / median } else { 1.0 }
 }
 
-/// The median of all but one; 0 if there are no others.
+/// The median of all times but one; 0 if there are no others.
 pub(crate) fn median_without(times: &[f64], one: usize) -> f64 {
     let others = times.iter().enumerate().filter(|(i, _)| *i != one);
     let mut others: Vec<_> = others.map(|(_, time)| *time).collect();
@@ -59,61 +65,64 @@ pub(crate) fn median_without(times: &[f64], one: usize) -> f64 {
     }
 }
 
-/// Looks at workers while they run, and tells when one falls behind or has caught up.
+/// Compares workers while they run, and finds those that fall behind or catch up.
 #[derive(Clone, Debug)]
 pub struct Pace {
-    slots: Vec<Slot>,
+    slots: Vec<SlotPace>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Slot {
-    /// Gradients and their milliseconds, at the beginning of the present stretch.
-    since: (u64, u64),
-    /// The mean of the last stretch that had enough of them.
+struct SlotPace {
+    /// Gradients at the beginning of the current interval.
+    gradients: u64,
+    /// The milliseconds that all of them took.
+    ms: u64,
+    /// The mean time of the last interval with enough gradients.
     mean_ms: Option<f64>,
-    /// Looks in a row that found it behind.
-    looks: u32,
+    /// Consecutive intervals in which the worker was behind.
+    behind_intervals: u32,
 }
 
-/// A worker that has fallen behind, or caught up.
+/// A worker that fell behind or caught up.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
+pub struct PaceChange {
     /// Its slot.
     pub slot: usize,
     /// Whether it is behind now.
     pub is_behind: bool,
-    /// Its mean time to a gradient of late.
+    /// Its mean time to a gradient in the last interval.
     pub gradient_ms: f64,
-    /// How many times the median of the others' that is.
+    /// That time divided by the median of the others.
     pub behind: f64,
 }
 
 impl Pace {
-    /// For so many workers.
+    /// Compares this number of workers.
     pub fn new(workers: usize) -> Self {
-        Self { slots: vec![Slot::default(); workers] }
+        Self { slots: vec![SlotPace::default(); workers] }
     }
 
-    /// Takes what every slot has done so far (gradients, and milliseconds for all of them), and
-    /// says what has changed. To be called every second or two.
-    pub fn look(&mut self, totals: &[(u64, u64)]) -> Vec<Change> {
-        for (slot, &(count, ms)) in self.slots.iter_mut().zip(totals) {
-            let made = count.saturating_sub(slot.since.0);
+    /// Ends an interval and returns what changed. `totals` has, for each slot, its gradients so far
+    /// and the milliseconds that all of them took. Intervals of a second or two are sensible.
+    pub fn look(&mut self, totals: &[(u64, u64)]) -> Vec<PaceChange> {
+        for (slot, &(gradients, ms)) in self.slots.iter_mut().zip(totals) {
+            let made = gradients.saturating_sub(slot.gradients);
             if made >= FEWEST {
-                slot.mean_ms = Some(ms.saturating_sub(slot.since.1) as f64 / made as f64);
-                slot.since = (count, ms);
+                slot.mean_ms = Some(ms.saturating_sub(slot.ms) as f64 / made as f64);
+                (slot.gradients, slot.ms) = (gradients, ms);
             }
         }
         let times: Option<Vec<_>> = self.slots.iter().map(|slot| slot.mean_ms).collect();
-        // Until each has made some, there is nobody to be held against.
+        // Until each worker has a mean time, there is nothing to compare.
         let Some(times) = times.filter(|times| times.len() > 1) else { return Vec::new() };
-        let judge = |(i, slot): (usize, &mut Slot)| {
+        let judge = |(i, slot): (usize, &mut SlotPace)| {
             let behind = behind(&times, i);
-            let was_behind = slot.looks >= LOOKS;
+            let was_behind = slot.behind_intervals >= CONSECUTIVE;
             let is_slow = behind > BEHIND && times[i] * (1.0 - 1.0 / behind) >= SHORTEST_MS;
-            slot.looks = if is_slow { slot.looks.saturating_add(1) } else { 0 };
-            let is_behind = slot.looks >= LOOKS;
-            let change = Change { slot: i, is_behind, gradient_ms: times[i], behind };
+            slot.behind_intervals =
+                if is_slow { slot.behind_intervals.saturating_add(1) } else { 0 };
+            let is_behind = slot.behind_intervals >= CONSECUTIVE;
+            let change = PaceChange { slot: i, is_behind, gradient_ms: times[i], behind };
             (is_behind != was_behind).then_some(change)
         };
         self.slots.iter_mut().enumerate().filter_map(judge).collect()
@@ -125,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slowest_comes_first_and_is_held_against_the_others() {
+    fn the_slowest_comes_first_and_is_compared_with_the_others() {
         let times = [("a", 2.0), ("b", 9.0), ("c", 4.0)].map(|(task, ms)| (task.to_owned(), ms));
         let ranks = ranking(&times);
         let order: Vec<_> = ranks.iter().map(|rank| rank.task.as_str()).collect();
@@ -135,38 +144,39 @@ mod tests {
         assert_eq!(ranking(&[("a".into(), 0.0), ("b".into(), 0.0)])[0].behind, 1.0);
     }
 
-    /// Milliseconds that each slot takes for a gradient, look by look; what is told.
-    fn told(looks: &[[u64; 3]]) -> Vec<(usize, usize, bool)> {
+    /// The changes (interval, slot, whether it is behind) found if each slot takes these
+    /// milliseconds to a gradient in each interval.
+    fn changes(intervals: &[[u64; 3]]) -> Vec<(usize, usize, bool)> {
         let mut pace = Pace::new(3);
         let mut totals = [(0, 0); 3];
-        let mut told = Vec::new();
-        for (at, look) in looks.iter().enumerate() {
-            for (total, ms) in totals.iter_mut().zip(look) {
+        let mut found = Vec::new();
+        for (at, interval) in intervals.iter().enumerate() {
+            for (total, ms) in totals.iter_mut().zip(interval) {
                 *total = (total.0 + 10, total.1 + 10 * ms);
             }
             let changes = pace.look(&totals);
-            told.extend(changes.iter().map(|change| (at, change.slot, change.is_behind)));
+            found.extend(changes.iter().map(|change| (at, change.slot, change.is_behind)));
         }
-        told
+        found
     }
 
     #[test]
-    fn who_is_behind_twice_in_a_row_is_told_once_and_again_when_it_has_caught_up() {
+    fn a_worker_behind_in_two_consecutive_intervals_is_reported_until_it_catches_up() {
         let (even, slow) = ([10, 10, 10], [10, 16, 10]);
-        assert_eq!(told(&[even, even, even]), []);
-        assert_eq!(told(&[slow, even, slow, even]), [], "a hiccup is no news");
+        assert_eq!(changes(&[even, even, even]), []);
+        assert_eq!(changes(&[slow, even, slow, even]), [], "one slow interval is not reported");
         let expected = [(1, 1, true), (4, 1, false)];
-        assert_eq!(told(&[slow, slow, slow, slow, even]), expected);
-        assert_eq!(told(&[[10, 15, 10], [10, 15, 10]]), [], "1.5 times is not behind yet");
+        assert_eq!(changes(&[slow, slow, slow, slow, even]), expected);
+        assert_eq!(changes(&[[10, 15, 10], [10, 15, 10]]), [], "1.5 times is not behind yet");
         let mut short = Pace::new(2);
         for look in 1..9 {
-            let told = short.look(&[(10_000 * look, 300 * look), (10_000 * look, 3_000 * look)]);
-            assert_eq!(told, [], "0.03 and 0.3 ms are not worth a word");
+            let found = short.look(&[(10_000 * look, 300 * look), (10_000 * look, 3_000 * look)]);
+            assert_eq!(found, [], "0.03 and 0.3 ms are too short to be reported");
         }
     }
 
     #[test]
-    fn a_worker_with_few_gradients_is_judged_once_it_has_made_enough() {
+    fn a_worker_with_few_gradients_is_compared_once_it_has_enough() {
         let mut pace = Pace::new(2);
         for second in 1..=10 {
             let changes = pace.look(&[(100 * second, 1000 * second), (second / 2, 1000 * second)]);

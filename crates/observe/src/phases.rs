@@ -1,10 +1,9 @@
-//! Where a task's time went.
+//! Where a task's time goes.
 //!
-//! A task is in exactly one phase at any moment. The clock reads the time once at each
-//! change and gives all of it, since the last change, to the phase that ends: so the phases
-//! add up to the whole by construction, and no time can hide between two stopwatches. A
-//! change costs one reading of the monotonic clock, some tens of nanoseconds, so that even
-//! the shortest steps can be accounted for, each of them.
+//! A task is in exactly one phase at any moment. At each change the clock reads the time once and
+//! attributes everything since the last change to the phase that ends. So the phases add up to the
+//! whole by construction. A change costs one reading of the monotonic clock, some tens of
+//! nanoseconds, which even the shortest steps can afford.
 
 use std::array;
 use std::fmt;
@@ -13,16 +12,16 @@ use std::time::{Duration, Instant};
 
 use crate::trace::Track;
 
-/// A set of `N` phases that a [`Clock`] can tell apart: an enum with names.
+/// A set of `N` phases for a [`Clock`]: an enum with names.
 pub trait Phases<const N: usize>: Copy {
-    /// The phases' names, in the order of their indices.
+    /// The names in the order of the indices.
     const NAMES: [&'static str; N];
 
-    /// This phase's place in [`NAMES`](Self::NAMES), below `N`.
+    /// The index of this phase in [`NAMES`](Self::NAMES).
     fn index(self) -> usize;
 }
 
-/// What a worker's time goes to.
+/// The phases of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Getting the next batch of examples.
@@ -33,16 +32,16 @@ pub enum Phase {
     Compute,
     /// Sending the gradient.
     Push,
-    /// Waiting for others, as the mode of sharing demands.
+    /// Waiting for other tasks, and everything else between two steps, such as tests.
     Wait,
 }
 
 impl Phase {
-    /// All phases, in the order of a step.
+    /// All phases in the order of a step.
     pub const ALL: [Phase; 5] =
         [Phase::Input, Phase::Pull, Phase::Compute, Phase::Push, Phase::Wait];
 
-    /// The name, as in `summary.json`.
+    /// The name in `summary.json`.
     pub fn name(self) -> &'static str {
         Self::NAMES[self.index()]
     }
@@ -58,23 +57,23 @@ impl Phases<5> for Phase {
 
 /// The clock of a worker.
 pub type PhaseClock = Clock<Phase, 5>;
-/// What a worker's clock read.
+/// What a worker's clock reads.
 pub type PhaseTotals = Totals<Phase, 5>;
 
-/// Gives every moment since its start to exactly one phase.
+/// Attributes every moment since its start to exactly one phase.
 #[derive(Clone, Debug)]
 pub struct Clock<P, const N: usize> {
     started: Instant,
     current: P,
     since: Instant,
     spent: [Duration; N],
-    /// Where every phase is written down, while a timeline is recorded.
+    /// The track that every phase is written to, while a timeline is recorded.
     track: Option<Box<Track>>,
     is_off: bool,
 }
 
 impl<P: Phases<N> + PartialEq, const N: usize> Clock<P, N> {
-    /// Starts a clock, in phase `first`.
+    /// Starts a clock in phase `first`.
     pub fn start(first: P) -> Self {
         Self::start_at(first, Instant::now())
     }
@@ -90,8 +89,7 @@ impl<P: Phases<N> + PartialEq, const N: usize> Clock<P, N> {
         }
     }
 
-    /// Ends the current phase and begins `phase`; returns the time of the change, for a
-    /// caller who needs it too (a trace, say).
+    /// Ends the current phase and begins `phase`. Returns the time of the change.
     #[inline]
     pub fn enter(&mut self, phase: P) -> Instant {
         let now = Instant::now();
@@ -99,8 +97,8 @@ impl<P: Phases<N> + PartialEq, const N: usize> Clock<P, N> {
         now
     }
 
-    /// The same for whoever does not need the time: if `phase` goes on already, the clock is not
-    /// even read.
+    /// Ends the current phase and begins `phase`, unless `phase` is the current one: then it does
+    /// not even read the clock.
     #[inline]
     pub fn stay_in(&mut self, phase: P) {
         if self.current != phase && !self.is_off {
@@ -108,47 +106,61 @@ impl<P: Phases<N> + PartialEq, const N: usize> Clock<P, N> {
         }
     }
 
+    /// Does the same as [`stay_in`](Self::stay_in) and returns the span that ended, for a caller
+    /// that records spans itself; `None` if `phase` is the current one.
+    #[inline]
+    pub fn change_to(&mut self, phase: P) -> Option<PhaseSpan<P>> {
+        if self.current == phase || self.is_off {
+            return None;
+        }
+        let (ended_phase, begun) = (self.current, self.since);
+        let ended = self.enter(phase);
+        Some(PhaseSpan { phase: ended_phase, begun, ended })
+    }
+
     #[inline]
     fn enter_at(&mut self, phase: P, now: Instant) {
         self.spent[self.current.index()] += now - self.since;
         if self.track.is_some() {
-            self.write_down(now);
+            self.write_to_track(now);
         }
         self.current = phase;
         self.since = now;
     }
 
     #[cold]
-    fn write_down(&mut self, now: Instant) {
+    fn write_to_track(&mut self, now: Instant) {
         if let Some(track) = &mut self.track {
             track.span(self.current.index() as u32, self.since, now);
         }
     }
 
-    /// From now on only [`Clock::enter`] counts, to find out what the rest costs.
+    /// Ignores all changes except by [`Clock::enter`] from now on. Benches use this to measure what
+    /// the clock costs.
     pub fn turn_off(&mut self) {
         self.is_off = true;
     }
 
-    /// From now on every phase is written down, as the operation of its index.
+    /// Writes every phase to a track from now on, as the operation of its index.
     pub fn follow(&mut self, track: Box<Track>) {
         self.enter(self.current);
         self.track = Some(track);
     }
 
-    /// Phases are written down no more; what was.
+    /// Stops writing phases to a track, and returns the track.
     pub fn unfollow(&mut self) -> Option<Box<Track>> {
         self.enter(self.current);
         self.track.take()
     }
 
-    /// Where phases are written down, if they are.
+    /// The track that phases are written to, if there is one.
     #[inline]
     pub fn track(&mut self) -> Option<&mut Track> {
         self.track.as_deref_mut()
     }
 
-    /// Writes down, inside the present phase, that an operation took all of it up to now.
+    /// Writes an operation to the track that lasted from the beginning of the current phase until
+    /// now.
     #[inline]
     pub fn did(&mut self, op: u32) {
         if let Some(track) = &mut self.track {
@@ -156,12 +168,12 @@ impl<P: Phases<N> + PartialEq, const N: usize> Clock<P, N> {
         }
     }
 
-    /// The phase that is going on.
+    /// The current phase.
     pub fn current(&self) -> P {
         self.current
     }
 
-    /// What each phase has taken so far, the current one included.
+    /// The time of each phase so far, including the current one.
     pub fn totals(&self) -> Totals<P, N> {
         self.totals_at(Instant::now())
     }
@@ -173,7 +185,18 @@ impl<P: Phases<N> + PartialEq, const N: usize> Clock<P, N> {
     }
 }
 
-/// The time that each phase has taken, at one moment of a [`Clock`].
+/// One phase of a [`Clock`], from its beginning to its end.
+#[derive(Clone, Copy, Debug)]
+pub struct PhaseSpan<P> {
+    /// The phase that ended.
+    pub phase: P,
+    /// When it began.
+    pub begun: Instant,
+    /// When it ended, and the next one began.
+    pub ended: Instant,
+}
+
+/// The time of each phase at one moment of a [`Clock`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Totals<P, const N: usize> {
     spent: [Duration; N],
@@ -182,22 +205,22 @@ pub struct Totals<P, const N: usize> {
 }
 
 impl<P: Phases<N>, const N: usize> Totals<P, N> {
-    /// The time `phase` has taken.
+    /// The time of a phase.
     pub fn of(&self, phase: P) -> Duration {
         self.spent[phase.index()]
     }
 
-    /// The time since the clock's start: the sum of all phases.
+    /// The time since the clock started, which is the sum of all phases.
     pub fn elapsed(&self) -> Duration {
         self.elapsed
     }
 
-    /// Each phase's name and seconds.
+    /// The name and the seconds of each phase.
     pub fn seconds(&self) -> [(&'static str, f64); N] {
         array::from_fn(|i| (P::NAMES[i], self.spent[i].as_secs_f64()))
     }
 
-    /// What passed since `earlier`, a reading of the same clock: for rates over an interval.
+    /// The time of each phase since an earlier reading of the same clock.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             spent: array::from_fn(|i| self.spent[i].saturating_sub(earlier.spent[i])),
@@ -253,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_followed_is_written_down_without_gaps_and_the_rest_is_not() {
+    fn only_followed_phases_are_written_and_without_gaps() {
         let mut clock = PhaseClock::start(Phase::Input);
         clock.enter(Phase::Compute);
         let ops = Phase::ALL.map(|phase| crate::trace::Op::new(phase.name(), &[])).to_vec();
@@ -269,6 +292,17 @@ mod tests {
         let order = [Phase::Compute, Phase::Push, Phase::Wait, Phase::Pull];
         assert_eq!(ops, order.map(Phase::index));
         assert!(spans.windows(2).all(|pair| pair[0].ended_ns == pair[1].begun_ns), "{spans:?}");
+    }
+
+    #[test]
+    fn a_change_returns_the_span_that_ended() {
+        let mut clock = PhaseClock::start(Phase::Input);
+        let first = clock.change_to(Phase::Compute).unwrap();
+        assert!(clock.change_to(Phase::Compute).is_none());
+        let second = clock.change_to(Phase::Wait).unwrap();
+        assert_eq!((first.phase, second.phase), (Phase::Input, Phase::Compute));
+        assert_eq!(first.ended, second.begun);
+        assert_eq!(clock.totals().of(Phase::Compute), second.ended - second.begun);
     }
 
     #[test]

@@ -1,33 +1,33 @@
-//! What this process has used of the machine: processor time and memory.
+//! The processor time and memory of this process.
 //!
-//! Linux tells both in `/proc/self`, as text. Elsewhere the answer is `None`: a summary
-//! without these two figures is better than a training that does not start.
+//! Linux has both in `/proc/self`, as text. On other systems they are `None`: a summary without
+//! these figures is better than a training that does not start.
 
 use std::fs;
 
-/// Clock ticks a second in `/proc`. The kernel scales to this constant (`USER_HZ`) whatever
-/// its own tick rate is, and it is 100 on every architecture that Paceline builds for.
+/// Clock ticks a second in `/proc`. The kernel converts its own tick rate to this constant
+/// (`USER_HZ`), which is 100 on every architecture that Paceline supports.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// The processor time of all threads of this process so far, user and system, in seconds
-/// (to a hundredth).
+/// The user and system time of all threads of this process so far, in seconds with a resolution of
+/// 0.01.
 pub fn cpu_seconds() -> Option<f64> {
     parse_cpu_seconds(&fs::read_to_string("/proc/self/stat").ok()?)
 }
 
-/// The most memory that this process has held at one time (its resident set), in bytes.
+/// The greatest resident set of this process so far, in bytes.
 pub fn peak_rss_bytes() -> Option<u64> {
     parse_bytes(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
 }
 
-/// The memory that this process holds now (its resident set), in bytes.
+/// The resident set of this process now, in bytes.
 pub fn rss_bytes() -> Option<u64> {
     parse_bytes(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
 }
 
 fn parse_cpu_seconds(stat: &str) -> Option<f64> {
-    // The second field is the program's name in brackets, which may itself hold spaces and
-    // brackets: so count from the last one. What follows is field 3, the state.
+    // The second field is the program's name in brackets. It may contain spaces and brackets, so
+    // the fields are counted from the last bracket, which field 3 follows.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace().skip(14 - 3);
     let user: u64 = fields.next()?.parse().ok()?;
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_brackets_and_spaces_does_not_mislead() {
+    fn a_program_name_may_contain_brackets_and_spaces() {
         let stat = "7 (a) b (c) R 1 7 7 0 -1 4194304 95 0 0 0 250 75 0 0 20 0 1 0 0 0 0";
         assert_eq!(parse_cpu_seconds(stat), Some(3.25));
         for broken in ["", "7 (a) R 1 2", "7 (a) R 1 7 7 0 -1 4 95 0 0 0 x 75"] {
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn this_process_uses_what_it_uses() {
+    fn the_figures_of_this_process_grow_with_its_work() {
         let before = cpu_seconds().unwrap();
         let started = std::time::Instant::now();
         while started.elapsed().as_millis() < 60 {

@@ -1,8 +1,8 @@
-//! What a task and its machine use, as rows of a table: one row for each stretch of time.
+//! What a task and its machine use, as samples: the figures of one interval each.
 //!
-//! The columns are dstat's, which the reports that Paceline follows were hunted down with, and
-//! after them the task's own. A row is an array in the order of [`COLUMNS`], so that the file,
-//! the means and peaks, and TensorBoard's curves cannot disagree about what there is.
+//! The columns are those of dstat, followed by the task's own. Every sample has its figures in the
+//! order of [`columns`], so the table on disk, the means and peaks, and TensorBoard's curves have
+//! the same names.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,10 +14,10 @@ use crate::machine::Machine;
 use crate::process;
 use crate::wall_clock::unix_seconds;
 
-/// How many columns there are.
-pub const WIDTH: usize = 17;
+/// The number of columns of a task without peers.
+const WIDTH: usize = 17;
 
-/// The columns, with their units; `docs/formats.md` says what each means.
+/// The columns of a task without peers, with their units. `docs/formats.md` explains each.
 pub const COLUMNS: [&str; WIDTH] = [
     "cpu_usr_percent",
     "cpu_sys_percent",
@@ -38,111 +38,124 @@ pub const COLUMNS: [&str; WIDTH] = [
     "task_sent_bytes_per_s",
 ];
 
-/// What follows the columns, for each of the other tasks that bytes go to and come from.
+/// The columns of each peer, which follow [`COLUMNS`].
 const PEER_COLUMNS: [&str; 2] = ["received_bytes_per_s", "sent_bytes_per_s"];
-/// Of so many other tasks the bytes are told one by one; those of more only in sum.
+/// The most peers that have columns of their own; the others count only in the sum.
 const MOST_PEERS: usize = 64;
 
-/// All columns of a task with these peers: [`COLUMNS`] and, for each, what came from it and went
-/// to it, such as `ps:0_received_bytes_per_s`.
+/// The columns of a task with these peers: [`COLUMNS`] and, for each peer, the bytes received from
+/// it and sent to it, such as `ps:0_received_bytes_per_s`.
 pub fn columns(peers: &[String]) -> Vec<String> {
     let own = |peer: &String| PEER_COLUMNS.map(|column| format!("{peer}_{column}"));
     let peers = peers.iter().take(MOST_PEERS).flat_map(own);
     COLUMNS.iter().map(|&column| column.to_owned()).chain(peers).collect()
 }
 
-/// What a task knows of itself, told by its own threads as they go.
+/// What only the task itself knows. Its threads set the gauges, and the sampler reads them.
 #[derive(Debug, Default)]
 pub struct Gauges {
     step: AtomicU64,
-    /// What goes to and comes from nobody in particular, and from each peer.
-    others: Moved,
-    peers: Vec<Moved>,
+    peers: Vec<ByteGauge>,
+    /// Traffic of peers that are not known.
+    others: ByteGauge,
 }
 
-/// Bytes that were sent and received so far.
+/// Bytes sent and received so far.
 #[derive(Debug, Default)]
-struct Moved {
+struct ByteGauge {
     sent: AtomicU64,
     received: AtomicU64,
 }
 
-impl Moved {
+/// Bytes sent and received so far, at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct ByteTotals {
+    sent: u64,
+    received: u64,
+}
+
+impl ByteGauge {
     #[inline]
     fn set(&self, sent_bytes: u64, received_bytes: u64) {
         self.sent.store(sent_bytes, Ordering::Relaxed);
         self.received.store(received_bytes, Ordering::Relaxed);
     }
 
-    fn get(&self) -> (u64, u64) {
-        (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
+    fn get(&self) -> ByteTotals {
+        ByteTotals {
+            sent: self.sent.load(Ordering::Relaxed),
+            received: self.received.load(Ordering::Relaxed),
+        }
     }
 }
 
 impl Gauges {
-    /// Gauges of a task with so many peers.
+    /// The gauges of a task with this number of peers.
     pub fn of_peers(peers: usize) -> Self {
-        Self { peers: (0..peers).map(|_| Moved::default()).collect(), ..Self::default() }
+        Self { peers: (0..peers).map(|_| ByteGauge::default()).collect(), ..Self::default() }
     }
 
-    /// The task is at this global step.
+    /// Sets the global step of the task.
     #[inline]
     pub fn at_step(&self, step: u64) {
         self.step.store(step, Ordering::Relaxed);
     }
 
-    /// So many bytes have gone to and come from a peer in all; from one that is not known, they
-    /// count for the sum alone.
+    /// Sets the bytes sent to and received from a peer so far. Those of an unknown peer count only
+    /// in the sum.
     #[inline]
     pub fn moved(&self, peer: usize, sent_bytes: u64, received_bytes: u64) {
         self.peers.get(peer).unwrap_or(&self.others).set(sent_bytes, received_bytes);
     }
 
     /// The global step of the task.
-    pub fn step(&self) -> u64 {
+    fn step(&self) -> u64 {
         self.step.load(Ordering::Relaxed)
     }
 
     /// Bytes sent to and received from each peer so far.
-    pub fn by_peer(&self) -> Vec<(u64, u64)> {
-        self.peers.iter().map(Moved::get).collect()
+    fn by_peer(&self) -> Vec<ByteTotals> {
+        self.peers.iter().map(ByteGauge::get).collect()
     }
 
     /// Bytes sent and received so far.
-    pub fn total(&self) -> (u64, u64) {
-        let all = self.peers.iter().chain([&self.others]).map(Moved::get);
-        all.fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1))
+    fn total(&self) -> ByteTotals {
+        let all = self.peers.iter().chain([&self.others]).map(ByteGauge::get);
+        all.fold(ByteTotals::default(), |sum, more| ByteTotals {
+            sent: sum.sent + more.sent,
+            received: sum.received + more.received,
+        })
     }
 }
 
-/// One row: what was used since the row before.
+/// What was used since the sample before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// When it was taken, in seconds since 1970.
     pub time_s: f64,
     /// The global step of the task.
     pub step: u64,
-    /// A figure for each of the [`columns`].
+    /// The figures in the order of [`columns`].
     pub figures: Vec<f64>,
 }
 
-/// Everything that is read at one moment.
+/// All counters at one moment.
 struct Reading {
     at: Instant,
     time_s: f64,
     machine: Machine,
     group: Option<GroupCpu>,
     task_cpu_s: f64,
-    /// Bytes sent and received: in all, and by peer.
-    moved: (u64, u64),
-    by_peer: Vec<(u64, u64)>,
+    moved: ByteTotals,
+    moved_by_peer: Vec<ByteTotals>,
 }
 
-/// Reads the machine and the process again and again, and tells what happened in between.
+/// Reads the counters of the machine and the process, and computes what happened between two
+/// readings.
 pub(crate) struct Meter {
     root: PathBuf,
     container: Container,
-    /// How many cores the machine has.
+    /// The number of cores of the machine.
     cores: f64,
     last: Reading,
 }
@@ -151,10 +164,10 @@ impl Meter {
     pub(crate) fn start(root: &Path, gauges: &Gauges) -> Self {
         let container = Container::find(root);
         let last = read(root, &container, gauges);
-        // What the standard library says is rounded to whole cores where there is a limit.
+        // The standard library's number is rounded to whole cores where a limit applies.
         let here = || thread::available_parallelism().map_or(1, usize::from);
         let cores = if last.machine.cores > 0 { last.machine.cores } else { here() } as f64;
-        // A limit above what the machine has limits nothing.
+        // A limit above the machine's cores has no effect.
         let container = container.with_cores_below(cores);
         Self { root: root.to_owned(), container, cores, last }
     }
@@ -164,12 +177,12 @@ impl Meter {
         self.last.at.elapsed()
     }
 
-    /// How many cores' time there is to use.
+    /// The number of cores that the task may use.
     pub(crate) fn cores(&self) -> f64 {
         self.container.cores().unwrap_or(self.cores)
     }
 
-    /// What happened since the last reading, and how long that was.
+    /// The use since the last reading, and the time since then.
     pub(crate) fn sample(&mut self, gauges: &Gauges) -> (Sample, Duration) {
         let now = read(&self.root, &self.container, gauges);
         let before = std::mem::replace(&mut self.last, now);
@@ -199,17 +212,18 @@ impl Meter {
             rate(|machine| machine.context_switches),
             100.0 * (now.task_cpu_s - before.task_cpu_s).max(0.0) / seconds,
             process::rss_bytes().unwrap_or_default() as f64,
-            grown(now.moved.1, before.moved.1),
-            grown(now.moved.0, before.moved.0),
+            grown(now.moved.received, before.moved.received),
+            grown(now.moved.sent, before.moved.sent),
         ];
-        let peers = now.by_peer.iter().zip(&before.by_peer).take(MOST_PEERS);
-        let peers =
-            peers.flat_map(|(now, before)| [grown(now.1, before.1), grown(now.0, before.0)]);
+        let peers = now.moved_by_peer.iter().zip(&before.moved_by_peer).take(MOST_PEERS);
+        let peers = peers.flat_map(|(now, before)| {
+            [grown(now.received, before.received), grown(now.sent, before.sent)]
+        });
         let figures = own.into_iter().chain(peers).collect();
         (Sample { time_s: now.time_s, step: gauges.step(), figures }, passed)
     }
 
-    /// Usr, sys, idle and wait, in percent of what there is to use.
+    /// Usr, sys, idle and wait, in percent of the cores that the task may use.
     fn cpu_percent(&self, before: &Reading, seconds: f64) -> [f64; 4] {
         if let (Some(now), Some(before)) = (self.last.group, before.group) {
             let percent = |now: u64, before: u64| {
@@ -217,7 +231,7 @@ impl Meter {
             };
             let (usr, sys) =
                 (percent(now.usr_us, before.usr_us), percent(now.sys_us, before.sys_us));
-            // Nobody tells how long a group waited for disks.
+            // The system does not count how long a group waited for disks.
             return [usr, sys, (100.0 - usr - sys).max(0.0), 0.0];
         }
         let (now, before) = (&self.last.machine.cpu, &before.machine.cpu);
@@ -233,24 +247,24 @@ impl Meter {
 }
 
 fn read(root: &Path, container: &Container, gauges: &Gauges) -> Reading {
-    // Reading the machine may take a while: what must be of one moment comes first.
+    // Reading the machine takes a while, so the figures that must be of one moment come first.
     Reading {
         at: Instant::now(),
         time_s: unix_seconds(),
         moved: gauges.total(),
-        by_peer: gauges.by_peer(),
+        moved_by_peer: gauges.by_peer(),
         task_cpu_s: process::cpu_seconds().unwrap_or_default(),
         group: container.cpu(),
         machine: Machine::read(root),
     }
 }
 
-/// Means and peaks over some time.
+/// Means and peaks of samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// How many rows there were.
+    /// The number of samples.
     pub samples: u64,
-    /// How many cores' time the task might have used.
+    /// The number of cores that the task may use.
     pub cores: f64,
     seconds: f64,
     sums: Vec<f64>,
@@ -258,17 +272,17 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Of nothing yet, in so many columns, by a task that may use so many cores' time.
+    /// Without samples, for a task that may use these cores and has this number of columns.
     pub(crate) fn of_cores(cores: f64, width: usize) -> Self {
         Self { cores, sums: vec![0.0; width], peaks: vec![0.0; width], ..Self::default() }
     }
 
-    /// The same of nothing yet.
+    /// Forgets all samples.
     pub(crate) fn begin_again(&mut self) {
         *self = Self::of_cores(self.cores, self.sums.len());
     }
 
-    /// Counts a row that tells of so many seconds.
+    /// Adds the figures of an interval of these seconds.
     pub(crate) fn add(&mut self, figures: &[f64], seconds: f64) {
         self.samples += 1;
         self.seconds += seconds;
@@ -278,13 +292,13 @@ impl Usage {
         }
     }
 
-    /// Each column's mean over the time; zero if there is none.
+    /// The mean of each column over time; 0 without samples.
     pub fn means(&self) -> Vec<f64> {
         let mean = |sum: &f64| if self.seconds > 0.0 { sum / self.seconds } else { 0.0 };
         self.sums.iter().map(mean).collect()
     }
 
-    /// Each column's greatest figure.
+    /// The greatest figure of each column.
     pub fn peaks(&self) -> &[f64] {
         &self.peaks
     }
@@ -297,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn means_are_over_time_and_peaks_over_rows() {
+    fn means_are_over_time_and_peaks_over_samples() {
         let mut usage = Usage::of_cores(1.0, WIDTH);
         assert_eq!(usage.means(), [0.0; WIDTH]);
         usage.add(&[1.0; WIDTH], 3.0);
@@ -306,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_is_held_against_its_own_limit() {
+    fn a_container_is_measured_by_its_own_limit() {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = root.path().join(path);
@@ -319,7 +333,7 @@ mod tests {
         let gauges = Gauges::default();
         let mut meter = Meter::start(root.path(), &gauges);
         assert_eq!(meter.cores(), 0.5);
-        // Half of a core all the time is all that there is to have.
+        // Half a core all the time is all that the container may use.
         let used_us = |age: Duration| age.as_micros() / 2;
         while meter.age() < Duration::from_millis(20) {
             std::hint::spin_loop();
@@ -333,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_peers_are_told_as_rates_one_by_one_and_in_sum() {
+    fn bytes_of_peers_are_rates_of_each_and_in_sum() {
         let gauges = Gauges::of_peers(2);
         let mut meter = Meter::start("/".as_ref(), &gauges);
         gauges.at_step(7);

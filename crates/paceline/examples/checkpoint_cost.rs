@@ -14,7 +14,7 @@ use std::time::Instant;
 use paceline::checkpoint::keeper::{Keeper, Terms};
 use paceline::checkpoint::manifest::TensorEntry;
 use paceline::checkpoint::{About, Origin, Shelf};
-use paceline_exchange::{Mark, PartMarks};
+use paceline_exchange::{ChunkMarks, SlotMark};
 use paceline_model::{Group, Layout};
 
 const PARAMS: usize = 61_000_000;
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut keeper = Keeper::start(terms(dir.path()), Box::new(|told| println!("{told:?}")))?;
     let (mut copy, mut ours, mut plain) = (f64::MAX, f64::MAX, f64::MAX);
     for turn in 1..=TURNS {
-        let marks = vec![PartMarks { version: turn, slots: vec![Mark::default()] }];
+        let marks = vec![ChunkMarks { version: turn, slots: vec![SlotMark::default()] }];
         let mut copied = Instant::now();
         keeper.take(turn, marks, true, |out| {
             let begun = Instant::now();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use paceline_data::{BatchPlan, Images, LoaderOptions, Patches};
-use paceline_model::{AlexNet, Logistic, Model, Softmax, lenet};
+use paceline_model::{AlexNet, Logistic, Model, Softmax, SparseModel, lenet};
 
 use crate::Failure;
 use crate::examples::{
@@ -46,7 +46,7 @@ pub fn build_model(plan: &Plan, shape: Shape, room: Room) -> Result<Box<dyn Mode
     let block = |most: usize| room.block.clamp(1, most);
     let network = match plan.model {
         ModelKind::Softmax => return Ok(Box::new(Softmax::new(shape.inputs(), shape.classes))),
-        ModelKind::Logistic { .. } => return Ok(Box::new(Logistic::new(shape.inputs()))),
+        ModelKind::Logistic { .. } => return Ok(build_sparse_model(plan, shape.inputs())),
         ModelKind::LeNet => lenet(block(LENET_BLOCK), room.threads),
         ModelKind::AlexNet { dropout } => {
             let sizes =
@@ -60,6 +60,11 @@ pub fn build_model(plan: &Plan, shape: Shape, room: Room) -> Result<Box<dyn Mode
     }
 }
 
+/// The sparse model of a plan.
+pub(crate) fn build_sparse_model(_plan: &Plan, features: usize) -> Box<dyn SparseModel> {
+    Box::new(Logistic::new(features))
+}
+
 fn unfit(plan: &Plan, error: &dyn std::fmt::Display) -> Failure {
     Failure::Usage(format!("model.kind = {:?}: {error}", plan.model.name()))
 }
@@ -71,7 +76,7 @@ fn patches_of(plan: &Plan, images: &Images) -> Option<Patches> {
 
 /// The plan's softmax regression, for images that are mostly empty.
 fn build_patchy(plan: &Plan, shape: Shape, threads: usize) -> Result<Box<dyn Model>, Failure> {
-    match Softmax::of_patchy(shape.inputs(), shape.classes, threads) {
+    match Softmax::for_patches(shape.inputs(), shape.classes, threads) {
         Ok(model) => Ok(Box::new(model)),
         Err(error) => Err(unfit(plan, &error)),
     }
@@ -97,7 +102,8 @@ pub(crate) fn build_examiner<'a>(
             Box::new(SourceTester::new(set.test.clone(), examples, plan.data.on_bad, model()?))
         }
         Data::Rows(set) => {
-            let tester = RowTester::new(&set.test, examples);
+            let model = build_sparse_model(plan, set.test.features());
+            let tester = RowTester::new(&set.test, examples, model);
             match plan.model.is_sparse() {
                 true => Box::new(tester),
                 false => Box::new(tester.of_all_parameters()),
@@ -134,8 +140,10 @@ pub(crate) fn build_worker<'a, L: DenseLink + RowLink>(
 ) -> Result<Box<dyn Trainer<L> + 'a>, Failure> {
     Ok(match data {
         Data::Rows(set) if plan.model.is_sparse() => {
-            desk.trace = follow_rows(tracer, plan, set.train.features());
-            Box::new(RowWorker::new(slot, batches, &set.train, desk))
+            let model = build_sparse_model(plan, set.train.features());
+            desk.trace =
+                tracer.map(|tracer| Following::new(tracer.clone(), "steps", plan.batch, &*model));
+            Box::new(RowWorker::new(slot, batches, &set.train, model, desk))
         }
         _ => Box::new(build_dense_worker(plan, data, (slot, batches), threads, (desk, tracer))?),
     })
@@ -161,14 +169,4 @@ pub(crate) fn build_dense_worker<'a>(
     let model = build_model(plan, data.shape(), Room::of(plan, threads))?;
     desk.trace = tracer.map(|tracer| Following::new(tracer.clone(), "steps", plan.batch, &*model));
     Ok(Worker { examples: build_examples(plan, data, walk, tracer), model, desk })
-}
-
-/// How the loop of a worker over sparse rows is recorded, if it is.
-pub(crate) fn follow_rows(
-    tracer: Option<&Arc<Tracer>>,
-    plan: &Plan,
-    features: usize,
-) -> Option<Following> {
-    let model = Logistic::new(features);
-    tracer.map(|tracer| Following::new(tracer.clone(), "steps", plan.batch, &model))
 }

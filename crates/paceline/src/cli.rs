@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use paceline_data::{Known, sparse};
+use paceline_data::{KnownDataset, sparse};
 
 use crate::bench::{Layers, Peer};
 
@@ -343,12 +343,12 @@ pub enum RowFormat {
     Criteo,
 }
 
-impl From<RowFormat> for sparse::RowFormat {
+impl From<RowFormat> for sparse::SparseFormat {
     fn from(format: RowFormat) -> Self {
         match format {
-            RowFormat::Libsvm => sparse::RowFormat::Libsvm,
-            RowFormat::Tfrecord => sparse::RowFormat::TfRecord,
-            RowFormat::Criteo => sparse::RowFormat::Criteo,
+            RowFormat::Libsvm => sparse::SparseFormat::Libsvm,
+            RowFormat::Tfrecord => sparse::SparseFormat::TfRecord,
+            RowFormat::Criteo => sparse::SparseFormat::Criteo,
         }
     }
 }
@@ -362,11 +362,11 @@ pub enum Set {
     FashionMnist,
 }
 
-impl From<Set> for Known {
+impl From<Set> for KnownDataset {
     fn from(set: Set) -> Self {
         match set {
-            Set::Mnist => Known::Mnist,
-            Set::FashionMnist => Known::FashionMnist,
+            Set::Mnist => KnownDataset::Mnist,
+            Set::FashionMnist => KnownDataset::FashionMnist,
         }
     }
 }

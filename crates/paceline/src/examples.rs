@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use paceline_data::random::mix;
 use paceline_data::{
-    BatchBuffer, BatchPlan, DenseSource, Images, Loader, LoaderOptions, Patches, ReadWatch,
+    BatchBuffer, BatchPlan, Images, Loader, LoaderOptions, Patches, ReadObserver, SlotBatches,
     SparseBuffer, SparseRows,
 };
-use paceline_model::{Batch, Patchy, Rows};
+use paceline_model::{Batch, Rows, SharedPatches};
 
 use crate::Failure;
 
@@ -114,8 +114,9 @@ impl Examples for PatchyExamples {
         self.labels.clear();
         self.labels.extend(examples.map(|example| self.patches.labels()[example]));
         let which = &self.walk.indices[from..self.walk.done];
-        let examples = Patchy { words: self.patches.words(), starts: self.patches.starts(), which };
-        Ok(Batch { draw, ..Batch::patchy(examples, &self.labels) })
+        let examples =
+            SharedPatches { words: self.patches.words(), starts: self.patches.starts(), which };
+        Ok(Batch { draw, ..Batch::patches(examples, &self.labels) })
     }
 }
 
@@ -148,12 +149,12 @@ impl Examples for RowExamples<'_> {
 
 /// Pictures that are read or made on other threads, ahead of the step that takes them.
 pub struct PictureExamples {
-    source: Arc<dyn DenseSource>,
+    source: Arc<dyn paceline_data::Examples>,
     walk: Walk,
     options: LoaderOptions,
     /// Made with the first step, which need not be step 0.
     loader: Option<Loader>,
-    watch: Option<ReadWatch>,
+    watch: Option<ReadObserver>,
     step: u64,
 }
 
@@ -161,9 +162,9 @@ impl PictureExamples {
     /// Pictures in the order of a walk, with somebody who may watch them being read.
     pub fn new(
         walk: Walk,
-        source: Arc<dyn DenseSource>,
+        source: Arc<dyn paceline_data::Examples>,
         options: LoaderOptions,
-        watch: Option<ReadWatch>,
+        watch: Option<ReadObserver>,
     ) -> Self {
         Self { source, walk, options, loader: None, watch, step: 0 }
     }
@@ -180,8 +181,9 @@ impl Examples for PictureExamples {
         if examples > 0 {
             let Walk { plan, slot, .. } = &self.walk;
             let start = || {
-                let (from, watch) = ((self.source.clone(), plan.clone(), *slot), self.watch.take());
-                Loader::watched(from, step, self.options, watch)
+                let batches =
+                    SlotBatches { examples: self.source.clone(), plan: plan.clone(), slot: *slot };
+                Loader::with_observer(batches, step, self.options, self.watch.take())
             };
             self.loader.get_or_insert_with(start).batch(step)?;
         }

@@ -106,8 +106,7 @@ impl From<LinkError> for Failure {
     fn from(error: LinkError) -> Self {
         match error {
             LinkError::Io(source) => Failure::Files { what: "the worker's sockets".into(), source },
-            LinkError::Taken(why) => Failure::Taken(why),
-            LinkError::Rewound => Failure::Rewound,
+            LinkError::SlotTaken(why) => Failure::Taken(why),
             error => Failure::Lost(error.to_string()),
         }
     }

@@ -3,8 +3,8 @@
 //! What every way to the parameters has in common is a [`Link`]. The loop of a dense model needs
 //! a [`DenseLink`], that of a sparse one a [`RowLink`], which is asked for parameters by key.
 
-use paceline_exchange::{Mark, PartMarks};
-use paceline_model::{Descent, Model, Optimizer, OptimizerSpec};
+use paceline_exchange::{ChunkMarks, SlotMark};
+use paceline_model::{Descent, Model, OptimizerSpec, OptimizerState};
 use paceline_observe::PhaseClock;
 
 use crate::Failure;
@@ -146,7 +146,7 @@ pub enum Pushed {
 /// Parameters that live in this process: mode `single`.
 pub struct Local {
     params: Vec<f32>,
-    optimizer: Optimizer,
+    optimizer: OptimizerState,
     global_step: u64,
     stopping: bool,
     keeper: Option<Keeper>,
@@ -157,7 +157,7 @@ impl Local {
     pub fn new(model: &dyn Model, seed: u64, optimizer: OptimizerSpec) -> Self {
         let mut params = vec![0.0; model.layout().len()];
         model.initialise(seed, &mut params);
-        let optimizer = Optimizer::new(optimizer, model.layout(), 0..params.len());
+        let optimizer = OptimizerState::new(optimizer, model.layout(), 0..params.len());
         Self { params, optimizer, global_step: 0, stopping: false, keeper: None }
     }
 
@@ -199,9 +199,9 @@ impl Link for Local {
 
     fn checkpoint(&mut self, step: u64, is_last: bool) -> Result<(), Failure> {
         if let Some(keeper) = &mut self.keeper {
-            let mark = Mark { high: step, step: step.saturating_sub(1) };
-            let marks = vec![PartMarks { version: step, slots: vec![mark] }];
-            let slots = self.optimizer.slots().map(|(_, slot)| slot);
+            let mark = SlotMark { last_sequence: step, step: step.saturating_sub(1) };
+            let marks = vec![ChunkMarks { version: step, slots: vec![mark] }];
+            let slots = self.optimizer.states().map(|(_, slot)| slot);
             keeper.take(step, marks, is_last, |out| copy_dense(&self.params, slots, out));
         }
         Ok(())

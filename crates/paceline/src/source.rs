@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use paceline_data::{
-    BatchPlan, DenseSource, FakeImages, ImageSet, Known, Part, PictureOptions, PictureSet,
-    SparseSet, SparseSpec, kept_digits, load, locate, open_sparse,
+    BatchPlan, Examples, FakeImages, Images, KnownDataset, PictureOptions, Pictures, SparseRows,
+    SparseSpec, Split, TrainTest, cached_digits, open_sparse,
 };
 
 use crate::Failure;
@@ -36,24 +36,14 @@ impl Shape {
     }
 }
 
-/// Pictures to train and to test on, read or made one by one.
-pub struct PictureData {
-    /// To train on.
-    pub train: Arc<dyn DenseSource>,
-    /// To test on.
-    pub test: Arc<dyn DenseSource>,
-    /// Where they are from, for people.
-    pub origin: String,
-}
-
 /// Examples to train and to test on.
 pub enum Data {
     /// Small grey images, in memory.
-    Images(ImageSet),
+    Images(TrainTest<Images>),
     /// Colour pictures.
-    Pictures(PictureData),
+    Pictures(TrainTest<Arc<dyn Examples>>),
     /// Sparse rows, in a mapped file.
-    Rows(SparseSet),
+    Rows(TrainTest<SparseRows>),
 }
 
 impl Data {
@@ -92,7 +82,7 @@ impl Data {
     /// Which of the training examples so many slots take, and when.
     pub fn batches(&self, plan: &Plan, slots: usize, origin: Origin) -> BatchPlan {
         let mut batches = BatchPlan::new(self.train_len(), plan.batch, slots)
-            .counted_from(origin.step, origin.position);
+            .starting_at(origin.step, origin.position);
         if plan.data.shuffle {
             batches = match self {
                 Data::Images(_) | Data::Pictures(_) => batches.shuffled(plan.seed),
@@ -110,8 +100,8 @@ impl Data {
 pub fn data_shape(job: &RawJob, plan: &Plan) -> Result<Shape, Failure> {
     let (known, path) = match &plan.data.kind {
         DataKind::Digits { .. } => return Ok(Shape { planes: [1, 28, 28], classes: 10 }),
-        DataKind::Mnist { path } => (Known::Mnist, path),
-        DataKind::FashionMnist { path } => (Known::FashionMnist, path),
+        DataKind::Mnist { path } => (KnownDataset::Mnist, path),
+        DataKind::FashionMnist { path } => (KnownDataset::FashionMnist, path),
         DataKind::Rows(SparseSpec { features: Some(features), .. }) => {
             return Ok(Shape::of_rows(*features));
         }
@@ -122,26 +112,27 @@ pub fn data_shape(job: &RawJob, plan: &Plan) -> Result<Shape, Failure> {
             return Ok(load_data(job, plan, &mut |_| {})?.shape());
         }
     };
-    let (rows, cols) = locate(known, path.as_deref())?.image_size()?;
+    let (rows, cols) = known.locate(path.as_deref())?.image_size()?;
     Ok(Shape { planes: [1, rows, cols], classes: known.spec().classes })
 }
 
 /// Reads or generates the plan's data, and checks what could not be checked without it. What
 /// takes long is told.
 pub fn load_data(job: &RawJob, plan: &Plan, say: &mut dyn FnMut(&str)) -> Result<Data, Failure> {
-    let known = |known, path: &Option<_>| load(known, path.as_deref().map(Path::new));
+    let known = |known: KnownDataset, path: &Option<_>| known.load(path.as_deref().map(Path::new));
     let data = match &plan.data.kind {
         DataKind::Digits { train_examples, test_examples } => {
-            Data::Images(kept_digits(plan.seed, *train_examples, *test_examples))
+            Data::Images(cached_digits(*train_examples, *test_examples, plan.seed))
         }
-        DataKind::Mnist { path } => Data::Images(known(Known::Mnist, path)?),
-        DataKind::FashionMnist { path } => Data::Images(known(Known::FashionMnist, path)?),
+        DataKind::Mnist { path } => Data::Images(known(KnownDataset::Mnist, path)?),
+        DataKind::FashionMnist { path } => Data::Images(known(KnownDataset::FashionMnist, path)?),
         DataKind::Rows(spec) => Data::Rows(load_rows(spec, say)?),
         DataKind::FakeImages { size, classes, train_examples, test_examples } => {
-            let part = |part, examples| FakeImages::new(plan.seed, part, examples, *classes, *size);
-            Data::Pictures(PictureData {
-                train: Arc::new(part(Part::Train, *train_examples)),
-                test: Arc::new(part(Part::Test, *test_examples)),
+            let set =
+                |split, examples| FakeImages::new(plan.seed, split, examples, *classes, *size);
+            Data::Pictures(TrainTest {
+                train: Arc::new(set(Split::Train, *train_examples)),
+                test: Arc::new(set(Split::Test, *test_examples)),
                 origin: format!("generated from seed {}", plan.seed),
             })
         }
@@ -158,16 +149,15 @@ fn load_pictures(
     path: &Path,
     size: usize,
     hold_out: Option<usize>,
-) -> Result<PictureData, Failure> {
+) -> Result<TrainTest<Arc<dyn Examples>>, Failure> {
     let mut options = PictureOptions::new(size, plan.seed);
     options.test_examples = hold_out.unwrap_or(0);
-    let mut set = PictureSet::open(path, &options)?;
+    let mut set = Pictures::open(path, &options)?;
     if set.test.is_empty() {
         options.test_examples = held_out(set.train.len());
-        set = PictureSet::open(path, &options)?;
+        set = Pictures::open(path, &options)?;
     }
-    let PictureSet { train, test, origin, .. } = set;
-    Ok(PictureData { train: Arc::new(train), test: Arc::new(test), origin })
+    Ok(set.into_shared())
 }
 
 /// How many of so many examples are held out to test on, unless a job says otherwise.
@@ -176,10 +166,13 @@ fn held_out(examples: usize) -> usize {
     (examples / share).clamp(1, most)
 }
 
-fn load_rows(spec: &SparseSpec, say: &mut dyn FnMut(&str)) -> Result<SparseSet, Failure> {
+fn load_rows(
+    spec: &SparseSpec,
+    say: &mut dyn FnMut(&str),
+) -> Result<TrainTest<SparseRows>, Failure> {
     let mut set = open_sparse(spec, say)?;
-    if set.skipped > 0 {
-        say(&format!("{}: {} bad rows were left out", set.origin, set.skipped));
+    if set.train.skipped() > 0 {
+        say(&format!("{}: {} bad rows were left out", set.origin, set.train.skipped()));
     }
     if set.test.is_empty() {
         let rows = set.train.len();

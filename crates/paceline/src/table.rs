@@ -136,20 +136,20 @@ fn cells(task: &TaskSummary) -> Vec<(String, String)> {
 
 /// Rows as columns of text, each flush left.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
-    lay_out(rows, |_| SideTrack::Left)
+    lay_out(rows, |_| Side::Left)
 }
 
 /// Rows as columns of figures: the first flush left, the others right.
 pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
-    lay_out(rows, |column| if column == 0 { SideTrack::Left } else { SideTrack::Right })
+    lay_out(rows, |column| if column == 0 { Side::Left } else { Side::Right })
 }
 
-enum SideTrack {
+enum Side {
     Left,
     Right,
 }
 
-fn lay_out(rows: &[Vec<String>], side: impl Fn(usize) -> SideTrack) -> String {
+fn lay_out(rows: &[Vec<String>], side: impl Fn(usize) -> Side) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |c: usize| {
         rows.iter().filter_map(|row| row.get(c)).map(|cell| cell.chars().count()).max().unwrap_or(0)
@@ -158,8 +158,8 @@ fn lay_out(rows: &[Vec<String>], side: impl Fn(usize) -> SideTrack) -> String {
     let mut text = String::new();
     for row in rows {
         let cells = row.iter().zip(&widths).enumerate().map(|(c, (cell, &width))| match side(c) {
-            SideTrack::Left => format!("{cell:<width$}"),
-            SideTrack::Right => format!("{cell:>width$}"),
+            Side::Left => format!("{cell:<width$}"),
+            Side::Right => format!("{cell:>width$}"),
         });
         let line = cells.collect::<Vec<_>>().join("  ");
         text.push_str(line.trim_end());

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::Scope;
 
-use paceline_data::{BatchBuffer, DenseSource, Images, OnBad, Patches};
-use paceline_model::{Batch, Model, Patchy, Score, Tally};
+use paceline_data::{BatchBuffer, Examples, Images, OnBad, Patches};
+use paceline_model::{Batch, Model, Score, SharedPatches, Tally};
 
 use crate::Failure;
 
@@ -79,7 +79,8 @@ impl Examiner for PatchyTester {
         let most = self.model.max_block();
         let (words, starts) = (self.patches.words(), self.patches.starts());
         for (which, labels) in self.which.chunks(most).zip(self.patches.labels().chunks(most)) {
-            let block = Batch::patchy(Patchy { words, starts, which }, &labels[..which.len()]);
+            let block =
+                Batch::patches(SharedPatches { words, starts, which }, &labels[..which.len()]);
             self.model.evaluate(params, block, &mut tally);
         }
         Ok(tally.score())
@@ -88,7 +89,7 @@ impl Examiner for PatchyTester {
 
 /// Tests parameters on the first examples of any dense source.
 pub struct SourceTester {
-    source: Arc<dyn DenseSource>,
+    source: Arc<dyn Examples>,
     examples: usize,
     on_bad: OnBad,
     model: Box<dyn Model>,
@@ -100,7 +101,7 @@ impl SourceTester {
     /// A tester over the first `examples` of the source, or all. Examples that cannot be read
     /// are left out, or end the program's run at the first test.
     pub fn new(
-        source: Arc<dyn DenseSource>,
+        source: Arc<dyn Examples>,
         examples: Option<usize>,
         on_bad: OnBad,
         model: Box<dyn Model>,

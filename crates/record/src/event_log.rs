@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use paceline_model::Node;
+use paceline_model::OpNode;
 use paceline_observe::trace::Track;
 use paceline_observe::{
     Recorder, ResourceUse, RunPosition, RunStart, StepRecord, TestRecord, TraceEvent,
@@ -39,7 +39,7 @@ pub struct EventLogConfig {
 #[derive(Clone, Debug, Default)]
 pub struct RunDescription {
     /// The model's operations.
-    pub graph: Vec<Node>,
+    pub graph: Vec<OpNode>,
     /// The run's hyper-parameters.
     pub hparams: Vec<HParam>,
 }

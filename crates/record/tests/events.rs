@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use paceline_record::EventWriter;
-use paceline_tfrecord::Reader;
-use paceline_tfrecord::proto::{Fields, Value};
+use paceline_tfrecord::RecordReader;
+use paceline_tfrecord::proto::{ProtoFields, ProtoValue};
 use tempfile::TempDir;
 
 /// The event files of a directory, in the order of their names.
@@ -21,7 +21,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 /// The records of a directory's only file.
 fn records(dir: &Path) -> Vec<Vec<u8>> {
     let [file] = files(dir).try_into().unwrap();
-    let mut reader = Reader::new(File::open(file).unwrap());
+    let mut reader = RecordReader::new(File::open(file).unwrap());
     let (mut records, mut record) = (Vec::new(), Vec::new());
     while reader.next(&mut record).unwrap() {
         records.push(record.clone());
@@ -30,9 +30,9 @@ fn records(dir: &Path) -> Vec<Vec<u8>> {
 }
 
 /// The first value at this path of field numbers.
-fn at<'a>(message: &'a [u8], path: &[u32]) -> Option<Value<'a>> {
+fn at<'a>(message: &'a [u8], path: &[u32]) -> Option<ProtoValue<'a>> {
     let (first, rest) = path.split_first()?;
-    let mut fields = Fields::new(message).map(Result::unwrap);
+    let mut fields = ProtoFields::new(message).map(Result::unwrap);
     let value = fields.find(|(number, _)| number == first)?.1;
     if rest.is_empty() { Some(value) } else { at(value.as_bytes()?, rest) }
 }
@@ -73,7 +73,7 @@ fn only_the_first_event_of_a_tag_carries_its_metadata() {
         assert_eq!(at(record, &[2]).unwrap().as_uint64(), Some(i as u64 / 2));
         assert_eq!(at(record, &[5, 1, 1]).unwrap().as_str(), Some(tag));
         assert_eq!(at(record, &[5, 1, 8, 5]).unwrap().as_bytes(), Some(&value.to_le_bytes()[..]));
-        let plugin = at(record, &[5, 1, 9, 1, 1]).and_then(Value::as_str);
+        let plugin = at(record, &[5, 1, 9, 1, 1]).and_then(ProtoValue::as_str);
         assert_eq!(plugin, (i < 2).then_some("scalars"));
     }
     assert!(records[3].len() < 40, "{} bytes", records[3].len());

@@ -1,14 +1,17 @@
 //! What TensorBoard's own package makes of the event files.
 //!
 //! The files are ours, the format is not: so the judge is the real reader, run by
-//! `tests/python/read_events.py` in the interpreter that `PACELINE_PYTHON` names.
+//! `tests/python/read_events.py` in the Python that `cargo xtask setup` installs.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+
+#[path = "../../../tests/support/interpreter.rs"]
+mod interpreter;
 
 use std::path::Path;
 use std::process::Command;
 
-use paceline_model::Node;
+use paceline_model::OpNode;
 use paceline_record::events::{
     EventWriter, Experiment, HParam, HParamDomain, Histogram, Metric, SessionStatus,
 };
@@ -17,14 +20,13 @@ use tempfile::TempDir;
 
 /// Everything that TensorBoard reads below `logdir`.
 fn read(logdir: &Path) -> Value {
-    let python = std::env::var_os("PACELINE_PYTHON").expect(
-        "PACELINE_PYTHON is not set: run `cargo xtask ci`, or set it to a Python interpreter \
-         that has what tests/python/requirements.txt lists",
-    );
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/python/read_events.py");
-    let output = Command::new(&python).arg(script).arg(logdir).output().unwrap_or_else(|error| {
-        panic!("PACELINE_PYTHON is {}, which does not start: {error}", python.display())
-    });
+    let python = interpreter::python_interpreter();
+    let output = Command::new(&python)
+        .arg(script)
+        .arg(logdir)
+        .output()
+        .unwrap_or_else(|error| panic!("{} does not start: {error}", python.display()));
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "read_events.py failed:\n{errors}");
     serde_json::from_slice(&output.stdout).unwrap()
@@ -89,9 +91,9 @@ fn histograms_and_the_graph_come_back() {
     writer.histogram("staleness", 2, &staleness).unwrap();
     writer
         .graph(&[
-            Node::new("images", "Placeholder", &[], &[-1, 784]),
-            Node::new("softmax/weights", "Variable", &[], &[784, 10]),
-            Node::new("softmax/product", "MatMul", &["images", "softmax/weights"], &[-1, 10]),
+            OpNode::new("images", "Placeholder", &[], &[-1, 784]),
+            OpNode::new("softmax/weights", "Variable", &[], &[784, 10]),
+            OpNode::new("softmax/product", "MatMul", &["images", "softmax/weights"], &[-1, 10]),
         ])
         .unwrap();
     writer.flush().unwrap();

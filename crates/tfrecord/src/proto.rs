@@ -6,7 +6,7 @@
 //! wire type in one varint) and a value: a varint, 4 bytes, 8 bytes, or a length and that
 //! many bytes. Strings, packed lists and nested messages are all of the last kind.
 //!
-//! [`Writer`] appends fields to a `Vec<u8>`; [`Fields`] walks over the fields of a message.
+//! [`ProtoWriter`] appends fields to a `Vec<u8>`; [`ProtoFields`] walks over the fields of a message.
 //! Neither knows a schema: what field 5 means is said where it is used.
 
 use std::fmt;
@@ -22,20 +22,20 @@ const MAX_FIELD: u64 = (1 << 29) - 1;
 /// Appends the fields of one message to a buffer.
 ///
 /// ```
-/// use paceline_tfrecord::proto::Writer;
+/// use paceline_tfrecord::proto::ProtoWriter;
 ///
 /// let mut bytes = Vec::new();
-/// let mut event = Writer::new(&mut bytes);
+/// let mut event = ProtoWriter::new(&mut bytes);
 /// event.uint64(2, 300);
 /// event.message(5, |summary| summary.string(1, "loss"));
 /// assert_eq!(bytes, b"\x10\xac\x02\x2a\x06\x0a\x04loss");
 /// ```
 #[derive(Debug)]
-pub struct Writer<'a> {
+pub struct ProtoWriter<'a> {
     out: &'a mut Vec<u8>,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> ProtoWriter<'a> {
     /// A writer that appends to `out`.
     pub fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out }
@@ -113,10 +113,10 @@ impl<'a> Writer<'a> {
     }
 
     /// A nested message, whose fields `encode` appends.
-    pub fn message(&mut self, field: u32, encode: impl FnOnce(&mut Writer<'_>)) {
+    pub fn message(&mut self, field: u32, encode: impl FnOnce(&mut ProtoWriter<'_>)) {
         self.key(field, BYTES);
         let start = self.out.len();
-        encode(&mut Writer { out: self.out });
+        encode(&mut ProtoWriter { out: self.out });
         // The length goes before the message but is known after it: append it, then rotate.
         let len = self.out.len() - start;
         self.varint(len as u64);
@@ -142,7 +142,7 @@ impl<'a> Writer<'a> {
 /// The wire does not say whether a varint is signed, or whether bytes are text, a packed
 /// list or a message: the methods here read it as what the schema says it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value<'a> {
+pub enum ProtoValue<'a> {
     /// An integer, truth value or enum.
     Varint(u64),
     /// Eight bytes: a double or a fixed integer.
@@ -153,7 +153,7 @@ pub enum Value<'a> {
     Fixed32(u32),
 }
 
-impl<'a> Value<'a> {
+impl<'a> ProtoValue<'a> {
     /// The integer, if this is one.
     pub fn as_uint64(self) -> Option<u64> {
         if let Self::Varint(value) = self { Some(value) } else { None }
@@ -189,32 +189,32 @@ impl<'a> Value<'a> {
 ///
 /// It ends after the first error.
 #[derive(Clone, Debug)]
-pub struct Fields<'a> {
+pub struct ProtoFields<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Fields<'a> {
+impl<'a> ProtoFields<'a> {
     /// The fields of the message that `bytes` holds.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    fn field(&mut self) -> Result<(u32, Value<'a>), ProtoError> {
+    fn field(&mut self) -> Result<(u32, ProtoValue<'a>), ProtoError> {
         let key = take_varint(&mut self.rest)?;
         let field = key >> 3;
         if !(1..=MAX_FIELD).contains(&field) {
             return Err(ProtoError::FieldNumber);
         }
         let value = match (key & 7) as u8 {
-            VARINT => Value::Varint(take_varint(&mut self.rest)?),
-            FIXED64 => Value::Fixed64(u64::from_le_bytes(take_array(&mut self.rest)?)),
-            FIXED32 => Value::Fixed32(u32::from_le_bytes(take_array(&mut self.rest)?)),
+            VARINT => ProtoValue::Varint(take_varint(&mut self.rest)?),
+            FIXED64 => ProtoValue::Fixed64(u64::from_le_bytes(take_array(&mut self.rest)?)),
+            FIXED32 => ProtoValue::Fixed32(u32::from_le_bytes(take_array(&mut self.rest)?)),
             BYTES => {
                 let len = take_varint(&mut self.rest)?;
                 let len = usize::try_from(len).map_err(|_| ProtoError::Truncated)?;
                 let (bytes, rest) = self.rest.split_at_checked(len).ok_or(ProtoError::Truncated)?;
                 self.rest = rest;
-                Value::Bytes(bytes)
+                ProtoValue::Bytes(bytes)
             }
             other => return Err(ProtoError::WireType(other)),
         };
@@ -222,8 +222,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl<'a> Iterator for Fields<'a> {
-    type Item = Result<(u32, Value<'a>), ProtoError>;
+impl<'a> Iterator for ProtoFields<'a> {
+    type Item = Result<(u32, ProtoValue<'a>), ProtoError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {

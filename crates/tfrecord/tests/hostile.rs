@@ -2,14 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
-use paceline_tfrecord::proto::{self, Fields, Value, Writer};
-use paceline_tfrecord::{FrameErrorKind, Reader, append_record, crc, split_record, write_record};
+use paceline_tfrecord::proto::{self, ProtoFields, ProtoValue, ProtoWriter};
+use paceline_tfrecord::{
+    RecordErrorKind, RecordReader, append_record, crc, split_record, write_record,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 /// All records of `file`, or those before the first error and the error's kind.
-fn read_all(file: &[u8], max_len: u64) -> (Vec<Vec<u8>>, Option<FrameErrorKind>) {
-    let mut reader = Reader::with_max_len(file, max_len);
+fn read_all(file: &[u8], max_len: u64) -> (Vec<Vec<u8>>, Option<RecordErrorKind>) {
+    let mut reader = RecordReader::with_max_len(file, max_len);
     let (mut records, mut record) = (Vec::new(), Vec::new());
     loop {
         match reader.next(&mut record) {
@@ -51,11 +53,11 @@ fn an_absurd_length_is_refused_without_the_memory() {
         file.extend_from_slice(&crc::masked(&len.to_le_bytes()).to_le_bytes());
         file.extend_from_slice(b"short");
         let (_, kind) = read_all(&file, 1 << 30);
-        assert!(matches!(kind, Some(FrameErrorKind::TooLong { .. })), "{kind:?}");
+        assert!(matches!(kind, Some(RecordErrorKind::TooLong { .. })), "{kind:?}");
         // Even a reader without a limit takes only the memory that bytes arrive for.
         let mut record = Vec::new();
-        let error = Reader::with_max_len(&file[..], u64::MAX).next(&mut record).unwrap_err();
-        assert!(matches!(error.kind, FrameErrorKind::Truncated { got: 5, .. }), "{error}");
+        let error = RecordReader::with_max_len(&file[..], u64::MAX).next(&mut record).unwrap_err();
+        assert!(matches!(error.kind, RecordErrorKind::Truncated { got: 5, .. }), "{error}");
         assert!(record.capacity() < 1 << 16);
     }
 }
@@ -90,9 +92,9 @@ fn a_varint_of_more_than_64_bits_is_an_error() {
     bytes.extend([0xff; 9]);
     let last = bytes.len();
     bytes.push(0x01);
-    assert_eq!(Fields::new(&bytes).next(), Some(Ok((1, Value::Varint(u64::MAX)))));
+    assert_eq!(ProtoFields::new(&bytes).next(), Some(Ok((1, ProtoValue::Varint(u64::MAX)))));
     bytes[last] = 0x02;
-    assert_eq!(Fields::new(&bytes).next(), Some(Err(proto::ProtoError::Varint)));
+    assert_eq!(ProtoFields::new(&bytes).next(), Some(Err(proto::ProtoError::Varint)));
 }
 
 /// A field of every kind, as the generator below makes them.
@@ -121,7 +123,7 @@ fn made() -> impl Strategy<Value = Made> {
     ]
 }
 
-fn write(w: &mut Writer<'_>, field: u32, value: &Made) {
+fn write(w: &mut ProtoWriter<'_>, field: u32, value: &Made) {
     match value {
         Made::Int(v) => w.int64(field, *v),
         Made::Float(v) => w.float(field, *v),
@@ -135,7 +137,7 @@ fn write(w: &mut Writer<'_>, field: u32, value: &Made) {
 }
 
 /// Whether the field that was read is the one that was written, to the bit.
-fn same(made: &Made, read: Value<'_>) -> bool {
+fn same(made: &Made, read: ProtoValue<'_>) -> bool {
     let bytes = || read.as_bytes().unwrap();
     match made {
         Made::Int(v) => read.as_int64() == Some(*v),
@@ -151,9 +153,9 @@ fn same(made: &Made, read: Value<'_>) -> bool {
             .map(f64::to_bits)
             .eq(v.iter().map(|v| v.to_bits())),
         Made::Ints(v) => proto::packed_int64s(bytes()).map(Result::unwrap).eq(v.iter().copied()),
-        Made::Nested(v) => {
-            Fields::new(bytes()).map(|f| f.unwrap().1.as_int64().unwrap()).eq(v.iter().copied())
-        }
+        Made::Nested(v) => ProtoFields::new(bytes())
+            .map(|f| f.unwrap().1.as_int64().unwrap())
+            .eq(v.iter().copied()),
     }
 }
 
@@ -189,24 +191,24 @@ proptest! {
         fields in vec((1_u32..1 << 29, made()), 0..6)
     ) {
         let mut bytes = Vec::new();
-        let mut writer = Writer::new(&mut bytes);
+        let mut writer = ProtoWriter::new(&mut bytes);
         for (field, value) in &fields {
             write(&mut writer, *field, value);
         }
-        let read: Vec<_> = Fields::new(&bytes).map(Result::unwrap).collect();
+        let read: Vec<_> = ProtoFields::new(&bytes).map(Result::unwrap).collect();
         prop_assert_eq!(read.len(), fields.len());
         for ((field, made), (number, read)) in fields.iter().zip(read) {
             prop_assert!(*field == number && same(made, read), "{made:?} became {read:?}");
         }
         for cut in 0..bytes.len() {
-            for _ in Fields::new(&bytes[..cut]) {}
+            for _ in ProtoFields::new(&bytes[..cut]) {}
         }
     }
 
     #[test]
     fn noise_as_a_message_ends(noise in vec(any::<u8>(), 0..200)) {
         // Each step consumes a byte or ends the walk, so it cannot outlast the input.
-        prop_assert!(Fields::new(&noise).count() <= noise.len());
+        prop_assert!(ProtoFields::new(&noise).count() <= noise.len());
         prop_assert!(proto::packed_int64s(&noise).count() <= noise.len());
         let _ = proto::packed_floats(&noise).map(Iterator::count);
         let _ = proto::packed_doubles(&noise).map(Iterator::count);

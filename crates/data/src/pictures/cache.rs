@@ -12,12 +12,12 @@ use super::resize::Planes;
 
 /// Scaled pictures by number, with a limit that several caches may share.
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(super) struct PictureCache {
     slots: Vec<OnceLock<Box<Planes>>>,
     left_bytes: Arc<AtomicUsize>,
 }
 
-impl Cache {
+impl PictureCache {
     /// An empty cache for `examples` pictures that may take what is left of `left_bytes`.
     pub(super) fn new(examples: usize, left_bytes: Arc<AtomicUsize>) -> Self {
         Self { slots: (0..examples).map(|_| OnceLock::new()).collect(), left_bytes }
@@ -57,7 +57,7 @@ mod tests {
         let picture = || Planes { rows: 10, cols: 10, values: vec![7; 300] };
         let room = 2 * (300 + size_of::<Planes>());
         let left = Arc::new(AtomicUsize::new(room));
-        let cache = Cache::new(3, left.clone());
+        let cache = PictureCache::new(3, left.clone());
         assert!(cache.get(0).is_none());
         assert!(cache.keep(0, picture()).is_ok() && cache.keep(0, picture()).is_ok());
         assert_eq!(left.load(Ordering::Relaxed), room / 2);

@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use crate::DataError;
+use crate::error::DataError;
 
 /// More classes than anybody has; a list file's numbers are held to this.
 const MOST_CLASSES: u32 = 100_000;

@@ -20,9 +20,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use crate::error::DataError;
+use crate::examples::Examples;
 use crate::random::Random;
-use crate::{DataError, DenseSource};
-use cache::Cache;
+use crate::train_test::TrainTest;
+use cache::PictureCache;
 pub use decode::{Rgb, decode};
 use listing::Listing;
 pub use resize::{Crop, Planes, crop, resize};
@@ -79,44 +81,6 @@ impl PictureOptions {
     }
 }
 
-/// A collection of pictures, to learn from and to be judged on.
-#[derive(Debug)]
-pub struct PictureSet {
-    /// What a model is trained on, at random crops.
-    pub train: Pictures,
-    /// What it is judged on, at middle crops; may be empty.
-    pub test: Pictures,
-    /// The names of the classes, by number.
-    pub names: Vec<String>,
-    /// Where the pictures came from, in words for people.
-    pub origin: String,
-}
-
-impl PictureSet {
-    /// Finds the pictures of a folder or list file. See `docs/formats.md` for what may be there.
-    ///
-    /// # Errors
-    /// If there is nothing, or nothing that can be understood.
-    ///
-    /// # Panics
-    /// If the options' sizes are zero, or `resize` is below `size`.
-    pub fn open(path: &Path, options: &PictureOptions) -> Result<Self, DataError> {
-        assert!(0 < options.size && options.size <= options.resize, "sizes out of order");
-        let (mut train, test) = listing::list(path)?;
-        let test = match test {
-            Some(test) => test,
-            None => hold_out(path, &mut train, options)?,
-        };
-        let names = train.names.clone();
-        let counts = (train.files.len(), test.files.len());
-        let origin = format!("{} ({} + {} pictures)", path.display(), counts.0, counts.1);
-        let left_bytes = Arc::new(AtomicUsize::new(options.cache_bytes));
-        let train = Pictures::new(train, options, true, left_bytes.clone());
-        let test = Pictures::new(test, options, false, left_bytes);
-        Ok(Self { train, test, names, origin })
-    }
-}
-
 /// Takes pictures to be judged on out of those to learn from, drawn from the seed.
 fn hold_out(
     path: &Path,
@@ -152,18 +116,49 @@ pub struct Pictures {
     options: PictureOptions,
     /// Whether crops and flips are drawn.
     draws: bool,
-    cache: Cache,
+    cache: PictureCache,
 }
 
 impl Pictures {
+    /// Finds the pictures of a directory or list file. See `docs/formats.md` for what may be
+    /// there.
+    ///
+    /// The training set is read at random crops, the test set at centre crops. The test set may
+    /// be empty.
+    ///
+    /// # Errors
+    /// If there is no picture, or a class or line cannot be understood.
+    ///
+    /// # Panics
+    /// If a size in the options is zero, or `resize` is below `size`.
+    pub fn open(path: &Path, options: &PictureOptions) -> Result<TrainTest<Self>, DataError> {
+        assert!(0 < options.size && options.size <= options.resize, "sizes out of order");
+        let (mut train, test) = listing::list(path)?;
+        let test = match test {
+            Some(test) => test,
+            None => hold_out(path, &mut train, options)?,
+        };
+        let counts = (train.files.len(), test.files.len());
+        let origin = format!("{} ({} + {} pictures)", path.display(), counts.0, counts.1);
+        let left_bytes = Arc::new(AtomicUsize::new(options.cache_bytes));
+        let train = Pictures::new(train, options, true, left_bytes.clone());
+        let test = Pictures::new(test, options, false, left_bytes);
+        Ok(TrainTest { train, test, origin })
+    }
+
     fn new(
         listing: Listing,
         options: &PictureOptions,
         draws: bool,
         left_bytes: Arc<AtomicUsize>,
     ) -> Self {
-        let cache = Cache::new(listing.files.len(), left_bytes);
+        let cache = PictureCache::new(listing.files.len(), left_bytes);
         Self { listing, options: options.clone(), draws, cache }
+    }
+
+    /// The names of the classes, by number.
+    pub fn class_names(&self) -> &[String] {
+        &self.listing.names
     }
 
     /// The file of a picture.
@@ -217,7 +212,7 @@ impl Pictures {
     }
 }
 
-impl DenseSource for Pictures {
+impl Examples for Pictures {
     fn len(&self) -> usize {
         self.listing.files.len()
     }

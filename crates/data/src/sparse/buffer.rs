@@ -39,14 +39,14 @@ impl SparseBuffer {
         self.labels.clear();
         self.starts.push(0);
         let (mut bounds, mut keys) = (examples.clone(), examples.clone());
-        bounds.by_ref().take(BOUNDS_AHEAD).for_each(|example| rows.ask_for_bounds(example));
-        keys.by_ref().take(KEYS_AHEAD).for_each(|example| rows.ask_for_keys(example));
+        bounds.by_ref().take(BOUNDS_AHEAD).for_each(|example| rows.prefetch_bounds(example));
+        keys.by_ref().take(KEYS_AHEAD).for_each(|example| rows.prefetch_keys(example));
         for example in examples {
             if let Some(later) = bounds.next() {
-                rows.ask_for_bounds(later);
+                rows.prefetch_bounds(later);
             }
             if let Some(later) = keys.next() {
-                rows.ask_for_keys(later);
+                rows.prefetch_keys(later);
             }
             let row = rows.row(example);
             self.keys.extend_from_slice(row.keys);

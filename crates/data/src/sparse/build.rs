@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::cache::CacheWriter;
-use super::clicks::{ClickRow, Clicks, TEST_ROWS_FROM};
-use super::make::RowFormat;
+use super::clicks::{ClickRow, Clicks, FIRST_TEST_ROW};
+use super::format::SparseFormat;
+use super::row::SparseRow;
 use super::spec::{IndexBase, SparseKind, SparseSpec};
 use super::stream::{ReadOptions, Stop, read};
-use crate::{DataError, unpack};
+use crate::error::DataError;
+use crate::unpack;
 
 /// How often progress is told.
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -70,9 +72,9 @@ impl Building<'_> {
     ) -> Result<(), Stop> {
         let spec = self.spec;
         let format = match spec.kind {
-            SparseKind::TfRecord => RowFormat::TfRecord,
-            SparseKind::Criteo => RowFormat::Criteo,
-            SparseKind::Libsvm | SparseKind::Clicks => RowFormat::Libsvm,
+            SparseKind::TfRecord => SparseFormat::TfRecord,
+            SparseKind::Criteo => SparseFormat::Criteo,
+            SparseKind::Libsvm | SparseKind::Clicks => SparseFormat::Libsvm,
         };
         let options =
             ReadOptions { format, features: spec.features, first_index, on_bad: spec.on_bad };
@@ -80,7 +82,7 @@ impl Building<'_> {
         for (files, training) in [(&sources.train, true), (&sources.test, false)] {
             for file in files {
                 let content = unpack::open(file)?;
-                let mut take = |row: super::SparseRow<'_>| {
+                let mut take = |row: SparseRow<'_>| {
                     writer.push(row)?;
                     self.tell(writer.rows(), file);
                     Ok(())
@@ -99,7 +101,7 @@ impl Building<'_> {
         let clicks = Clicks::new(spec.features.unwrap_or_default(), spec.seed);
         let mut row = ClickRow::default();
         let (train, test) = (spec.train_examples.unwrap_or(0), spec.test_examples.unwrap_or(0));
-        for (first, count) in [(0, train), (TEST_ROWS_FROM, test)] {
+        for (first, count) in [(0, train), (FIRST_TEST_ROW, test)] {
             for index in first..first + count as u64 {
                 clicks.draw(index, &mut row);
                 writer.push(row.row())?;

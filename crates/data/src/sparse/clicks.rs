@@ -22,7 +22,7 @@ pub const FIELDS: usize = super::criteo::FIELDS;
 pub const MIN_FEATURES: usize = 64;
 
 /// Where the rows for testing begin; those for training are below.
-pub const TEST_ROWS_FROM: u64 = 1 << 40;
+pub const FIRST_TEST_ROW: u64 = 1 << 40;
 
 /// Changes whenever rows of equal parameters come out different.
 pub(crate) const VERSION: u32 = 1;

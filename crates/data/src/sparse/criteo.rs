@@ -19,10 +19,10 @@
 
 use std::sync::LazyLock;
 
-use super::fault::RowFault;
 use super::libsvm;
 use super::number;
 use super::row::RowBuffer;
+use super::row_fault::RowFault;
 use crate::random::mix;
 
 /// Columns with counts.

@@ -11,11 +11,11 @@
 //! Feature   { BytesList = 1 | FloatList = 2 | Int64List = 3 }   each { repeated value = 1 }
 //! ```
 
-use paceline_tfrecord::proto::{Fields, ProtoError, Value, Writer};
+use paceline_tfrecord::proto::{ProtoError, ProtoFields, ProtoValue, ProtoWriter};
 
-use super::fault::RowFault;
 use super::limits::MAX_ROW_ENTRIES;
 use super::row::{RowBuffer, SparseRow};
+use super::row_fault::RowFault;
 
 const FLOATS: u32 = 2;
 const INTEGERS: u32 = 3;
@@ -56,7 +56,7 @@ pub(crate) fn parse(record: &[u8], row: &mut RowBuffer) -> Result<(), RowFault> 
 
 /// Appends a row as an Example.
 pub(crate) fn write(row: SparseRow<'_>, out: &mut Vec<u8>) {
-    Writer::new(out).message(1, |features| {
+    ProtoWriter::new(out).message(1, |features| {
         // TensorFlow sorts by name when it is asked for equal bytes.
         feature(features, "index", |list| {
             list.message(INTEGERS, |list| {
@@ -75,7 +75,7 @@ pub(crate) fn write(row: SparseRow<'_>, out: &mut Vec<u8>) {
     });
 }
 
-fn feature(features: &mut Writer<'_>, name: &str, encode: impl FnOnce(&mut Writer<'_>)) {
+fn feature(features: &mut ProtoWriter<'_>, name: &str, encode: impl FnOnce(&mut ProtoWriter<'_>)) {
     features.message(1, |entry| {
         entry.string(1, name);
         entry.message(2, encode);
@@ -84,8 +84,8 @@ fn feature(features: &mut Writer<'_>, name: &str, encode: impl FnOnce(&mut Write
 
 /// The nested messages of one field.
 fn nested(message: &[u8], number: u32) -> impl Iterator<Item = Result<&[u8], ProtoError>> {
-    Fields::new(message).filter_map(move |field| match field {
-        Ok((found, Value::Bytes(bytes))) if found == number => Some(Ok(bytes)),
+    ProtoFields::new(message).filter_map(move |field| match field {
+        Ok((found, ProtoValue::Bytes(bytes))) if found == number => Some(Ok(bytes)),
         Ok(_) => None,
         Err(error) => Some(Err(error)),
     })
@@ -94,10 +94,10 @@ fn nested(message: &[u8], number: u32) -> impl Iterator<Item = Result<&[u8], Pro
 /// The name and the Feature of a map's entry.
 fn named(entry: &[u8]) -> Result<(&[u8], &[u8]), RowFault> {
     let (mut name, mut feature) = (&[][..], &[][..]);
-    for field in Fields::new(entry) {
+    for field in ProtoFields::new(entry) {
         match field? {
-            (1, Value::Bytes(bytes)) => name = bytes,
-            (2, Value::Bytes(bytes)) => feature = bytes,
+            (1, ProtoValue::Bytes(bytes)) => name = bytes,
+            (2, ProtoValue::Bytes(bytes)) => feature = bytes,
             _ => {}
         }
     }
@@ -107,8 +107,8 @@ fn named(entry: &[u8]) -> Result<(&[u8], &[u8]), RowFault> {
 /// The list of a Feature, which must be of the given kind; empty if it has none at all.
 fn list<'a>(feature: &'a [u8], kind: u32, name: &'static str) -> Result<&'a [u8], RowFault> {
     let mut list = (kind, &[][..]);
-    for field in Fields::new(feature) {
-        if let (number @ 1..=3, Value::Bytes(bytes)) = field? {
+    for field in ProtoFields::new(feature) {
+        if let (number @ 1..=3, ProtoValue::Bytes(bytes)) = field? {
             list = (number, bytes);
         }
     }
@@ -133,14 +133,14 @@ fn integers(
     mut take: impl FnMut(i64) -> Result<(), RowFault>,
 ) -> Result<(), RowFault> {
     let Some(feature) = feature else { return Ok(()) };
-    for field in Fields::new(list(feature, INTEGERS, name)?) {
+    for field in ProtoFields::new(list(feature, INTEGERS, name)?) {
         match field? {
-            (1, Value::Bytes(mut packed)) => {
+            (1, ProtoValue::Bytes(mut packed)) => {
                 while !packed.is_empty() {
                     take(varint(&mut packed)? as i64)?;
                 }
             }
-            (1, Value::Varint(value)) => take(value as i64)?,
+            (1, ProtoValue::Varint(value)) => take(value as i64)?,
             (1, _) => return Err(RowFault::Type(name)),
             _ => {}
         }
@@ -170,12 +170,12 @@ fn varint(bytes: &mut &[u8]) -> Result<u64, RowFault> {
 }
 
 fn floats(feature: &[u8], values: &mut Vec<f32>) -> Result<(), RowFault> {
-    for field in Fields::new(list(feature, FLOATS, "value")?) {
+    for field in ProtoFields::new(list(feature, FLOATS, "value")?) {
         match field? {
-            (1, Value::Bytes(packed)) => {
+            (1, ProtoValue::Bytes(packed)) => {
                 values.extend(paceline_tfrecord::proto::packed_floats(packed)?);
             }
-            (1, Value::Fixed32(bits)) => values.push(f32::from_bits(bits)),
+            (1, ProtoValue::Fixed32(bits)) => values.push(f32::from_bits(bits)),
             (1, _) => return Err(RowFault::Type("value")),
             _ => {}
         }
@@ -201,7 +201,7 @@ mod tests {
     /// An Example of the given parts, each left out or of any length.
     fn example(label: Option<&[i64]>, index: Option<&[i64]>, value: Option<&[f32]>) -> Vec<u8> {
         let mut out = Vec::new();
-        Writer::new(&mut out).message(1, |features| {
+        ProtoWriter::new(&mut out).message(1, |features| {
             for (name, list) in [("label", label), ("index", index)] {
                 if let Some(list) = list {
                     feature(features, name, |f| f.message(3, |l| l.packed_int64s(1, list)));
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn lists_that_are_not_packed_are_read() {
         let mut record = Vec::new();
-        Writer::new(&mut record).message(1, |features| {
+        ProtoWriter::new(&mut record).message(1, |features| {
             feature(features, "value", |f| {
                 f.message(2, |l| {
                     l.float(1, 2.0);
@@ -302,7 +302,7 @@ mod tests {
         check(Some(&[1]), &[1, 2], &[1.0], RowFault::Lengths { indices: 2, values: 1 });
         check(Some(&[1]), &[1], &[f32::NAN], RowFault::NotFinite);
         let mut record = Vec::new();
-        Writer::new(&mut record).message(1, |features| {
+        ProtoWriter::new(&mut record).message(1, |features| {
             feature(features, "label", |f| f.message(2, |l| l.packed_floats(1, &[1.0])));
         });
         assert_eq!(read(&record), Err(RowFault::Type("label")));

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use crate::DataError;
+use crate::error::DataError;
 
 /// The files that a path means, in the order of their names; at least one.
 pub(crate) fn expand(path: &Path) -> Result<Vec<PathBuf>, DataError> {

@@ -4,9 +4,9 @@
 //! line that is empty or only a comment is no row. Whether indices count from 0 or from 1 the
 //! format does not say; the caller does.
 
-use super::fault::RowFault;
 use super::number;
 use super::row::RowBuffer;
+use super::row_fault::RowFault;
 
 /// Reads a line into `row`. False if there is no row in it.
 #[inline]

@@ -14,13 +14,16 @@ use std::time::Duration;
 use sha2::{Digest as _, Sha256};
 
 use super::build::{Sources, build};
-use super::cache::{self, Body, Refusal};
+use super::cache::{self, UnusableCache};
 use super::clicks;
 use super::files;
-use super::rows::{SparseRows, SparseSet};
+use super::row_store::RowStore;
+use super::rows::SparseRows;
 use super::spec::{SparseKind, SparseSpec};
-use crate::lock::Lock;
-use crate::{DataError, places};
+use crate::dataset_dirs;
+use crate::error::DataError;
+use crate::lock::CacheLock;
+use crate::train_test::TrainTest;
 
 /// How long to wait for another process that makes the same cache.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -31,12 +34,15 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 /// # Errors
 /// If the specification contradicts itself, a file or a row in it cannot be read, or the cache
 /// cannot be written.
-pub fn open_sparse(spec: &SparseSpec, say: &mut dyn FnMut(&str)) -> Result<SparseSet, DataError> {
+pub fn open_sparse(
+    spec: &SparseSpec,
+    say: &mut dyn FnMut(&str),
+) -> Result<TrainTest<SparseRows>, DataError> {
     spec.check()?;
     let sources = find_sources(spec)?;
-    let wanted = Wanted { identity: identity(spec, &sources)?, spec, sources };
-    let body = wanted.open(say)?;
-    wanted.cut(body)
+    let wanted = WantedCache { identity: identity(spec, &sources)?, spec, sources };
+    let store = wanted.open(say)?;
+    wanted.cut(store)
 }
 
 fn find_sources(spec: &SparseSpec) -> Result<Sources, DataError> {
@@ -77,20 +83,20 @@ fn options(spec: &SparseSpec) -> String {
 }
 
 /// A cache that is wanted.
-struct Wanted<'a> {
+struct WantedCache<'a> {
     spec: &'a SparseSpec,
     sources: Sources,
     identity: String,
 }
 
-impl Wanted<'_> {
-    fn open(&self, say: &mut dyn FnMut(&str)) -> Result<Body, DataError> {
+impl WantedCache<'_> {
+    fn open(&self, say: &mut dyn FnMut(&str)) -> Result<RowStore, DataError> {
         let places = self.places()?;
         for place in &places {
             match cache::open(place, &self.identity) {
-                Ok(body) => return Ok(body),
-                Err(Refusal::Absent) => {}
-                Err(Refusal::Unfit(why)) => say(&format!("{}: {why}", place.display())),
+                Ok(store) => return Ok(store),
+                Err(UnusableCache::Absent) => {}
+                Err(UnusableCache::Unfit(why)) => say(&format!("{}: {why}", place.display())),
             }
         }
         let mut refused = None;
@@ -104,15 +110,15 @@ impl Wanted<'_> {
     }
 
     /// Makes the cache in this place, unless another process has done so meanwhile.
-    fn make(&self, place: &Path, say: &mut dyn FnMut(&str)) -> Result<Body, DataError> {
+    fn make(&self, place: &Path, say: &mut dyn FnMut(&str)) -> Result<RowStore, DataError> {
         if let Some(dir) = place.parent() {
             fs::create_dir_all(dir).map_err(DataError::io("make", dir))?;
         }
         let lock = place.with_extension("lock");
         let mut waiting = |_| say(&format!("waiting for {}", place.display()));
-        let _lock = Lock::take(&lock, PATIENCE, &mut waiting)?;
-        if let Ok(body) = cache::open(place, &self.identity) {
-            return Ok(body);
+        let _lock = CacheLock::take(&lock, PATIENCE, &mut waiting)?;
+        if let Ok(store) = cache::open(place, &self.identity) {
+            return Ok(store);
         }
         say(&format!("making {}", place.display()));
         let part = place.with_extension("part");
@@ -126,8 +132,8 @@ impl Wanted<'_> {
         }
         cache::open(place, &self.identity).map_err(|refusal| {
             let what = match refusal {
-                Refusal::Absent => "it vanished after it was made".into(),
-                Refusal::Unfit(why) => why,
+                UnusableCache::Absent => "it vanished after it was made".into(),
+                UnusableCache::Unfit(why) => why,
             };
             DataError::Sparse { path: place.into(), what }
         })
@@ -148,10 +154,10 @@ impl Wanted<'_> {
             return Ok(vec![dir.join(name)]);
         }
         let Some(first) = self.sources.train.first() else {
-            return Ok(vec![places::cache_dir()?.join("rows").join(name)]);
+            return Ok(vec![dataset_dirs::cache_dir()?.join("rows").join(name)]);
         };
         let mut places = vec![first.with_file_name(&name)];
-        places.extend(places::cache_dir().ok().map(|dir| dir.join("rows").join(name)));
+        places.extend(dataset_dirs::cache_dir().ok().map(|dir| dir.join("rows").join(name)));
         Ok(places)
     }
 
@@ -176,15 +182,15 @@ impl Wanted<'_> {
     }
 
     /// Cuts the rows into those to train on and those to test on.
-    fn cut(&self, body: Body) -> Result<SparseSet, DataError> {
+    fn cut(&self, store: RowStore) -> Result<TrainTest<SparseRows>, DataError> {
         let spec = self.spec;
         let path = || spec.path.clone().unwrap_or_else(|| spec.kind.name().into());
         let wrong = |what: String| Err(DataError::Sparse { path: path(), what });
-        let skipped = body.skipped;
-        let body = Arc::new(body);
-        let (train_rows, rows) = (body.train_rows, body.labels().len());
-        let mut train = SparseRows::new(Arc::clone(&body), 0..train_rows);
-        let mut test = SparseRows::new(body, train_rows..rows);
+        let skipped = store.skipped;
+        let store = Arc::new(store);
+        let (train_rows, rows) = (store.train_rows, store.labels().len());
+        let mut train = SparseRows::new(Arc::clone(&store), 0..train_rows);
+        let mut test = SparseRows::new(store, train_rows..rows);
         if train.is_empty() {
             return wrong(format!("there are no rows to train on ({skipped} were skipped)"));
         }
@@ -209,7 +215,7 @@ impl Wanted<'_> {
             Some(path) if spec.kind != SparseKind::Clicks => path.display().to_string(),
             _ => format!("generated from seed {}", spec.seed),
         };
-        Ok(SparseSet { train, test, origin, skipped })
+        Ok(TrainTest { train, test, origin })
     }
 }
 

@@ -4,8 +4,8 @@
 //! a row of it that everything behind can rely on: keys rise, a repeated key has become one
 //! with the sum of its values, every value is finite and every key below the limit.
 
-use super::fault::RowFault;
 use super::limits::MAX_ROW_ENTRIES;
+use super::row_fault::RowFault;
 
 /// A row as readers hand it over.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,112 +1,180 @@
-//! Rows that lie in a mapped cache, as training takes them.
+//! Sparse rows as training takes them: by index, shared between threads.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
-use super::cache::Body;
-use super::row::SparseRow;
+use super::limits::{MAX_FEATURES, MAX_ROWS};
+use super::row::{RowBuffer, SparseRow};
+use super::row_store::{CollectedRows, RowStore};
 use crate::batch::prefetch;
+use crate::error::DataError;
+use crate::train_test::TrainTest;
 
-/// Rows of sparse data. They lie in a file that is mapped; this is a view of it that costs
-/// nothing to clone, to cut or to hand to another thread.
+/// Rows of sparse data, in a mapped file or in memory.
+///
+/// This is a view: cloning it, slicing it or sending it to another thread copies no row.
+///
+/// ```
+/// use paceline_data::SparseRows;
+///
+/// // Any iterator of (label, keys, values) does. Without values, every value is 1.
+/// let rows = [(1, vec![3, 7], vec![0.5, 2.0]), (0, vec![1, 2], vec![])];
+/// let rows = SparseRows::from_rows(10, rows)?;
+/// assert_eq!((rows.len(), rows.features()), (2, 10));
+/// assert_eq!(rows.row(0).keys, [3, 7]);
+/// assert_eq!(rows.row(1).value(1), 1.0);
+/// # Ok::<(), paceline_data::DataError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct SparseRows {
-    body: Arc<Body>,
+    store: Arc<RowStore>,
     rows: Range<usize>,
 }
 
-/// Sparse data, ready for use.
-#[derive(Clone, Debug)]
-pub struct SparseSet {
-    /// What to train on.
-    pub train: SparseRows,
-    /// What to test on; may be empty.
-    pub test: SparseRows,
-    /// Where it is from, for people.
-    pub origin: String,
-    /// Rows that could not be read and were left out.
-    pub skipped: u64,
-}
-
 impl SparseRows {
-    pub(crate) fn new(body: Arc<Body>, rows: Range<usize>) -> Self {
-        assert!(rows.start <= rows.end && rows.end <= body.labels().len(), "rows out of range");
-        SparseRows { body, rows }
+    pub(crate) fn new(store: Arc<RowStore>, rows: Range<usize>) -> Self {
+        assert!(rows.start <= rows.end && rows.end <= store.labels().len(), "rows out of range");
+        SparseRows { store, rows }
     }
 
-    /// How many rows there are.
+    /// Collects rows in memory, each its label, its keys and the values of the keys.
+    ///
+    /// A label is 0 or 1, and a key is below `features`. Without values, every value is 1. Keys
+    /// need not be sorted; the values of a repeated key are added up.
+    ///
+    /// # Errors
+    /// If `features` is not from 1 to [`MAX_FEATURES`](super::MAX_FEATURES), there is no row or
+    /// more than [`MAX_ROWS`](super::MAX_ROWS), or a row has a label that is neither 0 nor 1, a key
+    /// that is not below `features`, a value that is infinite or not a number, or as many values as
+    /// keys neither. The error names the row.
+    pub fn from_rows<K: AsRef<[u32]>, V: AsRef<[f32]>>(
+        features: usize,
+        rows: impl IntoIterator<Item = (u32, K, V)>,
+    ) -> Result<Self, DataError> {
+        if !(1..=MAX_FEATURES).contains(&features) {
+            let what = format!("{features} features; there must be from 1 to {MAX_FEATURES}");
+            return Err(DataError::Examples { what });
+        }
+        let (mut collected, mut buffer) = (CollectedRows::new(), RowBuffer::default());
+        for (index, (label, keys, values)) in rows.into_iter().enumerate() {
+            let (keys, values) = (keys.as_ref(), values.as_ref());
+            buffer.clear();
+            buffer.keys.extend_from_slice(keys);
+            if values.is_empty() {
+                buffer.values.resize(keys.len(), 1.0);
+            } else {
+                buffer.values.extend_from_slice(values);
+            }
+            let checked = buffer.set_label(label.into()).and_then(|()| buffer.finish(features));
+            let row = checked
+                .map_err(|fault| DataError::MemoryRow { row: index, what: fault.to_string() })?;
+            collected.push(row.label, row.keys, row.values);
+        }
+        let count = collected.len();
+        if count == 0 || count as u64 > MAX_ROWS {
+            let what = format!("{count} rows; there must be from 1 to {MAX_ROWS}");
+            return Err(DataError::Examples { what });
+        }
+        let store = RowStore::in_memory(&collected, features)
+            .map_err(DataError::io("map", Path::new("memory for rows")))?;
+        Ok(Self::new(Arc::new(store), 0..count))
+    }
+
+    /// Splits off the last `test_rows` rows as a test set. Shuffle the rows first if their order
+    /// means something.
+    ///
+    /// # Errors
+    /// If no row would be left to train on.
+    pub fn hold_out(&self, test_rows: usize) -> Result<TrainTest<Self>, DataError> {
+        let all = self.len();
+        if test_rows >= all {
+            let what = format!("{test_rows} of {all} rows cannot be held out to test on");
+            return Err(DataError::Examples { what });
+        }
+        let train = all - test_rows;
+        Ok(TrainTest::new(self.slice(0..train), self.slice(train..all)))
+    }
+
+    /// The number of rows.
     #[inline]
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there is no row at all.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// How many features there are: every key is below.
+    /// The number of features; every key is below it.
     pub fn features(&self) -> usize {
-        self.body.features
+        self.store.features
     }
 
-    /// How many entries the rows have together.
+    /// The number of entries (pairs of key and value) of all rows.
     pub fn entries(&self) -> u64 {
-        let starts = self.body.starts();
+        let starts = self.store.starts();
         starts[self.rows.end] - starts[self.rows.start]
     }
 
-    /// Whether every value is 1, in these rows and the others of the same data.
+    /// Whether every value is 1, in these rows and in all others of the same store.
     pub fn all_ones(&self) -> bool {
-        self.body.values().is_empty()
+        self.store.values().is_empty()
     }
 
-    /// A row.
+    /// The number of rows of the source that could not be read and were left out, training and
+    /// test set together.
+    pub fn skipped(&self) -> u64 {
+        self.store.skipped
+    }
+
+    /// The row at an index.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If `index` is not below [`len`](Self::len).
     #[inline]
     pub fn row(&self, index: usize) -> SparseRow<'_> {
         assert!(index < self.len(), "there is no row {index}");
         let index = self.rows.start + index;
-        let starts = self.body.starts();
+        let starts = self.store.starts();
         let (start, end) = (starts[index] as usize, starts[index + 1] as usize);
-        let values = self.body.values();
+        let values = self.store.values();
         SparseRow {
-            label: self.body.labels()[index].into(),
-            keys: &self.body.keys()[start..end],
+            label: self.store.labels()[index].into(),
+            keys: &self.store.keys()[start..end],
             values: if values.is_empty() { values } else { &values[start..end] },
         }
     }
 
-    /// Some of the rows.
+    /// A view of a range of the rows.
     ///
     /// # Panics
-    /// If they are not all there.
+    /// If the range is not within `0..len`.
     pub fn slice(&self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.len(), "rows out of range");
         let rows = self.rows.start + range.start..self.rows.start + range.end;
-        SparseRows { body: Arc::clone(&self.body), rows }
+        SparseRows { store: Arc::clone(&self.store), rows }
     }
 
-    /// Asks for a row's label and bounds to be brought into the cache.
+    /// Prefetches a row's label and bounds into the processor's cache.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If `index` is not below [`len`](Self::len).
     #[inline]
-    pub fn ask_for_bounds(&self, index: usize) {
+    pub fn prefetch_bounds(&self, index: usize) {
         let index = self.rows.start + index;
-        prefetch(bytemuck::cast_slice(&self.body.starts()[index..index + 2]));
-        prefetch(&self.body.labels()[index..=index]);
+        prefetch(bytemuck::cast_slice(&self.store.starts()[index..index + 2]));
+        prefetch(&self.store.labels()[index..=index]);
     }
 
-    /// Asks for a row's keys and values to be brought into the cache. That waits for its bounds if
-    /// they are not there.
+    /// Prefetches a row's keys and values into the processor's cache. This reads the row's bounds,
+    /// so it waits for memory unless they were prefetched before.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If `index` is not below [`len`](Self::len).
     #[inline]
-    pub fn ask_for_keys(&self, index: usize) {
+    pub fn prefetch_keys(&self, index: usize) {
         let row = self.row(index);
         prefetch(bytemuck::cast_slice(row.keys));
         prefetch(bytemuck::cast_slice(row.values));

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::clicks::MIN_FEATURES;
 use super::limits::{MAX_FEATURES, MAX_ROWS};
-use crate::{DataError, OnBad};
+use crate::error::DataError;
+use crate::on_bad::OnBad;
 
 /// What kind of data it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +99,7 @@ impl SparseSpec {
 
     /// Looks for contradictions, so that nobody need ask later.
     pub(crate) fn check(&self) -> Result<(), DataError> {
-        let wrong = |what: String| Err(DataError::Spec { kind: self.kind.name(), what });
+        let wrong = |what: String| Err(DataError::SparseSpec { kind: self.kind.name(), what });
         if self.features.is_some_and(|features| !(1..=MAX_FEATURES).contains(&features)) {
             return wrong(format!("data.features must be from 1 to {MAX_FEATURES}"));
         }

@@ -8,22 +8,22 @@
 use std::io::Read;
 use std::path::Path;
 
-use paceline_tfrecord::{FrameErrorKind, Reader};
+use paceline_tfrecord::{RecordErrorKind, RecordReader};
 
-use super::fault::RowFault;
+use super::format::SparseFormat;
 use super::limits::{MAX_FEATURES, MAX_RECORD_BYTES};
 use super::lines::{Line, Lines};
-use super::make::RowFormat;
 use super::row::{RowBuffer, SparseRow};
+use super::row_fault::RowFault;
 use super::{criteo, example, libsvm};
-use crate::DataError;
-use crate::OnBad;
+use crate::error::DataError;
+use crate::on_bad::OnBad;
 
 /// How to read a stream of rows.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOptions {
     /// What the stream is.
-    pub format: RowFormat,
+    pub format: SparseFormat,
     /// How many features there are; None: as many as keys can tell apart. Criteo's rows are
     /// hashed into just so many.
     pub features: Option<usize>,
@@ -35,7 +35,7 @@ pub struct ReadOptions {
 
 /// What came of reading a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct ReadCounts {
     /// Rows read.
     pub rows: u64,
     /// Rows left out because they could not be read.
@@ -71,7 +71,7 @@ pub fn read_rows(
     name: &Path,
     options: &ReadOptions,
     take: &mut dyn FnMut(SparseRow<'_>) -> Result<(), DataError>,
-) -> Result<Tally, DataError> {
+) -> Result<ReadCounts, DataError> {
     match read(source, name, options, false, take) {
         Ok(tally) => Ok(tally),
         Err(Stop::Error(error)) => Err(error),
@@ -86,20 +86,20 @@ pub(crate) fn read(
     options: &ReadOptions,
     watch_for_zero: bool,
     take: &mut dyn FnMut(SparseRow<'_>) -> Result<(), DataError>,
-) -> Result<Tally, Stop> {
-    let state = State { name, options, watch_for_zero, take, tally: Tally::default() };
+) -> Result<ReadCounts, Stop> {
+    let state = State { name, options, watch_for_zero, take, tally: ReadCounts::default() };
     match options.format {
-        RowFormat::Libsvm => state.text(source, "line", |state, line, row| {
+        SparseFormat::Libsvm => state.text(source, "line", |state, line, row| {
             if !libsvm::parse(line, state.options.first_index, row)? {
                 return Ok(None);
             }
             row.finish(state.options.features.unwrap_or(MAX_FEATURES)).map(Some)
         }),
-        RowFormat::Criteo => state.text(source, "line", |state, line, row| {
+        SparseFormat::Criteo => state.text(source, "line", |state, line, row| {
             let features = state.options.features.unwrap_or(MAX_FEATURES) as u32;
             Ok(criteo::parse(line, features, row)?.then(|| row.finish_ones()))
         }),
-        RowFormat::TfRecord => state.records(source),
+        SparseFormat::TfRecord => state.records(source),
     }
 }
 
@@ -109,11 +109,16 @@ struct State<'a> {
     options: &'a ReadOptions,
     watch_for_zero: bool,
     take: &'a mut dyn FnMut(SparseRow<'_>) -> Result<(), DataError>,
-    tally: Tally,
+    tally: ReadCounts,
 }
 
 impl State<'_> {
-    fn text<P>(mut self, source: impl Read, unit: &'static str, parse: P) -> Result<Tally, Stop>
+    fn text<P>(
+        mut self,
+        source: impl Read,
+        unit: &'static str,
+        parse: P,
+    ) -> Result<ReadCounts, Stop>
     where
         P: for<'r> Fn(&Self, &[u8], &'r mut RowBuffer) -> Result<Option<SparseRow<'r>>, RowFault>,
     {
@@ -142,8 +147,8 @@ impl State<'_> {
         Ok(self.tally)
     }
 
-    fn records(mut self, source: impl Read) -> Result<Tally, Stop> {
-        let mut records = Reader::with_max_len(source, MAX_RECORD_BYTES);
+    fn records(mut self, source: impl Read) -> Result<ReadCounts, Stop> {
+        let mut records = RecordReader::with_max_len(source, MAX_RECORD_BYTES);
         let (mut record, mut row) = (Vec::new(), RowBuffer::default());
         let features = self.options.features.unwrap_or(MAX_FEATURES);
         loop {
@@ -160,12 +165,12 @@ impl State<'_> {
                     }
                 }
                 Err(error) => match error.kind {
-                    FrameErrorKind::DataChecksum => RowFault::Checksum,
-                    FrameErrorKind::Truncated { .. } => {
+                    RecordErrorKind::DataChecksum => RowFault::Checksum,
+                    RecordErrorKind::Truncated { .. } => {
                         self.bad("record", number, RowFault::Truncated)?;
                         break;
                     }
-                    FrameErrorKind::Io(error) => {
+                    RecordErrorKind::Io(error) => {
                         return Err(DataError::io("read", self.name)(error).into());
                     }
                     _ => {

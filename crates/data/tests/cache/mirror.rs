@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use paceline_data::Places;
-use paceline_data::catalog::{FileSpec, NpmPackage, Spec};
-use paceline_data::fetch::Options;
+use paceline_data::DatasetDirs;
+use paceline_data::catalog::{DatasetSpec, FileSpec, NpmPackage};
+use paceline_data::fetch::FetchOptions;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
@@ -30,24 +30,31 @@ pub(crate) fn content(name: &str) -> Vec<u8> {
 }
 
 /// The fake data set, as the catalog would describe it.
-pub(crate) fn spec() -> Spec {
+pub(crate) fn spec() -> DatasetSpec {
     let files = NAMES.map(|name| FileSpec {
         name,
         bytes: content(name).len() as u64,
         sha256: Sha256::digest(content(name)).into(),
     });
     let npm = Some(NpmPackage { package: "tiny@1.0.0", prefix: "package/data/" });
-    Spec { name: "tiny", classes: 10, files, mirrors: &[], npm, debian: Some("dataset-tiny") }
+    DatasetSpec {
+        name: "tiny",
+        classes: 10,
+        files,
+        mirrors: &[],
+        npm,
+        debian: Some("dataset-tiny"),
+    }
 }
 
 /// Places in a temporary directory.
-pub(crate) fn places(dir: &TempDir) -> Places {
-    Places { cache: dir.path().join("cache"), debian: dir.path().join("debian") }
+pub(crate) fn dirs(dir: &TempDir) -> DatasetDirs {
+    DatasetDirs { cache: dir.path().join("cache"), debian: dir.path().join("debian") }
 }
 
 /// These mirrors, no npm, and patience enough for a busy machine.
-pub(crate) fn options(mirrors: &[&Mirror]) -> Options {
-    Options {
+pub(crate) fn options(mirrors: &[&Mirror]) -> FetchOptions {
+    FetchOptions {
         mirrors: mirrors.iter().map(|mirror| mirror.address.clone()).collect(),
         npm: None,
         connect_timeout: Duration::from_secs(5),

@@ -4,13 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::thread;
 
-use paceline_data::{SparseKind, SparseSet, SparseSpec, open_sparse};
+use paceline_data::{SparseKind, SparseRows, SparseSpec, TrainTest, open_sparse};
 use proptest::prelude::*;
 
-use crate::{Room, all, ones, open};
+use crate::{DataDir, all, ones, open};
 
 /// The data, and what was said.
-fn open_saying(spec: &SparseSpec) -> (SparseSet, String) {
+fn open_saying(spec: &SparseSpec) -> (TrainTest<SparseRows>, String) {
     let mut said = String::new();
     let set = open_sparse(spec, &mut |line| said = format!("{said}{line}\n")).unwrap();
     (set, said)
@@ -27,28 +27,28 @@ fn cache_in(dir: &std::path::Path) -> PathBuf {
 
 #[test]
 fn it_is_made_once_beside_the_data() {
-    let room = Room::new();
-    let path = room.file("rows.svm", "1 1:1\n0 2:0.5\n");
+    let dir = DataDir::new();
+    let path = dir.file("rows.svm", "1 1:1\n0 2:0.5\n");
     let spec = SparseSpec::at(SparseKind::Libsvm, &path);
     let (first, said) = open_saying(&spec);
     assert!(said.contains("making "), "{said}");
-    let cache = cache_in(room.dir.path());
+    let cache = cache_in(dir.dir.path());
     let made = fs::metadata(&cache).unwrap().modified().unwrap();
     let (again, said) = open_saying(&spec);
     assert_eq!(said, "");
     assert_eq!(fs::metadata(&cache).unwrap().modified().unwrap(), made);
     assert_eq!(all(&first.train), all(&again.train));
     // It is not taken for data, and nothing else is left but the lock.
-    assert_eq!(fs::read_dir(room.dir.path()).unwrap().count(), 3);
-    let whole = SparseSpec::at(SparseKind::Libsvm, room.dir.path());
+    assert_eq!(fs::read_dir(dir.dir.path()).unwrap().count(), 3);
+    let whole = SparseSpec::at(SparseKind::Libsvm, dir.dir.path());
     assert_eq!(open(&whole).unwrap().train.len(), 2);
 }
 
 #[test]
 fn changed_data_and_other_options_make_it_stale() {
-    let room = Room::new();
-    let path = room.file("rows.svm", "1 1:1\n");
-    let spec = room.spec(SparseKind::Libsvm, "rows.svm");
+    let dir = DataDir::new();
+    let path = dir.file("rows.svm", "1 1:1\n");
+    let spec = dir.spec(SparseKind::Libsvm, "rows.svm");
     open(&spec).unwrap();
     fs::write(&path, "1 1:1\n0 2:1\n").unwrap();
     let (set, said) = open_saying(&spec);
@@ -68,20 +68,20 @@ fn changed_data_and_other_options_make_it_stale() {
 
 #[test]
 fn a_bad_row_leaves_no_cache() {
-    let room = Room::new();
-    let path = room.file("rows.svm", "1 1:1\nbad\n");
+    let dir = DataDir::new();
+    let path = dir.file("rows.svm", "1 1:1\nbad\n");
     let spec = SparseSpec::at(SparseKind::Libsvm, &path);
     assert!(open(&spec).is_err());
     let names: Vec<_> =
-        fs::read_dir(room.dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        fs::read_dir(dir.dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "the data and the lock: {names:?}");
 }
 
 #[test]
 fn many_who_want_it_at_once_make_one() {
-    let room = Room::new();
-    room.file("rows.svm", "1 1:1 7:1\n".repeat(50_000));
-    let spec = room.spec(SparseKind::Libsvm, "rows.svm");
+    let dir = DataDir::new();
+    dir.file("rows.svm", "1 1:1 7:1\n".repeat(50_000));
+    let spec = dir.spec(SparseKind::Libsvm, "rows.svm");
     let said: Vec<String> = thread::scope(|scope| {
         let open = || {
             let (set, said) = open_saying(&spec);
@@ -96,9 +96,9 @@ fn many_who_want_it_at_once_make_one() {
 
 #[test]
 fn rows_stay_usable_while_their_cache_is_replaced() {
-    let room = Room::new();
-    let path = room.file("rows.svm", "1 1:1\n");
-    let spec = room.spec(SparseKind::Libsvm, "rows.svm");
+    let dir = DataDir::new();
+    let path = dir.file("rows.svm", "1 1:1\n");
+    let spec = dir.spec(SparseKind::Libsvm, "rows.svm");
     let old = open(&spec).unwrap();
     fs::write(&path, "0 5:1\n0 6:1\n").unwrap();
     let new = open(&spec).unwrap();
@@ -111,11 +111,11 @@ proptest! {
 
     #[test]
     fn any_damage_is_noticed_and_mended(at: prop::sample::Index, flip in 1u8.., cut: bool) {
-        let room = Room::new();
-        room.file("rows.svm", "1 1:1 5:2.5\n0 2:1\n1\n");
-        let spec = room.spec(SparseKind::Libsvm, "rows.svm");
+        let dir = DataDir::new();
+        dir.file("rows.svm", "1 1:1 5:2.5\n0 2:1\n1\n");
+        let spec = dir.spec(SparseKind::Libsvm, "rows.svm");
         let expected = all(&open(&spec).unwrap().train);
-        let cache = cache_in(&room.path("cache"));
+        let cache = cache_in(&dir.path("cache"));
         let good = fs::read(&cache).unwrap();
         let mut bad = good.clone();
         let at = at.index(bad.len());

@@ -1,23 +1,23 @@
 //! What good files come out as, through every format.
 
-use paceline_data::sparse::{Clicks, RowFormat, make_clicks};
+use paceline_data::sparse::{Clicks, SparseFormat, write_clicks_file};
 use paceline_data::{BatchPlan, IndexBase, OnBad, SparseBuffer, SparseKind, SparseSpec};
 
-use crate::{Room, all, gzip, ones, open};
+use crate::{DataDir, all, gzip, ones, open};
 
 #[test]
 fn libsvm_indices_count_from_1_unless_a_0_is_found_in_training_or_test_rows() {
-    let room = Room::new();
-    room.file("train.svm", "+1 1:1 3:1\n# comment\n-1 qid:3 2:1\n");
-    room.file("from_0.svm", "1 2:1\n0 0:1");
-    room.file("bad_0.svm", "1 2:1\n0 0:1 x\n");
-    let spec = room.spec(SparseKind::Libsvm, "train.svm");
+    let dir = DataDir::new();
+    dir.file("train.svm", "+1 1:1 3:1\n# comment\n-1 qid:3 2:1\n");
+    dir.file("from_0.svm", "1 2:1\n0 0:1");
+    dir.file("bad_0.svm", "1 2:1\n0 0:1 x\n");
+    let spec = dir.spec(SparseKind::Libsvm, "train.svm");
     let set = open(&spec).unwrap();
     assert_eq!(all(&set.train), [ones(1, &[0, 2]), ones(0, &[1])]);
     assert_eq!((set.train.features(), set.train.entries(), set.test.len()), (3, 3, 0));
     assert!(set.train.all_ones());
 
-    let with_test = SparseSpec { test_path: Some(room.path("from_0.svm")), ..spec.clone() };
+    let with_test = SparseSpec { test_path: Some(dir.path("from_0.svm")), ..spec.clone() };
     let set = open(&with_test).unwrap();
     assert_eq!(all(&set.train), [ones(1, &[1, 3]), ones(0, &[2])]);
     assert_eq!(all(&set.test), [ones(1, &[2]), ones(0, &[0])]);
@@ -28,17 +28,17 @@ fn libsvm_indices_count_from_1_unless_a_0_is_found_in_training_or_test_rows() {
     assert!(error.contains("from_0.svm: line 2: index 0"), "{error}");
 
     // A row that is bad anyway does not decide for all others.
-    let mut skipping = room.spec(SparseKind::Libsvm, "bad_0.svm");
+    let mut skipping = dir.spec(SparseKind::Libsvm, "bad_0.svm");
     skipping.on_bad = OnBad::Skip;
     let set = open(&skipping).unwrap();
-    assert_eq!((all(&set.train), set.skipped), (vec![ones(1, &[1])], 1));
+    assert_eq!((all(&set.train), set.train.skipped()), (vec![ones(1, &[1])], 1));
 }
 
 #[test]
 fn values_that_begin_late_leave_the_rows_before_them_at_1() {
-    let room = Room::new();
-    room.file("late.svm", "1 1:1 2:1\n0 1:1\n1 2:0.5\n0 1:1\n");
-    let set = open(&room.spec(SparseKind::Libsvm, "late.svm")).unwrap();
+    let dir = DataDir::new();
+    dir.file("late.svm", "1 1:1 2:1\n0 1:1\n1 2:0.5\n0 1:1\n");
+    let set = open(&dir.spec(SparseKind::Libsvm, "late.svm")).unwrap();
     assert!(!set.train.all_ones());
     assert_eq!(set.train.row(1).values, [1.0]);
     assert_eq!(all(&set.train)[2..], [(1, vec![1], vec![0.5]), ones(0, &[0])]);
@@ -46,27 +46,29 @@ fn values_that_begin_late_leave_the_rows_before_them_at_1() {
 
 #[test]
 fn made_up_rows_are_the_same_through_every_format() {
-    let room = Room::new();
+    let dir = DataDir::new();
     let made_up = SparseSpec {
         features: Some(10_000),
         train_examples: Some(300),
         test_examples: Some(20),
         seed: 4,
-        ..room.spec(SparseKind::Clicks, "")
+        ..dir.spec(SparseKind::Clicks, "")
     };
     let expected = open(&made_up).unwrap();
     assert_eq!((expected.train.len(), expected.test.len()), (300, 20));
     let clicks = Clicks::new(10_000, 4);
     for (kind, format) in [
-        (SparseKind::Libsvm, RowFormat::Libsvm),
-        (SparseKind::TfRecord, RowFormat::TfRecord),
-        (SparseKind::Criteo, RowFormat::Criteo),
+        (SparseKind::Libsvm, SparseFormat::Libsvm),
+        (SparseKind::TfRecord, SparseFormat::TfRecord),
+        (SparseKind::Criteo, SparseFormat::Criteo),
     ] {
         for packed in [false, true] {
             let name = format!("{}-{packed}", kind.name());
-            let path = room.path(&name);
-            assert!(make_clicks(&clicks, 0..300, format, packed, &path, &mut |_| true).unwrap());
-            let spec = SparseSpec { features: Some(10_000), ..room.spec(kind, &name) };
+            let path = dir.path(&name);
+            assert!(
+                write_clicks_file(&clicks, 0..300, format, packed, &path, &mut |_| true).unwrap()
+            );
+            let spec = SparseSpec { features: Some(10_000), ..dir.spec(kind, &name) };
             let set = open(&spec).unwrap();
             assert_eq!(set.train.len(), 300, "{name}");
             if kind == SparseKind::Criteo {
@@ -76,7 +78,7 @@ fn made_up_rows_are_the_same_through_every_format() {
             } else {
                 assert_eq!(all(&set.train), all(&expected.train), "{name}");
             }
-            let again = make_clicks(&clicks, 0..1, format, packed, &path, &mut |_| true);
+            let again = write_clicks_file(&clicks, 0..1, format, packed, &path, &mut |_| true);
             assert!(again.is_err(), "a file is never overwritten");
         }
     }
@@ -84,22 +86,23 @@ fn made_up_rows_are_the_same_through_every_format() {
 
 #[test]
 fn a_file_that_is_given_up_leaves_nothing_behind() {
-    let room = Room::new();
+    let dir = DataDir::new();
     let clicks = Clicks::new(10_000, 4);
-    let path = room.path("rows.svm");
-    let whole = make_clicks(&clicks, 0..100_000, RowFormat::Libsvm, false, &path, &mut |_| false);
+    let path = dir.path("rows.svm");
+    let whole =
+        write_clicks_file(&clicks, 0..100_000, SparseFormat::Libsvm, false, &path, &mut |_| false);
     assert!(!whole.unwrap());
-    assert_eq!(std::fs::read_dir(room.dir.path()).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(dir.dir.path()).unwrap().count(), 0);
 }
 
 #[test]
 fn several_files_are_read_in_the_order_of_their_names_and_the_last_rows_held_out() {
-    let room = Room::new();
-    room.file("part-2.svm", "1 3:1\n1 4:1\n");
+    let dir = DataDir::new();
+    dir.file("part-2.svm", "1 3:1\n1 4:1\n");
     // Two members in one gzip file are one text.
     let members = [gzip(b"0 1:1\n"), gzip(b"0 2:1\n")].concat();
-    room.file("part-1.svm.gz", members);
-    let mut spec = room.spec(SparseKind::Libsvm, "part-*");
+    dir.file("part-1.svm.gz", members);
+    let mut spec = dir.spec(SparseKind::Libsvm, "part-*");
     spec.test_examples = Some(1);
     let set = open(&spec).unwrap();
     assert_eq!(all(&set.train), [ones(0, &[0]), ones(0, &[1]), ones(1, &[2])]);
@@ -112,9 +115,9 @@ fn several_files_are_read_in_the_order_of_their_names_and_the_last_rows_held_out
 
 #[test]
 fn a_batch_holds_just_the_rows_of_the_plan() {
-    let room = Room::new();
-    room.file("rows.svm", (1..200).map(|i| format!("{} {i}:{i}\n", i % 2)).collect::<String>());
-    let set = open(&room.spec(SparseKind::Libsvm, "rows.svm")).unwrap();
+    let dir = DataDir::new();
+    dir.file("rows.svm", (1..200).map(|i| format!("{} {i}:{i}\n", i % 2)).collect::<String>());
+    let set = open(&dir.spec(SparseKind::Libsvm, "rows.svm")).unwrap();
     let mut plan = BatchPlan::new(set.train.len(), 30, 1).shuffled_within(5, 64);
     let (mut examples, mut batch) = (Vec::new(), SparseBuffer::default());
     for step in 0..8 {
@@ -134,20 +137,20 @@ fn a_batch_holds_just_the_rows_of_the_plan() {
 
 #[test]
 fn what_contradicts_itself_is_said_before_anything_is_read() {
-    let room = Room::new();
-    room.file("rows", "1 1:1\n");
+    let dir = DataDir::new();
+    dir.file("rows", "1 1:1\n");
     let check = |spec: SparseSpec, says: &str| {
         let error = open(&spec).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     };
-    check(room.spec(SparseKind::Criteo, "rows"), "data.features");
-    check(room.spec(SparseKind::Clicks, ""), "data.features");
-    let few = SparseSpec { features: Some(10), ..room.spec(SparseKind::Clicks, "") };
+    check(dir.spec(SparseKind::Criteo, "rows"), "data.features");
+    check(dir.spec(SparseKind::Clicks, ""), "data.features");
+    let few = SparseSpec { features: Some(10), ..dir.spec(SparseKind::Clicks, "") };
     check(few, "at least 64");
-    let none = SparseSpec { features: Some(100), ..room.spec(SparseKind::Clicks, "") };
+    let none = SparseSpec { features: Some(100), ..dir.spec(SparseKind::Clicks, "") };
     check(none, "data.train_examples");
-    check(SparseSpec { path: None, ..room.spec(SparseKind::Libsvm, "") }, "data.path");
-    let zero = SparseSpec { features: Some(0), ..room.spec(SparseKind::Libsvm, "rows") };
+    check(SparseSpec { path: None, ..dir.spec(SparseKind::Libsvm, "") }, "data.path");
+    let zero = SparseSpec { features: Some(0), ..dir.spec(SparseKind::Libsvm, "rows") };
     check(zero, "data.features");
-    check(room.spec(SparseKind::Libsvm, "absent"), "absent");
+    check(dir.spec(SparseKind::Libsvm, "absent"), "absent");
 }

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use paceline_data::SparseKind;
 
-use crate::{Room, all, ones, open};
+use crate::{DataDir, all, ones, open};
 
 #[test]
 fn files_written_by_tensorflow_are_read_plain_and_gzip() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     for name in ["plain.tfrecord", "gzip.tfrecord"] {
-        let room = Room::new();
-        let mut spec = room.spec(SparseKind::TfRecord, "");
+        let dir = DataDir::new();
+        let mut spec = dir.spec(SparseKind::TfRecord, "");
         spec.path = Some(golden.join(name));
         let set = open(&spec).unwrap();
         assert_eq!(set.train.features(), 33_762_578, "{name}: as many as the greatest needs");

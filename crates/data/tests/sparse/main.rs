@@ -13,17 +13,17 @@ use std::path::PathBuf;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use paceline_data::{DataError, SparseKind, SparseRows, SparseSet, SparseSpec, open_sparse};
+use paceline_data::{DataError, SparseKind, SparseRows, SparseSpec, TrainTest, open_sparse};
 use tempfile::TempDir;
 
 /// A directory of its own for each test.
-struct Room {
+struct DataDir {
     dir: TempDir,
 }
 
-impl Room {
+impl DataDir {
     fn new() -> Self {
-        Room { dir: TempDir::new().unwrap() }
+        DataDir { dir: TempDir::new().unwrap() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -41,7 +41,7 @@ impl Room {
     }
 }
 
-fn open(spec: &SparseSpec) -> Result<SparseSet, DataError> {
+fn open(spec: &SparseSpec) -> Result<TrainTest<SparseRows>, DataError> {
     open_sparse(spec, &mut |_| ())
 }
 

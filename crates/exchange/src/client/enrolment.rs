@@ -5,14 +5,16 @@
 //! connecting for it, and who wants to leave closes this connection, so that nothing more is
 //! offered, and then releases its slots.
 
+use super::control_frames::control;
 use super::event::ProtocolError;
-use super::sayings::control;
 use crate::message::{MessageError, read_name};
-use crate::{Generation, Header, Hello, Kind, PROTOCOL_VERSION, ProcessName, Refusal, Role};
+use crate::{
+    FrameKind, Generation, Header, Hello, PROTOCOL_VERSION, PeerRole, ProcessName, Refusal,
+};
 
 /// What server 0 says to a process on its roster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Call {
+pub enum RosterEvent {
     /// It is on the roster, under this name.
     Enrolled(String),
     /// It is not let in.
@@ -22,7 +24,7 @@ pub enum Call {
         /// Which one.
         slot: usize,
         /// Its incarnation must be higher than this.
-        above: u64,
+        above_incarnation: u64,
     },
     /// It shall release one of its slots, whichever it likes, unless it has only one.
     Yield,
@@ -48,7 +50,7 @@ pub struct Enrolment {
     /// How many servers there are.
     pub servers: usize,
     /// Whether it has been on the run's roster before, and so may fill slots already.
-    pub has_been: bool,
+    pub was_enrolled: bool,
 }
 
 impl Enrolment {
@@ -56,51 +58,58 @@ impl Enrolment {
     pub fn hello(&self) -> (Header, Vec<u8>) {
         let hello = Hello {
             version: PROTOCOL_VERSION,
-            role: Role::Process,
-            slot: self.home.map_or(Hello::NOWHERE, |home| home as u32),
+            role: PeerRole::Process,
+            slot: self.home.map_or(Hello::NO_SLOT, |home| home as u32),
             incarnation: self.process.id,
             job_digest: self.job_digest,
             layout_digest: self.layout_digest,
             server: 0,
             servers: self.servers as u32,
             // Which one it is, the connections of its slots tell; there is one at the least.
-            generation: Generation { number: u64::from(self.has_been), base: None },
+            generation: Generation { number: u64::from(self.was_enrolled), base: None },
             token: self.token.clone(),
             process: self.process.clone(),
         };
-        control(Kind::Hello, hello.encode())
+        control(FrameKind::Hello, hello.encode())
     }
 
     /// Reads a frame of server 0, and takes note of the name, and that it has been here.
-    pub fn arrived(&mut self, header: &Header, bytes: &[u8]) -> Result<Call, ProtocolError> {
+    pub fn frame_arrived(
+        &mut self,
+        header: &Header,
+        bytes: &[u8],
+    ) -> Result<RosterEvent, ProtocolError> {
         let text = || String::from_utf8_lossy(bytes).into_owned();
         Ok(match header.kind {
-            Kind::Enrolled => {
+            FrameKind::Enrolled => {
                 let name = read_name(bytes)?;
                 if name.is_empty() {
                     return Err(MessageError::Malformed.into());
                 }
                 self.process.name.clone_from(&name);
-                self.has_been = true;
-                Call::Enrolled(name)
+                self.was_enrolled = true;
+                RosterEvent::Enrolled(name)
             }
-            Kind::Refuse => Call::Refused(Refusal::decode(bytes)?),
-            Kind::Offer => Call::Offer { slot: header.part as usize, above: header.version },
-            Kind::Yield => Call::Yield,
-            Kind::Abort => Call::Abort(text()),
-            Kind::Bye => Call::Bye,
+            FrameKind::Refuse => RosterEvent::Refused(Refusal::decode(bytes)?),
+            FrameKind::Offer => RosterEvent::Offer {
+                slot: header.chunk as usize,
+                above_incarnation: header.version,
+            },
+            FrameKind::Yield => RosterEvent::Yield,
+            FrameKind::Abort => RosterEvent::Abort(text()),
+            FrameKind::Bye => RosterEvent::Bye,
             kind => return Err(ProtocolError::Unexpected(kind)),
         })
     }
 }
 
 /// The first frame of somebody who asks what the run is. Any server answers with
-/// [`Kind::Terms`] or refuses.
-pub fn ask_for_terms(token: Vec<u8>) -> (Header, Vec<u8>) {
+/// [`FrameKind::JoinInfo`] or refuses.
+pub fn request_join_info(token: Vec<u8>) -> (Header, Vec<u8>) {
     let hello = Hello {
         version: PROTOCOL_VERSION,
-        role: Role::Newcomer,
-        slot: Hello::NOWHERE,
+        role: PeerRole::Newcomer,
+        slot: Hello::NO_SLOT,
         incarnation: 0,
         job_digest: [0; 32],
         layout_digest: [0; 32],
@@ -110,5 +119,5 @@ pub fn ask_for_terms(token: Vec<u8>) -> (Header, Vec<u8>) {
         token,
         process: ProcessName::default(),
     };
-    control(Kind::Hello, hello.encode())
+    control(FrameKind::Hello, hello.encode())
 }

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use thiserror::Error;
 
-use crate::{Kind, MessageError, Refusal, Report};
+use crate::{FrameKind, MessageError, Refusal, TaskReport};
 
 /// Where the payload of a frame is to be read to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Expect {
+pub enum ReadTarget {
     /// Into this range of the flat parameters.
     Floats(Range<usize>),
     /// Into a buffer of this many bytes.
@@ -22,7 +22,7 @@ pub enum ClientEvent {
     Welcome,
     /// The server is in an older generation of the run than this client. The connection is of no
     /// more use; on a new one it hears of the newer generation.
-    Behind,
+    ServerBehind,
     /// The run has gone back to the checkpoint of a newer generation, and this client has
     /// forgotten everything: no connection is of any more use, and on new ones it begins anew.
     Rewound,
@@ -31,7 +31,7 @@ pub enum ClientEvent {
     /// The server has seen all workers; see [`crate::Client::is_started`] for all servers.
     Started,
     /// A piece of something has arrived; more is to come.
-    Part,
+    Progress,
     /// The present push or pull has been answered in full.
     Complete,
     /// A text for a person.
@@ -39,11 +39,11 @@ pub enum ClientEvent {
     /// The run has failed.
     Abort(String),
     /// All reports of this server.
-    Reports(Vec<Report>),
+    Reports(Vec<TaskReport>),
     /// The server has counted the leave.
     Bye,
     /// The server has ended, because the run is over.
-    Over,
+    RunOver,
 }
 
 /// What a server that keeps to the protocol would not do. The connection is of no more use.
@@ -51,24 +51,24 @@ pub enum ClientEvent {
 pub enum ProtocolError {
     /// A frame that has no place here.
     #[error("{0:?} was not expected")]
-    Unexpected(Kind),
-    /// Parameters of a part that was not asked for, or not of its length.
-    #[error("part {part} with {len} bytes was not expected")]
-    Part {
-        /// The part.
-        part: u32,
+    Unexpected(FrameKind),
+    /// Parameters of a chunk that was not asked for, or not of its length.
+    #[error("chunk {chunk} with {len} bytes was not expected")]
+    Chunk {
+        /// The chunk.
+        chunk: u32,
         /// The length of its payload.
         len: u32,
     },
     /// The server's shard is not the one that this client reckons it has.
-    #[error("the server holds {len} parameters from {start}, in parts of {part_floats}")]
+    #[error("the server holds {len} parameters from {start}, in chunks of {chunk_floats}")]
     Shard {
         /// Where it starts.
         start: u64,
         /// How long it is.
         len: u64,
-        /// How many parameters travel in one part.
-        part_floats: u32,
+        /// How many parameters travel in one chunk.
+        chunk_floats: u32,
     },
     /// The list of reports exceeds its limit.
     #[error("the list of reports is too long")]

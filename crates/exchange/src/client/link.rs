@@ -1,15 +1,15 @@
-//! What a client knows of one server: how far the handshake is, and which parts are answered.
+//! What a client knows of one server: how far the handshake is, and which chunks are answered.
 //!
-//! Parts are sent in order. Those before the cursor have been sent on this connection; a lost
+//! Chunks are sent in order. Those before the cursor have been sent on this connection; a lost
 //! connection puts the cursor back to the start, and what has been answered is passed over. No
-//! more than a window of parts is unanswered at a time, so that the server need not hold more.
+//! more than a window of chunks is unanswered at a time, so that the server need not hold more.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::{Expect, ProtocolError};
-use crate::shard::part_ranges_of;
-use crate::{Header, Kind, PART_FLOATS, WINDOW_PARTS, Welcome, encode_keys};
+use super::{ProtocolError, ReadTarget};
+use crate::shard::chunk_ranges_of;
+use crate::{CHUNK_FLOATS, FrameKind, Header, WINDOW_CHUNKS, Welcome, encode_keys};
 
 /// How far the handshake of the present connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +19,9 @@ enum State {
     Started,
 }
 
-/// One part, as the client sees it.
+/// One chunk, as the client sees it.
 #[derive(Clone, Debug)]
-struct LinkPart {
+struct LinkChunk {
     /// Which of the flat parameters.
     range: Range<usize>,
     /// The version of the parameters that arrived last.
@@ -50,14 +50,14 @@ pub(super) struct Link {
     pub(super) asks: Option<Asks>,
     state: State,
     /// Empty until the first welcome tells how large they are.
-    parts: Vec<LinkPart>,
+    chunks: Vec<LinkChunk>,
     /// The sequence and the step that the first welcome told to go on with.
     resume: Option<(u64, u64)>,
     cursor: usize,
     unanswered: usize,
-    /// All parts before this one have been answered.
+    /// All chunks before this one have been answered.
     lowest: usize,
-    /// How many parts have been answered, sent on this connection or another.
+    /// How many chunks have been answered, sent on this connection or another.
     answered: usize,
     /// Pieces of the list of reports.
     pub(super) reports: Vec<u8>,
@@ -69,7 +69,7 @@ impl Link {
             shard,
             asks: is_sparse.then(Asks::default),
             state: State::Down,
-            parts: Vec::new(),
+            chunks: Vec::new(),
             resume: None,
             cursor: 0,
             unanswered: 0,
@@ -81,32 +81,35 @@ impl Link {
 
     pub(super) fn welcome(&mut self, welcome: &Welcome) -> Result<(), ProtocolError> {
         if self.state != State::Down {
-            return Err(ProtocolError::Unexpected(Kind::Welcome));
+            return Err(ProtocolError::Unexpected(FrameKind::Welcome));
         }
-        let Welcome { shard_start: start, shard_len: len, part_floats, .. } = *welcome;
-        // The shard of a sparse model is one part, and 0 stands for its length.
+        let Welcome { shard_start: start, shard_len: len, chunk_floats, .. } = *welcome;
+        // The shard of a sparse model is one chunk, and 0 stands for its length.
         let size = match self.asks {
-            Some(_) if part_floats == 0 => self.shard.len(),
+            Some(_) if chunk_floats == 0 => self.shard.len(),
             Some(_) => 0,
-            None => (part_floats as usize).min(PART_FLOATS + 1),
+            None => (chunk_floats as usize).min(CHUNK_FLOATS + 1),
         };
         let is_ours = (start, len) == (self.shard.start as u64, self.shard.len() as u64);
         let is_known = self.asks.is_some()
-            || self.parts.first().is_none_or(|part| part.range.len() == size.min(self.shard.len()));
-        let is_sound = size > 0 && (self.asks.is_some() || size <= PART_FLOATS);
+            || self
+                .chunks
+                .first()
+                .is_none_or(|chunk| chunk.range.len() == size.min(self.shard.len()));
+        let is_sound = size > 0 && (self.asks.is_some() || size <= CHUNK_FLOATS);
         if !is_ours || !is_known || !is_sound {
-            return Err(ProtocolError::Shard { start, len, part_floats });
+            return Err(ProtocolError::Shard { start, len, chunk_floats });
         }
-        if self.parts.is_empty() {
+        if self.chunks.is_empty() {
             let flat =
                 |range: Range<usize>| range.start + self.shard.start..range.end + self.shard.start;
             let ranges = match self.asks {
                 Some(_) => std::iter::once(0..0).collect(),
-                None => part_ranges_of(self.shard.len(), size).into_iter().map(flat).collect(),
+                None => chunk_ranges_of(self.shard.len(), size).into_iter().map(flat).collect(),
             };
-            let part = |range| LinkPart { range, version: 0, answered: true };
-            self.parts = <Vec<_> as IntoIterator>::into_iter(ranges).map(part).collect();
-            self.answered = self.parts.len();
+            let chunk = |range| LinkChunk { range, version: 0, answered: true };
+            self.chunks = <Vec<_> as IntoIterator>::into_iter(ranges).map(chunk).collect();
+            self.answered = self.chunks.len();
         }
         // Of a later welcome nothing is to be learnt: this process knows what it has pushed.
         // But as long as it has not begun, a newer word is the better one.
@@ -117,15 +120,15 @@ impl Link {
 
     pub(super) fn start(&mut self) -> Result<(), ProtocolError> {
         if self.state != State::Welcome {
-            return Err(ProtocolError::Unexpected(Kind::Start));
+            return Err(ProtocolError::Unexpected(FrameKind::Start));
         }
         self.state = State::Started;
         Ok(())
     }
 
-    /// All parts are to be sent anew.
+    /// All chunks are to be sent anew.
     pub(super) fn begin(&mut self) {
-        self.parts.iter_mut().for_each(|part| part.answered = false);
+        self.chunks.iter_mut().for_each(|chunk| chunk.answered = false);
         (self.cursor, self.unanswered, self.lowest, self.answered) = (0, 0, 0, 0);
     }
 
@@ -140,74 +143,74 @@ impl Link {
         let Some(asks) = &mut self.asks else { unreachable!("the model is sparse") };
         asks.encoded.clear();
         encode_keys(self.shard.start as u32, &keys[range.clone()], &mut asks.encoded);
-        if let Some(part) = self.parts.first_mut() {
-            part.range = range;
+        if let Some(chunk) = self.chunks.first_mut() {
+            chunk.range = range;
         }
     }
 
     /// The values that were asked for are here, and a gradient of them will follow.
     pub(super) fn owe_gradient(&mut self) {
-        if let (Some(asks), Some(part)) = (&mut self.asks, self.parts.first()) {
-            asks.owed.push_back((part.range.clone(), part.version));
+        if let (Some(asks), Some(chunk)) = (&mut self.asks, self.chunks.first()) {
+            asks.owed.push_back((chunk.range.clone(), chunk.version));
         }
     }
 
-    /// The next part to send, where it lies, and the version of its parameters.
-    pub(super) fn next_part(&mut self, after_start: bool) -> Option<(u32, Range<usize>, u64)> {
+    /// The next chunk to send, where it lies, and the version of its parameters.
+    pub(super) fn next_chunk(&mut self, after_start: bool) -> Option<(u32, Range<usize>, u64)> {
         let is_open = match after_start {
             true => self.state == State::Started,
             false => self.state != State::Down,
         };
-        if !is_open || self.unanswered >= WINDOW_PARTS {
+        if !is_open || self.unanswered >= WINDOW_CHUNKS {
             return None;
         }
-        let ahead = self.parts[self.cursor..].iter().position(|part| !part.answered)?;
+        let ahead = self.chunks[self.cursor..].iter().position(|chunk| !chunk.answered)?;
         let index = self.cursor + ahead;
         self.cursor = index + 1;
         self.unanswered += 1;
-        let part = &self.parts[index];
-        Some((index as u32, part.range.clone(), part.version))
+        let chunk = &self.chunks[index];
+        Some((index as u32, chunk.range.clone(), chunk.version))
     }
 
-    /// Where a part belongs that is about to be read.
-    pub(super) fn expect_part(
+    /// Where a chunk belongs that is about to be read.
+    pub(super) fn expect_chunk(
         &self,
         header: &Header,
         sequence: u64,
-    ) -> Result<Expect, ProtocolError> {
-        let index = header.part as usize;
-        let part = self.parts[..self.cursor].get(index);
-        let is_awaited = |part: &&LinkPart| {
-            !part.answered
-                && header.len as usize == part.range.len() * 4
+    ) -> Result<ReadTarget, ProtocolError> {
+        let index = header.chunk as usize;
+        let chunk = self.chunks[..self.cursor].get(index);
+        let is_awaited = |chunk: &&LinkChunk| {
+            !chunk.answered
+                && header.len as usize == chunk.range.len() * 4
                 && header.sequence == sequence
         };
-        match part.filter(is_awaited) {
-            Some(part) => Ok(Expect::Floats(part.range.clone())),
-            None => Err(ProtocolError::Part { part: header.part, len: header.len }),
+        match chunk.filter(is_awaited) {
+            Some(chunk) => Ok(ReadTarget::Floats(chunk.range.clone())),
+            None => Err(ProtocolError::Chunk { chunk: header.chunk, len: header.len }),
         }
     }
 
-    /// Counts a part that has been read.
+    /// Counts a chunk that has been read.
     pub(super) fn answered(&mut self, header: &Header, sequence: u64) -> Result<(), ProtocolError> {
-        self.expect_part(header, sequence)?;
-        let part = &mut self.parts[header.part as usize];
-        (part.answered, part.version) = (true, header.version);
+        self.expect_chunk(header, sequence)?;
+        let chunk = &mut self.chunks[header.chunk as usize];
+        (chunk.answered, chunk.version) = (true, header.version);
         self.unanswered -= 1;
         self.answered += 1;
-        while self.parts.get(self.lowest).is_some_and(|part| part.answered) {
+        while self.chunks.get(self.lowest).is_some_and(|chunk| chunk.answered) {
             self.lowest += 1;
         }
         Ok(())
     }
 
-    /// Where the next answer most likely belongs: to the first part that waits for one.
+    /// Where the next answer most likely belongs: to the first chunk that waits for one.
     pub(super) fn likely(&self) -> Option<Range<usize>> {
-        self.parts[..self.cursor].get(self.lowest).map(|part| part.range.clone())
+        self.chunks[..self.cursor].get(self.lowest).map(|chunk| chunk.range.clone())
     }
 
     pub(super) fn is_complete(&self) -> bool {
-        self.answered == self.parts.len()
+        self.answered == self.chunks.len()
     }
 
     pub(super) fn is_welcome(&self) -> bool {
@@ -223,6 +226,6 @@ impl Link {
     }
 
     pub(super) fn first_version(&self) -> u64 {
-        self.parts.first().map_or(0, |part| part.version)
+        self.chunks.first().map_or(0, |chunk| chunk.version)
     }
 }

@@ -3,56 +3,33 @@
 //! The machine knows what has been sent to whom and what has come back. It never holds
 //! parameters or gradients: those stay in the caller's flat slices, and the machine only names
 //! the ranges. A worker's life is: say hello to every server, wait for the start, pull, and then
-//! push after push, each of which is complete when every part has been answered with fresh
+//! push after push, each of which is complete when every chunk has been answered with fresh
 //! parameters. If a connection is lost, what was not answered there is sent again with the same
 //! sequence, and the server knows what it has seen.
 
+mod config;
+mod control_frames;
 mod enrolment;
 mod event;
 mod link;
-mod sayings;
 mod sparse;
 
-pub use enrolment::{Call, Enrolment, ask_for_terms};
-pub use event::{ClientEvent, Expect, ProtocolError};
-pub use sparse::Purpose;
+pub use config::ClientConfig;
+pub use enrolment::{Enrolment, RosterEvent, request_join_info};
+pub use event::{ClientEvent, ProtocolError, ReadTarget};
+pub use sparse::PullPurpose;
 
 use std::ops::Range;
 
 use crate::{
-    Flags, Generation, Header, Kind, MAX_REPORTS_BYTES, ProcessName, Refusal, Report, Role,
+    Flags, FrameKind, Generation, Header, MAX_REPORTS_BYTES, PeerRole, Refusal, TaskReport,
     Welcome, shard_ranges,
 };
 use link::Link;
 
-/// Everything that defines a client.
-#[derive(Clone, Debug)]
-pub struct ClientConfig {
-    /// What it is.
-    pub role: Role,
-    /// Its place among its like.
-    pub slot: u32,
-    /// Which process in that place: later ones have higher numbers.
-    pub incarnation: u64,
-    /// Identifies the job.
-    pub job_digest: [u8; 32],
-    /// Identifies the layout of the parameters.
-    pub layout_digest: [u8; 32],
-    /// The secret of the run; empty for none.
-    pub token: Vec<u8>,
-    /// How many servers there are.
-    pub servers: usize,
-    /// How many parameters there are on all servers together.
-    pub total_params: usize,
-    /// Whether the model is sparse, so that parameters are asked for by their keys.
-    pub is_sparse: bool,
-    /// The process that this client is part of.
-    pub process: ProcessName,
-}
-
 /// A frame to send, and what it carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToSend {
+pub struct OutgoingFrame {
     /// The frame's header.
     pub header: Header,
     /// Which of the gradient's values the payload begins with; none on a pull.
@@ -62,9 +39,9 @@ pub struct ToSend {
 /// What the client is in the middle of.
 #[derive(Clone, Copy, Debug)]
 enum Operation {
-    /// All parts are being pushed; each answer brings fresh parameters.
+    /// All chunks are being pushed; each answer brings fresh parameters.
     Push { step: u64, examples: u32 },
-    /// All parts, or the values of some keys, are being pulled; `resume` on the first pull of
+    /// All chunks, or the values of some keys, are being pulled; `resume` on the first pull of
     /// a worker.
     Pull { resume: bool, ahead: bool },
 }
@@ -79,7 +56,7 @@ pub struct Client {
     /// The step that the slot goes on with; known once all servers have welcomed.
     resume_step: Option<u64>,
     has_pulled: bool,
-    /// The last push that any part of any server has of a process before this one, or of a
+    /// The last push that any chunk of any server has of a process before this one, or of a
     /// checkpoint: up to there all must have all.
     owed_to: u64,
     stopping: bool,
@@ -117,23 +94,23 @@ impl Client {
     }
 
     /// Where the payload of a frame belongs, asked before it is read.
-    pub fn expect(&self, server: usize, header: &Header) -> Result<Expect, ProtocolError> {
+    pub fn read_target(&self, server: usize, header: &Header) -> Result<ReadTarget, ProtocolError> {
         match header.kind {
-            Kind::Params | Kind::Values
-                if (header.kind == Kind::Values) == self.config.is_sparse =>
+            FrameKind::Params | FrameKind::Values
+                if (header.kind == FrameKind::Values) == self.config.is_sparse =>
             {
-                self.links[server].expect_part(header, self.expected_sequence())
+                self.links[server].expect_chunk(header, self.expected_sequence())
             }
             kind if kind.carries_floats() || kind.carries_gradient() => {
                 Err(ProtocolError::Unexpected(header.kind))
             }
-            _ => Ok(Expect::Bytes(header.len as usize)),
+            _ => Ok(ReadTarget::Bytes(header.len as usize)),
         }
     }
 
     /// A frame has arrived; of `Params`, the payload already lies where [`Client::expect`] said
     /// and `bytes` is empty.
-    pub fn arrived(
+    pub fn frame_arrived(
         &mut self,
         server: usize,
         header: &Header,
@@ -141,18 +118,18 @@ impl Client {
     ) -> Result<ClientEvent, ProtocolError> {
         let text = || String::from_utf8_lossy(bytes).into_owned();
         match header.kind {
-            Kind::Welcome => self.welcomed(server, header, bytes),
-            Kind::Refuse => Ok(ClientEvent::Refused(Refusal::decode(bytes)?)),
-            Kind::Start => {
+            FrameKind::Welcome => self.welcomed(server, header, bytes),
+            FrameKind::Refuse => Ok(ClientEvent::Refused(Refusal::decode(bytes)?)),
+            FrameKind::Start => {
                 self.links[server].start()?;
                 Ok(ClientEvent::Started)
             }
-            Kind::Params | Kind::Values => self.part_arrived(server, header),
-            Kind::Reports => self.reports_arrived(server, header, bytes),
-            Kind::Notice => Ok(ClientEvent::Notice(text())),
-            Kind::Abort => Ok(ClientEvent::Abort(text())),
-            Kind::Bye if header.flags.contains(Flags::STOP) => Ok(ClientEvent::Over),
-            Kind::Bye => Ok(ClientEvent::Bye),
+            FrameKind::Params | FrameKind::Values => self.chunk_arrived(server, header),
+            FrameKind::Reports => self.reports_arrived(server, header, bytes),
+            FrameKind::Notice => Ok(ClientEvent::Notice(text())),
+            FrameKind::Abort => Ok(ClientEvent::Abort(text())),
+            FrameKind::Bye if header.flags.contains(Flags::STOP) => Ok(ClientEvent::RunOver),
+            FrameKind::Bye => Ok(ClientEvent::Bye),
             kind => Err(ProtocolError::Unexpected(kind)),
         }
     }
@@ -165,7 +142,7 @@ impl Client {
     ) -> Result<ClientEvent, ProtocolError> {
         let welcome = Welcome::decode(bytes)?;
         if self.generation.is_newer_than(welcome.generation) {
-            return Ok(ClientEvent::Behind);
+            return Ok(ClientEvent::ServerBehind);
         }
         if welcome.generation.is_newer_than(self.generation) {
             self.generation = welcome.generation;
@@ -211,7 +188,7 @@ impl Client {
         self.lost += std::mem::take(&mut self.made_before).saturating_sub(self.sequence);
     }
 
-    fn part_arrived(
+    fn chunk_arrived(
         &mut self,
         server: usize,
         header: &Header,
@@ -224,7 +201,7 @@ impl Client {
             self.dropped |= header.flags.contains(Flags::DROPPED);
         }
         if self.links.iter().any(|link| !link.is_complete()) {
-            return Ok(ClientEvent::Part);
+            return Ok(ClientEvent::Progress);
         }
         let operation = self.operation.take();
         let is_for_a_batch =
@@ -247,9 +224,9 @@ impl Client {
         }
         gathered.extend(bytes);
         if header.flags.contains(Flags::MORE) {
-            return Ok(ClientEvent::Part);
+            return Ok(ClientEvent::Progress);
         }
-        Ok(ClientEvent::Reports(Report::decode_list(&std::mem::take(gathered))?))
+        Ok(ClientEvent::Reports(TaskReport::decode_list(&std::mem::take(gathered))?))
     }
 
     /// Begins to push a gradient: of which step of the plan, and over how many examples.
@@ -257,7 +234,7 @@ impl Client {
     /// # Panics
     /// If the last operation is not complete, or the client is no worker that has started.
     pub fn begin_push(&mut self, step: u64, examples: u32) {
-        assert!(self.config.role == Role::Worker, "only workers push");
+        assert!(self.config.role == PeerRole::Worker, "only workers push");
         assert!(self.resume_step.is_some(), "no server has been asked how far the slot has come");
         self.begin(Operation::Push { step, examples });
         self.sequence += 1;
@@ -275,7 +252,7 @@ impl Client {
         assert!(self.resume_step.is_some(), "not all servers have welcomed this client");
         // Who has left only looks.
         let is_new = !self.has_pulled && !self.already_left;
-        let resume = self.config.role == Role::Worker && is_new;
+        let resume = self.config.role == PeerRole::Worker && is_new;
         self.has_pulled = true;
         self.begin(Operation::Pull { resume, ahead: false });
     }
@@ -290,14 +267,15 @@ impl Client {
     /// unanswered. Behind the gradient that it names, a frame carries [`Client::keys`].
     ///
     /// To be asked again until it gives none, after every `begin` and every arrival.
-    pub fn next_to_send(&mut self, server: usize) -> Option<ToSend> {
+    pub fn next_frame(&mut self, server: usize) -> Option<OutgoingFrame> {
         let operation = self.operation?;
         let sequence = self.expected_sequence();
         let link = &mut self.links[server];
-        let (part, range, version) = link.next_part(matches!(operation, Operation::Push { .. }))?;
+        let (chunk, range, version) =
+            link.next_chunk(matches!(operation, Operation::Push { .. }))?;
         let (kinds, keys) = match &link.asks {
-            Some(asks) => ((Kind::PushKeys, Kind::PullKeys), asks.encoded.len()),
-            None => ((Kind::Push, Kind::Pull), 0),
+            Some(asks) => ((FrameKind::PushKeys, FrameKind::PullKeys), asks.encoded.len()),
+            None => ((FrameKind::Push, FrameKind::Pull), 0),
         };
         match operation {
             Operation::Push { step, examples } => {
@@ -306,20 +284,20 @@ impl Client {
                     None => (range, version),
                 };
                 let mut header = Header::new(kinds.0, range.len() * 4 + keys);
-                (header.part, header.count) = (part, examples);
+                (header.chunk, header.count) = (chunk, examples);
                 (header.step, header.version, header.sequence) = (step, version, sequence);
-                Some(ToSend { header, gradient: range })
+                Some(OutgoingFrame { header, gradient: range })
             }
             Operation::Pull { resume, ahead } => {
                 let mut header = Header::new(kinds.1, keys);
-                (header.part, header.sequence) = (part, sequence);
+                (header.chunk, header.sequence) = (chunk, sequence);
                 if resume {
                     header.flags = Flags::RESUME;
                     header.step = self.resume_step.unwrap_or(0);
                 } else if ahead {
                     header.flags = Flags::AHEAD;
                 }
-                Some(ToSend { header, gradient: 0..0 })
+                Some(OutgoingFrame { header, gradient: 0..0 })
             }
         }
     }
@@ -341,13 +319,13 @@ impl Client {
     /// Where in the flat parameters the next answer of a server most likely belongs; none if
     /// none is awaited. Nothing of worth lies there, so an answer may be read to it before its
     /// header is known, and moved if it belongs elsewhere.
-    pub fn likely(&self, server: usize) -> Option<Range<usize>> {
+    pub fn likely_target(&self, server: usize) -> Option<Range<usize>> {
         self.links[server].likely()
     }
 
     /// The connection to a server was lost. After a new one is opened and welcomed, what was
     /// unanswered is sent again.
-    pub fn lost(&mut self, server: usize) {
+    pub fn connection_lost(&mut self, server: usize) {
         self.links[server].lost();
     }
 
@@ -395,7 +373,7 @@ impl Client {
         self.lost
     }
 
-    /// Updates applied, as the last answer for the first part told.
+    /// Updates applied, as the last answer for the first chunk told.
     pub fn global_step(&self) -> u64 {
         self.links[0].first_version()
     }
@@ -403,10 +381,10 @@ impl Client {
     /// Whether the run is stopping, so that nothing more shall be pushed.
     ///
     /// A process that took a slot over in the middle of a push, or from a checkpoint of servers
-    /// that were some pushes apart, makes those pushes first, so that all parts of all servers
+    /// that were some pushes apart, makes those pushes first, so that all chunks of all servers
     /// have them.
-    pub fn stopping(&self) -> bool {
-        self.stopping && !self.owes_push()
+    pub fn is_stopping(&self) -> bool {
+        self.stopping && !self.has_unfinished_push()
     }
 
     /// How many pushes of the slot have been answered in full.
@@ -414,13 +392,13 @@ impl Client {
         self.sequence - u64::from(matches!(self.operation, Some(Operation::Push { .. })))
     }
 
-    /// Whether there are pushes still to be made that some part of some server has already.
-    pub fn owes_push(&self) -> bool {
+    /// Whether there are pushes still to be made that some chunk of some server has already.
+    pub fn has_unfinished_push(&self) -> bool {
         self.complete_pushes() < self.owed_to
     }
 
     /// Whether the last push came too late and was dropped.
-    pub fn dropped(&self) -> bool {
+    pub fn was_dropped(&self) -> bool {
         self.dropped
     }
 }

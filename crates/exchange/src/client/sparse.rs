@@ -5,18 +5,18 @@
 //! stay with the caller.
 
 use super::{Client, Operation};
-use crate::{MOST_KEYS, Role};
+use crate::{MAX_KEYS, PeerRole};
 
 /// What values are pulled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum PullPurpose {
     /// The first batch of a worker, or the one to go on with after another than the expected
     /// one; whatever was asked for before is forgotten.
     Begin,
     /// A batch after those that were asked for already.
     Ahead,
     /// To look at them: no gradient will follow.
-    Look,
+    ReadOnly,
 }
 
 impl Client {
@@ -24,13 +24,15 @@ impl Client {
     ///
     /// # Panics
     /// If the last operation is not complete, or not all servers have welcomed this client, or
-    /// a server is asked for more than [`MOST_KEYS`]; or for keys ahead when there are not those
+    /// a server is asked for more than [`MAX_KEYS`]; or for keys ahead when there are not those
     /// of exactly one batch before them.
-    pub fn begin_pull_keys(&mut self, keys: &[u32], purpose: Purpose) {
+    pub fn begin_pull_keys(&mut self, keys: &[u32], purpose: PullPurpose) {
         assert!(self.resume_step.is_some(), "not all servers have welcomed this client");
-        let is_worker = self.config.role == Role::Worker;
-        let (resume, ahead) =
-            (is_worker && purpose == Purpose::Begin, is_worker && purpose == Purpose::Ahead);
+        let is_worker = self.config.role == PeerRole::Worker;
+        let (resume, ahead) = (
+            is_worker && purpose == PullPurpose::Begin,
+            is_worker && purpose == PullPurpose::Ahead,
+        );
         self.has_pulled |= resume;
         if resume {
             let forget = |link: &mut super::Link| {
@@ -64,11 +66,11 @@ impl Client {
 
     /// The step that a slot goes on with is another than it was told at first: a gradient that
     /// came too late is not made again.
-    pub fn go_on_with(&mut self, step: u64) {
+    pub fn resume_at(&mut self, step: u64) {
         self.resume_step = Some(step);
     }
 
-    /// How many of these keys the server with the most of them holds: what [`MOST_KEYS`] bounds.
+    /// How many of these keys the server with the most of them holds: what [`MAX_KEYS`] bounds.
     pub fn most_at_one_server(&self, keys: &[u32]) -> usize {
         let upto = |end: usize| keys.partition_point(|&key| (key as usize) < end);
         let counts = self.links.iter().map(|link| upto(link.shard.end) - upto(link.shard.start));
@@ -80,7 +82,7 @@ impl Client {
         let mut from = 0;
         for link in &mut self.links {
             let to = from + keys[from..].partition_point(|&key| (key as usize) < link.shard.end);
-            assert!(to - from <= MOST_KEYS, "{} keys of one server", to - from);
+            assert!(to - from <= MAX_KEYS, "{} keys of one server", to - from);
             link.ask(keys, from..to);
             from = to;
         }

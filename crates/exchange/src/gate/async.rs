@@ -4,13 +4,13 @@
 //! so nobody can hold anybody up; the price is that gradients are applied to parameters newer
 //! than those they were computed from.
 
-use super::{Gate, Push, Verdict, View};
+use super::{Decision, Gate, GateView, Push};
 
 /// The gate of `async`.
 pub(super) struct Async;
 
 impl Gate for Async {
-    fn judge(&self, _view: View<'_>, _push: Push) -> Verdict {
-        Verdict::Apply
+    fn judge(&self, _view: GateView<'_>, _push: Push) -> Decision {
+        Decision::Apply
     }
 }

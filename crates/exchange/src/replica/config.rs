@@ -2,38 +2,58 @@
 
 use std::ops::Range;
 
-use crate::shard_ranges;
+use crate::{CHUNK_FLOATS, shard_ranges, worker_names};
 
-/// Everything that defines a replica but its parameters and its optimizer.
+/// The settings of a replica: everything except its parameters and its optimizer.
+///
+/// Start from [`ReplicaConfig::new`] and override the fields that differ.
 #[derive(Clone, Debug)]
 pub struct ReplicaConfig {
-    /// Which worker this is.
+    /// The slot of this worker.
     pub slot: usize,
-    /// What people call the worker in each slot; as many as there are workers.
+    /// The display name of the worker in each slot; its length is the number of workers.
     pub names: Vec<String>,
-    /// Which process fills the slot: later ones have higher numbers.
+    /// Numbers the processes that fill the slot one after the other; a later one has a higher
+    /// number.
     pub incarnation: u64,
-    /// The secret of the run; empty for none.
+    /// The secret of the run, at most [`crate::MAX_TOKEN_BYTES`]; empty for none.
     pub token: Vec<u8>,
-    /// Identifies the job.
+    /// Identifies the job: equal on all tasks of a run.
     pub job_digest: [u8; 32],
     /// Identifies the layout of the parameters.
     pub layout_digest: [u8; 32],
-    /// After how many updates the run stops.
+    /// The number of updates after which the run stops.
     pub stop_steps: Option<u64>,
-    /// Steps from one comparison of all replicas to the next.
+    /// Steps from one comparison of all replicas to the next; at least 1.
     pub check_every: u64,
-    /// How many parameters travel in one part; [`crate::PART_FLOATS`] but in tests.
-    pub part_floats: usize,
-    /// Whether the run goes on when a worker is lost and comes back: then everybody has all of
-    /// the optimizer's state, and makes the whole update.
+    /// Parameters per chunk, 1 to [`CHUNK_FLOATS`]; only tests use fewer.
+    pub chunk_floats: usize,
+    /// Whether the run survives the loss of a worker that returns. Then every worker holds all of
+    /// the optimizer's state and makes the whole update.
     pub recovers: bool,
 }
 
 impl ReplicaConfig {
+    /// A worker of a run without a step limit or a token, which compares its replicas every 100
+    /// steps and does not recover from losses.
+    pub fn new(slot: usize, workers: usize) -> Self {
+        Self {
+            slot,
+            names: worker_names(workers),
+            incarnation: 1,
+            token: Vec::new(),
+            job_digest: [0; 32],
+            layout_digest: [0; 32],
+            stop_steps: None,
+            check_every: 100,
+            chunk_floats: CHUNK_FLOATS,
+            recovers: false,
+        }
+    }
+
     /// Two workers of a small model: everybody owns everything.
     pub(super) fn is_whole(&self, total: usize) -> bool {
-        self.names.len() <= 2 && total <= self.part_floats
+        self.names.len() <= 2 && total <= self.chunk_floats
     }
 
     /// Which of so many parameters this worker updates, and has the optimizer's slots of.

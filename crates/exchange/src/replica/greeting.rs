@@ -8,8 +8,8 @@
 use super::regroup::Position;
 use super::{CHIEF, Replica};
 use crate::{
-    Generation, Header, Hello, Kind, MessageError, PROTOCOL_VERSION, ProcessName, ProtocolError,
-    Refusal, RefuseCode, Role, Welcome,
+    FrameKind, Generation, Header, Hello, MessageError, PROTOCOL_VERSION, PeerRole, ProcessName,
+    ProtocolError, Refusal, RefuseCode, Welcome,
 };
 
 impl Replica {
@@ -18,7 +18,7 @@ impl Replica {
         let config = &self.config;
         let bytes = Hello {
             version: PROTOCOL_VERSION,
-            role: Role::Peer,
+            role: PeerRole::Peer,
             slot: config.slot as u32,
             incarnation: config.incarnation,
             job_digest: config.job_digest,
@@ -30,25 +30,25 @@ impl Replica {
             process: ProcessName::default(),
         }
         .encode();
-        let header = Header::new(Kind::Hello, bytes.len());
+        let header = Header::new(FrameKind::Hello, bytes.len());
         (Header { step: self.global_step, flags: self.position_flags(), ..header }, bytes)
     }
 
     /// Hears a `Hello` from a connection: which peer it is, or why it is not let in, with the
     /// slot that it claims to have if that can be known. A peer that is here already is replaced.
-    pub fn greet(&mut self, header: &Header, bytes: &[u8]) -> Result<usize, NotLetIn> {
-        if header.kind != Kind::Hello {
-            return Err(NotLetIn::Stranger(ProtocolError::Unexpected(header.kind)));
+    pub fn accept_hello(&mut self, header: &Header, bytes: &[u8]) -> Result<usize, GreetError> {
+        if header.kind != FrameKind::Hello {
+            return Err(GreetError::Stranger(ProtocolError::Unexpected(header.kind)));
         }
         let refuse = |code, text: String, slot| {
-            Err(NotLetIn::Refused { refusal: Refusal { code, text }, slot })
+            Err(GreetError::Refused { refusal: Refusal { code, text }, slot })
         };
         let hello = match Hello::decode(bytes) {
             Ok(hello) => hello,
             Err(error @ MessageError::Version(_)) => {
                 return refuse(RefuseCode::WrongVersion, error.to_string(), None);
             }
-            Err(error) => return Err(NotLetIn::Stranger(error.into())),
+            Err(error) => return Err(GreetError::Stranger(error.into())),
         };
         let slot = hello.slot as usize;
         let position = Position::told(header, header.step);
@@ -62,7 +62,7 @@ impl Replica {
                 return refuse(code, text, (slot < self.peers.len()).then_some(slot));
             }
         }
-        self.is_absent(slot);
+        self.connection_lost(slot);
         let peer = &mut self.peers[slot];
         peer.incarnation = Some(hello.incarnation);
         (peer.is_here, peer.position) = (true, position);
@@ -90,10 +90,10 @@ impl Replica {
         hello.agrees(&config.token, &config.job_digest, &config.layout_digest)?;
         let (here, workers) = (config.slot, self.peers.len());
         let meant = (hello.server as usize, hello.servers as usize);
-        if hello.role != Role::Peer || meant != (here, workers) {
+        if hello.role != PeerRole::Peer || meant != (here, workers) {
             let text = format!(
                 "it means {} {} of {}, this is slot {here} of {workers}, without servers",
-                if hello.role == Role::Peer { "slot" } else { "server" },
+                if hello.role == PeerRole::Peer { "slot" } else { "server" },
                 meant.0,
                 meant.1
             );
@@ -114,7 +114,7 @@ impl Replica {
     /// The answer to a peer that is let in.
     pub fn welcome(&self) -> (Header, Vec<u8>) {
         let bytes = self.my_welcome().encode();
-        let header = Header::new(Kind::Welcome, bytes.len());
+        let header = Header::new(FrameKind::Welcome, bytes.len());
         (Header { flags: self.position_flags(), ..header }, bytes)
     }
 
@@ -122,7 +122,7 @@ impl Replica {
         Welcome {
             shard_start: 0,
             shard_len: self.params.len() as u64,
-            part_floats: self.config.part_floats as u32,
+            chunk_floats: self.config.chunk_floats as u32,
             resume_sequence: 0,
             resume_step: self.global_step,
             generation: Generation::default(),
@@ -130,14 +130,14 @@ impl Replica {
     }
 
     /// Hears the answer to our `Hello`: whether we are let in.
-    pub fn answered(
+    pub fn hello_answered(
         &mut self,
         peer: usize,
         header: &Header,
         bytes: &[u8],
     ) -> Result<Option<Refusal>, ProtocolError> {
         match header.kind {
-            Kind::Welcome => {
+            FrameKind::Welcome => {
                 let welcome = Welcome::decode(bytes)?;
                 let position = Position::told(header, welcome.resume_step);
                 let resume_step = match self.config.recovers {
@@ -145,14 +145,14 @@ impl Replica {
                     false => self.global_step,
                 };
                 if welcome != (Welcome { resume_step, ..self.my_welcome() }) {
-                    let Welcome { shard_start: start, shard_len: len, part_floats, .. } = welcome;
-                    return Err(ProtocolError::Shard { start, len, part_floats });
+                    let Welcome { shard_start: start, shard_len: len, chunk_floats, .. } = welcome;
+                    return Err(ProtocolError::Shard { start, len, chunk_floats });
                 }
-                self.is_absent(peer);
+                self.connection_lost(peer);
                 (self.peers[peer].is_here, self.peers[peer].position) = (true, position);
                 Ok(None)
             }
-            Kind::Refuse => Ok(Some(Refusal::decode(bytes)?)),
+            FrameKind::Refuse => Ok(Some(Refusal::decode(bytes)?)),
             kind => Err(ProtocolError::Unexpected(kind)),
         }
     }
@@ -160,7 +160,7 @@ impl Replica {
 
 /// Why a connection is of no use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotLetIn {
+pub enum GreetError {
     /// It does not speak as a peer does, and gets no answer.
     Stranger(ProtocolError),
     /// It is to be told why.

@@ -2,8 +2,8 @@
 //! replicas the same.
 //!
 //! Every slot owns a shard. In a step everybody sends everybody else the gradient of their shard
-//! ([`Kind::Share`](crate::Kind::Share)); the owner takes the mean in the order of the slots,
-//! updates its shard, and sends the fresh parameters to all ([`Kind::Fresh`](crate::Kind::Fresh)).
+//! ([`FrameKind::GradientChunk`](crate::Kind::Share)); the owner takes the mean in the order of the slots,
+//! updates its shard, and sends the fresh parameters to all ([`FrameKind::UpdatedChunk`](crate::Kind::Fresh)).
 //! That is a reduce-scatter and an all-gather, so each sends 2(n - 1)/n of the parameters' bytes,
 //! which is the least there is; but between all pairs and not around a ring, so that it takes two
 //! hops however many workers there are, and the sum has the order, and the bits, of `sync`.
@@ -17,7 +17,7 @@
 //! before a step or behind it, never in between, and any one of them is all that a newcomer needs
 //! (see `regroup.rs`). That is as many bytes, for more memory and arithmetic.
 //!
-//! A part is held until those of all peers are there, then it is added up while it is in the
+//! A chunk is held until those of all peers are there, then it is added up while it is in the
 //! cache. What comes before its turn stays in the connection, which is the only queue.
 
 mod config;
@@ -33,19 +33,19 @@ mod tests;
 
 use std::ops::Range;
 
-use paceline_model::{Layout, Optimizer, OptimizerSpec};
+use paceline_model::{Layout, OptimizerSpec, OptimizerState};
 use thiserror::Error;
 
-use crate::shard::part_ranges_of;
-use crate::{ProtocolError, Report, shard_ranges};
+use crate::shard::chunk_ranges_of;
+use crate::{ProtocolError, TaskReport, shard_ranges};
 
 pub use config::ReplicaConfig;
 use digest::digest;
-pub use greeting::NotLetIn;
-pub use receive::Place;
+pub use greeting::GreetError;
+pub use receive::PeerTarget;
 use regroup::Position;
 use state::{Behind, Owed};
-pub use step::{Source, ToPeer};
+pub use step::{PeerFrame, PeerSource};
 
 /// The slot that decides when to stop, and that gathers the reports.
 const CHIEF: usize = 0;
@@ -55,14 +55,14 @@ pub struct Replica {
     config: ReplicaConfig,
     params: Vec<f32>,
     /// Of what this worker updates; see [`ReplicaConfig::updates`].
-    optimizer: Optimizer,
-    /// The parts of each slot's shard, as ranges of all parameters; at least one each, so that
+    optimizer: OptimizerState,
+    /// The chunks of each slot's shard, as ranges of all parameters; at least one each, so that
     /// everybody hears from everybody in every step.
-    parts: Vec<Vec<Range<usize>>>,
+    chunks: Vec<Vec<Range<usize>>>,
     /// Everybody owns everything.
     is_whole: bool,
     peers: Vec<Peer>,
-    /// The mean of a part; in a run that recovers, of everything.
+    /// The mean of a chunk; in a run that recovers, of everything.
     mean: Vec<f32>,
     /// The step that it is the mean of, if it is whole.
     mean_of: Option<u64>,
@@ -92,19 +92,19 @@ struct Peer {
     position: Option<Position>,
     /// What it still has to be sent to be as far as this replica.
     owed: Option<Owed>,
-    /// Its share of the part whose turn it is.
+    /// Its share of the chunk whose turn it is.
     held: Vec<f32>,
     is_held: bool,
-    progress: Progress,
+    progress: PeerProgress,
     /// What it said of the present step, if it has.
     said: Option<Said>,
     report: Option<Vec<u8>>,
     said_bye: bool,
 }
 
-/// How far the present step has come with a peer, in parts.
+/// How far the present step has come with a peer, in chunks.
 #[derive(Clone, Copy, Debug, Default)]
-struct Progress {
+struct PeerProgress {
     /// Of its shard, sent to it.
     shares_sent: usize,
     /// Of the own shard, come from it.
@@ -129,7 +129,7 @@ struct Said {
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     mine: Said,
-    /// Parts of the own shard that are done.
+    /// Chunks of the own shard that are done.
     made: usize,
 }
 
@@ -137,7 +137,7 @@ struct Turn {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplicaEvent {
     /// A piece of the present step.
-    Part,
+    Progress,
     /// The run has failed there, and why.
     Abort(String),
     /// To the chief: it has left, and is to be told goodbye.
@@ -164,7 +164,7 @@ pub enum ReplicaError {
     },
     /// All have lost whoever was sending them theirs.
     #[error("no worker has the parameters any more")]
-    Nobody,
+    NoReplicaLeft,
 }
 
 impl Replica {
@@ -180,7 +180,7 @@ impl Replica {
     ) -> Self {
         let updates = config.updates(params.len());
         assert_eq!(params.len(), layout.len(), "parameters");
-        Self::resume(config, params, Optimizer::new(optimizer, layout, updates), 0)
+        Self::resume(config, params, OptimizerState::new(optimizer, layout, updates), 0)
     }
 
     /// A replica that goes on where a checkpoint was taken, with what was in it.
@@ -190,7 +190,7 @@ impl Replica {
     pub fn resume(
         config: ReplicaConfig,
         params: Vec<f32>,
-        optimizer: Optimizer,
+        optimizer: OptimizerState,
         global_step: u64,
     ) -> Self {
         let (workers, total) = (config.names.len(), params.len());
@@ -201,11 +201,11 @@ impl Replica {
             true => vec![0..total; workers],
             false => shard_ranges(total, workers),
         };
-        let parts = shards.iter().map(|shard| cut(shard, config.part_floats)).collect();
+        let chunks = shards.iter().map(|shard| cut(shard, config.chunk_floats)).collect();
         Self {
             params,
             optimizer,
-            parts,
+            chunks,
             is_whole,
             peers: (0..workers).map(|_| Peer::default()).collect(),
             mean: if config.recovers { vec![0.0; total] } else { Vec::new() },
@@ -263,7 +263,7 @@ impl Replica {
     ///
     /// # Panics
     /// If this is not the chief.
-    pub fn ask_to_stop(&mut self) {
+    pub fn request_stop(&mut self) {
         assert_eq!(self.config.slot, CHIEF, "only the chief decides when to stop");
         self.stop_asked = true;
         // Nobody else needs to hear of it.
@@ -275,7 +275,7 @@ impl Replica {
     ///
     /// # Panics
     /// If this is not the chief.
-    pub fn ask_for_checkpoint(&mut self) {
+    pub fn request_checkpoint(&mut self) {
         assert_eq!(self.config.slot, CHIEF, "only the chief decides when to take a checkpoint");
         self.checkpoint_asked = true;
     }
@@ -290,7 +290,7 @@ impl Replica {
         let shard = self.config.shard(self.params.len());
         let start = self.config.updates(self.params.len()).start;
         let inside = shard.start - start..shard.end - start;
-        let slots = self.optimizer.slots().map(move |(_, slot)| &slot[inside.clone()]);
+        let slots = self.optimizer.states().map(move |(_, slot)| &slot[inside.clone()]);
         [&self.params[shard]].into_iter().chain(slots)
     }
 
@@ -300,23 +300,23 @@ impl Replica {
     }
 
     /// The reports of all other workers, by slot; to the chief, once all have left.
-    pub fn reports(&self) -> Option<Vec<Report>> {
+    pub fn reports(&self) -> Option<Vec<TaskReport>> {
         let report = |slot: usize| {
             let bytes = self.peers[slot].report.clone()?;
-            Some(Report { slot: Some(slot as u32), bytes })
+            Some(TaskReport { slot: Some(slot as u32), bytes })
         };
         self.others().map(report).collect()
     }
 }
 
-/// The parts of a shard, as ranges of all parameters.
-fn cut(shard: &Range<usize>, part_floats: usize) -> Vec<Range<usize>> {
-    let mut parts = part_ranges_of(shard.len(), part_floats);
-    for part in &mut parts {
-        *part = shard.start + part.start..shard.start + part.end;
+/// The chunks of a shard, as ranges of all parameters.
+fn cut(shard: &Range<usize>, chunk_floats: usize) -> Vec<Range<usize>> {
+    let mut chunks = chunk_ranges_of(shard.len(), chunk_floats);
+    for chunk in &mut chunks {
+        *chunk = shard.start + chunk.start..shard.start + chunk.end;
     }
-    if parts.is_empty() {
-        parts.push(shard.start..shard.start);
+    if chunks.is_empty() {
+        chunks.push(shard.start..shard.start);
     }
-    parts
+    chunks
 }

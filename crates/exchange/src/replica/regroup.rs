@@ -12,7 +12,7 @@
 //! these need nobody else, as its greeting tells them. So one that learns of the end from others
 //! closes its connections once more.
 
-use super::{Behind, CHIEF, Peer, Progress, Replica, ReplicaError};
+use super::{Behind, CHIEF, Peer, PeerProgress, Replica, ReplicaError};
 use crate::{Flags, Header};
 
 /// How far a replica is.
@@ -49,7 +49,7 @@ impl Replica {
     }
 
     /// A peer is lost: gives up the step in the making and all connections, to begin anew.
-    pub fn disband(&mut self) {
+    pub fn disconnect_all(&mut self) {
         self.turn = None;
         self.behind = None;
         self.is_gathering = true;
@@ -61,14 +61,14 @@ impl Replica {
     }
 
     /// A peer is not here: its connection is gone.
-    pub fn is_absent(&mut self, peer: usize) {
+    pub fn connection_lost(&mut self, peer: usize) {
         let peer = &mut self.peers[peer];
         (peer.is_here, peer.is_held, peer.position, peer.owed) = (false, false, None, None);
-        peer.progress = Progress::default();
+        peer.progress = PeerProgress::default();
     }
 
     /// Whether a peer is here.
-    pub fn is_here(&self, peer: usize) -> bool {
+    pub fn is_connected(&self, peer: usize) -> bool {
         self.peers[peer].is_here
     }
 
@@ -89,10 +89,10 @@ impl Replica {
     ///
     /// # Panics
     /// If not everybody is here.
-    pub fn settle(&mut self) -> Result<(), ReplicaError> {
+    pub fn plan_catch_up(&mut self) -> Result<(), ReplicaError> {
         assert!(self.is_started(), "somebody is missing");
         self.is_gathering = false;
-        if self.is_let_go() {
+        if self.is_dismissed() {
             return Ok(());
         }
         let position = |slot: usize| match slot == self.config.slot {
@@ -101,7 +101,7 @@ impl Replica {
         };
         let slots = 0..self.peers.len();
         let Some(best) = slots.clone().filter_map(position).max() else {
-            return Err(ReplicaError::Nobody);
+            return Err(ReplicaError::NoReplicaLeft);
         };
         let donor = slots.clone().find(|&slot| position(slot) == Some(best));
         let donor = donor.unwrap_or_else(|| unreachable!("somebody is there"));
@@ -121,7 +121,7 @@ impl Replica {
     }
 
     /// Whether this replica still has to send somebody what they miss.
-    pub fn owes(&self) -> bool {
+    pub fn is_sending_state(&self) -> bool {
         self.peers.iter().any(|peer| peer.owed.is_some())
     }
 }

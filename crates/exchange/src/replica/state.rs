@@ -9,8 +9,8 @@
 use std::ops::Range;
 
 use super::regroup::Position;
-use super::{Place, Replica, ReplicaError, ReplicaEvent, Source, ToPeer};
-use crate::{Flags, Header, Kind, ProtocolError};
+use super::{PeerFrame, PeerSource, PeerTarget, Replica, ReplicaError, ReplicaEvent};
+use crate::{Flags, FrameKind, Header, ProtocolError};
 
 /// Somebody sends what is missing here.
 #[derive(Clone, Debug)]
@@ -41,16 +41,16 @@ pub(super) struct Owed {
 impl Replica {
     /// The column of the mean: behind the parameters and the slots.
     fn mean_column(&self) -> usize {
-        1 + self.optimizer.slots().count()
+        1 + self.optimizer.states().count()
     }
 
     /// How many pieces a column has.
     fn pieces(&self) -> usize {
-        self.params.len().div_ceil(self.config.part_floats).max(1)
+        self.params.len().div_ceil(self.config.chunk_floats).max(1)
     }
 
     fn piece(&self, piece: usize) -> Range<usize> {
-        let (floats, total) = (self.config.part_floats, self.params.len());
+        let (floats, total) = (self.config.chunk_floats, self.params.len());
         (piece * floats).min(total)..((piece + 1) * floats).min(total)
     }
 
@@ -70,7 +70,7 @@ impl Replica {
     }
 
     /// The next frame for a peer that is behind.
-    pub(super) fn next_owed(&mut self, peer: usize, owed: Owed) -> ToPeer {
+    pub(super) fn next_owed(&mut self, peer: usize, owed: Owed) -> PeerFrame {
         let Owed { column, piece, end } = owed;
         let next = match piece + 1 < self.pieces() {
             true => Owed { piece: piece + 1, ..owed },
@@ -79,32 +79,32 @@ impl Replica {
         let is_last = next.column == end;
         self.peers[peer].owed = (!is_last).then_some(next);
         let range = self.piece(piece);
-        let header = self.header(Kind::State, piece, range.len());
+        let header = self.header(FrameKind::State, piece, range.len());
         let mut flags = if is_last { Flags::NONE } else { Flags::MORE };
         if self.is_checkpoint_due() {
-            flags = flags | Flags::KEEP;
+            flags = flags | Flags::CHECKPOINT;
         }
         let source = match column {
-            0 => Source::Params(range),
-            column if column == self.mean_column() => Source::Mean(range),
-            column => Source::Slot(column - 1, range),
+            0 => PeerSource::Params(range),
+            column if column == self.mean_column() => PeerSource::Mean(range),
+            column => PeerSource::Slot(column - 1, range),
         };
-        ToPeer { header: Header { flags, count: column as u32, ..header }, source }
+        PeerFrame { header: Header { flags, count: column as u32, ..header }, source }
     }
 
     pub(super) fn expect_state(
         &self,
         peer: usize,
         header: &Header,
-    ) -> Result<Place, ProtocolError> {
+    ) -> Result<PeerTarget, ProtocolError> {
         if self.is_gathering && self.config.recovers {
-            return Ok(Place::Later);
+            return Ok(PeerTarget::Later);
         }
         let Some(behind) = self.behind.as_ref().filter(|behind| behind.donor == peer) else {
-            return Err(ProtocolError::Unexpected(Kind::State));
+            return Err(ProtocolError::Unexpected(FrameKind::State));
         };
-        let Header { part, len, count, step, .. } = *header;
-        let (column, piece) = (count as usize, part as usize);
+        let Header { chunk, len, count, step, .. } = *header;
+        let (column, piece) = (count as usize, chunk as usize);
         let mean = self.mean_column();
         let is_next = match behind.next {
             Some(next) => next == (column, piece),
@@ -116,10 +116,10 @@ impl Replica {
         let goes_on = header.flags.contains(Flags::MORE) && column <= mean;
         let fits = len as usize == range.len() * 4 && step == behind.position.step;
         match is_next && fits && (goes_on || ends) {
-            true if column == 0 => Ok(Place::Params(range)),
-            true if column == mean => Ok(Place::Mean(range)),
-            true => Ok(Place::Slot(column - 1, range)),
-            false => Err(ProtocolError::Part { part, len }),
+            true if column == 0 => Ok(PeerTarget::Params(range)),
+            true if column == mean => Ok(PeerTarget::Mean(range)),
+            true => Ok(PeerTarget::Slot(column - 1, range)),
+            false => Err(ProtocolError::Chunk { chunk, len }),
         }
     }
 
@@ -131,14 +131,14 @@ impl Replica {
 
     /// A piece of the state is here.
     pub(super) fn state_arrived(&mut self, header: &Header) -> Result<ReplicaEvent, ReplicaError> {
-        let (column, piece) = (header.count as usize, header.part as usize);
+        let (column, piece) = (header.count as usize, header.chunk as usize);
         let next = if piece + 1 < self.pieces() { (column, piece + 1) } else { (column + 1, 0) };
         if header.flags.contains(Flags::MORE) {
             self.behind.iter_mut().for_each(|behind| behind.next = Some(next));
-            return Ok(ReplicaEvent::Part);
+            return Ok(ReplicaEvent::Progress);
         }
         let Some(Behind { position, .. }) = self.behind.take() else {
-            return Err(ProtocolError::Unexpected(Kind::State).into());
+            return Err(ProtocolError::Unexpected(FrameKind::State).into());
         };
         let has_mean = column == self.mean_column();
         if self.is_torn {
@@ -149,8 +149,8 @@ impl Replica {
         }
         (self.global_step, self.is_over) = (position.step, position.is_over);
         self.is_torn = false;
-        let keeps = header.flags.contains(Flags::KEEP);
+        let keeps = header.flags.contains(Flags::CHECKPOINT);
         self.checkpoint_of = keeps.then_some(position.step);
-        Ok(ReplicaEvent::Part)
+        Ok(ReplicaEvent::Progress)
     }
 }

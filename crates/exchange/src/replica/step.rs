@@ -1,24 +1,24 @@
-//! A step: shares go out, parts are made of those that come in, fresh parameters go out. What comes
+//! A step: shares go out, chunks are made of those that come in, fresh parameters go out. What comes
 //! in is the matter of `receive.rs`.
 
 use std::ops::Range;
 
-use super::{Progress, Replica, ReplicaError, Said, Turn, digest};
+use super::{PeerProgress, Replica, ReplicaError, Said, Turn, digest};
 use crate::mean::{add_scaled, scale, set_scaled_pair, weight};
-use crate::{Flags, Header, Kind};
+use crate::{Flags, FrameKind, Header};
 
 /// A frame to send to a peer.
 #[derive(Clone, Debug)]
-pub struct ToPeer {
+pub struct PeerFrame {
     /// Its header.
     pub header: Header,
     /// Where its payload is.
-    pub source: Source,
+    pub source: PeerSource,
 }
 
 /// Where the payload of a frame to send is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum PeerSource {
     /// This range of the gradient.
     Gradient(Range<usize>),
     /// This range of the parameters.
@@ -34,11 +34,11 @@ impl Replica {
     ///
     /// # Panics
     /// If a step is in the making, the last has been made, or not everybody is here.
-    pub fn begin(&mut self, examples: Option<u32>) {
+    pub fn begin_step(&mut self, examples: Option<u32>) {
         let is_ready = !self.is_gathering && self.behind.is_none() && !self.is_over;
         assert!(self.turn.is_none() && is_ready, "no time for a step");
         for peer in &mut self.peers {
-            peer.progress = Progress::default();
+            peer.progress = PeerProgress::default();
             (peer.said, peer.is_held) = (None, false);
         }
         let is_due =
@@ -54,7 +54,7 @@ impl Replica {
     }
 
     /// The next frame for a peer; none if there is none now.
-    pub fn next_to_send(&mut self, peer: usize) -> Option<ToPeer> {
+    pub fn next_frame(&mut self, peer: usize) -> Option<PeerFrame> {
         if let Some(owed) = self.peers[peer].owed {
             return Some(self.next_owed(peer, owed));
         }
@@ -63,59 +63,59 @@ impl Replica {
         let progress = &mut self.peers[peer].progress;
         // What is fresh first: it is in the cache, and somebody waits for it. But never before
         // the share of the same number, so that what comes of small models can be foretold.
-        let owes_share = progress.shares_sent < self.parts[peer].len();
+        let owes_share = progress.shares_sent < self.chunks[peer].len();
         let may_be_fresh = progress.shares_sent > progress.fresh_sent || !owes_share;
         if has_fresh && progress.fresh_sent < made && may_be_fresh {
-            let part = progress.fresh_sent;
+            let chunk = progress.fresh_sent;
             progress.fresh_sent += 1;
-            let range = self.parts[self.config.slot][part].clone();
-            let header = self.header(Kind::Fresh, part, range.len());
+            let range = self.chunks[self.config.slot][chunk].clone();
+            let header = self.header(FrameKind::UpdatedChunk, chunk, range.len());
             let source = match self.config.recovers {
-                true => Source::Mean(range),
-                false => Source::Params(range),
+                true => PeerSource::Mean(range),
+                false => PeerSource::Params(range),
             };
-            return Some(ToPeer { header, source });
+            return Some(PeerFrame { header, source });
         }
-        let part = progress.shares_sent;
-        let mut range = self.parts[peer].get(part)?.clone();
+        let chunk = progress.shares_sent;
+        let mut range = self.chunks[peer].get(chunk)?.clone();
         progress.shares_sent += 1;
         let mut flags = if mine.stops { Flags::STOP } else { Flags::NONE };
         if mine.keeps {
-            flags = flags | Flags::KEEP;
+            flags = flags | Flags::CHECKPOINT;
         }
         if mine.has_left {
             // Once is enough.
-            progress.shares_sent = self.parts[peer].len();
+            progress.shares_sent = self.chunks[peer].len();
             flags = flags | Flags::LEFT;
             range = 0..0;
         }
-        let header = self.header(Kind::Share, part, range.len());
+        let header = self.header(FrameKind::GradientChunk, chunk, range.len());
         let header = Header { flags, count: mine.examples, version: mine.digest, ..header };
-        Some(ToPeer { header, source: Source::Gradient(range) })
+        Some(PeerFrame { header, source: PeerSource::Gradient(range) })
     }
 
     /// The payload of a frame that goes out.
-    pub fn payload<'a>(&'a self, source: &Source, gradient: &'a [f32]) -> &'a [f32] {
+    pub fn payload<'a>(&'a self, source: &PeerSource, gradient: &'a [f32]) -> &'a [f32] {
         match source {
-            Source::Gradient(range) => &gradient[range.clone()],
-            Source::Params(range) => &self.params[range.clone()],
-            Source::Mean(range) => &self.mean[range.clone()],
-            Source::Slot(slot, range) => {
-                let mut slots = self.optimizer.slots();
+            PeerSource::Gradient(range) => &gradient[range.clone()],
+            PeerSource::Params(range) => &self.params[range.clone()],
+            PeerSource::Mean(range) => &self.mean[range.clone()],
+            PeerSource::Slot(slot, range) => {
+                let mut slots = self.optimizer.states();
                 slots.nth(*slot).map_or(&[], |(_, values)| &values[range.clone()])
             }
         }
     }
 
-    pub(super) fn header(&self, kind: Kind, part: usize, floats: usize) -> Header {
-        Header { part: part as u32, step: self.global_step, ..Header::new(kind, floats * 4) }
+    pub(super) fn header(&self, kind: FrameKind, chunk: usize, floats: usize) -> Header {
+        Header { chunk: chunk as u32, step: self.global_step, ..Header::new(kind, floats * 4) }
     }
 
-    /// Makes the next part of the own shard, if everybody's share of it is here: takes the mean
+    /// Makes the next chunk of the own shard, if everybody's share of it is here: takes the mean
     /// and updates the parameters. Says whether it did.
-    pub fn make_part(&mut self, gradient: &[f32]) -> bool {
+    pub fn reduce_chunk(&mut self, gradient: &[f32]) -> bool {
         let Some(Turn { made, .. }) = self.turn else { return false };
-        let Some(range) = self.parts[self.config.slot].get(made).cloned() else { return false };
+        let Some(range) = self.chunks[self.config.slot].get(made).cloned() else { return false };
         let is_ready = self.others().all(|other| {
             let peer = &self.peers[other];
             peer.is_held || peer.said.is_some_and(|said| said.has_left)
@@ -133,8 +133,8 @@ impl Replica {
         true
     }
 
-    /// Takes the mean of all shares of a part of the own shard, in the order of slots. Unless the
-    /// run recovers, the part is updated with it at once.
+    /// Takes the mean of all shares of a chunk of the own shard, in the order of slots. Unless the
+    /// run recovers, the chunk is updated with it at once.
     fn make_mean(&mut self, range: &Range<usize>, gradient: &[f32]) {
         let said = |slot: usize| match slot == self.config.slot {
             true => self.turn.map(|turn| turn.mine),
@@ -171,7 +171,7 @@ impl Replica {
             }
         }
         if !self.config.recovers {
-            let offset = range.start - self.parts[self.config.slot][0].start;
+            let offset = range.start - self.chunks[self.config.slot][0].start;
             let params = &mut self.params[range.clone()];
             self.optimizer.apply(self.global_step, offset, params, mean);
         }
@@ -207,15 +207,15 @@ impl Replica {
     pub fn is_complete(&self) -> bool {
         self.turn.is_some()
             && self.others().all(|peer| !self.needs_in_step(peer))
-            && self.turn.is_none_or(|turn| turn.made == self.parts[self.config.slot].len())
+            && self.turn.is_none_or(|turn| turn.made == self.chunks[self.config.slot].len())
     }
 
     /// Whether the present step still has something for a peer, or expects something of it, as far
     /// as is known: parameters only once somebody is known to have a gradient.
     pub(super) fn needs_in_step(&self, peer: usize) -> bool {
-        let own = self.parts[self.config.slot].len();
+        let own = self.chunks[self.config.slot].len();
         let progress = self.peers[peer].progress;
-        let theirs = self.parts[peer].len();
+        let theirs = self.chunks[peer].len();
         let fresh = if !self.is_whole && self.is_certain() { (own, theirs) } else { (0, 0) };
         (progress.shares_sent, progress.shares_got) != (theirs, own)
             || (progress.fresh_sent, progress.fresh_got) != fresh
@@ -227,7 +227,7 @@ impl Replica {
         if self.turn.is_none() {
             return self.others().filter(|&slot| self.needs(slot)).collect();
         }
-        let own = self.parts[self.config.slot].len();
+        let own = self.chunks[self.config.slot].len();
         let late = |slot: &usize| self.peers[*slot].progress.shares_got < own;
         let slow = |slot: &usize| self.needs_in_step(*slot);
         let found: Vec<_> = self.others().filter(late).collect();
@@ -238,7 +238,7 @@ impl Replica {
     ///
     /// # Panics
     /// If the step is not complete.
-    pub fn finish(&mut self) -> Result<(), ReplicaError> {
+    pub fn finish_step(&mut self) -> Result<(), ReplicaError> {
         assert!(self.is_complete(), "the step is not complete");
         let all_left = self.has_all_left();
         let Some(Turn { mine, .. }) = self.turn.take() else { unreachable!("it is complete") };

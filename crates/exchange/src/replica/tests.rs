@@ -18,13 +18,13 @@ fn a_digest_sees_every_single_difference() {
 }
 
 #[test]
-fn every_shard_has_a_part_and_parts_leave_nothing_out() {
-    for (total, workers, part) in [(0, 3, 4), (2, 3, 4), (10, 3, 2), (61, 2, 7)] {
+fn every_shard_has_a_chunk_and_chunks_leave_nothing_out() {
+    for (total, workers, chunk) in [(0, 3, 4), (2, 3, 4), (10, 3, 2), (61, 2, 7)] {
         let shards = shard_ranges(total, workers);
-        let parts: Vec<_> = shards.iter().flat_map(|shard| cut(shard, part)).collect();
-        assert!(parts.len() >= workers);
-        let ends = parts.iter().map(|part| part.end);
-        let starts = parts.iter().map(|part| part.start).skip(1).chain([total]);
-        assert!(ends.eq(starts), "{parts:?}");
+        let chunks: Vec<_> = shards.iter().flat_map(|shard| cut(shard, chunk)).collect();
+        assert!(chunks.len() >= workers);
+        let ends = chunks.iter().map(|chunk| chunk.end);
+        let starts = chunks.iter().map(|chunk| chunk.start).skip(1).chain([total]);
+        assert!(ends.eq(starts), "{chunks:?}");
     }
 }

@@ -5,9 +5,9 @@
 //! that no other is needed; used vectors go back to the pool.
 
 use super::Server;
+use crate::chunk::PendingGradient;
 use crate::mean::{add_scaled, scale, weight};
-use crate::part::Held;
-use crate::{Host, ServerPhase, Store, Trail};
+use crate::{GradientStage, Host, ServerPhase, Store};
 
 impl Server {
     /// Applies one gradient as one update; the keys are those of a sparse model.
@@ -19,37 +19,39 @@ impl Server {
         host: &mut impl Host,
     ) {
         host.phase(ServerPhase::Apply);
-        let part = &mut self.parts[index];
+        let chunk = &mut self.chunks[index];
         match &mut self.store {
-            Store::Dense(dense) => dense.apply(part.version, &part.range, gradient),
-            Store::Sparse(sparse) => sparse.apply(part.version, keys, gradient),
+            Store::Dense(dense) => dense.apply(chunk.version, &chunk.range, gradient),
+            Store::Sparse(sparse) => sparse.apply(chunk.version, keys, gradient),
         }
-        part.version += 1;
+        chunk.version += 1;
     }
 
-    /// Applies the mean of the gradients that a part holds, weighted by their examples, summed
+    /// Applies the mean of the gradients that a chunk holds, weighted by their examples, summed
     /// in the order of the slots.
     pub(super) fn apply_mean(&mut self, index: usize, host: &mut impl Host) {
-        let held = || self.parts[index].seats.iter().filter_map(|seat| seat.held.as_ref());
-        let contributors = held().count();
-        let examples: u64 = held().map(|held| u64::from(held.examples)).sum();
-        let mut mean: Option<Held> = None;
+        let pending = || self.chunks[index].slots.iter().filter_map(|state| state.pending.as_ref());
+        let contributors = pending().count();
+        let examples: u64 = pending().map(|pending| u64::from(pending.examples)).sum();
+        let mut mean: Option<PendingGradient> = None;
         for slot in 0..self.members.len() {
-            let Some(mut held) = self.take_held(index, slot) else { continue };
-            self.count_applied(index, slot, held.version, held.examples, 0);
-            self.tell_applied(index, slot, self.parts[index].seats[slot].step, host);
-            let weight = weight(held.examples, examples, contributors);
+            let Some(mut pending) = self.take_pending(index, slot) else { continue };
+            self.count_applied(index, slot, pending.version, pending.examples, 0);
+            self.tell_applied(index, slot, self.chunks[index].slots[slot].step, host);
+            let weight = weight(pending.examples, examples, contributors);
             match &mut mean {
                 None => {
-                    scale(&mut held.gradient, weight);
-                    mean = Some(held);
+                    scale(&mut pending.gradient, weight);
+                    mean = Some(pending);
                 }
                 Some(mean) => {
                     match &self.store {
-                        Store::Dense(_) => add_scaled(&mut mean.gradient, &held.gradient, weight),
-                        Store::Sparse(_) => self.merge_scaled(mean, &held, weight),
+                        Store::Dense(_) => {
+                            add_scaled(&mut mean.gradient, &pending.gradient, weight)
+                        }
+                        Store::Sparse(_) => self.merge_scaled(mean, &pending, weight),
                     }
-                    self.put_back(held);
+                    self.put_back(pending);
                 }
             }
         }
@@ -58,29 +60,29 @@ impl Server {
                 self.apply(index, &mean.keys, &mean.gradient, host);
                 self.put_back(mean);
             }
-            // All who were chosen for the step were lost before they delivered this part.
-            None => self.parts[index].version += 1,
+            // All who were chosen for the step were lost before they delivered this chunk.
+            None => self.chunks[index].version += 1,
         }
     }
 
-    /// Applies the gradients that a part holds one by one, in the order of the slots.
+    /// Applies the gradients that a chunk holds one by one, in the order of the slots.
     pub(super) fn apply_each(&mut self, index: usize, host: &mut impl Host) {
         for slot in 0..self.members.len() {
-            let Some(held) = self.take_held(index, slot) else { continue };
-            self.count_applied(index, slot, held.version, held.examples, 0);
-            self.tell_applied(index, slot, self.parts[index].seats[slot].step, host);
-            self.apply(index, &held.keys, &held.gradient, host);
-            self.put_back(held);
+            let Some(pending) = self.take_pending(index, slot) else { continue };
+            self.count_applied(index, slot, pending.version, pending.examples, 0);
+            self.tell_applied(index, slot, self.chunks[index].slots[slot].step, host);
+            self.apply(index, &pending.keys, &pending.gradient, host);
+            self.put_back(pending);
         }
     }
 
-    fn put_back(&mut self, held: Held) {
-        self.pool.put_back(held.gradient);
-        self.key_pool.put_back(held.keys);
+    fn put_back(&mut self, pending: PendingGradient) {
+        self.pool.put_back(pending.gradient);
+        self.key_pool.put_back(pending.keys);
     }
 
     /// `sum += weight * more`, where each has keys of its own: one walk along both lists.
-    fn merge_scaled(&mut self, sum: &mut Held, more: &Held, weight: f32) {
+    fn merge_scaled(&mut self, sum: &mut PendingGradient, more: &PendingGradient, weight: f32) {
         let (mut keys, mut values) = (self.key_pool.take(), self.pool.take());
         keys.clear();
         values.clear();
@@ -109,21 +111,21 @@ impl Server {
         self.pool.put_back(std::mem::replace(&mut sum.gradient, values));
     }
 
-    fn take_held(&mut self, index: usize, slot: usize) -> Option<Held> {
-        let held = self.parts[index].seats[slot].held.take()?;
-        self.members[slot].held -= 1;
-        Some(held)
+    fn take_pending(&mut self, index: usize, slot: usize) -> Option<PendingGradient> {
+        let pending = self.chunks[index].slots[slot].pending.take()?;
+        self.members[slot].pending -= 1;
+        Some(pending)
     }
 
     /// Tells whoever follows it that the gradient of a slot for a step is applied.
     #[inline]
     pub(super) fn tell_applied(&self, index: usize, slot: usize, step: u64, host: &mut impl Host) {
         if index == 0 {
-            host.trail(Trail::Applied, slot, step);
+            host.trace(GradientStage::Applied, slot, step);
         }
     }
 
-    /// Counts a gradient of part 0, for which `since` updates have been made since its turn.
+    /// Counts a gradient of chunk 0, for which `since` updates have been made since its turn.
     pub(super) fn count_applied(
         &mut self,
         index: usize,
@@ -133,7 +135,7 @@ impl Server {
         since: u64,
     ) {
         if index == 0 {
-            let version = self.parts[0].version - since;
+            let version = self.chunks[0].version - since;
             self.stats.applied(slot, version - from, examples);
         }
     }

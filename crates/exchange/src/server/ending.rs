@@ -6,7 +6,7 @@
 
 use super::{Outcome, Server, Violation};
 use crate::members::Standing;
-use crate::{Body, CONTROL_BYTES, ConnId, Flags, Header, Host, Kind, Level, Report};
+use crate::{CONTROL_BYTES, ConnId, Flags, FrameBody, FrameKind, Header, Host, Level, TaskReport};
 
 impl Server {
     /// Counts a worker out. Saying it twice, after a lost connection, is no harm.
@@ -20,16 +20,16 @@ impl Server {
         if !self.started {
             return Err("a leave before the start".into());
         }
-        self.say(conn, Kind::Bye, &[], host);
+        self.say(conn, FrameKind::Bye, &[], host);
         let member = &mut self.members[slot];
         if member.standing == Standing::Left {
             return Ok(());
         }
         member.standing = Standing::Left;
         self.reports.put(member.process, slot, report);
-        for part in &mut self.parts {
-            part.seats[slot].owed = None;
-            part.seats[slot].asked.forget();
+        for chunk in &mut self.chunks {
+            chunk.slots[slot].awaiting_reply = None;
+            chunk.slots[slot].pending_keys.forget();
         }
         self.settle_all(host);
         self.answer_collect(host);
@@ -48,7 +48,7 @@ impl Server {
         let reason = String::from_utf8_lossy(reason);
         host.note(Level::Info, &format!("the chief asks to stop: {reason}"));
         if self.is_sync() {
-            let next = self.parts[0].version + 1;
+            let next = self.chunks[0].version + 1;
             self.stop_at = Some(self.stop_at.map_or(next, |stop_at| stop_at.min(next)));
         } else {
             self.stopping = true;
@@ -63,14 +63,14 @@ impl Server {
         }
         self.collect_since_ms = None;
         let mut reports = self.reports.list();
-        reports.push(Report { slot: None, bytes: host.report(&self.stats) });
-        let bytes = Report::encode_list(&reports);
+        reports.push(TaskReport { slot: None, bytes: host.report(&self.stats) });
+        let bytes = TaskReport::encode_list(&reports);
         let pieces = bytes.chunks(CONTROL_BYTES);
         let last = pieces.len() - 1;
         for (index, piece) in pieces.enumerate() {
-            let mut header = Header::new(Kind::Reports, piece.len());
+            let mut header = Header::new(FrameKind::Reports, piece.len());
             header.flags = if index < last { Flags::MORE } else { Flags::NONE };
-            host.send(chief, header, Body::Bytes(piece));
+            host.send(chief, header, FrameBody::Bytes(piece));
         }
     }
 
@@ -79,10 +79,10 @@ impl Server {
         if !self.members.all_out() {
             return Err("the end of a run that workers still take part in".into());
         }
-        let mut header = Header::new(Kind::Bye, 0);
+        let mut header = Header::new(FrameKind::Bye, 0);
         header.flags = Flags::STOP;
         for conn in self.connections.known() {
-            host.send(conn, header, Body::Bytes(&[]));
+            host.send(conn, header, FrameBody::Bytes(&[]));
         }
         host.note(Level::Info, "the run is over");
         self.outcome = Some(Outcome::Done);
@@ -94,7 +94,7 @@ impl Server {
         assert!(self.outcome.is_none(), "a run ends once");
         host.note(Level::Error, why);
         for conn in self.connections.known() {
-            self.say(conn, Kind::Abort, &why.as_bytes()[..why.len().min(CONTROL_BYTES)], host);
+            self.say(conn, FrameKind::Abort, &why.as_bytes()[..why.len().min(CONTROL_BYTES)], host);
         }
         self.outcome = Some(Outcome::Failed(why.to_owned()));
     }

@@ -10,8 +10,8 @@ use super::roster::MAX_PROCESSES;
 use super::{Server, Violation};
 use crate::members::Standing;
 use crate::{
-    Body, ConnId, Flags, Header, Hello, Host, Kind, Level, MessageError, Refusal, RefuseCode, Role,
-    Store, Welcome,
+    ConnId, Flags, FrameBody, FrameKind, Header, Hello, Host, Level, MessageError, PeerRole,
+    Refusal, RefuseCode, Store, Welcome,
 };
 
 /// The most evaluators that are let in at a time.
@@ -34,24 +34,24 @@ impl Server {
             Err(error) => return Err(Violation(error.to_string())),
         };
         // A process on the roster tells only whether it has been here.
-        let tells = |hello: &Hello| hello.role != Role::Process;
+        let tells = |hello: &Hello| hello.role != PeerRole::Process;
         match checked {
             Ok(hello) if tells(&hello) && hello.generation.is_newer_than(self.generation) => {
                 self.go_back(hello.generation, host);
             }
             Ok(hello) => match hello.role {
-                Role::Evaluator => self.admit_evaluator(conn, host),
-                Role::Newcomer => {
-                    self.say(conn, Kind::Terms, &self.config.crew.terms, host);
-                    host.close(conn, "told the terms");
+                PeerRole::Evaluator => self.admit_evaluator(conn, host),
+                PeerRole::Newcomer => {
+                    self.say(conn, FrameKind::JoinInfo, &self.config.roster.join_info, host);
+                    host.close(conn, "sent the join information");
                     self.connections.remove(conn);
                 }
-                Role::Process => self.enrol(conn, &hello, now_ms, host),
-                Role::Worker | Role::Peer => self.admit_worker(conn, &hello, now_ms, host),
+                PeerRole::Process => self.enrol(conn, &hello, now_ms, host),
+                PeerRole::Worker | PeerRole::Peer => self.admit_worker(conn, &hello, now_ms, host),
             },
             Err((code, text)) => {
                 host.note(Level::Warning, &format!("refused a connection: {text}"));
-                self.say(conn, Kind::Refuse, &Refusal { code, text }.encode(), host);
+                self.say(conn, FrameKind::Refuse, &Refusal { code, text }.encode(), host);
                 host.close(conn, "refused");
                 self.connections.remove(conn);
             }
@@ -63,9 +63,9 @@ impl Server {
     fn check_hello(&self, hello: &Hello) -> Result<(), (RefuseCode, String)> {
         let config = &self.config;
         let refuse = |code, text: String| Err((code, text));
-        if hello.role == Role::Newcomer {
+        if hello.role == PeerRole::Newcomer {
             hello.knows(&config.token)?;
-            return match config.crew.terms.is_empty() {
+            return match config.roster.join_info.is_empty() {
                 true => refuse(RefuseCode::NotNow, "nobody may join this run".into()),
                 false => Ok(()),
             };
@@ -80,13 +80,13 @@ impl Server {
             return refuse(RefuseCode::WrongServer, text);
         }
         match hello.role {
-            Role::Worker => self.check_slot(hello),
-            Role::Evaluator if self.connections.evaluators() >= MAX_EVALUATORS => {
+            PeerRole::Worker => self.check_slot(hello),
+            PeerRole::Evaluator if self.connections.evaluators() >= MAX_EVALUATORS => {
                 refuse(RefuseCode::NotNow, "there are too many evaluators".into())
             }
-            Role::Evaluator => Ok(()),
-            Role::Process => self.check_process(hello),
-            Role::Peer | Role::Newcomer => {
+            PeerRole::Evaluator => Ok(()),
+            PeerRole::Process => self.check_process(hello),
+            PeerRole::Peer | PeerRole::Newcomer => {
                 refuse(RefuseCode::WrongServer, "it means a worker, this is a server".into())
             }
         }
@@ -98,11 +98,11 @@ impl Server {
         if self.config.index != 0 {
             return refuse(RefuseCode::WrongServer, "the roster is server 0's".into());
         }
-        if hello.slot != Hello::NOWHERE && home >= processes {
+        if hello.slot != Hello::NO_SLOT && home >= processes {
             let text = format!("there is no place {home}, the run began with {processes} workers");
             return refuse(RefuseCode::BadSlot, text);
         }
-        if hello.slot != Hello::NOWHERE && self.roster.is_superseded(home, hello.process.id) {
+        if hello.slot != Hello::NO_SLOT && self.roster.is_superseded(home, hello.process.id) {
             let text = format!("a newer process has taken the place of {}", hello.process.name);
             return refuse(RefuseCode::SlotTaken, text);
         }
@@ -135,7 +135,7 @@ impl Server {
         self.connections.set(conn, Peer::Evaluator);
         self.welcome(conn, None, host);
         if self.started {
-            self.say(conn, Kind::Start, &[], host);
+            self.say(conn, FrameKind::Start, &[], host);
         }
     }
 
@@ -154,10 +154,10 @@ impl Server {
         }
         let member = &mut self.members[slot];
         let takes_over = member.incarnation.is_some_and(|known| known < hello.incarnation);
-        for part in &mut self.parts {
-            part.seats[slot].owed = None;
+        for chunk in &mut self.chunks {
+            chunk.slots[slot].awaiting_reply = None;
             if takes_over {
-                part.seats[slot].asked.forget();
+                chunk.slots[slot].pending_keys.forget();
             }
         }
         self.connections.set(conn, Peer::Worker(slot));
@@ -193,23 +193,24 @@ impl Server {
     /// Tells everybody that the run starts; or only a newcomer, if it has started before.
     fn start(&mut self, newcomer: ConnId, host: &mut impl Host) {
         if self.started {
-            self.say(newcomer, Kind::Start, &[], host);
+            self.say(newcomer, FrameKind::Start, &[], host);
         } else if self.members.all_here() {
             self.started = true;
             host.note(Level::Info, "all workers are here");
             for conn in self.connections.clients() {
-                self.say(conn, Kind::Start, &[], host);
+                self.say(conn, FrameKind::Start, &[], host);
             }
         }
     }
 
     fn welcome(&self, conn: ConnId, slot: Option<usize>, host: &mut impl Host) {
-        let (resume_sequence, resume_step) = slot.map_or((0, 0), |slot| self.resume(slot));
+        let (resume_sequence, resume_step) = slot.map_or((0, 0), |slot| self.resume_point(slot));
+        let shard = self.config.shard();
         let welcome = Welcome {
-            shard_start: self.config.shard.start as u64,
-            shard_len: self.config.shard.len() as u64,
-            part_floats: match self.store {
-                Store::Dense(_) => self.config.part_floats as u32,
+            shard_start: shard.start as u64,
+            shard_len: shard.len() as u64,
+            chunk_floats: match self.store {
+                Store::Dense(_) => self.config.chunk_floats as u32,
                 Store::Sparse(_) => 0,
             },
             resume_sequence,
@@ -217,33 +218,35 @@ impl Server {
             generation: self.generation,
         };
         let bytes = welcome.encode();
-        let mut header = Header::new(Kind::Welcome, bytes.len());
+        let mut header = Header::new(FrameKind::Welcome, bytes.len());
         if slot.is_some_and(|slot| self.members[slot].standing == Standing::Left) {
             header.flags = Flags::LEFT;
         }
-        let has_it =
-            |slot: usize| self.parts.iter().any(|part| part.seats[slot].high >= resume_sequence);
+        let has_it = |slot: usize| {
+            self.chunks.iter().any(|chunk| chunk.slots[slot].last_sequence >= resume_sequence)
+        };
         if slot.is_some_and(has_it) {
             header.flags = header.flags | Flags::PARTIAL;
         }
-        host.send(conn, header, Body::Bytes(&bytes));
+        host.send(conn, header, FrameBody::Bytes(&bytes));
     }
 
     /// The sequence and the step of the push that a slot makes next.
     ///
-    /// That is the first push that not every part has. If some part has it, its step is known;
+    /// That is the first push that not every chunk has. If some chunk has it, its step is known;
     /// else it is the step after the last one, and in `sync` none that has been made already.
-    fn resume(&self, slot: usize) -> (u64, u64) {
-        let seats = || self.parts.iter().map(|part| &part.seats[slot]);
-        let next = seats().map(|seat| seat.high).min().unwrap_or(0) + 1;
-        if let Some(seat) = seats().find(|seat| seat.high >= next) {
-            return (next, seat.step);
+    fn resume_point(&self, slot: usize) -> (u64, u64) {
+        let slots = || self.chunks.iter().map(|chunk| &chunk.slots[slot]);
+        let next = slots().map(|state| state.last_sequence).min().unwrap_or(0) + 1;
+        if let Some(state) = slots().find(|state| state.last_sequence >= next) {
+            return (next, state.step);
         }
         let first = self.first_step;
-        let after_last = seats().map(|seat| if seat.high > 0 { seat.step + 1 } else { first });
+        let after_last =
+            slots().map(|state| if state.last_sequence > 0 { state.step + 1 } else { first });
         let after_last = after_last.max().unwrap_or(first);
         match self.is_sync() {
-            true => (next, after_last.max(self.parts[0].version)),
+            true => (next, after_last.max(self.chunks[0].version)),
             false => (next, after_last),
         }
     }

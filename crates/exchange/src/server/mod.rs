@@ -19,22 +19,22 @@ mod roster;
 mod sparse;
 mod waits;
 
-use crate::gate::{Gate, View, gate_for};
+use crate::chunk::{Chunk, Pool};
+use crate::gate::{Gate, GateView, gate_for};
 use crate::members::{Away, Members, Standing};
-use crate::part::{Part, Pool};
 use crate::reports::Reports;
-use crate::shard::part_ranges_of;
+use crate::shard::chunk_ranges_of;
 use crate::{
-    Body, ConnId, Generation, Header, Host, Kind, Level, ModeConfig, Payload, ServerConfig, Stats,
-    Store,
+    ConnId, FrameBody, FrameKind, Generation, Header, Host, Level, ModeConfig, Payload,
+    ServerConfig, Stats, Store,
 };
 
 use connections::{Connections, Peer};
 use roster::Roster;
 
-pub use checkpoint::{Mark, PartMarks, Resume};
+pub use checkpoint::{ChunkMarks, ResumeState, SlotMark};
 
-/// How large a shard may be for `sync` to keep each part's last version beside the present one
+/// How large a shard may be for `sync` to keep each chunk's last version beside the present one
 /// (32 MiB), see [`Server::keeps_previous`].
 const PREVIOUS_FLOATS: usize = 8 << 20;
 
@@ -45,7 +45,7 @@ pub enum Outcome {
     Done,
     /// The run goes back to the checkpoint of a newer generation: this machine is of no more use,
     /// and another is to begin there.
-    GoBack(Generation),
+    Rewind(Generation),
     /// The run cannot go on; the text says why and names whoever is missing.
     Failed(String),
 }
@@ -64,7 +64,7 @@ impl From<&str> for Violation {
 pub struct Server {
     config: ServerConfig,
     store: Store,
-    parts: Vec<Part>,
+    chunks: Vec<Chunk>,
     gate: Box<dyn Gate>,
     pool: Pool<f32>,
     /// Of a sparse model: lists of keys.
@@ -106,13 +106,13 @@ impl Server {
         if let Err(error) = config.check() {
             panic!("{error}");
         }
-        assert_eq!(store.len(), config.shard.len(), "the parameters are not the shard's");
+        assert_eq!(store.len(), config.shard().len(), "the parameters are not the shard's");
         let ranges = match &store {
-            Store::Dense(_) => part_ranges_of(store.len(), config.part_floats),
+            Store::Dense(_) => chunk_ranges_of(store.len(), config.chunk_floats),
             Store::Sparse(_) => std::iter::once(0..store.len()).collect(),
         };
-        let parts: Vec<_> = ranges.into_iter().map(|r| Part::new(r, config.workers)).collect();
-        if Self::keeps_previous(&config, &store, parts.len()) {
+        let chunks: Vec<_> = ranges.into_iter().map(|r| Chunk::new(r, config.workers)).collect();
+        if Self::keeps_previous(&config, &store, chunks.len()) {
             store.remember();
         }
         Self {
@@ -137,32 +137,32 @@ impl Server {
             outcome: None,
             config,
             store,
-            parts,
+            chunks,
         }
     }
 
-    /// Whether a part's last version is kept beside the present one.
+    /// Whether a chunk's last version is kept beside the present one.
     ///
-    /// A worker that dies in the middle of a push leaves some parts one step further than
+    /// A worker that dies in the middle of a push leaves some chunks one step further than
     /// others. Who takes its slot over must compute that gradient again from the very
-    /// parameters it belongs to, or `sync` would not give equal bits. With a single part
+    /// parameters it belongs to, or `sync` would not give equal bits. With a single chunk
     /// nothing can be in the middle; with backups the bits depend on arrival anyway; and a huge
     /// shard has no room, so there a death in the middle of a push costs the equal bits. A sparse
     /// model has room always: only what the last update touched is kept.
-    fn keeps_previous(config: &ServerConfig, store: &Store, parts: usize) -> bool {
+    fn keeps_previous(config: &ServerConfig, store: &Store, chunks: usize) -> bool {
         let has_room = matches!(store, Store::Sparse(_)) || store.len() <= PREVIOUS_FLOATS;
         config.mode == ModeConfig::Sync { quorum: config.workers }
-            && (parts > 1 || config.servers > 1)
+            && (chunks > 1 || config.servers > 1)
             && has_room
     }
 
     /// A connection was opened by somebody.
-    pub fn opened(&mut self, conn: ConnId, now_ms: u64) {
+    pub fn connection_opened(&mut self, conn: ConnId, now_ms: u64) {
         self.connections.add(conn, now_ms);
     }
 
     /// A frame arrived. The payload must be as long as the header says.
-    pub fn frame(
+    pub fn frame_arrived(
         &mut self,
         conn: ConnId,
         header: &Header,
@@ -180,19 +180,19 @@ impl Server {
                 self.members[slot].heard_ms = now_ms;
                 self.worker_frame(slot, conn, header, payload, now_ms, host)
             }
-            (Peer::Stranger { .. }, Payload::Bytes(bytes)) if header.kind == Kind::Hello => {
+            (Peer::Stranger { .. }, Payload::Bytes(bytes)) if header.kind == FrameKind::Hello => {
                 self.hello(conn, bytes, now_ms, host)
             }
             (Peer::Stranger { .. }, _) => Err("a frame before Hello".into()),
             (Peer::Evaluator, payload) => match header.kind {
-                Kind::Pull => self.pull(None, conn, header, now_ms, host),
-                Kind::PullKeys => {
+                FrameKind::Pull => self.pull(None, conn, header, now_ms, host),
+                FrameKind::PullKeys => {
                     self.pull_keys(None, conn, header, bytes_of(payload), now_ms, host)
                 }
-                Kind::Beat => Ok(()),
+                FrameKind::Heartbeat => Ok(()),
                 kind => Err(Violation(format!("{kind:?} from an evaluator"))),
             },
-            (Peer::Process(_), _) if header.kind == Kind::Beat => Ok(()),
+            (Peer::Process(_), _) if header.kind == FrameKind::Heartbeat => Ok(()),
             (Peer::Process(_), _) => Err("a process on the roster has nothing to say".into()),
         };
         if let Err(Violation(what)) = result {
@@ -211,32 +211,32 @@ impl Server {
     ) -> Result<(), Violation> {
         let is_chief = slot == 0;
         match (header.kind, payload) {
-            (Kind::Push | Kind::PushKeys, Payload::Floats(gradient)) => {
+            (FrameKind::Push | FrameKind::PushKeys, Payload::Floats(gradient)) => {
                 self.push(slot, header, gradient, now_ms, host)
             }
-            (Kind::Pull, _) => self.pull(Some(slot), conn, header, now_ms, host),
-            (Kind::PullKeys, Payload::Bytes(keys)) => {
+            (FrameKind::Pull, _) => self.pull(Some(slot), conn, header, now_ms, host),
+            (FrameKind::PullKeys, Payload::Bytes(keys)) => {
                 self.pull_keys(Some(slot), conn, header, keys, now_ms, host)
             }
-            (Kind::Beat, _) => Ok(()),
-            (Kind::Leave, Payload::Bytes(report)) => self.leave(slot, conn, report, host),
-            (Kind::Release, Payload::Bytes(report)) => {
+            (FrameKind::Heartbeat, _) => Ok(()),
+            (FrameKind::Leave, Payload::Bytes(report)) => self.leave(slot, conn, report, host),
+            (FrameKind::Release, Payload::Bytes(report)) => {
                 self.release(slot, conn, report, now_ms, host)
             }
-            (Kind::Stop, Payload::Bytes(reason)) if is_chief => {
+            (FrameKind::Stop, Payload::Bytes(reason)) if is_chief => {
                 self.stop(reason, host);
                 Ok(())
             }
-            (Kind::Collect, _) if is_chief => {
+            (FrameKind::Collect, _) if is_chief => {
                 self.collect_since_ms = Some(now_ms);
                 self.answer_collect(host);
                 Ok(())
             }
-            (Kind::Checkpoint, _) if is_chief => {
+            (FrameKind::Checkpoint, _) if is_chief => {
                 self.ask_for_checkpoint(header.step, host);
                 Ok(())
             }
-            (Kind::Finish, _) if is_chief => self.finish(host),
+            (FrameKind::Finish, _) if is_chief => self.finish(host),
             (kind, _) => {
                 Err(Violation(format!("{kind:?} from {}", self.members[slot].name.clone())))
             }
@@ -246,7 +246,13 @@ impl Server {
     /// A connection was closed by the other end, or broke.
     ///
     /// Connections that the server closed itself are forgotten already and may be told or not.
-    pub fn closed(&mut self, conn: ConnId, why: &str, now_ms: u64, host: &mut impl Host) {
+    pub fn connection_closed(
+        &mut self,
+        conn: ConnId,
+        why: &str,
+        now_ms: u64,
+        host: &mut impl Host,
+    ) {
         let slot = match self.connections.remove(conn) {
             Some(Peer::Worker(slot)) => slot,
             Some(Peer::Stranger { .. }) => {
@@ -262,8 +268,8 @@ impl Server {
             // The chief asks again when it is back.
             self.collect_since_ms = None;
         }
-        for part in &mut self.parts {
-            part.seats[slot].owed = None;
+        for chunk in &mut self.chunks {
+            chunk.slots[slot].awaiting_reply = None;
         }
         match self.members[slot].standing {
             Standing::Gone => return,
@@ -303,15 +309,15 @@ impl Server {
             Some(Peer::Evaluator) => "an evaluator".to_owned(),
             Some(Peer::Process(_)) => "a process on the roster".to_owned(),
             // What is closed for a stranger is told of in a moment.
-            _ => return self.closed(conn, what, now_ms, host),
+            _ => return self.connection_closed(conn, what, now_ms, host),
         };
         host.note(Level::Warning, &format!("closed the connection of {who}: {what}"));
-        self.closed(conn, what, now_ms, host);
+        self.connection_closed(conn, what, now_ms, host);
     }
 
     /// What the gate may look at.
-    fn view(&self) -> View<'_> {
-        View { parts: &self.parts, members: &self.members }
+    fn view(&self) -> GateView<'_> {
+        GateView { chunks: &self.chunks, members: &self.members }
     }
 
     /// Whether this is `sync`.
@@ -337,9 +343,9 @@ impl Server {
         }
     }
 
-    /// Updates applied to the first part.
+    /// Updates applied to the first chunk.
     pub fn global_step(&self) -> u64 {
-        self.parts[0].version
+        self.chunks[0].version
     }
 
     /// Whether all workers have been here and training has begun.
@@ -352,9 +358,9 @@ impl Server {
         &self.stats
     }
 
-    /// The sequence of the last push of a slot that a part has accepted; 0 for none.
-    pub fn accepted(&self, part: usize, slot: usize) -> u64 {
-        self.parts[part].seats[slot].high
+    /// The sequence of the last push of a slot that a chunk has accepted; 0 for none.
+    pub fn accepted(&self, chunk: usize, slot: usize) -> u64 {
+        self.chunks[chunk].slots[slot].last_sequence
     }
 
     /// Whether the others still wait for a slot: it has neither left nor been given up.
@@ -369,7 +375,7 @@ impl Server {
     }
 
     /// What people call the process that fills a slot; what they call the slot if it is not told.
-    pub fn holder(&self, slot: usize) -> &str {
+    pub fn process_name(&self, slot: usize) -> &str {
         let member = &self.members[slot];
         if member.holder.is_empty() { &member.name } else { &member.holder }
     }
@@ -381,22 +387,23 @@ impl Server {
     }
 
     /// How many gradients are held, and how many vectors lie spare: the server's memory beyond
-    /// parameters and slots, in parts.
+    /// parameters and slots, in chunks.
     pub fn buffers(&self) -> (usize, usize) {
-        ((0..self.members.len()).map(|slot| self.members[slot].held).sum(), self.pool.spare())
+        ((0..self.members.len()).map(|slot| self.members[slot].pending).sum(), self.pool.spare())
     }
 
     /// Of a sparse model: how many lists of keys are kept for a gradient that is held or to
     /// come, and how many vectors for such lists lie spare.
     pub fn key_lists(&self) -> (usize, usize) {
-        let seats = self.parts.iter().flat_map(|part| &part.seats);
-        let kept = seats.map(|seat| seat.asked.len() + usize::from(seat.held.is_some()));
+        let slots = self.chunks.iter().flat_map(|chunk| &chunk.slots);
+        let kept =
+            slots.map(|state| state.pending_keys.len() + usize::from(state.pending.is_some()));
         (kept.sum(), self.key_pool.spare())
     }
 
     /// Sends a frame that carries no parameters.
-    fn say(&self, conn: ConnId, kind: Kind, bytes: &[u8], host: &mut impl Host) {
-        host.send(conn, Header::new(kind, bytes.len()), Body::Bytes(bytes));
+    fn say(&self, conn: ConnId, kind: FrameKind, bytes: &[u8], host: &mut impl Host) {
+        host.send(conn, Header::new(kind, bytes.len()), FrameBody::Bytes(bytes));
     }
 }
 

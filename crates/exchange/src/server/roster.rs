@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use super::Server;
 use super::connections::Peer;
 use crate::members::{Offer, Standing};
-use crate::{ConnId, Header, Hello, Host, Kind, Level, MAX_WORKERS};
+use crate::{ConnId, FrameKind, Header, Hello, Host, Level, MAX_WORKERS};
 
 /// How long a process may take to connect for a slot that it was offered.
 const OFFER_MS: u64 = 5_000;
@@ -60,7 +60,7 @@ struct Enrolled {
     /// It let an offer go by; others are asked first.
     passed: bool,
     /// It has been on the run's roster before, and may come back with slots.
-    has_been: bool,
+    was_enrolled: bool,
 }
 
 impl Roster {
@@ -96,7 +96,7 @@ impl Server {
     /// of an earlier process of the same task, whose slots it is to take over.
     pub(super) fn enrol(&mut self, conn: ConnId, hello: &Hello, now_ms: u64, host: &mut impl Host) {
         let id = hello.process.id;
-        let home = (hello.slot != Hello::NOWHERE).then_some(hello.slot as usize);
+        let home = (hello.slot != Hello::NO_SLOT).then_some(hello.slot as usize);
         let name = self.roster.name_for(hello, self.config.processes());
         let is_same = |other: &Enrolled| other.id == id || other.name == name;
         let old: Vec<_> = self.roster.processes.extract_if(.., |other| is_same(other)).collect();
@@ -111,12 +111,12 @@ impl Server {
             }
         }
         self.connections.set(conn, Peer::Process(id));
-        self.say(conn, Kind::Enrolled, name.as_bytes(), host);
+        self.say(conn, FrameKind::Enrolled, name.as_bytes(), host);
         if home.is_none() && self.started {
             host.note(Level::Info, &format!("{name} has joined"));
         }
-        let (passed, has_been) = (false, hello.generation.number > 0);
-        self.roster.processes.push(Enrolled { id, name, home, conn, passed, has_been });
+        let (passed, was_enrolled) = (false, hello.generation.number > 0);
+        self.roster.processes.push(Enrolled { id, name, home, conn, passed, was_enrolled });
         self.allot(now_ms, host);
     }
 
@@ -145,13 +145,13 @@ impl Server {
         if !self.started || slot == 0 {
             return Err("a release before the start, or of the chief's slot".into());
         }
-        self.say(conn, Kind::Bye, &[], host);
+        self.say(conn, FrameKind::Bye, &[], host);
         host.close(conn, "released");
         self.connections.remove(conn);
         self.stats.forget(slot);
-        for part in &mut self.parts {
-            part.seats[slot].owed = None;
-            part.seats[slot].asked.forget();
+        for chunk in &mut self.chunks {
+            chunk.slots[slot].awaiting_reply = None;
+            chunk.slots[slot].pending_keys.forget();
         }
         let member = &mut self.members[slot];
         member.conn = None;
@@ -259,7 +259,7 @@ impl Server {
     fn has_come_back(&self) -> bool {
         let is_new = |home| {
             let mut processes = self.roster.processes.iter();
-            processes.any(|process| process.home == Some(home) && !process.has_been)
+            processes.any(|process| process.home == Some(home) && !process.was_enrolled)
         };
         self.generation.number > 1 && !(0..self.config.processes()).all(is_new)
     }
@@ -284,13 +284,13 @@ impl Server {
         let Enrolled { id, conn, ref name, .. } = self.roster.processes[to];
         let member = &mut self.members[slot];
         member.offer = Some(Offer { process: id, since_ms: now_ms });
-        let mut header = Header::new(Kind::Offer, 0);
-        header.part = slot as u32;
+        let mut header = Header::new(FrameKind::Offer, 0);
+        header.chunk = slot as u32;
         header.version = member.incarnation.unwrap_or(0);
         if self.started {
             host.note(Level::Info, &format!("slot {slot} is offered to {name}"));
         }
-        host.send(conn, header, crate::Body::Bytes(&[]));
+        host.send(conn, header, crate::FrameBody::Bytes(&[]));
     }
 
     /// Asks who has the most slots for one if somebody has two fewer; one at a time, and only
@@ -315,6 +315,6 @@ impl Server {
         let Some(at) = loads().position(|load| load == most) else { return };
         let Enrolled { id, conn, .. } = self.roster.processes[at];
         self.roster.yielding = Some((id, now_ms));
-        self.say(conn, Kind::Yield, &[], host);
+        self.say(conn, FrameKind::Yield, &[], host);
     }
 }

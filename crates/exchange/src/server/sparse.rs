@@ -1,42 +1,44 @@
 //! What is particular to sparse models: who has asked for which keys.
 //!
-//! The shard of a sparse model is one part, so all rules about parts, versions and gates hold
+//! The shard of a sparse model is one chunk, so all rules about chunks, versions and gates hold
 //! for it as they are. What differs is what travels. A worker names the keys of a batch once,
 //! when it asks for their values; a gradient comes without keys, for those that were named
 //! first, and names the keys of a batch to come behind it.
 
 use super::push::answer;
 use super::{Server, Violation};
-use crate::{Body, ConnId, Flags, Header, Host, Kind, ServerPhase, Store, as_bytes, decode_keys};
+use crate::{
+    ConnId, Flags, FrameBody, FrameKind, Header, Host, ServerPhase, Store, as_bytes, decode_keys,
+};
 
 impl Server {
     /// How a gradient of this model comes.
-    pub(super) fn push_kind(&self) -> Kind {
+    pub(super) fn push_kind(&self) -> FrameKind {
         match self.store {
-            Store::Dense(_) => Kind::Push,
-            Store::Sparse(_) => Kind::PushKeys,
+            Store::Dense(_) => FrameKind::Push,
+            Store::Sparse(_) => FrameKind::PushKeys,
         }
     }
 
     /// Checks the length of a gradient and cuts it there; reads the keys that follow it, unless
     /// they are known already because the push has been here before.
-    pub(super) fn read_asked(
+    pub(super) fn read_requested_keys(
         &mut self,
         slot: usize,
         header: &Header,
         payload: &mut Vec<f32>,
     ) -> Result<Option<Vec<u32>>, Violation> {
-        let (index, len) = (header.part as usize, header.len as usize);
-        let part = &self.parts[index];
+        let (index, len) = (header.chunk as usize, header.len as usize);
+        let chunk = &self.chunks[index];
         let Store::Sparse(sparse) = &self.store else {
-            let fits = len == 4 * part.range.len();
+            let fits = len == 4 * chunk.range.len();
             return if fits { Ok(None) } else { Err("a gradient of the wrong length".into()) };
         };
-        let asked = &part.seats[slot].asked;
-        if asked.knows(header.sequence) {
+        let requested = &chunk.slots[slot].pending_keys;
+        if requested.knows(header.sequence) {
             return Ok(None);
         }
-        let floats = asked.oldest().ok_or("a gradient of keys that were not asked for")?.len();
+        let floats = requested.oldest().ok_or("a gradient of keys that were not asked for")?.len();
         let bytes =
             as_bytes(payload).get(4 * floats..len).ok_or("a gradient of the wrong length")?;
         let (base, end) = sparse.bounds();
@@ -52,10 +54,10 @@ impl Server {
         &mut self,
         slot: usize,
         sequence: u64,
-        asks: Option<Vec<u32>>,
+        requested: Option<Vec<u32>>,
     ) -> Vec<u32> {
-        match asks {
-            Some(next) => self.parts[0].seats[slot].asked.exchange(sequence, next),
+        match requested {
+            Some(next) => self.chunks[0].slots[slot].pending_keys.exchange(sequence, next),
             None => Vec::new(),
         }
     }
@@ -74,8 +76,8 @@ impl Server {
         let Store::Sparse(sparse) = &self.store else {
             return Err("keys of a model that has none".into());
         };
-        if header.part != 0 {
-            return Err("a part that this shard does not have".into());
+        if header.chunk != 0 {
+            return Err("a chunk that this shard does not have".into());
         }
         let (base, end) = sparse.bounds();
         let mut keys = self.key_pool.take();
@@ -86,13 +88,13 @@ impl Server {
             return Ok(());
         };
         self.check_begin(slot, header)?;
-        let asked = &mut self.parts[0].seats[slot].asked;
+        let requested = &mut self.chunks[0].slots[slot].pending_keys;
         match header.flags {
             Flags::RESUME => {
-                asked.restart(keys, header.sequence);
+                requested.restart(keys, header.sequence);
                 self.resume_pull(slot, conn, header, now_ms, host);
             }
-            Flags::AHEAD if asked.ahead(keys, header.sequence) => {
+            Flags::AHEAD if requested.ahead(keys, header.sequence) => {
                 self.send_answer(conn, (0, slot), (header.sequence, Flags::NONE), false, host);
             }
             _ => return Err("keys asked for too far ahead".into()),
@@ -102,11 +104,11 @@ impl Server {
 
     fn send_values(&mut self, conn: ConnId, sequence: u64, keys: &[u32], host: &mut impl Host) {
         host.phase(ServerPhase::Send);
-        let version = self.parts[0].version;
+        let version = self.chunks[0].version;
         let flags = self.stop_flag(version);
         let Store::Sparse(sparse) = &mut self.store else { return };
         let values = sparse.values(keys, false);
-        let header = answer(Kind::Values, flags, 0, version, sequence, values);
-        host.send(conn, header, Body::Floats(values));
+        let header = answer(FrameKind::Values, flags, 0, version, sequence, values);
+        host.send(conn, header, FrameBody::Floats(values));
     }
 }

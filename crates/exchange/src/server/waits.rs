@@ -6,7 +6,7 @@
 
 use super::Server;
 use crate::members::Standing;
-use crate::{Host, Kind, Level, OnLoss};
+use crate::{FrameKind, Host, Level, OnLoss};
 
 /// How often the waits are looked at, and the shortest that is worth a word.
 const LOOK_MS: u64 = 1_000;
@@ -34,7 +34,7 @@ impl Server {
             host.note(Level::Warning, &format!("{text}; the run goes on without it"));
             self.members[slot].standing = Standing::Gone;
             self.members[slot].away = None;
-            self.parts.iter_mut().for_each(|part| part.seats[slot].asked.forget());
+            self.chunks.iter_mut().for_each(|chunk| chunk.slots[slot].pending_keys.forget());
             self.settle_all(host);
             self.answer_collect(host);
         }
@@ -57,7 +57,7 @@ impl Server {
         }
         host.note(Level::Warning, &text);
         if let Some(chief) = self.members[0].conn {
-            self.say(chief, Kind::Notice, text.as_bytes(), host);
+            self.say(chief, FrameKind::Notice, text.as_bytes(), host);
         }
     }
 
@@ -66,15 +66,15 @@ impl Server {
         if !self.started {
             return None;
         }
-        let longest = (0..self.parts.len()).filter_map(|index| {
-            let seats = &self.parts[index].seats;
-            seats.iter().filter_map(|seat| Some((seat.owed?.since_ms, index))).min()
+        let longest = (0..self.chunks.len()).filter_map(|index| {
+            let slots = &self.chunks[index].slots;
+            slots.iter().filter_map(|state| Some((state.awaiting_reply?.since_ms, index))).min()
         });
         if let Some((since_ms, index)) = longest.min() {
             let view = self.view();
             let awaited = (0..self.members.len()).filter(|&s| self.gate.awaits(view, index, s));
             let names = self.members.names(awaited);
-            let step = self.parts[index].version;
+            let step = self.chunks[index].version;
             return Some((since_ms, format!("step {step} waits for {names}")));
         }
         if let Some(since_ms) = self.collect_since_ms {

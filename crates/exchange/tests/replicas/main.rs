@@ -11,8 +11,8 @@ mod states;
 use std::collections::VecDeque;
 
 use paceline_exchange::{
-    Header, Kind, NotLetIn, Place, RefuseCode, Replica, ReplicaConfig, ReplicaEvent, as_bytes,
-    worker_names,
+    FrameKind, GreetError, Header, PeerTarget, RefuseCode, Replica, ReplicaConfig, ReplicaEvent,
+    as_bytes, worker_names,
 };
 
 use plain::{
@@ -44,14 +44,14 @@ fn introduce(replicas: &mut [Replica]) {
     for above in 1..replicas.len() {
         for below in 0..above {
             let (header, hello) = replicas[above].hello(below);
-            assert_eq!(replicas[below].greet(&header, &hello), Ok(above));
+            assert_eq!(replicas[below].accept_hello(&header, &hello), Ok(above));
             let (header, welcome) = replicas[below].welcome();
-            assert_eq!(replicas[above].answered(below, &header, &welcome), Ok(None));
+            assert_eq!(replicas[above].hello_answered(below, &header, &welcome), Ok(None));
         }
     }
     for replica in replicas {
         assert!(replica.is_started());
-        replica.settle().unwrap();
+        replica.plan_catch_up().unwrap();
     }
 }
 
@@ -78,26 +78,26 @@ impl World {
         let Worker { replica, grad, .. } = &mut self.workers[slot];
         let step = replica.global_step();
         if self.fault == Some((slot, step)) {
-            replica.place(0, &Place::Params(1..2))[0] ^= 1;
+            replica.target_bytes(0, &PeerTarget::Params(1..2))[0] ^= 1;
         }
         let has_batch = step < self.terms.steps[slot];
         *grad = gradient(replica.params(), slot, step);
-        replica.begin(has_batch.then(|| examples(slot, step)));
+        replica.begin_step(has_batch.then(|| examples(slot, step)));
         self.go_on(slot);
     }
 
     /// Makes what can be made, and ends what is complete.
     fn go_on(&mut self, slot: usize) {
         let Worker { replica, grad, failed, .. } = &mut self.workers[slot];
-        while replica.make_part(grad) {}
+        while replica.reduce_chunk(grad) {}
         if failed.is_some() || !replica.is_complete() {
             return;
         }
-        if let Err(error) = replica.finish() {
+        if let Err(error) = replica.finish_step() {
             return self.fail(slot, &error.to_string());
         }
         if slot == 0 && self.terms.stop_asked == Some(replica.global_step()) {
-            replica.ask_to_stop();
+            replica.request_stop();
         }
         if !replica.is_over() {
             self.begin(slot);
@@ -118,7 +118,7 @@ impl World {
         if self.wires[from][to].len() >= self.terms.room || worker.failed.is_some() {
             return false;
         }
-        let frame = if let Some(next) = worker.replica.next_to_send(to) {
+        let frame = if let Some(next) = worker.replica.next_frame(to) {
             let payload = as_bytes(worker.replica.payload(&next.source, &worker.grad));
             Some((next.header, payload.to_vec()))
         } else if worker.replica.is_over() && from > 0 && to == 0 && !worker.has_said_leave {
@@ -155,14 +155,14 @@ impl World {
             }
             return false;
         };
-        let place = replica.expect(from, header).unwrap();
-        if let Some(likely) = replica.likely(from) {
+        let place = replica.read_target(from, header).unwrap();
+        if let Some(likely) = replica.likely_target(from) {
             // What was foretold would have been read there already.
-            let is_right = place == likely || payload.is_empty() || header.kind == Kind::Abort;
+            let is_right = place == likely || payload.is_empty() || header.kind == FrameKind::Abort;
             assert!(is_right, "{header:?} instead of {likely:?}");
         }
         match &place {
-            Place::Later => {
+            PeerTarget::Later => {
                 let has_ended = self.dead == Some(from) || self.workers[from].failed.is_some();
                 if !has_ended || !self.workers[to].replica.is_lost_before(header) {
                     return false;
@@ -170,23 +170,23 @@ impl World {
                 // Its last word is behind what cannot be read in turn any more.
                 let last = self.wires[from][to].back().unwrap();
                 let why = match last.0.kind {
-                    Kind::Abort => String::from_utf8(last.1.clone()).unwrap(),
+                    FrameKind::Abort => String::from_utf8(last.1.clone()).unwrap(),
                     _ => format!("lost worker:{from}"),
                 };
                 self.fail(to, &why);
                 return true;
             }
-            Place::Bytes(len) => assert_eq!(*len, payload.len()),
-            _ => replica.place(from, &place).copy_from_slice(payload),
+            PeerTarget::Bytes(len) => assert_eq!(*len, payload.len()),
+            _ => replica.target_bytes(from, &place).copy_from_slice(payload),
         }
         let (header, payload) = self.wires[from][to].pop_front().unwrap();
-        match replica.arrived(from, &header, &payload) {
+        match replica.frame_arrived(from, &header, &payload) {
             // Said again, so that nobody takes whoever ends next for the cause.
             Ok(ReplicaEvent::Abort(why)) => self.fail(to, &why),
             Ok(ReplicaEvent::Left) => {
                 self.wires[to][from].push_back((Replica::bye(), Vec::new()));
             }
-            Ok(ReplicaEvent::Part) => self.go_on(to),
+            Ok(ReplicaEvent::Progress) => self.go_on(to),
             Ok(ReplicaEvent::Bye) => {}
             Err(error) => self.fail(to, &error.to_string()),
         }
@@ -197,7 +197,7 @@ impl World {
         let worker = &self.workers[slot];
         let is_let_go = match slot {
             0 => worker.replica.reports().is_some(),
-            _ => worker.replica.is_let_go(),
+            _ => worker.replica.is_dismissed(),
         };
         self.dead == Some(slot) || worker.failed.is_some() || worker.replica.is_over() && is_let_go
     }
@@ -284,7 +284,7 @@ fn replicas_that_differ_are_found_at_the_next_comparison_and_named() {
     let terms = Terms {
         workers: 3,
         total: 20,
-        part_floats: 3,
+        chunk_floats: 3,
         steps: vec![6; 3],
         stop_steps: None,
         stop_asked: None,
@@ -308,8 +308,8 @@ fn strangers_are_told_why_they_are_not_let_in() {
     let refused = |here: &mut Replica, other: ReplicaConfig| {
         let other = Replica::new(other, initial(terms.total), spec(), &layout(terms.total));
         let (header, hello) = other.hello(1);
-        match here.greet(&header, &hello) {
-            Err(NotLetIn::Refused { refusal, slot }) => (refusal.code, slot),
+        match here.accept_hello(&header, &hello) {
+            Err(GreetError::Refused { refusal, slot }) => (refusal.code, slot),
             other => panic!("{other:?}"),
         }
     };
@@ -334,9 +334,9 @@ fn strangers_are_told_why_they_are_not_let_in() {
         &layout(terms.total),
     );
     let (header, hello) = newer.hello(1);
-    assert_eq!(here.greet(&header, &hello), Ok(2));
+    assert_eq!(here.accept_hello(&header, &hello), Ok(2));
     assert_eq!(refused(&mut here, base.clone()), (RefuseCode::SlotTaken, Some(2)));
     let mut broken = hello.clone();
     broken[0] = b'X';
-    assert!(matches!(here.greet(&header, &broken), Err(NotLetIn::Stranger(_))));
+    assert!(matches!(here.accept_hello(&header, &broken), Err(GreetError::Stranger(_))));
 }

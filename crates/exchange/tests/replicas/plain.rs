@@ -1,14 +1,14 @@
 //! What runs are made of, and the same run as a plain loop.
 
 use paceline_exchange::{Replica, ReplicaConfig, worker_names};
-use paceline_model::{Group, GroupRule, Layout, Optimizer, OptimizerSpec, Rule, Schedule};
+use paceline_model::{Group, Layout, Momentum, OptimizerSpec, OptimizerState};
 
 /// What a run is to be.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) workers: usize,
     pub(crate) total: usize,
-    pub(crate) part_floats: usize,
+    pub(crate) chunk_floats: usize,
     /// Steps that each slot has examples for.
     pub(crate) steps: Vec<u64>,
     pub(crate) stop_steps: Option<u64>,
@@ -47,7 +47,7 @@ pub(crate) fn terms(seed: u64) -> Terms {
     Terms {
         workers,
         total: 1 + random.below(40),
-        part_floats: 1 + random.below(12),
+        chunk_floats: 1 + random.below(12),
         // Of the last step only the first slots have a batch.
         steps: {
             let last = 1 + random.below(workers);
@@ -62,8 +62,7 @@ pub(crate) fn terms(seed: u64) -> Terms {
 }
 
 pub(crate) fn spec() -> OptimizerSpec {
-    let group = GroupRule { rate: Schedule::Constant { rate: 0.1 }, decay: 0.01 };
-    OptimizerSpec { rule: Rule::Momentum { momentum: 0.9 }, weights: group, biases: group }
+    Momentum::new(0.1, 0.9).decay(0.01)
 }
 
 pub(crate) fn layout(total: usize) -> Layout {
@@ -90,7 +89,7 @@ pub(crate) fn examples(slot: usize, step: u64) -> u32 {
 /// The same run in a plain loop: parameters and steps.
 pub(crate) fn plain(terms: &Terms) -> (Vec<f32>, u64) {
     let mut params = initial(terms.total);
-    let mut optimizer = Optimizer::new(spec(), &layout(terms.total), 0..terms.total);
+    let mut optimizer = OptimizerState::new(spec(), &layout(terms.total), 0..terms.total);
     let mut step = 0;
     loop {
         let slots: Vec<_> = (0..terms.workers).filter(|&slot| step < terms.steps[slot]).collect();
@@ -125,7 +124,7 @@ pub(crate) fn config(terms: &Terms, slot: usize) -> ReplicaConfig {
         layout_digest: [2; 32],
         stop_steps: terms.stop_steps,
         check_every: 2,
-        part_floats: terms.part_floats,
+        chunk_floats: terms.chunk_floats,
         recovers: terms.recovers,
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use paceline_exchange::{Header, Place, Replica, ReplicaConfig, ReplicaEvent, as_bytes};
+use paceline_exchange::{Header, PeerTarget, Replica, ReplicaConfig, ReplicaEvent, as_bytes};
 
 use crate::plain::{
     Random, Terms, config, examples, gradient, initial, layout, plain, spec, terms,
@@ -142,7 +142,7 @@ impl World {
     /// A process that has lost somebody begins anew.
     fn disband(&mut self, slot: usize) {
         let Some(process) = &mut self.processes[slot] else { return };
-        process.replica.disband();
+        process.replica.disconnect_all();
         (process.phase, process.has_said_leave) = (Phase::Gathering, false);
         for id in std::mem::take(&mut process.wires).into_iter().flatten() {
             self.close(id, slot, false);
@@ -154,7 +154,7 @@ impl World {
 
     fn drop_peer(&mut self, slot: usize, peer: usize) {
         let Some(process) = &mut self.processes[slot] else { return };
-        process.replica.is_absent(peer);
+        process.replica.connection_lost(peer);
         if let Some(id) = process.wires[peer].take() {
             self.close(id, slot, false);
         }
@@ -194,7 +194,7 @@ impl World {
         };
         let Some(process) = &mut self.processes[slot] else { unreachable!() };
         // An old process may have called before it died.
-        let Ok(peer) = process.replica.greet(&header, &hello) else {
+        let Ok(peer) = process.replica.accept_hello(&header, &hello) else {
             self.close(id, slot, false);
             return true;
         };
@@ -213,11 +213,11 @@ impl World {
         let replica = &mut process.replica;
         match process.phase {
             Phase::Gathering if replica.is_started() => {
-                replica.settle().unwrap();
-                self.helped += usize::from(replica.owes());
+                replica.plan_catch_up().unwrap();
+                self.helped += usize::from(replica.is_sending_state());
                 process.phase = Phase::CatchingUp;
             }
-            Phase::CatchingUp if !replica.is_behind() && !replica.owes() => {
+            Phase::CatchingUp if !replica.is_behind() && !replica.is_sending_state() => {
                 process.phase = Phase::Working;
                 if slot == 0 && replica.is_over() {
                     // Everybody is to know.
@@ -226,11 +226,11 @@ impl World {
                 self.begin(slot);
             }
             Phase::Working => {
-                let made = replica.make_part(&process.grad);
+                let made = replica.reduce_chunk(&process.grad);
                 if made || !replica.is_complete() {
                     return made;
                 }
-                replica.finish().unwrap();
+                replica.finish_step().unwrap();
                 self.begin(slot);
             }
             _ => return false,
@@ -242,14 +242,14 @@ impl World {
         let Some(Process { replica, grad, phase, .. }) = &mut self.processes[slot] else { return };
         let step = replica.global_step();
         if slot == 0 && self.terms.stop_asked.is_some_and(|asked| step >= asked) {
-            replica.ask_to_stop();
+            replica.request_stop();
         }
         if replica.is_over() {
             *phase = Phase::Leaving;
             return;
         }
         *grad = gradient(replica.params(), slot, step);
-        replica.begin((step < self.terms.steps[slot]).then(|| examples(slot, step)));
+        replica.begin_step((step < self.terms.steps[slot]).then(|| examples(slot, step)));
     }
 
     fn send(&mut self, slot: usize, peer: usize) -> bool {
@@ -264,7 +264,7 @@ impl World {
         if wire.to[side].len() >= self.terms.room || !wire.is_open[side] || wire.is_cut {
             return false;
         }
-        let frame = if let Some(next) = process.replica.next_to_send(peer) {
+        let frame = if let Some(next) = process.replica.next_frame(peer) {
             let payload = as_bytes(process.replica.payload(&next.source, &process.grad));
             (next.header, payload.to_vec())
         } else if process.phase == Phase::Leaving
@@ -286,7 +286,7 @@ impl World {
         let Some(id) = process.wires[peer].filter(|_| process.phase != Phase::Done) else {
             let is_missed = peer != slot
                 && !matches!(process.phase, Phase::Gathering | Phase::Done)
-                && process.replica.is_here(peer)
+                && process.replica.is_connected(peer)
                 && process.replica.needs(peer);
             return is_missed && self.lose(slot, peer);
         };
@@ -300,14 +300,14 @@ impl World {
             }
             return self.lose(slot, peer);
         };
-        if !replica.is_here(peer) {
+        if !replica.is_connected(peer) {
             let (header, payload) = wire.to[side].pop_front().unwrap();
-            if replica.answered(peer, &header, &payload) != Ok(None) {
+            if replica.hello_answered(peer, &header, &payload) != Ok(None) {
                 self.drop_peer(slot, peer);
             }
             return true;
         }
-        let Ok(place) = replica.expect(peer, header) else {
+        let Ok(place) = replica.read_target(peer, header) else {
             // It believes what is no longer so. Then it is needed no more, or lost.
             if let Some(process) = &mut self.processes[slot]
                 && !process.replica.needs(peer)
@@ -319,12 +319,12 @@ impl World {
             return self.lose(slot, peer);
         };
         match &place {
-            Place::Later => {
+            PeerTarget::Later => {
                 return has_ended && replica.is_lost_before(header) && self.lose(slot, peer);
             }
-            Place::Bytes(len) => assert_eq!(*len, payload.len()),
+            PeerTarget::Bytes(len) => assert_eq!(*len, payload.len()),
             _ => {
-                let into = replica.place(peer, &place);
+                let into = replica.target_bytes(peer, &place);
                 if has_ended && self.random.below(8) == 0 {
                     // Only a piece of the payload has come.
                     let cut = payload.len() / 2;
@@ -335,9 +335,9 @@ impl World {
             }
         }
         let (header, payload) = wire.to[side].pop_front().unwrap();
-        match replica.arrived(peer, &header, &payload) {
+        match replica.frame_arrived(peer, &header, &payload) {
             Ok(ReplicaEvent::Bye) => process.phase = Phase::Done,
-            Ok(ReplicaEvent::Part | ReplicaEvent::Left) => {}
+            Ok(ReplicaEvent::Progress | ReplicaEvent::Left) => {}
             other => panic!("{other:?}"),
         }
         true
@@ -350,7 +350,7 @@ impl World {
             Phase::Gathering => self.drop_peer(slot, peer),
             // A chief at the end stays where it is.
             Phase::Leaving if slot == 0 => self.drop_peer(slot, peer),
-            _ if process.replica.needs(peer) || process.replica.is_in_doubt() => {
+            _ if process.replica.needs(peer) || process.replica.may_be_awaited() => {
                 self.disband(slot);
             }
             // It may be needed later.
@@ -364,7 +364,8 @@ impl World {
         let mut text = format!("{:?}\n", self.terms);
         for (slot, process) in self.processes.iter().enumerate() {
             let Some(Process { replica, phase, wires, .. }) = process else { continue };
-            let here: Vec<_> = replica.others().filter(|&peer| replica.is_here(peer)).collect();
+            let here: Vec<_> =
+                replica.others().filter(|&peer| replica.is_connected(peer)).collect();
             let (step, awaited) = (replica.global_step(), replica.awaited());
             text +=
                 &format!("{slot}: {phase:?} {step} here {here:?} awaits {awaited:?} {wires:?}\n");

@@ -1,6 +1,6 @@
 //! What goes wrong in the world: broken connections, dying processes, strangers.
 
-use paceline_exchange::{Header, Kind};
+use paceline_exchange::{FrameKind, Header};
 
 use crate::plan::Accident;
 use crate::process::{State, TOKEN};
@@ -90,9 +90,10 @@ impl World {
         }
         for _ in 0..3 {
             let mut bytes = [0; 40];
-            bytes[0] = Kind::ALL[self.random.below(Kind::ALL.len() as u64) as usize] as u8;
+            bytes[0] =
+                FrameKind::ALL[self.random.below(FrameKind::ALL.len() as u64) as usize] as u8;
             let Ok(mut header) = Header::decode(&bytes) else { continue };
-            header.part = self.random.below(3) as u32;
+            header.chunk = self.random.below(3) as u32;
             header.sequence = self.random.below(3);
             header.len =
                 self.random.below(20) as u32 * u32::from(header.kind.max_payload_bytes() > 0);

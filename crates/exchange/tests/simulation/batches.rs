@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use paceline_exchange::{Purpose, Role};
+use paceline_exchange::{PeerRole, PullPurpose};
 
 use crate::plan::{Plan, mix};
 use crate::process::{Process, State, Wish};
@@ -43,10 +43,10 @@ impl Process {
     pub(crate) fn begin_sparse(&mut self, plan: &Plan) {
         self.state = State::Pulling;
         match self.role {
-            Role::Worker => {
+            PeerRole::Worker => {
                 let step = self.client.resume_step().expect("all have welcomed");
                 self.ask(plan, step);
-                self.client.begin_pull_keys(&self.batches.asked, Purpose::Begin);
+                self.client.begin_pull_keys(&self.batches.asked, PullPurpose::Begin);
             }
             _ => self.look(plan),
         }
@@ -60,7 +60,7 @@ impl Process {
             .filter(|key| mix(seed ^ u64::from(*key)).is_multiple_of(2))
             .collect();
         self.params = vec![f32::NAN; self.batches.asked.len()];
-        self.client.begin_pull_keys(&self.batches.asked, Purpose::Look);
+        self.client.begin_pull_keys(&self.batches.asked, PullPurpose::ReadOnly);
     }
 
     /// Makes the keys of a step those that the next operation asks for. Beyond the data there
@@ -75,7 +75,7 @@ impl Process {
 
     /// A push or a pull has been answered in full.
     pub(crate) fn completed_sparse(&mut self, plan: &Plan, wishes: &mut Vec<Wish>) {
-        if self.role == Role::Evaluator {
+        if self.role == PeerRole::Evaluator {
             self.state = State::Computing;
             wishes.push(Wish::Compute);
             return;
@@ -94,7 +94,7 @@ impl Process {
             _ => {}
         }
         let is_out_of_data = plan.leaves_at[self.slot].is_some_and(|at| self.step >= at);
-        if self.client.stopping() || is_out_of_data {
+        if self.client.is_stopping() || is_out_of_data {
             self.enter(State::Leaving, wishes);
         } else if self.is_called_back() {
             self.enter(State::Releasing, wishes);
@@ -118,13 +118,13 @@ impl Process {
         let is_behind = plan.is_sync() && self.batches.here.iter().all(|b| b.step != self.step);
         if has_pushed && is_behind {
             self.batches.here.clear();
-            self.client.go_on_with(self.step);
+            self.client.resume_at(self.step);
             self.begin_sparse(plan);
         } else if has_pushed && self.slot == 0 && self.step.is_multiple_of(3) {
             self.look(plan);
         } else if self.state == State::Pulling && plan.depth > self.batches.here.len() {
             self.ask(plan, self.step + 1);
-            self.client.begin_pull_keys(&self.batches.asked, Purpose::Ahead);
+            self.client.begin_pull_keys(&self.batches.asked, PullPurpose::Ahead);
         } else {
             self.state = State::Computing;
             self.push_fresh(plan, wishes);
@@ -144,7 +144,7 @@ impl Process {
 
     /// A gradient is computed, or an evaluator has looked for long enough.
     pub(crate) fn computed_sparse(&mut self, plan: &Plan, wishes: &mut Vec<Wish>) {
-        if self.role == Role::Evaluator {
+        if self.role == PeerRole::Evaluator {
             return self.look(plan);
         }
         self.batches.is_computing = false;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use paceline_exchange::{ModeConfig, OnLoss, Role};
+use paceline_exchange::{ModeConfig, OnLoss, PeerRole};
 use paceline_model::Table;
 
 use crate::plan::{Accident, Plan};
@@ -74,7 +74,7 @@ fn check_stop(world: &World) {
     }
 }
 
-/// Every push was applied on every part of every server, once.
+/// Every push was applied on every chunk of every server, once.
 fn check_sums(world: &World) {
     let plan = &world.plan;
     let mut expected = vec![0.0f32; plan.total_params];
@@ -109,7 +109,8 @@ fn count_answered(world: &World, slot: usize) -> (u64, u64) {
 
 /// A process knows how many of its pushes were lost, unless it died itself.
 fn check_lost(world: &World, slot: usize, lost: u64) {
-    let mut processes = world.processes.iter().filter(|p| p.role == Role::Worker && p.slot == slot);
+    let mut processes =
+        world.processes.iter().filter(|p| p.role == PeerRole::Worker && p.slot == slot);
     if let (Some(only), None) = (processes.next(), processes.next()) {
         assert_eq!(only.client.lost_pushes(), lost, "worker:{slot} knows what it lost");
     }
@@ -132,7 +133,7 @@ fn reference(plan: &Plan) -> Vec<u32> {
 
 /// All parameters in one table, whatever kind of model it is: its plain SGD is the dense one.
 fn new_table(plan: &Plan) -> Table {
-    Table::new(plan.optimizer, &plan.layout(), 0..plan.total_params)
+    Table::new(plan.optimizer.clone(), &plan.layout(), 0..plan.total_params)
 }
 
 fn params(table: &Table) -> Vec<u32> {
@@ -159,7 +160,7 @@ fn make_step(plan: &Plan, step: u64, slots: &[usize], table: &Table) {
 }
 
 /// With backups, the answers tell whose gradients each step was made of: as many as the quorum
-/// or all who were left, and the parameters are what those give, on every part.
+/// or all who were left, and the parameters are what those give, on every chunk.
 fn check_backups(world: &World, quorum: usize) {
     let plan = &world.plan;
     let server = &world.nodes[0].server;

@@ -4,7 +4,7 @@
 //! of its slots, and a [`Process`](crate::process::Process) of this simulation for each slot that
 //! it fills. Crews are joined by others, leave in good order, and die with all their slots.
 
-use paceline_exchange::{Call, ConnId, Enrolment, Header, ProcessName, Role};
+use paceline_exchange::{ConnId, Enrolment, Header, PeerRole, ProcessName, RosterEvent};
 
 use crate::plan::Random;
 use crate::process::{JOB, LAYOUT, State, TOKEN};
@@ -53,7 +53,7 @@ impl World {
             layout_digest: LAYOUT,
             token: TOKEN.to_vec(),
             servers: self.plan.servers,
-            has_been: false,
+            was_enrolled: false,
         };
         let (seats, conn) = (Vec::new(), None);
         self.crews.push(Crew { enrolment, conn, seats, is_alive: true, is_leaving: false });
@@ -83,22 +83,24 @@ impl World {
         if who.conn != Some(conn) || !who.is_alive {
             return;
         }
-        let call = who.enrolment.arrived(header, bytes).expect("an honest server");
+        let call = who.enrolment.frame_arrived(header, bytes).expect("an honest server");
         if self.trace {
             println!("{:6} ps:0 -> crew {crew}: {call:?}", self.now_ms);
         }
         match call {
-            Call::Offer { slot, above } => self.offered(crew, slot, above),
-            Call::Yield => {
+            RosterEvent::Offer { slot, above_incarnation } => {
+                self.offered(crew, slot, above_incarnation)
+            }
+            RosterEvent::Yield => {
                 let seats = self.seats_of(crew);
                 let newest = seats.iter().rev().find(|&&seat| self.processes[seat].slot > 0);
                 if let Some(&seat) = newest.filter(|_| seats.len() > 1) {
                     self.processes[seat].called_back = true;
                 }
             }
-            Call::Bye | Call::Abort(_) => who.is_alive = false,
-            Call::Refused(refusal) => panic!("crew {crew} is refused: {}", refusal.text),
-            Call::Enrolled(name) => assert!(!name.is_empty()),
+            RosterEvent::Bye | RosterEvent::Abort(_) => who.is_alive = false,
+            RosterEvent::Refused(refusal) => panic!("crew {crew} is refused: {}", refusal.text),
+            RosterEvent::Enrolled(name) => assert!(!name.is_empty()),
         }
     }
 
@@ -108,13 +110,13 @@ impl World {
         seats.filter(|&seat| self.processes[seat].is_alive()).collect()
     }
 
-    fn offered(&mut self, crew: usize, slot: usize, above: u64) {
+    fn offered(&mut self, crew: usize, slot: usize, above_incarnation: u64) {
         let fills = |&seat: &usize| self.processes[seat].slot == slot;
         if self.seats_of(crew).iter().any(fills) {
             return;
         }
-        self.incarnation = self.incarnation.max(above);
-        let seat = self.spawn(Role::Worker, slot, self.crews[crew].enrolment.process.clone());
+        self.incarnation = self.incarnation.max(above_incarnation);
+        let seat = self.spawn(PeerRole::Worker, slot, self.crews[crew].enrolment.process.clone());
         self.crews[crew].seats.push(seat);
     }
 

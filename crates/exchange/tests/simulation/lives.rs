@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use paceline_exchange::{ConnId, Generation, PartMarks, Server, Store};
+use paceline_exchange::{ChunkMarks, ConnId, Generation, Server, Store};
 use paceline_model::Table;
 
 use crate::node::node;
@@ -18,13 +18,13 @@ use crate::world::{Event, World};
 pub(crate) struct Copy {
     pub(crate) params: Vec<f32>,
     slots: Vec<Vec<f32>>,
-    pub(crate) marks: Vec<PartMarks>,
+    pub(crate) marks: Vec<ChunkMarks>,
     pub(crate) stop_at: Option<u64>,
 }
 
 impl Copy {
     pub(crate) fn of(server: &Server) -> Self {
-        let (marks, stop_at) = (server.marks(), server.stops_at());
+        let (marks, stop_at) = (server.marks(), server.stop_at());
         let Store::Sparse(sparse) = server.store() else {
             // Plain SGD keeps no slots.
             let params = server.store().params().to_vec();
@@ -37,10 +37,10 @@ impl Copy {
         table.read_range(range.clone(), &mut params);
         let read = |slot: usize| {
             let mut values = vec![f32::NAN; range.len()];
-            table.read_slot(slot, range.clone(), &mut values);
+            table.read_state(slot, range.clone(), &mut values);
             values
         };
-        let slots = (0..table.slot_names().len()).map(read).collect();
+        let slots = (0..table.state_names().len()).map(read).collect();
         Self { params, slots, marks, stop_at }
     }
 
@@ -48,13 +48,13 @@ impl Copy {
         table.resume(self.marks[0].version);
         table.write_range(table.range(), &self.params);
         for (slot, values) in self.slots.iter().enumerate() {
-            table.write_slot(slot, table.range(), values);
+            table.write_state(slot, table.range(), values);
         }
     }
 
     /// How many pushes of all slots are in it.
     pub(crate) fn pushes(&self) -> u64 {
-        self.marks[0].slots.iter().map(|mark| mark.high).sum()
+        self.marks[0].slots.iter().map(|mark| mark.last_sequence).sum()
     }
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Shelf {
     /// For each generation that was claimed after a death: how many pushes of each slot all
     /// servers have of it.
     claims: Vec<(u64, Vec<u64>)>,
-    /// How many pushes some part has of the last generation's checkpoint that another has not.
+    /// How many pushes some chunk has of the last generation's checkpoint that another has not.
     owed: u64,
 }
 
@@ -94,7 +94,10 @@ impl Shelf {
         let base = self.complete.keys().next_back().copied();
         let copies = base.map_or(&[][..], |base| &self.complete[&base]);
         let highs = |slot: usize| {
-            copies.iter().flat_map(|copy| &copy.marks).map(move |marks| marks.slots[slot].high)
+            copies
+                .iter()
+                .flat_map(|copy| &copy.marks)
+                .map(move |marks| marks.slots[slot].last_sequence)
         };
         let all_have = |slot: usize| highs(slot).min().unwrap_or(0);
         let any_has = |slot: usize| highs(slot).max().unwrap_or(0);
@@ -163,7 +166,7 @@ impl World {
     fn restore(&mut self, server: usize, generation: Generation) {
         let copy = generation.base.map(|base| &self.shelf.complete[&base][server]);
         let mut fresh = node(&self.plan, server, copy);
-        fresh.server.enter(generation);
+        fresh.server.enter_generation(generation);
         fresh.generation = generation;
         fresh.life = self.nodes[server].life;
         if self.plan.is_sparse {
@@ -191,7 +194,7 @@ impl World {
             let delay_ms = self.random.below(500);
             self.after(delay_ms, Event::ServerSeesClose(conn));
         }
-        self.processes[process].client.lost(server);
+        self.processes[process].client.connection_lost(server);
         let delay_ms = self.random.between(1, 100);
         self.after(delay_ms, Event::Connect { process, server });
     }

@@ -16,10 +16,10 @@ mod plan;
 mod process;
 mod world;
 
-use plan::{Kind, Plan, Servers, Style};
+use plan::{ModelKind, Plan, Servers, Style};
 use world::World;
 
-fn play(style: Style, kind: Kind, mortal: Servers, seed: u64, trace: bool) {
+fn play(style: Style, kind: ModelKind, mortal: Servers, seed: u64, trace: bool) {
     let plan = Plan::draw(style, kind, mortal, seed);
     if trace {
         println!("{plan:#?}");
@@ -35,11 +35,11 @@ fn play(style: Style, kind: Kind, mortal: Servers, seed: u64, trace: bool) {
 }
 
 /// Plays many seeds of one style and names the first that fails.
-fn seeds(style: Style, kind: Kind, count: u64) {
+fn seeds(style: Style, kind: ModelKind, count: u64) {
     seeds_with(style, kind, Servers::Steady, count);
 }
 
-fn seeds_with(style: Style, kind: Kind, mortal: Servers, count: u64) {
+fn seeds_with(style: Style, kind: ModelKind, mortal: Servers, count: u64) {
     if let Some(seed) = std::env::var("PACELINE_SEED").ok().and_then(|seed| seed.parse().ok()) {
         return play(style, kind, mortal, seed, true);
     }
@@ -58,32 +58,32 @@ mod dense {
 
     #[test]
     fn every_push_is_applied_once_in_async() {
-        seeds(Style::Async, Kind::Dense, 3_000);
+        seeds(Style::Async, ModelKind::Dense, 3_000);
     }
 
     #[test]
     fn sync_gives_equal_bits_whatever_happens() {
-        seeds(Style::SyncAll, Kind::Dense, 3_000);
+        seeds(Style::SyncAll, ModelKind::Dense, 3_000);
     }
 
     #[test]
     fn sync_with_backups_uses_whole_gradients() {
-        seeds(Style::SyncBackups, Kind::Dense, 3_000);
+        seeds(Style::SyncBackups, ModelKind::Dense, 3_000);
     }
 
     #[test]
     fn bounded_keeps_its_bound() {
-        seeds(Style::Bounded, Kind::Dense, 3_000);
+        seeds(Style::Bounded, ModelKind::Dense, 3_000);
     }
 
     #[test]
     fn a_worker_lost_for_good_ends_the_run_or_is_left_behind() {
-        seeds(Style::Loss, Kind::Dense, 3_000);
+        seeds(Style::Loss, ModelKind::Dense, 3_000);
     }
 
     #[test]
     fn processes_that_come_and_go_change_nothing() {
-        seeds(Style::Elastic, Kind::Dense, 2_000);
+        seeds(Style::Elastic, ModelKind::Dense, 2_000);
     }
 }
 
@@ -92,32 +92,32 @@ mod sparse {
 
     #[test]
     fn every_push_is_applied_once_in_async() {
-        seeds(Style::Async, Kind::Sparse, 3_000);
+        seeds(Style::Async, ModelKind::Sparse, 3_000);
     }
 
     #[test]
     fn sync_gives_equal_bits_whatever_happens() {
-        seeds(Style::SyncAll, Kind::Sparse, 3_000);
+        seeds(Style::SyncAll, ModelKind::Sparse, 3_000);
     }
 
     #[test]
     fn sync_with_backups_uses_whole_gradients() {
-        seeds(Style::SyncBackups, Kind::Sparse, 3_000);
+        seeds(Style::SyncBackups, ModelKind::Sparse, 3_000);
     }
 
     #[test]
     fn bounded_keeps_its_bound() {
-        seeds(Style::Bounded, Kind::Sparse, 3_000);
+        seeds(Style::Bounded, ModelKind::Sparse, 3_000);
     }
 
     #[test]
     fn a_worker_lost_for_good_ends_the_run_or_is_left_behind() {
-        seeds(Style::Loss, Kind::Sparse, 3_000);
+        seeds(Style::Loss, ModelKind::Sparse, 3_000);
     }
 
     #[test]
     fn processes_that_come_and_go_change_nothing() {
-        seeds(Style::Elastic, Kind::Sparse, 2_000);
+        seeds(Style::Elastic, ModelKind::Sparse, 2_000);
     }
 }
 
@@ -126,8 +126,8 @@ mod mortal_servers {
     use super::*;
 
     fn both(style: Style, count: u64) {
-        seeds_with(style, Kind::Dense, Servers::Mortal, count);
-        seeds_with(style, Kind::Sparse, Servers::Mortal, count);
+        seeds_with(style, ModelKind::Dense, Servers::Mortal, count);
+        seeds_with(style, ModelKind::Sparse, Servers::Mortal, count);
     }
 
     #[test]

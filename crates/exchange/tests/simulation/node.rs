@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use paceline_exchange::{
-    Body, ConnId, CrewConfig, Generation, Header, Host, Level, Resume, Server, ServerConfig,
-    ServerPhase, Stats, Store, shard_ranges, worker_names,
+    ConnId, FrameBody, Generation, Header, Host, Level, ResumeState, RosterConfig, Server,
+    ServerConfig, ServerPhase, Stats, Store, shard_ranges, worker_names,
 };
-use paceline_model::{Optimizer, Table};
+use paceline_model::{OptimizerState, Table};
 
 use crate::lives::Copy;
 use crate::plan::Plan;
@@ -66,7 +66,7 @@ pub(crate) struct Outbox {
 }
 
 impl Host for Outbox {
-    fn send(&mut self, to: ConnId, header: Header, body: Body<'_>) {
+    fn send(&mut self, to: ConnId, header: Header, body: FrameBody<'_>) {
         let header = Header::decode(&header.encode()).expect("servers write sound headers");
         assert_eq!(header.len as usize, body.bytes().len());
         self.sent.push((to, header, body.bytes().to_vec()));
@@ -104,26 +104,29 @@ pub(crate) fn node(plan: &Plan, index: usize, from: Option<&Copy>) -> Node {
         token: TOKEN.to_vec(),
         job_digest: JOB,
         layout_digest: LAYOUT,
-        shard: shard.clone(),
         total_params: plan.total_params,
-        part_floats: plan.part_floats,
-        crew: CrewConfig { processes: plan.crews.unwrap_or(0), terms: b"terms".to_vec() },
+        chunk_floats: plan.chunk_floats,
+        roster: RosterConfig { processes: plan.crews.unwrap_or(0), join_info: b"terms".to_vec() },
     };
     let store = match plan.is_sparse {
         true => {
-            let table = Table::new(plan.optimizer, &layout, shard.clone());
+            let table = Table::new(plan.optimizer.clone(), &layout, shard.clone());
             from.into_iter().for_each(|copy| copy.fill(&table));
             Store::sparse(table)
         }
         false => {
-            let optimizer = Optimizer::new(plan.optimizer, &layout, shard.clone());
+            let optimizer = OptimizerState::new(plan.optimizer.clone(), &layout, shard.clone());
             let params = from.map_or(vec![0.0; shard.len()], |copy| copy.params.clone());
             Store::dense(params, optimizer)
         }
     };
     let mut server = Server::new(config, store);
     if let Some(copy) = from {
-        server.go_on(&Resume { first_step: 0, parts: copy.marks.clone(), stop_at: copy.stop_at });
+        server.resume(&ResumeState {
+            first_step: 0,
+            chunks: copy.marks.clone(),
+            stop_at: copy.stop_at,
+        });
     }
     Node {
         server,

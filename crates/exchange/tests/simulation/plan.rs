@@ -1,11 +1,11 @@
 //! What happens in one simulated run, drawn from its seed before it starts.
 
 use paceline_exchange::{ModeConfig, OnLoss};
-use paceline_model::{Group, Layout, OptimizerSpec, Rule, Schedule};
+use paceline_model::{AdaGrad, Ftrl, Group, Layout, OptimizerSpec, Schedule, Sgd};
 
 use crate::crews::Change;
 
-const FTRL: Rule = Rule::Ftrl { beta: 1.0, l1: 0.02, l2: 0.5 };
+const FTRL: Ftrl = Ftrl { beta: 1.0, l1: 0.02, l2: 0.5 };
 
 /// A small generator (SplitMix64): the simulation must not change when a library does.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ pub(crate) fn mix(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// Which part of the protocol a run is about.
+/// Which chunk of the protocol a run is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     Async,
@@ -81,7 +81,7 @@ pub(crate) enum Servers {
 
 /// What kind of model is trained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ModelKind {
     Dense,
     Sparse,
 }
@@ -101,7 +101,7 @@ pub(crate) struct Plan {
     pub(crate) evaluators: usize,
     pub(crate) mode: ModeConfig,
     pub(crate) total_params: usize,
-    pub(crate) part_floats: usize,
+    pub(crate) chunk_floats: usize,
     pub(crate) stop_steps: Option<u64>,
     /// The chief asks to stop before it pushes this step.
     pub(crate) chief_stops_at: Option<u64>,
@@ -122,7 +122,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn draw(style: Style, kind: Kind, mortal: Servers, seed: u64) -> Self {
+    pub(crate) fn draw(style: Style, kind: ModelKind, mortal: Servers, seed: u64) -> Self {
         let mut random = Random::new(mix(seed ^ ((style as u64) << 56)));
         let least = if style == Style::SyncBackups { 2 } else { 1 };
         let workers = random.between(least, 5) as usize;
@@ -134,13 +134,13 @@ impl Plan {
             depth: 1,
             density: 100,
             key_seed: seed,
-            optimizer: OptimizerSpec::sgd(1.0),
+            optimizer: Sgd::new(1.0),
             servers,
             workers,
             evaluators: random.below(2) as usize,
             mode,
             total_params: random.between(servers as u64, 18) as usize,
-            part_floats: random.between(1, 7) as usize,
+            chunk_floats: random.between(1, 7) as usize,
             stop_steps: None,
             chief_stops_at: None,
             leaves_at: vec![None; workers],
@@ -154,8 +154,8 @@ impl Plan {
             checkpoint_every: None,
         };
         if random.chance(1) {
-            // More parts than a client may leave unanswered.
-            (plan.total_params, plan.part_floats) = (servers * 300, 1);
+            // More chunks than a client may leave unanswered.
+            (plan.total_params, plan.chunk_floats) = (servers * 300, 1);
         }
         match random.chance(70) {
             true => plan.stop_steps = Some(random.between(1, 12)),
@@ -176,7 +176,7 @@ impl Plan {
         if style == Style::Elastic {
             plan.draw_crews(&mut random);
         }
-        if kind == Kind::Sparse {
+        if kind == ModelKind::Sparse {
             plan.draw_sparse(&mut random);
         }
         if servers > 1 && style != Style::Loss && style != Style::Elastic {
@@ -196,13 +196,13 @@ impl Plan {
             self.depth = random.between(1, 2) as usize;
             return;
         }
-        let rules = [Rule::Sgd, Rule::AdaGrad { epsilon: 1e-8 }, FTRL];
-        self.optimizer.rule = rules[random.below(3) as usize];
+        let optimizers = [Sgd::new(1.0), AdaGrad::new(1.0), OptimizerSpec::new(FTRL, 1.0)];
+        self.optimizer = optimizers[random.below(3) as usize].clone();
         if random.chance(70) {
             self.optimizer.weights.rate =
                 Schedule::Exponential { rate: 0.5, factor: 0.5, every: 5 };
         }
-        if self.optimizer.rule == Rule::Sgd && random.chance(50) {
+        if self.optimizer.optimizer().name() == "sgd" && random.chance(50) {
             self.optimizer.weights.decay = 0.1;
         }
     }
@@ -312,7 +312,7 @@ impl Plan {
     }
 
     /// The gradient of some keys whose values are these. In `sync` it depends on parameters of
-    /// other parts and servers, so that a gradient of the wrong parameters shows; elsewhere it is
+    /// other chunks and servers, so that a gradient of the wrong parameters shows; elsewhere it is
     /// made of integers, so that sums are exact in whatever order.
     pub(crate) fn gradients(
         &self,

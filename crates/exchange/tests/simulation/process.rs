@@ -1,8 +1,8 @@
 //! A worker or an evaluator as a process: what the network crate and the training loop do.
 
 use paceline_exchange::{
-    Client, ClientConfig, ClientEvent, Header, Kind, ProcessName, RefuseCode, Role, ToSend,
-    as_bytes,
+    Client, ClientConfig, ClientEvent, FrameKind, Header, OutgoingFrame, PeerRole, ProcessName,
+    RefuseCode, as_bytes,
 };
 
 use crate::batches::Batches;
@@ -64,7 +64,7 @@ pub(crate) enum Wish {
 /// One process.
 pub(crate) struct Process {
     pub(crate) slot: usize,
-    pub(crate) role: Role,
+    pub(crate) role: PeerRole,
     pub(crate) state: State,
     pub(crate) client: Client,
     /// All parameters; of a sparse model, the values that are asked for.
@@ -91,7 +91,7 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn new(
         plan: &Plan,
-        role: Role,
+        role: PeerRole,
         slot: usize,
         incarnation: u64,
         process: ProcessName,
@@ -142,10 +142,10 @@ impl Process {
         bytes: &[u8],
     ) -> Vec<Wish> {
         let mut wishes = Vec::new();
-        let event = self.client.arrived(server, header, bytes).expect("an honest server");
+        let event = self.client.frame_arrived(server, header, bytes).expect("an honest server");
         match event {
             ClientEvent::Welcome => self.greet_again(server, &mut wishes),
-            ClientEvent::Started | ClientEvent::Part | ClientEvent::Notice(_) => {}
+            ClientEvent::Started | ClientEvent::Progress | ClientEvent::Notice(_) => {}
             ClientEvent::Complete if self.state == State::Refreshing => {
                 self.enter(State::Finishing, &mut wishes);
             }
@@ -157,9 +157,11 @@ impl Process {
                 self.count(server, &mut wishes);
             }
             ClientEvent::Bye => self.count(server, &mut wishes),
-            ClientEvent::Over if self.state == State::Finishing => self.count(server, &mut wishes),
-            ClientEvent::Over => self.state = State::Exited { well: true },
-            ClientEvent::Behind => wishes.push(Wish::Reconnect { server }),
+            ClientEvent::RunOver if self.state == State::Finishing => {
+                self.count(server, &mut wishes)
+            }
+            ClientEvent::RunOver => self.state = State::Exited { well: true },
+            ClientEvent::ServerBehind => wishes.push(Wish::Reconnect { server }),
             ClientEvent::Rewound => return self.rewound(),
             ClientEvent::Abort(why) => self.abort(why),
             ClientEvent::Refused(refusal) if refusal.code == RefuseCode::SlotTaken => {
@@ -184,7 +186,7 @@ impl Process {
             self.is_refreshing = true;
             self.refresh(plan);
         }
-        self.send_parts(&mut wishes);
+        self.send_chunks(&mut wishes);
         wishes
     }
 
@@ -217,14 +219,14 @@ impl Process {
         Wish::Answered(Answered {
             slot: self.slot,
             step: self.step,
-            dropped: self.client.dropped(),
+            dropped: self.client.was_dropped(),
             generation: self.client.generation().number,
         })
     }
 
     /// A push or a pull has been answered in full.
     fn completed(&mut self, plan: &Plan, wishes: &mut Vec<Wish>) {
-        if self.role == Role::Evaluator {
+        if self.role == PeerRole::Evaluator {
             // It looks at the parameters and pulls again, for as long as there are servers.
             wishes.push(Wish::Compute);
             self.state = State::Computing;
@@ -237,7 +239,7 @@ impl Process {
             self.step = self.client.resume_step().expect("all have welcomed");
         }
         let is_out_of_data = plan.leaves_at[self.slot].is_some_and(|at| self.step >= at);
-        if self.client.stopping() || is_out_of_data {
+        if self.client.is_stopping() || is_out_of_data {
             self.enter(State::Leaving, wishes);
         } else if self.is_called_back() {
             self.enter(State::Releasing, wishes);
@@ -249,7 +251,7 @@ impl Process {
 
     /// Whether the slot is to be given back now.
     pub(crate) fn is_called_back(&self) -> bool {
-        self.called_back && self.slot > 0 && !self.client.owes_push()
+        self.called_back && self.slot > 0 && !self.client.has_unfinished_push()
     }
 
     /// Whether nothing more is to be heard of a server.
@@ -262,11 +264,11 @@ impl Process {
         let mut wishes = Vec::new();
         if plan.is_sparse {
             self.computed_sparse(plan, &mut wishes);
-            self.send_parts(&mut wishes);
+            self.send_chunks(&mut wishes);
             return wishes;
         }
         assert_eq!(self.state, State::Computing);
-        if self.role == Role::Evaluator {
+        if self.role == PeerRole::Evaluator {
             self.state = State::Pulling;
             self.client.begin_pull();
         } else {
@@ -276,7 +278,7 @@ impl Process {
             self.state = State::Pushing;
             self.client.begin_push(self.step, plan.examples(self.slot, self.step));
         }
-        self.send_parts(&mut wishes);
+        self.send_chunks(&mut wishes);
         wishes
     }
 
@@ -373,7 +375,7 @@ impl Process {
         use State::{Finishing, Leaving, Lingering};
         let is_out = matches!(self.state, Leaving | Lingering) || self.is_in_crew;
         // Of a crew, another has the slot, and was quicker: its process hears that the run is over.
-        if is_out && self.slot > 0 || self.role == Role::Evaluator {
+        if is_out && self.slot > 0 || self.role == PeerRole::Evaluator {
             self.state = State::Exited { well: true };
         } else if matches!(self.state, Leaving | Finishing) {
             self.count(server, &mut Vec::new());
@@ -382,15 +384,15 @@ impl Process {
         }
     }
 
-    fn send_parts(&mut self, wishes: &mut Vec<Wish>) {
+    fn send_chunks(&mut self, wishes: &mut Vec<Wish>) {
         if !self.is_alive() {
             return;
         }
         for server in 0..self.done.len() {
-            while let Some(ToSend { header, gradient }) = self.client.next_to_send(server) {
+            while let Some(OutgoingFrame { header, gradient }) = self.client.next_frame(server) {
                 let bytes = [as_bytes(&self.gradient[gradient]), self.client.keys(server)].concat();
                 assert_eq!(bytes.len(), header.len as usize);
-                if header.kind == Kind::PushKeys {
+                if header.kind == FrameKind::PushKeys {
                     assert_eq!(header.version, self.batches.pushed_versions[server]);
                 }
                 wishes.push(Wish::Send { server, header, bytes });

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use paceline_exchange::{
-    ConnId, Expect, Header, Kind, ModeConfig, Outcome, Payload, ProcessName, Role, Server,
-    as_bytes_mut,
+    ConnId, FrameKind, Header, ModeConfig, Outcome, Payload, PeerRole, ProcessName, ReadTarget,
+    Server, as_bytes_mut,
 };
 
 use crate::crews::Crew;
@@ -107,11 +107,11 @@ impl World {
         match world.plan.crews {
             Some(crews) => (0..crews).for_each(|home| world.spawn_crew(Some(home))),
             None => (0..world.plan.workers).for_each(|slot| {
-                world.spawn(Role::Worker, slot, ProcessName::default());
+                world.spawn(PeerRole::Worker, slot, ProcessName::default());
             }),
         }
         for slot in 0..world.plan.evaluators {
-            world.spawn(Role::Evaluator, slot, ProcessName::default());
+            world.spawn(PeerRole::Evaluator, slot, ProcessName::default());
         }
         for (at_ms, accident) in world.plan.accidents.clone() {
             world.at(at_ms, Event::Accident(accident));
@@ -160,12 +160,12 @@ impl World {
         self.at(self.now_ms + delay_ms, event);
     }
 
-    pub(crate) fn spawn(&mut self, role: Role, slot: usize, name: ProcessName) -> usize {
+    pub(crate) fn spawn(&mut self, role: PeerRole, slot: usize, name: ProcessName) -> usize {
         self.incarnation += 1;
         let process = self.processes.len();
         self.processes.push(Process::new(&self.plan, role, slot, self.incarnation, name));
         self.links.push(vec![None; self.plan.servers]);
-        if role == Role::Worker {
+        if role == PeerRole::Worker {
             self.newest[slot] = process;
         }
         for server in 0..self.plan.servers {
@@ -182,7 +182,7 @@ impl World {
                 let Conn { server, cut, .. } = self.conns[conn.0 as usize];
                 let node = &mut self.nodes[server];
                 if !node.ended && !node.is_down && !cut {
-                    node.server.opened(conn, self.now_ms);
+                    node.server.connection_opened(conn, self.now_ms);
                 }
             }
             Event::ToServer(conn, header, bytes) => self.server_reads(conn, header, bytes),
@@ -190,7 +190,7 @@ impl World {
             Event::ServerSeesClose(conn) => {
                 let server = self.conns[conn.0 as usize].server;
                 self.serve(server, |server, now_ms, host| {
-                    server.closed(conn, "connection reset", now_ms, host);
+                    server.connection_closed(conn, "connection reset", now_ms, host);
                 });
             }
             Event::ClientSeesClose(conn) => self.client_sees_close(conn),
@@ -203,7 +203,7 @@ impl World {
             }
             Event::TakeOver(slot) => {
                 if !self.is_decided(slot) {
-                    self.spawn(Role::Worker, slot, ProcessName::default());
+                    self.spawn(PeerRole::Worker, slot, ProcessName::default());
                 }
             }
             Event::Enrol(crew) => self.enrol(crew),
@@ -302,7 +302,7 @@ impl World {
             self.after(delay_ms, Event::Written { server, life, generation, step, copy });
         }
         self.check_always(server);
-        if let Some(&Outcome::GoBack(to)) = self.nodes[server].server.outcome() {
+        if let Some(&Outcome::Rewind(to)) = self.nodes[server].server.outcome() {
             return self.go_back(server, to);
         }
         let node = &mut self.nodes[server];
@@ -325,25 +325,25 @@ impl World {
     /// What must hold at every moment.
     fn check_always(&self, server: usize) {
         let (plan, server) = (&self.plan, &self.nodes[server].server);
-        let parts = match plan.is_sparse {
+        let chunks = match plan.is_sparse {
             true => 1,
-            false => server.store().len().div_ceil(plan.part_floats),
+            false => server.store().len().div_ceil(plan.chunk_floats),
         };
         let (kept, spare) = server.key_lists();
-        let most = if plan.is_sparse { 3 * plan.workers + 2 } else { plan.workers * parts };
+        let most = if plan.is_sparse { 3 * plan.workers + 2 } else { plan.workers * chunks };
         assert!(kept + spare <= most, "{kept} lists kept, {spare} spare");
         let (held, spare) = server.buffers();
-        assert!(held + spare <= plan.workers * parts + 1, "{held} held, {spare} spare");
+        assert!(held + spare <= plan.workers * chunks + 1, "{held} held, {spare} spare");
         if let ModeConfig::Bounded { staleness } = plan.mode {
-            for part in 0..parts {
+            for chunk in 0..chunks {
                 // Who is back from a checkpoint and has no more data is about to leave again.
                 let has_data = |slot: usize| {
-                    plan.leaves_at[slot].is_none_or(|at| server.accepted(part, slot) < at)
+                    plan.leaves_at[slot].is_none_or(|at| server.accepted(chunk, slot) < at)
                 };
                 let live =
                     || (0..plan.workers).filter(|&slot| server.is_live(slot) && has_data(slot));
-                let fastest = live().map(|slot| server.accepted(part, slot)).max().unwrap_or(0);
-                let slowest = live().map(|slot| server.accepted(part, slot)).min().unwrap_or(0);
+                let fastest = live().map(|slot| server.accepted(chunk, slot)).max().unwrap_or(0);
+                let slowest = live().map(|slot| server.accepted(chunk, slot)).min().unwrap_or(0);
                 assert!(fastest - slowest <= staleness + 1, "{fastest} and {slowest}");
             }
         }
@@ -361,14 +361,14 @@ impl World {
         let mut buffer = std::mem::take(&mut self.nodes[server].buffer);
         self.serve(server, |server, now_ms, host| {
             let payload = match header.kind {
-                Kind::Push | Kind::PushKeys => {
+                FrameKind::Push | FrameKind::PushKeys => {
                     buffer.resize(bytes.len().div_ceil(4), 0.0);
                     as_bytes_mut(&mut buffer)[..bytes.len()].copy_from_slice(&bytes);
                     Payload::Floats(&mut buffer)
                 }
                 _ => Payload::Bytes(&bytes),
             };
-            server.frame(conn, &header, payload, now_ms, host);
+            server.frame_arrived(conn, &header, payload, now_ms, host);
         });
         self.nodes[server].buffer = buffer;
     }
@@ -386,8 +386,8 @@ impl World {
         if self.trace {
             println!("{:6} ps:{server} -> {conn:?} of {}: {header:?}", self.now_ms, receiver.slot);
         }
-        let wishes = match receiver.client.expect(server, &header).expect("an honest server") {
-            Expect::Floats(range) => {
+        let wishes = match receiver.client.read_target(server, &header).expect("an honest server") {
+            ReadTarget::Floats(range) => {
                 as_bytes_mut(&mut receiver.params[range.clone()]).copy_from_slice(&bytes);
                 if self.plan.is_sparse {
                     self.nodes[server].check_values(header.version, receiver, range);
@@ -396,7 +396,7 @@ impl World {
                 }
                 receiver.arrived(&self.plan, server, &header, &[])
             }
-            Expect::Bytes(len) => {
+            ReadTarget::Bytes(len) => {
                 assert_eq!(len, bytes.len());
                 receiver.arrived(&self.plan, server, &header, &bytes)
             }
@@ -415,7 +415,7 @@ impl World {
             return;
         }
         self.links[process][server] = None;
-        self.processes[process].client.lost(server);
+        self.processes[process].client.connection_lost(server);
         if self.processes[process].is_done_with(server) {
             return;
         }
@@ -437,7 +437,7 @@ impl World {
                 Wish::Compute => {
                     let who = &self.processes[process];
                     let slow_ms = match who.role {
-                        Role::Worker => self.plan.compute_ms[who.slot],
+                        PeerRole::Worker => self.plan.compute_ms[who.slot],
                         _ => 100,
                     };
                     let delay_ms = self.random.between(1, slow_ms);

@@ -4,6 +4,7 @@
 //! directions run along rows: forward is many dot products, backward many scaled sums of
 //! rows. Each is done in register blocks big enough to keep two multiply-adds going a cycle.
 
+use super::output_mode::OutputMode;
 use pulp::{Arch, Simd, WithSimd};
 
 /// Outputs that one register block works on.
@@ -115,15 +116,6 @@ fn dots<S: Simd, const R: usize, const K: usize>(simd: S, x: &[f32], w: &[f32]) 
     sums
 }
 
-/// What a kernel's sums are put onto.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Onto {
-    /// Onto nothing: what the output held is overwritten.
-    Zero,
-    /// Onto what the output holds.
-    Present,
-}
-
 /// `grad[o][i] = sum over b of delta[b][o] * x[b][i]`, or that added to what is there.
 ///
 /// # Panics
@@ -133,12 +125,12 @@ pub fn dense_backward_weights(
     outputs: usize,
     x: &[f32],
     delta: &[f32],
-    onto: Onto,
+    onto: OutputMode,
     grad: &mut [f32],
 ) {
     assert_eq!(grad.len(), outputs * inputs, "gradient");
     assert_eq!(x.len() * outputs, delta.len() * inputs, "batch");
-    if onto == Onto::Zero && delta.is_empty() {
+    if onto == OutputMode::Overwrite && delta.is_empty() {
         grad.fill(0.0);
     }
     Arch::new().dispatch(BackwardWeights { inputs, outputs, x, delta, onto, grad });
@@ -149,7 +141,7 @@ struct BackwardWeights<'a> {
     outputs: usize,
     x: &'a [f32],
     delta: &'a [f32],
-    onto: Onto,
+    onto: OutputMode,
     grad: &'a mut [f32],
 }
 
@@ -183,7 +175,7 @@ fn scaled_sums<S: Simd, const K: usize>(
     inputs: usize,
     x: &[f32],
     scales: (&[f32], usize, usize),
-    onto: Onto,
+    onto: OutputMode,
     grad: &mut [f32],
 ) {
     let wide = COLS * S::F32_LANES;
@@ -201,7 +193,7 @@ fn scaled_sums<S: Simd, const K: usize>(
         for k in 0..K {
             let column = x[i..].iter().step_by(inputs);
             let scales = delta[o + k..].iter().step_by(outputs);
-            let start = if onto == Onto::Present { grad[k * inputs + i] } else { 0.0 };
+            let start = if onto == OutputMode::Add { grad[k * inputs + i] } else { 0.0 };
             grad[k * inputs + i] = column.zip(scales).fold(start, |sum, (x, d)| sum + x * d);
         }
     }
@@ -214,11 +206,11 @@ fn block<S: Simd, const K: usize, const C: usize>(
     (inputs, i): (usize, usize),
     x: &[f32],
     (delta, outputs, o): (&[f32], usize, usize),
-    onto: Onto,
+    onto: OutputMode,
     grad: &mut [f32],
 ) {
     let mut acc = [[simd.splat_f32s(0.0); C]; K];
-    if onto == Onto::Present {
+    if onto == OutputMode::Add {
         for k in 0..K {
             let row = &grad[k * inputs + i..][..C * S::F32_LANES];
             acc[k].copy_from_slice(S::as_simd_f32s(row).0);
@@ -268,9 +260,9 @@ mod tests {
         }
         let delta = small_whole(batch * outputs, 4);
         let mut grad = vec![f32::NAN; outputs * inputs];
-        dense_backward_weights(inputs, outputs, &x, &delta, Onto::Zero, &mut grad);
+        dense_backward_weights(inputs, outputs, &x, &delta, OutputMode::Overwrite, &mut grad);
         let mut twice = grad.clone();
-        dense_backward_weights(inputs, outputs, &x, &delta, Onto::Present, &mut twice);
+        dense_backward_weights(inputs, outputs, &x, &delta, OutputMode::Add, &mut twice);
         for o in 0..outputs {
             for i in 0..inputs {
                 assert_eq!(twice[o * inputs + i], 2.0 * grad[o * inputs + i]);

@@ -11,18 +11,20 @@ mod elementwise;
 mod exp;
 mod lines;
 mod outer;
+mod output_mode;
 pub(crate) mod pack;
 pub(crate) mod panels;
 mod patches;
 mod prefetch;
 pub(crate) mod tile;
 
-pub use dense::{Onto, dense_backward_weights, dense_forward};
+pub use dense::{dense_backward_weights, dense_forward};
 pub use elementwise::each;
 pub(crate) use exp::exp_below_zero;
 pub(crate) use lines::Lines;
 pub(crate) use outer::{OUTER_ROWS, outer_rows};
+pub use output_mode::OutputMode;
 #[cfg(test)]
 pub(crate) use patches::pack;
-pub use patches::{PATCH, PATCH_BLOCK, PatchScratch, Patches, patches_backward, patches_forward};
+pub use patches::{PATCH, PATCH_BLOCK, PatchScratch, PatchView, patches_backward, patches_forward};
 pub use prefetch::prefetch;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::Onto;
+use super::OutputMode;
 use super::panels::{Panel, Panels};
 use super::tile::{ROWS, VECTORS, add_packed, put_out, tiles};
 
@@ -23,7 +23,7 @@ pub(crate) fn outer_rows(
     x: Panels,
     packed: &[f32],
     dy: (&[f32], usize, usize),
-    onto: Onto,
+    onto: OutputMode,
     grad: &mut [f32],
 ) {
     assert!(grad.len() <= OUTER_ROWS * x.columns(), "rows of the gradient");
@@ -34,7 +34,7 @@ struct OuterRows<'a> {
     x: Panels,
     packed: &'a [f32],
     dy: (&'a [f32], usize, usize),
-    onto: Onto,
+    onto: OutputMode,
     grad: &'a mut [f32],
 }
 
@@ -52,7 +52,7 @@ impl WithSimd for OuterRows<'_> {
                 let panels = panel..(panel + PANELS).min(self.x.count());
                 self.block(simd, &examples, panels, &left);
             }
-            self.onto = Onto::Present;
+            self.onto = OutputMode::Add;
         }
     }
 }

@@ -9,7 +9,7 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::Onto;
+use super::OutputMode;
 
 /// Bytes of a patch: as many numbers as a vector of AVX holds.
 pub const PATCH: usize = 8;
@@ -30,7 +30,7 @@ const UNIT: f32 = 1.0 / 255.0;
 
 /// Images of bytes, all of one size, without their empty patches.
 #[derive(Clone, Copy, Debug)]
-pub struct Patches<'a> {
+pub struct PatchView<'a> {
     /// All images. Each is its map, in as many words as it takes, and then a word for each patch
     /// that is not empty, with the patch's bytes as they lie in memory.
     pub words: &'a [u64],
@@ -40,7 +40,7 @@ pub struct Patches<'a> {
     pub which: &'a [u32],
 }
 
-impl<'a> Patches<'a> {
+impl<'a> PatchView<'a> {
     /// Words of the map of an image of so many bytes.
     pub fn map_words(inputs: usize) -> usize {
         (inputs / PATCH).div_ceil(u64::BITS as usize)
@@ -71,7 +71,7 @@ impl<'a> Patches<'a> {
 /// If `inputs` is not a multiple of [`PATCH`], or the slices' lengths do not fit.
 pub fn patches_forward(
     inputs: usize,
-    images: Patches<'_>,
+    images: PatchView<'_>,
     weights: &[f32],
     bias: &[f32],
     out: &mut [f32],
@@ -84,7 +84,7 @@ pub fn patches_forward(
 
 struct Forward<'a> {
     inputs: usize,
-    images: Patches<'a>,
+    images: PatchView<'a>,
     weights: &'a [f32],
     bias: &'a [f32],
     out: &'a mut [f32],
@@ -177,10 +177,10 @@ pub struct PatchScratch {
 /// slices' lengths do not fit.
 pub fn patches_backward(
     inputs: usize,
-    images: Patches<'_>,
+    images: PatchView<'_>,
     delta: &[f32],
     scratch: &mut PatchScratch,
-    onto: Onto,
+    onto: OutputMode,
     grad: &mut [f32],
 ) {
     let count = images.which.len();
@@ -196,10 +196,10 @@ pub fn patches_backward(
 struct Backward<'a> {
     inputs: usize,
     outputs: usize,
-    images: Patches<'a>,
+    images: PatchView<'a>,
     delta: &'a [f32],
     scratch: &'a mut PatchScratch,
-    onto: Onto,
+    onto: OutputMode,
     grad: &'a mut [f32],
 }
 
@@ -247,12 +247,12 @@ impl Backward<'_> {
         // Where the next patch of each image is.
         let mut nexts = [0; PATCH_BLOCK];
         for (next, &image) in nexts.iter_mut().zip(self.images.which) {
-            *next = self.images.starts[image as usize] + Patches::map_words(self.inputs) as u32;
+            *next = self.images.starts[image as usize] + PatchView::map_words(self.inputs) as u32;
         }
         let grad = self.grad[o * self.inputs..][..K * self.inputs].as_chunks_mut::<PATCH>().0;
         for (at, &bits) in turned[..patches].iter().enumerate() {
             let mut sums = [[simd.splat_f32s(0.0); N]; K];
-            if self.onto == Onto::Present {
+            if self.onto == OutputMode::Add {
                 if bits == 0 {
                     continue;
                 }
@@ -307,8 +307,8 @@ fn vectors<S: Simd, const N: usize>(patch: &[f32; PATCH]) -> [S::f32s; N] {
 }
 
 /// Turns the maps of a block: a word for each patch, with a bit for each image.
-fn turn(inputs: usize, images: Patches<'_>, turned: &mut Vec<u64>) {
-    turned.resize(Patches::map_words(inputs) * 64, 0);
+fn turn(inputs: usize, images: PatchView<'_>, turned: &mut Vec<u64>) {
+    turned.resize(PatchView::map_words(inputs) * 64, 0);
     for (word, turned) in turned.as_chunks_mut::<64>().0.iter_mut().enumerate() {
         *turned = [0; 64];
         for (index, turned) in turned.iter_mut().take(images.which.len()).enumerate() {
@@ -335,13 +335,13 @@ fn transpose(rows: &mut [u64; 64]) {
     }
 }
 
-/// Images as [`Patches`] wants them, for tests.
+/// Images as [`PatchView`] wants them, for tests.
 #[cfg(test)]
 pub(crate) fn pack(inputs: usize, bytes: &[u8]) -> (Vec<u64>, Vec<u32>) {
     let (mut words, mut starts) = (Vec::new(), vec![0]);
     for image in bytes.chunks(inputs) {
         let map = words.len();
-        words.resize(map + Patches::map_words(inputs), 0);
+        words.resize(map + PatchView::map_words(inputs), 0);
         for (at, &patch) in image.as_chunks::<PATCH>().0.iter().enumerate() {
             if patch != [0; PATCH] {
                 words[map + at / 64] |= 1 << (at % 64);
@@ -383,7 +383,7 @@ mod tests {
         let (words, starts) = pack(inputs, &bytes);
         // From the last to the first but one, so that places and images differ.
         let which: Vec<u32> = (1..=count as u32).rev().collect();
-        let images = Patches { words: &words, starts: &starts, which: &which };
+        let images = PatchView { words: &words, starts: &starts, which: &which };
         let x: Vec<f32> = which
             .iter()
             .flat_map(|&image| &bytes[image as usize * inputs..][..inputs])
@@ -402,7 +402,7 @@ mod tests {
 
         let mut scratch = PatchScratch::default();
         let (mut ours, mut dense) = (vec![f32::NAN; weights.len()], vec![0.0; weights.len()]);
-        for onto in [Onto::Zero, Onto::Present] {
+        for onto in [OutputMode::Overwrite, OutputMode::Add] {
             patches_backward(inputs, images, &delta, &mut scratch, onto, &mut ours);
             dense_backward_weights(inputs, outputs, &x, &delta, onto, &mut dense);
             near(&ours, &dense, &what);

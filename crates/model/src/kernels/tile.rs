@@ -8,7 +8,7 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::Onto;
+use super::OutputMode;
 
 /// The most rows of a tile.
 pub(crate) const ROWS: usize = 6;
@@ -69,7 +69,7 @@ pub(crate) struct RowsTimesPanel<'a, F> {
     pub(crate) used: usize,
     /// What the sums start from, a value a column, or nothing.
     pub(crate) start: &'a [f32],
-    pub(crate) onto: Onto,
+    pub(crate) onto: OutputMode,
     pub(crate) out: &'a mut [f32],
 }
 
@@ -152,22 +152,22 @@ impl<F: Fn(usize) -> (usize, usize)> RowsTimesPanel<'_, F> {
 pub(crate) fn put_out<S: Simd, const V: usize>(
     simd: S,
     sums: &[S::f32s; V],
-    onto: Onto,
+    onto: OutputMode,
     out: &mut [f32],
 ) {
     if out.len() == V * S::F32_LANES {
         let out = S::as_mut_simd_f32s(out).0;
         for v in 0..V {
             out[v] = match onto {
-                Onto::Zero => sums[v],
-                Onto::Present => simd.add_f32s(out[v], sums[v]),
+                OutputMode::Overwrite => sums[v],
+                OutputMode::Add => simd.add_f32s(out[v], sums[v]),
             };
         }
     } else {
         for (sum, out) in sums.iter().zip(out.chunks_mut(S::F32_LANES)) {
             let sum = match onto {
-                Onto::Zero => *sum,
-                Onto::Present => simd.add_f32s(simd.partial_load_f32s(out), *sum),
+                OutputMode::Overwrite => *sum,
+                OutputMode::Add => simd.add_f32s(simd.partial_load_f32s(out), *sum),
             };
             simd.partial_store_f32s(out, sum);
         }

@@ -8,6 +8,7 @@
 mod first_come;
 
 use std::hint::select_unpredictable;
+use std::ops::Range;
 
 use self::first_come::FirstCome;
 
@@ -52,29 +53,29 @@ impl Compactor {
         Self::default()
     }
 
-    /// As [`Compactor::meet`] with nothing to do meanwhile.
+    /// As [`Compactor::compact_with`], without a call for each key.
     ///
     /// # Panics
-    /// As it does.
-    pub fn compact(&mut self, raw: &[u32], bias: u32) {
-        self.meet(raw, bias, |_| ());
+    /// In the same cases.
+    pub fn compact(&mut self, raw: &[u32], shared: Range<u32>) {
+        self.compact_with(raw, shared, |_| ());
     }
 
-    /// Takes the keys of a batch, as they stand in its rows, and works out [`Compactor::keys`]
-    /// and [`Compactor::places`]. `bias` is the key of the parameter that every batch touches;
-    /// it is the model's last.
+    /// Takes the keys of a batch, in the order of its rows, and works out [`Compactor::keys`]
+    /// and [`Compactor::places`]. `shared` are the keys that every batch touches, such as a
+    /// model's bias: [`SparseModel::shared_keys`](crate::SparseModel::shared_keys).
     ///
-    /// `early` is called with each raw key before the rest of the work, which takes about as long
-    /// as it takes memory to bring the parameters that are asked for then.
+    /// `early` is called with each raw key before the rest of the work, so that it can ask for
+    /// the parameters to be brought into the cache; both take about equally long.
     ///
     /// # Panics
-    /// If a key is not below `bias`: the data and the model do not fit. If there are more keys
-    /// than a `u32` can count.
-    pub fn meet(&mut self, raw: &[u32], bias: u32, early: impl Fn(u32)) {
+    /// If a key is not below `shared.start`: the data and the model do not fit. If there are more
+    /// keys than a `u32` can count.
+    pub fn compact_with(&mut self, raw: &[u32], shared: Range<u32>, early: impl Fn(u32)) {
         assert!(u32::try_from(raw.len()).is_ok(), "{} keys in a batch", raw.len());
         let top = raw.iter().copied().max().unwrap_or(0);
-        assert!(raw.is_empty() || top < bias, "key {top} is outside a model of {bias} features");
-        let count = self.stand(raw, early);
+        check_top(raw, top, &shared);
+        let count = self.deduplicate(raw, early);
         if count < FEW {
             self.pairs[..count].sort_unstable();
         } else {
@@ -87,26 +88,27 @@ impl Compactor {
             }
         }
         self.place(raw.len(), count);
-        self.keys.push(bias);
+        self.keys.extend(shared);
     }
 
-    /// As [`Compactor::meet`], but the keys come in any order, the bias still as the last: sorted
-    /// where that is faster, as it is where a hash table does not fit the second-level cache.
+    /// As [`Compactor::compact_with`], but the keys below the shared ones come in any order. They
+    /// are sorted only where that is faster: where a hash table does not fit the second-level
+    /// cache.
     ///
     /// # Panics
-    /// As it does.
-    pub fn meet_unsorted(&mut self, raw: &[u32], bias: u32, early: impl Fn(u32)) {
+    /// In the same cases.
+    pub fn compact_unsorted(&mut self, raw: &[u32], shared: Range<u32>, early: impl Fn(u32)) {
         if raw.len() > UNSORTED {
-            return self.meet(raw, bias, early);
+            return self.compact_with(raw, shared, early);
         }
         let top = self.first_come.place(raw, &mut self.keys, &mut self.places, early);
-        assert!(raw.is_empty() || top < bias, "key {top} is outside a model of {bias} features");
-        self.keys.push(bias);
+        check_top(raw, top, &shared);
+        self.keys.extend(shared);
     }
 
     /// Finds out who stands for whom, and gathers in `pairs` those who stand for themselves;
     /// how many they are.
-    fn stand(&mut self, raw: &[u32], early: impl Fn(u32)) -> usize {
+    fn deduplicate(&mut self, raw: &[u32], early: impl Fn(u32)) -> usize {
         let size = (raw.len() * SLOTS).next_power_of_two().max(2);
         if self.slots.len() < size {
             self.slots.resize(size, 0);
@@ -123,12 +125,12 @@ impl Compactor {
             slots[hash(key)] = index;
         }
         let mut count = 0;
-        for ((&key, index), stand) in raw.iter().zip(0..).zip(&mut self.stands) {
+        for ((&key, index), deduplicate) in raw.iter().zip(0..).zip(&mut self.stands) {
             let last = slots[hash(key)];
-            *stand = select_unpredictable(raw[last as usize] == key, last, index);
+            *deduplicate = select_unpredictable(raw[last as usize] == key, last, index);
             // Written in any case and kept only if it counts.
             pairs[count] = u64::from(key) << 32 | u64::from(index);
-            count += usize::from(*stand == index);
+            count += usize::from(*deduplicate == index);
         }
         count
     }
@@ -168,8 +170,8 @@ impl Compactor {
         }
     }
 
-    /// The keys of the last batch, each once, sorted unless that was not asked for; the bias is
-    /// the last.
+    /// The keys of the last batch, each once, sorted unless that was not asked for, and then the
+    /// shared keys.
     pub fn keys(&self) -> &[u32] {
         &self.keys
     }
@@ -178,6 +180,14 @@ impl Compactor {
     pub fn places(&self) -> &[u32] {
         &self.places
     }
+}
+
+fn check_top(raw: &[u32], top: u32, shared: &Range<u32>) {
+    let features = shared.start;
+    assert!(
+        raw.is_empty() || top < features,
+        "key {top} is outside a model of {features} features"
+    );
 }
 
 /// The digit of a pair's key that a pass looks at.
@@ -218,7 +228,7 @@ mod tests {
     use super::*;
 
     fn check(compactor: &mut Compactor, raw: &[u32], bias: u32) {
-        compactor.compact(raw, bias);
+        compactor.compact(raw, bias..bias + 1);
         let mut keys = raw.to_vec();
         keys.sort_unstable();
         keys.dedup();
@@ -239,8 +249,8 @@ mod tests {
         ) {
             let mut compactor = Compactor::new();
             for (bits, mut raw) in batches {
-                raw.iter_mut().for_each(|key| *key = (*key >> (32 - bits)).min(u32::MAX - 1));
-                check(&mut compactor, &raw, u32::MAX);
+                raw.iter_mut().for_each(|key| *key = (*key >> (32 - bits)).min(u32::MAX - 2));
+                check(&mut compactor, &raw, u32::MAX - 1);
             }
         }
     }
@@ -250,15 +260,24 @@ mod tests {
         let mut compactor = Compactor::new();
         check(&mut compactor, &[], 7);
         check(&mut compactor, &[0; 50], 1);
-        check(&mut compactor, &[u32::MAX - 1, 0, u32::MAX - 1], u32::MAX);
+        check(&mut compactor, &[u32::MAX - 2, 0, u32::MAX - 2], u32::MAX - 1);
         check(&mut compactor, &[], 0);
         let many: Vec<u32> = (0..70_000u32).map(|i| i.wrapping_mul(2_654_435_761) >> 6).collect();
         check(&mut compactor, &many, 1 << 26);
     }
 
     #[test]
+    fn all_shared_keys_come_last() {
+        let mut compactor = Compactor::new();
+        compactor.compact(&[5, 2, 5], 6..9);
+        assert_eq!(compactor.keys(), [2, 5, 6, 7, 8]);
+        compactor.compact_unsorted(&[5, 2, 5], 6..6, |_| ());
+        assert_eq!(compactor.keys(), [5, 2]);
+    }
+
+    #[test]
     #[should_panic(expected = "key 9 is outside a model of 9 features")]
     fn a_key_beyond_the_model_is_no_bias() {
-        Compactor::new().compact(&[3, 9], 9);
+        Compactor::new().compact(&[3, 9], 9..10);
     }
 }

@@ -8,7 +8,7 @@
 
 use super::shape::Place;
 use super::stage::{Pass, Seen, Stage};
-use crate::Onto;
+use crate::OutputMode;
 use crate::kernels::panels::{Panel, Panels};
 use crate::kernels::tile::{RowsTimesPanel, Run};
 
@@ -115,7 +115,7 @@ impl Conv {
         for pixels in self.pixels.chunks(self.slab) {
             for panel in self.outputs.iter() {
                 let mut packed = &packed[panel.start..];
-                let mut onto = Onto::Zero;
+                let mut onto = OutputMode::Overwrite;
                 for runs in &self.groups {
                     let depth = runs.iter().map(|run| run.len).sum::<usize>() * panel.width;
                     RowsTimesPanel {
@@ -126,13 +126,17 @@ impl Conv {
                         panel: &packed[..depth],
                         width: panel.width,
                         used: panel.used,
-                        start: if onto == Onto::Zero { &bias[panel.column..] } else { &[] },
+                        start: if onto == OutputMode::Overwrite {
+                            &bias[panel.column..]
+                        } else {
+                            &[]
+                        },
                         onto,
                         out: y,
                     }
                     .run();
                     packed = &packed[depth..];
-                    onto = Onto::Present;
+                    onto = OutputMode::Add;
                 }
             }
         }
@@ -173,7 +177,7 @@ impl Conv {
                 width: panel.width,
                 used: panel.used,
                 start: &[],
-                onto: Onto::Present,
+                onto: OutputMode::Add,
                 out: dx,
             }
             .run();
@@ -199,7 +203,14 @@ impl Stage for Conv {
         });
     }
 
-    fn slope(&self, pass: &mut Pass<'_>, x: &[f32], dy: &[f32], onto: Onto, grad: &mut [f32]) {
+    fn slope(
+        &self,
+        pass: &mut Pass<'_>,
+        x: &[f32],
+        dy: &[f32],
+        onto: OutputMode,
+        grad: &mut [f32],
+    ) {
         self.put_slope(pass, x, dy, onto, grad);
     }
 

@@ -11,7 +11,7 @@ use pulp::{Arch, Simd, WithSimd};
 use super::conv::{Conv, divided};
 use super::conv_sums::{Sums, TASK_ROWS};
 use super::stage::Pass;
-use crate::Onto;
+use crate::OutputMode;
 use crate::kernels::each;
 use crate::kernels::pack::copy_row;
 use crate::kernels::panels::Panels;
@@ -62,7 +62,7 @@ impl Conv {
         pass: &mut Pass<'_>,
         x: &[f32],
         dy: &[f32],
-        onto: Onto,
+        onto: OutputMode,
         grad: &mut [f32],
     ) {
         let outputs = self.to.shape.channels;
@@ -102,7 +102,7 @@ impl Conv {
             for sums in sums.chunks_exact(group) {
                 let sums = &sums[..self.covered() * stored];
                 self.put_weights(sums, task * some, onto, weights);
-                onto = Onto::Present;
+                onto = OutputMode::Add;
             }
         });
         let parts = &mut rest[..pass.count * outputs];
@@ -112,7 +112,7 @@ impl Conv {
                 || self.sum_pixels(&dy[example * self.to.len()..][..self.to.len()], part),
             );
         });
-        if onto == Onto::Zero {
+        if onto == OutputMode::Overwrite {
             bias.fill(0.0);
         }
         for part in parts.chunks_exact(outputs) {
@@ -121,7 +121,7 @@ impl Conv {
     }
 
     /// The weights of some outputs, from the first on, out of the sums' order.
-    fn put_weights(&self, sums: &[f32], first: usize, onto: Onto, weights: &mut [f32]) {
+    fn put_weights(&self, sums: &[f32], first: usize, onto: OutputMode, weights: &mut [f32]) {
         let inputs = self.from.shape.channels;
         let taps = self.kernel[0] * self.kernel[1];
         let stored = self.outputs.stored_columns();
@@ -129,7 +129,7 @@ impl Conv {
             let (tap, input) = divided(row, inputs);
             let weights = weights[input * taps + tap..].iter_mut().step_by(inputs * taps);
             for (weight, sum) in weights.zip(&sums[first..]) {
-                *weight = if onto == Onto::Zero { *sum } else { *weight + sum };
+                *weight = if onto == OutputMode::Overwrite { *sum } else { *weight + sum };
             }
         }
     }

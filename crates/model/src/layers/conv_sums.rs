@@ -5,7 +5,7 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::conv::{Conv, divided};
-use crate::Onto;
+use crate::OutputMode;
 use crate::kernels::panels::{Panel, Panels};
 use crate::kernels::tile::{ROWS, VECTORS, add_outer, add_packed, put_out, tiles};
 
@@ -169,7 +169,7 @@ impl Sums<'_> {
         let stored = self.conv.outputs.stored_columns();
         for (m, sums) in sums.iter().enumerate() {
             let out = &mut out[m * stored..][..V * S::F32_LANES];
-            put_out(simd, sums, Onto::Present, out);
+            put_out(simd, sums, OutputMode::Add, out);
         }
     }
 

@@ -7,7 +7,7 @@
 //! inputs, never examples, so that each of the weights goes through one core alone.
 
 use super::stage::{Pass, Seen, Stage};
-use crate::Onto;
+use crate::OutputMode;
 use crate::kernels::pack::pack_panels;
 use crate::kernels::panels::Panels;
 use crate::kernels::tile::{RowsTimesPanel, Run};
@@ -62,8 +62,8 @@ impl Dense {
     }
 
     /// The gradient by the biases.
-    fn put_bias(&self, dy: &[f32], onto: Onto, bias: &mut [f32]) {
-        if onto == Onto::Zero {
+    fn put_bias(&self, dy: &[f32], onto: OutputMode, bias: &mut [f32]) {
+        if onto == OutputMode::Overwrite {
             bias.fill(0.0);
         }
         for dy in dy.chunks_exact(self.outputs) {
@@ -86,7 +86,7 @@ impl Dense {
                     width: panel.width,
                     used: panel.width,
                     start: &[],
-                    onto: if first == 0 { Onto::Zero } else { Onto::Present },
+                    onto: if first == 0 { OutputMode::Overwrite } else { OutputMode::Add },
                     out,
                 }
                 .run();
@@ -121,7 +121,7 @@ impl Dense {
                     width: panel.width,
                     used: panel.used,
                     start: &[],
-                    onto: if output == 0 { Onto::Zero } else { Onto::Present },
+                    onto: if output == 0 { OutputMode::Overwrite } else { OutputMode::Add },
                     out,
                 }
                 .run();
@@ -166,7 +166,14 @@ impl Stage for Dense {
         });
     }
 
-    fn slope(&self, pass: &mut Pass<'_>, x: &[f32], dy: &[f32], onto: Onto, grad: &mut [f32]) {
+    fn slope(
+        &self,
+        pass: &mut Pass<'_>,
+        x: &[f32],
+        dy: &[f32],
+        onto: OutputMode,
+        grad: &mut [f32],
+    ) {
         let (x, dy) = (&x[..pass.count * self.inputs], &dy[..pass.count * self.outputs]);
         let (crew, columns) = (pass.crew, self.columns(pass.count));
         let packed = self.pack_columns(pass, x);
@@ -198,12 +205,18 @@ impl Stage for Dense {
             let piece = &mut piece[..rows * self.inputs];
             crew.each(piece, TASK_ROWS * self.inputs, |task, weights| {
                 let row = first + task * TASK_ROWS;
-                outer_rows(columns, packed, (dy, self.outputs, row), Onto::Zero, weights);
+                outer_rows(
+                    columns,
+                    packed,
+                    (dy, self.outputs, row),
+                    OutputMode::Overwrite,
+                    weights,
+                );
             });
             hand_on(first * self.inputs, piece);
         }
         let bias = &mut piece[..self.outputs];
-        self.put_bias(dy, Onto::Zero, bias);
+        self.put_bias(dy, OutputMode::Overwrite, bias);
         hand_on(self.inputs * self.outputs, bias);
     }
 

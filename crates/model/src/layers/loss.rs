@@ -19,9 +19,23 @@ fn lower(scores: &mut [f32], labels: &[u32], mut right: impl FnMut(f32)) {
     }
 }
 
-/// Turns rows of scores into `share * (probabilities - one-hot label)`, the gradient of `share`
-/// times the cross-entropy, and returns the sum of the cross-entropies.
-pub(crate) fn softmax_deltas(scores: &mut [f32], labels: &[u32], share: f32) -> f32 {
+/// Softmax and cross-entropy of some examples, whose scores are rows of one value for each class.
+///
+/// Replaces the scores with the gradient of `share` times the summed cross-entropies, which is
+/// `share * (probabilities - one-hot label)`, and returns that sum without the share.
+///
+/// ```
+/// use paceline_model::softmax_cross_entropy;
+///
+/// let mut scores = [0.0, 0.0, 1.0, 1.0];
+/// let loss = softmax_cross_entropy(&mut scores, &[0, 1], 0.5);
+/// assert!((loss - 2.0 * 2f32.ln()).abs() < 1e-6);
+/// assert_eq!(scores, [-0.25, 0.25, 0.25, -0.25]);
+/// ```
+///
+/// # Panics
+/// If a label is not below the number of classes.
+pub fn softmax_cross_entropy(scores: &mut [f32], labels: &[u32], share: f32) -> f32 {
     let mut loss = 0.0;
     lower(scores, labels, |right| loss -= right);
     exp_below_zero(scores);

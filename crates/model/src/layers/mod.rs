@@ -1,6 +1,6 @@
 //! What networks are made of.
 //!
-//! A [`Layer`] is a description: a name, by which files and graphs know it, and a [`Kind`] with
+//! A [`Layer`] is a description: a name, by which files and graphs know it, and a [`LayerKind`] with
 //! its sizes. [`Network`](crate::Network) checks that one's output fits the next one's input and
 //! plans the work; the files beside this one hold what each kind does forward and backward.
 
@@ -16,6 +16,7 @@ pub(crate) mod pool;
 mod shape;
 pub(crate) mod stage;
 
+pub use loss::softmax_cross_entropy;
 pub(crate) use shape::Place;
 pub use shape::Shape;
 
@@ -25,12 +26,12 @@ pub struct Layer {
     /// Unique among the network's layers. Its tensors are called `NAME.weight` and `NAME.bias`.
     pub name: String,
     /// What it does.
-    pub kind: Kind,
+    pub kind: LayerKind,
 }
 
 /// What a layer does. Pairs are for rows and columns.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum LayerKind {
     /// Convolution in two dimensions, with a bias. Its weights are `[outputs, inputs, rows,
     /// columns]`.
     Conv {
@@ -92,49 +93,49 @@ impl Windows {
 
 impl Layer {
     /// A layer.
-    pub fn new(name: &str, kind: Kind) -> Self {
+    pub fn new(name: &str, kind: LayerKind) -> Self {
         Self { name: name.to_owned(), kind }
     }
 
     /// A convolution with a square kernel.
     pub fn conv(name: &str, outputs: usize, kernel: usize, stride: usize, padding: usize) -> Self {
         let (kernel, stride, padding) = ([kernel; 2], [stride; 2], [padding; 2]);
-        Self::new(name, Kind::Conv { outputs, kernel, stride, padding })
+        Self::new(name, LayerKind::Conv { outputs, kernel, stride, padding })
     }
 
     /// A dense layer.
     pub fn dense(name: &str, outputs: usize) -> Self {
-        Self::new(name, Kind::Dense { outputs })
+        Self::new(name, LayerKind::Dense { outputs })
     }
 }
 
-impl Kind {
+impl LayerKind {
     /// What it is called in errors and tables.
     pub fn word(&self) -> &'static str {
         match self {
-            Kind::Conv { .. } => "convolution",
-            Kind::MaxPool(_) => "max pooling",
-            Kind::AveragePool(_) => "average pooling",
-            Kind::AdaptiveAveragePool { .. } => "adaptive average pooling",
-            Kind::Flatten => "flatten",
-            Kind::Dense { .. } => "dense",
-            Kind::Relu => "relu",
-            Kind::Tanh => "tanh",
-            Kind::Dropout { .. } => "dropout",
+            LayerKind::Conv { .. } => "convolution",
+            LayerKind::MaxPool(_) => "max pooling",
+            LayerKind::AveragePool(_) => "average pooling",
+            LayerKind::AdaptiveAveragePool { .. } => "adaptive average pooling",
+            LayerKind::Flatten => "flatten",
+            LayerKind::Dense { .. } => "dense",
+            LayerKind::Relu => "relu",
+            LayerKind::Tanh => "tanh",
+            LayerKind::Dropout { .. } => "dropout",
         }
     }
 
     /// The shape that comes out, or why there is none.
     pub(crate) fn output(&self, input: Shape) -> Result<Shape, String> {
         match *self {
-            Kind::Conv { outputs, kernel, stride, padding } => {
+            LayerKind::Conv { outputs, kernel, stride, padding } => {
                 if outputs == 0 {
                     return Err("has no outputs".into());
                 }
                 let [height, width] = slid(input, Windows { kernel, stride, padding })?;
                 Ok(Shape::image(outputs, height, width))
             }
-            Kind::MaxPool(windows) | Kind::AveragePool(windows) => {
+            LayerKind::MaxPool(windows) | LayerKind::AveragePool(windows) => {
                 if (0..2).any(|axis| windows.padding[axis] * 2 > windows.kernel[axis]) {
                     return Err(format!(
                         "pads by {}, more than half of its windows of {}",
@@ -145,26 +146,28 @@ impl Kind {
                 let [height, width] = slid(input, windows)?;
                 Ok(Shape::image(input.channels, height, width))
             }
-            Kind::AdaptiveAveragePool { to: [0, _] | [_, 0] } => Err("has no outputs".into()),
-            Kind::AdaptiveAveragePool { to } => Ok(Shape::image(input.channels, to[0], to[1])),
-            Kind::Flatten => Ok(Shape::flat(input.values())),
-            Kind::Dense { outputs: 0 } => Err("has no outputs".into()),
-            Kind::Dense { outputs } if input.is_flat() => Ok(Shape::flat(outputs)),
-            Kind::Dense { .. } => Err("takes a flat row: put a flatten layer before it".into()),
-            Kind::Dropout { rate } if !(0.0..1.0).contains(&rate) => {
+            LayerKind::AdaptiveAveragePool { to: [0, _] | [_, 0] } => Err("has no outputs".into()),
+            LayerKind::AdaptiveAveragePool { to } => Ok(Shape::image(input.channels, to[0], to[1])),
+            LayerKind::Flatten => Ok(Shape::flat(input.values())),
+            LayerKind::Dense { outputs: 0 } => Err("has no outputs".into()),
+            LayerKind::Dense { outputs } if input.is_flat() => Ok(Shape::flat(outputs)),
+            LayerKind::Dense { .. } => {
+                Err("takes a flat row: put a flatten layer before it".into())
+            }
+            LayerKind::Dropout { rate } if !(0.0..1.0).contains(&rate) => {
                 Err(format!("has the rate {rate}, which is not from 0 to less than 1"))
             }
-            Kind::Relu | Kind::Tanh | Kind::Dropout { .. } => Ok(input),
+            LayerKind::Relu | LayerKind::Tanh | LayerKind::Dropout { .. } => Ok(input),
         }
     }
 
     /// Numbers of weights and of biases.
     pub(crate) fn tensors(&self, input: Shape) -> Option<(Vec<usize>, usize)> {
         match *self {
-            Kind::Conv { outputs, kernel, .. } => {
+            LayerKind::Conv { outputs, kernel, .. } => {
                 Some((vec![outputs, input.channels, kernel[0], kernel[1]], outputs))
             }
-            Kind::Dense { outputs } => Some((vec![outputs, input.channels], outputs)),
+            LayerKind::Dense { outputs } => Some((vec![outputs, input.channels], outputs)),
             _ => None,
         }
     }

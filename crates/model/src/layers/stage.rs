@@ -1,6 +1,6 @@
 //! What a planned layer does in a step.
 
-use crate::Onto;
+use crate::OutputMode;
 use crate::crew::Crew;
 
 /// What every layer works with.
@@ -26,7 +26,15 @@ pub(crate) trait Stage: Send + Sync {
     fn forward(&self, pass: &mut Pass<'_>, params: &[f32], x: &[f32], y: &mut [f32]);
 
     /// The gradient by the parameters, from the one by the output.
-    fn slope(&self, _pass: &mut Pass<'_>, _x: &[f32], _dy: &[f32], _onto: Onto, _: &mut [f32]) {}
+    fn slope(
+        &self,
+        _pass: &mut Pass<'_>,
+        _x: &[f32],
+        _dy: &[f32],
+        _onto: OutputMode,
+        _: &mut [f32],
+    ) {
+    }
 
     /// How many numbers of the gradient by its so many parameters it makes at a time for
     /// [`Stage::slope_in_pieces`], with so many threads.
@@ -44,7 +52,7 @@ pub(crate) trait Stage: Send + Sync {
         piece: &mut [f32],
         hand_on: &mut dyn FnMut(usize, &[f32]),
     ) {
-        self.slope(pass, x, dy, Onto::Zero, piece);
+        self.slope(pass, x, dy, OutputMode::Overwrite, piece);
         hand_on(0, piece);
     }
 

@@ -12,11 +12,11 @@ mod run;
 use std::ops::Range;
 
 use crate::crew::Crew;
-use crate::kernels::Onto;
-use crate::layers::{Kind, Layer, Shape};
+use crate::kernels::OutputMode;
+use crate::layers::{Layer, LayerKind, Shape};
 use crate::seed::fill_uniform;
-use crate::{Batch, Descent, Group, InPlace, LayerShape, Layout, Model, Moment, Node, Tally};
-use run::{Machine, Sink, Watch};
+use crate::{Batch, Descent, Group, InPlace, LayerShape, Layout, Model, OpNode, StepEvent, Tally};
+use run::{Machine, Sink};
 
 /// Why a list of layers is no network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -195,33 +195,31 @@ impl Model for Network {
         params: &[f32],
         block: Batch<'_>,
         share: f32,
-        onto: Onto,
+        mode: OutputMode,
         grad: &mut [f32],
     ) -> f32 {
-        self.gradient_followed(params, block, share, (onto, grad), &mut |_| {})
+        self.gradient_observed(params, block, share, mode, grad, &mut |_| {})
     }
 
-    fn gradient_followed(
+    fn gradient_observed(
         &mut self,
         params: &[f32],
         block: Batch<'_>,
         share: f32,
-        (onto, grad): (Onto, &mut [f32]),
-        watch: &mut (dyn FnMut(Moment<'_>) + Send),
+        mode: OutputMode,
+        grad: &mut [f32],
+        observe: &mut (dyn FnMut(StepEvent<'_>) + Send),
     ) -> f32 {
         self.check(params, block);
         assert_eq!(grad.len(), self.layout.len(), "gradient");
         if block.is_empty() {
-            if onto == Onto::Zero {
-                grad.fill(0.0);
-            }
-            watch(Moment::Final { range: 0..grad.len(), values: grad });
+            mode.prepare(grad);
+            observe(StepEvent::Final { range: 0..grad.len(), values: grad });
             return 0.0;
         }
         let Self { crew, machine, .. } = self;
-        let sink = Sink::Gradient { params, onto, grad };
-        let watch: Watch<'_> = watch;
-        crew.enter(|| machine.gradient(crew, (block, share), sink, watch))
+        let sink = Sink::Gradient { params, mode, grad };
+        crew.enter(|| machine.gradient(crew, (block, share), sink, observe))
     }
 
     fn layer_shapes(&self) -> Vec<LayerShape> {
@@ -248,25 +246,24 @@ impl Model for Network {
         crew.enter(|| machine.evaluate(crew, params, block, tally));
     }
 
-    fn graph(&self) -> Vec<Node> {
+    fn graph(&self) -> Vec<OpNode> {
         graph::graph(&self.layers, &self.shapes)
     }
 }
 
 impl InPlace for Network {
-    fn descend_followed(
+    fn descend_observed(
         &mut self,
         descent: Descent<'_>,
         block: Batch<'_>,
-        watch: &mut (dyn FnMut(Moment<'_>) + Send),
+        observe: &mut (dyn FnMut(StepEvent<'_>) + Send),
     ) -> f32 {
         self.check(descent.params, block);
         assert!(!block.is_empty(), "no examples to make a step with");
         let Self { crew, machine, .. } = self;
         let share = 1.0 / block.len() as f32;
         let sink = Sink::Parameters(descent);
-        let watch: Watch<'_> = watch;
-        crew.enter(|| machine.gradient(crew, (block, share), sink, watch))
+        crew.enter(|| machine.gradient(crew, (block, share), sink, observe))
     }
 }
 
@@ -290,12 +287,12 @@ fn shapes(input: Shape, layers: &[Layer]) -> Result<Vec<Shape>, NetworkError> {
 }
 
 /// How many values a layer without parameters reads.
-fn reads(kind: Kind, input: Shape, output: Shape) -> usize {
+fn reads(kind: LayerKind, input: Shape, output: Shape) -> usize {
     match kind {
-        Kind::MaxPool(windows) | Kind::AveragePool(windows) => {
+        LayerKind::MaxPool(windows) | LayerKind::AveragePool(windows) => {
             output.values() * windows.kernel[0] * windows.kernel[1]
         }
-        Kind::Flatten => 0,
+        LayerKind::Flatten => 0,
         _ => input.values(),
     }
 }

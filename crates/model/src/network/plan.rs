@@ -10,7 +10,7 @@ use crate::layers::dropout::Dropout;
 use crate::layers::flatten::{Copy, Flatten};
 use crate::layers::pool::{Pool, Take};
 use crate::layers::stage::{Map, Stage};
-use crate::layers::{Kind, Layer, Place, Shape};
+use crate::layers::{Layer, LayerKind, Place, Shape};
 
 /// One thing to do.
 pub(super) struct Task {
@@ -67,10 +67,10 @@ fn steps(layers: &[Layer], shapes: &[Shape]) -> Vec<(usize, Step)> {
     for (index, layer) in layers.iter().enumerate() {
         let same_shape = shapes[index] == shapes[index + 1];
         let copies = match layer.kind {
-            Kind::Flatten | Kind::AdaptiveAveragePool { .. } if same_shape => continue,
-            Kind::Dropout { rate: 0.0 } => continue,
-            Kind::Relu | Kind::Tanh | Kind::Dropout { .. } => is_kept,
-            Kind::Conv { padding, .. } => !has_border && padding != [0; 2],
+            LayerKind::Flatten | LayerKind::AdaptiveAveragePool { .. } if same_shape => continue,
+            LayerKind::Dropout { rate: 0.0 } => continue,
+            LayerKind::Relu | LayerKind::Tanh | LayerKind::Dropout { .. } => is_kept,
+            LayerKind::Conv { padding, .. } => !has_border && padding != [0; 2],
             _ => false,
         };
         if copies {
@@ -78,9 +78,9 @@ fn steps(layers: &[Layer], shapes: &[Shape]) -> Vec<(usize, Step)> {
             has_border = true;
         }
         steps.push((index, Step::Layer));
-        is_kept = matches!(layer.kind, Kind::Tanh | Kind::MaxPool(_));
+        is_kept = matches!(layer.kind, LayerKind::Tanh | LayerKind::MaxPool(_));
         if !is_map(layer.kind) {
-            has_border = !matches!(layer.kind, Kind::Flatten | Kind::Dense { .. });
+            has_border = !matches!(layer.kind, LayerKind::Flatten | LayerKind::Dense { .. });
         }
     }
     steps
@@ -96,7 +96,7 @@ fn places(layers: &[Layer], shapes: &[Shape], steps: &[(usize, Step)]) -> Vec<Pl
             Step::Layer if is_map(kind) => continue,
             Step::Layer => shapes[index + 1],
         };
-        if let (Kind::Conv { padding, .. }, Step::Layer) = (kind, step) {
+        if let (LayerKind::Conv { padding, .. }, Step::Layer) = (kind, step) {
             places[last].border = padding;
         }
         places.push(Place { shape, border: [0; 2] });
@@ -104,32 +104,34 @@ fn places(layers: &[Layer], shapes: &[Shape], steps: &[(usize, Step)]) -> Vec<Pl
     places
 }
 
-fn is_map(kind: Kind) -> bool {
-    matches!(kind, Kind::Relu | Kind::Tanh | Kind::Dropout { .. })
+fn is_map(kind: LayerKind) -> bool {
+    matches!(kind, LayerKind::Relu | LayerKind::Tanh | LayerKind::Dropout { .. })
 }
 
-fn map(layer: usize, kind: Kind, place: Place) -> Option<Box<dyn Map>> {
+fn map(layer: usize, kind: LayerKind, place: Place) -> Option<Box<dyn Map>> {
     match kind {
-        Kind::Relu => Some(Box::new(Activation::Relu)),
-        Kind::Tanh => Some(Box::new(Activation::Tanh)),
-        Kind::Dropout { rate } => Some(Box::new(Dropout::new(layer, place.len(), rate))),
+        LayerKind::Relu => Some(Box::new(Activation::Relu)),
+        LayerKind::Tanh => Some(Box::new(Activation::Tanh)),
+        LayerKind::Dropout { rate } => Some(Box::new(Dropout::new(layer, place.len(), rate))),
         _ => None,
     }
 }
 
-fn stage(kind: Kind, from: Place, to: Place) -> Box<dyn Stage> {
+fn stage(kind: LayerKind, from: Place, to: Place) -> Box<dyn Stage> {
     let pool = |take, windows: crate::layers::Windows| {
         Pool::regular(take, (from, to), windows.kernel, windows.stride, windows.padding)
     };
     match kind {
-        Kind::Conv { kernel, stride, padding, .. } => {
+        LayerKind::Conv { kernel, stride, padding, .. } => {
             Box::new(Conv::new(from, to, kernel, stride, padding))
         }
-        Kind::MaxPool(windows) => Box::new(pool(Take::Largest, windows)),
-        Kind::AveragePool(windows) => Box::new(pool(Take::Mean, windows)),
-        Kind::AdaptiveAveragePool { .. } => Box::new(Pool::adaptive(from, to)),
-        Kind::Flatten => Box::new(Flatten::new(from)),
-        Kind::Dense { outputs } => Box::new(Dense::new(from.shape.values(), outputs)),
-        Kind::Relu | Kind::Tanh | Kind::Dropout { .. } => unreachable!("works in place"),
+        LayerKind::MaxPool(windows) => Box::new(pool(Take::Largest, windows)),
+        LayerKind::AveragePool(windows) => Box::new(pool(Take::Mean, windows)),
+        LayerKind::AdaptiveAveragePool { .. } => Box::new(Pool::adaptive(from, to)),
+        LayerKind::Flatten => Box::new(Flatten::new(from)),
+        LayerKind::Dense { outputs } => Box::new(Dense::new(from.shape.values(), outputs)),
+        LayerKind::Relu | LayerKind::Tanh | LayerKind::Dropout { .. } => {
+            unreachable!("works in place")
+        }
     }
 }

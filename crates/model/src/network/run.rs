@@ -3,15 +3,15 @@
 use super::memory::Memory;
 use super::plan::{Task, Work};
 use crate::crew::Crew;
-use crate::kernels::Onto;
+use crate::kernels::OutputMode;
 use crate::layers::Place;
 use crate::layers::flatten::take_in;
-use crate::layers::loss::{count, softmax_deltas};
+use crate::layers::loss::{count, softmax_cross_entropy};
 use crate::layers::stage::{Pass, Seen};
-use crate::{Batch, Descent, Moment, Tally};
+use crate::{Batch, Descent, StepEvent, Tally};
 
-/// Somebody who follows a step.
-pub(super) type Watch<'a> = &'a mut (dyn FnMut(Moment<'_>) + Send);
+/// A call at every event of a step.
+pub(super) type Observer<'a> = &'a mut (dyn FnMut(StepEvent<'_>) + Send);
 
 /// The tasks and all the memory they need.
 pub(super) struct Machine {
@@ -29,7 +29,7 @@ pub(super) struct Machine {
 /// The parameters of a step, and where the gradient goes.
 pub(super) enum Sink<'a> {
     /// Onto a slice.
-    Gradient { params: &'a [f32], onto: Onto, grad: &'a mut [f32] },
+    Gradient { params: &'a [f32], mode: OutputMode, grad: &'a mut [f32] },
     /// Into the parameters themselves, by their optimizer.
     Parameters(Descent<'a>),
 }
@@ -76,7 +76,7 @@ impl Machine {
         crew: &Crew,
         params: &[f32],
         (block, draw): (Batch<'_>, Option<u64>),
-        watch: Watch<'_>,
+        observe: Observer<'_>,
     ) {
         let Self { tasks, places, values, scratch, .. } = self;
         let (count, place) = (block.len(), places[0]);
@@ -84,7 +84,7 @@ impl Machine {
             let len = place.shape.values();
             take_in(place, &block.values()[example * len..][..len], inside);
         });
-        watch(Moment::Input);
+        observe(StepEvent::Input);
         let mut pass = Pass { crew, count, draw, scratch };
         let mut buffer = 0;
         for task in tasks {
@@ -99,7 +99,7 @@ impl Machine {
                     buffer += 1;
                 }
             }
-            watch(Moment::Forward { layer: task.layer });
+            observe(StepEvent::Forward { layer: task.layer });
         }
     }
 
@@ -127,21 +127,21 @@ impl Machine {
         crew: &Crew,
         (block, share): (Batch<'_>, f32),
         sink: Sink<'_>,
-        watch: Watch<'_>,
+        observe: Observer<'_>,
     ) -> f32 {
-        self.forward(crew, sink.params(), (block, Some(block.draw)), watch);
+        self.forward(crew, sink.params(), (block, Some(block.draw)), observe);
         let last = self.places.len() - 1;
         let (count, classes) = (block.len(), self.places[last].len());
         let delta = &mut self.slopes[last % 2][..count * classes];
         delta.copy_from_slice(&self.values[last][..count * classes]);
-        let loss = softmax_deltas(delta, block.labels, share);
-        watch(Moment::Loss);
-        self.back(crew, block, sink, watch);
+        let loss = softmax_cross_entropy(delta, block.labels, share);
+        observe(StepEvent::Loss);
+        self.back(crew, block, sink, observe);
         loss * share
     }
 
     /// From the gradient by the scores to the one by the parameters, the last layer's first.
-    fn back(&mut self, crew: &Crew, block: Batch<'_>, mut sink: Sink<'_>, watch: Watch<'_>) {
+    fn back(&mut self, crew: &Crew, block: Batch<'_>, mut sink: Sink<'_>, observe: Observer<'_>) {
         let Self { tasks, places, values, slopes, scratch, piece } = self;
         let count = block.len();
         let mut pass = Pass { crew, count, draw: Some(block.draw), scratch };
@@ -158,12 +158,12 @@ impl Machine {
                 }
                 Work::Stage(stage) => {
                     let (x, range) = (&values[buffer - 1], task.params.clone());
-                    if let (Sink::Gradient { onto, grad, .. }, false) =
+                    if let (Sink::Gradient { mode, grad, .. }, false) =
                         (&mut sink, range.is_empty())
                     {
                         let grad = &mut grad[range.clone()];
-                        stage.slope(&mut pass, x, dy, *onto, grad);
-                        watch(Moment::Final { range: range.clone(), values: grad });
+                        stage.slope(&mut pass, x, dy, *mode, grad);
+                        observe(StepEvent::Final { range: range.clone(), values: grad });
                     }
                     if index > first {
                         let seen = Seen { x, y: &values[buffer], dy };
@@ -180,7 +180,7 @@ impl Machine {
                     buffer -= 1;
                 }
             }
-            watch(Moment::Backward { layer: task.layer });
+            observe(StepEvent::Backward { layer: task.layer });
         }
     }
 }

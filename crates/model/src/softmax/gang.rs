@@ -14,8 +14,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::lane::{LANES, Lane, Task};
-use crate::Patchy;
-use crate::kernels::{Lines, Patches};
+use crate::SharedPatches;
+use crate::kernels::{Lines, PatchView};
 
 /// How often a helper looks out for work before it goes to sleep: for some 0.1 ms.
 const LOOKS: u32 = 100;
@@ -81,7 +81,7 @@ impl Order {
             inputs: self.sizes.0,
             classes: self.sizes.1,
             params: &self.params,
-            images: Patches {
+            images: PatchView {
                 words: (*self.words).as_ref(),
                 starts: &self.starts,
                 which: &self.which,
@@ -92,7 +92,7 @@ impl Order {
     }
 
     /// Takes over a task on images that are shared.
-    fn set(&mut self, wanted: Wanted, task: &Task<'_>, images: Patchy<'_>) {
+    fn set(&mut self, wanted: Wanted, task: &Task<'_>, images: SharedPatches<'_>) {
         self.wanted = wanted;
         self.sizes = (task.inputs, task.classes);
         self.params.copy_from(task.params);
@@ -138,7 +138,7 @@ impl Gang {
         &mut self,
         wanted: Wanted,
         task: &Task<'_>,
-        images: Patchy<'_>,
+        images: SharedPatches<'_>,
         first: impl FnOnce(&Task<'_>),
     ) {
         let shared = &*self.shared;

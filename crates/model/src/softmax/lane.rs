@@ -6,8 +6,10 @@
 
 use std::ops::Range;
 
-use crate::kernels::{Onto, PATCH_BLOCK, PatchScratch, Patches, patches_backward, patches_forward};
-use crate::layers::loss::{count, softmax_deltas};
+use crate::kernels::{
+    OutputMode, PATCH_BLOCK, PatchScratch, PatchView, patches_backward, patches_forward,
+};
+use crate::layers::loss::{count, softmax_cross_entropy};
 use crate::{Batch, Tally};
 
 /// From so many examples on there are two lanes; from three times as many, one for so many. Each
@@ -22,7 +24,7 @@ pub(super) struct Task<'a> {
     pub(super) inputs: usize,
     pub(super) classes: usize,
     pub(super) params: &'a [f32],
-    pub(super) images: Patches<'a>,
+    pub(super) images: PatchView<'a>,
     pub(super) labels: &'a [u32],
     pub(super) share: f32,
 }
@@ -43,7 +45,7 @@ impl Task<'_> {
 
     /// Some of the examples.
     fn cut(&self, range: Range<usize>) -> Self {
-        let images = Patches { which: &self.images.which[range.clone()], ..self.images };
+        let images = PatchView { which: &self.images.which[range.clone()], ..self.images };
         Self { images, labels: &self.labels[range], ..*self }
     }
 }
@@ -70,7 +72,7 @@ impl Lane {
     pub(super) fn gradient(&mut self, task: &Task<'_>, lane: usize) {
         let mut grad = std::mem::take(&mut self.grad);
         grad.resize(task.params.len(), 0.0);
-        self.gradient_onto(task, lane, Onto::Zero, &mut grad);
+        self.gradient_onto(task, lane, OutputMode::Overwrite, &mut grad);
         self.grad = grad;
     }
 
@@ -79,11 +81,11 @@ impl Lane {
         &mut self,
         task: &Task<'_>,
         lane: usize,
-        mut onto: Onto,
+        mut onto: OutputMode,
         grad: &mut [f32],
     ) {
         let (weights, bias) = grad.split_at_mut(task.classes * task.inputs);
-        if onto == Onto::Zero {
+        if onto == OutputMode::Overwrite {
             bias.fill(0.0);
         }
         self.loss = 0.0;
@@ -93,13 +95,13 @@ impl Lane {
             let within = part(range.len(), block, blocks);
             let block = task.cut(range.start + within.start..range.start + within.end);
             self.score(&block);
-            self.loss += softmax_deltas(&mut self.scores, block.labels, task.share);
+            self.loss += softmax_cross_entropy(&mut self.scores, block.labels, task.share);
             for row in self.scores.chunks_exact(task.classes) {
                 bias.iter_mut().zip(row).for_each(|(sum, delta)| *sum += delta);
             }
             let scratch = &mut self.scratch;
             patches_backward(task.inputs, block.images, &self.scores, scratch, onto, weights);
-            onto = Onto::Present;
+            onto = OutputMode::Add;
         }
     }
 

@@ -8,9 +8,9 @@ mod lane;
 
 use self::gang::{Gang, Wanted};
 use self::lane::{LANES, Lane, Task};
-use crate::kernels::{Onto, Patches, dense_backward_weights, dense_forward, each};
-use crate::layers::loss::{count, softmax_deltas};
-use crate::{Batch, Group, Inputs, LayerShape, Layout, Model, Node, Patchy, Tally};
+use crate::kernels::{OutputMode, PatchView, dense_backward_weights, dense_forward, each};
+use crate::layers::loss::{count, softmax_cross_entropy};
+use crate::{Batch, Group, Inputs, LayerShape, Layout, Model, OpNode, SharedPatches, Tally};
 
 /// Dense examples that go forward and backward together: 28x28 pixels of so many fill half a
 /// processor's second-level cache.
@@ -50,14 +50,14 @@ impl Softmax {
         Self { inputs, classes, layout, most: BLOCK, scores, lanes, gang: None }
     }
 
-    /// A model for examples that are [`Patchy`], with so many threads.
+    /// A model for examples that are [`SharedPatches`], with so many threads.
     ///
     /// # Errors
     /// If the system has no more threads.
     ///
     /// # Panics
     /// If one of the sizes is zero.
-    pub fn of_patchy(inputs: usize, classes: usize, threads: usize) -> Result<Self, String> {
+    pub fn for_patches(inputs: usize, classes: usize, threads: usize) -> Result<Self, String> {
         let gang = (threads > 1).then(|| Gang::new(threads - 1)).transpose()?;
         Ok(Self { most: PATCHY_BLOCK, gang, ..Self::new(inputs, classes) })
     }
@@ -78,16 +78,16 @@ impl Softmax {
         params: &[f32],
         block: Batch<'_>,
         share: f32,
-        onto: Onto,
+        onto: OutputMode,
         grad: &mut [f32],
     ) -> f32 {
         let (inputs, classes) = (self.inputs, self.classes);
         let (weights, bias) = grad.split_at_mut(classes * inputs);
-        if onto == Onto::Zero {
+        if onto == OutputMode::Overwrite {
             bias.fill(0.0);
         }
         let delta = self.score(params, block);
-        let loss = softmax_deltas(delta, block.labels, share);
+        let loss = softmax_cross_entropy(delta, block.labels, share);
         for row in delta.chunks_exact(classes) {
             bias.iter_mut().zip(row).for_each(|(sum, delta)| *sum += delta);
         }
@@ -99,8 +99,8 @@ impl Softmax {
     fn patchy_gradient(
         &mut self,
         task: &Task<'_>,
-        images: Patchy<'_>,
-        onto: Onto,
+        images: SharedPatches<'_>,
+        onto: OutputMode,
         grad: &mut [f32],
     ) -> f32 {
         let lanes = task.lanes();
@@ -127,7 +127,7 @@ impl Softmax {
         }
     }
 
-    fn patchy_evaluate(&mut self, task: &Task<'_>, images: Patchy<'_>, tally: &mut Tally) {
+    fn patchy_evaluate(&mut self, task: &Task<'_>, images: SharedPatches<'_>, tally: &mut Tally) {
         let lanes = task.lanes();
         let (first, rest) = self.lanes.split_at_mut(1);
         match &mut self.gang {
@@ -149,13 +149,13 @@ impl Softmax {
     fn task<'a>(
         &self,
         params: &'a [f32],
-        images: Patchy<'a>,
+        images: SharedPatches<'a>,
         labels: &'a [u32],
         share: f32,
     ) -> Task<'a> {
         assert!(labels.len() <= self.most, "a block of {} examples is too large", labels.len());
         assert_eq!(images.which.len(), labels.len(), "labels of the block");
-        let images = Patches {
+        let images = PatchView {
             words: (**images.words).as_ref(),
             starts: images.starts,
             which: images.which,
@@ -194,13 +194,13 @@ impl Model for Softmax {
         params: &[f32],
         block: Batch<'_>,
         share: f32,
-        onto: Onto,
+        onto: OutputMode,
         grad: &mut [f32],
     ) -> f32 {
         assert_eq!(params.len(), self.layout.len(), "parameters");
         assert_eq!(grad.len(), self.layout.len(), "gradient");
         let loss = match block.inputs {
-            Inputs::Patchy(images) => {
+            Inputs::Patches(images) => {
                 let task = self.task(params, images, block.labels, share);
                 self.patchy_gradient(&task, images, onto, grad)
             }
@@ -216,7 +216,7 @@ impl Model for Softmax {
     fn evaluate(&mut self, params: &[f32], block: Batch<'_>, tally: &mut Tally) {
         assert_eq!(params.len(), self.layout.len(), "parameters");
         match block.inputs {
-            Inputs::Patchy(images) => {
+            Inputs::Patches(images) => {
                 let task = self.task(params, images, block.labels, 0.0);
                 self.patchy_evaluate(&task, images, tally);
             }
@@ -224,35 +224,35 @@ impl Model for Softmax {
         }
     }
 
-    fn graph(&self) -> Vec<Node> {
+    fn graph(&self) -> Vec<OpNode> {
         let (inputs, classes) = (self.inputs as i64, self.classes as i64);
         vec![
-            Node::new("input/examples", "Placeholder", &[], &[-1, inputs]),
-            Node::new("input/labels", "Placeholder", &[], &[-1]),
-            Node::new("softmax/weight", "VariableV2", &[], &[classes, inputs]),
-            Node::new("softmax/bias", "VariableV2", &[], &[classes]),
-            Node::new(
+            OpNode::new("input/examples", "Placeholder", &[], &[-1, inputs]),
+            OpNode::new("input/labels", "Placeholder", &[], &[-1]),
+            OpNode::new("softmax/weight", "VariableV2", &[], &[classes, inputs]),
+            OpNode::new("softmax/bias", "VariableV2", &[], &[classes]),
+            OpNode::new(
                 "softmax/scores",
                 "MatMul",
                 &["input/examples", "softmax/weight"],
                 &[-1, classes],
             ),
-            Node::new(
+            OpNode::new(
                 "softmax/add",
                 "BiasAdd",
                 &["softmax/scores", "softmax/bias"],
                 &[-1, classes],
             ),
-            Node::new(
+            OpNode::new(
                 "loss/cross_entropy",
                 "SparseSoftmaxCrossEntropyWithLogits",
                 &["softmax/add", "input/labels"],
                 &[-1],
             ),
-            Node::new("loss/mean", "Mean", &["loss/cross_entropy"], &[]),
-            Node::new("accuracy/class", "ArgMax", &["softmax/add"], &[-1]),
-            Node::new("accuracy/hit", "Equal", &["accuracy/class", "input/labels"], &[-1]),
-            Node::new("accuracy/mean", "Mean", &["accuracy/hit"], &[]),
+            OpNode::new("loss/mean", "Mean", &["loss/cross_entropy"], &[]),
+            OpNode::new("accuracy/class", "ArgMax", &["softmax/add"], &[-1]),
+            OpNode::new("accuracy/hit", "Equal", &["accuracy/class", "input/labels"], &[-1]),
+            OpNode::new("accuracy/mean", "Mean", &["accuracy/hit"], &[]),
         ]
     }
 }

@@ -11,11 +11,11 @@ fn values(len: usize, salt: usize, scale: f32) -> Vec<f32> {
 
 /// Mean loss and its gradient over a batch, block by block, as a worker does it.
 fn whole_gradient(model: &mut Softmax, params: &[f32], batch: Batch<'_>, grad: &mut [f32]) -> f32 {
-    let (share, mut onto, mut loss) = (1.0 / batch.len() as f32, Onto::Zero, 0.0);
+    let (share, mut onto, mut loss) = (1.0 / batch.len() as f32, OutputMode::Overwrite, 0.0);
     let inputs = batch.values().chunks(BLOCK * model.inputs);
     for (inputs, labels) in inputs.zip(batch.labels.chunks(BLOCK)) {
         loss += model.gradient(params, Batch::dense(inputs, labels), share, onto, grad);
-        onto = Onto::Present;
+        onto = OutputMode::Add;
     }
     loss
 }
@@ -128,12 +128,12 @@ fn patchy_examples_give_what_dense_ones_give_and_equal_bits_with_any_threads() {
         let loss = whole_gradient(&mut dense, &params, batch, &mut wanted);
         let mut before: Option<(u32, u64, Vec<u32>)> = None;
         for threads in [1, 2, 3] {
-            let mut model = Softmax::of_patchy(inputs, classes, threads).unwrap();
-            let images = Patchy { words: &words, starts: &starts, which: &which };
-            let batch = Batch::patchy(images, &labels);
+            let mut model = Softmax::for_patches(inputs, classes, threads).unwrap();
+            let images = SharedPatches { words: &words, starts: &starts, which: &which };
+            let batch = Batch::patches(images, &labels);
             let (share, mut grad) = (0.5 / count as f32, vec![f32::NAN; params.len()]);
-            let half = model.gradient(&params, batch, share, Onto::Zero, &mut grad);
-            let ours = half + model.gradient(&params, batch, share, Onto::Present, &mut grad);
+            let half = model.gradient(&params, batch, share, OutputMode::Overwrite, &mut grad);
+            let ours = half + model.gradient(&params, batch, share, OutputMode::Add, &mut grad);
             assert!((ours - loss).abs() < 1e-4, "{count}: loss {ours}, not {loss}");
             for (i, (ours, wanted)) in grad.iter().zip(&wanted).enumerate() {
                 assert!((ours - wanted).abs() < 1e-5, "{count}, {i}: {ours}, not {wanted}");

@@ -6,10 +6,10 @@
 use std::ops::Range;
 use std::sync::PoisonError;
 
+use super::rule::TableRule;
 use super::{Span, Table};
-use crate::Rule;
-use crate::ftrl::Ftrl;
 use crate::kernels::{each, prefetch};
+use crate::optimizer::{AdaGrad, FtrlStep, MAX_STATES, ParamUpdate};
 
 /// Parameters that are worked on together: many enough for vectors, few enough for the stack.
 const BLOCK: usize = 64;
@@ -60,19 +60,17 @@ impl Table {
 
     pub(super) fn update_span(&self, step: u64, span: &Span, keys: &[u32], grad: &[f32]) {
         let rate = self.spec.group(span.group).rate.at(step);
-        match self.spec.rule {
-            Rule::Sgd => self.shrunk(step, span, |rate| self.descend(rate, keys, grad)),
-            Rule::AdaGrad { epsilon } => self.ada_grad(rate, epsilon, keys, grad),
-            Rule::Ftrl { beta, l1, l2 } => {
-                let before = Ftrl { rate: span.rate.get(), beta, l1, l2 };
-                self.follow(before, Ftrl { rate, ..before }, keys, grad);
+        match self.rule {
+            TableRule::Sgd => self.shrunk(step, span, |rate| self.descend(rate, keys, grad)),
+            TableRule::AdaGrad(AdaGrad { epsilon }) => self.ada_grad(rate, epsilon, keys, grad),
+            TableRule::Ftrl(ftrl) => {
+                let before = ftrl.at_rate(span.rate.get());
+                self.follow(before, ftrl.at_rate(rate), keys, grad);
                 if before.rate != rate {
                     span.rate.set(rate);
                 }
             }
-            Rule::Momentum { .. } | Rule::Adam { .. } => {
-                unreachable!("refused when the table was made")
-            }
+            TableRule::Touched => self.update_touched(step, rate, keys, grad),
         }
     }
 
@@ -105,7 +103,7 @@ impl Table {
         }
     }
 
-    fn read_ftrl(&self, ftrl: Ftrl, keys: &[u32], out: &mut [f32]) {
+    fn read_ftrl(&self, ftrl: FtrlStep, keys: &[u32], out: &mut [f32]) {
         for (keys, out) in keys.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
             let [z, n] = self.gather(keys);
             each(
@@ -145,18 +143,43 @@ impl Table {
     }
 
     /// FTRL: the parameters are those that followed with the rate of the update before.
-    fn follow(&self, before: Ftrl, now: Ftrl, keys: &[u32], grad: &[f32]) {
+    fn follow(&self, before: FtrlStep, now: FtrlStep, keys: &[u32], grad: &[f32]) {
         for (keys, grad) in keys.chunks(BLOCK).zip(grad.chunks(BLOCK)) {
             let [mut z, mut n] = self.gather(keys);
             each(
                 #[inline(always)]
                 || {
                     for ((z, n), &g) in z.iter_mut().zip(&mut n).zip(grad) {
-                        (*z, *n) = now.gather(before.weight(*z, *n), *z, *n, g);
+                        (*z, *n) = now.accumulate(before.weight(*z, *n), *z, *n, g);
                     }
                 },
             );
             self.scatter(keys, &z, &n);
+        }
+    }
+
+    /// Any optimizer that ignores zero gradients: gathers a block of parameters with their state,
+    /// has the optimizer update it, and scatters it again.
+    fn update_touched(&self, step: u64, rate: f32, keys: &[u32], grad: &[f32]) {
+        let (cells, start, width) = (self.cells.all(), self.range.start, self.width);
+        let entry = |key: u32| &cells[(key as usize - start) * width..][..width];
+        let mut columns = [[0.0; BLOCK]; 1 + MAX_STATES];
+        for (keys, grad) in keys.chunks(BLOCK).zip(grad.chunks(BLOCK)) {
+            for (at, &key) in keys.iter().enumerate() {
+                for (column, cell) in columns.iter_mut().zip(entry(key)) {
+                    column[at] = cell.get();
+                }
+            }
+            let mut used = columns[..width].iter_mut().map(|column| &mut column[..keys.len()]);
+            let params = used.next().unwrap_or_default();
+            let state = std::array::from_fn(|_| used.next().unwrap_or_default());
+            let update = ParamUpdate { params, grad, state, rate, decay: 0.0 };
+            self.spec.optimizer().update(step, update);
+            for (at, &key) in keys.iter().enumerate() {
+                for (column, cell) in columns.iter().zip(entry(key)) {
+                    cell.set(column[at]);
+                }
+            }
         }
     }
 

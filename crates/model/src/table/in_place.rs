@@ -17,32 +17,17 @@ use std::sync::PoisonError;
 use super::cells::Cell;
 use super::{Span, Table};
 use crate::kernels::prefetch;
-use crate::logistic::{BLOCK, Example, Point};
+use crate::row::Row;
+use crate::sparse_model::ScoreLoss;
 
-/// A row as it lies in the data.
-#[derive(Clone, Copy, Debug)]
-pub struct Row<'a> {
-    /// Its class, 0 or 1.
-    pub label: u32,
-    /// Which features are not zero.
-    pub keys: &'a [u32],
-    /// Their values; empty if all of them are 1.
-    pub values: &'a [f32],
-}
-
-impl<'a> Row<'a> {
-    #[inline(always)]
-    fn example(&self) -> Example<'a> {
-        Example { places: self.keys, values: self.values }
-    }
-}
-
-/// Makes steps of logistic regression on a table that it shares with nobody, or without locks.
+/// Makes the steps of a linear model on a table, alone or with other threads but without locks.
 /// The table holds the whole model: the weights, and the bias as the last.
 ///
 /// A step is one [`RowDescent::gradient`] and one [`RowDescent::update`] with the same rows.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct RowDescent {
+    /// Rows whose losses are summed before they are added to the rest.
+    block: usize,
     /// The gradient of the bias.
     bias: f32,
     /// What each row adds to the gradient, where it is not summed up in the table.
@@ -50,9 +35,10 @@ pub struct RowDescent {
 }
 
 impl RowDescent {
-    /// One without memory; it grows with the first batches.
-    pub fn new() -> Self {
-        Self::default()
+    /// Steps whose sums are taken block by block, as those of the compact way are: `block` is the
+    /// model's [`max_block`](crate::Model::max_block). Memory grows with the first batches.
+    pub fn new(block: usize) -> Self {
+        Self { block, bias: 0.0, deltas: Vec::new() }
     }
 
     /// The mean loss of some rows, whose gradient it finds for [`RowDescent::update`].
@@ -64,29 +50,25 @@ impl RowDescent {
     /// If the table cannot be stepped on in place, or a key is none of its weights.
     pub fn gradient<'r>(
         &mut self,
+        loss: &(impl ScoreLoss + ?Sized),
         table: &Table,
         rows: impl ExactSizeIterator<Item = Row<'r>>,
         ahead: impl Iterator<Item = &'r [u32]>,
     ) -> f32 {
         let _shared =
             table.decays().then(|| table.gate.read().unwrap_or_else(PoisonError::into_inner));
-        let Self { bias, deltas } = self;
+        let Self { block, bias, deltas } = self;
         deltas.clear();
-        match table.width {
-            1 => {
-                let note = |_: &[[Cell; 1]], _: Example<'_>, delta| deltas.push(delta);
-                forward(table, bias, rows, ahead, note)
-            }
-            _ => {
-                let note = |cells: &[[Cell; 2]], example: Example<'_>, delta| {
-                    example.spread(delta, |key, slope| {
-                        let [_, sum] = &cells[key as usize];
-                        sum.set(sum.get() + slope);
-                    });
-                };
-                forward(table, bias, rows, ahead, note)
-            }
+        let pass = Forward { loss, table, block: *block, bias_grad: bias };
+        if table.width == 1 {
+            return pass.run(rows, ahead, |_: &[[Cell; 1]], _, delta| deltas.push(delta));
         }
+        pass.run(rows, ahead, |cells: &[[Cell; 2]], row, delta| {
+            row.for_each_scaled(delta, |key, slope| {
+                let [_, sum] = &cells[key as usize];
+                sum.set(sum.get() + slope);
+            });
+        })
     }
 
     /// Moves the parameters by the gradient of these rows. `step` is the number of updates made
@@ -106,7 +88,7 @@ impl RowDescent {
                 assert_eq!(rows.len(), self.deltas.len(), "rows of the gradient");
                 let cells = table.weights::<1>();
                 for (row, &delta) in rows.zip(&self.deltas) {
-                    row.example().spread(rate * delta, |key, way| {
+                    row.for_each_scaled(rate * delta, |key, way| {
                         let [param] = &cells[key as usize];
                         param.set(param.get() - way);
                     });
@@ -127,47 +109,56 @@ impl RowDescent {
     }
 }
 
-/// The mean loss of some rows; what each adds to the gradient by its score alone is noted, and
-/// summed up for the bias.
-#[inline(always)]
-fn forward<'r, const WIDTH: usize>(
-    table: &Table,
-    bias_grad: &mut f32,
-    mut rows: impl ExactSizeIterator<Item = Row<'r>>,
-    mut ahead: impl Iterator<Item = &'r [u32]>,
-    mut note: impl FnMut(&[[Cell; WIDTH]], Example<'r>, f32),
-) -> f32 {
-    let ([weights, bias], cells) = (table.weights_and_bias(), table.weights::<WIDTH>());
-    let scale = weights.scale();
-    let bias = bias.scale() * table.cells.all()[table.cells.all().len() - WIDTH].get();
-    let share = 1.0 / rows.len() as f32;
-    let mut mean = 0.0;
-    *bias_grad = 0.0;
-    // Block by block, as the sums of the compact way are.
-    for _ in 0..rows.len().div_ceil(BLOCK) {
-        let (mut loss, mut slope) = (0.0, 0.0);
-        for row in rows.by_ref().take(BLOCK) {
-            for &key in ahead.next().unwrap_or_default() {
-                prefetch(cells, key as usize);
+/// The forward pass over some rows.
+struct Forward<'a, L: ?Sized> {
+    loss: &'a L,
+    table: &'a Table,
+    block: usize,
+    bias_grad: &'a mut f32,
+}
+
+impl<L: ScoreLoss + ?Sized> Forward<'_, L> {
+    /// The mean loss of the rows. `add` receives the cells of the weights, each row and what it
+    /// adds to the gradient by its score, which is also summed up for the bias.
+    #[inline(always)]
+    fn run<'r, const WIDTH: usize>(
+        self,
+        mut rows: impl ExactSizeIterator<Item = Row<'r>>,
+        mut ahead: impl Iterator<Item = &'r [u32]>,
+        mut add: impl FnMut(&[[Cell; WIDTH]], Row<'r>, f32),
+    ) -> f32 {
+        let Self { loss: score_loss, table, block, bias_grad } = self;
+        let ([weights, bias], cells) = (table.weights_and_bias(), table.weights::<WIDTH>());
+        let scale = weights.scale();
+        let bias = bias.scale() * table.cells.all()[table.cells.all().len() - WIDTH].get();
+        let share = 1.0 / rows.len() as f32;
+        let mut mean = 0.0;
+        *bias_grad = 0.0;
+        // Block by block, as the sums of the compact way are.
+        for _ in 0..rows.len().div_ceil(block) {
+            let (mut loss, mut slope) = (0.0, 0.0);
+            for row in rows.by_ref().take(block) {
+                for &key in ahead.next().unwrap_or_default() {
+                    prefetch(cells, key as usize);
+                }
+                let score = row.dot_with(|key| scale * cells[key as usize][0].get()) + bias;
+                let point = score_loss.loss(score, row.label);
+                let delta = share * point.slope;
+                add(cells, row, delta);
+                slope += delta;
+                loss += point.loss;
             }
-            let example = row.example();
-            let score = example.score(bias, |key| scale * cells[key as usize][0].get());
-            let point = Point::new(score, row.label);
-            let delta = share * point.slope;
-            note(cells, example, delta);
-            slope += delta;
-            loss += point.loss;
+            *bias_grad += slope;
+            mean += loss * share;
         }
-        *bias_grad += slope;
-        mean += loss * share;
+        mean
     }
-    mean
 }
 
 impl Table {
     /// The spans of a whole model of logistic regression.
     fn weights_and_bias(&self) -> [&Span; 2] {
-        assert!(self.steps_in_place(), "{} does not step in place", self.spec.rule.name());
+        assert!(self.steps_in_place(), "{} does not step in place", self.spec.optimizer().name());
         let [weights, bias] = &self.spans[..] else { panic!("not a table of weights and a bias") };
         assert!(weights.range.start == 0 && bias.range.len() == 1, "not a whole model");
         [weights, bias]
@@ -186,7 +177,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{Batch, Compactor, Logistic, Model, Onto, OptimizerSpec, Rows, Schedule};
+    use crate::batch::{Batch, Rows};
+    use crate::kernels::OutputMode;
+    use crate::keys::Compactor;
+    use crate::linear::{Logistic, LogisticLoss};
+    use crate::model::Model;
+    use crate::optimizer::{AdaGrad, OptimizerSpec, Sgd};
+    use crate::schedule::Schedule;
+    use crate::sparse_model::SparseModel;
+
+    const BLOCK: usize = 4_096;
 
     /// A batch that owns its rows.
     #[derive(Debug)]
@@ -221,7 +221,7 @@ mod tests {
     /// A step of the compact way, with the model's blocks.
     fn step_compactly(model: &mut Logistic, table: &Table, step: u64, batch: &Owned) -> f32 {
         let mut compactor = Compactor::new();
-        compactor.compact(&batch.keys, table.len() as u32 - 1);
+        compactor.compact(&batch.keys, model.shared_keys());
         let keys = compactor.keys();
         let (mut params, mut grad) = (vec![0.0; keys.len()], vec![0.0; keys.len()]);
         table.read(keys, &mut params);
@@ -232,7 +232,7 @@ mod tests {
             let starts = &batch.starts[from..=to];
             let rows = Rows { starts, places: compactor.places(), values: &batch.values };
             let block = Batch::sparse(rows, &batch.labels[from..to]);
-            loss += model.gradient(&params, block, share, Onto::Present, &mut grad);
+            loss += model.gradient(&params, block, share, OutputMode::Add, &mut grad);
         }
         table.update(step, keys, &grad);
         loss
@@ -240,13 +240,13 @@ mod tests {
 
     fn step_in_place(descent: &mut RowDescent, table: &Table, step: u64, batch: &Owned) -> f32 {
         let ahead = batch.rows().skip(3).map(|row| row.keys);
-        let loss = descent.gradient(table, batch.rows(), ahead);
+        let loss = descent.gradient(&LogisticLoss, table, batch.rows(), ahead);
         descent.update(table, step, batch.rows());
         loss
     }
 
     fn spec(decay: f32) -> OptimizerSpec {
-        let mut spec = OptimizerSpec::sgd(0.7);
+        let mut spec = Sgd::new(0.7);
         spec.weights.rate = Schedule::Exponential { rate: 0.9, factor: 0.5, every: 3 };
         spec.weights.decay = decay;
         spec
@@ -263,7 +263,7 @@ mod tests {
         let mut model = Logistic::new(features);
         let table = || Table::new(spec(decay), model.layout(), 0..features + 1);
         let (compact, alone, shared) = (table(), table().with_sums(), table());
-        let mut descents = [RowDescent::new(), RowDescent::new()];
+        let mut descents = [RowDescent::new(BLOCK), RowDescent::new(BLOCK)];
         for (batch, step) in batches.iter().zip(0..) {
             let loss = step_compactly(&mut model, &compact, step, batch);
             let got = step_in_place(&mut descents[0], &alone, step, batch);
@@ -306,9 +306,9 @@ mod tests {
         let rows = |at: usize| (at.is_multiple_of(2), vec![(at as u32 % 8, 1.0)]);
         let batch = Owned::new((0..64).map(rows).collect(), true);
         let model = Logistic::new(8);
-        let table = Table::new(OptimizerSpec::sgd(0.5), model.layout(), 0..9);
+        let table = Table::new(Sgd::new(0.5), model.layout(), 0..9);
         let train = || {
-            let mut descent = RowDescent::new();
+            let mut descent = RowDescent::new(BLOCK);
             (0..400).map(|step| step_in_place(&mut descent, &table, step, &batch)).last()
         };
         let losses = std::thread::scope(|scope| {
@@ -323,15 +323,14 @@ mod tests {
     fn the_bias_is_no_feature() {
         let table = Table::new(spec(0.0), Logistic::new(4).layout(), 0..5).with_sums();
         let batch = Owned::new(vec![(true, vec![(4, 1.0)])], true);
-        step_in_place(&mut RowDescent::new(), &table, 0, &batch);
+        step_in_place(&mut RowDescent::new(BLOCK), &table, 0, &batch);
     }
 
     #[test]
     #[should_panic(expected = "adagrad does not step in place")]
     fn a_rule_that_repeats_would_disturb_is_refused() {
-        let rule = crate::Rule::AdaGrad { epsilon: 1e-8 };
-        let table =
-            Table::new(OptimizerSpec { rule, ..spec(0.0) }, Logistic::new(4).layout(), 0..5);
-        RowDescent::new().gradient(&table, [].into_iter(), [].into_iter());
+        let table = Table::new(AdaGrad::new(0.7), Logistic::new(4).layout(), 0..5);
+        let mut descent = RowDescent::new(BLOCK);
+        descent.gradient(&LogisticLoss, &table, [].into_iter(), [].into_iter());
     }
 }

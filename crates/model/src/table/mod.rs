@@ -14,20 +14,23 @@
 mod apply;
 mod cells;
 mod in_place;
+mod rule;
 mod scale;
 
 use std::ops::Range;
 use std::sync::{PoisonError, RwLock};
 
 use self::cells::{Cell, Cells};
-pub use self::in_place::{Row, RowDescent};
+pub use self::in_place::RowDescent;
+use self::rule::TableRule;
 use self::scale::Scale;
-use crate::ftrl::Ftrl;
-use crate::{Group, Layout, OptimizerSpec, Rule};
+use crate::layout::{Group, Layout};
+use crate::optimizer::{FtrlStep, OptimizerSpec};
 
 /// A range of a sparse model's flat parameters, with the slots of their optimizer.
 pub struct Table {
     spec: OptimizerSpec,
+    rule: TableRule,
     /// Which of the model's parameters these are.
     range: Range<usize>,
     /// Runs of one group, in order and without gaps.
@@ -56,24 +59,7 @@ impl Table {
     /// # Errors
     /// What is wrong, and what to use instead.
     pub fn supports(spec: &OptimizerSpec) -> Result<(), String> {
-        let decays = spec.weights.decay != 0.0 || spec.biases.decay != 0.0;
-        let name = spec.rule.name();
-        match spec.rule {
-            Rule::Sgd => Ok(()),
-            Rule::AdaGrad { .. } if decays => Err(
-                "adagrad with decay would have to touch every parameter at every step; use ftrl \
-                 with l2, or sgd with decay"
-                    .into(),
-            ),
-            Rule::Ftrl { .. } if decays => {
-                Err("ftrl has l2 in place of decay; set train.optimizer.l2".into())
-            }
-            Rule::AdaGrad { .. } | Rule::Ftrl { .. } => Ok(()),
-            Rule::Momentum { .. } | Rule::Adam { .. } => Err(format!(
-                "{name} moves every parameter at every step, which a sparse model cannot afford; \
-                 use sgd, adagrad or ftrl"
-            )),
-        }
+        TableRule::of(spec).map(drop)
     }
 
     /// A table of zeros for the parameters in `range`. Memory is taken when it is touched.
@@ -82,9 +68,7 @@ impl Table {
     /// If the optimizer is not one that [`Table::supports`], or `range` does not lie inside the
     /// layout, or a key of it is more than a `u32` can say.
     pub fn new(spec: OptimizerSpec, layout: &Layout, range: Range<usize>) -> Self {
-        if let Err(reason) = Self::supports(&spec) {
-            panic!("{reason}");
-        }
+        let rule = TableRule::of(&spec).unwrap_or_else(|reason| panic!("{reason}"));
         assert!(range.end <= layout.len(), "{range:?} is outside the layout");
         assert!(u32::try_from(range.end).is_ok(), "{range:?} is more than keys can say");
         let spans = layout.tensors().iter().map(|tensor| Span {
@@ -93,10 +77,12 @@ impl Table {
             scale: (spec.group(tensor.group).decay != 0.0).then(Scale::one),
             rate: Cell::new(spec.group(tensor.group).rate.at(0)),
         });
-        let width = if spec.rule == Rule::Sgd { 1 } else { 2 };
+        let spans = spans.filter(|span| !span.range.is_empty()).collect();
+        let width = rule.width(&spec);
         Self {
             spec,
-            spans: spans.filter(|span| !span.range.is_empty()).collect(),
+            rule,
+            spans,
             cells: Cells::zeros(range.len() * width),
             width,
             range,
@@ -110,14 +96,14 @@ impl Table {
     /// # Panics
     /// If [`Table::steps_in_place`] says no.
     pub fn with_sums(self) -> Self {
-        assert!(self.steps_in_place(), "{} does not step in place", self.spec.rule.name());
+        assert!(self.steps_in_place(), "{} does not step in place", self.spec.optimizer().name());
         Self { cells: Cells::zeros(self.len() * 2), width: 2, ..self }
     }
 
     /// Whether a [`RowDescent`] can step on this table: with plain SGD, decaying or not, for which
     /// a gradient of zero changes nothing.
     pub fn steps_in_place(&self) -> bool {
-        self.spec.rule == Rule::Sgd
+        matches!(self.rule, TableRule::Sgd)
     }
 
     /// The optimizer.
@@ -184,17 +170,17 @@ impl Table {
     }
 
     /// The names of the slots, as written to checkpoints.
-    pub fn slot_names(&self) -> &'static [&'static str] {
-        self.spec.rule.slot_names()
+    pub fn state_names(&self) -> &[&'static str] {
+        self.spec.optimizer().state_names()
     }
 
     /// The values of a slot, by its index among the names, for the parameters of `range`.
     ///
     /// # Panics
     /// If there is no such slot, or the range is not inside the table, or `out` has another length.
-    pub fn read_slot(&self, slot: usize, range: Range<usize>, out: &mut [f32]) {
-        assert_eq!(range.len(), out.len(), "slots");
-        let column = self.column(slot);
+    pub fn read_state(&self, state: usize, range: Range<usize>, out: &mut [f32]) {
+        assert_eq!(range.len(), out.len(), "state");
+        let column = self.column(state);
         let cells = self.cells_of(range);
         out.iter_mut().zip(cells).for_each(|(out, cells)| *out = cells[column].get());
     }
@@ -204,9 +190,9 @@ impl Table {
     /// # Panics
     /// If there is no such slot, or the range is not inside the table, or `values` has another
     /// length.
-    pub fn write_slot(&self, slot: usize, range: Range<usize>, values: &[f32]) {
-        assert_eq!(range.len(), values.len(), "slots");
-        let column = self.column(slot);
+    pub fn write_state(&self, state: usize, range: Range<usize>, values: &[f32]) {
+        assert_eq!(range.len(), values.len(), "state");
+        let column = self.column(state);
         for (&value, cells) in values.iter().zip(self.cells_of(range)) {
             if cells[column].get().to_bits() != value.to_bits() {
                 cells[column].set(value);
@@ -260,17 +246,21 @@ impl Table {
     }
 
     /// Which of a parameter's cells holds a slot.
-    fn column(&self, slot: usize) -> usize {
-        assert!(slot < self.slot_names().len(), "{} has no slot {slot}", self.spec.rule.name());
+    fn column(&self, state: usize) -> usize {
+        assert!(
+            state < self.state_names().len(),
+            "{} has no state {state}",
+            self.spec.optimizer().name()
+        );
         // All but FTRL have the parameter itself in front.
-        if matches!(self.spec.rule, Rule::Ftrl { .. }) { slot } else { slot + 1 }
+        if matches!(self.rule, TableRule::Ftrl(_)) { state } else { state + 1 }
     }
 
     /// The rule by which a span's parameters follow from their slots, if they do.
     #[inline]
-    fn ftrl(&self, span: &Span) -> Option<Ftrl> {
-        match self.spec.rule {
-            Rule::Ftrl { beta, l1, l2 } => Some(Ftrl { rate: span.rate.get(), beta, l1, l2 }),
+    fn ftrl(&self, span: &Span) -> Option<FtrlStep> {
+        match self.rule {
+            TableRule::Ftrl(ftrl) => Some(ftrl.at_rate(span.rate.get())),
             _ => None,
         }
     }

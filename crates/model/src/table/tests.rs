@@ -1,10 +1,13 @@
 //! Tables against the dense optimizer, which is simple enough to be believed.
 
 use super::*;
-use crate::{Optimizer, Schedule};
+use crate::optimizer::{
+    AdaGrad, Adam, Ftrl, Momentum, Optimizer, OptimizerState, ParamUpdate, Sgd,
+};
+use crate::schedule::Schedule;
 
-const FTRL: Rule = Rule::Ftrl { beta: 1.0, l1: 0.02, l2: 0.5 };
-const ADA_GRAD: Rule = Rule::AdaGrad { epsilon: 1e-8 };
+const FTRL: Ftrl = Ftrl { beta: 1.0, l1: 0.02, l2: 0.5 };
+const ADA_GRAD: AdaGrad = AdaGrad { epsilon: 1e-8 };
 
 fn layout(features: usize) -> Layout {
     let mut layout = Layout::new();
@@ -13,11 +16,47 @@ fn layout(features: usize) -> Layout {
     layout
 }
 
-fn spec(rule: Rule, decay: f32) -> OptimizerSpec {
-    let mut spec = OptimizerSpec { rule, ..OptimizerSpec::sgd(0.1) };
+fn spec(optimizer: impl Optimizer, decay: f32) -> OptimizerSpec {
+    let mut spec = OptimizerSpec::new(optimizer, 0.1);
     spec.weights.rate = Schedule::Exponential { rate: 0.3, factor: 0.5, every: 40 };
     spec.weights.decay = decay;
     spec
+}
+
+/// All optimizers that tables run: SGD with a decay, and the others without.
+fn all_specs(decay: f32) -> [OptimizerSpec; 4] {
+    [spec(Sgd, decay), spec(ADA_GRAD, 0.0), spec(FTRL, 0.0), spec(MeanSign, 0.0)]
+}
+
+/// A user's optimizer with three values of state, which a zero gradient leaves alone.
+#[derive(Debug)]
+struct MeanSign;
+
+impl Optimizer for MeanSign {
+    fn name(&self) -> &str {
+        "mean sign"
+    }
+
+    fn state_names(&self) -> &[&'static str] {
+        &["mean", "count", "last"]
+    }
+
+    fn update(&self, _step: u64, update: ParamUpdate<'_>) {
+        let ParamUpdate { params, grad, state: [means, counts, lasts, _], rate, decay } = update;
+        for (i, param) in params.iter_mut().enumerate() {
+            let grad = grad[i] + decay * *param;
+            if grad != 0.0 {
+                counts[i] += 1.0;
+                means[i] += (grad.signum() - means[i]) / counts[i];
+                *param -= rate * (means[i] + 0.1 * lasts[i]);
+                lasts[i] = grad;
+            }
+        }
+    }
+
+    fn ignores_zero_gradients(&self) -> bool {
+        true
+    }
 }
 
 /// The keys and gradient of a step, which touches a few of the features and the bias.
@@ -33,8 +72,8 @@ fn gradient(step: u64, features: usize) -> (Vec<u32>, Vec<f32>) {
 /// Follows a table and the dense rule for some steps; the greatest difference of a parameter.
 fn difference(spec: OptimizerSpec, features: usize, steps: u64) -> f32 {
     let layout = layout(features);
-    let table = Table::new(spec, &layout, 0..features + 1);
-    let mut optimizer = Optimizer::new(spec, &layout, 0..features + 1);
+    let table = Table::new(spec.clone(), &layout, 0..features + 1);
+    let mut optimizer = OptimizerState::new(spec, &layout, 0..features + 1);
     let mut params = vec![0.0; features + 1];
     let mut worst = 0f32;
     for step in 0..steps {
@@ -56,9 +95,9 @@ fn difference(spec: OptimizerSpec, features: usize, steps: u64) -> f32 {
 
 #[test]
 fn without_decay_a_table_gives_the_bits_of_the_dense_rule() {
-    for rule in [Rule::Sgd, ADA_GRAD, FTRL] {
+    for spec in all_specs(0.0) {
         for features in [1, 63, 64, 65, 300] {
-            assert_eq!(difference(spec(rule, 0.0), features, 60), 0.0, "{rule:?}, {features}");
+            assert_eq!(difference(spec.clone(), features, 60), 0.0, "{spec:?}, {features}");
         }
     }
 }
@@ -67,7 +106,7 @@ fn without_decay_a_table_gives_the_bits_of_the_dense_rule() {
 fn lazy_decay_follows_the_dense_rule_through_folding() {
     // The last ones have to be folded often, at every step, and with a factor below zero.
     for (decay, steps) in [(1e-3, 200), (0.5, 400), (10.0 / 3.0, 30), (4.0, 30)] {
-        let off = difference(spec(Rule::Sgd, decay), 130, steps);
+        let off = difference(spec(Sgd, decay), 130, steps);
         assert!(off < 2e-6, "decay {decay}: off by {off}");
     }
 }
@@ -75,10 +114,10 @@ fn lazy_decay_follows_the_dense_rule_through_folding() {
 #[test]
 fn shards_give_the_bits_of_the_whole() {
     let (features, layout) = (100, layout(100));
-    for (rule, decay) in [(Rule::Sgd, 0.01), (ADA_GRAD, 0.0), (FTRL, 0.0)] {
-        let spec = spec(rule, decay);
-        let whole = Table::new(spec, &layout, 0..101);
-        let shards = [0..37, 37..100, 100..101].map(|range| Table::new(spec, &layout, range));
+    for spec in all_specs(0.01) {
+        let whole = Table::new(spec.clone(), &layout, 0..101);
+        let shards =
+            [0..37, 37..100, 100..101].map(|range| Table::new(spec.clone(), &layout, range));
         for step in 0..20 {
             let (keys, grad) = gradient(step, features);
             whole.update(step, &keys, &grad);
@@ -92,16 +131,15 @@ fn shards_give_the_bits_of_the_whole() {
         whole.read_range(0..101, &mut expected);
         let mut got = vec![0.0; 101];
         shards.iter().for_each(|shard| shard.read_range(shard.range(), &mut got[shard.range()]));
-        assert_eq!(got, expected, "{rule:?}");
+        assert_eq!(got, expected, "{spec:?}");
     }
 }
 
 #[test]
-fn a_table_goes_on_from_its_parameters_and_slots_as_if_nothing_had_happened() {
+fn a_table_goes_on_from_its_parameters_and_state_as_if_nothing_had_happened() {
     let (features, layout) = (80, layout(80));
-    for (rule, decay) in [(Rule::Sgd, 0.01), (ADA_GRAD, 0.0), (FTRL, 0.0)] {
-        let spec = spec(rule, decay);
-        let tables = [0, 1].map(|_| Table::new(spec, &layout, 0..81));
+    for spec in all_specs(0.01) {
+        let tables = [0, 1].map(|_| Table::new(spec.clone(), &layout, 0..81));
         let step = |table: &Table, step| {
             let (keys, grad) = gradient(step, features);
             table.update(step, &keys, &grad);
@@ -112,31 +150,31 @@ fn a_table_goes_on_from_its_parameters_and_slots_as_if_nothing_had_happened() {
         tables[1].resume(30);
         tables[0].read_range(0..81, &mut values);
         tables[1].write_range(0..81, &values);
-        for slot in 0..tables[0].slot_names().len() {
-            tables[0].read_slot(slot, 0..81, &mut values);
-            tables[1].write_slot(slot, 0..81, &values);
+        for state in 0..tables[0].state_names().len() {
+            tables[0].read_state(state, 0..81, &mut values);
+            tables[1].write_state(state, 0..81, &values);
         }
         let read = |table: &Table| {
             let mut values = vec![0.0; 81];
             table.read_range(0..81, &mut values);
             values
         };
-        assert_eq!(read(&tables[0]), read(&tables[1]), "{rule:?}");
+        assert_eq!(read(&tables[0]), read(&tables[1]), "{spec:?}");
         (30..40).for_each(|at| tables.iter().for_each(|table| step(table, at)));
-        assert_eq!(read(&tables[0]), read(&tables[1]), "{rule:?}");
+        assert_eq!(read(&tables[0]), read(&tables[1]), "{spec:?}");
     }
 }
 
 #[test]
 fn written_parameters_are_read_back_and_decay_from_there() {
-    for (rule, decay) in [(Rule::Sgd, 0.5), (ADA_GRAD, 0.0), (FTRL, 0.0)] {
-        let table = Table::new(spec(rule, decay), &layout(9), 2..8);
+    for spec in all_specs(0.5) {
+        let table = Table::new(spec.clone(), &layout(9), 2..8);
         table.update(0, &[3], &[1.0]);
         table.write_range(3..6, &[1.0, 0.0, -2.0]);
         let mut got = [f32::NAN; 3];
         table.read_range(3..6, &mut got);
         for (got, want) in got.into_iter().zip([1.0, 0.0, -2.0]) {
-            assert!((got - want).abs() < 1e-6, "{rule:?}: {got}, not {want}");
+            assert!((got - want).abs() < 1e-6, "{spec:?}: {got}, not {want}");
         }
     }
 }
@@ -144,12 +182,7 @@ fn written_parameters_are_read_back_and_decay_from_there() {
 #[test]
 fn threads_that_share_a_table_lose_no_factor_and_tear_no_number() {
     // Every thread has a feature of its own, so that no update can be lost; decay is common.
-    let spec = spec(Rule::Sgd, 0.2);
-    let constant = OptimizerSpec {
-        weights: crate::GroupRule { rate: Schedule::Constant { rate: 0.1 }, ..spec.weights },
-        ..spec
-    };
-    let table = Table::new(constant, &layout(4), 0..5);
+    let table = Table::new(spec(Sgd, 0.2).rate(0.1), &layout(4), 0..5);
     table.write_range(0..4, &[1.0; 4]);
     let steps = 3_000;
     std::thread::scope(|scope| {
@@ -174,17 +207,17 @@ fn threads_that_share_a_table_lose_no_factor_and_tear_no_number() {
 
 #[test]
 fn what_a_table_cannot_do_exactly_is_refused_with_advice() {
-    let advice = |rule, decay| Table::supports(&spec(rule, decay)).unwrap_err();
-    assert!(advice(ADA_GRAD, 0.1).contains("use ftrl"));
-    assert!(advice(FTRL, 0.1).contains("l2"));
-    assert!(advice(Rule::Momentum { momentum: 0.9 }, 0.0).contains("use sgd"));
-    let adam = Rule::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8 };
-    assert!(advice(adam, 0.0).contains("adam moves every parameter"));
-    assert_eq!(Table::supports(&spec(Rule::Sgd, 0.1)), Ok(()));
+    let advice = |spec| Table::supports(&spec).unwrap_err();
+    assert!(advice(spec(ADA_GRAD, 0.1)).contains("use ftrl"));
+    assert!(advice(spec(FTRL, 0.1)).contains("l2"));
+    assert!(advice(spec(Momentum { momentum: 0.9 }, 0.0)).contains("use sgd"));
+    assert!(advice(spec(Adam::default(), 0.0)).contains("adam moves every parameter"));
+    assert!(advice(spec(MeanSign, 0.1)).contains("mean sign with decay would have to touch"));
+    assert_eq!(Table::supports(&spec(Sgd, 0.1)), Ok(()));
 }
 
 #[test]
 #[should_panic(expected = "outside a table of 2..8")]
 fn a_key_outside_the_range_is_refused() {
-    Table::new(spec(Rule::Sgd, 0.0), &layout(9), 2..8).update(0, &[5, 8], &[1.0, 1.0]);
+    Table::new(spec(Sgd, 0.0), &layout(9), 2..8).update(0, &[5, 8], &[1.0, 1.0]);
 }

@@ -1,6 +1,6 @@
 //! The reference file, and the parameters and examples that its networks had.
 
-use paceline_model::{Kind, Layer, Model, Network, Shape, Windows};
+use paceline_model::{Layer, LayerKind, Model, Network, Shape, Windows};
 use serde_json::Value;
 
 /// The reference file.
@@ -49,7 +49,7 @@ pub(crate) fn network(case: &Value, block: usize, threads: usize) -> Network {
     Network::new(Shape::image(channels, height, width), layers, block, threads).unwrap()
 }
 
-fn kind(layer: &Value) -> Kind {
+fn kind(layer: &Value) -> LayerKind {
     let outputs = || layer["outputs"].as_u64().unwrap() as usize;
     let windows = || {
         let [kernel, stride, padding] =
@@ -59,15 +59,15 @@ fn kind(layer: &Value) -> Kind {
     match layer["kind"].as_str().unwrap() {
         "conv" => {
             let Windows { kernel, stride, padding } = windows();
-            Kind::Conv { outputs: outputs(), kernel, stride, padding }
+            LayerKind::Conv { outputs: outputs(), kernel, stride, padding }
         }
-        "max" => Kind::MaxPool(windows()),
-        "average" => Kind::AveragePool(windows()),
-        "adaptive" => Kind::AdaptiveAveragePool { to: list(&layer["to"]) },
-        "dense" => Kind::Dense { outputs: outputs() },
-        "flatten" => Kind::Flatten,
-        "relu" => Kind::Relu,
-        "tanh" => Kind::Tanh,
+        "max" => LayerKind::MaxPool(windows()),
+        "average" => LayerKind::AveragePool(windows()),
+        "adaptive" => LayerKind::AdaptiveAveragePool { to: list(&layer["to"]) },
+        "dense" => LayerKind::Dense { outputs: outputs() },
+        "flatten" => LayerKind::Flatten,
+        "relu" => LayerKind::Relu,
+        "tanh" => LayerKind::Tanh,
         other => panic!("no such layer: {other}"),
     }
 }

@@ -1,6 +1,6 @@
 //! A network's loss again: in double precision, by the definitions, with none of the crate's code.
 
-use paceline_model::{Kind, Network, Shape, Windows};
+use paceline_model::{LayerKind, Network, Shape, Windows};
 
 /// The mean loss of a batch.
 pub(crate) fn loss(model: &Network, params: &[f64], inputs: &[f32], labels: &[u32]) -> f64 {
@@ -16,14 +16,14 @@ fn example(model: &Network, params: &[f64], x: &[f32], label: usize) -> f64 {
     for (index, layer) in model.layers().iter().enumerate() {
         let (from, to) = (model.shapes()[index], model.shapes()[index + 1]);
         values = match layer.kind {
-            Kind::Conv { outputs, kernel, stride, padding } => {
+            LayerKind::Conv { outputs, kernel, stride, padding } => {
                 let (weights, rest) =
                     params.split_at(outputs * from.channels * kernel[0] * kernel[1]);
                 let (bias, rest) = rest.split_at(outputs);
                 params = rest;
                 conv(&values, (from, to), weights, bias, Windows { kernel, stride, padding })
             }
-            Kind::Dense { outputs } => {
+            LayerKind::Dense { outputs } => {
                 let (weights, rest) = params.split_at(outputs * values.len());
                 let (bias, rest) = rest.split_at(outputs);
                 params = rest;
@@ -33,16 +33,18 @@ fn example(model: &Network, params: &[f64], x: &[f32], label: usize) -> f64 {
                 })
                 .collect()
             }
-            Kind::MaxPool(windows) => pool(&values, (from, to), windows, |window, _| {
+            LayerKind::MaxPool(windows) => pool(&values, (from, to), windows, |window, _| {
                 window.iter().copied().fold(f64::NEG_INFINITY, f64::max)
             }),
-            Kind::AveragePool(windows) => pool(&values, (from, to), windows, |window, size| {
-                window.iter().sum::<f64>() / size as f64
-            }),
-            Kind::Relu => values.iter().map(|value| value.max(0.0)).collect(),
-            Kind::Tanh => values.iter().map(|value| value.tanh()).collect(),
-            Kind::Flatten => values,
-            Kind::AdaptiveAveragePool { .. } | Kind::Dropout { .. } => panic!("not here"),
+            LayerKind::AveragePool(windows) => {
+                pool(&values, (from, to), windows, |window, size| {
+                    window.iter().sum::<f64>() / size as f64
+                })
+            }
+            LayerKind::Relu => values.iter().map(|value| value.max(0.0)).collect(),
+            LayerKind::Tanh => values.iter().map(|value| value.tanh()).collect(),
+            LayerKind::Flatten => values,
+            LayerKind::AdaptiveAveragePool { .. } | LayerKind::Dropout { .. } => panic!("not here"),
         };
     }
     values.iter().map(|score| score.exp()).sum::<f64>().ln() - values[label]

@@ -11,192 +11,124 @@ mod peer;
 mod rejoin;
 mod start;
 
-use std::io;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
-use paceline_exchange::{Client, ClientConfig, ClientEvent, RefuseCode, Report, Role};
+use paceline_exchange::{Client, ClientConfig, ClientEvent, PeerRole, RefuseCode, TaskReport};
 
-use crate::PeerState;
+use crate::error::LinkError;
+use crate::observer::{ExchangePhase, LinkObserver};
+use crate::outcome::LinkOutcome;
 use crate::patience::Patience;
+use crate::peer::PeerState;
 use crate::serve::poll_once;
+use crate::traffic::Traffic;
 use peer::Peer;
 use rejoin::Said;
 
 /// How often a wait is looked at by those who want to know of it.
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-/// Everything that a link needs to know.
+/// How a worker or an evaluator reaches the servers of its run.
 #[derive(Clone, Debug)]
-pub struct LinkConfig {
-    /// Who we are.
+pub struct ConnectConfig {
+    /// The identity of this worker or evaluator, and the parameters that it expects.
     pub client: ClientConfig,
     /// The servers' addresses, `host:port`, in the order of their indices.
     pub servers: Vec<String>,
-    /// How long the start may take.
+    /// The time that [`ServerConnections::connect`] waits for all servers and workers.
     pub start_timeout: Duration,
-    /// How long an exchange may take.
+    /// The longest that one operation may wait without progress.
     pub stall_timeout: Duration,
-    /// How long a server whose connection broke may take to come back; none is not at all.
-    pub rejoin: Option<Duration>,
+    /// The time that a lost server has to come back; `None` fails at the first lost connection.
+    pub rejoin_timeout: Option<Duration>,
 }
 
-/// Why a link is of no more use.
-#[derive(Debug, thiserror::Error)]
-pub enum LinkError {
-    /// Not everybody was there in time.
-    #[error("the run did not start within {seconds} s: {missing}")]
-    NotStarted {
-        /// How long was waited.
-        seconds: u64,
-        /// Who was missing, and what state each is in.
-        missing: String,
-    },
-    /// A server, or another worker, is gone.
-    #[error("lost {server} ({address}): {why}")]
-    Lost {
-        /// Which one.
-        server: String,
-        /// Where it was.
-        address: String,
-        /// What happened.
-        why: String,
-    },
-    /// A newer process fills the slot.
-    #[error("{0}")]
-    Taken(String),
-    /// The run has gone back to a checkpoint, because a server was lost: see
-    /// [`Link::begin_again`].
-    #[error("the run has gone back to a checkpoint")]
-    Rewound,
-    /// A server or another worker called the run off.
-    #[error("{0}")]
-    Aborted(String),
-    /// Nothing came for too long.
-    #[error("waited {seconds} s for {whom}")]
-    Stalled {
-        /// How long.
-        seconds: u64,
-        /// For whom.
-        whom: String,
-    },
-    /// A batch touches more parameters than a frame holds.
-    #[error("a batch touches more than {most} parameters of one server; make train.batch smaller")]
-    TooManyKeys {
-        /// How many one may.
-        most: usize,
-    },
-    /// The caller gave up waiting.
-    #[error("interrupted")]
-    Interrupted,
-    /// The system does not give what a link needs.
-    #[error("the worker's sockets: {0}")]
-    Io(#[from] io::Error),
-}
-
-/// What an exchange is doing, for whoever accounts for the time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moved {
-    /// The gradient goes out.
-    Push,
-    /// Nothing can be sent or read.
-    Wait,
-    /// Parameters come in.
-    Pull,
-}
-
-/// Somebody who is told how a link fares.
-pub trait Attendant {
-    /// From now on the time goes to this.
-    fn moved(&mut self, to: Moved);
-    /// A text for a person: whom a step waits for, or a notice from a server.
-    fn note(&mut self, text: &str);
-    /// Asked a few times a second during waits: whether to give up.
-    fn gives_up(&mut self) -> bool;
-    /// The gradient of a step of the plan is about to go to all servers or peers.
-    fn sends(&mut self, _step: u64) {}
-    /// The first part of what came of the last gradient is here, from this server or peer.
-    fn got(&mut self, _peer: usize) {}
-    /// Without servers: the first part of a peer's gradient of this step has come.
-    fn arrived(&mut self, _peer: usize, _step: u64) {}
-    /// Without servers: since the last change, gradients were applied. What came of them has not
-    /// gone to anybody yet.
-    fn applied(&mut self) {}
+impl ConnectConfig {
+    /// Waits 60 s for the start and 610 s for a server's answer, 10 s longer than a server waits
+    /// for other workers, so that the worker hears the reason from the server. The first lost
+    /// connection is an error.
+    pub fn new(client: ClientConfig, servers: Vec<String>) -> Self {
+        Self {
+            client,
+            servers,
+            start_timeout: Duration::from_secs(60),
+            stall_timeout: Duration::from_secs(610),
+            rejoin_timeout: None,
+        }
+    }
 }
 
 /// A worker's or evaluator's connections to all servers, and its copy of the parameters.
-pub struct Link {
+pub struct ServerConnections {
     client: Client,
     peers: Vec<Peer>,
     /// All parameters; of a sparse model, the values that the present operation asks for.
     params: Vec<f32>,
     poll: Poll,
     events: Events,
-    config: LinkConfig,
+    config: ConnectConfig,
     /// What servers said at the end: a report list of each.
-    reports: Vec<Option<Vec<Report>>>,
+    reports: Vec<Option<Vec<TaskReport>>>,
     said: Said,
     /// A server has said that the run is over.
     is_over: bool,
+    /// The run went back to a checkpoint, and `resume_after_rewind` has not been called since.
+    has_rewound: bool,
     /// Of a sparse model: the gradient that was pushed last, until it is answered.
     pushed: Vec<f32>,
 }
 
-impl Link {
-    /// The parameters as they were last pulled; of a sparse model, those that were asked for last.
+impl ServerConnections {
+    /// The parameters as last pulled. For a sparse model, the values of the last operation's keys.
     pub fn params(&self) -> &[f32] {
         &self.params
     }
 
-    /// Updates made, as far as this link knows.
+    /// Updates that the servers have made, as of their last answer.
     pub fn global_step(&self) -> u64 {
         self.client.global_step()
     }
 
-    /// The plan step that this slot goes on with: 0, but after a take-over.
+    /// The plan step that this slot continues with; above 0 when the slot was filled before or
+    /// the run resumes from a checkpoint.
     pub fn resume_step(&self) -> u64 {
         self.client.resume_step().unwrap_or(0)
     }
 
-    /// Whether the run is stopping, so that nothing more shall be pushed.
-    pub fn stopping(&self) -> bool {
-        self.client.stopping()
+    /// Whether the run is stopping: the worker must push nothing more.
+    pub fn is_stopping(&self) -> bool {
+        self.client.is_stopping()
     }
 
-    /// Whether the last push came too late and was dropped.
-    pub fn dropped(&self) -> bool {
-        self.client.dropped()
+    /// Whether the servers dropped the last push because it came too late.
+    pub fn was_dropped(&self) -> bool {
+        self.client.was_dropped()
     }
 
-    /// Whether another process had left for this slot already, so that nothing is to be pushed.
+    /// Whether an earlier process left the run for this slot: the worker must push nothing.
     pub fn already_left(&self) -> bool {
         self.client.already_left()
     }
 
-    /// Whether a push must be made yet that the slot's last process has begun.
-    pub fn owes_push(&self) -> bool {
-        self.client.owes_push()
+    /// Whether the slot's previous process began a push that this one must make again.
+    pub fn has_unfinished_push(&self) -> bool {
+        self.client.has_unfinished_push()
     }
 
-    /// Bytes sent to and received from all servers.
-    pub fn moved_bytes(&self) -> (u64, u64) {
-        let sum = |of: fn(&Peer) -> u64| self.peers.iter().map(of).sum();
-        (sum(Peer::sent_bytes), sum(Peer::received_bytes))
+    /// Bytes sent to and received from each server, in the order of their indices.
+    pub fn traffic(&self) -> impl Iterator<Item = Traffic> {
+        self.peers.iter().map(Peer::traffic)
     }
 
-    /// Bytes sent to and received from each server, in their order.
-    pub fn moved_by_peer(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.peers.iter().map(|peer| (peer.sent_bytes(), peer.received_bytes()))
-    }
-
-    /// Fetches all parameters.
-    pub fn pull(&mut self, attendant: &mut impl Attendant) -> Result<(), LinkError> {
+    /// Pulls all parameters.
+    pub fn pull(&mut self, observer: &mut impl LinkObserver) -> Result<LinkOutcome, LinkError> {
         self.client.begin_pull();
-        self.complete(&[], Until::Answered, attendant)
+        self.complete(&[], Until::Answered, observer)
     }
 
-    /// Hands over the gradient of the batch of plan step `step` and fetches the parameters
-    /// that come of it, as the servers' gate lets them go.
+    /// Pushes the gradient of the batch of plan step `step`, computed from `examples` examples,
+    /// and pulls the updated parameters as soon as the servers' gate releases them.
     ///
     /// # Panics
     /// If the gradient is not as long as the parameters.
@@ -205,12 +137,12 @@ impl Link {
         step: u64,
         examples: u32,
         grad: &[f32],
-        attendant: &mut impl Attendant,
-    ) -> Result<(), LinkError> {
+        observer: &mut impl LinkObserver,
+    ) -> Result<LinkOutcome, LinkError> {
         assert_eq!(grad.len(), self.params.len(), "gradient");
         self.client.begin_push(step, examples);
-        attendant.sends(step);
-        self.complete(grad, Until::Answered, attendant)
+        observer.sending_gradient(step);
+        self.complete(grad, Until::Answered, observer)
     }
 
     /// Sends and reads until the present operation has been sent or answered in full.
@@ -218,32 +150,36 @@ impl Link {
         &mut self,
         grad: &[f32],
         until: Until,
-        attendant: &mut impl Attendant,
-    ) -> Result<(), LinkError> {
+        observer: &mut impl LinkObserver,
+    ) -> Result<LinkOutcome, LinkError> {
         let mut wait = None;
-        loop {
+        while !self.has_rewound {
             self.reconnect()?;
-            attendant.moved(Moved::Push);
+            observer.enter_phase(ExchangePhase::Push);
             let mut progress = self.send_all(grad)?;
             if self.any_readable() {
-                attendant.moved(Moved::Pull);
-                progress |= self.read_all(attendant)?;
+                observer.enter_phase(ExchangePhase::Pull);
+                progress |= self.read_all(observer)?;
             }
             if !progress && !self.has_come(until) && !self.is_over {
-                attendant.moved(Moved::Wait);
-                self.wait(wait.get_or_insert_with(Wait::new), attendant)?;
+                observer.enter_phase(ExchangePhase::Wait);
+                self.wait(wait.get_or_insert_with(Wait::new), observer)?;
+            }
+            if self.has_rewound {
+                break;
             }
             if self.has_come(until) {
                 self.peers.iter_mut().for_each(|peer| peer.breaks = 0);
                 if self.client.is_complete() {
                     self.was_answered();
                 }
-                return Ok(());
+                return Ok(LinkOutcome::Done(()));
             }
             if self.is_over {
                 return Err(LinkError::Aborted("the run is over".into()));
             }
         }
+        Ok(LinkOutcome::Rewound)
     }
 
     /// Whether the present operation has come as far as it is to be brought.
@@ -269,7 +205,7 @@ impl Link {
     }
 
     /// Reads what can be read now; says whether anything was.
-    fn read_all(&mut self, attendant: &mut impl Attendant) -> Result<bool, LinkError> {
+    fn read_all(&mut self, observer: &mut impl LinkObserver) -> Result<bool, LinkError> {
         let mut progress = false;
         for server in 0..self.peers.len() {
             loop {
@@ -277,9 +213,9 @@ impl Link {
                 match peer.read_event(server, &mut self.client, &mut self.params) {
                     Ok(Some(event)) => {
                         if peer.takes_first_part() {
-                            attendant.got(server);
+                            observer.update_arrived(server);
                         }
-                        self.on_event(server, event, attendant)?;
+                        self.on_event(server, event, observer)?;
                     }
                     Ok(None) => break,
                     Err(error) => self.heal(server, error)?,
@@ -294,14 +230,14 @@ impl Link {
         &mut self,
         server: usize,
         event: ClientEvent,
-        attendant: &mut impl Attendant,
+        observer: &mut impl LinkObserver,
     ) -> Result<(), LinkError> {
         let is_releasing = self.is_releasing();
         let peer = &mut self.peers[server];
         match event {
             ClientEvent::Welcome => return self.welcomed(server),
-            ClientEvent::Behind => self.call_again(server),
-            ClientEvent::Rewound => return Err(self.rewound()),
+            ClientEvent::ServerBehind => self.call_again(server),
+            ClientEvent::Rewound => self.rewound(),
             ClientEvent::Started => peer.state = PeerState::Started,
             // To who gives the slot back that is as good as a goodbye.
             ClientEvent::Refused(refusal) if refusal.code == RefuseCode::SlotTaken => {
@@ -309,39 +245,39 @@ impl Link {
                     peer.is_rid_of_us();
                     return Ok(());
                 }
-                return Err(LinkError::Taken(refusal.text));
+                return Err(LinkError::SlotTaken(refusal.text));
             }
             ClientEvent::Refused(refusal) => peer.refused(refusal),
-            ClientEvent::Notice(text) => attendant.note(&text),
+            ClientEvent::Notice(text) => observer.note(&text),
             ClientEvent::Abort(why) => return Err(LinkError::Aborted(why)),
             ClientEvent::Reports(reports) => self.reports[server] = Some(reports),
             ClientEvent::Bye => {
                 peer.said_bye = true;
-                peer.may_close = self.config.rejoin.is_none() || is_releasing;
+                peer.may_close = self.config.rejoin_timeout.is_none() || is_releasing;
             }
-            ClientEvent::Over => {
+            ClientEvent::RunOver => {
                 (peer.said_bye, peer.may_close) = (true, true);
                 self.is_over = true;
             }
-            ClientEvent::Part | ClientEvent::Complete => {}
+            ClientEvent::Progress | ClientEvent::Complete => {}
         }
         Ok(())
     }
 
     /// Sleeps until a socket has something, but looks a few times first. Tells whoever wants
     /// to know once a second, and gives up at the limit.
-    fn wait(&mut self, wait: &mut Wait, attendant: &mut impl Attendant) -> Result<(), LinkError> {
+    fn wait(&mut self, wait: &mut Wait, observer: &mut impl LinkObserver) -> Result<(), LinkError> {
         let mut patience = Patience::new();
         if let [server] = &mut self.peers[..]
             && patience.look_again()
         {
             // The first look is at the socket itself, as the server's is.
             server.wake();
-            attendant.moved(Moved::Pull);
-            if self.read_all(attendant)? {
+            observer.enter_phase(ExchangePhase::Pull);
+            if self.read_all(observer)? {
                 return Ok(());
             }
-            attendant.moved(Moved::Wait);
+            observer.enter_phase(ExchangePhase::Wait);
         }
         loop {
             let sleep = if patience.look_again() { Duration::ZERO } else { self.nap() };
@@ -357,7 +293,7 @@ impl Link {
             if sleep.is_zero() {
                 continue;
             }
-            if attendant.gives_up() {
+            if observer.should_give_up() {
                 return Err(LinkError::Interrupted);
             }
             let waited = wait.since.elapsed();
@@ -367,7 +303,7 @@ impl Link {
             }
             if wait.told.elapsed() >= SECOND {
                 wait.told = Instant::now();
-                attendant.note(&format!(
+                observer.note(&format!(
                     "waiting for {} ({} s)",
                     self.unanswered(),
                     waited.as_secs()
@@ -380,7 +316,7 @@ impl Link {
     /// The servers that have not answered everything, by name.
     fn unanswered(&self) -> String {
         let awaited = self.peers.iter().enumerate().filter(|(server, peer)| {
-            let is_awaited = self.client.likely(*server).is_some();
+            let is_awaited = self.client.likely_target(*server).is_some();
             is_awaited || peer.is_down() || !peer.said_bye && self.client.is_complete()
         });
         let name = |(_, peer): (usize, &Peer)| match peer.is_down() {
@@ -390,15 +326,19 @@ impl Link {
         awaited.map(name).collect::<Vec<_>>().join(", ")
     }
 
-    /// The chief's question: what did everybody do? Answered when all workers have left; a
-    /// list of reports for each server.
-    pub fn collect(
+    /// Coordinator only: the reports of all workers and servers, a list from each server. The
+    /// servers answer when all workers have left.
+    pub fn collect_reports(
         &mut self,
-        attendant: &mut impl Attendant,
-    ) -> Result<Vec<Vec<Report>>, LinkError> {
+        observer: &mut impl LinkObserver,
+    ) -> Result<LinkOutcome<Vec<Vec<TaskReport>>>, LinkError> {
         self.say_goodbye(Client::collect(), Vec::new())?;
-        self.until(attendant, |link| link.reports.iter().all(Option::is_some))?;
-        Ok(self.reports.iter_mut().map(|reports| reports.take().unwrap_or_default()).collect())
+        let has_all = |link: &Self| link.reports.iter().all(Option::is_some);
+        if self.until(observer, has_all)? == LinkOutcome::Rewound {
+            return Ok(LinkOutcome::Rewound);
+        }
+        let reports = self.reports.iter_mut().map(|reports| reports.take().unwrap_or_default());
+        Ok(LinkOutcome::Done(reports.collect()))
     }
 }
 

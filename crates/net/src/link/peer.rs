@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 use paceline_exchange::{
-    Client, ClientEvent, Expect, HEADER_BYTES, Header, Refusal, as_bytes, as_bytes_mut,
+    Client, ClientEvent, HEADER_BYTES, Header, ReadTarget, Refusal, as_bytes, as_bytes_mut,
 };
 
-use super::LinkError;
-use crate::PeerState;
 use crate::dial::TRY_EVERY;
+use crate::error::LinkError;
 use crate::inbound::{Inbound, Progress};
 use crate::outbound::{Outbound, write_frame};
+use crate::peer::PeerState;
+use crate::traffic::Traffic;
 
 /// A frame with a part of a gradient, or with keys, that the socket has not taken whole.
 struct Sending {
@@ -66,10 +67,10 @@ pub(super) struct Peer {
     /// Connections before this one, for as long as the server may not have heard of this one.
     retired: Vec<TcpStream>,
     /// What went through connections before this one: bytes sent and received.
-    earlier: (u64, u64),
+    earlier: Traffic,
     inbound: Inbound,
     /// Where the present payload goes.
-    target: Option<Expect>,
+    target: Option<ReadTarget>,
     control: Vec<u8>,
     outbound: Outbound,
     sending: Option<Sending>,
@@ -93,7 +94,7 @@ impl Peer {
             breaks: 0,
             down: None,
             retired: Vec::new(),
-            earlier: (0, 0),
+            earlier: Traffic::default(),
             inbound: Inbound::default(),
             target: None,
             control: Vec::new(),
@@ -108,8 +109,8 @@ impl Peer {
     pub(super) fn connected(&mut self, stream: TcpStream) {
         self.stream = Some(stream);
         self.state = PeerState::Connected;
-        self.earlier.0 += self.outbound.sent_bytes();
-        self.earlier.1 += self.inbound.received_bytes();
+        self.earlier.sent += self.outbound.sent_bytes();
+        self.earlier.received += self.inbound.received_bytes();
         self.inbound = Inbound::default();
         self.outbound = Outbound::default();
         self.target = None;
@@ -188,12 +189,12 @@ impl Peer {
         }
     }
 
-    pub(super) fn sent_bytes(&self) -> u64 {
-        self.earlier.0 + self.outbound.sent_bytes() + self.sent_part_bytes
-    }
-
-    pub(super) fn received_bytes(&self) -> u64 {
-        self.earlier.1 + self.inbound.received_bytes()
+    /// Bytes sent and received through all connections to this server so far.
+    pub(super) fn traffic(&self) -> Traffic {
+        Traffic {
+            sent: self.earlier.sent + self.outbound.sent_bytes() + self.sent_part_bytes,
+            received: self.earlier.received + self.inbound.received_bytes(),
+        }
     }
 
     pub(super) fn wake(&mut self) {
@@ -227,7 +228,7 @@ impl Peer {
         let mut progress = false;
         while self.outbound.is_empty() {
             if self.sending.is_none() {
-                let Some(next) = client.next_to_send(server) else { break };
+                let Some(next) = client.next_frame(server) else { break };
                 let (head, gradient) = (next.header.encode(), next.gradient);
                 self.sending = Some(Sending { head, gradient, written: 0 });
             }
@@ -253,7 +254,7 @@ impl Peer {
         let written = write_frame(stream, frame, sending.written)?;
         self.sent_part_bytes += (written - sending.written) as u64;
         sending.written = written;
-        Ok(written == frame.iter().map(|piece| piece.len()).sum())
+        Ok(written == frame.iter().map(|piece| piece.len()).sum::<usize>())
     }
 
     /// Whether everything that was begun to be sent is gone.
@@ -280,27 +281,28 @@ impl Peer {
             let Some(stream) = &mut self.stream else { return Ok(None) };
             let progress = match &self.target {
                 None => {
-                    let guess = client.likely(server).unwrap_or(0..0);
+                    let guess = client.likely_target(server).unwrap_or(0..0);
                     let place = as_bytes_mut(&mut params[guess.clone()]);
                     let read = self.inbound.read_header(stream, place);
                     if let Ok(Progress::Header(header)) = &read {
-                        let expect = client.expect(server, header).map_err(|e| self.lost(e))?;
+                        let expect =
+                            client.read_target(server, header).map_err(|e| self.lost(e))?;
                         self.aim(expect, guess, params);
                     }
                     read
                 }
                 Some(target) => {
                     let place = match target {
-                        Expect::Floats(range) => as_bytes_mut(&mut params[range.clone()]),
-                        Expect::Bytes(_) => &mut self.control[..],
+                        ReadTarget::Floats(range) => as_bytes_mut(&mut params[range.clone()]),
+                        ReadTarget::Bytes(_) => &mut self.control[..],
                     };
                     let header = self.inbound.header().copied();
                     let read = self.inbound.read_payload(stream, place);
                     if let (Ok(Progress::Complete), Some(header)) = (&read, header) {
-                        let is_floats = matches!(self.target.take(), Some(Expect::Floats(_)));
-                        self.has_first_part = is_floats && header.part == 0;
+                        let is_floats = matches!(self.target.take(), Some(ReadTarget::Floats(_)));
+                        self.has_first_part = is_floats && header.chunk == 0;
                         let bytes = if is_floats { &[] } else { &self.control[..] };
-                        let event = client.arrived(server, &header, bytes);
+                        let event = client.frame_arrived(server, &header, bytes);
                         return event.map(Some).map_err(|error| self.lost(error));
                     }
                     read
@@ -330,15 +332,15 @@ impl Peer {
     /// The payload of the present frame belongs to `expect`; what has been read of it lies at
     /// the guessed place, and is moved if the guess was wrong. A guessed place has not been
     /// answered, so nothing of worth is lost there.
-    fn aim(&mut self, expect: Expect, guess: Range<usize>, params: &mut [f32]) {
+    fn aim(&mut self, expect: ReadTarget, guess: Range<usize>, params: &mut [f32]) {
         let got = self.inbound.got();
         match &expect {
-            Expect::Floats(range) if *range != guess => {
+            ReadTarget::Floats(range) if *range != guess => {
                 let all = as_bytes_mut(params);
                 all.copy_within(guess.start * 4..guess.start * 4 + got, range.start * 4);
             }
-            Expect::Floats(_) => {}
-            Expect::Bytes(len) => {
+            ReadTarget::Floats(_) => {}
+            ReadTarget::Bytes(len) => {
                 self.control.clear();
                 self.control.resize(*len, 0);
                 let read = &as_bytes(params)[guess.start * 4..guess.start * 4 + got];

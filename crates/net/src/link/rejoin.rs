@@ -5,14 +5,17 @@
 //! tells which it was. If the server is in the generation that it was in, what is unanswered is
 //! sent again and the exchange goes on. If it is in a newer one, the run has gone back to a
 //! checkpoint: everybody is called anew, and whoever trains has to begin at the step that the
-//! servers tell ([`LinkError::Rewound`]).
+//! servers tell ([`LinkOutcome::Rewound`]).
 
 use std::time::{Duration, Instant};
 
-use paceline_exchange::{Client, Header, Kind};
+use paceline_exchange::{Client, FrameKind, Header};
 
-use super::{Attendant, Link, LinkError, Moved, Peer, Wait};
-use crate::PeerState;
+use super::{Peer, ServerConnections, Wait};
+use crate::error::LinkError;
+use crate::observer::{ExchangePhase, LinkObserver};
+use crate::outcome::LinkOutcome;
+use crate::peer::PeerState;
 
 /// How long a chief tries to tell a server that the run is over, when the server may be gone.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -31,18 +34,18 @@ pub(super) struct Said {
     is_first_last: bool,
 }
 
-impl Link {
+impl ServerConnections {
     /// Takes an error of a server's connection for what it is: the end of this link, or of that
     /// connection only.
     pub(super) fn heal(&mut self, server: usize, error: LinkError) -> Result<(), LinkError> {
         let LinkError::Lost { why, .. } = &error else { return Err(error) };
         let peer = &mut self.peers[server];
         peer.breaks += 1;
-        if self.config.rejoin.is_none() || peer.breaks > MOST_BREAKS {
+        if self.config.rejoin_timeout.is_none() || peer.breaks > MOST_BREAKS {
             return Err(error);
         }
         peer.broke(why);
-        self.client.lost(server);
+        self.client.connection_lost(server);
         Ok(())
     }
 
@@ -50,7 +53,9 @@ impl Link {
     pub(super) fn reconnect(&mut self) -> Result<(), LinkError> {
         for server in 0..self.peers.len() {
             let peer = &self.peers[server];
-            let Some(limit) = self.config.rejoin.filter(|_| peer.is_down()) else { continue };
+            let Some(limit) = self.config.rejoin_timeout.filter(|_| peer.is_down()) else {
+                continue;
+            };
             if self.is_over {
                 match self.is_finishing() {
                     // Each server must hear it from the chief.
@@ -66,7 +71,7 @@ impl Link {
                 return Err(peer.lost(format!("{}; it has not come back", peer.why_down())));
             }
             if peer.stream.is_none() && Instant::now() >= peer.next_try {
-                let tried = self.connect(server);
+                let tried = self.dial_server(server);
                 self.peers[server].tried(tried);
             }
         }
@@ -103,31 +108,39 @@ impl Link {
     /// server that has not heard of the newer generation must not think that we are lost.
     pub(super) fn call_again(&mut self, server: usize) {
         self.peers[server].retire();
-        self.client.lost(server);
+        self.client.connection_lost(server);
     }
 
     /// The run has gone back: everybody is to be called anew, and nothing of what was said holds.
-    pub(super) fn rewound(&mut self) -> LinkError {
+    pub(super) fn rewound(&mut self) {
         (0..self.peers.len()).for_each(|server| self.call_again(server));
         self.said = Said::default();
         self.reports.iter_mut().for_each(|reports| *reports = None);
         for peer in &mut self.peers {
             (peer.said_bye, peer.may_close, peer.may_go) = (false, false, false);
         }
-        LinkError::Rewound
+        self.has_rewound = true;
     }
 
-    /// After the run has gone back: finds everybody anew, as at the start.
-    pub fn begin_again(&mut self, attendant: &mut impl Attendant) -> Result<(), LinkError> {
-        self.gather(self.config.rejoin.unwrap_or(self.config.start_timeout), attendant)
+    /// After [`LinkOutcome::Rewound`]: connects to all servers again and, if the model is dense,
+    /// pulls. The worker then continues at [`resume_step`](Self::resume_step). If the run goes
+    /// back once more meanwhile, that is covered too.
+    pub fn resume_after_rewind(
+        &mut self,
+        observer: &mut impl LinkObserver,
+    ) -> Result<(), LinkError> {
+        self.gather_and_pull(
+            self.config.rejoin_timeout.unwrap_or(self.config.start_timeout),
+            observer,
+        )
     }
 
-    /// How many pushes of this process had been answered and were lost when the run went back.
+    /// Answered pushes of this process that rewinds have undone so far.
     pub fn lost_pushes(&self) -> u64 {
         self.client.lost_pushes()
     }
 
-    /// The step of the checkpoint that the run has gone back to, or went on from; 0 for none.
+    /// The step of the checkpoint that the present generation of servers started from; 0 if none.
     pub fn base_step(&self) -> u64 {
         self.client.generation().base.unwrap_or(0)
     }
@@ -145,15 +158,15 @@ impl Link {
         (0..self.peers.len()).try_for_each(|server| self.tell(server, header, body))
     }
 
-    /// Asks server 0 to end the run, and says why. Only the chief is listened to.
-    pub fn stop(&mut self, reason: &str) -> Result<(), LinkError> {
+    /// Coordinator only: asks server 0 to stop the run. The reason goes to all tasks.
+    pub fn request_stop(&mut self, reason: &str) -> Result<(), LinkError> {
         self.said.stop = Some(reason.to_owned());
         let (header, body) = Client::stop(reason);
         self.tell(0, &header, &body)
     }
 
-    /// Asks all servers for a checkpoint of this step. Only the chief is listened to.
-    pub fn checkpoint(&mut self, step: u64) -> Result<(), LinkError> {
+    /// Coordinator only: asks all servers to write a checkpoint when they have made `step` updates.
+    pub fn request_checkpoint(&mut self, step: u64) -> Result<(), LinkError> {
         self.said.checkpoint = Some((step, !self.client.is_complete()));
         self.tell_all(&Client::checkpoint(step), &[])
     }
@@ -179,17 +192,19 @@ impl Link {
     fn part(
         &mut self,
         (header, body): (Header, Vec<u8>),
-        attendant: &mut impl Attendant,
-    ) -> Result<(), LinkError> {
+        observer: &mut impl LinkObserver,
+    ) -> Result<LinkOutcome, LinkError> {
         self.begin_goodbye();
         self.said.is_first_last = true;
         self.said.goodbye = Some((header, body.clone()));
         for server in 1..self.peers.len() {
             self.tell_at_last(server, &header, &body)?;
         }
-        self.until(attendant, Self::have_others_answered)?;
+        if self.until(observer, Self::have_others_answered)? == LinkOutcome::Rewound {
+            return Ok(LinkOutcome::Rewound);
+        }
         self.tell_at_last(0, &header, &body)?;
-        self.until(attendant, |link| link.peers.iter().all(|peer| peer.said_bye))
+        self.until(observer, |link| link.peers.iter().all(|peer| peer.said_bye))
     }
 
     /// As `tell`; but who may hang up and has done so needs not be told.
@@ -221,83 +236,88 @@ impl Link {
 
     /// Whether the slot is being given back.
     pub(super) fn is_releasing(&self) -> bool {
-        self.said.goodbye.as_ref().is_some_and(|(header, _)| header.kind == Kind::Release)
+        self.said.goodbye.as_ref().is_some_and(|(header, _)| header.kind == FrameKind::Release)
     }
 
     /// Whether this is the chief, which tells the servers that the run is over.
     fn is_finishing(&self) -> bool {
-        self.said.goodbye.as_ref().is_some_and(|(header, _)| header.kind == Kind::Finish)
+        self.said.goodbye.as_ref().is_some_and(|(header, _)| header.kind == FrameKind::Finish)
     }
 
-    /// Leaves the run in good order, with a report for the chief.
+    /// Leaves the run, with a report for the coordinator. The slot counts as done.
     pub fn leave(
         &mut self,
         report: &[u8],
-        attendant: &mut impl Attendant,
-    ) -> Result<(), LinkError> {
-        self.part(Client::leave(report.to_vec()), attendant)
+        observer: &mut impl LinkObserver,
+    ) -> Result<LinkOutcome, LinkError> {
+        self.part(Client::leave(report.to_vec()), observer)
     }
 
-    /// Gives the slot back in good order, with a report for the chief. The last push must have been
-    /// answered. A server that hangs up, or does not let us in again, has given the slot to another
-    /// already; one that does not come back has ended the run.
+    /// Gives the slot back for another process to fill, with a report for the coordinator. The
+    /// last push must have been answered. A server that closes the connection or refuses this
+    /// process has given the slot to another already; one that does not come back has ended the
+    /// run.
     pub fn release(
         &mut self,
         report: &[u8],
-        attendant: &mut impl Attendant,
-    ) -> Result<(), LinkError> {
-        let is_patient = self.config.rejoin.is_some();
+        observer: &mut impl LinkObserver,
+    ) -> Result<LinkOutcome, LinkError> {
+        let is_patient = self.config.rejoin_timeout.is_some();
         self.peers.iter_mut().for_each(|peer| peer.may_go = !is_patient);
-        match self.part(Client::release(report.to_vec()), attendant) {
-            Err(LinkError::Lost { .. }) if is_patient => Ok(()),
+        match self.part(Client::release(report.to_vec()), observer) {
+            Err(LinkError::Lost { .. }) if is_patient => Ok(LinkOutcome::Done(())),
             released => released,
         }
     }
 
-    /// After leaving: waits for the end of the run, in case it goes back and this worker is needed
-    /// again. Servers that are gone for good have ended the run too.
-    pub fn linger(&mut self, attendant: &mut impl Attendant) -> Result<(), LinkError> {
-        if self.config.rejoin.is_none() {
-            return Ok(());
+    /// After [`leave`](Self::leave): waits for the end of the run, in case it goes back to a
+    /// checkpoint and needs this worker again. Servers that do not come back have ended the run
+    /// too.
+    pub fn wait_for_end(
+        &mut self,
+        observer: &mut impl LinkObserver,
+    ) -> Result<LinkOutcome, LinkError> {
+        if self.config.rejoin_timeout.is_none() {
+            return Ok(LinkOutcome::Done(()));
         }
-        match self.until(attendant, |link| link.is_over) {
-            Err(LinkError::Lost { .. }) => Ok(()),
+        match self.until(observer, |link| link.is_over) {
+            Err(LinkError::Lost { .. }) => Ok(LinkOutcome::Done(())),
             ended => ended,
         }
     }
 
-    /// The chief's last word: the run is over, and servers may go. One that is gone already, or
-    /// has come back with less than the run had, is not waited for.
-    pub fn finish(&mut self, attendant: &mut impl Attendant) -> Result<(), LinkError> {
+    /// Coordinator only: tells all servers that the run is over, so that they exit. Does not wait
+    /// for a server that is gone or that came back with an older state.
+    pub fn finish(&mut self, observer: &mut impl LinkObserver) -> Result<(), LinkError> {
         self.said.stop = None;
         self.say_goodbye(Client::finish(), Vec::new())?;
-        let patient = self.config.rejoin;
-        self.config.rejoin = patient.map(|limit| limit.min(FAREWELL));
-        let ended = self.until(attendant, |link| link.peers.iter().all(|peer| peer.said_bye));
-        self.config.rejoin = patient;
+        let patient = self.config.rejoin_timeout;
+        self.config.rejoin_timeout = patient.map(|limit| limit.min(FAREWELL));
+        let ended = self.until(observer, |link| link.peers.iter().all(|peer| peer.said_bye));
+        self.config.rejoin_timeout = patient;
         match ended {
-            Err(LinkError::Lost { .. } | LinkError::Rewound) if patient.is_some() => Ok(()),
-            ended => ended,
+            Err(LinkError::Lost { .. }) if patient.is_some() => Ok(()),
+            ended => ended.map(drop),
         }
     }
 
     /// Sends and reads until something has happened.
     pub(super) fn until(
         &mut self,
-        attendant: &mut impl Attendant,
+        observer: &mut impl LinkObserver,
         done: impl Fn(&Self) -> bool,
-    ) -> Result<(), LinkError> {
+    ) -> Result<LinkOutcome, LinkError> {
         let mut wait = Wait::new();
-        while !done(self) {
-            attendant.moved(Moved::Wait);
+        while !self.has_rewound && !done(self) {
+            observer.enter_phase(ExchangePhase::Wait);
             self.reconnect()?;
             for server in 0..self.peers.len() {
                 self.peers[server].flush().or_else(|error| self.heal(server, error))?;
             }
-            if !self.read_all(attendant)? && !done(self) {
-                self.wait(&mut wait, attendant)?;
+            if !self.read_all(observer)? && !done(self) {
+                self.wait(&mut wait, observer)?;
             }
         }
-        Ok(())
+        Ok(if self.has_rewound { LinkOutcome::Rewound } else { LinkOutcome::Done(()) })
     }
 }

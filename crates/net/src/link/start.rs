@@ -5,18 +5,25 @@ use std::time::{Duration, Instant};
 use mio::{Events, Poll, Token};
 use paceline_exchange::Client;
 
-use super::{Attendant, Link, LinkConfig, LinkError, Peer, SECOND};
-use crate::PeerState;
+use super::{ConnectConfig, Peer, SECOND, ServerConnections};
 use crate::dial::{TRY_AGAIN, TRY_EVERY, dial};
+use crate::error::LinkError;
+use crate::observer::LinkObserver;
+use crate::outcome::LinkOutcome;
+use crate::peer::PeerState;
 use crate::serve::poll_once;
 
-impl Link {
-    /// Connects to every server and waits until all have said that the run has started (for an
-    /// evaluator: that it is welcome). Says once a second who is missing.
+impl ServerConnections {
+    /// Connects to all servers, waits until all report that the run has started (for an
+    /// evaluator: that it is admitted) and, if the model is dense, pulls the parameters. Notes
+    /// once a second which tasks are missing.
     ///
     /// # Panics
-    /// If the numbers of servers in the configuration differ.
-    pub fn start(config: LinkConfig, attendant: &mut impl Attendant) -> Result<Self, LinkError> {
+    /// If `config.client` has another number of servers than there are addresses.
+    pub fn connect(
+        config: ConnectConfig,
+        observer: &mut impl LinkObserver,
+    ) -> Result<Self, LinkError> {
         assert_eq!(config.servers.len(), config.client.servers, "servers");
         let peers: Vec<_> =
             config.servers.iter().enumerate().map(|(i, address)| Peer::new(i, address)).collect();
@@ -29,32 +36,46 @@ impl Link {
             reports: peers.iter().map(|_| None).collect(),
             said: Default::default(),
             is_over: false,
+            has_rewound: false,
             pushed: Vec::new(),
             peers,
             poll: Poll::new()?,
             events: Events::with_capacity(64),
             config,
         };
-        link.gather(link.config.start_timeout, attendant)?;
+        link.gather_and_pull(link.config.start_timeout, observer)?;
         Ok(link)
     }
 
+    /// Finds all servers and, if the model is dense, pulls; again if the run goes back meanwhile.
+    /// For a sparse model the first batch says which values it needs.
+    pub(super) fn gather_and_pull(
+        &mut self,
+        mut limit: Duration,
+        observer: &mut impl LinkObserver,
+    ) -> Result<(), LinkError> {
+        loop {
+            self.gather(limit, observer)?;
+            if self.config.client.is_sparse || self.pull(observer)? == LinkOutcome::Done(()) {
+                return Ok(());
+            }
+            limit = self.config.rejoin_timeout.unwrap_or(self.config.start_timeout);
+        }
+    }
+
     /// Finds everybody, within a limit.
-    pub(super) fn gather(
+    fn gather(
         &mut self,
         limit: Duration,
-        attendant: &mut impl Attendant,
+        observer: &mut impl LinkObserver,
     ) -> Result<(), LinkError> {
         let begun = Instant::now();
         let mut told = begun;
         while !self.has_started() {
             self.connect_missing();
-            match self.read_start(attendant) {
-                // A server knows of a newer generation than the others: all are called anew.
-                Ok(()) | Err(LinkError::Rewound) => {}
-                Err(error) => return Err(error),
-            }
-            if attendant.gives_up() {
+            // A server may know of a newer generation than the others: then all are called again.
+            self.read_start(observer)?;
+            if observer.should_give_up() {
                 return Err(LinkError::Interrupted);
             }
             if begun.elapsed() >= limit {
@@ -63,15 +84,16 @@ impl Link {
             }
             if told.elapsed() >= SECOND {
                 told = Instant::now();
-                attendant.note(&format!("waiting for the start: {}", self.missing()));
+                observer.note(&format!("waiting for the start: {}", self.missing()));
             }
         }
+        self.has_rewound = false;
         Ok(())
     }
 
     fn has_started(&self) -> bool {
         match self.config.client.role {
-            super::Role::Worker => self.client.is_started(),
+            super::PeerRole::Worker => self.client.is_started(),
             _ => self.client.is_welcome(),
         }
     }
@@ -93,7 +115,7 @@ impl Link {
             if peer.stream.is_some() || Instant::now() < peer.next_try {
                 continue;
             }
-            let tried = self.connect(server);
+            let tried = self.dial_server(server);
             let peer = &mut self.peers[server];
             peer.next_try = Instant::now() + TRY_EVERY;
             match tried {
@@ -105,9 +127,9 @@ impl Link {
         }
     }
 
-    pub(super) fn connect(&mut self, server: usize) -> Result<(), PeerState> {
+    pub(super) fn dial_server(&mut self, server: usize) -> Result<(), PeerState> {
         let stream = dial(&self.peers[server].address, self.poll.registry(), Token(server))?;
-        self.client.lost(server);
+        self.client.connection_lost(server);
         self.peers[server].connected(stream);
         let (header, body) = self.client.hello(server);
         let said = self.peers[server].send_control(&header, &body);
@@ -115,7 +137,7 @@ impl Link {
     }
 
     /// Reads what servers say before the start. Losing one now is no loss: it is tried again.
-    fn read_start(&mut self, attendant: &mut impl Attendant) -> Result<(), LinkError> {
+    fn read_start(&mut self, observer: &mut impl LinkObserver) -> Result<(), LinkError> {
         let nap = self.nap().min(TRY_EVERY);
         poll_once(&mut self.poll, &mut self.events, nap)?;
         for event in &self.events {
@@ -127,7 +149,7 @@ impl Link {
             loop {
                 let peer = &mut self.peers[server];
                 match peer.read_event(server, &mut self.client, &mut self.params) {
-                    Ok(Some(event)) => self.on_event(server, event, attendant)?,
+                    Ok(Some(event)) => self.on_event(server, event, observer)?,
                     Ok(None) => break,
                     Err(error) => {
                         if matches!(peer.state, PeerState::Ready | PeerState::Started) {
@@ -137,7 +159,7 @@ impl Link {
                             peer.state = PeerState::Refused(error.to_string());
                         }
                         peer.stream = None;
-                        self.client.lost(server);
+                        self.client.connection_lost(server);
                         break;
                     }
                 }

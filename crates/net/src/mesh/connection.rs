@@ -4,13 +4,14 @@ use std::io;
 
 use mio::net::TcpStream;
 use paceline_exchange::{
-    HEADER_BYTES, Header, Kind, Place, ProtocolError, Replica, ReplicaError, ReplicaEvent, Source,
-    as_bytes,
+    FrameKind, HEADER_BYTES, Header, PeerSource, PeerTarget, ProtocolError, Replica, ReplicaError,
+    ReplicaEvent, as_bytes,
 };
 
-use crate::LinkError;
+use crate::error::LinkError;
 use crate::inbound::{Inbound, InboundError, Progress};
 use crate::outbound::{Outbound, write_frame};
+use crate::traffic::Traffic;
 
 /// Why a worker cannot go on.
 #[derive(Debug)]
@@ -18,7 +19,7 @@ pub(super) enum Fault {
     /// A peer is gone, or does not keep to the protocol.
     Lost { slot: usize, why: String },
     /// Anything else.
-    Link(LinkError),
+    Failed(LinkError),
 }
 
 impl Fault {
@@ -30,7 +31,7 @@ impl Fault {
     pub(super) fn into_error(self) -> LinkError {
         match self {
             Fault::Lost { why, .. } => LinkError::Aborted(why),
-            Fault::Link(error) => error,
+            Fault::Failed(error) => error,
         }
     }
 
@@ -44,20 +45,20 @@ impl Fault {
 
 impl From<LinkError> for Fault {
     fn from(error: LinkError) -> Self {
-        Fault::Link(error)
+        Fault::Failed(error)
     }
 }
 
 impl From<ReplicaError> for Fault {
     fn from(error: ReplicaError) -> Self {
-        Fault::Link(LinkError::Aborted(error.to_string()))
+        Fault::Failed(LinkError::Aborted(error.to_string()))
     }
 }
 
 /// A frame that the socket has not taken whole.
 struct Sending {
     head: [u8; HEADER_BYTES],
-    source: Source,
+    source: PeerSource,
     written: usize,
 }
 
@@ -72,7 +73,7 @@ pub(super) struct Connection {
     pub(super) is_closed: bool,
     inbound: Inbound,
     /// Where the present payload goes.
-    target: Option<Place>,
+    target: Option<PeerTarget>,
     control: Vec<u8>,
     outbound: Outbound,
     sending: Option<Sending>,
@@ -80,7 +81,7 @@ pub(super) struct Connection {
     /// The last frame is on its way.
     has_last: bool,
     /// What the last frame that arrived was the first part of, if it was one.
-    first_part: Option<Kind>,
+    first_part: Option<FrameKind>,
 }
 
 impl Connection {
@@ -101,12 +102,13 @@ impl Connection {
         }
     }
 
-    pub(super) fn sent_bytes(&self) -> u64 {
+    fn sent_bytes(&self) -> u64 {
         self.outbound.sent_bytes() + self.sent_part_bytes
     }
 
-    pub(super) fn received_bytes(&self) -> u64 {
-        self.inbound.received_bytes()
+    /// Bytes sent and received.
+    pub(super) fn traffic(&self) -> Traffic {
+        Traffic { sent: self.sent_bytes(), received: self.inbound.received_bytes() }
     }
 
     pub(super) fn wake(&mut self) {
@@ -151,7 +153,7 @@ impl Connection {
         self.outbound.flush(&mut self.stream).map_err(|error| Fault::lost(slot, error))?;
         while self.outbound.is_empty() {
             if self.sending.is_none() {
-                let Some(next) = replica.next_to_send(slot) else { break };
+                let Some(next) = replica.next_frame(slot) else { break };
                 let (head, source) = (next.header.encode(), next.source);
                 self.sending = Some(Sending { head, source, written: 0 });
             }
@@ -204,7 +206,7 @@ impl Connection {
     }
 
     /// What the last frame was the first part of, if it was one; said once.
-    pub(super) fn takes_first_part(&mut self) -> Option<Kind> {
+    pub(super) fn takes_first_part(&mut self) -> Option<FrameKind> {
         self.first_part.take()
     }
 
@@ -229,16 +231,16 @@ impl Connection {
                 }
                 (Some(header), Some(target)) => {
                     let place = match target {
-                        Place::Bytes(_) => &mut self.control[..],
-                        _ => replica.place(slot, &target),
+                        PeerTarget::Bytes(_) => &mut self.control[..],
+                        _ => replica.target_bytes(slot, &target),
                     };
                     let read = self.inbound.read_payload(&mut self.stream, place);
                     if let Ok(Progress::Complete) = read {
-                        let is_bytes = matches!(self.target.take(), Some(Place::Bytes(_)));
-                        let is_first = header.kind.carries_floats() && header.part == 0;
+                        let is_bytes = matches!(self.target.take(), Some(PeerTarget::Bytes(_)));
+                        let is_first = header.kind.carries_floats() && header.chunk == 0;
                         self.first_part = is_first.then_some(header.kind);
                         let bytes = if is_bytes { &self.control[..] } else { &[] };
-                        let event = replica.arrived(slot, &header, bytes);
+                        let event = replica.frame_arrived(slot, &header, bytes);
                         return event.map(Some).map_err(|error| Fault::of(slot, error));
                     }
                     read
@@ -271,8 +273,9 @@ impl Connection {
         slot: usize,
         replica: &mut Replica,
     ) -> Result<Result<Progress, InboundError>, Fault> {
-        let likely = replica.likely(slot);
-        let place = likely.as_ref().map_or(&mut [][..], |likely| replica.place(slot, likely));
+        let likely = replica.likely_target(slot);
+        let place =
+            likely.as_ref().map_or(&mut [][..], |likely| replica.target_bytes(slot, likely));
         let read = self.inbound.read_header(&mut self.stream, place);
         if let Ok(Progress::Header(header)) = &read {
             self.aim(slot, header, likely, replica)?;
@@ -286,21 +289,21 @@ impl Connection {
         &mut self,
         slot: usize,
         header: &Header,
-        likely: Option<Place>,
+        likely: Option<PeerTarget>,
         replica: &mut Replica,
     ) -> Result<bool, Fault> {
-        let place = replica.expect(slot, header).map_err(|error| Fault::lost(slot, error))?;
+        let place = replica.read_target(slot, header).map_err(|error| Fault::lost(slot, error))?;
         let got = self.inbound.got();
         match &place {
-            Place::Later if self.has_ended && replica.is_lost_before(header) => {
+            PeerTarget::Later if self.has_ended && replica.is_lost_before(header) => {
                 return Err(Fault::lost(slot, "it closed the connection"));
             }
-            Place::Later if got == 0 => return Ok(false),
-            Place::Bytes(len) => {
+            PeerTarget::Later if got == 0 => return Ok(false),
+            PeerTarget::Bytes(len) => {
                 self.control.clear();
                 self.control.resize(*len, 0);
                 if let Some(likely) = likely {
-                    let read = &replica.place(slot, &likely)[..got];
+                    let read = &replica.target_bytes(slot, &likely)[..got];
                     self.control[..got].copy_from_slice(read);
                 }
             }
@@ -324,7 +327,7 @@ impl Connection {
                 Some(header) => {
                     self.control.resize(header.len as usize, 0);
                     let read = self.inbound.read_payload(&mut self.stream, &mut self.control);
-                    if matches!(read, Ok(Progress::Complete)) && header.kind == Kind::Abort {
+                    if matches!(read, Ok(Progress::Complete)) && header.kind == FrameKind::Abort {
                         return Some(String::from_utf8_lossy(&self.control).into_owned());
                     }
                     read

@@ -11,7 +11,8 @@ use paceline_exchange::Replica;
 
 use super::Mesh;
 use super::connection::{Connection, Fault};
-use crate::{Attendant, LinkError};
+use crate::error::LinkError;
+use crate::observer::LinkObserver;
 
 /// How long the last words may take.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -22,7 +23,7 @@ impl Mesh {
     /// Says what is wrong, to everybody who can still hear it, and to the caller.
     pub(super) fn give_up(&mut self, fault: Fault, gradient: &[f32]) -> LinkError {
         let error = match fault {
-            Fault::Link(error) => error,
+            Fault::Failed(error) => error,
             Fault::Lost { slot, why } => self.blame(slot, why),
         };
         self.say_goodbye(&error.to_string(), gradient);
@@ -59,8 +60,8 @@ impl Mesh {
         self.say_last(&[&header.encode()[..], &body].concat(), gradient);
     }
 
-    /// The chief's last word in a run that recovers, once everything is on disk: all may go.
-    pub fn finish(&mut self, attendant: &mut impl Attendant) {
+    /// Coordinator only, in a run that recovers, once everything is on disk: releases all workers.
+    pub fn finish(&mut self, observer: &mut impl LinkObserver) {
         if !self.replica.recovers() || self.replica.slot() != 0 {
             return;
         }
@@ -68,7 +69,7 @@ impl Mesh {
         let until = Instant::now() + LAST_WORDS;
         while Instant::now() < until {
             self.forget_lost();
-            let _ = self.let_in(attendant);
+            let _ = self.let_in(observer);
             if self.replica.others().all(|slot| self.peers[slot].connection.is_some()) {
                 break;
             }

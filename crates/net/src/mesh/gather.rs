@@ -7,13 +7,16 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token};
-use paceline_exchange::{Header, Kind, NotLetIn, Replica, ReplicaEvent};
+use paceline_exchange::{FrameKind, GreetError, Header, Replica, ReplicaEvent};
 
 use super::connection::{Connection, Fault};
 use super::{Mesh, MeshConfig, Peer};
 use crate::dial::{TRY_EVERY, dial};
+use crate::error::LinkError;
 use crate::link::SECOND;
-use crate::{Attendant, LinkError, PeerState, prepare};
+use crate::observer::LinkObserver;
+use crate::peer::PeerState;
+use crate::prepare;
 
 /// The listener, and connections that have not said who they are, only wake us up.
 const DOOR: Token = Token(usize::MAX - 1);
@@ -46,16 +49,16 @@ pub(super) struct Door {
 }
 
 impl Mesh {
-    /// Connects to everybody and lets everybody in, until all are here. Says once a second who
-    /// is missing. A worker on its own needs no listener.
+    /// Connects to all workers of lower slots and accepts those of higher slots, until all are
+    /// connected. Notes once a second which are missing. The last slot needs no listener.
     ///
     /// # Panics
     /// If there are not as many addresses as workers, or no listener where one is needed.
-    pub fn start(
+    pub fn connect(
         replica: Replica,
         config: MeshConfig,
         listener: Option<TcpListener>,
-        attendant: &mut impl Attendant,
+        observer: &mut impl LinkObserver,
     ) -> Result<Self, LinkError> {
         let (slot, workers) = (replica.slot(), replica.workers());
         assert_eq!(config.addresses.len(), workers, "addresses");
@@ -72,14 +75,14 @@ impl Mesh {
         };
         let peers = (0..workers).map(peer).collect();
         let events = Events::with_capacity(64);
-        let (losses, gone_bytes) = (0, (0, 0));
-        let mut mesh = Self { replica, peers, poll, events, config, door, losses, gone_bytes };
-        mesh.gather(Occasion::Start, attendant)?;
+        let (losses, gone_traffic) = (0, Default::default());
+        let mut mesh = Self { replica, peers, poll, events, config, door, losses, gone_traffic };
+        mesh.gather(Occasion::Start, observer)?;
         if !mesh.replica.recovers() {
             mesh.door = None;
         }
-        if let Err(fault) = mesh.catch_up(attendant) {
-            mesh.recover(fault, &[], attendant)?;
+        if let Err(fault) = mesh.catch_up(observer) {
+            mesh.recover(fault, &[], observer)?;
         }
         Ok(mesh)
     }
@@ -88,16 +91,16 @@ impl Mesh {
     pub(super) fn gather(
         &mut self,
         occasion: Occasion,
-        attendant: &mut impl Attendant,
+        observer: &mut impl LinkObserver,
     ) -> Result<(), LinkError> {
         let begun = Instant::now();
         let mut told = begun;
         while !self.replica.is_started() {
             self.connect_missing();
             self.look(TRY_EVERY).map_err(|fault| fault.into_error())?;
-            self.let_in(attendant)?;
+            self.let_in(observer)?;
             self.read_answers()?;
-            if attendant.gives_up() {
+            if observer.should_give_up() {
                 return Err(LinkError::Interrupted);
             }
             match occasion {
@@ -114,12 +117,12 @@ impl Mesh {
                     Occasion::Start => "the start".into(),
                     Occasion::Loss => format!("step {}", self.global_step()),
                 };
-                attendant.note(&format!("waiting for {what}: {}", self.missing()));
+                observer.note(&format!("waiting for {what}: {}", self.missing()));
             }
         }
         // Who has called and is not needed would only be in the way.
         for slot in self.replica.others() {
-            if !self.replica.is_here(slot) {
+            if !self.replica.is_connected(slot) {
                 self.close(slot);
             }
         }
@@ -129,7 +132,7 @@ impl Mesh {
 
     /// Who is missing, and what state each is in.
     fn missing(&self) -> String {
-        let missing = self.replica.others().filter(|&slot| !self.replica.is_here(slot));
+        let missing = self.replica.others().filter(|&slot| !self.replica.is_connected(slot));
         let states = missing.map(|slot| {
             let (name, address) = (self.replica.name(slot), &self.config.addresses[slot]);
             format!("{name} at {address} is {}", self.peers[slot].state)
@@ -144,7 +147,7 @@ impl Mesh {
             if peer.connection.is_some() || Instant::now() < peer.next_try {
                 continue;
             }
-            let tried = self.connect(slot);
+            let tried = self.dial_slot(slot);
             let peer = &mut self.peers[slot];
             peer.next_try = Instant::now() + TRY_EVERY;
             match tried {
@@ -156,7 +159,7 @@ impl Mesh {
         }
     }
 
-    fn connect(&mut self, slot: usize) -> Result<(), PeerState> {
+    fn dial_slot(&mut self, slot: usize) -> Result<(), PeerState> {
         let stream = dial(&self.config.addresses[slot], self.poll.registry(), Token(slot))?;
         let mut connection = Connection::new(stream);
         let (header, body) = self.replica.hello(slot);
@@ -172,7 +175,7 @@ impl Mesh {
         for slot in self.replica.others() {
             let Some(mut connection) = self.peers[slot].connection.take() else { continue };
             connection.wake();
-            let state = match self.replica.is_here(slot) {
+            let state = match self.replica.is_connected(slot) {
                 // It may be ahead of us; what it says then is read in its turn.
                 true => match connection.read_event(slot, &mut self.replica) {
                     Ok(Some(ReplicaEvent::Abort(why))) => return Err(LinkError::Aborted(why)),
@@ -191,7 +194,7 @@ impl Mesh {
                     peer.connection = Some(connection);
                 }
                 Err(fault) => {
-                    self.replica.is_absent(slot);
+                    self.replica.connection_lost(slot);
                     if !matches!(peer.state, PeerState::Denied(_)) {
                         peer.state = PeerState::Refused(fault.into_error().to_string());
                     }
@@ -208,16 +211,16 @@ impl Mesh {
     ) -> Result<PeerState, Fault> {
         let read = connection.read_control().map_err(|why| Fault::lost(slot, why))?;
         let Some((header, bytes)) = read else { return Ok(PeerState::Connected) };
-        let answered = self.replica.answered(slot, &header, bytes);
+        let answered = self.replica.hello_answered(slot, &header, bytes);
         let refusal = answered.map_err(|error| Fault::lost(slot, error))?;
         Ok(refusal.map_or(PeerState::Ready, PeerState::Denied))
     }
 
     /// Takes in who has come, and hears who they are.
-    pub(super) fn let_in(&mut self, attendant: &mut impl Attendant) -> Result<(), LinkError> {
+    pub(super) fn let_in(&mut self, observer: &mut impl LinkObserver) -> Result<(), LinkError> {
         let Some(mut door) = self.door.take() else { return Ok(()) };
         let heard = door.accept(&self.poll).map_err(LinkError::Io);
-        let heard = heard.and_then(|()| self.hear_strangers(&mut door, attendant));
+        let heard = heard.and_then(|()| self.hear_strangers(&mut door, observer));
         self.door = Some(door);
         heard
     }
@@ -225,7 +228,7 @@ impl Mesh {
     fn hear_strangers(
         &mut self,
         door: &mut Door,
-        attendant: &mut impl Attendant,
+        observer: &mut impl LinkObserver,
     ) -> Result<(), LinkError> {
         for (mut stranger, since) in std::mem::take(&mut door.strangers) {
             stranger.wake();
@@ -234,7 +237,7 @@ impl Mesh {
                     door.strangers.push((stranger, since));
                     continue;
                 }
-                Ok(Some((header, bytes))) => self.replica.greet(&header, bytes),
+                Ok(Some((header, bytes))) => self.replica.accept_hello(&header, bytes),
                 Ok(None) | Err(_) => continue,
             };
             match heard {
@@ -249,16 +252,16 @@ impl Mesh {
                             self.peers[slot].state = PeerState::Ready;
                             self.peers[slot].connection = Some(stranger);
                         }
-                        Err(_) => self.replica.is_absent(slot),
+                        Err(_) => self.replica.connection_lost(slot),
                     }
                 }
-                Err(NotLetIn::Stranger(_)) => {}
-                Err(NotLetIn::Refused { refusal, slot }) => {
-                    attendant.note(&format!("refused a connection: {}", refusal.text));
+                Err(GreetError::Stranger(_)) => {}
+                Err(GreetError::Refused { refusal, slot }) => {
+                    observer.note(&format!("refused a connection: {}", refusal.text));
                     let body = refusal.encode();
-                    let header = Header::new(Kind::Refuse, body.len());
+                    let header = Header::new(FrameKind::Refuse, body.len());
                     let _ = stranger.send_control(0, &header, &body);
-                    if let Some(peer) = slot.filter(|&slot| !self.replica.is_here(slot)) {
+                    if let Some(peer) = slot.filter(|&slot| !self.replica.is_connected(slot)) {
                         self.peers[peer].state = PeerState::Denied(refusal);
                     }
                 }

@@ -14,29 +14,53 @@ mod recover;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
-use paceline_exchange::{Kind, Replica, ReplicaEvent};
+use paceline_exchange::{FrameKind, Replica, ReplicaEvent};
 
+use crate::error::LinkError;
 use crate::link::{SECOND, Wait};
+use crate::observer::{ExchangePhase, LinkObserver};
 use crate::patience::Patience;
+use crate::peer::PeerState;
 use crate::serve::poll_once;
-use crate::{Attendant, LinkError, Moved, PeerState};
+use crate::traffic::Traffic;
 use connection::{Connection, Fault};
 use gather::Door;
 
 /// With more peers than this, the system is asked who has something to say.
 const FEW: usize = 3;
 
-/// Where everybody is, and how long to wait for them.
+/// The addresses of all workers, and the limits of waits for them.
 #[derive(Clone, Debug)]
 pub struct MeshConfig {
     /// The workers' addresses, `host:port`, in the order of their slots.
     pub addresses: Vec<String>,
-    /// How long the start may take.
+    /// The time that [`Mesh::connect`] waits for all workers.
     pub start_timeout: Duration,
-    /// How long a step may take.
+    /// The longest that a step may wait for other workers.
     pub stall_timeout: Duration,
-    /// How long the place of a lost worker is kept, if the run recovers from losses.
+    /// The time that a lost worker has to come back, if the run recovers from losses.
     pub rejoin_timeout: Duration,
+}
+
+impl MeshConfig {
+    /// Waits 60 s for the start, 600 s for a step and 60 s for a lost worker.
+    pub fn new(addresses: Vec<String>) -> Self {
+        Self {
+            addresses,
+            start_timeout: Duration::from_secs(60),
+            stall_timeout: Duration::from_secs(600),
+            rejoin_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What a worker contributes to a step.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalGradient<'a> {
+    /// The number of examples that the gradient is the mean over; its weight in the sum.
+    pub examples: u32,
+    /// The gradient, as long as the parameters.
+    pub values: &'a [f32],
 }
 
 /// A worker's connections to all other workers, and its replica of the parameters.
@@ -52,7 +76,7 @@ pub struct Mesh {
     /// How often somebody was lost since the last step was made.
     losses: u32,
     /// What connections that are gone have sent and received.
-    gone_bytes: (u64, u64),
+    gone_traffic: Traffic,
 }
 
 /// Another worker.
@@ -66,7 +90,7 @@ struct Peer {
 }
 
 impl Mesh {
-    /// The parameters.
+    /// This worker's replica of the parameters.
     pub fn params(&self) -> &[f32] {
         self.replica.params()
     }
@@ -81,68 +105,67 @@ impl Mesh {
         self.replica.is_over()
     }
 
-    /// Whether the chief has let this worker go.
-    pub fn is_let_go(&self) -> bool {
-        self.replica.is_let_go()
+    /// Whether the coordinator has dismissed this worker, so that it may exit.
+    pub fn is_dismissed(&self) -> bool {
+        self.replica.is_dismissed()
     }
 
-    /// Asks everybody to stop after the step that is made next; only the chief may.
-    pub fn ask_to_stop(&mut self) {
-        self.replica.ask_to_stop();
+    /// Coordinator only: asks all workers to stop after the next step.
+    pub fn request_stop(&mut self) {
+        self.replica.request_stop();
     }
 
-    /// Asks everybody to take a checkpoint of what comes of the step that is made next; only the
-    /// chief may.
-    pub fn ask_for_checkpoint(&mut self) {
-        self.replica.ask_for_checkpoint();
+    /// Coordinator only: asks all workers to take a checkpoint after the next step.
+    pub fn request_checkpoint(&mut self) {
+        self.replica.request_checkpoint();
     }
 
-    /// Whether a checkpoint is to be taken of the parameters as they are now.
+    /// Whether this worker must take a checkpoint of the parameters as they are now.
     pub fn is_checkpoint_due(&self) -> bool {
         self.replica.is_checkpoint_due()
     }
 
-    /// Of the own shard, as it goes into a checkpoint: the parameters, then each slot.
+    /// This worker's shard as a checkpoint holds it: the parameters, then the optimizer's state.
     pub fn shard_columns(&self) -> impl Iterator<Item = &[f32]> {
         self.replica.shard_columns()
     }
 
     /// Bytes sent to and received from all other workers.
-    pub fn moved_bytes(&self) -> (u64, u64) {
+    pub fn traffic(&self) -> Traffic {
+        let mut total = self.gone_traffic;
         let open = self.peers.iter().filter_map(|peer| peer.connection.as_ref());
-        open.fold(self.gone_bytes, |(sent, received), connection| {
-            (sent + connection.sent_bytes(), received + connection.received_bytes())
-        })
+        open.for_each(|connection| total += connection.traffic());
+        total
     }
 
-    /// Bytes sent to and received from each worker, by slot; from itself none.
-    pub fn moved_by_peer(&self) -> impl Iterator<Item = (u64, u64)> {
-        let moved =
-            |connection: &Connection| (connection.sent_bytes(), connection.received_bytes());
-        self.peers.iter().map(move |peer| peer.connection.as_ref().map_or((0, 0), moved))
+    /// Bytes sent to and received from each worker through its present connection, by slot; zero
+    /// for this worker itself.
+    pub fn traffic_by_slot(&self) -> impl Iterator<Item = Traffic> {
+        let traffic = |peer: &Peer| peer.connection.as_ref().map(Connection::traffic);
+        self.peers.iter().map(move |peer| traffic(peer).unwrap_or_default())
     }
 
-    /// Makes a step: everybody's gradients become one update, on every replica the same. `None`
+    /// Makes a step: all workers' gradients become one update, the same on every replica. `None`
     /// takes part without a gradient, for a worker that has no more examples.
     ///
     /// # Panics
     /// If the gradient is not as long as the parameters, or the last step has been made.
     pub fn reduce(
         &mut self,
-        gradient: Option<(u32, &[f32])>,
-        attendant: &mut impl Attendant,
+        gradient: Option<LocalGradient<'_>>,
+        observer: &mut impl LinkObserver,
     ) -> Result<(), LinkError> {
-        let values = gradient.map_or(&[][..], |(_, values)| values);
+        let values = gradient.map_or(&[][..], |gradient| gradient.values);
         assert!(gradient.is_none() || values.len() == self.params().len(), "gradient");
-        let examples = gradient.map(|(examples, _)| examples);
+        let examples = gradient.map(|gradient| gradient.examples);
         let before = self.global_step();
         loop {
-            match self.step(examples, values, attendant) {
+            match self.step(examples, values, observer) {
                 Ok(()) => {
                     self.losses = 0;
                     return Ok(());
                 }
-                Err(fault) => self.recover(fault, values, attendant)?,
+                Err(fault) => self.recover(fault, values, observer)?,
             }
             // The others may have made the step, and this replica with their help.
             if self.global_step() != before || self.is_over() {
@@ -155,27 +178,27 @@ impl Mesh {
         &mut self,
         examples: Option<u32>,
         gradient: &[f32],
-        attendant: &mut impl Attendant,
+        observer: &mut impl LinkObserver,
     ) -> Result<(), Fault> {
         self.check_needed()?;
-        self.replica.begin(examples);
-        attendant.sends(self.global_step());
+        self.replica.begin_step(examples);
+        observer.sending_gradient(self.global_step());
         let mut wait = None;
         loop {
-            attendant.moved(Moved::Push);
-            if self.replica.make_part(gradient) {
-                while self.replica.make_part(gradient) {}
-                attendant.applied();
+            observer.enter_phase(ExchangePhase::Push);
+            if self.replica.reduce_chunk(gradient) {
+                while self.replica.reduce_chunk(gradient) {}
+                observer.gradients_applied();
             }
             let mut progress = self.send_all(gradient)?;
             if self.is_sent() && self.replica.is_complete() {
-                return Ok(self.replica.finish()?);
+                return Ok(self.replica.finish_step()?);
             }
-            attendant.moved(Moved::Pull);
-            progress |= self.read_all(attendant)?;
+            observer.enter_phase(ExchangePhase::Pull);
+            progress |= self.read_all(observer)?;
             if !progress {
-                attendant.moved(Moved::Wait);
-                self.wait(wait.get_or_insert_with(Wait::new), attendant)?;
+                observer.enter_phase(ExchangePhase::Wait);
+                self.wait(wait.get_or_insert_with(Wait::new), observer)?;
             }
         }
     }
@@ -218,8 +241,7 @@ impl Mesh {
     /// Closes the connection to a peer, if there is one.
     fn close(&mut self, slot: usize) {
         if let Some(connection) = self.peers[slot].connection.take() {
-            self.gone_bytes.0 += connection.sent_bytes();
-            self.gone_bytes.1 += connection.received_bytes();
+            self.gone_traffic += connection.traffic();
         }
     }
 
@@ -229,7 +251,7 @@ impl Mesh {
     }
 
     /// Reads a frame of each peer, so that nobody's is made to wait; says whether there was any.
-    fn read_all(&mut self, attendant: &mut impl Attendant) -> Result<bool, Fault> {
+    fn read_all(&mut self, observer: &mut impl LinkObserver) -> Result<bool, Fault> {
         let mut progress = false;
         for slot in self.replica.others() {
             let Some(connection) = &mut self.peers[slot].connection else { continue };
@@ -243,13 +265,15 @@ impl Mesh {
             };
             progress = true;
             match connection.takes_first_part() {
-                Some(Kind::Share) => attendant.arrived(slot, self.replica.global_step()),
-                Some(_) => attendant.got(slot),
+                Some(FrameKind::GradientChunk) => {
+                    observer.gradient_arrived(slot, self.replica.global_step())
+                }
+                Some(_) => observer.update_arrived(slot),
                 None => {}
             }
             match event {
-                ReplicaEvent::Part | ReplicaEvent::Bye => {}
-                ReplicaEvent::Abort(why) => return Err(Fault::Link(LinkError::Aborted(why))),
+                ReplicaEvent::Progress | ReplicaEvent::Bye => {}
+                ReplicaEvent::Abort(why) => return Err(Fault::Failed(LinkError::Aborted(why))),
                 // In a run that recovers nobody goes before everything is on disk.
                 ReplicaEvent::Left if self.replica.recovers() => {}
                 ReplicaEvent::Left => connection.send_control(slot, &Replica::bye(), &[])?,
@@ -260,7 +284,7 @@ impl Mesh {
 
     /// Sleeps until a socket has something, but looks a few times first. Tells whoever wants
     /// to know once a second, and gives up at the limit.
-    fn wait(&mut self, wait: &mut Wait, attendant: &mut impl Attendant) -> Result<(), Fault> {
+    fn wait(&mut self, wait: &mut Wait, observer: &mut impl LinkObserver) -> Result<(), Fault> {
         self.check_needed()?;
         let mut patience = Patience::new();
         let is_few = self.peers.len() <= FEW + 1;
@@ -268,7 +292,7 @@ impl Mesh {
             // A look at a few sockets costs less than asking the system about them.
             if is_few {
                 self.wake_all();
-                if self.read_all(attendant)? {
+                if self.read_all(observer)? {
                     return Ok(());
                 }
             } else if self.look(Duration::ZERO)? {
@@ -278,18 +302,18 @@ impl Mesh {
         if self.look(SECOND / 4)? {
             return Ok(());
         }
-        if attendant.gives_up() {
-            return Err(Fault::Link(LinkError::Interrupted));
+        if observer.should_give_up() {
+            return Err(Fault::Failed(LinkError::Interrupted));
         }
         let waited = wait.since.elapsed();
         if waited >= self.config.stall_timeout {
             let (seconds, whom) = (waited.as_secs(), self.awaited());
-            return Err(Fault::Link(LinkError::Stalled { seconds, whom }));
+            return Err(Fault::Failed(LinkError::Stalled { seconds, whom }));
         }
         if wait.told.elapsed() >= SECOND {
             wait.told = Instant::now();
             let (step, seconds) = (self.global_step(), waited.as_secs());
-            attendant.note(&format!("step {step} waits for {} ({seconds} s)", self.awaited()));
+            observer.note(&format!("step {step} waits for {} ({seconds} s)", self.awaited()));
         }
         Ok(())
     }

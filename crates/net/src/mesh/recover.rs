@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use super::Mesh;
 use super::connection::Fault;
 use super::gather::{Occasion, state_before};
+use crate::error::LinkError;
 use crate::link::{SECOND, Wait};
-use crate::{Attendant, LinkError};
+use crate::observer::LinkObserver;
 
 /// How often in a row somebody may be lost before a step is made: more than that is no accident.
 const MOST_LOSSES: u32 = 100;
@@ -23,7 +24,7 @@ impl Mesh {
         &mut self,
         mut fault: Fault,
         gradient: &[f32],
-        attendant: &mut impl Attendant,
+        observer: &mut impl LinkObserver,
     ) -> Result<(), LinkError> {
         loop {
             self.losses += 1;
@@ -38,12 +39,12 @@ impl Mesh {
                 self.say_goodbye(&loss.to_string(), gradient);
                 return Err(loss);
             }
-            attendant.note(&format!("{loss}; its place is kept"));
+            observer.note(&format!("{loss}; its place is kept"));
             self.disband(slot);
-            if let Err(error) = self.gather(Occasion::Loss, attendant) {
-                return Err(self.give_up(Fault::Link(error), &[]));
+            if let Err(error) = self.gather(Occasion::Loss, observer) {
+                return Err(self.give_up(Fault::Failed(error), &[]));
             }
-            match self.catch_up(attendant) {
+            match self.catch_up(observer) {
                 Ok(()) => return Ok(()),
                 Err(next) => fault = next,
             }
@@ -52,7 +53,7 @@ impl Mesh {
 
     /// Gives up the step and all connections.
     fn disband(&mut self, lost: usize) {
-        self.replica.disband();
+        self.replica.disconnect_all();
         let now = Instant::now();
         for slot in self.replica.others() {
             let is_gone = self.peers[slot].connection.as_ref().is_none_or(|c| c.has_ended);
@@ -68,18 +69,18 @@ impl Mesh {
     }
 
     /// Everybody is here: sends or gets what somebody misses.
-    pub(super) fn catch_up(&mut self, attendant: &mut impl Attendant) -> Result<(), Fault> {
-        self.replica.settle()?;
+    pub(super) fn catch_up(&mut self, observer: &mut impl LinkObserver) -> Result<(), Fault> {
+        self.replica.plan_catch_up()?;
         let mut wait = None;
         loop {
             let mut progress = self.send_all(&[])?;
-            if !self.replica.is_behind() && !self.replica.owes() && self.is_sent() {
+            if !self.replica.is_behind() && !self.replica.is_sending_state() && self.is_sent() {
                 self.tell_end();
                 return Ok(());
             }
-            progress |= self.read_all(attendant)?;
+            progress |= self.read_all(observer)?;
             if !progress {
-                self.wait(wait.get_or_insert_with(Wait::new), attendant)?;
+                self.wait(wait.get_or_insert_with(Wait::new), observer)?;
             }
         }
     }
@@ -114,13 +115,13 @@ impl Mesh {
 
     /// Whether a peer is needed and not here.
     fn is_missed(&self, slot: usize) -> bool {
-        !self.replica.is_here(slot) && self.replica.needs(slot)
+        !self.replica.is_connected(slot) && self.replica.needs(slot)
     }
 
     /// To the chief at the end: forgets connections that are gone. Whoever comes back is let in.
     pub(super) fn forget_lost(&mut self) {
         for slot in self.replica.others() {
-            if self.is_gone(slot) && self.replica.is_here(slot) {
+            if self.is_gone(slot) && self.replica.is_connected(slot) {
                 self.lose(slot);
             }
         }
@@ -128,18 +129,18 @@ impl Mesh {
 
     fn lose(&mut self, slot: usize) {
         self.close(slot);
-        self.replica.is_absent(slot);
+        self.replica.connection_lost(slot);
         self.peers[slot].missing = (Instant::now(), self.config.rejoin_timeout);
     }
 
     /// To the chief, when the last step is made: waits for everybody's report. Whoever is lost
     /// before it has left may come back, and is helped to the end.
-    pub(super) fn gather_reports(&mut self, attendant: &mut impl Attendant) -> Result<(), Fault> {
+    pub(super) fn gather_reports(&mut self, observer: &mut impl LinkObserver) -> Result<(), Fault> {
         let mut wait = Wait::new();
         while self.replica.reports().is_none() || !self.is_sent() {
-            self.let_in(attendant)?;
+            self.let_in(observer)?;
             self.forget_lost();
-            let moved = self.send_all(&[]).and_then(|sent| Ok(self.read_all(attendant)? | sent));
+            let moved = self.send_all(&[]).and_then(|sent| Ok(self.read_all(observer)? | sent));
             match moved {
                 Ok(true) => continue,
                 Ok(false) => {}
@@ -154,12 +155,12 @@ impl Mesh {
             let waited = wait.since.elapsed();
             if waited >= self.config.stall_timeout {
                 let (seconds, whom) = (waited.as_secs(), self.awaited());
-                return Err(Fault::Link(LinkError::Stalled { seconds, whom }));
+                return Err(Fault::Failed(LinkError::Stalled { seconds, whom }));
             }
             if wait.told.elapsed() >= SECOND {
                 wait.told = Instant::now();
                 let seconds = waited.as_secs();
-                attendant.note(&format!("the end waits for {} ({seconds} s)", self.awaited()));
+                observer.note(&format!("the end waits for {} ({seconds} s)", self.awaited()));
             }
         }
         Ok(())

@@ -8,24 +8,25 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use mio::{Events, Poll};
 use paceline_exchange::{
-    ConnId, Header, Kind, PART_BYTES, Payload, SPARSE_BYTES, ServerPhase, WINDOW_PARTS,
+    CHUNK_BYTES, ConnId, FrameKind, Header, Payload, SPARSE_BYTES, ServerPhase, WINDOW_CHUNKS,
     as_bytes_mut,
 };
 
 use super::hands::Hands;
 use super::near::Near;
-use super::{LAST_WORDS, Served, Shared, TICK, poll_once};
+use super::{LAST_WORDS, ServerTotals, Shared, TICK, poll_once};
 use crate::inbound::{Inbound, Progress};
 use crate::outbound::Outbound;
 use crate::patience::Patience;
+use crate::traffic::Traffic;
 
 /// What a client may leave unread before nothing more is read from it, so that a server's
 /// memory stays small: the client must read to go on.
-const PAUSE_BYTES: usize = 4 * PART_BYTES;
+const PAUSE_BYTES: usize = 4 * CHUNK_BYTES;
 /// What a client may leave unread at all: a window of parts, or the values of as many keys as
 /// can be asked for, and some room for control frames.
-const MAX_WAITING_BYTES: usize = SPARSE_BYTES + WINDOW_PARTS * 64 + 2 * PART_BYTES;
-const _: () = assert!(MAX_WAITING_BYTES > (WINDOW_PARTS + 2) * (PART_BYTES + 64));
+const MAX_WAITING_BYTES: usize = SPARSE_BYTES + WINDOW_CHUNKS * 64 + 2 * CHUNK_BYTES;
+const _: () = assert!(MAX_WAITING_BYTES > (WINDOW_CHUNKS + 2) * (CHUNK_BYTES + 64));
 
 /// A connection, as all threads see it.
 pub(super) struct Connection {
@@ -40,7 +41,7 @@ pub(super) struct Connection {
     /// The slot that it is of, and 1; 0 while that is not known.
     slot: AtomicUsize,
     /// What its thread had done when it last told: at a control frame, or after some gradients.
-    served: Mutex<Served>,
+    served: Mutex<ServerTotals>,
 }
 
 impl Connection {
@@ -121,13 +122,16 @@ impl Connection {
     }
 
     /// Bytes sent and received.
-    pub(super) fn moved(&self) -> (u64, u64) {
-        (self.outbound().sent_bytes(), self.received_bytes.load(Ordering::Relaxed))
+    pub(super) fn traffic(&self) -> Traffic {
+        Traffic {
+            sent: self.outbound().sent_bytes(),
+            received: self.received_bytes.load(Ordering::Relaxed),
+        }
     }
 
     /// What its thread had done when it last handled a control frame, such as a goodbye, or a
     /// little later.
-    pub(super) fn served(&self) -> Served {
+    pub(super) fn served(&self) -> ServerTotals {
         *self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -144,7 +148,7 @@ impl Connection {
             events: Events::with_capacity(4),
         };
         let hands = Hands::new(shared, Some(self.clone()));
-        let mut hands = hands.attended_by(shared.core().watcher);
+        let mut hands = hands.attended_by(shared.core().observer);
         let ended = loop {
             match reader.next_frame(&self, shared, &mut hands) {
                 Ok(Some(header)) => self.handle(&header, &mut reader, shared, &mut hands),
@@ -157,7 +161,12 @@ impl Connection {
             let address = self.stream.peer_addr().map(|at| format!(" ({at})")).unwrap_or_default();
             let mut core = shared.core();
             hands.with(&mut core, |machine, hands| {
-                machine.closed(self.id, &format!("{why}{address}"), shared.now_ms(), hands);
+                machine.connection_closed(
+                    self.id,
+                    &format!("{why}{address}"),
+                    shared.now_ms(),
+                    hands,
+                );
             });
             hands.deliver(core);
         }
@@ -189,9 +198,9 @@ impl Connection {
                 true => Payload::Floats(&mut reader.buffer),
                 false => Payload::Bytes(&as_bytes_mut(&mut reader.buffer)[..header.len as usize]),
             };
-            machine.frame(self.id, header, payload, shared.now_ms(), hands);
+            machine.frame_arrived(self.id, header, payload, shared.now_ms(), hands);
         });
-        if header.kind == Kind::Hello {
+        if header.kind == FrameKind::Hello {
             let slot = core.machine.slot_of(self.id).map_or(0, |slot| slot + 1);
             self.slot.store(slot, Ordering::Relaxed);
         }
@@ -259,7 +268,7 @@ impl Reader {
                 }
                 Some(header) => {
                     let (header, len) = (*header, header.len as usize);
-                    if !self.has_greeted && header.kind != Kind::Hello {
+                    if !self.has_greeted && header.kind != FrameKind::Hello {
                         return Err("a frame before Hello".into());
                     }
                     self.guess = len.div_ceil(4);

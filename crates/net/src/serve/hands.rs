@@ -3,12 +3,14 @@
 //! says what; and they are written afterwards.
 
 use std::sync::{Arc, MutexGuard};
-use std::time::{Duration, Instant};
 
-use paceline_exchange::{Body, ConnId, Header, Host, Level, Server, ServerPhase, Stats, Trail};
+use paceline_exchange::{
+    ConnId, FrameBody, GradientStage, Header, Host, Level, Server, ServerPhase, Stats,
+};
+use paceline_observe::{Clock, Phases};
 
 use super::connection::Connection;
-use super::{Core, Follower, Served, Shared};
+use super::{ConnectionTracer, Core, ServerTotals, Shared};
 
 /// After how many gradients a thread tells others what it has done, and looks where they come from.
 const NOW_AND_THEN: u32 = 64;
@@ -20,19 +22,20 @@ pub(super) struct Hands<'s, 'a> {
     own: Option<Arc<Connection>>,
     /// Connections that something was queued for.
     outgoing: Vec<Arc<Connection>>,
-    clock: PhaseClock,
+    time: ThreadTime,
     gradients: u32,
 }
 
 impl<'s, 'a> Hands<'s, 'a> {
     pub(super) fn new(shared: &'s Shared<'a>, own: Option<Arc<Connection>>) -> Self {
-        Self { shared, own, outgoing: Vec::new(), clock: PhaseClock::new(), gradients: 0 }
+        let time = ThreadTime { clock: None, tracer: None, is_off: false };
+        Self { shared, own, outgoing: Vec::new(), time, gradients: 0 }
     }
 
     /// Has somebody follow what this thread does, or leaves its time untold.
-    pub(super) fn attended_by(mut self, watcher: &mut dyn super::Watcher) -> Self {
-        self.clock.follower = watcher.follow();
-        self.clock.is_off = !watcher.wants_phases();
+    pub(super) fn attended_by(mut self, observer: &mut dyn super::ServerObserver) -> Self {
+        self.time.tracer = observer.trace_connection();
+        self.time.is_off = !observer.wants_phases();
         self
     }
 
@@ -42,8 +45,8 @@ impl<'s, 'a> Hands<'s, 'a> {
         core: &mut Core<'_>,
         work: impl FnOnce(&mut Server, &mut Acting<'_, 's, 'a, '_>),
     ) {
-        let Core { machine, watcher, gone, .. } = core;
-        work(machine, &mut Acting { hands: self, watcher: *watcher, gone });
+        let Core { machine, observer, gone, .. } = core;
+        work(machine, &mut Acting { hands: self, observer: *observer, gone });
     }
 
     /// Releases the lock, and writes what is to be written.
@@ -55,7 +58,7 @@ impl<'s, 'a> Hands<'s, 'a> {
             let _ = self.shared.waker.wake();
         }
         if !self.outgoing.is_empty() {
-            self.clock.enter(ServerPhase::Send);
+            self.time.enter(ServerPhase::Send);
             self.outgoing.drain(..).for_each(|to| to.write());
         }
     }
@@ -64,32 +67,32 @@ impl<'s, 'a> Hands<'s, 'a> {
     /// whether it is time again for what is done now and then.
     #[inline]
     pub(super) fn begin(&mut self) -> bool {
-        self.clock.begin();
+        self.time.begin();
         self.gradients = self.gradients.wrapping_add(1);
         self.gradients.is_multiple_of(NOW_AND_THEN)
     }
 
     pub(super) fn enter(&mut self, phase: ServerPhase) {
-        self.clock.enter(phase);
+        self.time.enter(phase);
     }
 
     /// What this thread's connection has moved, and what its time went to.
-    pub(super) fn served(&self) -> Served {
-        let (sent_bytes, received_bytes) = self.own.as_ref().map_or((0, 0), |own| own.moved());
-        let (seconds, phases) = self.clock.totals();
-        Served { sent_bytes, received_bytes, seconds, phases }
+    pub(super) fn served(&self) -> ServerTotals {
+        let traffic = self.own.as_ref().map(|own| own.traffic()).unwrap_or_default();
+        let (seconds, phases) = self.time.totals();
+        ServerTotals { sent_bytes: traffic.sent, received_bytes: traffic.received, seconds, phases }
     }
 }
 
 /// The hands at work: with the watcher, which is behind the lock.
 pub(super) struct Acting<'h, 's, 'a, 'w> {
     hands: &'h mut Hands<'s, 'a>,
-    watcher: &'w mut dyn super::Watcher,
-    gone: &'w Served,
+    observer: &'w mut dyn super::ServerObserver,
+    gone: &'w ServerTotals,
 }
 
 impl Host for Acting<'_, '_, '_, '_> {
-    fn send(&mut self, to: ConnId, header: Header, body: Body<'_>) {
+    fn send(&mut self, to: ConnId, header: Header, body: FrameBody<'_>) {
         let own = self.hands.own.as_ref().filter(|own| own.id() == to).cloned();
         let Some(to) = own.or_else(|| self.hands.shared.find(to)) else { return };
         to.queue(&header.encode(), body.bytes());
@@ -104,7 +107,7 @@ impl Host for Acting<'_, '_, '_, '_> {
     }
 
     fn note(&mut self, level: Level, text: &str) {
-        self.watcher.note(level, text);
+        self.observer.note(level, text);
     }
 
     fn report(&mut self, stats: &Stats) -> Vec<u8> {
@@ -113,77 +116,74 @@ impl Host for Acting<'_, '_, '_, '_> {
             let is_own = self.hands.own.as_ref().is_some_and(|own| own.id() == connection.id());
             served.add(&if is_own { self.hands.served() } else { connection.served() });
         }
-        self.watcher.report(&served, stats)
+        self.observer.report(&served, stats)
     }
 
     fn checkpoint(&mut self, step: u64, server: &Server) -> bool {
-        self.watcher.checkpoint(step, server)
+        self.observer.checkpoint(step, server)
     }
 
     fn phase(&mut self, phase: ServerPhase) {
-        self.hands.clock.enter(phase);
+        self.hands.time.enter(phase);
     }
 
-    fn trail(&mut self, trail: Trail, slot: usize, step: u64) {
-        if let Some(follower) = &mut self.hands.clock.follower {
-            follower.trail(trail, slot, step);
+    fn trace(&mut self, stage: GradientStage, slot: usize, step: u64) {
+        if let Some(tracer) = &mut self.hands.time.tracer {
+            tracer.gradient_reached(stage, slot, step);
         }
     }
 }
 
-/// Where one thread's time goes, from the first gradient on.
-struct PhaseClock {
-    began: Option<Instant>,
-    current: ServerPhase,
-    since: Instant,
-    spent: [Duration; 4],
-    /// Who is told of every phase, if anybody is.
-    follower: Option<Box<dyn Follower>>,
-    /// Nobody wants to know.
+/// A phase of a thread that serves a connection, for a [`Clock`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct ThreadPhase(ServerPhase);
+
+impl Phases<4> for ThreadPhase {
+    const NAMES: [&'static str; 4] = ["receive", "apply", "send", "idle"];
+
+    fn index(self) -> usize {
+        match self.0 {
+            ServerPhase::Receive => 0,
+            ServerPhase::Apply => 1,
+            ServerPhase::Send => 2,
+            ServerPhase::Idle => 3,
+        }
+    }
+}
+
+/// The time of one thread, from its first gradient on.
+struct ThreadTime {
+    /// Runs from the first gradient on.
+    clock: Option<Clock<ThreadPhase, 4>>,
+    /// Records the thread's phases, if the observer wants that.
+    tracer: Option<Box<dyn ConnectionTracer>>,
+    /// The observer does not want phases: the clock is never started.
     is_off: bool,
 }
 
-impl PhaseClock {
-    fn new() -> Self {
-        Self {
-            began: None,
-            current: ServerPhase::Idle,
-            since: Instant::now(),
-            spent: [Duration::ZERO; 4],
-            follower: None,
-            is_off: false,
-        }
-    }
-
-    /// The first gradient is here, if this is not known yet.
+impl ThreadTime {
+    /// Starts the clock at the first gradient.
     #[inline]
     fn begin(&mut self) {
-        if self.began.is_none() && !self.is_off {
-            let now = Instant::now();
-            (self.began, self.current, self.since) = (Some(now), ServerPhase::Receive, now);
+        if self.clock.is_none() && !self.is_off {
+            self.clock = Some(Clock::start(ThreadPhase(ServerPhase::Receive)));
         }
     }
 
-    /// Nothing is read where nothing changes.
     #[inline]
     fn enter(&mut self, phase: ServerPhase) {
-        if self.began.is_none() || phase == self.current {
-            return;
+        let Some(clock) = &mut self.clock else { return };
+        if let Some(span) = clock.change_to(ThreadPhase(phase))
+            && let Some(tracer) = &mut self.tracer
+        {
+            tracer.phase_ended(span.phase.index(), span.begun, span.ended);
         }
-        let now = Instant::now();
-        if let Some(follower) = &mut self.follower {
-            follower.phase(Served::index(self.current), self.since, now);
-        }
-        self.spent[Served::index(self.current)] += now - self.since;
-        (self.current, self.since) = (phase, now);
     }
 
-    /// Seconds since the first gradient, and what they went to.
+    /// Seconds since the first gradient, in total and in each phase.
     fn totals(&self) -> (f64, [f64; 4]) {
-        let Some(began) = self.began else { return (0.0, [0.0; 4]) };
-        let now = Instant::now();
-        let mut spent = self.spent;
-        spent[Served::index(self.current)] += now - self.since;
-        ((now - began).as_secs_f64(), spent.map(|time| time.as_secs_f64()))
+        let Some(clock) = &self.clock else { return (0.0, [0.0; 4]) };
+        let totals = clock.totals();
+        (totals.elapsed().as_secs_f64(), totals.seconds().map(|(_, seconds)| seconds))
     }
 }

@@ -20,11 +20,13 @@ use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token, Waker};
-use paceline_exchange::{ConnId, Generation, Level, Outcome, Server, ServerPhase, Stats, Trail};
+use paceline_exchange::{ConnId, Generation, GradientStage, Level, Outcome, Server, Stats};
+use paceline_observe::Phases;
 
 use crate::prepare;
+use crate::traffic::Traffic;
 use connection::Connection;
-use hands::Hands;
+use hands::{Hands, ThreadPhase};
 
 const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
@@ -35,46 +37,50 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Connections that are open at one time; more are turned away.
 const MAX_CONNECTIONS: usize = 2_400;
 
-/// Whoever wants to know what a server does: its log and its report.
-pub trait Watcher: Send {
-    /// Something for the log.
+/// Observes a server: writes its log, its report and its checkpoints.
+///
+/// All calls but [`wants_phases`](Self::wants_phases) are made under the lock around the server's
+/// state: no gradient is applied until they return.
+pub trait ServerObserver: Send {
+    /// A message for the log.
     fn note(&mut self, level: Level, text: &str);
-    /// The server's report for the chief.
-    fn report(&mut self, served: &Served, stats: &Stats) -> Vec<u8>;
-    /// The chief asks for a checkpoint of this step: what is copied out of the machine now is of
-    /// one piece. Everybody waits for it. Says whether it was taken.
-    fn checkpoint(&mut self, _step: u64, _machine: &Server) -> bool {
+    /// The server's report for the coordinator, in whatever format that expects.
+    fn report(&mut self, totals: &ServerTotals, stats: &Stats) -> Vec<u8>;
+    /// Takes a checkpoint of `step`. The state does not change until this returns. Returns
+    /// whether the checkpoint was taken.
+    fn checkpoint(&mut self, _step: u64, _server: &Server) -> bool {
         true
     }
-    /// Called a few times a second, with the machine as it is. An error ends the server.
-    fn tick(&mut self, machine: &Server) -> Result<(), String>;
-    /// Called before each tick, with the bytes that went to and came from each slot so far, and
-    /// last those of everybody else.
-    fn moved(&mut self, _by_slot: &[(u64, u64)]) {}
-    /// Called before each tick, with the seconds that all connections' threads have spent in each
-    /// of [`Served::PHASES`] so far; of each thread, as it had told when it last thought of it.
-    fn spent(&mut self, _by_phase: [f64; 4]) {}
-    /// Somebody to follow what the thread of a new connection does, if that is wanted.
-    fn follow(&mut self) -> Option<Box<dyn Follower>> {
+    /// Called about ten times a second. An error ends the server.
+    fn tick(&mut self, server: &Server) -> Result<(), String>;
+    /// Called before each tick with the bytes sent to and received from each slot so far. The last
+    /// entry is for connections without a slot, such as an evaluator's.
+    fn traffic(&mut self, _by_slot: &[Traffic]) {}
+    /// Called before each tick with the seconds that all connections' threads together have spent
+    /// in each of [`ServerTotals::PHASES`] so far. Threads publish their times every 64 gradients
+    /// and at every control frame, so the sum lags a little.
+    fn phase_seconds(&mut self, _by_phase: [f64; 4]) {}
+    /// A tracer for the thread of a new connection; `None` traces nothing.
+    fn trace_connection(&mut self) -> Option<Box<dyn ConnectionTracer>> {
         None
     }
-    /// Whether what threads do with their time is to be known.
+    /// Whether threads measure their phases at all; asked once for each new connection.
     fn wants_phases(&self) -> bool {
         true
     }
 }
 
-/// Somebody who follows one thread of a server.
-pub trait Follower: Send {
-    /// A phase, by its place in [`Served::PHASES`], has ended.
-    fn phase(&mut self, phase: usize, begun: Instant, ended: Instant);
-    /// Something has become of the gradient that a slot made for a step of the plan.
-    fn trail(&mut self, trail: Trail, slot: usize, step: u64);
+/// Traces what one connection's thread does, for a timeline.
+pub trait ConnectionTracer: Send {
+    /// A phase, given by its index in [`ServerTotals::PHASES`], has ended.
+    fn phase_ended(&mut self, phase: usize, begun: Instant, ended: Instant);
+    /// The gradient of `slot` for plan step `step` arrived, was applied or was answered.
+    fn gradient_reached(&mut self, stage: GradientStage, slot: usize, step: u64);
 }
 
 /// What went through a server's connections, and what their threads did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Served {
+pub struct ServerTotals {
     /// Bytes to all clients.
     pub sent_bytes: u64,
     /// Bytes from all clients.
@@ -85,20 +91,11 @@ pub struct Served {
     pub phases: [f64; 4],
 }
 
-impl Served {
-    /// The names of the phases.
-    pub const PHASES: [&'static str; 4] = ["receive", "apply", "send", "idle"];
+impl ServerTotals {
+    /// The phases of a connection's thread, by name.
+    pub const PHASES: [&'static str; 4] = ThreadPhase::NAMES;
 
-    fn index(phase: ServerPhase) -> usize {
-        match phase {
-            ServerPhase::Receive => 0,
-            ServerPhase::Apply => 1,
-            ServerPhase::Send => 2,
-            ServerPhase::Idle => 3,
-        }
-    }
-
-    fn add(&mut self, other: &Served) {
+    fn add(&mut self, other: &ServerTotals) {
         self.sent_bytes += other.sent_bytes;
         self.received_bytes += other.received_bytes;
         self.seconds = self.seconds.max(other.seconds);
@@ -106,41 +103,41 @@ impl Served {
     }
 }
 
-/// Why a server ended before its run.
+/// Why [`serve`] failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The run failed, or somebody called it off.
+    /// The run failed or was aborted.
     #[error("{0}")]
     Failed(String),
-    /// The system does not give what a server needs.
+    /// The operating system refuses a socket, a poll or a thread.
     #[error("the server's sockets: {0}")]
     Io(#[from] io::Error),
 }
 
-/// How a server's machine came to its end, if nothing failed.
+/// How [`serve`] ended without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ServeEnd {
     /// The run is over.
-    Over,
-    /// The run goes back to the checkpoint of a newer generation: serve again, from there.
-    GoBack(Generation),
+    Finished,
+    /// The run goes back to the checkpoint of a newer generation: load it and serve again.
+    Rewind(Generation),
 }
 
-/// Serves until the run is over, or goes back.
+/// Serves the clients of `server` until the run is over or goes back to a checkpoint.
 ///
-/// The listener must be listening already.
+/// Starts a thread for each connection that `listener` accepts; all have ended on return.
 pub fn serve(
     listener: &TcpListener,
     machine: &mut Server,
-    watcher: &mut dyn Watcher,
-) -> Result<Ended, ServeError> {
+    observer: &mut dyn ServerObserver,
+) -> Result<ServeEnd, ServeError> {
     listener.set_nonblocking(true)?;
     let mut poll = Poll::new()?;
     let mut listener = mio::net::TcpListener::from_std(listener.try_clone()?);
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-    let gone_by_slot = vec![(0, 0); machine.stats().slots.len() + 1];
+    let gone_by_slot = vec![Traffic::default(); machine.stats().slots.len() + 1];
     let shared = Shared {
-        core: Mutex::new(Core { machine, watcher, gone: Served::default(), gone_by_slot }),
+        core: Mutex::new(Core { machine, observer, gone: ServerTotals::default(), gone_by_slot }),
         connections: Mutex::default(),
         started: Instant::now(),
         over: AtomicBool::new(false),
@@ -148,7 +145,7 @@ pub fn serve(
     };
     thread::scope(|scope| {
         let served = shared.accept_until_over(scope, &mut poll, &listener);
-        shared.finish(matches!(served, Ok(Ended::GoBack(_))));
+        shared.finish(matches!(served, Ok(ServeEnd::Rewind(_))));
         served
     })
 }
@@ -156,11 +153,11 @@ pub fn serve(
 /// What the lock is around: the machine, and who watches it.
 struct Core<'a> {
     machine: &'a mut Server,
-    watcher: &'a mut dyn Watcher,
+    observer: &'a mut dyn ServerObserver,
     /// What went through connections that are gone.
-    gone: Served,
+    gone: ServerTotals,
     /// The same for each slot, and last for everybody else.
-    gone_by_slot: Vec<(u64, u64)>,
+    gone_by_slot: Vec<Traffic>,
 }
 
 /// What all threads of a server share.
@@ -196,7 +193,7 @@ impl<'a> Shared<'a> {
         scope: &'scope Scope<'scope, '_>,
         poll: &mut Poll,
         listener: &mio::net::TcpListener,
-    ) -> Result<Ended, ServeError> {
+    ) -> Result<ServeEnd, ServeError> {
         let mut events = Events::with_capacity(64);
         let (mut opened, mut moved) = (0, Vec::new());
         loop {
@@ -208,17 +205,17 @@ impl<'a> Shared<'a> {
             let mut core = self.core();
             let mut hands = Hands::new(self, None);
             hands.with(&mut core, |machine, hands| machine.tick(self.now_ms(), hands));
-            let Core { machine, watcher, gone, gone_by_slot } = &mut *core;
+            let Core { machine, observer, gone, gone_by_slot } = &mut *core;
             self.moved(gone_by_slot, &mut moved);
-            watcher.moved(&moved);
-            watcher.spent(self.spent(gone));
-            watcher.tick(machine).map_err(ServeError::Failed)?;
+            observer.traffic(&moved);
+            observer.phase_seconds(self.spent(gone));
+            observer.tick(machine).map_err(ServeError::Failed)?;
             let outcome = machine.outcome().cloned();
             hands.deliver(core);
             match outcome {
                 None => {}
-                Some(Outcome::Done) => return Ok(Ended::Over),
-                Some(Outcome::GoBack(to)) => return Ok(Ended::GoBack(to)),
+                Some(Outcome::Done) => return Ok(ServeEnd::Finished),
+                Some(Outcome::Rewind(to)) => return Ok(ServeEnd::Rewind(to)),
                 Some(Outcome::Failed(why)) => return Err(ServeError::Failed(why)),
             }
         }
@@ -226,7 +223,7 @@ impl<'a> Shared<'a> {
 
     /// Bytes sent and received for each slot by the connections there are and those that are
     /// gone.
-    fn moved(&self, gone: &[(u64, u64)], moved: &mut Vec<(u64, u64)>) {
+    fn moved(&self, gone: &[Traffic], moved: &mut Vec<Traffic>) {
         moved.clear();
         moved.extend_from_slice(gone);
         for connection in self.connections().iter().flatten() {
@@ -235,7 +232,7 @@ impl<'a> Shared<'a> {
     }
 
     /// Seconds in each phase, by all threads there are and those that are gone.
-    fn spent(&self, gone: &Served) -> [f64; 4] {
+    fn spent(&self, gone: &ServerTotals) -> [f64; 4] {
         let mut all = *gone;
         self.connections().iter().flatten().for_each(|connection| all.add(&connection.served()));
         all.phases
@@ -247,7 +244,7 @@ impl<'a> Shared<'a> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
             Err(error) => {
                 // Out of file descriptors, or a peer that went away at once: not fatal.
-                self.core().watcher.note(Level::Warning, &format!("cannot accept: {error}"));
+                self.core().observer.note(Level::Warning, &format!("cannot accept: {error}"));
                 None
             }
         }
@@ -264,7 +261,7 @@ impl<'a> Shared<'a> {
         let index = places.iter().position(Option::is_none).unwrap_or(places.len());
         if index >= MAX_CONNECTIONS {
             drop(places);
-            self.core().watcher.note(Level::Warning, "too many connections; turned one away");
+            self.core().observer.note(Level::Warning, "too many connections; turned one away");
             return Ok(());
         }
         if prepare(&stream).is_err() {
@@ -279,7 +276,7 @@ impl<'a> Shared<'a> {
         }
         places[index] = Some(connection.clone());
         drop(places);
-        self.core().machine.opened(connection.id(), self.now_ms());
+        self.core().machine.connection_opened(connection.id(), self.now_ms());
         thread::Builder::new()
             .name("connection".into())
             .spawn_scoped(scope, move || connection.attend(self, poll))?;
@@ -293,7 +290,7 @@ impl<'a> Shared<'a> {
     }
 
     /// Takes a connection that has ended out of the books.
-    fn forget(&self, connection: &Connection, served: &Served) {
+    fn forget(&self, connection: &Connection, served: &ServerTotals) {
         // Under the lock, so that a report counts it once.
         let mut core = self.core();
         core.gone.add(served);
@@ -315,11 +312,9 @@ impl<'a> Shared<'a> {
 }
 
 /// Adds what went through a connection to its slot's sum.
-fn count(by_slot: &mut [(u64, u64)], connection: &Connection) {
+fn count(by_slot: &mut [Traffic], connection: &Connection) {
     let last = by_slot.len() - 1;
-    let sum = &mut by_slot[connection.slot().unwrap_or(last).min(last)];
-    let (sent, received) = connection.moved();
-    *sum = (sum.0 + sent, sum.1 + received);
+    by_slot[connection.slot().unwrap_or(last).min(last)] += connection.traffic();
 }
 
 /// Connections are named by their place and, so that no name comes twice, by their number.

@@ -10,7 +10,7 @@
 //! It moves, and is not bound: the system may move it elsewhere, and does if the core is wanted.
 
 use mio::net::TcpStream;
-use paceline_exchange::{Header, Kind, PART_BYTES};
+use paceline_exchange::{CHUNK_BYTES, FrameKind, Header};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use socket2::SockRef;
 
@@ -41,8 +41,8 @@ impl Near {
 /// The core that a gradient came from, if the thread may and should go there.
 fn other_core(stream: &TcpStream, header: &Header, cores: &CpuSet) -> Option<usize> {
     // The parts of a large model are sent and applied at the same time.
-    let is_only = header.part == 0 && (header.len as usize) < PART_BYTES;
-    let is_small = header.kind == Kind::Push && is_only;
+    let is_only = header.chunk == 0 && (header.len as usize) < CHUNK_BYTES;
+    let is_small = header.kind == FrameKind::Push && is_only;
     let core = is_small.then(|| SockRef::from(stream).cpu_affinity().ok()).flatten()?;
     let is_allowed = core < CpuSet::MAX_CPU && cores.is_set(core);
     (is_allowed && core != sched_getcpu()).then_some(core)
@@ -93,8 +93,8 @@ mod tests {
         stream.read_exact(&mut [0; 100]).unwrap();
         stream.set_nonblocking(true).unwrap();
         let stream = mio::net::TcpStream::from_std(stream);
-        let small = Header::new(Kind::Push, 100);
-        let large = Header::new(Kind::Push, PART_BYTES);
+        let small = Header::new(FrameKind::Push, 100);
+        let large = Header::new(FrameKind::Push, CHUNK_BYTES);
         assert!(Near::new(&stream).0.is_some());
         bind(first);
         assert_eq!(other_core(&stream, &small, &cores), Some(last));

@@ -10,7 +10,7 @@ mod track;
 mod window;
 
 pub use tracer::{SideTrack, Tracer};
-pub use track::{GradientEvent, Op, Span, TraceMark, Track, time_base_unix_ns};
+pub use track::{GradientEvent, Op, TraceMark, TraceSpan, Track, time_base_unix_ns};
 pub use window::TraceWindow;
 
 /// The name of the operation that sends a gradient. Arrows of a timeline begin there.

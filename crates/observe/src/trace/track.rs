@@ -1,27 +1,27 @@
 //! What one thread did, as spans of time.
 //!
-//! All memory is set aside when a track is made, so that writing to it costs no more than reading
-//! the clock. What no longer fits is counted and not kept. Times are nanoseconds since the
-//! process first asked for its [time base](time_base_unix_ns), by the clock that never goes back.
+//! A track allocates all its memory when it is created, so that writing to it costs no more than
+//! reading the clock. It counts what no longer fits and drops it. Times are nanoseconds of the
+//! monotonic clock since the process's [time base](time_base_unix_ns).
 
 use std::sync::LazyLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-/// Spans that a track holds at most: 8 MiB of memory, of which only what is used becomes real.
+/// The most spans of a track: 8 MiB of memory, of which the system provides only what is used.
 const MAX_SPANS: usize = 1 << 18;
-/// Marks that a track holds at most.
+/// The most marks of a track.
 const MAX_MARKS: usize = 1 << 16;
 
-/// The moment that this process counts from, by both clocks.
+/// The moment that times of this process count from, by the monotonic and the wall clock.
 static BASE: LazyLock<(Instant, u64)> = LazyLock::new(|| {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH);
     (Instant::now(), unix.map_or(0, |since| since.as_nanos() as u64))
 });
 
-/// When this process's time began, in nanoseconds since 1970 by the wall clock. To be asked for
-/// before anything is recorded.
+/// The moment that times of this process count from, in nanoseconds since 1970 by the wall clock.
+/// The first call or the first track sets it.
 pub fn time_base_unix_ns() -> u64 {
     BASE.1
 }
@@ -30,77 +30,77 @@ fn since_base_ns(time: Instant) -> u64 {
     time.saturating_duration_since(BASE.0).as_nanos() as u64
 }
 
-/// An operation that spans are of.
+/// An operation of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Op {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// The size of what comes out, such as `60x784`; empty if that says nothing.
+    /// The shape of its output, such as `60x784`; empty if it has none.
     pub size: String,
 }
 
 impl Op {
-    /// An operation whose output has these sizes.
+    /// An operation whose output has this shape.
     pub fn new(name: impl Into<String>, sizes: &[usize]) -> Self {
         let sizes: Vec<_> = sizes.iter().map(usize::to_string).collect();
         Self { name: name.into(), size: sizes.join("x") }
     }
 }
 
-/// A stretch of time that went to one operation. In files: `[op, step, begun, ended]`.
+/// The time that one operation took. In files: `[op, step, begun, ended]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(u32, u64, u64, u64)", into = "(u32, u64, u64, u64)")]
-pub struct Span {
-    /// Its place among the track's operations.
+pub struct TraceSpan {
+    /// The index of the operation in [`Track::ops`].
     pub op: u32,
-    /// The step of the plan that it belongs to.
+    /// The step of the plan that the operation belongs to.
     pub step: u64,
-    /// When it began.
+    /// When it began, since the time base.
     pub begun_ns: u64,
-    /// When it ended.
+    /// When it ended, since the time base.
     pub ended_ns: u64,
 }
 
-impl From<(u32, u64, u64, u64)> for Span {
+impl From<(u32, u64, u64, u64)> for TraceSpan {
     fn from((op, step, begun_ns, ended_ns): (u32, u64, u64, u64)) -> Self {
         Self { op, step, begun_ns, ended_ns }
     }
 }
 
-impl From<Span> for (u32, u64, u64, u64) {
-    fn from(span: Span) -> Self {
+impl From<TraceSpan> for (u32, u64, u64, u64) {
+    fn from(span: TraceSpan) -> Self {
         (span.op, span.step, span.begun_ns, span.ended_ns)
     }
 }
 
-/// What happened to a gradient on its way. Each is written down by the task where it happened.
+/// What happens to a gradient on its way. The task where it happens writes the mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GradientEvent {
-    /// Mine is about to go to the peer.
+    /// The task sends its gradient to the peer.
     Sent,
-    /// The peer's has come.
+    /// The peer's gradient arrived.
     Arrived,
-    /// The peer's is applied.
+    /// The peer's gradient was applied.
     Applied,
-    /// The peer is about to be sent what came of it.
+    /// The task sends the resulting parameters to the peer.
     Answered,
-    /// What came of mine has come from the peer.
+    /// The parameters that result from the task's gradient arrived from the peer.
     Got,
 }
 
-/// Something that happened to a gradient: `[what, peer, step, when]` in files. A gradient is
-/// known by who made it and for which step of the plan.
+/// An event of a gradient: `[what, peer, step, when]` in files. A gradient is identified by the
+/// task that computed it and the step of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(GradientEvent, u32, u64, u64)", into = "(GradientEvent, u32, u64, u64)")]
 pub struct TraceMark {
-    /// What.
+    /// What happened.
     pub what: GradientEvent,
-    /// The other task: its place among the part's peers.
+    /// The index of the other task among this task's peers.
     pub peer: u32,
-    /// The step of the plan whose gradient it is.
+    /// The step of the plan that the gradient belongs to.
     pub step: u64,
-    /// When.
+    /// When it happened, since the time base.
     pub at_ns: u64,
 }
 
@@ -121,21 +121,23 @@ impl From<TraceMark> for (GradientEvent, u32, u64, u64) {
 pub struct Track {
     /// The thread's name.
     pub name: String,
-    /// What its spans are of.
+    /// The operations that spans refer to.
     pub ops: Vec<Op>,
-    /// The step that spans belong to from now on.
+    /// The step that the next spans belong to.
     pub step: u64,
-    spans: Vec<Span>,
+    spans: Vec<TraceSpan>,
     marks: Vec<TraceMark>,
     lost: u64,
-    /// When the last operation of a row of them ended.
-    last: Option<Instant>,
-    /// The step of the last gradient that was sent, and whether gradients of it were applied here.
-    sent: (u64, bool),
+    /// When the last operation of a sequence ended.
+    last_end: Option<Instant>,
+    /// The step of the last gradient that was sent.
+    sent_step: u64,
+    /// Whether the peers' gradients of that step have been marked as applied here.
+    has_applied: bool,
 }
 
 impl Track {
-    /// An empty track of a thread, with all the memory that it will need.
+    /// An empty track, with all the memory that it will need.
     pub fn new(name: impl Into<String>, ops: Vec<Op>) -> Self {
         LazyLock::force(&BASE);
         Self {
@@ -145,35 +147,36 @@ impl Track {
             spans: Vec::with_capacity(MAX_SPANS),
             marks: Vec::with_capacity(MAX_MARKS),
             lost: 0,
-            last: None,
-            sent: (0, false),
+            last_end: None,
+            sent_step: 0,
+            has_applied: false,
         }
     }
 
-    /// So much time went to an operation.
+    /// Writes the span of an operation.
     pub fn span(&mut self, op: u32, begun: Instant, ended: Instant) {
         if self.spans.len() == MAX_SPANS {
             self.lost += 1;
             return;
         }
         let (begun_ns, ended_ns) = (since_base_ns(begun), since_base_ns(ended));
-        self.spans.push(Span { op, step: self.step, begun_ns, ended_ns });
+        self.spans.push(TraceSpan { op, step: self.step, begun_ns, ended_ns });
     }
 
-    /// A row of operations begins now, each of which begins where the last one ends.
+    /// Begins a sequence of operations, each of which begins where the one before ends.
     pub fn begin_row(&mut self) {
-        self.last = Some(Instant::now());
+        self.last_end = Some(Instant::now());
     }
 
-    /// An operation of the row has just ended.
+    /// Writes the span of an operation of the sequence that ends now.
     pub fn next_of_row(&mut self, op: u32) {
         let now = Instant::now();
-        if let Some(last) = self.last.replace(now) {
+        if let Some(last) = self.last_end.replace(now) {
             self.span(op, last, now);
         }
     }
 
-    /// Something has just happened to a gradient.
+    /// Marks an event of a gradient that happens now.
     pub fn mark(&mut self, what: GradientEvent, peer: u32, step: u64) {
         if self.marks.len() == MAX_MARKS {
             self.lost += 1;
@@ -182,34 +185,35 @@ impl Track {
         self.marks.push(TraceMark { what, peer, step, at_ns: since_base_ns(Instant::now()) });
     }
 
-    /// The own gradient of a step is about to go to these peers.
+    /// Marks that the task sends its gradient of a step to these peers.
     pub fn sends(&mut self, peers: impl Iterator<Item = u32>, step: u64) {
-        self.sent = (step, false);
+        (self.sent_step, self.has_applied) = (step, false);
         peers.for_each(|peer| self.mark(GradientEvent::Sent, peer, step));
     }
 
-    /// What came of the gradient that was sent last has come from a peer.
+    /// Marks that the parameters which result from the last sent gradient arrived from a peer.
     pub fn got(&mut self, peer: u32) {
-        self.mark(GradientEvent::Got, peer, self.sent.0);
+        self.mark(GradientEvent::Got, peer, self.sent_step);
     }
 
-    /// Without servers: the gradients of these peers for the step of the own one were applied,
-    /// if that is the first one hears of it, and what came of them is about to be sent.
+    /// Without servers: marks that these peers' gradients of the last sent step were applied here
+    /// and that the result is sent to them. Further calls for the same step do nothing.
     pub fn applied_all(&mut self, peers: impl Iterator<Item = u32>) {
-        let (step, is_known) = self.sent;
-        self.sent.1 = true;
-        for peer in peers.take_while(|_| !is_known) {
-            self.mark(GradientEvent::Applied, peer, step);
-            self.mark(GradientEvent::Answered, peer, step);
+        if std::mem::replace(&mut self.has_applied, true) {
+            return;
+        }
+        for peer in peers {
+            self.mark(GradientEvent::Applied, peer, self.sent_step);
+            self.mark(GradientEvent::Answered, peer, self.sent_step);
         }
     }
 
-    /// The spans, as they ended one after another.
-    pub fn spans(&self) -> &[Span] {
+    /// The spans in the order of their ends.
+    pub fn spans(&self) -> &[TraceSpan] {
         &self.spans
     }
 
-    /// The marks, in the order of time.
+    /// The marks in the order of time.
     pub fn marks(&self) -> &[TraceMark] {
         &self.marks
     }
@@ -219,7 +223,7 @@ impl Track {
         self.spans.is_empty() && self.marks.is_empty()
     }
 
-    /// How many spans and marks did not fit.
+    /// The number of spans and marks that did not fit.
     pub fn lost(&self) -> u64 {
         self.lost
     }

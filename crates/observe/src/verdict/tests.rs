@@ -1,8 +1,8 @@
-//! Situations, and what is to be said of them.
+//! Situations, and the verdict on each.
 
 use super::*;
 
-/// A worker that took so many seconds for input, compute and exchange.
+/// A worker that spent these seconds on input, compute and exchange.
 fn worker(input_s: f64, compute_s: f64, exchange_s: f64) -> WorkerFacts {
     WorkerFacts {
         task: "worker:0".into(),
@@ -23,7 +23,7 @@ fn facts(mode: &str, workers: Vec<WorkerFacts>, servers: Vec<ServerFacts>) -> Fa
     Facts { mode: mode.into(), workers, servers, ..Facts::default() }
 }
 
-/// The verdict must be of this kind, hold these words, and share out all of the time.
+/// Checks that the verdict is of this kind, contains these words and divides all of the time.
 #[track_caller]
 fn check(facts: &Facts, kind: VerdictKind, words: &[&str]) -> Shares {
     let Verdict { kind: found, text, mut shares, advice } = verdict(facts);
@@ -40,7 +40,7 @@ fn check(facts: &Facts, kind: VerdictKind, words: &[&str]) -> Shares {
 }
 
 #[test]
-fn a_worker_that_computes_is_as_it_should_be() {
+fn a_worker_that_computes_most_of_the_time_is_limited_by_compute() {
     let one = facts("async", vec![worker(1.0, 8.0, 1.0)], vec![server(0.05)]);
     check(&one, VerdictKind::Compute, &["the worker spends 80 % of the time", "more workers"]);
     let full = Facts { cores_busy: Some(0.98), ..one };
@@ -48,7 +48,7 @@ fn a_worker_that_computes_is_as_it_should_be() {
 }
 
 #[test]
-fn applying_ones_own_gradients_is_computing() {
+fn a_single_process_that_applies_its_gradients_computes() {
     let shares = check(
         &facts("single", vec![worker(1.0, 1.0, 2.0)], vec![]),
         VerdictKind::Compute,
@@ -58,7 +58,7 @@ fn applying_ones_own_gradients_is_computing() {
 }
 
 #[test]
-fn slow_examples_are_input_and_a_disk_is_named_if_it_is_waited_for() {
+fn slow_examples_are_input_and_a_slow_disk_is_named() {
     let one = facts("single", vec![worker(7.0, 3.0, 0.0)], vec![]);
     check(&one, VerdictKind::Input, &["70 % of the time getting examples", "more cores"]);
     let disk = Facts { disk_wait: 0.4, ..one };
@@ -66,7 +66,7 @@ fn slow_examples_are_input_and_a_disk_is_named_if_it_is_waited_for() {
 }
 
 #[test]
-fn an_exchange_is_the_servers_while_it_works_and_else_the_networks() {
+fn an_exchange_is_attributed_to_the_server_while_it_works_and_else_to_the_network() {
     let workers = vec![worker(1.0, 3.0, 6.0), worker(1.0, 3.0, 6.0)];
     let words = ["workers spend 60 %", "ps:0 is at work for 17 % of that and sends 940 Mbit/s"];
     let network = facts("async", workers.clone(), vec![server(0.1)]);
@@ -80,14 +80,14 @@ fn an_exchange_is_the_servers_while_it_works_and_else_the_networks() {
 }
 
 #[test]
-fn who_waits_for_a_full_server_that_works_for_others_waits_for_the_server() {
+fn waiting_for_a_full_server_that_works_for_others_is_attributed_to_the_server() {
     let workers = vec![worker(1.0, 1.0, 8.0); 6];
     let full = ServerFacts { cores_busy: Some(0.98), ..server(0.12) };
     let words =
         ["at work for 66 % of that", "try a larger train.batch or servers on more machines"];
     let shares = check(&facts("async", workers.clone(), vec![full]), VerdictKind::Server, &words);
     assert!((shares.server - (0.12 + 0.6 * 0.68)).abs() < 1e-9, "{shares:?}");
-    // With cores to spare it works for all at once.
+    // A server with spare cores works for all workers at once.
     let roomy = ServerFacts { cores_busy: Some(0.5), ..server(0.12) };
     check(
         &facts("async", workers, vec![roomy]),
@@ -97,7 +97,7 @@ fn who_waits_for_a_full_server_that_works_for_others_waits_for_the_server() {
 }
 
 #[test]
-fn network_and_server_count_as_one_until_they_have_won() {
+fn network_and_server_compete_together() {
     let shares = check(
         &facts("async", vec![worker(0.0, 4.0, 6.0)], vec![server(0.27)]),
         VerdictKind::Network,
@@ -113,7 +113,7 @@ fn workers_without_servers_share_a_network() {
 }
 
 #[test]
-fn who_waits_at_the_gate_waits_for_stragglers() {
+fn waiting_at_the_gate_is_attributed_to_stragglers() {
     let mut fast = worker(0.5, 2.0, 7.5);
     fast.held_s = 7.0;
     let mut slow = worker(0.5, 9.0, 0.5);
@@ -121,8 +121,8 @@ fn who_waits_at_the_gate_waits_for_stragglers() {
     let both = facts("sync", vec![fast.clone(), slow], vec![server(0.01)]);
     let words = ["worker:1 takes 3.8 times as long", "a look at worker:1's machine", "quorum"];
     check(&both, VerdictKind::Stragglers, &words);
-    // Both wait, now one and now the other, though neither is slow.
-    let words = ["each in its turn", "cluster.staleness"];
+    // The workers wait in turns although neither is slow.
+    let words = ["they take turns", "cluster.staleness"];
     check(
         &facts("bounded", vec![fast.clone(), fast], vec![server(0.01)]),
         VerdictKind::Stragglers,
@@ -131,7 +131,7 @@ fn who_waits_at_the_gate_waits_for_stragglers() {
 }
 
 #[test]
-fn a_slow_worker_counts_even_where_nobody_waits_for_it() {
+fn a_slow_worker_counts_even_if_no_other_waits_for_it() {
     let slow = WorkerFacts { gradient_ms: 90.0, ..worker(0.0, 9.0, 1.0) };
     let workers = vec![worker(0.0, 9.0, 1.0), worker(0.0, 9.0, 1.0), slow];
     let shares = check(&facts("async", workers, vec![server(0.02)]), VerdictKind::Compute, &[]);
@@ -139,7 +139,7 @@ fn a_slow_worker_counts_even_where_nobody_waits_for_it() {
 }
 
 #[test]
-fn tests_are_evaluation_and_so_is_waiting_for_them() {
+fn tests_and_waiting_for_them_are_evaluation() {
     let alone = WorkerFacts { evaluation_s: 7.0, ..worker(0.5, 2.0, 7.5) };
     let words = ["tests take 70 % of the time", "train.evaluate.every"];
     check(&facts("single", vec![alone.clone()], vec![]), VerdictKind::Evaluation, &words);
@@ -153,13 +153,13 @@ fn tests_are_evaluation_and_so_is_waiting_for_them() {
 }
 
 #[test]
-fn a_run_without_time_has_a_verdict_too() {
+fn a_run_of_zero_seconds_has_a_verdict() {
     let text = verdict(&facts("single", vec![worker(0.0, 0.0, 0.0)], vec![])).text;
     assert!(text.starts_with("compute: ") && !text.contains("NaN"), "{text}");
 }
 
 #[test]
-fn a_verdict_is_read_back_as_it_was_written() {
+fn a_verdict_reads_as_it_was_written() {
     let written = verdict(&facts("async", vec![worker(1.0, 2.0, 3.0)], vec![server(0.1)]));
     let json = serde_json::to_value(&written).unwrap();
     assert_eq!(json["kind"], "network");
@@ -167,16 +167,16 @@ fn a_verdict_is_read_back_as_it_was_written() {
 }
 
 #[test]
-fn how_late_gradients_come_is_told_where_several_push_them() {
+fn staleness_is_named_if_several_workers_push_independently() {
     let workers = vec![worker(0.0, 2.0, 8.0), worker(0.0, 2.0, 8.0)];
     let late = Facts { staleness: Some(1.04), ..facts("async", workers, vec![server(0.1)]) };
-    check(&late, VerdictKind::Network, &["gradients are 1.0 updates late on average; try"]);
+    check(&late, VerdictKind::Network, &["mean staleness 1.0 updates; try"]);
     let alone = Facts { workers: vec![worker(0.0, 2.0, 8.0)], ..late };
-    assert!(!verdict(&alone).text.contains("late"));
+    assert!(!verdict(&alone).text.contains("staleness"));
 }
 
 #[test]
-fn what_a_server_sends_is_held_against_its_link_where_that_is_known() {
+fn what_a_server_sends_is_compared_with_its_link_if_known() {
     let linked = ServerFacts { link_mbit_per_s: Some(1000.0), ..server(0.1) };
     let words = ["network: ", "ps:0 is at work for", "sends 940 of 1000 Mbit/s"];
     check(&facts("async", vec![worker(0.0, 2.0, 8.0)], vec![linked]), VerdictKind::Network, &words);

@@ -10,9 +10,9 @@ use std::net::TcpListener;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use paceline_exchange::{PART_FLOATS, Replica, ReplicaConfig, worker_names};
-use paceline_model::{Optimizer, OptimizerSpec, Rule};
-use paceline_net::{Mesh, MeshConfig};
+use paceline_exchange::{Replica, ReplicaConfig};
+use paceline_model::{Momentum, OptimizerState, Sgd};
+use paceline_net::{LocalGradient, Mesh, MeshConfig};
 
 use super::bare::{Silent, flat};
 use super::net::{LARGE, SMALL, TURNS};
@@ -50,9 +50,8 @@ pub fn allreduce() -> Result<String, Failure> {
 /// What it is worth that every worker updates its own shard only.
 fn sharding() -> String {
     let time = |floats: usize| {
-        let mut spec = OptimizerSpec::sgd(0.01);
-        spec.rule = Rule::Momentum { momentum: 0.9 };
-        let mut optimizer = Optimizer::new(spec, &flat(floats), 0..floats);
+        let spec = Momentum::new(0.01, 0.9);
+        let mut optimizer = OptimizerState::new(spec, &flat(floats), 0..floats);
         let (mut params, grad) = (vec![0.1; floats], vec![0.1; floats]);
         let turns = (0..TURNS as u64 + 1).map(|turn| {
             let begun = Instant::now();
@@ -113,34 +112,25 @@ pub(super) fn work(listener: TcpListener, floats: usize, seconds: f64) -> io::Re
     let (slot, addresses) = line.trim().split_once(' ').unwrap_or_default();
     let slot = slot.parse().map_err(io::Error::other)?;
     let addresses: Vec<_> = addresses.split(',').map(String::from).collect();
-    let config = ReplicaConfig {
-        slot,
-        names: worker_names(addresses.len()),
-        incarnation: 1,
-        token: Vec::new(),
-        job_digest: [0; 32],
-        layout_digest: [0; 32],
-        stop_steps: None,
-        check_every: u64::MAX,
-        part_floats: PART_FLOATS,
-        recovers: false,
-    };
+    let config =
+        ReplicaConfig { check_every: u64::MAX, ..ReplicaConfig::new(slot, addresses.len()) };
     let limit = Duration::from_secs(60);
     let mesh =
         MeshConfig { addresses, start_timeout: limit, stall_timeout: limit, rejoin_timeout: limit };
-    let spec = OptimizerSpec::sgd(0.01);
+    let spec = Sgd::new(0.01);
     let replica = Replica::new(config, vec![0.0; floats], spec, &flat(floats));
     let mut mesh =
-        Mesh::start(replica, mesh, Some(listener), &mut Silent).map_err(io::Error::other)?;
-    let gradient = vec![1e-3; floats];
+        Mesh::connect(replica, mesh, Some(listener), &mut Silent).map_err(io::Error::other)?;
+    let values = vec![1e-3; floats];
+    let gradient = LocalGradient { examples: 1, values: &values };
     let mut times = Vec::new();
     let begun = Instant::now();
     while !mesh.is_over() {
         let step = Instant::now();
-        mesh.reduce(Some((1, &gradient)), &mut Silent).map_err(io::Error::other)?;
+        mesh.reduce(Some(gradient), &mut Silent).map_err(io::Error::other)?;
         times.push(step.elapsed().as_secs_f64() * 1e3);
         if slot == 0 && begun.elapsed().as_secs_f64() > seconds {
-            mesh.ask_to_stop();
+            mesh.request_stop();
         }
     }
     // The first steps touch memory for the first time.
@@ -151,7 +141,7 @@ pub(super) fn work(listener: TcpListener, floats: usize, seconds: f64) -> io::Re
     }
     mesh.leave(&[], &mut Silent).map_err(io::Error::other)?;
     if slot == 0 {
-        mesh.collect(&mut Silent).map_err(io::Error::other)?;
+        mesh.collect_reports(&mut Silent).map_err(io::Error::other)?;
     }
     Ok(())
 }

@@ -12,11 +12,13 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use paceline_exchange::{
-    ClientConfig, CrewConfig, Level, ModeConfig, OnLoss, PART_BYTES, PART_FLOATS, ProcessName,
-    Role, Server, ServerConfig, Stats, Store, worker_names,
+    CHUNK_BYTES, ClientConfig, Level, ModeConfig, PeerRole, Server, ServerConfig, Stats, Store,
 };
-use paceline_model::{Group, Layout, Optimizer, OptimizerSpec};
-use paceline_net::{Attendant, Link, LinkConfig, Moved, Served, Watcher, serve};
+use paceline_model::{Group, Layout, OptimizerState, Sgd};
+use paceline_net::{
+    ConnectConfig, ExchangePhase, LinkObserver, ServerConnections, ServerObserver, ServerTotals,
+    serve,
+};
 use paceline_observe::process;
 
 use super::allreduce;
@@ -120,11 +122,11 @@ fn answer_chunks(mut stream: TcpStream, bytes: usize) -> io::Result<()> {
         }
         Ok(())
     });
-    let mut buffer = vec![0; PART_BYTES];
+    let mut buffer = vec![0; CHUNK_BYTES];
     loop {
         let mut left = bytes;
         while left > 0 {
-            let len = left.min(PART_BYTES);
+            let len = left.min(CHUNK_BYTES);
             stream.read_exact(&mut buffer[..len])?;
             to_writer.send(len).map_err(io::Error::other)?;
             left -= len;
@@ -153,7 +155,7 @@ fn ask_chunks(mut stream: &TcpStream, gradient: &[u8], params: &mut [u8]) -> io:
     let mut out = stream.try_clone()?;
     thread::scope(|scope| {
         let sent = scope.spawn(move || out.write_all(gradient));
-        for chunk in params.chunks_mut(PART_BYTES) {
+        for chunk in params.chunks_mut(CHUNK_BYTES) {
             stream.read_exact(chunk)?;
         }
         sent.join().unwrap_or(Ok(()))
@@ -181,9 +183,9 @@ pub(super) fn flat(floats: usize) -> Layout {
 /// Wants to know nothing.
 pub(super) struct Silent;
 
-impl Watcher for Silent {
+impl ServerObserver for Silent {
     fn note(&mut self, _: Level, _: &str) {}
-    fn report(&mut self, _: &Served, _: &Stats) -> Vec<u8> {
+    fn report(&mut self, _: &ServerTotals, _: &Stats) -> Vec<u8> {
         Vec::new()
     }
     fn tick(&mut self, _: &Server) -> Result<(), String> {
@@ -191,10 +193,10 @@ impl Watcher for Silent {
     }
 }
 
-impl Attendant for Silent {
-    fn moved(&mut self, _: Moved) {}
+impl LinkObserver for Silent {
+    fn enter_phase(&mut self, _: ExchangePhase) {}
     fn note(&mut self, _: &str) {}
-    fn gives_up(&mut self) -> bool {
+    fn should_give_up(&mut self) -> bool {
         false
     }
 }
@@ -202,25 +204,9 @@ impl Attendant for Silent {
 fn serve_ours(floats: usize) -> io::Result<()> {
     let listener = announce()?;
     let workers = clients()?;
-    let config = ServerConfig {
-        index: 0,
-        servers: 1,
-        workers,
-        names: worker_names(workers),
-        mode: ModeConfig::Async,
-        stop_steps: None,
-        on_loss: OnLoss::Fail,
-        rejoin_ms: 0,
-        stall_ms: 60_000,
-        token: Vec::new(),
-        job_digest: [0; 32],
-        layout_digest: [0; 32],
-        shard: 0..floats,
-        total_params: floats,
-        part_floats: PART_FLOATS,
-        crew: CrewConfig::default(),
-    };
-    let optimizer = Optimizer::new(OptimizerSpec::sgd(0.01), &flat(floats), 0..floats);
+    let config =
+        ServerConfig { stall_ms: 60_000, ..ServerConfig::new(ModeConfig::Async, workers, floats) };
+    let optimizer = OptimizerState::new(Sgd::new(0.01), &flat(floats), 0..floats);
     let mut machine = Server::new(config, Store::dense(vec![0.0; floats], optimizer));
     // The clients just go away at the end, which the server takes for a failure.
     let _ = serve(&listener, &mut machine, &mut Silent);
@@ -229,30 +215,18 @@ fn serve_ours(floats: usize) -> io::Result<()> {
 }
 
 fn ask_ours(terms: &Terms) -> io::Result<()> {
-    let config = LinkConfig {
-        client: ClientConfig {
-            role: Role::Worker,
-            slot: 0,
-            incarnation: 1,
-            job_digest: [0; 32],
-            layout_digest: [0; 32],
-            token: Vec::new(),
-            servers: 1,
-            total_params: terms.floats,
-            is_sparse: false,
-            process: ProcessName::default(),
-        },
+    let config = ConnectConfig {
+        client: ClientConfig::new(PeerRole::Worker, 1, terms.floats),
         servers: vec![terms.address.clone()],
         start_timeout: Duration::from_secs(10),
         stall_timeout: Duration::from_secs(60),
-        rejoin: None,
+        rejoin_timeout: None,
     };
     let gradient = vec![1e-3f32; terms.floats];
-    let mut link = Link::start(config, &mut Silent).map_err(io::Error::other)?;
-    link.pull(&mut Silent).map_err(io::Error::other)?;
+    let mut link = ServerConnections::connect(config, &mut Silent).map_err(io::Error::other)?;
     let mut step = 0;
     repeat(terms.seconds, || {
         step += 1;
-        link.exchange(step - 1, 1, &gradient, &mut Silent).map_err(io::Error::other)
+        link.exchange(step - 1, 1, &gradient, &mut Silent).map(drop).map_err(io::Error::other)
     })
 }

@@ -12,10 +12,10 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use paceline_exchange::{
-    Body, Client, ClientConfig, ConnId, CrewConfig, Header, Host, Kind, Level, ModeConfig, OnLoss,
-    Payload, ProcessName, Role, Server, ServerConfig, ServerPhase, Stats, Store, worker_names,
+    Client, ClientConfig, ConnId, FrameBody, FrameKind, Header, Host, Level, ModeConfig, Payload,
+    PeerRole, Server, ServerConfig, ServerPhase, Stats, Store,
 };
-use paceline_model::{Optimizer, OptimizerSpec};
+use paceline_model::{OptimizerState, Sgd};
 
 use super::bare::flat;
 use crate::table::{aligned, grouped};
@@ -31,7 +31,7 @@ const LOOK_EVERY_MS: u64 = 100;
 struct Nowhere;
 
 impl Host for Nowhere {
-    fn send(&mut self, to: ConnId, header: Header, body: Body<'_>) {
+    fn send(&mut self, to: ConnId, header: Header, body: FrameBody<'_>) {
         black_box((to, header, body.bytes().len()));
     }
     fn close(&mut self, _: ConnId, reason: &str) {
@@ -51,19 +51,25 @@ pub(super) fn guards(exchanges_per_second: f64) -> String {
     let mut push = |machine: &mut Server, is_new: bool| {
         sequence += u64::from(is_new);
         for slot in 0..WORKERS as u64 {
-            let mut header = Header::new(Kind::Push, size_of::<f32>());
+            let mut header = Header::new(FrameKind::Push, size_of::<f32>());
             (header.count, header.sequence, header.step) = (1, sequence, sequence - 1);
-            machine.frame(ConnId(slot), &header, Payload::Floats(&mut gradient), 0, &mut Nowhere);
+            machine.frame_arrived(
+                ConnId(slot),
+                &header,
+                Payload::Floats(&mut gradient),
+                0,
+                &mut Nowhere,
+            );
         }
     };
     let new = best(|| push(&mut machine, true)) / WORKERS as f64;
     let again = best(|| push(&mut machine, false)) / WORKERS as f64;
-    let beat = Client::beat();
+    let beat = Client::heartbeat();
     let mut now_ms = 0;
     let look = best(|| {
         now_ms += LOOK_EVERY_MS;
         for slot in 0..WORKERS as u64 {
-            machine.frame(ConnId(slot), &beat, Payload::Bytes(&[]), now_ms, &mut Nowhere);
+            machine.frame_arrived(ConnId(slot), &beat, Payload::Bytes(&[]), now_ms, &mut Nowhere);
         }
         machine.tick(now_ms, &mut Nowhere);
     });
@@ -102,42 +108,19 @@ fn best(mut call: impl FnMut()) -> f64 {
 /// A server of mode `async` to which everybody has come.
 fn started() -> Server {
     let config = ServerConfig {
-        index: 0,
-        servers: 1,
-        workers: WORKERS,
-        names: worker_names(WORKERS),
-        mode: ModeConfig::Async,
-        stop_steps: None,
-        on_loss: OnLoss::Fail,
         rejoin_ms: 60_000,
         stall_ms: 60_000,
-        token: Vec::new(),
-        job_digest: [0; 32],
-        layout_digest: [0; 32],
-        shard: 0..1,
-        total_params: 1,
-        part_floats: 1,
-        crew: CrewConfig::default(),
+        ..ServerConfig::new(ModeConfig::Async, WORKERS, 1)
     };
-    let optimizer = Optimizer::new(OptimizerSpec::sgd(0.0), &flat(1), 0..1);
+    let optimizer = OptimizerState::new(Sgd::new(0.0), &flat(1), 0..1);
     let mut machine = Server::new(config, Store::dense(vec![0.0], optimizer));
     for slot in 0..WORKERS as u32 {
-        let (header, hello) = Client::new(ClientConfig {
-            role: Role::Worker,
-            slot,
-            incarnation: 1,
-            job_digest: [0; 32],
-            layout_digest: [0; 32],
-            token: Vec::new(),
-            servers: 1,
-            total_params: 1,
-            is_sparse: false,
-            process: ProcessName::default(),
-        })
-        .hello(0);
+        let (header, hello) =
+            Client::new(ClientConfig { slot, ..ClientConfig::new(PeerRole::Worker, 1, 1) })
+                .hello(0);
         let conn = ConnId(u64::from(slot));
-        machine.opened(conn, 0);
-        machine.frame(conn, &header, Payload::Bytes(&hello), 0, &mut Nowhere);
+        machine.connection_opened(conn, 0);
+        machine.frame_arrived(conn, &header, Payload::Bytes(&hello), 0, &mut Nowhere);
     }
     assert!(machine.is_started(), "both workers are here");
     machine

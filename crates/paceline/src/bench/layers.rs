@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use paceline_model::{
-    AlexNet, Batch, Descent, GroupRule, InPlace, LayerCost, Model, Moment, Network, Onto,
-    Optimizer, OptimizerSpec, Rule, Schedule, lenet,
+    AlexNet, Batch, Descent, InPlace, LayerCost, Model, Momentum, Network, OptimizerState,
+    OutputMode, Sgd, StepEvent, lenet,
 };
 
 use super::TURN;
-use super::step::{Matrix, product};
+use super::products::{self, Matrix, product};
 use crate::Failure;
 use crate::table::aligned;
 
@@ -84,7 +84,7 @@ const NONE: Times = Times { forward: Duration::ZERO, backward: Duration::ZERO };
 struct Bench {
     model: Network,
     cost: Vec<LayerCost>,
-    optimizer: Optimizer,
+    optimizer: OptimizerState,
     params: Vec<f32>,
     grad: Vec<f32>,
     inputs: Vec<f32>,
@@ -96,21 +96,17 @@ struct Bench {
 impl Bench {
     fn new(args: &Layers) -> Result<Self, Failure> {
         let sizes = AlexNet { dropout: 0.0, ..AlexNet::default() };
-        let group = GroupRule { rate: Schedule::Constant { rate: 0.01 }, decay: 0.0 };
-        let (model, rule) = match args.model {
-            Net::Lenet => (lenet(args.batch, args.threads), Rule::Sgd),
-            Net::Alexnet => {
-                (sizes.network(args.batch, args.threads), Rule::Momentum { momentum: 0.9 })
-            }
+        let (model, spec) = match args.model {
+            Net::Lenet => (lenet(args.batch, args.threads), Sgd::new(0.01)),
+            Net::Alexnet => (sizes.network(args.batch, args.threads), Momentum::new(0.01, 0.9)),
         };
         let model = model.map_err(|error| Failure::Training(error.to_string()))?;
         let mut params = vec![0.0; model.layout().len()];
         model.initialise(1, &mut params);
-        let spec = OptimizerSpec { rule, weights: group, biases: group };
         let pixels = args.batch * model.inputs();
         Ok(Self {
             cost: model.cost(),
-            optimizer: Optimizer::new(spec, model.layout(), 0..params.len()),
+            optimizer: OptimizerState::new(spec, model.layout(), 0..params.len()),
             // Not there before it is written to.
             grad: vec![0.0; params.len()],
             params,
@@ -135,18 +131,19 @@ impl Bench {
         let block = Batch::dense(&self.inputs, &self.labels);
         let mut times = vec![NONE; self.best.len()];
         let mut last = Instant::now();
-        let onto = (Onto::Zero, &mut self.grad[..]);
-        let loss = self.model.gradient_followed(&self.params, block, share, onto, &mut |moment| {
+        let (mode, grad) = (OutputMode::Overwrite, &mut self.grad[..]);
+        let observe = &mut |event: StepEvent<'_>| {
             let now = Instant::now();
-            match moment {
-                Moment::Forward { layer } => times[layer].forward += now - last,
-                Moment::Backward { layer } => times[layer].backward += now - last,
+            match event {
+                StepEvent::Forward { layer } => times[layer].forward += now - last,
+                StepEvent::Backward { layer } => times[layer].backward += now - last,
                 // A layer's way back is two products; both count.
-                Moment::Final { .. } => return,
-                Moment::Input | Moment::Loss => {}
+                StepEvent::Final { .. } => return,
+                StepEvent::Input | StepEvent::Loss => {}
             }
             last = now;
-        });
+        };
+        let loss = self.model.gradient_observed(&self.params, block, share, mode, grad, observe);
         black_box(loss);
         for (best, times) in self.best.iter_mut().zip(times) {
             best.forward = best.forward.min(times.forward);
@@ -163,9 +160,10 @@ impl Bench {
         for (cost, times) in self.cost.iter().zip(&self.best) {
             let [forward, backward] = [times.forward, times.backward].map(|t| t.as_secs_f64());
             let is_product = cost.product[0] > 0;
-            let bare = if is_product { bare_rate(cost, args) } else { 0.0 };
+            let has_bare = is_product && products::ENABLED;
+            let bare = if has_bare { bare_rate(cost, args) } else { 0.0 };
             let flops = cost.forward + cost.backward;
-            if is_product {
+            if has_bare {
                 bare_seconds += flops as f64 * args.batch as f64 / bare;
             }
             let figure = |number: f64| if is_product { format!("{number:.1}") } else { "".into() };
@@ -177,17 +175,21 @@ impl Bench {
                 figure(rate(cost.forward, forward)),
                 format!("{:.3}", backward * 1e3),
                 figure(rate(cost.backward, backward)),
-                figure(bare / 1e9),
+                if has_bare { figure(bare / 1e9) } else { "".into() },
             ]);
         }
         let step = self.best_step.as_secs_f64();
         let whole = self.cost.iter().filter(|cost| cost.product[0] > 0);
         let whole: u64 = whole.map(|cost| cost.forward + cost.backward).sum();
+        let share = if products::ENABLED {
+            format!(", {:.2} of the bare products' rate", bare_seconds / step)
+        } else {
+            String::new()
+        };
         format!(
             "{:?}, batch {}, {} threads; MFLOP an example, best times of each layer; bare: its \
              product forward by the crate gemm, on as many threads\n{}\
-             step with update {:.2} ms, {:.0} examples/s, {:.1} GFLOP/s, {:.2} of the bare \
-             products' rate\n",
+             step with update {:.2} ms, {:.0} examples/s, {:.1} GFLOP/s{}\n{}",
             args.model,
             args.batch,
             args.threads,
@@ -195,7 +197,8 @@ impl Bench {
             step * 1e3,
             args.batch as f64 / step,
             rate(whole, step),
-            bare_seconds / step,
+            share,
+            products::NOTE,
         )
     }
 }

@@ -10,6 +10,7 @@ mod layers;
 mod net;
 mod observe;
 mod parse;
+mod products;
 mod sparse;
 mod step;
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use std::{env, fs, process};
 
-use paceline_data::sparse::{Clicks, ReadOptions, RowFormat, read_rows, write_clicks};
+use paceline_data::sparse::{Clicks, ReadOptions, SparseFormat, read_rows, write_clicks};
 use paceline_data::{
     BatchPlan, DataError, OnBad, SparseBuffer, SparseKind, SparseRows, SparseSpec, open_sparse,
 };
@@ -24,9 +24,9 @@ const BATCH: usize = 1_000;
 pub fn parse() -> Result<String, Failure> {
     let mut rows = vec![["read from", "MB/s", "rows/s"].map(String::from).to_vec()];
     let formats = [
-        ("LIBSVM text", RowFormat::Libsvm),
-        ("Criteo text", RowFormat::Criteo),
-        ("TFRecord", RowFormat::TfRecord),
+        ("LIBSVM text", SparseFormat::Libsvm),
+        ("Criteo text", SparseFormat::Criteo),
+        ("TFRecord", SparseFormat::TfRecord),
     ];
     for (name, format) in formats {
         let rate = read(format)?;
@@ -69,7 +69,7 @@ struct Rate {
     rows: f64,
 }
 
-fn read(format: RowFormat) -> Result<Rate, DataError> {
+fn read(format: SparseFormat) -> Result<Rate, DataError> {
     let mut text = Vec::new();
     // Writing to memory does not fail.
     let _ =

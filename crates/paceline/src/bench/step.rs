@@ -3,11 +3,11 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use gemm::{Parallelism, gemm};
-use paceline_data::{BatchBuffer, Images, Patches, digits};
-use paceline_model::{Batch, Model, Onto, Optimizer, OptimizerSpec, Patchy, Softmax};
+use paceline_data::{BatchBuffer, Digits, Images, Patches};
+use paceline_model::{Batch, Model, OptimizerState, OutputMode, Sgd, SharedPatches, Softmax};
 
 use super::TURN;
+use super::products::{self, Matrix, product};
 use crate::table::{aligned, grouped};
 
 const INPUTS: usize = 784;
@@ -33,32 +33,35 @@ fn dense() -> String {
         let (mut ours_best, mut bare_best) = (0f64, 0f64);
         for _ in 0..TURNS {
             ours_best = ours_best.max(rate(|| ours.step()));
-            bare_best = bare_best.max(rate(|| bare.step()));
+            if products::ENABLED {
+                bare_best = bare_best.max(rate(|| bare.step()));
+            }
         }
+        let bare = |figure: String| if products::ENABLED { figure } else { "-".into() };
         rows.push(vec![
             batch.to_string(),
             grouped(ours_best as u64),
             grouped((ours_best * batch as f64) as u64),
-            grouped(bare_best as u64),
-            format!("{:.2}", ours_best / bare_best),
+            bare(grouped(bare_best as u64)),
+            bare(format!("{:.2}", ours_best / bare_best)),
         ]);
     }
     let title = format!(
         "softmax regression, {INPUTS} inputs, {CLASSES} classes, one thread; \
          bare: the same two products by the crate gemm\n"
     );
-    title + &aligned(&rows)
+    title + &aligned(&rows) + products::NOTE
 }
 
 /// Gradients/s over generated digits in random order, as bytes without their empty patches on one
 /// thread and on two, beside all of their pixels made into numbers on one thread.
 fn patchy() -> String {
-    let images = digits(1, DIGITS, 1).train;
+    let images = Digits::generate_sets(DIGITS, 1, 1).train;
     let Some(patches) = Patches::of(&images) else { return String::new() };
     let head = ["batch", "patches", "2 threads", "all pixels", "ratio", "2 threads"];
     let mut rows = vec![head.map(String::from).to_vec()];
     for batch in [10, 60, 600] {
-        let model = |threads| Softmax::of_patchy(INPUTS, CLASSES, threads);
+        let model = |threads| Softmax::for_patches(INPUTS, CLASSES, threads);
         let (Ok(one), Ok(two)) = (model(1), model(2)) else { return String::new() };
         let mut ways = [(one, true), (two, true), (Softmax::new(INPUTS, CLASSES), false)]
             .map(|(model, is_patchy)| Gradient::new(model, batch, is_patchy));
@@ -106,19 +109,19 @@ impl Gradient {
             *image = (number * 7_919 % DIGITS) as u32;
         }
         self.done += self.which.len();
-        let (share, mut onto) = (1.0 / self.which.len() as f32, Onto::Zero);
+        let (share, mut mode) = (1.0 / self.which.len() as f32, OutputMode::Overwrite);
         for which in self.which.chunks(self.model.max_block()) {
             let block = if self.is_patchy {
                 self.labels.clear();
                 self.labels.extend(which.iter().map(|&image| patches.labels()[image as usize]));
                 let (words, starts) = (patches.words(), patches.starts());
-                Batch::patchy(Patchy { words, starts, which }, &self.labels)
+                Batch::patches(SharedPatches { words, starts, which }, &self.labels)
             } else {
                 self.buffer.fill(images, which.iter().map(|&image| image as usize));
                 Batch::dense(&self.buffer.inputs, &self.buffer.labels)
             };
-            black_box(self.model.gradient(&self.params, block, share, onto, &mut self.grad));
-            onto = Onto::Present;
+            black_box(self.model.gradient(&self.params, block, share, mode, &mut self.grad));
+            mode = OutputMode::Add;
         }
     }
 }
@@ -142,7 +145,7 @@ fn pixels(batch: usize) -> Vec<f32> {
 
 struct SoftmaxStep {
     model: Softmax,
-    optimizer: Optimizer,
+    optimizer: OptimizerState,
     params: Vec<f32>,
     grad: Vec<f32>,
     inputs: Vec<f32>,
@@ -155,7 +158,7 @@ impl SoftmaxStep {
         let model = Softmax::new(INPUTS, CLASSES);
         let params = vec![0.0; model.layout().len()];
         Self {
-            optimizer: Optimizer::new(OptimizerSpec::sgd(0.01), model.layout(), 0..params.len()),
+            optimizer: OptimizerState::new(Sgd::new(0.01), model.layout(), 0..params.len()),
             grad: params.clone(),
             params,
             model,
@@ -167,13 +170,13 @@ impl SoftmaxStep {
 
     fn step(&mut self) {
         let share = 1.0 / self.labels.len() as f32;
-        let mut onto = Onto::Zero;
+        let mut mode = OutputMode::Overwrite;
         let most = self.model.max_block();
         let blocks = self.inputs.chunks(most * INPUTS).zip(self.labels.chunks(most));
         for (inputs, labels) in blocks {
             let block = Batch::dense(inputs, labels);
-            black_box(self.model.gradient(&self.params, block, share, onto, &mut self.grad));
-            onto = Onto::Present;
+            black_box(self.model.gradient(&self.params, block, share, mode, &mut self.grad));
+            mode = OutputMode::Add;
         }
         self.optimizer.apply(self.done, 0, &mut self.params, &self.grad);
         self.done += 1;
@@ -208,47 +211,5 @@ impl BareProducts {
         let delta = Matrix { values: &self.scores, strides: [1, classes] };
         product([CLASSES, INPUTS, self.batch], &mut self.grad, &delta, &examples);
         black_box((&self.scores, &self.grad));
-    }
-}
-
-/// A matrix as a slice and the distances from one row and from one column to the next.
-pub(super) struct Matrix<'a> {
-    pub(super) values: &'a [f32],
-    pub(super) strides: [isize; 2],
-}
-
-/// `out = left * right` for sizes [m, n, k]; `out` is stored row after row.
-#[expect(unsafe_code, reason = "the crate gemm takes raw pointers")]
-pub(super) fn product(
-    [m, n, k]: [usize; 3],
-    out: &mut [f32],
-    left: &Matrix<'_>,
-    right: &Matrix<'_>,
-) {
-    assert_eq!((out.len(), left.values.len(), right.values.len()), (m * n, m * k, k * n));
-    // SAFETY: the three slices are exactly as large as the sizes say, their strides are those
-    // of dense matrices of these sizes, and `out` is borrowed mutably, so it overlaps neither.
-    unsafe {
-        gemm(
-            m,
-            n,
-            k,
-            out.as_mut_ptr(),
-            1,
-            n as isize,
-            false,
-            left.values.as_ptr(),
-            left.strides[1],
-            left.strides[0],
-            right.values.as_ptr(),
-            right.strides[1],
-            right.strides[0],
-            0.0,
-            1.0,
-            false,
-            false,
-            false,
-            Parallelism::None,
-        );
     }
 }

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use paceline_exchange::{PartMarks, Store, shard_ranges};
+use paceline_exchange::{ChunkMarks, Store, shard_ranges};
 use paceline_model::{Layout, Table};
 
 use super::manifest::{About, FORMAT, Origin, Piece, ShardEntry, TensorEntry, sync_dir};
@@ -45,7 +45,7 @@ pub struct Terms {
 /// A copy on its way to the disk.
 struct Copied {
     step: u64,
-    marks: Vec<PartMarks>,
+    marks: Vec<ChunkMarks>,
     generation: u64,
     stop_at: Option<u64>,
     sheet: Sheet,
@@ -58,7 +58,7 @@ pub struct Keeper {
     thread: Option<JoinHandle<()>>,
     tell: Arc<Tell>,
     /// What was in the last one that was taken: its step, the marks and when the run was to stop.
-    last: Option<(u64, Vec<PartMarks>, Option<u64>)>,
+    last: Option<(u64, Vec<ChunkMarks>, Option<u64>)>,
     /// Whether any was taken yet.
     has_taken: bool,
     generation: u64,
@@ -115,7 +115,7 @@ impl Keeper {
     pub fn take(
         &mut self,
         step: u64,
-        marks: Vec<PartMarks>,
+        marks: Vec<ChunkMarks>,
         is_last: bool,
         copy: impl FnOnce(&mut [f32]),
     ) -> bool {
@@ -180,7 +180,13 @@ impl Terms {
             origin,
             job_digest: hex(&job.digest()),
             layout_digest: hex(&layout_digest(layout)),
-            optimizer_slots: plan.optimizer.rule.slot_names().iter().map(|&s| s.into()).collect(),
+            optimizer_slots: plan
+                .optimizer
+                .optimizer()
+                .state_names()
+                .iter()
+                .map(|&s| s.into())
+                .collect(),
             tensors: tensors.collect(),
             shard_count,
             generation: Shelf::of(run.path()).generation(),
@@ -237,7 +243,7 @@ impl Terms {
 pub fn copy_store(store: &Store, out: &mut [f32]) {
     match store {
         Store::Dense(dense) => {
-            let slots = dense.optimizer().slots().map(|(_, slot)| slot);
+            let slots = dense.optimizer().states().map(|(_, slot)| slot);
             copy_dense(dense.params(), slots, out);
         }
         Store::Sparse(sparse) => copy_table(sparse.table(), out),
@@ -265,6 +271,6 @@ pub(crate) fn copy_table(table: &Table, out: &mut [f32]) {
         table.read_range(table.range(), params);
     }
     for (slot, place) in columns.enumerate() {
-        table.read_slot(slot, table.range(), place);
+        table.read_state(slot, table.range(), place);
     }
 }

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-use paceline_exchange::{Mark, PartMarks};
+use paceline_exchange::{ChunkMarks, SlotMark};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -102,16 +102,20 @@ pub struct PartEntry {
     pub slots: Vec<(u64, u64)>,
 }
 
-impl From<&PartMarks> for PartEntry {
-    fn from(marks: &PartMarks) -> Self {
-        let slots = marks.slots.iter().map(|mark| (mark.high, mark.step)).collect();
+impl From<&ChunkMarks> for PartEntry {
+    fn from(marks: &ChunkMarks) -> Self {
+        let slots = marks.slots.iter().map(|mark| (mark.last_sequence, mark.step)).collect();
         Self { version: marks.version, slots }
     }
 }
 
-impl From<&PartEntry> for PartMarks {
+impl From<&PartEntry> for ChunkMarks {
     fn from(entry: &PartEntry) -> Self {
-        let slots = entry.slots.iter().map(|&(high, step)| Mark { high, step }).collect();
+        let slots = entry
+            .slots
+            .iter()
+            .map(|&(high, step)| SlotMark { last_sequence: high, step })
+            .collect();
         Self { version: entry.version, slots }
     }
 }

@@ -10,8 +10,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 
-use paceline_exchange::{Mark, PartMarks, Resume, Store};
-use paceline_model::{Layout, Model, Optimizer, OptimizerSpec, Table};
+use paceline_exchange::{ChunkMarks, ResumeState, SlotMark, Store};
+use paceline_model::{Layout, Model, OptimizerSpec, OptimizerState, Table};
 
 use super::manifest::{Manifest, Origin};
 use super::shelf::Checkpoint;
@@ -102,13 +102,13 @@ impl Resumption {
         if about.layout_digest != hex(&layout_digest(layout)) {
             return Err(Failure::Usage(format!("{dir}: this is a checkpoint of another model")));
         }
-        let (there, wanted) = (&about.optimizer_slots, optimizer.rule.slot_names());
+        let (there, wanted) = (&about.optimizer_slots, optimizer.optimizer().state_names());
         match wanted.iter().find(|name| !there.iter().any(|slot| slot == **name)) {
             None => Ok(()),
             Some(name) => Err(Failure::Usage(format!(
                 "{dir}: train.optimizer.kind = {:?} needs the slot {name:?}, but the checkpoint \
                  has {there:?}; go on with the optimizer that it was taken with",
-                optimizer.rule.name()
+                optimizer.optimizer().name()
             ))),
         }
     }
@@ -122,23 +122,23 @@ impl Resumption {
     }
 
     /// Where a server goes on that holds this shard, in so many parts.
-    pub fn resume(&self, shard: &Range<usize>, parts: usize, slots: usize) -> Resume {
+    pub fn resume(&self, shard: &Range<usize>, parts: usize, slots: usize) -> ResumeState {
         let manifest = &self.checkpoint.manifest;
         let first_step = self.origin.step;
         if !self.is_same {
-            return Resume::anew(self.step(), first_step, parts, slots);
+            return ResumeState::anew(self.step(), first_step, parts, slots);
         }
         let is_it = |from: u64, to: u64| (from as usize, to as usize) == (shard.start, shard.end);
         let same = manifest.shards.iter().find(|entry| is_it(entry.from, entry.to));
         let parts = match same.filter(|entry| entry.parts.len() == parts) {
-            Some(entry) => entry.parts.iter().map(PartMarks::from).collect(),
+            Some(entry) => entry.parts.iter().map(ChunkMarks::from).collect(),
             // The parts were others. What any of them has, counts for all.
             None => {
-                let marks = PartMarks { version: self.step(), slots: highest(manifest) };
+                let marks = ChunkMarks { version: self.step(), slots: highest(manifest) };
                 vec![marks; parts]
             }
         };
-        Resume { first_step, parts, stop_at: None }
+        ResumeState { first_step, chunks: parts, stop_at: None }
     }
 
     /// All parameters of a dense model as they were.
@@ -154,18 +154,18 @@ impl Resumption {
         layout: &Layout,
         optimizer: OptimizerSpec,
         shard: Range<usize>,
-    ) -> Result<(Vec<f32>, Optimizer), Failure> {
+    ) -> Result<(Vec<f32>, OptimizerState), Failure> {
         self.check(layout, &optimizer)?;
         let mut params = vec![0.0; shard.len()];
         self.read(None, shard.clone(), &mut params)?;
-        let mut restored = Optimizer::new(optimizer, layout, shard.clone());
+        let mut restored = OptimizerState::new(optimizer.clone(), layout, shard.clone());
         let mut values = Vec::new();
-        for (slot, name) in optimizer.rule.slot_names().iter().enumerate() {
+        for (slot, name) in optimizer.optimizer().state_names().iter().enumerate() {
             for from in shard.clone().step_by(PIECE) {
                 let piece = from..(from + PIECE).min(shard.end);
                 values.resize(piece.len(), 0.0);
                 self.read(Some(name), piece, &mut values)?;
-                restored.write_slot(slot, from - shard.start, &values);
+                restored.write_state(slot, from - shard.start, &values);
             }
         }
         Ok((params, restored))
@@ -183,9 +183,9 @@ impl Resumption {
             self.read(None, piece.clone(), &mut values)?;
             table.write_range(piece.clone(), &values);
             // Behind the parameters: of FTRL the slots are what counts.
-            for (slot, name) in table.slot_names().iter().enumerate() {
+            for (slot, name) in table.state_names().iter().enumerate() {
                 self.read(Some(name), piece.clone(), &mut values)?;
-                table.write_slot(slot, piece.clone(), &values);
+                table.write_state(slot, piece.clone(), &values);
             }
         }
         Ok(table)
@@ -200,9 +200,11 @@ impl Resumption {
     ) -> Result<Store, Failure> {
         let layout = model.layout();
         if plan.model.is_sparse() {
-            return self.fill(layout, Table::new(plan.optimizer, layout, shard)).map(Store::sparse);
+            return self
+                .fill(layout, Table::new(plan.optimizer.clone(), layout, shard))
+                .map(Store::sparse);
         }
-        let (params, optimizer) = self.dense(layout, plan.optimizer, shard)?;
+        let (params, optimizer) = self.dense(layout, plan.optimizer.clone(), shard)?;
         Ok(Store::dense(params, optimizer))
     }
 
@@ -244,12 +246,12 @@ fn read_numbers(path: &std::path::Path, at: usize, out: &mut [f32]) -> io::Resul
 }
 
 /// For each slot, the furthest that any part had of it.
-fn highest(manifest: &Manifest) -> Vec<Mark> {
-    let mut marks = vec![Mark::default(); manifest.about.slots];
+fn highest(manifest: &Manifest) -> Vec<SlotMark> {
+    let mut marks = vec![SlotMark::default(); manifest.about.slots];
     for part in manifest.shards.iter().flat_map(|shard| &shard.parts) {
         for (mark, &(high, step)) in marks.iter_mut().zip(&part.slots) {
-            if high > mark.high {
-                *mark = Mark { high, step };
+            if high > mark.last_sequence {
+                *mark = SlotMark { last_sequence: high, step };
             }
         }
     }
@@ -259,7 +261,7 @@ fn highest(manifest: &Manifest) -> Vec<Mark> {
 /// The step of the plan that each slot would have gone on with.
 fn next_steps(manifest: &Manifest) -> Vec<u64> {
     let first = manifest.about.origin.step;
-    let after = |mark: Mark| if mark.high > 0 { mark.step + 1 } else { first };
+    let after = |mark: SlotMark| if mark.last_sequence > 0 { mark.step + 1 } else { first };
     match manifest.about.common_step {
         true => vec![manifest.global_step(); manifest.about.slots],
         false => highest(manifest).into_iter().map(after).collect(),

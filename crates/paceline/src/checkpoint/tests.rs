@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use paceline_exchange::{Mark, PartMarks};
+use paceline_exchange::{ChunkMarks, SlotMark};
 use paceline_model::{Group, Layout};
 use tempfile::TempDir;
 
@@ -51,8 +51,8 @@ fn write(run: &Path, servers: usize, steps: &[u64], keep: usize) {
     for index in 0..servers {
         let mut keeper = keeper(run, index, servers, keep);
         for &step in steps {
-            let slots = vec![Mark { high: step, step: step - 1 }];
-            let marks = vec![PartMarks { version: step, slots }];
+            let slots = vec![SlotMark { last_sequence: step, step: step - 1 }];
+            let marks = vec![ChunkMarks { version: step, slots }];
             keeper.take(step, marks, true, |out| out.fill(step as f32));
         }
     }
@@ -66,8 +66,8 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 fn a_checkpoint_is_complete_once_all_servers_have_written_theirs() {
     let run = TempDir::new().unwrap();
     let shelf = Shelf::of(run.path());
-    let slots = vec![Mark::default()];
-    let marks = vec![PartMarks { version: 7, slots }];
+    let slots = vec![SlotMark::default()];
+    let marks = vec![ChunkMarks { version: 7, slots }];
     for index in [2, 0, 1] {
         assert!(!shelf.is_complete(7), "before server {index}");
         keeper(run.path(), index, 3, 3).take(7, marks.clone(), true, |out| out.fill(0.5));
@@ -79,8 +79,8 @@ fn a_checkpoint_is_complete_once_all_servers_have_written_theirs() {
 }
 
 /// The marks of a step in which a slot has pushed so often.
-fn marks(version: u64, high: u64) -> Vec<PartMarks> {
-    vec![PartMarks { version, slots: vec![Mark { high, step: 0 }] }]
+fn marks(version: u64, high: u64) -> Vec<ChunkMarks> {
+    vec![ChunkMarks { version, slots: vec![SlotMark { last_sequence: high, step: 0 }] }]
 }
 
 #[test]

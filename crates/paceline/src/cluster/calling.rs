@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use paceline_exchange::{ClientConfig, ProcessName, Role};
+use paceline_exchange::{ClientConfig, PeerRole};
 use paceline_model::Layout;
-use paceline_net::LinkConfig;
+use paceline_net::ConnectConfig;
 use sha2::{Digest, Sha256};
 
 use super::Cluster;
@@ -22,27 +22,24 @@ pub(crate) fn link_config(
     job: &RawJob,
     plan: &Plan,
     cluster: &Cluster,
-    role: Role,
+    role: PeerRole,
     layout: &Layout,
-) -> Result<LinkConfig, Failure> {
+) -> Result<ConnectConfig, Failure> {
     let servers = server_addresses(plan, cluster)?;
-    Ok(LinkConfig {
+    Ok(ConnectConfig {
         client: ClientConfig {
-            role,
             slot: cluster.slot().unwrap_or(cluster.task.index) as u32,
             incarnation: incarnation(),
             job_digest: job.digest(),
             layout_digest: layout_digest(layout),
             token: token(plan)?,
-            servers: servers.len(),
-            total_params: layout.len(),
             is_sparse: plan.model.is_sparse(),
-            process: ProcessName::default(),
+            ..ClientConfig::new(role, servers.len(), layout.len())
         },
         servers,
         start_timeout: plan.cluster.start_timeout,
         stall_timeout: plan.cluster.stall_timeout + LATER,
-        rejoin: plan.cluster.waits_for_servers.then_some(plan.cluster.rejoin_timeout),
+        rejoin_timeout: plan.cluster.waits_for_servers.then_some(plan.cluster.rejoin_timeout),
     })
 }
 

@@ -10,9 +10,9 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
-use paceline_exchange::{Call, Enrolment, ProcessName};
+use paceline_exchange::{Enrolment, ProcessName, RosterEvent};
 use paceline_model::Layout;
-use paceline_net::Roster;
+use paceline_net::RosterConnection;
 
 use super::attendants::Waiter;
 use super::calling::{incarnation, layout_digest};
@@ -51,7 +51,7 @@ pub(super) fn enrol(
     process: ProcessName,
     layout: &Layout,
     waiter: &mut Waiter<'_>,
-) -> Result<Roster, Failure> {
+) -> Result<RosterConnection, Failure> {
     let servers = part.servers()?;
     let enrolment = Enrolment {
         process,
@@ -60,9 +60,9 @@ pub(super) fn enrol(
         layout_digest: layout_digest(layout),
         token: part.token.clone(),
         servers: servers.len(),
-        has_been: false,
+        was_enrolled: false,
     };
-    Ok(Roster::enrol(enrolment, &servers, part.plan.cluster.start_timeout, waiter)?)
+    Ok(RosterConnection::enrol(enrolment, &servers, part.plan.cluster.start_timeout, waiter)?)
 }
 
 /// The number by which servers know this process: higher for every later one.
@@ -73,7 +73,7 @@ pub(super) fn process_id() -> u64 {
 /// Fills slots until the run is over, or this process is to leave. The chief has a result.
 pub(super) fn run(
     part: &Part<'_>,
-    roster: Roster,
+    roster: RosterConnection,
     shared: &Shared<'_>,
     leaves: &dyn Fn() -> bool,
 ) -> Result<Option<Finished>, Failure> {
@@ -103,7 +103,7 @@ struct Crew<'s, 'e, 'p> {
     part: &'p Part<'p>,
     shared: &'p Shared<'p>,
     scope: &'s Scope<'s, 'e>,
-    roster: Roster,
+    roster: RosterConnection,
     ended: mpsc::Sender<(usize, Result<Ended, Failure>)>,
     seats: Vec<Seat>,
     /// Some slot's plan is through.
@@ -121,7 +121,7 @@ impl<'s, 'e, 'p: 's> Crew<'s, 'e, 'p> {
         leaves: &dyn Fn() -> bool,
     ) -> Result<Option<Finished>, Failure> {
         loop {
-            if let Some(call) = self.roster.next(LOOK_EVERY)? {
+            if let Some(call) = self.roster.next_call(LOOK_EVERY)? {
                 self.answer(call)?;
             }
             while let Ok((slot, result)) = ends.try_recv() {
@@ -143,32 +143,32 @@ impl<'s, 'e, 'p: 's> Crew<'s, 'e, 'p> {
         }
     }
 
-    fn answer(&mut self, call: Call) -> Result<(), Failure> {
+    fn answer(&mut self, call: RosterEvent) -> Result<(), Failure> {
         match call {
-            Call::Offer { slot, above } => {
+            RosterEvent::Offer { slot, above_incarnation } => {
                 let is_filled = self.seats.iter().any(|seat| seat.slot == slot);
                 if !self.is_leaving && !is_filled && slot < self.part.slots {
-                    self.fill(slot, above)?;
+                    self.fill(slot, above_incarnation)?;
                 }
             }
-            Call::Yield => self.yield_one(),
-            Call::Bye => {
+            RosterEvent::Yield => self.yield_one(),
+            RosterEvent::Bye => {
                 // All slots have been left: who still comes for one was offered it twice.
                 self.is_over = true;
                 self.shared.halt();
             }
             // Who fills a slot hears it there too, and ends by it.
-            Call::Abort(why) if self.seats.is_empty() => return Err(Failure::Lost(why)),
-            Call::Refused(refusal) if self.seats.is_empty() => {
+            RosterEvent::Abort(why) if self.seats.is_empty() => return Err(Failure::Lost(why)),
+            RosterEvent::Refused(refusal) if self.seats.is_empty() => {
                 return Err(Failure::Lost(refusal.text));
             }
-            Call::Abort(_) | Call::Refused(_) | Call::Enrolled(_) => {}
+            RosterEvent::Abort(_) | RosterEvent::Refused(_) | RosterEvent::Enrolled(_) => {}
         }
         Ok(())
     }
 
     /// Starts a thread for a slot.
-    fn fill(&mut self, slot: usize, above: u64) -> Result<(), Failure> {
+    fn fill(&mut self, slot: usize, above_incarnation: u64) -> Result<(), Failure> {
         let called_back = Arc::new(AtomicBool::new(false));
         // The chief's own slot tells of its tests and keeps the process's events.
         let has_board = match self.part.home {
@@ -177,7 +177,7 @@ impl<'s, 'e, 'p: 's> Crew<'s, 'e, 'p> {
         };
         let shift = Shift {
             slot,
-            incarnation: incarnation().max(above.saturating_add(1)),
+            incarnation: incarnation().max(above_incarnation.saturating_add(1)),
             threads_among: self.seats.len() + 1,
             called_back: called_back.clone(),
             has_board,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use paceline_exchange::Role as ClientRole;
+use paceline_exchange::PeerRole as ClientRole;
 use paceline_model::Score;
 use paceline_observe::trace::{Op, PULL};
 

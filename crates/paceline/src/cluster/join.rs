@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use paceline_exchange::{CONTROL_BYTES, MAX_TOKEN_BYTES, ProcessName};
-use paceline_net::ask_terms;
+use paceline_net::request_join_info;
 use serde::{Deserialize, Serialize};
 
 use super::attendants::Waiter;
@@ -132,7 +132,7 @@ impl Joining {
 /// Joins a run and fills slots of it until it is over, or this process is to leave.
 pub fn join(joining: &Joining, interrupt: &Interrupt) -> Result<(), Failure> {
     let (address, token) = joining.door()?;
-    let terms = ask_terms(&address, &token, ASK_TIMEOUT)?;
+    let terms = request_join_info(&address, &token, ASK_TIMEOUT)?;
     let wrong = |why: String| Failure::Usage(format!("the run at {address}: {why}"));
     let terms: Terms = serde_json::from_slice(&terms).map_err(|error| wrong(error.to_string()))?;
     let job = RawJob::parse(&terms.job, Path::new("the run's job.toml"))?;

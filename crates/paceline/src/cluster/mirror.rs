@@ -3,9 +3,9 @@
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use paceline_exchange::{Mark, PART_FLOATS, PartMarks, Replica, ReplicaConfig};
-use paceline_model::{Layout, Model, Optimizer};
-use paceline_net::{Mesh, MeshConfig};
+use paceline_exchange::{ChunkMarks, Replica, ReplicaConfig, SlotMark};
+use paceline_model::{Layout, Model, OptimizerState};
+use paceline_net::{LocalGradient, Mesh, MeshConfig};
 use paceline_observe::PhaseClock;
 
 use super::Cluster;
@@ -66,13 +66,13 @@ impl Beginning<'_> {
         let Some(from) = from else {
             let mut params = vec![0.0; layout.len()];
             model.initialise(plan.seed, &mut params);
-            return Ok(Replica::new(config, params, plan.optimizer, layout));
+            return Ok(Replica::new(config, params, plan.optimizer.clone(), layout));
         };
         let updates = config.updates(layout.len());
-        let (params, optimizer): (_, Optimizer) = match updates == (0..layout.len()) {
-            true => from.dense(layout, plan.optimizer, updates)?,
+        let (params, optimizer): (_, OptimizerState) = match updates == (0..layout.len()) {
+            true => from.dense(layout, plan.optimizer.clone(), updates)?,
             false => {
-                let (_, optimizer) = from.dense(layout, plan.optimizer, updates)?;
+                let (_, optimizer) = from.dense(layout, plan.optimizer.clone(), updates)?;
                 (from.params(layout)?, optimizer)
             }
         };
@@ -92,7 +92,6 @@ impl Beginning<'_> {
     fn config(&self, layout: &Layout) -> Result<ReplicaConfig, Failure> {
         let Self { job, plan, cluster, .. } = *self;
         Ok(ReplicaConfig {
-            slot: cluster.slot().unwrap_or(0),
             names: (0..cluster.slots()).map(|slot| cluster.slot_name(slot)).collect(),
             incarnation: incarnation(),
             token: token(plan)?,
@@ -100,8 +99,8 @@ impl Beginning<'_> {
             layout_digest: layout_digest(layout),
             stop_steps: plan.stop.steps,
             check_every: plan.evaluate.every,
-            part_floats: PART_FLOATS,
             recovers: self.recovers(),
+            ..ReplicaConfig::new(cluster.slot().unwrap_or(0), cluster.slots())
         })
     }
 
@@ -143,7 +142,7 @@ impl<'a> Mirror<'a> {
         let replica = beginning.replica(model)?;
         let keeper = beginning.keeper(model.layout(), log)?;
         let attendant = &mut Waiter { say, gives_up: Some(gives_up) };
-        let mesh = Mesh::start(replica, config, listener, attendant)?;
+        let mesh = Mesh::connect(replica, config, listener, attendant)?;
         let workers = beginning.cluster.slots();
         let peers = Peers { all: workers, own: beginning.cluster.slot() };
         let mut mirror = Self { mesh, workers, keeper, say, peers };
@@ -162,8 +161,8 @@ impl<'a> Mirror<'a> {
     fn take_checkpoint(&mut self, is_last: bool) {
         let Some(keeper) = &mut self.keeper else { return };
         let step = self.mesh.global_step();
-        let mark = Mark { high: step, step: step.saturating_sub(1) };
-        let marks = vec![PartMarks { version: step, slots: vec![mark; self.workers] }];
+        let mark = SlotMark { last_sequence: step, step: step.saturating_sub(1) };
+        let marks = vec![ChunkMarks { version: step, slots: vec![mark; self.workers] }];
         let mut columns = self.mesh.shard_columns();
         let params = columns.next().unwrap_or_default();
         keeper.take(step, marks, is_last, |out| copy_dense(params, columns, out));
@@ -184,14 +183,15 @@ impl Link for Mirror<'_> {
     }
 
     fn moved_bytes(&self) -> (u64, u64) {
-        self.mesh.moved_bytes()
+        let traffic = self.mesh.traffic();
+        (traffic.sent, traffic.received)
     }
 
     fn moved_by_peer(&self, mut tell: impl FnMut(usize, u64, u64)) {
         let own = self.peers.own;
-        let others = self.mesh.moved_by_peer().enumerate().filter(|(slot, _)| Some(*slot) != own);
-        for (number, (_, (sent, received))) in others.enumerate() {
-            tell(number, sent, received);
+        let others = self.mesh.traffic_by_slot().enumerate().filter(|(slot, _)| Some(*slot) != own);
+        for (number, (_, bytes)) in others.enumerate() {
+            tell(number, bytes.sent, bytes.received);
         }
     }
 
@@ -203,13 +203,13 @@ impl Link for Mirror<'_> {
     fn checkpoint(&mut self, _step: u64, is_last: bool) -> Result<(), Failure> {
         // The last one has been taken by everybody when they left.
         if !is_last {
-            self.mesh.ask_for_checkpoint();
+            self.mesh.request_checkpoint();
         }
         Ok(())
     }
 
     fn ask_to_stop(&mut self, _reason: &str) -> Result<(), Failure> {
-        self.mesh.ask_to_stop();
+        self.mesh.request_stop();
         Ok(())
     }
 
@@ -234,7 +234,8 @@ impl DenseLink for Mirror<'_> {
         clock: &mut PhaseClock,
     ) -> Result<Pushed, Failure> {
         let attendant = &mut Timed { clock, say: self.say, peers: self.peers, halted: None };
-        self.mesh.reduce(Some((examples as u32, grad)), attendant)?;
+        let gradient = LocalGradient { examples: examples as u32, values: grad };
+        self.mesh.reduce(Some(gradient), attendant)?;
         self.checkpoint_if_due();
         Ok(Pushed::Applied)
     }
@@ -244,8 +245,8 @@ impl SharedLink for Mirror<'_> {
     /// Before a worker leaves it has written its shard of the last checkpoint.
     fn leave(&mut self, report: &[u8]) -> Result<(), Failure> {
         let attendant = &mut Waiter { say: self.say, gives_up: None };
-        self.mesh.follow(attendant)?;
-        if !self.mesh.is_let_go() {
+        self.mesh.finish_steps(attendant)?;
+        if !self.mesh.is_dismissed() {
             self.take_checkpoint(true);
         }
         self.keeper = None;
@@ -253,7 +254,7 @@ impl SharedLink for Mirror<'_> {
     }
 
     fn collect(&mut self, mine: TaskSummary) -> Result<Vec<TaskSummary>, Failure> {
-        let reports = self.mesh.collect(&mut Waiter { say: self.say, gives_up: None })?;
+        let reports = self.mesh.collect_reports(&mut Waiter { say: self.say, gives_up: None })?;
         let others = reports.iter().filter_map(|report| serde_json::from_slice(&report.bytes).ok());
         Ok([mine].into_iter().chain(others).collect())
     }

@@ -1,7 +1,7 @@
 //! Parameters that live on servers, seen from a worker.
 
-use paceline_exchange::Purpose;
-use paceline_net::{Attendant, LinkConfig, LinkError};
+use paceline_exchange::PullPurpose;
+use paceline_net::{ConnectConfig, LinkError, LinkObserver, LinkOutcome};
 use paceline_observe::PhaseClock;
 
 use super::attendants::{Peers, Say, Timed, Waiter};
@@ -17,7 +17,7 @@ const PIECE: usize = 1 << 20;
 
 /// A worker's parameters, on servers.
 pub struct Remote<'a> {
-    link: paceline_net::Link,
+    link: paceline_net::ServerConnections,
     mode: Mode,
     /// In modes without a common step: the next step of this slot's own.
     own_step: u64,
@@ -51,7 +51,7 @@ struct Rows {
 impl<'a> Remote<'a> {
     /// Connects to all servers, waits for the start and, if the model is dense, pulls.
     pub(crate) fn start(
-        config: LinkConfig,
+        config: ConnectConfig,
         mode: Mode,
         say: Say<'a>,
         gives_up: &'a dyn Fn() -> bool,
@@ -59,7 +59,7 @@ impl<'a> Remote<'a> {
         let attendant = &mut Waiter { say, gives_up: Some(gives_up) };
         let peers = Peers { all: config.servers.len(), own: None };
         let (is_sparse, total) = (config.client.is_sparse, config.client.total_params);
-        let link = paceline_net::Link::start(config, attendant)?;
+        let link = paceline_net::ServerConnections::connect(config, attendant)?;
         let rows = is_sparse.then(|| Rows {
             total,
             overlaps: overlaps(mode),
@@ -69,7 +69,7 @@ impl<'a> Remote<'a> {
             in_flight: false,
         });
         let own_step = link.resume_step();
-        let mut remote = Self {
+        Ok(Self {
             link,
             mode,
             own_step,
@@ -80,12 +80,7 @@ impl<'a> Remote<'a> {
             called_back: None,
             halted: None,
             is_over: None,
-        };
-        match remote.first_pull() {
-            Err(Failure::Rewound) => remote.begin_again()?,
-            pulled => pulled?,
-        }
-        Ok(remote)
+        })
     }
 
     /// Asked between two steps, and after leaving: whether the slot is to be given back. Asked
@@ -103,18 +98,7 @@ impl<'a> Remote<'a> {
     /// Gives the slot back in good order, with a report for the chief.
     pub(crate) fn release(&mut self, report: &[u8]) -> Result<(), Failure> {
         let attendant = &mut self.waiter();
-        Ok(self.link.release(report, attendant)?)
-    }
-
-    /// Pulls, if the model is dense. Of a sparse one the first batch says what is wanted.
-    fn first_pull(&mut self) -> Result<(), Failure> {
-        let attendant = &mut Waiter { say: self.say, gives_up: Some(self.gives_up) };
-        match &mut self.rows {
-            None => self.link.pull(attendant)?,
-            Some(rows) => rows.in_flight = false,
-        }
-        self.own_step = self.link.resume_step();
-        Ok(())
+        done(self.link.release(report, attendant)?)
     }
 
     /// Attends to what no clock measures.
@@ -134,13 +118,13 @@ impl<'a> Remote<'a> {
 impl SharedLink for Remote<'_> {
     fn leave(&mut self, report: &[u8]) -> Result<(), Failure> {
         let attendant = &mut self.waiter();
-        Ok(self.link.leave(report, attendant)?)
+        done(self.link.leave(report, attendant)?)
     }
 
     /// The workers' reports as server 0 has them, the chief's among them, and each server's own.
     fn collect(&mut self, _mine: TaskSummary) -> Result<Vec<TaskSummary>, Failure> {
         let attendant = &mut self.waiter();
-        let reports = self.link.collect(attendant)?;
+        let reports = done(self.link.collect_reports(attendant)?)?;
         let from_all = reports.into_iter().enumerate().flat_map(|(server, reports)| {
             reports.into_iter().filter(move |report| server == 0 || report.slot.is_none())
         });
@@ -152,7 +136,7 @@ impl SharedLink for Remote<'_> {
         let attendant = &mut self.waiter();
         match self.rows {
             Some(_) => self.look(Some(&[])).map(drop), // What is looked at is fetched then.
-            None => Ok(self.link.pull(attendant)?),
+            None => done(self.link.pull(attendant)?),
         }
     }
 
@@ -166,21 +150,20 @@ impl SharedLink for Remote<'_> {
         let (called_back, is_over) = (self.called_back, self.is_over);
         let gives_up = || [called_back, is_over].into_iter().flatten().any(|asked| asked());
         let attendant = &mut Waiter { say: self.say, gives_up: Some(&gives_up) };
-        match self.link.linger(attendant) {
+        match self.link.wait_for_end(attendant) {
             Err(LinkError::Interrupted) => Ok(()),
-            ended => Ok(ended?),
+            ended => done(ended?),
         }
     }
 
     fn begin_again(&mut self) -> Result<(), Failure> {
-        loop {
-            let attendant = &mut Waiter { say: self.say, gives_up: Some(self.gives_up) };
-            self.link.begin_again(attendant)?;
-            match self.first_pull() {
-                Err(Failure::Rewound) => {}
-                pulled => return pulled,
-            }
+        let attendant = &mut Waiter { say: self.say, gives_up: Some(self.gives_up) };
+        self.link.resume_after_rewind(attendant)?;
+        if let Some(rows) = &mut self.rows {
+            rows.in_flight = false;
         }
+        self.own_step = self.link.resume_step();
+        Ok(())
     }
 
     fn lost_pushes(&self) -> u64 {
@@ -193,6 +176,14 @@ impl SharedLink for Remote<'_> {
 
     fn already_left(&self) -> bool {
         self.link.already_left()
+    }
+}
+
+/// The result of an operation, or the failure that says that the run went back.
+fn done<T>(outcome: LinkOutcome<T>) -> Result<T, Failure> {
+    match outcome {
+        LinkOutcome::Done(result) => Ok(result),
+        LinkOutcome::Rewound => Err(Failure::Rewound),
     }
 }
 
@@ -216,11 +207,12 @@ impl Link for Remote<'_> {
     }
 
     fn is_stopping(&self) -> bool {
-        self.link.stopping()
+        self.link.is_stopping()
     }
 
     fn is_called_back(&self) -> bool {
-        self.called_back.is_some_and(|called_back| called_back()) && !self.link.owes_push()
+        self.called_back.is_some_and(|called_back| called_back())
+            && !self.link.has_unfinished_push()
     }
 
     fn global_step(&self) -> u64 {
@@ -228,13 +220,13 @@ impl Link for Remote<'_> {
     }
 
     fn moved_by_peer(&self, mut tell: impl FnMut(usize, u64, u64)) {
-        for (server, (sent, received)) in self.link.moved_by_peer().enumerate() {
-            tell(server, sent, received);
+        for (server, bytes) in self.link.traffic().enumerate() {
+            tell(server, bytes.sent, bytes.received);
         }
     }
 
     fn ask_to_stop(&mut self, reason: &str) -> Result<(), Failure> {
-        Ok(self.link.stop(reason)?)
+        Ok(self.link.request_stop(reason)?)
     }
 
     fn checkpoint_step(&self) -> u64 {
@@ -243,7 +235,7 @@ impl Link for Remote<'_> {
     }
 
     fn checkpoint(&mut self, step: u64, _is_last: bool) -> Result<(), Failure> {
-        Ok(self.link.checkpoint(step)?)
+        Ok(self.link.request_checkpoint(step)?)
     }
 
     fn look(&mut self, keys: Option<&[u32]>) -> Result<&[f32], Failure> {
@@ -251,7 +243,7 @@ impl Link for Remote<'_> {
         let Some(rows) = &mut self.rows else { return Ok(self.link.params()) };
         rows.complete(&mut self.link, attendant)?;
         let keys = keys.unwrap_or_default();
-        self.link.pull_keys(keys, Purpose::Look, &mut rows.looked, attendant)?;
+        done(self.link.pull_keys(keys, PullPurpose::ReadOnly, &mut rows.looked, attendant)?)?;
         Ok(&rows.looked)
     }
 
@@ -282,9 +274,9 @@ impl DenseLink for Remote<'_> {
     ) -> Result<Pushed, Failure> {
         let step = self.next_step();
         let attendant = &mut self.timed(clock);
-        self.link.exchange(step, examples as u32, grad, attendant)?;
+        done(self.link.exchange(step, examples as u32, grad, attendant)?)?;
         self.own_step += 1;
-        Ok(if self.link.dropped() { Pushed::Dropped } else { Pushed::Applied })
+        Ok(if self.link.was_dropped() { Pushed::Dropped } else { Pushed::Applied })
     }
 }
 
@@ -292,12 +284,12 @@ impl Rows {
     /// Waits for the values that the last push asked for, if it did.
     fn complete(
         &mut self,
-        link: &mut paceline_net::Link,
-        attendant: &mut impl Attendant,
+        link: &mut paceline_net::ServerConnections,
+        attendant: &mut impl LinkObserver,
     ) -> Result<(), Failure> {
         if self.in_flight {
             let place = if self.overlaps { &mut self.next } else { &mut self.current };
-            link.await_values(place, attendant)?;
+            done(link.wait_for_values(place, attendant)?)?;
             self.in_flight = false;
         }
         Ok(())
@@ -306,7 +298,7 @@ impl Rows {
 
 impl Remote<'_> {
     /// What only a link of a sparse model has.
-    fn rows(&mut self) -> (&mut paceline_net::Link, &mut Rows) {
+    fn rows(&mut self) -> (&mut paceline_net::ServerConnections, &mut Rows) {
         let Some(rows) = &mut self.rows else { unreachable!("the model is sparse") };
         (&mut self.link, rows)
     }
@@ -321,14 +313,14 @@ impl RowLink for Remote<'_> {
         let attendant = &mut self.timed(clock);
         let (link, rows) = self.rows();
         rows.complete(link, attendant)?;
-        link.go_on_with(step);
-        Ok(link.pull_keys(keys, Purpose::Begin, &mut rows.current, attendant)?)
+        link.resume_at(step);
+        done(link.pull_keys(keys, PullPurpose::Begin, &mut rows.current, attendant)?)
     }
 
     fn ahead(&mut self, keys: &[u32], clock: &mut PhaseClock) -> Result<(), Failure> {
         let attendant = &mut self.timed(clock);
         let (link, rows) = self.rows();
-        Ok(link.pull_keys(keys, Purpose::Ahead, &mut rows.next, attendant)?)
+        done(link.pull_keys(keys, PullPurpose::Ahead, &mut rows.next, attendant)?)
     }
 
     fn values(&self) -> &[f32] {
@@ -339,7 +331,7 @@ impl RowLink for Remote<'_> {
         let attendant = &mut self.timed(clock);
         let RowPush { step, examples, grad, next, .. } = push;
         let (link, rows) = self.rows();
-        link.push_keys(step, examples as u32, grad, next, attendant)?;
+        done(link.push_keys(step, examples as u32, grad, next, attendant)?)?;
         rows.in_flight = true;
         if rows.overlaps {
             std::mem::swap(&mut rows.current, &mut rows.next);
@@ -352,6 +344,6 @@ impl RowLink for Remote<'_> {
         let attendant = &mut self.timed(clock);
         let (link, rows) = self.rows();
         rows.complete(link, attendant)?;
-        Ok(if link.dropped() { Pushed::Dropped } else { Pushed::Applied })
+        Ok(if link.was_dropped() { Pushed::Dropped } else { Pushed::Applied })
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use paceline_exchange::Role;
+use paceline_exchange::PeerRole;
 
 use super::calling::link_config;
 use super::crew::Ended;
@@ -69,7 +69,7 @@ impl Part<'_> {
         let is_early = || !shared.has_started.load(Ordering::Relaxed) && self.home.is_some();
         let is_interrupted = || is_early() && (shared.interrupted)().is_some();
         let gives_up = || shared.is_halted() || is_interrupted() || self.is_late();
-        let mut config = link_config(self.job, plan, cluster, Role::Worker, model.layout())?;
+        let mut config = link_config(self.job, plan, cluster, PeerRole::Worker, model.layout())?;
         config.client.token.clone_from(&self.token);
         config.client.slot = slot as u32;
         config.client.incarnation = shift.incarnation;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use paceline_data::sparse::{Clicks, TEST_ROWS_FROM, make_clicks};
-use paceline_data::{Known, Places, fetch};
+use paceline_data::sparse::{Clicks, FIRST_TEST_ROW, write_clicks_file};
+use paceline_data::{DatasetDirs, KnownDataset, fetch};
 
 use super::print;
 use crate::Failure;
@@ -17,7 +17,7 @@ const TELL_EVERY: Duration = Duration::from_secs(2);
 
 /// Shows every data set that a job can name, and where it is.
 pub(super) fn list() -> Result<(), Failure> {
-    let places = Places::from_env()?;
+    let places = DatasetDirs::from_env()?;
     let mut rows = vec![["data.kind", "state", "where"].map(String::from).to_vec()];
     for made in ["digits", "clicks", "fake-images"] {
         let row = [made, "generated", "nowhere: made from the seed when needed"];
@@ -26,7 +26,7 @@ pub(super) fn list() -> Result<(), Failure> {
     for read in ["libsvm", "tfrecord", "criteo", "images"] {
         rows.push([read, "files of yours", "where data.path says"].map(String::from).to_vec());
     }
-    for known in Known::ALL {
+    for known in KnownDataset::ALL {
         for status in places.status(known.spec()) {
             let state = if status.is_complete() {
                 format!("complete, {} MB", status.bytes / 1_000_000)
@@ -35,7 +35,7 @@ pub(super) fn list() -> Result<(), Failure> {
             } else {
                 "not there".into()
             };
-            let place = format!("{} ({})", status.dir.display(), status.place);
+            let place = format!("{} ({})", status.dir.display(), status.kind);
             rows.push(vec![known.name().to_owned(), state, place]);
         }
     }
@@ -46,18 +46,18 @@ pub(super) fn list() -> Result<(), Failure> {
 }
 
 /// Fetches a data set into the cache, saying on standard error what it does.
-pub(super) fn get(known: Known, mirrors: Vec<String>) -> Result<(), Failure> {
-    let places = Places::from_env()?;
-    let mut options = fetch::Options::new(known.spec());
+pub(super) fn get(known: KnownDataset, mirrors: Vec<String>) -> Result<(), Failure> {
+    let places = DatasetDirs::from_env()?;
+    let mut options = fetch::FetchOptions::new(known.spec());
     if !mirrors.is_empty() {
         options.mirrors = mirrors;
     }
-    let mut report = |progress: fetch::Progress| {
-        if !matches!(progress, fetch::Progress::Bytes { .. }) {
+    let mut report = |progress: fetch::FetchProgress| {
+        if !matches!(progress, fetch::FetchProgress::Bytes { .. }) {
             write_line(&progress.to_string());
         }
     };
-    let dir = fetch::get(known.spec(), &places, &options, &mut report)?;
+    let dir = fetch::fetch_dataset(known.spec(), &places, &options, &mut report)?;
     print(&format!("{} is in {}\n", known.name(), dir.display()))
 }
 
@@ -66,7 +66,7 @@ pub(super) fn make(args: &MakeClicks) -> Result<(), Failure> {
     let deaf = |error| Failure::Training(format!("cannot listen for signals: {error}"));
     let interrupt = Interrupt::listen().map_err(deaf)?;
     let clicks = Clicks::new(args.features as usize, args.seed);
-    let first = if args.test { TEST_ROWS_FROM } else { 0 };
+    let first = if args.test { FIRST_TEST_ROW } else { 0 };
     let rows = first..first + args.rows;
     let mut told = Instant::now();
     let mut go_on = |so_far| {
@@ -77,7 +77,7 @@ pub(super) fn make(args: &MakeClicks) -> Result<(), Failure> {
         interrupt.signal().is_none()
     };
     let path = &args.file;
-    let whole = make_clicks(&clicks, rows, args.format.into(), args.gzip, path, &mut go_on)?;
+    let whole = write_clicks_file(&clicks, rows, args.format.into(), args.gzip, path, &mut go_on)?;
     match interrupt.signal() {
         Some(signal) if !whole => Err(Failure::Signal { signal }),
         _ => print(&format!("{} rows are in {}\n", grouped(args.rows), path.display())),

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use paceline_model::{GroupRule, OptimizerSpec, Rule, Schedule, Table};
+use paceline_model::{
+    AdaGrad, Adam, Ftrl, GroupSettings, Momentum, OptimizerSpec, Schedule, Sgd, Table,
+};
 use paceline_observe::trace::TraceWindow;
 
 use super::check_emulate::parse_rate;
@@ -285,21 +287,21 @@ impl Checker<'_> {
         let beta1 = self.number(&at("beta1")) as f32;
         let beta2 = self.number(&at("beta2")) as f32;
         let [beta, l1, l2] = ["beta", "l1", "l2"].map(|name| self.number(&at(name)) as f32);
-        let rule = match self.text(&at("kind")).as_str() {
-            "momentum" => Rule::Momentum { momentum },
-            "adagrad" => Rule::AdaGrad { epsilon },
-            "adam" => Rule::Adam { beta1, beta2, epsilon },
-            "ftrl" => Rule::Ftrl { beta, l1, l2 },
-            _ => Rule::Sgd,
+        let spec = match self.text(&at("kind")).as_str() {
+            "momentum" => OptimizerSpec::new(Momentum { momentum }, 0.0),
+            "adagrad" => OptimizerSpec::new(AdaGrad { epsilon }, 0.0),
+            "adam" => OptimizerSpec::new(Adam { beta1, beta2, epsilon }, 0.0),
+            "ftrl" => OptimizerSpec::new(Ftrl { beta, l1, l2 }, 0.0),
+            _ => Sgd::new(0.0),
         };
         let rate = self.number(&at("rate"));
-        let all = GroupRule {
+        let all = GroupSettings {
             rate: self.schedule("train.optimizer.schedule", rate),
             decay: self.number(&at("decay")) as f32,
         };
         let weights = self.group("train.optimizer.weights", rate, all);
         let biases = self.group("train.optimizer.biases", rate, all);
-        let spec = OptimizerSpec { rule, weights, biases };
+        let spec = spec.groups(weights, biases);
         let is_sparse = self.job.word("model.kind") == "logistic" && !self.flag("model.dense");
         if let Some(message) = is_sparse.then(|| Table::supports(&spec).err()).flatten() {
             let problem = self.job.problem("train.optimizer.kind", format!("cannot be: {message}"));
@@ -309,12 +311,12 @@ impl Checker<'_> {
     }
 
     /// A group's own settings; what it does not say it takes from all tensors' settings.
-    fn group(&mut self, at: &str, rate: f64, all: GroupRule) -> GroupRule {
+    fn group(&mut self, at: &str, rate: f64, all: GroupSettings) -> GroupSettings {
         let own_rate = self.optional(&format!("{at}.rate"), Self::number);
         let own_decay = self.optional(&format!("{at}.decay"), Self::number);
         let own_schedule = self.job.entries.contains_key(&format!("{at}.schedule.kind"));
         let schedule = if own_schedule { at } else { "train.optimizer" };
-        GroupRule {
+        GroupSettings {
             rate: self.schedule(&format!("{schedule}.schedule"), own_rate.unwrap_or(rate)),
             decay: own_decay.map_or(all.decay, |decay| decay as f32),
         }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use paceline_model::{Rule, Schedule};
+use paceline_model::{AdaGrad, Schedule};
 use tempfile::TempDir;
 
 use super::{DataKind, Plan, RawJob, Stop};
@@ -239,8 +239,8 @@ fn set_takes_toml_and_bare_words() {
     assert_eq!(set(&["name=evening"]).name, "evening");
     assert_eq!(set(&["name=\"evening\""]).name, "evening");
     assert_eq!(
-        set(&["train.optimizer.kind=adagrad"]).optimizer.rule,
-        Rule::AdaGrad { epsilon: 1e-8 }
+        set(&["train.optimizer.kind=adagrad"]).optimizer.downcast(),
+        Some(&AdaGrad { epsilon: 1e-8 })
     );
     assert!(!set(&["data.shuffle=false"]).data.shuffle);
     let path = set(&["data={kind=\"mnist\", path=\"/a=b\"}"]).data.kind;

@@ -6,14 +6,14 @@
 //! stand for. That goes on into the next batch, which is why it is known one step ahead.
 
 use paceline_data::{BatchPlan, SparseRows};
-use paceline_model::{Layout, Logistic, Model, Moment, Row, RowDescent};
+use paceline_model::{Layout, Row, RowDescent, SparseModel, StepEvent};
 use paceline_observe::Phase;
 
 use super::LocalRows;
 use crate::Failure;
 use crate::chief::{Chief, StopReason};
 use crate::link::Link;
-use crate::trace::note_moment;
+use crate::trace::record_step_event;
 use crate::worker::{Desk, Trainer, Work};
 
 /// How many rows before its turn a row's parameters are asked for, and how many rows before those
@@ -25,7 +25,7 @@ pub struct InPlaceWorker<'a> {
     slot: usize,
     plan: BatchPlan,
     rows: &'a SparseRows,
-    model: Logistic,
+    model: Box<dyn SparseModel>,
     desk: Desk,
     descent: RowDescent,
     /// The rows of the present batch, and behind them those of the next.
@@ -35,14 +35,20 @@ pub struct InPlaceWorker<'a> {
 
 impl<'a> InPlaceWorker<'a> {
     /// A worker for a slot of a plan over these rows.
-    pub fn new(slot: usize, plan: BatchPlan, rows: &'a SparseRows, desk: Desk) -> Self {
+    pub fn new(
+        slot: usize,
+        plan: BatchPlan,
+        rows: &'a SparseRows,
+        model: Box<dyn SparseModel>,
+        desk: Desk,
+    ) -> Self {
         Self {
             slot,
             plan,
             rows,
-            model: Logistic::new(rows.features()),
+            descent: RowDescent::new(model.max_block()),
+            model,
             desk,
-            descent: RowDescent::new(),
             order: Vec::new(),
             next: Vec::new(),
         }
@@ -65,16 +71,20 @@ impl<'a> InPlaceWorker<'a> {
         let (rows, order) = (self.rows, &self.order[..]);
         let later = |at: usize| order.get(at).map(|&row| row as usize);
         let ahead = (AHEAD..).map_while(|at| {
-            later(at + 2 * AHEAD).into_iter().for_each(|row| rows.ask_for_bounds(row));
-            later(at + AHEAD).into_iter().for_each(|row| rows.ask_for_keys(row));
+            later(at + 2 * AHEAD).into_iter().for_each(|row| rows.prefetch_bounds(row));
+            later(at + AHEAD).into_iter().for_each(|row| rows.prefetch_keys(row));
             later(at).map(|row| rows.row(row).keys)
         });
         if let Some(track) = self.desk.clock.track() {
             track.begin_row();
         }
-        let loss = self.descent.gradient(link.table(), walk(rows, &order[..examples]), ahead);
+        let Some(score_loss) = self.model.score_loss() else {
+            unreachable!("only linear models are stepped in place")
+        };
+        let batch = walk(rows, &order[..examples]);
+        let loss = self.descent.gradient(score_loss, link.table(), batch, ahead);
         if let Some(track) = self.desk.clock.track() {
-            note_moment(track, &Moment::Forward { layer: 0 });
+            record_step_event(track, &StepEvent::Forward { layer: 0 });
         }
         self.desk.dawdle(start);
         loss

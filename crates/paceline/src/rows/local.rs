@@ -5,8 +5,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use paceline_exchange::{Mark, PartMarks};
-use paceline_model::{Layout, OptimizerSpec, Table};
+use paceline_exchange::{ChunkMarks, SlotMark};
+use paceline_model::{OptimizerSpec, SparseModel, Table};
 use paceline_observe::{Phase, PhaseClock};
 
 use crate::Failure;
@@ -34,18 +34,18 @@ struct OwnStep(AtomicU64);
 
 impl SharedTable {
     /// A table of zeros for so many threads.
-    pub fn new(optimizer: OptimizerSpec, layout: &Layout, threads: usize) -> Self {
-        Self::of(empty_table(optimizer, layout, threads), 0, vec![0; threads])
+    pub fn new(optimizer: OptimizerSpec, model: &dyn SparseModel, threads: usize) -> Self {
+        Self::of(empty_table(optimizer, model, threads), 0, vec![0; threads])
     }
 
     /// A table as it was at a checkpoint.
     pub fn resume(
         optimizer: OptimizerSpec,
-        layout: &Layout,
+        model: &dyn SparseModel,
         threads: usize,
         from: &Resumption,
     ) -> Result<Self, Failure> {
-        let table = from.fill(layout, empty_table(optimizer, layout, threads))?;
+        let table = from.fill(model.layout(), empty_table(optimizer, model, threads))?;
         Ok(Self::of(table, from.step(), from.slot_steps(threads)))
     }
 
@@ -59,8 +59,8 @@ impl SharedTable {
     }
 
     /// Whether steps are made where the parameters live.
-    pub fn steps_in_place(&self) -> bool {
-        self.table.steps_in_place()
+    pub fn steps_in_place(&self, model: &dyn SparseModel) -> bool {
+        steps_in_place(&self.table, model)
     }
 
     /// Has all threads stop after their present step.
@@ -70,9 +70,14 @@ impl SharedTable {
 }
 
 /// A table of zeros. One thread alone sums its gradient up in it, if it steps in place.
-fn empty_table(optimizer: OptimizerSpec, layout: &Layout, threads: usize) -> Table {
+fn empty_table(optimizer: OptimizerSpec, model: &dyn SparseModel, threads: usize) -> Table {
+    let layout = model.layout();
     let table = Table::new(optimizer, layout, 0..layout.len());
-    if threads == 1 && table.steps_in_place() { table.with_sums() } else { table }
+    if threads == 1 && steps_in_place(&table, model) { table.with_sums() } else { table }
+}
+
+fn steps_in_place(table: &Table, model: &dyn SparseModel) -> bool {
+    table.steps_in_place() && model.score_loss().is_some()
 }
 
 /// One thread's way to the table.
@@ -144,8 +149,9 @@ impl Link for LocalRows<'_> {
             // What other threads change meanwhile may be in the copy or not, as in any other
             // look at a table that is shared without locks.
             let slots = shared.slots.iter().map(|slot| slot.0.load(Ordering::Relaxed));
-            let slots = slots.map(|next| Mark { high: next, step: next.saturating_sub(1) });
-            let marks = vec![PartMarks { version: step, slots: slots.collect() }];
+            let slots =
+                slots.map(|next| SlotMark { last_sequence: next, step: next.saturating_sub(1) });
+            let marks = vec![ChunkMarks { version: step, slots: slots.collect() }];
             shared.table.fold();
             keeper.take(step, marks, is_last, |out| copy_table(&shared.table, out));
         }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use paceline_data::{SparseBuffer, SparseRows};
-use paceline_model::{Batch, Compactor, Logistic, Model, Rows, Score, Tally};
+use paceline_model::{Batch, Compactor, Rows, Score, SparseModel, Tally};
 
 use crate::Failure;
 use crate::tester::Examiner;
@@ -18,7 +18,7 @@ const BLOCK: usize = 1_024;
 /// Tests parameters on the first rows of a set.
 pub struct RowTester {
     rows: SparseRows,
-    model: Logistic,
+    model: Box<dyn SparseModel>,
     /// Every key that the rows touch, sorted.
     keys: Arc<[u32]>,
     buffer: SparseBuffer,
@@ -31,15 +31,14 @@ pub struct RowTester {
 
 impl RowTester {
     /// A tester over the first `examples` of the rows, or all.
-    pub fn new(rows: &SparseRows, examples: Option<usize>) -> Self {
+    pub fn new(rows: &SparseRows, examples: Option<usize>, model: Box<dyn SparseModel>) -> Self {
         let rows = rows.slice(0..examples.unwrap_or(rows.len()).min(rows.len()));
-        let model = Logistic::new(rows.features());
         let (mut buffer, mut compactor) = (SparseBuffer::default(), Compactor::new());
         let mut keys: Vec<u32> = Vec::new();
         let mut tidy_at = 1 << 20;
         for from in (0..rows.len()).step_by(BLOCK) {
             buffer.fill(&rows, from..(from + BLOCK).min(rows.len()));
-            compactor.compact(&buffer.keys, rows.features() as u32);
+            compactor.compact(&buffer.keys, model.shared_keys());
             keys.extend_from_slice(compactor.keys());
             if keys.len() > tidy_at {
                 make_unique(&mut keys);
@@ -74,7 +73,7 @@ impl Examiner for RowTester {
         let mut tally = Tally::default();
         for from in (0..self.rows.len()).step_by(BLOCK) {
             self.buffer.fill(&self.rows, from..(from + BLOCK).min(self.rows.len()));
-            self.compactor.compact(&self.buffer.keys, self.rows.features() as u32);
+            self.compactor.compact(&self.buffer.keys, self.model.shared_keys());
             let keys = self.compactor.keys();
             match self.sees_all {
                 true => {

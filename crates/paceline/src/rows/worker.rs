@@ -6,13 +6,13 @@
 //! of the next batch travel while the present one is computed.
 
 use paceline_data::{BatchPlan, SparseBuffer, SparseRows};
-use paceline_model::{Batch, Compactor, Layout, Logistic, Model, Moment, Onto, Rows};
+use paceline_model::{Batch, Compactor, Layout, OutputMode, Rows, SparseModel, StepEvent};
 use paceline_observe::Phase;
 
 use crate::Failure;
 use crate::chief::{Chief, StopReason};
 use crate::link::{Pushed, RowLink, RowPush};
-use crate::trace::note_moment;
+use crate::trace::record_step_event;
 use crate::worker::{Desk, Trainer, Work};
 
 /// A worker of a sparse model.
@@ -20,7 +20,7 @@ pub struct RowWorker<'a> {
     slot: usize,
     plan: BatchPlan,
     rows: &'a SparseRows,
-    model: Logistic,
+    model: Box<dyn SparseModel>,
     desk: Desk,
     /// The batch to compute now, and those after it.
     queue: Vec<Prepared>,
@@ -48,12 +48,18 @@ impl Prepared {
 
 impl<'a> RowWorker<'a> {
     /// A worker for a slot of a plan over these rows.
-    pub fn new(slot: usize, plan: BatchPlan, rows: &'a SparseRows, desk: Desk) -> Self {
+    pub fn new(
+        slot: usize,
+        plan: BatchPlan,
+        rows: &'a SparseRows,
+        model: Box<dyn SparseModel>,
+        desk: Desk,
+    ) -> Self {
         Self {
             slot,
             plan,
             rows,
-            model: Logistic::new(rows.features()),
+            model,
             desk,
             queue: Vec::new(),
             indices: Vec::new(),
@@ -68,11 +74,11 @@ impl<'a> RowWorker<'a> {
         let batch = &mut self.queue[place];
         batch.step = step;
         batch.rows.fill(self.rows, self.indices.iter().map(|&row| row as usize));
-        let bias = self.rows.features() as u32;
+        let shared = self.model.shared_keys();
         let (keys, foresee) = (&batch.rows.keys, |key| link.foresee(key));
         match link.wants_sorted() {
-            true => batch.compactor.meet(keys, bias, foresee),
-            false => batch.compactor.meet_unsorted(keys, bias, foresee),
+            true => batch.compactor.compact_with(keys, shared, foresee),
+            false => batch.compactor.compact_unsorted(keys, shared, foresee),
         }
     }
 
@@ -97,7 +103,7 @@ impl<'a> RowWorker<'a> {
         let Prepared { rows, compactor, .. } = &self.queue[0];
         let (share, most) = (1.0 / rows.labels.len() as f32, self.model.max_block());
         self.grad.resize(values.len(), 0.0);
-        let (mut loss, mut onto) = (0.0, Onto::Zero);
+        let (mut loss, mut mode) = (0.0, OutputMode::Overwrite);
         for from in (0..rows.labels.len()).step_by(most) {
             let to = (from + most).min(rows.labels.len());
             let block = Rows {
@@ -107,20 +113,21 @@ impl<'a> RowWorker<'a> {
             };
             let block = Batch::sparse(block, &rows.labels[from..to]);
             loss += match self.desk.clock.track() {
-                None => self.model.gradient(values, block, share, onto, &mut self.grad),
+                None => self.model.gradient(values, block, share, mode, &mut self.grad),
                 Some(track) => {
                     track.begin_row();
-                    let watch = &mut |moment: Moment<'_>| note_moment(track, &moment);
-                    self.model.gradient_followed(
+                    let observe = &mut |event: StepEvent<'_>| record_step_event(track, &event);
+                    self.model.gradient_observed(
                         values,
                         block,
                         share,
-                        (onto, &mut self.grad),
-                        watch,
+                        mode,
+                        &mut self.grad,
+                        observe,
                     )
                 }
             };
-            onto = Onto::Present;
+            mode = OutputMode::Add;
         }
         self.desk.dawdle(start);
         loss

@@ -5,16 +5,16 @@
 //! attribute `_output_shapes` along the edges. Paceline's models are plain functions, so the
 //! graph is only a picture of them: operations may have any name.
 
-use paceline_model::Node;
-use paceline_tfrecord::proto::Writer;
+use paceline_model::OpNode;
+use paceline_tfrecord::proto::ProtoWriter;
 
 /// The version of `GraphDef` that the nodes keep to, as TensorFlow counts them.
 const PRODUCER: u64 = 22;
 
 /// The nodes as a `GraphDef`.
-pub(super) fn encode(nodes: &[Node]) -> Vec<u8> {
+pub(super) fn encode(nodes: &[OpNode]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut graph = Writer::new(&mut bytes);
+    let mut graph = ProtoWriter::new(&mut bytes);
     for node in nodes {
         graph.message(1, |w| encode_node(w, node));
     }
@@ -22,7 +22,7 @@ pub(super) fn encode(nodes: &[Node]) -> Vec<u8> {
     bytes
 }
 
-fn encode_node(w: &mut Writer<'_>, node: &Node) {
+fn encode_node(w: &mut ProtoWriter<'_>, node: &OpNode) {
     w.string(1, &node.name);
     w.string(2, node.op);
     for input in &node.inputs {
@@ -38,7 +38,7 @@ fn encode_node(w: &mut Writer<'_>, node: &Node) {
 }
 
 /// A `TensorShapeProto`.
-pub(super) fn encode_shape(w: &mut Writer<'_>, sizes: &[i64]) {
+pub(super) fn encode_shape(w: &mut ProtoWriter<'_>, sizes: &[i64]) {
     for &size in sizes {
         w.message(2, |dimension| dimension.int64(1, size));
     }

@@ -13,7 +13,7 @@
 
 use std::fmt::Write as _;
 
-use paceline_tfrecord::proto::Writer;
+use paceline_tfrecord::proto::ProtoWriter;
 use sha2::{Digest, Sha256};
 
 pub(super) const EXPERIMENT_TAG: &str = "_hparams_/experiment";
@@ -184,9 +184,9 @@ fn json_text(text: &str) -> String {
 }
 
 /// A message of the plugin, of data version 0: one field, the rest as `encode` says.
-fn plugin_data(field: u32, encode: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+fn plugin_data(field: u32, encode: impl FnOnce(&mut ProtoWriter<'_>)) -> Vec<u8> {
     let mut bytes = Vec::new();
-    Writer::new(&mut bytes).message(field, encode);
+    ProtoWriter::new(&mut bytes).message(field, encode);
     bytes
 }
 
@@ -227,7 +227,7 @@ pub(super) fn encode_end(status: SessionStatus, now_seconds: f64) -> Vec<u8> {
     })
 }
 
-fn encode_domain(info: &mut Writer<'_>, domain: &HParamDomain) {
+fn encode_domain(info: &mut ProtoWriter<'_>, domain: &HParamDomain) {
     // TensorBoard's numbers for the kinds: 1 text, 2 yes or no, 3 number, 0 not known.
     let kind = |value: &HParamValue| match value {
         HParamValue::Text(_) => 1,
@@ -246,7 +246,7 @@ fn encode_domain(info: &mut Writer<'_>, domain: &HParamDomain) {
 }
 
 /// A `google.protobuf.Value`, which knows one kind of number.
-fn encode_value(w: &mut Writer<'_>, value: &HParamValue) {
+fn encode_value(w: &mut ProtoWriter<'_>, value: &HParamValue) {
     match value {
         HParamValue::Text(text) => w.string(3, text),
         HParamValue::Int(int) => w.double(2, *int as f64),

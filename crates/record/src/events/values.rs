@@ -4,7 +4,7 @@
 //! the plugin, and the class of the data. Every value is a small tensor, whatever it shows.
 //! The numbers below are the fields of TensorFlow's `Event`, `Summary` and `TensorProto`.
 
-use paceline_tfrecord::proto::Writer;
+use paceline_tfrecord::proto::ProtoWriter;
 
 use super::graph::encode_shape;
 use super::histogram::Histogram;
@@ -27,7 +27,7 @@ enum DataClass {
 /// All lengths in it are fixed, so it is encoded once for a tag and then only copied.
 pub(super) fn scalar_prefix(tag: &str, describe: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
-    value(&mut Writer::new(&mut bytes), tag, |value| {
+    value(&mut ProtoWriter::new(&mut bytes), tag, |value| {
         if describe {
             metadata(value, "scalars", tag, DataClass::Scalar, &[]);
         }
@@ -42,7 +42,7 @@ pub(super) fn scalar_prefix(tag: &str, describe: bool) -> Vec<u8> {
 }
 
 /// A histogram as a tensor of one row a bucket: left edge, right edge, count.
-pub(super) fn histogram(w: &mut Writer<'_>, tag: &str, histogram: &Histogram, describe: bool) {
+pub(super) fn histogram(w: &mut ProtoWriter<'_>, tag: &str, histogram: &Histogram, describe: bool) {
     let rows: Vec<f64> = histogram.rows().flatten().collect();
     value(w, tag, |value| {
         if describe {
@@ -57,7 +57,7 @@ pub(super) fn histogram(w: &mut Writer<'_>, tag: &str, histogram: &Histogram, de
 }
 
 /// What the HParams plugin reads: its message is the metadata's content, the tensor is empty.
-pub(super) fn hparams(w: &mut Writer<'_>, tag: &str, content: &[u8]) {
+pub(super) fn hparams(w: &mut ProtoWriter<'_>, tag: &str, content: &[u8]) {
     value(w, tag, |value| {
         metadata(value, "hparams", "", DataClass::Tensor, content);
         value.message(8, |tensor| {
@@ -68,7 +68,7 @@ pub(super) fn hparams(w: &mut Writer<'_>, tag: &str, content: &[u8]) {
 }
 
 /// A summary of one value of this tag.
-fn value(event: &mut Writer<'_>, tag: &str, encode: impl FnOnce(&mut Writer<'_>)) {
+fn value(event: &mut ProtoWriter<'_>, tag: &str, encode: impl FnOnce(&mut ProtoWriter<'_>)) {
     event.message(EVENT_SUMMARY, |summary| {
         summary.message(1, |value| {
             value.string(1, tag);
@@ -78,7 +78,7 @@ fn value(event: &mut Writer<'_>, tag: &str, encode: impl FnOnce(&mut Writer<'_>)
 }
 
 fn metadata(
-    value: &mut Writer<'_>,
+    value: &mut ProtoWriter<'_>,
     plugin: &str,
     display_name: &str,
     data_class: DataClass,

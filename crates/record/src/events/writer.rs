@@ -18,10 +18,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use paceline_model::Node;
+use paceline_model::OpNode;
 use paceline_observe::unix_seconds;
 use paceline_tfrecord::append_record;
-use paceline_tfrecord::proto::Writer;
+use paceline_tfrecord::proto::ProtoWriter;
 
 use super::histogram::Histogram;
 use super::hparams::{self, Experiment, HParam, SessionStatus};
@@ -151,7 +151,7 @@ impl EventWriter {
     }
 
     /// Records the model's graph; once in a run.
-    pub fn graph(&mut self, nodes: &[Node]) -> io::Result<()> {
+    pub fn graph(&mut self, nodes: &[OpNode]) -> io::Result<()> {
         self.event(0, |event| event.bytes(4, &graph::encode(nodes)))
     }
 
@@ -201,12 +201,12 @@ impl EventWriter {
         self.flush_if_due(unix_seconds(), age)
     }
 
-    fn event(&mut self, step: u64, encode: impl FnOnce(&mut Writer<'_>)) -> io::Result<()> {
+    fn event(&mut self, step: u64, encode: impl FnOnce(&mut ProtoWriter<'_>)) -> io::Result<()> {
         let wall_seconds = unix_seconds();
         self.record.clear();
         append_record(&mut self.record, |out| {
             event_head(out, wall_seconds, step);
-            encode(&mut Writer::new(out));
+            encode(&mut ProtoWriter::new(out));
         });
         self.file.write_all(&self.record)?;
         self.flush_if_due(wall_seconds, FLUSH_EVERY)
@@ -226,7 +226,7 @@ impl EventWriter {
 
 /// What every event begins with.
 fn event_head(out: &mut Vec<u8>, wall_seconds: f64, step: u64) {
-    let mut event = Writer::new(out);
+    let mut event = ProtoWriter::new(out);
     event.double(1, wall_seconds);
     event.uint64(2, step);
 }

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use paceline_observe::trace::{APPLY, GradientEvent, PULL, PUSH, Span};
+use paceline_observe::trace::{APPLY, GradientEvent, PULL, PUSH, TraceSpan};
 use serde_json::{Value, json};
 
 use super::clocks::{ClockOffset, align};
@@ -28,7 +28,7 @@ const INSIDE_NS: i64 = 100;
 
 /// A moment on a thread of a task.
 #[derive(Clone, Copy)]
-struct Place {
+struct TracePoint {
     part: usize,
     thread: usize,
     at_ns: i64,
@@ -65,7 +65,7 @@ impl Timeline {
     pub fn write(&self, out: &mut impl Write, missing: &[String]) -> io::Result<()> {
         let other = json!({"missing": missing, "tasks": self.tasks()});
         write!(out, "{{\"displayTimeUnit\":\"ms\",\"otherData\":{other},\"traceEvents\":[")?;
-        let mut lines = Lines { out, count: 0 };
+        let mut lines = EventLines { out, count: 0 };
         for part in 0..self.parts.len() {
             self.write_names(part, &mut lines)?;
             for thread in 0..self.parts[part].threads.len() {
@@ -87,7 +87,7 @@ impl Timeline {
         self.parts.iter().zip(&self.aligned).map(task).collect()
     }
 
-    fn write_names(&self, part: usize, lines: &mut Lines<impl Write>) -> io::Result<()> {
+    fn write_names(&self, part: usize, lines: &mut EventLines<impl Write>) -> io::Result<()> {
         let TaskTrace { task, host, threads, .. } = &self.parts[part];
         let pid = part + 1;
         let name = |what: &str, tid: usize, args: Value| json!({"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args});
@@ -104,13 +104,13 @@ impl Timeline {
         &self,
         part: usize,
         thread: usize,
-        lines: &mut Lines<impl Write>,
+        lines: &mut EventLines<impl Write>,
     ) -> io::Result<()> {
         let ops = &self.parts[part].threads[thread].ops;
         let mut spans = self.parts[part].threads[thread].spans.clone();
         // What lies around another comes before it.
         spans.sort_by_key(|span| (span.begun_ns, std::cmp::Reverse(span.ended_ns)));
-        for Span { op, step, begun_ns, ended_ns } in spans {
+        for TraceSpan { op, step, begun_ns, ended_ns } in spans {
             let op = &ops[op as usize];
             lines.write(&json!({
                 "ph": "X", "name": op.name, "pid": part + 1, "tid": thread + 1,
@@ -123,7 +123,7 @@ impl Timeline {
     }
 
     /// A figure holds for the time up to its moment, so it is shown from the moment before.
-    fn write_counters(&self, part: usize, lines: &mut Lines<impl Write>) -> io::Result<()> {
+    fn write_counters(&self, part: usize, lines: &mut EventLines<impl Write>) -> io::Result<()> {
         let counters = &self.parts[part].counters;
         let begun = [counters.first()].into_iter().chain(counters.iter().map(Some)).flatten();
         for (begun, counter) in begun.zip(counters.iter().chain(counters.last())) {
@@ -142,7 +142,7 @@ impl Timeline {
         Ok(())
     }
 
-    fn write_arrows(&self, lines: &mut Lines<impl Write>) -> io::Result<()> {
+    fn write_arrows(&self, lines: &mut EventLines<impl Write>) -> io::Result<()> {
         let slices = Slices::of(&self.parts);
         let moments = self.moments();
         let mut sent: Vec<_> =
@@ -180,13 +180,13 @@ impl Timeline {
 
     /// Where and when what happened to which gradient: by whom it was seen, who the other one
     /// is, and the step.
-    fn moments(&self) -> HashMap<(&str, &str, GradientEvent, u64), Place> {
+    fn moments(&self) -> HashMap<(&str, &str, GradientEvent, u64), TracePoint> {
         let mut moments = HashMap::new();
         for (at, part) in self.parts.iter().enumerate() {
             for (thread, tracks) in part.threads.iter().enumerate() {
                 for mark in &tracks.marks {
                     let peer = part.peers[mark.peer as usize].as_str();
-                    let place = Place { part: at, thread, at_ns: mark.at_ns as i64 };
+                    let place = TracePoint { part: at, thread, at_ns: mark.at_ns as i64 };
                     let key = (part.task.as_str(), peer, mark.what, mark.step);
                     moments.entry(key).or_insert(place);
                 }
@@ -221,7 +221,7 @@ impl<'a> Slices<'a> {
     }
 
     /// A moment inside the span of this operation that is nearest to a place.
-    fn nearest(&self, place: Place, op: &'static str) -> Option<Place> {
+    fn nearest(&self, place: TracePoint, op: &'static str) -> Option<TracePoint> {
         let spans = self.0.get(&(place.part, place.thread, op))?;
         let at = place.at_ns;
         let after = spans.partition_point(|(begun, _)| *begun <= at);
@@ -229,17 +229,17 @@ impl<'a> Slices<'a> {
         let distance = |(begun, ended): &Ends| (begun - at).max(at - ended).max(0);
         let (begun, ended) = *around.min_by_key(|span| distance(span))?;
         let inside = ((ended - begun) / 4).min(INSIDE_NS);
-        Some(Place { at_ns: at.clamp(begun + inside, ended - inside), ..place })
+        Some(TracePoint { at_ns: at.clamp(begun + inside, ended - inside), ..place })
     }
 }
 
 /// Events, one on each line.
-struct Lines<'a, W> {
+struct EventLines<'a, W> {
     out: &'a mut W,
     count: usize,
 }
 
-impl<W: Write> Lines<'_, W> {
+impl<W: Write> EventLines<'_, W> {
     fn write(&mut self, event: &Value) -> io::Result<()> {
         let before = if self.count == 0 { "\n" } else { ",\n" };
         self.count += 1;

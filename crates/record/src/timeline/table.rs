@@ -27,24 +27,24 @@ impl TableRow {
 }
 
 #[derive(Deserialize)]
-struct File {
+struct ChromeFile {
     #[serde(rename = "traceEvents")]
-    events: Vec<Event>,
+    events: Vec<ChromeEvent>,
 }
 
 #[derive(Deserialize)]
-struct Event {
+struct ChromeEvent {
     ph: String,
     name: String,
     pid: u64,
     #[serde(default)]
     dur: f64,
     #[serde(default)]
-    args: Args,
+    args: EventArgs,
 }
 
 #[derive(Default, Deserialize)]
-struct Args {
+struct EventArgs {
     #[serde(default)]
     name: String,
     #[serde(default)]
@@ -53,9 +53,10 @@ struct Args {
 
 /// The rows of a timeline file, those that took longest first.
 pub fn operation_table(file: &[u8]) -> Result<Vec<TableRow>, serde_json::Error> {
-    let File { events } = serde_json::from_slice(file)?;
-    let is_name = |event: &&Event| event.ph == "M" && event.name == "process_name";
-    let role = |event: &Event| event.args.name.split(':').next().unwrap_or_default().to_owned();
+    let ChromeFile { events } = serde_json::from_slice(file)?;
+    let is_name = |event: &&ChromeEvent| event.ph == "M" && event.name == "process_name";
+    let role =
+        |event: &ChromeEvent| event.args.name.split(':').next().unwrap_or_default().to_owned();
     let roles: BTreeMap<_, _> =
         events.iter().filter(is_name).map(|event| (event.pid, role(event))).collect();
     let mut sums: BTreeMap<(&str, &str, &str), (u64, f64)> = BTreeMap::new();

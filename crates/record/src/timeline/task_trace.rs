@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use paceline_observe::trace::{Op, Span, TraceMark, Track, time_base_unix_ns};
+use paceline_observe::trace::{Op, TraceMark, TraceSpan, Track, time_base_unix_ns};
 use paceline_observe::{COLUMNS, Sample};
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +46,7 @@ pub struct ThreadTrace {
     /// How many spans and marks did not fit.
     pub lost: u64,
     /// The spans.
-    pub spans: Vec<Span>,
+    pub spans: Vec<TraceSpan>,
     /// The marks.
     pub marks: Vec<TraceMark>,
 }

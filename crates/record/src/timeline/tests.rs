@@ -1,16 +1,16 @@
 //! Parts whose clocks differ, and what is made of them.
 
-use paceline_observe::trace::{APPLY, GradientEvent, Op, PULL, PUSH, Span, TraceMark};
+use paceline_observe::trace::{APPLY, GradientEvent, Op, PULL, PUSH, TraceMark, TraceSpan};
 
 use super::*;
 
 /// A task whose clock is so far ahead of the true time, and whose wall clock is wrong by so much.
-struct Told {
+struct SkewedTask {
     ahead_ns: i64,
     part: TaskTrace,
 }
 
-impl Told {
+impl SkewedTask {
     fn new(task: &str, peers: &[&str], ahead_ns: i64, wall_wrong_ns: i64) -> Self {
         let thread = ThreadTrace {
             name: "main".into(),
@@ -39,18 +39,18 @@ impl Told {
 
     fn span(&mut self, op: u32, step: u64, begun: i64, ended: i64) {
         let (begun_ns, ended_ns) = (self.at(begun), self.at(ended));
-        self.part.threads[0].spans.push(Span { op, step, begun_ns, ended_ns });
+        self.part.threads[0].spans.push(TraceSpan { op, step, begun_ns, ended_ns });
     }
 }
 
 /// Two workers that push to a server at these true times; all three parts.
 fn cluster(wall_wrong_ns: i64) -> Vec<TaskTrace> {
-    let mut server = Told::new("ps:0", &["worker:0", "worker:1"], 40_000_000, wall_wrong_ns);
+    let mut server = SkewedTask::new("ps:0", &["worker:0", "worker:1"], 40_000_000, wall_wrong_ns);
     let mut parts = Vec::new();
     for slot in [0, 1] {
         let name = format!("worker:{slot}");
         let ahead = 1_000_000 * (1 + i64::from(slot));
-        let mut worker = Told::new(&name, &["ps:0"], ahead, -i64::from(slot) * wall_wrong_ns);
+        let mut worker = SkewedTask::new(&name, &["ps:0"], ahead, -i64::from(slot) * wall_wrong_ns);
         for step in 0..5 {
             let t = 1_000_000 * step as i64 + 300_000 * i64::from(slot);
             let slow = 10_000 * step as i64;

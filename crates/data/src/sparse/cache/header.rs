@@ -19,7 +19,7 @@ const ALIGN: u64 = 64;
 
 /// What the header says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Header {
+pub(super) struct CacheHeader {
     pub(super) features: u64,
     pub(super) rows: u64,
     pub(super) train_rows: u64,
@@ -35,7 +35,7 @@ pub(super) struct Header {
 /// How many sections there are: keys, values, starts, labels, identity.
 pub(super) const SECTIONS: usize = 5;
 
-impl Header {
+impl CacheHeader {
     pub(super) fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         let numbers = [
@@ -70,7 +70,7 @@ impl Header {
         if word(8) != VERSION || word(12) > 1 {
             return Err("of another version of Paceline");
         }
-        Ok(Header {
+        Ok(CacheHeader {
             features: number(16),
             rows: number(24),
             train_rows: number(32),
@@ -116,13 +116,13 @@ mod tests {
             at in 0..HEADER_BYTES, flip in 1u8..,
         ) {
             let [features, rows, train_rows, entries, skipped, identity_bytes] = numbers;
-            let header = Header {
+            let header = CacheHeader {
                 features, rows, train_rows, entries, skipped, identity_bytes, has_values, checksums,
             };
             let mut bytes = header.to_bytes();
-            prop_assert_eq!(Header::from_bytes(&bytes), Ok(header));
+            prop_assert_eq!(CacheHeader::from_bytes(&bytes), Ok(header));
             bytes[at] ^= flip;
-            prop_assert!(Header::from_bytes(&bytes).is_err());
+            prop_assert!(CacheHeader::from_bytes(&bytes).is_err());
             // Absurd sizes have no place rather than a wrapped one.
             if let Some(sections) = header.sections() {
                 prop_assert!(sections.is_sorted_by(|a, b| a.end <= b.start));

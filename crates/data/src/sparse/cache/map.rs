@@ -6,52 +6,39 @@
 
 use std::fs::File;
 use std::io;
-use std::ops::Range;
 use std::path::Path;
 
 use memmap2::Mmap;
 
-use super::header::{HEADER_BYTES, Header};
+use super::header::{CacheHeader, HEADER_BYTES};
+use crate::sparse::row_store::{RowSections, RowStore};
 
 /// How much is checked at a time, in bytes.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// The rows of a cache, mapped.
-#[derive(Debug)]
-pub(crate) struct Body {
-    map: Mmap,
-    keys: Range<usize>,
-    values: Range<usize>,
-    starts: Range<usize>,
-    labels: Range<usize>,
-    pub(crate) features: usize,
-    pub(crate) train_rows: usize,
-    pub(crate) skipped: u64,
-}
-
 /// Why there is no cache to use.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum UnusableCache {
     /// There is none.
     Absent,
     /// It cannot serve, and this is why.
     Unfit(String),
 }
 
-impl From<&str> for Refusal {
+impl From<&str> for UnusableCache {
     fn from(why: &str) -> Self {
-        Refusal::Unfit(why.into())
+        UnusableCache::Unfit(why.into())
     }
 }
 
 /// Opens a cache whose identity must be just the given one.
-pub(crate) fn open(path: &Path, identity: &str) -> Result<Body, Refusal> {
+pub(crate) fn open(path: &Path, identity: &str) -> Result<RowStore, UnusableCache> {
     let file = File::open(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Refusal::Absent,
-        _ => Refusal::Unfit(error.to_string()),
+        io::ErrorKind::NotFound => UnusableCache::Absent,
+        _ => UnusableCache::Unfit(error.to_string()),
     })?;
-    let map = map(&file).map_err(|error| Refusal::Unfit(error.to_string()))?;
-    let header = Header::from_bytes(&map)?;
+    let map = map(&file).map_err(|error| UnusableCache::Unfit(error.to_string()))?;
+    let header = CacheHeader::from_bytes(&map)?;
     let sections = header.sections().ok_or("damaged (absurd sizes)")?;
     if sections[4].end != map.len() as u64 {
         return Err("cut short or too long".into());
@@ -63,20 +50,15 @@ pub(crate) fn open(path: &Path, identity: &str) -> Result<Body, Refusal> {
         return Err("damaged (its identity fails its checksum)".into());
     }
     if found != identity.as_bytes() {
-        return Err(Refusal::Unfit(difference(&String::from_utf8_lossy(found), identity)));
+        return Err(UnusableCache::Unfit(difference(&String::from_utf8_lossy(found), identity)));
     }
-    let body = Body {
-        features: usize::try_from(header.features).map_err(|_| "absurd in its sizes")?,
-        train_rows: usize::try_from(header.train_rows).map_err(|_| "absurd in its sizes")?,
-        skipped: header.skipped,
-        map,
-        keys,
-        values,
-        starts,
-        labels,
-    };
-    body.check(&header)?;
-    Ok(body)
+    let absurd = |_| UnusableCache::from("absurd in its sizes");
+    let sections = RowSections { keys, values, starts, labels };
+    let mut store = RowStore::new(map, sections, header.features.try_into().map_err(absurd)?);
+    store.train_rows = header.train_rows.try_into().map_err(absurd)?;
+    store.skipped = header.skipped;
+    check(&store, &header)?;
+    Ok(store)
 }
 
 #[expect(unsafe_code, reason = "a map of a file is unsafe by its nature")]
@@ -91,54 +73,29 @@ fn map(file: &File) -> io::Result<Mmap> {
     unsafe { Mmap::map(file) }
 }
 
-impl Body {
-    #[inline]
-    pub(crate) fn keys(&self) -> &[u32] {
-        bytemuck::cast_slice(&self.map[self.keys.clone()])
+fn check(store: &RowStore, header: &CacheHeader) -> Result<(), UnusableCache> {
+    let limit = u32::try_from(store.features).map_err(|_| "absurd in its sizes")?;
+    if header.train_rows > header.rows || limit == 0 {
+        return Err("absurd in its sizes".into());
     }
-
-    /// The values; empty if all are 1.
-    #[inline]
-    pub(crate) fn values(&self) -> &[f32] {
-        bytemuck::cast_slice(&self.map[self.values.clone()])
-    }
-
-    /// Where each row begins in the keys, and at last where they end.
-    #[inline]
-    pub(crate) fn starts(&self) -> &[u64] {
-        bytemuck::cast_slice(&self.map[self.starts.clone()])
-    }
-
-    #[inline]
-    pub(crate) fn labels(&self) -> &[u8] {
-        &self.map[self.labels.clone()]
-    }
-
-    fn check(&self, header: &Header) -> Result<(), Refusal> {
-        let limit = u32::try_from(self.features).map_err(|_| "absurd in its sizes")?;
-        if header.train_rows > header.rows || limit == 0 {
-            return Err("absurd in its sizes".into());
+    let (mut last, mut falls) = (0, false);
+    let below = |piece: &[u32]| piece.iter().fold(0, |most, &key| most.max(key)) < limit;
+    let finite = |piece: &[f32]| piece.iter().fold(true, |all, value| all & value.is_finite());
+    let binary = |piece: &[u8]| piece.iter().fold(0, |most, &label| most.max(label)) < 2;
+    let rising = |piece: &[u64]| {
+        for &start in piece {
+            falls |= start < last;
+            last = start;
         }
-        let (mut last, mut falls) = (0, false);
-        let below = |piece: &[u32]| piece.iter().fold(0, |most, &key| most.max(key)) < limit;
-        let finite = |piece: &[f32]| piece.iter().fold(true, |all, value| all & value.is_finite());
-        let binary = |piece: &[u8]| piece.iter().fold(0, |most, &label| most.max(label)) < 2;
-        let rising = |piece: &[u64]| {
-            for &start in piece {
-                falls |= start < last;
-                last = start;
-            }
-            !falls
-        };
-        let sound = sound(self.keys(), header.checksums[0], below)
-            && sound(self.values(), header.checksums[1], finite)
-            && sound(self.starts(), header.checksums[2], rising)
-            && sound(self.labels(), header.checksums[3], binary);
-        let whole = self.starts().first() == Some(&0) && last == header.entries;
-        if sound && whole { Ok(()) } else { Err("damaged (its rows fail their checksum)".into()) }
-    }
+        !falls
+    };
+    let sound = sound(store.keys(), header.checksums[0], below)
+        && sound(store.values(), header.checksums[1], finite)
+        && sound(store.starts(), header.checksums[2], rising)
+        && sound(store.labels(), header.checksums[3], binary);
+    let whole = store.starts().first() == Some(&0) && last == header.entries;
+    if sound && whole { Ok(()) } else { Err("damaged (its rows fail their checksum)".into()) }
 }
-
 /// Whether a section has this checksum and every piece of it is good.
 fn sound<T: bytemuck::Pod>(
     section: &[T],

@@ -15,7 +15,7 @@ mod header;
 mod map;
 mod write;
 
-pub(crate) use map::{Body, Refusal, open};
+pub(crate) use map::{UnusableCache, open};
 pub(crate) use write::CacheWriter;
 
 // Slices of the file are used as slices of numbers.

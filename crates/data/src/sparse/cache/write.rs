@@ -9,8 +9,8 @@ use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use super::header::{HEADER_BYTES, Header, SECTIONS};
-use crate::DataError;
+use super::header::{CacheHeader, HEADER_BYTES, SECTIONS};
+use crate::error::DataError;
 use crate::sparse::limits::MAX_ROWS;
 use crate::sparse::row::SparseRow;
 
@@ -24,7 +24,7 @@ pub(crate) struct CacheWriter {
     values: Option<Section>,
     starts: Section,
     labels: Section,
-    header: Header,
+    header: CacheHeader,
     /// One more than the greatest key so far.
     needed: u64,
 }
@@ -40,7 +40,7 @@ impl CacheWriter {
             Ok([keys, starts, Section::nameless(path, "labels")?])
         };
         let [keys, starts, labels] = begin().map_err(DataError::io("write", path))?;
-        let (header, path) = (Header::default(), path.into());
+        let (header, path) = (CacheHeader::default(), path.into());
         Ok(CacheWriter { path, keys, values: None, starts, labels, header, needed: 0 })
     }
 

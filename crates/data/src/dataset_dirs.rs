@@ -1,0 +1,270 @@
+//! The directories that hold data sets on this machine.
+//!
+//! A data set is four files in one directory, each plain or with `.gz`. There are three candidate
+//! directories: the one a job names, which is then the only one (a job that says where its data is
+//! must not silently train on something else); the cache that `paceline data get` fills; and the
+//! one that a Debian package installs.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::dataset_spec::{DatasetSpec, FileSpec};
+use crate::error::DataError;
+use crate::idx;
+use crate::images::Images;
+use crate::train_test::TrainTest;
+
+/// The directories that are searched for data sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatasetDirs {
+    /// Downloads, with a directory for each data set.
+    pub cache: PathBuf,
+    /// The directory that Debian's `dataset-*` packages install to, likewise.
+    pub debian: PathBuf,
+}
+
+/// How a directory came by its data set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirKind {
+    /// Named by the job, in `data.path`.
+    Given,
+    /// Filled by `paceline data get`.
+    Cache,
+    /// Filled by a Debian package.
+    Debian,
+}
+
+impl fmt::Display for DirKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DirKind::Given => "data.path",
+            DirKind::Cache => "cache",
+            DirKind::Debian => "Debian package",
+        })
+    }
+}
+
+/// The four files of a data set, all in one directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatasetFiles {
+    /// How the directory came by them.
+    pub kind: DirKind,
+    /// The directory.
+    pub dir: PathBuf,
+    /// Training images, training labels, test images, test labels.
+    pub files: [PathBuf; 4],
+}
+
+/// Which files of a data set a directory has; for `paceline data list`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirStatus {
+    /// How the directory came by them.
+    pub kind: DirKind,
+    /// The directory.
+    pub dir: PathBuf,
+    /// Whether the directory exists.
+    pub exists: bool,
+    /// The files it lacks; empty if the data set can be used.
+    pub missing: Vec<&'static str>,
+    /// The size of the files it has, in bytes.
+    pub bytes: u64,
+}
+
+impl DirStatus {
+    /// Whether the directory has all four files.
+    pub fn is_complete(&self) -> bool {
+        self.missing.is_empty()
+    }
+}
+
+/// The directory for downloads and caches: `$PACELINE_CACHE`, else `$XDG_CACHE_HOME/paceline`,
+/// else `$HOME/.cache/paceline`.
+///
+/// # Errors
+/// If none of the three is set to an absolute path.
+pub fn cache_dir() -> Result<PathBuf, DataError> {
+    cache_dir_from(|name| env::var_os(name))
+}
+
+fn cache_dir_from(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, DataError> {
+    let set = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    // A relative path in XDG_CACHE_HOME or HOME is ignored, as the XDG rules require; in
+    // PACELINE_CACHE it is what the user typed, and is relative to the current directory.
+    let absolute = |name| set(name).filter(|path| path.is_absolute());
+    set("PACELINE_CACHE")
+        .or_else(|| absolute("XDG_CACHE_HOME").map(|dir| dir.join("paceline")))
+        .or_else(|| absolute("HOME").map(|dir| dir.join(".cache").join("paceline")))
+        .ok_or(DataError::NoCache)
+}
+
+impl DatasetDirs {
+    /// The directories that the environment variables of this process name.
+    ///
+    /// # Errors
+    /// If there is no [`cache_dir`].
+    pub fn from_env() -> Result<Self, DataError> {
+        Ok(DatasetDirs { cache: cache_dir()?, debian: PathBuf::from("/usr/share/datasets") })
+    }
+
+    /// The directory of the cache that holds this data set.
+    pub fn cached(&self, spec: &DatasetSpec) -> PathBuf {
+        self.cache.join(spec.name)
+    }
+
+    /// Finds a data set: in `path` alone if it is given, else in the cache, else in Debian's
+    /// directory.
+    ///
+    /// # Errors
+    /// If a file is missing; the message says which file, where, and how to get it.
+    pub fn locate(
+        &self,
+        spec: &DatasetSpec,
+        path: Option<&Path>,
+    ) -> Result<DatasetFiles, DataError> {
+        if let Some(path) = path {
+            return find_in(spec, path);
+        }
+        let mut looked = Vec::new();
+        for (kind, dir) in self.searched(spec) {
+            match inspect(spec, kind, &dir) {
+                (_, Some(files)) => return Ok(files),
+                (status, None) => looked.push(describe(&status)),
+            }
+        }
+        Err(DataError::NotHere { name: spec.name, looked, advice: advice(spec) })
+    }
+
+    /// Which files of a data set each directory has.
+    pub fn status(&self, spec: &DatasetSpec) -> Vec<DirStatus> {
+        self.searched(spec).into_iter().map(|(kind, dir)| inspect(spec, kind, &dir).0).collect()
+    }
+
+    fn searched(&self, spec: &DatasetSpec) -> Vec<(DirKind, PathBuf)> {
+        let mut searched = vec![(DirKind::Cache, self.cached(spec))];
+        if spec.debian.is_some() {
+            searched.push((DirKind::Debian, self.debian.join(spec.name)));
+        }
+        searched
+    }
+}
+
+impl DatasetFiles {
+    /// Reads the four files.
+    ///
+    /// # Errors
+    /// If a file is damaged, or the files do not belong together.
+    pub fn load(&self, classes: usize) -> Result<TrainTest<Images>, DataError> {
+        let [train_images, train_labels, test_images, test_labels] = &self.files;
+        let train = idx::read_pair(train_images, train_labels, classes)?;
+        let test = idx::read_pair(test_images, test_labels, classes)?;
+        let shape = |images: &Images| (images.rows(), images.cols());
+        if shape(&train) != shape(&test) {
+            let ((a, b), (c, d)) = (shape(&train), shape(&test));
+            return Err(DataError::Mismatch {
+                first: train_images.clone(),
+                second: test_images.clone(),
+                what: format!("images of {a} x {b} and of {c} x {d} pixels"),
+            });
+        }
+        Ok(TrainTest { train, test, origin: self.dir.display().to_string() })
+    }
+
+    /// The height and width of the images. Reads only a header.
+    ///
+    /// # Errors
+    /// If the header of the training images is damaged.
+    pub fn image_size(&self) -> Result<(usize, usize), DataError> {
+        idx::read_image_size(&self.files[0])
+    }
+}
+
+/// Finds a data set in the directory that a job names.
+pub(crate) fn find_in(spec: &DatasetSpec, path: &Path) -> Result<DatasetFiles, DataError> {
+    let (status, files) = inspect(spec, DirKind::Given, path);
+    files.ok_or_else(|| DataError::Directory {
+        path: path.into(),
+        name: spec.name,
+        what: if !status.exists {
+            String::from("there is no such directory")
+        } else if path.is_dir() {
+            format!("it lacks {}", status.missing.join(", "))
+        } else {
+            String::from("it is a file")
+        },
+        files: spec.files.iter().map(|file| file.name).collect(),
+    })
+}
+
+/// Looks for the four files in one directory.
+fn inspect(spec: &DatasetSpec, kind: DirKind, dir: &Path) -> (DirStatus, Option<DatasetFiles>) {
+    let found = spec.files.each_ref().map(|file| find(dir, file));
+    let pairs = || spec.files.iter().zip(&found);
+    let status = DirStatus {
+        kind,
+        dir: dir.into(),
+        exists: dir.exists(),
+        missing: pairs().filter(|(_, found)| found.is_none()).map(|(file, _)| file.name).collect(),
+        bytes: found.iter().flatten().map(|(_, bytes)| bytes).sum(),
+    };
+    let files = match found {
+        [Some((a, _)), Some((b, _)), Some((c, _)), Some((d, _))] => {
+            Some(DatasetFiles { kind, dir: dir.into(), files: [a, b, c, d] })
+        }
+        _ => None,
+    };
+    (status, files)
+}
+
+/// The path and size of a file, plain or with `.gz`; the plain one if both exist, as it is
+/// faster to read.
+pub(crate) fn find(dir: &Path, file: &FileSpec) -> Option<(PathBuf, u64)> {
+    [dir.join(file.name), dir.join(format!("{}.gz", file.name))].into_iter().find_map(|path| {
+        let meta = path.metadata().ok()?;
+        meta.is_file().then_some((path, meta.len()))
+    })
+}
+
+/// Why a directory cannot be used, in one line.
+fn describe(status: &DirStatus) -> String {
+    let (kind, dir) = (status.kind, status.dir.display());
+    if !status.exists {
+        format!("{dir} ({kind}): not there")
+    } else {
+        format!("{dir} ({kind}): lacks {}", status.missing.join(", "))
+    }
+}
+
+/// How to get a data set.
+fn advice(spec: &DatasetSpec) -> String {
+    let get = format!("`paceline data get {}`", spec.name);
+    match spec.debian {
+        Some(package) => format!("Run {get} or `apt-get install {package}`."),
+        None => format!("Run {get}, or set data.path to a directory that has it."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_is_where_the_environment_says() {
+        let check = |variables: &[(&str, &str)], expected: Option<&str>| {
+            let lookup = |name: &str| {
+                let found = variables.iter().find(|(key, _)| *key == name);
+                found.map(|(_, value)| OsString::from(value))
+            };
+            assert_eq!(cache_dir_from(lookup).ok(), expected.map(PathBuf::from), "{variables:?}");
+        };
+        let home = ("HOME", "/home/ada");
+        check(&[home], Some("/home/ada/.cache/paceline"));
+        check(&[home, ("XDG_CACHE_HOME", "/fast")], Some("/fast/paceline"));
+        check(&[home, ("XDG_CACHE_HOME", "not/absolute")], Some("/home/ada/.cache/paceline"));
+        check(&[home, ("PACELINE_CACHE", "")], Some("/home/ada/.cache/paceline"));
+        check(&[home, ("XDG_CACHE_HOME", "/fast"), ("PACELINE_CACHE", "/own")], Some("/own"));
+        check(&[("PACELINE_CACHE", "here")], Some("here"));
+        check(&[], None);
+    }
+}

@@ -1,0 +1,137 @@
+//! A cache of generated digits: a sweep of a hundred runs draws them once, not three hundred times.
+//!
+//! Drawing the default set takes one core a third of a second, in every task of every run; reading
+//! it takes a tenth of that. So larger sets are cached as IDX files, in a directory that appears
+//! by rename. A set that cannot be cached or read back is drawn: the cache is optional, and its
+//! absence is never an error.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::dataset_dirs::cache_dir;
+use crate::digits::Digits;
+use crate::idx;
+use crate::images::Images;
+use crate::train_test::TrainTest;
+
+/// Smaller sets are drawn every time, which is faster than caching them.
+const MIN_CACHED_EXAMPLES: usize = 5_000;
+/// The cache holds at most this many sets, of 55 MB each at the default size; the oldest are
+/// removed.
+const MAX_SETS: usize = 8;
+/// Part of a set's name, so that a later version that draws other images does not read these.
+const VERSION: &str = "v1";
+/// The names of the two parts of a set.
+const PARTS: [&str; 2] = ["train", "test"];
+
+/// The same sets as [`Digits::generate_sets`], read from the cache if it has them, else drawn and
+/// added to the cache.
+pub fn cached_digits(train_examples: usize, test_examples: usize, seed: u64) -> TrainTest<Images> {
+    match cache_dir() {
+        Ok(cache) if train_examples + test_examples >= MIN_CACHED_EXAMPLES => {
+            cached_in(&cache.join("digits"), train_examples, test_examples, seed)
+        }
+        _ => Digits::generate_sets(train_examples, test_examples, seed),
+    }
+}
+
+fn cached_in(dir: &Path, train: usize, test: usize, seed: u64) -> TrainTest<Images> {
+    let set_dir = dir.join(format!("{VERSION}-seed{seed}-{train}-{test}"));
+    let cached = |part: &str, count: usize| {
+        let images = read(&set_dir, part)?;
+        (images.len() == count).then_some(images)
+    };
+    if let (Some(train), Some(test)) = (cached(PARTS[0], train), cached(PARTS[1], test)) {
+        return TrainTest { train, test, origin: format!("generated from seed {seed}") };
+    }
+    let set = Digits::generate_sets(train, test, seed);
+    // Another process may write the same set at the same time; the contents are equal.
+    let unfinished = dir.join(format!(".part-{}-{seed}", std::process::id()));
+    if write(&unfinished, &set).is_some() {
+        remove_oldest(dir);
+        let _ = fs::remove_dir_all(&set_dir);
+        let _ = fs::rename(&unfinished, &set_dir);
+    }
+    let _ = fs::remove_dir_all(&unfinished);
+    set
+}
+
+fn files(set_dir: &Path, part: &str) -> [PathBuf; 2] {
+    ["images", "labels"].map(|what| set_dir.join(format!("{part}-{what}")))
+}
+
+fn read(set_dir: &Path, part: &str) -> Option<Images> {
+    let [images, labels] = files(set_dir, part);
+    idx::read_pair(&images, &labels, 10).ok()
+}
+
+fn write(set_dir: &Path, set: &TrainTest<Images>) -> Option<()> {
+    fs::create_dir_all(set_dir).ok()?;
+    for (part, images) in PARTS.into_iter().zip([&set.train, &set.test]) {
+        let [to_images, to_labels] = files(set_dir, part);
+        idx::write_images(&to_images, images.rows(), images.cols(), images.pixels()).ok()?;
+        idx::write_labels(&to_labels, images.labels()).ok()?;
+    }
+    Some(())
+}
+
+/// Removes the oldest sets, so that one more does not exceed the limit.
+fn remove_oldest(dir: &Path) {
+    let age = |path: &PathBuf| {
+        fs::metadata(path).and_then(|about| about.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
+    };
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_set =
+        |path: &PathBuf| !path.file_name().unwrap_or_default().to_string_lossy().starts_with('.');
+    let mut sets: Vec<_> = entries.filter(is_set).collect();
+    sets.sort_by_key(age);
+    let too_many = (sets.len() + 1).saturating_sub(MAX_SETS);
+    for set in &sets[..too_many] {
+        let _ = fs::remove_dir_all(set);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cached_digits_equal_the_drawn_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let drawn = Digits::generate_sets(40, 10, 7);
+        for _ in 0..2 {
+            let cached = cached_in(dir.path(), 40, 10, 7);
+            assert!(cached.train == drawn.train && cached.test == drawn.test);
+        }
+        let names: Vec<_> = fs::read_dir(dir.path()).unwrap().flatten().collect();
+        assert_eq!(names.len(), 1, "{names:?}");
+    }
+
+    #[test]
+    fn a_damaged_set_is_drawn_and_cached_again() {
+        let dir = tempfile::tempdir().unwrap();
+        cached_in(dir.path(), 40, 10, 7);
+        let file = dir.path().join("v1-seed7-40-10/train-images");
+        fs::write(&file, "no images").unwrap();
+        assert!(cached_in(dir.path(), 40, 10, 7).train == Digits::generate_sets(40, 10, 7).train);
+        assert!(fs::metadata(&file).unwrap().len() > 40 * 784);
+    }
+
+    #[test]
+    fn the_number_of_cached_sets_is_limited() {
+        let dir = tempfile::tempdir().unwrap();
+        for seed in 0..MAX_SETS as u64 + 3 {
+            cached_in(dir.path(), 2, 1, seed);
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), MAX_SETS);
+    }
+
+    #[test]
+    fn digits_are_drawn_where_nothing_can_be_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert_eq!(cached_in(&file, 2, 1, 7).train.len(), 2);
+    }
+}

@@ -1,0 +1,213 @@
+//! Dense examples from any iterator, held in memory.
+
+use crate::error::DataError;
+use crate::examples::Examples;
+use crate::train_test::TrainTest;
+
+/// Dense examples held in memory: the way to train on data that a program already has.
+///
+/// ```
+/// use paceline_data::InMemoryExamples;
+///
+/// // Any iterator of (values, label) does; values are arrays, vectors or slices of `f32`.
+/// let points = (0..100).map(|i| {
+///     let x = i as f32 / 100.0;
+///     ([x, 1.0 - x], u32::from(x > 0.5))
+/// });
+/// let data = InMemoryExamples::from_rows(points)?.hold_out(20)?;
+/// assert_eq!((data.train.len(), data.test.len()), (80, 20));
+/// assert_eq!((data.train.inputs(), data.train.classes()), (2, 2));
+/// # use paceline_data::Examples as _;
+/// # Ok::<(), paceline_data::DataError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct InMemoryExamples {
+    shape: [usize; 3],
+    classes: usize,
+    values: Vec<f32>,
+    labels: Vec<u32>,
+}
+
+impl InMemoryExamples {
+    /// Collects examples, each its values and its label.
+    ///
+    /// The first example decides how many values every example has; the shape is `[1, 1, values]`
+    /// until [`with_shape`](Self::with_shape) changes it. There are as many classes as the
+    /// greatest label needs, unless [`with_classes`](Self::with_classes) says otherwise.
+    ///
+    /// # Errors
+    /// If there is no example or more than 2^32 - 1 of them, the examples differ in length or
+    /// have no values, or a value is infinite or not a number.
+    pub fn from_rows<V: AsRef<[f32]>>(
+        rows: impl IntoIterator<Item = (V, u32)>,
+    ) -> Result<Self, DataError> {
+        let (mut values, mut labels) = (Vec::new(), Vec::new());
+        let mut width = 0;
+        for (index, (row, label)) in rows.into_iter().enumerate() {
+            let row = row.as_ref();
+            if index == 0 {
+                width = row.len();
+            }
+            check_row(index, row, width)?;
+            values.extend_from_slice(row);
+            labels.push(label);
+        }
+        let Some(&greatest) = labels.iter().max() else {
+            return Err(bad_examples("there is no example"));
+        };
+        let classes = greatest as usize + 1;
+        Ok(Self { shape: [1, 1, width], classes, values, labels })
+    }
+
+    /// The same examples as images of these channels, rows and columns.
+    ///
+    /// # Errors
+    /// If the product of the three is not the number of values of an example.
+    pub fn with_shape(self, shape: [usize; 3]) -> Result<Self, DataError> {
+        let [channels, rows, cols] = shape;
+        let product = channels.checked_mul(rows).and_then(|area| area.checked_mul(cols));
+        let width = self.inputs();
+        if product != Some(width) {
+            return Err(bad_examples(format!(
+                "{width} values do not make up {channels} x {rows} x {cols}"
+            )));
+        }
+        Ok(Self { shape, ..self })
+    }
+
+    /// The same examples with this number of classes, for data that lacks examples of some.
+    ///
+    /// # Errors
+    /// If a label is not below `classes`.
+    pub fn with_classes(self, classes: usize) -> Result<Self, DataError> {
+        let beyond = self.labels.iter().position(|&label| label as usize >= classes);
+        if let Some(index) = beyond {
+            let label = self.labels[index];
+            return Err(bad_examples(format!(
+                "the label of example {index} is {label}, but there are only {classes} classes"
+            )));
+        }
+        Ok(Self { classes, ..self })
+    }
+
+    /// Splits off the last `test_examples` examples as a test set. Shuffle the rows first if
+    /// their order means something.
+    ///
+    /// # Errors
+    /// If no example would be left to train on.
+    pub fn hold_out(mut self, test_examples: usize) -> Result<TrainTest<Self>, DataError> {
+        let Some(train) = self.len().checked_sub(test_examples).filter(|&train| train > 0) else {
+            let all = self.len();
+            return Err(bad_examples(format!(
+                "{test_examples} of {all} examples cannot be held out to test on"
+            )));
+        };
+        let test = Self {
+            shape: self.shape,
+            classes: self.classes,
+            values: self.values.split_off(train * self.inputs()),
+            labels: self.labels.split_off(train),
+        };
+        Ok(TrainTest::new(self, test))
+    }
+}
+
+fn check_row(index: usize, row: &[f32], width: usize) -> Result<(), DataError> {
+    if u32::try_from(index).is_err() || index == u32::MAX as usize {
+        return Err(bad_examples(format!("there are more than {} examples", u32::MAX)));
+    }
+    if row.is_empty() || row.len() != width {
+        let len = row.len();
+        return Err(bad_examples(match width {
+            0 => "example 0 has no values".into(),
+            _ => format!("example {index} has {len} values, but example 0 has {width}"),
+        }));
+    }
+    match row.iter().position(|value| !value.is_finite()) {
+        Some(at) => Err(bad_examples(format!("value {at} of example {index} is {}", row[at]))),
+        None => Ok(()),
+    }
+}
+
+fn bad_examples(what: impl Into<String>) -> DataError {
+    DataError::Examples { what: what.into() }
+}
+
+impl Examples for InMemoryExamples {
+    fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    fn shape(&self) -> [usize; 3] {
+        self.shape
+    }
+
+    fn classes(&self) -> usize {
+        self.classes
+    }
+
+    fn fill(&self, example: u32, _draw: u64, out: &mut [f32]) -> Result<u32, DataError> {
+        let (example, width) = (example as usize, self.inputs());
+        out.copy_from_slice(&self.values[example * width..(example + 1) * width]);
+        Ok(self.labels[example])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn examples_come_back_as_they_were_given(
+            rows in (1usize..6).prop_flat_map(|width| {
+                let row = (proptest::collection::vec(-9f32..9.0, width), 0u32..4);
+                proptest::collection::vec(row, 1..20)
+            }),
+        ) {
+            let examples = InMemoryExamples::from_rows(rows.clone()).unwrap();
+            prop_assert_eq!(examples.len(), rows.len());
+            let mut out = vec![0.0; examples.inputs()];
+            for (index, (values, label)) in (0..).zip(&rows) {
+                prop_assert_eq!(examples.fill(index, 3, &mut out).unwrap(), *label);
+                prop_assert_eq!(&out, values);
+                prop_assert!((*label as usize) < examples.classes());
+            }
+        }
+
+        #[test]
+        fn held_out_examples_are_the_last_ones(all in 2usize..30, test in 0usize..30) {
+            let examples = InMemoryExamples::from_rows((0..all).map(|i| ([i as f32], 0))).unwrap();
+            let split = examples.clone().hold_out(test);
+            prop_assert_eq!(split.is_ok(), test < all);
+            if let Ok(TrainTest { train, test, .. }) = split {
+                prop_assert_eq!([train.values, test.values].concat(), examples.values);
+            }
+        }
+    }
+
+    #[test]
+    fn shape_and_classes_can_be_given() {
+        let examples = InMemoryExamples::from_rows([([0.0; 6], 1), ([1.0; 6], 0)]).unwrap();
+        assert_eq!((examples.shape(), examples.classes()), ([1, 1, 6], 2));
+        let examples = examples.with_shape([1, 2, 3]).unwrap().with_classes(10).unwrap();
+        assert_eq!((examples.shape(), examples.classes()), ([1, 2, 3], 10));
+        assert!(examples.clone().with_shape([2, 2, 2]).is_err());
+        assert!(examples.with_classes(1).unwrap_err().to_string().contains("example 0 is 1"));
+    }
+
+    #[test]
+    fn bad_examples_are_named() {
+        let check = |rows: &[&[f32]], says: &str| {
+            let rows = rows.iter().map(|row| (row, 0));
+            let error = InMemoryExamples::from_rows(rows).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        };
+        check(&[], "no example");
+        check(&[&[]], "example 0 has no values");
+        check(&[&[1.0], &[1.0, 2.0]], "example 1 has 2 values");
+        check(&[&[1.0], &[f32::NAN]], "value 0 of example 1 is NaN");
+    }
+}

@@ -1,0 +1,165 @@
+//! Writing made-up clicks to files, in every format that can be read.
+//!
+//! LIBSVM text and TFRecords hold the very rows that `clicks` trains on. The TSV has the same
+//! fields and labels, as counts and categories; its keys come of hashing those, as with any
+//! file of Criteo's.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::ops::Range;
+use std::path::Path;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use paceline_tfrecord::append_record;
+
+use super::clicks::{ClickRow, Clicks};
+use super::criteo::{COUNTS, bucket};
+use super::example;
+use super::format::SparseFormat;
+use crate::error::DataError;
+use crate::random::mix;
+use crate::store;
+
+/// How much is put together before it is written, in bytes.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// Writes these rows to a stream. Now and then `go_on` is told how many there are so far, and
+/// says whether to go on. The result is how many were written.
+///
+/// # Errors
+/// If the stream cannot be written to.
+pub fn write_clicks(
+    clicks: &Clicks,
+    rows: Range<u64>,
+    format: SparseFormat,
+    out: &mut dyn Write,
+    go_on: &mut dyn FnMut(u64) -> bool,
+) -> io::Result<u64> {
+    let mut row = ClickRow::default();
+    let mut chunk = Vec::with_capacity(CHUNK_BYTES + 4096);
+    let counts = representatives();
+    for index in rows.clone() {
+        clicks.draw(index, &mut row);
+        match format {
+            SparseFormat::Libsvm => libsvm(&row, &mut chunk),
+            SparseFormat::Criteo => criteo(&row, &counts, &mut chunk),
+            SparseFormat::TfRecord => {
+                append_record(&mut chunk, |record| example::write(row.row(), record));
+            }
+        }
+        if chunk.len() >= CHUNK_BYTES {
+            out.write_all(&chunk)?;
+            chunk.clear();
+            let so_far = index + 1 - rows.start;
+            if !go_on(so_far) {
+                return Ok(so_far);
+            }
+        }
+    }
+    out.write_all(&chunk)?;
+    Ok(rows.end.saturating_sub(rows.start))
+}
+
+/// Writes these rows to a new file, which appears complete or not at all. False if `go_on`
+/// said to stop; then there is no file.
+///
+/// # Errors
+/// If there is such a file already, or it cannot be written.
+pub fn write_clicks_file(
+    clicks: &Clicks,
+    rows: Range<u64>,
+    format: SparseFormat,
+    gzip: bool,
+    path: &Path,
+    go_on: &mut dyn FnMut(u64) -> bool,
+) -> Result<bool, DataError> {
+    let taken = || DataError::io("make", path)(io::ErrorKind::AlreadyExists.into());
+    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(DataError::io("make", path)(io::Error::other("it is not the name of a file")));
+    };
+    if path.symlink_metadata().is_ok() {
+        return Err(taken());
+    }
+    let part =
+        store::unfinished(dir, &format!("{}-{}", std::process::id(), name.to_string_lossy()));
+    let whole = rows.end.saturating_sub(rows.start);
+    let written = File::create_new(&part).and_then(|mut file| {
+        let written = if gzip {
+            let mut packed = GzEncoder::new(&mut file, Compression::fast());
+            let written = write_clicks(clicks, rows, format, &mut packed, go_on)?;
+            packed.finish()?;
+            written
+        } else {
+            write_clicks(clicks, rows, format, &mut file, go_on)?
+        };
+        file.sync_all()?;
+        Ok(written == whole)
+    });
+    // A name that somebody took meanwhile stays theirs: a link, unlike a rename, never replaces.
+    let done = match written {
+        Ok(true) => match fs::hard_link(&part, path) {
+            // Not every file system has links.
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => fs::rename(&part, path),
+            linked => linked,
+        }
+        .map(|()| true),
+        other => other,
+    };
+    let _ = fs::remove_file(&part);
+    done.map_err(DataError::io("write", path))
+}
+
+fn libsvm(row: &ClickRow, out: &mut Vec<u8>) {
+    number(row.label, out);
+    for &key in &row.keys {
+        out.push(b' ');
+        // Indices count from 1 in LIBSVM's own files.
+        number(key + 1, out);
+        out.extend_from_slice(b":1");
+    }
+    out.push(b'\n');
+}
+
+fn criteo(row: &ClickRow, counts: &[Option<u32>], out: &mut Vec<u8>) {
+    number(row.label, out);
+    for (field, &rank) in row.ranks.iter().enumerate() {
+        out.push(b'\t');
+        if field >= COUNTS {
+            let category = mix((field as u64) << 40 | u64::from(rank)) as u32;
+            out.extend((0..8).rev().map(|digit| HEX[(category >> (4 * digit)) as usize & 15]));
+        } else if let Some(count) = counts.get(rank as usize).copied().flatten() {
+            number(count, out);
+        }
+    }
+    out.push(b'\n');
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// For each rank a count that falls into a bucket of its own; the rarest stands for "unknown".
+fn representatives() -> Vec<Option<u32>> {
+    let mut counts = Vec::new();
+    let mut count = 0;
+    while counts.len() < 49 {
+        if bucket(count.into()) as usize == counts.len() {
+            counts.push(Some(count));
+        }
+        count += 1;
+    }
+    counts
+}
+
+/// Appends a number in decimal.
+fn number(mut number: u32, out: &mut Vec<u8>) {
+    let mut digits = [0; 10];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return out.extend_from_slice(&digits[at..]);
+        }
+    }
+}

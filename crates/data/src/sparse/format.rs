@@ -1,0 +1,12 @@
+//! The formats of files of sparse rows.
+
+/// The format of a file of sparse rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SparseFormat {
+    /// LIBSVM text.
+    Libsvm,
+    /// TFRecords of `tf.train.Example`.
+    TfRecord,
+    /// Tab-separated text, as Criteo's click logs have it.
+    Criteo,
+}

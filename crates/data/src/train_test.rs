@@ -1,0 +1,42 @@
+//! A training set and a test set that belong together.
+
+use std::sync::Arc;
+
+use crate::examples::Examples;
+
+/// A training set, the test set that goes with it, and where both came from.
+///
+/// `T` is the kind of data: [`Images`](crate::Images), [`Pictures`](crate::Pictures),
+/// [`SparseRows`](crate::SparseRows), [`InMemoryExamples`](crate::InMemoryExamples), or a type of
+/// your own that implements [`Examples`].
+///
+/// ```
+/// use paceline_data::{Digits, TrainTest};
+///
+/// let TrainTest { train, test, origin } = Digits::generate(60, 1);
+/// assert_eq!((train.len(), test.len()), (60, 10));
+/// assert_eq!(origin, "generated from seed 1");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrainTest<T> {
+    /// The examples a model is trained on.
+    pub train: T,
+    /// The examples a model is judged on; it never trains on them.
+    pub test: T,
+    /// Where the data came from, for messages: a directory, a file or a seed.
+    pub origin: String,
+}
+
+impl<T> TrainTest<T> {
+    /// Pairs two sets that the program made itself.
+    pub fn new(train: T, test: T) -> Self {
+        Self { train, test, origin: "given by the program".into() }
+    }
+}
+
+impl<T: Examples + 'static> TrainTest<T> {
+    /// The same sets behind shared pointers, for code that does not know their type.
+    pub fn into_shared(self) -> TrainTest<Arc<dyn Examples>> {
+        TrainTest { train: Arc::new(self.train), test: Arc::new(self.test), origin: self.origin }
+    }
+}

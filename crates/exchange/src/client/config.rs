@@ -1,0 +1,56 @@
+//! The settings of a client.
+
+use crate::{PeerRole, ProcessName};
+
+/// The settings of a client.
+///
+/// Start from [`ClientConfig::new`] and override the fields that differ:
+///
+/// ```
+/// use paceline_exchange::{ClientConfig, PeerRole};
+///
+/// let config = ClientConfig { slot: 3, ..ClientConfig::new(PeerRole::Worker, 2, 10_000) };
+/// assert_eq!((config.incarnation, config.is_sparse), (1, false));
+/// ```
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// A worker or an evaluator.
+    pub role: PeerRole,
+    /// A worker's slot, or an evaluator's index.
+    pub slot: u32,
+    /// Numbers the processes that fill the slot one after the other; a later one has a higher
+    /// number.
+    pub incarnation: u64,
+    /// Identifies the job: equal on all tasks of a run.
+    pub job_digest: [u8; 32],
+    /// Identifies the layout of the parameters.
+    pub layout_digest: [u8; 32],
+    /// The secret of the run, at most [`crate::MAX_TOKEN_BYTES`]; empty for none.
+    pub token: Vec<u8>,
+    /// Servers in the run.
+    pub servers: usize,
+    /// Parameters on all servers together.
+    pub total_params: usize,
+    /// Whether the model is sparse, so that parameters are requested by their keys.
+    pub is_sparse: bool,
+    /// The process that this client belongs to.
+    pub process: ProcessName,
+}
+
+impl ClientConfig {
+    /// The first process in slot 0, with a dense model, without a token and on no roster.
+    pub fn new(role: PeerRole, servers: usize, total_params: usize) -> Self {
+        Self {
+            role,
+            slot: 0,
+            incarnation: 1,
+            job_digest: [0; 32],
+            layout_digest: [0; 32],
+            token: Vec::new(),
+            servers,
+            total_params,
+            is_sparse: false,
+            process: ProcessName::default(),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What a model over sparse rows adds to [`Model`].
+
+use std::ops::Range;
+
+use crate::model::Model;
+
+/// A model whose examples touch a few of its many parameters.
+///
+/// The layout begins with one parameter for each feature, `0 .. inputs()`, and ends with the
+/// parameters that every example touches, such as a bias. Training never shows the model all of
+/// them: [`Model::gradient`] and [`Model::evaluate`] take a *compact slice*, which holds the
+/// parameters of the features in the batch, in any order, and then the shared ones. The keys of
+/// [`Batch::sparse_rows`](crate::Batch::sparse_rows) are indices into that slice. Parameters start
+/// at zero: [`Model::initialise`] is not called.
+///
+/// A model whose loss depends on one weighted sum for each row need not implement this:
+/// [`SparseLinear`](crate::SparseLinear) makes one of a [`ScoreLoss`].
+pub trait SparseModel: Model {
+    /// The keys of the parameters that every example touches: the end of the layout.
+    fn shared_keys(&self) -> Range<u32> {
+        self.inputs() as u32..self.layout().len() as u32
+    }
+
+    /// The loss by the score, if the model is linear with one bias: the score of a row is
+    /// `row.dot(weights) + bias`, and the loss depends on nothing else.
+    ///
+    /// Such a model is stepped where its parameters live, without a compact slice
+    /// ([`RowDescent`](crate::RowDescent)).
+    fn score_loss(&self) -> Option<&dyn ScoreLoss> {
+        None
+    }
+}
+
+/// The loss of a row as a function of its score.
+///
+/// ```
+/// use paceline_model::{LossSlope, ScoreLoss, SparseLinear};
+///
+/// /// A support vector machine's loss.
+/// struct Hinge;
+///
+/// impl ScoreLoss for Hinge {
+///     fn loss(&self, score: f32, label: u32) -> LossSlope {
+///         let sign = if label == 0 { -1.0 } else { 1.0 };
+///         let loss = (1.0 - sign * score).max(0.0);
+///         LossSlope { loss, slope: if loss > 0.0 { -sign } else { 0.0 } }
+///     }
+/// }
+///
+/// let model = SparseLinear::with_loss(1 << 20, Hinge);
+/// ```
+pub trait ScoreLoss: Send + Sync {
+    /// The loss of a row and its derivative by the score. A score above 0 means class 1.
+    fn loss(&self, score: f32, label: u32) -> LossSlope;
+
+    /// The name of the model's layer in graphs and timelines.
+    fn name(&self) -> &str {
+        "linear"
+    }
+
+    /// The operation's name in graphs, in TensorFlow's vocabulary where it has one.
+    fn operation(&self) -> &'static str {
+        "Loss"
+    }
+}
+
+/// A loss and its derivative by the score.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LossSlope {
+    /// The loss.
+    pub loss: f32,
+    /// The derivative of the loss by the score.
+    pub slope: f32,
+}

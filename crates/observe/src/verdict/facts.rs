@@ -1,0 +1,84 @@
+//! What a verdict is based on.
+
+/// A machine whose cores are at least this busy has none to spare.
+const FULL: f64 = 0.9;
+
+/// Where a worker's time went, in seconds.
+#[derive(Clone, Debug, Default)]
+pub struct WorkerFacts {
+    /// Its name.
+    pub task: String,
+    /// Getting examples.
+    pub input_s: f64,
+    /// Computing gradients.
+    pub compute_s: f64,
+    /// Push, pull and wait together.
+    pub exchange_s: f64,
+    /// The part of `exchange_s` that tests took; 0 except for the coordinator.
+    pub evaluation_s: f64,
+    /// The part of `exchange_s` in which its gradients waited at a server for those of others.
+    pub held_s: f64,
+    /// Its mean time to a gradient.
+    pub gradient_ms: f64,
+}
+
+impl WorkerFacts {
+    pub(super) fn seconds(&self) -> f64 {
+        self.input_s + self.compute_s + self.exchange_s
+    }
+}
+
+/// What a server did.
+#[derive(Clone, Debug, Default)]
+pub struct ServerFacts {
+    /// Its name.
+    pub task: String,
+    /// The share of the time that it worked for a worker, averaged over the workers, 0 to 1.
+    pub busy: f64,
+    /// How busy the cores of its machine were on average, 0 to 1, if known.
+    pub cores_busy: Option<f64>,
+    /// Bytes it sent a second.
+    pub sent_bytes_per_s: f64,
+    /// The speed of its machine's fastest network link, in millions of bits a second, if known.
+    pub link_mbit_per_s: Option<f64>,
+}
+
+impl ServerFacts {
+    /// Whether the machine has no core to spare.
+    pub(super) fn is_full(&self) -> bool {
+        is_full(self.cores_busy)
+    }
+}
+
+/// Everything that a verdict is based on.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// How workers share the parameters, as in job files.
+    pub mode: String,
+    /// The workers, at least one.
+    pub workers: Vec<WorkerFacts>,
+    /// The servers, if there are any.
+    pub servers: Vec<ServerFacts>,
+    /// How busy the cores of the workers' machines were on average, 0 to 1, if known.
+    pub cores_busy: Option<f64>,
+    /// The share of the time that cores were idle because they waited for a disk, 0 to 1.
+    pub disk_wait: f64,
+    /// The mean staleness of applied gradients, in updates.
+    pub staleness: Option<f64>,
+}
+
+impl Facts {
+    /// The server that worked most.
+    pub(super) fn busiest_server(&self) -> Option<&ServerFacts> {
+        self.servers.iter().max_by(|a, b| a.busy.total_cmp(&b.busy))
+    }
+
+    /// Whether the workers' machines have no core to spare.
+    pub(super) fn is_full(&self) -> bool {
+        is_full(self.cores_busy)
+    }
+}
+
+fn is_full(cores_busy: Option<f64>) -> bool {
+    cores_busy.is_some_and(|busy| busy >= FULL)
+}

@@ -1,0 +1,45 @@
+//! The verdict itself.
+
+use serde::{Deserialize, Serialize};
+
+use super::facts::Facts;
+use super::shares::{Shares, VerdictKind, divide_time};
+use super::text;
+use crate::pace::ranking;
+
+/// What limits a run.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Verdict {
+    /// In a word.
+    pub kind: VerdictKind,
+    /// In a sentence: the word, the evidence and what would help.
+    pub text: String,
+    /// The shares of time that the verdict is based on.
+    pub shares: Shares,
+    /// What would help, the most promising first.
+    pub advice: Vec<String>,
+}
+
+/// Names what limits a run.
+///
+/// ```
+/// use paceline_observe::{Facts, VerdictKind, WorkerFacts, verdict};
+///
+/// let worker = WorkerFacts { input_s: 7.0, compute_s: 3.0, ..WorkerFacts::default() };
+/// let facts = Facts { mode: "single".into(), workers: vec![worker], ..Facts::default() };
+/// assert_eq!(verdict(&facts).kind, VerdictKind::Input);
+/// ```
+pub fn verdict(facts: &Facts) -> Verdict {
+    let times = facts.workers.iter().map(|worker| (worker.task.clone(), worker.gradient_ms));
+    let ranks = ranking(&times.collect::<Vec<_>>());
+    let shares = divide_time(facts);
+    let kind = shares.kind();
+    let advice = text::advice(kind, facts, ranks.first());
+    let text = format!(
+        "{}: {}; try {}",
+        kind.name(),
+        text::evidence(kind, &shares, facts, ranks.first()),
+        text::either(&advice)
+    );
+    Verdict { kind, text, shares, advice }
+}

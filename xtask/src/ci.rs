@@ -1,0 +1,47 @@
+//! `cargo xtask ci` and `cargo xtask chaos`.
+
+use std::time::Instant;
+
+use crate::process::{ChoreResult, cargo, root, run};
+use crate::{cycles, deps, setup, tidy};
+
+/// Every check and test, the cheapest first.
+pub(crate) fn ci() -> ChoreResult {
+    let start = Instant::now();
+    step("format", || run(&mut cargo(&["fmt", "--all", "--check"])))?;
+    step("dependencies", || deps::check(&root()))?;
+    step("cycles", || cycles::check(&root()))?;
+    step("tidy", || tidy::check(&root(), &[]))?;
+    step("lints", || {
+        // With the code that only some builds have.
+        let mut clippy = cargo(&["clippy", "--workspace", "--all-targets", "--all-features"]);
+        run(clippy.args(["--locked", "--", "-D", "warnings"]))
+    })?;
+    step("documentation", || {
+        let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
+        run(doc.env("RUSTDOCFLAGS", "-D warnings"))
+    })?;
+    step("set-up", setup::install)?;
+    // Most tests wait for processes rather than work.
+    let threads = 2 * std::thread::available_parallelism().map_or(2, usize::from);
+    step("tests", || {
+        let mut tests = cargo(&["test", "--workspace", "--locked"]);
+        run(tests.env("RUST_TEST_THREADS", threads.to_string()))
+    })?;
+    println!("all is well, {:.0} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Runs whose tasks are killed, stopped and cut off: ten times as many as the tests make of them.
+pub(crate) fn chaos() -> ChoreResult {
+    let mut tests = cargo(&["test", "--workspace", "--locked", "--test", "process", "chaos::"]);
+    run(tests.args(["--", "--nocapture"]).env("PACELINE_CHAOS_SEEDS", "300"))
+}
+
+fn step(name: &str, work: impl FnOnce() -> ChoreResult) -> ChoreResult {
+    println!("--- {name}");
+    let start = Instant::now();
+    work().map_err(|why| format!("{name} failed: {why}"))?;
+    println!("--- {name}: {:.0} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
