@@ -1,12 +1,13 @@
-"""The all-reduce of mode `mirrored` beside Open MPI's over TCP, in turns within one run.
+"""Compares the all-reduce of mode `mirrored` with Open MPI's over TCP, alternating within one run.
 
     pip install numpy mpi4py   # and Open MPI, for example apt-get install openmpi-bin
     cargo build --release
     python bench/allreduce.py [--paceline target/release/paceline] [--turns 3] [--workers 2]
 
 Both move the gradients of softmax regression (31.4 kB) and of AlexNet (244 MB) between processes
-on this machine, over loopback. Paceline's step also applies the mean (plain SGD), MPI's is the
-bare sum. The figure is the best median of all turns: other work on the machine only slows a turn.
+on this machine, over loopback. Paceline's step also applies the mean (plain SGD); MPI's is the
+bare sum. The figure is the best median of all turns, because other work on the machine only slows
+a turn down.
 """
 import argparse
 import os
@@ -18,20 +19,20 @@ SIZES = {"31.4 kB": 7_850, "244 MB": 61_100_840}
 
 
 def reduce_with_mpi(floats, seconds):
-    """One of the processes under mpirun: prints the median and the best time in ms."""
+    """Runs as one rank under mpirun. Rank 0 prints the median and the best time in ms."""
     import numpy as np
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
     gradient = np.ones(floats, np.float32)
-    times, begun, go_on = [], time.perf_counter(), True
-    while go_on:
+    times, begun, keep_going = [], time.perf_counter(), True
+    while keep_going:
         gradient.fill(1.0)
         world.Barrier()
         start = time.perf_counter()
         world.Allreduce(MPI.IN_PLACE, gradient, MPI.SUM)
         times.append((time.perf_counter() - start) * 1e3)
-        go_on = world.bcast(time.perf_counter() - begun < seconds or len(times) < 5, root=0)
+        keep_going = world.bcast(time.perf_counter() - begun < seconds or len(times) < 5, root=0)
     assert gradient[floats // 2] == world.size
     times = sorted(times[2:])
     if world.rank == 0:
@@ -43,8 +44,8 @@ def mpi(floats, workers):
     command = ["mpirun", "--oversubscribe", "--mca", "btl", "tcp,self"]
     command += ["--mca", "btl_tcp_if_include", "lo", "--mca", "pml", "ob1", "-n", str(workers)]
     command += [sys.executable, os.path.abspath(__file__), "--as-rank", str(floats)]
-    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return [float(number) for number in said.stdout.split()]
+    output = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return [float(number) for number in output.stdout.split()]
 
 
 def paceline(program, floats, workers):

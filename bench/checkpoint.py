@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""What checkpoints of a large model cost, and how fast they are written beside `dd`.
+"""Measures what checkpoints of a large model cost, and how fast they are written next to `dd`.
 
     python3 bench/checkpoint.py target/release/paceline [--turns 2] [--seconds 65] [--every 30]
 
-AlexNet (61 million parameters) with momentum on a server, 488 MB in all, is trained by one worker
-with a checkpoint every 30 s and without any, in turns; steps/s of both are compared. In each turn `dd`
-writes and syncs as many bytes to the same disk three times while the machine does nothing else, and
-three times beside a third, shorter run without checkpoints. Checkpoints are written beside the
-training: so the second is what they are up against, and the first is what the disk can do. Best and
-median of all turns are told.
+One worker trains AlexNet (61 million parameters) with momentum on a server, 488 MB in all, with a
+checkpoint every 30 s and without any, alternating. The steps/s of both are compared. In each turn,
+`dd` writes and syncs the same number of bytes to the same disk three times while the machine is
+idle, and three times during a third, shorter run without checkpoints. Checkpoints are written
+while training continues, so the second rate is the fair comparison; the first is what the disk can
+do. The script prints the best and the median of all turns.
 
-Two runs of the same job differ by some percent on a machine that is not one's own, and so does the
-cost. With a smaller `--every` more is paid for checkpoints than that: what one of them costs, in
-seconds of training, tells what it is of 30 s.
+On a shared machine, two runs of the same job differ by a few percent, and so does the measured
+cost. A smaller `--every` makes the cost larger than that noise. The script therefore also prints
+what one checkpoint costs in seconds of training, as a share of 30 s.
 """
 
 import argparse
@@ -25,13 +25,13 @@ import tempfile
 import time
 
 MEGABYTES = 489
-# When a run has begun to make steps, and how long the run is that `dd` is beside.
+# Seconds until a run is making steps, and the length of the run that `dd` competes with.
 WARM, BESIDE = 10, 30
 
 
 def train(program, room, name, seconds, every, beside=None):
-    """Steps/s of a run, MB and seconds of each checkpoint that was written while it went on, and
-    what `beside` measured meanwhile."""
+    """Returns a run's steps/s, the MB and seconds of each checkpoint written during training, and
+    the result of `beside`, which is called while the run trains."""
     run = os.path.join(room, name)
     settings = [
         "model.kind=alexnet", "data.kind=fake-images", "data.train_examples=64",
@@ -50,20 +50,21 @@ def train(program, room, name, seconds, every, beside=None):
         time.sleep(WARM)
         measured = beside()
         if process.poll() is not None:
-            raise SystemExit("the run was over before dd was")
+            raise SystemExit("the run ended before dd did")
     if process.wait() != 0:
         raise SystemExit(f"the run {name} failed")
     with open(os.path.join(run, "summary.json")) as file:
         summary = json.load(file)
     with open(os.path.join(run, "ps_0", "log.txt")) as file:
         written = re.findall(r"checkpoint of step (\d+): ([\d.]+) MB in ([\d.]+) s", file.read())
-    # The one at the end has the machine to itself.
-    during = [(float(mb), float(s)) for step, mb, s in written if int(step) < summary["global_steps"]]
+    # The last checkpoint is written after training, when the machine is idle.
+    end = summary["global_steps"]
+    during = [(float(mb), float(s)) for step, mb, s in written if int(step) < end]
     return summary["steps_per_second"], during, measured
 
 
 def dd(room):
-    """MB/s of as many bytes, synced, three times."""
+    """MB/s of writing and syncing the same number of bytes, three times."""
     path, rates = os.path.join(room, "dd"), []
     for _ in range(3):
         start = time.perf_counter()
@@ -94,14 +95,15 @@ def main():
             alone += dd(room)
             beside += train(args.program, room, f"dd-{turn}", BESIDE, None, lambda: dd(room))[2]
             print(f"turn {turn}: {plain[-1]:.3f} steps/s without, {rate:.3f} with checkpoints; "
-                  f"(MB, s) written {during}; dd, MB/s: alone {listed(alone[-3:])}, "
-                  f"beside the training {listed(beside[-3:])}", flush=True)
+                  f"(MB, s) written {during}; dd, MB/s: idle {listed(alone[-3:])}, "
+                  f"during training {listed(beside[-3:])}", flush=True)
     for name, of in ("best", max), ("median", statistics.median):
         cost = 1 - of(kept) / of(plain)
-        print(f"{name:6}  a checkpoint every {args.every:.0f} s costs {100 * cost:.1f} % of steps/s; "
-              f"{cost * args.seconds / of(counts):.2f} s each, {cost * args.seconds / of(counts) / 0.3:.1f} % "
-              f"of 30 s; written at {of(rates):.0f} MB/s while training goes on")
-        for where, bare in ("alone", of(alone)), ("beside the training", of(beside)):
+        each = cost * args.seconds / of(counts)
+        print(f"{name:6}  a checkpoint every {args.every:.0f} s costs {100 * cost:.1f} % of "
+              f"steps/s, {each:.2f} s each, {each / 0.3:.1f} % of 30 s; "
+              f"written at {of(rates):.0f} MB/s during training")
+        for where, bare in ("on the idle machine", of(alone)), ("during training", of(beside)):
             print(f"        dd {where}: {bare:.0f} MB/s, ratio {of(rates) / bare:.2f}")
 
 

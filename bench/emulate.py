@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""How full a dense exchange makes an emulated link, beside iperf3 on hosts made the same way.
+"""Measures how much of an emulated link a dense exchange uses, next to iperf3 on equal hosts.
 
-Needs root and iperf3 (Debian: `apt-get install iperf3`). A run of AlexNet with one worker and a server
-on a host of its own is started and its tasks are stopped; iperf3 then measures between the two hosts,
-both ways at once, as an exchange is. That run is killed. A second one is left to make its steps, and
-what its worker sent is divided by how long it exchanged.
+Needs root and iperf3 (Debian: `apt-get install iperf3`). The script starts a run of AlexNet with
+one worker and with the server on its own host, and stops its tasks (SIGSTOP). iperf3 then measures
+the link between the two hosts, both ways at once, as an exchange does. The script kills that run
+and starts a second one, which makes its steps. Its rate is the bytes that the worker sent, divided
+by the time it spent exchanging.
 
     python3 bench/emulate.py [PACELINE] [LINK]
 """
@@ -49,7 +50,7 @@ def start(job, run, steps):
 
 
 def children(pid):
-    """The processes that a launcher has started, with their commands."""
+    """The child processes of a launcher, with their commands."""
     with open(f"/proc/{pid}/task/{pid}/children") as file:
         pids = [int(word) for word in file.read().split()]
     commands = {}
@@ -59,33 +60,35 @@ def children(pid):
     return commands
 
 
-def yard_stick(job, run):
-    """Megabits a second that iperf3 moves each way between two hosts whose tasks are stopped."""
+def iperf_rate(job, run):
+    """Mbit/s that iperf3 moves each way between two hosts whose tasks are stopped."""
     launcher = start(job, run, 1_000_000)
     for line in launcher.stderr:
         if line.startswith("step "):
             break
     commands = children(launcher.pid)
     tasks = [pid for pid, command in commands.items() if command != "cat"]
-    # The first namespace holds the bridge, then come the hosts in their order.
+    # The first namespace holds the bridge; the hosts follow in order.
     hosts = sorted(pid for pid, command in commands.items() if command == "cat")[1:]
     for pid in tasks:
         os.kill(pid, signal.SIGSTOP)
-    time.sleep(0.5)  # What is still on its way arrives.
+    time.sleep(0.5)  # Bytes in flight arrive.
     inside = [["nsenter", f"--net=/proc/{pid}/ns/net"] for pid in hosts]
     server = subprocess.Popen(inside[1] + ["iperf3", "-s", "-1"], stdout=subprocess.DEVNULL)
     time.sleep(0.5)
-    asked = ["iperf3", "-c", "10.77.0.2", "--bidir", "-t", "5", "-J"]
-    told = json.loads(subprocess.run(inside[0] + asked, capture_output=True, check=True).stdout)
+    client = ["iperf3", "-c", "10.77.0.2", "--bidir", "-t", "5", "-J"]
+    output = subprocess.run(inside[0] + client, capture_output=True, check=True).stdout
+    result = json.loads(output)
     server.wait()
     launcher.kill()
     launcher.wait()
-    end = told["end"]
-    return [end[key]["bits_per_second"] / 1e6 for key in ("sum_received", "sum_received_bidir_reverse")]
+    end = result["end"]
+    directions = ("sum_received", "sum_received_bidir_reverse")
+    return [end[direction]["bits_per_second"] / 1e6 for direction in directions]
 
 
 def exchange(job, run):
-    """Megabits a second that a worker's gradients take, while it exchanges."""
+    """Mbit/s of a worker's gradients while it exchanges, and the verdict's text."""
     launcher = start(job, run, 6)
     launcher.communicate()
     with open(f"{run}/summary.json") as file:
@@ -101,11 +104,11 @@ with tempfile.TemporaryDirectory() as room:
     path = os.path.join(room, "job.toml")
     with open(path, "w") as file:
         file.write(JOB)
-    there, back = yard_stick(path, os.path.join(room, "yard"))
+    there, back = iperf_rate(path, os.path.join(room, "iperf"))
     print(f"link                 {RATE / 1e6:8.0f} Mbit/s each way")
     print(f"iperf3, both ways    {there:8.0f} and {back:.0f} Mbit/s of payload")
     ours, verdict = exchange(path, os.path.join(room, "run"))
     print(f"exchange, each way   {ours:8.0f} Mbit/s of payload")
-    print(f"                     {100e6 * ours / RATE:8.1f} % of the link as it is named")
+    print(f"                     {100e6 * ours / RATE:8.1f} % of the nominal link rate")
     print(f"                     {100 * ours / min(there, back):8.1f} % of iperf3")
     print(verdict)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A step of LeNet-5 or AlexNet beside PyTorch's, in turn, on this machine.
+"""Compares a step of LeNet-5 or AlexNet with PyTorch's, alternating, on this machine.
 
     python bench/layers.py [--model lenet|alexnet] [--batch N] [--threads T] [--turns N]
 
-A step is forward, backward and update: SGD for LeNet, with momentum for AlexNet, no dropout. Each
-turn runs our binary and PyTorch in processes of their own; the best step of each side counts, and
-the highest peak of memory. Needs torch (`pip install torch`); build first: cargo build --release.
+A step is forward, backward and update: SGD for LeNet, with momentum for AlexNet, without dropout.
+Each turn runs Paceline and PyTorch in separate processes. The best step of each side counts, and
+the highest peak memory. Needs torch (`pip install torch`); build first: cargo build --release.
 """
 import argparse
 import importlib.metadata
@@ -54,7 +54,7 @@ def torch_side(model, batch, threads, seconds):
 
 
 def run(command):
-    """What a process printed, and its peak of memory in bytes."""
+    """The step time that a process printed, and its peak memory in bytes."""
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     text = child.stdout.read()
     _, status, usage = os.wait4(child.pid, 0)
@@ -75,7 +75,7 @@ def main():
     parser.add_argument("--torch-side", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     seconds = args.seconds or (3 if args.model == "lenet" else 8)
-    # Not imported here: what a process holds before it becomes another counts as that one's.
+    # torch is not imported here: memory held before `exec` counts as the child's peak.
     if importlib.util.find_spec("torch") is None:
         sys.exit("PyTorch is missing: pip install torch")
     if args.torch_side:
@@ -88,9 +88,10 @@ def main():
         ours.append(run([args.binary, "bench", "layers", "--json", *shape]))
         theirs.append(run([sys.executable, str(here), "--torch-side", *shape]))
     print(f"{args.model}, batch {args.batch}, {args.threads} threads, best of {args.turns} turns")
-    for name, turns in (("paceline", ours), (f"PyTorch {importlib.metadata.version('torch')}", theirs)):
+    torch_name = f"PyTorch {importlib.metadata.version('torch')}"
+    for name, turns in (("paceline", ours), (torch_name, theirs)):
         best, memory = min(t for t, _ in turns), max(m for _, m in turns)
-        print(f"  {name:18} {best * 1e3:9.2f} ms a step {args.batch / best:9.0f} examples/s "
+        print(f"  {name:18} {best * 1e3:9.2f} ms/step {args.batch / best:9.0f} examples/s "
               f"{memory / 1e6:7.0f} MB at most")
     ratio = min(t for t, _ in ours) / min(t for t, _ in theirs)
     print(f"  ratio of times {ratio:.3f}, of examples/s {1 / ratio:.2f}")

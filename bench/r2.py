@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Report R2's table again: seconds to test loss 0.35 on MNIST, for each way to deploy and batch.
+"""Repeats report R2's table: seconds to test loss 0.35 on MNIST, by deployment and batch size.
 
-Each cell is a run of `paceline train` at rate 0.01, tested every 100 steps, on this machine; the
-best of some repeats counts. R2's figures stand beside ours. Build first: cargo build --release.
-MNIST must be in the cache (`paceline data get mnist`) or in --data.
+Each cell is a run of `paceline train` at rate 0.01 on this machine, tested every 100 steps. The
+best of several repeats counts and is printed next to R2's figure. Build first: cargo build
+--release. MNIST must be in the cache (`paceline data get mnist`) or in --data.
 """
 import argparse
 import json
@@ -50,7 +50,8 @@ def main():
     parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()
     data = args.data and str(pathlib.Path(args.data).resolve())
-    print("| deploy | mode | batch | R2 iterations | ours | R2 seconds | ours | times faster | accuracy |")
+    print("| deploy | mode | batch | R2 iterations | ours | R2 seconds | ours | times faster "
+          "| accuracy |")
     print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
     for deploy, mode, workers, iterations, seconds in CELLS:
         for batch, their_steps, theirs in zip(BATCHES, iterations, seconds):
@@ -61,8 +62,9 @@ def main():
             ours = best["seconds"]
             steps = sum(t["steps"] for t in best["tasks"] if t["task"].startswith("worker"))
             print(
-                f"| {deploy} | {mode} | {batch} | {their_steps:,} | {steps:,} | {theirs} | {ours:.2f} "
-                f"| {theirs / ours:.0f} | {100 * best['test_accuracy']:.1f} % |",
+                f"| {deploy} | {mode} | {batch} | {their_steps:,} | {steps:,} "
+                f"| {theirs} | {ours:.2f} | {theirs / ours:.0f} "
+                f"| {100 * best['test_accuracy']:.1f} % |",
                 flush=True,
             )
 

@@ -1,22 +1,23 @@
 #!/usr/bin/env python3
-"""How long a run of `paceline` takes to recover when a task is killed.
+"""Measures how long a run of `paceline` takes to recover when a task is killed.
 
     python3 bench/recovery.py target/release/paceline [--turns 5] [--params 61000000]
 
-Each turn starts a run of its own on this machine, kills a task with SIGKILL once steps are made, and
-measures, from the signal on:
+Each turn starts a new run on this machine, kills a task with SIGKILL once the run makes steps, and
+measures from the signal on:
 
-    server, sync and async   until the process that took its place has applied a gradient, as its
-                             metrics tell, which are written down ten times a second; and, more
-                             exactly, until it and the other server, which goes back with it, have
-                             both said that all workers are here, so that the next step can begin
-    worker, sync             until the new process has made a step, as its metrics tell; and until
-                             both servers say that it has taken the slot over
-    worker, async            the longest time for which the chief uses no processor, in a run whose
-                             worker is killed and in one where nobody is: what the others notice
+    server, sync and async   the time until the replacement process has applied a gradient,
+                             according to its metrics, updated ten times a second; and, more
+                             precisely, until it and the other server, which goes back with it, have
+                             both logged that all workers are connected, so the next step can begin
+    worker, sync             the time until the new process has made a step, according to its
+                             metrics; and until both servers log that it has taken the slot over
+    worker, async            the longest time for which the coordinator (worker:0) uses no processor
+                             time, in a run whose worker is killed and in an undisturbed run: the
+                             pause that the other workers notice
 
-The best and the median of the turns count: on a busy machine the rest is the machine's. With
-`--params` servers hold that many parameters with momentum, so that the reading of the shard shows.
+The script prints the best and the median of the turns; the rest is noise of a busy machine. With
+`--params`, servers hold that many parameters with momentum, so that reading the shard shows.
 """
 
 import argparse
@@ -39,7 +40,8 @@ def settings(mode, params):
         f"cluster.mode={mode}", "cluster.workers=2", "cluster.servers=2", "cluster.restarts=100",
         "cluster.on_worker_loss=wait", "train.stop={test_loss=1e-9}",
         f"checkpoint.every_seconds={5 if params else 0.5}",
-        "observe.http=127.0.0.1:0", "data.train_examples=600", "data.test_examples=100", "train.optimizer.kind=momentum",
+        "observe.http=127.0.0.1:0", "data.train_examples=600", "data.test_examples=100",
+        "train.optimizer.kind=momentum",
     ]
     if params:
         common += ["model.kind=logistic", "model.dense=true", f"data.features={params}",
@@ -70,11 +72,11 @@ class Run:
         steps = os.listdir(place) if os.path.isdir(place) else []
         return [s for s in steps if os.path.exists(os.path.join(place, s, "manifest.json"))]
 
-    def until(self, there):
+    def until(self, is_true):
         begun = time.monotonic()
-        while not there():
+        while not is_true():
             if time.monotonic() - begun > LIMIT or self.launcher.poll() is not None:
-                raise SystemExit(f"the run did not get there; see {self.dir}")
+                raise SystemExit(f"the run did not get that far; see {self.dir}")
             time.sleep(TICK)
 
     def pid(self, task):
@@ -82,7 +84,8 @@ class Run:
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 with open(f"/proc/{pid}/environ", "rb") as file:
-                    variables = dict(v.split(b"=", 1) for v in file.read().split(b"\0") if b"=" in v)
+                    entries = file.read().split(b"\0")
+                variables = dict(entry.split(b"=", 1) for entry in entries if b"=" in entry)
                 with open(f"/proc/{pid}/cmdline", "rb") as file:
                     words = file.read().split(b"\0")
             except OSError:
@@ -96,7 +99,7 @@ class Run:
         raise SystemExit(f"there is no {task}")
 
     def figure(self, task, name):
-        """What a task tells of itself now; 0 if there is no such task, or it has told nothing."""
+        """A figure of a task's metrics now; 0 if the task or the figure does not exist yet."""
         try:
             with open(os.path.join(self.dir, task.replace(":", "_"), "http.txt")) as file:
                 text = urllib.request.urlopen(file.read().strip(), timeout=1).read().decode()
@@ -106,7 +109,7 @@ class Run:
         return float(lines[0].split()[1]) if lines else 0.0
 
     def kill_and_wait(self, victim, text, counter):
-        """Until both servers say something, and until the victim's successor has done something."""
+        """Seconds until both servers log a text, and until the replacement's counter is above 0."""
         servers = ["ps:0", "ps:1"]
         before = {server: self.log(server).count(text) for server in servers}
         pid = self.pid(victim)
@@ -119,11 +122,11 @@ class Run:
 
     def longest_pause(self, victim, of, seconds=3.0):
         def used():
-            with open(f"/proc/{chief}/stat") as file:
+            with open(f"/proc/{coordinator}/stat") as file:
                 fields = file.read().rsplit(")", 1)[1].split()
             return int(fields[11]) + int(fields[12])
 
-        chief = self.pid(of)
+        coordinator = self.pid(of)
         if victim:
             os.kill(self.pid(victim), signal.SIGKILL)
         end = time.monotonic() + seconds
@@ -150,13 +153,13 @@ def main():
     args = parser.parse_args()
     here, applied = "all workers are here", "paceline_applied_gradients_total"
     taken, stepped = "a new process takes worker:1 over", "paceline_steps_total"
-    both = ["ready", "first step"]
+    both, pause = ["ready", "first step"], ["the coordinator's pause"]
     cases = [
         ("server", "sync", both, lambda run: run.kill_and_wait("ps:1", here, applied)),
         ("server", "async", both, lambda run: run.kill_and_wait("ps:1", here, applied)),
         ("worker", "sync", both, lambda run: run.kill_and_wait("worker:1", taken, stepped)),
-        ("worker", "async", ["the chief's pause"], lambda run: run.longest_pause("worker:1", "worker:0")),
-        ("nobody", "async", ["the chief's pause"], lambda run: run.longest_pause(None, "worker:0")),
+        ("worker", "async", pause, lambda run: run.longest_pause("worker:1", "worker:0")),
+        ("no task", "async", pause, lambda run: run.longest_pause(None, "worker:0")),
     ]
     for victim, mode, names, measure in cases:
         turns = []
@@ -166,7 +169,8 @@ def main():
             run.end()
         for name, times in zip(names, zip(*turns)):
             best, median = min(times), statistics.median(times)
-            print(f"{f'{victim}, {mode}: {name}':34} best {best:.3f} s, median {median:.3f} s", flush=True)
+            what = f"{victim}, {mode}: {name}"
+            print(f"{what:40} best {best:.3f} s, median {median:.3f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Sparse logistic regression beside Vowpal Wabbit, on the same rows, in turns.
+"""Compares sparse logistic regression with Vowpal Wabbit, on the same rows, alternating.
 
-Makes clicks over 33,762,578 features, gives them to both programs in a form that each reads from
-its own cache, and prints rows/s of several passes and how well both do on the same held-out rows.
-Needs `pip install vowpalwabbit` for this Python, and `cargo build --release` first.
+Generates clicks over 33,762,578 features, gives them to both programs in a form that each reads
+from its own cache, and prints the rows/s of several passes and the scores of both on the same
+held-out rows. Needs `pip install vowpalwabbit` for this Python; build first: cargo build
+--release.
 """
 import argparse
 import json
@@ -20,7 +21,7 @@ VW = [sys.executable, "-m", "vowpalwabbit"]
 
 
 def make(binary, scratch):
-    """The same rows as LIBSVM text and as VW's."""
+    """Writes the same rows as LIBSVM text and in Vowpal Wabbit's format."""
     for name, rows, more in [("train", ROWS, []), ("test", TEST_ROWS, ["--test"])]:
         svm = scratch / f"{name}.svm"
         command = [binary, "data", "make", "clicks", "--rows", str(rows), "--format", "libsvm"]
@@ -38,9 +39,10 @@ def labels(scratch):
 
 
 def score(scores, truth):
-    loss = sum(math.log1p(math.exp(-abs(s))) + max(0.0, -s if t else s) for s, t in zip(scores, truth))
+    losses = (math.log1p(math.exp(-abs(s))) + max(0.0, -s if t else s)
+              for s, t in zip(scores, truth))
     right = sum((s > 0) == t for s, t in zip(scores, truth))
-    return loss / len(truth), right / len(truth)
+    return sum(losses) / len(truth), right / len(truth)
 
 
 def timed(command):
@@ -96,7 +98,7 @@ def main():
     parser.add_argument("--passes", type=int, default=6)
     parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()
-    # Vowpal Wabbit takes the rows in their order and lets its rate fall too.
+    # Vowpal Wabbit also takes the rows in file order and decays its rate.
     def sgd(batch, rate, shuffle="false"):
         falling = f'{{kind="polynomial", over={args.passes * ROWS // batch}}}'
         optimizer = f"{{rate={rate}, schedule={falling}}}"
@@ -122,20 +124,22 @@ def main():
         best = {}
         for _ in range(args.repeats):
             for name, settings in ours.items():
-                best.setdefault(name, []).append(run_ours(args.binary, scratch, settings, args.passes))
+                run = run_ours(args.binary, scratch, settings, args.passes)
+                best.setdefault(name, []).append(run)
             for name, options in theirs.items():
                 best.setdefault(name, []).append(run_vw(scratch, options, args.passes, start_up))
         print("| program | rows/s | times vw --sgd | test log loss | accuracy |")
         print("|---|---:|---:|---:|---:|")
-        yard_stick = max(run["rows"] for run in best["vw --sgd"])
+        baseline = max(run["rows"] for run in best["vw --sgd"])
         for name, runs in best.items():
             top = max(runs, key=lambda run: run["rows"])
             if name in theirs:
-                # Its last model is of this way to train only if it is trained again.
+                # The model file is from another variant: train this one again.
                 top = run_vw(scratch, theirs[name], args.passes, start_up) | {"rows": top["rows"]}
                 top["score"] = test_vw(scratch, top["model"], truth)
             loss, accuracy = top["score"]
-            print(f"| {name} | {top['rows']:,.0f} | {top['rows'] / yard_stick:.2f} | {loss:.4f} | {100 * accuracy:.2f} % |")
+            print(f"| {name} | {top['rows']:,.0f} | {top['rows'] / baseline:.2f} "
+                  f"| {loss:.4f} | {100 * accuracy:.2f} % |")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,8 @@
-//! Runs of several tasks: every mode trains, ends as the job says, and computes what it should.
-
-use std::collections::BTreeMap;
+//! Runs of several tasks: every mode trains, ends as the job says, and shares the work.
 
 use serde_json::Value;
 
-use crate::support::{Launched, Room, Run, SHARED, assert_says, events, points};
+use crate::support::{RunFolder, RunningProcess, SHARED_MODES, Sandbox, assert_says, events};
 
 const WORKER_PHASES: [&str; 5] = ["input", "pull", "compute", "push", "wait"];
 const SERVER_PHASES: [&str; 4] = ["receive", "apply", "send", "idle"];
@@ -13,15 +11,15 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
 }
 
-/// The steps of the workers of a run, by slot.
-fn worker_steps(run: &Run) -> Vec<u64> {
+/// The steps of each worker of a run, by slot.
+fn worker_steps(run: &RunFolder) -> Vec<u64> {
     let summary = run.summary();
     let tasks = summary["tasks"].as_array().unwrap();
     let workers = tasks.iter().filter(|task| task["task"].as_str().unwrap().starts_with("worker"));
     workers.map(|task| task["steps"].as_u64().unwrap()).collect()
 }
 
-/// A task must account for its time, and have moved bytes.
+/// Checks that a task accounts for its time and has exchanged bytes.
 fn check_task(task: &Value, phases: &[&str]) {
     let found: Vec<_> = task["phases"].as_object().unwrap().keys().collect();
     assert_eq!(found, phases, "{task}");
@@ -34,11 +32,11 @@ fn check_task(task: &Value, phases: &[&str]) {
 }
 
 #[test]
-fn five_tasks_share_in_every_mode_and_leave_nobody_behind() {
-    for mode in SHARED {
-        let room = Room::new();
+fn five_tasks_share_in_every_mode_and_leave_no_process_behind() {
+    for mode in SHARED_MODES {
+        let sandbox = Sandbox::new();
         let settings = ["cluster.workers=3", "cluster.servers=2", "train.stop={steps=600}"];
-        let run = room.train_cluster("run", mode, &settings);
+        let run = sandbox.train_cluster("run", mode, &settings);
         let summary = run.summary();
         assert_eq!((&summary["mode"], &summary["workers"]), (&mode.into(), &3.into()));
         assert_eq!((&summary["servers"], &summary["stop_reason"]), (&2.into(), &"steps".into()));
@@ -53,7 +51,7 @@ fn five_tasks_share_in_every_mode_and_leave_nobody_behind() {
             assert!(run.file(&task.replace(':', "_")).join("log.txt").is_file(), "{task}");
         }
 
-        // Every byte that one side sent the other received, but for the last words.
+        // Every byte that one side sent the other received, except the last frames.
         let bytes = |tasks: &[Value], figure| tasks.iter().map(|task| number(&task[figure])).sum();
         let (workers, servers) = tasks.split_at(3);
         for (from, to) in [(workers, servers), (servers, workers)] {
@@ -72,20 +70,20 @@ fn five_tasks_share_in_every_mode_and_leave_nobody_behind() {
 }
 
 #[test]
-fn staleness_is_zero_in_sync_within_its_bound_in_bounded_and_told_to_tensorboard() {
-    let room = Room::new();
+fn staleness_is_zero_in_sync_within_its_bound_in_bounded_and_written_for_tensorboard() {
+    let sandbox = Sandbox::new();
     for (mode, limit) in [("sync", 0), ("bounded", 2 * 5), ("async", u64::MAX)] {
         let settings = ["cluster.workers=3", "cluster.staleness=2", "train.stop={steps=300}"];
         let settings = if mode == "bounded" { &settings[..] } else { &[settings[0], settings[2]] };
-        let run = room.train_cluster(mode, mode, settings);
+        let run = sandbox.train_cluster(mode, mode, settings);
         let server = run.task("ps:0");
         let (mean, max) = (number(&server["staleness_mean"]), server["staleness_max"].as_u64());
         let max = max.unwrap();
-        // From two behind to three ahead: five pushes of each of the two others.
+        // From two behind to three ahead: five pushes of each of the other two workers.
         assert!(max <= limit, "{mode}: {max}");
         assert!(mean <= max as f64, "{mode}: {mean} {max}");
         let histograms = &events(&run.path)["runs"]["ps_0"]["histograms"];
-        // Every gradient is in it, and in sync none is late.
+        // Every gradient is in the histogram, and in sync none is stale.
         let buckets = histograms["staleness"][0][1].as_array().unwrap();
         let count = |bucket: &Value| number(&bucket[2]);
         let applied = number(&run.task("ps:0")["steps"]);
@@ -97,143 +95,10 @@ fn staleness_is_zero_in_sync_within_its_bound_in_bounded_and_told_to_tensorboard
     }
 }
 
-/// Two models must be the same to within rounding.
-#[track_caller]
-fn assert_close(left: &Run, right: &Run, what: &str) {
-    let (left, right) = (left.params(), right.params());
-    assert_eq!(left.len(), right.len());
-    let moved = left.iter().filter(|value| **value != 0.0).count();
-    assert!(moved > left.len() / 4, "{what}: only {moved} parameters have moved");
-    let differ = left.iter().zip(&right).map(|(l, r)| (l - r).abs()).fold(0.0, f32::max);
-    assert!(differ <= 1e-5, "{what}: parameters differ by up to {differ}");
-}
-
-/// `sync` with so many workers must follow `single` with as many times the batch.
-#[track_caller]
-fn check_follows_single(workers: usize, settings: &[&str]) {
-    let room = Room::new();
-    // A number of examples that no batch divides, so that batches go over the ends of epochs.
-    let common = [&["data.train_examples=607"], settings].concat();
-    let batch = format!("train.batch={}", 20 * workers);
-    let single = room.train("single", &[&common[..], &[&batch]].concat());
-    let workers = format!("cluster.workers={workers}");
-    let here = ["train.batch=20", "cluster.servers=2", &workers];
-    let sync = room.train_cluster("sync", "sync", &[&common[..], &here].concat());
-    for figure in ["global_steps", "examples", "stop_reason"] {
-        assert_eq!(single.summary()[figure], sync.summary()[figure], "{figure}");
-    }
-    assert_close(&single, &sync, &format!("{workers} {settings:?}"));
-}
-
-#[test]
-fn sync_follows_single_with_as_many_times_the_batch() {
-    check_follows_single(2, &["train.stop={steps=200}"]);
-    check_follows_single(3, &["train.stop={steps=200}"]);
-    check_follows_single(3, &["train.stop={steps=200}", "train.optimizer.kind=momentum"]);
-}
-
-#[test]
-fn sync_weighs_the_short_batches_at_the_end_of_the_data() {
-    // 1,821 examples: the last step has 20 for one worker, 1 for another and none for the third.
-    check_follows_single(3, &["train.stop={epochs=3}", "train.optimizer.rate=0.1"]);
-}
-
-#[test]
-fn sync_runs_that_their_test_loss_stops_end_at_the_same_step_with_the_same_bytes() {
-    let room = Room::new();
-    let settings = ["train.stop={test_loss=1.2}", "train.evaluate.every=20"];
-    let runs = [1, 2, 3].map(|again| room.train_cluster(&again.to_string(), "sync", &settings));
-    for run in &runs {
-        assert_eq!(run.summary()["stop_reason"], "test_loss");
-        assert_eq!(run.summary()["global_steps"], runs[0].summary()["global_steps"]);
-        assert!(run.model() == runs[0].model(), "the bytes differ");
-    }
-}
-
-#[test]
-fn two_sync_runs_of_one_seed_end_with_the_same_bytes() {
-    let room = Room::new();
-    for (name, settings) in [
-        ("plain", &["cluster.servers=1"][..]),
-        ("sharded", &["cluster.servers=2"]),
-        ("momentum", &["cluster.servers=2", "train.optimizer.kind=momentum"]),
-        ("adagrad", &["cluster.servers=1", "train.optimizer.kind=adagrad"]),
-        (
-            "adam",
-            &[
-                "cluster.servers=2",
-                "train.optimizer={kind=\"adam\", rate=0.003}",
-                "train.optimizer.schedule={kind=\"exponential\", every=50}",
-            ],
-        ),
-    ] {
-        let settings = [settings, &["cluster.workers=3", "train.stop={steps=150}"]].concat();
-        let run = |again| room.train_cluster(&format!("{name}-{again}"), "sync", &settings);
-        let (first, second) = (run(1), run(2));
-        assert!(first.model() == second.model(), "{name}: the bytes differ");
-        let other = [&settings[..], &["seed=2"]].concat();
-        let other = room.train_cluster(&format!("{name}-other"), "sync", &other);
-        assert!(first.model() != other.model(), "{name}: the seed matters");
-    }
-}
-
-#[test]
-fn how_many_servers_there_are_makes_no_difference_to_a_bit() {
-    let room = Room::new();
-    let models = [1, 2, 3].map(|servers| {
-        let servers = format!("cluster.servers={servers}");
-        let settings = ["cluster.workers=2", &servers, "train.stop={steps=100}"];
-        room.train_cluster(&servers, "sync", &settings).model()
-    });
-    assert!(models[0] == models[1] && models[0] == models[2]);
-}
-
-#[test]
-fn one_worker_in_any_mode_does_exactly_what_single_does() {
-    let room = Room::new();
-    let settings = ["train.stop={epochs=4}", "train.batch=17", "train.optimizer.kind=momentum"];
-    let single = room.train("single", &settings);
-    for mode in SHARED {
-        let settings = [&settings[..], &["cluster.workers=1", "cluster.servers=2"]].concat();
-        let run = room.train_cluster(mode, mode, &settings);
-        assert!(run.model() == single.model(), "{mode}: the bytes differ from single's");
-        for figure in ["global_steps", "examples", "test_loss", "train_loss"] {
-            assert_eq!(run.summary()[figure], single.summary()[figure], "{mode}: {figure}");
-        }
-    }
-}
-
-#[test]
-fn bounded_without_staleness_has_the_loss_curve_of_sync() {
-    const WORKERS: u64 = 3;
-    let room = Room::new();
-    // A round of `bounded` is an update of each worker; of `sync`, one of all together.
-    let curve = |mode: &str, rate: f32, updates: u64, more: &[&str]| {
-        let steps = format!("train.stop={{steps={}}}", 240 * updates);
-        let every = format!("train.evaluate.every={}", 20 * updates);
-        let rate = format!("train.optimizer.rate={rate}");
-        let settings = ["cluster.workers=3", "train.batch=20", &steps, &every, &rate];
-        let run = room.train_cluster(mode, mode, &[&settings[..], more].concat());
-        let tests = points(&run.worker_events(), "test/loss");
-        tests.into_iter().map(|(step, loss)| (step / updates, loss)).collect::<BTreeMap<_, _>>()
-    };
-    let sync = curve("sync", 0.03, 1, &[]);
-    let bounded = curve("bounded", 0.01, WORKERS, &["cluster.staleness=0"]);
-    // Tests do not hold up training, so now and then one is made a step later.
-    let common: Vec<_> = sync.keys().filter(|step| bounded.contains_key(step)).collect();
-    assert!(common.len() >= 6, "{sync:?} {bounded:?}");
-    for step in common {
-        let difference = (sync[step] - bounded[step]).abs();
-        assert!(difference <= 1e-4, "at step {step}: {} and {}", sync[step], bounded[step]);
-    }
-    let (first, last) = (sync.values().next().unwrap(), sync.values().last().unwrap());
-    assert!(first - last > 0.1, "there is a curve: {sync:?}");
-}
-
 #[test]
 fn epochs_are_shared_out_to_the_last_example() {
-    for mode in SHARED {
-        let room = Room::new();
+    for mode in SHARED_MODES {
+        let sandbox = Sandbox::new();
         for (examples, batch, workers, epochs) in
             [(607, 20, 3, 3), (600, 20, 3, 2), (600, 600, 2, 1), (101, 100, 3, 2)]
         {
@@ -246,7 +111,7 @@ fn epochs_are_shared_out_to_the_last_example() {
                 "cluster.servers=2".to_owned(),
             ];
             let settings: Vec<_> = settings.iter().map(String::as_str).collect();
-            let run = room.train_cluster(&name, mode, &settings);
+            let run = sandbox.train_cluster(&name, mode, &settings);
             let summary = run.summary();
             assert_eq!(summary["stop_reason"], "epochs", "{mode} {name}");
             assert_eq!(summary["examples"], examples * epochs, "{mode} {name}");
@@ -259,22 +124,22 @@ fn epochs_are_shared_out_to_the_last_example() {
     }
 }
 
-/// A run in this mode with these stop conditions must end for this reason; its summary.
+/// Checks that a run with these stop conditions ends for this reason. Returns its summary.
 #[track_caller]
 fn check_stop(mode: &str, stop: &str, reason: &str) -> Value {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let stop = format!("train.stop={stop}");
     let settings = ["cluster.workers=3", "cluster.servers=2", "train.evaluate.every=10", &stop];
-    let summary = room.train_cluster("run", mode, &settings).summary();
+    let summary = sandbox.train_cluster("run", mode, &settings).summary();
     assert_eq!(summary["stop_reason"], reason, "{mode} {stop}");
     summary
 }
 
 #[test]
 fn every_condition_ends_a_run_in_every_mode() {
-    for mode in SHARED {
+    for mode in SHARED_MODES {
         let steps = &check_stop(mode, "{steps=25}", "steps")["global_steps"];
-        // What the others had on its way when the last step was made still counts.
+        // Pushes that were in transit at the last step still count.
         let most = if mode == "sync" { 25 } else { 25 + 2 };
         assert!((25..=most).contains(&steps.as_u64().unwrap()), "{mode}: {steps}");
 
@@ -289,19 +154,19 @@ fn every_condition_ends_a_run_in_every_mode() {
 
 #[test]
 fn thirty_two_light_workers_make_progress_in_every_mode() {
-    for mode in SHARED {
-        let room = Room::new();
+    for mode in SHARED_MODES {
+        let sandbox = Sandbox::new();
         let steps = if mode == "sync" { 20 } else { 20 * 32 };
         let stop = format!("train.stop={{steps={steps}}}");
         let data = ["data.train_examples=2000", "data.test_examples=200"];
         let settings = [&data[..], &["cluster.workers=32", "train.batch=10", &stop]].concat();
-        let run = room.train_cluster("run", mode, &settings);
+        let run = sandbox.train_cluster("run", mode, &settings);
         let made = run.summary()["global_steps"].as_u64().unwrap();
         assert!((steps..steps + 32).contains(&made), "{mode}: {made}");
         let steps = worker_steps(&run);
         assert_eq!(steps.len(), 32, "{mode}");
         if mode != "async" {
-            // The default staleness is 4, and whoever is 5 ahead waits.
+            // The default staleness is 4: a worker that is 5 steps ahead waits.
             assert!(steps.iter().all(|own| own.abs_diff(20) <= 5 + 1), "{mode}: {steps:?}");
         }
         let peak = run.task("ps:0")["peak_rss_bytes"].as_u64().unwrap();
@@ -311,23 +176,22 @@ fn thirty_two_light_workers_make_progress_in_every_mode() {
 
 #[test]
 fn a_backup_keeps_sync_going_when_one_worker_is_slow() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let settings = ["data.train_examples=2400", "train.batch=600", "train.stop={steps=60}"];
     for quorum in [2, 3] {
         let (name, quorum_setting) = (quorum.to_string(), format!("cluster.quorum={quorum}"));
         let settings = [&settings[..], &["cluster.workers=3", &quorum_setting]].concat();
-        let mut command = room.cluster(&name, "sync", &settings);
+        let mut command = sandbox.cluster(&name, "sync", &settings);
         command.env("PACELINE_TEST_SLOW", "2:10");
-        let done = Launched::start(&mut command, room.path(&name)).finish();
-        assert_eq!(done.code, Some(0), "{done:?}");
-        let run = room.run_dir(&name);
+        let output = RunningProcess::start(&mut command, sandbox.path(&name)).finish();
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let run = sandbox.run_folder(&name);
         assert_eq!(run.summary()["global_steps"], 60);
-        assert_eq!(run.task("ps:0")["steps"], quorum * 60, "{quorum} gradients make a step");
+        assert_eq!(run.task("ps:0")["steps"], quorum * 60, "{quorum} gradients per step");
         let [steps, dropped] =
             ["steps", "dropped"].map(|figure| number(&run.task("worker:2")[figure]));
         match quorum {
-            // What the slow worker brought too late was counted and not used, and its steps
-            // were made without it.
+            // Late gradients of the slow worker were counted and dropped.
             2 => assert!(dropped > 0.0 && steps < 45.0, "{steps} steps, {dropped} dropped"),
             _ => assert_eq!((steps, dropped), (60.0, 0.0)),
         }
@@ -335,17 +199,17 @@ fn a_backup_keeps_sync_going_when_one_worker_is_slow() {
 }
 
 #[test]
-fn a_slow_worker_holds_up_nobody_in_async_and_nobody_beyond_the_bound_in_bounded() {
-    let room = Room::new();
+fn a_slow_worker_delays_no_other_in_async_and_none_beyond_the_bound_in_bounded() {
+    let sandbox = Sandbox::new();
     let settings = ["data.train_examples=1200", "train.batch=300", "train.stop={steps=120}"];
     for mode in ["async", "bounded"] {
         let bound = ["cluster.staleness=2"];
         let more = if mode == "bounded" { &bound[..] } else { &[] };
-        let mut command = room.cluster(mode, mode, &[&settings[..], more].concat());
+        let mut command = sandbox.cluster(mode, mode, &[&settings[..], more].concat());
         command.env("PACELINE_TEST_SLOW", "1:4");
-        let done = Launched::start(&mut command, room.path(mode)).finish();
-        assert_eq!(done.code, Some(0), "{done:?}");
-        let steps = worker_steps(&room.run_dir(mode));
+        let output = RunningProcess::start(&mut command, sandbox.path(mode)).finish();
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let steps = worker_steps(&sandbox.run_folder(mode));
         match mode {
             "async" => assert!(steps[0] >= steps[1] * 3 / 2, "{steps:?}"),
             _ => assert!(steps[0].abs_diff(steps[1]) <= 3, "{steps:?}"),
@@ -354,10 +218,10 @@ fn a_slow_worker_holds_up_nobody_in_async_and_nobody_beyond_the_bound_in_bounded
 }
 
 #[test]
-fn bad_input_ends_a_run_of_many_tasks_before_there_is_any() {
-    let room = Room::new();
-    room.idx_set("set", 12, 3);
-    let before = room.tree();
+fn bad_input_ends_a_run_before_any_task_starts() {
+    let sandbox = Sandbox::new();
+    sandbox.idx_set("set", 12, 3);
+    let before = sandbox.tree();
     for (settings, says) in [
         (&["train.batch=601"][..], "train.batch is 601"),
         (&["data.kind=mnist"], "mnist is not on this machine"),
@@ -370,33 +234,32 @@ fn bad_input_ends_a_run_of_many_tasks_before_there_is_any() {
         ),
         (&["cluster.servers=0"], "cluster.servers must be"),
     ] {
-        let launched =
-            Launched::start(&mut room.cluster("run", "async", settings), room.path("run"));
-        let done = launched.finish();
-        assert_eq!(done.code, Some(2), "{settings:?}: {done:?}");
-        assert_says(&done.stderr, &["error: ", says]);
-        assert_eq!(done.stderr.matches(says).count(), 1, "said once: {done:?}");
-        assert_eq!(room.tree(), before, "{settings:?} left something behind");
+        let launched = sandbox.launch("run", "async", settings);
+        let output = launched.finish();
+        assert_eq!(output.code, Some(2), "{settings:?}: {output:?}");
+        assert_says(&output.stderr, &["error: ", says]);
+        assert_eq!(output.stderr.matches(says).count(), 1, "printed once: {output:?}");
+        assert_eq!(sandbox.tree(), before, "{settings:?} left something behind");
     }
 }
 
 #[test]
 fn quiet_silences_every_task() {
-    let room = Room::new();
-    let mut command = room.cluster("run", "async", &["train.stop={steps=50}"]);
-    let done = Launched::start(command.arg("--quiet"), room.path("run")).finish();
-    assert_eq!((done.code, done.stdout.as_str(), done.stderr.as_str()), (Some(0), "", ""));
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.cluster("run", "async", &["train.stop={steps=50}"]);
+    let output = RunningProcess::start(command.arg("--quiet"), sandbox.path("run")).finish();
+    assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (Some(0), "", ""));
 }
 
 #[test]
-fn a_run_of_many_tasks_trains_again_from_the_job_it_left() {
-    let room = Room::new();
+fn a_run_of_several_tasks_trains_again_from_the_job_it_left() {
+    let sandbox = Sandbox::new();
     let settings = ["cluster.workers=3", "cluster.servers=2", "train.stop={steps=60}"];
-    let first = room.train_cluster("first", "sync", &settings);
+    let first = sandbox.train_cluster("first", "sync", &settings);
     let job = first.file("job.toml");
-    room.ok(&["train", "--quiet", "--run-dir", "again", job.to_str().unwrap()]);
-    assert!(first.model() == room.run_dir("again").model(), "the bytes differ");
-    let figures = room.ok(&["evaluate", "--json", first.str()]).stdout;
+    sandbox.ok(&["train", "--quiet", "--run-dir", "again", job.to_str().unwrap()]);
+    assert!(first.model() == sandbox.run_folder("again").model(), "the bytes differ");
+    let figures = sandbox.ok(&["evaluate", "--json", first.str()]).stdout;
     let figures: Value = serde_json::from_str(&figures).unwrap();
     assert_eq!(figures["test_loss"], first.summary()["test_loss"]);
 }

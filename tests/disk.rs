@@ -1,25 +1,26 @@
-//! When files cannot be written: the run fails with a clear message and exit code 1.
+//! When files cannot be written, the run fails with a clear message and exit code 1.
 //!
-//! A full disk is had without being root by a limit on the size of files: with the signal
-//! for it ignored, a write beyond the limit fails as one on a full disk does.
+//! The tests imitate a full disk without root by a limit on the size of files. With the signal for
+//! it ignored, a write beyond the limit fails like a write to a full disk.
 
 use std::fs::File;
 use std::process::Stdio;
 
-use crate::support::{PACELINE, Room, SMALL, assert_says, finish, start};
+use crate::support::{PACELINE, SMALL, Sandbox, assert_says, finish, start};
 
-/// Trains with files of at most so many blocks of 512 bytes; what the program said.
-fn train_on_full_disk(room: &Room, blocks: u32, settings: &str) -> String {
+/// Trains with files of at most `blocks` times 512 bytes. Returns standard error.
+fn train_on_full_disk(sandbox: &Sandbox, blocks: u32, settings: &str) -> String {
     let small = SMALL.join(" ");
     let line = format!(
-        "trap '' XFSZ; ulimit -f {blocks}; exec {PACELINE} train --quiet --run-dir run {small} {settings}"
+        "trap '' XFSZ; ulimit -f {blocks}; \
+         exec {PACELINE} train --quiet --run-dir run {small} {settings}"
     );
-    let done = finish(start(room.program("sh").args(["-c", &line])));
-    assert_eq!(done.code, Some(1), "{blocks} blocks: {done:?}");
-    let left: Vec<_> = room.tree().into_iter().filter(|path| path.ends_with(".tmp")).collect();
-    assert_eq!(left, [""; 0], "temporary files stay behind");
-    assert!(!room.path("run/summary.json").exists(), "a failed run has no summary");
-    done.stderr
+    let output = finish(start(sandbox.program("sh").args(["-c", &line])));
+    assert_eq!(output.code, Some(1), "{blocks} blocks: {output:?}");
+    let left: Vec<_> = sandbox.tree().into_iter().filter(|path| path.ends_with(".tmp")).collect();
+    assert_eq!(left, [""; 0], "temporary files are left");
+    assert!(!sandbox.path("run/summary.json").exists(), "a failed run has no summary");
+    output.stderr
 }
 
 #[test]
@@ -28,51 +29,51 @@ fn a_full_disk_fails_the_run_and_names_the_file() {
     for (blocks, settings, file) in [
         (0, few_events, "job.toml"),
         (8, "--set train.stop={steps=5000}", "worker_0"),
-        // So few that they are all written at the very end.
+        // Few enough to be written only at the end.
         (8, "--set train.stop={steps=100}", "worker_0"),
         (16, few_events, "model.safetensors"),
     ] {
-        let room = Room::new();
-        let said = train_on_full_disk(&room, blocks, settings);
-        assert_says(&said, &["error: cannot write", file, "File too large"]);
-        assert_eq!(said.lines().count(), 1, "one short line: {said}");
+        let sandbox = Sandbox::new();
+        let printed = train_on_full_disk(&sandbox, blocks, settings);
+        assert_says(&printed, &["error: cannot write", file, "File too large"]);
+        assert_eq!(printed.lines().count(), 1, "one short line: {printed}");
     }
 }
 
 #[test]
-fn a_place_that_cannot_be_written_fails_the_run_and_is_named() {
-    let room = Room::new();
-    // Nobody can make directories there, not even root.
+fn an_unwritable_directory_fails_the_run_and_is_named() {
+    let sandbox = Sandbox::new();
+    // Not even root can make directories there.
     let args = [&["train", "--quiet", "--run-dir", "/proc/paceline"], &SMALL[..]].concat();
-    assert_says(&room.fails(1, &args), &["cannot make the run directory /proc/paceline"]);
-    room.write("runs", "not a directory");
-    assert_says(&room.fails(1, &[&["train"], &SMALL[..]].concat()), &["runs"]);
-    assert_eq!(room.tree(), ["runs"]);
+    assert_says(&sandbox.fails(1, &args), &["cannot make the run directory /proc/paceline"]);
+    sandbox.write("runs", "not a directory");
+    assert_says(&sandbox.fails(1, &[&["train"], &SMALL[..]].concat()), &["runs"]);
+    assert_eq!(sandbox.tree(), ["runs"]);
 }
 
 #[test]
-fn output_that_nobody_can_take_is_no_panic() {
-    let room = Room::new();
+fn output_that_cannot_be_written_does_not_panic() {
+    let sandbox = Sandbox::new();
     let full = || File::options().write(true).open("/dev/full").unwrap();
     let args = [&["train"], &SMALL[..]].concat();
 
     // A table that cannot be printed is a failure, but the run is complete.
-    let mut command = room.command(&args);
+    let mut command = sandbox.command(&args);
     let child = command.stdout(full()).stderr(Stdio::piped()).spawn().unwrap();
-    let done = finish(child);
-    assert_eq!(done.code, Some(1), "{done:?}");
-    assert_says(&done.stderr, &["cannot write to standard output"]);
-    assert_eq!(room.runs()[0].summary()["stop_reason"], "epochs");
+    let output = finish(child);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert_says(&output.stderr, &["cannot write to standard output"]);
+    assert_eq!(sandbox.runs()[0].summary()["stop_reason"], "epochs");
 
-    // Progress is a courtesy; the run goes on without it.
-    let mut command = room.command(&args);
+    // The run continues without its progress lines.
+    let mut command = sandbox.command(&args);
     let child = command.stdout(Stdio::piped()).stderr(full()).spawn().unwrap();
-    let done = finish(child);
-    assert_eq!(done.code, Some(0), "{done:?}");
-    assert_says(&done.stdout, &["stopped by"]);
+    let output = finish(child);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_says(&output.stdout, &["stopped by"]);
 
-    // An error that cannot be shown still has its exit code.
-    let mut command = room.command(&["train", "nowhere.toml"]);
+    // An error that cannot be printed still sets the exit code.
+    let mut command = sandbox.command(&["train", "nowhere.toml"]);
     let child = command.stdout(Stdio::piped()).stderr(full()).spawn().unwrap();
     assert_eq!(finish(child).code, Some(2));
 }

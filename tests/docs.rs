@@ -1,11 +1,11 @@
-//! The documentation: its commands work, and its tables are those of the program.
+//! The documentation: its commands work, and its tables match the program.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use paceline::job::reference_markdown;
+use paceline_cli::job::reference_markdown;
 
-use crate::support::{PACELINE, Room, finish, start, workspace};
+use crate::support::{PACELINE, Sandbox, finish, start, workspace};
 
 /// README.md and everything in docs/.
 fn documents() -> Vec<PathBuf> {
@@ -20,8 +20,8 @@ fn documents() -> Vec<PathBuf> {
     documents
 }
 
-/// The commands of the blocks marked `console` that start the program, with their line. A
-/// backslash at the end of a line carries on in the next.
+/// The commands in `console` blocks that start the program, with their line numbers. A backslash
+/// at the end of a line continues the command on the next line.
 fn commands(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut inside = false;
@@ -31,8 +31,8 @@ fn commands(text: &str) -> Vec<(usize, String)> {
             inside = line == "```console";
         } else if let Some(command) = line.strip_prefix("$ ").filter(|_| inside) {
             let mut command = command.to_owned();
-            while let Some(begun) = command.strip_suffix('\\') {
-                command = format!("{begun}{}", lines.next().map_or("", |(_, line)| line));
+            while let Some(start) = command.strip_suffix('\\') {
+                command = format!("{start}{}", lines.next().map_or("", |(_, line)| line));
             }
             if command.starts_with("paceline ") {
                 found.push((at + 1, command));
@@ -49,15 +49,16 @@ fn every_command_in_the_documentation_works() {
     for document in documents() {
         let text = fs::read_to_string(&document).unwrap();
         // Commands of one document may build on each other.
-        let room = Room::new();
+        let sandbox = Sandbox::new();
         let commands = commands(&text);
         if document.ends_with("README.md") {
             assert!(!commands.is_empty(), "the README shows how to start");
         }
         for (line, command) in commands {
-            let done = finish(start(room.program("sh").args(["-c", &command]).env("PATH", &path)));
+            let output =
+                finish(start(sandbox.program("sh").args(["-c", &command]).env("PATH", &path)));
             let at = format!("{}:{line}: {command}", document.display());
-            assert_eq!(done.code, Some(0), "{at}: {done:?}");
+            assert_eq!(output.code, Some(0), "{at}: {output:?}");
         }
     }
 }
@@ -69,9 +70,9 @@ fn commands_are_found_in_console_blocks_only() {
     assert_eq!(commands(text), [(3, "paceline train   --quiet".to_owned())]);
 }
 
-/// With `UPDATE_DOCS=1` in the environment the test mends what it finds.
+/// With `UPDATE_DOCS=1` in the environment the test rewrites the table.
 #[test]
-fn the_table_of_keys_is_that_of_the_program() {
+fn the_table_of_keys_matches_the_program() {
     const BEGIN: &str = "<!-- keys -->\n";
     const END: &str = "<!-- /keys -->";
     let path = workspace().join("docs/job.md");

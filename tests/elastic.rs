@@ -1,5 +1,5 @@
-//! Workers that come to a run and leave it while it goes on: every example still comes once an
-//! epoch, `sync` ends with the same bits, and everybody ends by themselves.
+//! Workers that join and leave a run while it trains: every example still comes once per epoch,
+//! `sync` ends with the same bits, and every process ends without help.
 
 use std::process::Command;
 use std::time::Duration;
@@ -7,36 +7,38 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    ENDLESS, Launched, Room, Run, SHARED, assert_says, processes_of, signal_to, within,
+    ENDLESS, RunFolder, RunningProcess, SHARED_MODES, Sandbox, assert_says, processes_of,
+    signal_to, within,
 };
 
-/// Long enough for somebody to come and another to go: 20 epochs of 600 examples, in steps of 4.
+/// Long enough for one worker to join and another to leave: 20 epochs of 600 examples, in steps
+/// of 4.
 const EPOCHS: [&str; 2] = ["train.stop.epochs=20", "train.batch=1"];
 const EXAMPLES: u64 = 20 * 600;
 
-/// A run of 2 workers that fill 4 slots, and is making steps.
-fn running(room: &Room, mode: &str, settings: &[&str]) -> Launched {
+/// A run of 2 workers that fill 4 slots and are making steps.
+fn running(sandbox: &Sandbox, mode: &str, settings: &[&str]) -> RunningProcess {
     let settings = [&["cluster.slots=4", "cluster.servers=2"], settings].concat();
-    let mut command = room.cluster("run", mode, &settings);
-    let mut launched = Launched::start(slow(&mut command), room.path("run"));
+    let mut command = sandbox.cluster("run", mode, &settings);
+    let mut launched = RunningProcess::start(slow(&mut command), sandbox.path("run"));
     launched.wait_for_steps();
     launched
 }
 
-/// Slows all workers down, so that there is time for them to come and go.
+/// Slows all workers down, so that there is time to join and leave.
 fn slow(command: &mut Command) -> &mut Command {
     command.env("PACELINE_TEST_SLOW", "*:150")
 }
 
-/// A worker that joins the run.
-fn join(room: &Room) -> Launched {
-    let mut command = room.command(&["worker", "--join", room.path("run").to_str().unwrap()]);
-    Launched::start(slow(&mut command), room.path("run"))
+/// Starts a worker that joins the run.
+fn join(sandbox: &Sandbox) -> RunningProcess {
+    let mut command = sandbox.command(&["worker", "--join", sandbox.path("run").to_str().unwrap()]);
+    RunningProcess::start(slow(&mut command), sandbox.path("run"))
 }
 
-/// Waits until server 0 has said this.
+/// Waits until the log of server 0 contains this text.
 #[track_caller]
-fn heard(run: &Run, text: &str) {
+fn wait_for_server_log(run: &RunFolder, text: &str) {
     within(Duration::from_secs(60), text, || run.log("ps:0").contains(text));
 }
 
@@ -47,7 +49,7 @@ fn names(summary: &Value) -> Vec<&str> {
 #[test]
 fn sync_has_the_same_bits_however_many_processes_fill_its_slots() {
     for model in ["softmax", "logistic"] {
-        let room = Room::new();
+        let sandbox = Sandbox::new();
         let kind = format!("model.kind={model}");
         let settings = ["cluster.slots=4", "train.stop.steps=200", "data.features=5000", &kind];
         let settings = if model == "softmax" {
@@ -58,7 +60,7 @@ fn sync_has_the_same_bits_however_many_processes_fill_its_slots() {
         let runs = [1, 2, 4].map(|workers| {
             let workers = format!("cluster.workers={workers}");
             let name = workers.replace('=', "-");
-            room.train_cluster(&name, "sync", &[&settings[..], &[&workers]].concat())
+            sandbox.train_cluster(&name, "sync", &[&settings[..], &[&workers]].concat())
         });
         assert!(
             runs[0].model() == runs[1].model() && runs[1].model() == runs[2].model(),
@@ -66,30 +68,31 @@ fn sync_has_the_same_bits_however_many_processes_fill_its_slots() {
         );
         let summary = runs[1].summary();
         assert_eq!(names(&summary), ["worker:0", "worker:1", "ps:0"]);
-        // Each of two workers has made the steps of two slots.
+        // Each of the two workers has made the steps of two slots.
         assert_eq!(runs[1].task("worker:1")["steps"], 400, "{model}");
         assert_eq!(runs[0].summary()["examples"], summary["examples"], "{model}");
     }
 }
 
-/// A third worker joins and the second leaves; all end well, and every example came once.
-fn check_one_comes_and_one_goes(mode: &str, settings: &[&str], is_same: bool) {
-    let room = Room::new();
+/// Checks a run that a third worker joins and the second leaves: all processes succeed, and every
+/// example comes once per epoch.
+fn check_join_and_leave(mode: &str, settings: &[&str], is_same: bool) {
+    let sandbox = Sandbox::new();
     let all = [&EPOCHS[..], settings].concat();
-    let launched = running(&room, mode, &all);
-    let run = room.run_dir("run");
-    let joined = join(&room);
-    heard(&run, "worker:2 takes ");
+    let launched = running(&sandbox, mode, &all);
+    let run = sandbox.run_folder("run");
+    let joined = join(&sandbox);
+    wait_for_server_log(&run, "worker:2 takes ");
     let second = launched.task("worker:1");
     signal_to(second, "TERM");
     within(Duration::from_secs(60), "worker:1 is gone", || {
-        !processes_of(&room.path("run")).contains(&second)
+        !processes_of(&sandbox.path("run")).contains(&second)
     });
-    let done = launched.finish_task();
-    assert_eq!(done.code, Some(0), "{mode}: {done:?}");
+    let output = launched.finish_task();
+    assert_eq!(output.code, Some(0), "{mode}: {output:?}");
     let joined = joined.finish();
     assert_eq!(joined.code, Some(0), "{mode}: {joined:?}");
-    assert_says(&done.stderr, &["worker:1: leaves the run in good order"]);
+    assert_says(&output.stderr, &["worker:1: leaves the run in good order"]);
     let summary = run.summary();
     assert_eq!(summary["examples"], EXAMPLES, "{mode}: every example once an epoch");
     assert_eq!(names(&summary), ["worker:0", "worker:1", "worker:2", "ps:0", "ps:1"], "{mode}");
@@ -97,95 +100,85 @@ fn check_one_comes_and_one_goes(mode: &str, settings: &[&str], is_same: bool) {
         assert!(run.task(worker)["steps"].as_u64().unwrap() > 0, "{mode}: {worker}");
         assert!(run.event_bytes(worker) > 0, "{mode}: {worker} has a folder of its own");
     }
-    assert!(!run.file("join.json").exists(), "what lets others in goes with the run");
+    assert!(!run.file("join.json").exists(), "join.json is removed at the end");
     if is_same {
         let settings = [&["cluster.slots=4", "cluster.servers=2"], &all[..]].concat();
-        let calm = room.train_cluster("calm", mode, &settings);
-        assert!(calm.model() == run.model(), "{mode}: the same bits as an undisturbed run");
+        let undisturbed = sandbox.train_cluster("undisturbed", mode, &settings);
+        assert!(undisturbed.model() == run.model(), "{mode}: the same bits as an undisturbed run");
     }
 }
 
 #[test]
-fn in_sync_one_worker_joins_and_another_leaves_without_a_trace() {
-    check_one_comes_and_one_goes("sync", &[], true);
+fn in_sync_one_worker_joins_and_another_leaves_with_the_same_bits() {
+    check_join_and_leave("sync", &[], true);
 }
 
 #[test]
-fn in_sync_on_sparse_rows_one_worker_joins_and_another_leaves_without_a_trace() {
-    check_one_comes_and_one_goes("sync", &["model.kind=logistic", "data.features=5000"], true);
+fn in_sync_on_sparse_rows_one_worker_joins_and_another_leaves_with_the_same_bits() {
+    check_join_and_leave("sync", &["model.kind=logistic", "data.features=5000"], true);
 }
 
 #[test]
 fn in_async_and_bounded_one_worker_joins_and_another_leaves() {
-    check_one_comes_and_one_goes("async", &[], false);
-    check_one_comes_and_one_goes("bounded", &["cluster.staleness=1"], false);
-    check_one_comes_and_one_goes("async", &["model.kind=logistic", "data.features=5000"], false);
-}
-
-/// Kills a server and waits until another process has taken its place.
-fn kill_server(launched: &Launched, server: &str) {
-    signal_to(launched.task(server), "KILL");
-    let told = format!("{server} is started again");
-    within(Duration::from_secs(60), &told, || launched.said().contains(&told));
+    check_join_and_leave("async", &[], false);
+    check_join_and_leave("bounded", &["cluster.staleness=1"], false);
+    check_join_and_leave("async", &["model.kind=logistic", "data.features=5000"], false);
 }
 
 #[test]
-fn servers_that_die_find_those_who_joined_and_do_without_those_who_left() {
-    let room = Room::new();
-    let launched = running(&room, "sync", &[&EPOCHS[..], &["checkpoint.every_steps=100"]].concat());
-    let run = room.run_dir("run");
-    let joined = join(&room);
-    heard(&run, "worker:2 takes ");
-    kill_server(&launched, "ps:1");
+fn restarted_servers_know_the_workers_that_joined_and_left() {
+    let sandbox = Sandbox::new();
+    let launched =
+        running(&sandbox, "sync", &[&EPOCHS[..], &["checkpoint.every_steps=100"]].concat());
+    let run = sandbox.run_folder("run");
+    let joined = join(&sandbox);
+    wait_for_server_log(&run, "worker:2 takes ");
+    launched.kill_and_wait_for_restart("ps:1");
     let second = launched.task("worker:1");
     signal_to(second, "TERM");
     within(Duration::from_secs(60), "worker:1 is gone", || {
-        !processes_of(&room.path("run")).contains(&second)
+        !processes_of(&sandbox.path("run")).contains(&second)
     });
-    kill_server(&launched, "ps:0");
-    let done = launched.finish_task();
-    assert_eq!(done.code, Some(0), "{done:?}");
+    launched.kill_and_wait_for_restart("ps:0");
+    let output = launched.finish_task();
+    assert_eq!(output.code, Some(0), "{output:?}");
     let joined = joined.finish();
     assert_eq!(joined.code, Some(0), "{joined:?}");
-    assert_says(&done.stderr, &["ps:1: the run goes back to ", "worker:1: leaves the run"]);
+    assert_says(&output.stderr, &["ps:1: the run goes back to ", "worker:1: leaves the run"]);
     let settings = [&["cluster.slots=4", "cluster.servers=2"], &EPOCHS[..]].concat();
-    let calm = room.train_cluster("calm", "sync", &settings);
-    assert!(calm.model() == run.model(), "the same bits as an undisturbed run");
+    let undisturbed = sandbox.train_cluster("undisturbed", "sync", &settings);
+    assert!(undisturbed.model() == run.model(), "the same bits as an undisturbed run");
 }
 
 #[test]
 fn a_spare_takes_over_from_a_killed_worker() {
-    for mode in SHARED {
-        let room = Room::new();
+    for mode in SHARED_MODES {
+        let sandbox = Sandbox::new();
         let settings = ["cluster.on_worker_loss=wait", "cluster.slots=2", ENDLESS];
-        let mut launched =
-            Launched::start(&mut room.cluster("run", mode, &settings), room.path("run"));
+        let mut launched = sandbox.launch("run", mode, &settings);
         launched.wait_for_steps();
-        let run = room.run_dir("run");
-        let mut spare = join(&room);
+        let run = sandbox.run_folder("run");
+        let mut spare = join(&sandbox);
         spare.wait_for("waits for a slot, as a spare: all 2 are filled");
         signal_to(launched.task("worker:1"), "KILL");
-        heard(&run, "worker:2 takes worker:1 over");
-        // The task that was started again finds its place taken, and is a spare itself.
+        wait_for_server_log(&run, "worker:2 takes worker:1 over");
+        // The restarted task finds its slot taken and becomes a spare.
         launched.wait_for("worker:1: waits for a slot, as a spare");
         launched.wait_for_more_steps();
         launched.signal("INT");
-        let done = launched.finish_task();
-        assert_eq!(done.code, Some(130), "{mode}: {done:?}");
+        let output = launched.finish_task();
+        assert_eq!(output.code, Some(130), "{mode}: {output:?}");
         assert_eq!(spare.finish().code, Some(0), "{mode}");
         assert_eq!(names(&run.summary()), ["worker:0", "worker:2", "ps:0"], "{mode}");
     }
 }
 
 #[test]
-fn a_spare_leaves_when_told_and_ends_with_the_run() {
-    let room = Room::new();
-    let mut launched = Launched::start(
-        &mut room.cluster("run", "async", &["cluster.slots=2", ENDLESS]),
-        room.path("run"),
-    );
+fn a_spare_leaves_on_request_and_ends_with_the_run() {
+    let sandbox = Sandbox::new();
+    let mut launched = sandbox.launch("run", "async", &["cluster.slots=2", ENDLESS]);
     launched.wait_for_steps();
-    let [mut first, mut second] = [join(&room), join(&room)];
+    let [mut first, mut second] = [join(&sandbox), join(&sandbox)];
     first.wait_for("waits for a slot");
     second.wait_for("waits for a slot");
     first.signal("TERM");
@@ -196,25 +189,25 @@ fn a_spare_leaves_when_told_and_ends_with_the_run() {
 }
 
 #[test]
-fn who_cannot_join_is_told_why() {
-    let room = Room::new();
-    let mut launched = running(&room, "async", &[ENDLESS]);
-    let text = std::fs::read(room.path("run/join.json")).unwrap();
-    let door: Value = serde_json::from_slice(&text).unwrap();
-    let address = door["servers"][1].as_str().unwrap();
-    let secret = room.write("wrong", "not the secret");
-    let refused =
-        room.fails(200, &["worker", "--join", address, "--token-file", secret.to_str().unwrap()]);
+fn a_worker_that_cannot_join_reports_why() {
+    let sandbox = Sandbox::new();
+    let mut launched = running(&sandbox, "async", &[ENDLESS]);
+    let text = std::fs::read(sandbox.path("run/join.json")).unwrap();
+    let access: Value = serde_json::from_slice(&text).unwrap();
+    let address = access["servers"][1].as_str().unwrap();
+    let secret = sandbox.write("wrong", "not the secret");
+    let refused = sandbox
+        .fails(200, &["worker", "--join", address, "--token-file", secret.to_str().unwrap()]);
     assert_says(&refused, &["wrong token", address]);
-    let nobody = room.fails(200, &["worker", "--join", "127.0.0.1:1"]);
-    assert_says(&nobody, &["127.0.0.1:1", "refused"]);
-    let none = room.fails(2, &["worker", "--join", room.path("").to_str().unwrap()]);
+    let unreachable = sandbox.fails(200, &["worker", "--join", "127.0.0.1:1"]);
+    assert_says(&unreachable, &["127.0.0.1:1", "refused"]);
+    let none = sandbox.fails(2, &["worker", "--join", sandbox.path("").to_str().unwrap()]);
     assert_says(&none, &["join.json"]);
-    // Any server will do, with the right secret.
-    let secret = room.write("right", door["token"].as_str().unwrap());
+    // Any server accepts the right token.
+    let secret = sandbox.write("right", access["token"].as_str().unwrap());
     let mut command =
-        room.command(&["worker", "--join", address, "--token-file", secret.to_str().unwrap()]);
-    let mut joined = Launched::start(&mut command, room.path("run"));
+        sandbox.command(&["worker", "--join", address, "--token-file", secret.to_str().unwrap()]);
+    let mut joined = RunningProcess::start(&mut command, sandbox.path("run"));
     joined.wait_for("worker:2: has joined");
     launched.wait_for_more_steps();
     launched.signal("INT");

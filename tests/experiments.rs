@@ -1,13 +1,13 @@
-//! The sweeps in `experiments/`, and the list that is made of them.
+//! The sweeps in `experiments/`, and the generated list of them.
 
 use std::fs;
 
 use paceline_lab::report::GENERATED_NOTICE;
 
 use crate::emulate::without_root;
-use crate::support::{Room, assert_says, finish, start, workspace};
+use crate::support::{Sandbox, assert_says, finish, start, workspace};
 
-/// The experiments: name and text of each job file.
+/// The name and text of each job file.
 fn experiments() -> Vec<(String, String)> {
     let entries = fs::read_dir(workspace().join("experiments")).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -24,37 +24,41 @@ fn experiments() -> Vec<(String, String)> {
 
 #[test]
 fn every_experiment_can_be_run() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let experiments = workspace().join("experiments");
     for form in [&[][..], &["--quick"]] {
         let args = [&["sweep", "--dry-run", experiments.to_str().unwrap()], form].concat();
-        let listed = room.ok(&args).stdout;
+        let listed = sandbox.ok(&args).stdout;
         assert!(listed.matches("# ").count() >= 15, "{listed}");
     }
 }
 
-/// `paceline report SWEEPS --index experiments/README.md` writes it; the figures are of whenever
-/// that was last done, but what there is must be there.
+/// `paceline report SWEEPS --index experiments/README.md` generates the list. Its figures may be
+/// old, but every experiment and finding must be in it.
 #[test]
-fn the_list_of_experiments_has_all_of_them_with_what_they_hold() {
+fn the_list_of_experiments_is_complete() {
     let list = fs::read_to_string(workspace().join("experiments/README.md")).unwrap();
-    assert!(list.starts_with(GENERATED_NOTICE), "it is not the one that is generated");
+    assert!(list.starts_with(GENERATED_NOTICE), "experiments/README.md is not the generated list");
     for (name, job) in experiments() {
         let section = list.split(&format!("\n## {name}\n")).nth(1);
-        let section = section.unwrap_or_else(|| panic!("{name} is not in the list: make it anew"));
+        let section =
+            section.unwrap_or_else(|| panic!("{name} is not in the list: generate it again"));
         let section = section.split("\n## ").next().unwrap();
         assert_says(section, &[&format!("`paceline sweep experiments/{name}.toml")]);
         let says = job.lines().filter_map(|line| line.strip_prefix("says = \"")?.strip_suffix('"'));
         for says in says {
-            assert!(section.contains(says), "{name}: {says:?} is not in the list: make it anew");
+            assert!(
+                section.contains(says),
+                "{name}: {says:?} is not in the list: generate it again"
+            );
         }
     }
 }
 
-/// Three of the experiments, still shorter than their quick form.
+/// Runs three of the experiments, made shorter than their quick form.
 #[test]
 fn a_directory_of_experiments_is_swept_and_listed() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     for (name, job) in experiments() {
         if ["softmax-r0", "softmax-r1-emulated", "criteo-r3"].contains(&name.as_str()) {
             let job =
@@ -65,19 +69,19 @@ fn a_directory_of_experiments_is_swept_and_listed() {
                 job.replace("\"train.stop\" = { steps = 100 }", "\"train.stop\" = { steps = 10 }");
             let job =
                 job.replace("\"train.stop\" = { steps = 600 }", "\"train.stop\" = { steps = 40 }");
-            room.write(&format!("jobs/{name}.toml"), job);
+            sandbox.write(&format!("jobs/{name}.toml"), job);
         }
     }
-    // Who may not make networks makes the other runs.
-    let mut command = without_root(&room);
+    // Without root the emulated experiment is skipped.
+    let mut command = without_root(&sandbox);
     command.args(["sweep", "--quick", "jobs", "--repeats", "1", "--sweep-dir", "all"]);
-    let done = finish(start(&mut command));
-    assert_eq!(done.code, Some(0), "{done:?}");
+    let output = finish(start(&mut command));
+    assert_eq!(output.code, Some(0), "{output:?}");
     let left_out = "softmax-r1-emulated.toml is left out: it emulates hosts, which needs root";
-    assert_says(&done.stderr, &[left_out, "8 of 8 runs", "4 of 4 runs"]);
+    assert_says(&output.stderr, &[left_out, "8 of 8 runs", "4 of 4 runs"]);
 
-    room.ok(&["report", "all", "--index", "README.md"]);
-    let list = fs::read_to_string(room.path("README.md")).unwrap();
+    sandbox.ok(&["report", "all", "--index", "README.md"]);
+    let list = fs::read_to_string(sandbox.path("README.md")).unwrap();
     assert!(list.starts_with(GENERATED_NOTICE));
     assert_says(
         &list,
@@ -89,10 +93,10 @@ fn a_directory_of_experiments_is_swept_and_listed() {
             "| steps/s | 1.4 |",
         ],
     );
-    let page = fs::read_to_string(room.path("all/softmax-r0/report.html")).unwrap();
+    let page = fs::read_to_string(sandbox.path("all/softmax-r0/report.html")).unwrap();
     assert_says(&page, &["Published findings", "holds here"]);
     assert_says(
-        &room.fails(2, &["report", "jobs", "--index", "x.md"]),
+        &sandbox.fails(2, &["report", "jobs", "--index", "x.md"]),
         &["there are no sweeps in it"],
     );
 }

@@ -1,4 +1,4 @@
-//! What docs/failures.md promises: every row names a test, and the tests that stand nowhere else.
+//! What docs/failures.md promises: every row names a test. Some of those tests are here.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -9,79 +9,90 @@ use std::thread;
 use paceline_exchange::{FrameKind, HEADER_BYTES, Header, Refusal, RefuseCode};
 
 use crate::support::{
-    ENDLESS, Launched, PACELINE, Room, SMALL_DATA, assert_says, cluster_of, free_ports, signal_to,
-    tf_config, wait_until, workspace,
+    ENDLESS, PACELINE, RunningProcess, SMALL_DATA, Sandbox, assert_says, cluster_of, free_ports,
+    signal_to, tf_config, wait_until, workspace,
 };
 
-/// A task of a cluster, started by hand, perhaps under a limit of the shell's.
-fn task(room: &Room, port: u16, name: &str, limit: &str, settings: &[&str]) -> Launched {
+/// Starts a task of a cluster by hand, under a limit of the shell such as `ulimit -v 1000;`.
+fn task(
+    sandbox: &Sandbox,
+    port: u16,
+    name: &str,
+    limit: &str,
+    settings: &[&str],
+) -> RunningProcess {
     let (role, index) = name.split_once(':').unwrap();
-    let run = room.path("run");
+    let run = sandbox.path("run");
     let line = format!("{limit} exec {PACELINE} train --run-dir {} \"$@\"", run.display());
-    let mut command: Command = room.program("sh");
+    let mut command: Command = sandbox.program("sh");
     command.args(["-c", &line, "sh"]);
     for setting in SMALL_DATA.iter().chain(settings) {
         command.args(["--set", setting]);
     }
     let index: usize = index.parse().unwrap();
     command.env("TF_CONFIG", tf_config(&cluster_of(2, &[port]), role, index));
-    Launched::start(&mut command, run)
+    RunningProcess::start(&mut command, run)
 }
 
 #[test]
-fn a_task_that_has_no_memory_dies_and_the_others_name_it() {
-    // 400 MB of parameters, which do not fit into 350; all else that a task needs does.
+fn a_task_without_memory_dies_and_the_others_name_it() {
+    // 400 MB of parameters do not fit into 350 MB; everything else that a task needs does.
     let large = ["model.kind=logistic", "model.dense=true", "data.features=100000000"];
-    for poor in ["ps:0", "worker:1"] {
-        let room = Room::new();
+    for limited in ["ps:0", "worker:1"] {
+        let sandbox = Sandbox::new();
         let [port] = free_ports();
         let settings = [&large[..], &[ENDLESS, "cluster.start_timeout_s=3"]].concat();
         let mut tasks: Vec<_> = ["ps:0", "worker:0", "worker:1"]
             .into_iter()
-            .filter(|name| *name != poor)
-            .map(|name| task(&room, port, name, "", &settings))
+            .filter(|name| *name != limited)
+            .map(|name| task(&sandbox, port, name, "", &settings))
             .collect();
-        let limited = task(&room, port, poor, "ulimit -v 350000;", &settings);
-        let done = limited.finish_task();
-        assert!(done.code.is_none() || done.code >= Some(1), "{poor}: {done:?}");
-        assert_says(&done.stderr, &["memory"]);
-        let chief = tasks.remove(tasks.len() - 1 - usize::from(poor == "ps:0"));
-        let done = chief.finish_task();
-        assert!(done.code.unwrap() >= 128, "{poor}: worth a retry: {done:?}");
-        let named = if poor == "ps:0" { "ps:0" } else { "waits for other workers" };
-        assert_says(&done.stderr, &["the run did not start", named]);
+        let starved = task(&sandbox, port, limited, "ulimit -v 350000;", &settings);
+        let output = starved.finish_task();
+        assert!(output.code.is_none() || output.code >= Some(1), "{limited}: {output:?}");
+        assert_says(&output.stderr, &["memory"]);
+        let coordinator = tasks.remove(tasks.len() - 1 - usize::from(limited == "ps:0"));
+        let output = coordinator.finish_task();
+        assert!(output.code.unwrap() >= 128, "{limited}: worth a retry: {output:?}");
+        let named = if limited == "ps:0" { "ps:0" } else { "waits for other workers" };
+        assert_says(&output.stderr, &["the run did not start", named]);
         tasks.into_iter().for_each(|task| drop(task.finish_task()));
     }
 }
 
 #[test]
 fn a_worker_whose_disk_is_full_ends_the_run_and_names_the_file() {
-    for poor in ["worker:1", "worker:0"] {
-        let room = Room::new();
+    for limited in ["worker:1", "worker:0"] {
+        let sandbox = Sandbox::new();
         let [port] = free_ports();
         let settings = [ENDLESS, "observe.every=1"];
         let limit = "trap '' XFSZ; ulimit -f 16;";
         let tasks = ["ps:0", "worker:0", "worker:1"];
         let tasks = tasks.map(|name| {
-            let limit = if name == poor { limit } else { "" };
-            (name, task(&room, port, name, limit, &settings))
+            let limit = if name == limited { limit } else { "" };
+            (name, task(&sandbox, port, name, limit, &settings))
         });
         for (name, task) in tasks {
-            let done = task.finish_task();
-            match name == poor {
-                true => assert_eq!(done.code, Some(1), "{done:?}"),
-                false => assert!(done.code.unwrap() >= 128, "{name}: {done:?}"),
+            let output = task.finish_task();
+            if name == limited {
+                assert_eq!(output.code, Some(1), "{output:?}");
+            } else {
+                assert!(output.code.unwrap() >= 128, "{name}: {output:?}");
             }
-            let file = format!("worker_{}", &poor[7..]);
-            let said = if name == poor { ["cannot write", &file] } else { ["error: ", poor] };
-            assert!(name == "worker:1" || said.iter().all(|s| done.stderr.contains(s)), "{done:?}");
+            let file = format!("worker_{}", &limited[7..]);
+            let printed =
+                if name == limited { ["cannot write", &file] } else { ["error: ", limited] };
+            assert!(
+                name == "worker:1" || printed.iter().all(|s| output.stderr.contains(s)),
+                "{output:?}"
+            );
         }
     }
 }
 
 #[test]
 fn a_server_of_another_version_is_named_by_the_workers() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
@@ -92,24 +103,23 @@ fn a_server_of_another_version_is_named_by_the_workers() {
             let refusal = Refusal { code: RefuseCode::WrongVersion, text }.encode();
             let header = Header::new(FrameKind::Refuse, refusal.len());
             let _ = stream.write_all(&[&header.encode()[..], &refusal].concat());
-            // Until the other has read it.
+            // The worker closes the connection when it has read the answer.
             let _ = stream.read_to_end(&mut Vec::new());
         }
     });
-    let worker = task(&room, port, "worker:0", "", &[ENDLESS, "cluster.start_timeout_s=2"]);
-    let done = worker.finish_task();
-    assert!(done.code.unwrap() >= 128, "{done:?}");
-    assert_says(&done.stderr, &["ps:0", "wrong version (protocol version 4, not 99)"]);
+    let worker = task(&sandbox, port, "worker:0", "", &[ENDLESS, "cluster.start_timeout_s=2"]);
+    let output = worker.finish_task();
+    assert!(output.code.unwrap() >= 128, "{output:?}");
+    assert_says(&output.stderr, &["ps:0", "wrong version (protocol version 4, not 99)"]);
 }
 
 #[test]
-fn a_stopped_launcher_holds_up_nobody() {
-    let room = Room::new();
-    let mut command = room.cluster("run", "async", &[ENDLESS]);
-    let mut launched = Launched::start(&mut command, room.path("run"));
+fn a_stopped_launcher_delays_no_task() {
+    let sandbox = Sandbox::new();
+    let mut launched = sandbox.launch("run", "async", &[ENDLESS]);
     launched.wait_for_steps();
     signal_to(launched.pid(), "STOP");
-    let run = room.run_dir("run");
+    let run = sandbox.run_folder("run");
     let before = run.event_bytes("worker:1");
     assert!(wait_until(|| run.event_bytes("worker:1") > before), "steps are made");
     signal_to(launched.pid(), "CONT");
@@ -118,7 +128,7 @@ fn a_stopped_launcher_holds_up_nobody() {
 }
 
 #[test]
-fn every_row_of_the_table_names_a_test_that_there_is() {
+fn every_row_of_the_table_names_an_existing_test() {
     let text = fs::read_to_string(workspace().join("docs/failures.md")).unwrap();
     let mut is_row = false;
     let mut count = 0;
@@ -136,7 +146,7 @@ fn every_row_of_the_table_names_a_test_that_there_is() {
             let path = workspace().join("tests").join(module).with_extension("rs");
             let source = fs::read_to_string(&path).unwrap_or_else(|_| panic!("{row}: {path:?}"));
             let line = format!("#[test]\nfn {test}()");
-            assert!(source.contains(&line), "{name} is no test, but stands in: {row}");
+            assert!(source.contains(&line), "{name} is named in the table but is no test: {row}");
         }
         assert!(any, "no test is named in: {row}");
         count += 1;

@@ -3,7 +3,7 @@
 use paceline_data::idx::{write_images, write_labels};
 use serde_json::Value;
 
-use crate::support::{IDX_FILES, Room, points, python_json, workspace};
+use crate::support::{IDX_FILES, Sandbox, points, python_json, workspace};
 
 const TOLERANCE: f64 = 1e-5;
 
@@ -24,7 +24,7 @@ fn assert_close(what: &str, ours: &[f64], golden: &[f64], tolerance: f64) {
     }
 }
 
-/// The data of `softmax.py`, by the same formula.
+/// The data of `softmax.py`, made by the same formula.
 fn make(count: usize, split: usize) -> (Vec<u8>, Vec<u8>) {
     let label = |i: usize| (7 * i + 3 * split + i / 5) % 10;
     let pixel = |i: usize, p: usize| {
@@ -37,8 +37,8 @@ fn make(count: usize, split: usize) -> (Vec<u8>, Vec<u8>) {
 
 #[test]
 fn a_run_agrees_with_numpy_step_by_step() {
-    let room = Room::new();
-    let set = room.idx_set("set", 1, 1);
+    let sandbox = Sandbox::new();
+    let set = sandbox.idx_set("set", 1, 1);
     for (count, split, files) in [(53, 0, &IDX_FILES[..2]), (17, 1, &IDX_FILES[2..])] {
         let (pixels, labels) = make(count, split);
         write_images(&set.join(files[0]), 6, 5, &pixels).unwrap();
@@ -47,10 +47,10 @@ fn a_run_agrees_with_numpy_step_by_step() {
     let job = "[data]\nkind = \"mnist\"\npath = \"set\"\nshuffle = false\n\
                [train]\nbatch = 7\nstop = { steps = 120 }\noptimizer = { rate = 0.5 }\n\
                [cluster]\nmode = \"single\"\n";
-    room.write("golden.toml", job);
-    room.ok(&["train", "golden.toml", "--run-dir", "run"]);
+    sandbox.write("golden.toml", job);
+    sandbox.ok(&["train", "golden.toml", "--run-dir", "run"]);
 
-    let (run, golden) = (room.run_dir("run"), golden());
+    let (run, golden) = (sandbox.run_folder("run"), golden());
     let losses: Vec<_> = points(&run.worker_events(), "train/loss");
     let losses: Vec<_> = losses.iter().map(|(_, loss)| f64::from(*loss)).collect();
     assert_close("train loss", &losses, &numbers(&golden["train_losses"]), TOLERANCE);

@@ -1,33 +1,33 @@
-//! Bad input: each mistake ends with exit code 2 before anything starts, and says where it is.
+//! Bad input: each mistake gives exit code 2 before anything starts, and names its place.
 
 use std::fs;
 
-use crate::support::{IDX_FILES, Room, SMALL, assert_says};
+use crate::support::{IDX_FILES, SMALL, Sandbox, assert_says};
 
-/// Training must fail with exit code 2, say all of this, and leave nothing behind.
+/// Checks that training fails with exit code 2 and these messages, and creates no file.
 #[track_caller]
-fn check_room(room: &Room, args: &[&str], says: &[&str]) {
-    let before = room.tree();
-    let said = room.fails(2, &[&["train"], args].concat());
-    assert_says(&said, says);
-    assert!(said.lines().all(|line| line.starts_with("error: ")), "{said}");
-    assert_eq!(room.tree(), before, "something was left behind by {args:?}");
+fn check_in(sandbox: &Sandbox, args: &[&str], says: &[&str]) {
+    let before = sandbox.tree();
+    let printed = sandbox.fails(2, &[&["train"], args].concat());
+    assert_says(&printed, says);
+    assert!(printed.lines().all(|line| line.starts_with("error: ")), "{printed}");
+    assert_eq!(sandbox.tree(), before, "something was left behind by {args:?}");
 }
 
-/// A job file with this text must be refused with these words, by `explain` too.
+/// Checks that `train` and `explain` refuse a job file with this text, with these messages.
 #[track_caller]
 fn check(toml: &str, says: &[&str]) {
-    let room = Room::new();
-    room.write("job.toml", toml);
-    check_room(&room, &["job.toml"], says);
-    assert_says(&room.fails(2, &["explain", "job.toml"]), says);
+    let sandbox = Sandbox::new();
+    sandbox.write("job.toml", toml);
+    check_in(&sandbox, &["job.toml"], says);
+    assert_says(&sandbox.fails(2, &["explain", "job.toml"]), says);
 }
 
-/// The built-in job with these settings must be refused with these words.
+/// Checks that the built-in job with these settings is refused with these messages.
 #[track_caller]
 fn check_set(settings: &[&str], says: &[&str]) {
     let settings: Vec<_> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
-    check_room(&Room::new(), &[&SMALL[..], &settings].concat(), says);
+    check_in(&Sandbox::new(), &[&SMALL[..], &settings].concat(), says);
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn unknown_keys_at_every_level_are_named_with_their_line_and_the_nearest_key() {
 }
 
 #[test]
-fn values_out_of_range_are_named_with_their_line_and_what_would_do() {
+fn values_out_of_range_are_named_with_their_line_and_the_range() {
     check(
         "[train]\nbatch = 0",
         &["job.toml:2: train.batch must be a whole number from 1 up, not 0"],
@@ -69,25 +69,29 @@ fn values_out_of_range_are_named_with_their_line_and_what_would_do() {
 #[test]
 fn a_batch_larger_than_the_data_is_refused() {
     check_set(&["train.batch=601"], &["--set train.batch=601: train.batch is 601", "only 600"]);
-    let room = Room::new();
-    room.idx_set("set", 12, 3);
-    room.write("job.toml", "[data]\nkind = \"mnist\"\npath = \"set\"\n[train]\nbatch = 13\n");
-    check_room(&room, &["job.toml"], &["job.toml:5: train.batch is 13", "only 12 examples"]);
-    // Nor may the default be larger, which nobody wrote down anywhere.
-    room.write("job.toml", "[data]\nkind = \"mnist\"\npath = \"set\"\n");
-    check_room(&room, &["job.toml"], &["default: train.batch is 60", "only 12 examples"]);
+    let sandbox = Sandbox::new();
+    sandbox.idx_set("set", 12, 3);
+    sandbox.write("job.toml", "[data]\nkind = \"mnist\"\npath = \"set\"\n[train]\nbatch = 13\n");
+    check_in(&sandbox, &["job.toml"], &["job.toml:5: train.batch is 13", "only 12 examples"]);
+    // The default batch is checked too.
+    sandbox.write("job.toml", "[data]\nkind = \"mnist\"\npath = \"set\"\n");
+    check_in(&sandbox, &["job.toml"], &["default: train.batch is 60", "only 12 examples"]);
 }
 
 #[test]
-fn a_job_file_that_is_none_is_named() {
-    let room = Room::new();
-    check_room(&room, &["nowhere.toml"], &["nowhere.toml: cannot read the job file: No such file"]);
-    fs::create_dir(room.path("dir.toml")).unwrap();
-    check_room(&room, &["dir.toml"], &["dir.toml: cannot read the job file", "not a file"]);
-    room.write("bytes.toml", b"name = \"\xff\"");
-    check_room(&room, &["bytes.toml"], &["bytes.toml: cannot read the job file", "UTF-8"]);
-    room.write("large.toml", vec![b'#'; (1 << 20) + 1]);
-    check_room(&room, &["large.toml"], &["large.toml: cannot read the job file", "larger than"]);
+fn a_path_that_is_no_job_file_is_named() {
+    let sandbox = Sandbox::new();
+    check_in(
+        &sandbox,
+        &["nowhere.toml"],
+        &["nowhere.toml: cannot read the job file: No such file"],
+    );
+    fs::create_dir(sandbox.path("dir.toml")).unwrap();
+    check_in(&sandbox, &["dir.toml"], &["dir.toml: cannot read the job file", "not a file"]);
+    sandbox.write("bytes.toml", b"name = \"\xff\"");
+    check_in(&sandbox, &["bytes.toml"], &["bytes.toml: cannot read the job file", "UTF-8"]);
+    sandbox.write("large.toml", vec![b'#'; (1 << 20) + 1]);
+    check_in(&sandbox, &["large.toml"], &["large.toml: cannot read the job file", "larger than"]);
 }
 
 #[test]
@@ -99,52 +103,52 @@ fn a_job_file_that_is_not_toml_is_named_with_the_line() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_said_at_once() {
-    let room = Room::new();
-    room.write("job.toml", "sead = 1\n[train]\nbatch = 0\n[data]\nkind = 3\n");
-    let said = room.fails(2, &["train", "job.toml", "--set", "observe.every=0"]);
-    let places: Vec<_> = said.lines().map(|line| line.split(": ").nth(1).unwrap()).collect();
+fn all_mistakes_are_reported_at_once() {
+    let sandbox = Sandbox::new();
+    sandbox.write("job.toml", "sead = 1\n[train]\nbatch = 0\n[data]\nkind = 3\n");
+    let printed = sandbox.fails(2, &["train", "job.toml", "--set", "observe.every=0"]);
+    let places: Vec<_> = printed.lines().map(|line| line.split(": ").nth(1).unwrap()).collect();
     assert_eq!(places, ["job.toml:1", "job.toml:3", "job.toml:5", "--set observe.every=0"]);
 }
 
 #[test]
 fn a_run_directory_with_something_in_it_is_left_alone() {
-    let room = Room::new();
-    room.write("run/summary.json", "precious");
+    let sandbox = Sandbox::new();
+    sandbox.write("run/summary.json", "precious");
     let args = [&["--run-dir", "run"], &SMALL[..]].concat();
-    check_room(&room, &args, &["--run-dir run: there is something in it already"]);
-    assert_eq!(fs::read(room.path("run/summary.json")).unwrap(), b"precious");
-    room.write("file", "precious");
+    check_in(&sandbox, &args, &["--run-dir run: there is something in it already"]);
+    assert_eq!(fs::read(sandbox.path("run/summary.json")).unwrap(), b"precious");
+    sandbox.write("file", "precious");
     let args = [&["--run-dir", "file"], &SMALL[..]].concat();
-    check_room(&room, &args, &["--run-dir file: this is a file"]);
-    // An empty one is nobody's.
-    fs::create_dir(room.path("empty")).unwrap();
-    room.ok(&[&["train", "--quiet", "--run-dir", "empty"], &SMALL[..]].concat());
-    assert!(room.path("empty/summary.json").is_file());
+    check_in(&sandbox, &args, &["--run-dir file: this is a file"]);
+    // An empty directory may be used.
+    fs::create_dir(sandbox.path("empty")).unwrap();
+    sandbox.ok(&[&["train", "--quiet", "--run-dir", "empty"], &SMALL[..]].concat());
+    assert!(sandbox.path("empty/summary.json").is_file());
 }
 
 #[test]
-fn data_that_is_not_there_is_an_error_with_a_way_out() {
-    let room = Room::new();
+fn missing_data_is_an_error_that_says_what_to_do() {
+    let sandbox = Sandbox::new();
     let mnist = ["--set", "data.kind=mnist"];
-    check_room(&room, &mnist, &["mnist is not on this machine", "`paceline data get mnist`"]);
+    check_in(&sandbox, &mnist, &["mnist is not on this machine", "`paceline data get mnist`"]);
     let path = |path: &'static str| [&mnist[..], &["--set", path]].concat();
-    check_room(&room, &path("data.path=nowhere"), &["nowhere", "there is no such directory"]);
-    room.write("file", "");
-    check_room(&room, &path("data.path=file"), &["file is not a mnist directory: it is a file"]);
-    room.idx_set("set", 4, 4);
-    fs::remove_file(room.path("set").join(IDX_FILES[3])).unwrap();
-    check_room(&room, &path("data.path=set"), &["set is not", "it lacks t10k-labels-idx1-ubyte"]);
+    check_in(&sandbox, &path("data.path=nowhere"), &["nowhere", "there is no such directory"]);
+    sandbox.write("file", "");
+    check_in(&sandbox, &path("data.path=file"), &["file is not a mnist directory: it is a file"]);
+    sandbox.idx_set("set", 4, 4);
+    fs::remove_file(sandbox.path("set").join(IDX_FILES[3])).unwrap();
+    check_in(&sandbox, &path("data.path=set"), &["set is not", "it lacks t10k-labels-idx1-ubyte"]);
 }
 
-/// Training on an IDX set must fail if this file of it has this content; the file is named.
+/// Checks that training fails and names the file if this file of an IDX set has this content.
 #[track_caller]
 fn check_idx(file: &str, content: &[u8], says: &str) {
-    let room = Room::new();
-    let set = room.idx_set("set", 4, 4);
+    let sandbox = Sandbox::new();
+    let set = sandbox.idx_set("set", 4, 4);
     fs::write(set.join(file), content).unwrap();
     let args = ["--set", "data.kind=mnist", "--set", "data.path=set", "--set", "train.batch=2"];
-    check_room(&room, &args, &[&format!("set/{file}"), says]);
+    check_in(&sandbox, &args, &[&format!("set/{file}"), says]);
 }
 
 #[test]
@@ -179,20 +183,20 @@ fn a_damaged_idx_file_is_named_with_what_is_wrong_with_it() {
 
 #[test]
 fn a_directory_in_place_of_an_idx_file_is_named() {
-    let room = Room::new();
-    let file = room.idx_set("set", 4, 4).join(IDX_FILES[0]);
+    let sandbox = Sandbox::new();
+    let file = sandbox.idx_set("set", 4, 4).join(IDX_FILES[0]);
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
     let args = ["--set", "data.kind=mnist", "--set", "data.path=set"];
-    check_room(&room, &args, &["set", IDX_FILES[0]]);
+    check_in(&sandbox, &args, &["set", IDX_FILES[0]]);
 }
 
 #[test]
 fn a_wrong_command_line_has_exit_code_2_and_a_hint() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     for args in [&["trian"][..], &["train", "--batch=3"], &["data", "get", "mnits"], &[]] {
-        let done = room.run(args);
-        assert_eq!(done.code, Some(2), "{args:?}: {done:?}");
-        assert!(done.stderr.contains("Usage") || done.stderr.contains("--help"), "{done:?}");
+        let output = sandbox.run(args);
+        assert_eq!(output.code, Some(2), "{args:?}: {output:?}");
+        assert!(output.stderr.contains("Usage") || output.stderr.contains("--help"), "{output:?}");
     }
 }

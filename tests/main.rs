@@ -1,42 +1,45 @@
-//! The program as its users meet it: real processes, real files, real readers.
+//! Process tests: the program as its users run it, with real processes, files and readers.
 //!
-//! Everything here starts the `paceline` binary in a directory of its own and looks at what
-//! it says, what it leaves behind and how it ends. What it leaves for other programs is read
-//! by those programs: TensorBoard's own package and Python's `safetensors`, which
-//! `cargo xtask setup` installs. No test sleeps to win a race: where a process must be caught in the middle, the test waits for something it
-//! can see, and not for ever. Each run of the binary, in every test, is also checked for
-//! panics, which no input may cause.
+//! Every test starts the `paceline` binary in a directory of its own, and checks what it prints,
+//! what it writes and how it ends. Other programs read the files that are meant for them:
+//! TensorBoard's own package, Python's `safetensors`, Perfetto and Chromium, which
+//! `cargo xtask setup` installs. No test sleeps to win a race: a test that needs a process in a
+//! certain state waits for something visible, with a limit. Every run of the binary is also
+//! checked for panics, which no input may cause.
 //!
-//! One module for each thing that must hold; [`support`] is what they share.
+//! Each module tests one subject; [`support`] is the harness.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
-mod browser;
-mod by_hand;
 mod chaos;
-mod chromium;
 mod cluster;
 mod data;
 mod disk;
 mod docs;
 mod elastic;
 mod emulate;
+mod equality;
 mod experiments;
+mod explain_tf_config;
 mod failures;
-mod faults;
 mod golden;
+mod hostile_peers;
+mod interruptions;
 mod jobs;
-mod mirror;
+mod lost_tasks;
+mod metrics;
 mod mirrored;
 mod mirrored_losses;
 mod model_file;
 mod networks;
 mod observe;
 mod perfetto;
+mod report_page;
 mod restarts;
 mod resume;
 mod rows;
 mod servers;
+mod stopped_workers;
 mod stopping;
 mod support;
 mod sweep;

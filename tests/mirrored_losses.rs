@@ -1,49 +1,41 @@
-//! Mode `mirrored` when workers are lost: the others keep their replicas, whoever comes new gets
-//! the state from one of them, and the run ends with the bits of one that was left in peace.
+//! Mode `mirrored` when workers are lost: the other workers keep their replicas, a new process gets
+//! the state from one of them, and the run ends with the bits of an undisturbed run.
 
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::support::proxy::Proxy;
 use crate::support::{
-    ENDLESS, Launched, Room, Run, SMALL_DATA, assert_says, free_ports, processes_of, signal_to,
-    tf_config, wait_until,
+    ENDLESS, ManualRun, RunFolder, RunningProcess, Sandbox, assert_says, free_ports, processes_of,
+    signal_to, tf_config, wait_until,
 };
 
 const WAIT: &str = "cluster.on_worker_loss=wait";
 
 /// A mirrored run that is making steps.
-fn running(room: &Room, settings: &[&str]) -> Launched {
-    let mut command = room.cluster("run", "mirrored", &[&[WAIT], settings].concat());
-    let mut launched = Launched::start(&mut command, room.path("run"));
+fn running(sandbox: &Sandbox, settings: &[&str]) -> RunningProcess {
+    let mut launched = sandbox.launch("run", "mirrored", &[&[WAIT], settings].concat());
     launched.wait_for_steps();
     launched
 }
 
-/// Kills a task and waits until it is started again.
-fn kill(launched: &Launched, task: &str) {
-    let started = |said: &str| said.matches(&format!("{task} is started again")).count();
-    let before = started(&launched.said());
-    signal_to(launched.task(task), "KILL");
-    assert!(wait_until(|| started(&launched.said()) > before), "{}", launched.said());
-}
-
-/// The run must end well, and as one of the same settings that was left in peace.
-fn check_end(room: &Room, launched: Launched, settings: &[&str]) -> Run {
-    let done = launched.finish();
-    assert_eq!(done.code, Some(0), "{settings:?}: {done:?}");
-    let other = room.train_cluster("other", "mirrored", settings);
-    let run = room.run_dir("run");
-    assert!(run.model() == other.model(), "{settings:?}: the bytes differ");
+/// Checks that the run succeeds and ends like an undisturbed run with the same settings.
+fn check_end(sandbox: &Sandbox, launched: RunningProcess, settings: &[&str]) -> RunFolder {
+    let output = launched.finish();
+    assert_eq!(output.code, Some(0), "{settings:?}: {output:?}");
+    let undisturbed = sandbox.train_cluster("undisturbed", "mirrored", settings);
+    let run = sandbox.run_folder("run");
+    assert!(run.model() == undisturbed.model(), "{settings:?}: the bytes differ");
     for figure in ["global_steps", "stop_reason"] {
-        assert_eq!(run.summary()[figure], other.summary()[figure], "{settings:?}: {figure}");
+        assert_eq!(run.summary()[figure], undisturbed.summary()[figure], "{settings:?}: {figure}");
     }
     let tasks = run.summary()["tasks"].as_array().unwrap().len();
-    assert_eq!(tasks, other.summary()["tasks"].as_array().unwrap().len(), "all have reported");
+    assert_eq!(
+        tasks,
+        undisturbed.summary()["tasks"].as_array().unwrap().len(),
+        "all have reported"
+    );
     run
 }
 
@@ -54,190 +46,127 @@ fn mirrored_ends_with_the_same_bits_whichever_worker_is_killed() {
         ("sgd", "3", &["worker:0"]),
         ("momentum", "3", &["worker:2", "worker:0", "worker:2"]),
     ] {
-        let room = Room::new();
+        let sandbox = Sandbox::new();
         let (kind, workers) =
             (format!("train.optimizer.kind={kind}"), format!("cluster.workers={workers}"));
         let settings = [&*kind, &*workers, "train.stop.steps=4000"];
-        let launched = running(&room, &settings);
-        killed.iter().for_each(|task| kill(&launched, task));
-        check_end(&room, launched, &settings);
+        let launched = running(&sandbox, &settings);
+        killed.iter().for_each(|task| launched.kill_and_wait_for_restart(task));
+        check_end(&sandbox, launched, &settings);
     }
 }
 
 #[test]
-fn mirrored_ends_with_the_same_bits_though_everybody_is_killed_at_once() {
-    // With a checkpoint they go on from there, without one they begin again.
+fn mirrored_ends_with_the_same_bits_when_all_workers_are_killed_at_once() {
+    // With a checkpoint the run continues from there, without one it starts again.
     for checkpoints in [false, true] {
-        let room = Room::new();
+        let sandbox = Sandbox::new();
         let mut settings =
             vec!["train.stop.steps=3000", "train.optimizer.kind=momentum", "cluster.workers=3"];
         if checkpoints {
             settings.push("checkpoint.every_steps=100");
         }
-        let launched = running(&room, &settings);
-        let complete = room.path("run/checkpoints/step-000000000100/manifest.json");
-        assert!(wait_until(|| !checkpoints || complete.exists()), "{}", launched.said());
+        let launched = running(&sandbox, &settings);
+        let complete = sandbox.path("run/checkpoints/step-000000000100/manifest.json");
+        assert!(wait_until(|| !checkpoints || complete.exists()), "{}", launched.stderr());
         let tasks = ["worker:0", "worker:1", "worker:2"].map(|task| launched.task(task));
         tasks.into_iter().for_each(|pid| signal_to(pid, "KILL"));
-        let run = check_end(&room, launched, &settings);
+        let run = check_end(&sandbox, launched, &settings);
         if checkpoints {
-            room.ok(&["checkpoint", "verify", run.str()]);
+            sandbox.ok(&["checkpoint", "verify", run.str()]);
             let steps = run.task("worker:1")["steps"].as_u64().unwrap();
-            assert!(steps <= 2900, "{steps} steps were made again");
+            assert!(steps <= 2900, "{steps} steps of worker:1: the checkpoint was not used");
         }
     }
 }
 
 #[test]
-fn an_epoch_of_mirrored_ends_with_the_same_bits_though_workers_are_killed() {
+fn an_epoch_of_mirrored_ends_with_the_same_bits_when_workers_are_killed() {
     // The last step has 20 examples for one worker, 1 for another and none for the third.
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let settings = ["train.batch=20", "cluster.workers=3", "train.stop.epochs=300"];
     let settings = [&settings[..], &["data.train_examples=607"]].concat();
-    let launched = running(&room, &settings);
-    kill(&launched, "worker:1");
-    kill(&launched, "worker:0");
-    let run = check_end(&room, launched, &settings);
+    let launched = running(&sandbox, &settings);
+    launched.kill_and_wait_for_restart("worker:1");
+    launched.kill_and_wait_for_restart("worker:0");
+    let run = check_end(&sandbox, launched, &settings);
     assert_eq!(run.summary()["stop_reason"], "epochs");
 }
 
 #[test]
-fn workers_of_a_resumed_mirrored_run_come_back_though_its_checkpoint_is_gone() {
-    let room = Room::new();
+fn workers_of_a_resumed_mirrored_run_come_back_after_its_checkpoint_is_gone() {
+    let sandbox = Sandbox::new();
     let settings = ["cluster.workers=3", "train.optimizer.kind=momentum"];
     let kept = ["checkpoint={every_steps=200, keep=1}", WAIT];
     let settings = [&settings[..], &kept].concat();
-    room.train_cluster("run", "mirrored", &[&settings[..], &["train.stop.steps=200"]].concat());
-    let run = room.path("run");
+    sandbox.train_cluster("run", "mirrored", &[&settings[..], &["train.stop.steps=200"]].concat());
+    let run = sandbox.path("run");
     let stop = "train.stop.steps=3000";
-    let mut command = room.command(&["train", "--resume", run.to_str().unwrap(), "--set", stop]);
-    let launched = Launched::start(&mut command, run.clone());
+    let mut command = sandbox.command(&["train", "--resume", run.to_str().unwrap(), "--set", stop]);
+    let launched = RunningProcess::start(&mut command, run.clone());
     let first = run.join("checkpoints/step-000000000200");
-    assert!(wait_until(|| !first.exists()), "{}", launched.said());
-    kill(&launched, "worker:1");
-    kill(&launched, "worker:0");
-    check_end(&room, launched, &[&settings[..], &[stop]].concat());
+    assert!(wait_until(|| !first.exists()), "{}", launched.stderr());
+    launched.kill_and_wait_for_restart("worker:1");
+    launched.kill_and_wait_for_restart("worker:0");
+    check_end(&sandbox, launched, &[&settings[..], &[stop]].concat());
 }
 
 #[test]
 fn a_mirrored_run_ends_when_a_worker_has_died_too_often() {
-    let room = Room::new();
-    let launched = running(&room, &[ENDLESS, "cluster.workers=3", "cluster.restarts=1"]);
-    kill(&launched, "worker:2");
+    let sandbox = Sandbox::new();
+    let launched = running(&sandbox, &[ENDLESS, "cluster.workers=3", "cluster.restarts=1"]);
+    launched.kill_and_wait_for_restart("worker:2");
     signal_to(launched.task("worker:2"), "KILL");
-    let done = launched.finish();
-    assert!(done.code.unwrap() >= 128, "{done:?}");
-    let last = done.stderr.lines().last().unwrap();
+    let output = launched.finish();
+    assert!(output.code.unwrap() >= 128, "{output:?}");
+    let last = output.stderr.lines().last().unwrap();
     assert_eq!(last, "error: the run failed: worker:2 was killed by signal 9");
 }
 
-/// A mirrored task that is started by hand.
-fn by_hand(room: &Room, config: &str, settings: &[&str]) -> Launched {
-    let mut command = room.command(&["train", "--run-dir", room.path("run").to_str().unwrap()]);
-    let common = ["cluster.mode=mirrored", WAIT];
-    for setting in SMALL_DATA.iter().chain(&common).chain(settings) {
-        command.args(["--set", setting]);
-    }
-    Launched::start(command.env("TF_CONFIG", config), room.path("run"))
+/// A mirrored run whose tasks are started by hand.
+fn manual(cluster: Value, settings: &[&str]) -> ManualRun {
+    ManualRun::new(cluster, &[&["cluster.mode=mirrored", WAIT], settings].concat())
 }
 
 #[test]
-fn a_mirrored_place_that_nobody_takes_is_named() {
-    let room = Room::new();
+fn a_mirrored_worker_that_does_not_come_back_is_named() {
     let at = free_ports::<3>().map(|port| format!("127.0.0.1:{port}"));
-    let cluster = json!({"worker": at});
-    let settings = [ENDLESS, "cluster.rejoin_timeout_s=1"];
-    let mut tasks: Vec<_> = (0..3)
-        .map(|slot| by_hand(&room, &tf_config(&cluster, "worker", slot), &settings))
-        .collect();
+    let manual_run = manual(json!({"worker": at}), &[ENDLESS, "cluster.rejoin_timeout_s=1"]);
+    let mut tasks = [0, 1, 2].map(|slot| manual_run.start("worker", slot));
     tasks[0].wait_for_steps();
-    let begun = Instant::now();
+    let started = Instant::now();
     tasks[1].signal("KILL");
     for (slot, task) in tasks.into_iter().enumerate() {
-        let done = task.finish_task();
+        let output = task.finish_task();
         if slot == 1 {
             continue;
         }
-        assert_eq!(done.code, Some(200), "{done:?}");
+        assert_eq!(output.code, Some(200), "{output:?}");
         let lost = format!("error: lost worker:1 ({}): it did not come back within 1 s", at[1]);
-        assert_says(&done.stderr, &[&lost]);
+        assert_says(&output.stderr, &[&lost]);
     }
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-    assert!(processes_of(&room.path("run")).is_empty());
-}
-
-/// A way from one task to another that can be cut.
-struct Bridge {
-    port: u16,
-    open: Arc<Mutex<Vec<TcpStream>>>,
-}
-
-impl Bridge {
-    fn to(target: String) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let open = Arc::new(Mutex::new(Vec::new()));
-        let streams = open.clone();
-        thread::spawn(move || {
-            for left in listener.incoming() {
-                let left = left.unwrap();
-                // Nobody there yet: the caller tries again.
-                let Ok(right) = TcpStream::connect(&target) else { continue };
-                for (from, to) in [(&left, &right), (&right, &left)] {
-                    let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                    thread::spawn(move || carry(from, to));
-                }
-                streams.lock().unwrap().extend([left, right]);
-            }
-        });
-        Self { port, open }
-    }
-
-    /// Cuts what is open. New connections are carried as before.
-    fn cut(&self) {
-        for stream in self.open.lock().unwrap().drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-    }
-}
-
-fn carry(mut from: TcpStream, mut to: TcpStream) {
-    let mut piece = [0; 65_536];
-    while let Ok(len @ 1..) = from.read(&mut piece) {
-        let written: io::Result<()> = to.write_all(&piece[..len]);
-        if written.is_err() {
-            break;
-        }
-    }
-    let _ = from.shutdown(Shutdown::Both);
-    let _ = to.shutdown(Shutdown::Both);
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    assert!(processes_of(&manual_run.run().path).is_empty());
 }
 
 #[test]
 fn a_cut_connection_between_mirrored_workers_costs_nothing() {
-    let room = Room::new();
     let at = free_ports::<3>().map(|port| format!("127.0.0.1:{port}"));
-    let bridge = Bridge::to(at[1].clone());
+    let proxy = Proxy::to(at[1].clone());
     let settings = ["train.stop.steps=3000", "train.optimizer.kind=momentum", "cluster.workers=3"];
-    let mut tasks: Vec<_> = (0..3)
-        .map(|slot| {
-            // The last one calls the second over the bridge.
-            let mut seen = at.clone();
-            if slot == 2 {
-                seen[1] = format!("127.0.0.1:{}", bridge.port);
-            }
-            by_hand(&room, &tf_config(&json!({"worker": seen}), "worker", slot), &settings)
-        })
-        .collect();
+    let manual_run = manual(json!({"worker": at}), &settings);
+    let run = manual_run.run();
+    // Worker 2 connects to worker 1 through the proxy.
+    let mut proxied = at.clone();
+    proxied[1] = format!("127.0.0.1:{}", proxy.port);
+    let config = tf_config(&json!({"worker": proxied}), "worker", 2);
+    let last = RunningProcess::start(&mut manual_run.command(&config), run.path.clone());
+    let mut tasks = vec![manual_run.start("worker", 0), manual_run.start("worker", 1), last];
     tasks[0].wait_for_steps();
-    let run = room.run_dir("run");
-    bridge.cut();
+    proxy.cut();
     let noticed = || run.log("worker:1").contains("its place is kept");
     assert!(wait_until(noticed), "{}", run.log("worker:1"));
-    for task in tasks {
-        let done = task.finish_task();
-        assert_eq!(done.code, Some(0), "{done:?}");
-    }
-    let other = room.train_cluster("other", "mirrored", &settings);
-    assert!(run.model() == other.model(), "the bytes differ");
+    manual_run.all_end_well(tasks);
+    let undisturbed = manual_run.sandbox.train_cluster("undisturbed", "mirrored", &settings);
+    assert!(run.model() == undisturbed.model(), "the bytes differ");
 }

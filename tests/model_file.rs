@@ -1,16 +1,16 @@
-//! `model.safetensors`: read by Python, by `paceline evaluate`, and refused when it is not sound.
+//! `model.safetensors`: Python and `paceline evaluate` read it, and a damaged file is refused.
 
 use std::fs;
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use serde_json::{Value, json};
 
-use crate::support::{Room, SMALL, assert_says, python_json};
+use crate::support::{SMALL, Sandbox, assert_says, python_json};
 
 #[test]
 fn python_reads_the_same_names_shapes_and_values() {
-    let room = Room::new();
-    let run = room.train("run", &[]);
+    let sandbox = Sandbox::new();
+    let run = sandbox.train("run", &[]);
     let bytes = run.model();
     let ours = SafeTensors::deserialize(&bytes).unwrap();
     let theirs = python_json("python/read_model.py", &[run.file("model.safetensors").as_os_str()]);
@@ -29,37 +29,37 @@ fn python_reads_the_same_names_shapes_and_values() {
 
 #[test]
 fn evaluate_gives_exactly_the_figures_of_the_summary() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let run =
-        room.train("run", &["data.test_examples=350", "train.evaluate.examples=270", "seed=5"]);
+        sandbox.train("run", &["data.test_examples=350", "train.evaluate.examples=270", "seed=5"]);
     let (model, job) = (run.file("model.safetensors"), run.file("job.toml"));
-    // The model elsewhere, so that it cannot be the job beside it that is used.
-    fs::create_dir(room.path("elsewhere")).unwrap();
-    fs::copy(&model, room.path("elsewhere/m.safetensors")).unwrap();
+    // A copy of the model without a job file beside it.
+    fs::create_dir(sandbox.path("elsewhere")).unwrap();
+    fs::copy(&model, sandbox.path("elsewhere/m.safetensors")).unwrap();
     let job = job.to_str().unwrap();
-    let mut ways = vec![vec![run.str()], vec![model.to_str().unwrap()]];
-    ways.push(vec!["elsewhere/m.safetensors", job]);
-    for way in ways {
-        let said = room.ok(&[&["evaluate", "--json"], &way[..]].concat()).stdout;
-        let figures: Value = serde_json::from_str(&said).unwrap();
+    let mut arguments = vec![vec![run.str()], vec![model.to_str().unwrap()]];
+    arguments.push(vec!["elsewhere/m.safetensors", job]);
+    for arguments in arguments {
+        let printed = sandbox.ok(&[&["evaluate", "--json"], &arguments[..]].concat()).stdout;
+        let figures: Value = serde_json::from_str(&printed).unwrap();
         for figure in ["test_loss", "test_accuracy"] {
-            assert_eq!(figures[figure], run.summary()[figure], "{way:?}");
+            assert_eq!(figures[figure], run.summary()[figure], "{arguments:?}");
         }
-        assert_eq!(figures["examples"], 270, "{way:?}");
+        assert_eq!(figures["examples"], 270, "{arguments:?}");
     }
-    let people = room.ok(&["evaluate", "run"]).stdout;
+    let text = sandbox.ok(&["evaluate", "run"]).stdout;
     let accuracy = 100.0 * run.summary()["test_accuracy"].as_f64().unwrap();
-    assert_says(&people, &[&format!("accuracy {accuracy:.2} %"), "270 examples"]);
+    assert_says(&text, &[&format!("accuracy {accuracy:.2} %"), "270 examples"]);
 }
 
-/// Evaluating this file must fail with exit code 2 and these words.
+/// Checks that evaluating a file with this content fails with exit code 2 and these messages.
 #[track_caller]
 fn check(content: &[u8], says: &[&str]) {
-    let room = Room::new();
-    room.write("model.safetensors", content);
-    let said = room.fails(2, &[&["evaluate", "model.safetensors"], &SMALL[..]].concat());
-    assert_says(&said, &["model.safetensors: "]);
-    assert_says(&said, says);
+    let sandbox = Sandbox::new();
+    sandbox.write("model.safetensors", content);
+    let printed = sandbox.fails(2, &[&["evaluate", "model.safetensors"], &SMALL[..]].concat());
+    assert_says(&printed, &["model.safetensors: "]);
+    assert_says(&printed, says);
 }
 
 /// A model file with these tensors, all zero.
@@ -99,11 +99,11 @@ fn a_damaged_model_file_is_refused_with_its_name() {
 }
 
 #[test]
-fn what_is_not_a_model_at_all_is_named() {
-    let room = Room::new();
-    fs::create_dir(room.path("empty")).unwrap();
-    assert_says(&room.fails(2, &["evaluate", "nowhere"]), &["nowhere: "]);
-    assert_says(&room.fails(2, &["evaluate", "empty"]), &["empty/model.safetensors: "]);
-    fs::create_dir_all(room.path("odd/model.safetensors")).unwrap();
-    assert_says(&room.fails(2, &["evaluate", "odd"]), &["odd/model.safetensors: ", "directory"]);
+fn a_path_that_is_no_model_is_named() {
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.path("empty")).unwrap();
+    assert_says(&sandbox.fails(2, &["evaluate", "nowhere"]), &["nowhere: "]);
+    assert_says(&sandbox.fails(2, &["evaluate", "empty"]), &["empty/model.safetensors: "]);
+    fs::create_dir_all(sandbox.path("odd/model.safetensors")).unwrap();
+    assert_says(&sandbox.fails(2, &["evaluate", "odd"]), &["odd/model.safetensors: ", "directory"]);
 }

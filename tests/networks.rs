@@ -1,24 +1,24 @@
-//! Networks and pictures: LeNet learns in every mode, sharing changes nothing but the rounding,
-//! and pictures come from folders, damaged ones by name.
+//! Networks and pictures: LeNet learns in every mode, sharing changes only the rounding, and
+//! pictures are read from folders.
 
 use std::fs;
 use std::path::PathBuf;
 
-use crate::support::{Room, Run, SHARED, assert_says, workspace};
+use crate::support::{RunFolder, SHARED_MODES, Sandbox, assert_says, workspace};
 
 const LENET: [&str; 3] = ["model.kind=lenet", "train.batch=32", "train.evaluate.every=100000"];
 const MOMENTUM: &str = "train.optimizer={kind=\"momentum\", rate=0.02}";
 
-fn train(room: &Room, name: &str, mode: &str, settings: &[&str]) -> Run {
+fn train(sandbox: &Sandbox, name: &str, mode: &str, settings: &[&str]) -> RunFolder {
     let settings = [&LENET[..], settings].concat();
     match mode {
-        "single" => room.train(name, &settings),
-        _ => room.train_cluster(name, mode, &settings),
+        "single" => sandbox.train(name, &settings),
+        _ => sandbox.train_cluster(name, mode, &settings),
     }
 }
 
-/// All parameters of a model, whatever its tensors are called.
-fn params(run: &Run) -> Vec<f32> {
+/// All parameters of a model, whatever the names of its tensors.
+fn params(run: &RunFolder) -> Vec<f32> {
     let bytes = run.model();
     let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     let mut names = tensors.names();
@@ -28,7 +28,7 @@ fn params(run: &Run) -> Vec<f32> {
 }
 
 #[track_caller]
-fn assert_near(left: &Run, right: &Run, tolerance: f32) {
+fn assert_near(left: &RunFolder, right: &RunFolder, tolerance: f32) {
     let (left, right) = (params(left), params(right));
     assert_eq!(left.len(), right.len());
     let distance = left.iter().zip(&right).map(|(l, r)| (l - r).abs()).fold(0.0, f32::max);
@@ -38,9 +38,9 @@ fn assert_near(left: &Run, right: &Run, tolerance: f32) {
 #[test]
 fn lenet_learns_in_every_mode() {
     for mode in ["single", "async", "sync", "bounded"] {
-        let room = Room::new();
+        let sandbox = Sandbox::new();
         let settings = ["train.stop={steps=600}", "data.train_examples=4000", MOMENTUM];
-        let summary = train(&room, "run", mode, &settings).summary();
+        let summary = train(&sandbox, "run", mode, &settings).summary();
         let accuracy = summary["test_accuracy"].as_f64().unwrap();
         assert!(accuracy > 0.8, "{mode}: {accuracy}");
     }
@@ -48,51 +48,52 @@ fn lenet_learns_in_every_mode() {
 
 #[test]
 fn sync_follows_single_and_a_global_batch_is_shared_out() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let settings = ["train.stop={steps=50}", MOMENTUM];
     let with = |more: &[&'static str]| [&settings[..], more].concat();
-    let one = train(&room, "one", "single", &with(&["train.batch=64"]));
-    let two = train(&room, "two", "sync", &with(&["cluster.workers=2"]));
+    let one = train(&sandbox, "one", "single", &with(&["train.batch=64"]));
+    let two = train(&sandbox, "two", "sync", &with(&["cluster.workers=2"]));
     let shared =
-        train(&room, "shared", "sync", &with(&["cluster.workers=2", "train.global_batch=64"]));
+        train(&sandbox, "shared", "sync", &with(&["cluster.workers=2", "train.global_batch=64"]));
     assert_near(&one, &two, 1e-4);
     assert_eq!(two.model(), shared.model());
     assert_eq!(shared.summary()["batch"], 32);
     let says = "train.global_batch is 64, which 3 workers cannot share out evenly";
     let args = ["train", "--set", "train.global_batch=64", "--set", "cluster.workers=3"];
-    assert_says(&room.fails(2, &args), &[says]);
+    assert_says(&sandbox.fails(2, &args), &[says]);
 }
 
 #[test]
-fn the_number_of_threads_makes_no_difference_to_a_bit() {
-    let room = Room::new();
+fn the_number_of_threads_does_not_change_a_bit() {
+    let sandbox = Sandbox::new();
     let models = ["1", "2", "3"].map(|threads| {
         let threads = format!("train.threads={threads}");
-        train(&room, &threads, "single", &["train.stop={steps=30}", &threads]).model()
+        train(&sandbox, &threads, "single", &["train.stop={steps=30}", &threads]).model()
     });
     assert_eq!(models[0], models[1]);
     assert_eq!(models[0], models[2]);
 }
 
 #[test]
-fn a_model_is_refused_data_that_it_cannot_see() {
-    let room = Room::new();
+fn data_that_does_not_fit_the_model_is_refused() {
+    let sandbox = Sandbox::new();
     let check = |model: &str, data: &str, says: &str| {
         let settings = [format!("model.kind={model}"), format!("data.kind={data}")];
         let mut args = vec!["train"];
         args.extend(settings.iter().flat_map(|setting| ["--set", setting]));
-        assert_says(&room.fails(2, &args), &[says]);
+        assert_says(&sandbox.fails(2, &args), &[says]);
     };
     check("lenet", "fake-images", "which takes digits, mnist, fashion-mnist");
     check("alexnet", "digits", "which takes fake-images, images");
     check("softmax", "images", "which needs data.path");
     let small = ["--set", "model.kind=alexnet", "--set", "data.size=20"];
-    let said = room.fails(2, &[&["train", "--set", "cluster.mode=single"][..], &small].concat());
-    assert_says(&said, &["model.kind = \"alexnet\"", "layer "]);
+    let printed =
+        sandbox.fails(2, &[&["train", "--set", "cluster.mode=single"][..], &small].concat());
+    assert_says(&printed, &["model.kind = \"alexnet\"", "layer "]);
 }
 
-/// A folder of two classes with copies of the pictures that the readers are tested with.
-fn folder(room: &Room) -> PathBuf {
+/// A folder of two classes, with copies of the pictures from the readers' tests.
+fn folder(sandbox: &Sandbox) -> PathBuf {
     let golden = workspace().join("crates/data/tests/golden");
     let mut pictures: Vec<_> = fs::read_dir(golden).unwrap().map(|e| e.unwrap().path()).collect();
     pictures.retain(|path| path.extension().is_some_and(|end| end == "jpg" || end == "png"));
@@ -101,15 +102,15 @@ fn folder(room: &Room) -> PathBuf {
     for (index, picture) in pictures.iter().cycle().take(24).enumerate() {
         let class = ["tulips", "roses"][index % 2];
         let end = picture.extension().unwrap().to_str().unwrap();
-        room.write(&format!("flowers/{class}/{index:02}.{end}"), fs::read(picture).unwrap());
+        sandbox.write(&format!("flowers/{class}/{index:02}.{end}"), fs::read(picture).unwrap());
     }
-    room.path("flowers")
+    sandbox.path("flowers")
 }
 
 #[test]
 fn pictures_are_read_from_folders_and_damaged_ones_are_named_or_skipped() {
-    let room = Room::new();
-    let folder = folder(&room);
+    let sandbox = Sandbox::new();
+    let folder = folder(&sandbox);
     let path = format!("data.path={}", folder.display());
     let settings = [
         "data.kind=images",
@@ -119,10 +120,10 @@ fn pictures_are_read_from_folders_and_damaged_ones_are_named_or_skipped() {
         "train.stop={epochs=2}",
         "data.hold_out=4",
     ];
-    let run = room.train("good", &settings);
+    let run = sandbox.train("good", &settings);
     assert_eq!(run.summary()["examples"], 40);
-    for mode in SHARED {
-        room.train_cluster(mode, mode, &settings);
+    for mode in SHARED_MODES {
+        sandbox.train_cluster(mode, mode, &settings);
     }
 
     let victim = folder.join("roses/07.jpg");
@@ -131,7 +132,7 @@ fn pictures_are_read_from_folders_and_damaged_ones_are_named_or_skipped() {
     fs::write(&victim, &whole[..whole.len() / 2]).unwrap();
     let mut args = vec!["train", "--run-dir", "bad", "--set", "cluster.mode=single"];
     args.extend(settings.iter().flat_map(|setting| ["--set", setting]));
-    assert_says(&room.fails(2, &args), &["roses/07."]);
-    let run = room.train("skipped", &[&settings[..], &["data.on_bad=skip"]].concat());
+    assert_says(&sandbox.fails(2, &args), &["roses/07."]);
+    let run = sandbox.train("skipped", &[&settings[..], &["data.on_bad=skip"]].concat());
     assert_eq!(run.summary()["examples"], 40);
 }

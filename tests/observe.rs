@@ -1,5 +1,5 @@
-//! What a run tells of itself: what its tasks used, what held it back and who was slow. Each
-//! situation is built for real.
+//! What a run reports about itself: the resources of its tasks, what limited it and which worker
+//! was slow. Each situation is real.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::support::{
-    ENDLESS, Launched, Room, Run, SMALL_DATA, assert_says, cluster_of, events, free_ports, points,
-    tf_config, wait_until,
+    ENDLESS, RunFolder, RunningProcess, SMALL_DATA, Sandbox, assert_says, cluster_of, events,
+    free_ports, points, tf_config, wait_until,
 };
 
-/// The rows of a task's table, by column. Every row must be whole.
+/// The columns and rows of a task's table of resources. Every row must be complete.
 #[track_caller]
 fn resources(folder: &Path) -> (Vec<String>, Vec<Vec<f64>>) {
     let text = fs::read_to_string(folder.join("resources.csv")).unwrap();
@@ -33,10 +33,10 @@ fn number(value: &Value) -> f64 {
 }
 
 #[test]
-fn every_task_tells_what_it_used_in_a_table_the_summary_and_tensorboard() {
-    let room = Room::new();
+fn every_task_reports_its_resources_in_a_table_the_summary_and_tensorboard() {
+    let sandbox = Sandbox::new();
     let settings = ["observe.sample_ms=20", "train.stop={seconds=0.5}"];
-    let run = room.train_cluster("run", "async", &settings);
+    let run = sandbox.train_cluster("run", "async", &settings);
     let curves = events(&run.path);
     for task in ["worker:0", "worker:1", "ps:0"] {
         let folder = task.replace(':', "_");
@@ -60,17 +60,17 @@ fn every_task_tells_what_it_used_in_a_table_the_summary_and_tensorboard() {
         {
             assert!(number(&used["peak"][name]) > 0.0, "{task}: {name} of {used}");
         }
-        // Each of the others has columns of its own, which add up to the task's.
+        // Each peer has columns of its own, which add up to the task's.
         let others: &[&str] = if task == "ps:0" { &["worker:0", "worker:1"] } else { &["ps:0"] };
         for way in ["received_bytes_per_s", "sent_bytes_per_s"] {
-            let mean = |who: &str| number(&used["mean"][format!("{who}_{way}")]);
+            let mean = |peer: &str| number(&used["mean"][format!("{peer}_{way}")]);
             let sum: f64 = others.iter().map(|other| mean(other)).sum();
             assert!(
                 mean("task") > 0.0 && (sum / mean("task") - 1.0).abs() < 0.01,
                 "{task}: {used}"
             );
         }
-        // What went to and came from the others is what the task itself counted.
+        // The sampled traffic is what the task itself counted.
         let total = |column: &str| {
             let column = head.iter().position(|name| name == column).unwrap();
             let from = rows.iter().zip(rows.iter().skip(1));
@@ -80,20 +80,22 @@ fn every_task_tells_what_it_used_in_a_table_the_summary_and_tensorboard() {
             ("task_sent_bytes_per_s", "sent_bytes"),
             ("task_received_bytes_per_s", "received_bytes"),
         ] {
-            let (told, counted) = (total(name), number(&run.task(task)[counted]));
-            // A server counts ten times a second, and the first line tells of time before it.
-            assert!((0.5..1.2).contains(&(told / counted)), "{task} {name}: {told} of {counted}");
+            let (sampled, counted) = (total(name), number(&run.task(task)[counted]));
+            // A server counts ten times a second, and its first row covers earlier time.
+            assert!(
+                (0.5..1.2).contains(&(sampled / counted)),
+                "{task} {name}: {sampled} of {counted}"
+            );
         }
     }
 }
 
 #[test]
 fn a_task_that_is_killed_leaves_a_table_of_whole_lines() {
-    let room = Room::new();
-    let mut command = room.cluster("run", "async", &[ENDLESS, "observe.sample_ms=5"]);
-    let mut launched = Launched::start(&mut command, room.path("run"));
+    let sandbox = Sandbox::new();
+    let mut launched = sandbox.launch("run", "async", &[ENDLESS, "observe.sample_ms=5"]);
     launched.wait_for_steps();
-    let run = room.run_dir("run");
+    let run = sandbox.run_folder("run");
     let folders = ["worker_0", "worker_1", "ps_0"];
     let lines = |folder: &&str| {
         fs::read_to_string(run.file(folder).join("resources.csv"))
@@ -104,24 +106,25 @@ fn a_task_that_is_killed_leaves_a_table_of_whole_lines() {
     assert!(wait_until(|| folders.iter().all(|folder| lines(folder) > 5)), "no lines");
     launched.signal("KILL");
     launched.finish_task();
-    assert!(wait_until(|| crate::support::processes_of(&run.path).is_empty()), "somebody is left");
+    assert!(wait_until(|| crate::support::processes_of(&run.path).is_empty()), "a process is left");
     for folder in folders {
         assert!(resources(&run.file(folder)).1.len() >= 5, "{folder}");
     }
 }
 
 #[test]
-fn nobody_looks_at_resources_unless_asked() {
-    let room = Room::new();
-    let run = room.train("run", &["observe.sample_ms=0", "train.stop={steps=5}"]);
+fn resources_are_sampled_only_on_request() {
+    let sandbox = Sandbox::new();
+    let run = sandbox.train("run", &["observe.sample_ms=0", "train.stop={steps=5}"]);
     assert!(!run.file("worker_0/resources.csv").exists());
     assert!(run.task("worker:0").get("resources").is_none());
     assert!(run.summary()["verdict"]["text"].is_string(), "there is a verdict all the same");
 }
 
-/// The verdict of a run must be of this kind, and its shares all of the time.
+/// Checks that the verdict of a run is of this kind and that its shares add up to the whole time.
+/// Returns the verdict.
 #[track_caller]
-fn check_verdict(run: &Run, kind: &str, says: &[&str]) -> Value {
+fn check_verdict(run: &RunFolder, kind: &str, says: &[&str]) -> Value {
     let verdict = run.summary()["verdict"].clone();
     assert_eq!(verdict["kind"], kind, "{verdict}");
     assert_says(verdict["text"].as_str().unwrap(), says);
@@ -132,15 +135,15 @@ fn check_verdict(run: &Run, kind: &str, says: &[&str]) -> Value {
 }
 
 #[test]
-fn a_heavy_model_is_held_back_by_computing() {
-    let room = Room::new();
-    let run = room.train("run", &["model.kind=lenet", "train.stop={steps=10}"]);
+fn the_verdict_on_a_heavy_model_is_compute() {
+    let sandbox = Sandbox::new();
+    let run = sandbox.train("run", &["model.kind=lenet", "train.stop={steps=10}"]);
     check_verdict(&run, "compute", &["the worker spends", "% of the time computing"]);
 }
 
 #[test]
-fn examples_that_are_slow_to_make_are_input() {
-    let room = Room::new();
+fn the_verdict_on_slow_examples_is_input() {
+    let sandbox = Sandbox::new();
     let settings = [
         "train",
         "--quiet",
@@ -153,34 +156,34 @@ fn examples_that_are_slow_to_make_are_input() {
         "--set",
         "train={batch=20, stop={steps=10}}",
     ];
-    room.ok(&settings);
-    check_verdict(&room.run_dir("run"), "input", &["getting examples"]);
+    sandbox.ok(&settings);
+    check_verdict(&sandbox.run_folder("run"), "input", &["getting examples"]);
 }
 
 #[test]
-fn tests_after_every_step_are_evaluation_alone_and_in_sync() {
-    let room = Room::new();
+fn the_verdict_on_tests_after_every_step_is_evaluation() {
+    let sandbox = Sandbox::new();
     let settings = ["train.evaluate.every=1", "train.stop={steps=40}", "data.test_examples=4000"];
-    let run = room.train("single", &settings);
+    let run = sandbox.train("single", &settings);
     check_verdict(&run, "evaluation", &["tests take", "train.evaluate.every"]);
-    // Here tests go on beside the next step, so they must take far longer than one.
+    // Tests run beside the next step, so they must take far longer than a step.
     let heavy = ["model.kind=lenet", "train.batch=2", "data.test_examples=1000"];
     let settings = [&heavy[..], &["train.evaluate.every=1", "train.stop={steps=10}"]].concat();
-    let run = room.train_cluster("sync", "sync", &settings);
+    let run = sandbox.train_cluster("sync", "sync", &settings);
     check_verdict(&run, "evaluation", &["tests take"]);
 }
 
 #[test]
 fn a_slow_worker_is_named_while_it_runs_in_the_verdict_and_in_the_ranking() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let settings = ["data.train_examples=1200", "train.batch=600", ENDLESS];
-    let mut command = room.cluster("run", "sync", &settings);
+    let mut command = sandbox.cluster("run", "sync", &settings);
     command.env("PACELINE_TEST_SLOW", "1:8");
-    let mut launched = Launched::start(&mut command, room.path("run"));
+    let mut launched = RunningProcess::start(&mut command, sandbox.path("run"));
     launched.wait_for("ps:0: worker:1 is slow: ");
     launched.signal("INT");
-    let done = launched.finish();
-    let run = room.run_dir("run");
+    let output = launched.finish();
+    let run = sandbox.run_folder("run");
     check_verdict(&run, "stragglers", &["worker:1 takes", "a look at worker:1's machine"]);
     let summary = run.summary();
     let ranking = &summary["ranking"];
@@ -190,13 +193,13 @@ fn a_slow_worker_is_named_while_it_runs_in_the_verdict_and_in_the_ranking() {
     );
     assert!(number(&ranking[0]["behind"]) > 1.5, "{ranking}");
     assert!(number(&run.task("worker:0")["held_seconds"]) > 0.0);
-    assert_says(&done.stdout, &["verdict      stragglers: ", "slowest      worker:1 "]);
+    assert_says(&output.stdout, &["verdict      stragglers: ", "slowest      worker:1 "]);
     assert_says(&run.log("ps:0"), &["worker:1 is slow: "]);
 }
 
 #[test]
-fn many_workers_with_little_to_compute_are_held_back_by_their_one_server() {
-    let room = Room::new();
+fn the_verdict_on_many_light_workers_is_server() {
+    let sandbox = Sandbox::new();
     let settings = [
         "cluster.workers=6",
         "data={kind=\"fake-images\", train_examples=64, test_examples=1}",
@@ -205,16 +208,16 @@ fn many_workers_with_little_to_compute_are_held_back_by_their_one_server() {
         "train.stop={seconds=1}",
         "train.evaluate.every=1000",
     ];
-    let run = room.train_cluster("run", "async", &settings);
+    let run = sandbox.train_cluster("run", "async", &settings);
     let says = ["exchanging gradients and parameters; ps:0 is at work for", "a larger train.batch"];
     check_verdict(&run, "server", &says);
 }
 
-/// Bytes a second that the slow network lets through, each way.
+/// Bytes per second that the slow network carries, each way.
 const SLOW_BYTES_PER_S: f64 = 4e6;
 
-/// Passes on what comes, but no faster than a slow network would.
-fn pass_on(mut from: TcpStream, mut to: TcpStream) {
+/// Forwards bytes, no faster than a slow network.
+fn forward_slowly(mut from: TcpStream, mut to: TcpStream) {
     let mut buffer = [0; 8192];
     let mut due = Instant::now();
     while let Ok(len @ 1..) = from.read(&mut buffer) {
@@ -227,7 +230,7 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream) {
     let _ = to.shutdown(std::net::Shutdown::Write);
 }
 
-/// A network of limited speed before a server; its port.
+/// Starts a proxy of limited speed in front of a server. Returns its port.
 fn slow_network(server: u16) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -235,148 +238,35 @@ fn slow_network(server: u16) -> u16 {
         for worker in listener.incoming().flatten() {
             let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { continue };
             let ends = (worker.try_clone().unwrap(), server.try_clone().unwrap());
-            thread::spawn(move || pass_on(worker, server));
-            thread::spawn(move || pass_on(ends.1, ends.0));
+            thread::spawn(move || forward_slowly(worker, server));
+            thread::spawn(move || forward_slowly(ends.1, ends.0));
         }
     });
     port
 }
 
 #[test]
-fn a_slow_network_is_named() {
-    let room = Room::new();
+fn the_verdict_on_a_slow_network_is_network() {
+    let sandbox = Sandbox::new();
     let [server] = free_ports();
-    let run = room.run_dir("run");
+    let run = sandbox.run_folder("run");
     let start = |role: &str, index: usize, port: u16| {
-        let mut command = room.command(&["train", "--run-dir", run.str()]);
+        let mut command = sandbox.command(&["train", "--run-dir", run.str()]);
         command.env("TF_CONFIG", tf_config(&cluster_of(2, &[port]), role, index));
         let settings = [&SMALL_DATA[..], &["cluster.mode=async", "train.stop={steps=40}"]].concat();
         command.args(settings.iter().flat_map(|setting| ["--set", setting]));
-        Launched::start(&mut command, run.path.clone())
+        RunningProcess::start(&mut command, run.path.clone())
     };
     let first = start("ps", 0, server);
     let up = wait_until(|| TcpStream::connect(("127.0.0.1", server)).is_ok());
-    assert!(up, "{}", first.said());
+    assert!(up, "{}", first.stderr());
     let slow = slow_network(server);
     let workers = [0, 1].map(|index| start("worker", index, slow));
     for task in workers.into_iter().chain([first]) {
-        let done = task.finish_task();
-        assert_eq!(done.code, Some(0), "{done:?}");
+        let output = task.finish_task();
+        assert_eq!(output.code, Some(0), "{output:?}");
     }
     let verdict = check_verdict(&run, "network", &["network: workers spend"]);
     let shares = &verdict["shares"];
     assert!(number(&shares["network"]) > 2.0 * number(&shares["server"]), "{verdict}");
-}
-
-/// Asks a task by HTTP; the status and the body.
-fn ask(address: &str, path: &str, headers: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    let request =
-        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
-}
-
-/// Figures by name and labels, as Prometheus reads them: each name described once, before its
-/// figures.
-#[track_caller]
-fn figures(text: &str) -> std::collections::BTreeMap<String, f64> {
-    let mut read = std::collections::BTreeMap::new();
-    let mut described = Vec::new();
-    for line in text.lines() {
-        if let Some(told) = line.strip_prefix("# TYPE ") {
-            let (name, kind) = told.split_once(' ').unwrap();
-            assert!(["counter", "gauge"].contains(&kind), "{line}");
-            assert!(!described.contains(&name.to_owned()), "{name} twice");
-            described.push(name.to_owned());
-        } else if !line.starts_with("# HELP ") {
-            let (key, figure) = line.rsplit_once(' ').unwrap();
-            let name = key.split('{').next().unwrap();
-            assert_eq!(described.last().map(String::as_str), Some(name), "{line}");
-            assert!(read.insert(key.to_owned(), figure.parse().unwrap()).is_none(), "{line}");
-        }
-    }
-    read
-}
-
-/// Where a task of a run says that it can be asked.
-#[track_caller]
-fn http_of(run: &Run, task: &str) -> String {
-    let path = run.file(task).join("http.txt");
-    let is_there = || fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n'));
-    assert!(wait_until(is_there), "{task} does not say where");
-    let text = fs::read_to_string(&path).unwrap();
-    text.trim().strip_prefix("http://").unwrap().strip_suffix("/metrics").unwrap().to_owned()
-}
-
-#[test]
-fn every_task_can_be_asked_for_its_figures_while_it_runs() {
-    let room = Room::new();
-    let settings = [ENDLESS, "observe.http=127.0.0.1:0", "train.evaluate.every=10"];
-    let mut command = room.cluster("run", "async", &settings);
-    let mut launched = Launched::start(&mut command, room.path("run"));
-    launched.wait_for_steps();
-    let run = room.run_dir("run");
-    for task in ["worker_0", "worker_1", "ps_0"] {
-        let address = http_of(&run, task);
-        assert_eq!(ask(&address, "/healthz", ""), (200, "ok\n".into()));
-        assert_eq!(ask(&address, "/", "").0, 404);
-        let read = || figures(&ask(&address, "/metrics", "").1);
-        let (steps, other) = match task {
-            "ps_0" => ("paceline_applied_gradients_total", "worker:1"),
-            _ => ("paceline_steps_total", "ps:0"),
-        };
-        let first = read();
-        let grows = || read().get(steps) > first.get(steps).or(Some(&0.0));
-        assert!(wait_until(grows), "{task}: {first:?}");
-        let now = read();
-        let sent = format!("paceline_sent_bytes_total{{peer=\"{other}\"}}");
-        for name in [&sent, "process_resident_memory_bytes"] {
-            assert!(now[name] > 0.0, "{task}: {name} of {now:?}");
-        }
-        // To a hundredth of a second, which may not have passed yet.
-        assert!(now.contains_key("process_cpu_seconds_total"), "{task}: {now:?}");
-        let model = format!("task=\"{}\",mode=\"async\",model=\"softmax\"", task.replace('_', ":"));
-        assert!(now.keys().any(|key| key.starts_with("paceline_info{") && key.contains(&model)));
-        let phase = if task == "ps_0" { "apply" } else { "compute" };
-        let phase = format!("paceline_phase_seconds_total{{phase=\"{phase}\"}}");
-        let is_told = || read().get(&phase).is_some_and(|seconds| *seconds > 0.0);
-        assert!(wait_until(is_told), "{task}: no {phase}");
-        if task == "worker_0" {
-            let is_tested = || read().contains_key("paceline_test_accuracy_ratio");
-            assert!(wait_until(is_tested), "no test is told of");
-        }
-    }
-    let addresses = ["worker_0", "ps_0"].map(|task| http_of(&run, task));
-    launched.signal("INT");
-    launched.finish();
-    assert!(addresses.iter().all(|address| TcpStream::connect(address).is_err()), "still there");
-}
-
-#[test]
-fn beyond_loopback_nobody_is_told_anything_without_the_token() {
-    let room = Room::new();
-    let job = ["train", "--quiet", "--run-dir", "open", "--set", "observe.http=0.0.0.0:0"];
-    let said = room.fails(2, &[&job[..], &crate::support::SMALL[..]].concat());
-    assert_says(&said, &["observe.http = \"0.0.0.0:0\"", "needs a token; set cluster.token_file"]);
-    let said = room.fails(2, &["explain", "--set", "observe.http=9400"]);
-    assert_says(&said, &["observe.http", "HOST:PORT"]);
-    let token = room.write("token", "s3cret\n");
-    let token = format!("cluster.token_file={}", token.display());
-    let settings = [ENDLESS, "observe.http=0.0.0.0:0", &token];
-    let mut command = room.cluster("run", "sync", &settings);
-    let mut launched = Launched::start(&mut command, room.path("run"));
-    launched.wait_for_steps();
-    let address = http_of(&room.run_dir("run"), "ps_0").replace("0.0.0.0", "127.0.0.1");
-    for path in ["/metrics", "/healthz"] {
-        assert_eq!(ask(&address, path, "").0, 401, "{path}");
-        assert_eq!(ask(&address, path, "Authorization: Bearer secret\r\n").0, 401, "{path}");
-        assert_eq!(ask(&address, path, "Authorization: Bearer s3cret\r\n").0, 200, "{path}");
-    }
-    launched.signal("INT");
-    launched.finish();
 }

@@ -1,35 +1,35 @@
-//! A timeline as Perfetto reads it: its own page with its own trace processor, in a browser.
+//! Perfetto reads a timeline: its own page with its own trace processor, in a browser.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::chromium::Browser;
-use crate::support::{Room, Run, python_command};
+use crate::support::browser::Browser;
+use crate::support::{RunFolder, Sandbox, python_command};
 
-/// Perfetto with one timeline open.
-struct Perfetto {
+/// Perfetto's page with one timeline open.
+struct PerfettoPage {
     browser: Browser,
     server: Child,
 }
 
-impl Perfetto {
-    fn open(room: &Room, run: &Run) -> Self {
+impl PerfettoPage {
+    fn open(sandbox: &Sandbox, run: &RunFolder) -> Self {
         let mut command: Command = python_command("python/serve_perfetto.py");
         command.arg(run.file("trace.json")).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut server = command.spawn().unwrap();
         let mut page = String::new();
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut page).unwrap();
         let page = page.trim();
-        assert!(!page.is_empty(), "no page of Perfetto");
-        let mut browser = Browser::start(room);
-        browser.go(&format!("{page}#!/?url={page}trace.json"));
+        assert!(!page.is_empty(), "serve_perfetto.py printed no address");
+        let mut browser = Browser::start(sandbox);
+        browser.open(&format!("{page}#!/?url={page}trace.json"));
         browser.wait_for("window.app?.trace");
         Self { browser, server }
     }
 
-    /// What the trace processor answers to a query of one column: a list.
+    /// The trace processor's answer to a query of one column.
     #[track_caller]
     fn query(&mut self, sql: &str) -> Vec<Value> {
         let ask = format!(
@@ -49,7 +49,7 @@ impl Perfetto {
         answer.as_array().unwrap_or_else(|| panic!("{sql}: {answer}")).clone()
     }
 
-    /// A query that has one number for an answer.
+    /// The answer to a query that gives one number.
     #[track_caller]
     fn number(&mut self, sql: &str) -> f64 {
         let rows = self.query(sql);
@@ -58,7 +58,7 @@ impl Perfetto {
     }
 }
 
-impl Drop for Perfetto {
+impl Drop for PerfettoPage {
     fn drop(&mut self) {
         let _ = self.server.kill();
         let _ = self.server.wait();
@@ -66,8 +66,8 @@ impl Drop for Perfetto {
 }
 
 #[test]
-fn perfetto_takes_ten_steps_of_alexnet_without_an_error_and_finds_every_worker_busy() {
-    let room = Room::new();
+fn perfetto_reads_ten_steps_of_alexnet_without_an_error_and_finds_every_worker_busy() {
+    let sandbox = Sandbox::new();
     let settings = [
         "model.kind=alexnet",
         "data={kind=\"fake-images\", train_examples=64, test_examples=1}",
@@ -76,8 +76,8 @@ fn perfetto_takes_ten_steps_of_alexnet_without_an_error_and_finds_every_worker_b
         "train.evaluate.every=1000",
         "observe.trace={from=1, steps=10}",
     ];
-    let run = room.train_cluster("run", "sync", &settings);
-    let mut perfetto = Perfetto::open(&room, &run);
+    let run = sandbox.train_cluster("run", "sync", &settings);
+    let mut perfetto = PerfettoPage::open(&sandbox, &run);
     let wrong = "select name from stats where severity != 'info' and value > 0";
     assert_eq!(perfetto.query(wrong), Vec::<Value>::new());
 
@@ -95,14 +95,15 @@ fn perfetto_takes_ten_steps_of_alexnet_without_an_error_and_finds_every_worker_b
         let steps =
             format!("select count(distinct extract_arg(slice.arg_set_id, 'args.step')) from {of}");
         assert_eq!(perfetto.number(&steps), 10.0, "{worker}");
-        // Slices that are in no other one follow each other.
+        // Outermost slices follow each other.
         let covered = format!(
-            "select sum(iif(slice.depth = 0, slice.dur, 0)) * 1.0 / (max(slice.ts + slice.dur) - min(slice.ts)) from {of}"
+            "select sum(iif(slice.depth = 0, slice.dur, 0)) * 1.0 / \
+             (max(slice.ts + slice.dur) - min(slice.ts)) from {of}"
         );
         let covered = perfetto.number(&covered);
         assert!((0.95..=1.0).contains(&covered), "{worker}: {covered}");
     }
-    // An arrow is two here: from the push to the apply, and from there to the pull.
+    // Perfetto counts each arrow twice: from the push to the apply, and from there to the pull.
     let arrows = perfetto.query(
         "select a.name || ' to ' || b.name || ': ' || count(*) from flow \
          join slice a on flow.slice_out = a.id join slice b on flow.slice_in = b.id \

@@ -1,11 +1,11 @@
-//! Checkpoints and `--resume`: what a run has kept is enough to go on as if nothing had happened.
+//! Checkpoints and `--resume`: a resumed run ends like an undisturbed one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::support::{
-    ENDLESS, Launched, PACELINE, Room, Run, SHARED, SMALL, assert_says, finish, points,
-    processes_of, python_json, start, wait_until,
+    ENDLESS, PACELINE, RunFolder, RunningProcess, SHARED_MODES, SMALL, Sandbox, assert_says,
+    finish, points, processes_of, python_json, start, wait_until,
 };
 
 /// The steps of a run's complete checkpoints, the newest first.
@@ -19,16 +19,16 @@ fn complete(run: &Path) -> Vec<u64> {
     steps
 }
 
-fn place(run: &Path, step: u64) -> PathBuf {
+fn checkpoint_path(run: &Path, step: u64) -> PathBuf {
     run.join(format!("checkpoints/step-{step:012}"))
 }
 
-/// Kills a run and all its tasks once it has a checkpoint; the step of the newest.
-fn kill_after_checkpoint(mut launched: Launched, run: &Path) -> u64 {
+/// Kills a run and all its tasks once it has a checkpoint. Returns the step of the newest.
+fn kill_after_checkpoint(mut launched: RunningProcess, run: &Path) -> u64 {
     assert!(
         wait_until(|| !complete(run).is_empty() || launched.has_ended()),
         "{}",
-        launched.said()
+        launched.stderr()
     );
     let processes = processes_of(run).into_iter().map(|pid| pid.to_string());
     let kill = format!("kill -KILL {} 2>/dev/null; true", processes.collect::<Vec<_>>().join(" "));
@@ -38,49 +38,50 @@ fn kill_after_checkpoint(mut launched: Launched, run: &Path) -> u64 {
     complete(run)[0]
 }
 
-/// Goes on with a run, which must end well.
-fn resume(room: &Room, name: &str, settings: &[&str]) -> Run {
-    let run = room.path(name);
-    let mut command = room.command(&["train", "--resume", run.to_str().unwrap()]);
+/// Resumes a run, which must succeed.
+fn resume(sandbox: &Sandbox, name: &str, settings: &[&str]) -> RunFolder {
+    let run = sandbox.path(name);
+    let mut command = sandbox.command(&["train", "--resume", run.to_str().unwrap()]);
     command.args(settings.iter().flat_map(|setting| ["--set", setting]));
-    let done = Launched::start(&mut command, run).finish();
-    assert_eq!(done.code, Some(0), "{settings:?}: {done:?}");
-    room.run_dir(name)
+    let output = RunningProcess::start(&mut command, run).finish();
+    assert_eq!(output.code, Some(0), "{settings:?}: {output:?}");
+    sandbox.run_folder(name)
 }
 
-/// A run of these settings that was killed with everything of it and resumed ends with the very
-/// model of a run that was left in peace.
+/// Checks that a run whose processes were all killed, and which was then resumed, ends with the
+/// model of an undisturbed run.
 fn check_equal_bits(mode: &str, settings: &[&str]) {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let every = ["checkpoint.every_steps=50"];
     let endless = [settings, &every, &[ENDLESS]].concat();
-    let launched = Launched::start(&mut room.cluster("run", mode, &endless), room.path("run"));
-    let step = kill_after_checkpoint(launched, &room.path("run"));
+    let launched = sandbox.launch("run", mode, &endless);
+    let step = kill_after_checkpoint(launched, &sandbox.path("run"));
     let stop = format!("train.stop.steps={}", step + 73);
-    let resumed = resume(&room, "run", &[&stop]);
-    let undisturbed = room.train_cluster("other", mode, &[settings, &every, &[&stop]].concat());
+    let resumed = resume(&sandbox, "run", &[&stop]);
+    let undisturbed =
+        sandbox.train_cluster("undisturbed", mode, &[settings, &every, &[&stop]].concat());
     assert_eq!(resumed.summary()["resumed_from"], step, "{mode} {settings:?}");
     assert_eq!(resumed.summary()["global_steps"], step + 73);
     assert!(resumed.model() == undisturbed.model(), "{mode} {settings:?} from step {step}");
-    assert_eq!(complete(&resumed.path)[0], step + 73, "one at the end");
-    assert!(complete(&resumed.path).len() <= 3, "so many are kept");
+    assert_eq!(complete(&resumed.path)[0], step + 73, "a checkpoint at the end");
+    assert!(complete(&resumed.path).len() <= 3, "three checkpoints are kept");
 }
 
 #[test]
-fn a_killed_run_of_one_process_goes_on_to_the_same_bits() {
+fn a_resumed_single_run_ends_with_the_same_bits() {
     for optimizer in ["momentum", "adam"] {
         check_equal_bits("single", &[&format!("train.optimizer.kind={optimizer}")]);
     }
 }
 
 #[test]
-fn a_killed_run_in_sync_goes_on_to_the_same_bits() {
+fn a_resumed_sync_run_ends_with_the_same_bits() {
     let tasks = ["cluster.workers=3", "cluster.servers=2", "train.optimizer.kind=momentum"];
     check_equal_bits("sync", &tasks);
 }
 
 #[test]
-fn a_killed_run_in_mirrored_goes_on_to_the_same_bits() {
+fn a_resumed_mirrored_run_ends_with_the_same_bits() {
     for (workers, optimizer) in [(1, "adam"), (2, "momentum"), (3, "momentum")] {
         let workers = format!("cluster.workers={workers}");
         let optimizer = format!("train.optimizer.kind={optimizer}");
@@ -91,24 +92,27 @@ fn a_killed_run_in_mirrored_goes_on_to_the_same_bits() {
 }
 
 #[test]
-fn sync_goes_on_in_mirrored_and_mirrored_in_sync_to_the_same_bits() {
+fn sync_resumes_as_mirrored_and_mirrored_as_sync_with_the_same_bits() {
     let common = ["cluster.workers=3", "train.optimizer.kind=momentum", "train.batch=20"];
-    let room = Room::new();
-    let undisturbed =
-        room.train_cluster("other", "sync", &[&common[..], &["train.stop.steps=90"]].concat());
+    let sandbox = Sandbox::new();
+    let undisturbed = sandbox.train_cluster(
+        "undisturbed",
+        "sync",
+        &[&common[..], &["train.stop.steps=90"]].concat(),
+    );
     for (before, after) in [("sync", "mirrored"), ("mirrored", "sync")] {
         let settings = ["checkpoint.every_steps=1000", "train.stop.steps=40"];
-        room.train_cluster(before, before, &[&common[..], &settings].concat());
+        sandbox.train_cluster(before, before, &[&common[..], &settings].concat());
         let mode = format!("cluster.mode={after}");
-        let run = resume(&room, before, &[&mode, "train.stop.steps=90"]);
+        let run = resume(&sandbox, before, &[&mode, "train.stop.steps=90"]);
         assert_eq!(run.summary()["resumed_from"], 40, "{after}");
         assert!(run.model() == undisturbed.model(), "{before}, then {after}: the bytes differ");
-        assert_eq!(complete(&run.path), [90, 40], "{after}: one at each end");
+        assert_eq!(complete(&run.path), [90, 40], "{after}: a checkpoint at each end");
     }
 }
 
 #[test]
-fn a_killed_run_on_sparse_rows_goes_on_to_the_same_bits() {
+fn a_resumed_run_on_sparse_rows_ends_with_the_same_bits() {
     let rows = ["model.kind=logistic", "data.features=5000"];
     for (mode, optimizer) in [("single", "ftrl"), ("sync", "ftrl"), ("sync", "adagrad")] {
         let kind = format!("train.optimizer.kind={optimizer}");
@@ -119,30 +123,29 @@ fn a_killed_run_on_sparse_rows_goes_on_to_the_same_bits() {
 }
 
 #[test]
-fn a_killed_run_goes_on_in_async_and_bounded() {
+fn a_killed_run_resumes_in_async_and_bounded() {
     for mode in ["async", "bounded"] {
-        let room = Room::new();
+        let sandbox = Sandbox::new();
         let settings = ["cluster.servers=2", "checkpoint.every_steps=100", ENDLESS];
-        let launched = Launched::start(&mut room.cluster("run", mode, &settings), room.path("run"));
-        let step = kill_after_checkpoint(launched, &room.path("run"));
+        let launched = sandbox.launch("run", mode, &settings);
+        let step = kill_after_checkpoint(launched, &sandbox.path("run"));
         let stop = format!("train.stop.steps={}", step + 500);
-        let summary = resume(&room, "run", &[&stop]).summary();
+        let summary = resume(&sandbox, "run", &[&stop]).summary();
         let from = summary["resumed_from"].as_u64().unwrap();
-        assert!(from >= step, "{mode}: named for what the chief knew");
+        assert!(from >= step, "{mode}: the checkpoint is named after the coordinator's step");
         assert!(summary["global_steps"].as_u64().unwrap() >= step + 500, "{mode}");
         assert!(summary["test_accuracy"].as_f64().unwrap() > 0.5, "{mode}");
     }
 }
 
 #[test]
-fn an_epoch_is_finished_after_a_kill_and_no_example_comes_twice() {
-    // In every mode the examples before and after the kill are those of the epochs, but for
-    // what was done after the last checkpoint and is done again.
-    let room = Room::new();
+fn an_epoch_is_completed_after_a_kill_and_no_example_comes_twice() {
+    // The examples before the checkpoint and after the resumption make up the epochs.
+    let sandbox = Sandbox::new();
     let settings = ["train.stop.epochs=400", "checkpoint.every_steps=100", "train.batch=10"];
-    let launched = Launched::start(&mut room.cluster("run", "sync", &settings), room.path("run"));
-    let step = kill_after_checkpoint(launched, &room.path("run"));
-    let summary = resume(&room, "run", &[]).summary();
+    let launched = sandbox.launch("run", "sync", &settings);
+    let step = kill_after_checkpoint(launched, &sandbox.path("run"));
+    let summary = resume(&sandbox, "run", &[]).summary();
     assert_eq!(summary["stop_reason"], "epochs");
     assert_eq!(summary["global_steps"], 400 * 600 / 20);
     let examples = summary["examples"].as_u64().unwrap();
@@ -151,8 +154,8 @@ fn an_epoch_is_finished_after_a_kill_and_no_example_comes_twice() {
 }
 
 #[test]
-fn a_checkpoint_goes_on_in_any_mode_and_on_any_number_of_tasks() {
-    let room = Room::new();
+fn a_checkpoint_resumes_in_any_mode_with_any_number_of_tasks() {
+    let sandbox = Sandbox::new();
     let settings = [
         "cluster.workers=2",
         "cluster.servers=3",
@@ -161,7 +164,7 @@ fn a_checkpoint_goes_on_in_any_mode_and_on_any_number_of_tasks() {
         "checkpoint.every_steps=40",
         "train.stop.steps=80",
     ];
-    room.train_cluster("run", "sync", &settings);
+    sandbox.train_cluster("run", "sync", &settings);
     let mut steps = 80;
     for (mode, workers, servers) in [
         ("single", 1, 0),
@@ -182,39 +185,39 @@ fn a_checkpoint_goes_on_in_any_mode_and_on_any_number_of_tasks() {
             settings.push(format!("cluster.servers={servers}"));
         }
         let settings: Vec<_> = settings.iter().map(String::as_str).collect();
-        let summary = resume(&room, "run", &settings).summary();
+        let summary = resume(&sandbox, "run", &settings).summary();
         assert_eq!(summary["mode"], mode);
         let made = summary["global_steps"].as_u64().unwrap();
         assert!((steps..steps + 40).contains(&made), "{mode}: {made} of {steps}");
         steps = made;
     }
-    // What each session had come to is still there.
+    // The results of every earlier session are kept.
     for session in 1..=7 {
         for file in ["job.toml", "summary.json", "model.safetensors"] {
-            assert!(room.path(&format!("run/sessions/{session}/{file}")).is_file(), "{session}");
+            assert!(sandbox.path(&format!("run/sessions/{session}/{file}")).is_file(), "{session}");
         }
     }
 }
 
 #[test]
-fn two_workers_in_sync_go_on_as_one_that_takes_twice_as_much() {
-    // The plan goes on at the same place, so only the order of sums differs.
-    let room = Room::new();
+fn two_sync_workers_resume_as_one_with_twice_the_batch() {
+    // The plan continues at the same example, so only the order of sums differs.
+    let sandbox = Sandbox::new();
     let settings = ["train.batch=15", "checkpoint.every_steps=50", "train.stop.steps=50"];
     for name in ["two", "one"] {
-        room.train_cluster(name, "sync", &settings);
+        sandbox.train_cluster(name, "sync", &settings);
     }
-    let two = resume(&room, "two", &["train.stop.steps=100"]);
+    let two = resume(&sandbox, "two", &["train.stop.steps=100"]);
     let single = ["train.stop.steps=100", "cluster.mode=single", "train.batch=30"];
-    let one = resume(&room, "one", &single);
+    let one = resume(&sandbox, "one", &single);
     let apart = two.params().into_iter().zip(one.params()).map(|(a, b)| (a - b).abs());
     assert!(apart.fold(0.0, f32::max) < 1e-5);
 }
 
 #[test]
-fn numpy_reads_a_checkpoint_by_name_however_many_servers_wrote_it() {
+fn numpy_reads_a_checkpoint_by_name_from_any_number_of_servers() {
     for (mode, servers) in [("single", 1), ("sync", 1), ("sync", 3), ("mirrored", 1)] {
-        let room = Room::new();
+        let sandbox = Sandbox::new();
         let servers = format!("cluster.servers={servers}");
         let settings = [
             servers.as_str(),
@@ -222,8 +225,9 @@ fn numpy_reads_a_checkpoint_by_name_however_many_servers_wrote_it() {
             "train.stop.steps=20",
             "checkpoint.every_steps=1000",
         ];
-        let run = room.train_cluster("run", mode, &settings);
-        let read = python_json("python/read_checkpoint.py", &[place(&run.path, 20).as_os_str()]);
+        let run = sandbox.train_cluster("run", mode, &settings);
+        let read =
+            python_json("python/read_checkpoint.py", &[checkpoint_path(&run.path, 20).as_os_str()]);
         let names: Vec<_> = read.as_object().unwrap().keys().collect();
         let slots = ["optimizer.momentum.weight", "optimizer.momentum.bias"];
         assert_eq!(names, ["weight", "bias", slots[0], slots[1]]);
@@ -239,79 +243,79 @@ fn numpy_reads_a_checkpoint_by_name_however_many_servers_wrote_it() {
 
 #[test]
 fn a_damaged_checkpoint_is_named_and_the_one_before_it_is_used() {
-    let room = Room::new();
-    let run = room.train("run", &["checkpoint.every_steps=1000", "train.stop.steps=40"]);
+    let sandbox = Sandbox::new();
+    let run = sandbox.train("run", &["checkpoint.every_steps=1000", "train.stop.steps=40"]);
     for stop in ["train.stop.steps=80", "train.stop.steps=100"] {
-        resume(&room, "run", &[stop]);
+        resume(&sandbox, "run", &[stop]);
     }
     assert_eq!(complete(&run.path), [100, 80, 40]);
-    let listed = room.ok(&["checkpoint", "list", "run"]).stdout;
+    let listed = sandbox.ok(&["checkpoint", "list", "run"]).stdout;
     assert_says(&listed, &["100", "80", "40", "single"]);
-    room.ok(&["checkpoint", "verify", "run"]);
+    sandbox.ok(&["checkpoint", "verify", "run"]);
 
-    let file = place(&run.path, 100).join("worker-0.safetensors");
+    let file = checkpoint_path(&run.path, 100).join("worker-0.safetensors");
     let mut bytes = fs::read(&file).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 16;
     fs::write(&file, &bytes).unwrap();
-    let verify = room.run(&["checkpoint", "verify", "run"]);
+    let verify = sandbox.run(&["checkpoint", "verify", "run"]);
     assert_eq!(verify.code, Some(1));
     assert_says(
         &verify.stdout,
         &["step 100: worker-0.safetensors: its checksum", "step 80: sound"],
     );
 
-    let undisturbed = room.train("other", &["train.stop.steps=130"]);
+    let undisturbed = sandbox.train("undisturbed", &["train.stop.steps=130"]);
     let more = ["train", "--resume", "run", "--quiet", "--set", "train.stop.steps=130"];
-    let done = room.ok(&more);
-    assert_says(&done.stderr, &["step 100", "worker-0.safetensors", "checksum"]);
-    assert_eq!(room.run_dir("run").summary()["resumed_from"], 80);
-    assert!(room.run_dir("run").model() == undisturbed.model());
-    // The damaged one is out of the way, and what is on its place now is sound.
-    room.ok(&["checkpoint", "verify", "run"]);
-    assert!(room.path("run/checkpoints/step-000000000100.aside-1").is_dir());
+    let output = sandbox.ok(&more);
+    assert_says(&output.stderr, &["step 100", "worker-0.safetensors", "checksum"]);
+    assert_eq!(sandbox.run_folder("run").summary()["resumed_from"], 80);
+    assert!(sandbox.run_folder("run").model() == undisturbed.model());
+    // The damaged checkpoint was moved aside, and a sound one is in its place.
+    sandbox.ok(&["checkpoint", "verify", "run"]);
+    assert!(sandbox.path("run/checkpoints/step-000000000100.aside-1").is_dir());
 }
 
 #[test]
-fn what_cannot_go_on_is_refused_with_the_reason() {
-    let room = Room::new();
-    room.train("bare", &["train.stop.steps=10"]);
-    assert_says(&room.fails(2, &["train", "--resume", "bare"]), &["no complete checkpoint"]);
-    assert_says(&room.fails(2, &["train", "--resume", "nowhere"]), &["nowhere"]);
-    assert_says(&room.fails(2, &["checkpoint", "list", "bare"]), &["no checkpoints"]);
+fn what_cannot_be_resumed_is_refused_with_the_reason() {
+    let sandbox = Sandbox::new();
+    sandbox.train("bare", &["train.stop.steps=10"]);
+    assert_says(&sandbox.fails(2, &["train", "--resume", "bare"]), &["no complete checkpoint"]);
+    assert_says(&sandbox.fails(2, &["train", "--resume", "nowhere"]), &["nowhere"]);
+    assert_says(&sandbox.fails(2, &["checkpoint", "list", "bare"]), &["no checkpoints"]);
 
-    room.train("run", &["train.stop.steps=10", "checkpoint.every_steps=5"]);
-    let before = room.tree();
-    assert_says(&room.fails(2, &["train", "--resume", "run"]), &["step 10", "nothing left"]);
+    sandbox.train("run", &["train.stop.steps=10", "checkpoint.every_steps=5"]);
+    let before = sandbox.tree();
+    assert_says(&sandbox.fails(2, &["train", "--resume", "run"]), &["step 10", "nothing left"]);
     let more = ["train", "--resume", "run", "--set", "train.stop.steps=20", "--set"];
-    let other = [&more[..], &["train.optimizer.kind=adam"]].concat();
-    assert_says(&room.fails(2, &other), &["\"mean\"", "optimizer"]);
-    let other = [&more[..], &["model.kind=lenet"]].concat();
-    assert_says(&room.fails(2, &other), &["another model"]);
-    assert_eq!(room.tree(), before, "nothing was touched");
+    let changed = [&more[..], &["train.optimizer.kind=adam"]].concat();
+    assert_says(&sandbox.fails(2, &changed), &["\"mean\"", "optimizer"]);
+    let changed = [&more[..], &["model.kind=lenet"]].concat();
+    assert_says(&sandbox.fails(2, &changed), &["another model"]);
+    assert_eq!(sandbox.tree(), before, "files were changed");
 }
 
 #[test]
-fn a_run_that_is_at_work_is_not_resumed() {
-    let room = Room::new();
+fn a_run_in_progress_is_not_resumed() {
+    let sandbox = Sandbox::new();
     let settings = ["checkpoint.every_steps=50", ENDLESS];
-    let launched = Launched::start(&mut room.cluster("run", "async", &settings), room.path("run"));
-    assert!(wait_until(|| !complete(&room.path("run")).is_empty()));
-    let said = room.fails(2, &["train", "--resume", "run"]);
-    assert_says(&said, &["another process is at work"]);
+    let launched = sandbox.launch("run", "async", &settings);
+    assert!(wait_until(|| !complete(&sandbox.path("run")).is_empty()));
+    let printed = sandbox.fails(2, &["train", "--resume", "run"]);
+    assert_says(&printed, &["another process is at work"]);
     launched.signal("INT");
     assert_eq!(launched.finish().code, Some(130));
 }
 
 #[test]
-fn curves_go_on_where_the_checkpoint_was() {
+fn curves_continue_from_the_checkpoint() {
     for mode in ["single", "sync"] {
-        let room = Room::new();
+        let sandbox = Sandbox::new();
         let settings = ["checkpoint.every_steps=50", ENDLESS];
-        let launched = Launched::start(&mut room.cluster("run", mode, &settings), room.path("run"));
-        let step = kill_after_checkpoint(launched, &room.path("run"));
+        let launched = sandbox.launch("run", mode, &settings);
+        let step = kill_after_checkpoint(launched, &sandbox.path("run"));
         let stop = format!("train.stop.steps={}", step + 30);
-        let events = resume(&room, "run", &[&stop]).worker_events();
+        let events = resume(&sandbox, "run", &[&stop]).worker_events();
         let steps: Vec<_> = points(&events, "train/loss").into_iter().map(|(at, _)| at).collect();
         assert!(steps.windows(2).all(|pair| pair[0] < pair[1]), "{mode}: no step twice");
         assert!(steps.ends_with(&[step + 27, step + 28, step + 29]), "{mode}: {steps:?}");
@@ -319,9 +323,9 @@ fn curves_go_on_where_the_checkpoint_was() {
 }
 
 #[test]
-fn checkpoints_come_by_the_clock_too() {
-    for mode in ["single", "mirrored"].into_iter().chain(SHARED) {
-        let room = Room::new();
+fn checkpoints_are_also_taken_by_the_clock() {
+    for mode in ["single", "mirrored"].into_iter().chain(SHARED_MODES) {
+        let sandbox = Sandbox::new();
         let settings =
             ["cluster.servers=2", "checkpoint.every_seconds=0.05", "checkpoint.keep=100"];
         let settings = [&settings[..], &["train.stop.seconds=0.6"]].concat();
@@ -329,24 +333,24 @@ fn checkpoints_come_by_the_clock_too() {
             "single" | "mirrored" => &settings[1..],
             _ => &settings[..],
         };
-        let run = room.train_cluster("run", mode, settings);
+        let run = sandbox.train_cluster("run", mode, settings);
         let count = complete(&run.path).len();
         assert!((2..=14).contains(&count), "{mode}: {count}");
-        room.ok(&["checkpoint", "verify", "run"]);
+        sandbox.ok(&["checkpoint", "verify", "run"]);
     }
 }
 
 #[test]
-fn a_disk_that_is_full_costs_checkpoints_and_not_the_run() {
-    let room = Room::new();
+fn a_full_disk_costs_checkpoints_and_not_the_run() {
+    let sandbox = Sandbox::new();
     let mut args = vec!["train", "--run-dir", "run", "--set", "train.stop.steps=20"];
     args.extend(SMALL);
     args.extend(["--set", "checkpoint.every_steps=10", "--set", "train.optimizer.kind=momentum"]);
-    // The model has 31 kB, a checkpoint twice as much; files may have 45 kB.
+    // The model takes 31 kB and a checkpoint twice as much; files may have 45 kB.
     let limited = format!("trap '' XFSZ; ulimit -f 90; exec {PACELINE} {}", args.join(" "));
-    let done = finish(start(room.program("sh").args(["-c", &limited])));
-    assert_eq!(done.code, Some(0), "{done:?}");
-    assert_says(&done.stderr, &["warning: cannot write the checkpoint of step 10"]);
-    assert!(complete(&room.path("run")).is_empty());
-    assert_eq!(room.run_dir("run").summary()["global_steps"], 20);
+    let output = finish(start(sandbox.program("sh").args(["-c", &limited])));
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_says(&output.stderr, &["warning: cannot write the checkpoint of step 10"]);
+    assert!(complete(&sandbox.path("run")).is_empty());
+    assert_eq!(sandbox.run_folder("run").summary()["global_steps"], 20);
 }

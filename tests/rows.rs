@@ -1,11 +1,11 @@
-//! Sparse rows: every mode trains on them, moves only what a batch touches, and computes what
-//! the dense way computes.
+//! Sparse rows: every mode trains on them, exchanges only the keys of a batch, and computes what
+//! the dense model computes.
 
 use serde_json::Value;
 
-use crate::support::{Launched, Room, Run, SHARED, assert_says, points};
+use crate::support::{RunFolder, RunningProcess, SHARED_MODES, Sandbox, assert_says, points};
 
-/// A few thousand clicks over few features, so that every run is a matter of milliseconds.
+/// A few thousand clicks over few features, so that every run takes milliseconds.
 const CLICKS: [&str; 5] = [
     "data.kind=clicks",
     "data.features=3000",
@@ -14,10 +14,11 @@ const CLICKS: [&str; 5] = [
     "train.batch=50",
 ];
 
-/// Every rule that a table keeps exactly, with a rate that suits it.
+/// Every update rule that a sparse table computes exactly, with a rate that suits it.
 const RULES: [&str; 4] = [
     "train.optimizer={kind=\"sgd\", rate=0.5}",
-    "train.optimizer={kind=\"sgd\", rate=0.5, decay=0.01, schedule={kind=\"exponential\", every=50}}",
+    "train.optimizer={kind=\"sgd\", rate=0.5, decay=0.01, \
+     schedule={kind=\"exponential\", every=50}}",
     "train.optimizer={kind=\"adagrad\", rate=0.1}",
     "train.optimizer={kind=\"ftrl\", rate=0.2, l1=0.001, l2=0.01}",
 ];
@@ -26,16 +27,16 @@ fn with<'a>(settings: &[&'a str]) -> Vec<&'a str> {
     [&CLICKS[..], settings].concat()
 }
 
-/// Trains with these settings in a mode; `single` is one too.
-fn train(room: &Room, name: &str, mode: &str, settings: &[&str]) -> Run {
+/// Trains with these settings in any mode, `single` included.
+fn train(sandbox: &Sandbox, name: &str, mode: &str, settings: &[&str]) -> RunFolder {
     match mode {
-        "single" => room.train(name, &with(settings)),
-        _ => room.train_cluster(name, mode, &with(settings)),
+        "single" => sandbox.train(name, &with(settings)),
+        _ => sandbox.train_cluster(name, mode, &with(settings)),
     }
 }
 
 #[track_caller]
-fn assert_near(left: &Run, right: &Run, tolerance: f32, what: &str) {
+fn assert_near(left: &RunFolder, right: &RunFolder, tolerance: f32, what: &str) {
     let (left, right) = (left.params(), right.params());
     assert_eq!(left.len(), right.len(), "{what}");
     let distance = left.iter().zip(&right).map(|(l, r)| (l - r).abs()).fold(0.0, f32::max);
@@ -48,9 +49,9 @@ fn assert_near(left: &Run, right: &Run, tolerance: f32, what: &str) {
 fn every_mode_learns_clicks_with_any_number_of_servers() {
     for mode in ["single", "async", "sync", "bounded"] {
         for servers in ["cluster.servers=1", "cluster.servers=3"] {
-            let room = Room::new();
+            let sandbox = Sandbox::new();
             let settings = [servers, "train.stop={epochs=6}", "train.optimizer.rate=0.5"];
-            let run = train(&room, "run", mode, &settings);
+            let run = train(&sandbox, "run", mode, &settings);
             let summary = run.summary();
             let figure = |name: &str| summary[name].as_f64().unwrap();
             assert!(figure("test_auc") > 0.65, "{mode}: {summary}");
@@ -66,23 +67,23 @@ fn every_mode_learns_clicks_with_any_number_of_servers() {
 #[test]
 fn sync_follows_single_with_as_many_times_the_batch_for_every_rule() {
     for rule in RULES {
-        let room = Room::new();
+        let sandbox = Sandbox::new();
         let settings = [rule, "train.stop={steps=100}", "cluster.servers=2"];
-        let two = train(&room, "two", "sync", &settings);
-        let one = train(&room, "one", "single", &[&settings[..], &["train.batch=100"]].concat());
+        let two = train(&sandbox, "two", "sync", &settings);
+        let one = train(&sandbox, "one", "single", &[&settings[..], &["train.batch=100"]].concat());
         assert_near(&two, &one, 1e-5, rule);
     }
 }
 
 #[test]
-fn sparse_and_dense_ways_agree_for_every_rule() {
+fn sparse_and_dense_models_agree_for_every_rule() {
     for rule in RULES {
         for mode in ["single", "sync"] {
-            let room = Room::new();
+            let sandbox = Sandbox::new();
             let settings = [rule, "train.stop={steps=60}", "data.features=500"];
-            let sparse = train(&room, "sparse", mode, &settings);
+            let sparse = train(&sandbox, "sparse", mode, &settings);
             let dense =
-                train(&room, "dense", mode, &[&settings[..], &["model.dense=true"]].concat());
+                train(&sandbox, "dense", mode, &[&settings[..], &["model.dense=true"]].concat());
             assert_near(&sparse, &dense, 1e-6, &format!("{mode}, {rule}"));
         }
     }
@@ -90,14 +91,14 @@ fn sparse_and_dense_ways_agree_for_every_rule() {
 
 #[test]
 fn equal_seeds_give_equal_bytes_in_single_and_in_sync_over_any_number_of_servers() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let settings = [RULES[1], "train.stop={steps=80}"];
-    let first = train(&room, "first", "single", &settings);
-    let again = train(&room, "again", "single", &settings);
+    let first = train(&sandbox, "first", "single", &settings);
+    let again = train(&sandbox, "again", "single", &settings);
     assert_eq!(first.model(), again.model());
     let runs = ["1", "2", "3"].map(|servers| {
         let servers_setting = format!("cluster.servers={servers}");
-        train(&room, servers, "sync", &[&settings[..], &[&servers_setting]].concat()).model()
+        train(&sandbox, servers, "sync", &[&settings[..], &[&servers_setting]].concat()).model()
     });
     assert_eq!(runs[0], runs[1]);
     assert_eq!(runs[0], runs[2]);
@@ -106,37 +107,37 @@ fn equal_seeds_give_equal_bytes_in_single_and_in_sync_over_any_number_of_servers
 #[test]
 fn one_worker_in_sync_does_exactly_what_single_does() {
     for rule in RULES {
-        let room = Room::new();
+        let sandbox = Sandbox::new();
         let settings = ["cluster.workers=1", "train.stop={steps=80}", rule];
-        let alone = train(&room, "alone", "single", &settings);
-        assert_eq!(train(&room, "sync", "sync", &settings).model(), alone.model(), "{rule}");
+        let alone = train(&sandbox, "alone", "single", &settings);
+        assert_eq!(train(&sandbox, "sync", "sync", &settings).model(), alone.model(), "{rule}");
     }
 }
 
 #[test]
-fn only_what_a_batch_touches_moves() {
-    let room = Room::new();
+fn only_the_keys_of_a_batch_are_exchanged() {
+    let sandbox = Sandbox::new();
     let settings = ["data.features=1000000", "train.stop={steps=200}", "train.batch=20"];
-    let run = train(&room, "run", "async", &settings);
+    let run = train(&sandbox, "run", "async", &settings);
     let workers = ["worker:0", "worker:1"].map(|task| run.task(task));
     let sum = |figure: &str| workers.iter().map(|task| task[figure].as_f64().unwrap()).sum::<f64>();
-    // At most 39 keys a row and a bias; a whole model would be 4 MB each way.
+    // At most 39 keys per row and a bias; a whole model would be 4 MB each way.
     let most = 200.0 * (20.0 * 39.0 + 1.0) * 8.0 * 1.25;
     assert!(sum("sent_bytes") < most, "{}", sum("sent_bytes"));
-    // The chief has also fetched what it tested and saved.
+    // The coordinator also pulls what it tests and saves.
     let fetched = 4.0 * (1_000_001.0 + 3.0 * 500.0 * 40.0);
     assert!(sum("received_bytes") < most + fetched, "{}", sum("received_bytes"));
 }
 
 #[test]
-fn a_slow_worker_does_not_break_the_bound_though_values_are_pulled_ahead() {
-    let room = Room::new();
+fn a_slow_worker_does_not_break_the_bound_with_values_pulled_ahead() {
+    let sandbox = Sandbox::new();
     let settings = with(&["cluster.staleness=2", "cluster.workers=3", "train.stop={steps=300}"]);
-    let mut command = room.cluster("run", "bounded", &settings);
+    let mut command = sandbox.cluster("run", "bounded", &settings);
     command.env("PACELINE_TEST_SLOW", "2:20");
-    let done = Launched::start(&mut command, room.path("run")).finish();
-    assert_eq!(done.code, Some(0), "{done:?}");
-    let summary = room.run_dir("run").summary();
+    let output = RunningProcess::start(&mut command, sandbox.path("run")).finish();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let summary = sandbox.run_folder("run").summary();
     let tasks = summary["tasks"].as_array().unwrap();
     let steps: Vec<_> = tasks.iter().take(3).map(|task| task["steps"].as_u64().unwrap()).collect();
     let (least, most) = (steps.iter().min().unwrap(), steps.iter().max().unwrap());
@@ -145,10 +146,10 @@ fn a_slow_worker_does_not_break_the_bound_though_values_are_pulled_ahead() {
 
 #[test]
 fn several_threads_share_one_vector_without_locks() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let settings = ["train.stop={epochs=4}", "train.optimizer.rate=0.5"];
-    let alone = train(&room, "alone", "single", &settings);
-    let both = train(&room, "both", "single", &[&settings[..], &["train.threads=2"]].concat());
+    let alone = train(&sandbox, "alone", "single", &settings);
+    let both = train(&sandbox, "both", "single", &[&settings[..], &["train.threads=2"]].concat());
     let [alone, both] = [alone.summary(), both.summary()];
     assert_eq!(both["examples"], alone["examples"]);
     let auc = |summary: &Value| summary["test_auc"].as_f64().unwrap();
@@ -158,28 +159,30 @@ fn several_threads_share_one_vector_without_locks() {
 #[test]
 fn a_saved_model_is_evaluated_to_the_same_figures() {
     for mode in ["single", "async"] {
-        let room = Room::new();
+        let sandbox = Sandbox::new();
         let settings = ["train.stop={steps=200}", "train.optimizer.rate=0.5"];
-        let run = train(&room, "run", mode, &settings);
-        let said = room.ok(&["evaluate", run.str(), "--json"]).stdout;
-        let (said, summary): (Value, _) = (serde_json::from_str(&said).unwrap(), run.summary());
+        let run = train(&sandbox, "run", mode, &settings);
+        let printed = sandbox.ok(&["evaluate", run.str(), "--json"]).stdout;
+        let (printed, summary): (Value, _) =
+            (serde_json::from_str(&printed).unwrap(), run.summary());
         for figure in ["test_log_loss", "test_accuracy", "test_auc", "test_precision"] {
-            let [ours, told] = [&said[figure], &summary[figure]].map(|f| f.as_f64().unwrap());
-            assert!((ours - told).abs() < 1e-6, "{mode} {figure}: {ours} and {told}");
+            let [ours, expected] =
+                [&printed[figure], &summary[figure]].map(|f| f.as_f64().unwrap());
+            assert!((ours - expected).abs() < 1e-6, "{mode} {figure}: {ours} and {expected}");
         }
     }
 }
 
 #[test]
-fn a_lost_worker_ends_a_run_or_is_gone_on_without() {
-    for mode in SHARED {
-        let room = Room::new();
+fn a_lost_worker_ends_the_run_or_the_run_continues_without_it() {
+    for mode in SHARED_MODES {
+        let sandbox = Sandbox::new();
         let settings = with(&[
             "train.stop={seconds=600}",
             "cluster.on_worker_loss=continue",
             "cluster.servers=2",
         ]);
-        let mut run = Launched::start(&mut room.cluster("run", mode, &settings), room.path("run"));
+        let mut run = sandbox.launch("run", mode, &settings);
         run.wait_for_steps();
         std::process::Command::new("kill")
             .args(["-KILL", &run.task("worker:1").to_string()])
@@ -187,20 +190,20 @@ fn a_lost_worker_ends_a_run_or_is_gone_on_without() {
             .unwrap();
         run.wait_for_more_steps();
         run.signal("INT");
-        let done = run.finish();
-        assert_eq!(done.code, Some(130), "{mode}: {done:?}");
-        assert_says(&done.stderr, &["worker:1 was lost"]);
-        assert_eq!(room.run_dir("run").summary()["stop_reason"], "interrupted");
+        let output = run.finish();
+        assert_eq!(output.code, Some(130), "{mode}: {output:?}");
+        assert_says(&output.stderr, &["worker:1 was lost"]);
+        assert_eq!(sandbox.run_folder("run").summary()["stop_reason"], "interrupted");
     }
 }
 
 #[test]
-fn what_a_sparse_model_cannot_have_is_refused_before_anything_starts() {
-    let room = Room::new();
+fn settings_that_a_sparse_model_lacks_are_refused_before_anything_starts() {
+    let sandbox = Sandbox::new();
     let check = |settings: &[&str], says: &[&str]| {
         let mut args = vec!["train"];
         args.extend(settings.iter().flat_map(|setting| ["--set", setting]));
-        assert_says(&room.fails(2, &args), says);
+        assert_says(&sandbox.fails(2, &args), says);
     };
     check(
         &["model.kind=logistic", "data.kind=digits"],
@@ -218,5 +221,5 @@ fn what_a_sparse_model_cannot_have_is_refused_before_anything_starts() {
     );
     check(&["data.kind=clicks", "train.threads=2"], &["cluster.mode is \"async\"; use single"]);
     check(&["data.kind=clicks", "data.features=0"], &["data.features must be"]);
-    assert!(room.runs().is_empty());
+    assert!(sandbox.runs().is_empty());
 }

@@ -1,36 +1,28 @@
-//! Servers that die and come back: the run goes back to the newest complete checkpoint, or to its
-//! beginning, and goes on from there.
+//! Servers that die and are restarted: the run continues from the newest complete checkpoint, or
+//! from its beginning.
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::support::{
-    ENDLESS, Launched, Room, SHARED, SMALL_DATA, assert_says, cluster_of, free_ports, signal_to,
-    tf_config, wait_until, within,
+    ENDLESS, RunningProcess, SHARED_MODES, SMALL_DATA, Sandbox, assert_says, cluster_of,
+    free_ports, signal_to, tf_config, wait_until, within,
 };
 
 const TASKS: [&str; 2] = ["cluster.workers=2", "cluster.servers=2"];
 
-/// A run of 2 workers and 2 servers that is making steps.
-fn running(room: &Room, mode: &str, settings: &[&str]) -> Launched {
+/// Starts a run of 2 workers and 2 servers, and waits until it makes steps.
+fn running(sandbox: &Sandbox, mode: &str, settings: &[&str]) -> RunningProcess {
     let settings = [&TASKS[..], settings].concat();
-    let mut launched = Launched::start(&mut room.cluster("run", mode, &settings), room.path("run"));
+    let mut launched = sandbox.launch("run", mode, &settings);
     launched.wait_for_steps();
     launched
 }
 
-/// Kills a task and waits until another process has taken its place.
-fn kill(launched: &Launched, task: &str) {
-    let often = || launched.said().matches(&format!("{task} is started again")).count();
-    let before = often();
-    signal_to(launched.task(task), "KILL");
-    assert!(wait_until(|| often() > before), "{}", launched.said());
-}
-
 /// The directories of the complete checkpoints, the oldest first.
-fn checkpoints(room: &Room) -> Vec<PathBuf> {
-    let entries = fs::read_dir(room.path("run/checkpoints")).into_iter().flatten().flatten();
+fn checkpoints(sandbox: &Sandbox) -> Vec<PathBuf> {
+    let entries = fs::read_dir(sandbox.path("run/checkpoints")).into_iter().flatten().flatten();
     let places = entries.map(|entry| entry.path());
     let is_one = |place: &PathBuf| place.extension().is_none();
     let mut complete: Vec<_> =
@@ -40,73 +32,73 @@ fn checkpoints(room: &Room) -> Vec<PathBuf> {
 }
 
 #[test]
-fn sync_ends_with_the_same_bits_though_every_server_died() {
-    let room = Room::new();
+fn sync_ends_with_the_same_bits_when_every_server_dies() {
+    let sandbox = Sandbox::new();
     let same = ["train.stop.steps=4000", "train.optimizer.kind=momentum", "train.batch=20"];
     let settings = [&same[..], &["checkpoint.every_steps=200"]].concat();
-    let launched = running(&room, "sync", &settings);
+    let launched = running(&sandbox, "sync", &settings);
     for server in ["ps:1", "ps:0", "ps:0"] {
-        kill(&launched, server);
+        launched.kill_and_wait_for_restart(server);
     }
-    let done = launched.finish();
-    assert_eq!(done.code, Some(0), "{done:?}");
-    let other = room.train_cluster("other", "sync", &[&TASKS[..], &same].concat());
-    let run = room.run_dir("run");
+    let output = launched.finish();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let undisturbed = sandbox.train_cluster("undisturbed", "sync", &[&TASKS[..], &same].concat());
+    let run = sandbox.run_folder("run");
     assert_eq!(run.summary()["global_steps"], 4000);
-    assert!(run.model() == other.model());
+    assert!(run.model() == undisturbed.model());
 }
 
 #[test]
-fn without_checkpoints_the_run_goes_back_to_its_beginning() {
-    let room = Room::new();
+fn without_checkpoints_the_run_starts_again_from_its_beginning() {
+    let sandbox = Sandbox::new();
     let same = ["train.stop.steps=3000", "train.batch=20"];
     let settings = [&same[..], &["cluster.on_server_loss=wait"]].concat();
-    let launched = running(&room, "sync", &settings);
-    kill(&launched, "ps:1");
-    let done = launched.finish();
-    assert_eq!(done.code, Some(0), "{done:?}");
-    assert_says(&done.stderr, &["ps:0: the run goes back to its beginning", "lost"]);
-    let other = room.train_cluster("other", "sync", &[&TASKS[..], &same].concat());
-    let run = room.run_dir("run");
-    assert!(run.model() == other.model());
+    let launched = running(&sandbox, "sync", &settings);
+    launched.kill_and_wait_for_restart("ps:1");
+    let output = launched.finish();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_says(&output.stderr, &["ps:0: the run goes back to its beginning", "lost"]);
+    let undisturbed = sandbox.train_cluster("undisturbed", "sync", &[&TASKS[..], &same].concat());
+    let run = sandbox.run_folder("run");
+    assert!(run.model() == undisturbed.model());
     assert!(run.summary()["lost_pushes"].as_u64().unwrap() > 0);
 }
 
 #[test]
-fn what_was_lost_with_a_server_is_told_and_every_other_push_counts_once() {
+fn pushes_lost_with_a_server_are_counted_and_every_other_push_is_applied_once() {
     for mode in ["async", "bounded"] {
-        let room = Room::new();
-        let mut launched = running(&room, mode, &[ENDLESS, "checkpoint.every_steps=500"]);
-        assert!(wait_until(|| !checkpoints(&room).is_empty()), "{}", launched.said());
-        kill(&launched, "ps:0");
+        let sandbox = Sandbox::new();
+        let mut launched = running(&sandbox, mode, &[ENDLESS, "checkpoint.every_steps=500"]);
+        assert!(wait_until(|| !checkpoints(&sandbox).is_empty()), "{}", launched.stderr());
+        launched.kill_and_wait_for_restart("ps:0");
         launched.wait_for("ps:1: the run goes back to the checkpoint of step ");
-        let run = room.run_dir("run");
+        let run = sandbox.run_folder("run");
         let logged = || run.log("ps:0").matches("all workers are here").count() > 1;
-        within(Duration::from_secs(30), "everybody is back", logged);
+        within(Duration::from_secs(30), "all workers are back", logged);
         launched.wait_for_more_steps();
         launched.signal("INT");
-        let done = launched.finish();
-        assert_eq!(done.code, Some(130), "{mode}: {done:?}");
+        let output = launched.finish();
+        assert_eq!(output.code, Some(130), "{mode}: {output:?}");
         let summary = run.summary();
         for server in ["ps:0", "ps:1"] {
             assert_eq!(run.task(server)["steps"], summary["global_steps"], "{mode}: {server}");
         }
         let lost = |task: &str| run.task(task)["lost"].as_u64().unwrap();
-        let told = summary["lost_pushes"].as_u64().unwrap();
-        assert_eq!(told, lost("worker:0") + lost("worker:1"), "{mode}");
+        let lost_pushes = summary["lost_pushes"].as_u64().unwrap();
+        assert_eq!(lost_pushes, lost("worker:0") + lost("worker:1"), "{mode}");
     }
 }
 
 #[test]
-fn a_server_passes_over_a_damaged_checkpoint_and_comes_back_with_the_one_before() {
-    let room = Room::new();
+fn a_server_skips_a_damaged_checkpoint_and_restores_the_one_before() {
+    let sandbox = Sandbox::new();
     let settings = [ENDLESS, "checkpoint.every_steps=200", "checkpoint.keep=5"];
-    let mut launched = running(&room, "sync", &settings);
-    assert!(wait_until(|| checkpoints(&room).len() > 2), "{}", launched.said());
-    // While it is stopped nobody makes another.
+    let mut launched = running(&sandbox, "sync", &settings);
+    assert!(wait_until(|| checkpoints(&sandbox).len() > 2), "{}", launched.stderr());
+    // A stopped coordinator requests no further checkpoint.
     let server = launched.task("ps:1");
     signal_to(server, "STOP");
-    let newest = checkpoints(&room).pop().unwrap();
+    let newest = checkpoints(&sandbox).pop().unwrap();
     let file = newest.join("ps-0.safetensors");
     let bytes = fs::read(&file).unwrap();
     fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
@@ -121,9 +113,9 @@ fn a_server_passes_over_a_damaged_checkpoint_and_comes_back_with_the_one_before(
 
 #[test]
 fn a_stopped_server_is_waited_for_and_named() {
-    for mode in SHARED {
-        let room = Room::new();
-        let mut launched = running(&room, mode, &[ENDLESS]);
+    for mode in SHARED_MODES {
+        let sandbox = Sandbox::new();
+        let mut launched = running(&sandbox, mode, &[ENDLESS]);
         let server = launched.task("ps:1");
         signal_to(server, "STOP");
         launched.wait_for("worker:0: waiting for ps:1 (1 s)");
@@ -136,25 +128,25 @@ fn a_stopped_server_is_waited_for_and_named() {
 
 #[test]
 fn a_server_that_does_not_come_back_in_time_ends_the_run_and_is_named() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let [port] = free_ports();
     let cluster = cluster_of(1, &[port]);
     let start = |role: &str| {
-        let run = room.path("run");
-        let mut command = room.command(&["train", "--run-dir", run.to_str().unwrap()]);
+        let run = sandbox.path("run");
+        let mut command = sandbox.command(&["train", "--run-dir", run.to_str().unwrap()]);
         let settings = [ENDLESS, "cluster.on_server_loss=wait", "cluster.rejoin_timeout_s=2"];
         for setting in SMALL_DATA.into_iter().chain(settings) {
             command.args(["--set", setting]);
         }
         command.env("TF_CONFIG", tf_config(&cluster, role, 0));
-        Launched::start(&mut command, run)
+        RunningProcess::start(&mut command, run)
     };
     let (server, mut worker) = (start("ps"), start("worker"));
     worker.wait_for_steps();
     server.signal("KILL");
     drop(server.finish_task());
     worker.wait_for("waiting for ps:0 to come back (lost: ");
-    let done = worker.finish_task();
-    assert!(done.code.unwrap() >= 128, "worth a retry: {done:?}");
-    assert_says(&done.stderr, &["error: lost ps:0", "it has not come back"]);
+    let output = worker.finish_task();
+    assert!(output.code.unwrap() >= 128, "worth a retry: {output:?}");
+    assert_says(&output.stderr, &["error: lost ps:0", "it has not come back"]);
 }

@@ -1,16 +1,16 @@
-//! How runs end: by what the job says, by a signal, by going wrong.
+//! How runs end: by a stop condition, by a signal, by a failure.
 
 use std::io::{BufRead, BufReader};
 
-use crate::support::{Room, SMALL, assert_says, finish, points, python_json, signal, start};
+use crate::support::{SMALL, Sandbox, assert_says, finish, points, python_json, signal, start};
 
-/// A run with these stop conditions must end for this reason, after so many steps and examples.
+/// Checks that a run with these stop conditions ends for this reason after these many steps.
 #[track_caller]
 fn check(stop: &str, reason: &str, steps: u64, examples: u64) {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let stop = format!("train.stop={stop}");
     let settings = ["data.train_examples=100", "train.batch=30", "train.evaluate.every=4", &stop];
-    let summary = room.train("run", &settings).summary();
+    let summary = sandbox.train("run", &settings).summary();
     assert_eq!(summary["stop_reason"], reason, "{stop}");
     assert_eq!(summary["global_steps"], steps, "{stop}");
     assert_eq!(summary["examples"], examples, "{stop}");
@@ -23,12 +23,12 @@ fn epochs_count_every_example_once_even_if_the_batch_does_not_divide() {
 }
 
 #[test]
-fn of_several_conditions_the_first_that_is_met_ends_the_run() {
+fn the_first_condition_that_is_met_ends_the_run() {
     check("{steps=5}", "steps", 5, 150);
     check("{steps=5, epochs=7}", "steps", 5, 150);
     check("{steps=500, epochs=7}", "epochs", 24, 700);
     check("{steps=500, epochs=7, seconds=1e6, test_loss=1e-6}", "epochs", 24, 700);
-    // Any loss is low enough, but it is looked at only every fourth step.
+    // Any loss is low enough, but it is computed only every fourth step.
     check("{steps=500, test_loss=100}", "test_loss", 4, 120);
     check("{steps=3, test_loss=100}", "steps", 3, 90);
     check("{steps=500, seconds=1e-9}", "seconds", 1, 30);
@@ -36,8 +36,8 @@ fn of_several_conditions_the_first_that_is_met_ends_the_run() {
 
 #[test]
 fn a_time_limit_is_kept() {
-    let room = Room::new();
-    let run = room.train("run", &["train.stop={seconds=0.5}", "observe.every=100"]);
+    let sandbox = Sandbox::new();
+    let run = sandbox.train("run", &["train.stop={seconds=0.5}", "observe.every=100"]);
     let summary = run.summary();
     assert_eq!(summary["stop_reason"], "seconds");
     let seconds = summary["seconds"].as_f64().unwrap();
@@ -46,9 +46,9 @@ fn a_time_limit_is_kept() {
 
 #[test]
 fn the_test_loss_that_ends_a_run_is_the_one_reported() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let settings = ["train.stop={test_loss=1.5}", "train.evaluate={every=10, examples=50}"];
-    let summary = room.train("run", &settings).summary();
+    let summary = sandbox.train("run", &settings).summary();
     let loss = summary["test_loss"].as_f64().unwrap();
     assert_eq!(summary["stop_reason"], "test_loss");
     assert!((1.0..=1.5).contains(&loss), "{loss}");
@@ -56,28 +56,28 @@ fn the_test_loss_that_ends_a_run_is_the_one_reported() {
 }
 
 #[test]
-fn a_signal_in_the_middle_leaves_a_valid_run_and_says_so_in_the_exit_code() {
+fn a_signal_leaves_a_valid_run_and_sets_the_exit_code() {
     for (name, code) in [("INT", 130), ("TERM", 143)] {
-        let room = Room::new();
+        let sandbox = Sandbox::new();
         let endless = ["--set", "train.stop={test_loss=1e-9}", "--set", "train.batch=17"];
         let args = [&["train", "--run-dir", "run"], &SMALL[..], &endless].concat();
-        let mut child = start(&mut room.command(&args));
-        // Steps are being made as soon as there is a line about one.
+        let mut child = start(&mut sandbox.command(&args));
+        // The first line about a step shows that training has begun.
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
         while !said.contains("\nstep ") {
             assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "ended too early: {said}");
         }
         signal(&child, name);
-        let done = finish(child);
-        assert_eq!(done.code, Some(code), "{done:?}");
-        assert_says(&done.stdout, &["stopped by   interrupted"]);
+        let output = finish(child);
+        assert_eq!(output.code, Some(code), "{output:?}");
+        assert_says(&output.stdout, &["stopped by   interrupted"]);
         let mut rest = String::new();
         while stderr.read_line(&mut rest).unwrap() > 0 {}
         assert_says(&rest, &["error: interrupted by signal"]);
         assert!(!rest.contains("panicked"), "{rest}");
 
-        let run = room.run_dir("run");
+        let run = sandbox.run_folder("run");
         let summary = run.summary();
         assert_eq!(summary["stop_reason"], "interrupted");
         let steps = summary["global_steps"].as_u64().unwrap();
@@ -86,20 +86,20 @@ fn a_signal_in_the_middle_leaves_a_valid_run_and_says_so_in_the_exit_code() {
         assert_eq!(losses.len() as u64, steps, "every step is in the events");
         let model = run.file("model.safetensors");
         assert!(python_json("python/read_model.py", &[model.as_os_str()])["weight"].is_object());
-        let again = room.ok(&["evaluate", "run", "--json"]).stdout;
+        let again = sandbox.ok(&["evaluate", "run", "--json"]).stdout;
         let again: serde_json::Value = serde_json::from_str(&again).unwrap();
         assert_eq!(again["test_loss"], summary["test_loss"]);
     }
 }
 
 #[test]
-fn training_that_diverges_fails_and_names_the_key_to_turn() {
-    let room = Room::new();
+fn training_that_diverges_fails_and_names_the_key_to_change() {
+    let sandbox = Sandbox::new();
     let settings = ["--set", "train.optimizer.rate=1e38", "--set", "train.optimizer.kind=momentum"];
     let args = [&["train", "--quiet", "--run-dir", "run"], &SMALL[..], &settings].concat();
-    let said = room.fails(1, &args);
+    let said = sandbox.fails(1, &args);
     assert_says(&said, &["at step ", "diverged", "train.optimizer.rate"]);
-    assert!(!room.path("run/model.safetensors").exists(), "nothing to use was trained");
-    let sessions = &crate::support::events(&room.path("run"))["session_groups"][0]["sessions"];
+    assert!(!sandbox.path("run/model.safetensors").exists(), "nothing to use was trained");
+    let sessions = &crate::support::events(&sandbox.path("run"))["session_groups"][0]["sessions"];
     assert_eq!(sessions[0]["status"], "STATUS_FAILURE");
 }

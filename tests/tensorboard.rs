@@ -1,13 +1,13 @@
-//! What TensorBoard's own package reads of a run, against what the run says of itself.
+//! What TensorBoard's own package reads from a run, compared with the run's summary.
 
 use serde_json::json;
 
-use crate::support::{Room, events, points};
+use crate::support::{Sandbox, events, points};
 
 #[test]
 fn every_step_and_every_test_is_in_the_events() {
-    let room = Room::new();
-    let run = room.train("run", &["train.stop={steps=50}", "train.evaluate.every=20"]);
+    let sandbox = Sandbox::new();
+    let run = sandbox.train("run", &["train.stop={steps=50}", "train.evaluate.every=20"]);
     let (events, summary) = (run.worker_events(), run.summary());
 
     let losses = points(&events, "train/loss");
@@ -15,7 +15,7 @@ fn every_step_and_every_test_is_in_the_events() {
         losses.iter().map(|(step, _)| *step).collect::<Vec<_>>(),
         (0..50).collect::<Vec<_>>()
     );
-    // Parameters start at zero, so the first loss is that of guessing one of ten.
+    // Parameters start at zero, so the first loss is that of a guess among ten classes.
     assert!((losses[0].1 - 10f32.ln()).abs() < 1e-5, "{losses:?}");
     let mean = losses.iter().map(|(_, loss)| f64::from(*loss)).sum::<f64>() / 50.0;
     assert!((summary["train_loss"].as_f64().unwrap() - mean).abs() < 1e-9);
@@ -31,19 +31,19 @@ fn every_step_and_every_test_is_in_the_events() {
 }
 
 #[test]
-fn the_train_loss_can_be_written_every_so_many_steps() {
-    let room = Room::new();
-    let all = room.train("all", &["train.stop={steps=50}"]);
-    let some = room.train("some", &["train.stop={steps=50}", "observe.every=7"]);
+fn the_train_loss_can_be_written_every_n_steps() {
+    let sandbox = Sandbox::new();
+    let all = sandbox.train("all", &["train.stop={steps=50}"]);
+    let some = sandbox.train("some", &["train.stop={steps=50}", "observe.every=7"]);
     let mut expected = points(&all.worker_events(), "train/loss");
     expected.retain(|(step, _)| step % 7 == 0);
     assert_eq!(points(&some.worker_events(), "train/loss"), expected);
 }
 
 #[test]
-fn the_model_is_there_as_a_graph() {
-    let room = Room::new();
-    let graph = room.train("run", &["train.stop={steps=1}"]).worker_events()["graph"].clone();
+fn the_model_is_written_as_a_graph() {
+    let sandbox = Sandbox::new();
+    let graph = sandbox.train("run", &["train.stop={steps=1}"]).worker_events()["graph"].clone();
     assert_eq!(graph["softmax/weight"]["shapes"], json!([[10, 784]]));
     assert_eq!(graph["softmax/scores"]["inputs"], json!(["input/examples", "softmax/weight"]));
     let nodes = graph.as_object().unwrap();
@@ -56,10 +56,11 @@ fn the_model_is_there_as_a_graph() {
 
 #[test]
 fn each_run_is_a_row_of_the_hyper_parameter_table() {
-    let room = Room::new();
-    room.train("runs/a", &["train.batch=5", "train.stop={steps=3}"]);
-    room.train("runs/b", &["train.batch=9", "train.stop={steps=3}", "train.optimizer.kind=adam"]);
-    let report = events(&room.path("runs"));
+    let sandbox = Sandbox::new();
+    sandbox.train("runs/a", &["train.batch=5", "train.stop={steps=3}"]);
+    sandbox
+        .train("runs/b", &["train.batch=9", "train.stop={steps=3}", "train.optimizer.kind=adam"]);
+    let report = events(&sandbox.path("runs"));
     let groups = report["session_groups"].as_array().unwrap();
     assert_eq!(groups.len(), 2, "{groups:?}");
     for (run, batch, optimizer) in [("a", 5.0, "sgd"), ("b", 9.0, "adam")] {
@@ -76,11 +77,11 @@ fn each_run_is_a_row_of_the_hyper_parameter_table() {
 
 #[test]
 fn a_second_run_does_not_disturb_the_first_ones_curves() {
-    let room = Room::new();
-    room.train("runs/a", &["train.stop={steps=30}"]);
-    let alone = events(&room.path("runs"))["runs"]["a/worker_0"].clone();
-    room.train("runs/b", &["train.stop={steps=20}", "seed=2"]);
-    let both = events(&room.path("runs"))["runs"].clone();
+    let sandbox = Sandbox::new();
+    sandbox.train("runs/a", &["train.stop={steps=30}"]);
+    let alone = events(&sandbox.path("runs"))["runs"]["a/worker_0"].clone();
+    sandbox.train("runs/b", &["train.stop={steps=20}", "seed=2"]);
+    let both = events(&sandbox.path("runs"))["runs"].clone();
     assert_eq!(both["a/worker_0"], alone);
     assert_eq!(points(&both["b/worker_0"], "train/loss").len(), 20);
     assert_ne!(both["b/worker_0"]["files"], alone["files"], "each run has files of its own");

@@ -1,36 +1,37 @@
-//! Tasks that are started one by one, told their place by `TF_CONFIG`: by hand or by Kubeflow.
+//! Tasks that are started one by one with `TF_CONFIG`, as a user or Kubeflow does.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::by_hand::ByHand;
+use crate::support::ManualRun;
 use crate::support::{
-    ENDLESS, Launched, Room, SMALL_DATA, assert_says, cluster_of, events, free_ports, points,
-    tf_config, within,
+    ENDLESS, RunningProcess, SMALL_DATA, Sandbox, assert_says, cluster_of, events, free_ports,
+    points, tf_config, within,
 };
 
-/// Starts tasks in this order, the last one when all others have said whom they wait for, and
-/// says how long after that the first step was made.
+/// Starts tasks in this order, the last one when all others have reported what they wait for.
+/// Returns the time from the last start to the first step.
 fn time_to_start(order: [(&str, usize); 5], missing: &str) -> Duration {
     let [first, second] = free_ports();
     let stop = ["cluster.mode=sync", "train.stop={steps=50}"];
-    let hand = ByHand::new(cluster_of(3, &[first, second]), &stop);
+    let manual_run = ManualRun::new(cluster_of(3, &[first, second]), &stop);
     let (last, early) = order.split_last().unwrap();
-    let mut tasks: Vec<_> = early.iter().map(|&(role, index)| hand.start(role, index)).collect();
-    // A server that has seen all workers has nothing more to wait for.
+    let mut tasks: Vec<_> =
+        early.iter().map(|&(role, index)| manual_run.start(role, index)).collect();
+    // A server that has seen all workers does not wait.
     for (role, index) in early.iter().filter(|task| task.0 == "worker" || last.0 == "worker") {
-        hand.wait_for_log(&format!("{role}:{index}"), "waiting for the start: ");
+        manual_run.wait_for_log(&format!("{role}:{index}"), "waiting for the start: ");
     }
-    hand.wait_for_log(&format!("{}:{}", early[0].0, early[0].1), missing);
-    let begun = Instant::now();
-    tasks.push(hand.start(last.0, last.1));
-    let chief = order.iter().position(|task| *task == ("worker", 0)).unwrap();
-    tasks[chief].wait_for_steps();
-    let took = begun.elapsed();
-    hand.all_end_well(tasks);
-    assert_eq!(hand.run().summary()["global_steps"], 50);
+    manual_run.wait_for_log(&format!("{}:{}", early[0].0, early[0].1), missing);
+    let started = Instant::now();
+    tasks.push(manual_run.start(last.0, last.1));
+    let coordinator = order.iter().position(|task| *task == ("worker", 0)).unwrap();
+    tasks[coordinator].wait_for_steps();
+    let took = started.elapsed();
+    manual_run.all_end_well(tasks);
+    assert_eq!(manual_run.run().summary()["global_steps"], 50);
     took
 }
 
@@ -38,13 +39,13 @@ fn time_to_start(order: [(&str, usize); 5], missing: &str) -> Duration {
 fn tasks_start_in_any_order_and_train_within_a_second_of_the_last() {
     let server_last = [("worker", 1), ("worker", 0), ("ps", 1), ("worker", 2), ("ps", 0)];
     let worker_last = [("ps", 0), ("worker", 1), ("worker", 0), ("ps", 1), ("worker", 2)];
-    let chief_last = [("ps", 1), ("worker", 2), ("ps", 0), ("worker", 1), ("worker", 0)];
+    let coordinator_last = [("ps", 1), ("worker", 2), ("ps", 0), ("worker", 1), ("worker", 0)];
     for (order, missing) in [
         (server_last, " is refused ("),
         (worker_last, "worker:2 missing"),
-        (chief_last, "worker:0 missing"),
+        (coordinator_last, "worker:0 missing"),
     ] {
-        // Other work on the machine may hold up one of them, but not three in a row.
+        // Other work on the machine may delay one attempt, but not three in a row.
         let took = (0..3).map(|_| time_to_start(order, missing));
         let in_time = |took: &Duration| *took < Duration::from_secs(1);
         assert!(took.into_iter().any(|took| in_time(&took)), "{order:?}");
@@ -52,65 +53,67 @@ fn tasks_start_in_any_order_and_train_within_a_second_of_the_last() {
 }
 
 #[test]
-fn whoever_waits_says_for_whom_and_in_what_state_that_is() {
+fn a_waiting_task_reports_which_tasks_it_waits_for_and_their_state() {
     let [first, second] = free_ports();
     let settings = ["train.stop={steps=100}", "cluster.mode=async"];
-    let hand = ByHand::new(cluster_of(2, &[first, second]), &settings);
-    let mut chief = hand.start("worker", 0);
-    chief.wait_for(&format!("ps:0 at 127.0.0.1:{first} is refused"));
-    assert_says(&chief.said(), &[&format!("ps:1 at 127.0.0.1:{second} is refused")]);
-    let server = hand.start("ps", 0);
-    chief.wait_for("ps:0 is ready and waits for other workers");
-    hand.wait_for_log("ps:0", "waiting for the start: worker:1 missing");
+    let manual_run = ManualRun::new(cluster_of(2, &[first, second]), &settings);
+    let mut coordinator = manual_run.start("worker", 0);
+    coordinator.wait_for(&format!("ps:0 at 127.0.0.1:{first} is refused"));
+    assert_says(&coordinator.stderr(), &[&format!("ps:1 at 127.0.0.1:{second} is refused")]);
+    let server = manual_run.start("ps", 0);
+    coordinator.wait_for("ps:0 is ready and waits for other workers");
+    manual_run.wait_for_log("ps:0", "waiting for the start: worker:1 missing");
 
-    // Somebody else's server in the place of the second.
-    let room = Room::new();
-    let mut stranger = room.command(&["train", "--run-dir", room.path("run").to_str().unwrap()]);
-    stranger.env("TF_CONFIG", tf_config(&hand.cluster, "ps", 1));
-    let stranger = Launched::start(&mut stranger, room.path("run"));
-    chief.wait_for(&format!("ps:1 at 127.0.0.1:{second} is wrong job (it works for another job)"));
-    // It goes, the right one comes, and all is well.
-    drop(stranger);
-    let tasks = vec![server, chief, hand.start("ps", 1), hand.start("worker", 1)];
-    hand.all_end_well(tasks);
-    assert_eq!(hand.run().summary()["stop_reason"], "steps");
+    // A server of another job at the address of the second server.
+    let sandbox = Sandbox::new();
+    let mut foreign_server =
+        sandbox.command(&["train", "--run-dir", sandbox.path("run").to_str().unwrap()]);
+    foreign_server.env("TF_CONFIG", tf_config(&manual_run.cluster, "ps", 1));
+    let foreign_server = RunningProcess::start(&mut foreign_server, sandbox.path("run"));
+    coordinator
+        .wait_for(&format!("ps:1 at 127.0.0.1:{second} is wrong job (it works for another job)"));
+    // With the right server in its place the run succeeds.
+    drop(foreign_server);
+    let tasks = vec![server, coordinator, manual_run.start("ps", 1), manual_run.start("worker", 1)];
+    manual_run.all_end_well(tasks);
+    assert_eq!(manual_run.run().summary()["stop_reason"], "steps");
 }
 
 #[test]
-fn without_the_token_nobody_gets_in() {
+fn a_task_with_a_wrong_token_is_refused() {
     let [port] = free_ports();
-    let hand = ByHand::new(cluster_of(1, &[port]), &["train.stop={steps=20}"]);
-    let [right, wrong] = ["right", "wrong"].map(|token| hand.room.write(token, token));
+    let manual_run = ManualRun::new(cluster_of(1, &[port]), &["train.stop={steps=20}"]);
+    let [right, wrong] = ["right", "wrong"].map(|token| manual_run.sandbox.write(token, token));
     let [right, wrong] =
         [right, wrong].map(|path| format!("cluster.token_file={}", path.display()));
-    let server = hand.start_with("ps", 0, &[&right]);
-    let mut stranger = hand.start_with("worker", 0, &[&wrong]);
-    stranger.wait_for(&format!("ps:0 at 127.0.0.1:{port} is wrong token"));
-    hand.wait_for_log("ps:0", "refused a connection: the token is not this run's");
-    drop(stranger);
-    fs::rename(hand.run().file("worker_0"), hand.room.path("stranger")).unwrap();
-    let worker = hand.start_with("worker", 0, &[&right]);
-    hand.all_end_well(vec![server, worker]);
+    let server = manual_run.start_with("ps", 0, &[&right]);
+    let mut intruder = manual_run.start_with("worker", 0, &[&wrong]);
+    intruder.wait_for(&format!("ps:0 at 127.0.0.1:{port} is wrong token"));
+    manual_run.wait_for_log("ps:0", "refused a connection: the token is not this run's");
+    drop(intruder);
+    fs::rename(manual_run.run().file("worker_0"), manual_run.sandbox.path("intruder")).unwrap();
+    let worker = manual_run.start_with("worker", 0, &[&right]);
+    manual_run.all_end_well(vec![server, worker]);
     for task in ["ps:0", "worker:0"] {
-        assert!(!hand.run().log(task).contains("right"), "a secret does not belong in a log");
+        assert!(!manual_run.run().log(task).contains("right"), "the token is in a log");
     }
 }
 
 #[test]
-fn whoever_stays_alone_gives_up_and_names_the_missing() {
-    let [port, nobody] = free_ports();
-    let hand = ByHand::new(cluster_of(2, &[port, nobody]), &["cluster.start_timeout_s=2"]);
-    let begun = Instant::now();
-    let (server, worker) = (hand.start("ps", 0), hand.start("worker", 1));
+fn a_task_without_peers_gives_up_and_names_them() {
+    let [port, unused] = free_ports();
+    let manual_run = ManualRun::new(cluster_of(2, &[port, unused]), &["cluster.start_timeout_s=2"]);
+    let started = Instant::now();
+    let (server, worker) = (manual_run.start("ps", 0), manual_run.start("worker", 1));
     let (server, worker) = (server.finish_task(), worker.finish_task());
-    let took = begun.elapsed();
+    let took = started.elapsed();
     assert!((2.0..6.0).contains(&took.as_secs_f64()), "{took:?}");
-    for done in [&server, &worker] {
-        assert!(done.code.unwrap() >= 128, "worth a retry: {done:?}");
-        assert_says(&done.stderr, &["error: the run did not start within 2 s: "]);
+    for output in [&server, &worker] {
+        assert!(output.code.unwrap() >= 128, "worth a retry: {output:?}");
+        assert_says(&output.stderr, &["error: the run did not start within 2 s: "]);
     }
     assert_says(&server.stderr, &["worker:0"]);
-    assert_says(&worker.stderr, &[&format!("ps:1 at 127.0.0.1:{nobody} is refused")]);
+    assert_says(&worker.stderr, &[&format!("ps:1 at 127.0.0.1:{unused} is refused")]);
 }
 
 #[test]
@@ -122,57 +125,58 @@ fn a_sparse_map_string_indices_a_master_and_unknown_keys_are_understood() {
         "ps": {"0": format!("127.0.0.1:{port}")},
         "reserve": ["127.0.0.1:0"],
     });
-    let hand = ByHand::new(cluster, &["cluster.mode=sync", "train.stop={steps=30}"]);
+    let manual_run = ManualRun::new(cluster, &["cluster.mode=sync", "train.stop={steps=30}"]);
     let mut tasks = Vec::new();
     for (role, index) in [("ps", "0"), ("worker", "0"), ("worker", "1"), ("master", "0")] {
         let config = json!({
-            "cluster": hand.cluster,
+            "cluster": manual_run.cluster,
             "task": {"type": role, "index": index, "trial": "7"},
             "environment": "cloud",
             "rpc_layer": "grpc",
         });
-        let mut command = hand.command(&config.to_string());
-        tasks.push(Launched::start(&mut command, hand.run().path));
+        let mut command = manual_run.command(&config.to_string());
+        tasks.push(RunningProcess::start(&mut command, manual_run.run().path));
     }
-    let summary_of = |task: Launched| {
-        let done = task.finish_task();
-        assert_eq!(done.code, Some(0), "{done:?}");
-        done.stdout
+    let summary_of = |task: RunningProcess| {
+        let output = task.finish_task();
+        assert_eq!(output.code, Some(0), "{output:?}");
+        output.stdout
     };
     let shown: Vec<_> = tasks.into_iter().map(summary_of).collect();
-    // The chief alone has a result to show.
+    // Only the chief prints a result.
     assert_says(&shown[3], &["chief:0", "worker:0", "worker:1", "ps:0", "30 steps"]);
     assert_eq!(shown[..3], ["", "", ""]);
-    let summary = hand.run().summary();
+    let summary = manual_run.run().summary();
     assert_eq!((&summary["workers"], &summary["servers"]), (&3.into(), &1.into()));
     for folder in ["chief_0", "worker_0", "worker_1", "ps_0"] {
-        assert!(hand.run().file(folder).is_dir(), "{folder}");
+        assert!(manual_run.run().file(folder).is_dir(), "{folder}");
     }
     assert!(
-        hand.run().file("job.toml").is_file() && hand.run().file("model.safetensors").is_file()
+        manual_run.run().file("job.toml").is_file()
+            && manual_run.run().file("model.safetensors").is_file()
     );
 }
 
 #[test]
 fn a_lost_worker_is_named_as_the_cluster_names_it() {
-    for (chief, lost) in [("worker", 1), ("chief", 0)] {
+    for (coordinator, lost) in [("worker", 1), ("chief", 0)] {
         let [port] = free_ports();
         let mut cluster = cluster_of(2, &[port]);
-        if chief == "chief" {
-            cluster[chief] = json!(["127.0.0.1:0"]);
+        if coordinator == "chief" {
+            cluster[coordinator] = json!(["127.0.0.1:0"]);
         }
-        let hand = ByHand::new(cluster, &[ENDLESS]);
-        let mut others = vec![hand.start("ps", 0), hand.start(chief, 0)];
-        if chief == "chief" {
-            others.push(hand.start("worker", 1));
+        let manual_run = ManualRun::new(cluster, &[ENDLESS]);
+        let mut others = vec![manual_run.start("ps", 0), manual_run.start(coordinator, 0)];
+        if coordinator == "chief" {
+            others.push(manual_run.start("worker", 1));
         }
-        let worker = hand.start("worker", lost);
+        let worker = manual_run.start("worker", lost);
         others[1].wait_for_steps();
         drop(worker);
         for task in others {
-            let done = task.finish_task();
-            assert!(done.code.unwrap() >= 128, "{done:?}");
-            assert_says(&done.stderr, &[&format!("error: worker:{lost} was lost")]);
+            let output = task.finish_task();
+            assert!(output.code.unwrap() >= 128, "{output:?}");
+            assert_says(&output.stderr, &[&format!("error: worker:{lost} was lost")]);
         }
     }
 }
@@ -186,79 +190,81 @@ fn an_evaluator_in_or_out_of_the_cluster_tests_and_is_never_waited_for() {
             cluster["evaluator"] = json!(["127.0.0.1:0"]);
         }
         let settings = ["train.stop={seconds=1}", "train.evaluate.every=50", "observe.every=1000"];
-        let hand = ByHand::new(cluster, &settings);
-        let mut tasks = vec![hand.start("evaluator", 0), hand.start("ps", 0)];
-        tasks.extend([hand.start("worker", 0), hand.start("worker", 1)]);
-        hand.wait_for_log("evaluator:0", "test loss ");
-        hand.all_end_well(tasks);
-        let evaluator = events(&hand.run().path)["runs"]["evaluator_0"].clone();
-        let (tests, last) = (points(&evaluator, "test/loss"), hand.run().summary());
+        let manual_run = ManualRun::new(cluster, &settings);
+        let mut tasks = vec![manual_run.start("evaluator", 0), manual_run.start("ps", 0)];
+        tasks.extend([manual_run.start("worker", 0), manual_run.start("worker", 1)]);
+        manual_run.wait_for_log("evaluator:0", "test loss ");
+        manual_run.all_end_well(tasks);
+        let evaluator = events(&manual_run.run().path)["runs"]["evaluator_0"].clone();
+        let (tests, last) = (points(&evaluator, "test/loss"), manual_run.run().summary());
         let last = last["global_steps"].as_u64().unwrap();
         assert!(tests.len() >= 2, "{tests:?}");
         assert!(tests.is_sorted_by_key(|(step, _)| *step), "{tests:?}");
         assert!(tests.iter().all(|(step, _)| (50..=last).contains(step)), "{tests:?} of {last}");
         assert!(tests[0].1 > tests.last().unwrap().1, "the loss falls: {tests:?}");
     }
-    // Listed, but not there: the run does as well without it.
+    // A listed evaluator that never starts is not waited for.
     let [port] = free_ports();
     let mut cluster = cluster_of(1, &[port]);
     cluster["evaluator"] = json!(["127.0.0.1:0"]);
-    let hand = ByHand::new(cluster, &["train.stop={steps=20}"]);
-    hand.all_end_well(vec![hand.start("ps", 0), hand.start("worker", 0)]);
+    let manual_run = ManualRun::new(cluster, &["train.stop={steps=20}"]);
+    manual_run.all_end_well(vec![manual_run.start("ps", 0), manual_run.start("worker", 0)]);
 }
 
 #[test]
-fn a_worker_that_is_started_again_when_the_run_is_over_says_so_and_ends_well() {
+fn a_worker_restarted_after_the_end_of_the_run_exits_with_code_0() {
     let [port] = free_ports();
     let wait = ["cluster.mode=async", "cluster.on_worker_loss=wait", "train.stop={steps=50}"];
-    let hand = ByHand::new(cluster_of(2, &[port]), &wait);
+    let manual_run = ManualRun::new(cluster_of(2, &[port]), &wait);
     let tasks = [("ps", 0), ("worker", 0), ("worker", 1)];
-    hand.all_end_well(tasks.map(|(role, index)| hand.start(role, index)).into());
-    let summary = hand.run().summary();
+    manual_run.all_end_well(tasks.map(|(role, index)| manual_run.start(role, index)).into());
+    let summary = manual_run.run().summary();
     for worker in [1, 0] {
-        let late = hand.start("worker", worker).finish_task();
+        let late = manual_run.start("worker", worker).finish_task();
         assert_eq!(late.code, Some(0), "{late:?}");
         assert_says(&late.stderr, &["the run is over"]);
     }
-    assert_eq!(hand.run().summary(), summary, "it stays as it is");
+    assert_eq!(manual_run.run().summary(), summary, "the summary has changed");
 }
 
 #[test]
 fn the_same_task_twice_in_one_run_is_refused() {
     let [port] = free_ports();
-    let hand = ByHand::new(cluster_of(2, &[port]), &["train.stop={steps=20}"]);
-    let mut tasks = vec![hand.start("ps", 0), hand.start("worker", 1)];
-    hand.wait_for_log("worker:1", "ps:0 is ready");
+    let manual_run = ManualRun::new(cluster_of(2, &[port]), &["train.stop={steps=20}"]);
+    let mut tasks = vec![manual_run.start("ps", 0), manual_run.start("worker", 1)];
+    manual_run.wait_for_log("worker:1", "ps:0 is ready");
     for (role, index) in [("worker", 1), ("ps", 0)] {
-        let again = hand.start(role, index).finish_task();
+        let again = manual_run.start(role, index).finish_task();
         assert_eq!(again.code, Some(2), "{again:?}");
         assert_says(&again.stderr, &[&format!("{role}:{index} has been in this run already")]);
     }
-    // The first ones are none the worse for it.
-    tasks.push(hand.start("worker", 0));
-    hand.all_end_well(tasks);
+    // The first processes are unharmed.
+    tasks.push(manual_run.start("worker", 0));
+    manual_run.all_end_well(tasks);
 }
 
 #[test]
 fn every_task_may_have_a_run_directory_of_its_own() {
     let [port] = free_ports();
     let cluster = cluster_of(2, &[port]);
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let start = |role: &str, index: usize| {
-        let dir = room.path(&format!("{role}-{index}"));
-        let mut command = room.command(&["train", "--run-dir", dir.to_str().unwrap()]);
+        let dir = sandbox.path(&format!("{role}-{index}"));
+        let mut command = sandbox.command(&["train", "--run-dir", dir.to_str().unwrap()]);
         for setting in SMALL_DATA.iter().chain(&["train.stop={steps=20}"]) {
             command.args(["--set", setting]);
         }
-        Launched::start(command.env("TF_CONFIG", tf_config(&cluster, role, index)), dir)
+        RunningProcess::start(command.env("TF_CONFIG", tf_config(&cluster, role, index)), dir)
     };
     let tasks = [start("ps", 0), start("worker", 0), start("worker", 1)];
     for task in tasks {
-        let done = task.finish();
-        assert_eq!(done.code, Some(0), "{done:?}");
+        let output = task.finish();
+        assert_eq!(output.code, Some(0), "{output:?}");
     }
-    assert!(room.path("worker-0/summary.json").is_file());
-    assert!(room.path("worker-1/worker_1").is_dir() && room.path("ps-0/ps_0/log.txt").is_file());
+    assert!(sandbox.path("worker-0/summary.json").is_file());
+    assert!(
+        sandbox.path("worker-1/worker_1").is_dir() && sandbox.path("ps-0/ps_0/log.txt").is_file()
+    );
 }
 
 #[test]
@@ -266,24 +272,24 @@ fn listening_beyond_this_machine_needs_a_token() {
     let [port] = free_ports();
     for address in [format!("0.0.0.0:{port}"), format!("192.0.2.1:{port}")] {
         let cluster = json!({"worker": ["127.0.0.1:0"], "ps": [address]});
-        let done = ByHand::new(cluster, &[]).start("ps", 0).finish();
-        assert_eq!(done.code, Some(2), "{done:?}");
-        assert_says(&done.stderr, &["error: ", &address, "cluster.token_file"]);
+        let output = ManualRun::new(cluster, &[]).start("ps", 0).finish();
+        assert_eq!(output.code, Some(2), "{output:?}");
+        assert_says(&output.stderr, &["error: ", &address, "cluster.token_file"]);
     }
-    // A token that is none does not count, and is named.
+    // An empty token is refused.
     for content in ["", "\n"] {
         let cluster = json!({"worker": ["127.0.0.1:0"], "ps": [format!("0.0.0.0:{port}")]});
-        let hand = ByHand::new(cluster, &[]);
-        let path = hand.room.write("token", content);
+        let manual_run = ManualRun::new(cluster, &[]);
+        let path = manual_run.sandbox.write("token", content);
         let setting = format!("cluster.token_file={}", path.display());
-        let done = hand.start_with("ps", 0, &[&setting]).finish();
-        assert_eq!(done.code, Some(2), "{done:?}");
-        assert_says(&done.stderr, &["error: cluster.token_file", "must hold 1 to 256"]);
+        let output = manual_run.start_with("ps", 0, &[&setting]).finish();
+        assert_eq!(output.code, Some(2), "{output:?}");
+        assert_says(&output.stderr, &["error: cluster.token_file", "must hold 1 to 256"]);
     }
 }
 
 #[test]
-fn a_task_that_is_not_of_the_cluster_is_refused() {
+fn a_task_outside_the_cluster_is_refused() {
     for (cluster, role, index, says) in [
         (cluster_of(2, &[1]), "worker", 2, "worker:2 is not in the cluster"),
         (cluster_of(2, &[1]), "boss", 0, "boss"),
@@ -295,106 +301,21 @@ fn a_task_that_is_not_of_the_cluster_is_refused() {
             "ps:0 has no",
         ),
     ] {
-        let done = ByHand::new(cluster, &[]).start(role, index).finish();
-        assert_eq!(done.code, Some(2), "{done:?}");
-        assert_says(&done.stderr, &["error: ", "TF_CONFIG", says]);
+        let output = ManualRun::new(cluster, &[]).start(role, index).finish();
+        assert_eq!(output.code, Some(2), "{output:?}");
+        assert_says(&output.stderr, &["error: ", "TF_CONFIG", says]);
     }
 }
 
-/// What `explain` prints for this `TF_CONFIG`.
-fn explain(config: &Value, settings: &[&str]) -> String {
-    let room = Room::new();
-    let mut command = room.command(&["explain"]);
-    command.args(settings.iter().flat_map(|setting| ["--set", setting]));
-    command.env("TF_CONFIG", config.to_string());
-    let done = Launched::start(&mut command, room.path("")).finish();
-    assert_eq!(done.code, Some(0), "{done:?}");
-    assert_eq!(room.tree(), [""; 0], "explaining leaves nothing behind");
-    done.stdout
-}
-
-/// The rows of the table of tasks, as words.
-fn rows(explained: &str) -> Vec<Vec<&str>> {
-    let tasks = explained.lines().filter_map(|line| line.strip_prefix("# "));
-    let tasks = tasks.map(|line| line.split_whitespace().collect::<Vec<_>>());
-    tasks.filter(|words| words.first().is_some_and(|word| word.contains(":"))).collect()
-}
-
 #[test]
-fn explain_shows_the_tasks_and_what_was_read_from_where() {
-    let config = json!({
-        "cluster": {
-            "master": ["m.svc:2222"],
-            "worker": {"0": "w0.svc:2222", "1": "w1.svc"},
-            "ps": ["p0.svc:2222"],
-            "evaluator": ["e.svc:2222"],
-            "reserve": ["r.svc:2222"],
-        },
-        "task": {"type": "worker", "index": "1"},
-    });
-    let said = explain(&config, &["cluster.workers=3"]);
-    assert_eq!(
-        rows(&said),
-        [
-            vec!["chief:0", "0", "m.svc:2222"],
-            vec!["worker:0", "1", "w0.svc:2222"],
-            vec!["worker:1", "2", "w1.svc:2222", "this", "process"],
-            vec!["ps:0", "-", "p0.svc:2222"],
-            vec!["evaluator:0", "-", "e.svc:2222"],
-        ]
-    );
-    assert_says(
-        &said,
-        &[
-            "# tasks, from TF_CONFIG",
-            "master means chief",
-            "the chief is listed: it is slot 0",
-            "cluster.worker is a sparse map",
-            "cluster.reserve is not a role of ours and is ignored",
-            "the evaluator is listed in the cluster; nobody waits for it",
-        ],
-    );
-    assert!(!said.contains("are used"), "nothing is inconsistent: {said}");
-}
-
-#[test]
-fn explain_names_what_does_not_fit_the_job() {
-    let config = json!({
-        "cluster": cluster_of(3, &[2222, 2223]),
-        "task": {"type": "worker", "index": 0},
-    });
-    let said = explain(&config, &[]);
-    assert_says(
-        &said,
-        &[
-            "no chief is listed: worker:0 is the chief",
-            "cluster.workers is 2, but TF_CONFIG lists 3: 3 are used",
-            "cluster.servers is 1, but TF_CONFIG lists 2: 2 are used",
-        ],
-    );
-    // What it prints is a job file all the same.
-    let room = Room::new();
-    room.write("job.toml", &said);
-    let alone = room.ok(&["explain", "job.toml"]).stdout;
-    assert_says(&alone, &["2 workers and 1 servers, which `paceline train` starts here"]);
-    // And it is so: the cluster that is there is the one that trains.
-    let [first, second] = free_ports();
-    let hand = ByHand::new(cluster_of(3, &[first, second]), &["train.stop={steps=20}"]);
-    let servers = (0..2).map(|index| hand.start("ps", index));
-    hand.all_end_well(servers.chain((0..3).map(|index| hand.start("worker", index))).collect());
-    let summary = hand.run().summary();
-    assert_eq!((&summary["workers"], &summary["servers"]), (&3.into(), &2.into()));
-}
-
-#[test]
-fn a_signal_to_a_task_that_waits_ends_it_at_once() {
+fn a_signal_ends_a_waiting_task_at_once() {
     let [port] = free_ports();
-    let hand = ByHand::new(cluster_of(2, &[port]), &[]);
-    let mut worker = hand.start("worker", 0);
+    let manual_run = ManualRun::new(cluster_of(2, &[port]), &[]);
+    let mut worker = manual_run.start("worker", 0);
     worker.wait_for("waiting for the start: ");
     worker.signal("INT");
     within(Duration::from_secs(5), "the end after a signal", || worker.has_ended());
-    let done = worker.finish();
-    assert!(done.code.unwrap() >= 128, "{done:?}");
-    assert_says(&done.stderr, &["error: interrupted"]);
+    let output = worker.finish();
+    assert!(output.code.unwrap() >= 128, "{output:?}");
+    assert_says(&output.stderr, &["error: interrupted"]);
 }

@@ -1,14 +1,14 @@
-//! `paceline train`: what it says, what it leaves behind, and that it does so again.
+//! `paceline train`: what it prints, what it writes, and that it does so reproducibly.
 
 use std::ffi::OsStr;
 use std::fs;
 
 use serde_json::Value;
 
-use crate::support::{PACELINE, Room, SMALL, assert_says, finish, python, start};
+use crate::support::{PACELINE, SMALL, Sandbox, assert_says, finish, python, start};
 
-fn train_small(room: &Room, more: &[&str]) -> crate::support::Done {
-    room.ok(&[&["train"], &SMALL[..], more].concat())
+fn train_small(sandbox: &Sandbox, more: &[&str]) -> crate::support::ProcessOutput {
+    sandbox.ok(&[&["train"], &SMALL[..], more].concat())
 }
 
 fn keys(object: &Value) -> Vec<&str> {
@@ -17,9 +17,9 @@ fn keys(object: &Value) -> Vec<&str> {
 
 #[test]
 fn the_built_in_job_trains_to_a_useful_model_from_nothing() {
-    let room = Room::new();
-    let done = room.ok(&["train"]);
-    let [run] = &room.runs()[..] else { panic!("{:?}", room.tree()) };
+    let sandbox = Sandbox::new();
+    let output = sandbox.ok(&["train"]);
+    let [run] = &sandbox.runs()[..] else { panic!("{:?}", sandbox.tree()) };
     let summary = run.summary();
     let accuracy = summary["test_accuracy"].as_f64().unwrap();
     assert!(
@@ -29,16 +29,20 @@ fn the_built_in_job_trains_to_a_useful_model_from_nothing() {
     assert_eq!(summary["global_steps"], 6_000);
     assert_eq!(summary["examples"], 360_000);
 
-    // The table is for people: it names the run and rounds the figures of summary.json.
+    // The table names the run and rounds the figures of summary.json.
     let shown = format!("accuracy {:.2} %", 100.0 * accuracy);
     let name = run.path.file_name().unwrap().to_str().unwrap();
     assert!(name.starts_with("digits-softmax-"), "{name}");
-    assert_says(&done.stdout, &[name, &shown, "6,000 steps", "360,000 examples"]);
-    assert_says(&done.stdout, &["worker:0", "worker:1", "ps:0"]);
+    assert_says(&output.stdout, &[name, &shown, "6,000 steps", "360,000 examples"]);
+    assert_says(&output.stdout, &["worker:0", "worker:1", "ps:0"]);
     assert_eq!((&summary["mode"], &summary["workers"]), (&"async".into(), &2.into()));
-    // Progress goes elsewhere, as lines, because this is not a terminal.
-    assert_says(&done.stderr, &["softmax on 60000 examples", "\nstep ", ", loss 2."]);
-    assert!(!done.stderr.contains(['\r', '\x1b']), "no bar outside a terminal: {:?}", done.stderr);
+    // Progress goes to standard error, as lines, because this is not a terminal.
+    assert_says(&output.stderr, &["softmax on 60000 examples", "\nstep ", ", loss 2."]);
+    assert!(
+        !output.stderr.contains(['\r', '\x1b']),
+        "no bar outside a terminal: {:?}",
+        output.stderr
+    );
 
     // Every second of every task is accounted for.
     let tasks = summary["tasks"].as_array().unwrap();
@@ -56,15 +60,26 @@ fn the_built_in_job_trains_to_a_useful_model_from_nothing() {
 
 #[test]
 fn progress_begins_with_the_first_step() {
-    let done = train_small(&Room::new(), &[]);
-    assert_says(&done.stderr, &["softmax on 600 examples", "\nstep 1, loss 2.3026"]);
+    let output = train_small(&Sandbox::new(), &[]);
+    assert_says(&output.stderr, &["softmax on 600 examples", "\nstep 1, loss 2.3026"]);
 }
+
+/// The keys of `summary.json`, in order.
+const SUMMARY_KEYS: &str = "\
+    name mode workers servers batch stop_reason global_steps examples lost_pushes \
+    seconds train_loss test_loss test_accuracy steps_per_second examples_per_second \
+    bytes_per_step verdict ranking tasks";
+
+/// The keys of a task in `summary.json`, in order.
+const TASK_KEYS: &str = "\
+    task steps dropped lost seconds phases cpu_seconds peak_rss_bytes examples \
+    sent_bytes received_bytes gradient_ms resources";
 
 #[test]
 fn a_run_directory_has_everything_and_nothing_else() {
-    let room = Room::new();
-    let run = room.train("run", &[]);
-    let mut found = room.tree();
+    let sandbox = Sandbox::new();
+    let run = sandbox.train("run", &[]);
+    let mut found = sandbox.tree();
     found.retain(|path| !path.starts_with("run/worker_0/events.out.tfevents."));
     let expected = [
         "run",
@@ -76,52 +91,12 @@ fn a_run_directory_has_everything_and_nothing_else() {
         "run/worker_0/resources.csv",
     ];
     assert_eq!(found, expected);
-    assert_eq!(room.tree().len(), expected.len() + 1, "one event file");
+    assert_eq!(sandbox.tree().len(), expected.len() + 1, "one event file");
 
     let summary = run.summary();
-    assert_eq!(
-        keys(&summary),
-        [
-            "name",
-            "mode",
-            "workers",
-            "servers",
-            "batch",
-            "stop_reason",
-            "global_steps",
-            "examples",
-            "lost_pushes",
-            "seconds",
-            "train_loss",
-            "test_loss",
-            "test_accuracy",
-            "steps_per_second",
-            "examples_per_second",
-            "bytes_per_step",
-            "verdict",
-            "ranking",
-            "tasks",
-        ]
-    );
+    assert_eq!(keys(&summary).join(" "), SUMMARY_KEYS);
     let task = &summary["tasks"][0];
-    assert_eq!(
-        keys(task),
-        [
-            "task",
-            "steps",
-            "dropped",
-            "lost",
-            "seconds",
-            "phases",
-            "cpu_seconds",
-            "peak_rss_bytes",
-            "examples",
-            "sent_bytes",
-            "received_bytes",
-            "gradient_ms",
-            "resources",
-        ]
-    );
+    assert_eq!(keys(task).join(" "), TASK_KEYS);
     assert_eq!(keys(&task["phases"]), ["input", "pull", "compute", "push", "wait"]);
     assert_eq!(summary["mode"], "single");
     assert_eq!((&summary["workers"], &summary["servers"]), (&1.into(), &0.into()));
@@ -132,24 +107,24 @@ fn a_run_directory_has_everything_and_nothing_else() {
 
 #[test]
 fn quiet_means_silent() {
-    let room = Room::new();
-    let done = train_small(&room, &["--quiet"]);
-    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("", ""));
-    assert_eq!(room.runs().len(), 1);
+    let sandbox = Sandbox::new();
+    let output = train_small(&sandbox, &["--quiet"]);
+    assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("", ""));
+    assert_eq!(sandbox.runs().len(), 1);
 }
 
 #[test]
 fn a_second_run_gets_a_directory_of_its_own_and_leaves_the_first_alone() {
-    let room = Room::new();
-    train_small(&room, &["--quiet"]);
-    let first = room.runs().remove(0);
-    let contents = |run: &crate::support::Run| {
+    let sandbox = Sandbox::new();
+    train_small(&sandbox, &["--quiet"]);
+    let first = sandbox.runs().remove(0);
+    let contents = |run: &crate::support::RunFolder| {
         let files = crate::support::tree(&run.path);
         files.iter().map(|name| fs::read(run.file(name)).unwrap_or_default()).collect::<Vec<_>>()
     };
     let before = contents(&first);
-    train_small(&room, &["--quiet", "--set", "seed=2"]);
-    let runs = room.runs();
+    train_small(&sandbox, &["--quiet", "--set", "seed=2"]);
+    let runs = sandbox.runs();
     assert_eq!(runs.len(), 2);
     assert_eq!(contents(&first), before);
     assert!(runs[0].model() != runs[1].model(), "the seed matters");
@@ -157,34 +132,34 @@ fn a_second_run_gets_a_directory_of_its_own_and_leaves_the_first_alone() {
 
 #[test]
 fn the_job_that_a_run_leaves_trains_again_to_the_same_bits() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let settings = ["train.batch=17", "train.optimizer.kind=adam", "train.optimizer.rate=0.003"];
-    let first = room.train("first", &settings);
+    let first = sandbox.train("first", &settings);
     let job = first.file("job.toml");
-    room.ok(&["train", job.to_str().unwrap(), "--run-dir", "again"]);
-    let again = room.run_dir("again");
+    sandbox.ok(&["train", job.to_str().unwrap(), "--run-dir", "again"]);
+    let again = sandbox.run_folder("again");
     assert!(first.model() == again.model(), "the bytes differ");
     for figure in ["name", "global_steps", "train_loss", "test_loss", "test_accuracy"] {
         assert_eq!(first.summary()[figure], again.summary()[figure], "{figure}");
     }
-    let other = room.train("other", &[&settings[..], &["seed=2"]].concat());
+    let other = sandbox.train("other", &[&settings[..], &["seed=2"]].concat());
     assert!(first.model() != other.model(), "the seed matters to the order");
-    // Even where the order does not depend on it: other digits are drawn.
+    // The seed also decides which digits are generated.
     let drawn = ["1", "2"].map(|seed| {
         let seed = format!("seed={seed}");
-        room.train(&seed, &["data.shuffle=false", &seed]).model()
+        sandbox.train(&seed, &["data.shuffle=false", &seed]).model()
     });
     assert!(drawn[0] != drawn[1], "the seed matters to the digits");
 }
 
 #[test]
-fn a_job_file_and_set_both_have_their_say() {
-    let room = Room::new();
+fn a_job_file_and_set_both_apply() {
+    let sandbox = Sandbox::new();
     let job = "[data]\ntrain_examples = 60\ntest_examples = 20\n\
                [train]\nbatch = 6\nstop = { epochs = 9 }\n\
                [cluster]\nmode = \"single\"\n";
-    room.write("jobs/evening.toml", job);
-    room.ok(&[
+    sandbox.write("jobs/evening.toml", job);
+    sandbox.ok(&[
         "train",
         "jobs/evening.toml",
         "--set",
@@ -192,44 +167,45 @@ fn a_job_file_and_set_both_have_their_say() {
         "--set",
         "train.stop={steps=5}",
     ]);
-    let summary = room.runs()[0].summary();
+    let summary = sandbox.runs()[0].summary();
     assert_eq!((&summary["batch"], &summary["global_steps"]), (&7.into(), &5.into()));
     assert_eq!((&summary["name"], &summary["stop_reason"]), (&"evening".into(), &"steps".into()));
 }
 
 #[test]
 fn explain_prints_a_job_that_explains_itself() {
-    let room = Room::new();
-    let first = room.ok(&["explain", "--set", "train.batch=7", "--set", "seed=3"]).stdout;
+    let sandbox = Sandbox::new();
+    let first = sandbox.ok(&["explain", "--set", "train.batch=7", "--set", "seed=3"]).stdout;
     assert_says(&first, &["batch = 7", "# --set train.batch=7", "rate = 0.01", "# default"]);
-    room.write("digits-softmax.toml", &first);
-    let second = room.ok(&["explain", "digits-softmax.toml"]).stdout;
+    sandbox.write("digits-softmax.toml", &first);
+    let second = sandbox.ok(&["explain", "digits-softmax.toml"]).stdout;
     let values = |text: &str| {
         text.lines().map(|line| line.split('#').next().unwrap().trim_end().to_owned()).collect()
     };
     let (first, second): (Vec<_>, Vec<_>) = (values(&first), values(&second));
     assert_eq!(first, second);
-    assert_eq!(room.tree(), ["digits-softmax.toml"], "explaining leaves nothing behind");
+    assert_eq!(sandbox.tree(), ["digits-softmax.toml"], "explaining leaves nothing behind");
 }
 
-/// Trains in a terminal so many columns wide; what the terminal shows.
-fn train_in_terminal(room: &Room, columns: &str, args: &[&str]) -> String {
-    let room = room.path("");
-    let words = [&[room.to_str().unwrap(), columns, PACELINE, "train"], &SMALL[..], args].concat();
+/// Trains in a terminal of this many columns. Returns what the terminal shows.
+fn train_in_terminal(sandbox: &Sandbox, columns: &str, args: &[&str]) -> String {
+    let sandbox = sandbox.path("");
+    let words =
+        [&[sandbox.to_str().unwrap(), columns, PACELINE, "train"], &SMALL[..], args].concat();
     let words: Vec<_> = words.into_iter().map(OsStr::new).collect();
-    let done = python("python/in_terminal.py", &words);
-    assert_eq!(done.code, Some(0), "{done:?}");
-    done.stdout
+    let output = python("python/in_terminal.py", &words);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    output.stdout
 }
 
 #[test]
 fn a_terminal_gets_a_bar_with_everything_on_it() {
-    let room = Room::new();
+    let sandbox = Sandbox::new();
     let args = ["--set", "train.stop={seconds=0.6}", "--set", "train.evaluate.every=20"];
     for columns in [80, 120] {
-        let shown = train_in_terminal(&room, &columns.to_string(), &args);
+        let shown = train_in_terminal(&sandbox, &columns.to_string(), &args);
         let frames: Vec<_> = shown.split(['\r', '\n']).collect();
-        // The last bar that was drawn before it was taken away.
+        // The last bar before it was cleared.
         let bar = frames.iter().rfind(|frame| frame.contains("examples/s,")).expect("a bar");
         let bar = bar.rsplit("\x1b[2K").next().unwrap();
         assert!(bar.trim_end().chars().count() <= columns, "one line: {bar:?}");
@@ -237,17 +213,17 @@ fn a_terminal_gets_a_bar_with_everything_on_it() {
         assert!(bar.contains(['█', '░']), "{bar:?}");
         assert_says(&shown, &["stopped by   seconds"]);
     }
-    assert_eq!(train_in_terminal(&room, "120", &["--quiet"]), "");
+    assert_eq!(train_in_terminal(&sandbox, "120", &["--quiet"]), "");
 }
 
 #[test]
-fn of_many_runs_that_want_one_directory_at_once_one_gets_it() {
-    let room = Room::new();
+fn of_several_runs_started_at_once_in_one_directory_one_gets_it() {
+    let sandbox = Sandbox::new();
     let args = [&["train", "--quiet", "--run-dir", "run"], &SMALL[..]].concat();
-    let children: Vec<_> = (0..4).map(|_| start(&mut room.command(&args))).collect();
+    let children: Vec<_> = (0..4).map(|_| start(&mut sandbox.command(&args))).collect();
     let mut codes: Vec<_> = children.into_iter().map(|child| finish(child).code).collect();
     codes.sort();
     assert_eq!(codes, [Some(0), Some(2), Some(2), Some(2)]);
-    assert_eq!(room.run_dir("run").summary()["stop_reason"], "epochs");
-    assert_eq!(room.run_dir("run").worker_events()["files"].as_array().unwrap().len(), 1);
+    assert_eq!(sandbox.run_folder("run").summary()["stop_reason"], "epochs");
+    assert_eq!(sandbox.run_folder("run").worker_events()["files"].as_array().unwrap().len(), 1);
 }

@@ -1,4 +1,4 @@
-//! The page: while a run trains and afterwards, in a real browser.
+//! The page of a run in a real browser, while the run trains and afterwards.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -7,31 +7,31 @@ use std::time::{Duration, Instant};
 
 use paceline_record::EventWriter;
 
-use crate::chromium::Browser;
-use crate::support::{ENDLESS, Launched, Room, assert_says, wait_until};
+use crate::support::browser::Browser;
+use crate::support::{ENDLESS, RunningProcess, Sandbox, assert_says, wait_until};
 
-/// Everywhere.
-const ANYWHERE: [&str; 2] = ["--listen", "127.0.0.1:0"];
+/// Arguments that serve the page on a free port.
+const ANY_PORT: [&str; 2] = ["--listen", "127.0.0.1:0"];
 
-/// The address that a process has told, once it has.
-fn address(launched: &mut Launched) -> String {
+/// Waits for the address that a process prints.
+fn address(launched: &mut RunningProcess) -> String {
     launched.wait_for("watch: http://");
-    let said = launched.said();
-    let address = said.split("watch: http://").nth(1).unwrap();
+    let printed = launched.stderr();
+    let address = printed.split("watch: http://").nth(1).unwrap();
     address.split('/').next().unwrap().to_owned()
 }
 
-/// `paceline watch` of a directory, and where its page is.
-fn watch(room: &Room, dir: &str, more: &[&str]) -> (Launched, String) {
-    let mut command = room.command(&["watch", dir]);
-    command.args(ANYWHERE).args(more);
-    let mut launched = Launched::start(&mut command, room.path(dir));
+/// Starts `paceline watch` on a directory. Returns the process and the page's address.
+fn watch(sandbox: &Sandbox, dir: &str, more: &[&str]) -> (RunningProcess, String) {
+    let mut command = sandbox.command(&["watch", dir]);
+    command.args(ANY_PORT).args(more);
+    let mut launched = RunningProcess::start(&mut command, sandbox.path(dir));
     let at = address(&mut launched);
     (launched, at)
 }
 
-/// Asks a server for a path, and reads until `until` is in the answer or it ends.
-fn ask(address: &str, path: &str, header: &str, until: &str) -> String {
+/// Sends a GET request and reads until the answer contains `until` or ends.
+fn get(address: &str, path: &str, header: &str, until: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let request =
@@ -48,27 +48,28 @@ fn ask(address: &str, path: &str, header: &str, until: &str) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// How many points the curve of a chart has.
+/// An expression for the number of points in the curve of a chart.
 fn points(chart: &str) -> String {
     format!(
-        "[...document.querySelectorAll('[data-chart={chart}] svg g path')].map(p => p.getAttribute('d').split('L').length).reduce((a, b) => Math.max(a, b), 0)"
+        "[...document.querySelectorAll('[data-chart={chart}] svg g path')] \
+         .map(p => p.getAttribute('d').split('L').length).reduce((a, b) => Math.max(a, b), 0)"
     )
 }
 
 #[test]
-fn a_run_is_seen_to_learn_while_it_trains() {
-    let room = Room::new();
-    let mut command = room.cluster("r", "async", &[ENDLESS, "observe.sample_ms=100"]);
-    command.arg("--watch").args(ANYWHERE);
-    let mut training = Launched::start(&mut command, room.path("r"));
+fn the_page_shows_a_run_learn_while_it_trains() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.cluster("r", "async", &[ENDLESS, "observe.sample_ms=100"]);
+    command.arg("--watch").args(ANY_PORT);
+    let mut training = RunningProcess::start(&mut command, sandbox.path("r"));
     let at = address(&mut training);
-    let mut browser = Browser::start(&room);
-    browser.dress(1280, 900, "light");
-    browser.go(&format!("http://{at}/"));
+    let mut browser = Browser::start(&sandbox);
+    browser.set_screen(1280, 900, "light");
+    browser.open(&format!("http://{at}/"));
     browser.wait_for("document.getElementById('state').textContent === 'running'");
     let step = "+document.querySelector('[data-figure=Step]').textContent.replaceAll(',', '')";
     browser.wait_for(&format!("{step} > 0 && {} > 2", points("loss")));
-    // What has been shown, and that more comes without anybody asking for it.
+    // The page shows the run and updates without a reload.
     let first = browser.eval(step).as_f64().unwrap();
     browser.eval(&format!(
         "window.before = {{ loss: {}, phases: {} }}",
@@ -78,56 +79,63 @@ fn a_run_is_seen_to_learn_while_it_trains() {
     browser.wait_for(&format!("{step} > {first}"));
     browser.wait_for(&format!("{} > before.phases", points("phases-worker_0")));
     browser.wait_for(&format!("{} > 2", points("accuracy")));
-    for said in ["So far held back by", "worker:1", "Time to a gradient", "ps:0"] {
-        browser.wait_for(&format!("document.body.innerText.includes('{said}')"));
+    for printed in ["So far held back by", "worker:1", "Time to a gradient", "ps:0"] {
+        browser.wait_for(&format!("document.body.innerText.includes('{printed}')"));
     }
     browser.wait_for(
         "[...document.querySelectorAll('pre.log')].some(log => log.textContent.includes('loss'))",
     );
-    browser.assert_content();
+    browser.assert_no_complaints();
     training.signal("INT");
-    let done = training.finish();
-    assert_eq!(done.code, Some(130), "{done:?}");
+    let output = training.finish();
+    assert_eq!(output.code, Some(130), "{output:?}");
     browser.wait_for("!document.getElementById('lost').hidden");
 }
 
 #[test]
-fn a_page_stays_after_the_run_until_somebody_has_seen_enough() {
-    let room = Room::new();
-    let mut command = room.cluster("r", "async", &["train.stop={steps=20}"]);
-    command.args(["--watch", "--quiet"]).args(ANYWHERE);
-    let mut training = Launched::start(&mut command, room.path("r"));
+fn the_page_stays_after_the_run_until_interrupted() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.cluster("r", "async", &["train.stop={steps=20}"]);
+    command.args(["--watch", "--quiet"]).args(ANY_PORT);
+    let mut training = RunningProcess::start(&mut command, sandbox.path("r"));
     let at = address(&mut training);
     training.wait_for("the page stays until Ctrl-C");
-    assert!(room.path("r/summary.json").is_file());
-    let page = ask(&at, "/", "", "");
+    assert!(sandbox.path("r/summary.json").is_file());
+    let page = get(&at, "/", "", "");
     assert_says(&page, &["200 OK", "content-security-policy: default-src 'none'", "Paceline"]);
-    let seen = ask(&at, "/api/stream?run=.", "", "\"about\"");
+    let seen = get(&at, "/api/stream?run=.", "", "\"about\"");
     assert_says(&seen, &["event: runs", "train/loss", "stop_reason"]);
     training.signal("INT");
-    let done = training.finish();
-    assert_eq!(done.code, Some(0), "{done:?}");
+    let output = training.finish();
+    assert_eq!(output.code, Some(0), "{output:?}");
     assert!(wait_until(|| TcpStream::connect(&at).is_err()), "the page is still there");
 }
 
 #[test]
 fn runs_are_compared_by_keyboard_on_any_screen_in_light_and_dark() {
-    let room = Room::new();
-    fs::create_dir(room.path("all")).unwrap();
-    let (watching, at) = watch(&room, "all", &[]);
-    let mut browser = Browser::start(&room);
-    browser.dress(1280, 900, "light");
-    browser.go(&format!("http://{at}/"));
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.path("all")).unwrap();
+    let (watching, at) = watch(&sandbox, "all", &[]);
+    let mut browser = Browser::start(&sandbox);
+    browser.set_screen(1280, 900, "light");
+    browser.open(&format!("http://{at}/"));
     browser.wait_for("document.body.innerText.includes('No runs yet')");
-    // A page that is empty fills when a run appears.
-    room.train("all/first", &["train.evaluate.every=5"]);
+    // An empty page fills when a run appears.
+    sandbox.train("all/first", &["train.evaluate.every=5"]);
     browser.wait_for("document.querySelectorAll('#list li').length === 1");
-    room.train("all/second", &["train.evaluate.every=5", "train.batch=30"]);
+    sandbox.train("all/second", &["train.evaluate.every=5", "train.batch=30"]);
     browser.wait_for("document.querySelectorAll('#list li').length === 2");
     browser.wait_for("document.getElementById('state').textContent === 'finished (epochs)'");
-    let light = browser.eval("getComputedStyle(document.body).backgroundColor");
+    check_chart_by_keyboard(&mut browser);
+    check_comparison_by_keyboard(&mut browser);
+    check_phone(&mut browser, &at);
+    watching.signal("INT");
+    let output = watching.finish();
+    assert_eq!(output.code, Some(0), "{output:?}");
+}
 
-    // A chart under the fingers: cursor, table, picture.
+/// Checks a chart by keyboard: its cursor, its table and its downloads.
+fn check_chart_by_keyboard(browser: &mut Browser) {
     browser.wait_for(&format!("{} > 3", points("accuracy")));
     browser.eval("document.querySelector('[data-chart=accuracy] .plot').focus()");
     browser.press("ArrowLeft");
@@ -148,10 +156,14 @@ fn runs_are_compared_by_keyboard_on_any_screen_in_light_and_dark() {
     browser.eval(
         "window.saved = []; HTMLAnchorElement.prototype.click = function () { \
          saved.push(this.download); }; \
-         const make = URL.createObjectURL; URL.createObjectURL = blob => { (window.blobs ??= []).push(blob); return make(blob); };",
+         const make = URL.createObjectURL; \
+         URL.createObjectURL = blob => { (window.blobs ??= []).push(blob); return make(blob); };",
     );
     for kind in ["SVG", "PNG", "CSV"] {
-        browser.eval(&format!("[...document.querySelectorAll('[data-chart=loss] .tools button')].find(b => b.textContent === '{kind}').click()"));
+        browser.eval(&format!(
+            "[...document.querySelectorAll('[data-chart=loss] .tools button')] \
+             .find(b => b.textContent === '{kind}').click()"
+        ));
         browser.wait_for(&format!(
             "saved.some(name => name.endsWith('loss.{}'))",
             kind.to_lowercase()
@@ -165,8 +177,11 @@ fn runs_are_compared_by_keyboard_on_any_screen_in_light_and_dark() {
         "{heads}"
     );
     browser.eval("blobs.length = 0");
+}
 
-    // Both runs, side by side.
+/// Checks the filter, two runs side by side, and the dark theme.
+fn check_comparison_by_keyboard(browser: &mut Browser) {
+    let light = browser.eval("getComputedStyle(document.body).backgroundColor");
     browser.press("/");
     browser.wait_for("document.activeElement.id === 'filter'");
     for key in ["s", "e", "c"] {
@@ -186,32 +201,32 @@ fn runs_are_compared_by_keyboard_on_any_screen_in_light_and_dark() {
     browser.wait_for("document.documentElement.dataset.theme === 'dark'");
     assert_ne!(browser.eval("getComputedStyle(document.body).backgroundColor"), light);
     browser.eval("localStorage.removeItem('theme')");
-    browser.assert_content();
+    browser.assert_no_complaints();
+}
 
-    // On a phone nothing reaches beyond the screen, and its user's colours are taken.
-    browser.dress(360, 740, "dark");
-    browser.go(&format!("http://{at}/?phone#run=all"));
-    browser.go(&format!("http://{at}/#run=first"));
+/// Checks that on a phone nothing is wider than the screen, and that the page uses the preferred
+/// colours.
+fn check_phone(browser: &mut Browser, at: &str) {
+    browser.set_screen(360, 740, "dark");
+    browser.open(&format!("http://{at}/?phone#run=all"));
+    browser.open(&format!("http://{at}/#run=first"));
     browser.wait_for(&format!("{} > 3", points("accuracy")));
     assert_eq!(browser.eval("document.documentElement.dataset.theme"), "dark");
     let page = "document.documentElement";
     assert_eq!(browser.eval(&format!("{page}.scrollWidth - {page}.clientWidth")), 0);
-    browser.assert_content();
-    watching.signal("INT");
-    let done = watching.finish();
-    assert_eq!(done.code, Some(0), "{done:?}");
+    browser.assert_no_complaints();
 }
 
-/// The best of several, as others are at work on this machine.
+/// Measures the best of several attempts, because other work may slow the machine down.
 #[test]
 fn the_page_is_light_and_there_at_once() {
-    let room = Room::new();
-    room.train("r", &[]);
-    let (_watching, at) = watch(&room, "r", &[]);
-    let mut browser = Browser::start(&room);
+    let sandbox = Sandbox::new();
+    sandbox.train("r", &[]);
+    let (_watching, at) = watch(&sandbox, "r", &[]);
+    let mut browser = Browser::start(&sandbox);
     let mut best = f64::INFINITY;
     for visit in 0..10 {
-        browser.go(&format!("http://{at}/?{visit}"));
+        browser.open(&format!("http://{at}/?{visit}"));
         browser.wait_for("performance.getEntriesByName('first-contentful-paint').length > 0");
         let paint = "performance.getEntriesByName('first-contentful-paint')[0].startTime";
         best = best.min(browser.eval(paint).as_f64().unwrap());
@@ -221,7 +236,9 @@ fn the_page_is_light_and_there_at_once() {
     }
     assert!(best < 500.0, "{best} ms to the first paint");
     browser.wait_for(&format!("{} > 2", points("loss")));
-    let entries = "JSON.stringify([...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')].map(e => [e.name, e.encodedBodySize]))";
+    let entries = "JSON.stringify(['navigation', 'resource'] \
+                   .flatMap(kind => performance.getEntriesByType(kind)) \
+                   .map(e => [e.name, e.encodedBodySize]))";
     let entries: Vec<(String, u64)> =
         serde_json::from_str(browser.eval(entries).as_str().unwrap()).unwrap();
     let bytes: u64 = entries.iter().map(|(_, bytes)| bytes).sum();
@@ -232,7 +249,7 @@ fn the_page_is_light_and_there_at_once() {
     );
 }
 
-/// Processor time of a process so far, in seconds.
+/// CPU seconds of a process so far.
 fn cpu_seconds(pid: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
@@ -240,64 +257,67 @@ fn cpu_seconds(pid: u32) -> f64 {
 }
 
 #[test]
-fn a_run_of_a_million_steps_opens_in_no_time() {
-    let room = Room::new();
-    room.write("r/job.toml", "name = \"long\"\n");
-    let mut events = EventWriter::create(&room.path("r/worker_0")).unwrap();
+fn a_run_of_a_million_steps_opens_quickly() {
+    let sandbox = Sandbox::new();
+    sandbox.write("r/job.toml", "name = \"long\"\n");
+    let mut events = EventWriter::create(&sandbox.path("r/worker_0")).unwrap();
     let loss = events.tag("train/loss");
     for step in 0..1_000_000 {
         let value = 2.0 / (1.0 + step as f32 / 1e5) + (step % 97) as f32 / 970.0;
         events.scalar_at(&loss, step, value, 1e9 + step as f64 / 1e4).unwrap();
     }
     events.flush().unwrap();
-    let (watching, at) = watch(&room, "r", &[]);
-    let (before, begun) = (cpu_seconds(watching.pid()), Instant::now());
-    let answer = ask(&at, "/api/stream?run=.", "", "\"about\"");
-    let (spent, passed) = (cpu_seconds(watching.pid()) - before, begun.elapsed());
+    let (watching, at) = watch(&sandbox, "r", &[]);
+    let (before, started) = (cpu_seconds(watching.pid()), Instant::now());
+    let answer = get(&at, "/api/stream?run=.", "", "\"about\"");
+    let (spent, passed) = (cpu_seconds(watching.pid()) - before, started.elapsed());
     println!("a million steps: {spent:.2} s of processor time, {passed:.2?}");
     assert!(spent < 2.0, "{spent} s of processor time, {passed:?}");
     let curve = answer.split("\"v\":[").nth(1).unwrap().split(']').next().unwrap();
     let points = curve.split(',').count();
     assert!((1_000..=1_500).contains(&points) && answer.len() < 200_000, "{points}");
-    let near = ask(&at, "/api/zoom?run=.&x=step&from=500000&to=500009", "", "");
+    let near = get(&at, "/api/zoom?run=.&x=step&from=500000&to=500009", "", "");
     assert!(near.contains("[499999,500000,500001,"), "{near}");
 }
 
 #[test]
-fn what_cannot_be_watched_is_told_with_what_would_help() {
-    let room = Room::new();
-    fs::create_dir_all(room.path("runs/digits-softmax")).unwrap();
-    room.write("file", "");
-    room.write("empty", "\n");
-    let missing = room.fails(2, &["watch", "runs/digits-sofmax"]);
+fn what_cannot_be_watched_is_refused_with_a_remedy() {
+    let sandbox = Sandbox::new();
+    fs::create_dir_all(sandbox.path("runs/digits-softmax")).unwrap();
+    sandbox.write("file", "");
+    sandbox.write("empty", "\n");
+    let missing = sandbox.fails(2, &["watch", "runs/digits-sofmax"]);
     assert_says(&missing, &["no such directory", "did you mean runs/digits-softmax?"]);
-    assert_says(&room.fails(2, &["watch", "file"]), &["this is a file"]);
-    let open = room.fails(2, &["watch", "runs", "--listen", "0.0.0.0:0"]);
+    assert_says(&sandbox.fails(2, &["watch", "file"]), &["this is a file"]);
+    let open = sandbox.fails(2, &["watch", "runs", "--listen", "0.0.0.0:0"]);
     assert_says(&open, &["needs a token", "--token-file"]);
-    assert_says(&room.fails(2, &["watch", "runs", "--listen", "nowhere"]), &["--listen nowhere"]);
+    assert_says(
+        &sandbox.fails(2, &["watch", "runs", "--listen", "nowhere"]),
+        &["--listen nowhere"],
+    );
     let empty = ["watch", "runs", "--token-file", "empty"];
-    assert_says(&room.fails(2, &empty), &["there is no token in it"]);
+    assert_says(&sandbox.fails(2, &empty), &["there is no token in it"]);
     let training = ["train", "--watch", "--listen", "0.0.0.0:0"];
-    assert_says(&room.fails(2, &training), &["needs a token"]);
-    assert!(!room.path("runs/digits-softmax/job.toml").exists());
+    assert_says(&sandbox.fails(2, &training), &["needs a token"]);
+    assert!(!sandbox.path("runs/digits-softmax/job.toml").exists());
 }
 
 #[test]
-fn only_those_with_the_token_see_the_page_and_nobody_sees_other_files() {
-    let room = Room::new();
-    room.write("token", "s3cret\n");
-    room.write("runs/a/job.toml", "name = \"a\"\n");
-    room.write("other/job.toml", "name = \"other\"\n");
-    let (_watching, at) = watch(&room, "runs", &["--token-file", "token"]);
+fn the_page_needs_the_token_and_serves_no_other_files() {
+    let sandbox = Sandbox::new();
+    sandbox.write("token", "s3cret\n");
+    sandbox.write("runs/a/job.toml", "name = \"a\"\n");
+    sandbox.write("other/job.toml", "name = \"other\"\n");
+    let (_watching, at) = watch(&sandbox, "runs", &["--token-file", "token"]);
     let bearer = "authorization: Bearer s3cret\r\n";
     for path in ["/", "/app.js", "/api/runs", "/api/stream"] {
-        assert_says(&ask(&at, path, "", ""), &["401"]);
+        assert_says(&get(&at, path, "", ""), &["401"]);
     }
-    assert_says(&ask(&at, "/?token=s3cret", "", ""), &["303", "set-cookie", "HttpOnly"]);
-    assert_says(&ask(&at, "/api/runs", bearer, ""), &["200", "\"id\":\"a\""]);
+    assert_says(&get(&at, "/?token=s3cret", "", ""), &["303", "set-cookie", "HttpOnly"]);
+    assert_says(&get(&at, "/api/runs", bearer, ""), &["200", "\"id\":\"a\""]);
     for path in
         ["/../token", "/%2e%2e/token", "/api/zoom?run=../other&x=step&from=0&to=1", "/token"]
     {
-        assert_says(&ask(&at, path, bearer, ""), &["404"]);
+        assert_says(&get(&at, path, bearer, ""), &["404"]);
     }
 }

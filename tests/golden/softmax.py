@@ -1,10 +1,10 @@
-"""Softmax regression in numpy: the reference that tests/golden.rs holds the program to.
+"""Softmax regression in numpy: the reference for tests/golden.rs.
 
     python softmax.py > softmax.json
 
 The data is made by a formula that tests/golden.rs repeats. Sizes are chosen so that nothing
 divides: 53 examples in batches of 7, so that batches reach over the ends of epochs. Sums are
-in double precision, so that what differs is the program's rounding and not ours.
+in double precision, so that any difference is the program's rounding.
 """
 
 import json

@@ -27,7 +27,7 @@ def main():
     while True:
         try:
             chunk = os.read(terminal, 65536)
-        except OSError:  # How Linux says that nobody has the terminal open any more.
+        except OSError:  # Linux: no process has the terminal open any more.
             break
         if not chunk:
             break

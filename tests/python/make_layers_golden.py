@@ -1,9 +1,9 @@
-"""Networks in PyTorch: the reference that crates/model/tests/layers.rs holds ours to.
+"""Networks in PyTorch: the reference for crates/model/tests/layers.rs.
 
     python make_layers_golden.py > crates/model/tests/golden/layers.json
 
 Needs torch (CPU). Parameters and examples come from a formula that the test repeats, so the file
-holds only what came out: loss and gradient of small networks with odd sizes, in double precision,
+holds only results: loss and gradient of small networks with odd sizes, in double precision,
 and the losses of twenty steps of a LeNet-5 and a small AlexNet.
 """
 
@@ -28,7 +28,8 @@ def values(count, salt):
 
 
 def conv(outputs, kernel, stride=(1, 1), padding=(0, 0)):
-    return {"kind": "conv", "outputs": outputs, "kernel": kernel, "stride": stride, "padding": padding}
+    window = {"kernel": kernel, "stride": stride, "padding": padding}
+    return {"kind": "conv", "outputs": outputs} | window
 
 
 def pool(kind, kernel, stride, padding=(0, 0)):
@@ -75,7 +76,8 @@ CASES = [
 def module(layer, inputs):
     kind = layer["kind"]
     if kind == "conv":
-        return nn.Conv2d(inputs[0], layer["outputs"], layer["kernel"], layer["stride"], layer["padding"])
+        window = [layer["kernel"], layer["stride"], layer["padding"]]
+        return nn.Conv2d(inputs[0], layer["outputs"], *window)
     if kind == "max":
         return nn.MaxPool2d(layer["kernel"], layer["stride"], layer["padding"])
     if kind == "average":
@@ -86,7 +88,8 @@ def module(layer, inputs):
         return nn.Sequential(nn.Flatten(), nn.Linear(inputs[0], layer["outputs"]),
                              nn.Unflatten(1, (layer["outputs"], 1, 1)))
     if kind == "flatten":
-        return nn.Sequential(nn.Flatten(), nn.Unflatten(1, (inputs[0] * inputs[1] * inputs[2], 1, 1)))
+        size = inputs[0] * inputs[1] * inputs[2]
+        return nn.Sequential(nn.Flatten(), nn.Unflatten(1, (size, 1, 1)))
     return {"relu": nn.ReLU, "tanh": nn.Tanh}[kind]()
 
 
@@ -99,7 +102,7 @@ def network(shape, layers):
 
 
 def start(model):
-    """Fills each tensor by the formula, twice as widely spread as PyTorch's own start, to learn sooner."""
+    """Fills tensors by the formula, with twice PyTorch's spread, to learn sooner."""
     parameters = list(model.parameters())
     with torch.no_grad():
         for index, parameter in enumerate(parameters):
@@ -126,7 +129,8 @@ def case(name, shape, count, layers):
     loss.backward()
     grad = torch.cat([p.grad.flatten() for p in model.parameters()])
     grad = [float(f"{g:.6g}") for g in grad]
-    return {"name": name, "shape": shape, "batch": count, "layers": layers, "loss": loss.item(), "grad": grad}
+    described = {"name": name, "shape": shape, "batch": count, "layers": layers}
+    return described | {"loss": loss.item(), "grad": grad}
 
 
 def twenty_steps(model, shape, count, classes, rate):
@@ -152,7 +156,7 @@ def lenet():
 
 
 def small_alexnet():
-    """torchvision's AlexNet with widths 4, 12, 24, 16, 16 and 32 for 10 classes, without dropout."""
+    """torchvision's AlexNet with widths 4, 12, 24, 16, 16, 32 and 10 classes, without dropout."""
     return nn.Sequential(
         nn.Conv2d(3, 4, 11, 4, 2), nn.ReLU(), nn.MaxPool2d(3, 2),
         nn.Conv2d(4, 12, 5, padding=2), nn.ReLU(), nn.MaxPool2d(3, 2),

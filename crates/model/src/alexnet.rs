@@ -1,21 +1,21 @@
 //! AlexNet with a single tower, as torchvision has it.
 
 use crate::layers::{Layer, LayerKind, Shape, Windows};
-use crate::{Network, NetworkError};
+use crate::network::{Network, NetworkError};
 
 /// The sizes of an AlexNet. The default is torchvision's, for 1,000 classes: 61,100,840
 /// parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AlexNet {
-    /// Classes to tell apart.
+    /// The number of classes.
     pub classes: usize,
-    /// Rows and columns of an image, of three channels; at least 63.
+    /// Rows and columns of the images, which have three channels; at least 63.
     pub size: usize,
     /// Outputs of the five convolutions.
     pub widths: [usize; 5],
     /// Outputs of the two hidden dense layers.
     pub hidden: usize,
-    /// The probability that dropout leaves a value out; 0 for none.
+    /// The probability that dropout zeroes a value; 0 for no dropout.
     pub dropout: f32,
 }
 
@@ -34,8 +34,8 @@ impl AlexNet {
 
     /// The layers, by torchvision's names.
     ///
-    /// What the convolutions leave is brought to 6x6 by adaptive average pooling, as in
-    /// torchvision: nothing to do at 224, and so dense layers fit images of any size.
+    /// Adaptive average pooling brings the output of the convolutions to 6x6, as in torchvision, so
+    /// that the dense layers fit images of any size. At 224 it changes nothing.
     pub fn layers(&self) -> Vec<Layer> {
         let pool = LayerKind::MaxPool(Windows::square(3, 2));
         let dropout = LayerKind::Dropout { rate: self.dropout };
@@ -68,8 +68,11 @@ impl AlexNet {
 
     /// The network, for blocks of at most `block` examples.
     ///
-    /// Its dense layers read all their weights once a block, so a block should be a whole batch
-    /// as long as there is memory for it: some 4 MB an example at 224.
+    /// The dense layers read all their weights once for each block, so a block should be a whole
+    /// batch if memory permits: about 4 MB for each example at 224.
+    ///
+    /// # Errors
+    /// As [`Network::new`].
     pub fn network(&self, block: usize, threads: usize) -> Result<Network, NetworkError> {
         Network::new(self.input(), self.layers(), block, threads)
     }

@@ -1,45 +1,47 @@
-//! What a model is shown at a time.
+//! The examples that a model sees at a time.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::row::Row;
 
-/// A handful of labelled examples, borrowed from whoever read them.
+/// Some labelled examples, borrowed from the code that read them.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
     /// The examples themselves.
     pub inputs: Inputs<'a>,
     /// The class of each example.
     pub labels: &'a [u32],
-    /// What chance hangs on, for models that draw lots (dropout): example `i` draws from
-    /// `draw + i`. It is the example's position in the plan, so the lots do not depend on how
-    /// many slots and blocks a step is cut into, and are the same when it is computed again.
+    /// The seed of random numbers for models that need them (dropout): example `i` uses
+    /// `draw + i`. It is the first example's position in the plan, so the numbers do not depend on
+    /// how a step is cut into slots and blocks, and repeat when a step is computed again.
     pub draw: u64,
 }
 
 /// The examples of a [`Batch`], in one of three forms.
 #[derive(Clone, Copy, Debug)]
 pub enum Inputs<'a> {
-    /// The examples' values, row after row, each as long as the model's input.
+    /// All values of the examples, one example after another.
     Dense(&'a [f32]),
-    /// Only the values that are not zero.
+    /// Only the values that are not zero, with their keys.
     Sparse(Rows<'a>),
-    /// Bytes, without stretches of zeros.
+    /// Images of bytes, without patches of zeros.
     Patches(SharedPatches<'a>),
 }
 
-/// Examples of bytes, each standing for its 255th part, most of which are zero.
+/// Images of bytes, most of which are zero. A byte b stands for the value b / 255.
 ///
-/// They are written down as [`PatchView`](crate::kernels::Patches) says, and shared, so that a
-/// model's threads can read them where they lie.
+/// An image is cut into patches of 8 neighbouring bytes. It is stored as a map with one bit for
+/// each patch, padded to whole words, and then one word for each patch that is not all zero, with
+/// the patch's bytes in memory order. The images are shared, so that the threads of a model read
+/// them in place.
 #[derive(Clone, Copy)]
 pub struct SharedPatches<'a> {
-    /// All examples that there are, each a map and the patches that are not empty.
+    /// All images of the data set, each a map and the patches that are not empty.
     pub words: &'a Arc<dyn AsRef<[u64]> + Send + Sync>,
-    /// Where each example begins, and at last where they end.
+    /// The index of each image's first word, and the end of the last image.
     pub starts: &'a Arc<Vec<u32>>,
-    /// Which of the examples the batch has.
+    /// The images of the batch.
     pub which: &'a [u32],
 }
 
@@ -49,58 +51,59 @@ impl fmt::Debug for SharedPatches<'_> {
     }
 }
 
-/// Examples of which only the values that are not zero are written down.
+/// Examples with only the values that are not zero.
 ///
-/// The parameters that go with them are a *compact slice*: one parameter for each key that the
-/// whole batch touches, in the order of the keys. So `places` count within that slice.
+/// The parameters that belong to them are a *compact slice*: one parameter for each key that the
+/// batch touches, in the order of the keys. The `places` are indices into that slice.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
-    /// Where each example begins in `places` and `values`, and at last where they end.
+    /// The index of each example's first value in `places` and `values`, and the end of the last
+    /// example.
     pub starts: &'a [u32],
-    /// Which parameter of the compact slice each value belongs to.
+    /// The index in the compact slice of the parameter of each value.
     pub places: &'a [u32],
     /// The values; empty if all of them are 1.
     pub values: &'a [f32],
 }
 
 impl<'a> Batch<'a> {
-    /// Examples with all their values, and no lots to draw.
+    /// Examples with all their values.
     pub fn dense(inputs: &'a [f32], labels: &'a [u32]) -> Self {
         Self { inputs: Inputs::Dense(inputs), labels, draw: 0 }
     }
 
-    /// Examples with the values that are not zero.
+    /// Examples with only the values that are not zero.
     pub fn sparse(rows: Rows<'a>, labels: &'a [u32]) -> Self {
         Self { inputs: Inputs::Sparse(rows), labels, draw: 0 }
     }
 
-    /// Examples whose bytes are mostly zero.
+    /// Images of bytes that are mostly zero.
     pub fn patches(examples: SharedPatches<'a>, labels: &'a [u32]) -> Self {
         Self { inputs: Inputs::Patches(examples), labels, draw: 0 }
     }
 
-    /// All values of the examples, for models that need them all.
+    /// All values of dense examples.
     ///
     /// # Panics
-    /// If they are in another form: the data and the model do not fit.
+    /// If the examples are in another form: the data and the model do not fit.
     pub fn values(&self) -> &'a [f32] {
         match self.inputs {
             Inputs::Dense(values) => values,
             Inputs::Sparse(_) | Inputs::Patches(_) => {
-                panic!("a dense model was shown examples without their zeros")
+                panic!("a dense model needs examples with all their values")
             }
         }
     }
 
-    /// The sparse form of the examples, for models that need it.
+    /// All values of sparse examples.
     ///
     /// # Panics
-    /// If they are in another form: the data and the model do not fit.
+    /// If the examples are in another form: the data and the model do not fit.
     pub fn rows(&self) -> Rows<'a> {
         match self.inputs {
             Inputs::Sparse(rows) => rows,
             Inputs::Dense(_) | Inputs::Patches(_) => {
-                panic!("a sparse model was shown examples with their zeros")
+                panic!("a sparse model needs examples without their zeros")
             }
         }
     }
@@ -119,12 +122,12 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// How many examples there are.
+    /// The number of examples.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Whether there are no examples at all.
+    /// Whether there are no examples.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }

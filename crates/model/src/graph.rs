@@ -1,17 +1,17 @@
-//! A model as a picture: the operations it is made of and what feeds what.
+//! The graph of a model: its operations and what feeds what.
 
 use crate::layout::Layout;
 
-/// One operation of a model, as shown in TensorBoard's graph tab.
+/// One operation of a model, as TensorBoard's graph tab shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpNode {
-    /// Unique name; a slash puts the node into a box of that name.
+    /// A unique name. A slash puts the node into a box with the name before it.
     pub name: String,
-    /// The kind of operation, in TensorFlow's vocabulary where it has a word for it.
+    /// The operation, in TensorFlow's vocabulary where it has a name for it.
     pub op: &'static str,
-    /// Names of the nodes this one takes its inputs from.
+    /// The names of the nodes that feed this one.
     pub inputs: Vec<String>,
-    /// Shape of what comes out; -1 stands for the batch.
+    /// The shape of the output; -1 stands for the batch.
     pub shape: Vec<i64>,
 }
 

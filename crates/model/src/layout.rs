@@ -1,11 +1,11 @@
-//! Where each named tensor lies in the one flat slice of parameters.
+//! The named tensors inside the flat slice of parameters.
 //!
-//! Everything that moves or stores parameters (shards, checkpoints, the wire) sees a flat
-//! `[f32]`; the layout is the only place that knows what the numbers mean.
+//! Code that moves or stores parameters (shards, checkpoints, the wire) sees a flat `[f32]`; only
+//! the layout knows what the numbers mean.
 
 use std::ops::Range;
 
-/// Which settings of the optimizer a tensor takes.
+/// A group of tensors that share the optimizer's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Group {
     /// Matrices and kernels.
@@ -14,50 +14,49 @@ pub enum Group {
     Biases,
 }
 
-impl Group {
-    /// Every group, in the order of their indices.
-    pub const ALL: [Group; 2] = [Group::Weights, Group::Biases];
-
-    /// The group's name in job files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Group::Weights => "weights",
-            Group::Biases => "biases",
-        }
-    }
-}
-
 /// One named tensor of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
-    /// Its name, as written to `model.safetensors`.
+    /// The name, as written to `model.safetensors`.
     pub name: String,
-    /// Its shape; the last index runs fastest.
+    /// The shape; the last index varies fastest.
     pub shape: Vec<usize>,
-    /// Where it lies in the flat slice.
+    /// Its range in the flat slice.
     pub range: Range<usize>,
-    /// Which settings of the optimizer it takes.
+    /// The group whose optimizer settings it takes.
     pub group: Group,
 }
 
 /// The named tensors of a model, one after another without gaps.
+///
+/// ```
+/// use paceline_model::{Group, Layout};
+///
+/// let mut layout = Layout::new();
+/// layout.push("weight", &[10, 784], Group::Weights);
+/// layout.push("bias", &[10], Group::Biases);
+/// assert_eq!(layout.tensors()[1].range, 7840..7850);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     tensors: Vec<Tensor>,
 }
 
 impl Layout {
-    /// A layout without tensors, to be filled with [`Layout::push`].
+    /// A layout without tensors; add them with [`Layout::push`].
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a tensor behind the last one.
+    /// Adds a tensor after the last one.
     ///
     /// # Panics
-    /// If a tensor of that name is there already: two tensors could not be told apart in a file.
+    /// If the layout already has a tensor of that name.
     pub fn push(&mut self, name: &str, shape: &[usize], group: Group) {
-        assert!(self.tensors.iter().all(|t| t.name != name), "tensor {name} is there already");
+        assert!(
+            self.tensors.iter().all(|t| t.name != name),
+            "the layout already has a tensor {name}"
+        );
         let start = self.len();
         let range = start..start + shape.iter().product::<usize>();
         self.tensors.push(Tensor { name: name.to_owned(), shape: shape.to_vec(), range, group });
@@ -68,9 +67,47 @@ impl Layout {
         &self.tensors
     }
 
-    /// How many parameters there are in all.
+    /// The number of parameters.
     pub fn len(&self) -> usize {
         self.tensors.last().map_or(0, |last| last.range.end)
+    }
+
+    /// The parameters of each tensor, for a layout of `N` tensors.
+    ///
+    /// ```
+    /// # use paceline_model::{Group, Layout};
+    /// # let mut layout = Layout::new();
+    /// # layout.push("weight", &[2], Group::Weights);
+    /// # layout.push("bias", &[1], Group::Biases);
+    /// let [weight, bias] = layout.split(&[0.1, 0.2, 0.3]);
+    /// assert_eq!((weight, bias), (&[0.1, 0.2][..], &[0.3][..]));
+    /// ```
+    ///
+    /// # Panics
+    /// If the layout does not have `N` tensors, or `params` has another length.
+    pub fn split<'p, const N: usize>(&self, params: &'p [f32]) -> [&'p [f32]; N] {
+        self.check_split(N, params.len());
+        std::array::from_fn(|index| &params[self.tensors[index].range.clone()])
+    }
+
+    /// As [`Layout::split`], for a mutable slice such as a gradient.
+    ///
+    /// # Panics
+    /// In the same cases.
+    pub fn split_mut<'p, const N: usize>(&self, params: &'p mut [f32]) -> [&'p mut [f32]; N] {
+        self.check_split(N, params.len());
+        let mut rest = params;
+        std::array::from_fn(|index| {
+            let (tensor, more) =
+                std::mem::take(&mut rest).split_at_mut(self.tensors[index].range.len());
+            rest = more;
+            tensor
+        })
+    }
+
+    fn check_split(&self, tensors: usize, params: usize) {
+        assert_eq!(self.tensors.len(), tensors, "tensors of the layout");
+        assert_eq!(self.len(), params, "parameters");
     }
 
     /// Whether there are no parameters.
@@ -84,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tensors_lie_behind_each_other_without_gaps() {
+    fn tensors_follow_each_other_without_gaps() {
         let mut layout = Layout::new();
         layout.push("a", &[2, 3], Group::Weights);
         layout.push("b", &[3], Group::Biases);
@@ -94,8 +131,23 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "there already")]
-    fn a_name_is_taken_once() {
+    fn split_gives_each_tensor_its_part() {
+        let mut layout = Layout::new();
+        layout.push("a", &[2, 1], Group::Weights);
+        layout.push("b", &[0], Group::Biases);
+        layout.push("c", &[1], Group::Biases);
+        let mut params = [1.0, 2.0, 3.0];
+        let [a, b, c] = layout.split_mut(&mut params);
+        a[1] = 5.0;
+        c[0] = 7.0;
+        assert!(b.is_empty());
+        let [a, _, c] = layout.split(&params);
+        assert_eq!((a, c), (&[1.0, 5.0][..], &[7.0][..]));
+    }
+
+    #[test]
+    #[should_panic(expected = "already has a tensor a")]
+    fn a_duplicate_name_is_refused() {
         let mut layout = Layout::new();
         layout.push("a", &[1], Group::Weights);
         layout.push("a", &[1], Group::Weights);

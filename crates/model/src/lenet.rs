@@ -1,14 +1,14 @@
-//! LeNet-5 for images of 28x28, in the form that is usual today: ReLU and average pooling.
+//! LeNet-5 for images of 28x28, in its usual form today: ReLU and average pooling.
 
 use crate::layers::{Layer, LayerKind, Shape, Windows};
-use crate::{Network, NetworkError};
-
-/// The shape of LeNet-5's examples.
-pub const LENET_INPUT: Shape = Shape { channels: 1, height: 28, width: 28 };
+use crate::network::{Network, NetworkError};
 
 /// LeNet-5 for ten classes, for blocks of at most `block` examples: two convolutions of 5x5 (6
 /// outputs with padding 2, 16 without), each with ReLU and average pooling of 2x2, then dense
 /// layers of 120, 84 and 10; 61,706 parameters.
+///
+/// # Errors
+/// As [`Network::new`].
 pub fn lenet(block: usize, threads: usize) -> Result<Network, NetworkError> {
     let pool = LayerKind::AveragePool(Windows::square(2, 2));
     let layers = vec![
@@ -25,5 +25,5 @@ pub fn lenet(block: usize, threads: usize) -> Result<Network, NetworkError> {
         Layer::new("relu4", LayerKind::Relu),
         Layer::dense("fc3", 10),
     ];
-    Network::new(LENET_INPUT, layers, block, threads)
+    Network::new(Shape::image(1, 28, 28), layers, block, threads)
 }

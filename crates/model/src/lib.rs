@@ -1,19 +1,46 @@
-//! The mathematics of Paceline: models, their layouts, optimizers and metrics.
+//! Models, layouts, optimizers and metrics: the arithmetic of training.
 //!
-//! Everything here is a pure function over flat slices. Nothing in this crate opens a file or
-//! a socket or reads a clock; that keeps it easy to test against finite differences and easy to
-//! run anywhere, on a worker, a server or in somebody else's program. Threads it has for
-//! arithmetic alone, as many as a network is told, and what they compute does not depend on them.
+//! This crate computes: it opens no file or socket and reads no clock, so its models and
+//! optimizers run anywhere, on a worker, on a server or in a program of your own. It starts threads
+//! for arithmetic alone, and results do not depend on their number.
 //!
-//! The words: a [`Model`] turns parameters and a [`Batch`] into a loss and a gradient; its
-//! [`Layout`] names the tensors inside the one flat slice of parameters; an [`OptimizerState`]
-//! turns gradients into updates where the parameters live; a [`Tally`] counts how well a
-//! model does. A [`Network`] is a model made of [`Layer`]s. A sparse model works on the compact
-//! slice that a [`Compactor`] finds, of parameters that live in a [`Table`] with their optimizer.
+//! ```
+//! use paceline_model::{Adam, Batch, Model, OptimizerState, OutputMode, Softmax, Tally};
+//!
+//! // Three examples of two values each, and their classes.
+//! let (inputs, labels) = ([1.0, 0.0, 0.0, 1.0, 1.0, 1.0], [0, 1, 1]);
+//! let batch = Batch::dense(&inputs, &labels);
+//!
+//! let mut model = Softmax::new(2, 2);
+//! let mut params = vec![0.0; model.layout().len()];
+//! let mut grad = vec![0.0; params.len()];
+//! model.initialise(1, &mut params);
+//! let mut optimizer = OptimizerState::new(Adam::new(0.1), model.layout(), 0..params.len());
+//! for step in 0..100 {
+//!     let share = 1.0 / batch.len() as f32;
+//!     model.gradient(&params, batch, share, OutputMode::Overwrite, &mut grad);
+//!     optimizer.apply(step, 0, &mut params, &grad);
+//! }
+//!
+//! let mut tally = Tally::default();
+//! model.evaluate(&params, batch, &mut tally);
+//! assert_eq!(tally.accuracy(), 1.0);
+//! ```
+//!
+//! # Words
+//!
+//! - A [`Model`] turns parameters and a [`Batch`] into a loss and a gradient. Implement it for a
+//!   model of your own; [`Network`] is one made of [`Layer`]s.
+//! - A [`Layout`] names the tensors inside the flat slice of parameters.
+//! - An [`Optimizer`] turns gradients into updates. An [`OptimizerSpec`] pairs it with learning
+//!   rates and decay, and an [`OptimizerState`] holds what it remembers for a range of parameters.
+//! - A [`SparseModel`] has many parameters of which an example touches few. They live in a
+//!   [`Table`] with the state of their optimizer. The model sees a *compact slice* of them, whose
+//!   keys a [`Compactor`] finds. [`SparseLinear`] makes such a model of a [`ScoreLoss`].
+//! - A [`Tally`] counts how well a model does.
 
 mod alexnet;
 mod batch;
-mod crew;
 mod descent;
 mod graph;
 pub mod kernels;
@@ -34,6 +61,7 @@ mod sparse_model;
 mod step_event;
 mod table;
 mod tally;
+mod thread_pool;
 
 pub use alexnet::AlexNet;
 pub use batch::{Batch, Inputs, Rows, SharedPatches};
@@ -43,7 +71,7 @@ pub use kernels::OutputMode;
 pub use keys::Compactor;
 pub use layers::{Layer, LayerKind, Shape, Windows, softmax_cross_entropy};
 pub use layout::{Group, Layout, Tensor};
-pub use lenet::{LENET_INPUT, lenet};
+pub use lenet::lenet;
 pub use linear::{Logistic, LogisticLoss, SparseLinear};
 pub use model::Model;
 pub use network::{LayerCost, Network, NetworkError};

@@ -168,8 +168,8 @@ mod tests {
     use super::*;
     use crate::batch::Rows;
 
-    /// Rows of odd lengths (an empty one among them) over so many features.
-    struct Case {
+    /// Rows of odd lengths, one of them empty.
+    struct LinearCase {
         starts: Vec<u32>,
         places: Vec<u32>,
         values: Vec<f32>,
@@ -177,9 +177,9 @@ mod tests {
         params: Vec<f32>,
     }
 
-    impl Case {
+    impl LinearCase {
         fn new(rows: usize, features: usize) -> Self {
-            let mut case = Case {
+            let mut case = Self {
                 starts: vec![0],
                 places: Vec::new(),
                 values: Vec::new(),
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    fn check_finite_differences(case: &Case) {
+    fn check_finite_differences(case: &LinearCase) {
         let mut model = Logistic::new(case.params.len() - 1);
         let share = 1.0 / case.labels.len() as f32;
         let mut grad = vec![f32::NAN; case.params.len()];
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn the_gradient_agrees_with_finite_differences() {
         for (rows, features) in [(1, 1), (2, 1), (9, 5), (40, 33)] {
-            let mut case = Case::new(rows, features);
+            let mut case = LinearCase::new(rows, features);
             check_finite_differences(&case);
             case.values.clear();
             check_finite_differences(&case);
@@ -251,20 +251,20 @@ mod tests {
     }
 
     #[test]
-    fn onto_what_is_there_adds_up_over_blocks() {
-        let case = Case::new(24, 11);
+    fn gradients_of_blocks_add_up_to_the_batch() {
+        let case = LinearCase::new(24, 11);
         let mut model = Logistic::new(11);
         let mut whole = vec![f32::NAN; 12];
         let loss =
             model.gradient(&case.params, case.batch(), 0.5, OutputMode::Overwrite, &mut whole);
         let mut grad = vec![f32::NAN; 12];
-        let (mut sum, mut onto) = (0.0, OutputMode::Overwrite);
+        let (mut sum, mut mode) = (0.0, OutputMode::Overwrite);
         for range in [0..5, 5..17, 17..24] {
             let rows =
                 Rows { starts: &case.starts[range.start..=range.end], ..case.batch().rows() };
             let block = Batch::sparse(rows, &case.labels[range]);
-            sum += model.gradient(&case.params, block, 0.5, onto, &mut grad);
-            onto = OutputMode::Add;
+            sum += model.gradient(&case.params, block, 0.5, mode, &mut grad);
+            mode = OutputMode::Add;
         }
         assert!((sum - loss).abs() < 1e-5);
         for (got, want) in grad.iter().zip(&whole) {
@@ -273,8 +273,8 @@ mod tests {
     }
 
     #[test]
-    fn values_of_one_are_the_same_as_none() {
-        let mut case = Case::new(17, 9);
+    fn rows_without_values_count_as_ones() {
+        let mut case = LinearCase::new(17, 9);
         let mut model = Logistic::new(9);
         let mut grads = [vec![0.0; 10], vec![0.0; 10]];
         case.values.fill(1.0);
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn evaluation_counts_what_the_gradient_sees() {
-        let case = Case::new(30, 7);
+        let case = LinearCase::new(30, 7);
         let mut model = Logistic::new(7);
         let mut grad = vec![0.0; 8];
         let loss = model.gradient(

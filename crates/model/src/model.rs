@@ -14,7 +14,110 @@ use crate::tally::Tally;
 /// keeps them, in this process or on servers. It does hold scratch memory, allocated once when it
 /// is built, which is why calls take `&mut self`. Calls with equal arguments return equal bits.
 ///
-/// Five methods are required; the crate's documentation shows a whole perceptron.
+/// Five methods are required. This is a perceptron with one hidden layer:
+///
+/// ```
+/// use paceline_model::kernels::{
+///     dense_backward_bias, dense_backward_inputs, dense_backward_weights, dense_forward,
+/// };
+/// use paceline_model::{
+///     Batch, Group, Layout, Model, OutputMode, Tally, fill_uniform, softmax_cross_entropy,
+/// };
+///
+/// struct Perceptron {
+///     sizes: [usize; 3], // inputs, hidden, classes
+///     layout: Layout,
+///     hidden: Vec<f32>,
+///     scores: Vec<f32>,
+///     delta: Vec<f32>,
+/// }
+///
+/// impl Perceptron {
+///     fn new(inputs: usize, hidden: usize, classes: usize) -> Self {
+///         let mut layout = Layout::new();
+///         layout.push("hidden.weight", &[hidden, inputs], Group::Weights);
+///         layout.push("hidden.bias", &[hidden], Group::Biases);
+///         layout.push("scores.weight", &[classes, hidden], Group::Weights);
+///         layout.push("scores.bias", &[classes], Group::Biases);
+///         let sizes = [inputs, hidden, classes];
+///         Self { sizes, layout, hidden: vec![], scores: vec![], delta: vec![] }
+///     }
+///
+///     fn forward(&mut self, params: &[f32], block: Batch<'_>) {
+///         let [inputs, hidden, classes] = self.sizes;
+///         let [w1, b1, w2, b2] = self.layout.split(params);
+///         self.hidden.resize(block.len() * hidden, 0.0);
+///         self.scores.resize(block.len() * classes, 0.0);
+///         dense_forward(inputs, block.values(), w1, b1, &mut self.hidden);
+///         self.hidden.iter_mut().for_each(|value| *value = value.max(0.0));
+///         dense_forward(hidden, &self.hidden, w2, b2, &mut self.scores);
+///     }
+/// }
+///
+/// impl Model for Perceptron {
+///     fn layout(&self) -> &Layout {
+///         &self.layout
+///     }
+///
+///     fn inputs(&self) -> usize {
+///         self.sizes[0]
+///     }
+///
+///     fn initialise(&self, seed: u64, params: &mut [f32]) {
+///         for (index, tensor) in self.layout.tensors().iter().enumerate() {
+///             let bound = 1.0 / (self.sizes[index / 2] as f32).sqrt();
+///             fill_uniform(seed, index, bound, &mut params[tensor.range.clone()]);
+///         }
+///     }
+///
+///     fn gradient(
+///         &mut self,
+///         params: &[f32],
+///         block: Batch<'_>,
+///         share: f32,
+///         mode: OutputMode,
+///         grad: &mut [f32],
+///     ) -> f32 {
+///         self.forward(params, block);
+///         let [inputs, hidden, classes] = self.sizes;
+///         let loss = softmax_cross_entropy(&mut self.scores, block.labels, share);
+///         let [_, _, w2, _] = self.layout.split(params);
+///         let [w1_grad, b1_grad, w2_grad, b2_grad] = self.layout.split_mut(grad);
+///         dense_backward_weights(hidden, classes, &self.hidden, &self.scores, mode, w2_grad);
+///         dense_backward_bias(&self.scores, mode, b2_grad);
+///         self.delta.resize(block.len() * hidden, 0.0);
+///         dense_backward_inputs(hidden, w2, &self.scores, &mut self.delta);
+///         for (delta, value) in self.delta.iter_mut().zip(&self.hidden) {
+///             *delta = if *value > 0.0 { *delta } else { 0.0 };
+///         }
+///         dense_backward_weights(inputs, hidden, block.values(), &self.delta, mode, w1_grad);
+///         dense_backward_bias(&self.delta, mode, b1_grad);
+///         loss * share
+///     }
+///
+///     fn evaluate(&mut self, params: &[f32], block: Batch<'_>, tally: &mut Tally) {
+///         self.forward(params, block);
+///         for (scores, &label) in self.scores.chunks(self.sizes[2]).zip(block.labels) {
+///             tally.count_scores(scores, label);
+///         }
+///     }
+/// }
+///
+/// // It learns exclusive or.
+/// let (inputs, labels) = ([0., 0., 0., 1., 1., 0., 1., 1.], [0, 1, 1, 0]);
+/// let batch = Batch::dense(&inputs, &labels);
+/// let mut model = Perceptron::new(2, 16, 2);
+/// let mut params = vec![0.0; model.layout().len()];
+/// let mut grad = params.clone();
+/// model.initialise(1, &mut params);
+/// for _ in 0..500 {
+///     model.gradient(&params, batch, 0.25, OutputMode::Overwrite, &mut grad);
+///     params.iter_mut().zip(&grad).for_each(|(param, grad)| *param -= 0.5 * grad);
+/// }
+/// let mut tally = Tally::default();
+/// model.evaluate(&params, batch, &mut tally);
+/// assert_eq!(tally.accuracy(), 1.0);
+/// ```
 pub trait Model: Send {
     /// The named tensors of the flat parameter slice.
     fn layout(&self) -> &Layout;

@@ -1,19 +1,19 @@
 //! The area under the ROC curve, in constant memory.
 //!
-//! Exact ranking needs every score; held-out rows come by the million. So each class has a
-//! histogram over the scores' leading bits: sign, exponent and 9 bits of the fraction, which is
-//! a fine division where scores are small and keeps a relative one of 1/512 everywhere. Pairs
-//! that share a bin count half, as ties do. The area is thus wrong by at most half the share of
-//! pairs that share a bin without being equal, and exact when there are none.
+//! An exact ranking needs every score, and test sets have millions of rows. So each class has a
+//! histogram over the leading bits of the scores: sign, exponent and 9 bits of the fraction, a
+//! relative resolution of 1/512. Pairs that share a bin count half, as ties do. The area is
+//! therefore wrong by at most half the share of unequal pairs in one bin, and exact without such
+//! pairs.
 
-/// Leading bits of a score that a bin is told by.
+/// Leading bits of a score that determine its bin.
 const BITS: u32 = 18;
 const BINS: usize = 1 << BITS;
 
-/// How the scores of the examples of two classes lie to each other.
+/// The distribution of the scores of two classes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ranking {
-    /// For each bin the examples of class 0 and of class 1, from the lowest scores up.
+    /// The number of examples of class 0 and of class 1 in each bin, lowest scores first.
     bins: Vec<[u64; 2]>,
 }
 
@@ -30,10 +30,10 @@ impl Ranking {
         self.bins[bin(score)][usize::from(present)] += 1;
     }
 
-    /// How likely it is that an example of class 1 ranks above one of class 0, ties half; none
-    /// when a class is missing.
+    /// The probability that an example of class 1 ranks above one of class 0, where ties count
+    /// half; `None` if a class has no examples.
     pub(crate) fn auc(&self) -> Option<f64> {
-        // Twice the pairs in order, as whole numbers: 2^64 examples of each class would fit.
+        // Twice the number of pairs in order: exact for up to 2^64 examples of each class.
         let (mut below, mut above, mut doubled) = (0u128, 0u128, 0u128);
         for &[absent, present] in &self.bins {
             let (absent, present) = (u128::from(absent), u128::from(present));
@@ -46,12 +46,12 @@ impl Ranking {
     }
 }
 
-/// The bin of a score; a greater score never has a smaller bin.
+/// The bin of a score. A greater score never has a smaller bin.
 #[inline]
 fn bin(score: f32) -> usize {
-    // Adding zero makes one of the two zeros.
+    // Adding zero turns -0.0 into 0.0.
     let bits = (score + 0.0).to_bits();
-    // Negative numbers run backwards and come first.
+    // The bits of negative numbers are in reverse order, and they come first.
     let ordered = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
     (ordered >> (u32::BITS - BITS)) as usize
 }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn both_zeros_are_one() {
+    fn zero_and_minus_zero_share_a_bin() {
         assert_eq!(area(&[(0.0, true), (-0.0, false)]), Some(0.5));
     }
 }

@@ -1,41 +1,42 @@
-//! How a learning rate changes over the global steps of a run.
+//! Learning rates over the global steps of a run.
 
 /// A learning rate as a function of the global step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Schedule {
-    /// Always the same.
+    /// The same rate at every step.
     Constant {
         /// The rate.
         rate: f64,
     },
-    /// Falls smoothly: multiplied by `factor` over every `every` steps.
+    /// Falls smoothly: it is multiplied by `factor` over each `every` steps.
     Exponential {
         /// The rate at step 0.
         rate: f64,
-        /// What it is multiplied by over `every` steps.
+        /// The factor over `every` steps.
         factor: f64,
-        /// How many steps that takes.
+        /// The number of steps.
         every: u64,
     },
-    /// Falls in equal stairs of `every` steps each, `stairs` of them, until it is `fall` times
-    /// smaller than at the start; then it stays.
+    /// Falls in `stairs` equal stairs of `every` steps each, until it is `fall` times smaller than
+    /// at the start; then it stays constant.
     Staircase {
         /// The rate at step 0.
         rate: f64,
-        /// How many times smaller it is after the last stair.
+        /// The total fall: how many times smaller the rate is after the last stair.
         fall: f64,
-        /// How many times it steps down.
+        /// The number of stairs.
         stairs: u32,
-        /// How many steps of training each stair lasts.
+        /// The number of steps of a stair.
         every: u64,
     },
-    /// Goes from `rate` to `end` over `over` steps along `(1 - step/over)^power`; then it stays.
+    /// Falls from `rate` to `end` over `over` steps along `(1 - step/over)^power`; then it stays
+    /// constant.
     Polynomial {
         /// The rate at step 0.
         rate: f64,
-        /// The rate at step `over` and after.
+        /// The rate from step `over` on.
         end: f64,
-        /// How many steps the way takes.
+        /// The number of steps to reach `end`.
         over: u64,
         /// 1 is a straight line.
         power: f64,

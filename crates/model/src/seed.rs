@@ -1,6 +1,6 @@
-//! Numbers that look random and are a function of a seed.
+//! Pseudo-random numbers that are a function of a seed.
 
-/// A number that looks nothing like the one it is made of (the finish of SplitMix64).
+/// A hash of a number: the finalizer of SplitMix64.
 pub(crate) fn mixed(number: u64) -> u64 {
     let mut x = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -15,7 +15,7 @@ pub(crate) fn mixed(number: u64) -> u64 {
 pub fn fill_uniform(seed: u64, tensor: usize, bound: f32, values: &mut [f32]) {
     let key = mixed(mixed(seed) ^ tensor as u64);
     for (place, value) in values.iter_mut().enumerate() {
-        // 24 bits, so that every number is exact and the ends are equally far.
+        // 24 bits, so that every value is exact and both bounds are equally far from the ends.
         let bits = mixed(key.wrapping_add(place as u64)) >> 40;
         *value = (bits as f32 + 0.5) / 8_388_608.0 * bound - bound;
     }

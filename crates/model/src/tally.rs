@@ -1,51 +1,49 @@
-//! How well a model does, counted over any number of batches.
+//! The quality of a model, counted over any number of batches.
 
 use crate::ranking::Ranking;
 
-/// Sums over the examples seen so far. Sums are kept in `f64`, so their order hardly matters.
+/// Counts over the examples seen so far. Sums are `f64`, so that their order hardly matters.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// Examples seen.
+    /// Examples counted.
     pub examples: u64,
-    /// Of those, the ones whose most likely class was the right one.
+    /// Examples whose most likely class was the correct one.
     pub correct: u64,
-    /// Sum of the examples' losses.
+    /// The sum of the losses.
     pub loss_sum: f64,
-    /// What only a model of two classes can count.
+    /// Counts of a model of two classes only.
     two_class: Option<TwoClass>,
 }
 
-/// What a model of two classes counts beside the rest: class 1 is what is looked for.
+/// The additional counts of a model of two classes, of which class 1 is the positive one.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct TwoClass {
-    /// Examples that were said to be of class 1.
-    chosen: u64,
-    /// Examples that are of class 1.
+    /// Examples classified as 1.
+    predicted: u64,
+    /// Examples of class 1.
     present: u64,
-    /// Examples that are both.
+    /// Examples of class 1 classified as 1.
     found: u64,
     ranking: Ranking,
 }
 
-/// What a [`Tally`] comes to.
+/// The averages of a [`Tally`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
-    /// Examples seen.
+    /// Examples counted.
     pub examples: u64,
-    /// Mean loss of an example; NaN when none was seen.
+    /// The mean loss; NaN without examples.
     pub loss: f64,
-    /// Share of examples that were right, from 0 to 1; NaN when none was seen.
+    /// The share of correct answers, from 0 to 1; NaN without examples.
     pub accuracy: f64,
-    /// Whether the model has two classes, which are what the rest is about.
+    /// Whether the model has two classes, as the other fields require.
     pub is_two_class: bool,
-    /// With two classes, of the examples said to be of class 1 the share that are; none when
-    /// none was said to be.
+    /// The share of class 1 among the examples classified as 1; `None` if there are none.
     pub precision: Option<f64>,
-    /// With two classes, of the examples of class 1 the share that were said to be; none when
-    /// there are none.
+    /// The share of examples classified as 1 among those of class 1; `None` if there are none.
     pub recall: Option<f64>,
-    /// With two classes, the area under the ROC curve: how likely it is that an example of
-    /// class 1 has a higher score than one of class 0. None when one of the classes is missing.
+    /// The area under the ROC curve: the probability that an example of class 1 has a higher
+    /// score than one of class 0. `None` if one of the classes has no examples.
     pub auc: Option<f64>,
 }
 
@@ -77,18 +75,18 @@ impl Tally {
     /// Counts an example of a model of two classes, 0 and 1. A score above 0 means class 1.
     #[inline]
     pub fn count_two_class(&mut self, score: f32, label: u32, loss: f32) {
-        let (chosen, present) = (score > 0.0, label != 0);
+        let (predicted, present) = (score > 0.0, label != 0);
         self.examples += 1;
-        self.correct += u64::from(chosen == present);
+        self.correct += u64::from(predicted == present);
         self.loss_sum += f64::from(loss);
         let two_class = self.two_class.get_or_insert_default();
-        two_class.chosen += u64::from(chosen);
+        two_class.predicted += u64::from(predicted);
         two_class.present += u64::from(present);
-        two_class.found += u64::from(chosen && present);
+        two_class.found += u64::from(predicted && present);
         two_class.ranking.count(score, present);
     }
 
-    /// Adds what was counted elsewhere, of a model of any number of classes.
+    /// Adds the counts of another tally, which must not be of two classes.
     pub(crate) fn add(&mut self, other: &Tally) {
         assert!(other.two_class.is_none(), "rankings of two classes are not added up");
         self.examples += other.examples;
@@ -96,17 +94,17 @@ impl Tally {
         self.loss_sum += other.loss_sum;
     }
 
-    /// Mean loss of an example; NaN when none was seen.
+    /// The mean loss; NaN without examples.
     pub fn loss(&self) -> f64 {
         self.loss_sum / self.examples as f64
     }
 
-    /// Share of examples that were right, from 0 to 1; NaN when none was seen.
+    /// The share of correct answers, from 0 to 1; NaN without examples.
     pub fn accuracy(&self) -> f64 {
         self.correct as f64 / self.examples as f64
     }
 
-    /// What it all comes to.
+    /// The averages of all counts.
     pub fn score(&self) -> Score {
         let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
         let two_class = self.two_class.as_ref();
@@ -115,7 +113,7 @@ impl Tally {
             loss: self.loss(),
             accuracy: self.accuracy(),
             is_two_class: two_class.is_some(),
-            precision: two_class.and_then(|two| share(two.found, two.chosen)),
+            precision: two_class.and_then(|two| share(two.found, two.predicted)),
             recall: two_class.and_then(|two| share(two.found, two.present)),
             auc: two_class.and_then(|two| two.ranking.auc()),
         }
@@ -137,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn two_classes_count_what_was_said_and_what_is() {
+    fn two_classes_give_precision_recall_and_area() {
         let mut tally = Tally::default();
         for (score, label) in [(1.0, 1), (2.0, 0), (0.5, 1), (-1.0, 1), (-0.5, 0), (0.0, 0)] {
             tally.count_two_class(score, label, 0.5);
@@ -151,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_said_is_left_out() {
+    fn averages_over_no_examples_are_none() {
         let plain = Tally { examples: 2, correct: 1, ..Tally::default() }.score();
         assert_eq!((plain.precision, plain.recall, plain.auc), (None, None, None));
         assert!(!plain.is_two_class);

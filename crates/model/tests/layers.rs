@@ -1,7 +1,7 @@
 //! Networks give PyTorch's loss and gradient (`tests/python/make_layers_golden.py`), layer by
 //! layer at odd sizes, and follow its training.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+#![allow(clippy::unwrap_used, reason = "a failed assumption of a test should panic")]
 
 mod golden;
 
@@ -10,7 +10,7 @@ use paceline_model::{AlexNet, Batch, Model, Momentum, Network, OptimizerState, O
 use serde_json::Value;
 
 #[test]
-fn loss_and_gradient_are_pytorchs_with_any_number_of_threads() {
+fn loss_and_gradient_agree_with_pytorch_on_any_number_of_threads() {
     let golden = golden();
     for case in golden["cases"].as_array().unwrap() {
         let name = case["name"].as_str().unwrap();

@@ -1,7 +1,7 @@
-//! What a network promises beside its figures: finite differences, blocks, dropout, the order in
+//! Properties of networks: finite differences, blocks, dropout, the order in
 //! which the gradient is finished, errors, and no allocation in a step.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+#![allow(clippy::unwrap_used, reason = "a failed assumption of a test should panic")]
 
 mod golden;
 mod plain;
@@ -87,11 +87,11 @@ fn blocks_add_up_to_the_batch_and_runs_repeat_bit_for_bit() {
     assert_eq!(gradient(&mut model, &params, Batch::dense(&x, &labels)), (loss, whole.clone()));
 
     let mut grad = vec![f32::NAN; params.len()];
-    let (mut sum, mut onto) = (0.0, OutputMode::Overwrite);
+    let (mut sum, mut mode) = (0.0, OutputMode::Overwrite);
     for (x, labels) in x.chunks(3 * 784).zip(labels.chunks(3)) {
         let block = Batch::dense(x, labels);
-        sum += model.gradient(&params, block, 1.0 / 7.0, onto, &mut grad);
-        onto = OutputMode::Add;
+        sum += model.gradient(&params, block, 1.0 / 7.0, mode, &mut grad);
+        mode = OutputMode::Add;
     }
     assert!((sum - loss).abs() < 1e-5);
     assert!(grad.iter().zip(&whole).all(|(a, b)| (a - b).abs() < 1e-5));
@@ -151,7 +151,7 @@ fn thinned(rate: f32) -> Network {
 }
 
 #[test]
-fn dropout_hangs_on_draw_and_example_and_is_off_in_tests() {
+fn dropout_depends_on_draw_and_example_and_is_off_in_evaluation() {
     let mut model = thinned(0.25);
     let params = vec![0.0; model.layout().len()];
     let x = vec![1.0; 8_000];
@@ -181,7 +181,7 @@ fn dropout_hangs_on_draw_and_example_and_is_off_in_tests() {
 }
 
 #[test]
-fn the_gradient_is_finished_from_its_end_to_its_beginning() {
+fn parts_of_the_gradient_become_final_from_its_end_to_its_start() {
     let mut model = lenet(2, 2).unwrap();
     let params = start(&model);
     let (x, labels) = batch(&model, 2, 0);
@@ -220,7 +220,7 @@ fn a_step_allocates_nothing() {
 }
 
 #[test]
-fn the_well_known_networks_have_their_well_known_sizes() {
+fn lenet_and_alexnet_have_their_published_sizes() {
     let model = lenet(1, 1).unwrap();
     assert_eq!(model.layout().len(), 61_706);
     assert_eq!(model.layout().tensors()[2].name, "conv2.weight");
@@ -238,7 +238,7 @@ fn the_well_known_networks_have_their_well_known_sizes() {
 }
 
 #[test]
-fn initial_values_are_spread_as_pytorchs_and_hang_on_the_seed() {
+fn initial_values_are_spread_as_in_pytorch_and_depend_on_the_seed() {
     let model = lenet(1, 1).unwrap();
     let mut params = vec![f32::NAN; model.layout().len()];
     model.initialise(3, &mut params);
@@ -284,7 +284,7 @@ fn errors_name_the_layer_and_the_shapes() {
         "layer p (max pooling), given 3x8x8: pads by 2x2, more than half of its windows of 2x2"
     );
     let twice = vec![Layer::new("a", LayerKind::Flatten), Layer::dense("a", 2)];
-    assert_eq!(wrong(twice), NetworkError::Twice("a".into()).to_string());
+    assert_eq!(wrong(twice), NetworkError::DuplicateName("a".into()).to_string());
     let rate = vec![Layer::new("d", LayerKind::Dropout { rate: 1.0 })];
     assert!(wrong(rate).contains("layer d (dropout), given 3x8x8: has the rate 1"));
 }

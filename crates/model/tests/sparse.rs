@@ -1,4 +1,4 @@
-//! Training of sparse logistic regression, held to what numpy makes of the same rows: see
+//! Training of sparse logistic regression agrees with numpy on the same rows: see
 //! `golden/sparse.py`.
 
 #![expect(clippy::unwrap_used, reason = "a test says what is wrong by failing")]
@@ -14,7 +14,7 @@ const STEPS: usize = 400;
 const TOLERANCE: f64 = 1e-4;
 
 /// The rows of the file, twice over, so that a batch may begin anywhere.
-struct Examples {
+struct GoldenRows {
     starts: Vec<u32>,
     features: Vec<u32>,
     labels: Vec<u32>,
@@ -22,7 +22,7 @@ struct Examples {
     count: usize,
 }
 
-impl Examples {
+impl GoldenRows {
     fn read() -> Self {
         let mut all = Self { starts: vec![0], features: vec![], labels: vec![], count: 0 };
         let rows: Vec<_> = GOLDEN.lines().filter_map(|line| line.strip_prefix("row ")).collect();
@@ -51,12 +51,12 @@ fn golden(case: &str, name: &str) -> Vec<f64> {
 }
 
 fn check(case: &str, spec: OptimizerSpec) {
-    let examples = Examples::read();
+    let examples = GoldenRows::read();
     let expected = golden(case, "params");
     let features = expected.len() - 1;
     let mut model = Logistic::new(features);
     let table = Table::new(spec, model.layout(), 0..features + 1);
-    let mut stepper = Stepper::new(Box::new(Logistic::new(features)));
+    let mut stepper = TableStepper::new(Box::new(Logistic::new(features)));
     let losses = golden(case, "losses");
     for step in 0..STEPS {
         let from = step * BATCH % examples.count;
@@ -103,15 +103,15 @@ fn ftrl_follows_numpy_and_leaves_the_same_features_out() {
 
 const FEATURES: usize = 60;
 
-struct Data {
+struct SparseSet {
     starts: Vec<u32>,
     features: Vec<u32>,
     values: Vec<f32>,
     labels: Vec<u32>,
 }
 
-fn data(rows: u32) -> Data {
-    let mut data = Data {
+fn data(rows: u32) -> SparseSet {
+    let mut data = SparseSet {
         starts: vec![0],
         features: Vec::new(),
         values: Vec::new(),
@@ -127,7 +127,7 @@ fn data(rows: u32) -> Data {
     data
 }
 
-impl Data {
+impl SparseSet {
     fn batch(&self, from: usize, to: usize) -> Batch<'_> {
         let rows =
             Rows { starts: &self.starts[from..=to], places: &self.features, values: &self.values };
@@ -152,7 +152,7 @@ fn sparse_and_dense_paths_give_the_same_parameters() {
         let all = model.layout().len();
         let table = Table::new(spec.clone(), model.layout(), 0..all);
         let mut optimizer = OptimizerState::new(spec.clone(), model.layout(), 0..all);
-        let mut stepper = Stepper::new(Box::new(Logistic::new(FEATURES)));
+        let mut stepper = TableStepper::new(Box::new(Logistic::new(FEATURES)));
         let (mut params, mut grad) = (vec![0.0; all], vec![0.0; all]);
         for step in 0..200usize {
             let from = step * 13 % 80;
@@ -171,7 +171,7 @@ fn sparse_and_dense_paths_give_the_same_parameters() {
 }
 
 /// Makes steps of a sparse model on a table: compact, read, gradient, update.
-struct Stepper {
+struct TableStepper {
     model: Box<dyn SparseModel>,
     compactor: Compactor,
     starts: Vec<u32>,
@@ -179,7 +179,7 @@ struct Stepper {
     grad: Vec<f32>,
 }
 
-impl Stepper {
+impl TableStepper {
     fn new(model: Box<dyn SparseModel>) -> Self {
         Self {
             model,
@@ -198,7 +198,7 @@ impl Stepper {
     fn step(&mut self, table: &Table, step: u64, batch: Batch<'_>) -> f32 {
         let rows = self.compact(table, batch);
         table.read(self.compactor.keys(), &mut self.params);
-        let (share, mut onto, mut loss) = (1.0 / batch.len() as f32, OutputMode::Overwrite, 0.0);
+        let (share, mut mode, mut loss) = (1.0 / batch.len() as f32, OutputMode::Overwrite, 0.0);
         let (most, mut from) = (self.model.max_block(), 0);
         for labels in batch.labels.chunks(most) {
             let to = from + labels.len();
@@ -208,15 +208,15 @@ impl Stepper {
                 values: rows.values,
             };
             let block = Batch { draw: batch.draw, ..Batch::sparse(rows, labels) };
-            loss += self.model.gradient(&self.params, block, share, onto, &mut self.grad);
-            (onto, from) = (OutputMode::Add, to);
+            loss += self.model.gradient(&self.params, block, share, mode, &mut self.grad);
+            (mode, from) = (OutputMode::Add, to);
         }
         table.update(step, self.compactor.keys(), &self.grad);
         loss
     }
 
-    /// Finds the batch's keys and makes room for their parameters; the batch's rows, cut off
-    /// from whatever lies before and behind them.
+    /// Finds the batch's keys and makes room for their parameters. Returns the rows of the batch
+    /// alone.
     fn compact<'a>(&mut self, table: &Table, batch: Batch<'a>) -> Rows<'a> {
         let rows = batch.rows();
         let (first, last) = match rows.starts {

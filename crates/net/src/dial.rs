@@ -1,40 +1,41 @@
-//! How a task calls another: by name, for a short while, at every address that the name has.
+//! Connects to another task: by host name, at every address that the name has.
 
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use mio::{Interest, Registry, Token};
+use mio::{Registry, Token};
 
-use crate::peer::PeerState;
-use crate::prepare;
+use crate::peer_state::PeerState;
+use crate::socket::{BOTH_WAYS, set_options};
 
-/// How long to wait before a task that did not answer is called again.
-pub(crate) const TRY_EVERY: Duration = Duration::from_millis(50);
-/// The same for one that had let us in when the connection broke: it is there.
-pub(crate) const TRY_AGAIN: Duration = Duration::from_millis(5);
+/// The pause before a second attempt to connect to a task that did not answer.
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// The same for a task that had admitted this one when the connection broke: it is running.
+pub(crate) const RECONNECT_PAUSE: Duration = Duration::from_millis(5);
 /// How long one attempt may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A connection to `host:port` that the poll knows by this token; or what state the other is in.
+/// Connects to `host:port` and registers the connection with a poll. The error is the state that
+/// the other task seems to be in.
 pub(crate) fn dial(
     address: &str,
     registry: &Registry,
     token: Token,
 ) -> Result<mio::net::TcpStream, PeerState> {
     let refused = |error: io::Error| PeerState::Refused(error.to_string());
-    let stream = reach(address)?;
-    prepare(&stream).and_then(|()| stream.set_nonblocking(true)).map_err(refused)?;
+    let stream = connect(address)?;
+    set_options(&stream).and_then(|()| stream.set_nonblocking(true)).map_err(refused)?;
     let mut stream = mio::net::TcpStream::from_std(stream);
-    let both = Interest::READABLE | Interest::WRITABLE;
-    registry.register(&mut stream, token, both).map_err(refused)?;
+    registry.register(&mut stream, token, BOTH_WAYS).map_err(refused)?;
     Ok(stream)
 }
 
-/// A connection to `host:port`; or what state the other is in.
-pub(crate) fn reach(address: &str) -> Result<TcpStream, PeerState> {
+/// Connects to `host:port`, with the options of the system. The error is the state that the other
+/// task seems to be in.
+pub(crate) fn connect(address: &str) -> Result<TcpStream, PeerState> {
     let found = address.to_socket_addrs().map_err(|e| PeerState::NoAddress(e.to_string()))?;
-    let mut last = PeerState::NoAddress("the name stands for nothing".into());
+    let mut last = PeerState::NoAddress("the host name has no address".into());
     for address in found {
         match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             Ok(stream) => return Ok(stream),

@@ -17,10 +17,10 @@ pub enum LinkError {
         missing: String,
     },
     /// A server or another worker is gone.
-    #[error("lost {server} ({address}): {why}")]
+    #[error("lost {task} ({address}): {why}")]
     Lost {
         /// The name of the lost task, such as `ps:0` or `worker:1`.
-        server: String,
+        task: String,
         /// Its address, `host:port`.
         address: String,
         /// What the connection reported.
@@ -33,12 +33,12 @@ pub enum LinkError {
     #[error("{0}")]
     Aborted(String),
     /// No progress within the limit.
-    #[error("waited {seconds} s for {whom}")]
+    #[error("waited {seconds} s for {awaited}")]
     Stalled {
         /// The time waited.
         seconds: u64,
         /// The tasks that did not answer.
-        whom: String,
+        awaited: String,
     },
     /// A batch touches more parameters of one server than a frame holds.
     #[error("a batch touches more than {most} parameters of one server; make train.batch smaller")]

@@ -1,33 +1,34 @@
-//! Frames out of a stream of bytes, straight into the memory they are meant for.
+//! Reads frames from a stream of bytes straight into the memory where they belong.
 //!
-//! A read asks for a header and, behind it, for as much payload as the next frame is likely to
-//! have, in one call of the system. When the guess is right, as it is in nearly every exchange,
-//! a frame costs one call and no copy. What was read too much belongs to the next frame and is
-//! kept aside for it. A little more is always asked for, so that an empty socket is noticed
-//! without asking it again.
+//! A read asks for a header and, behind it, for as much payload as the next frame likely has, in
+//! one system call. When the guess is right, as it is in nearly every exchange, a frame costs one
+//! call and no copy. Bytes read beyond the frame belong to the next one and are kept aside for it.
+//! A read always asks for a few bytes more than the guess, so that it notices an empty socket
+//! without a second call.
 
 use std::io::{self, IoSliceMut, Read};
+use std::ops::Range;
 
 use paceline_exchange::{FrameError, HEADER_BYTES, Header};
 
-/// Bytes that are asked for beyond the guess: if they do not come, the socket is known to be
-/// empty, and need not be asked again.
-const MORE: usize = HEADER_BYTES;
+/// Bytes requested beyond the guess. If they do not come, the socket is empty and need not be
+/// asked again.
+const EXTRA_BYTES: usize = HEADER_BYTES;
 
-/// What a stream of bytes has come to.
+/// How far a read has come.
 #[derive(Debug)]
-pub(crate) enum Progress {
+pub(crate) enum ReadProgress {
     /// Nothing more can be read now.
     Blocked,
     /// The other end has closed.
     Closed,
     /// A header is complete. The first bytes of its payload may be in the guessed place.
     Header(Header),
-    /// The payload is complete too.
-    Complete,
+    /// The payload of the frame with this header is complete too.
+    Complete(Header),
 }
 
-/// Why a stream cannot be read on.
+/// Why a stream cannot be read any further.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InboundError {
     #[error(transparent)]
@@ -41,13 +42,13 @@ pub(crate) enum InboundError {
 pub(crate) struct Inbound {
     head: Vec<u8>,
     header: Option<Header>,
-    /// Bytes of the payload that are in place.
-    got: usize,
-    /// Bytes that were read but belong to frames yet to come, from `spill_at` on.
+    /// Bytes of the present header or payload that are in place.
+    received: usize,
+    /// Bytes of later frames that have been read already, from `spill_at` on.
     spill: Vec<u8>,
     spill_at: usize,
-    /// A read brought less than was asked for: the socket is empty until told otherwise.
-    drained: bool,
+    /// A read returned less than requested: the socket is empty until [`Inbound::wake`].
+    is_drained: bool,
     received_bytes: u64,
 }
 
@@ -58,8 +59,8 @@ impl Inbound {
     }
 
     /// Bytes of the present payload that are in place.
-    pub(crate) fn got(&self) -> usize {
-        self.got
+    pub(crate) fn received(&self) -> usize {
+        self.received
     }
 
     /// Bytes received since the connection was opened.
@@ -67,112 +68,118 @@ impl Inbound {
         self.received_bytes
     }
 
-    /// Whether nothing more can be read before the system says otherwise.
+    /// Whether nothing more can be read before [`Inbound::wake`].
     pub(crate) fn is_drained(&self) -> bool {
-        self.drained && self.spill_at == self.spill.len()
+        self.is_drained && self.spill_at == self.spill.len()
     }
 
-    /// The system says that there may be something to read again.
+    /// The poll says that there may be something to read.
     pub(crate) fn wake(&mut self) {
-        self.drained = false;
+        self.is_drained = false;
     }
 
-    /// Reads on until a header is complete, with `guess` as the likely place of its payload.
+    /// Reads until a header is complete, with `guess` as the likely place of its payload.
     pub(crate) fn read_header(
         &mut self,
         stream: &mut impl Read,
         guess: &mut [u8],
-    ) -> Result<Progress, InboundError> {
+    ) -> Result<ReadProgress, InboundError> {
         debug_assert!(self.header.is_none());
         self.head.resize(HEADER_BYTES, 0);
-        let mut more = [0; MORE];
-        while self.got < HEADER_BYTES {
-            let from_spill = self.take_spill(HEADER_BYTES - self.got);
-            if let Some(range) = from_spill {
-                let (to, len) = (self.got, range.len());
+        let mut extra = [0; EXTRA_BYTES];
+        while self.received < HEADER_BYTES {
+            if let Some(range) = self.take_spill(HEADER_BYTES - self.received) {
+                let (to, len) = (self.received, range.len());
                 self.head[to..to + len].copy_from_slice(&self.spill[range]);
-                self.got += len;
+                self.received += len;
                 continue;
             }
-            if self.drained {
-                return Ok(Progress::Blocked);
+            if self.is_drained {
+                return Ok(ReadProgress::Blocked);
             }
-            let wanted = HEADER_BYTES - self.got + guess.len() + MORE;
+            let wanted = HEADER_BYTES - self.received + guess.len() + EXTRA_BYTES;
             let slices = &mut [
-                IoSliceMut::new(&mut self.head[self.got..]),
+                IoSliceMut::new(&mut self.head[self.received..]),
                 IoSliceMut::new(guess),
-                IoSliceMut::new(&mut more),
+                IoSliceMut::new(&mut extra),
             ];
             let read = stream.read_vectored(slices);
-            if let Some(end) = self.note(read, wanted)? {
+            if let Some(end) = self.count(read, wanted)? {
                 return Ok(end);
             }
         }
         let head: &[u8; HEADER_BYTES] =
             self.head[..].try_into().unwrap_or_else(|_| unreachable!("it has that size"));
         let header = Header::decode(head)?;
-        self.got -= HEADER_BYTES;
-        let in_guess = self.got.min(guess.len());
+        self.received -= HEADER_BYTES;
+        let in_guess = self.received.min(guess.len());
         let kept = in_guess.min(header.len as usize);
-        if self.got > kept {
-            debug_assert_eq!(self.spill_at, self.spill.len(), "what was aside came first");
+        if self.received > kept {
+            debug_assert_eq!(self.spill_at, self.spill.len(), "spilled bytes are read first");
             self.spill.clear();
             self.spill.extend_from_slice(&guess[kept..in_guess]);
-            self.spill.extend_from_slice(&more[..self.got - in_guess]);
+            self.spill.extend_from_slice(&extra[..self.received - in_guess]);
             self.spill_at = 0;
-            self.got = kept;
+            self.received = kept;
         }
         self.header = Some(header);
-        Ok(Progress::Header(header))
+        Ok(ReadProgress::Header(header))
     }
 
-    /// Reads on until the payload fills `place`, whose first [`Inbound::got`] bytes are there.
+    /// Reads until the payload fills `place`, whose first [`Inbound::received`] bytes are there.
+    ///
+    /// # Panics
+    /// If no header is complete.
     pub(crate) fn read_payload(
         &mut self,
         stream: &mut impl Read,
         place: &mut [u8],
-    ) -> Result<Progress, InboundError> {
-        debug_assert_eq!(self.header.map(|header| header.len as usize), Some(place.len()));
-        while self.got < place.len() {
-            if let Some(range) = self.take_spill(place.len() - self.got) {
-                let (to, len) = (self.got, range.len());
+    ) -> Result<ReadProgress, InboundError> {
+        let Some(header) = self.header else { unreachable!("a payload follows a header") };
+        debug_assert_eq!(header.len as usize, place.len());
+        while self.received < place.len() {
+            if let Some(range) = self.take_spill(place.len() - self.received) {
+                let (to, len) = (self.received, range.len());
                 place[to..to + len].copy_from_slice(&self.spill[range]);
-                self.got += len;
+                self.received += len;
                 continue;
             }
-            if self.drained {
-                return Ok(Progress::Blocked);
+            if self.is_drained {
+                return Ok(ReadProgress::Blocked);
             }
-            let wanted = place.len() - self.got;
-            let read = stream.read(&mut place[self.got..]);
-            if let Some(end) = self.note(read, wanted)? {
+            let wanted = place.len() - self.received;
+            let read = stream.read(&mut place[self.received..]);
+            if let Some(end) = self.count(read, wanted)? {
                 return Ok(end);
             }
         }
         self.header = None;
-        self.got = 0;
-        Ok(Progress::Complete)
+        self.received = 0;
+        Ok(ReadProgress::Complete(header))
     }
 
-    /// Takes note of what a read brought, of so much that was wanted; if reading is over for
-    /// now, why.
-    fn note(&mut self, read: io::Result<usize>, wanted: usize) -> io::Result<Option<Progress>> {
+    /// Counts what a read brought of the `wanted` bytes. Returns why reading is over, if it is.
+    fn count(
+        &mut self,
+        read: io::Result<usize>,
+        wanted: usize,
+    ) -> io::Result<Option<ReadProgress>> {
         match read {
-            Ok(0) => Ok(Some(Progress::Closed)),
+            Ok(0) => Ok(Some(ReadProgress::Closed)),
             Ok(n) => {
                 self.received_bytes += n as u64;
-                self.drained = n < wanted;
-                self.got += n;
+                self.is_drained = n < wanted;
+                self.received += n;
                 Ok(None)
             }
-            Err(error) if would_block(&error) => Ok(Some(Progress::Blocked)),
+            Err(error) if would_block(&error) => Ok(Some(ReadProgress::Blocked)),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Takes up to `most` bytes that were kept aside, as a range of the spill.
-    fn take_spill(&mut self, most: usize) -> Option<std::ops::Range<usize>> {
+    /// Takes up to `most` spilled bytes, as a range of the spill.
+    fn take_spill(&mut self, most: usize) -> Option<Range<usize>> {
         let from = self.spill_at;
         let to = self.spill.len().min(from + most);
         self.spill_at = to;
@@ -180,7 +187,7 @@ impl Inbound {
     }
 }
 
-/// Whether an error only means "not now".
+/// Whether an error only means that the socket is not ready.
 pub(crate) fn would_block(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }
@@ -193,21 +200,21 @@ mod tests {
 
     use super::*;
 
-    /// Gives its bytes in bites of the given sizes, then says that it would block.
-    struct Bites {
+    /// Returns its bytes in pieces of the given sizes, then would block.
+    struct ChoppyReader {
         bytes: VecDeque<u8>,
         sizes: Vec<usize>,
         turn: usize,
     }
 
-    impl Read for Bites {
+    impl Read for ChoppyReader {
         fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
             if self.bytes.is_empty() {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
-            let bite = self.sizes[self.turn % self.sizes.len()].min(out.len());
+            let len = self.sizes[self.turn % self.sizes.len()].min(out.len());
             self.turn += 1;
-            self.bytes.read(&mut out[..bite])
+            self.bytes.read(&mut out[..len])
         }
 
         fn read_vectored(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
@@ -235,7 +242,7 @@ mod tests {
         }
         for guess_len in [0, 4, 40, 100, 1000] {
             for sizes in [vec![1], vec![7, 41], vec![40], vec![1000], vec![3, 500]] {
-                let mut stream = Bites { bytes: bytes.clone(), sizes, turn: 0 };
+                let mut stream = ChoppyReader { bytes: bytes.clone(), sizes, turn: 0 };
                 let mut inbound = Inbound::default();
                 let mut got = Vec::new();
                 let mut place = vec![0; guess_len.max(1000)];
@@ -246,7 +253,7 @@ mod tests {
                     }
                     let Some(header) = inbound.header() else { continue };
                     let len = header.len as usize;
-                    if let Progress::Complete =
+                    if let ReadProgress::Complete(_) =
                         inbound.read_payload(&mut stream, &mut place[..len]).unwrap()
                     {
                         got.push(place[..len].to_vec());

@@ -1,51 +1,109 @@
-//! The sockets under the sharing protocol, and nothing else.
+//! The sockets under Paceline's sharing protocol.
 //!
-//! [`serve`] is a server's side: a thread for each connection around one machine. Frames come
-//! in, the machine decides, frames go out. [`ServerConnections`] is a worker's side: it connects to every
-//! server, waits for the start, and then exchanges a gradient for parameters in one round trip.
-//! [`Mesh`] is a worker without servers: it is connected to every other worker.
-//! [`RosterConnection`] is a process that fills slots, and is told which.
-//! What may be applied and answered when is decided in `paceline-exchange`; here is only how
-//! bytes get from one process to another without being copied more than once.
+//! [`paceline_exchange`] decides what is applied and answered when, without I/O. This crate moves
+//! its frames between processes, and copies no gradient or parameter more than once:
+//!
+//! - [`serve()`] is a server: it holds a shard of the parameters and serves each connection on a
+//!   thread of its own.
+//! - [`ServerConnections`] is a worker's or evaluator's side: it connects to all servers and
+//!   exchanges a gradient for updated parameters in one round trip.
+//! - [`Mesh`] is a worker without servers: it is connected to all other workers, and reduces their
+//!   gradients together with them.
+//! - [`RosterConnection`] is a process that fills slots, and learns from server 0 which.
+//!
+//! # Example
+//! A server and a worker exchange one gradient:
+//!
+//! ```
+//! use std::net::TcpListener;
+//! use std::thread;
+//!
+//! use paceline_exchange::{
+//!     ClientConfig, Level, ModeConfig, PeerRole, Server, ServerConfig, Stats, Store,
+//! };
+//! use paceline_model::{Group, Layout, OptimizerState, Sgd};
+//! use paceline_net::{
+//!     ConnectConfig, ExchangePhase, LinkObserver, ServeEnd, ServerConnections, ServerObserver,
+//!     ServerTotals, serve,
+//! };
+//!
+//! struct Silent;
+//!
+//! impl ServerObserver for Silent {
+//!     fn note(&mut self, _: Level, _: &str) {}
+//!     fn report(&mut self, _: &ServerTotals, _: &Stats) -> Vec<u8> {
+//!         Vec::new()
+//!     }
+//!     fn tick(&mut self, _: &Server) -> Result<(), String> {
+//!         Ok(())
+//!     }
+//! }
+//!
+//! impl LinkObserver for Silent {
+//!     fn enter_phase(&mut self, _: ExchangePhase) {}
+//!     fn note(&mut self, _: &str) {}
+//!     fn should_give_up(&mut self) -> bool {
+//!         false
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // A model of two parameters, updated by SGD with a learning rate of 0.5.
+//! let mut layout = Layout::new();
+//! layout.push("weight", &[2], Group::Weights);
+//! let optimizer = OptimizerState::new(Sgd::new(0.5), &layout, 0..2);
+//! let config = ServerConfig::new(ModeConfig::Async, 1, 2);
+//! let mut server = Server::new(config, Store::dense(vec![1.0, 2.0], optimizer));
+//!
+//! let listener = TcpListener::bind("127.0.0.1:0")?;
+//! let address = listener.local_addr()?.to_string();
+//! let serving = thread::spawn(move || serve(&listener, &mut server, &mut Silent));
+//!
+//! let client = ClientConfig::new(PeerRole::Worker, 1, 2);
+//! let config = ConnectConfig::new(client, vec![address]);
+//! let mut servers = ServerConnections::connect(config, &mut Silent)?;
+//! assert_eq!(servers.params(), [1.0, 2.0]);
+//! // The gradient of plan step 0, computed from 32 examples.
+//! let _ = servers.exchange(0, 32, &[0.2, -0.4], &mut Silent)?;
+//! assert_eq!(servers.params(), [0.9, 2.2]);
+//!
+//! let _ = servers.leave(b"report", &mut Silent)?;
+//! servers.finish(&mut Silent)?;
+//! assert_eq!(serving.join().expect("the server panicked")?, ServeEnd::Finished);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Words
+//! A *worker* computes gradients for the *slot* that it fills; *servers* hold the parameters. To
+//! *push* is to send a gradient, to *pull* to fetch parameters; an exchange does both. A *chunk* is
+//! the piece of a shard that travels in one frame. When a server is lost, a run may go back to a
+//! checkpoint, as a new *generation*: see [`LinkOutcome::Rewound`].
 
+mod connections;
 mod dial;
 mod error;
+mod framed;
 mod inbound;
-mod link;
+mod join_info;
+mod long_wait;
 mod mesh;
 mod observer;
 mod outbound;
 mod outcome;
-mod patience;
-mod peer;
+mod peer_state;
 mod roster;
 mod serve;
+mod socket;
+mod spin_wait;
 mod traffic;
 
+pub use connections::{ConnectConfig, ServerConnections};
 pub use error::LinkError;
-pub use link::{ConnectConfig, ServerConnections};
+pub use join_info::request_join_info;
 pub use mesh::{LocalGradient, Mesh, MeshConfig};
 pub use observer::{ExchangePhase, LinkObserver};
 pub use outcome::LinkOutcome;
-pub use roster::{RosterConnection, request_join_info};
+pub use roster::RosterConnection;
 pub use serve::{ConnectionTracer, ServeEnd, ServeError, ServerObserver, ServerTotals, serve};
 pub use traffic::Traffic;
-
-use std::io;
-use std::time::Duration;
-
-use socket2::{SockRef, TcpKeepalive};
-
-/// Sets what every connection of ours needs: small frames leave at once, and a peer whose
-/// machine has gone is noticed within half a minute. (A peer that is merely stopped is not
-/// gone: its kernel still answers.)
-fn prepare(stream: &impl std::os::fd::AsFd) -> io::Result<()> {
-    let socket = SockRef::from(stream);
-    socket.set_tcp_nodelay(true)?;
-    let keepalive = TcpKeepalive::new()
-        .with_time(Duration::from_secs(10))
-        .with_interval(Duration::from_secs(5))
-        .with_retries(4);
-    socket.set_tcp_keepalive(&keepalive)?;
-    socket.set_tcp_user_timeout(Some(Duration::from_secs(30)))
-}

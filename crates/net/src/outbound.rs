@@ -1,4 +1,4 @@
-//! Bytes onto a socket: written at once where it takes them, kept and written later where not.
+//! Writes bytes to a socket at once where it takes them, and keeps the rest for later.
 
 use std::io::{self, IoSlice, Write};
 
@@ -7,9 +7,9 @@ use crate::inbound::would_block;
 /// The writing side of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Outbound {
-    /// Bytes that the socket did not take yet, from `at` on.
+    /// Bytes that the socket has not taken yet, from `waiting_at` on.
     waiting: Vec<u8>,
-    at: usize,
+    waiting_at: usize,
     sent_bytes: u64,
 }
 
@@ -25,26 +25,27 @@ impl Outbound {
         Ok(())
     }
 
-    /// Takes over what somebody has queued, behind what waits already. The queue is left empty,
-    /// with room for the next.
+    /// Moves queued bytes behind those that wait already. The queue is empty afterwards and keeps
+    /// memory for the next frames.
     pub(crate) fn take(&mut self, queued: &mut Vec<u8>) {
-        match self.is_empty() {
-            true => std::mem::swap(&mut self.waiting, queued),
-            false => self.waiting.append(queued),
+        if self.is_empty() {
+            std::mem::swap(&mut self.waiting, queued);
+        } else {
+            self.waiting.append(queued);
         }
     }
 
-    /// Writes what is waiting, as far as the socket takes it.
+    /// Writes waiting bytes, as far as the socket takes them.
     pub(crate) fn flush(&mut self, stream: &mut impl Write) -> io::Result<()> {
         if self.is_empty() {
             return Ok(());
         }
-        let written = write_some(stream, &self.waiting[self.at..])?;
-        self.at += written;
+        let written = write_some(stream, &self.waiting[self.waiting_at..])?;
+        self.waiting_at += written;
         self.sent_bytes += written as u64;
-        if self.at == self.waiting.len() {
+        if self.waiting_at == self.waiting.len() {
             self.waiting.clear();
-            self.at = 0;
+            self.waiting_at = 0;
         }
         Ok(())
     }
@@ -56,7 +57,7 @@ impl Outbound {
 
     /// Bytes that wait to be written.
     pub(crate) fn waiting_bytes(&self) -> usize {
-        self.waiting.len() - self.at
+        self.waiting.len() - self.waiting_at
     }
 
     /// Bytes written since the connection was opened.
@@ -65,13 +66,13 @@ impl Outbound {
     }
 }
 
-/// Writes as far as the stream takes bytes now; returns how far.
+/// Writes as many bytes as the stream takes now, and returns how many.
 fn write_some(stream: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
     write_frame(stream, [bytes, &[], &[]], 0)
 }
 
-/// Writes the pieces of a frame, of which so many bytes are written already, as far as the
-/// stream takes them now; returns how far that is.
+/// Continues to write the pieces of a frame, of which the first `written` bytes are written, as
+/// far as the stream takes them now. Returns how many bytes are written then.
 pub(crate) fn write_frame(
     stream: &mut impl Write,
     pieces: [&[u8]; 3],
@@ -100,10 +101,10 @@ pub(crate) fn write_frame(
 mod tests {
     use super::*;
 
-    /// Takes so many bytes a call, and at times none.
-    struct Slow(Vec<u8>, usize);
+    /// Takes a few bytes at each call, and sometimes none.
+    struct ChoppyWriter(Vec<u8>, usize);
 
-    impl Write for Slow {
+    impl Write for ChoppyWriter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.1 += 1;
             if self.1.is_multiple_of(3) {
@@ -124,7 +125,7 @@ mod tests {
         let bytes: Vec<u8> = (0..60).collect();
         for (first, second) in [(0, 0), (0, 60), (40, 40), (40, 55), (60, 60), (7, 8)] {
             let pieces = [&bytes[..first], &bytes[first..second], &bytes[second..]];
-            let (mut stream, mut written) = (Slow(Vec::new(), 0), 0);
+            let (mut stream, mut written) = (ChoppyWriter(Vec::new(), 0), 0);
             while written < bytes.len() {
                 written = write_frame(&mut stream, pieces, written).unwrap();
             }

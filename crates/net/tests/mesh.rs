@@ -1,6 +1,6 @@
-//! Workers without servers over real sockets: models of many parts, and peers that go.
+//! Workers without servers over real sockets: models of many chunks, and workers that are lost.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,14 +11,14 @@ use paceline_exchange::{CHUNK_FLOATS, Replica, ReplicaConfig};
 use paceline_model::{Group, Layout, OptimizerState, Sgd};
 use paceline_net::{ExchangePhase, LinkError, LinkObserver, LocalGradient, Mesh, MeshConfig};
 
-/// How long anything may take that is to come to an end.
+/// A limit that no wait reaches.
 const LONG: Duration = Duration::from_secs(60);
-/// How long nobody comes back.
+/// The time that a worker has to come back, in a test where it does not.
 const SHORT: Duration = Duration::from_millis(300);
 
-struct Silent;
+struct SilentObserver;
 
-impl LinkObserver for Silent {
+impl LinkObserver for SilentObserver {
     fn enter_phase(&mut self, _: ExchangePhase) {}
     fn note(&mut self, _: &str) {}
     fn should_give_up(&mut self) -> bool {
@@ -40,60 +40,74 @@ fn local(examples: u32, values: &[f32]) -> Option<LocalGradient<'_>> {
     Some(LocalGradient { examples, values })
 }
 
-/// One worker, connected to all others.
-fn start(
-    (slot, count): (usize, usize),
-    floats: usize,
-    stop_steps: Option<u64>,
-    recovers: bool,
-    (addresses, door): (&[String], TcpListener),
-    rejoin_timeout: Duration,
-) -> Mesh {
-    static PROCESSES: AtomicU64 = AtomicU64::new(1);
-    let config = ReplicaConfig {
-        incarnation: PROCESSES.fetch_add(1, Ordering::Relaxed),
-        stop_steps,
-        check_every: 2,
-        recovers,
-        ..ReplicaConfig::new(slot, count)
-    };
-    let spec = Sgd::new(0.5);
-    let replica = Replica::new(config, vec![0.5; floats], spec, &layout(floats));
-    let config = MeshConfig {
-        addresses: addresses.to_vec(),
-        start_timeout: LONG,
-        stall_timeout: LONG,
-        rejoin_timeout,
-    };
-    Mesh::connect(replica, config, Some(door), &mut Silent).unwrap()
-}
-
-/// Starts so many workers on threads and has each do this with its mesh.
-fn workers<T: Send>(
+/// A run of `count` workers on threads of this process.
+#[derive(Clone, Copy)]
+struct TestRun {
     count: usize,
     floats: usize,
     stop_steps: Option<u64>,
-    work: impl Fn(usize, Mesh) -> T + Sync,
-) -> Vec<T> {
-    let doors: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let addresses: Vec<_> =
-        doors.iter().map(|door| door.local_addr().unwrap().to_string()).collect();
-    thread::scope(|scope| {
-        let work = &work;
-        let begin = |(slot, door)| {
-            let addresses = addresses.clone();
-            scope.spawn(move || {
-                let at = (&addresses[..], door);
-                work(slot, start((slot, count), floats, stop_steps, false, at, LONG))
-            })
-        };
-        let threads: Vec<_> = doors.into_iter().enumerate().map(begin).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    })
+    recovers: bool,
+    rejoin_timeout: Duration,
 }
 
-/// The same steps in a plain loop.
-fn plain(count: usize, floats: usize, steps: u64) -> Vec<f32> {
+impl TestRun {
+    fn new(count: usize, floats: usize) -> Self {
+        Self { count, floats, stop_steps: None, recovers: false, rejoin_timeout: LONG }
+    }
+
+    /// Starts all workers on threads of their own, and returns what each returned.
+    fn run<T: Send>(self, work: impl Fn(TestWorker) -> T + Sync) -> Vec<T> {
+        let bind = |_| TcpListener::bind("127.0.0.1:0").unwrap();
+        let listeners: Vec<_> = (0..self.count).map(bind).collect();
+        let address = |listener: &TcpListener| listener.local_addr().unwrap().to_string();
+        let addresses: Vec<_> = listeners.iter().map(address).collect();
+        thread::scope(|scope| {
+            let (work, addresses) = (&work, &addresses);
+            let start = |(slot, listener)| {
+                let worker = TestWorker { run: self, slot, listener, addresses };
+                scope.spawn(move || work(worker))
+            };
+            let threads: Vec<_> = listeners.into_iter().enumerate().map(start).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        })
+    }
+}
+
+/// One worker of a run.
+struct TestWorker<'a> {
+    run: TestRun,
+    slot: usize,
+    listener: TcpListener,
+    addresses: &'a [String],
+}
+
+impl TestWorker<'_> {
+    /// Connects to all other workers, as a new process.
+    fn connect(&self) -> Mesh {
+        static PROCESSES: AtomicU64 = AtomicU64::new(1);
+        let TestRun { count, floats, stop_steps, recovers, rejoin_timeout } = self.run;
+        let config = ReplicaConfig {
+            incarnation: PROCESSES.fetch_add(1, Ordering::Relaxed),
+            stop_steps,
+            check_every: 2,
+            recovers,
+            ..ReplicaConfig::new(self.slot, count)
+        };
+        let spec = Sgd::new(0.5);
+        let replica = Replica::new(config, vec![0.5; floats], spec, &layout(floats));
+        let config = MeshConfig {
+            start_timeout: LONG,
+            stall_timeout: LONG,
+            rejoin_timeout,
+            ..MeshConfig::new(self.addresses.to_vec())
+        };
+        let listener = self.listener.try_clone().unwrap();
+        Mesh::connect(replica, config, Some(listener), &mut SilentObserver).unwrap()
+    }
+}
+
+/// The parameters after the same steps in a plain loop.
+fn plain_loop(count: usize, floats: usize, steps: u64) -> Vec<f32> {
     let mut params = vec![0.5; floats];
     let mut optimizer = OptimizerState::new(Sgd::new(0.5), &layout(floats), 0..floats);
     let total = (count * (count + 1) / 2) as f64;
@@ -110,25 +124,27 @@ fn plain(count: usize, floats: usize, steps: u64) -> Vec<f32> {
     params
 }
 
-/// So many steps of these workers must give the parameters of a plain loop, on every replica.
+/// Checks that every replica ends with the parameters of a plain loop.
 fn check(count: usize, floats: usize) {
     const STEPS: u64 = 5;
-    let ends = workers(count, floats, Some(STEPS), |slot, mut mesh| {
+    let run = TestRun { stop_steps: Some(STEPS), ..TestRun::new(count, floats) };
+    let ends = run.run(|worker| {
+        let (slot, mut mesh) = (worker.slot, worker.connect());
         while !mesh.is_over() {
             let step = mesh.global_step();
             let gradient = gradient(slot, step, floats);
-            mesh.reduce(local(slot as u32 + 1, &gradient), &mut Silent).unwrap();
+            mesh.reduce(local(slot as u32 + 1, &gradient), &mut SilentObserver).unwrap();
         }
         let moved = mesh.traffic();
-        mesh.leave(format!("report {slot}").as_bytes(), &mut Silent).unwrap();
+        mesh.leave(format!("report {slot}").as_bytes(), &mut SilentObserver).unwrap();
         let reports =
-            if slot == 0 { mesh.collect_reports(&mut Silent).unwrap() } else { Vec::new() };
+            if slot == 0 { mesh.collect_reports(&mut SilentObserver).unwrap() } else { Vec::new() };
         (mesh.params().to_vec(), reports, moved)
     });
-    let params = plain(count, floats, STEPS);
+    let params = plain_loop(count, floats, STEPS);
     for (slot, (found, _, traffic)) in ends.iter().enumerate() {
         assert!(*found == params, "{count} workers, {floats} floats: slot {slot} differs");
-        // Each sends 2(n - 1)/n of the bytes, and little more.
+        // Each worker sends 2(n - 1)/n of the bytes, and little more.
         let ideal = STEPS as f64 * floats as f64 * 4.0 * 2.0 * (count - 1) as f64 / count as f64;
         for moved in [traffic.sent, traffic.received] {
             let over = moved as f64 - ideal;
@@ -156,14 +172,15 @@ fn every_replica_has_the_bits_of_a_plain_loop() {
 }
 
 #[test]
-fn a_worker_that_goes_in_the_middle_is_named_by_all_others() {
+fn all_others_name_a_worker_that_is_lost() {
     for (count, floats) in [(2, 100), (3, 100), (3, 20 * CHUNK_FLOATS), (5, 20 * CHUNK_FLOATS)] {
         let begun = Instant::now();
-        let ends = workers(count, floats, None, |slot, mut mesh| {
+        let ends = TestRun::new(count, floats).run(|worker| {
+            let (slot, mut mesh) = (worker.slot, worker.connect());
             let gradient = gradient(slot, 0, floats);
             let steps = if slot == 1 { 3 } else { u64::MAX };
             while mesh.global_step() < steps {
-                let made = mesh.reduce(local(1, &gradient), &mut Silent);
+                let made = mesh.reduce(local(1, &gradient), &mut SilentObserver);
                 if let Err(error) = made {
                     return Some(error);
                 }
@@ -174,7 +191,7 @@ fn a_worker_that_goes_in_the_middle_is_named_by_all_others() {
             let Some(error) = end else { panic!("slot {slot} did not notice") };
             assert!(matches!(error, LinkError::Lost { .. } | LinkError::Aborted(_)), "{error:?}");
             let said = error.to_string();
-            // Whoever hears of it late may find that another has gone for the same reason.
+            // A worker that notices late may name another that is gone for the same reason.
             let names_it = said.starts_with("lost worker:") && said.contains("worker:1");
             assert!(names_it, "slot {slot} of {count}: {said}");
         }
@@ -183,53 +200,42 @@ fn a_worker_that_goes_in_the_middle_is_named_by_all_others() {
 }
 
 #[test]
-fn workers_that_go_and_come_back_leave_the_bits_as_they_were() {
+fn workers_that_are_lost_and_come_back_do_not_change_the_bits() {
     const STEPS: u64 = 12;
     for (count, floats, deaths) in [
         (2, 100, &[(1, 3)][..]),
         (2, 100, &[(0, 3), (0, 7)]),
         (3, 100, &[(1, 4), (2, 4)]),
         (3, 3 * CHUNK_FLOATS + 5, &[(2, 0), (0, 5), (1, 6), (2, 11)]),
-        // Everybody: then all begin again.
+        // All workers at once: the run starts from its beginning.
         (3, 100, &[(0, 5), (1, 5), (2, 5)]),
     ] {
-        let doors: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let addresses: Vec<_> =
-            doors.iter().map(|door| door.local_addr().unwrap().to_string()).collect();
-        let work = |slot: usize, door: TcpListener| {
+        let run =
+            TestRun { stop_steps: Some(STEPS), recovers: true, ..TestRun::new(count, floats) };
+        let ends = run.run(|worker| {
+            let slot = worker.slot;
             let mut left = deaths.iter().filter(|(who, _)| *who == slot).peekable();
-            let begin = || {
-                let at = (&addresses[..], door.try_clone().unwrap());
-                start((slot, count), floats, Some(STEPS), true, at, LONG)
-            };
-            let mut mesh = begin();
+            let mut mesh = worker.connect();
             while !mesh.is_over() {
                 let step = mesh.global_step();
                 if left.next_if(|(_, when)| *when == step).is_some() {
                     drop(mesh);
-                    mesh = begin();
+                    mesh = worker.connect();
                     continue;
                 }
                 let gradient = gradient(slot, step, floats);
-                mesh.reduce(local(slot as u32 + 1, &gradient), &mut Silent).unwrap();
+                mesh.reduce(local(slot as u32 + 1, &gradient), &mut SilentObserver).unwrap();
             }
-            mesh.leave(format!("report {slot}").as_bytes(), &mut Silent).unwrap();
+            mesh.leave(format!("report {slot}").as_bytes(), &mut SilentObserver).unwrap();
             if slot == 0 {
-                assert_eq!(mesh.collect_reports(&mut Silent).unwrap().len(), count - 1);
-                mesh.finish(&mut Silent);
+                let reports = mesh.collect_reports(&mut SilentObserver).unwrap();
+                assert_eq!(reports.len(), count - 1);
+                mesh.finish(&mut SilentObserver);
             }
-            assert!(left.next().is_none(), "slot {slot} lived longer than it should");
+            assert!(left.next().is_none(), "slot {slot} was lost less often than planned");
             mesh.params().to_vec()
-        };
-        let ends = thread::scope(|scope| {
-            let threads: Vec<_> = doors
-                .into_iter()
-                .enumerate()
-                .map(|(slot, door)| scope.spawn(move || work(slot, door)))
-                .collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
         });
-        let params = plain(count, floats, STEPS);
+        let params = plain_loop(count, floats, STEPS);
         for (slot, found) in ends.iter().enumerate() {
             assert!(*found == params, "{count} workers, {floats} floats: slot {slot} differs");
         }
@@ -237,25 +243,18 @@ fn workers_that_go_and_come_back_leave_the_bits_as_they_were() {
 }
 
 #[test]
-fn a_worker_that_does_not_come_back_in_time_ends_the_run_which_names_it() {
-    let doors: Vec<_> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let addresses: Vec<_> = doors.iter().map(|d| d.local_addr().unwrap().to_string()).collect();
-    let work = |slot: usize, door: TcpListener| {
-        let mut mesh = start((slot, 3), 100, None, true, (&addresses, door), SHORT);
+fn a_worker_that_does_not_come_back_in_time_ends_the_run_and_is_named() {
+    let run = TestRun { recovers: true, rejoin_timeout: SHORT, ..TestRun::new(3, 100) };
+    let ends = run.run(|worker| {
+        let (slot, mut mesh) = (worker.slot, worker.connect());
+        // A listener that stays open would answer the others for the lost worker.
+        drop(worker);
         while slot != 1 || mesh.global_step() < 3 {
-            if let Err(error) = mesh.reduce(local(1, &[0.1; 100]), &mut Silent) {
+            if let Err(error) = mesh.reduce(local(1, &[0.1; 100]), &mut SilentObserver) {
                 return Some(error.to_string());
             }
         }
         None
-    };
-    let ends = thread::scope(|scope| {
-        let threads: Vec<_> = doors
-            .into_iter()
-            .enumerate()
-            .map(|(slot, door)| scope.spawn(move || work(slot, door)))
-            .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
     });
     for slot in [0, 2] {
         let said = ends[slot].as_ref().unwrap();

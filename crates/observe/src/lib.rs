@@ -24,7 +24,21 @@
 //! let totals = clock.totals();
 //! assert_eq!(totals.of(Phase::Input) + totals.of(Phase::Compute), totals.elapsed());
 //! ```
+//!
+//! # Words
+//!
+//! - A *task* is a process of a run: a worker, a server or an evaluator. Worker 0 is also the
+//!   *coordinator*: it tests, stops the run and writes the summary.
+//! - A *phase* is what a task does at a moment; a task is in exactly one.
+//! - A *sample* is what a task and its machine used over one interval.
+//! - A worker is *behind* if its time to a gradient exceeds the median of the others by
+//!   [`pace::BEHIND`].
+//! - The *staleness* of a gradient is the number of updates between the parameters that it was
+//!   computed with and those that it is applied to.
+//! - The *verdict* names what limits a run: compute, input, network, server, stragglers or
+//!   evaluation.
 
+pub mod account;
 pub mod container;
 pub mod machine;
 pub mod pace;
@@ -32,6 +46,7 @@ pub mod phases;
 pub mod process;
 pub mod recorder;
 pub mod resources;
+pub mod run_summary;
 pub mod sampler;
 pub mod server_recorder;
 pub mod task_summary;
@@ -46,7 +61,8 @@ pub use recorder::{
     PeerTraffic, Recorder, RunPosition, RunStart, StepRecord, TestRecord, TraceEvent, VisitTraffic,
     no_traffic,
 };
-pub use resources::{COLUMNS, Gauges, Sample, Usage, columns};
+pub use resources::{COLUMNS, Gauges, Sample, Usage, column, columns};
+pub use run_summary::Summary;
 pub use sampler::Sampler;
 pub use server_recorder::{GradientTotals, ServerRecorder, StalenessCounts, WorkerTotals};
 pub use task_summary::{ResourceUse, TaskSummary, WorkerTiming};

@@ -14,8 +14,8 @@ const FEWEST: u64 = 3;
 /// machine may be busy with something else for a second.
 const CONSECUTIVE: u32 = 2;
 
-/// The smallest delay that is reported, in milliseconds. Shorter ones come from the scheduler, which
-/// lets threads that share a core alternate every few milliseconds.
+/// The smallest delay that is reported, in milliseconds. Shorter ones come from the scheduler,
+/// which lets threads that share a core alternate every few milliseconds.
 const SHORTEST_MS: f64 = 1.0;
 
 /// A worker's pace compared with the others.

@@ -191,67 +191,44 @@ pub enum TraceEvent<'a> {
 
 impl Recorder for () {}
 
-impl<R: Recorder + ?Sized> Recorder for &mut R {
-    fn start(&mut self, start: RunStart) -> io::Result<()> {
-        (**self).start(start)
-    }
+/// Implements [`Recorder`] for a type that dereferences to one.
+macro_rules! forward_recorder {
+    ($pointer:ty) => {
+        impl<R: Recorder + ?Sized> Recorder for $pointer {
+            fn start(&mut self, start: RunStart) -> io::Result<()> {
+                (**self).start(start)
+            }
 
-    #[inline]
-    fn step(&mut self, record: &StepRecord<'_>) -> io::Result<()> {
-        (**self).step(record)
-    }
+            #[inline]
+            fn step(&mut self, record: &StepRecord<'_>) -> io::Result<()> {
+                (**self).step(record)
+            }
 
-    fn poll(&mut self, position: &RunPosition<'_>) -> io::Result<()> {
-        (**self).poll(position)
-    }
+            fn poll(&mut self, position: &RunPosition<'_>) -> io::Result<()> {
+                (**self).poll(position)
+            }
 
-    fn test(&mut self, record: &TestRecord<'_>) -> io::Result<()> {
-        (**self).test(record)
-    }
+            fn test(&mut self, record: &TestRecord<'_>) -> io::Result<()> {
+                (**self).test(record)
+            }
 
-    fn trace(&mut self, event: TraceEvent<'_>) -> io::Result<()> {
-        (**self).trace(event)
-    }
+            fn trace(&mut self, event: TraceEvent<'_>) -> io::Result<()> {
+                (**self).trace(event)
+            }
 
-    fn resources(&self) -> Option<ResourceUse> {
-        (**self).resources()
-    }
+            fn resources(&self) -> Option<ResourceUse> {
+                (**self).resources()
+            }
 
-    fn finish(&mut self, success: bool) -> io::Result<()> {
-        (**self).finish(success)
-    }
+            fn finish(&mut self, success: bool) -> io::Result<()> {
+                (**self).finish(success)
+            }
+        }
+    };
 }
 
-impl<R: Recorder + ?Sized> Recorder for Box<R> {
-    fn start(&mut self, start: RunStart) -> io::Result<()> {
-        (**self).start(start)
-    }
-
-    #[inline]
-    fn step(&mut self, record: &StepRecord<'_>) -> io::Result<()> {
-        (**self).step(record)
-    }
-
-    fn poll(&mut self, position: &RunPosition<'_>) -> io::Result<()> {
-        (**self).poll(position)
-    }
-
-    fn test(&mut self, record: &TestRecord<'_>) -> io::Result<()> {
-        (**self).test(record)
-    }
-
-    fn trace(&mut self, event: TraceEvent<'_>) -> io::Result<()> {
-        (**self).trace(event)
-    }
-
-    fn resources(&self) -> Option<ResourceUse> {
-        (**self).resources()
-    }
-
-    fn finish(&mut self, success: bool) -> io::Result<()> {
-        (**self).finish(success)
-    }
-}
+forward_recorder!(&mut R);
+forward_recorder!(Box<R>);
 
 /// Records if there is a recorder.
 impl<R: Recorder> Recorder for Option<R> {
@@ -320,5 +297,54 @@ impl<A: Recorder, B: Recorder> Recorder for (A, B) {
     fn finish(&mut self, success: bool) -> io::Result<()> {
         let first = self.0.finish(success);
         self.1.finish(success).and(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::phases::Phase;
+
+    /// Counts the calls, and fails to finish if asked to.
+    #[derive(Default)]
+    struct CallCounter {
+        steps: u64,
+        finished: u64,
+        fails: bool,
+    }
+
+    impl Recorder for CallCounter {
+        fn step(&mut self, _record: &StepRecord<'_>) -> io::Result<()> {
+            self.steps += 1;
+            Ok(())
+        }
+
+        fn finish(&mut self, _success: bool) -> io::Result<()> {
+            self.finished += 1;
+            if self.fails { Err(io::ErrorKind::Other.into()) } else { Ok(()) }
+        }
+    }
+
+    #[test]
+    fn both_recorders_of_a_pair_record_and_finish() {
+        let clock = PhaseClock::start(Phase::Input);
+        let mut first = CallCounter { fails: true, ..CallCounter::default() };
+        let mut second = Some(CallCounter::default());
+        let mut pair = (&mut first, Box::new(&mut second));
+        pair.step(&StepRecord::new(0, 0.5, &clock)).unwrap();
+        assert!(pair.finish(true).is_err(), "the error of the first is not lost");
+        let second = second.unwrap();
+        assert_eq!((first.steps, first.finished), (1, 1));
+        assert_eq!((second.steps, second.finished), (1, 1));
+    }
+
+    #[test]
+    fn a_recorder_can_be_absent() {
+        let clock = PhaseClock::start(Phase::Input);
+        let mut none: (Option<CallCounter>, ()) = (None, ());
+        none.start(RunStart::New).unwrap();
+        none.step(&StepRecord::new(0, 0.5, &clock)).unwrap();
+        none.finish(true).unwrap();
+        assert!(none.resources().is_none());
     }
 }

@@ -44,8 +44,14 @@ impl ServerRecorder for () {}
 pub struct GradientTotals {
     /// Gradients that it applied.
     pub applied: u64,
-    /// The sum of their staleness, in updates.
+    /// Gradients that came too late and were dropped.
+    pub dropped: u64,
+    /// The sum of the staleness of applied gradients, in updates.
     pub staleness_sum: f64,
+    /// The highest staleness of an applied gradient, in updates.
+    pub staleness_max: u64,
+    /// Seconds of all connections' threads in each phase.
+    pub phase_seconds: Vec<(&'static str, f64)>,
     /// What it has seen of each worker, in the order of their slots; empty except on server 0.
     pub workers: Vec<WorkerTotals>,
 }

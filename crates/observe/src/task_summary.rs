@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::machine::link_mbit_per_s;
 use crate::phases::{Phases, Totals};
 use crate::process;
-use crate::resources::Usage;
+use crate::resources::{Usage, column};
 
 /// What one task did. Seconds are wall-clock seconds unless they say otherwise.
 ///
@@ -162,7 +162,7 @@ pub struct ResourceUse {
 }
 
 impl ResourceUse {
-    /// The use that a [`Sampler`](crate::Sampler) measured, by column.
+    /// The use that a sampler measured, by column.
     pub fn of(usage: &Usage, columns: &[String]) -> Self {
         let named = |figures: &[f64]| {
             let rounded = figures.iter().map(|figure| (figure * 10.0).round() / 10.0);
@@ -193,19 +193,19 @@ impl ResourceUse {
 
     /// How busy the machine's cores were on average, in percent.
     pub fn busy_percent(&self) -> Option<f64> {
-        Some(self.mean_of("cpu_usr_percent")? + self.mean_of("cpu_sys_percent")?)
+        Some(self.mean_of(column::CPU_USR_PERCENT)? + self.mean_of(column::CPU_SYS_PERCENT)?)
     }
 
     /// How busy the machine's cores were at most, in percent, up to 100. User and system time may
     /// peak at different times, so this is an upper bound.
     pub fn peak_busy_percent(&self) -> Option<f64> {
-        let sum = self.peak_of("cpu_usr_percent")? + self.peak_of("cpu_sys_percent")?;
+        let sum = self.peak_of(column::CPU_USR_PERCENT)? + self.peak_of(column::CPU_SYS_PERCENT)?;
         Some(sum.min(100.0))
     }
 
     /// The most bytes a second that the task sent or received over one sample.
     pub fn peak_network_bytes_per_s(&self) -> Option<f64> {
-        let columns = ["task_sent_bytes_per_s", "task_received_bytes_per_s"];
+        let columns = [column::TASK_SENT_BYTES_PER_S, column::TASK_RECEIVED_BYTES_PER_S];
         columns.iter().filter_map(|column| self.peak_of(column)).reduce(f64::max)
     }
 }

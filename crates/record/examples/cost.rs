@@ -1,14 +1,14 @@
-//! What observing costs: nanoseconds for a scalar event and for a change of phase.
+//! Measures what recording costs: nanoseconds for a scalar event and for a change of phase.
 //!
 //! ```text
 //! cargo run --release --package paceline-record --example cost
 //! ```
 
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use paceline_observe::{Phase, PhaseClock};
-use paceline_record::EventWriter;
+use paceline_observe::{PeerTraffic, Phase, PhaseClock, Recorder, RunPosition, StepRecord};
+use paceline_record::{EventLog, EventLogConfig, EventWriter};
 
 const TIMES: u64 = 2_000_000;
 
@@ -37,6 +37,26 @@ fn main() -> io::Result<()> {
         clock.enter(Phase::ALL[turn % 5]);
     }
     report("change of phase", started);
+
+    let config = EventLogConfig {
+        loss_every: u64::MAX,
+        sample: Some(Duration::from_secs(3600)),
+        traffic_peers: vec!["ps:0".into(), "ps:1".into()],
+        ..EventLogConfig::new("worker:0")
+    };
+    let mut log = EventLog::create(dir.path(), config)?;
+    let first = StepRecord::new(0, 0.5, &clock);
+    let started = Instant::now();
+    for step in 0..TIMES {
+        let traffic = |visit: &mut dyn FnMut(PeerTraffic)| {
+            for peer in 0..2 {
+                visit(PeerTraffic { peer, sent_bytes: step, received_bytes: step });
+            }
+        };
+        let position = RunPosition { global_step: step, traffic: &traffic };
+        log.step(&StepRecord { step, position, ..first })?;
+    }
+    report("step of an event log in which nothing is due", started);
     Ok(())
 }
 

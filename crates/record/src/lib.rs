@@ -18,6 +18,21 @@
 //! assert!(run.path().join("worker_0/resources.csv").is_file());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Words
+//!
+//! - A *run* is one training; its [`RunDir`] belongs to it alone. A run that is resumed has several
+//!   *sessions*.
+//! - A *task* is a process of the run, such as `worker:0` or `ps:0`. It has a folder in the run
+//!   directory.
+//! - An [`EventLog`] is the [`Recorder`](paceline_observe::Recorder) of a worker or an evaluator, a
+//!   [`ServerEventLog`] that of a server. Both write TensorBoard event files, `resources.csv` and
+//!   the task's part of the timeline.
+//! - The [`Summary`] is what the coordinator writes last; a [`StoredSummary`] is one read from a
+//!   file of any version.
+//! - [`names`] has the names of all files, folders and tags.
+//!
+//! The crate does not know how training works: everything it writes is passed to it.
 
 pub mod events;
 pub mod model_file;
@@ -41,13 +56,10 @@ pub use error::RunFileError;
 pub use event_log::{EventLog, EventLogConfig, RunDescription};
 pub use events::EventWriter;
 pub use global_batch::examples_per_step;
-pub use paceline_observe::{ResourceUse, TaskSummary, WorkerTiming};
-pub use phase_curves::{PhaseCurves, WorkerProgress};
-pub use resource_curves::ResourceCurves;
+pub use paceline_observe::{ResourceUse, Summary, TaskSummary, WorkerTiming};
 pub use resource_table::ResourceTable;
 pub use run_dir::RunDir;
 pub use server_event_log::{ServerEventLog, ServerLogConfig};
-pub use summary::{StoredSummary, Summary};
+pub use summary::{StoredSummary, write_summary};
 pub use task_log::{TaskLog, write_line};
 pub use whole_file::write_whole;
-pub use worker_curves::WorkerCurves;

@@ -1,4 +1,18 @@
 //! `model.safetensors`: trained parameters by name, readable from Python and by [`load`].
+//!
+//! ```
+//! use paceline_model::{Group, Layout};
+//! use paceline_record::{RunFileError, model_file};
+//!
+//! # let scratch = tempfile::tempdir().unwrap();
+//! # let path = scratch.path().join("model.safetensors");
+//! let mut layout = Layout::new();
+//! layout.push("weight", &[2, 2], Group::Weights);
+//! let params = [0.5, -1.0, 2.0, 0.0];
+//! model_file::save(&path, &layout, 100, |sink| sink(&params))?;
+//! assert_eq!(model_file::load(&path, &layout)?, params);
+//! # Ok::<(), RunFileError>(())
+//! ```
 
 use std::fs;
 use std::io::{self, Write};
@@ -76,7 +90,7 @@ pub fn load(path: &Path, layout: &Layout) -> Result<Vec<f32>, RunFileError> {
         return Err(wrong("this is a directory, not a model file".into()));
     }
     if about.len() > MAX_FILE_BYTES {
-        return Err(wrong(format!("this is larger than {MAX_FILE_BYTES} bytes, and no model")));
+        return Err(wrong(format!("a model file has at most {MAX_FILE_BYTES} bytes")));
     }
     let bytes = fs::read(path).map_err(|error| wrong(error.to_string()))?;
     let file = SafeTensors::deserialize(&bytes)
@@ -85,7 +99,7 @@ pub fn load(path: &Path, layout: &Layout) -> Result<Vec<f32>, RunFileError> {
     for tensor in layout.tensors() {
         let view = file.tensor(&tensor.name).map_err(|_| {
             let names = file.names().join(", ");
-            wrong(format!("it has no tensor {:?} (it has: {names})", tensor.name))
+            wrong(format!("the file has no tensor {:?} (it has: {names})", tensor.name))
         })?;
         if view.dtype() != Dtype::F32 || view.shape() != tensor.shape {
             return Err(wrong(format!(
@@ -101,7 +115,7 @@ pub fn load(path: &Path, layout: &Layout) -> Result<Vec<f32>, RunFileError> {
     }
     if file.len() != layout.tensors().len() {
         return Err(wrong(format!(
-            "it has {} tensors, but the job's model has {}",
+            "the file has {} tensors, but the job's model has {}",
             file.len(),
             layout.tensors().len()
         )));

@@ -78,41 +78,15 @@ pub fn evaluator_folder(index: u32) -> String {
     format!("evaluator_{index}")
 }
 
-/// Columns of the resource table that readers look up by name.
-///
-/// [`COLUMNS`](paceline_observe::COLUMNS) lists all columns in their order; the first two of the
-/// file, [`TIME`](columns::TIME) and [`STEP`](columns::STEP), precede them.
+/// Columns of the resource table. [`TIME`](columns::TIME) and [`STEP`](columns::STEP) come first;
+/// [`COLUMNS`](paceline_observe::COLUMNS) lists those that follow in their order.
 pub mod columns {
+    pub use paceline_observe::column::*;
+
     /// When the sample was taken, in seconds since 1970.
     pub const TIME: &str = "time_s";
     /// The global step at that time.
     pub const STEP: &str = "step";
-    /// Share of the machine's processor time that programs take.
-    pub const CPU_USR_PERCENT: &str = "cpu_usr_percent";
-    /// Share of the machine's processor time that the kernel takes.
-    pub const CPU_SYS_PERCENT: &str = "cpu_sys_percent";
-    /// Share of the machine's processor time that is idle.
-    pub const CPU_IDLE_PERCENT: &str = "cpu_idle_percent";
-    /// Share of the machine's processor time that waits for disks.
-    pub const CPU_WAIT_PERCENT: &str = "cpu_wait_percent";
-    /// Bytes a second that the machine reads from its disks.
-    pub const DISK_READ_BYTES_PER_S: &str = "disk_read_bytes_per_s";
-    /// Bytes a second that the machine writes to its disks.
-    pub const DISK_WRITTEN_BYTES_PER_S: &str = "disk_written_bytes_per_s";
-    /// Bytes a second that the machine's network interfaces receive.
-    pub const NET_RECEIVED_BYTES_PER_S: &str = "net_received_bytes_per_s";
-    /// Bytes a second that the machine's network interfaces send.
-    pub const NET_SENT_BYTES_PER_S: &str = "net_sent_bytes_per_s";
-    /// Memory of the machine in use.
-    pub const MEMORY_USED_BYTES: &str = "memory_used_bytes";
-    /// Processor time of the task; 100 % is one core.
-    pub const TASK_CPU_PERCENT: &str = "task_cpu_percent";
-    /// Memory of the task.
-    pub const TASK_MEMORY_BYTES: &str = "task_memory_bytes";
-    /// Bytes a second that the task receives from other tasks.
-    pub const TASK_RECEIVED_BYTES_PER_S: &str = "task_received_bytes_per_s";
-    /// Bytes a second that the task sends to other tasks.
-    pub const TASK_SENT_BYTES_PER_S: &str = "task_sent_bytes_per_s";
 }
 
 /// Tags of the curves in TensorBoard's event files.
@@ -161,33 +135,5 @@ pub mod tags {
     /// [`WORKER_HELD_PERCENT`], `folder` the worker's folder.
     pub fn worker(folder: &str, figure: &str) -> String {
         format!("pace/{folder}/{figure}")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use paceline_observe::COLUMNS;
-
-    use super::columns;
-
-    #[test]
-    fn every_named_column_is_sampled() {
-        for column in [
-            columns::CPU_USR_PERCENT,
-            columns::CPU_SYS_PERCENT,
-            columns::CPU_IDLE_PERCENT,
-            columns::CPU_WAIT_PERCENT,
-            columns::DISK_READ_BYTES_PER_S,
-            columns::DISK_WRITTEN_BYTES_PER_S,
-            columns::NET_RECEIVED_BYTES_PER_S,
-            columns::NET_SENT_BYTES_PER_S,
-            columns::MEMORY_USED_BYTES,
-            columns::TASK_CPU_PERCENT,
-            columns::TASK_MEMORY_BYTES,
-            columns::TASK_RECEIVED_BYTES_PER_S,
-            columns::TASK_SENT_BYTES_PER_S,
-        ] {
-            assert!(COLUMNS.contains(&column), "{column}");
-        }
     }
 }

@@ -1,8 +1,7 @@
 //! Curves of where a worker's time goes: the share of each phase, and the time to a gradient.
 //!
 //! They get a point for each sample of the task's resources, over the time since the sample before,
-//! so they cost nothing in the other steps. [`WorkerCurves`](crate::WorkerCurves) has the same from
-//! the server's side.
+//! so they cost nothing in the other steps. `worker_curves.rs` has the server's view.
 
 use std::io;
 use std::time::Duration;
@@ -14,18 +13,18 @@ use crate::names::tags;
 
 /// The totals of a worker at one moment.
 #[derive(Clone, Copy, Debug)]
-pub struct WorkerProgress {
+pub(crate) struct WorkerProgress {
     /// Where its time went so far.
-    pub phases: PhaseTotals,
+    pub(crate) phases: PhaseTotals,
     /// How long tests have kept it from its steps so far.
-    pub tested: Duration,
+    pub(crate) tested: Duration,
     /// Steps it has made so far.
-    pub steps: u64,
+    pub(crate) steps: u64,
 }
 
 /// Writes the curves of a worker's phases and of its time to a gradient.
 #[derive(Debug)]
-pub struct PhaseCurves {
+pub(crate) struct PhaseCurves {
     /// One for each phase.
     phases: [Tag; Phase::ALL.len()],
     evaluation: Tag,
@@ -35,7 +34,7 @@ pub struct PhaseCurves {
 
 impl PhaseCurves {
     /// Curves in this event file.
-    pub fn new(events: &mut EventWriter) -> Self {
+    pub(crate) fn new(events: &mut EventWriter) -> Self {
         Self {
             phases: Phase::ALL.map(|phase| events.tag(&tags::phase_percent(phase.name()))),
             evaluation: events.tag(tags::EVALUATION_PERCENT),
@@ -45,7 +44,7 @@ impl PhaseCurves {
     }
 
     /// Adds a point for the time since the last call.
-    pub fn write(
+    pub(crate) fn write(
         &mut self,
         events: &mut EventWriter,
         step: u64,

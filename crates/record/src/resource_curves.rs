@@ -13,7 +13,7 @@ use crate::resource_table::ResourceTable;
 
 /// Samples a task's resources into `resources.csv` and writes their curves.
 #[derive(Debug)]
-pub struct ResourceCurves {
+pub(crate) struct ResourceCurves {
     sampler: Sampler,
     /// One for each column.
     tags: Vec<Tag>,
@@ -23,7 +23,7 @@ pub struct ResourceCurves {
 impl ResourceCurves {
     /// Starts to sample at this interval, with the table in `dir` and the curves in this event
     /// file. `peers` are the other tasks that this one exchanges bytes with.
-    pub fn start(
+    pub(crate) fn start(
         dir: &Path,
         every: Duration,
         peers: &[String],
@@ -39,34 +39,34 @@ impl ResourceCurves {
     }
 
     /// Starts means and peaks anew.
-    pub fn begin(&self) {
+    pub(crate) fn begin(&self) {
         self.sampler.begin();
     }
 
     /// The gauges that the task sets: its global step and the bytes it moved.
     #[inline]
-    pub fn gauges(&self) -> &Gauges {
+    pub(crate) fn gauges(&self) -> &Gauges {
         self.sampler.gauges()
     }
 
     /// Whether there are samples to write.
     #[inline]
-    pub fn has_news(&self) -> bool {
+    pub(crate) fn has_news(&self) -> bool {
         self.sampler.has_news()
     }
 
     /// Marks the beginning or end of a timeline; see [`Sampler::mark_timeline`].
-    pub fn mark_timeline(&self) {
+    pub(crate) fn mark_timeline(&self) {
         self.sampler.mark_timeline();
     }
 
     /// Takes the samples of the time that the timeline covers.
-    pub fn take_timeline_samples(&self) -> Vec<Sample> {
+    pub(crate) fn take_timeline_samples(&self) -> Vec<Sample> {
         self.sampler.take_timeline_samples()
     }
 
     /// Writes the samples since the last call.
-    pub fn write(&self, events: &mut EventWriter) -> io::Result<()> {
+    pub(crate) fn write(&self, events: &mut EventWriter) -> io::Result<()> {
         for sample in self.sampler.take() {
             for (tag, &figure) in self.tags.iter().zip(&sample.figures) {
                 events.scalar_at(tag, sample.step, figure as f32, sample.time_s)?;
@@ -76,13 +76,13 @@ impl ResourceCurves {
     }
 
     /// Stops sampling and writes the remaining samples.
-    pub fn finish(mut self, events: &mut EventWriter) -> io::Result<()> {
+    pub(crate) fn finish(mut self, events: &mut EventWriter) -> io::Result<()> {
         self.sampler.stop();
         self.write(events)
     }
 
     /// What the task has used since [`begin`](Self::begin).
-    pub fn usage(&self) -> ResourceUse {
+    pub(crate) fn usage(&self) -> ResourceUse {
         ResourceUse::of(&self.sampler.usage(), &self.columns)
     }
 }

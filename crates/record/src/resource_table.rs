@@ -7,7 +7,7 @@ use std::path::Path;
 
 use paceline_observe::Sample;
 
-use crate::names::{columns as names, files};
+use crate::names::{columns, files};
 
 /// The most processes of one task that can write a table.
 const MAX_FILES: u32 = 1_000;
@@ -19,25 +19,26 @@ const MAX_FILES: u32 = 1_000;
 #[derive(Debug)]
 pub struct ResourceTable {
     file: File,
-    columns: Vec<String>,
+    /// The names of the figures.
+    names: Vec<String>,
     line: String,
 }
 
 impl ResourceTable {
     /// Creates `resources.csv` in `dir`, or `resources-2.csv` and so on beside tables of earlier
     /// processes of the task.
-    pub fn create(dir: &Path, columns: Vec<String>) -> io::Result<Self> {
+    pub fn create(dir: &Path, names: Vec<String>) -> io::Result<Self> {
         let mut file = create_numbered(dir)?;
-        let head = [names::TIME, names::STEP].join(",");
-        file.write_all(format!("{head},{}\n", columns.join(",")).as_bytes())?;
-        Ok(Self { file, columns, line: String::new() })
+        let head = format!("{},{},{}\n", columns::TIME, columns::STEP, names.join(","));
+        file.write_all(head.as_bytes())?;
+        Ok(Self { file, names, line: String::new() })
     }
 
     /// Appends a line. A failure is ignored: a full disk must not end a healthy run.
     pub fn write(&mut self, sample: &Sample) {
         self.line.clear();
         let _ = write!(self.line, "{:.3},{}", sample.time_s, sample.step);
-        for (name, figure) in self.columns.iter().zip(&sample.figures) {
+        for (name, figure) in self.names.iter().zip(&sample.figures) {
             let digits = if name.ends_with("_percent") { 1 } else { 0 };
             let _ = write!(self.line, ",{figure:.digits$}");
         }
@@ -65,7 +66,7 @@ mod tests {
     use std::fs;
     use std::time::{Duration, Instant};
 
-    use paceline_observe::{COLUMNS, Sampler, columns};
+    use paceline_observe::{COLUMNS, Sampler};
 
     use super::*;
 
@@ -85,8 +86,8 @@ mod tests {
     #[test]
     fn every_sample_is_a_line_of_the_file_before_the_sampler_ends() {
         let dir = tempfile::tempdir().unwrap();
-        let mut table = ResourceTable::create(dir.path(), columns(&[])).unwrap();
-        drop(ResourceTable::create(dir.path(), columns(&[])).unwrap());
+        let mut table = ResourceTable::create(dir.path(), paceline_observe::columns(&[])).unwrap();
+        drop(ResourceTable::create(dir.path(), paceline_observe::columns(&[])).unwrap());
         assert!(dir.path().join("resources-2.csv").is_file(), "the first is left alone");
         let on_sample = move |sample: &Sample| table.write(sample);
         let sampler = Sampler::start(Duration::from_millis(1), &[], on_sample).unwrap();

@@ -73,7 +73,7 @@ impl RunDir {
         let job = path.join(files::JOB);
         if !job.is_file() {
             return Err(RunFileError::Refused(format!(
-                "{}: this is no run directory",
+                "{}: this is not a run directory",
                 path.display()
             )));
         }
@@ -146,7 +146,7 @@ impl RunDir {
             Ok(()) => Ok(self),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(RunFileError::Refused(format!(
-                    "{}: {task} has been in this run already, and nothing is overwritten; \
+                    "{}: {task} has been in this run already, and files are never overwritten; \
                      name a new directory",
                     folder.display()
                 )))

@@ -11,7 +11,7 @@ use crate::names::{tags, task_folder};
 
 /// Writes the curves of a server's workers, a point for the time between two calls.
 #[derive(Debug, Default)]
-pub struct WorkerCurves {
+pub(crate) struct WorkerCurves {
     last: Option<LastPoint>,
 }
 
@@ -48,7 +48,7 @@ impl LastPoint {
 
 impl WorkerCurves {
     /// Adds a point for the time since the last call. The first call only takes the totals.
-    pub fn write(
+    pub(crate) fn write(
         &mut self,
         events: &mut EventWriter,
         step: u64,

@@ -1,6 +1,6 @@
-//! What is in an event file, byte for byte, as this workspace's own reader sees it.
+//! The bytes of event files, read by this workspace's own reader.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ fn a_file_is_named_as_tensorboard_expects_and_says_its_version_at_once() {
     let (seconds, rest) = parts.split_once('.').unwrap();
     assert!(seconds.len() == 10 && seconds.parse::<u64>().is_ok(), "{name}");
     assert!(rest.contains(&format!(".{}.", std::process::id())) && rest.ends_with(".v2"), "{name}");
-    // The writer is still alive and nobody has asked it to flush.
+    // The writer is still alive and has not been asked to flush.
     assert_eq!(at(&records(&run)[0], &[3]).unwrap().as_str(), Some("brain.Event:2"));
     drop(writer);
 }
@@ -119,7 +119,7 @@ fn a_directory_that_cannot_be_is_an_error() {
 }
 
 #[test]
-#[should_panic(expected = "a tag of another writer")]
+#[should_panic(expected = "the tag belongs to another writer")]
 fn a_tag_of_another_writer_is_refused() {
     let dir = TempDir::new().unwrap();
     let mut one = EventWriter::create(dir.path()).unwrap();

@@ -1,20 +1,27 @@
-//! What TensorBoard's own package makes of the event files.
+//! Event files, read by TensorBoard's own package.
 //!
-//! The files are ours, the format is not: so the judge is the real reader, run by
+//! TensorBoard defines the format, so its reader decides. It runs as
 //! `tests/python/read_events.py` in the Python that `cargo xtask setup` installs.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
 #[path = "../../../tests/support/interpreter.rs"]
 mod interpreter;
 
+use std::cell::Cell;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use paceline_model::OpNode;
+use paceline_model::{OpNode, Score, Tally};
+use paceline_observe::{
+    GradientTotals, Phase, PhaseClock, Recorder, RunStart, ServerRecorder, StalenessCounts,
+    StepRecord, TestRecord, WorkerTotals,
+};
 use paceline_record::events::{
     EventWriter, Experiment, HParam, HParamDomain, Histogram, Metric, SessionStatus,
 };
+use paceline_record::{EventLog, EventLogConfig, RunDescription, ServerEventLog, ServerLogConfig};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -178,7 +185,7 @@ fn a_sweep_fills_the_table_of_hyperparameters() {
 #[test]
 fn a_second_writer_adds_a_file_and_a_restart_takes_steps_back() {
     let dir = TempDir::new().unwrap();
-    // How the first and the second writer of a run start, and where the second goes on.
+    // How the first and the second writer of a run start, and where the second continues.
     let runs = [
         ("resumed", None, None, 5),
         ("restarted", Some(0), Some(3), 3),
@@ -203,4 +210,93 @@ fn a_second_writer_adds_a_file_and_a_restart_takes_steps_back() {
         let expected: Vec<_> = (0..).zip(kept.chain([1.0; 5])).collect();
         assert_eq!(points(&report, run, "train/loss"), expected, "{run}");
     }
+}
+
+/// A log without resource samples in this folder.
+fn event_log(dir: &Path, description: Option<RunDescription>) -> EventLog {
+    let config = EventLogConfig {
+        loss_every: 2,
+        sample: None,
+        description,
+        ..EventLogConfig::new("worker:0")
+    };
+    EventLog::create(dir, config).unwrap()
+}
+
+#[test]
+fn an_event_log_has_losses_tests_and_the_description_and_drops_what_a_rewind_voids() {
+    let dir = TempDir::new().unwrap();
+    let description = RunDescription {
+        graph: vec![OpNode::new("images", "Placeholder", &[], &[-1, 784])],
+        hparams: vec![HParam::new("mode", "sync")],
+    };
+    let mut log = event_log(dir.path(), Some(description));
+    let clock = PhaseClock::start(Phase::Compute);
+    let score = Score { loss: 0.25, accuracy: 0.5, auc: None, ..Tally::default().score() };
+    log.start(RunStart::New).unwrap();
+    for step in 0..6 {
+        log.step(&StepRecord::new(step, step as f32, &clock)).unwrap();
+    }
+    log.test(&TestRecord { step: 3, score: &score, steps_per_second: 10.0 }).unwrap();
+    log.start(RunStart::Rewound { step: 3 }).unwrap();
+    log.step(&StepRecord::new(3, 33.0, &clock)).unwrap();
+    log.test(&TestRecord { step: 4, score: &score, steps_per_second: 20.0 }).unwrap();
+    log.finish(true).unwrap();
+
+    let report = read(dir.path());
+    // Every second loss; those of steps 3 and later only from after the rewind.
+    assert_eq!(points(&report, ".", "train/loss"), [(0, 0.0), (2, 2.0), (3, 33.0)]);
+    assert_eq!(points(&report, ".", "test/loss"), [(4, 0.25)]);
+    assert_eq!(points(&report, ".", "speed/steps_per_second"), [(4, 20.0)]);
+    assert!(report["runs"]["."]["scalars"]["test/auc"].is_null(), "the score has none");
+    assert_eq!(report["runs"]["."]["graph"]["images"]["op"], "Placeholder");
+}
+
+#[test]
+fn a_log_that_joins_a_run_describes_nothing() {
+    let dir = TempDir::new().unwrap();
+    let mut log = event_log(dir.path(), Some(RunDescription::default()));
+    log.start(RunStart::Joined).unwrap();
+    log.finish(true).unwrap();
+    assert!(read(dir.path())["runs"]["."]["graph"].is_null());
+}
+
+#[test]
+fn a_server_log_has_curves_of_its_workers_and_a_histogram_of_staleness() {
+    let dir = TempDir::new().unwrap();
+    let config = ServerLogConfig {
+        task: "ps:0".into(),
+        sample: Some(Duration::from_millis(1)),
+        workers: vec!["worker:0".into()],
+    };
+    let mut log = ServerEventLog::create(dir.path(), config).unwrap();
+    let totals = |gradients: u64| GradientTotals {
+        applied: gradients,
+        staleness_sum: 2.0 * gradients as f64,
+        workers: vec![WorkerTotals {
+            task: "worker:0".into(),
+            timed: gradients,
+            gradient_ms: 5 * gradients,
+            held_ms: 0,
+        }],
+    };
+    log.start();
+    // Each sample that comes in gives a point; two are needed for the first.
+    let polled = Cell::new(0);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while polled.get() < 3 && Instant::now() < deadline {
+        log.poll(10 * polled.get(), &|| {
+            polled.set(polled.get() + 1);
+            totals(polled.get())
+        })
+        .unwrap();
+    }
+    let counts = StalenessCounts { applied: 3, edges: vec![-0.5, 0.5, 2.5], counts: vec![0, 3] };
+    log.finish(&counts).unwrap();
+
+    let report = read(dir.path());
+    assert_eq!(points(&report, ".", "pace/staleness"), [(10, 2.0), (20, 2.0)]);
+    assert_eq!(points(&report, ".", "pace/worker_0/gradient_ms"), [(10, 5.0), (20, 5.0)]);
+    let histogram = json!([[3, [[-0.5, 0.5, 0.0], [0.5, 2.5, 3.0]]]]);
+    assert_eq!(report["runs"]["."]["histograms"]["staleness"], histogram);
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::module_tree::Module;
+use super::module_tree::SourceModule;
 
 /// For each module with children, which of the children each file below it belongs to. Groups
 /// without a grandchild are left out: the check of files covers them.
-pub(crate) fn sibling_groups(modules: &[Module]) -> Vec<BTreeMap<usize, usize>> {
+pub(crate) fn sibling_groups(modules: &[SourceModule]) -> Vec<BTreeMap<usize, usize>> {
     let mut groups = vec![BTreeMap::new(); modules.len()];
     let mut is_deep = vec![false; modules.len()];
     for file in 0..modules.len() {

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Which nodes each node leads to. Edges to oneself are not kept.
 #[derive(Debug, Default)]
-pub(crate) struct Graph {
+pub(crate) struct ImportGraph {
     edges: BTreeMap<usize, BTreeSet<usize>>,
 }
 
-impl Graph {
+impl ImportGraph {
     pub(crate) fn add(&mut self, from: usize, to: usize) {
         if from != to {
             self.edges.entry(from).or_default().insert(to);
@@ -94,8 +94,8 @@ fn path_to(end: usize, start: usize, came_from: &BTreeMap<usize, usize>) -> Vec<
 mod tests {
     use super::*;
 
-    fn graph(edges: &[(usize, usize)]) -> Graph {
-        let mut graph = Graph::default();
+    fn graph(edges: &[(usize, usize)]) -> ImportGraph {
+        let mut graph = ImportGraph::default();
         for &(from, to) in edges {
             graph.add(from, to);
         }

@@ -1,6 +1,6 @@
 //! The imports of one file: `use` declarations and paths in code.
 
-use crate::rust::{Token, TokenKind};
+use crate::rust::{RustToken, RustTokenKind};
 
 /// A path that a file names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,16 +24,17 @@ pub(crate) enum Binding {
 
 /// Every import of a file. Of paths in code, all those with at least two segments: only the
 /// module tree tells which of them start with a module.
-pub(crate) fn imports(tokens: &[Token]) -> Vec<Import> {
-    let mut scan = Scan { tokens, at: 0, found: Vec::new(), depth: 0, inline_modules: Vec::new() };
+pub(crate) fn imports(tokens: &[RustToken]) -> Vec<Import> {
+    let mut scan =
+        ImportScan { tokens, at: 0, found: Vec::new(), depth: 0, inline_modules: Vec::new() };
     while scan.at < tokens.len() {
         scan.next();
     }
     scan.found
 }
 
-struct Scan<'a> {
-    tokens: &'a [Token],
+struct ImportScan<'a> {
+    tokens: &'a [RustToken],
     at: usize,
     found: Vec<Import>,
     /// Braces that are open.
@@ -42,8 +43,8 @@ struct Scan<'a> {
     inline_modules: Vec<usize>,
 }
 
-impl Scan<'_> {
-    fn token(&self, ahead: usize) -> Option<&Token> {
+impl ImportScan<'_> {
+    fn token(&self, ahead: usize) -> Option<&RustToken> {
         self.tokens.get(self.at + ahead)
     }
 
@@ -52,23 +53,23 @@ impl Scan<'_> {
     }
 
     fn word(&self, ahead: usize) -> Option<&str> {
-        self.token(ahead).and_then(Token::word)
+        self.token(ahead).and_then(RustToken::word)
     }
 
     fn is_path_sep(&self, ahead: usize) -> bool {
-        self.token(ahead).is_some_and(Token::is_path_sep)
+        self.token(ahead).is_some_and(RustToken::is_path_sep)
     }
 
     fn next(&mut self) {
         match &self.tokens[self.at].kind {
-            TokenKind::Symbol('{') => self.depth += 1,
-            TokenKind::Symbol('}') => {
+            RustTokenKind::Symbol('{') => self.depth += 1,
+            RustTokenKind::Symbol('}') => {
                 self.inline_modules.pop_if(|depth| *depth == self.depth);
                 self.depth = self.depth.saturating_sub(1);
             }
             // A path from the root of all crates, or the rest of one such as `<T>::f`.
-            TokenKind::PathSep => return self.skip_path(),
-            TokenKind::Word(word) => match word.as_str() {
+            RustTokenKind::PathSep => return self.skip_path(),
+            RustTokenKind::Word(word) => match word.as_str() {
                 "pub" if self.is(1, '(') => return self.skip_visibility(),
                 "mod" if self.is(2, '{') => self.inline_modules.push(self.depth + 1),
                 // Not `use<'a>`, which lists what a type captures.

@@ -23,8 +23,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::process::ChoreResult;
-use graph::Graph;
-use module_tree::{Module, module_tree};
+use graph::ImportGraph;
+use module_tree::{SourceModule, module_tree};
 use resolve::dependency;
 
 /// Checks every crate of the workspace.
@@ -64,7 +64,7 @@ struct ImportSite {
 
 /// Modules, or folders of modules, that all lead to each other.
 #[derive(Debug)]
-struct Knot {
+struct ImportKnot {
     what: &'static str,
     members: BTreeSet<usize>,
     cycles: Vec<Vec<ImportSite>>,
@@ -72,8 +72,8 @@ struct Knot {
     stands_for: BTreeMap<usize, usize>,
 }
 
-impl Knot {
-    fn describe(&self, root: &Path, modules: &[Module]) -> String {
+impl ImportKnot {
+    fn describe(&self, root: &Path, modules: &[SourceModule]) -> String {
         let mut text = format!("{} {} import each other", self.members.len(), self.what);
         for cycle in &self.cycles {
             let name = |id: usize| modules[self.stands_for[&id]].name();
@@ -94,7 +94,7 @@ impl Knot {
 }
 
 /// All imports between two files of a crate, the first of each pair.
-fn import_sites(modules: &[Module]) -> Vec<ImportSite> {
+fn import_sites(modules: &[SourceModule]) -> Vec<ImportSite> {
     let mut seen = BTreeSet::new();
     let mut sites = Vec::new();
     for (from, module) in modules.iter().enumerate() {
@@ -108,13 +108,13 @@ fn import_sites(modules: &[Module]) -> Vec<ImportSite> {
     sites
 }
 
-fn knots(modules: &[Module]) -> Vec<Knot> {
+fn knots(modules: &[SourceModule]) -> Vec<ImportKnot> {
     let sites = import_sites(modules);
     let files: BTreeMap<_, _> = (0..modules.len()).map(|id| (id, id)).collect();
     let mut found = knots_between("modules", &sites, &files);
     for group in folders::sibling_groups(modules) {
         let between = knots_between("folders", &sites, &group);
-        let is_new = |knot: &Knot| found.iter().all(|known| known.members != knot.members);
+        let is_new = |knot: &ImportKnot| found.iter().all(|known| known.members != knot.members);
         let new: Vec<_> = between.into_iter().filter(is_new).collect();
         found.extend(new);
     }
@@ -126,8 +126,8 @@ fn knots_between(
     what: &'static str,
     sites: &[ImportSite],
     stands_for: &BTreeMap<usize, usize>,
-) -> Vec<Knot> {
-    let mut graph = Graph::default();
+) -> Vec<ImportKnot> {
+    let mut graph = ImportGraph::default();
     let mut first_site: BTreeMap<[usize; 2], ImportSite> = BTreeMap::new();
     for site in sites {
         if let (Some(&from), Some(&to)) = (stands_for.get(&site.from), stands_for.get(&site.to)) {
@@ -141,7 +141,7 @@ fn knots_between(
     };
     let knots = graph.knots().into_iter();
     knots
-        .map(|members| Knot {
+        .map(|members| ImportKnot {
             what,
             cycles: graph.covering_cycles(&members).into_iter().map(with_sites).collect(),
             members,

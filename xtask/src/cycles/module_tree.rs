@@ -5,11 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::imports::{Import, imports};
-use crate::rust::{Token, TokenKind, tokens, without_tests};
+use crate::rust::{RustToken, RustTokenKind, tokens, without_tests};
 
 /// One source file: what it declares, defines and imports.
 #[derive(Debug)]
-pub(crate) struct Module {
+pub(crate) struct SourceModule {
     /// The path from the crate's root, without `crate`. Empty for the root.
     pub(crate) path: Vec<String>,
     pub(crate) file: PathBuf,
@@ -22,7 +22,7 @@ pub(crate) struct Module {
     pub(crate) imports: Vec<Import>,
 }
 
-impl Module {
+impl SourceModule {
     /// How reports call the module.
     pub(crate) fn name(&self) -> String {
         if self.path.is_empty() {
@@ -33,14 +33,14 @@ impl Module {
 }
 
 /// All modules below a crate's root file. The root is the first.
-pub(crate) fn module_tree(root: &Path) -> Result<Vec<Module>, String> {
+pub(crate) fn module_tree(root: &Path) -> Result<Vec<SourceModule>, String> {
     let mut modules = Vec::new();
     add_module(&mut modules, None, Vec::new(), root.to_owned())?;
     Ok(modules)
 }
 
 fn add_module(
-    modules: &mut Vec<Module>,
+    modules: &mut Vec<SourceModule>,
     parent: Option<usize>,
     path: Vec<String>,
     file: PathBuf,
@@ -50,7 +50,7 @@ fn add_module(
     let declared = declared_modules(&tokens);
     let folder = children_folder(&file, parent.is_none());
     let id = modules.len();
-    modules.push(Module {
+    modules.push(SourceModule {
         items: items(&tokens),
         imports: imports(&tokens),
         children: BTreeMap::new(),
@@ -79,29 +79,29 @@ fn children_folder(file: &Path, is_root: bool) -> PathBuf {
 }
 
 /// `mod name;`, with the file that a `#[path]` attribute names.
-struct Declaration {
+struct ModDeclaration {
     name: String,
     at: Option<String>,
 }
 
-fn declared_modules(tokens: &[Token]) -> Vec<Declaration> {
+fn declared_modules(tokens: &[RustToken]) -> Vec<ModDeclaration> {
     let mut found = Vec::new();
     for (at, window) in tokens.windows(3).enumerate() {
         let [keyword, name, end] = window else { continue };
         if let (true, Some(name), true) = (keyword.is_word("mod"), name.word(), end.is(';')) {
-            found.push(Declaration { name: name.to_owned(), at: path_attribute(&tokens[..at]) });
+            found.push(ModDeclaration { name: name.to_owned(), at: path_attribute(&tokens[..at]) });
         }
     }
     found
 }
 
 /// The file of a `#[path = "…"]` that ends right before an item, visibility allowed.
-fn path_attribute(before: &[Token]) -> Option<String> {
+fn path_attribute(before: &[RustToken]) -> Option<String> {
     let end = before.iter().rposition(|token| token.is(']'))?;
     let is_adjacent = before[end + 1..].iter().all(|token| !token.is(';') && !token.is('}'));
     let [.., key, equals, value] = &before[..end] else { return None };
     match &value.kind {
-        TokenKind::Literal(file) if is_adjacent && key.is_word("path") && equals.is('=') => {
+        RustTokenKind::Literal(file) if is_adjacent && key.is_word("path") && equals.is('=') => {
             Some(file.clone())
         }
         _ => None,
@@ -109,18 +109,18 @@ fn path_attribute(before: &[Token]) -> Option<String> {
 }
 
 /// The names that a file defines at its top level.
-fn items(tokens: &[Token]) -> BTreeSet<String> {
+fn items(tokens: &[RustToken]) -> BTreeSet<String> {
     let keywords =
         ["struct", "enum", "union", "trait", "type", "fn", "const", "static", "mod", "macro_rules"];
     let mut found = BTreeSet::new();
     let mut depth = 0usize;
     for (at, token) in tokens.iter().enumerate() {
         match token.kind {
-            TokenKind::Symbol('{' | '(' | '[') => depth += 1,
-            TokenKind::Symbol('}' | ')' | ']') => depth = depth.saturating_sub(1),
-            TokenKind::Word(ref word) if depth == 0 && keywords.contains(&word.as_str()) => {
+            RustTokenKind::Symbol('{' | '(' | '[') => depth += 1,
+            RustTokenKind::Symbol('}' | ')' | ']') => depth = depth.saturating_sub(1),
+            RustTokenKind::Word(ref word) if depth == 0 && keywords.contains(&word.as_str()) => {
                 let name_at = if word == "macro_rules" { at + 2 } else { at + 1 };
-                let name = tokens.get(name_at).and_then(Token::word);
+                let name = tokens.get(name_at).and_then(RustToken::word);
                 // Of a file module only the declaration is here.
                 let is_file = word == "mod" && tokens.get(at + 2).is_some_and(|t| t.is(';'));
                 found.extend(name.filter(|_| !is_file).map(str::to_owned));

@@ -1,11 +1,11 @@
 //! Which module a path leads to: the one that defines the item, not one that re-exports it.
 
 use super::imports::{Binding, Import};
-use super::module_tree::Module;
+use super::module_tree::SourceModule;
 
 /// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum PathTarget {
     /// An item that this module defines.
     ItemOf(usize),
     /// The module itself, as a namespace: what is used of it, other paths tell.
@@ -16,26 +16,36 @@ pub(crate) enum Target {
 const MOST_REEXPORTS: usize = 32;
 
 /// Follows a path of `module`. Nothing if it leads out of the crate.
-pub(crate) fn resolve(modules: &[Module], module: usize, path: &[String]) -> Option<Target> {
-    Resolver { modules, left: MOST_REEXPORTS }.relative(module, path)
+pub(crate) fn resolve(
+    modules: &[SourceModule],
+    module: usize,
+    path: &[String],
+) -> Option<PathTarget> {
+    PathResolver { modules, left: MOST_REEXPORTS }.relative(module, path)
 }
 
 /// The module that one of `module`'s imports makes it depend on.
-pub(crate) fn dependency(modules: &[Module], module: usize, import: &Import) -> Option<usize> {
+pub(crate) fn dependency(
+    modules: &[SourceModule],
+    module: usize,
+    import: &Import,
+) -> Option<usize> {
     match (resolve(modules, module, &import.path)?, &import.binding) {
-        (Target::ItemOf(target), _) | (Target::Namespace(target), Binding::Glob) => Some(target),
-        (Target::Namespace(_), _) => None,
+        (PathTarget::ItemOf(target), _) | (PathTarget::Namespace(target), Binding::Glob) => {
+            Some(target)
+        }
+        (PathTarget::Namespace(_), _) => None,
     }
 }
 
-struct Resolver<'a> {
-    modules: &'a [Module],
+struct PathResolver<'a> {
+    modules: &'a [SourceModule],
     left: usize,
 }
 
-impl Resolver<'_> {
+impl PathResolver<'_> {
     /// A path as written in `module`.
-    fn relative(&mut self, module: usize, path: &[String]) -> Option<Target> {
+    fn relative(&mut self, module: usize, path: &[String]) -> Option<PathTarget> {
         let first = path.first()?;
         match first.as_str() {
             "crate" => self.within(0, &path[1..]),
@@ -54,8 +64,8 @@ impl Resolver<'_> {
     }
 
     /// A path below `module`.
-    fn within(&mut self, module: usize, path: &[String]) -> Option<Target> {
-        let Some(first) = path.first() else { return Some(Target::Namespace(module)) };
+    fn within(&mut self, module: usize, path: &[String]) -> Option<PathTarget> {
+        let Some(first) = path.first() else { return Some(PathTarget::Namespace(module)) };
         let this = &self.modules[module];
         let is_leaf = path.len() == 1;
         // A function and a module may share a name; the function is the one re-exported.
@@ -66,16 +76,21 @@ impl Resolver<'_> {
             return self.within(child, &path[1..]);
         }
         if this.items.contains(first) {
-            return Some(Target::ItemOf(module));
+            return Some(PathTarget::ItemOf(module));
         }
         if this.imports.iter().any(|import| import.binding == Binding::Name(first.clone())) {
             return self.through_binding(module, first, &path[1..]);
         }
-        self.through_globs(module, path).or(Some(Target::ItemOf(module)))
+        self.through_globs(module, path).or(Some(PathTarget::ItemOf(module)))
     }
 
     /// A path whose first segment a `use` of `module` has brought in.
-    fn through_binding(&mut self, module: usize, name: &str, rest: &[String]) -> Option<Target> {
+    fn through_binding(
+        &mut self,
+        module: usize,
+        name: &str,
+        rest: &[String],
+    ) -> Option<PathTarget> {
         let bound = |import: &&Import| matches!(&import.binding, Binding::Name(n) if n == name);
         let import = self.modules[module].imports.iter().find(bound)?;
         // `use self::name` or `use name` of a module next to it: no way further.
@@ -92,7 +107,7 @@ impl Resolver<'_> {
     }
 
     /// An item that `module` re-exports with all others of a module.
-    fn through_globs(&mut self, module: usize, path: &[String]) -> Option<Target> {
+    fn through_globs(&mut self, module: usize, path: &[String]) -> Option<PathTarget> {
         let modules = self.modules;
         let globs = modules[module].imports.iter().filter(|i| i.binding == Binding::Glob);
         for glob in globs {
@@ -100,7 +115,9 @@ impl Resolver<'_> {
                 return None;
             }
             self.left -= 1;
-            let Some(Target::Namespace(from)) = self.relative(module, &glob.path) else { continue };
+            let Some(PathTarget::Namespace(from)) = self.relative(module, &glob.path) else {
+                continue;
+            };
             let has_it = modules[from].items.contains(&path[0])
                 || modules[from].children.contains_key(&path[0])
                 || modules[from]

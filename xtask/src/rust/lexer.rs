@@ -2,13 +2,13 @@
 
 /// One token and the line it starts on, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Token {
-    pub(crate) kind: TokenKind,
+pub(crate) struct RustToken {
+    pub(crate) kind: RustTokenKind,
     pub(crate) line: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TokenKind {
+pub(crate) enum RustTokenKind {
     /// An identifier or keyword, without `r#`.
     Word(String),
     /// A string, character or number. A plain string keeps its text between the quotes.
@@ -19,10 +19,10 @@ pub(crate) enum TokenKind {
     Symbol(char),
 }
 
-impl Token {
+impl RustToken {
     pub(crate) fn word(&self) -> Option<&str> {
         match &self.kind {
-            TokenKind::Word(word) => Some(word),
+            RustTokenKind::Word(word) => Some(word),
             _ => None,
         }
     }
@@ -32,31 +32,32 @@ impl Token {
     }
 
     pub(crate) fn is(&self, symbol: char) -> bool {
-        self.kind == TokenKind::Symbol(symbol)
+        self.kind == RustTokenKind::Symbol(symbol)
     }
 
     pub(crate) fn is_path_sep(&self) -> bool {
-        self.kind == TokenKind::PathSep
+        self.kind == RustTokenKind::PathSep
     }
 }
 
 /// The tokens of a source file. Text that is not Rust gives some tokens, never a panic.
-pub(crate) fn tokens(source: &str) -> Vec<Token> {
-    let mut lexer = Lexer { chars: source.chars().collect(), at: 0, line: 1, tokens: Vec::new() };
+pub(crate) fn tokens(source: &str) -> Vec<RustToken> {
+    let mut lexer =
+        RustLexer { chars: source.chars().collect(), at: 0, line: 1, tokens: Vec::new() };
     while lexer.at < lexer.chars.len() {
         lexer.next();
     }
     lexer.tokens
 }
 
-struct Lexer {
+struct RustLexer {
     chars: Vec<char>,
     at: usize,
     line: usize,
-    tokens: Vec<Token>,
+    tokens: Vec<RustToken>,
 }
 
-impl Lexer {
+impl RustLexer {
     fn peek(&self, ahead: usize) -> char {
         self.chars.get(self.at + ahead).copied().unwrap_or('\0')
     }
@@ -69,8 +70,8 @@ impl Lexer {
         self.at += 1;
     }
 
-    fn push(&mut self, kind: TokenKind, line: usize) {
-        self.tokens.push(Token { kind, line });
+    fn push(&mut self, kind: RustTokenKind, line: usize) {
+        self.tokens.push(RustToken { kind, line });
     }
 
     fn next(&mut self) {
@@ -91,10 +92,10 @@ impl Lexer {
             self.word(line);
         } else if first == ':' && self.peek(1) == ':' {
             self.at += 2;
-            self.push(TokenKind::PathSep, line);
+            self.push(RustTokenKind::PathSep, line);
         } else {
             self.at += 1;
-            self.push(TokenKind::Symbol(first), line);
+            self.push(RustTokenKind::Symbol(first), line);
         }
     }
 
@@ -125,7 +126,7 @@ impl Lexer {
         let end = self.at.min(self.chars.len());
         let text = self.chars[start..end].iter().collect();
         self.step();
-        self.push(TokenKind::Literal(text), line);
+        self.push(RustTokenKind::Literal(text), line);
     }
 
     /// A string without escapes, from the first `#` or quote after its `r`.
@@ -145,7 +146,7 @@ impl Lexer {
         }
         let text = self.chars.get(start..self.at).unwrap_or_default().iter().collect();
         self.at += 1 + hashes;
-        self.push(TokenKind::Literal(text), line);
+        self.push(RustTokenKind::Literal(text), line);
     }
 
     /// A lifetime or a character.
@@ -155,7 +156,7 @@ impl Lexer {
             while is_word_char(self.peek(0)) {
                 self.step();
             }
-            return self.push(TokenKind::Lifetime, line);
+            return self.push(RustTokenKind::Lifetime, line);
         }
         self.step();
         if self.peek(0) == '\\' {
@@ -166,7 +167,7 @@ impl Lexer {
             self.step();
         }
         self.step();
-        self.push(TokenKind::Literal(String::new()), line);
+        self.push(RustTokenKind::Literal(String::new()), line);
     }
 
     /// A word, a number, or the prefix of a string or character such as `r#"`, `b'` or `br"`.
@@ -187,9 +188,9 @@ impl Lexer {
             ("b" | "c", '"') => self.string(line),
             ("b", '\'') => self.quote_of_byte(line),
             _ if word.starts_with(|first: char| first.is_ascii_digit()) => {
-                self.push(TokenKind::Literal(word), line);
+                self.push(RustTokenKind::Literal(word), line);
             }
-            _ => self.push(TokenKind::Word(word), line),
+            _ => self.push(RustTokenKind::Word(word), line),
         }
     }
 
@@ -203,7 +204,7 @@ impl Lexer {
             self.step();
         }
         self.step();
-        self.push(TokenKind::Literal(String::new()), line);
+        self.push(RustTokenKind::Literal(String::new()), line);
     }
 }
 

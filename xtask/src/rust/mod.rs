@@ -1,7 +1,7 @@
 //! As much of Rust's grammar as the checks need: tokens with their lines.
 
 mod lexer;
-mod tests_removed;
+mod strip_tests;
 
-pub(crate) use lexer::{Token, TokenKind, tokens};
-pub(crate) use tests_removed::without_tests;
+pub(crate) use lexer::{RustToken, RustTokenKind, tokens};
+pub(crate) use strip_tests::without_tests;

@@ -1,6 +1,6 @@
 //! Functions fit on a screen.
 
-use crate::rust::{Token, TokenKind, tokens};
+use crate::rust::{RustToken, RustTokenKind, tokens};
 use crate::source_tree::{Language, SourceFile};
 
 /// The most lines of a function, from `fn` to its last brace.
@@ -11,41 +11,41 @@ pub(crate) fn check(files: &[SourceFile]) -> Vec<String> {
     rust.flat_map(|file| {
         let functions = functions(&tokens(&file.text)).into_iter();
         functions.filter(|function| function.lines > FUNCTION_LINES).map(|function| {
-            let Function { name, line, lines } = function;
+            let FunctionSpan { name, line, lines } = function;
             format!("{}:{line}: fn {name} has {lines} lines, more than {FUNCTION_LINES}", file.path)
         })
     })
     .collect()
 }
 
-struct Function {
+struct FunctionSpan {
     name: String,
     line: usize,
     lines: usize,
 }
 
 /// Every function with a body, those inside others too.
-fn functions(tokens: &[Token]) -> Vec<Function> {
+fn functions(tokens: &[RustToken]) -> Vec<FunctionSpan> {
     let mut found = Vec::new();
     for (at, pair) in tokens.windows(2).enumerate() {
         let (true, Some(name)) = (pair[0].is_word("fn"), pair[1].word()) else { continue };
         if let Some(last) = last_line(&tokens[at..]) {
             let line = pair[0].line;
-            found.push(Function { name: name.to_owned(), line, lines: last - line + 1 });
+            found.push(FunctionSpan { name: name.to_owned(), line, lines: last - line + 1 });
         }
     }
     found
 }
 
 /// The line of the brace that ends the function; none if it has no body.
-fn last_line(tokens: &[Token]) -> Option<usize> {
+fn last_line(tokens: &[RustToken]) -> Option<usize> {
     let mut depth = 0;
     for token in tokens {
         match token.kind {
-            TokenKind::Symbol(';') if depth == 0 => return None,
-            TokenKind::Symbol('(' | '[' | '{') => depth += 1,
-            TokenKind::Symbol('}') if depth == 1 => return Some(token.line),
-            TokenKind::Symbol(')' | ']' | '}') => depth -= 1,
+            RustTokenKind::Symbol(';') if depth == 0 => return None,
+            RustTokenKind::Symbol('(' | '[' | '{') => depth += 1,
+            RustTokenKind::Symbol('}') if depth == 1 => return Some(token.line),
+            RustTokenKind::Symbol(')' | ']' | '}') => depth -= 1,
             _ => {}
         }
     }

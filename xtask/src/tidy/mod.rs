@@ -16,19 +16,19 @@ use crate::process::ChoreResult;
 use crate::source_tree::{SourceFile, source_tree};
 
 /// A check: what `cargo xtask tidy NAME` calls it, and what it does.
-struct Check {
+struct TidyCheck {
     name: &'static str,
     run: fn(&[SourceFile]) -> Vec<String>,
 }
 
-const CHECKS: &[Check] = &[
-    Check { name: "lines", run: line_length::check },
-    Check { name: "files", run: line_length::check_files },
-    Check { name: "functions", run: functions::check },
-    Check { name: "words", run: words::check },
-    Check { name: "types", run: type_names::check },
-    Check { name: "sizes", run: crate_sizes::check },
-    Check { name: "packages", run: packages::check },
+const CHECKS: &[TidyCheck] = &[
+    TidyCheck { name: "lines", run: line_length::check },
+    TidyCheck { name: "files", run: line_length::check_files },
+    TidyCheck { name: "functions", run: functions::check },
+    TidyCheck { name: "words", run: words::check },
+    TidyCheck { name: "types", run: type_names::check },
+    TidyCheck { name: "sizes", run: crate_sizes::check },
+    TidyCheck { name: "packages", run: packages::check },
 ];
 
 /// Runs the checks of these names, or all of them if there are none.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::rust::{Token, TokenKind, tokens};
+use crate::rust::{RustToken, RustTokenKind, tokens};
 use crate::source_tree::{Language, SourceFile};
 
 pub(crate) fn check(files: &[SourceFile]) -> Vec<String> {
@@ -29,37 +29,38 @@ pub(crate) fn check(files: &[SourceFile]) -> Vec<String> {
         .collect()
 }
 
-struct Definition {
+struct TypeDefinition {
     name: String,
     line: usize,
 }
 
 /// The types that a file defines, at any depth.
-fn definitions(tokens: &[Token]) -> Vec<Definition> {
+fn definitions(tokens: &[RustToken]) -> Vec<TypeDefinition> {
     let mut found = Vec::new();
     // For each open brace, whether it opens the body of an `impl` or a trait.
     let mut open: Vec<bool> = Vec::new();
     let mut opens_body = false;
     for (at, token) in tokens.iter().enumerate() {
         match &token.kind {
-            TokenKind::Symbol('{') => {
+            RustTokenKind::Symbol('{') => {
                 open.push(opens_body);
                 opens_body = false;
             }
-            TokenKind::Symbol('}') => {
+            RustTokenKind::Symbol('}') => {
                 open.pop();
             }
-            TokenKind::Symbol(';') => opens_body = false,
-            TokenKind::Word(word) => {
+            RustTokenKind::Symbol(';') => opens_body = false,
+            RustTokenKind::Word(word) => {
                 let is_associated = word == "type" && open.last() == Some(&true);
                 if word == "trait" || word == "impl" && starts_item(&tokens[..at]) {
                     opens_body = true;
                 }
                 if is_type_keyword(word, &tokens[at + 1..]) && !is_associated {
-                    let name = tokens.get(at + 1).and_then(Token::word);
+                    let name = tokens.get(at + 1).and_then(RustToken::word);
                     let named = name.filter(|name| name.starts_with(char::is_uppercase));
                     found.extend(
-                        named.map(|name| Definition { name: name.to_owned(), line: token.line }),
+                        named
+                            .map(|name| TypeDefinition { name: name.to_owned(), line: token.line }),
                     );
                 }
             }
@@ -70,7 +71,7 @@ fn definitions(tokens: &[Token]) -> Vec<Definition> {
 }
 
 /// `union` is a keyword only before a name and a body or generics.
-fn is_type_keyword(word: &str, next: &[Token]) -> bool {
+fn is_type_keyword(word: &str, next: &[RustToken]) -> bool {
     match word {
         "struct" | "enum" | "trait" | "type" => true,
         "union" => next.get(1).is_some_and(|token| token.is('{') || token.is('<')),
@@ -79,11 +80,11 @@ fn is_type_keyword(word: &str, next: &[Token]) -> bool {
 }
 
 /// Whether an item could start after these tokens: `impl` is also part of types.
-fn starts_item(before: &[Token]) -> bool {
+fn starts_item(before: &[RustToken]) -> bool {
     let Some(last) = before.last() else { return true };
     match &last.kind {
-        TokenKind::Symbol(symbol) => matches!(symbol, '{' | '}' | ';' | ']'),
-        TokenKind::Word(word) => word == "unsafe",
+        RustTokenKind::Symbol(symbol) => matches!(symbol, '{' | '}' | ';' | ']'),
+        RustTokenKind::Word(word) => word == "unsafe",
         _ => false,
     }
 }

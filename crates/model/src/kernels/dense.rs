@@ -1,17 +1,19 @@
 //! Dense layers at small batches, where general matrix products are weak.
 //!
-//! Weights are stored a row for each output (`[outputs, inputs]`, as PyTorch does), so both
+//! Weights are stored as a row for each output (`[outputs, inputs]`, as PyTorch does), so both
 //! directions run along rows: forward is many dot products, backward many scaled sums of
-//! rows. Each is done in register blocks big enough to keep two multiply-adds going a cycle.
+//! rows. Each uses register blocks large enough to issue two multiply-adds in every cycle.
 
-use super::output_mode::OutputMode;
 use pulp::{Arch, Simd, WithSimd};
 
-/// Outputs that one register block works on.
+use super::elementwise::each;
+use super::output_mode::OutputMode;
+
+/// Outputs of a register block.
 const OUT: usize = 5;
-/// Examples that one register block of the forward kernel works on.
+/// Examples of a register block of the forward kernel.
 const ROWS: usize = 2;
-/// Vectors of inputs that one register block of the backward kernel works on.
+/// Vectors of inputs of a register block of the backward kernel.
 const COLS: usize = 2;
 
 /// `out[b][o] = bias[o] + sum over i of x[b][i] * weights[o][i]`.
@@ -22,10 +24,10 @@ pub fn dense_forward(inputs: usize, x: &[f32], weights: &[f32], bias: &[f32], ou
     let outputs = bias.len();
     assert_eq!(weights.len(), outputs * inputs, "weights");
     assert_eq!(x.len() * outputs, out.len() * inputs, "batch");
-    Arch::new().dispatch(Forward { inputs, x, weights, bias, out });
+    Arch::new().dispatch(DenseForward { inputs, x, weights, bias, out });
 }
 
-struct Forward<'a> {
+struct DenseForward<'a> {
     inputs: usize,
     x: &'a [f32],
     weights: &'a [f32],
@@ -33,7 +35,7 @@ struct Forward<'a> {
     out: &'a mut [f32],
 }
 
-impl WithSimd for Forward<'_> {
+impl WithSimd for DenseForward<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -116,7 +118,7 @@ fn dots<S: Simd, const R: usize, const K: usize>(simd: S, x: &[f32], w: &[f32]) 
     sums
 }
 
-/// `grad[o][i] = sum over b of delta[b][o] * x[b][i]`, or that added to what is there.
+/// `grad[o][i] = sum over b of delta[b][o] * x[b][i]`, or adds that to `grad`.
 ///
 /// # Panics
 /// If the slices' lengths do not fit `inputs` inputs and `outputs` outputs.
@@ -125,15 +127,15 @@ pub fn dense_backward_weights(
     outputs: usize,
     x: &[f32],
     delta: &[f32],
-    onto: OutputMode,
+    mode: OutputMode,
     grad: &mut [f32],
 ) {
     assert_eq!(grad.len(), outputs * inputs, "gradient");
     assert_eq!(x.len() * outputs, delta.len() * inputs, "batch");
-    if onto == OutputMode::Overwrite && delta.is_empty() {
+    if mode == OutputMode::Overwrite && delta.is_empty() {
         grad.fill(0.0);
     }
-    Arch::new().dispatch(BackwardWeights { inputs, outputs, x, delta, onto, grad });
+    Arch::new().dispatch(BackwardWeights { inputs, outputs, x, delta, mode, grad });
 }
 
 struct BackwardWeights<'a> {
@@ -141,7 +143,7 @@ struct BackwardWeights<'a> {
     outputs: usize,
     x: &'a [f32],
     delta: &'a [f32],
-    onto: OutputMode,
+    mode: OutputMode,
     grad: &'a mut [f32],
 }
 
@@ -150,85 +152,121 @@ impl WithSimd for BackwardWeights<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { inputs, outputs, x, delta, onto, grad } = self;
+        let Self { inputs, outputs, x, delta, mode, grad } = self;
         if inputs == 0 || outputs == 0 {
             return;
         }
         let mut o = 0;
         while o + OUT <= outputs {
             let grad = &mut grad[o * inputs..][..OUT * inputs];
-            scaled_sums::<S, OUT>(simd, inputs, x, (delta, outputs, o), onto, grad);
+            GradRows { inputs, outputs, x, delta, first: o, mode }.put::<S, OUT>(simd, grad);
             o += OUT;
         }
         while o < outputs {
             let grad = &mut grad[o * inputs..][..inputs];
-            scaled_sums::<S, 1>(simd, inputs, x, (delta, outputs, o), onto, grad);
+            GradRows { inputs, outputs, x, delta, first: o, mode }.put::<S, 1>(simd, grad);
             o += 1;
         }
     }
 }
 
-/// Rows `o .. o + K` of the gradient; `scales` is (delta, its row length, o).
-#[inline(always)]
-fn scaled_sums<S: Simd, const K: usize>(
-    simd: S,
+/// Some rows of the gradient, from output `first` on.
+#[derive(Clone, Copy)]
+struct GradRows<'a> {
     inputs: usize,
-    x: &[f32],
-    scales: (&[f32], usize, usize),
-    onto: OutputMode,
-    grad: &mut [f32],
-) {
-    let wide = COLS * S::F32_LANES;
-    let mut i = 0;
-    while i + wide <= inputs {
-        block::<S, K, COLS>(simd, (inputs, i), x, scales, onto, grad);
-        i += wide;
+    outputs: usize,
+    x: &'a [f32],
+    delta: &'a [f32],
+    first: usize,
+    mode: OutputMode,
+}
+
+impl GradRows<'_> {
+    /// Computes `K` rows.
+    #[inline(always)]
+    fn put<S: Simd, const K: usize>(self, simd: S, grad: &mut [f32]) {
+        let Self { inputs, outputs, x, delta, first, mode } = self;
+        let wide = COLS * S::F32_LANES;
+        let mut i = 0;
+        while i + wide <= inputs {
+            self.put_block::<S, K, COLS>(simd, i, grad);
+            i += wide;
+        }
+        while i + S::F32_LANES <= inputs {
+            self.put_block::<S, K, 1>(simd, i, grad);
+            i += S::F32_LANES;
+        }
+        for i in i..inputs {
+            for k in 0..K {
+                let column = x[i..].iter().step_by(inputs);
+                let scales = delta[first + k..].iter().step_by(outputs);
+                let start = if mode == OutputMode::Add { grad[k * inputs + i] } else { 0.0 };
+                grad[k * inputs + i] = column.zip(scales).fold(start, |sum, (x, d)| sum + x * d);
+            }
+        }
     }
-    while i + S::F32_LANES <= inputs {
-        block::<S, K, 1>(simd, (inputs, i), x, scales, onto, grad);
-        i += S::F32_LANES;
-    }
-    let (delta, outputs, o) = scales;
-    for i in i..inputs {
+
+    /// `K` rows by `C` vectors of the gradient, from column `i`, summed over the batch.
+    #[inline(always)]
+    fn put_block<S: Simd, const K: usize, const C: usize>(
+        self,
+        simd: S,
+        i: usize,
+        grad: &mut [f32],
+    ) {
+        let Self { inputs, outputs, x, delta, first, mode } = self;
+        let mut acc = [[simd.splat_f32s(0.0); C]; K];
+        if mode == OutputMode::Add {
+            for k in 0..K {
+                let row = &grad[k * inputs + i..][..C * S::F32_LANES];
+                acc[k].copy_from_slice(S::as_simd_f32s(row).0);
+            }
+        }
+        for (x, delta) in x.chunks_exact(inputs).zip(delta.chunks_exact(outputs)) {
+            let x = &S::as_simd_f32s(&x[i..i + C * S::F32_LANES]).0[..C];
+            let delta = &delta[first..first + K];
+            for k in 0..K {
+                let scale = simd.splat_f32s(delta[k]);
+                for c in 0..C {
+                    acc[k][c] = simd.mul_add_e_f32s(x[c], scale, acc[k][c]);
+                }
+            }
+        }
         for k in 0..K {
-            let column = x[i..].iter().step_by(inputs);
-            let scales = delta[o + k..].iter().step_by(outputs);
-            let start = if onto == OutputMode::Add { grad[k * inputs + i] } else { 0.0 };
-            grad[k * inputs + i] = column.zip(scales).fold(start, |sum, (x, d)| sum + x * d);
+            let row = &mut grad[k * inputs + i..][..C * S::F32_LANES];
+            S::as_mut_simd_f32s(row).0.copy_from_slice(&acc[k]);
         }
     }
 }
 
-/// `K` rows by `C` vectors of the gradient, from column `i`, summed over the batch.
-#[inline(always)]
-fn block<S: Simd, const K: usize, const C: usize>(
-    simd: S,
-    (inputs, i): (usize, usize),
-    x: &[f32],
-    (delta, outputs, o): (&[f32], usize, usize),
-    onto: OutputMode,
-    grad: &mut [f32],
-) {
-    let mut acc = [[simd.splat_f32s(0.0); C]; K];
-    if onto == OutputMode::Add {
-        for k in 0..K {
-            let row = &grad[k * inputs + i..][..C * S::F32_LANES];
-            acc[k].copy_from_slice(S::as_simd_f32s(row).0);
-        }
+/// `grad[o] = sum over b of delta[b][o]`, or adds that to `grad`.
+///
+/// # Panics
+/// If `delta` is not whole rows of `grad.len()` values.
+pub fn dense_backward_bias(delta: &[f32], mode: OutputMode, grad: &mut [f32]) {
+    assert_eq!(delta.len() % grad.len().max(1), 0, "batch");
+    mode.prepare(grad);
+    for row in delta.chunks_exact(grad.len().max(1)) {
+        grad.iter_mut().zip(row).for_each(|(sum, delta)| *sum += delta);
     }
-    for (x, delta) in x.chunks_exact(inputs).zip(delta.chunks_exact(outputs)) {
-        let x = &S::as_simd_f32s(&x[i..i + C * S::F32_LANES]).0[..C];
-        let delta = &delta[o..o + K];
-        for k in 0..K {
-            let scale = simd.splat_f32s(delta[k]);
-            for c in 0..C {
-                acc[k][c] = simd.mul_add_e_f32s(x[c], scale, acc[k][c]);
-            }
+}
+
+/// `dx[b][i] = sum over o of delta[b][o] * weights[o][i]`.
+///
+/// # Panics
+/// If the slices' lengths do not fit `inputs` inputs.
+pub fn dense_backward_inputs(inputs: usize, weights: &[f32], delta: &[f32], dx: &mut [f32]) {
+    let outputs = weights.len() / inputs.max(1);
+    assert_eq!(weights.len(), outputs * inputs, "weights");
+    assert_eq!(dx.len() * outputs, delta.len() * inputs, "batch");
+    dx.fill(0.0);
+    for (dx, delta) in dx.chunks_exact_mut(inputs.max(1)).zip(delta.chunks_exact(outputs.max(1))) {
+        for (row, delta) in weights.chunks_exact(inputs.max(1)).zip(delta) {
+            each(
+                #[inline(always)]
+                || dx.iter_mut().zip(row).for_each(|(dx, weight)| *dx += delta * weight),
+            );
         }
-    }
-    for k in 0..K {
-        let row = &mut grad[k * inputs + i..][..C * S::F32_LANES];
-        S::as_mut_simd_f32s(row).0.copy_from_slice(&acc[k]);
     }
 }
 
@@ -270,10 +308,21 @@ mod tests {
                 assert_eq!(grad[o * inputs + i], sum, "{batch}x{inputs}x{outputs}: {o},{i}");
             }
         }
+        let (mut bias_grad, mut dx) = (vec![f32::NAN; outputs], vec![f32::NAN; batch * inputs]);
+        dense_backward_bias(&delta, OutputMode::Overwrite, &mut bias_grad);
+        for (o, got) in bias_grad.iter().enumerate() {
+            assert_eq!(*got, (0..batch).map(|b| delta[b * outputs + o]).sum::<f32>());
+        }
+        dense_backward_inputs(inputs, &weights, &delta, &mut dx);
+        for (at, got) in dx.iter().enumerate() {
+            let (b, i) = (at / inputs, at % inputs);
+            let terms = (0..outputs).map(|o| delta[b * outputs + o] * weights[o * inputs + i]);
+            assert_eq!(*got, terms.sum::<f32>(), "{batch}x{inputs}x{outputs}: {b},{i}");
+        }
     }
 
     #[test]
-    fn both_directions_equal_the_plain_sums_at_odd_sizes() {
+    fn all_directions_equal_the_plain_sums_at_odd_sizes() {
         for batch in [1, 2, 3, 10] {
             for inputs in [1, 7, 8, 9, 16, 31, 784] {
                 for outputs in [1, 2, 4, 5, 6, 10, 11] {

@@ -1,11 +1,22 @@
-//! Loops that treat each element alone.
+//! Loops over the elements of slices.
 
 use pulp::Arch;
 
 /// Runs a loop with the widest vectors that the processor has.
 ///
-/// The loop is compiled once for each kind of processor; keep it a plain pass over slices, so
-/// that the compiler can vectorise it.
+/// The loop is compiled once for each kind of processor. Keep it a plain pass over slices, and
+/// mark the closure `#[inline(always)]`, so that the compiler can vectorise it.
+///
+/// ```
+/// use paceline_model::kernels::each;
+///
+/// let mut values = vec![1.0f32; 1000];
+/// each(
+///     #[inline(always)]
+///     || values.iter_mut().for_each(|value| *value *= 0.5),
+/// );
+/// assert_eq!(values[999], 0.5);
+/// ```
 #[inline]
 pub fn each(work: impl FnOnce()) {
     Arch::new().dispatch(work);

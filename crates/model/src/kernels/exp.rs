@@ -1,12 +1,13 @@
 //! The exponential function of many numbers at once.
 
-use super::each;
+use super::elementwise::each;
 
-/// Below this the result is zero; there, floats begin to lose digits.
+/// Below this the result is zero: the exact one would be close to the least normal float.
 const LEAST: f32 = -87.0;
 
-/// Replaces every number by its exponential. They must not be above 0, or no number at all, which
-/// they stay; the result is right to two units in the last place, and the same on every processor.
+/// Replaces every number, which must not be above 0, by its exponential. NaN stays NaN.
+///
+/// Results are right to two units in the last place, and the same on every processor.
 pub(crate) fn exp_below_zero(values: &mut [f32]) {
     each(
         #[inline(always)]
@@ -15,11 +16,11 @@ pub(crate) fn exp_below_zero(values: &mut [f32]) {
 }
 
 /// `2^n * e^r` with a whole `n` and a small `r`: the first is an exponent, the second a short
-/// polynomial. There is no branch in it, so the loop around it becomes one over vectors.
+/// polynomial. It has no branches, so the compiler vectorises the loop around it.
 #[inline(always)]
 #[expect(clippy::excessive_precision, reason = "the digits that the halves of ln 2 have")]
 fn exp(x: f32) -> f32 {
-    // What is added to a small number to have its whole part in the lowest bits.
+    // Added to a small number, this moves its whole part into the lowest bits.
     const SHIFT: f32 = 12_582_912.0;
     const LN_2_HIGH: f32 = 0.693_359_375;
     const LN_2_LOW: f32 = -2.121_944_40e-4;
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_those_of_the_library_to_two_units() {
+    fn results_agree_with_the_library_to_two_units() {
         let mut values: Vec<f32> = (0..87_000).map(|i| i as f32 * -0.001).collect();
         values.extend([-0.0, -1e-30, -1e-7]);
         let exact: Vec<f64> = values.iter().map(|&x| f64::from(x).exp()).collect();
@@ -61,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_below_is_zero_and_what_is_no_number_stays_none() {
+    fn far_below_zero_the_result_is_zero_and_nan_stays_nan() {
         let mut values = [-87.1, -1e30, f32::NEG_INFINITY, f32::NAN, 0.0];
         exp_below_zero(&mut values);
         assert_eq!(values[..3], [0.0; 3]);

@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::OutputMode;
+use super::output_mode::OutputMode;
 use super::panels::{Panel, Panels};
-use super::tile::{ROWS, VECTORS, add_packed, put_out, tiles};
+use super::tile::{ROWS, TileRows, VECTORS, add_packed, tiles, write_sums};
 
-/// Panels that a tile's rows go through before the next rows do: so much of the right factor
-/// stays in the first-level cache, and the output is written in stretches.
+/// Panels that a tile's rows go through before the next rows do: that much of the right factor
+/// stays in the first-level cache, and the output is written in long runs.
 const PANELS: usize = 4;
 /// Examples whose left factors are packed at a time.
 const EXAMPLES: usize = 128;
@@ -18,23 +18,32 @@ pub(crate) const OUTER_ROWS: usize = 8 * ROWS;
 
 /// `grad[o][i] (+)= sum over b of dy[b][first + o] * x[b][i]`, with x in panels of inputs.
 ///
-/// `dy` comes as (values, values of an example, first). `grad` has as many rows as it has.
+/// The length of `grad` determines the number of rows.
 pub(crate) fn outer_rows(
     x: Panels,
     packed: &[f32],
-    dy: (&[f32], usize, usize),
-    onto: OutputMode,
+    dy: OutputGrad<'_>,
+    mode: OutputMode,
     grad: &mut [f32],
 ) {
     assert!(grad.len() <= OUTER_ROWS * x.columns(), "rows of the gradient");
-    Arch::new().dispatch(OuterRows { x, packed, dy, onto, grad });
+    Arch::new().dispatch(OuterRows { x, packed, dy, mode, grad });
+}
+
+/// The gradient by a layer's outputs, of which a call uses those from `first` on.
+#[derive(Clone, Copy)]
+pub(crate) struct OutputGrad<'a> {
+    /// A row of `outputs` values for each example.
+    pub(crate) values: &'a [f32],
+    pub(crate) outputs: usize,
+    pub(crate) first: usize,
 }
 
 struct OuterRows<'a> {
     x: Panels,
     packed: &'a [f32],
-    dy: (&'a [f32], usize, usize),
-    onto: OutputMode,
+    dy: OutputGrad<'a>,
+    mode: OutputMode,
     grad: &'a mut [f32],
 }
 
@@ -43,7 +52,7 @@ impl WithSimd for OuterRows<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        let examples = self.dy.0.len() / self.dy.1;
+        let examples = self.dy.values.len() / self.dy.outputs;
         let mut left = [0.0; EXAMPLES * OUTER_ROWS];
         for first in (0..examples).step_by(EXAMPLES) {
             let examples = first..(first + EXAMPLES).min(examples);
@@ -52,20 +61,20 @@ impl WithSimd for OuterRows<'_> {
                 let panels = panel..(panel + PANELS).min(self.x.count());
                 self.block(simd, &examples, panels, &left);
             }
-            self.onto = OutputMode::Add;
+            self.mode = OutputMode::Add;
         }
     }
 }
 
 impl OuterRows<'_> {
-    /// Packs the left factors of some examples, tile by tile: where they are, examples lie far
-    /// apart, and often just so that they push each other out of the cache.
+    /// Packs the left factors of some examples, tile by tile: examples lie far apart in memory,
+    /// often at distances at which they evict each other from the cache.
     #[inline(always)]
     fn pack(&self, examples: Range<usize>, left: &mut [f32]) {
-        let (dy, outputs, first) = self.dy;
-        for (row, size) in tiles(self.grad.len() / self.x.columns()) {
-            let left = left[row * EXAMPLES..].chunks_exact_mut(size);
-            let dy = dy[examples.start * outputs..].chunks_exact(outputs);
+        let OutputGrad { values, outputs, first } = self.dy;
+        for TileRows { first: row, count } in tiles(self.grad.len() / self.x.columns()) {
+            let left = left[row * EXAMPLES..].chunks_exact_mut(count);
+            let dy = values[examples.start * outputs..].chunks_exact(outputs);
             for (left, dy) in left.zip(dy.take(examples.len())) {
                 left.iter_mut().zip(&dy[first + row..]).for_each(|(to, from)| *to = *from);
             }
@@ -81,14 +90,14 @@ impl OuterRows<'_> {
         panels: Range<usize>,
         left: &[f32],
     ) {
-        for (row, size) in tiles(self.grad.len() / self.x.columns()) {
-            let left = &left[row * EXAMPLES..];
+        for rows in tiles(self.grad.len() / self.x.columns()) {
+            let left = &left[rows.first * EXAMPLES..];
             for panel in panels.clone() {
                 let panel = self.x.get(panel);
                 if panel.width == S::F32_LANES {
-                    self.tile::<S, 1>(simd, (row, size), panel, examples, left);
+                    self.tile::<S, 1>(simd, rows, panel, examples, left);
                 } else {
-                    self.tile::<S, VECTORS>(simd, (row, size), panel, examples, left);
+                    self.tile::<S, VECTORS>(simd, rows, panel, examples, left);
                 }
             }
         }
@@ -98,14 +107,15 @@ impl OuterRows<'_> {
     fn tile<S: Simd, const V: usize>(
         &mut self,
         simd: S,
-        (row, size): (usize, usize),
+        tile: TileRows,
         panel: Panel,
         examples: &Range<usize>,
         left: &[f32],
     ) {
         let right = &self.packed[panel.start + examples.start * panel.width..];
         let right = S::as_simd_f32s(&right[..examples.len() * panel.width]).0.as_chunks::<V>().0;
-        match size {
+        let row = tile.first;
+        match tile.count {
             1 => self.rows::<S, 1, V>(simd, row, panel, left, right),
             2 => self.rows::<S, 2, V>(simd, row, panel, left, right),
             3 => self.rows::<S, 3, V>(simd, row, panel, left, right),
@@ -128,7 +138,7 @@ impl OuterRows<'_> {
         add_packed(simd, left, right, &mut sums);
         for (m, sums) in sums.iter().enumerate() {
             let out = &mut self.grad[(row + m) * self.x.columns() + panel.column..];
-            put_out(simd, sums, self.onto, &mut out[..panel.used]);
+            write_sums(simd, sums, self.mode, &mut out[..panel.used]);
         }
     }
 }

@@ -3,10 +3,10 @@
 use pulp::{Arch, Simd, WithSimd};
 
 use super::panels::Panels;
-use super::prefetch;
+use super::prefetch::prefetch;
 use super::tile::VECTORS;
 
-/// Copies a row of a panel; what the source does not have becomes zero.
+/// Copies a row of a panel and fills it up with zeros.
 #[inline(always)]
 pub(crate) fn copy_row<S: Simd, const V: usize>(from: &[f32], to: &mut [f32]) {
     if from.len() == V * S::F32_LANES {
@@ -31,9 +31,9 @@ pub(crate) fn pack_panels(
     Arch::new().dispatch(PackPanels { panels, from, stride, rows, packed });
 }
 
-/// Rows that are asked for before their turn: the processor does not guess that they come next.
+/// How many rows before its turn a row is prefetched: the processor does not predict the access.
 const AHEAD: usize = 2;
-/// Values of one line of the cache.
+/// Values of a cache line.
 const LINE: usize = 16;
 
 struct PackPanels<'a> {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_finds_its_place_and_the_rest_is_zero() {
+    fn every_value_is_packed_and_the_padding_is_zero() {
         for (rows, columns, stride) in [(1, 1, 1), (3, 7, 9), (5, 16, 16), (9, 37, 50), (2, 70, 71)]
         {
             let panels = Panels::new(rows, columns);

@@ -1,9 +1,9 @@
-//! How a matrix lies in memory when tiles are to run over it.
+//! The memory layout of a matrix that tiles run over.
 //!
-//! A tile works on as many columns as two of the processor's vectors hold. So a matrix is cut
-//! into panels of that many columns, and within a panel the values lie row after row: the inner
-//! loop then reads straight on. Columns that are left over at the end take a panel of one
-//! vector if that is enough; what is left of it is filled with zeros.
+//! A tile covers as many columns as two of the processor's vectors hold. So a matrix is cut into
+//! panels of that many columns, and within a panel the values lie row after row: the inner loop
+//! reads them in sequence. The columns left over at the end take a panel of one vector if that is
+//! enough, filled up with zeros.
 
 use super::tile::{VECTORS, lanes};
 
@@ -18,23 +18,21 @@ pub(crate) struct Panels {
 /// One panel of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Panel {
-    /// Where its values begin in the packed matrix.
+    /// The index of its first value in the packed matrix.
     pub(crate) start: usize,
     /// Its first column.
     pub(crate) column: usize,
-    /// Columns that are really there.
+    /// Columns of the matrix in this panel.
     pub(crate) used: usize,
-    /// Columns that it is stored with.
+    /// Columns stored, including zeros.
     pub(crate) width: usize,
 }
 
 impl Panels {
-    /// Panels for a matrix of so many rows and columns.
     pub(crate) fn new(depth: usize, columns: usize) -> Self {
         Self { depth, columns, lanes: lanes() }
     }
 
-    /// Columns of the matrix.
     pub(crate) fn columns(&self) -> usize {
         self.columns
     }
@@ -44,7 +42,6 @@ impl Panels {
         VECTORS * self.lanes
     }
 
-    /// How many panels there are.
     pub(crate) fn count(&self) -> usize {
         self.columns.div_ceil(self.full())
     }
@@ -59,7 +56,6 @@ impl Panels {
         self.depth * self.stored_columns()
     }
 
-    /// The panel with that number.
     pub(crate) fn get(&self, index: usize) -> Panel {
         let column = index * self.full();
         let used = self.full().min(self.columns - column);
@@ -67,7 +63,6 @@ impl Panels {
         Panel { start: column * self.depth, column, used, width }
     }
 
-    /// All panels in order.
     pub(crate) fn iter(self) -> impl Iterator<Item = Panel> {
         (0..self.count()).map(move |index| self.get(index))
     }
@@ -78,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn panels_lie_behind_each_other_and_hold_every_column() {
+    fn panels_follow_each_other_and_hold_every_column() {
         for columns in [1, 5, 8, 9, 16, 17, 24, 25, 33, 100] {
             let panels = Panels::new(3, columns);
             let (mut column, mut start) = (0, 0);

@@ -1,10 +1,10 @@
-//! Asking for memory before it is needed.
+//! Prefetching memory before it is needed.
 
-/// Asks for an element of a slice to be brought into the cache; nothing if there is none such.
+/// Asks the processor to bring an element of a slice into the cache, if the index is in bounds.
 ///
-/// It is a hint: on processors for which there is no code here, nothing happens.
+/// It is a hint, which has no effect on processors other than x86-64.
 #[inline(always)]
-pub fn prefetch<T>(slice: &[T], index: usize) {
+pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(element) = slice.get(index) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -1,14 +1,14 @@
 //! Register tiles: the inner loops of convolutions and dense layers.
 //!
 //! A tile is a few rows by two vectors of a product, whose sums stay in registers while the
-//! common index runs. Six rows give twelve sums: enough to keep two multiply-add units busy all
-//! the time, and few enough to leave registers for the operands. The left matrix is read where
-//! it lies, one value at a time, so that an image needs no copy for each place of a kernel; the
-//! right one is packed into [`Panels`](super::panels::Panels).
+//! common index runs. Six rows give twelve sums: enough to keep two multiply-add units busy, and
+//! few enough to leave registers for the operands. The left matrix is read in place, one value at
+//! a time, so that an image need not be copied for each position of a kernel; the right one is
+//! packed into panels (`panels.rs`).
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::OutputMode;
+use super::output_mode::OutputMode;
 
 /// The most rows of a tile.
 pub(crate) const ROWS: usize = 6;
@@ -30,23 +30,29 @@ pub(crate) fn lanes() -> usize {
     Arch::new().dispatch(Lanes)
 }
 
-/// Cuts `count` rows into tiles of at most [`ROWS`], as even as can be: small tiles are slow.
+/// The rows of a tile.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TileRows {
+    pub(crate) first: usize,
+    pub(crate) count: usize,
+}
+
+/// Cuts `count` rows into tiles of at most [`ROWS`], as evenly as possible: small tiles are slow.
 #[inline(always)]
-pub(crate) fn tiles(count: usize) -> impl Iterator<Item = (usize, usize)> {
+pub(crate) fn tiles(count: usize) -> impl Iterator<Item = TileRows> {
     let number = count.div_ceil(ROWS);
     let (least, larger) = (count / number.max(1), count % number.max(1));
     (0..number).map(move |tile| {
         let first = tile * least + tile.min(larger);
-        (first, least + usize::from(tile < larger))
+        TileRows { first, count: least + usize::from(tile < larger) }
     })
 }
 
-/// A stretch of a row of the left matrix that lies in one piece.
+/// A contiguous part of a row of the left matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
-    /// Where it begins, counted from the row's place.
+pub(crate) struct MemoryRun {
+    /// The offset from the beginning of the row.
     pub(crate) start: usize,
-    /// How long it is.
     pub(crate) len: usize,
 }
 
@@ -55,26 +61,24 @@ pub(crate) struct Run {
 /// For each row r, with `(from, to) = place(r)`:
 /// `out[to + j] (+)= sum over k of left[from + k] * panel[k][j]`, where k goes through the runs.
 pub(crate) struct RowsTimesPanel<'a, F> {
-    /// How many rows.
     pub(crate) count: usize,
-    /// Where each row begins in `left` and in `out`. Places in `out` may overlap.
+    /// Where each row begins in `left` and in `out`. Rows of `out` may overlap.
     pub(crate) place: F,
     pub(crate) left: &'a [f32],
-    pub(crate) runs: &'a [Run],
+    pub(crate) runs: &'a [MemoryRun],
     /// As many rows as the runs are long, of `width` values each.
     pub(crate) panel: &'a [f32],
-    /// Columns that the panel is stored with: one or two vectors.
+    /// Stored columns of the panel: one or two vectors.
     pub(crate) width: usize,
-    /// Columns that are put out.
+    /// Columns that are written to `out`.
     pub(crate) used: usize,
-    /// What the sums start from, a value a column, or nothing.
+    /// The initial sum of each column; zeros if empty.
     pub(crate) start: &'a [f32],
-    pub(crate) onto: OutputMode,
+    pub(crate) mode: OutputMode,
     pub(crate) out: &'a mut [f32],
 }
 
 impl<F: Fn(usize) -> (usize, usize)> RowsTimesPanel<'_, F> {
-    /// Computes it.
     pub(crate) fn run(self) {
         Arch::new().dispatch(self);
     }
@@ -102,8 +106,8 @@ impl<F: Fn(usize) -> (usize, usize)> RowsTimesPanel<'_, F> {
         start[..known].copy_from_slice(&self.start[..known]);
         let start = S::as_simd_f32s(&start[..V * S::F32_LANES]).0;
         let start: [S::f32s; V] = std::array::from_fn(|v| start[v]);
-        for (first, rows) in tiles(self.count) {
-            match rows {
+        for TileRows { first, count } in tiles(self.count) {
+            match count {
                 1 => self.some_rows::<S, 1, V>(simd, start, first),
                 2 => self.some_rows::<S, 2, V>(simd, start, first),
                 3 => self.some_rows::<S, 3, V>(simd, start, first),
@@ -142,30 +146,30 @@ impl<F: Fn(usize) -> (usize, usize)> RowsTimesPanel<'_, F> {
         }
         for m in 0..M {
             let out = &mut self.out[places[m].1..][..self.used];
-            put_out(simd, &sums[m], self.onto, out);
+            write_sums(simd, &sums[m], self.mode, out);
         }
     }
 }
 
-/// Puts a row of sums out, as many as there is room for.
+/// Writes a row of sums, as many as `out` has room for.
 #[inline(always)]
-pub(crate) fn put_out<S: Simd, const V: usize>(
+pub(crate) fn write_sums<S: Simd, const V: usize>(
     simd: S,
     sums: &[S::f32s; V],
-    onto: OutputMode,
+    mode: OutputMode,
     out: &mut [f32],
 ) {
     if out.len() == V * S::F32_LANES {
         let out = S::as_mut_simd_f32s(out).0;
         for v in 0..V {
-            out[v] = match onto {
+            out[v] = match mode {
                 OutputMode::Overwrite => sums[v],
                 OutputMode::Add => simd.add_f32s(out[v], sums[v]),
             };
         }
     } else {
         for (sum, out) in sums.iter().zip(out.chunks_mut(S::F32_LANES)) {
-            let sum = match onto {
+            let sum = match mode {
                 OutputMode::Overwrite => *sum,
                 OutputMode::Add => simd.add_f32s(simd.partial_load_f32s(out), *sum),
             };
@@ -194,7 +198,7 @@ pub(crate) fn add_outer<S: Simd, const M: usize, const V: usize>(
     }
 }
 
-/// The same as [`add_outer`] with a stride of `M`, without a look at the bounds each time.
+/// As [`add_outer`] with a stride of `M`, without a bounds check in the loop.
 #[inline(always)]
 pub(crate) fn add_packed<S: Simd, const M: usize, const V: usize>(
     simd: S,

@@ -1,22 +1,21 @@
-//! Activations: ReLU and tanh, value by value, where they lie.
+//! Activations: ReLU and tanh, value by value, in place.
 
-use super::stage::{Map, Pass};
+use super::layer_op::{ElementwiseLayer, LayerPass};
 use crate::kernels::each;
 
-/// Values that a task takes.
+/// Values of a piece of work.
 const TASK: usize = 16 * 1024;
 
-/// An activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activation {
     Relu,
     Tanh,
 }
 
-impl Map for Activation {
-    fn forward(&self, pass: &mut Pass<'_>, y: &mut [f32]) {
-        pass.crew.each(y, TASK, |_, y| match self {
-            // What is not a number stays so.
+impl ElementwiseLayer for Activation {
+    fn forward(&self, pass: &mut LayerPass<'_>, y: &mut [f32]) {
+        pass.pool.for_each_piece(y, TASK, |_, y| match self {
+            // NaN stays NaN.
             Activation::Relu => each(
                 #[inline(always)]
                 || y.iter_mut().for_each(|y| *y = if *y < 0.0 { 0.0 } else { *y }),
@@ -25,8 +24,8 @@ impl Map for Activation {
         });
     }
 
-    fn back(&self, pass: &mut Pass<'_>, y: &[f32], dy: &mut [f32]) {
-        pass.crew.each(dy, TASK, |task, dy| {
+    fn input_gradient(&self, pass: &mut LayerPass<'_>, y: &[f32], dy: &mut [f32]) {
+        pass.pool.for_each_piece(dy, TASK, |task, dy| {
             let pairs = dy.iter_mut().zip(&y[task * TASK..]);
             match self {
                 Activation::Relu => each(

@@ -1,56 +1,60 @@
 //! Convolution in two dimensions, without copies of patches.
 //!
-//! Forward, an output pixel is a row of a product: what the kernel covers, times the weights.
-//! Because a pixel's channels lie together, what the kernel covers in one row of the image is
-//! one run of memory, and tiles read it where it lies. Backward to the input, the same product
-//! the other way round is added onto what the kernel covers. The weights are packed once a step
-//! for each direction. The gradient by the weights is in `conv_slope.rs`.
+//! Forward, an output pixel is a row of a product: the part of the image that the kernel covers,
+//! times the weights. Because a pixel's channels lie together, the covered part of an image row
+//! is contiguous, and tiles read it in place. Backward, the transposed product is added to the
+//! gradient of the covered part. The weights are packed once per step for each direction. The
+//! gradient by the weights is in `conv_weight_grad.rs`.
 
-use super::shape::Place;
-use super::stage::{Pass, Seen, Stage};
-use crate::OutputMode;
+use super::layer_op::{BackwardInputs, BufferedLayer, LayerPass};
+use super::shape::PaddedShape;
+use super::windows::Windows;
+use crate::kernels::OutputMode;
 use crate::kernels::panels::{Panel, Panels};
-use crate::kernels::tile::{RowsTimesPanel, Run};
+use crate::kernels::tile::{MemoryRun, RowsTimesPanel};
 
-/// Rows of a panel that go through the tiles together, so that they stay in the first-level
-/// cache: 384 rows of 64 bytes.
+/// Rows of a panel that the tiles use together, so that they stay in the first-level cache: 384
+/// rows of 64 bytes.
 const DEPTH: usize = 384;
-/// Numbers of an input image that are worked on together, so that they stay in the second-level
-/// cache while every panel of weights goes over them.
+/// Numbers of an input image that are processed together, so that they stay in the second-level
+/// cache while every panel of weights is applied to them.
 const SLAB: usize = 64 * 1024;
 
-/// A convolution between two places.
+/// A convolution layer.
 pub(crate) struct Conv {
-    pub(super) from: Place,
-    pub(super) to: Place,
+    pub(super) from: PaddedShape,
+    pub(super) to: PaddedShape,
     pub(super) kernel: [usize; 2],
     pub(super) stride: [usize; 2],
-    /// For each output pixel: where what the kernel covers begins, and where the pixel lies.
-    pub(super) pixels: Vec<(usize, usize)>,
-    /// Output pixels that are worked on together.
+    pub(super) pixels: Vec<ConvPixel>,
+    /// Output pixels that are processed together.
     slab: usize,
-    /// What the kernel covers, in runs, in groups of at most [`DEPTH`].
-    groups: Vec<Vec<Run>>,
+    /// The part that the kernel covers as contiguous runs, in groups of at most [`DEPTH`].
+    groups: Vec<Vec<MemoryRun>>,
     /// The weights as `[rows, columns, inputs] x outputs`.
     pub(super) outputs: Panels,
     /// The weights of one row of the kernel as `outputs x [columns, inputs]`.
     taps: Panels,
 }
 
+/// An output pixel.
+#[derive(Clone, Copy)]
+pub(super) struct ConvPixel {
+    /// The offset of the part of the input that the kernel covers.
+    pub(super) covered: usize,
+    /// The offset of the pixel in the output.
+    pub(super) output: usize,
+}
+
 impl Conv {
-    /// Plans a convolution; the border of `from` is at least the padding.
-    pub(crate) fn new(
-        from: Place,
-        to: Place,
-        kernel: [usize; 2],
-        stride: [usize; 2],
-        padding: [usize; 2],
-    ) -> Self {
+    /// Plans a convolution. The border of `from` is at least the padding of the windows.
+    pub(crate) fn new(from: PaddedShape, to: PaddedShape, windows: Windows) -> Self {
+        let Windows { kernel, stride, padding } = windows;
         let corner = (from.border[0] - padding[0]) * from.row()
             + (from.border[1] - padding[1]) * from.shape.channels;
         let place = |y: usize, x: usize| {
             let covered = y * stride[0] * from.row() + x * stride[1] * from.shape.channels;
-            (corner + covered, to.at(y, x))
+            ConvPixel { covered: corner + covered, output: to.at(y, x) }
         };
         let (height, width) = (to.shape.height, to.shape.width);
         let run = kernel[1] * from.shape.channels;
@@ -79,7 +83,7 @@ impl Conv {
         self.kernel[1] * self.from.shape.channels
     }
 
-    /// One panel of the weights for the way forward.
+    /// Packs one panel of the weights for the forward pass.
     fn pack_outputs(&self, weights: &[f32], panel: Panel, packed: &mut [f32]) {
         let (inputs, taps) = (self.from.shape.channels, self.kernel[0] * self.kernel[1]);
         if panel.used < panel.width {
@@ -95,7 +99,7 @@ impl Conv {
         }
     }
 
-    /// The weights of one row of the kernel for the way back.
+    /// Packs the weights of one row of the kernel for the backward pass.
     fn pack_taps(&self, weights: &[f32], y: usize, packed: &mut [f32]) {
         let inputs = self.from.shape.channels;
         let taps = self.kernel[0] * self.kernel[1];
@@ -115,53 +119,56 @@ impl Conv {
         for pixels in self.pixels.chunks(self.slab) {
             for panel in self.outputs.iter() {
                 let mut packed = &packed[panel.start..];
-                let mut onto = OutputMode::Overwrite;
+                let mut mode = OutputMode::Overwrite;
                 for runs in &self.groups {
                     let depth = runs.iter().map(|run| run.len).sum::<usize>() * panel.width;
                     RowsTimesPanel {
                         count: pixels.len(),
-                        place: |row: usize| (pixels[row].0, pixels[row].1 + panel.column),
+                        place: |row: usize| {
+                            (pixels[row].covered, pixels[row].output + panel.column)
+                        },
                         left: x,
                         runs,
                         panel: &packed[..depth],
                         width: panel.width,
                         used: panel.used,
-                        start: if onto == OutputMode::Overwrite {
+                        start: if mode == OutputMode::Overwrite {
                             &bias[panel.column..]
                         } else {
                             &[]
                         },
-                        onto,
+                        mode,
                         out: y,
                     }
                     .run();
                     packed = &packed[depth..];
-                    onto = OutputMode::Add;
+                    mode = OutputMode::Add;
                 }
             }
         }
     }
 
-    fn back_image(&self, packed: &[f32], dy: &[f32], dx: &mut [f32]) {
+    fn input_gradient_image(&self, packed: &[f32], dy: &[f32], dx: &mut [f32]) {
         dx.fill(0.0);
         for pixels in self.pixels.chunks(self.slab) {
             for y in 0..self.kernel[0] {
                 let packed = &packed[y * self.taps.len()..][..self.taps.len()];
                 for panel in self.taps.iter() {
                     let to = y * self.from.row() + panel.column;
-                    self.back_panel(&packed[panel.start..], panel, (pixels, to), dy, dx);
+                    self.input_gradient_panel(&packed[panel.start..], panel, pixels, to, dy, dx);
                 }
             }
         }
     }
 
-    /// What one panel of the weights adds to what the kernel covers at some pixels, `to` numbers
-    /// from its beginning.
-    fn back_panel(
+    /// Adds the product with one panel of the weights to the part that the kernel covers at some
+    /// pixels, `to` numbers from its beginning.
+    fn input_gradient_panel(
         &self,
         packed: &[f32],
         panel: Panel,
-        (pixels, to): (&[(usize, usize)], usize),
+        pixels: &[ConvPixel],
+        to: usize,
         dy: &[f32],
         dx: &mut [f32],
     ) {
@@ -170,14 +177,14 @@ impl Conv {
             let depth = DEPTH.min(outputs - first);
             RowsTimesPanel {
                 count: pixels.len(),
-                place: |row: usize| (pixels[row].1, pixels[row].0 + to),
+                place: |row: usize| (pixels[row].output, pixels[row].covered + to),
                 left: dy,
-                runs: &[Run { start: first, len: depth }],
+                runs: &[MemoryRun { start: first, len: depth }],
                 panel: &packed[first * panel.width..][..depth * panel.width],
                 width: panel.width,
                 used: panel.used,
                 start: &[],
-                onto: OutputMode::Add,
+                mode: OutputMode::Add,
                 out: dx,
             }
             .run();
@@ -185,59 +192,78 @@ impl Conv {
     }
 }
 
-impl Stage for Conv {
+impl BufferedLayer for Conv {
     fn scratch(&self, count: usize) -> usize {
-        self.outputs.len().max(self.kernel[0] * self.taps.len()).max(self.slope_scratch(count))
+        self.outputs
+            .len()
+            .max(self.kernel[0] * self.taps.len())
+            .max(self.weight_gradient_scratch(count))
     }
 
-    fn forward(&self, pass: &mut Pass<'_>, params: &[f32], x: &[f32], y: &mut [f32]) {
+    fn forward(&self, pass: &mut LayerPass<'_>, params: &[f32], x: &[f32], y: &mut [f32]) {
         let (weights, bias) = params.split_at(self.covered() * self.to.shape.channels);
         let packed = &mut pass.scratch[..self.outputs.len()];
-        pass.crew.each(packed, self.outputs.full() * self.covered(), |panel, packed| {
+        pass.pool.for_each_piece(packed, self.outputs.full() * self.covered(), |panel, packed| {
             self.pack_outputs(weights, self.outputs.get(panel), packed);
         });
         let packed = &*packed;
-        pass.crew.each(&mut y[..pass.count * self.to.len()], self.to.len(), |example, y| {
-            let x = &x[example * self.from.len()..][..self.from.len()];
-            self.forward_image(packed, bias, x, y);
-        });
+        pass.pool.for_each_piece(
+            &mut y[..pass.count * self.to.len()],
+            self.to.len(),
+            |example, y| {
+                let x = &x[example * self.from.len()..][..self.from.len()];
+                self.forward_image(packed, bias, x, y);
+            },
+        );
     }
 
-    fn slope(
+    fn param_gradient(
         &self,
-        pass: &mut Pass<'_>,
+        pass: &mut LayerPass<'_>,
         x: &[f32],
         dy: &[f32],
-        onto: OutputMode,
+        mode: OutputMode,
         grad: &mut [f32],
     ) {
-        self.put_slope(pass, x, dy, onto, grad);
+        self.weight_gradient(pass, x, dy, mode, grad);
     }
 
-    fn back(&self, pass: &mut Pass<'_>, params: &[f32], from: Seen<'_>, dx: &mut [f32]) {
+    fn input_gradient(
+        &self,
+        pass: &mut LayerPass<'_>,
+        params: &[f32],
+        from: BackwardInputs<'_>,
+        dx: &mut [f32],
+    ) {
         let weights = &params[..self.covered() * self.to.shape.channels];
         let packed = &mut pass.scratch[..self.kernel[0] * self.taps.len()];
-        pass.crew.each(packed, self.taps.len(), |y, packed| self.pack_taps(weights, y, packed));
-        let packed = &*packed;
-        pass.crew.each(&mut dx[..pass.count * self.from.len()], self.from.len(), |example, dx| {
-            let dy = &from.dy[example * self.to.len()..][..self.to.len()];
-            self.back_image(packed, dy, dx);
+        pass.pool.for_each_piece(packed, self.taps.len(), |y, packed| {
+            self.pack_taps(weights, y, packed)
         });
+        let packed = &*packed;
+        pass.pool.for_each_piece(
+            &mut dx[..pass.count * self.from.len()],
+            self.from.len(),
+            |example, dx| {
+                let dy = &from.dy[example * self.to.len()..][..self.to.len()];
+                self.input_gradient_image(packed, dy, dx);
+            },
+        );
     }
 }
 
-/// The runs of a kernel of so many rows in groups: several short ones together, long ones cut.
-fn groups(rows: usize, run: usize, distance: usize) -> Vec<Vec<Run>> {
+/// The runs of a kernel of `rows` rows in groups: short ones together, long ones cut.
+fn groups(rows: usize, run: usize, distance: usize) -> Vec<Vec<MemoryRun>> {
     let pieces = run.div_ceil(DEPTH);
     let piece = run.div_ceil(pieces);
     let together = (DEPTH / piece).max(1);
     let mut runs = Vec::new();
     for y in 0..rows {
         for first in (0..run).step_by(piece) {
-            runs.push(Run { start: y * distance + first, len: piece.min(run - first) });
+            runs.push(MemoryRun { start: y * distance + first, len: piece.min(run - first) });
         }
     }
-    runs.chunks(together).map(<[Run]>::to_vec).collect()
+    runs.chunks(together).map(<[MemoryRun]>::to_vec).collect()
 }
 
 /// Quotient and remainder.

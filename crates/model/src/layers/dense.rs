@@ -1,30 +1,30 @@
 //! A dense layer: every output from every input.
 //!
-//! Its weights are read or written once in each direction, and at usual batches that takes as
-//! long as the arithmetic; so all three products are arranged around the weights, a row for each
-//! output, as they lie. Forward, rows of weights go against the examples packed side by side;
-//! backward, the examples' rows go against pieces of the weights. Threads share outputs or
-//! inputs, never examples, so that each of the weights goes through one core alone.
+//! The weights are read or written once in each direction, and at usual batch sizes that takes as
+//! long as the arithmetic; so all three products follow the memory order of the weights, a row
+//! for each output. Forward, rows of weights are multiplied with the examples packed side by side;
+//! backward, the examples' rows with pieces of the weights. Threads divide outputs or inputs,
+//! never examples, so that one core alone reads each weight.
 
-use super::stage::{Pass, Seen, Stage};
-use crate::OutputMode;
+use super::layer_op::{BackwardInputs, BufferedLayer, LayerPass};
+use crate::kernels::OutputMode;
 use crate::kernels::pack::pack_panels;
 use crate::kernels::panels::Panels;
-use crate::kernels::tile::{RowsTimesPanel, Run};
-use crate::kernels::{OUTER_ROWS, outer_rows};
+use crate::kernels::tile::{MemoryRun, RowsTimesPanel};
+use crate::kernels::{OUTER_ROWS, OutputGrad, dense_backward_bias, outer_rows};
 
-/// Rows of weights, one for each output, that a task takes.
+/// Rows of weights, one for each output, of a task.
 const TASK_ROWS: usize = OUTER_ROWS;
-/// Tasks, for each thread, whose gradient is made before it is handed on. Enough to keep threads
-/// busy, and few enough for it to be in the last cache still.
+/// Tasks for each thread whose gradient is computed before it is emitted: enough to keep threads
+/// busy, and few enough for the gradient to stay in the last-level cache.
 const TASKS_AT_A_TIME: usize = 2;
-/// Inputs that go through the tiles together on the way forward: packed examples of so many
-/// inputs stay in the first-level cache.
+/// Inputs that the tiles use together in the forward pass: packed examples of this many inputs
+/// stay in the first-level cache.
 const DEPTH: usize = 128;
-/// Inputs that a task takes on the way back: a page of each row, so that the memory behind a
-/// page's address is looked up once.
+/// Inputs of a task in the backward pass: a page of each row, so that the address of a page is
+/// translated once.
 const TASK_COLUMNS: usize = 1024;
-/// Outputs whose weights are packed at a time on the way back.
+/// Outputs whose weights are packed together in the backward pass.
 const PACKED_ROWS: usize = 32;
 
 /// A dense layer.
@@ -34,7 +34,6 @@ pub(crate) struct Dense {
 }
 
 impl Dense {
-    /// Plans a layer.
     pub(crate) fn new(inputs: usize, outputs: usize) -> Self {
         Self { inputs, outputs }
     }
@@ -50,10 +49,10 @@ impl Dense {
     }
 
     /// Packs the inputs of all examples for the gradient by the weights.
-    fn pack_columns<'p>(&self, pass: &'p mut Pass<'_>, x: &[f32]) -> &'p [f32] {
+    fn pack_columns<'p>(&self, pass: &'p mut LayerPass<'_>, x: &[f32]) -> &'p [f32] {
         let columns = self.columns(pass.count);
         let packed = &mut pass.scratch[..columns.len()];
-        pass.crew.each(packed, columns.full() * pass.count, |index, packed| {
+        pass.pool.for_each_piece(packed, columns.full() * pass.count, |index, packed| {
             let panel = columns.get(index);
             let columns = Panels::new(pass.count, panel.used);
             pack_panels(columns, &x[panel.column..], self.inputs, pass.count, packed);
@@ -61,17 +60,7 @@ impl Dense {
         packed
     }
 
-    /// The gradient by the biases.
-    fn put_bias(&self, dy: &[f32], onto: OutputMode, bias: &mut [f32]) {
-        if onto == OutputMode::Overwrite {
-            bias.fill(0.0);
-        }
-        for dy in dy.chunks_exact(self.outputs) {
-            bias.iter_mut().zip(dy).for_each(|(sum, value)| *sum += value);
-        }
-    }
-
-    /// The outputs of some rows of weights, from row `first`, a row of `out` for each.
+    /// Computes the outputs of some rows of weights, a row of `out` for each.
     fn forward_rows(&self, examples: Panels, packed: &[f32], weights: &[f32], out: &mut [f32]) {
         let stored = examples.stored_columns();
         for first in (0..self.inputs).step_by(DEPTH) {
@@ -81,12 +70,12 @@ impl Dense {
                     count: out.len() / stored,
                     place: |row: usize| (row * self.inputs + first, row * stored + panel.column),
                     left: weights,
-                    runs: &[Run { start: 0, len: depth }],
+                    runs: &[MemoryRun { start: 0, len: depth }],
                     panel: &packed[panel.start + first * panel.width..][..depth * panel.width],
                     width: panel.width,
                     used: panel.width,
                     start: &[],
-                    onto: if first == 0 { OutputMode::Overwrite } else { OutputMode::Add },
+                    mode: if first == 0 { OutputMode::Overwrite } else { OutputMode::Add },
                     out,
                 }
                 .run();
@@ -94,12 +83,13 @@ impl Dense {
         }
     }
 
-    /// The gradient by some inputs, from input `first` on, a row of `out` for each example. `dy`
-    /// comes cut into pieces of [`PACKED_ROWS`] outputs.
-    fn back_columns(
+    /// Computes the gradient by some inputs, from input `first` on, a row of `out` for each of
+    /// `count` examples. `dy` is cut into pieces of [`PACKED_ROWS`] outputs.
+    fn input_gradient_columns(
         &self,
         weights: &[f32],
-        (count, dy): (usize, &[f32]),
+        count: usize,
+        dy: &[f32],
         first: usize,
         out: &mut [f32],
     ) {
@@ -116,12 +106,12 @@ impl Dense {
                     count,
                     place: |row: usize| (row * PACKED_ROWS, row * TASK_COLUMNS + panel.column),
                     left: dy,
-                    runs: &[Run { start: 0, len: depth }],
+                    runs: &[MemoryRun { start: 0, len: depth }],
                     panel: &packed[panel.start..][..depth * panel.width],
                     width: panel.width,
                     used: panel.used,
                     start: &[],
-                    onto: if output == 0 { OutputMode::Overwrite } else { OutputMode::Add },
+                    mode: if output == 0 { OutputMode::Overwrite } else { OutputMode::Add },
                     out,
                 }
                 .run();
@@ -130,20 +120,20 @@ impl Dense {
     }
 }
 
-impl Stage for Dense {
+impl BufferedLayer for Dense {
     fn scratch(&self, count: usize) -> usize {
         let examples = self.examples(count);
         let forward = examples.len() + self.outputs * examples.stored_columns();
         let sums = count * self.inputs.next_multiple_of(TASK_COLUMNS);
-        let back = sums + count * self.outputs.next_multiple_of(PACKED_ROWS);
-        forward.max(back).max(self.columns(count).len())
+        let input_gradient = sums + count * self.outputs.next_multiple_of(PACKED_ROWS);
+        forward.max(input_gradient).max(self.columns(count).len())
     }
 
-    fn forward(&self, pass: &mut Pass<'_>, params: &[f32], x: &[f32], y: &mut [f32]) {
+    fn forward(&self, pass: &mut LayerPass<'_>, params: &[f32], x: &[f32], y: &mut [f32]) {
         let (weights, bias) = params.split_at(self.inputs * self.outputs);
         let examples = self.examples(pass.count);
         let (packed, rest) = pass.scratch.split_at_mut(examples.len());
-        pass.crew.each(packed, examples.full() * self.inputs, |index, packed| {
+        pass.pool.for_each_piece(packed, examples.full() * self.inputs, |index, packed| {
             let panel = examples.get(index);
             for (column, packed) in packed.chunks_exact_mut(panel.width).enumerate() {
                 let values = x[panel.column * self.inputs + column..].iter().step_by(self.inputs);
@@ -153,78 +143,84 @@ impl Stage for Dense {
         });
         let (packed, stored) = (&*packed, examples.stored_columns());
         let out = &mut rest[..self.outputs * stored];
-        pass.crew.each(out, TASK_ROWS * stored, |task, out| {
+        pass.pool.for_each_piece(out, TASK_ROWS * stored, |task, out| {
             let weights = &weights[task * TASK_ROWS * self.inputs..];
             self.forward_rows(examples, packed, weights, out);
         });
         let out = &*out;
-        pass.crew.each(&mut y[..pass.count * self.outputs], self.outputs, |example, y| {
-            let sums = out[example..].iter().step_by(stored);
-            for ((y, sum), bias) in y.iter_mut().zip(sums).zip(bias) {
-                *y = sum + bias;
-            }
-        });
+        pass.pool.for_each_piece(
+            &mut y[..pass.count * self.outputs],
+            self.outputs,
+            |example, y| {
+                let sums = out[example..].iter().step_by(stored);
+                for ((y, sum), bias) in y.iter_mut().zip(sums).zip(bias) {
+                    *y = sum + bias;
+                }
+            },
+        );
     }
 
-    fn slope(
+    fn param_gradient(
         &self,
-        pass: &mut Pass<'_>,
+        pass: &mut LayerPass<'_>,
         x: &[f32],
         dy: &[f32],
-        onto: OutputMode,
+        mode: OutputMode,
         grad: &mut [f32],
     ) {
         let (x, dy) = (&x[..pass.count * self.inputs], &dy[..pass.count * self.outputs]);
-        let (crew, columns) = (pass.crew, self.columns(pass.count));
+        let (pool, columns) = (pass.pool, self.columns(pass.count));
         let packed = self.pack_columns(pass, x);
         let (weights, bias) = grad.split_at_mut(self.inputs * self.outputs);
-        crew.each(weights, TASK_ROWS * self.inputs, |task, weights| {
-            outer_rows(columns, packed, (dy, self.outputs, task * TASK_ROWS), onto, weights);
+        pool.for_each_piece(weights, TASK_ROWS * self.inputs, |task, weights| {
+            let dy = OutputGrad { values: dy, outputs: self.outputs, first: task * TASK_ROWS };
+            outer_rows(columns, packed, dy, mode, weights);
         });
-        self.put_bias(dy, onto, bias);
+        dense_backward_bias(dy, mode, bias);
     }
 
     fn piece(&self, params: usize, threads: usize) -> usize {
         (threads * TASKS_AT_A_TIME * TASK_ROWS * self.inputs).max(self.outputs).min(params)
     }
 
-    fn slope_in_pieces(
+    fn param_gradient_pieces(
         &self,
-        pass: &mut Pass<'_>,
+        pass: &mut LayerPass<'_>,
         x: &[f32],
         dy: &[f32],
         piece: &mut [f32],
-        hand_on: &mut dyn FnMut(usize, &[f32]),
+        emit: &mut dyn FnMut(usize, &[f32]),
     ) {
         let (x, dy) = (&x[..pass.count * self.inputs], &dy[..pass.count * self.outputs]);
-        let (crew, columns) = (pass.crew, self.columns(pass.count));
+        let (pool, columns) = (pass.pool, self.columns(pass.count));
         let packed = self.pack_columns(pass, x);
-        let rows_at_a_time = crew.threads() * TASKS_AT_A_TIME * TASK_ROWS;
+        let rows_at_a_time = pool.threads() * TASKS_AT_A_TIME * TASK_ROWS;
         for first in (0..self.outputs).step_by(rows_at_a_time) {
             let rows = rows_at_a_time.min(self.outputs - first);
             let piece = &mut piece[..rows * self.inputs];
-            crew.each(piece, TASK_ROWS * self.inputs, |task, weights| {
+            pool.for_each_piece(piece, TASK_ROWS * self.inputs, |task, weights| {
                 let row = first + task * TASK_ROWS;
-                outer_rows(
-                    columns,
-                    packed,
-                    (dy, self.outputs, row),
-                    OutputMode::Overwrite,
-                    weights,
-                );
+                let dy = OutputGrad { values: dy, outputs: self.outputs, first: row };
+                outer_rows(columns, packed, dy, OutputMode::Overwrite, weights);
             });
-            hand_on(first * self.inputs, piece);
+            emit(first * self.inputs, piece);
         }
         let bias = &mut piece[..self.outputs];
-        self.put_bias(dy, OutputMode::Overwrite, bias);
-        hand_on(self.inputs * self.outputs, bias);
+        dense_backward_bias(dy, OutputMode::Overwrite, bias);
+        emit(self.inputs * self.outputs, bias);
     }
 
-    fn back(&self, pass: &mut Pass<'_>, params: &[f32], from: Seen<'_>, dx: &mut [f32]) {
+    fn input_gradient(
+        &self,
+        pass: &mut LayerPass<'_>,
+        params: &[f32],
+        from: BackwardInputs<'_>,
+        dx: &mut [f32],
+    ) {
         let count = pass.count;
         let piece = count * TASK_COLUMNS;
         let (out, rest) = pass.scratch.split_at_mut(piece * self.inputs.div_ceil(TASK_COLUMNS));
-        // Examples lie far apart, and often just so that they push each other out of the cache.
+        // Examples lie far apart, often at distances at which they evict each other from the cache.
         let dy = &mut rest[..count * self.outputs.next_multiple_of(PACKED_ROWS)];
         for (piece, dy) in dy.chunks_exact_mut(count * PACKED_ROWS).enumerate() {
             let first = piece * PACKED_ROWS;
@@ -235,15 +231,19 @@ impl Stage for Dense {
             }
         }
         let dy = &*dy;
-        pass.crew.each(out, piece, |task, out| {
-            self.back_columns(params, (count, dy), task * TASK_COLUMNS, out);
+        pass.pool.for_each_piece(out, piece, |task, out| {
+            self.input_gradient_columns(params, count, dy, task * TASK_COLUMNS, out);
         });
         let out = &*out;
-        pass.crew.each(&mut dx[..pass.count * self.inputs], self.inputs, |example, dx| {
-            for (task, dx) in dx.chunks_mut(TASK_COLUMNS).enumerate() {
-                let columns = &out[task * piece + example * TASK_COLUMNS..];
-                dx.copy_from_slice(&columns[..dx.len()]);
-            }
-        });
+        pass.pool.for_each_piece(
+            &mut dx[..pass.count * self.inputs],
+            self.inputs,
+            |example, dx| {
+                for (task, dx) in dx.chunks_mut(TASK_COLUMNS).enumerate() {
+                    let columns = &out[task * piece + example * TASK_COLUMNS..];
+                    dx.copy_from_slice(&columns[..dx.len()]);
+                }
+            },
+        );
     }
 }

@@ -1,42 +1,42 @@
-//! Dropout: some values are left out of a step, the rest count for more.
+//! Dropout: some values are left out of a step, and the others are scaled up.
 //!
-//! Which values is a function of the step's and slot's number (`Batch::draw`), the layer, the
-//! example and the value's place. So nothing has to be kept for the way back, it does not matter
-//! which thread asks, and a step that is computed again leaves out the same values.
+//! Which values are left out is a function of the example's position in the plan (`Batch::draw`),
+//! the layer and the value's index. So nothing is kept for the backward pass, the result does not
+//! depend on threads, and a step that is computed again leaves out the same values.
 
-use super::stage::{Map, Pass};
+use super::layer_op::{ElementwiseLayer, LayerPass};
 use crate::kernels::each;
 use crate::seed::mixed;
 
 /// Leaves out each value with some probability.
 pub(crate) struct Dropout {
-    /// The layer's number, so that no two leave out alike.
+    /// The layer's index, so that no two layers leave out the same values.
     layer: u64,
     /// Values of an example.
     len: usize,
-    /// Of the numbers of 32 bits, those below this one leave a value out.
+    /// A value is left out if its 32-bit random number is below this.
     below: u32,
-    /// What the rest is multiplied by.
+    /// The factor of the values that stay.
     scale: f32,
 }
 
 impl Dropout {
-    /// Leaves out with the probability `rate`, which is at least 0 and less than 1.
+    /// Leaves out values with the probability `rate`, at least 0 and less than 1.
     pub(crate) fn new(layer: usize, len: usize, rate: f32) -> Self {
         let below = (f64::from(rate) * 4_294_967_296.0) as u32;
         Self { layer: layer as u64, len, below, scale: 1.0 / (1.0 - rate) }
     }
 
-    /// Multiplies what stays and clears what does not.
-    fn leave_out(&self, pass: &Pass<'_>, values: &mut [f32]) {
+    /// Scales the values that stay and zeroes the others.
+    fn leave_out(&self, pass: &LayerPass<'_>, values: &mut [f32]) {
         let Some(draw) = pass.draw else { return };
-        pass.crew.each(values, self.len, |example, values| {
+        pass.pool.for_each_piece(values, self.len, |example, values| {
             let key = mixed(mixed(draw.wrapping_add(example as u64)) ^ self.layer) as u32;
             each(
                 #[inline(always)]
                 || {
                     for (place, value) in values.iter_mut().enumerate() {
-                        let stays = scattered(key.wrapping_add(place as u32)) >= self.below;
+                        let stays = hash32(key.wrapping_add(place as u32)) >= self.below;
                         *value = if stays { *value * self.scale } else { 0.0 };
                     }
                 },
@@ -45,19 +45,19 @@ impl Dropout {
     }
 }
 
-impl Map for Dropout {
-    fn forward(&self, pass: &mut Pass<'_>, y: &mut [f32]) {
+impl ElementwiseLayer for Dropout {
+    fn forward(&self, pass: &mut LayerPass<'_>, y: &mut [f32]) {
         self.leave_out(pass, y);
     }
 
-    fn back(&self, pass: &mut Pass<'_>, _: &[f32], dy: &mut [f32]) {
+    fn input_gradient(&self, pass: &mut LayerPass<'_>, _: &[f32], dy: &mut [f32]) {
         self.leave_out(pass, dy);
     }
 }
 
-/// A number that looks nothing like the one it is made of; 32 bits, so that vectors can do it.
+/// A hash of 32 bits, which vector instructions can compute.
 #[inline(always)]
-fn scattered(number: u32) -> u32 {
+fn hash32(number: u32) -> u32 {
     let mut x = number.wrapping_mul(0x9e37_79b9);
     x = (x ^ (x >> 16)).wrapping_mul(0x7feb_352d);
     x = (x ^ (x >> 15)).wrapping_mul(0x846c_a68b);

@@ -1,25 +1,24 @@
-//! Between the order that people and files see, channel after channel, and the one inside,
-//! where a pixel's channels lie together.
+//! Conversion between the order of values in files, channel after channel, and the order inside a
+//! network, where a pixel's channels lie together.
 
-use super::shape::Place;
-use super::stage::{Pass, Seen, Stage};
+use super::layer_op::{BackwardInputs, BufferedLayer, LayerPass};
+use super::shape::PaddedShape;
 
-/// Makes a flat row of an image, channel after channel, as PyTorch's `Flatten` does.
+/// Turns an image into a flat row, channel after channel, as PyTorch's `Flatten` does.
 pub(crate) struct Flatten {
-    from: Place,
+    from: PaddedShape,
 }
 
 impl Flatten {
-    /// Plans it.
-    pub(crate) fn new(from: Place) -> Self {
+    pub(crate) fn new(from: PaddedShape) -> Self {
         Self { from }
     }
 }
 
-impl Stage for Flatten {
-    fn forward(&self, pass: &mut Pass<'_>, _: &[f32], x: &[f32], y: &mut [f32]) {
+impl BufferedLayer for Flatten {
+    fn forward(&self, pass: &mut LayerPass<'_>, _: &[f32], x: &[f32], y: &mut [f32]) {
         let values = self.from.shape.values();
-        pass.crew.each(&mut y[..pass.count * values], values, |example, y| {
+        pass.pool.for_each_piece(&mut y[..pass.count * values], values, |example, y| {
             let x = &x[example * self.from.len()..][..self.from.len()];
             pixels(self.from, |outside, inside| {
                 let planes = y[outside..].iter_mut().step_by(plane(self.from));
@@ -28,16 +27,26 @@ impl Stage for Flatten {
         });
     }
 
-    fn back(&self, pass: &mut Pass<'_>, _: &[f32], seen: Seen<'_>, dx: &mut [f32]) {
+    fn input_gradient(
+        &self,
+        pass: &mut LayerPass<'_>,
+        _: &[f32],
+        inputs: BackwardInputs<'_>,
+        dx: &mut [f32],
+    ) {
         let values = self.from.shape.values();
-        pass.crew.each(&mut dx[..pass.count * self.from.len()], self.from.len(), |example, dx| {
-            take_in(self.from, &seen.dy[example * values..][..values], dx);
-        });
+        pass.pool.for_each_piece(
+            &mut dx[..pass.count * self.from.len()],
+            self.from.len(),
+            |example, dx| {
+                copy_in(self.from, &inputs.dy[example * values..][..values], dx);
+            },
+        );
     }
 }
 
-/// Copies an example from outside into its place; the border stays as it is.
-pub(crate) fn take_in(place: Place, outside: &[f32], inside: &mut [f32]) {
+/// Copies an example into a padded buffer; the border stays as it is.
+pub(crate) fn copy_in(place: PaddedShape, outside: &[f32], inside: &mut [f32]) {
     let channels = place.shape.channels;
     pixels(place, |from, to| {
         let planes = outside[from..].iter().step_by(plane(place));
@@ -46,13 +55,13 @@ pub(crate) fn take_in(place: Place, outside: &[f32], inside: &mut [f32]) {
 }
 
 /// Values of one channel.
-fn plane(place: Place) -> usize {
+fn plane(place: PaddedShape) -> usize {
     place.shape.height * place.shape.width
 }
 
-/// Goes through the pixels: where each is in a plane, and where inside.
+/// Calls `work` for every pixel with its index in a plane and its offset in the buffer.
 #[inline(always)]
-fn pixels(place: Place, mut work: impl FnMut(usize, usize)) {
+fn pixels(place: PaddedShape, mut work: impl FnMut(usize, usize)) {
     for y in 0..place.shape.height {
         for x in 0..place.shape.width {
             work(y * place.shape.width + x, place.at(y, x));
@@ -60,14 +69,13 @@ fn pixels(place: Place, mut work: impl FnMut(usize, usize)) {
     }
 }
 
-/// A copy of what is there, for a layer that works in place where it must not.
-pub(crate) struct Copy {
-    /// Numbers of an example, in both places.
-    pub(crate) from: Place,
-    pub(crate) to: Place,
+/// Copies a buffer, for a layer that works in place where the input must be kept.
+pub(crate) struct CopyLayer {
+    pub(crate) from: PaddedShape,
+    pub(crate) to: PaddedShape,
 }
 
-impl Copy {
+impl CopyLayer {
     fn rows(&self, mut work: impl FnMut(usize, usize, usize)) {
         for y in 0..self.from.shape.height {
             let len = self.from.shape.width * self.from.shape.channels;
@@ -76,18 +84,32 @@ impl Copy {
     }
 }
 
-impl Stage for Copy {
-    fn forward(&self, pass: &mut Pass<'_>, _: &[f32], x: &[f32], y: &mut [f32]) {
-        pass.crew.each(&mut y[..pass.count * self.to.len()], self.to.len(), |example, y| {
-            let x = &x[example * self.from.len()..];
-            self.rows(|from, to, len| y[to..][..len].copy_from_slice(&x[from..][..len]));
-        });
+impl BufferedLayer for CopyLayer {
+    fn forward(&self, pass: &mut LayerPass<'_>, _: &[f32], x: &[f32], y: &mut [f32]) {
+        pass.pool.for_each_piece(
+            &mut y[..pass.count * self.to.len()],
+            self.to.len(),
+            |example, y| {
+                let x = &x[example * self.from.len()..];
+                self.rows(|from, to, len| y[to..][..len].copy_from_slice(&x[from..][..len]));
+            },
+        );
     }
 
-    fn back(&self, pass: &mut Pass<'_>, _: &[f32], seen: Seen<'_>, dx: &mut [f32]) {
-        pass.crew.each(&mut dx[..pass.count * self.from.len()], self.from.len(), |example, dx| {
-            let dy = &seen.dy[example * self.to.len()..];
-            self.rows(|from, to, len| dx[from..][..len].copy_from_slice(&dy[to..][..len]));
-        });
+    fn input_gradient(
+        &self,
+        pass: &mut LayerPass<'_>,
+        _: &[f32],
+        inputs: BackwardInputs<'_>,
+        dx: &mut [f32],
+    ) {
+        pass.pool.for_each_piece(
+            &mut dx[..pass.count * self.from.len()],
+            self.from.len(),
+            |example, dx| {
+                let dy = &inputs.dy[example * self.to.len()..];
+                self.rows(|from, to, len| dx[from..][..len].copy_from_slice(&dy[to..][..len]));
+            },
+        );
     }
 }

@@ -1,15 +1,15 @@
-//! Softmax and cross-entropy: from examples' scores to their losses, and whether they are hits.
+//! Softmax and cross-entropy: losses and correct answers from scores.
 
 use crate::kernels::exp_below_zero;
-use crate::{Batch, Tally};
+use crate::tally::Tally;
 
-/// Sums of exponentials whose logarithms are taken as one, of their product. A sum is at least 1
-/// and at most the number of classes, so that is far from overflowing.
+/// Examples whose sums of exponentials are multiplied before one logarithm is taken. A sum is at
+/// least 1 and at most the number of classes, so the product does not overflow.
 const TOGETHER: usize = 4;
 
-/// Takes the highest score of each row from all of its scores, so that no exponential overflows,
-/// and calls `right` with what is left of the score of the row's label.
-fn lower(scores: &mut [f32], labels: &[u32], mut right: impl FnMut(f32)) {
+/// Subtracts the highest score of each row from its scores, so that no exponential overflows, and
+/// calls `right` with the reduced score of the row's label.
+fn subtract_highest(scores: &mut [f32], labels: &[u32], mut right: impl FnMut(f32)) {
     let classes = scores.len() / labels.len().max(1);
     for (row, &label) in scores.chunks_exact_mut(classes.max(1)).zip(labels) {
         let higher = |top: f32, &score: &f32| if score > top { score } else { top };
@@ -37,7 +37,7 @@ fn lower(scores: &mut [f32], labels: &[u32], mut right: impl FnMut(f32)) {
 /// If a label is not below the number of classes.
 pub fn softmax_cross_entropy(scores: &mut [f32], labels: &[u32], share: f32) -> f32 {
     let mut loss = 0.0;
-    lower(scores, labels, |right| loss -= right);
+    subtract_highest(scores, labels, |right| loss -= right);
     exp_below_zero(scores);
     let classes = (scores.len() / labels.len().max(1)).max(1);
     let blocks = scores.chunks_mut(TOGETHER * classes).zip(labels.chunks(TOGETHER));
@@ -55,19 +55,19 @@ pub fn softmax_cross_entropy(scores: &mut [f32], labels: &[u32], share: f32) -> 
     loss
 }
 
-/// Counts the losses and hits of a block's scores, which are used up.
-pub(crate) fn count(scores: &mut [f32], block: Batch<'_>, tally: &mut Tally) {
-    let classes = (scores.len() / block.len().max(1)).max(1);
-    for (row, &label) in scores.chunks_exact(classes).zip(block.labels) {
+/// Counts the losses and correct answers of some examples. The scores are overwritten.
+pub(crate) fn count_examples(scores: &mut [f32], labels: &[u32], tally: &mut Tally) {
+    let classes = (scores.len() / labels.len().max(1)).max(1);
+    for (row, &label) in scores.chunks_exact(classes).zip(labels) {
         let label = label as usize;
-        // Of equal scores the first counts, as with everybody's argmax.
+        // Of equal scores the first counts, as usual for argmax.
         let (before, from) = row.split_at(label);
         let is_first = before.iter().all(|score| *score < row[label]);
         let is_top = from.iter().all(|score| *score <= row[label]);
         tally.correct += u64::from(is_first && is_top);
         tally.examples += 1;
     }
-    lower(scores, block.labels, |right| tally.loss_sum -= f64::from(right));
+    subtract_highest(scores, labels, |right| tally.loss_sum -= f64::from(right));
     exp_below_zero(scores);
     for scores in scores.chunks(TOGETHER * classes) {
         let sums = scores.chunks_exact(classes).map(|row| row.iter().sum::<f32>());

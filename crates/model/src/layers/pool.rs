@@ -1,82 +1,85 @@
 //! Pooling: the largest or the mean of each window, channel by channel.
 //!
-//! A window's pixels each have their channels together, so every loop runs along the channels.
-//! Windows are cut off at the image's edge; a mean is still over the whole window, as if what is
-//! outside were zeros (PyTorch's `count_include_pad`). The way back of the largest looks again
-//! for the first pixel that is as large as the output, and so needs no memory of its own.
+//! The channels of a pixel lie together, so every loop runs along the channels. Windows are cut
+//! off at the image's edge; a mean is still over the whole window, as if there were zeros outside
+//! (PyTorch's `count_include_pad`). The backward pass of the largest looks again for the first
+//! pixel that is equal to the output, and so needs no memory of its own.
 
 use std::ops::Range;
 
-use super::shape::Place;
-use super::stage::{Pass, Seen, Stage};
+use super::layer_op::{BackwardInputs, BufferedLayer, LayerPass};
+use super::shape::PaddedShape;
+use super::windows::Windows;
 use crate::kernels::each;
+use crate::thread_pool::Pieces;
 
-/// What is taken of a window.
+/// Which value represents a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Take {
+pub(crate) enum PoolKind {
     Largest,
     Mean,
 }
 
-/// Pooling between two places.
-pub(crate) struct Pool {
-    take: Take,
-    from: Place,
-    to: Place,
-    /// For each row and each column of the output, the input's that its window covers.
-    rows: Vec<Window>,
-    columns: Vec<Window>,
+/// A pooling layer.
+pub(crate) struct Pooling {
+    kind: PoolKind,
+    from: PaddedShape,
+    to: PaddedShape,
+    /// For each row of the output, the input rows that its window covers; then the same for
+    /// columns.
+    rows: Vec<PoolWindow>,
+    columns: Vec<PoolWindow>,
 }
 
 /// A window in one direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Window {
-    /// What it covers of the image.
+struct PoolWindow {
+    /// The part inside the image.
     inside: Range<usize>,
-    /// How long it is, with what is outside.
+    /// The length, including the part outside the image.
     size: usize,
 }
 
-impl Pool {
-    /// Windows of one size at regular distances.
+impl Pooling {
+    /// Pooling with windows of one size at regular distances.
     pub(crate) fn regular(
-        take: Take,
-        (from, to): (Place, Place),
-        kernel: [usize; 2],
-        stride: [usize; 2],
-        padding: [usize; 2],
+        kind: PoolKind,
+        from: PaddedShape,
+        to: PaddedShape,
+        windows: Windows,
     ) -> Self {
-        let windows = |inputs: usize, outputs: usize, axis: usize| {
+        let Windows { kernel, stride, padding } = windows;
+        let along = |inputs: usize, outputs: usize, axis: usize| {
             let window = |index: usize| {
                 let start = index * stride[axis];
                 let end = (start + kernel[axis]).saturating_sub(padding[axis]);
                 let start = start.saturating_sub(padding[axis]);
-                Window { inside: start.min(inputs)..end.min(inputs), size: kernel[axis] }
+                PoolWindow { inside: start.min(inputs)..end.min(inputs), size: kernel[axis] }
             };
             (0..outputs).map(window).collect()
         };
-        let rows = windows(from.shape.height, to.shape.height, 0);
-        let columns = windows(from.shape.width, to.shape.width, 1);
-        Self { take, from, to, rows, columns }
+        let rows = along(from.shape.height, to.shape.height, 0);
+        let columns = along(from.shape.width, to.shape.width, 1);
+        Self { kind, from, to, rows, columns }
     }
 
-    /// Means over windows that share the image out as evenly as can be, as PyTorch's
+    /// Means over windows that divide the image as evenly as possible, as PyTorch's
     /// `AdaptiveAvgPool2d` does.
-    pub(crate) fn adaptive(from: Place, to: Place) -> Self {
+    pub(crate) fn adaptive(from: PaddedShape, to: PaddedShape) -> Self {
         let windows = |inputs: usize, outputs: usize| {
             let window = |index: usize| {
                 let inside = index * inputs / outputs..((index + 1) * inputs).div_ceil(outputs);
-                Window { size: inside.len(), inside }
+                PoolWindow { size: inside.len(), inside }
             };
             (0..outputs).map(window).collect()
         };
         let rows = windows(from.shape.height, to.shape.height);
         let columns = windows(from.shape.width, to.shape.width);
-        Self { take: Take::Mean, from, to, rows, columns }
+        Self { kind: PoolKind::Mean, from, to, rows, columns }
     }
 
-    /// Goes through the windows of an image: where the output is, where in the input the
-    /// window begins, its rows and columns, and the share of each pixel in a mean.
+    /// Calls `work` for every window of an image with the offset of the output, the offset of the
+    /// window in the input, its rows and columns, and the share of each pixel in a mean.
     #[inline(always)]
     fn windows(&self, mut work: impl FnMut(usize, usize, [usize; 2], f32)) {
         for (y, row) in self.rows.iter().enumerate() {
@@ -95,17 +98,17 @@ impl Pool {
         let distance = self.from.row();
         self.windows(|to, from, [rows, columns], share| {
             let y = &mut y[to..][..channels];
-            y.fill(if self.take == Take::Largest { f32::NEG_INFINITY } else { 0.0 });
+            y.fill(if self.kind == PoolKind::Largest { f32::NEG_INFINITY } else { 0.0 });
             for row in 0..rows {
                 let pixels = &x[from + row * distance..][..columns * channels];
                 for pixel in pixels.chunks_exact(channels) {
                     let pairs = y.iter_mut().zip(pixel);
-                    match self.take {
-                        // What is not a number shall come through.
-                        Take::Largest => pairs.for_each(|(y, &x)| {
+                    match self.kind {
+                        // A NaN in the window becomes the output.
+                        PoolKind::Largest => pairs.for_each(|(y, &x)| {
                             *y = if x > *y || x.is_nan() { x } else { *y };
                         }),
-                        Take::Mean => pairs.for_each(|(y, x)| *y += share * x),
+                        PoolKind::Mean => pairs.for_each(|(y, x)| *y += share * x),
                     }
                 }
             }
@@ -113,8 +116,8 @@ impl Pool {
     }
 
     #[inline(always)]
-    fn back_image(&self, from: Seen<'_>, left: &mut [f32], dx: &mut [f32]) {
-        let Seen { x, y, dy } = from;
+    fn input_gradient_image(&self, from: BackwardInputs<'_>, left: &mut [f32], dx: &mut [f32]) {
+        let BackwardInputs { x, y, dy } = from;
         let channels = self.to.shape.channels;
         let distance = self.from.row();
         dx.fill(0.0);
@@ -126,9 +129,9 @@ impl Pool {
                 let pixels = x[at..][..columns * channels].chunks_exact(channels);
                 let changes = dx[at..][..columns * channels].chunks_exact_mut(channels);
                 for (x, dx) in pixels.zip(changes) {
-                    match self.take {
-                        Take::Largest => hand_over(x, y, left, dx),
-                        Take::Mean => {
+                    match self.kind {
+                        PoolKind::Largest => give_to_largest(x, y, left, dx),
+                        PoolKind::Mean => {
                             dx.iter_mut().zip(dy).for_each(|(dx, dy)| *dx += share * dy);
                         }
                     }
@@ -138,13 +141,13 @@ impl Pool {
     }
 }
 
-/// Gives what is left of a window's gradient to the pixel at hand, where it is the largest.
+/// Adds the rest of a window's gradient to a pixel in the channels where it is the largest.
 #[inline(always)]
-fn hand_over(x: &[f32], y: &[f32], left: &mut [f32], dx: &mut [f32]) {
+fn give_to_largest(x: &[f32], y: &[f32], left: &mut [f32], dx: &mut [f32]) {
     let len = x.len();
     let (y, left, dx) = (&y[..len], &mut left[..len], &mut dx[..len]);
     for channel in 0..len {
-        // All ones where it is, else all zeros: there is no branch to take.
+        // All ones or all zeros, instead of a branch.
         let here = u32::from(x[channel] == y[channel]).wrapping_neg();
         let bits = left[channel].to_bits();
         dx[channel] += f32::from_bits(bits & here);
@@ -152,37 +155,47 @@ fn hand_over(x: &[f32], y: &[f32], left: &mut [f32], dx: &mut [f32]) {
     }
 }
 
-impl Stage for Pool {
+impl BufferedLayer for Pooling {
     fn scratch(&self, count: usize) -> usize {
         count * self.to.shape.channels
     }
 
-    fn forward(&self, pass: &mut Pass<'_>, _: &[f32], x: &[f32], y: &mut [f32]) {
-        pass.crew.each(&mut y[..pass.count * self.to.len()], self.to.len(), |example, y| {
-            let x = &x[example * self.from.len()..][..self.from.len()];
-            each(
-                #[inline(always)]
-                || self.forward_image(x, y),
-            );
-        });
+    fn forward(&self, pass: &mut LayerPass<'_>, _: &[f32], x: &[f32], y: &mut [f32]) {
+        pass.pool.for_each_piece(
+            &mut y[..pass.count * self.to.len()],
+            self.to.len(),
+            |example, y| {
+                let x = &x[example * self.from.len()..][..self.from.len()];
+                each(
+                    #[inline(always)]
+                    || self.forward_image(x, y),
+                );
+            },
+        );
     }
 
-    fn back(&self, pass: &mut Pass<'_>, _: &[f32], seen: Seen<'_>, dx: &mut [f32]) {
+    fn input_gradient(
+        &self,
+        pass: &mut LayerPass<'_>,
+        _: &[f32],
+        inputs: BackwardInputs<'_>,
+        dx: &mut [f32],
+    ) {
         let (from, to) = (self.from.len(), self.to.len());
         let channels = self.to.shape.channels;
         let left = &mut pass.scratch[..pass.count * channels];
-        pass.crew.both(
-            (&mut dx[..pass.count * from], from),
-            (left, channels),
+        pass.pool.for_each_pair(
+            Pieces { whole: &mut dx[..pass.count * from], piece: from },
+            Pieces { whole: left, piece: channels },
             |example, dx, left| {
-                let image = Seen {
-                    x: &seen.x[example * from..][..from],
-                    y: &seen.y[example * to..][..to],
-                    dy: &seen.dy[example * to..][..to],
+                let image = BackwardInputs {
+                    x: &inputs.x[example * from..][..from],
+                    y: &inputs.y[example * to..][..to],
+                    dy: &inputs.dy[example * to..][..to],
                 };
                 each(
                     #[inline(always)]
-                    || self.back_image(image, left, dx),
+                    || self.input_gradient_image(image, left, dx),
                 );
             },
         );

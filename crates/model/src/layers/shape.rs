@@ -1,9 +1,9 @@
-//! What goes from layer to layer, and how it lies in memory.
+//! The shape of an example between two layers, and its layout in memory.
 //!
-//! People and files see an example as channels of rows of pixels, as PyTorch does. Inside, the
-//! channels of a pixel lie together: then whatever a kernel covers in one row of an image is one
-//! stretch of memory, pooling runs along the channels, and no layer has to copy patches. An
-//! image that a convolution will pad has a border of zeros around it from the start.
+//! In files an example is channels of rows of pixels, as in PyTorch. Inside a network the channels
+//! of a pixel lie together: the part of an image row that a kernel covers is then contiguous,
+//! pooling runs along the channels, and no layer copies patches. An image that a convolution pads
+//! has a border of zeros around it from the start.
 
 use std::fmt;
 
@@ -29,12 +29,12 @@ impl Shape {
         Self::image(values, 1, 1)
     }
 
-    /// Whether it has but one pixel.
+    /// Whether it has only one pixel.
     pub fn is_flat(&self) -> bool {
         self.height == 1 && self.width == 1
     }
 
-    /// How many values an example has.
+    /// The number of values of an example.
     pub fn values(&self) -> usize {
         self.channels * self.height * self.width
     }
@@ -50,26 +50,26 @@ impl fmt::Display for Shape {
     }
 }
 
-/// An example in memory: the shape, and the border of zeros around it.
+/// The shape of an example in memory, with the border of zeros around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct PaddedShape {
     pub(crate) shape: Shape,
-    /// Rows above and below, pixels left and right.
+    /// Rows above and below, and pixels left and right.
     pub(crate) border: [usize; 2],
 }
 
-impl Place {
-    /// Numbers from one row of pixels to the next.
+impl PaddedShape {
+    /// The distance between two rows of pixels, in numbers.
     pub(crate) fn row(&self) -> usize {
         (self.shape.width + 2 * self.border[1]) * self.shape.channels
     }
 
-    /// Numbers of one example.
+    /// The numbers of one example, including the border.
     pub(crate) fn len(&self) -> usize {
         (self.shape.height + 2 * self.border[0]) * self.row()
     }
 
-    /// Where a pixel's channels begin.
+    /// The index of a pixel's first channel.
     pub(crate) fn at(&self, y: usize, x: usize) -> usize {
         (y + self.border[0]) * self.row() + (x + self.border[1]) * self.shape.channels
     }

@@ -1,9 +1,9 @@
-//! A network as a picture: an operation for each layer, with its parameters beside it.
+//! The graph of a network: an operation for each layer, with its parameters.
 
-use crate::OpNode;
-use crate::layers::{Layer, LayerKind, Shape};
+use crate::graph::OpNode;
+use crate::layers::{Layer, LayerKind, LayerTensors, Shape};
 
-/// The nodes of a network, from the examples to the loss and the share of hits.
+/// The nodes of a network, from the examples to the loss and the accuracy.
 pub(super) fn graph(layers: &[Layer], shapes: &[Shape]) -> Vec<OpNode> {
     let mut nodes = vec![
         OpNode::new("input/examples", "Placeholder", &[], &batched(shapes[0])),
@@ -14,7 +14,7 @@ pub(super) fn graph(layers: &[Layer], shapes: &[Shape]) -> Vec<OpNode> {
         let name = layer.name.replace('.', "/");
         let shape = batched(shapes[index + 1]);
         let op = operation(layer.kind);
-        let Some((weights, biases)) = layer.kind.tensors(shapes[index]) else {
+        let Some(LayerTensors { weights, biases }) = layer.kind.tensors(shapes[index]) else {
             nodes.push(OpNode::new(&name, op, &[&last], &shape));
             last = name;
             continue;
@@ -43,7 +43,7 @@ pub(super) fn graph(layers: &[Layer], shapes: &[Shape]) -> Vec<OpNode> {
     nodes
 }
 
-/// TensorFlow's word for what a layer does.
+/// TensorFlow's name of what a layer does.
 fn operation(kind: LayerKind) -> &'static str {
     match kind {
         LayerKind::Conv { .. } => "Conv2D",

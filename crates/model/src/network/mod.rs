@@ -1,90 +1,64 @@
 //! A network: a list of layers whose shapes fit, as a model.
 //!
-//! Everything is settled when a network is built: shapes, layout, cost, graph, and all the
-//! memory a step needs. What comes out does not depend on the number of threads, because every
-//! sum is taken by one thread in an order that the sizes fix.
+//! Shapes, layout, cost, graph and all memory of a step are fixed when a network is built. Results
+//! do not depend on the number of threads, because one thread takes each sum, in an order that
+//! depends on the sizes alone.
 
+mod cost;
+mod error;
+mod executor;
 mod graph;
-mod memory;
 mod plan;
-mod run;
 
-use std::ops::Range;
-
-use crate::crew::Crew;
+use self::cost::layer_costs;
+use self::executor::{Executor, GradientSink};
+use crate::batch::Batch;
+use crate::descent::{Descent, InPlace};
+use crate::graph::OpNode;
 use crate::kernels::OutputMode;
-use crate::layers::{Layer, LayerKind, Shape};
+use crate::layers::{Layer, LayerTensors, Shape};
+use crate::layout::{Group, Layout};
+use crate::model::Model;
 use crate::seed::fill_uniform;
-use crate::{Batch, Descent, Group, InPlace, LayerShape, Layout, Model, OpNode, StepEvent, Tally};
-use run::{Machine, Sink};
+use crate::step_event::{LayerShape, StepEvent};
+use crate::tally::Tally;
+use crate::thread_pool::ThreadPool;
 
-/// Why a list of layers is no network.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NetworkError {
-    /// A layer cannot take what the one before it gives.
-    #[error("layer {name} ({word}), given {input}: {why}")]
-    Layer {
-        /// The layer's name.
-        name: String,
-        /// What it does.
-        word: &'static str,
-        /// The shape it is given.
-        input: Shape,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// Two layers could not be told apart.
-    #[error("two layers are called {0}")]
-    Twice(String),
-    /// The last layer's output has no place for scores.
-    #[error("the network ends in {0}, not in a flat row of scores: add a dense layer")]
-    Scores(Shape),
-    /// Nothing to train.
-    #[error("the network has no parameters")]
-    Empty,
-    /// A size that must not be zero.
-    #[error("{0} must not be zero")]
-    Zero(&'static str),
-    /// The system gave no threads.
-    #[error("no threads to compute with: {0}")]
-    Threads(String),
-}
+pub use self::cost::LayerCost;
+pub use self::error::NetworkError;
 
 /// A model made of layers, with softmax and cross-entropy at its end.
 ///
-/// Parameters start as PyTorch's do: weights and biases of a layer evenly spread between
-/// `-1 / sqrt(n)` and `1 / sqrt(n)`, where n is the number of inputs of one of its outputs.
+/// Parameters start as in PyTorch: the weights and biases of a layer are evenly spread between
+/// `-1 / sqrt(n)` and `1 / sqrt(n)`, where n is the number of inputs of one output.
+///
+/// ```
+/// use paceline_model::{Layer, LayerKind, Model, Network, Shape};
+///
+/// let layers = vec![
+///     Layer::dense("hidden", 32),
+///     Layer::new("relu", LayerKind::Relu),
+///     Layer::dense("scores", 10),
+/// ];
+/// let network = Network::new(Shape::flat(784), layers, 64, 1)?;
+/// assert_eq!(network.layout().len(), 784 * 32 + 32 + 32 * 10 + 10);
+/// # Ok::<(), paceline_model::NetworkError>(())
+/// ```
 pub struct Network {
     layers: Vec<Layer>,
     /// The input's shape, and each layer's output.
     shapes: Vec<Shape>,
     layout: Layout,
     block: usize,
-    crew: Crew,
-    machine: Machine,
-}
-
-/// What a layer costs, an example.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LayerCost {
-    /// The layer's name.
-    pub name: String,
-    /// What it does.
-    pub kind: &'static str,
-    /// Floating-point operations forward; a multiplication and an addition are two. Layers
-    /// without parameters count as one for each value that they read.
-    pub forward: u64,
-    /// The same backward. The first layer needs no gradient by its input.
-    pub backward: u64,
-    /// Its parameters.
-    pub params: Range<usize>,
-    /// The product that its way forward is, an example: `[rows, columns, depth]`; for layers
-    /// that are none, zeros.
-    pub product: [usize; 3],
+    pool: ThreadPool,
+    executor: Executor,
 }
 
 impl Network {
     /// Checks the layers and plans the work for blocks of at most `block` examples.
+    ///
+    /// # Errors
+    /// If a layer does not fit the one before it, a size is zero, or the system refuses threads.
     pub fn new(
         input: Shape,
         layers: Vec<Layer>,
@@ -98,7 +72,7 @@ impl Network {
         let shapes = shapes(input, &layers)?;
         let mut layout = Layout::new();
         for (layer, &input) in layers.iter().zip(&shapes) {
-            if let Some((weights, biases)) = layer.kind.tensors(input) {
+            if let Some(LayerTensors { weights, biases }) = layer.kind.tensors(input) {
                 layout.push(&format!("{}.weight", layer.name), &weights, Group::Weights);
                 layout.push(&format!("{}.bias", layer.name), &[biases], Group::Biases);
             }
@@ -106,59 +80,32 @@ impl Network {
         if layout.is_empty() {
             return Err(NetworkError::Empty);
         }
-        let (tasks, places) = plan::plan(&layers, &shapes, &layout);
-        let crew = Crew::new(threads).map_err(NetworkError::Threads)?;
-        let machine = Machine::new(tasks, places, block, threads);
-        Ok(Self { layers, shapes, layout, block, crew, machine })
+        let plan = plan::plan(&layers, &shapes, &layout);
+        let pool = ThreadPool::new(threads).map_err(NetworkError::Threads)?;
+        let executor = Executor::new(plan, block, threads);
+        Ok(Self { layers, shapes, layout, block, pool, executor })
     }
 
-    /// The layers.
+    /// The layers in order.
     pub fn layers(&self) -> &[Layer] {
         &self.layers
     }
 
-    /// The input's shape, and that of each layer's output.
+    /// The shape of the input, and of each layer's output.
     pub fn shapes(&self) -> &[Shape] {
         &self.shapes
     }
 
-    /// How many classes it tells apart.
+    /// The number of classes.
     pub fn classes(&self) -> usize {
         self.shapes.last().map_or(0, Shape::values)
     }
 
-    /// What each layer costs.
+    /// The cost of each layer.
     pub fn cost(&self) -> Vec<LayerCost> {
-        let mut tensors = self.layout.tensors().chunks_exact(2);
-        let mut is_first = true;
-        let mut cost = |(index, layer): (usize, &Layer)| {
-            let (input, output) = (self.shapes[index], self.shapes[index + 1]);
-            let mut cost = LayerCost {
-                name: layer.name.clone(),
-                kind: layer.kind.word(),
-                forward: reads(layer.kind, input, output) as u64,
-                backward: 0,
-                params: 0..0,
-                product: [0; 3],
-            };
-            cost.backward = if is_first { 0 } else { cost.forward };
-            if let Some((weights, _)) = layer.kind.tensors(input) {
-                let depth = weights[1..].iter().product::<usize>();
-                let pixels = output.height * output.width;
-                cost.product = [pixels, output.channels, depth];
-                cost.forward = 2 * (pixels * output.channels * depth) as u64;
-                cost.backward = cost.forward * if is_first { 1 } else { 2 };
-                is_first = false;
-                if let Some(pair) = tensors.next() {
-                    cost.params = pair[0].range.start..pair[1].range.end;
-                }
-            }
-            cost
-        };
-        self.layers.iter().enumerate().map(&mut cost).collect()
+        layer_costs(&self.layers, &self.shapes, &self.layout)
     }
 
-    /// Stops at once if a call makes no sense.
     fn check(&self, params: &[f32], block: Batch<'_>) {
         assert_eq!(params.len(), self.layout.len(), "parameters");
         assert_eq!(block.values().len(), block.len() * self.inputs(), "inputs of the block");
@@ -217,17 +164,18 @@ impl Model for Network {
             observe(StepEvent::Final { range: 0..grad.len(), values: grad });
             return 0.0;
         }
-        let Self { crew, machine, .. } = self;
-        let sink = Sink::Gradient { params, mode, grad };
-        crew.enter(|| machine.gradient(crew, (block, share), sink, observe))
+        let Self { pool, executor, .. } = self;
+        let sink = GradientSink::Slice { params, mode, grad };
+        pool.run(|| executor.gradient(pool, block, share, sink, observe))
     }
 
     fn layer_shapes(&self) -> Vec<LayerShape> {
         let layer = |(layer, shape): (&Layer, &Shape)| LayerShape {
-            name: format!("{} {}", layer.name, layer.kind.word()),
-            output: match shape.is_flat() {
-                true => vec![shape.channels],
-                false => vec![shape.channels, shape.height, shape.width],
+            name: format!("{} {}", layer.name, layer.kind.name()),
+            output: if shape.is_flat() {
+                vec![shape.channels]
+            } else {
+                vec![shape.channels, shape.height, shape.width]
             },
         };
         self.layers.iter().zip(&self.shapes[1..]).map(layer).collect()
@@ -242,8 +190,8 @@ impl Model for Network {
         if block.is_empty() {
             return;
         }
-        let Self { crew, machine, .. } = self;
-        crew.enter(|| machine.evaluate(crew, params, block, tally));
+        let Self { pool, executor, .. } = self;
+        pool.run(|| executor.evaluate(pool, params, block, tally));
     }
 
     fn graph(&self) -> Vec<OpNode> {
@@ -259,40 +207,29 @@ impl InPlace for Network {
         observe: &mut (dyn FnMut(StepEvent<'_>) + Send),
     ) -> f32 {
         self.check(descent.params, block);
-        assert!(!block.is_empty(), "no examples to make a step with");
-        let Self { crew, machine, .. } = self;
+        assert!(!block.is_empty(), "a step needs examples");
+        let Self { pool, executor, .. } = self;
         let share = 1.0 / block.len() as f32;
-        let sink = Sink::Parameters(descent);
-        crew.enter(|| machine.gradient(crew, (block, share), sink, observe))
+        let sink = GradientSink::Parameters(descent);
+        pool.run(|| executor.gradient(pool, block, share, sink, observe))
     }
 }
 
-/// The shapes from the input to the scores, if all layers fit.
+/// The shapes from the input to the scores.
 fn shapes(input: Shape, layers: &[Layer]) -> Result<Vec<Shape>, NetworkError> {
     let mut shapes = vec![input];
     let mut last = input;
     for (index, Layer { name, kind }) in layers.iter().enumerate() {
         if layers[..index].iter().any(|other| other.name == *name) {
-            return Err(NetworkError::Twice(name.clone()));
+            return Err(NetworkError::DuplicateName(name.clone()));
         }
-        last = kind.output(last).map_err(|why| NetworkError::Layer {
+        last = kind.output(last).map_err(|reason| NetworkError::Layer {
             name: name.clone(),
-            word: kind.word(),
+            kind: kind.name(),
             input: last,
-            why,
+            reason,
         })?;
         shapes.push(last);
     }
-    if last.is_flat() { Ok(shapes) } else { Err(NetworkError::Scores(last)) }
-}
-
-/// How many values a layer without parameters reads.
-fn reads(kind: LayerKind, input: Shape, output: Shape) -> usize {
-    match kind {
-        LayerKind::MaxPool(windows) | LayerKind::AveragePool(windows) => {
-            output.values() * windows.kernel[0] * windows.kernel[1]
-        }
-        LayerKind::Flatten => 0,
-        _ => input.values(),
-    }
+    if last.is_flat() { Ok(shapes) } else { Err(NetworkError::NoScores(last)) }
 }

@@ -1,68 +1,79 @@
-//! From a list of layers to a list of things to do, with all memory set out in advance.
+//! From a list of layers to a list of tasks, with all buffers planned in advance.
 
 use std::ops::Range;
 
-use crate::Layout;
 use crate::layers::activation::Activation;
 use crate::layers::conv::Conv;
 use crate::layers::dense::Dense;
 use crate::layers::dropout::Dropout;
-use crate::layers::flatten::{Copy, Flatten};
-use crate::layers::pool::{Pool, Take};
-use crate::layers::stage::{Map, Stage};
-use crate::layers::{Layer, LayerKind, Place, Shape};
+use crate::layers::flatten::{CopyLayer, Flatten};
+use crate::layers::layer_op::{BufferedLayer, ElementwiseLayer};
+use crate::layers::pool::{PoolKind, Pooling};
+use crate::layers::{Layer, LayerKind, PaddedShape, Shape, Windows};
+use crate::layout::Layout;
 
-/// One thing to do.
-pub(super) struct Task {
-    /// The layer it is part of.
+/// One task of a step.
+pub(super) struct LayerTask {
+    /// The index of the layer that the task belongs to.
     pub(super) layer: usize,
     /// The layer's parameters.
     pub(super) params: Range<usize>,
-    pub(super) work: Work,
+    pub(super) work: TaskWork,
 }
 
-/// What is to be done.
-pub(super) enum Work {
-    /// From the buffer at hand into the next one.
-    Stage(Box<dyn Stage>),
-    /// In the buffer at hand.
-    Map(Box<dyn Map>),
+/// What a task does.
+pub(super) enum TaskWork {
+    /// Computes the next buffer from the current one.
+    Buffered(Box<dyn BufferedLayer>),
+    /// Changes the current buffer.
+    InPlace(Box<dyn ElementwiseLayer>),
 }
 
-/// What kind of thing is to be done, before anything is known of the buffers.
+/// A task whose buffers are not planned yet.
 #[derive(Clone, Copy)]
-enum Step {
-    Layer,
-    Copy,
+struct PlanStep {
+    /// The index of the layer.
+    layer: usize,
+    /// Whether it copies the layer's input instead of running the layer.
+    is_copy: bool,
 }
 
-/// The tasks in order, and the places of the buffers that they go through.
-pub(super) fn plan(layers: &[Layer], shapes: &[Shape], layout: &Layout) -> (Vec<Task>, Vec<Place>) {
+/// The tasks of a step and the buffers that they use.
+pub(super) struct StepPlan {
+    pub(super) tasks: Vec<LayerTask>,
+    /// The input, and the output of every task that does not work in place.
+    pub(super) buffers: Vec<PaddedShape>,
+}
+
+/// Plans the tasks of a step.
+pub(super) fn plan(layers: &[Layer], shapes: &[Shape], layout: &Layout) -> StepPlan {
     let steps = steps(layers, shapes);
-    let places = places(layers, shapes, &steps);
+    let buffers = buffers(layers, shapes, &steps);
     let (mut tasks, mut buffer) = (Vec::new(), 0);
-    for &(layer, step) in &steps {
+    for &PlanStep { layer, is_copy } in &steps {
         let Layer { name, kind } = &layers[layer];
         let weights = format!("{name}.weight");
         let found = layout.tensors().windows(2).find(|pair| pair[0].name == weights);
         let params = found.map_or(0..0, |pair| pair[0].range.start..pair[1].range.end);
-        let from = places[buffer];
-        let work = match (step, map(layer, *kind, from)) {
-            (Step::Layer, Some(map)) => Work::Map(map),
-            (Step::Layer, None) => Work::Stage(stage(*kind, from, places[buffer + 1])),
-            (Step::Copy, _) => Work::Stage(Box::new(Copy { from, to: places[buffer + 1] })),
+        let from = buffers[buffer];
+        let work = if is_copy {
+            TaskWork::Buffered(Box::new(CopyLayer { from, to: buffers[buffer + 1] }))
+        } else if let Some(layer) = elementwise_layer(layer, *kind, from) {
+            TaskWork::InPlace(layer)
+        } else {
+            TaskWork::Buffered(buffered_layer(*kind, from, buffers[buffer + 1]))
         };
-        buffer += usize::from(matches!(work, Work::Stage(_)));
-        tasks.push(Task { layer, params, work });
+        buffer += usize::from(matches!(work, TaskWork::Buffered(_)));
+        tasks.push(LayerTask { layer, params, work });
     }
-    (tasks, places)
+    StepPlan { tasks, buffers }
 }
 
-/// The layers that do something, with copies where a layer must not work in place.
-fn steps(layers: &[Layer], shapes: &[Shape]) -> Vec<(usize, Step)> {
+/// The layers that change anything, with copies before those that must not work in place.
+fn steps(layers: &[Layer], shapes: &[Shape]) -> Vec<PlanStep> {
     let mut steps = Vec::new();
-    // Whether what made the buffer at hand needs it as it is for its way back; and whether it
-    // can leave a border around it.
+    // Whether the task that wrote the current buffer needs it unchanged for its backward pass,
+    // and whether that task can leave a border around it.
     let (mut is_kept, mut has_border) = (false, true);
     for (index, layer) in layers.iter().enumerate() {
         let same_shape = shapes[index] == shapes[index + 1];
@@ -74,64 +85,71 @@ fn steps(layers: &[Layer], shapes: &[Shape]) -> Vec<(usize, Step)> {
             _ => false,
         };
         if copies {
-            steps.push((index, Step::Copy));
+            steps.push(PlanStep { layer: index, is_copy: true });
             has_border = true;
         }
-        steps.push((index, Step::Layer));
+        steps.push(PlanStep { layer: index, is_copy: false });
         is_kept = matches!(layer.kind, LayerKind::Tanh | LayerKind::MaxPool(_));
-        if !is_map(layer.kind) {
+        if !is_elementwise(layer.kind) {
             has_border = !matches!(layer.kind, LayerKind::Flatten | LayerKind::Dense { .. });
         }
     }
     steps
 }
 
-/// The buffers: the input, and one for the output of everything that does not work in place.
-fn places(layers: &[Layer], shapes: &[Shape], steps: &[(usize, Step)]) -> Vec<Place> {
-    let mut places = vec![Place { shape: shapes[0], border: [0; 2] }];
-    for &(index, step) in steps {
-        let (kind, last) = (layers[index].kind, places.len() - 1);
-        let shape = match step {
-            Step::Copy => shapes[index],
-            Step::Layer if is_map(kind) => continue,
-            Step::Layer => shapes[index + 1],
-        };
-        if let (LayerKind::Conv { padding, .. }, Step::Layer) = (kind, step) {
-            places[last].border = padding;
+/// The buffers: the input, and one for the output of every task that does not work in place.
+fn buffers(layers: &[Layer], shapes: &[Shape], steps: &[PlanStep]) -> Vec<PaddedShape> {
+    let mut buffers = vec![PaddedShape { shape: shapes[0], border: [0; 2] }];
+    for &PlanStep { layer, is_copy } in steps {
+        let (kind, last) = (layers[layer].kind, buffers.len() - 1);
+        if is_copy {
+            buffers.push(PaddedShape { shape: shapes[layer], border: [0; 2] });
+            continue;
         }
-        places.push(Place { shape, border: [0; 2] });
+        if is_elementwise(kind) {
+            continue;
+        }
+        if let LayerKind::Conv { padding, .. } = kind {
+            buffers[last].border = padding;
+        }
+        buffers.push(PaddedShape { shape: shapes[layer + 1], border: [0; 2] });
     }
-    places
+    buffers
 }
 
-fn is_map(kind: LayerKind) -> bool {
+fn is_elementwise(kind: LayerKind) -> bool {
     matches!(kind, LayerKind::Relu | LayerKind::Tanh | LayerKind::Dropout { .. })
 }
 
-fn map(layer: usize, kind: LayerKind, place: Place) -> Option<Box<dyn Map>> {
+fn elementwise_layer(
+    index: usize,
+    kind: LayerKind,
+    buffer: PaddedShape,
+) -> Option<Box<dyn ElementwiseLayer>> {
     match kind {
         LayerKind::Relu => Some(Box::new(Activation::Relu)),
         LayerKind::Tanh => Some(Box::new(Activation::Tanh)),
-        LayerKind::Dropout { rate } => Some(Box::new(Dropout::new(layer, place.len(), rate))),
+        LayerKind::Dropout { rate } => Some(Box::new(Dropout::new(index, buffer.len(), rate))),
         _ => None,
     }
 }
 
-fn stage(kind: LayerKind, from: Place, to: Place) -> Box<dyn Stage> {
-    let pool = |take, windows: crate::layers::Windows| {
-        Pool::regular(take, (from, to), windows.kernel, windows.stride, windows.padding)
-    };
+fn buffered_layer(kind: LayerKind, from: PaddedShape, to: PaddedShape) -> Box<dyn BufferedLayer> {
     match kind {
         LayerKind::Conv { kernel, stride, padding, .. } => {
-            Box::new(Conv::new(from, to, kernel, stride, padding))
+            Box::new(Conv::new(from, to, Windows { kernel, stride, padding }))
         }
-        LayerKind::MaxPool(windows) => Box::new(pool(Take::Largest, windows)),
-        LayerKind::AveragePool(windows) => Box::new(pool(Take::Mean, windows)),
-        LayerKind::AdaptiveAveragePool { .. } => Box::new(Pool::adaptive(from, to)),
+        LayerKind::MaxPool(windows) => {
+            Box::new(Pooling::regular(PoolKind::Largest, from, to, windows))
+        }
+        LayerKind::AveragePool(windows) => {
+            Box::new(Pooling::regular(PoolKind::Mean, from, to, windows))
+        }
+        LayerKind::AdaptiveAveragePool { .. } => Box::new(Pooling::adaptive(from, to)),
         LayerKind::Flatten => Box::new(Flatten::new(from)),
         LayerKind::Dense { outputs } => Box::new(Dense::new(from.shape.values(), outputs)),
         LayerKind::Relu | LayerKind::Tanh | LayerKind::Dropout { .. } => {
-            unreachable!("works in place")
+            unreachable!("an element-wise layer works in place")
         }
     }
 }

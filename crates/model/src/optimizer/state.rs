@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use super::spec::OptimizerSpec;
 use super::update::ParamUpdate;
-use crate::crew::Crew;
 use crate::layout::{Group, Layout};
+use crate::thread_pool::ThreadPool;
 
 /// The least number of parameters worth handing to another thread.
 const SHARED_RUN: usize = 32 * 1024;
@@ -76,16 +76,16 @@ impl OptimizerState {
     }
 
     /// As [`OptimizerState::apply`], on several threads.
-    pub(crate) fn apply_on(
+    pub(crate) fn apply_with(
         &mut self,
-        crew: &Crew,
+        pool: &ThreadPool,
         step: u64,
         offset: usize,
         params: &mut [f32],
         grad: &[f32],
     ) {
         self.for_each_run(step, offset, params, grad, |spec, update| {
-            update_on(crew, spec, step, update);
+            update_on(pool, spec, step, update);
         });
     }
 
@@ -144,10 +144,10 @@ impl OptimizerState {
 }
 
 /// Halves an update until its parts are small, and shares them out over the threads.
-fn update_on(crew: &Crew, spec: &OptimizerSpec, step: u64, update: ParamUpdate<'_>) {
-    if update.params.len() <= SHARED_RUN || crew.is_one() {
+fn update_on(pool: &ThreadPool, spec: &OptimizerSpec, step: u64, update: ParamUpdate<'_>) {
+    if update.params.len() <= SHARED_RUN || pool.is_single() {
         return spec.optimizer().update(step, update);
     }
     let (left, right) = update.split_in_half();
-    crew.join(|| update_on(crew, spec, step, left), || update_on(crew, spec, step, right));
+    pool.join(|| update_on(pool, spec, step, left), || update_on(pool, spec, step, right));
 }

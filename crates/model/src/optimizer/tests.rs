@@ -1,7 +1,7 @@
 use super::*;
-use crate::crew::Crew;
 use crate::layout::{Group, Layout};
 use crate::schedule::Schedule;
+use crate::thread_pool::ThreadPool;
 
 /// A user's optimizer with three values of state: a mean of signs that also counts updates.
 #[derive(Debug)]
@@ -128,7 +128,7 @@ fn several_threads_give_the_same_bits_as_one() {
     let mut layout = Layout::new();
     layout.push("weight", &[3, 50_001], Group::Weights);
     layout.push("bias", &[3], Group::Biases);
-    let (len, crew) = (layout.len(), Crew::new(3).expect("threads"));
+    let (len, pool) = (layout.len(), ThreadPool::new(3).expect("threads"));
     for spec in all_specs() {
         let mut alone = (values(len, 0), OptimizerState::new(spec.clone(), &layout, 0..len));
         let mut shared = alone.clone();
@@ -136,7 +136,7 @@ fn several_threads_give_the_same_bits_as_one() {
             let grad = values(len - 7, step as u32 + 1);
             alone.1.apply(step, 7, &mut alone.0[7..], &grad);
             let params = &mut shared.0[7..];
-            crew.enter(|| shared.1.apply_on(&crew, step, 7, params, &grad));
+            pool.run(|| shared.1.apply_with(&pool, step, 7, params, &grad));
         }
         assert_eq!(alone.0, shared.0, "{spec:?}");
         assert!(alone.1.states().eq(shared.1.states()), "{spec:?}");

@@ -46,7 +46,7 @@ pub const MAX_STATES: usize = 4;
 /// assert_eq!(spec.optimizer().name(), "sign");
 /// ```
 pub trait Optimizer: Any + Debug + Send + Sync {
-    /// The name used in error messages and checkpoints.
+    /// The name in messages and records of a run, such as `adam`.
     fn name(&self) -> &str;
 
     /// The name of each value kept for every parameter, as written to checkpoints: at most

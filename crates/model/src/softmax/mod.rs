@@ -1,42 +1,48 @@
 //! Softmax regression: one dense layer, softmax and cross-entropy, with a closed-form gradient.
 //!
-//! Examples may be dense, or bytes that are mostly zero. Those are worked on where they lie, with
-//! their empty patches left out, by as many threads as there are.
+//! Examples may be dense, or images of bytes that are mostly zero. Images are read in place,
+//! without their empty patches, by several threads.
 
-mod gang;
 mod lane;
+mod spin_pool;
 
-use self::gang::{Gang, Wanted};
-use self::lane::{LANES, Lane, Task};
-use crate::kernels::{OutputMode, PatchView, dense_backward_weights, dense_forward, each};
-use crate::layers::loss::{count, softmax_cross_entropy};
-use crate::{Batch, Group, Inputs, LayerShape, Layout, Model, OpNode, SharedPatches, Tally};
+use self::lane::{LANES, Lane, LaneTask};
+use self::spin_pool::{LaneWork, SpinPool};
+use crate::batch::{Batch, Inputs, SharedPatches};
+use crate::graph::OpNode;
+use crate::kernels::{
+    OutputMode, PatchView, dense_backward_bias, dense_backward_weights, dense_forward, each,
+};
+use crate::layers::loss::{count_examples, softmax_cross_entropy};
+use crate::layout::{Group, Layout};
+use crate::model::Model;
+use crate::step_event::LayerShape;
+use crate::tally::Tally;
 
-/// Dense examples that go forward and backward together: 28x28 pixels of so many fill half a
-/// processor's second-level cache.
+/// Dense examples that go forward and backward together: this many of 28x28 pixels fill half of
+/// the second-level cache.
 const BLOCK: usize = 64;
-/// Patchy examples that are shared out to threads together.
-const PATCHY_BLOCK: usize = 1_024;
+/// Images in patches that threads divide among themselves.
+const PATCHED_BLOCK: usize = 1_024;
 
 /// Softmax regression over any number of inputs and classes, from an all-zero start.
 ///
-/// Its tensors are `weight` (`[classes, inputs]`) and `bias` (`[classes]`), the shapes that
-/// PyTorch's `Linear` has.
+/// Its tensors are `weight` (`[classes, inputs]`) and `bias` (`[classes]`), the shapes of
+/// PyTorch's `Linear`.
 pub struct Softmax {
     inputs: usize,
     classes: usize,
     layout: Layout,
-    /// The most examples of a block.
-    most: usize,
-    /// Scores of a block of dense examples, then the gradient of the loss by them.
+    max_block: usize,
+    /// The scores of a block of dense examples, later the gradient of the loss by them.
     scores: Vec<f32>,
-    /// The memory of lanes that are done on the caller's thread.
+    /// The lanes that the caller's thread computes.
     lanes: [Lane; LANES],
-    gang: Option<Gang>,
+    spin_pool: Option<SpinPool>,
 }
 
 impl Softmax {
-    /// A model for examples of `inputs` values.
+    /// A model for dense examples of `inputs` values.
     ///
     /// # Panics
     /// If one of the sizes is zero.
@@ -47,19 +53,19 @@ impl Softmax {
         layout.push("bias", &[classes], Group::Biases);
         let scores = vec![0.0; BLOCK * classes];
         let lanes = Default::default();
-        Self { inputs, classes, layout, most: BLOCK, scores, lanes, gang: None }
+        Self { inputs, classes, layout, max_block: BLOCK, scores, lanes, spin_pool: None }
     }
 
-    /// A model for examples that are [`SharedPatches`], with so many threads.
+    /// A model for images of `inputs` bytes in [`SharedPatches`], with `threads` threads.
     ///
     /// # Errors
-    /// If the system has no more threads.
+    /// If the system refuses to start a thread.
     ///
     /// # Panics
     /// If one of the sizes is zero.
     pub fn for_patches(inputs: usize, classes: usize, threads: usize) -> Result<Self, String> {
-        let gang = (threads > 1).then(|| Gang::new(threads - 1)).transpose()?;
-        Ok(Self { most: PATCHY_BLOCK, gang, ..Self::new(inputs, classes) })
+        let spin_pool = (threads > 1).then(|| SpinPool::new(threads - 1)).transpose()?;
+        Ok(Self { max_block: PATCHED_BLOCK, spin_pool, ..Self::new(inputs, classes) })
     }
 
     /// The scores of a block of dense examples, in scratch memory.
@@ -72,52 +78,48 @@ impl Softmax {
         scores
     }
 
-    /// The gradient of a block of dense examples, put onto `grad`, and the sum of their losses.
+    /// Computes the gradient of a block of dense examples; returns the sum of their losses.
     fn dense_gradient(
         &mut self,
         params: &[f32],
         block: Batch<'_>,
         share: f32,
-        onto: OutputMode,
+        mode: OutputMode,
         grad: &mut [f32],
     ) -> f32 {
         let (inputs, classes) = (self.inputs, self.classes);
         let (weights, bias) = grad.split_at_mut(classes * inputs);
-        if onto == OutputMode::Overwrite {
-            bias.fill(0.0);
-        }
         let delta = self.score(params, block);
         let loss = softmax_cross_entropy(delta, block.labels, share);
-        for row in delta.chunks_exact(classes) {
-            bias.iter_mut().zip(row).for_each(|(sum, delta)| *sum += delta);
-        }
-        dense_backward_weights(inputs, classes, block.values(), delta, onto, weights);
+        dense_backward_bias(delta, mode, bias);
+        dense_backward_weights(inputs, classes, block.values(), delta, mode, weights);
         loss
     }
 
-    /// The same of patchy examples: lane by lane, the first onto `grad`, the others onto that.
-    fn patchy_gradient(
+    /// Computes the gradient of a block of images: the first lane into `grad`, to which the others
+    /// are added in order. Returns the sum of the losses.
+    fn patches_gradient(
         &mut self,
-        task: &Task<'_>,
+        task: &LaneTask<'_>,
         images: SharedPatches<'_>,
-        onto: OutputMode,
+        mode: OutputMode,
         grad: &mut [f32],
     ) -> f32 {
         let lanes = task.lanes();
         let (first, rest) = self.lanes.split_at_mut(1);
-        match &mut self.gang {
-            Some(gang) if lanes > 1 => {
-                gang.work(Wanted::Gradient, task, images, |task| {
-                    first[0].gradient_onto(task, 0, onto, grad);
+        match &mut self.spin_pool {
+            Some(spin_pool) if lanes > 1 => {
+                spin_pool.compute(LaneWork::Gradient, task, images, |task| {
+                    first[0].gradient_into(task, 0, mode, grad);
                 });
                 (1..lanes).fold(first[0].loss, |sum, lane| {
-                    let lane = gang.lane(lane);
+                    let lane = spin_pool.lane(lane);
                     add(&lane.grad, grad);
                     sum + lane.loss
                 })
             }
             _ => {
-                first[0].gradient_onto(task, 0, onto, grad);
+                first[0].gradient_into(task, 0, mode, grad);
                 (1..lanes).zip(rest).fold(first[0].loss, |sum, (index, lane)| {
                     lane.gradient(task, index);
                     add(&lane.grad, grad);
@@ -127,14 +129,19 @@ impl Softmax {
         }
     }
 
-    fn patchy_evaluate(&mut self, task: &Task<'_>, images: SharedPatches<'_>, tally: &mut Tally) {
+    fn patches_evaluate(
+        &mut self,
+        task: &LaneTask<'_>,
+        images: SharedPatches<'_>,
+        tally: &mut Tally,
+    ) {
         let lanes = task.lanes();
         let (first, rest) = self.lanes.split_at_mut(1);
-        match &mut self.gang {
-            Some(gang) if lanes > 1 => {
-                gang.work(Wanted::Score, task, images, |task| first[0].evaluate(task, 0));
+        match &mut self.spin_pool {
+            Some(spin_pool) if lanes > 1 => {
+                spin_pool.compute(LaneWork::Score, task, images, |task| first[0].evaluate(task, 0));
                 tally.add(&first[0].tally);
-                (1..lanes).for_each(|lane| tally.add(&gang.lane(lane).tally));
+                (1..lanes).for_each(|lane| tally.add(&spin_pool.lane(lane).tally));
             }
             _ => {
                 for (index, lane) in first.iter_mut().chain(rest).enumerate().take(lanes) {
@@ -145,26 +152,30 @@ impl Softmax {
         }
     }
 
-    /// What is to be done with patchy examples.
+    /// The task of a block of images.
     fn task<'a>(
         &self,
         params: &'a [f32],
         images: SharedPatches<'a>,
         labels: &'a [u32],
         share: f32,
-    ) -> Task<'a> {
-        assert!(labels.len() <= self.most, "a block of {} examples is too large", labels.len());
+    ) -> LaneTask<'a> {
+        assert!(
+            labels.len() <= self.max_block,
+            "a block of {} examples is too large",
+            labels.len()
+        );
         assert_eq!(images.which.len(), labels.len(), "labels of the block");
         let images = PatchView {
             words: (**images.words).as_ref(),
             starts: images.starts,
             which: images.which,
         };
-        Task { inputs: self.inputs, classes: self.classes, params, images, labels, share }
+        LaneTask { inputs: self.inputs, classes: self.classes, params, images, labels, share }
     }
 }
 
-/// Adds one slice to another.
+/// Adds `from` to `to`.
 fn add(from: &[f32], to: &mut [f32]) {
     each(
         #[inline(always)]
@@ -182,7 +193,7 @@ impl Model for Softmax {
     }
 
     fn max_block(&self) -> usize {
-        self.most
+        self.max_block
     }
 
     fn initialise(&self, _seed: u64, params: &mut [f32]) {
@@ -194,7 +205,7 @@ impl Model for Softmax {
         params: &[f32],
         block: Batch<'_>,
         share: f32,
-        onto: OutputMode,
+        mode: OutputMode,
         grad: &mut [f32],
     ) -> f32 {
         assert_eq!(params.len(), self.layout.len(), "parameters");
@@ -202,9 +213,9 @@ impl Model for Softmax {
         let loss = match block.inputs {
             Inputs::Patches(images) => {
                 let task = self.task(params, images, block.labels, share);
-                self.patchy_gradient(&task, images, onto, grad)
+                self.patches_gradient(&task, images, mode, grad)
             }
-            _ => self.dense_gradient(params, block, share, onto, grad),
+            _ => self.dense_gradient(params, block, share, mode, grad),
         };
         loss * share
     }
@@ -218,9 +229,9 @@ impl Model for Softmax {
         match block.inputs {
             Inputs::Patches(images) => {
                 let task = self.task(params, images, block.labels, 0.0);
-                self.patchy_evaluate(&task, images, tally);
+                self.patches_evaluate(&task, images, tally);
             }
-            _ => count(self.score(params, block), block, tally),
+            _ => count_examples(self.score(params, block), block.labels, tally),
         }
     }
 

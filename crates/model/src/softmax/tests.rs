@@ -11,11 +11,11 @@ fn values(len: usize, salt: usize, scale: f32) -> Vec<f32> {
 
 /// Mean loss and its gradient over a batch, block by block, as a worker does it.
 fn whole_gradient(model: &mut Softmax, params: &[f32], batch: Batch<'_>, grad: &mut [f32]) -> f32 {
-    let (share, mut onto, mut loss) = (1.0 / batch.len() as f32, OutputMode::Overwrite, 0.0);
+    let (share, mut mode, mut loss) = (1.0 / batch.len() as f32, OutputMode::Overwrite, 0.0);
     let inputs = batch.values().chunks(BLOCK * model.inputs);
     for (inputs, labels) in inputs.zip(batch.labels.chunks(BLOCK)) {
-        loss += model.gradient(params, Batch::dense(inputs, labels), share, onto, grad);
-        onto = OutputMode::Add;
+        loss += model.gradient(params, Batch::dense(inputs, labels), share, mode, grad);
+        mode = OutputMode::Add;
     }
     loss
 }
@@ -56,9 +56,12 @@ fn the_gradient_agrees_with_finite_differences() {
             wide[i] = here - step;
             let below = plain_loss(&wide, inputs, classes, batch);
             wide[i] = here;
-            let slope = (above - below) / (2.0 * step);
+            let param_gradient = (above - below) / (2.0 * step);
             let got = f64::from(grad[i]);
-            assert!((got - slope).abs() < 1e-5, "parameter {i}: {got}, not {slope}");
+            assert!(
+                (got - param_gradient).abs() < 1e-5,
+                "parameter {i}: {got}, not {param_gradient}"
+            );
         }
     }
 }
@@ -112,7 +115,7 @@ fn images(count: usize, inputs: usize) -> Vec<u8> {
 }
 
 #[test]
-fn patchy_examples_give_what_dense_ones_give_and_equal_bits_with_any_threads() {
+fn images_in_patches_agree_with_dense_ones_with_equal_bits_on_any_number_of_threads() {
     for (count, inputs, classes) in [(1, 8, 2), (10, 784, 10), (129, 24, 3), (600, 784, 10)] {
         let bytes = images(count, inputs);
         let numbers: Vec<f32> = bytes.iter().map(|&byte| f32::from(byte) / 255.0).collect();
@@ -123,9 +126,9 @@ fn patchy_examples_give_what_dense_ones_give_and_equal_bits_with_any_threads() {
         let labels: Vec<u32> = which.iter().map(|i| i * 3 % classes as u32).collect();
         let mut dense = Softmax::new(inputs, classes);
         let params = values(dense.layout().len(), 1, 0.1);
-        let mut wanted = vec![f32::NAN; params.len()];
+        let mut work = vec![f32::NAN; params.len()];
         let batch = Batch::dense(&numbers, &labels);
-        let loss = whole_gradient(&mut dense, &params, batch, &mut wanted);
+        let loss = whole_gradient(&mut dense, &params, batch, &mut work);
         let mut before: Option<(u32, u64, Vec<u32>)> = None;
         for threads in [1, 2, 3] {
             let mut model = Softmax::for_patches(inputs, classes, threads).unwrap();
@@ -135,8 +138,8 @@ fn patchy_examples_give_what_dense_ones_give_and_equal_bits_with_any_threads() {
             let half = model.gradient(&params, batch, share, OutputMode::Overwrite, &mut grad);
             let ours = half + model.gradient(&params, batch, share, OutputMode::Add, &mut grad);
             assert!((ours - loss).abs() < 1e-4, "{count}: loss {ours}, not {loss}");
-            for (i, (ours, wanted)) in grad.iter().zip(&wanted).enumerate() {
-                assert!((ours - wanted).abs() < 1e-5, "{count}, {i}: {ours}, not {wanted}");
+            for (i, (ours, work)) in grad.iter().zip(&work).enumerate() {
+                assert!((ours - work).abs() < 1e-5, "{count}, {i}: {ours}, not {work}");
             }
             let mut tally = Tally::default();
             model.evaluate(&params, batch, &mut tally);

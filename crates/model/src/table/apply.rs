@@ -1,29 +1,29 @@
-//! What a step does to a table: read by keys, update by keys.
+//! Reading and updating the parameters of a list of keys.
 //!
-//! The cells are scattered over all the memory there is, so they are gathered into a block on
-//! the stack, worked on with vectors, and scattered again.
+//! The cells of a step are scattered over the whole memory of the table. So they are gathered
+//! into a block on the stack, updated with vector instructions, and scattered again.
 
 use std::ops::Range;
 use std::sync::PoisonError;
 
 use super::rule::TableRule;
-use super::{Span, Table};
+use super::storage::{Table, TableSpan};
 use crate::kernels::{each, prefetch};
 use crate::optimizer::{AdaGrad, FtrlStep, MAX_STATES, ParamUpdate};
 
-/// Parameters that are worked on together: many enough for vectors, few enough for the stack.
+/// Parameters that are updated together: enough for vectors, few enough for the stack.
 const BLOCK: usize = 64;
 
 impl Table {
-    /// Gathers the parameters of flat keys: sorted, or at least those of a tensor before those of
-    /// the next.
+    /// Copies the parameters of flat keys to `out`. The keys need not be sorted, but those of a
+    /// tensor come before those of the next.
     ///
     /// # Panics
     /// If `out` has another length than `keys`, or a key is outside the table's range.
     pub fn read(&self, keys: &[u32], out: &mut [f32]) {
         assert_eq!(keys.len(), out.len(), "parameters");
         let _shared =
-            self.decays().then(|| self.gate.read().unwrap_or_else(PoisonError::into_inner));
+            self.decays().then(|| self.fold_lock.read().unwrap_or_else(PoisonError::into_inner));
         for (span, part) in self.runs(keys) {
             let (keys, out) = (&keys[part.clone()], &mut out[part]);
             match self.ftrl(span) {
@@ -33,24 +33,24 @@ impl Table {
         }
     }
 
-    /// Asks for a parameter to be brought into the cache, because it will soon be read.
+    /// Asks the processor to bring a parameter into the cache, because it will soon be read.
     #[inline(always)]
     pub fn prefetch(&self, key: u32) {
         let index = (key as usize).wrapping_sub(self.range.start);
         prefetch(self.cells.all(), index.wrapping_mul(self.width));
     }
 
-    /// Applies one sparse gradient, whose keys are each there once, in the order that
-    /// [`Table::read`] wants: what the dense rule does with that gradient and zeros for
-    /// all other parameters. `step` is the number of updates made before this one.
+    /// Applies one sparse gradient. Each key occurs once, in an order that [`Table::read`] takes.
+    /// The result is that of the dense optimizer given zeros for all other parameters. `step` is
+    /// the number of updates made before this one.
     ///
-    /// A step is one call: decay is applied once in each.
+    /// Make one call for each step, because every call applies the decay of one step.
     ///
     /// # Panics
     /// If `grad` has another length than `keys`, or a key is outside the table's range.
     pub fn update(&self, step: u64, keys: &[u32], grad: &[f32]) {
         assert_eq!(keys.len(), grad.len(), "gradient");
-        // Every span, since those without a key decay too.
+        // Every span, because those without a key decay too.
         let mut rest = self.runs(keys).peekable();
         for span in &self.spans {
             let part = rest.next_if(|(run, _)| std::ptr::eq(*run, span)).map_or(0..0, |run| run.1);
@@ -58,14 +58,14 @@ impl Table {
         }
     }
 
-    pub(super) fn update_span(&self, step: u64, span: &Span, keys: &[u32], grad: &[f32]) {
+    pub(super) fn update_span(&self, step: u64, span: &TableSpan, keys: &[u32], grad: &[f32]) {
         let rate = self.spec.group(span.group).rate.at(step);
         match self.rule {
-            TableRule::Sgd => self.shrunk(step, span, |rate| self.descend(rate, keys, grad)),
+            TableRule::Sgd => self.with_decay(step, span, |rate| self.descend(rate, keys, grad)),
             TableRule::AdaGrad(AdaGrad { epsilon }) => self.ada_grad(rate, epsilon, keys, grad),
             TableRule::Ftrl(ftrl) => {
                 let before = ftrl.at_rate(span.rate.get());
-                self.follow(before, ftrl.at_rate(rate), keys, grad);
+                self.update_ftrl(before, ftrl.at_rate(rate), keys, grad);
                 if before.rate != rate {
                     span.rate.set(rate);
                 }
@@ -74,21 +74,21 @@ impl Table {
         }
     }
 
-    /// Lets a span of plain SGD decay for one step, and has its parameters, as they are stored,
-    /// moved by their gradient times a rate.
-    pub(super) fn shrunk(&self, step: u64, span: &Span, descend: impl FnOnce(f32)) {
+    /// Applies one step of decay to a span of plain SGD, and calls `descend` with the rate for
+    /// the parameters as they are stored, which is divided by their scale.
+    pub(super) fn with_decay(&self, step: u64, span: &TableSpan, descend: impl FnOnce(f32)) {
         let settings = self.spec.group(span.group);
         let rate = settings.rate.at(step);
         let Some(scale) = &span.scale else { return descend(rate) };
         let factor = 1.0 - f64::from(rate) * f64::from(settings.decay);
         let divided = |scale: f64| (f64::from(rate) / scale) as f32;
-        let shared = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let shared = self.fold_lock.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(scale) = scale.shrink(factor) {
             return descend(divided(scale));
         }
         drop(shared);
-        let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
-        // Somebody else may have folded it in between.
+        let _exclusive = self.fold_lock.write().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have folded the scale before this one got the lock.
         let scale = scale.shrink(factor).unwrap_or_else(|| {
             self.fold_span(span, factor);
             1.0
@@ -117,7 +117,6 @@ impl Table {
         }
     }
 
-    /// Plain SGD.
     fn descend(&self, rate: f32, keys: &[u32], grad: &[f32]) {
         let (cells, start, width) = (self.cells.all(), self.range.start, self.width);
         for (&key, g) in keys.iter().zip(grad) {
@@ -142,8 +141,8 @@ impl Table {
         }
     }
 
-    /// FTRL: the parameters are those that followed with the rate of the update before.
-    fn follow(&self, before: FtrlStep, now: FtrlStep, keys: &[u32], grad: &[f32]) {
+    /// FTRL: the parameters before this update follow from the rate of the previous update.
+    fn update_ftrl(&self, before: FtrlStep, now: FtrlStep, keys: &[u32], grad: &[f32]) {
         for (keys, grad) in keys.chunks(BLOCK).zip(grad.chunks(BLOCK)) {
             let [mut z, mut n] = self.gather(keys);
             each(
@@ -183,7 +182,7 @@ impl Table {
         }
     }
 
-    /// Both cells of each key, at most a block of them.
+    /// Both cells of each key, for at most a block of keys.
     #[inline(always)]
     fn gather(&self, keys: &[u32]) -> [[f32; BLOCK]; 2] {
         let (cells, start) = (self.cells.all(), self.range.start);
@@ -209,15 +208,15 @@ impl Table {
         self.spans.iter().any(|span| span.scale.is_some())
     }
 
-    /// The spans that keys fall into, which come span by span, each with the part of the keys that does.
-    fn runs(&self, keys: &[u32]) -> impl Iterator<Item = (&Span, Range<usize>)> {
+    /// The spans that the keys fall into, in order, each with its part of the keys.
+    fn runs(&self, keys: &[u32]) -> impl Iterator<Item = (&TableSpan, Range<usize>)> {
         let ends = (keys.first(), keys.last());
         if let (Some(&first), Some(&last)) = ends {
             let inside = self.range.start <= first as usize && (last as usize) < self.range.end;
             assert!(inside, "keys {first} to {last} are outside a table of {:?}", self.range);
         }
         let mut from = 0;
-        let part = move |span: &Span| {
+        let part = move |span: &TableSpan| {
             let start = from;
             from += keys[from..].partition_point(|&key| (key as usize) < span.range.end);
             start..from

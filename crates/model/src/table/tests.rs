@@ -1,8 +1,9 @@
-//! Tables against the dense optimizer, which is simple enough to be believed.
+//! Tables agree with the dense optimizers.
 
 use super::*;
+use crate::layout::{Group, Layout};
 use crate::optimizer::{
-    AdaGrad, Adam, Ftrl, Momentum, Optimizer, OptimizerState, ParamUpdate, Sgd,
+    AdaGrad, Adam, Ftrl, Momentum, Optimizer, OptimizerSpec, OptimizerState, ParamUpdate, Sgd,
 };
 use crate::schedule::Schedule;
 
@@ -69,7 +70,7 @@ fn gradient(step: u64, features: usize) -> (Vec<u32>, Vec<f32>) {
     (keys, grad)
 }
 
-/// Follows a table and the dense rule for some steps; the greatest difference of a parameter.
+/// The greatest difference of a parameter between a table and the dense optimizer.
 fn difference(spec: OptimizerSpec, features: usize, steps: u64) -> f32 {
     let layout = layout(features);
     let table = Table::new(spec.clone(), &layout, 0..features + 1);
@@ -94,7 +95,7 @@ fn difference(spec: OptimizerSpec, features: usize, steps: u64) -> f32 {
 }
 
 #[test]
-fn without_decay_a_table_gives_the_bits_of_the_dense_rule() {
+fn without_decay_a_table_gives_the_bits_of_the_dense_optimizer() {
     for spec in all_specs(0.0) {
         for features in [1, 63, 64, 65, 300] {
             assert_eq!(difference(spec.clone(), features, 60), 0.0, "{spec:?}, {features}");
@@ -103,7 +104,7 @@ fn without_decay_a_table_gives_the_bits_of_the_dense_rule() {
 }
 
 #[test]
-fn lazy_decay_follows_the_dense_rule_through_folding() {
+fn lazy_decay_follows_the_dense_optimizer_through_folding() {
     // The last ones have to be folded often, at every step, and with a factor below zero.
     for (decay, steps) in [(1e-3, 200), (0.5, 400), (10.0 / 3.0, 30), (4.0, 30)] {
         let off = difference(spec(Sgd, decay), 130, steps);
@@ -136,7 +137,7 @@ fn shards_give_the_bits_of_the_whole() {
 }
 
 #[test]
-fn a_table_goes_on_from_its_parameters_and_state_as_if_nothing_had_happened() {
+fn a_restored_table_continues_with_the_same_bits() {
     let (features, layout) = (80, layout(80));
     for spec in all_specs(0.01) {
         let tables = [0, 1].map(|_| Table::new(spec.clone(), &layout, 0..81));
@@ -192,7 +193,7 @@ fn threads_that_share_a_table_lose_no_factor_and_tear_no_number() {
     });
     let mut got = [0.0; 4];
     table.read_range(0..4, &mut got);
-    // 12,000 factors of 0.98 are far below what a float can say: all must be gone.
+    // The product of 12,000 factors of 0.98 is below the least float, so all values become zero.
     assert_eq!(got, [0.0; 4]);
     table.write_range(0..4, &[1.0; 4]);
     std::thread::scope(|scope| {
@@ -206,7 +207,7 @@ fn threads_that_share_a_table_lose_no_factor_and_tear_no_number() {
 }
 
 #[test]
-fn what_a_table_cannot_do_exactly_is_refused_with_advice() {
+fn optimizers_that_a_table_cannot_run_exactly_are_refused_with_advice() {
     let advice = |spec| Table::supports(&spec).unwrap_err();
     assert!(advice(spec(ADA_GRAD, 0.1)).contains("use ftrl"));
     assert!(advice(spec(FTRL, 0.1)).contains("l2"));

@@ -21,7 +21,7 @@ fn example(model: &Network, params: &[f64], x: &[f32], label: usize) -> f64 {
                     params.split_at(outputs * from.channels * kernel[0] * kernel[1]);
                 let (bias, rest) = rest.split_at(outputs);
                 params = rest;
-                conv(&values, (from, to), weights, bias, Windows { kernel, stride, padding })
+                conv(&values, from, to, weights, bias, Windows { kernel, stride, padding })
             }
             LayerKind::Dense { outputs } => {
                 let (weights, rest) = params.split_at(outputs * values.len());
@@ -33,14 +33,12 @@ fn example(model: &Network, params: &[f64], x: &[f32], label: usize) -> f64 {
                 })
                 .collect()
             }
-            LayerKind::MaxPool(windows) => pool(&values, (from, to), windows, |window, _| {
+            LayerKind::MaxPool(windows) => pool(&values, from, to, windows, |window, _| {
                 window.iter().copied().fold(f64::NEG_INFINITY, f64::max)
             }),
-            LayerKind::AveragePool(windows) => {
-                pool(&values, (from, to), windows, |window, size| {
-                    window.iter().sum::<f64>() / size as f64
-                })
-            }
+            LayerKind::AveragePool(windows) => pool(&values, from, to, windows, |window, size| {
+                window.iter().sum::<f64>() / size as f64
+            }),
             LayerKind::Relu => values.iter().map(|value| value.max(0.0)).collect(),
             LayerKind::Tanh => values.iter().map(|value| value.tanh()).collect(),
             LayerKind::Flatten => values,
@@ -69,7 +67,8 @@ fn covered(shape: Shape, windows: Windows, y: usize, x: usize) -> Vec<(usize, us
 
 fn conv(
     values: &[f64],
-    (from, to): (Shape, Shape),
+    from: Shape,
+    to: Shape,
     weights: &[f64],
     bias: &[f64],
     windows: Windows,
@@ -95,7 +94,8 @@ fn conv(
 
 fn pool(
     values: &[f64],
-    (from, to): (Shape, Shape),
+    from: Shape,
+    to: Shape,
     windows: Windows,
     take: impl Fn(&[f64], usize) -> f64,
 ) -> Vec<f64> {

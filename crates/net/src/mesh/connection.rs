@@ -1,346 +1,236 @@
-//! One connection to another worker: frames in and out, without copies.
+//! One connection to another worker.
 
 use std::io;
+use std::net::Shutdown;
 
 use mio::net::TcpStream;
+use mio::{Registry, Token};
 use paceline_exchange::{
-    FrameKind, HEADER_BYTES, Header, PeerSource, PeerTarget, ProtocolError, Replica, ReplicaError,
-    ReplicaEvent, as_bytes,
+    FrameKind, Header, PeerSource, PeerTarget, ProtocolError, Replica, ReplicaEvent, as_bytes,
 };
 
-use crate::error::LinkError;
-use crate::inbound::{Inbound, InboundError, Progress};
-use crate::outbound::{Outbound, write_frame};
+use super::fault::MeshFault;
+use crate::framed::{FrameRead, FrameSink, FrameSource, FramedConnection};
+use crate::inbound::ReadProgress;
+use crate::socket::BOTH_WAYS;
 use crate::traffic::Traffic;
 
-/// Why a worker cannot go on.
-#[derive(Debug)]
-pub(super) enum Fault {
-    /// A peer is gone, or does not keep to the protocol.
-    Lost { slot: usize, why: String },
-    /// Anything else.
-    Failed(LinkError),
-}
+/// Why a connection counts as lost when the other end has closed it.
+pub(super) const CLOSED: &str = "it closed the connection";
 
-impl Fault {
-    pub(super) fn lost(slot: usize, why: impl std::fmt::Display) -> Self {
-        Fault::Lost { slot, why: why.to_string() }
-    }
-
-    /// The fault as whoever uses a mesh is told of it.
-    pub(super) fn into_error(self) -> LinkError {
-        match self {
-            Fault::Lost { why, .. } => LinkError::Aborted(why),
-            Fault::Failed(error) => error,
-        }
-    }
-
-    fn of(slot: usize, error: ReplicaError) -> Self {
-        match error {
-            ReplicaError::Protocol(error) => Fault::lost(slot, error),
-            error => error.into(),
-        }
-    }
-}
-
-impl From<LinkError> for Fault {
-    fn from(error: LinkError) -> Self {
-        Fault::Failed(error)
-    }
-}
-
-impl From<ReplicaError> for Fault {
-    fn from(error: ReplicaError) -> Self {
-        Fault::Failed(LinkError::Aborted(error.to_string()))
-    }
-}
-
-/// A frame that the socket has not taken whole.
-struct Sending {
-    head: [u8; HEADER_BYTES],
-    source: PeerSource,
-    written: usize,
-}
-
-/// One connection.
-pub(super) struct Connection {
-    pub(super) stream: TcpStream,
-    /// There may be something to read.
-    readable: bool,
+/// One connection to another worker.
+pub(super) struct MeshConnection {
+    frames: FramedConnection<PeerSource, PeerTarget>,
     /// The other end has closed; there may still be something to read.
     pub(super) has_ended: bool,
-    /// Everything has been read, and the other end has closed.
+    /// The other end has closed, and everything has been read.
     pub(super) is_closed: bool,
-    inbound: Inbound,
-    /// Where the present payload goes.
-    target: Option<PeerTarget>,
-    control: Vec<u8>,
-    outbound: Outbound,
-    sending: Option<Sending>,
-    sent_part_bytes: u64,
-    /// The last frame is on its way.
+    /// The last frame of this connection has been sent, at least in part.
     has_last: bool,
-    /// What the last frame that arrived was the first part of, if it was one.
-    first_part: Option<FrameKind>,
+    /// The kind of the frame that arrived last, if it was the first chunk of something.
+    first_chunk: Option<FrameKind>,
 }
 
-impl Connection {
+impl MeshConnection {
     pub(super) fn new(stream: TcpStream) -> Self {
         Self {
-            stream,
-            readable: true,
+            frames: FramedConnection::new(stream),
             has_ended: false,
             is_closed: false,
-            inbound: Inbound::default(),
-            target: None,
-            control: Vec::new(),
-            outbound: Outbound::default(),
-            sending: None,
-            sent_part_bytes: 0,
             has_last: false,
-            first_part: None,
+            first_chunk: None,
         }
     }
 
-    fn sent_bytes(&self) -> u64 {
-        self.outbound.sent_bytes() + self.sent_part_bytes
-    }
-
-    /// Bytes sent and received.
     pub(super) fn traffic(&self) -> Traffic {
-        Traffic { sent: self.sent_bytes(), received: self.inbound.received_bytes() }
+        self.frames.traffic()
     }
 
     pub(super) fn wake(&mut self) {
-        self.readable = true;
-        self.inbound.wake();
+        self.frames.wake();
     }
 
-    /// Whether everything that was begun to be sent is gone.
+    /// Whether the socket has taken everything that was sent.
     pub(super) fn is_sent(&self) -> bool {
-        self.sending.is_none() && self.outbound.is_empty()
+        self.frames.is_sent()
     }
 
-    /// Sends a control frame; what the socket does not take is kept.
-    pub(super) fn send_control(
-        &mut self,
-        slot: usize,
-        header: &Header,
-        body: &[u8],
-    ) -> Result<(), Fault> {
-        let frame = [&header.encode()[..], body].concat();
-        self.outbound.send(&mut self.stream, &frame).map_err(|error| Fault::lost(slot, error))
+    /// Makes the connection known to its poll by another token.
+    pub(super) fn reregister(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        registry.reregister(self.frames.stream(), token, BOTH_WAYS)
     }
 
-    /// Sends a frame once: again and again called, it is written on.
-    pub(super) fn send_last(&mut self, frame: &[u8]) -> io::Result<()> {
-        if self.has_last {
-            return self.outbound.flush(&mut self.stream);
-        }
-        self.has_last = true;
-        self.outbound.send(&mut self.stream, frame)
+    pub(super) fn send_control(&mut self, header: &Header, body: &[u8]) -> io::Result<()> {
+        self.frames.send_control(header, body)
     }
 
-    /// Sends what the step has for this peer until the socket takes no more; says whether it
-    /// took anything.
-    pub(super) fn send_parts(
+    /// Sends what the step has for this peer until the socket takes no more. Returns whether it
+    /// took any byte.
+    pub(super) fn send_chunks(
         &mut self,
         slot: usize,
         replica: &mut Replica,
         gradient: &[f32],
-    ) -> Result<bool, Fault> {
-        let before = self.sent_bytes();
-        self.outbound.flush(&mut self.stream).map_err(|error| Fault::lost(slot, error))?;
-        while self.outbound.is_empty() {
-            if self.sending.is_none() {
-                let Some(next) = replica.next_frame(slot) else { break };
-                let (head, source) = (next.header.encode(), next.source);
-                self.sending = Some(Sending { head, source, written: 0 });
-            }
-            let sent = self.send_on(replica, gradient);
-            if !sent.map_err(|error| Fault::lost(slot, error))? {
-                break;
-            }
-        }
-        Ok(self.sent_bytes() > before)
+    ) -> Result<bool, MeshFault> {
+        let sent = self.frames.send_frames(&mut ReplicaSource { replica, slot, gradient });
+        sent.map_err(|error| MeshFault::lost(slot, error))
     }
 
-    /// Goes on with the frame that is being sent; says whether all of it is gone.
-    pub(super) fn send_on(&mut self, replica: &Replica, gradient: &[f32]) -> io::Result<bool> {
-        let Some(sending) = &mut self.sending else { return Ok(true) };
-        let body = as_bytes(replica.payload(&sending.source, gradient));
-        let written = write_frame(&mut self.stream, [&sending.head, body, &[]], sending.written)?;
-        self.sent_part_bytes += (written - sending.written) as u64;
-        sending.written = written;
-        let is_whole = written == HEADER_BYTES + body.len();
-        if is_whole {
-            self.sending = None;
+    /// Finishes the frame that has been sent in part, then sends a last control frame, then closes
+    /// this direction. Returns whether all that is done; if not, it must be called again.
+    pub(super) fn send_last(
+        &mut self,
+        header: &Header,
+        body: &[u8],
+        replica: &mut Replica,
+        gradient: &[f32],
+    ) -> io::Result<bool> {
+        // The frame in question is known already, so the slot is not asked for another one.
+        let source = ReplicaSource { replica, slot: 0, gradient };
+        if !self.frames.continue_frame(&source)? {
+            return Ok(false);
         }
-        Ok(is_whole)
+        if std::mem::replace(&mut self.has_last, true) {
+            self.frames.flush()?;
+        } else {
+            self.frames.send_control(header, body)?;
+        }
+        if self.frames.is_sent() {
+            self.frames.stream().shutdown(Shutdown::Write)?;
+        }
+        Ok(self.frames.is_sent())
     }
 
-    /// Reads a frame that is no part of a step; none if it is not here yet.
+    /// Reads a control frame, outside of a step; `None` if none has arrived in full.
     pub(super) fn read_control(&mut self) -> Result<Option<(Header, &[u8])>, String> {
-        loop {
-            let progress = match self.inbound.header() {
-                None => self.inbound.read_header(&mut self.stream, &mut []),
-                Some(header) if header.kind.carries_floats() => {
-                    return Err(ProtocolError::Unexpected(header.kind).to_string());
-                }
-                Some(header) => {
-                    let header = *header;
-                    self.control.resize(header.len as usize, 0);
-                    let read = self.inbound.read_payload(&mut self.stream, &mut self.control);
-                    if let Ok(Progress::Complete) = read {
-                        return Ok(Some((header, &self.control)));
-                    }
-                    read
-                }
-            };
-            match progress.map_err(|error| error.to_string())? {
-                Progress::Header(_) | Progress::Complete => {}
-                Progress::Blocked => return Ok(None),
-                Progress::Closed => return Err("it closed the connection".into()),
-            }
-        }
+        let header = self.frames.read_control()?;
+        Ok(header.map(|header| (header, self.frames.control())))
     }
 
-    /// What the last frame was the first part of, if it was one; said once.
-    pub(super) fn takes_first_part(&mut self) -> Option<FrameKind> {
-        self.first_part.take()
+    /// The kind of the last frame, if it was the first chunk of something; given out once.
+    pub(super) fn take_first_chunk(&mut self) -> Option<FrameKind> {
+        self.first_chunk.take()
     }
 
-    /// Reads until a frame has arrived; none if nothing can be read now, or its turn has not
+    /// Reads until a frame has arrived; `None` if nothing can be read now, or its turn has not
     /// come.
     pub(super) fn read_event(
         &mut self,
         slot: usize,
         replica: &mut Replica,
-    ) -> Result<Option<ReplicaEvent>, Fault> {
-        if !self.readable {
-            return Ok(None);
+    ) -> Result<Option<ReplicaEvent>, MeshFault> {
+        let has_ended = self.has_ended;
+        let sink = &mut ReplicaSink { replica, slot, likely: None, has_ended };
+        match self.frames.read_frame(sink).map_err(|error| MeshFault::lost(slot, error))? {
+            FrameRead::Frame { header, is_control } => {
+                let is_first = header.kind.carries_floats() && header.chunk == 0;
+                self.first_chunk = is_first.then_some(header.kind);
+                let bytes = if is_control { self.frames.control() } else { &[] };
+                let event = replica.frame_arrived(slot, &header, bytes);
+                event.map(Some).map_err(|error| MeshFault::on_frame(slot, error))
+            }
+            FrameRead::Blocked => Ok(None),
+            FrameRead::Closed => {
+                (self.has_ended, self.is_closed) = (true, true);
+                if replica.needs(slot) {
+                    return Err(MeshFault::lost(slot, CLOSED));
+                }
+                Ok(None)
+            }
         }
+    }
+
+    /// Why the other worker's run failed, if it has sent that before it ended. Reads and discards
+    /// everything else that it has sent.
+    pub(super) fn read_abort_reason(&mut self) -> Option<String> {
         loop {
-            let read = match (self.inbound.header().copied(), self.target.clone()) {
-                (None, _) => self.read_header(slot, replica)?,
-                (Some(header), None) => {
-                    if !self.aim(slot, &header, None, replica)? {
-                        return Ok(None);
-                    }
-                    continue;
+            self.frames.wake();
+            match self.frames.read_buffered() {
+                Ok(ReadProgress::Complete(header)) if header.kind == FrameKind::Abort => {
+                    return Some(String::from_utf8_lossy(self.frames.control()).into_owned());
                 }
-                (Some(header), Some(target)) => {
-                    let place = match target {
-                        PeerTarget::Bytes(_) => &mut self.control[..],
-                        _ => replica.target_bytes(slot, &target),
-                    };
-                    let read = self.inbound.read_payload(&mut self.stream, place);
-                    if let Ok(Progress::Complete) = read {
-                        let is_bytes = matches!(self.target.take(), Some(PeerTarget::Bytes(_)));
-                        let is_first = header.kind.carries_floats() && header.chunk == 0;
-                        self.first_part = is_first.then_some(header.kind);
-                        let bytes = if is_bytes { &self.control[..] } else { &[] };
-                        let event = replica.frame_arrived(slot, &header, bytes);
-                        return event.map(Some).map_err(|error| Fault::of(slot, error));
-                    }
-                    read
-                }
-            };
-            match read.map_err(|error| Fault::lost(slot, error))? {
-                Progress::Header(_) | Progress::Complete => {
-                    if self.target.is_none() {
-                        return Ok(None);
-                    }
-                }
-                Progress::Blocked => {
-                    self.readable = false;
-                    return Ok(None);
-                }
-                Progress::Closed => {
-                    (self.readable, self.has_ended, self.is_closed) = (false, true, true);
-                    return match replica.needs(slot) {
-                        true => Err(Fault::lost(slot, "it closed the connection")),
-                        false => Ok(None),
-                    };
-                }
-            }
-        }
-    }
-
-    /// Reads a header and, where its place can be foretold, its payload with it.
-    fn read_header(
-        &mut self,
-        slot: usize,
-        replica: &mut Replica,
-    ) -> Result<Result<Progress, InboundError>, Fault> {
-        let likely = replica.likely_target(slot);
-        let place =
-            likely.as_ref().map_or(&mut [][..], |likely| replica.target_bytes(slot, likely));
-        let read = self.inbound.read_header(&mut self.stream, place);
-        if let Ok(Progress::Header(header)) = &read {
-            self.aim(slot, header, likely, replica)?;
-        }
-        Ok(read)
-    }
-
-    /// Finds out where the payload of the present frame goes; says whether its turn has come.
-    /// What has been read of it lies at the likely place.
-    fn aim(
-        &mut self,
-        slot: usize,
-        header: &Header,
-        likely: Option<PeerTarget>,
-        replica: &mut Replica,
-    ) -> Result<bool, Fault> {
-        let place = replica.read_target(slot, header).map_err(|error| Fault::lost(slot, error))?;
-        let got = self.inbound.got();
-        match &place {
-            PeerTarget::Later if self.has_ended && replica.is_lost_before(header) => {
-                return Err(Fault::lost(slot, "it closed the connection"));
-            }
-            PeerTarget::Later if got == 0 => return Ok(false),
-            PeerTarget::Bytes(len) => {
-                self.control.clear();
-                self.control.resize(*len, 0);
-                if let Some(likely) = likely {
-                    let read = &replica.target_bytes(slot, &likely)[..got];
-                    self.control[..got].copy_from_slice(read);
-                }
-            }
-            // What can be foretold comes as foretold, or somebody breaks the protocol.
-            place if got > 0 && likely.as_ref() != Some(place) => {
-                return Err(Fault::lost(slot, ProtocolError::Unexpected(header.kind)));
-            }
-            _ => {}
-        }
-        self.target = Some(place);
-        Ok(true)
-    }
-
-    /// Of a peer that is lost: why its run failed, if it could still say so. Whatever else it had
-    /// sent is read and forgotten.
-    pub(super) fn last_words(&mut self) -> Option<String> {
-        self.wake();
-        loop {
-            let progress = match self.inbound.header().copied() {
-                None => self.inbound.read_header(&mut self.stream, &mut []),
-                Some(header) => {
-                    self.control.resize(header.len as usize, 0);
-                    let read = self.inbound.read_payload(&mut self.stream, &mut self.control);
-                    if matches!(read, Ok(Progress::Complete)) && header.kind == FrameKind::Abort {
-                        return Some(String::from_utf8_lossy(&self.control).into_owned());
-                    }
-                    read
-                }
-            };
-            match progress {
-                Ok(Progress::Header(_) | Progress::Complete) => self.inbound.wake(),
-                Ok(Progress::Blocked) => return None,
-                Ok(Progress::Closed) | Err(_) => {
+                Ok(ReadProgress::Header(_) | ReadProgress::Complete(_)) => {}
+                Ok(ReadProgress::Blocked) => return None,
+                Ok(ReadProgress::Closed) | Err(_) => {
                     (self.has_ended, self.is_closed) = (true, true);
                     return None;
                 }
             }
+        }
+    }
+}
+
+/// The frames that a replica sends to one peer.
+struct ReplicaSource<'a> {
+    replica: &'a mut Replica,
+    slot: usize,
+    gradient: &'a [f32],
+}
+
+impl FrameSource for ReplicaSource<'_> {
+    type Origin = PeerSource;
+
+    fn next_frame(&mut self) -> Option<(Header, PeerSource)> {
+        let next = self.replica.next_frame(self.slot)?;
+        Some((next.header, next.source))
+    }
+
+    fn bytes(&self, source: &PeerSource) -> [&[u8]; 2] {
+        [as_bytes(self.replica.payload(source, self.gradient)), &[]]
+    }
+}
+
+/// Reads the payloads of one peer's frames into the replica.
+struct ReplicaSink<'a> {
+    replica: &'a mut Replica,
+    slot: usize,
+    likely: Option<PeerTarget>,
+    /// The other end has closed.
+    has_ended: bool,
+}
+
+impl FrameSink for ReplicaSink<'_> {
+    type Target = PeerTarget;
+
+    fn likely_place(&mut self) -> &mut [u8] {
+        self.likely = self.replica.likely_target(self.slot);
+        let Some(likely) = &self.likely else { return &mut [] };
+        self.replica.target_bytes(self.slot, likely)
+    }
+
+    fn aim(
+        &mut self,
+        header: &Header,
+        received: usize,
+        control: &mut Vec<u8>,
+    ) -> Result<Option<PeerTarget>, String> {
+        let target = self.replica.read_target(self.slot, header).map_err(|e| e.to_string())?;
+        match &target {
+            PeerTarget::Later if self.has_ended && self.replica.is_lost_before(header) => {
+                return Err(CLOSED.into());
+            }
+            PeerTarget::Later if received == 0 => return Ok(None),
+            PeerTarget::Bytes(len) => {
+                control.clear();
+                control.resize(*len, 0);
+                if let Some(likely) = &self.likely {
+                    let read = &self.replica.target_bytes(self.slot, likely)[..received];
+                    control[..received].copy_from_slice(read);
+                }
+            }
+            // A worker that keeps to the protocol sends what the replica has predicted.
+            target if received > 0 && self.likely.as_ref() != Some(target) => {
+                return Err(ProtocolError::Unexpected(header.kind).to_string());
+            }
+            _ => {}
+        }
+        Ok(Some(target))
+    }
+
+    fn place(&mut self, target: &PeerTarget) -> Option<&mut [u8]> {
+        match target {
+            PeerTarget::Bytes(_) => None,
+            target => Some(self.replica.target_bytes(self.slot, target)),
         }
     }
 }

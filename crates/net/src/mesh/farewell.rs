@@ -1,46 +1,46 @@
-//! How a worker fails: it finds out who is to blame, and tells the others before it goes.
+//! How a worker fails: it finds the cause, and tells the others before it exits.
 //!
-//! When one worker dies, all others lose it, and each would then also lose those that have ended
-//! before it. So whoever fails first says why, and waits a moment for the others to hear it.
+//! When one worker dies, all others lose it, and each would then also lose those that exit before
+//! it. The first worker that fails therefore sends the cause, and waits a moment until the others
+//! have received it.
 
-use std::net::Shutdown;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use paceline_exchange::Replica;
+use paceline_exchange::{Header, Replica};
 
-use super::Mesh;
-use super::connection::{Connection, Fault};
+use super::fault::MeshFault;
+use super::state::Mesh;
 use crate::error::LinkError;
 use crate::observer::LinkObserver;
 
-/// How long the last words may take.
-const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How often they are seen to.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// How long the last frames may take.
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often sockets are tried meanwhile.
+const TRY_EVERY: Duration = Duration::from_millis(2);
 
 impl Mesh {
-    /// Says what is wrong, to everybody who can still hear it, and to the caller.
-    pub(super) fn give_up(&mut self, fault: Fault, gradient: &[f32]) -> LinkError {
+    /// Tells all workers that are still connected what is wrong, and returns it.
+    pub(super) fn give_up(&mut self, fault: MeshFault, gradient: &[f32]) -> LinkError {
         let error = match fault {
-            Fault::Failed(error) => error,
-            Fault::Lost { slot, why } => self.blame(slot, why),
+            MeshFault::Failed(error) => error,
+            MeshFault::Lost { slot, why } => self.find_cause(slot, why),
         };
-        self.say_goodbye(&error.to_string(), gradient);
+        self.send_abort(&error.to_string(), gradient);
         error
     }
 
-    /// A peer is lost: because of whom?
-    pub(super) fn blame(&mut self, slot: usize, why: String) -> LinkError {
-        // Who has gone because of somebody else has said so. Who has gone before, is gone now.
-        let _ = self.look(Duration::ZERO);
+    /// Finds out why a worker is lost: a worker that exits because of another one says so first.
+    pub(super) fn find_cause(&mut self, slot: usize, why: String) -> LinkError {
+        // Other workers that are gone as well may show only now.
+        let _ = self.poll(Duration::ZERO);
         let mut lost = vec![slot];
         for other in self.replica.others() {
             let Some(connection) = &mut self.peers[other].connection else { continue };
             if other != slot && !connection.has_ended {
                 continue;
             }
-            if let Some(cause) = connection.last_words() {
+            if let Some(cause) = connection.read_abort_reason() {
                 return LinkError::Aborted(cause);
             }
             if other != slot && connection.is_closed && self.replica.needs(other) {
@@ -51,71 +51,56 @@ impl Mesh {
         let names: Vec<_> = lost.iter().map(|&slot| self.replica.name(slot)).collect();
         let addresses: Vec<_> =
             lost.iter().map(|&slot| self.config.addresses[slot].as_str()).collect();
-        LinkError::Lost { server: names.join(" and "), address: addresses.join(", "), why }
+        LinkError::Lost { task: names.join(" and "), address: addresses.join(", "), why }
     }
 
     /// Tells all others why this worker ends.
-    pub(super) fn say_goodbye(&mut self, why: &str, gradient: &[f32]) {
+    pub(super) fn send_abort(&mut self, why: &str, gradient: &[f32]) {
         let (header, body) = Replica::abort(why);
-        self.say_last(&[&header.encode()[..], &body].concat(), gradient);
+        self.send_last(&header, &body, gradient);
     }
 
-    /// Coordinator only, in a run that recovers, once everything is on disk: releases all workers.
+    /// Coordinator only, in a run that recovers, once everything is on disk: dismisses all workers.
     pub fn finish(&mut self, observer: &mut impl LinkObserver) {
         if !self.replica.recovers() || self.replica.slot() != 0 {
             return;
         }
-        // Who has lost the connection meanwhile may be on its way back.
-        let until = Instant::now() + LAST_WORDS;
-        while Instant::now() < until {
+        // A worker that has just lost its connection may be about to come back.
+        let deadline = Instant::now() + FAREWELL_TIMEOUT;
+        while Instant::now() < deadline {
             self.forget_lost();
-            let _ = self.let_in(observer);
+            let _ = self.accept(observer);
             if self.replica.others().all(|slot| self.peers[slot].connection.is_some()) {
                 break;
             }
-            let _ = self.look(LOOK_EVERY);
+            let _ = self.poll(TRY_EVERY);
         }
-        self.say_last(&Replica::bye().encode(), &[]);
+        self.send_last(&Replica::bye(), &[], &[]);
     }
 
-    /// Says one more thing to everybody. A frame that has been begun is finished first.
-    fn say_last(&mut self, frame: &[u8], gradient: &[f32]) {
+    /// Sends a last control frame on all connections and closes them. A frame that has been sent
+    /// in part is finished first.
+    fn send_last(&mut self, header: &Header, body: &[u8], gradient: &[f32]) {
         let mut open: Vec<_> =
             self.peers.iter_mut().filter_map(|peer| peer.connection.take()).collect();
         open.retain(|connection| !connection.has_ended);
-        let mut told = vec![false; open.len()];
-        let until = Instant::now() + LAST_WORDS;
-        while !open.is_empty() && Instant::now() < until {
-            for (connection, told) in open.iter_mut().zip(&mut told) {
-                if let Err(_gone) = tell(connection, told, frame, &self.replica, gradient) {
-                    connection.is_closed = true;
+        let mut is_sent = vec![false; open.len()];
+        let deadline = Instant::now() + FAREWELL_TIMEOUT;
+        while !open.is_empty() && Instant::now() < deadline {
+            for (connection, is_sent) in open.iter_mut().zip(&mut is_sent) {
+                if !*is_sent {
+                    match connection.send_last(header, body, &mut self.replica, gradient) {
+                        Ok(sent) => *is_sent = sent,
+                        Err(_) => connection.is_closed = true,
+                    }
                 }
-                // Everybody hears everybody out, or nobody could finish speaking.
-                let _ = connection.last_words();
+                // Two workers that only write would fill each other's buffers and both wait.
+                let _ = connection.read_abort_reason();
             }
             let mut keep = open.iter().map(|connection| !connection.is_closed);
-            told.retain(|_| keep.next().unwrap_or_default());
+            is_sent.retain(|_| keep.next().unwrap_or_default());
             open.retain(|connection| !connection.is_closed);
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(TRY_EVERY);
         }
     }
-}
-
-/// Goes on with the last words to one peer.
-fn tell(
-    connection: &mut Connection,
-    told: &mut bool,
-    frame: &[u8],
-    replica: &Replica,
-    gradient: &[f32],
-) -> std::io::Result<()> {
-    if *told || !connection.send_on(replica, gradient)? {
-        return Ok(());
-    }
-    connection.send_last(frame)?;
-    if connection.is_sent() {
-        *told = true;
-        connection.stream.shutdown(Shutdown::Write)?;
-    }
-    Ok(())
 }

@@ -1,51 +1,37 @@
-//! Everybody finds everybody, in any order, and says whom they still wait for: at the start, and
-//! again when somebody was lost.
+//! How workers find each other: at the start, and again after a loss.
 //!
-//! A worker connects to all slots below its own, and is connected to by all above.
+//! A worker connects to all slots below its own, and accepts connections from all above. Workers
+//! may start in any order; each notes which others it waits for.
 
 use std::net::TcpListener;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use mio::{Events, Interest, Poll, Token};
-use paceline_exchange::{FrameKind, GreetError, Header, Replica, ReplicaEvent};
+use mio::{Events, Poll, Token};
+use paceline_exchange::{FrameKind, GreetError, Header, Refusal, Replica, ReplicaEvent};
 
-use super::connection::{Connection, Fault};
-use super::{Mesh, MeshConfig, Peer};
-use crate::dial::{TRY_EVERY, dial};
+use super::config::MeshConfig;
+use super::connection::{CLOSED, MeshConnection};
+use super::fault::MeshFault;
+use super::listener::PeerListener;
+use super::state::{Absence, Mesh, MeshPeer};
+use crate::dial::{RETRY_PAUSE, dial};
 use crate::error::LinkError;
-use crate::link::SECOND;
+use crate::long_wait::LongWait;
 use crate::observer::LinkObserver;
-use crate::peer::PeerState;
-use crate::prepare;
+use crate::peer_state::PeerState;
 
-/// The listener, and connections that have not said who they are, only wake us up.
-const DOOR: Token = Token(usize::MAX - 1);
-/// Connections that have not said who they are; more have to wait outside.
-const MOST_STRANGERS: usize = 64;
-/// How long one may stay without saying.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Why everybody looks for everybody.
+/// Why workers look for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Occasion {
-    /// The run begins, as far as this worker knows.
+pub(super) enum GatherReason {
+    /// The run starts, as far as this worker knows.
     Start,
-    /// Somebody was lost.
+    /// A worker was lost.
     Loss,
 }
 
-/// What is known of a peer before anything was tried.
-pub(super) fn state_before(peer: usize, slot: usize) -> PeerState {
-    match peer > slot {
-        true => PeerState::Awaited,
-        false => PeerState::Refused("not tried yet".into()),
-    }
-}
-
-/// Who knocks at the door.
-pub(super) struct Door {
-    listener: mio::net::TcpListener,
-    strangers: Vec<(Connection, Instant)>,
+/// The state of a peer before the first attempt to reach it from `slot`.
+pub(super) fn initial_state(peer: usize, slot: usize) -> PeerState {
+    if peer > slot { PeerState::Awaited } else { PeerState::untried() }
 }
 
 impl Mesh {
@@ -62,24 +48,29 @@ impl Mesh {
     ) -> Result<Self, LinkError> {
         let (slot, workers) = (replica.slot(), replica.workers());
         assert_eq!(config.addresses.len(), workers, "addresses");
-        assert!(listener.is_some() || slot + 1 == workers, "nobody could come in");
+        assert!(listener.is_some() || slot + 1 == workers, "higher slots need a listener");
         let poll = Poll::new()?;
-        let door = listener.map(|listener| Door::open(listener, &poll)).transpose()?;
+        let listener = listener.map(|listener| PeerListener::new(listener, &poll)).transpose()?;
         let now = Instant::now();
-        let missing = (now, config.start_timeout);
-        let peer = |other| Peer {
-            state: state_before(other, slot),
+        let peer = |other| MeshPeer {
+            state: initial_state(other, slot),
             connection: None,
-            next_try: now,
-            missing,
+            next_attempt: now,
+            absence: Absence { since: now, limit: config.start_timeout },
         };
-        let peers = (0..workers).map(peer).collect();
-        let events = Events::with_capacity(64);
-        let (losses, gone_traffic) = (0, Default::default());
-        let mut mesh = Self { replica, peers, poll, events, config, door, losses, gone_traffic };
-        mesh.gather(Occasion::Start, observer)?;
+        let mut mesh = Self {
+            peers: (0..workers).map(peer).collect(),
+            replica,
+            poll,
+            events: Events::with_capacity(64),
+            config,
+            listener,
+            losses: 0,
+            closed_traffic: Default::default(),
+        };
+        mesh.gather(GatherReason::Start, observer)?;
         if !mesh.replica.recovers() {
-            mesh.door = None;
+            mesh.listener = None;
         }
         if let Err(fault) = mesh.catch_up(observer) {
             mesh.recover(fault, &[], observer)?;
@@ -87,40 +78,36 @@ impl Mesh {
         Ok(mesh)
     }
 
-    /// Connects to everybody and lets everybody in, until all are here who are needed.
+    /// Connects and accepts until all workers are connected that are needed.
     pub(super) fn gather(
         &mut self,
-        occasion: Occasion,
+        reason: GatherReason,
         observer: &mut impl LinkObserver,
     ) -> Result<(), LinkError> {
-        let begun = Instant::now();
-        let mut told = begun;
+        let mut wait = LongWait::new();
         while !self.replica.is_started() {
             self.connect_missing();
-            self.look(TRY_EVERY).map_err(|fault| fault.into_error())?;
-            self.let_in(observer)?;
-            self.read_answers()?;
+            self.poll(RETRY_PAUSE).map_err(MeshFault::into_error)?;
+            self.accept(observer)?;
+            self.read_greetings()?;
             if observer.should_give_up() {
                 return Err(LinkError::Interrupted);
             }
-            match occasion {
-                Occasion::Start if begun.elapsed() >= self.config.start_timeout => {
-                    let seconds = self.config.start_timeout.as_secs();
-                    return Err(LinkError::NotStarted { seconds, missing: self.missing() });
+            match reason {
+                GatherReason::Start => {
+                    wait.check_start(self.config.start_timeout, || self.missing())?;
                 }
-                Occasion::Start => {}
-                Occasion::Loss => self.check_patience()?,
+                GatherReason::Loss => self.check_absences()?,
             }
-            if told.elapsed() >= SECOND {
-                told = Instant::now();
-                let what = match occasion {
-                    Occasion::Start => "the start".into(),
-                    Occasion::Loss => format!("step {}", self.global_step()),
+            if wait.should_note() {
+                let what = match reason {
+                    GatherReason::Start => "the start".into(),
+                    GatherReason::Loss => format!("step {}", self.global_step()),
                 };
                 observer.note(&format!("waiting for {what}: {}", self.missing()));
             }
         }
-        // Who has called and is not needed would only be in the way.
+        // Connections that are not needed would only disturb the run.
         for slot in self.replica.others() {
             if !self.replica.is_connected(slot) {
                 self.close(slot);
@@ -130,7 +117,7 @@ impl Mesh {
         Ok(())
     }
 
-    /// Who is missing, and what state each is in.
+    /// The missing workers, and the state of each.
     fn missing(&self) -> String {
         let missing = self.replica.others().filter(|&slot| !self.replica.is_connected(slot));
         let states = missing.map(|slot| {
@@ -140,19 +127,19 @@ impl Mesh {
         states.collect::<Vec<_>>().join("; ")
     }
 
-    /// Tries every lower slot that is not connected and whose time to be tried has come.
+    /// Connects to every lower slot that is not connected and whose next attempt is due.
     fn connect_missing(&mut self) {
         for slot in 0..self.replica.slot() {
             let peer = &self.peers[slot];
-            if peer.connection.is_some() || Instant::now() < peer.next_try {
+            if peer.connection.is_some() || Instant::now() < peer.next_attempt {
                 continue;
             }
-            let tried = self.dial_slot(slot);
+            let attempt = self.dial_slot(slot);
             let peer = &mut self.peers[slot];
-            peer.next_try = Instant::now() + TRY_EVERY;
-            match tried {
+            peer.next_attempt = Instant::now() + RETRY_PAUSE;
+            match attempt {
                 Ok(()) => peer.state = PeerState::Connected,
-                // A peer that denies us is there; that it hung up is no news.
+                // A worker that denies this one is running; that it then hung up is no news.
                 Err(_) if matches!(peer.state, PeerState::Denied(_)) => {}
                 Err(state) => peer.state = state,
             }
@@ -161,30 +148,23 @@ impl Mesh {
 
     fn dial_slot(&mut self, slot: usize) -> Result<(), PeerState> {
         let stream = dial(&self.config.addresses[slot], self.poll.registry(), Token(slot))?;
-        let mut connection = Connection::new(stream);
+        let mut connection = MeshConnection::new(stream);
         let (header, body) = self.replica.hello(slot);
-        let said = connection.send_control(slot, &header, &body);
-        said.map_err(|_| PeerState::Refused("it closed the connection".into()))?;
+        let sent = connection.send_control(&header, &body);
+        sent.map_err(|_| PeerState::Refused(CLOSED.into()))?;
         self.peers[slot].connection = Some(connection);
         Ok(())
     }
 
-    /// Reads what those have to say that are connected. Losing one now is no loss: it is tried
-    /// again, or comes again.
-    fn read_answers(&mut self) -> Result<(), LinkError> {
+    /// Reads what connected workers say before the start. A connection lost now is made again.
+    fn read_greetings(&mut self) -> Result<(), LinkError> {
         for slot in self.replica.others() {
             let Some(mut connection) = self.peers[slot].connection.take() else { continue };
             connection.wake();
-            let state = match self.replica.is_connected(slot) {
-                // It may be ahead of us; what it says then is read in its turn.
-                true => match connection.read_event(slot, &mut self.replica) {
-                    Ok(Some(ReplicaEvent::Abort(why))) => return Err(LinkError::Aborted(why)),
-                    Ok(_) if connection.is_closed => {
-                        Err(Fault::lost(slot, "it closed the connection"))
-                    }
-                    read => read.map(|_| PeerState::Ready),
-                },
-                false => self.read_answer(slot, &mut connection),
+            let state = if self.replica.is_connected(slot) {
+                self.read_early_frame(slot, &mut connection)?
+            } else {
+                self.read_greeting(slot, &mut connection)
             };
             let peer = &mut self.peers[slot];
             match state {
@@ -204,91 +184,90 @@ impl Mesh {
         Ok(())
     }
 
-    fn read_answer(
+    /// Reads from a worker that is connected already. It may be ahead of this one: what it sends
+    /// then is read in its turn. Only an abort of the run ends the gathering.
+    fn read_early_frame(
         &mut self,
         slot: usize,
-        connection: &mut Connection,
-    ) -> Result<PeerState, Fault> {
-        let read = connection.read_control().map_err(|why| Fault::lost(slot, why))?;
+        connection: &mut MeshConnection,
+    ) -> Result<Result<PeerState, MeshFault>, LinkError> {
+        match connection.read_event(slot, &mut self.replica) {
+            Ok(Some(ReplicaEvent::Abort(why))) => Err(LinkError::Aborted(why)),
+            Ok(_) if connection.is_closed => Ok(Err(MeshFault::lost(slot, CLOSED))),
+            read => Ok(read.map(|_| PeerState::Ready)),
+        }
+    }
+
+    fn read_greeting(
+        &mut self,
+        slot: usize,
+        connection: &mut MeshConnection,
+    ) -> Result<PeerState, MeshFault> {
+        let read = connection.read_control().map_err(|why| MeshFault::lost(slot, why))?;
         let Some((header, bytes)) = read else { return Ok(PeerState::Connected) };
         let answered = self.replica.hello_answered(slot, &header, bytes);
-        let refusal = answered.map_err(|error| Fault::lost(slot, error))?;
+        let refusal = answered.map_err(|error| MeshFault::lost(slot, error))?;
         Ok(refusal.map_or(PeerState::Ready, PeerState::Denied))
     }
 
-    /// Takes in who has come, and hears who they are.
-    pub(super) fn let_in(&mut self, observer: &mut impl LinkObserver) -> Result<(), LinkError> {
-        let Some(mut door) = self.door.take() else { return Ok(()) };
-        let heard = door.accept(&self.poll).map_err(LinkError::Io);
-        let heard = heard.and_then(|()| self.hear_strangers(&mut door, observer));
-        self.door = Some(door);
-        heard
+    /// Accepts waiting connections, and reads from all which worker they belong to.
+    pub(super) fn accept(&mut self, observer: &mut impl LinkObserver) -> Result<(), LinkError> {
+        let Some(mut listener) = self.listener.take() else { return Ok(()) };
+        let accepted = listener.accept(&self.poll).map_err(LinkError::Io);
+        let accepted = accepted.and_then(|()| self.read_hellos(&mut listener, observer));
+        self.listener = Some(listener);
+        accepted
     }
 
-    fn hear_strangers(
+    fn read_hellos(
         &mut self,
-        door: &mut Door,
+        listener: &mut PeerListener,
         observer: &mut impl LinkObserver,
     ) -> Result<(), LinkError> {
-        for (mut stranger, since) in std::mem::take(&mut door.strangers) {
-            stranger.wake();
-            let heard = match stranger.read_control() {
-                Ok(None) if since.elapsed() < HELLO_TIMEOUT => {
-                    door.strangers.push((stranger, since));
+        for mut peer in std::mem::take(&mut listener.unidentified) {
+            peer.connection.wake();
+            let has_time = peer.has_time();
+            let hello = match peer.connection.read_control() {
+                Ok(None) if has_time => {
+                    listener.unidentified.push(peer);
                     continue;
                 }
                 Ok(Some((header, bytes))) => self.replica.accept_hello(&header, bytes),
                 Ok(None) | Err(_) => continue,
             };
-            match heard {
-                Ok(slot) => {
-                    self.close(slot);
-                    let both = Interest::READABLE | Interest::WRITABLE;
-                    let registry = self.poll.registry();
-                    registry.reregister(&mut stranger.stream, Token(slot), both)?;
-                    let (header, body) = self.replica.welcome();
-                    match stranger.send_control(slot, &header, &body) {
-                        Ok(()) => {
-                            self.peers[slot].state = PeerState::Ready;
-                            self.peers[slot].connection = Some(stranger);
-                        }
-                        Err(_) => self.replica.connection_lost(slot),
-                    }
-                }
+            match hello {
+                Ok(slot) => self.welcome(slot, peer.connection)?,
                 Err(GreetError::Stranger(_)) => {}
                 Err(GreetError::Refused { refusal, slot }) => {
                     observer.note(&format!("refused a connection: {}", refusal.text));
-                    let body = refusal.encode();
-                    let header = Header::new(FrameKind::Refuse, body.len());
-                    let _ = stranger.send_control(0, &header, &body);
-                    if let Some(peer) = slot.filter(|&slot| !self.replica.is_connected(slot)) {
-                        self.peers[peer].state = PeerState::Denied(refusal);
+                    send_refusal(&mut peer.connection, &refusal);
+                    if let Some(slot) = slot.filter(|&slot| !self.replica.is_connected(slot)) {
+                        self.peers[slot].state = PeerState::Denied(refusal);
                     }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Takes the connection of the worker in `slot`.
+    fn welcome(&mut self, slot: usize, mut connection: MeshConnection) -> Result<(), LinkError> {
+        self.close(slot);
+        connection.reregister(self.poll.registry(), Token(slot))?;
+        let (header, body) = self.replica.welcome();
+        if connection.send_control(&header, &body).is_ok() {
+            self.peers[slot].state = PeerState::Ready;
+            self.peers[slot].connection = Some(connection);
+        } else {
+            self.replica.connection_lost(slot);
         }
         Ok(())
     }
 }
 
-impl Door {
-    fn open(listener: TcpListener, poll: &Poll) -> std::io::Result<Self> {
-        listener.set_nonblocking(true)?;
-        let mut listener = mio::net::TcpListener::from_std(listener);
-        poll.registry().register(&mut listener, DOOR, Interest::READABLE)?;
-        Ok(Self { listener, strangers: Vec::new() })
-    }
-
-    fn accept(&mut self, poll: &Poll) -> std::io::Result<()> {
-        while self.strangers.len() < MOST_STRANGERS {
-            // A connection that failed before it was accepted is nobody's loss.
-            let Ok((mut stream, _)) = self.listener.accept() else { break };
-            let both = Interest::READABLE | Interest::WRITABLE;
-            if prepare(&stream).is_ok() {
-                poll.registry().register(&mut stream, DOOR, both)?;
-                self.strangers.push((Connection::new(stream), Instant::now()));
-            }
-        }
-        Ok(())
-    }
+fn send_refusal(connection: &mut MeshConnection, refusal: &Refusal) {
+    let body = refusal.encode();
+    let header = Header::new(FrameKind::Refuse, body.len());
+    // The other worker may be gone already.
+    let _ = connection.send_control(&header, &body);
 }

@@ -1,16 +1,21 @@
-//! How a run ends in good order: everybody goes along to the last step, leaves a report with the
-//! chief, and is let go.
+//! How a run ends in good order: all workers take part up to the last step, send a report to the
+//! coordinator, and are dismissed by it.
 
 use std::cell::Cell;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use paceline_exchange::TaskReport;
 
-use super::Mesh;
-use super::connection::Fault;
+use super::connection::CLOSED;
+use super::fault::MeshFault;
+use super::state::Mesh;
 use crate::error::LinkError;
-use crate::link::{SECOND, Wait};
+use crate::long_wait::LongWait;
 use crate::observer::{ExchangePhase, LinkObserver};
+
+/// How long a worker waits for its dismissal after another one has gone: the other may have been
+/// dismissed, and this worker's dismissal may be on its way.
+const DISMISSAL_GRACE: Duration = Duration::from_secs(1);
 
 impl Mesh {
     /// Takes part in the remaining steps without a gradient, until no worker has one.
@@ -22,7 +27,7 @@ impl Mesh {
     }
 
     /// Leaves the run, with a report for the coordinator: takes part in the remaining steps and
-    /// waits until the coordinator releases this worker.
+    /// waits until the coordinator dismisses this worker.
     pub fn leave(
         &mut self,
         report: &[u8],
@@ -30,31 +35,35 @@ impl Mesh {
     ) -> Result<(), LinkError> {
         self.finish_steps(observer)?;
         while self.replica.slot() != 0 && !self.replica.is_dismissed() {
-            if let Err(fault) = self.say_leave(report, observer) {
+            if let Err(fault) = self.send_leave(report, observer) {
                 self.recover(fault, &[], observer)?;
             }
         }
         Ok(())
     }
 
-    fn say_leave(&mut self, report: &[u8], observer: &mut impl LinkObserver) -> Result<(), Fault> {
+    fn send_leave(
+        &mut self,
+        report: &[u8],
+        observer: &mut impl LinkObserver,
+    ) -> Result<(), MeshFault> {
         let (header, body) = self.replica.leave(report);
-        match &mut self.peers[0].connection {
-            Some(chief) => chief.send_control(0, &header, &body)?,
-            None => return Err(Fault::lost(0, "not connected")),
-        }
+        let Some(coordinator) = &mut self.peers[0].connection else {
+            return Err(MeshFault::lost(0, "not connected"));
+        };
+        let sent = coordinator.send_control(&header, &body);
+        sent.map_err(|error| MeshFault::lost(0, error))?;
         let noticed = Cell::new(None);
-        self.until(observer, |mesh| {
+        self.wait_until(observer, |mesh| {
             let mut others = mesh.replica.others();
             let gone = others.find(|&slot| mesh.replica.may_be_awaited() && mesh.is_gone(slot));
             let Some(slot) = gone else { return Ok(mesh.replica.is_dismissed()) };
-            // The chief's goodbye may be on its way to us, as it was to whoever has gone.
             let since = noticed.get().unwrap_or_else(Instant::now);
             noticed.set(Some(since));
-            match since.elapsed() < SECOND {
-                true => Ok(mesh.replica.is_dismissed()),
-                false => Err(Fault::lost(slot, "it closed the connection")),
+            if since.elapsed() >= DISMISSAL_GRACE {
+                return Err(MeshFault::lost(slot, CLOSED));
             }
+            Ok(mesh.replica.is_dismissed())
         })
     }
 
@@ -63,20 +72,22 @@ impl Mesh {
         &mut self,
         observer: &mut impl LinkObserver,
     ) -> Result<Vec<TaskReport>, LinkError> {
-        let collected = match self.replica.recovers() {
-            true => self.gather_reports(observer),
-            false => self.until(observer, |mesh| Ok(mesh.replica.reports().is_some())),
+        let collected = if self.replica.recovers() {
+            self.gather_reports(observer)
+        } else {
+            self.wait_until(observer, |mesh| Ok(mesh.replica.reports().is_some()))
         };
         collected.map_err(|fault| self.give_up(fault, &[]))?;
         Ok(self.replica.reports().unwrap_or_default())
     }
 
-    fn until(
+    /// Sends and reads until `is_done` and the sockets have taken everything.
+    fn wait_until(
         &mut self,
         observer: &mut impl LinkObserver,
-        is_done: impl Fn(&Self) -> Result<bool, Fault>,
-    ) -> Result<(), Fault> {
-        let mut wait = Wait::new();
+        is_done: impl Fn(&Self) -> Result<bool, MeshFault>,
+    ) -> Result<(), MeshFault> {
+        let mut wait = LongWait::new();
         observer.enter_phase(ExchangePhase::Wait);
         while !is_done(self)? || !self.is_sent() {
             self.send_all(&[])?;

@@ -1,48 +1,51 @@
 //! What happens when a worker is lost in a run that recovers.
 //!
-//! Whoever notices closes all its connections, so that everybody notices, and all find each other
-//! again as at the start. Their replicas say how far they are; who is behind is helped by one that
-//! is not, and then the step is made anew. How long that may take is known for every peer: one that
-//! was lost has the time in which its place is kept; one that is merely busy, and has not noticed
-//! yet, the time that a step may take.
+//! A worker that notices the loss closes all its connections, so that all others notice too, and
+//! all gather again as at the start. Their replicas say how far they are; a replica that is behind
+//! gets the state of one that is not, and then the step is made again. Each peer has a limit: a
+//! lost worker has the rejoin timeout; one that is merely busy and has not noticed yet has the
+//! time that a step may take.
 
 use std::time::{Duration, Instant};
 
-use super::Mesh;
-use super::connection::Fault;
-use super::gather::{Occasion, state_before};
+use super::fault::MeshFault;
+use super::gather::{GatherReason, initial_state};
+use super::state::{Absence, Mesh};
 use crate::error::LinkError;
-use crate::link::{SECOND, Wait};
+use crate::long_wait::LongWait;
 use crate::observer::LinkObserver;
 
-/// How often in a row somebody may be lost before a step is made: more than that is no accident.
-const MOST_LOSSES: u32 = 100;
+/// How often workers may be lost before a step is made; more often is a fault, not an accident.
+const MAX_LOSSES: u32 = 100;
+/// How long one poll waits while the coordinator collects reports.
+const REPORT_POLL: Duration = Duration::from_millis(20);
 
 impl Mesh {
-    /// Goes on after a fault, if that can be: everybody is here then, and as far as the furthest.
+    /// Recovers from a fault if that is possible: all workers are connected then, and have made
+    /// the same steps.
     pub(super) fn recover(
         &mut self,
-        mut fault: Fault,
+        mut fault: MeshFault,
         gradient: &[f32],
         observer: &mut impl LinkObserver,
     ) -> Result<(), LinkError> {
         loop {
             self.losses += 1;
-            let Fault::Lost { slot, why } = fault else {
+            let MeshFault::Lost { slot, why } = fault else {
                 return Err(self.give_up(fault, gradient));
             };
-            if !self.replica.recovers() || self.losses > MOST_LOSSES {
-                return Err(self.give_up(Fault::Lost { slot, why }, gradient));
+            if !self.replica.recovers() || self.losses > MAX_LOSSES {
+                return Err(self.give_up(MeshFault::Lost { slot, why }, gradient));
             }
-            let loss = self.blame(slot, why);
+            let loss = self.find_cause(slot, why);
             if !matches!(loss, LinkError::Lost { .. }) {
-                self.say_goodbye(&loss.to_string(), gradient);
+                self.send_abort(&loss.to_string(), gradient);
                 return Err(loss);
             }
             observer.note(&format!("{loss}; its place is kept"));
-            self.disband(slot);
-            if let Err(error) = self.gather(Occasion::Loss, observer) {
-                return Err(self.give_up(Fault::Failed(error), &[]));
+            self.disconnect_all(slot);
+            if let Err(error) = self.gather(GatherReason::Loss, observer) {
+                return Err(self.give_up(error.into(), &[]));
             }
             match self.catch_up(observer) {
                 Ok(()) => return Ok(()),
@@ -51,74 +54,80 @@ impl Mesh {
         }
     }
 
-    /// Gives up the step and all connections.
-    fn disband(&mut self, lost: usize) {
+    /// Abandons the step and closes all connections, because the worker in slot `lost` is gone.
+    fn disconnect_all(&mut self, lost: usize) {
         self.replica.disconnect_all();
         let now = Instant::now();
         for slot in self.replica.others() {
-            let is_gone = self.peers[slot].connection.as_ref().is_none_or(|c| c.has_ended);
+            let has_ended = self.peers[slot].connection.as_ref().is_none_or(|c| c.has_ended);
             self.close(slot);
-            let patience = match slot == lost || is_gone {
-                true => self.config.rejoin_timeout,
-                false => self.config.rejoin_timeout.max(self.config.stall_timeout),
-            };
+            let is_lost = slot == lost || has_ended;
+            let limit = if is_lost { self.config.rejoin_timeout } else { self.busy_limit() };
             let peer = &mut self.peers[slot];
-            peer.state = state_before(slot, self.replica.slot());
-            (peer.next_try, peer.missing) = (now, (now, patience));
+            peer.state = initial_state(slot, self.replica.slot());
+            peer.next_attempt = now;
+            peer.absence = Absence { since: now, limit };
         }
     }
 
-    /// Everybody is here: sends or gets what somebody misses.
-    pub(super) fn catch_up(&mut self, observer: &mut impl LinkObserver) -> Result<(), Fault> {
+    /// The time that a worker has that may be busy with a step.
+    fn busy_limit(&self) -> Duration {
+        self.config.rejoin_timeout.max(self.config.stall_timeout)
+    }
+
+    /// After gathering: sends or receives the state that a replica misses.
+    pub(super) fn catch_up(&mut self, observer: &mut impl LinkObserver) -> Result<(), MeshFault> {
         self.replica.plan_catch_up()?;
         let mut wait = None;
         loop {
             let mut progress = self.send_all(&[])?;
             if !self.replica.is_behind() && !self.replica.is_sending_state() && self.is_sent() {
-                self.tell_end();
+                self.announce_end();
                 return Ok(());
             }
             progress |= self.read_all(observer)?;
             if !progress {
-                self.wait(wait.get_or_insert_with(Wait::new), observer)?;
+                self.wait(wait.get_or_insert_with(LongWait::new), observer)?;
             }
         }
     }
 
-    /// A chief that has learnt from others that the run is over has greeted them as one that had
-    /// not: they come again, and hear that they need nobody else.
-    fn tell_end(&mut self) {
+    /// A coordinator that learns from others that the run is over has greeted them as one that did
+    /// not know. It closes the connections; the others connect again and learn that they need no
+    /// other worker.
+    fn announce_end(&mut self) {
         if self.replica.slot() != 0 || !self.replica.is_over() {
             return;
         }
-        let patience = self.config.rejoin_timeout.max(self.config.stall_timeout);
+        let limit = self.busy_limit();
         for slot in self.replica.others() {
             self.lose(slot);
-            self.peers[slot].missing.1 = patience;
+            self.peers[slot].absence.limit = limit;
         }
     }
 
-    /// Whether somebody is missing whose time is up.
-    pub(super) fn check_patience(&self) -> Result<(), LinkError> {
+    /// Fails if a missing worker has reached its limit.
+    pub(super) fn check_absences(&self) -> Result<(), LinkError> {
         let is_late = |slot: &usize| {
-            let (since, patience) = self.peers[*slot].missing;
-            self.is_missed(*slot) && since.elapsed() >= patience
+            let absence = self.peers[*slot].absence;
+            self.is_missed(*slot) && absence.since.elapsed() >= absence.limit
         };
         let Some(slot) = self.replica.others().find(is_late) else { return Ok(()) };
-        let seconds = self.peers[slot].missing.1.as_secs_f64();
+        let seconds = self.peers[slot].absence.limit.as_secs_f64();
         Err(LinkError::Lost {
-            server: self.replica.name(slot).into(),
+            task: self.replica.name(slot).into(),
             address: self.config.addresses[slot].clone(),
             why: format!("it did not come back within {seconds} s"),
         })
     }
 
-    /// Whether a peer is needed and not here.
+    /// Whether a peer is needed and not connected.
     fn is_missed(&self, slot: usize) -> bool {
         !self.replica.is_connected(slot) && self.replica.needs(slot)
     }
 
-    /// To the chief at the end: forgets connections that are gone. Whoever comes back is let in.
+    /// Coordinator only, at the end: forgets connections that have ended, so that their workers
+    /// can connect again.
     pub(super) fn forget_lost(&mut self) {
         for slot in self.replica.others() {
             if self.is_gone(slot) && self.replica.is_connected(slot) {
@@ -130,36 +139,35 @@ impl Mesh {
     fn lose(&mut self, slot: usize) {
         self.close(slot);
         self.replica.connection_lost(slot);
-        self.peers[slot].missing = (Instant::now(), self.config.rejoin_timeout);
+        let limit = self.config.rejoin_timeout;
+        self.peers[slot].absence = Absence { since: Instant::now(), limit };
     }
 
-    /// To the chief, when the last step is made: waits for everybody's report. Whoever is lost
-    /// before it has left may come back, and is helped to the end.
-    pub(super) fn gather_reports(&mut self, observer: &mut impl LinkObserver) -> Result<(), Fault> {
-        let mut wait = Wait::new();
+    /// Coordinator only, after the last step: waits for the reports of all workers. One that is
+    /// lost before it has left may come back, and then gets what it misses of the last step.
+    pub(super) fn gather_reports(
+        &mut self,
+        observer: &mut impl LinkObserver,
+    ) -> Result<(), MeshFault> {
+        let mut wait = LongWait::new();
         while self.replica.reports().is_none() || !self.is_sent() {
-            self.let_in(observer)?;
+            self.accept(observer)?;
             self.forget_lost();
             let moved = self.send_all(&[]).and_then(|sent| Ok(self.read_all(observer)? | sent));
             match moved {
                 Ok(true) => continue,
                 Ok(false) => {}
-                Err(Fault::Lost { slot, .. }) => {
+                Err(MeshFault::Lost { slot, .. }) => {
                     self.lose(slot);
                     continue;
                 }
                 Err(fault) => return Err(fault),
             }
-            self.check_patience()?;
-            self.look(Duration::from_millis(20))?;
-            let waited = wait.since.elapsed();
-            if waited >= self.config.stall_timeout {
-                let (seconds, whom) = (waited.as_secs(), self.awaited());
-                return Err(Fault::Failed(LinkError::Stalled { seconds, whom }));
-            }
-            if wait.told.elapsed() >= SECOND {
-                wait.told = Instant::now();
-                let seconds = waited.as_secs();
+            self.check_absences()?;
+            self.poll(REPORT_POLL)?;
+            wait.check(self.config.stall_timeout, || self.awaited())?;
+            if wait.should_note() {
+                let seconds = wait.elapsed().as_secs();
                 observer.note(&format!("the end waits for {} ({seconds} s)", self.awaited()));
             }
         }

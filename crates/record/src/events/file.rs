@@ -1,10 +1,9 @@
-//! The name and the creation of an event file.
+//! The creation of an event file and its name.
 //!
-//! TensorBoard finds a run by its files' names and reads the files of one directory in the
-//! order of their names, never going back. So a new file must sort after every file that is
-//! there: after a restart within the same second, or on a host whose clock was set back, the
-//! time alone would not see to that. And no file may ever be overwritten: it is the record
-//! of a training that may have taken days.
+//! TensorBoard finds a run by the names of its files, reads the files of one directory in the order
+//! of their names, and never returns to an earlier one. So a new file must sort after all existing
+//! ones, even after a restart within the same second or on a host whose clock was set back. No file
+//! is ever overwritten: it is the record of a training that may have taken days.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,15 +14,15 @@ use paceline_observe::unix_seconds;
 
 use crate::names::files::EVENTS_PREFIX;
 
-/// TensorBoard sorts names as text, so the seconds must keep their ten digits (until 2286).
+/// TensorBoard sorts names as text, so the seconds must have ten digits, as they have until 2286.
 const MAX_SECONDS: u64 = 9_999_999_999;
-/// Names to try before giving up; only other writers of the same directory take one.
+/// The most names that are tried. A name is taken only if another writer uses the directory.
 const MAX_ATTEMPTS: usize = 100;
 
-/// Tells apart the writers of one process.
+/// The next number of a writer of this process.
 static NEXT_UID: AtomicU64 = AtomicU64::new(0);
 
-/// Creates `dir` if it is not there, and a new event file in it.
+/// Creates a new event file in `dir`, which is created if needed.
 pub(super) fn create(dir: &Path) -> io::Result<File> {
     fs::create_dir_all(dir)?;
     let host = host_name();
@@ -39,13 +38,13 @@ pub(super) fn create(dir: &Path) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "other writers keep taking the file name"))
 }
 
-/// The seconds for a new file's name: now, or just after the newest file there.
+/// The seconds for a new file's name: now, or one more than those of the newest file.
 fn seconds_after(newest: Option<u64>, now: u64) -> u64 {
     let seconds = newest.map_or(now, |newest| now.max(newest + 1));
     if seconds > MAX_SECONDS { now } else { seconds }
 }
 
-/// The greatest time in the names of the event files of `dir`.
+/// The greatest seconds in the names of the event files of `dir`.
 fn newest(dir: &Path) -> io::Result<Option<u64>> {
     let mut newest = None;
     for entry in fs::read_dir(dir)? {
@@ -61,7 +60,7 @@ fn seconds_of(name: &str) -> Option<u64> {
     digits.parse().ok().filter(|_| digits.len() == 10)
 }
 
-/// This host's name, with nothing in it that a file name should not have.
+/// This host's name, with characters replaced that do not belong into a file name.
 fn host_name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname")
         .ok()
@@ -88,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_as_they_are_written() {
+    fn names_parse_as_they_are_written() {
         assert_eq!(seconds_of("events.out.tfevents.1700000000.host.1.0.v2"), Some(1_700_000_000));
         for other in ["events.out.tfevents.", "events.out.tfevents.17.host", "log.txt", ""] {
             assert_eq!(seconds_of(other), None, "{other}");
@@ -96,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn many_writers_of_one_directory_each_get_a_file_in_order() {
+    fn every_writer_of_one_directory_gets_a_file_in_order() {
         let dir = tempfile::tempdir().unwrap();
         let mut names = Vec::new();
         for _ in 0..12 {

@@ -1,17 +1,17 @@
 //! The model's graph, for TensorBoard's Graphs tab.
 //!
-//! TensorBoard draws TensorFlow's `GraphDef`: a list of nodes that name their inputs. It
-//! groups nodes by the slashes in their names, and writes the sizes it finds in the
-//! attribute `_output_shapes` along the edges. Paceline's models are plain functions, so the
-//! graph is only a picture of them: operations may have any name.
+//! TensorBoard draws TensorFlow's `GraphDef`: a list of nodes that name their inputs. It groups
+//! nodes by the slashes in their names, and labels edges with the shapes in the attribute
+//! `_output_shapes`. Paceline's models are plain functions and the graph is only a picture of
+//! them, so operations may have any name.
 
 use paceline_model::OpNode;
 use paceline_tfrecord::proto::ProtoWriter;
 
-/// The version of `GraphDef` that the nodes keep to, as TensorFlow counts them.
+/// TensorFlow's version number of the `GraphDef`.
 const PRODUCER: u64 = 22;
 
-/// The nodes as a `GraphDef`.
+/// Encodes nodes as a `GraphDef`.
 pub(super) fn encode(nodes: &[OpNode]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut graph = ProtoWriter::new(&mut bytes);
@@ -37,7 +37,7 @@ fn encode_node(w: &mut ProtoWriter<'_>, node: &OpNode) {
     });
 }
 
-/// A `TensorShapeProto`.
+/// Encodes a `TensorShapeProto`.
 pub(super) fn encode_shape(w: &mut ProtoWriter<'_>, sizes: &[i64]) {
     for &size in sizes {
         w.message(2, |dimension| dimension.int64(1, size));

@@ -1,13 +1,18 @@
-//! A histogram: how many values fell between which edges.
-//!
-//! Good for what one number hides: the weights of a layer, or how stale the gradients of an
-//! asynchronous run were. TensorBoard shows it in its Histograms and Distributions tabs.
+//! Histograms, for TensorBoard's Histograms and Distributions tabs.
 
-/// Counts of values in buckets that lie side by side.
+/// The numbers of values in adjacent buckets.
 ///
-/// Bucket `i` holds what is at least `edges[i]` and below `edges[i + 1]`; the last one holds
-/// its upper edge too. Values outside all buckets count in the nearest one, so that a count
-/// is never lost; what is not finite belongs nowhere and is counted apart.
+/// Bucket `i` counts values from `edges[i]` to below `edges[i + 1]`; the last bucket includes its
+/// upper edge. A value outside all buckets counts in the nearest one, so that none is lost. Values
+/// that are not finite are counted separately.
+///
+/// ```
+/// use paceline_record::events::Histogram;
+///
+/// let mut staleness = Histogram::with_edges(vec![0.0, 1.0, 2.0, 8.0]);
+/// [0.0, 1.0, 1.0, 7.5].map(|updates| staleness.add(updates));
+/// assert_eq!(staleness.counts(), [1, 2, 1]);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram {
     edges: Vec<f64>,
@@ -16,11 +21,11 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram between these edges.
+    /// An empty histogram with these edges.
     ///
     /// # Panics
     ///
-    /// Unless there are at least two edges, finite and in ascending order.
+    /// If there are fewer than two edges, or they are not finite or not in ascending order.
     pub fn with_edges(edges: Vec<f64>) -> Self {
         assert!(edges.len() >= 2, "a histogram needs two edges, not {}", edges.len());
         assert!(edges.iter().all(|edge| edge.is_finite()), "an edge is not finite: {edges:?}");
@@ -29,18 +34,18 @@ impl Histogram {
         Self { edges, counts, not_finite: 0 }
     }
 
-    /// A histogram of values that somebody else has counted.
+    /// A histogram with these edges and counts.
     ///
     /// # Panics
     ///
-    /// As [`with_edges`](Self::with_edges) does, and unless there is a count for each bucket.
+    /// As [`with_edges`](Self::with_edges), and if there is not one count for each bucket.
     pub fn with_counts(edges: Vec<f64>, counts: Vec<u64>) -> Self {
         let empty = Self::with_edges(edges);
-        assert_eq!(counts.len(), empty.counts.len(), "a count for each bucket");
+        assert_eq!(counts.len(), empty.counts.len(), "there must be a count for each bucket");
         Self { counts, ..empty }
     }
 
-    /// The histogram of `values` in `buckets` of equal width, from the least to the greatest.
+    /// The histogram of these values in buckets of equal width, from the least to the greatest.
     ///
     /// # Panics
     ///
@@ -79,17 +84,17 @@ impl Histogram {
         &self.edges
     }
 
-    /// How many values each bucket holds.
+    /// The number of values in each bucket.
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }
 
-    /// How many values were infinite or not a number; TensorBoard is not told of these.
+    /// The number of values that were infinite or NaN. They are not written to the file.
     pub fn not_finite(&self) -> u64 {
         self.not_finite
     }
 
-    /// The rows that TensorBoard wants: left edge, right edge, count.
+    /// The rows that TensorBoard reads: left edge, right edge, count.
     pub(super) fn rows(&self) -> impl Iterator<Item = [f64; 3]> {
         self.edges.windows(2).zip(&self.counts).map(|(e, count)| [e[0], e[1], *count as f64])
     }
@@ -100,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edges_belong_to_the_bucket_on_their_right_but_the_last() {
+    fn an_edge_belongs_to_the_bucket_on_its_right_except_the_last() {
         let mut histogram = Histogram::with_edges(vec![0.0, 1.0, 2.0, 4.0]);
         for value in [-5.0, 0.0, 0.5, 1.0, 2.0, 4.0, 100.0, f64::NAN, f64::INFINITY] {
             histogram.add(value);
@@ -110,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn of_values() {
+    fn buckets_of_equal_width_cover_all_finite_values() {
         let histogram = Histogram::of(&[1.0, 2.0, 3.0, 5.0, f32::NAN], 4);
         assert_eq!(histogram.edges(), [1.0, 2.0, 3.0, 4.0, 5.0]);
         assert_eq!(histogram.counts(), [1, 1, 1, 1]);

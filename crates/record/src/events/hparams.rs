@@ -1,15 +1,15 @@
-//! Hyperparameters, for TensorBoard's HParams tab.
+//! Hyper-parameters, for TensorBoard's HParams tab.
 //!
 //! The tab is a table with a row for each *session*: a directory of events in which
-//! [`hparams_start`](super::EventWriter::hparams_start) was called. Sessions with equal
-//! hyperparameters form a group, and their metrics are averaged. A [`Metric`] is the last
-//! value of a scalar in the session's directory or one below it.
+//! `EventWriter::hparams_start` was called. Sessions with equal hyper-parameters form a group, and
+//! their metrics are averaged. A [`Metric`] is the last value of a scalar in the session's
+//! directory or one below it.
 //!
-//! Two habits of TensorBoard are worth knowing:
-//! - Of several experiments it takes any one. So a sweep declares one, above its runs; a
-//!   single run declares none, and TensorBoard finds columns by itself.
-//! - It names the top directory `.`, and then does not find metrics *below* a session there.
-//!   So a session that may be the top directory should have its metrics in it.
+//! TensorBoard has two peculiarities:
+//! - Of several experiments it shows an arbitrary one. So a sweep declares one above its runs; a
+//!   single run declares none, and TensorBoard finds the columns itself.
+//! - It names the top directory `.`, and then does not find metrics *below* a session there. So a
+//!   session that may be the top directory should have its metrics in its own directory.
 
 use std::fmt::Write as _;
 
@@ -20,28 +20,28 @@ pub(super) const EXPERIMENT_TAG: &str = "_hparams_/experiment";
 pub(super) const START_TAG: &str = "_hparams_/session_start_info";
 pub(super) const END_TAG: &str = "_hparams_/session_end_info";
 
-/// One hyperparameter of a run.
+/// A hyper-parameter of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HParam {
     /// Its name, such as `train.batch`.
     pub name: String,
-    /// The value the run has.
+    /// Its value in this run.
     pub value: HParamValue,
 }
 
 impl HParam {
-    /// A hyperparameter: `HParam::new("train.batch", 60)`.
+    /// A hyper-parameter: `HParam::new("train.batch", 60)`.
     pub fn new(name: impl Into<String>, value: impl Into<HParamValue>) -> Self {
         Self { name: name.into(), value: value.into() }
     }
 }
 
-/// The value of a hyperparameter.
+/// The value of a hyper-parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HParamValue {
     /// A word, such as the mode.
     Text(String),
-    /// A whole number. TensorBoard shows it as any number, but groups `1` and `1.0` apart.
+    /// A whole number. TensorBoard shows `1` and `1.0` alike but does not group them.
     Int(i64),
     /// Any other number.
     Number(f64),
@@ -82,18 +82,18 @@ impl From<bool> for HParamValue {
 /// The columns of the HParams tab.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Experiment {
-    /// What is varied, and over which values.
+    /// The hyper-parameters that vary.
     pub domains: Vec<HParamDomain>,
-    /// What is measured.
+    /// The scalars that sessions are compared by.
     pub metrics: Vec<Metric>,
 }
 
-/// A hyperparameter that is varied, and the values it is given.
+/// A hyper-parameter that varies, and its values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HParamDomain {
-    /// The hyperparameter's name.
+    /// Its name.
     pub name: String,
-    /// Its values, all of one kind; none if they are not known beforehand.
+    /// Its values, all of one type; empty if they are not known beforehand.
     pub values: Vec<HParamValue>,
 }
 
@@ -102,23 +102,23 @@ pub struct HParamDomain {
 pub struct Metric {
     /// The scalar's tag.
     pub tag: String,
-    /// The directory that has it, below the session's; empty for the session's own.
+    /// The directory of the scalar below the session's; empty for the session's own.
     pub group: String,
 }
 
-/// How a session stands.
+/// The state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionStatus {
-    /// It did what it should.
+    /// It succeeded.
     Success = 1,
     /// It failed.
     Failure = 2,
-    /// It goes on.
+    /// It has not ended.
     Running = 3,
 }
 
-/// The name of the group of sessions with these hyperparameters: the SHA-256, in hex, of
-/// their JSON as Python writes it, so that runs of TensorFlow and of Paceline group together.
+/// The name of the group of sessions with these hyper-parameters: the SHA-256, in hexadecimal, of
+/// their JSON as Python writes it, so that runs of TensorFlow and of Paceline form one group.
 pub fn group_name(hparams: &[HParam]) -> String {
     let mut sorted: Vec<_> = hparams.iter().collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
@@ -128,7 +128,7 @@ pub fn group_name(hparams: &[HParam]) -> String {
         .collect();
     let json = format!("{{{}}}", fields.join(","));
     Sha256::digest(json).iter().fold(String::new(), |mut hex, byte| {
-        write!(hex, "{byte:02x}").expect("a String takes all");
+        write!(hex, "{byte:02x}").expect("writing to a String succeeds");
         hex
     })
 }
@@ -142,8 +142,8 @@ fn json_value(value: &HParamValue) -> String {
     }
 }
 
-/// A float as Python's `repr` has it: both languages print the fewest digits that tell it
-/// apart, but Python has an exponent below 1e-4 and from 1e16, of two digits or more.
+/// A float as Python's `repr` prints it. Both languages print the fewest digits that identify it,
+/// but Python uses an exponent of two digits or more below 1e-4 and from 1e16.
 fn json_number(number: f64) -> String {
     if !number.is_finite() {
         let infinite = if number > 0.0 { "Infinity" } else { "-Infinity" };
@@ -159,7 +159,7 @@ fn json_number(number: f64) -> String {
     format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
 }
 
-/// Text as Python's `json.dumps` has it: all but printable ASCII is escaped.
+/// Text as Python's `json.dumps` prints it: everything except printable ASCII is escaped.
 fn json_text(text: &str) -> String {
     let mut json = String::from('"');
     for c in text.chars() {
@@ -174,7 +174,7 @@ fn json_text(text: &str) -> String {
             ' '..='~' => json.push(c),
             _ => {
                 for unit in c.encode_utf16(&mut [0; 2]) {
-                    write!(json, "\\u{unit:04x}").expect("a String takes all");
+                    write!(json, "\\u{unit:04x}").expect("writing to a String succeeds");
                 }
             }
         }
@@ -183,7 +183,7 @@ fn json_text(text: &str) -> String {
     json
 }
 
-/// A message of the plugin, of data version 0: one field, the rest as `encode` says.
+/// A message of the plugin in data version 0, with one field.
 fn plugin_data(field: u32, encode: impl FnOnce(&mut ProtoWriter<'_>)) -> Vec<u8> {
     let mut bytes = Vec::new();
     ProtoWriter::new(&mut bytes).message(field, encode);
@@ -245,7 +245,7 @@ fn encode_domain(info: &mut ProtoWriter<'_>, domain: &HParamDomain) {
     }
 }
 
-/// A `google.protobuf.Value`, which knows one kind of number.
+/// Encodes a `google.protobuf.Value`, which has one type for all numbers.
 fn encode_value(w: &mut ProtoWriter<'_>, value: &HParamValue) {
     match value {
         HParamValue::Text(text) => w.string(3, text),

@@ -1,18 +1,18 @@
 //! The messages within an event: `Summary` values and their metadata.
 //!
-//! TensorBoard's plugins find their data by the metadata of a tag's first value: the name of
-//! the plugin, and the class of the data. Every value is a small tensor, whatever it shows.
-//! The numbers below are the fields of TensorFlow's `Event`, `Summary` and `TensorProto`.
+//! TensorBoard's plugins find their data by the metadata of a tag's first value: the name of the
+//! plugin and the class of the data. Every value is a small tensor. The numbers below are the
+//! fields of TensorFlow's `Event`, `Summary` and `TensorProto`.
 
 use paceline_tfrecord::proto::ProtoWriter;
 
 use super::graph::encode_shape;
 use super::histogram::Histogram;
 
-/// `Event.summary`, the field of an event that all of these go into.
+/// `Event.summary`, the field that holds the values.
 const EVENT_SUMMARY: u32 = 5;
 
-/// TensorFlow's numbers for the types of a tensor's elements.
+/// TensorFlow's numbers of element types.
 const DT_FLOAT: u64 = 1;
 const DT_DOUBLE: u64 = 2;
 
@@ -22,7 +22,8 @@ enum DataClass {
     Tensor = 2,
 }
 
-/// Everything of a scalar's event but the time, the step and, last, the 4 bytes of the value.
+/// A scalar's event without the time and step, which come first, and without the 4 bytes of the
+/// value, which come last.
 ///
 /// All lengths in it are fixed, so it is encoded once for a tag and then only copied.
 pub(super) fn scalar_prefix(tag: &str, describe: bool) -> Vec<u8> {
@@ -41,7 +42,7 @@ pub(super) fn scalar_prefix(tag: &str, describe: bool) -> Vec<u8> {
     bytes
 }
 
-/// A histogram as a tensor of one row a bucket: left edge, right edge, count.
+/// Encodes a histogram as a tensor with a row for each bucket: left edge, right edge, count.
 pub(super) fn histogram(w: &mut ProtoWriter<'_>, tag: &str, histogram: &Histogram, describe: bool) {
     let rows: Vec<f64> = histogram.rows().flatten().collect();
     value(w, tag, |value| {
@@ -56,7 +57,7 @@ pub(super) fn histogram(w: &mut ProtoWriter<'_>, tag: &str, histogram: &Histogra
     });
 }
 
-/// What the HParams plugin reads: its message is the metadata's content, the tensor is empty.
+/// Encodes a message of the HParams plugin: the metadata's content, with an empty tensor.
 pub(super) fn hparams(w: &mut ProtoWriter<'_>, tag: &str, content: &[u8]) {
     value(w, tag, |value| {
         metadata(value, "hparams", "", DataClass::Tensor, content);
@@ -67,7 +68,7 @@ pub(super) fn hparams(w: &mut ProtoWriter<'_>, tag: &str, content: &[u8]) {
     });
 }
 
-/// A summary of one value of this tag.
+/// Encodes a summary of one value of this tag.
 fn value(event: &mut ProtoWriter<'_>, tag: &str, encode: impl FnOnce(&mut ProtoWriter<'_>)) {
     event.message(EVENT_SUMMARY, |summary| {
         summary.message(1, |value| {

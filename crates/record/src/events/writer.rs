@@ -1,13 +1,13 @@
-//! TensorBoard event files, written as fast as a training may need.
+//! The writer of TensorBoard event files.
 //!
-//! An event file is a TFRecord file of `Event` messages: a time, a step and a payload. A
-//! small model takes 100,000 steps a second and may report its loss at each, so the scalar
-//! path allocates nothing: the payload of a tag is encoded once, when its [`Tag`] is made,
-//! and an event is that with three numbers put in.
+//! An event file is a TFRecord file of `Event` messages: a time, a step and a payload. A small
+//! model makes 100,000 steps a second and may report its loss at each, so the scalar path
+//! allocates nothing: the payload of a tag is encoded once, when its [`Tag`] is created, and an
+//! event is that payload with three numbers inserted.
 //!
-//! Records wait in a buffer and go out when it is full, or with the first event that comes
-//! [`FLUSH_EVERY`] after the last flush, so that a live TensorBoard is at most seconds
-//! behind. The buffer goes out between records, so what a reader sees ends with a whole one.
+//! Records are buffered. They are written when the buffer is full, or with the first event that
+//! comes [`FLUSH_EVERY`] after the last flush, so that a live TensorBoard lags by seconds at most.
+//! The buffer is written between records, so a reader never sees a partial one.
 //!
 //! One directory is one run of TensorBoard and should have one live writer.
 
@@ -27,37 +27,37 @@ use super::histogram::Histogram;
 use super::hparams::{self, Experiment, HParam, SessionStatus};
 use super::{file, graph, values};
 
-/// The longest that an event waits for the next one before both are written to the file.
+/// The age of the last flush at which the next event flushes the buffer.
 pub const FLUSH_EVERY: Duration = Duration::from_secs(2);
 
-/// Some 800 scalars; beyond this a bigger buffer no longer makes a write cheaper.
+/// Some 800 scalars. A larger buffer does not make writing any cheaper.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// What the first record of every event file says.
+/// The content of the first record of every event file.
 const FILE_VERSION: &str = "brain.Event:2";
 /// `SessionLog.START`.
 const SESSION_START: u64 = 1;
 
-/// Tells writers apart, so that a tag of one is not taken for a tag of another.
+/// The next writer's id. Tags carry it, so that a tag of another writer is detected.
 static NEXT_WRITER: AtomicU64 = AtomicU64::new(0);
 
 /// Writes one event file.
 ///
-/// What is still buffered when it is dropped is written then, but an error at that point is
-/// lost: call [`flush`](Self::flush) at the end of a run.
+/// Dropping the writer writes the buffer but ignores errors: call [`flush`](Self::flush) at the end
+/// of a run.
 #[derive(Debug)]
 pub struct EventWriter {
     file: BufWriter<File>,
-    /// The record being made; kept for its memory.
+    /// The current record; kept to reuse its memory.
     record: Vec<u8>,
     id: u64,
     scalars: Vec<ScalarTag>,
-    /// Tags of histograms that TensorBoard has been told the kind of.
+    /// Tags of histograms whose metadata has been written.
     histograms: HashSet<String>,
     flushed_at_seconds: f64,
 }
 
-/// A scalar's tag, made by [`EventWriter::tag`] and good for that writer only.
+/// A scalar's tag, created by [`EventWriter::tag`] and valid for that writer only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     writer: u64,
@@ -67,14 +67,15 @@ pub struct Tag {
 #[derive(Debug)]
 struct ScalarTag {
     name: String,
-    /// The payload of the tag's first event, with metadata; gone once that is written,
-    /// because TensorBoard keeps what it learnt from it and later events can be small.
+    /// The payload of the tag's first event, with metadata. `None` once that is written: later
+    /// events need no metadata.
     first: Option<Vec<u8>>,
     later: Vec<u8>,
 }
 
 impl EventWriter {
-    /// Creates `dir` if needed and a new event file in it; existing files are left alone.
+    /// Creates a new event file in `dir`, which is created if needed. Existing files are not
+    /// touched.
     pub fn create(dir: &Path) -> io::Result<Self> {
         let mut writer = Self {
             file: BufWriter::with_capacity(BUFFER_BYTES, file::create(dir)?),
@@ -89,8 +90,8 @@ impl EventWriter {
         Ok(writer)
     }
 
-    /// The tag of this name, for [`scalar`](Self::scalar). Slashes in it make groups, as in
-    /// `train/loss`. Make it once, before the loop.
+    /// Creates the tag of this name for [`scalar`](Self::scalar). Slashes group tags, as in
+    /// `train/loss`. Call it once, before the loop.
     pub fn tag(&mut self, name: &str) -> Tag {
         let known = self.scalars.iter().position(|tag| tag.name == name);
         let index = known.unwrap_or_else(|| {
@@ -108,18 +109,18 @@ impl EventWriter {
     ///
     /// # Panics
     ///
-    /// If `tag` was made by another writer.
+    /// If `tag` was created by another writer.
     #[inline]
     pub fn scalar(&mut self, tag: &Tag, step: u64, value: f32) -> io::Result<()> {
         self.scalar_at(tag, step, value, unix_seconds())
     }
 
-    /// Records the value of a scalar at a step and a time, in seconds since 1970; for callers
-    /// who write many scalars at once and need to read the clock only once.
+    /// Records the value of a scalar at a step and a time in seconds since 1970. A caller that
+    /// writes many scalars at once reads the clock only once.
     ///
     /// # Panics
     ///
-    /// If `tag` was made by another writer.
+    /// If `tag` was created by another writer.
     pub fn scalar_at(
         &mut self,
         tag: &Tag,
@@ -127,7 +128,7 @@ impl EventWriter {
         value: f32,
         wall_seconds: f64,
     ) -> io::Result<()> {
-        assert_eq!(tag.writer, self.id, "a tag of another writer");
+        assert_eq!(tag.writer, self.id, "the tag belongs to another writer");
         let tag = &mut self.scalars[tag.index];
         self.record.clear();
         append_record(&mut self.record, |out| {
@@ -150,19 +151,19 @@ impl EventWriter {
         Ok(())
     }
 
-    /// Records the model's graph; once in a run.
+    /// Records the model's graph. Call it at most once in a run.
     pub fn graph(&mut self, nodes: &[OpNode]) -> io::Result<()> {
         self.event(0, |event| event.bytes(4, &graph::encode(nodes)))
     }
 
-    /// Declares an experiment: the columns of the HParams tab. At most one under the
-    /// directory that TensorBoard is pointed at; see [`hparams`].
+    /// Declares an experiment: the columns of the HParams tab. Declare at most one below the
+    /// directory that TensorBoard shows.
     pub fn hparams_experiment(&mut self, experiment: &Experiment) -> io::Result<()> {
         let content = hparams::encode_experiment(experiment, unix_seconds());
         self.event(0, |event| values::hparams(event, hparams::EXPERIMENT_TAG, &content))
     }
 
-    /// Records the hyperparameters that the run in this directory starts with.
+    /// Records the hyper-parameters of the run in this directory.
     pub fn hparams_start(&mut self, hparams: &[HParam]) -> io::Result<()> {
         let content = hparams::encode_start(hparams, unix_seconds());
         self.event(0, |event| values::hparams(event, hparams::START_TAG, &content))
@@ -174,29 +175,29 @@ impl EventWriter {
         self.event(0, |event| values::hparams(event, hparams::END_TAG, &content))
     }
 
-    /// Says that the training starts, or starts again, with `step` to come next. Call it
-    /// before anything else is written.
+    /// Records that training starts, or starts again, with this step. Call it before anything else
+    /// is written.
     ///
-    /// TensorBoard then forgets what earlier files of the directory say of `step` and later
-    /// ones: steps that a failed process took after the checkpoint, and that are taken again.
+    /// TensorBoard then discards what earlier files of the directory have of this and later steps:
+    /// steps that a failed process made after the checkpoint, and that are made again.
     pub fn session_start(&mut self, step: u64) -> io::Result<()> {
-        // TensorBoard takes the first of these in a run for the run's beginning and forgets
-        // nothing. Said twice, it means the same whether or not it was said before.
+        // TensorBoard takes the first of these in a run as the run's beginning and discards
+        // nothing. Two of them have the same effect whether or not there was one before.
         for _ in 0..2 {
             self.event(step, |event| event.message(7, |log| log.uint64(1, SESSION_START)))?;
         }
         Ok(())
     }
 
-    /// Writes all that is buffered to the file.
+    /// Writes the buffer to the file.
     pub fn flush(&mut self) -> io::Result<()> {
         self.file.flush()?;
         self.flushed_at_seconds = unix_seconds();
         Ok(())
     }
 
-    /// Flushes unless that was done within the last `age`; for callers that may fall silent
-    /// with events still in the buffer, such as a worker that waits for others.
+    /// Flushes unless the last flush is more recent than `age`. A caller that may write nothing for
+    /// a while, such as a worker that waits for others, calls it before.
     pub fn flush_if_older_than(&mut self, age: Duration) -> io::Result<()> {
         self.flush_if_due(unix_seconds(), age)
     }
@@ -214,7 +215,7 @@ impl EventWriter {
 
     fn flush_if_due(&mut self, wall_seconds: f64, age: Duration) -> io::Result<()> {
         let since = wall_seconds - self.flushed_at_seconds;
-        // A negative time means that the clock was set back: flush, to begin afresh.
+        // A negative time means that the clock was set back: flush, to measure from the new time.
         if (0.0..age.as_secs_f64()).contains(&since) {
             return Ok(());
         }
@@ -224,7 +225,7 @@ impl EventWriter {
     }
 }
 
-/// What every event begins with.
+/// Writes the fields that every event begins with.
 fn event_head(out: &mut Vec<u8>, wall_seconds: f64, step: u64) {
     let mut event = ProtoWriter::new(out);
     event.double(1, wall_seconds);

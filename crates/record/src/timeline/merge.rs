@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use paceline_observe::trace::TraceWindow;
 
-use super::chrome::Timeline;
+use super::chrome::AlignedTraces;
 use super::task_trace::TaskTrace;
 use crate::error::RunFileError;
 use crate::names::{evaluator_folder, files, task_folder};
@@ -41,10 +41,10 @@ pub fn merge_traces(run: &Path, tasks: &[String]) -> Result<MergeReport, RunFile
     for folder in evaluators(run) {
         traces.extend(read_last(&folder)?);
     }
-    let timeline = Timeline::of(traces);
-    let threads = timeline.parts().iter().flat_map(|trace| &trace.threads);
+    let timeline = AlignedTraces::new(traces);
+    let threads = timeline.traces.iter().flat_map(|trace| &trace.threads);
     let report = MergeReport {
-        tasks: timeline.parts().iter().map(|trace| trace.task.clone()).collect(),
+        tasks: timeline.traces.iter().map(|trace| trace.task.clone()).collect(),
         lost: threads.map(|thread| thread.lost).sum(),
         missing,
     };
@@ -78,14 +78,14 @@ impl MergeReport {
         if !self.missing.is_empty() {
             warnings.push(format!(
                 "{name} has nothing of {}: if they recorded on other machines, copy their \
-                 {} into this run and do `paceline trace merge {}`",
+                 {} into this run and run `paceline trace merge {}`",
                 self.missing.join(", "),
                 files::TASK_TRACE,
                 run.display()
             ));
         }
         if self.lost > 0 {
-            warnings.push(format!("{name}: there was no room for {} spans", self.lost));
+            warnings.push(format!("{name}: {} spans did not fit and are missing", self.lost));
         }
         warnings
     }

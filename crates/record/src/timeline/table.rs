@@ -1,26 +1,26 @@
-//! A timeline as a table: what took how long.
+//! A timeline as a table: how long each operation took.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// What one operation took, over all tasks of a kind.
+/// How long one operation took, over all tasks of a role.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableRow {
-    /// The kind of task: `worker` or `ps`.
+    /// The role of the tasks: `worker` or `ps`.
     pub role: String,
-    /// The operation.
+    /// The name of the operation.
     pub name: String,
-    /// The size of what comes out of it; empty if that says nothing.
+    /// The shape of its output; empty if it has none.
     pub size: String,
-    /// How often.
+    /// How often it was performed.
     pub calls: u64,
-    /// How long in all.
+    /// How long all calls took, in microseconds.
     pub total_us: f64,
 }
 
 impl TableRow {
-    /// How long on average.
+    /// How long a call took on average, in microseconds.
     pub fn mean_us(&self) -> f64 {
         self.total_us / self.calls.max(1) as f64
     }
@@ -51,7 +51,7 @@ struct EventArgs {
     size: String,
 }
 
-/// The rows of a timeline file, those that took longest first.
+/// Sums up the operations of a timeline file, those with the greatest total first.
 pub fn operation_table(file: &[u8]) -> Result<Vec<TableRow>, serde_json::Error> {
     let ChromeFile { events } = serde_json::from_slice(file)?;
     let is_name = |event: &&ChromeEvent| event.ph == "M" && event.name == "process_name";
@@ -59,21 +59,21 @@ pub fn operation_table(file: &[u8]) -> Result<Vec<TableRow>, serde_json::Error> 
         |event: &ChromeEvent| event.args.name.split(':').next().unwrap_or_default().to_owned();
     let roles: BTreeMap<_, _> =
         events.iter().filter(is_name).map(|event| (event.pid, role(event))).collect();
-    let mut sums: BTreeMap<(&str, &str, &str), (u64, f64)> = BTreeMap::new();
+    let mut rows: BTreeMap<(&str, &str, &str), TableRow> = BTreeMap::new();
     for event in events.iter().filter(|event| event.ph == "X") {
         let role = roles.get(&event.pid).map_or("", String::as_str);
-        let sum = sums.entry((role, &event.name, &event.args.size)).or_default();
-        *sum = (sum.0 + 1, sum.1 + event.dur);
-    }
-    let row =
-        |((role, name, size), (calls, total_us)): ((&str, &str, &str), (u64, f64))| TableRow {
+        let (name, size) = (event.name.as_str(), event.args.size.as_str());
+        let row = rows.entry((role, name, size)).or_insert_with(|| TableRow {
             role: role.to_owned(),
             name: name.to_owned(),
             size: size.to_owned(),
-            calls,
-            total_us,
-        };
-    let mut rows: Vec<_> = sums.into_iter().map(row).collect();
+            calls: 0,
+            total_us: 0.0,
+        });
+        row.calls += 1;
+        row.total_us += event.dur;
+    }
+    let mut rows: Vec<_> = rows.into_values().collect();
     rows.sort_by(|a, b| b.total_us.total_cmp(&a.total_us));
     Ok(rows)
 }

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use paceline_observe::trace::{Op, TraceMark, TraceSpan, Track, time_base_unix_ns};
-use paceline_observe::{COLUMNS, Sample};
+use paceline_observe::{COLUMNS, Sample, column};
 use serde::{Deserialize, Serialize};
 
 use crate::names::files;
@@ -14,25 +14,25 @@ use crate::names::files;
 const FORMAT: u32 = 1;
 /// The most processes of one task that can write a part.
 const MAX_FILES: u32 = 1_000;
-/// The longest file that is believed.
+/// The largest file that is read, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
 
 /// What one task recorded, by its own clock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskTrace {
-    /// The format; 1.
+    /// The version of the format: 1.
     pub format: u32,
     /// The task's name.
     pub task: String,
     /// The machine that it ran on.
     pub host: String,
-    /// When its clock was 0, in nanoseconds since 1970, by the machine's wall clock.
+    /// When its clock was 0, by the wall clock of its machine, in nanoseconds since 1970.
     pub base_unix_ns: u64,
-    /// The tasks that it exchanged gradients with.
+    /// The tasks that its marks refer to.
     pub peers: Vec<String>,
     /// What its threads did.
     pub threads: Vec<ThreadTrace>,
-    /// What it used meanwhile.
+    /// What it used while it recorded.
     pub counters: Vec<Counter>,
 }
 
@@ -41,32 +41,31 @@ pub struct TaskTrace {
 pub struct ThreadTrace {
     /// Its name.
     pub name: String,
-    /// What its spans are of.
+    /// The operations that spans refer to.
     pub ops: Vec<Op>,
-    /// How many spans and marks did not fit.
+    /// The number of spans and marks that did not fit.
     pub lost: u64,
-    /// The spans.
+    /// The spans in the order of their ends.
     pub spans: Vec<TraceSpan>,
-    /// The marks.
+    /// The marks in the order of time.
     pub marks: Vec<TraceMark>,
 }
 
-/// What a task used over a stretch of time.
+/// What a task used over one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counter {
-    /// When the stretch ended, by the task's clock; before it began to count, a negative number.
+    /// The end of the interval by the task's clock; negative if it is before the clock's zero.
     pub at_ns: i64,
-    /// Of one core's time.
+    /// Processor time, in percent of one core.
     pub cpu_percent: f64,
-    /// From other tasks.
+    /// Bytes received from other tasks.
     pub received_bytes_per_s: f64,
-    /// To other tasks.
+    /// Bytes sent to other tasks.
     pub sent_bytes_per_s: f64,
 }
 
 impl TaskTrace {
-    /// The part of a task with these tracks. What was sampled is kept as far as it tells of the
-    /// time that they do.
+    /// The trace of a task with these tracks, and with those samples that overlap them.
     pub fn new(task: &str, peers: Vec<String>, tracks: &[&Track], samples: &[Sample]) -> Self {
         let base_unix_ns = time_base_unix_ns();
         let threads: Vec<_> = tracks
@@ -83,7 +82,7 @@ impl TaskTrace {
         let counters = samples.iter().map(|sample| Counter::of(sample, base_unix_ns)).collect();
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let host = host.trim().to_owned();
-        let mut part = Self {
+        let mut trace = Self {
             format: FORMAT,
             task: task.to_owned(),
             host,
@@ -92,8 +91,8 @@ impl TaskTrace {
             threads,
             counters,
         };
-        part.forget_idle_counters();
-        part
+        trace.drop_idle_counters();
+        trace
     }
 
     /// Whether nothing was recorded.
@@ -101,8 +100,8 @@ impl TaskTrace {
         self.threads.is_empty()
     }
 
-    /// Keeps the counters of the time that the spans tell of, and one on each side.
-    fn forget_idle_counters(&mut self) {
+    /// Keeps the counters of the time that the spans cover, and one on each side.
+    fn drop_idle_counters(&mut self) {
         let spans = || self.threads.iter().flat_map(|thread| &thread.spans);
         let from = spans().map(|span| span.begun_ns as i64).min().unwrap_or(0);
         let to = spans().map(|span| span.ended_ns as i64).max().unwrap_or(0);
@@ -112,7 +111,7 @@ impl TaskTrace {
         self.counters = self.counters[kept].to_vec();
     }
 
-    /// Writes the part into a task's folder, beside those that are there.
+    /// Writes the trace into a task's folder, beside those of earlier processes of the task.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
         let bytes = serde_json::to_vec(self)?;
         let path = paths(folder).find(|path| !path.exists());
@@ -122,7 +121,7 @@ impl TaskTrace {
         fs::rename(temporary, path)
     }
 
-    /// The last part that was written into a task's folder, if any was.
+    /// Reads the last trace in a task's folder, if there is one.
     pub fn read_last(folder: &Path) -> io::Result<Option<Self>> {
         match paths(folder).take_while(|path| path.exists()).last() {
             Some(path) => Self::read(&path).map(Some),
@@ -136,16 +135,17 @@ impl TaskTrace {
         };
         let mut text = Vec::new();
         File::open(path)?.take(MAX_BYTES).read_to_end(&mut text)?;
-        let part: Self = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
-        let knows = |thread: &ThreadTrace| {
+        let trace: Self =
+            serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+        let is_sound = |thread: &ThreadTrace| {
             let ops = thread.spans.iter().all(|span| (span.op as usize) < thread.ops.len());
-            let peers = thread.marks.iter().all(|mark| (mark.peer as usize) < part.peers.len());
+            let peers = thread.marks.iter().all(|mark| (mark.peer as usize) < trace.peers.len());
             let times = thread.spans.iter().all(|span| span.begun_ns <= span.ended_ns);
             ops && peers && times
         };
-        match part.format {
-            FORMAT if part.threads.iter().all(knows) => Ok(part),
-            FORMAT => Err(wrong("a span or a mark that makes no sense".into())),
+        match trace.format {
+            FORMAT if trace.threads.iter().all(is_sound) => Ok(trace),
+            FORMAT => Err(wrong("a span or a mark is invalid".into())),
             format => Err(wrong(format!("format {format}, not {FORMAT}"))),
         }
     }
@@ -155,13 +155,13 @@ impl Counter {
     fn of(sample: &Sample, base_unix_ns: u64) -> Self {
         let figure = |name: &str| {
             let column = COLUMNS.iter().position(|column| *column == name);
-            column.map_or(0.0, |column| sample.figures[column])
+            column.map_or(0.0, |at| sample.figures[at])
         };
         Self {
             at_ns: (sample.time_s * 1e9) as i64 - base_unix_ns as i64,
-            cpu_percent: figure("task_cpu_percent"),
-            received_bytes_per_s: figure("task_received_bytes_per_s"),
-            sent_bytes_per_s: figure("task_sent_bytes_per_s"),
+            cpu_percent: figure(column::TASK_CPU_PERCENT),
+            received_bytes_per_s: figure(column::TASK_RECEIVED_BYTES_PER_S),
+            sent_bytes_per_s: figure(column::TASK_SENT_BYTES_PER_S),
         }
     }
 }

@@ -1,13 +1,15 @@
-//! Parts whose clocks differ, and what is made of them.
+//! Timelines of tasks whose clocks differ.
 
 use paceline_observe::trace::{APPLY, GradientEvent, Op, PULL, PUSH, TraceMark, TraceSpan};
 
+use super::chrome::AlignedTraces;
+use super::clocks::ClockOffset;
 use super::*;
 
-/// A task whose clock is so far ahead of the true time, and whose wall clock is wrong by so much.
+/// A task whose clock is ahead of the true time.
 struct SkewedTask {
     ahead_ns: i64,
-    part: TaskTrace,
+    trace: TaskTrace,
 }
 
 impl SkewedTask {
@@ -17,7 +19,7 @@ impl SkewedTask {
             ops: [PUSH, APPLY, PULL].map(|name| Op::new(name, &[3])).to_vec(),
             ..ThreadTrace::default()
         };
-        let part = TaskTrace {
+        let trace = TaskTrace {
             format: 1,
             task: task.into(),
             base_unix_ns: (1_000_000_000_000_000_000 - ahead_ns + wall_wrong_ns) as u64,
@@ -25,7 +27,7 @@ impl SkewedTask {
             threads: vec![thread],
             ..TaskTrace::default()
         };
-        Self { ahead_ns, part }
+        Self { ahead_ns, trace }
     }
 
     fn at(&self, true_ns: i64) -> u64 {
@@ -34,19 +36,19 @@ impl SkewedTask {
 
     fn mark(&mut self, what: GradientEvent, peer: u32, step: u64, true_ns: i64) {
         let at_ns = self.at(true_ns);
-        self.part.threads[0].marks.push(TraceMark { what, peer, step, at_ns });
+        self.trace.threads[0].marks.push(TraceMark { what, peer, step, at_ns });
     }
 
     fn span(&mut self, op: u32, step: u64, begun: i64, ended: i64) {
         let (begun_ns, ended_ns) = (self.at(begun), self.at(ended));
-        self.part.threads[0].spans.push(TraceSpan { op, step, begun_ns, ended_ns });
+        self.trace.threads[0].spans.push(TraceSpan { op, step, begun_ns, ended_ns });
     }
 }
 
-/// Two workers that push to a server at these true times; all three parts.
+/// The traces of two workers that push to a server, and of the server.
 fn cluster(wall_wrong_ns: i64) -> Vec<TaskTrace> {
     let mut server = SkewedTask::new("ps:0", &["worker:0", "worker:1"], 40_000_000, wall_wrong_ns);
-    let mut parts = Vec::new();
+    let mut traces = Vec::new();
     for slot in [0, 1] {
         let name = format!("worker:{slot}");
         let ahead = 1_000_000 * (1 + i64::from(slot));
@@ -63,20 +65,20 @@ fn cluster(wall_wrong_ns: i64) -> Vec<TaskTrace> {
             worker.mark(GradientEvent::Got, 0, step, t + 80_000 + 3 * slow);
             worker.span(2, step, t + 60_000, t + 90_000 + 3 * slow);
         }
-        parts.push(worker.part);
+        traces.push(worker.trace);
     }
-    parts.push(server.part);
-    parts
+    traces.push(server.trace);
+    traces
 }
 
 #[test]
-fn clocks_are_brought_in_line_by_the_exchanges_whatever_the_wall_clocks_say() {
+fn clocks_are_aligned_by_exchanges_whatever_the_wall_clocks_say() {
     // The first worker's clock is 1 ms ahead of the true time.
     let truth = [0, 1_000_000, 39_000_000];
     for (wall_wrong_ns, error_ns) in [(0, 0), (5_000_000_000, 60_000), (-90_000, 60_000)] {
-        let merged = Timeline::of(cluster(wall_wrong_ns));
-        for (aligned, truth) in merged.aligned().iter().zip(truth) {
-            let error = (aligned.offset_ns - truth).abs();
+        let merged = AlignedTraces::new(cluster(wall_wrong_ns));
+        for (aligned, truth) in merged.offsets.iter().zip(truth) {
+            let error = (aligned.ahead_ns - truth).abs();
             let within = aligned.within_ns.unwrap() as i64;
             assert!(error <= error_ns && error <= within, "{wall_wrong_ns}: {aligned:?}");
             assert!(within <= 120_000, "{aligned:?}: the quickest round trips took 60 us");
@@ -85,10 +87,10 @@ fn clocks_are_brought_in_line_by_the_exchanges_whatever_the_wall_clocks_say() {
 }
 
 #[test]
-fn nothing_arrives_before_it_was_sent() {
+fn no_gradient_arrives_before_it_is_sent() {
     for wall_wrong_ns in [0, 3_000_000, -7_000_000_000] {
         let mut file = Vec::new();
-        Timeline::of(cluster(wall_wrong_ns)).write(&mut file, &[]).unwrap();
+        AlignedTraces::new(cluster(wall_wrong_ns)).write(&mut file, &[]).unwrap();
         let file: serde_json::Value = serde_json::from_slice(&file).unwrap();
         let events = file["traceEvents"].as_array().unwrap();
         let arrows: Vec<_> = events.iter().filter(|event| event["cat"] == "gradient").collect();
@@ -105,16 +107,16 @@ fn nothing_arrives_before_it_was_sent() {
 
 #[test]
 fn a_task_that_exchanged_nothing_is_placed_by_its_wall_clock() {
-    let mut parts = cluster(0);
-    parts[2].threads[0].marks.clear();
-    let merged = Timeline::of(parts);
-    assert_eq!(merged.aligned()[2], ClockOffset { offset_ns: 39_000_000, within_ns: None });
+    let mut traces = cluster(0);
+    traces[2].threads[0].marks.clear();
+    let merged = AlignedTraces::new(traces);
+    assert_eq!(merged.offsets[2], ClockOffset { ahead_ns: 39_000_000, within_ns: None });
 }
 
 #[test]
-fn a_table_adds_up_what_tasks_of_a_kind_did() {
+fn the_table_sums_up_tasks_of_one_role() {
     let mut file = Vec::new();
-    Timeline::of(cluster(0)).write(&mut file, &["ps:1".into()]).unwrap();
+    AlignedTraces::new(cluster(0)).write(&mut file, &["ps:1".into()]).unwrap();
     let rows = operation_table(&file).unwrap();
     let push = rows.iter().find(|row| row.name == PUSH).unwrap();
     assert_eq!((push.role.as_str(), push.size.as_str(), push.calls), ("worker", "3", 10));
@@ -124,15 +126,15 @@ fn a_table_adds_up_what_tasks_of_a_kind_did() {
 }
 
 #[test]
-fn a_part_is_read_as_it_was_written_and_the_last_one_counts() {
+fn a_trace_reads_as_it_was_written_and_the_last_one_counts() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(TaskTrace::read_last(dir.path()).unwrap(), None);
-    let mut parts = cluster(0);
-    parts[0].write(dir.path()).unwrap();
-    parts[1].write(dir.path()).unwrap();
-    assert_eq!(TaskTrace::read_last(dir.path()).unwrap().unwrap(), parts[1]);
-    parts[2].threads[0].spans[0].op = 99;
-    parts[2].write(dir.path()).unwrap();
-    let told = TaskTrace::read_last(dir.path()).unwrap_err().to_string();
-    assert!(told.contains("trace-part-3.json: a span or a mark that makes no sense"), "{told}");
+    let mut traces = cluster(0);
+    traces[0].write(dir.path()).unwrap();
+    traces[1].write(dir.path()).unwrap();
+    assert_eq!(TaskTrace::read_last(dir.path()).unwrap().unwrap(), traces[1]);
+    traces[2].threads[0].spans[0].op = 99;
+    traces[2].write(dir.path()).unwrap();
+    let error = TaskTrace::read_last(dir.path()).unwrap_err().to_string();
+    assert!(error.contains("trace-part-3.json: a span or a mark is invalid"), "{error}");
 }

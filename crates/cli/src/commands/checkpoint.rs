@@ -1,0 +1,70 @@
+//! `paceline checkpoint`: what a run could go on from.
+
+use std::path::Path;
+
+use paceline_engine::checkpoint::CheckpointDir;
+
+use super::print;
+use crate::Failure;
+use crate::table::columns;
+
+/// Shows the checkpoints of a run without reading more of them than their manifests.
+pub(super) fn list(run: &Path) -> Result<(), Failure> {
+    let (dir, steps) = open(run)?;
+    let titles = ["step", "updates", "mode", "slots", "files", "MB", ""];
+    let mut rows = vec![titles.map(String::from).to_vec()];
+    for step in steps {
+        let manifest = dir.manifest(step);
+        rows.push(match manifest {
+            Ok(manifest) => vec![
+                step.to_string(),
+                manifest.global_step().to_string(),
+                manifest.info.mode.clone(),
+                manifest.info.slots.to_string(),
+                manifest.shards.len().to_string(),
+                format!("{:.1}", manifest.bytes() as f64 / 1e6),
+                String::new(),
+            ],
+            Err(why) => {
+                let mut row = vec![step.to_string()];
+                row.resize(titles.len() - 1, "-".into());
+                row.push(why);
+                row
+            }
+        });
+    }
+    print(&columns(&rows))
+}
+
+/// Reads every byte of a run's checkpoints.
+pub(super) fn verify(run: &Path) -> Result<(), Failure> {
+    let (dir, steps) = open(run)?;
+    let mut wrong = 0;
+    for step in steps {
+        let line = match dir.verify(step) {
+            Ok(checkpoint) => {
+                format!("step {step}: sound, {:.1} MB", checkpoint.manifest.bytes() as f64 / 1e6)
+            }
+            Err(why) => {
+                // One that is being written, or never was finished, is no damage.
+                wrong += usize::from(dir.is_complete(step));
+                format!("step {step}: {why}")
+            }
+        };
+        print(&format!("{line}\n"))?;
+    }
+    match wrong {
+        0 => Ok(()),
+        _ => Err(Failure::Training(format!("{wrong} checkpoints cannot be used"))),
+    }
+}
+
+fn open(run: &Path) -> Result<(CheckpointDir, Vec<u64>), Failure> {
+    let dir = CheckpointDir::of(run);
+    match dir.steps() {
+        steps if steps.is_empty() => {
+            Err(Failure::Usage(format!("{}: there are no checkpoints", run.display())))
+        }
+        steps => Ok((dir, steps)),
+    }
+}

@@ -1,0 +1,58 @@
+//! `paceline evaluate`: a trained model's test figures again.
+
+use paceline_record::model_file;
+use paceline_record::names::files;
+use serde_json::json;
+
+use super::{print, raw_job};
+use crate::Failure;
+use crate::cli::{Evaluate, Job};
+use crate::job::ModelKind;
+use crate::progress::write_line;
+use crate::source::load_data;
+use crate::workload::build_workload;
+
+/// Tests a model on the test examples of a job: by default the job that made it.
+pub(super) fn evaluate(args: &Evaluate) -> Result<(), Failure> {
+    let model_path =
+        if args.model.is_dir() { args.model.join(files::MODEL) } else { args.model.clone() };
+    let beside = model_path.with_file_name(files::JOB);
+    let file = args.job.file.clone().or_else(|| beside.is_file().then_some(beside));
+    let job = raw_job(&Job { file, ..args.job.clone() })?;
+    let mut plan = job.check()?;
+    let data = load_data(&job, &plan, &mut |text| write_line(text))?;
+    if plan.model.is_sparse() {
+        // However the model was trained, all its parameters are at hand here.
+        plan.model = ModelKind::Logistic { dense: true };
+    }
+    let workload = build_workload(&plan, data);
+    let params = model_file::load(&model_path, &workload.layout()?)?;
+    let examples = plan.evaluate.examples;
+    let score = workload.evaluator(examples, plan.test_threads())?.test(&params)?;
+    if args.json {
+        let mut figures = json!({
+            "test_loss": score.loss,
+            "test_accuracy": score.accuracy,
+            "examples": score.examples,
+        });
+        let two_class = [
+            ("test_log_loss", score.is_two_class.then_some(score.loss)),
+            ("test_auc", score.auc),
+            ("test_precision", score.precision),
+        ];
+        for (name, figure) in two_class {
+            if let Some(figure) = figure {
+                figures[name] = figure.into();
+            }
+        }
+        return print(&format!("{figures}\n"));
+    }
+    print(&format!(
+        "test loss {:.4}, accuracy {:.2} %{} of {} examples ({})\n",
+        score.loss,
+        100.0 * score.accuracy,
+        score.auc.map_or(String::new(), |auc| format!(", AUC {auc:.4}")),
+        score.examples,
+        workload.data.origin()
+    ))
+}

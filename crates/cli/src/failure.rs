@@ -1,0 +1,145 @@
+//! How Paceline fails, and with which exit code.
+//!
+//! A mistake that a user can mend (a wrong job, missing data) ends with code 2 before anything has
+//! started; a failure while running ends with 1. Launchers such as Kubeflow take codes from 1 to 127
+//! for permanent failures and 128 to 255 for ones worth a retry, so an interrupted run ends with 128
+//! plus the signal, as in shells.
+
+use std::io;
+use std::path::Path;
+
+use paceline_data::DataError;
+use paceline_engine::TrainError;
+use paceline_net::LinkError;
+use paceline_place::PlaceError;
+use paceline_record::RunFileError;
+
+use crate::job::{Problem, Problems};
+
+/// The exit code if another task is gone: worth a retry, and not a signal's code.
+const LOST: u8 = 200;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The job file or a `--set` is wrong.
+    #[error("{0}")]
+    Job(#[from] Problems),
+    /// The data is missing or damaged.
+    #[error("{0}")]
+    Data(#[from] DataError),
+    /// The command line, or a file it names, is wrong.
+    #[error("{0}")]
+    Usage(String),
+    /// A file of the run cannot be written or read.
+    #[error("{what}: {source}")]
+    Files {
+        /// What the program was doing, with the path.
+        what: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// Training itself failed.
+    #[error("{0}")]
+    Training(String),
+    /// A launched task failed, and has said why.
+    #[error("the run failed: {task} ended with code {code}")]
+    Task {
+        /// The task's name.
+        task: String,
+        /// Its exit code, which is passed on.
+        code: u8,
+    },
+    /// Another task of the run is gone, or never came.
+    #[error("{0}")]
+    Lost(String),
+    /// The user or the system asked the process to end.
+    #[error("interrupted by signal {signal}; the run directory is complete up to there")]
+    Interrupted {
+        /// The signal's number.
+        signal: i32,
+    },
+    /// The same, before there was anything to keep.
+    #[error("interrupted by signal {signal}; nothing was written")]
+    Signal {
+        /// The signal's number.
+        signal: i32,
+    },
+}
+
+impl Failure {
+    /// The exit code that stands for it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Job(_) | Failure::Data(_) | Failure::Usage(_) => 2,
+            Failure::Files { .. } | Failure::Training(_) => 1,
+            Failure::Task { code, .. } => *code,
+            Failure::Lost(_) => LOST,
+            Failure::Interrupted { signal } | Failure::Signal { signal } => {
+                128u8.saturating_add(*signal as u8)
+            }
+        }
+    }
+
+    /// For `map_err`: an I/O error while the program did `what` to a file.
+    pub(crate) fn at(what: &str, path: &Path) -> impl FnOnce(io::Error) -> Failure {
+        let what = format!("cannot {what} {}", path.display());
+        move |source| Failure::Files { what, source }
+    }
+}
+
+impl From<TrainError> for Failure {
+    fn from(error: TrainError) -> Self {
+        match error {
+            TrainError::Data(error) => Failure::Data(error),
+            TrainError::Settings(text) => Failure::Usage(text),
+            TrainError::Io { what, source } => Failure::Files { what, source },
+            TrainError::Training(text) => Failure::Training(text),
+            TrainError::Lost(text) | TrainError::Replaced(text) => Failure::Lost(text),
+        }
+    }
+}
+
+impl From<PlaceError> for Failure {
+    fn from(error: PlaceError) -> Self {
+        match error {
+            PlaceError::Usage(text) => Failure::Usage(text),
+            PlaceError::Io { what, source } => Failure::Files { what, source },
+            PlaceError::TaskFailed { task, code } => Failure::Task { task, code },
+            PlaceError::Lost(text) => Failure::Lost(text),
+            PlaceError::Interrupted { signal } => Failure::Interrupted { signal },
+        }
+    }
+}
+
+impl From<LinkError> for Failure {
+    fn from(error: LinkError) -> Self {
+        TrainError::from(error).into()
+    }
+}
+
+impl From<RunFileError> for Failure {
+    fn from(error: RunFileError) -> Self {
+        match error {
+            RunFileError::Refused(why) => Failure::Usage(why),
+            RunFileError::Io { what, source } => Failure::Files { what, source },
+        }
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Failure::Job(problem.into())
+    }
+}
+
+/// A failure of the program, for the engine.
+pub(crate) fn train_error(failure: Failure) -> TrainError {
+    match failure {
+        Failure::Data(error) => TrainError::Data(error),
+        Failure::Files { what, source } => TrainError::Io { what, source },
+        Failure::Usage(text) => TrainError::Settings(text),
+        Failure::Lost(text) => TrainError::Lost(text),
+        failure => TrainError::Training(failure.to_string()),
+    }
+}

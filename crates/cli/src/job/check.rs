@@ -1,0 +1,434 @@
+//! From the raw form to the plan: each key is looked at once, and every fault is reported.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use paceline_engine::{CheckpointSettings, EvaluateSettings, Mode, OnWorkerLoss, Stop};
+use paceline_model::{
+    AdaGrad, Adam, Ftrl, GroupSettings, Momentum, OptimizerSpec, Schedule, Sgd, Table,
+};
+use paceline_observe::trace::TraceWindow;
+
+use super::check_emulate::parse_rate;
+use super::plan::{ClusterPlan, DataPlan, ModelKind, Plan};
+use super::problem::{Problem, Problems};
+use super::raw::RawJob;
+use super::resolve::{is_address, is_name};
+use super::schema::{DATA_KINDS, KEYS, Kind, ROWS};
+use super::value::Value;
+
+/// Longer than anybody waits, and short enough to be added to any time.
+const MAX_SECONDS: f64 = 1e9;
+
+impl RawJob {
+    /// Checks every key and gives the plan, or everything that is wrong.
+    pub fn check(&self) -> Result<Plan, Problems> {
+        let resolved = self.resolve();
+        let mut checker = Checker { job: &resolved, problems: resolved.problems.clone() };
+        let plan = checker.plan();
+        if let Some(sweep) = &self.sweep {
+            let message = "sweep asks for many runs: use `paceline sweep`".to_owned();
+            checker.problems.push(Problem { origin: sweep.origin.clone(), message });
+        }
+        let problems = checker.problems;
+        if problems.is_empty() { Ok(plan) } else { Err(Problems::in_order(problems)) }
+    }
+
+    /// A problem with the value of a key that only shows later, such as a batch larger than
+    /// the data.
+    pub fn problem(&self, key: &str, message: impl std::fmt::Display) -> Problem {
+        Problem { origin: self.origin(key), message: format!("{key} {message}") }
+    }
+}
+
+/// Takes typed values out of a resolved job and collects what is wrong with them.
+///
+/// After a fault it goes on with a stand-in value, so that all faults are found at once; the
+/// plan is thrown away then.
+pub(super) struct Checker<'a> {
+    pub(super) job: &'a RawJob,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl Checker<'_> {
+    fn plan(&mut self) -> Plan {
+        Plan {
+            name: self.text("name"),
+            seed: self.whole("seed"),
+            model: self.model(),
+            data: DataPlan {
+                kind: self.data(),
+                shuffle: self.flag("data.shuffle"),
+                shuffle_buffer: self.whole("data.shuffle_buffer") as usize,
+                on_bad: self.on_bad(),
+            },
+            batch: self.batch(),
+            threads: self.threads(),
+            stop: Stop {
+                epochs: self.optional("train.stop.epochs", Self::whole),
+                steps: self.optional("train.stop.steps", Self::whole),
+                seconds: self.optional("train.stop.seconds", Self::number),
+                test_loss: self.optional("train.stop.test_loss", Self::number),
+            },
+            evaluate: EvaluateSettings {
+                every: self.whole("train.evaluate.every"),
+                examples: self
+                    .optional("train.evaluate.examples", Self::whole)
+                    .map(|examples| examples as usize),
+            },
+            optimizer: self.optimizer(),
+            cluster: self.cluster(),
+            checkpoint: self.checkpoint(),
+            observe_every: self.whole("observe.every"),
+            observe_sample: match self.whole("observe.sample_ms") {
+                0 => None,
+                ms => Some(Duration::from_millis(ms)),
+            },
+            observe_http: self.optional("observe.http", Self::text),
+            observe_trace: self.trace(),
+        }
+    }
+
+    fn trace(&mut self) -> Option<TraceWindow> {
+        let from = self.optional("observe.trace.from", Self::whole);
+        let steps = self.optional("observe.trace.steps", Self::whole);
+        let window = TraceWindow { from: from.unwrap_or(100), steps: steps.unwrap_or(10) };
+        (from.is_some() || steps.is_some()).then_some(window)
+    }
+
+    fn model(&mut self) -> ModelKind {
+        let kind = self.text("model.kind");
+        self.check_fit(&kind);
+        let dropout = self.number("model.dropout") as f32;
+        match kind.as_str() {
+            "logistic" => ModelKind::Logistic { dense: self.flag("model.dense") },
+            "lenet" => ModelKind::LeNet,
+            "alexnet" => ModelKind::AlexNet { dropout },
+            _ => ModelKind::Softmax,
+        }
+    }
+
+    /// Whether the model can be shown the data.
+    fn check_fit(&mut self, model: &str) {
+        let data = self.job.word("data.kind");
+        let fits = |data: &str| match model {
+            "logistic" => ROWS.contains(&data),
+            "lenet" => ["digits", "mnist", "fashion-mnist"].contains(&data),
+            "alexnet" => ["fake-images", "images"].contains(&data),
+            _ => !ROWS.contains(&data),
+        };
+        if !model.is_empty() && DATA_KINDS.contains(&data.as_str()) && !fits(&data) {
+            let takes = DATA_KINDS.iter().copied().filter(|data| fits(data));
+            let takes = takes.collect::<Vec<_>>().join(", ");
+            let message = format!("is {data:?}, but model.kind is {model:?}, which takes {takes}");
+            self.problems.push(self.job.problem("data.kind", message));
+        }
+    }
+
+    /// Examples a worker takes a step: its own, or its share of what all take together.
+    fn batch(&mut self) -> usize {
+        let batch = self.whole("train.batch") as usize;
+        let count = |checker: &mut Self, key: &str| checker.whole(key) as usize;
+        let Some(all) = self.optional("train.global_batch", count) else { return batch };
+        let workers = match self.job.word("cluster.mode").as_str() {
+            "single" => 1,
+            _ => match self.slots() {
+                Some(slots) => slots,
+                None => count(self, "cluster.workers"),
+            },
+        };
+        if !all.is_multiple_of(workers) {
+            let message = format!("is {all}, which {workers} workers cannot share out evenly");
+            self.problems.push(self.job.problem("train.global_batch", message));
+        }
+        (all / workers).max(1)
+    }
+
+    /// How many threads a worker has. Those of logistic regression share the parameters, which
+    /// only `single` allows.
+    fn threads(&mut self) -> Option<usize> {
+        let threads = self.optional("train.threads", Self::whole)? as usize;
+        if self.job.word("model.kind") != "logistic" {
+            return Some(threads);
+        }
+        let mode = self.job.word("cluster.mode");
+        if threads > 1 && mode != "single" {
+            let message = format!("is {threads}, but cluster.mode is {mode:?}; use single");
+            self.problems.push(self.job.problem("train.threads", message));
+        }
+        if threads > 1 && self.flag("model.dense") {
+            let message = format!("is {threads}, but model.dense is true; one thread does that");
+            self.problems.push(self.job.problem("train.threads", message));
+        }
+        Some(threads)
+    }
+
+    fn cluster(&mut self) -> ClusterPlan {
+        let workers = self.whole("cluster.workers") as usize;
+        let slots = self.slots();
+        let servers = self.whole("cluster.servers") as usize;
+        let quorum = self.optional("cluster.quorum", Self::whole).map(|quorum| quorum as usize);
+        let staleness = self.whole("cluster.staleness");
+        let mode = match self.text("cluster.mode").as_str() {
+            "async" => Mode::Async,
+            "sync" => Mode::Sync { quorum },
+            "bounded" => Mode::Bounded { staleness },
+            "mirrored" => Mode::Mirrored,
+            _ => Mode::Single,
+        };
+        if let Mode::Sync { quorum: Some(quorum) } = mode {
+            self.check_quorum(quorum, slots.unwrap_or(workers), servers);
+        }
+        if mode == Mode::Mirrored {
+            self.check_mirrored();
+        }
+        let on_worker_loss = match self.text("cluster.on_worker_loss").as_str() {
+            "continue" if mode != Mode::Mirrored => OnWorkerLoss::Continue,
+            "wait" => OnWorkerLoss::Wait,
+            _ => OnWorkerLoss::Fail,
+        };
+        let waits_for_servers = self.waits_for_servers(mode, on_worker_loss);
+        let waits = on_worker_loss == OnWorkerLoss::Wait || waits_for_servers;
+        let restarts = self.whole("cluster.restarts") as usize;
+        let seconds = Duration::from_secs_f64;
+        let rejoin = seconds(self.number("cluster.rejoin_timeout_s").min(MAX_SECONDS));
+        ClusterPlan {
+            mode,
+            workers: if mode == Mode::Single { 1 } else { workers },
+            slots,
+            servers: match mode {
+                Mode::Single | Mode::Mirrored => 0,
+                _ => servers,
+            },
+            on_worker_loss,
+            waits_for_servers,
+            restarts: if waits { restarts } else { 0 },
+            rejoin_timeout: if waits { rejoin } else { Duration::ZERO },
+            start_timeout: seconds(self.number("cluster.start_timeout_s").min(MAX_SECONDS)),
+            stall_timeout: seconds(self.number("cluster.stall_timeout_s").min(MAX_SECONDS)),
+            token_file: self.optional("cluster.token_file", Self::path),
+            emulate: self.emulate(mode, servers),
+        }
+    }
+
+    /// How many slots there are, if the job says so and they mean anything in its mode.
+    fn slots(&mut self) -> Option<usize> {
+        let slots = self.optional("cluster.slots", Self::whole)? as usize;
+        let mode = self.job.word("cluster.mode");
+        ["async", "sync", "bounded"].contains(&mode.as_str()).then_some(slots)
+    }
+
+    /// Whether a lost server is waited for: if that is asked for, or else if lost workers are, or
+    /// checkpoints are taken for it to come back with.
+    fn waits_for_servers(&mut self, mode: Mode, on_worker_loss: OnWorkerLoss) -> bool {
+        let has_servers = !matches!(mode, Mode::Single | Mode::Mirrored);
+        let goes_on = on_worker_loss == OnWorkerLoss::Continue;
+        let asked = self.optional("cluster.on_server_loss", Self::text);
+        if goes_on && asked.as_deref() == Some("wait") {
+            let message = "is \"wait\", but a server that comes back waits for all workers, and \
+                           with cluster.on_worker_loss = \"continue\" some may be gone; use \
+                           \"wait\" there too, or \"fail\" here";
+            self.problems.push(self.job.problem("cluster.on_server_loss", message));
+        }
+        let takes_checkpoints = ["checkpoint.every_steps", "checkpoint.every_seconds"]
+            .iter()
+            .any(|key| self.job.entries.contains_key(*key));
+        has_servers
+            && match asked {
+                Some(asked) => asked == "wait",
+                None => on_worker_loss == OnWorkerLoss::Wait || takes_checkpoints && !goes_on,
+            }
+    }
+
+    /// What only works where parameters are on servers.
+    fn check_mirrored(&mut self) {
+        if self.job.word("model.kind") == "logistic" && !self.flag("model.dense") {
+            let message = "is \"mirrored\", which moves every parameter at every step; use async \
+                           or sync for a sparse model, or set model.dense = true";
+            self.problems.push(self.job.problem("cluster.mode", message));
+        }
+        if self.text("cluster.on_worker_loss") == "continue" {
+            let message = "is \"continue\", but a worker of cluster.mode = \"mirrored\" cannot be \
+                           done without; use wait, or async, sync or bounded";
+            self.problems.push(self.job.problem("cluster.on_worker_loss", message));
+        }
+    }
+
+    fn checkpoint(&mut self) -> Option<CheckpointSettings> {
+        let every_steps = self.optional("checkpoint.every_steps", Self::whole);
+        let every_seconds = self.optional("checkpoint.every_seconds", Self::number);
+        let keep = self.whole("checkpoint.keep") as usize;
+        let is_wanted = every_steps.is_some() || every_seconds.is_some();
+        is_wanted.then_some(CheckpointSettings { every_steps, every_seconds, keep })
+    }
+
+    fn check_quorum(&mut self, quorum: usize, workers: usize, servers: usize) {
+        let mut complain = |message: String| {
+            self.problems.push(self.job.problem("cluster.quorum", message));
+        };
+        if quorum > workers {
+            let key =
+                if self.job.entries.contains_key("cluster.slots") { "slots" } else { "workers" };
+            complain(format!("is {quorum}, but cluster.{key} is {workers}"));
+        } else if quorum < workers && servers > 1 {
+            // Two servers could take different workers' gradients into one step.
+            complain(format!(
+                "leaves {} backups, which needs cluster.servers = 1, not {servers}",
+                workers - quorum
+            ));
+        }
+    }
+
+    fn optimizer(&mut self) -> OptimizerSpec {
+        let at = |name: &str| format!("train.optimizer.{name}");
+        let epsilon = self.number(&at("epsilon")) as f32;
+        let momentum = self.number(&at("momentum")) as f32;
+        let beta1 = self.number(&at("beta1")) as f32;
+        let beta2 = self.number(&at("beta2")) as f32;
+        let [beta, l1, l2] = ["beta", "l1", "l2"].map(|name| self.number(&at(name)) as f32);
+        let spec = match self.text(&at("kind")).as_str() {
+            "momentum" => OptimizerSpec::new(Momentum { momentum }, 0.0),
+            "adagrad" => OptimizerSpec::new(AdaGrad { epsilon }, 0.0),
+            "adam" => OptimizerSpec::new(Adam { beta1, beta2, epsilon }, 0.0),
+            "ftrl" => OptimizerSpec::new(Ftrl { beta, l1, l2 }, 0.0),
+            _ => Sgd::new(0.0),
+        };
+        let rate = self.number(&at("rate"));
+        let all = GroupSettings {
+            rate: self.schedule("train.optimizer.schedule", rate),
+            decay: self.number(&at("decay")) as f32,
+        };
+        let weights = self.group("train.optimizer.weights", rate, all);
+        let biases = self.group("train.optimizer.biases", rate, all);
+        let spec = spec.groups(weights, biases);
+        let is_sparse = self.job.word("model.kind") == "logistic" && !self.flag("model.dense");
+        if let Some(message) = is_sparse.then(|| Table::supports(&spec).err()).flatten() {
+            let problem = self.job.problem("train.optimizer.kind", format!("cannot be: {message}"));
+            self.problems.push(problem);
+        }
+        spec
+    }
+
+    /// A group's own settings; what it does not say it takes from all tensors' settings.
+    fn group(&mut self, at: &str, rate: f64, all: GroupSettings) -> GroupSettings {
+        let own_rate = self.optional(&format!("{at}.rate"), Self::number);
+        let own_decay = self.optional(&format!("{at}.decay"), Self::number);
+        let own_schedule = self.job.entries.contains_key(&format!("{at}.schedule.kind"));
+        let schedule = if own_schedule { at } else { "train.optimizer" };
+        GroupSettings {
+            rate: self.schedule(&format!("{schedule}.schedule"), own_rate.unwrap_or(rate)),
+            decay: own_decay.map_or(all.decay, |decay| decay as f32),
+        }
+    }
+
+    fn schedule(&mut self, at: &str, rate: f64) -> Schedule {
+        let key = |name: &str| format!("{at}.{name}");
+        match self.text(&key("kind")).as_str() {
+            "exponential" => Schedule::Exponential {
+                rate,
+                factor: self.number(&key("factor")),
+                every: self.whole(&key("every")),
+            },
+            "staircase" => Schedule::Staircase {
+                rate,
+                fall: self.number(&key("fall")),
+                stairs: self.whole(&key("stairs")) as u32,
+                every: self.whole(&key("every")),
+            },
+            "polynomial" => Schedule::Polynomial {
+                rate,
+                end: self.number(&key("end")),
+                over: self.whole(&key("over")),
+                power: self.number(&key("power")),
+            },
+            _ => Schedule::Constant { rate },
+        }
+    }
+
+    pub(super) fn optional<T>(
+        &mut self,
+        path: &str,
+        take: impl Fn(&mut Self, &str) -> T,
+    ) -> Option<T> {
+        self.job.entries.contains_key(path).then(|| take(self, path))
+    }
+
+    pub(super) fn whole(&mut self, path: &str) -> u64 {
+        self.take(path, |value, kind| match (value, kind) {
+            (Value::Whole(whole), Kind::Whole { min, max }) => {
+                u64::try_from(*whole).ok().filter(|whole| (min..=max).contains(whole))
+            }
+            _ => None,
+        })
+        .unwrap_or(1)
+    }
+
+    pub(super) fn number(&mut self, path: &str) -> f64 {
+        self.take(path, |value, kind| {
+            let number = match value {
+                Value::Number(number) => *number,
+                Value::Whole(whole) => *whole as f64,
+                _ => return None,
+            };
+            // As a model sees it: a rate that becomes 0 or infinite in f32 is no rate.
+            let seen = f64::from(number as f32);
+            let fits = match kind {
+                Kind::Above(limit) => seen > limit,
+                Kind::From(limit) => seen >= limit,
+                Kind::Fraction => (0.0..1.0).contains(&seen),
+                _ => false,
+            };
+            (fits && seen.is_finite()).then_some(number)
+        })
+        .unwrap_or(1.0)
+    }
+
+    pub(super) fn rate(&mut self, path: &str) -> u64 {
+        self.take(path, |value, _| match value {
+            Value::Text(text) => parse_rate(text),
+            _ => None,
+        })
+        .unwrap_or(1)
+    }
+
+    pub(super) fn flag(&mut self, path: &str) -> bool {
+        self.take(path, |value, _| match value {
+            Value::Flag(flag) => Some(*flag),
+            _ => None,
+        })
+        .unwrap_or_default()
+    }
+
+    pub(super) fn text(&mut self, path: &str) -> String {
+        self.take(path, |value, kind| match (value, kind) {
+            (Value::Text(text), Kind::Word(words)) => {
+                words.contains(&text.as_str()).then(|| text.clone())
+            }
+            (Value::Text(text), Kind::Name) => is_name(text).then(|| text.clone()),
+            (Value::Text(text), Kind::Address) => is_address(text).then(|| text.clone()),
+            _ => None,
+        })
+        .unwrap_or_default()
+    }
+
+    pub(super) fn path(&mut self, path: &str) -> PathBuf {
+        self.take(path, |value, _| match value {
+            Value::Text(text) if !text.is_empty() => Some(PathBuf::from(text)),
+            _ => None,
+        })
+        .unwrap_or_default()
+    }
+
+    fn take<T>(&mut self, path: &str, read: impl Fn(&Value, Kind) -> Option<T>) -> Option<T> {
+        let key = KEYS.iter().find(|key| key.path == path);
+        let key = key.unwrap_or_else(|| unreachable!("{path} is in the schema"));
+        let entry = self.job.entries.get(path)?;
+        let value = read(&entry.value, key.kind);
+        if value.is_none() {
+            let takes = key.kind.describe();
+            let message = format!("{path} must be {takes}, not {}", entry.value.describe());
+            self.problems.push(Problem { origin: entry.origin.clone(), message });
+        }
+        value
+    }
+}

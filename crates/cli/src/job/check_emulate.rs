@@ -1,0 +1,91 @@
+//! Checks of `[cluster.emulate]`: hosts that the local launcher makes up.
+
+use super::check::Checker;
+use paceline_engine::Mode;
+use paceline_place::EmulateSettings;
+
+/// Rates that a link can have, in bits a second.
+const RATES: std::ops::RangeInclusive<f64> = 1e5..=1e11;
+/// Units of a rate, as `tc` writes them.
+const UNITS: [(&str, f64); 3] = [("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)];
+
+impl Checker<'_> {
+    pub(super) fn emulate(&mut self, mode: Mode, servers: usize) -> Option<EmulateSettings> {
+        let at = |name: &str| format!("cluster.emulate.{name}");
+        if mode == Mode::Single {
+            return None;
+        }
+        let hosts = self.optional(&at("hosts"), Self::whole).map(|hosts| hosts as usize);
+        let link_bits_per_s = self.optional(&at("link"), Self::rate);
+        let delay_ms = self.optional(&at("delay_ms"), Self::number);
+        let cpus = self.optional(&at("cpus"), Self::number);
+        let servers_apart = self.text(&at("server")) == "own";
+        let Some(hosts) = hosts else {
+            for key in ["link", "delay_ms", "cpus"].map(at) {
+                if self.job.entries.contains_key(&key) {
+                    let message = "needs cluster.emulate.hosts, the number of hosts";
+                    self.problems.push(self.job.problem(&key, message));
+                }
+            }
+            return None;
+        };
+        if servers_apart && mode != Mode::Mirrored && hosts <= servers {
+            let message = format!(
+                "is {hosts}, but {servers} for servers alone and one for workers are needed"
+            );
+            self.problems.push(self.job.problem(&at("hosts"), message));
+        }
+        let delay_ms = delay_ms.unwrap_or(0.0);
+        Some(EmulateSettings { hosts, link_bits_per_s, delay_ms, servers_apart, cpus })
+    }
+}
+
+/// A rate in bits a second, from a number and its unit.
+pub(super) fn parse_rate(text: &str) -> Option<u64> {
+    let (unit, scale) = UNITS.into_iter().find(|(unit, _)| text.ends_with(unit))?;
+    let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
+    let rate = number * scale;
+    RATES.contains(&rate).then_some(rate as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::RawJob;
+
+    #[test]
+    fn rates_have_a_unit_and_limits() {
+        let rates = ["1gbit", "1.5 mbit", "100kbit"].map(parse_rate);
+        assert_eq!(rates, [Some(1_000_000_000), Some(1_500_000), Some(100_000)]);
+        for text in ["1", "gbit", "-1gbit", "99kbit", "nangbit", "infgbit", "1 gbps", "101gbit"] {
+            assert_eq!(parse_rate(text), None, "{text}");
+        }
+    }
+
+    fn checked(lines: &[&str]) -> Result<Option<EmulateSettings>, String> {
+        let mut job = RawJob::default();
+        lines.iter().for_each(|line| job.set(line));
+        job.check().map(|plan| plan.cluster.emulate).map_err(|problems| problems.to_string())
+    }
+
+    #[test]
+    fn hosts_are_what_makes_a_cluster_emulated() {
+        let emulate = "cluster.emulate={hosts=4, link=\"1gbit\", server=\"own\"}";
+        let plan = checked(&[emulate]).unwrap().unwrap();
+        assert_eq!((plan.hosts, plan.link_bits_per_s), (4, Some(1_000_000_000)));
+        assert!(plan.servers_apart && plan.cpus.is_none());
+        assert_eq!(checked(&[]).unwrap(), None);
+        assert_eq!(checked(&[emulate, "cluster.mode=single"]).unwrap(), None);
+    }
+
+    #[test]
+    fn what_cannot_be_emulated_is_said_with_its_key() {
+        let fault = |lines: &[&str]| checked(lines).unwrap_err();
+        let alone = fault(&["cluster.emulate={link=\"1gbit\"}"]);
+        assert!(alone.contains("cluster.emulate.link needs cluster.emulate.hosts"), "{alone}");
+        let few = fault(&["cluster.emulate={hosts=1, server=\"own\"}"]);
+        assert!(few.contains("cluster.emulate.hosts is 1, but 1 for servers alone"), "{few}");
+        let slow = fault(&["cluster.emulate={hosts=1, link=\"1kbit\"}"]);
+        assert!(slow.contains("must be a rate such as"), "{slow}");
+    }
+}

@@ -1,0 +1,256 @@
+//! `paceline worker --join`: a worker that joins a run which is under way.
+//!
+//! It knows the address of a server, or the directory of a run on this machine, and nothing else.
+//! Any server tells it what the run is; server 0 then gives it a name and, as soon as one is free,
+//! a slot.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use paceline_engine::checkpoint::PlanOrigin;
+use paceline_engine::{Mode, TaskContext, TaskPlace, TrainError, TrainingTask, join_run};
+use paceline_exchange::{CONTROL_BYTES, MAX_TOKEN_BYTES};
+use paceline_net::request_join_info;
+use paceline_place::{Cluster, Role, Task, read_token};
+use paceline_record::RunDir;
+use paceline_record::names::files;
+use serde::{Deserialize, Serialize};
+
+use crate::Failure;
+use crate::failure::train_error;
+use crate::interrupt::Interrupt;
+use crate::job::{Plan, RawJob};
+use crate::progress::write_line;
+use crate::source::load_data;
+use crate::task::task_identity;
+use crate::task_context::{ProgramContext, StopSource, TaskIdentity};
+use crate::workload::build_workload;
+
+/// How long a server may take to say what the run is.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The file of a local run that says how to join it.
+const JOIN_FILE: &str = "join.json";
+/// A longer file is not read.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// What a server tells a process that joins.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct JoinInfo {
+    /// The resolved job.
+    job: String,
+    /// Slots of the batch plan.
+    slots: usize,
+    /// The servers' addresses, by index.
+    servers: Vec<String>,
+    /// Where the batch plan starts to count.
+    origin: PlanOrigin,
+    /// The run directory on the server's machine.
+    run: PathBuf,
+}
+
+impl JoinInfo {
+    /// What processes that join this run must know.
+    pub(crate) fn new(job: &RawJob, place: &TaskPlace, origin: PlanOrigin, run: &RunDir) -> Self {
+        Self {
+            job: job.explain(),
+            slots: place.slots,
+            servers: place.servers.clone(),
+            origin,
+            run: std::path::absolute(run.path()).unwrap_or_else(|_| run.path().to_owned()),
+        }
+    }
+
+    /// The information as it travels; empty if it is too long.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let bytes = serde_json::to_vec(self).unwrap_or_default();
+        if bytes.len() <= CONTROL_BYTES { bytes } else { Vec::new() }
+    }
+
+    /// The cluster as the joining process sees it: the servers and itself.
+    fn cluster(&self, index: usize) -> Cluster {
+        let task = Task { role: Role::Worker, index };
+        let server = |(index, at): (usize, &String)| (Task { role: Role::Ps, index }, at.clone());
+        let mut addresses: BTreeMap<_, _> = self.servers.iter().enumerate().map(server).collect();
+        addresses.insert(task, "127.0.0.1:0".into());
+        Cluster { task, addresses, remarks: Vec::new() }
+    }
+}
+
+/// The contents of the file that says how to join a local run.
+#[derive(Debug, Deserialize, Serialize)]
+struct JoinAddress {
+    servers: Vec<String>,
+    token: String,
+}
+
+/// The file that says how to join a local run. Only its owner may read it, and it is removed when
+/// this is dropped.
+pub(crate) struct JoinFile(PathBuf);
+
+impl JoinFile {
+    /// Writes the servers' addresses and the secret of a local run.
+    pub(crate) fn create(run: &RunDir, servers: &[String], token: &str) -> Result<Self, Failure> {
+        let address = JoinAddress { servers: servers.to_vec(), token: token.to_owned() };
+        let bytes = serde_json::to_vec_pretty(&address).unwrap_or_default();
+        run.write_secret(JOIN_FILE, &bytes)?;
+        Ok(Self(run.path().join(JOIN_FILE)))
+    }
+}
+
+impl Drop for JoinFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// How to join, as the command line says.
+#[derive(Clone, Debug)]
+pub struct JoinOptions {
+    /// The address of a server, or the directory of a run on this machine.
+    pub target: String,
+    /// The file with the run's secret.
+    pub token_file: Option<PathBuf>,
+    /// Where this process creates its folder.
+    pub run_dir: Option<PathBuf>,
+}
+
+/// A server's address and the run's secret.
+struct ServerAccess {
+    address: String,
+    token: Vec<u8>,
+}
+
+impl JoinOptions {
+    fn access(&self) -> Result<ServerAccess, Failure> {
+        let path = Path::new(&self.target);
+        if !path.is_dir() {
+            let token = self.token_file.as_deref().map(|path| read_token("--token-file", path));
+            let token = token.transpose()?.unwrap_or_default().into_bytes();
+            return Ok(ServerAccess { address: self.target.clone(), token });
+        }
+        let path = path.join(JOIN_FILE);
+        let wrong = |why: String| {
+            Failure::Usage(format!(
+                "--join {}: {why}; a local run has {JOIN_FILE} in its directory while it trains",
+                self.target
+            ))
+        };
+        let metadata = fs::metadata(&path).map_err(|error| wrong(error.to_string()))?;
+        if metadata.len() > MAX_FILE_BYTES {
+            return Err(wrong(format!("{JOIN_FILE} is longer than {MAX_FILE_BYTES} bytes")));
+        }
+        let text = fs::read(&path).map_err(|error| wrong(error.to_string()))?;
+        let found: JoinAddress =
+            serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+        let token = found.token.into_bytes();
+        match found.servers.into_iter().next().filter(|_| token.len() <= MAX_TOKEN_BYTES) {
+            Some(address) => Ok(ServerAccess { address, token }),
+            None => Err(wrong(format!("{JOIN_FILE} names no server"))),
+        }
+    }
+}
+
+/// Joins a run and fills slots of it until it is over or this process leaves.
+pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure> {
+    let ServerAccess { address, token } = options.access()?;
+    let info = request_join_info(&address, &token, REQUEST_TIMEOUT)?;
+    let wrong = |why: String| Failure::Usage(format!("the run at {address}: {why}"));
+    let info: JoinInfo = serde_json::from_slice(&info).map_err(|error| wrong(error.to_string()))?;
+    let job = RawJob::parse(&info.job, Path::new("the run's job.toml"))?;
+    let plan = job.check()?;
+    if matches!(plan.cluster.mode, Mode::Single | Mode::Mirrored) || info.servers.is_empty() {
+        return Err(wrong("it has no servers, so no worker can join it".into()));
+    }
+    let data = load_data(&job, &plan, &mut |text| write_line(text))?;
+    let workload = build_workload(&plan, data);
+    let settings = plan.settings(job.digest());
+    let run = open_run_dir(options, &info, &job, &plan)?;
+    let stop = StopSource { interrupt: interrupt.clone(), channel: None };
+    let task = |place, context: Arc<dyn TaskContext>| TrainingTask {
+        run_name: &plan.name,
+        settings: &settings,
+        workload: &workload,
+        place,
+        context,
+        threads: plan.threads(1),
+        test_threads: 1,
+        checkpoints: None,
+        from: None,
+        origin: info.origin,
+        started: Instant::now(),
+    };
+    let place = join_place(&info, token);
+    let enrolling = task(&place, Arc::new(Enrolling { interrupt: interrupt.clone() }));
+    let named_place = std::cell::OnceCell::new();
+    let joined = join_run(&enrolling, |name| {
+        let refused = || TrainError::Settings(format!("server 0 calls this process {name:?}"));
+        let index = name.rsplit_once(':').and_then(|(_, index)| index.parse().ok());
+        let cluster = info.cluster(index.ok_or_else(refused)?);
+        let context = named_context(&plan, &cluster, &run, stop).map_err(train_error)?;
+        let place =
+            named_place.get_or_init(|| TaskPlace { name: name.to_owned(), ..place.clone() });
+        Ok(task(place, Arc::new(context)))
+    });
+    Ok(joined?)
+}
+
+/// The place of a process that has no name yet.
+fn join_place(info: &JoinInfo, token: Vec<u8>) -> TaskPlace {
+    TaskPlace {
+        name: String::new(),
+        slot: None,
+        index: 0,
+        slots: info.slots,
+        processes: Vec::new(),
+        servers: info.servers.clone(),
+        workers: Vec::new(),
+        token,
+    }
+}
+
+/// Where this process creates its folder: the directory the user names, the run's own if it is on
+/// this machine, or a new one.
+fn open_run_dir(
+    options: &JoinOptions,
+    info: &JoinInfo,
+    job: &RawJob,
+    plan: &Plan,
+) -> Result<RunDir, Failure> {
+    let is_same = |there: &RawJob| there.digest() == job.digest();
+    let is_here =
+        |run: &Path| RawJob::read(&run.join(files::JOB)).is_ok_and(|there| is_same(&there));
+    Ok(RunDir::for_late_worker(&info.run, options.run_dir.as_deref(), &plan.name, is_here)?)
+}
+
+/// The context of a process that has just received its name.
+fn named_context(
+    plan: &Plan,
+    cluster: &Cluster,
+    run: &RunDir,
+    stop: StopSource,
+) -> Result<ProgramContext, Failure> {
+    let identity = TaskIdentity { joined_later: true, ..task_identity(cluster) };
+    let run = RunDir::rejoin(run.path(), &identity.name)?;
+    let context = ProgramContext::new(plan, identity, &run, stop)?;
+    let text = format!("has joined {}, with its folder in {}", plan.name, run.path().display());
+    context.note(paceline_engine::NoteLevel::Warning, &text);
+    Ok(context)
+}
+
+/// The context of a process that is not enrolled yet: it has no name and no folder.
+struct Enrolling {
+    interrupt: Interrupt,
+}
+
+impl TaskContext for Enrolling {
+    fn note(&self, _level: paceline_engine::NoteLevel, text: &str) {
+        write_line(text);
+    }
+
+    fn stop_signal(&self) -> Option<i32> {
+        self.interrupt.signal()
+    }
+}

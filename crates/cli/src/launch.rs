@@ -1,0 +1,131 @@
+//! The launcher's side of `paceline train`: it starts the tasks of a run on this machine and shows
+//! their result.
+
+use std::process::Command;
+
+use paceline_engine::checkpoint::{CheckpointDir, ResumePoint};
+use paceline_engine::{BARE_VARIABLE, Mode, OnWorkerLoss};
+use paceline_observe::Summary;
+use paceline_place::{EmulatedHosts, LaunchHooks, LaunchSettings, LaunchedRun};
+use paceline_record::RunDir;
+use paceline_record::names::files;
+
+use crate::Failure;
+use crate::interrupt::Interrupt;
+use crate::job::{Plan, RawJob};
+use crate::join::JoinFile;
+use crate::progress::write_line;
+use crate::source::check_data;
+use crate::train_options::{FinishedRun, TrainOptions, check_unfinished, resume_line};
+
+/// Starts all tasks of the plan on this machine and waits for their end.
+pub fn launch(
+    job: &RawJob,
+    plan: &Plan,
+    options: &TrainOptions,
+    interrupt: &Interrupt,
+) -> Result<FinishedRun, Failure> {
+    // Bad data is better reported once, here, than by every task.
+    let examples = check_data(job, plan, &mut |text| options.say(text))?;
+    let checkpoint = options.checkpoint()?;
+    if let Some(checkpoint) = &checkpoint {
+        let slots = plan.cluster.slots(plan.cluster.workers);
+        let steps = plan.settings(job.digest()).step_layout(slots);
+        check_unfinished(plan, &ResumePoint::new(checkpoint.clone(), steps), examples)?;
+        options.say(&resume_line(checkpoint.manifest.global_step()));
+    }
+    // Created before the tasks, so that they are gone when the hosts go.
+    let servers = plan.cluster.servers;
+    let hosts = plan.cluster.emulate.map(|emulate| EmulatedHosts::create(emulate, servers));
+    let hosts = hosts.transpose()?;
+    let run = options.open_run(&plan.name, checkpoint.as_ref())?;
+    run.write(files::JOB, job.explain().as_bytes())?;
+    let hooks = TrainHooks {
+        run: &run,
+        options,
+        interrupt,
+        from: checkpoint.map(|checkpoint| checkpoint.manifest.info.step),
+        has_servers: plan.cluster.mode != Mode::Mirrored,
+    };
+    let mut launched = LaunchedRun::start(launch_settings(plan), hosts.as_ref(), &hooks)?;
+    let servers = launched.servers();
+    let token = launched.token();
+    let join_file = (!servers.is_empty()).then(|| JoinFile::create(&run, &servers, token));
+    let _join_file = join_file.transpose()?;
+    launched.wait()?;
+    let summary = read_summary(&run)?;
+    let signal = interrupt.signal().filter(|_| summary.stop_reason == "interrupted");
+    Ok(FinishedRun { run: run.path().to_owned(), summary, signal })
+}
+
+fn launch_settings(plan: &Plan) -> LaunchSettings {
+    let cluster = &plan.cluster;
+    LaunchSettings {
+        workers: cluster.workers,
+        servers: (cluster.mode != Mode::Mirrored).then_some(cluster.servers),
+        restarts: cluster.restarts,
+        restarts_workers: cluster.on_worker_loss == OnWorkerLoss::Wait,
+        restarts_servers: cluster.waits_for_servers,
+        spares_workers: cluster.on_worker_loss == OnWorkerLoss::Continue,
+        writes_checkpoints: plan.checkpoint.is_some(),
+    }
+}
+
+fn read_summary(run: &RunDir) -> Result<Summary, Failure> {
+    let path = run.path().join(files::SUMMARY);
+    let text = std::fs::read(&path).map_err(Failure::at("read", &path))?;
+    serde_json::from_slice(&text)
+        .map_err(|error| Failure::Training(format!("{}: {error}", path.display())))
+}
+
+/// How the launcher starts a task of this program.
+struct TrainHooks<'a> {
+    run: &'a RunDir,
+    options: &'a TrainOptions,
+    interrupt: &'a Interrupt,
+    /// The step of the checkpoint the run resumes from.
+    from: Option<u64>,
+    has_servers: bool,
+}
+
+impl TrainHooks<'_> {
+    /// The checkpoint that a task resumes from. With servers, the one the run resumed from may be
+    /// pruned by the time a task is started again, but a newer one says the same.
+    fn resume_step(&self, is_restart: bool) -> Option<u64> {
+        let from = self.from?;
+        if !is_restart || !self.has_servers {
+            return Some(from);
+        }
+        let dir = CheckpointDir::of(self.run.path());
+        let newest = dir.steps().into_iter().find(|&step| dir.is_complete(step));
+        Some(newest.unwrap_or(from))
+    }
+}
+
+impl LaunchHooks for TrainHooks<'_> {
+    fn configure(&self, command: &mut Command, is_restart: bool) {
+        let from = self.resume_step(is_restart);
+        command
+            .arg("train")
+            .arg(self.run.path().join(files::JOB))
+            .arg(if from.is_some() { "--resume" } else { "--run-dir" })
+            .arg(self.run.path())
+            .args(from.map(|step| format!("--checkpoint={step}")))
+            .args(self.options.quiet.then_some("--quiet"));
+        if self.options.bare {
+            command.env(BARE_VARIABLE, "1");
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.run.has_ended()
+    }
+
+    fn stop_signal(&self) -> Option<i32> {
+        self.interrupt.signal()
+    }
+
+    fn note(&self, text: &str) {
+        write_line(text);
+    }
+}

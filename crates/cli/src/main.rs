@@ -1,0 +1,21 @@
+//! The `paceline` program.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+use paceline_cli::cli::Cli;
+use paceline_cli::commands;
+
+fn main() -> ExitCode {
+    match commands::run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let text = failure.to_string().replace('\n', "\nerror: ");
+            // In one piece, as other tasks write there too. With nobody to read it, the exit code
+            // must say it all.
+            let _ = std::io::stderr().write_all(format!("error: {text}\n").as_bytes());
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! One task of a run that `TF_CONFIG` places: a worker, a server or an evaluator.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use paceline_engine::checkpoint::{Checkpoint, CheckpointDir, PlanOrigin, ResumePoint};
+use paceline_engine::{
+    EvaluatorTask, Mode, OnWorkerLoss, ServerTask, TaskPlace, TrainSettings, TrainingTask,
+    run_evaluator, run_server, run_worker,
+};
+use paceline_place::{Cluster, Role, listen, run_token};
+use paceline_record::RunDir;
+use paceline_record::names::files;
+
+use crate::Failure;
+use crate::job::{Plan, RawJob};
+use crate::join::JoinInfo;
+use crate::progress::Progress;
+use crate::source::{data_shape, load_data};
+use crate::task_context::{ProgramContext, StopSource, TaskIdentity};
+use crate::train_options::{FinishedRun, TrainOptions, announcement, check_unfinished};
+use crate::workload::{build_workload, model_source};
+
+/// Runs this process's task of the cluster. Only a coordinator that was not launched has a result.
+pub(crate) fn run_task(
+    job: &RawJob,
+    plan: &Plan,
+    cluster: &Cluster,
+    options: &TrainOptions,
+    stop: StopSource,
+) -> Result<Option<FinishedRun>, Failure> {
+    let checkpoint = find_checkpoint(plan, options)?;
+    // The launcher has already opened the run; without a launcher, the coordinator does.
+    let is_led = options.checkpoint.is_some() || cluster.slot() != Some(0);
+    if let Some(from) = checkpoint.as_ref().filter(|_| !is_led) {
+        let run = options.open_run(&plan.name, Some(from))?;
+        run.write(files::JOB, job.explain().as_bytes())?;
+    }
+    let run = join_run_dir(job, plan, cluster, options)?;
+    let settings = plan.settings(job.digest());
+    let place = task_place(plan, cluster)?;
+    let steps = settings.step_layout(place.slots);
+    let from = checkpoint.map(|checkpoint| ResumePoint::new(checkpoint, steps));
+    let checkpoints = CheckpointDir::of(run.path());
+    let identity = task_identity(cluster);
+    let task = ProgramTask {
+        job,
+        plan,
+        cluster,
+        options,
+        settings: &settings,
+        place: &place,
+        run: &run,
+        checkpoints: &checkpoints,
+        from: from.as_ref(),
+    };
+    let is_launched = stop.channel.is_some();
+    let context = ProgramContext::new(plan, identity, &run, stop)?;
+    match cluster.task.role {
+        Role::Ps => task.serve(context).map(|()| None),
+        Role::Evaluator => task.evaluate(context).map(|()| None),
+        Role::Chief | Role::Worker => {
+            let finished = task.train(context)?;
+            Ok(finished.filter(|_| !is_launched))
+        }
+    }
+}
+
+/// The checkpoint to resume from.
+fn find_checkpoint(plan: &Plan, options: &TrainOptions) -> Result<Option<Checkpoint>, Failure> {
+    let waits = plan.cluster.on_worker_loss == OnWorkerLoss::Wait;
+    match options.checkpoint() {
+        // A process that takes a lost worker's place may find newer checkpoints instead.
+        Err(_) if waits && options.checkpoint.is_some() => {
+            TrainOptions { checkpoint: None, ..options.clone() }.checkpoint()
+        }
+        found => found,
+    }
+}
+
+/// The task's place in the run, as the engine takes it.
+fn task_place(plan: &Plan, cluster: &Cluster) -> Result<TaskPlace, Failure> {
+    let is_mirrored = plan.cluster.mode == Mode::Mirrored;
+    if is_mirrored && matches!(cluster.task.role, Role::Ps | Role::Evaluator) {
+        return Err(Failure::Usage(match cluster.task.role {
+            Role::Ps => format!(
+                "cluster.mode = \"mirrored\" has no servers, but TF_CONFIG makes this task {}",
+                cluster.task
+            ),
+            _ => format!(
+                "cluster.mode = \"mirrored\" has no servers that {} could ask",
+                cluster.task
+            ),
+        }));
+    }
+    let servers = if is_mirrored { Vec::new() } else { cluster.servers()? };
+    if servers.is_empty() && !is_mirrored {
+        return Err(Failure::Usage(format!(
+            "cluster.mode = \"{}\" needs a server, but TF_CONFIG lists no ps",
+            plan.cluster.mode.name()
+        )));
+    }
+    Ok(TaskPlace {
+        name: cluster.task.to_string(),
+        slot: cluster.slot(),
+        index: cluster.task.index,
+        slots: plan.cluster.slots(cluster.slots()),
+        processes: (0..cluster.slots()).map(|slot| cluster.slot_name(slot)).collect(),
+        servers,
+        workers: if is_mirrored { cluster.workers()? } else { Vec::new() },
+        token: run_token(plan.cluster.token_file.as_deref())?,
+    })
+}
+
+/// Who the task is, for its recorders.
+pub(crate) fn task_identity(cluster: &Cluster) -> TaskIdentity {
+    TaskIdentity {
+        name: cluster.task.to_string(),
+        number: cluster.number(),
+        peers: cluster.peers(),
+        others: cluster.others(),
+        joined_later: false,
+    }
+}
+
+/// A task of this program, with everything it is started with.
+struct ProgramTask<'a> {
+    job: &'a RawJob,
+    plan: &'a Plan,
+    cluster: &'a Cluster,
+    options: &'a TrainOptions,
+    settings: &'a TrainSettings,
+    place: &'a TaskPlace,
+    run: &'a RunDir,
+    checkpoints: &'a CheckpointDir,
+    from: Option<&'a ResumePoint>,
+}
+
+impl ProgramTask<'_> {
+    fn origin(&self) -> PlanOrigin {
+        self.from.map_or(PlanOrigin::default(), ResumePoint::origin)
+    }
+
+    fn listen(&self) -> Result<std::net::TcpListener, Failure> {
+        let address = &self.cluster.addresses[&self.cluster.task];
+        Ok(listen(address, !self.place.token.is_empty())?)
+    }
+
+    /// Holds a shard of the parameters until the coordinator ends the run.
+    fn serve(&self, context: ProgramContext) -> Result<(), Failure> {
+        let listener = self.listen()?;
+        let model = model_source(self.plan.model, data_shape(self.job, self.plan)?);
+        let join_info = JoinInfo::new(self.job, self.place, self.origin(), self.run).encode();
+        let task = ServerTask {
+            settings: self.settings,
+            model: &model,
+            place: self.place,
+            context: Arc::new(context),
+            checkpoints: Some(self.checkpoints),
+            from: self.from,
+            join_info,
+        };
+        Ok(run_server(&task, &listener)?)
+    }
+
+    /// Tests the parameters until the run is over.
+    fn evaluate(&self, context: ProgramContext) -> Result<(), Failure> {
+        let data = load_data(self.job, self.plan, &mut |_| {})?;
+        let workload = build_workload(self.plan, data);
+        let (settings, place, context) = (self.settings, self.place, Arc::new(context));
+        Ok(run_evaluator(&EvaluatorTask { settings, workload: &workload, place, context })?)
+    }
+
+    /// Trains until the run is over.
+    fn train(&self, context: ProgramContext) -> Result<Option<FinishedRun>, Failure> {
+        let Self { plan, place, options, .. } = *self;
+        let data = load_data(self.job, plan, &mut |_| {})?;
+        if let Some(from) = self.from.filter(|_| options.checkpoint.is_none()) {
+            check_unfinished(plan, from, data.train_len())?;
+        }
+        let is_coordinator = place.slot == Some(0);
+        let workload = build_workload(plan, data);
+        let context = if is_coordinator {
+            let progress = Progress::new(options.quiet);
+            let context = context.leading(progress, workload.small_model()?.graph());
+            context.say(&announcement(plan, &workload.data, self.run.path()));
+            context
+        } else {
+            context
+        };
+        let needs_listener = plan.cluster.mode == Mode::Mirrored && place.slots > 1;
+        let listener = needs_listener.then(|| self.listen()).transpose()?;
+        let task = TrainingTask {
+            run_name: &plan.name,
+            settings: self.settings,
+            workload: &workload,
+            place,
+            context: Arc::new(context),
+            threads: plan.threads(self.cluster.workers_here()),
+            test_threads: 1,
+            checkpoints: Some(self.checkpoints),
+            from: self.from,
+            origin: self.origin(),
+            started: Instant::now(),
+        };
+        let report = run_worker(&task, listener)?;
+        Ok(report.map(|report| FinishedRun::new(self.run, report)))
+    }
+}
+
+/// The run directory of this task, with a new folder of the task's own in it. Tasks of one run may
+/// share the directory, or have one on each machine.
+fn join_run_dir(
+    job: &RawJob,
+    plan: &Plan,
+    cluster: &Cluster,
+    options: &TrainOptions,
+) -> Result<RunDir, Failure> {
+    let task = cluster.task.to_string();
+    let run = match (&options.resume, &options.run_dir) {
+        (Some(dir), _) => RunDir::rejoin(dir, &task)?,
+        // A process that takes a lost task's place finds its folder there.
+        (None, Some(dir)) if may_return(plan, cluster) => RunDir::rejoin(dir, &task)?,
+        (None, Some(dir)) => RunDir::join(dir, &task)?,
+        (None, None) => RunDir::create(None, &plan.name)?.with_task(&task)?,
+    };
+    if cluster.slot() == Some(0) {
+        run.write_new(files::JOB, job.explain().as_bytes())?;
+    }
+    Ok(run)
+}
+
+/// Whether a process of this task may take the place of a lost one.
+fn may_return(plan: &Plan, cluster: &Cluster) -> bool {
+    match cluster.task.role {
+        Role::Ps => plan.cluster.waits_for_servers,
+        _ => plan.cluster.on_worker_loss == OnWorkerLoss::Wait,
+    }
+}

@@ -1,0 +1,264 @@
+//! What surrounds a task of this program: its run directory, its log, its progress, and the signals
+//! that ask it to stop.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use paceline_engine::{FinalModel, NoteLevel, ProgressReport, TaskContext, TrainError};
+use paceline_model::{Group, OpNode};
+use paceline_observe::{Recorder, ServerRecorder, Summary};
+use paceline_place::LauncherChannel;
+use paceline_record::events::HParam;
+use paceline_record::names::files;
+use paceline_record::timeline::finish_timeline;
+use paceline_record::{
+    EventLog, EventLogConfig, RunDescription, RunDir, ServerEventLog, ServerLogConfig, TaskLog,
+    model_file, write_summary,
+};
+
+use crate::Failure;
+use crate::failure::train_error;
+use crate::interrupt::Interrupt;
+use crate::job::Plan;
+use crate::metrics::{Metrics, MetricsTask};
+use crate::progress::{Progress, write_line};
+use crate::task_recorders::{MetricsRecorder, ServerRecorders};
+
+/// Who a task is, for its recorders.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TaskIdentity {
+    /// Its name, such as `worker:0`.
+    pub(crate) name: String,
+    /// Its number among all tasks of the run.
+    pub(crate) number: usize,
+    /// The tasks it exchanges gradients and parameters with, by number.
+    pub(crate) peers: Vec<String>,
+    /// The same without itself.
+    pub(crate) others: Vec<String>,
+    /// Whether it came to the run later: then its metrics may lack a free port.
+    pub(crate) joined_later: bool,
+}
+
+/// How a task learns that it must stop.
+#[derive(Clone)]
+pub(crate) struct StopSource {
+    /// The signals this process received.
+    pub(crate) interrupt: Interrupt,
+    /// The launcher's channel, if the task was launched: then the launcher decides.
+    pub(crate) channel: Option<LauncherChannel>,
+}
+
+impl StopSource {
+    fn signal(&self) -> Option<i32> {
+        match &self.channel {
+            Some(channel) => channel.signal(),
+            None => self.interrupt.signal(),
+        }
+    }
+
+    /// Whether this process should leave the run. A launched task asks its launcher first: a
+    /// signal to all tasks is meant for the run, not for each task.
+    fn should_leave(&self) -> bool {
+        let Some(channel) = &self.channel else { return self.interrupt.signal().is_some() };
+        if self.interrupt.signal().is_some() {
+            channel.ask_to_leave();
+        }
+        channel.may_leave()
+    }
+}
+
+/// What surrounds a task of this program.
+pub(crate) struct ProgramContext {
+    plan: Plan,
+    identity: TaskIdentity,
+    run: RunDir,
+    log: Arc<TaskLog>,
+    progress: Mutex<Progress>,
+    created: Instant,
+    /// When progress is next due, in nanoseconds since `created`.
+    progress_due_ns: AtomicU64,
+    stop: StopSource,
+    description: Option<RunDescription>,
+}
+
+impl ProgramContext {
+    /// The context of a task with this identity in a run.
+    pub(crate) fn new(
+        plan: &Plan,
+        identity: TaskIdentity,
+        run: &RunDir,
+        stop: StopSource,
+    ) -> Result<Self, Failure> {
+        let log = Arc::new(TaskLog::create(run, &identity.name)?);
+        Ok(Self {
+            plan: plan.clone(),
+            identity,
+            run: run.clone(),
+            log,
+            progress: Mutex::new(Progress::new(true)),
+            created: Instant::now(),
+            progress_due_ns: AtomicU64::new(u64::MAX),
+            stop,
+            description: None,
+        })
+    }
+
+    /// The context of the task that leads the run, with the operations of its model: it shows
+    /// progress and describes the run.
+    pub(crate) fn leading(mut self, progress: Progress, graph: Vec<OpNode>) -> Self {
+        let progress = progress.with_log(self.log.clone());
+        let hparams = hyperparameters(&self.plan);
+        self.description = Some(RunDescription { graph, hparams });
+        self.set_progress_due(&progress);
+        self.progress = Mutex::new(progress);
+        self
+    }
+
+    /// A message for people and for the log.
+    pub(crate) fn say(&self, text: &str) {
+        self.progress().say(text);
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_progress_due(&self, progress: &Progress) {
+        let due = progress.next_due().map(|due| due.saturating_duration_since(self.created));
+        let due_ns = due.map_or(u64::MAX, |due| due.as_nanos() as u64);
+        self.progress_due_ns.store(due_ns, Ordering::Relaxed);
+    }
+
+    fn metrics(&self, peers: Vec<String>) -> Result<Option<Metrics>, Failure> {
+        let TaskIdentity { name, number, joined_later, .. } = &self.identity;
+        let task = MetricsTask { name, number: *number, peers };
+        let metrics = match Metrics::start(&self.plan, task, &self.run.task(name)) {
+            // The port of a task that joined later may belong to another.
+            Err(failure) if *joined_later => {
+                self.log.warn(&format!("serves no metrics: {failure}"));
+                None
+            }
+            started => started?,
+        };
+        if let Some(metrics) = &metrics {
+            self.log.info(&format!("metrics at http://{}/metrics", metrics.address()));
+        }
+        Ok(metrics)
+    }
+
+    fn event_log(&self) -> Result<EventLog, Failure> {
+        let TaskIdentity { name, peers, others, .. } = self.identity.clone();
+        let config = EventLogConfig {
+            loss_every: self.plan.observe_every,
+            sample: self.plan.observe_sample,
+            traffic_peers: others,
+            trace_peers: peers,
+            description: self.description.clone(),
+            ..EventLogConfig::new(&name)
+        };
+        Ok(EventLog::create(&self.run.task(&name), config)?)
+    }
+
+    fn server_recorders(&self) -> Result<ServerRecorders, Failure> {
+        let TaskIdentity { name, peers, .. } = self.identity.clone();
+        let config = ServerLogConfig {
+            task: name.clone(),
+            sample: self.plan.observe_sample,
+            workers: peers.clone(),
+        };
+        let events = ServerEventLog::create(&self.run.task(&name), config)?;
+        Ok(ServerRecorders::new(events, self.metrics(peers)?))
+    }
+}
+
+impl TaskContext for ProgramContext {
+    fn note(&self, level: NoteLevel, text: &str) {
+        match level {
+            NoteLevel::Info => self.log.info(text),
+            NoteLevel::Warning => self.log.warn(text),
+        }
+    }
+
+    fn recorder(&self) -> Result<Box<dyn Recorder + Send>, TrainError> {
+        let events = self.event_log().map_err(train_error)?;
+        let metrics = self.metrics(self.identity.others.clone()).map_err(train_error)?;
+        Ok(Box::new((events, metrics.map(MetricsRecorder::new))))
+    }
+
+    fn server_recorder(&self) -> Result<Box<dyn ServerRecorder>, TrainError> {
+        Ok(Box::new(self.server_recorders().map_err(train_error)?))
+    }
+
+    #[inline]
+    fn is_progress_due(&self, now: Instant) -> bool {
+        let elapsed_ns = now.saturating_duration_since(self.created).as_nanos() as u64;
+        elapsed_ns >= self.progress_due_ns.load(Ordering::Relaxed)
+    }
+
+    fn progress(&self, report: &ProgressReport) {
+        let mut progress = self.progress();
+        progress.show(report);
+        self.set_progress_due(&progress);
+    }
+
+    fn stop_signal(&self) -> Option<i32> {
+        self.stop.signal()
+    }
+
+    fn should_leave(&self) -> bool {
+        self.stop.should_leave()
+    }
+
+    fn is_run_over(&self) -> bool {
+        self.run.has_ended()
+    }
+
+    fn reopen_run(&self) -> Result<(), TrainError> {
+        self.run.remove_summary().map_err(|error| train_error(error.into()))
+    }
+
+    fn save_model(&self, model: FinalModel<'_>) -> Result<(), TrainError> {
+        let path = self.run.path().join(files::MODEL);
+        let (layout, step) = (model.layout, model.step);
+        let saved = model_file::save(&path, layout, step, |visit| {
+            model
+                .for_each_piece(&mut |piece| visit(piece).map_err(train_error))
+                .map_err(Failure::from)
+        });
+        saved.map_err(train_error)
+    }
+
+    fn save_summary(&self, summary: &Summary, has_timeline: bool) -> Result<(), TrainError> {
+        self.progress().finish();
+        write_summary(&self.run, summary).map_err(|error| train_error(error.into()))?;
+        if let Some(window) = self.plan.observe_trace {
+            let tasks: Vec<_> = summary.tasks.iter().map(|task| task.task.clone()).collect();
+            let warnings = finish_timeline(self.run.path(), window, has_timeline, &tasks);
+            warnings.iter().for_each(|warning| write_line(&format!("warning: {warning}")));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for ProgramContext {
+    /// Removes the progress bar, however the run ended.
+    fn drop(&mut self) {
+        self.progress().finish();
+    }
+}
+
+/// The hyper-parameters of a plan, for TensorBoard.
+fn hyperparameters(plan: &Plan) -> Vec<HParam> {
+    let optimizer = &plan.optimizer;
+    let rate = optimizer.group(Group::Weights).rate.at(0);
+    vec![
+        HParam::new("model", plan.model.name()),
+        HParam::new("data", plan.data.kind.name()),
+        HParam::new("mode", plan.cluster.mode.name()),
+        HParam::new("batch", plan.batch as i64),
+        HParam::new("rate", f64::from(rate)),
+        HParam::new("optimizer", optimizer.optimizer().name()),
+        HParam::new("seed", plan.seed as i64),
+    ]
+}

@@ -1,0 +1,97 @@
+//! `paceline train`: runs the whole job, launches its tasks, or runs one task.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use paceline_engine::checkpoint::{CheckpointDir, PlanOrigin, ResumePoint};
+use paceline_engine::{Mode, TaskPlace, TrainingTask, run_worker};
+use paceline_place::{Cluster, LauncherChannel};
+use paceline_record::names::files;
+
+use crate::Failure;
+use crate::interrupt::Interrupt;
+use crate::job::{Plan, RawJob};
+use crate::launch::launch;
+use crate::progress::Progress;
+use crate::source::load_data;
+use crate::task::run_task;
+use crate::task_context::{ProgramContext, StopSource, TaskIdentity};
+use crate::train_options::{
+    FinishedRun, TrainOptions, announcement, check_unfinished, resume_line,
+};
+use crate::workload::build_workload;
+
+/// Trains what the job says: the whole run, as the launcher of its tasks, or as one task. A task
+/// that was launched has no result to show.
+pub fn train(
+    job: &RawJob,
+    options: &TrainOptions,
+    interrupt: &Interrupt,
+    channel: Option<&LauncherChannel>,
+) -> Result<Option<FinishedRun>, Failure> {
+    let plan = job.check()?;
+    let stop = StopSource { interrupt: interrupt.clone(), channel: channel.cloned() };
+    match (plan.cluster.mode, Cluster::from_env()?) {
+        (Mode::Single, Some(cluster)) if cluster.slots() > 1 => Err(Failure::Usage(format!(
+            "TF_CONFIG lists {} workers, but cluster.mode is single; choose a mode that shares",
+            cluster.slots()
+        ))),
+        (_, Some(_)) if options.watch.is_some() => Err(Failure::Usage(
+            "--watch is for runs that this command starts, and TF_CONFIG makes it one task of many; \
+             use `paceline watch RUN` where the run directory is"
+                .into(),
+        )),
+        (Mode::Single, _) => train_single(job, &plan, options, stop).map(Some),
+        (_, Some(cluster)) => run_task(job, &plan, &cluster, options, stop),
+        (_, None) => launch(job, &plan, options, interrupt).map(Some),
+    }
+}
+
+/// Trains a whole run in this process.
+fn train_single(
+    job: &RawJob,
+    plan: &Plan,
+    options: &TrainOptions,
+    stop: StopSource,
+) -> Result<FinishedRun, Failure> {
+    let progress = Progress::new(options.quiet);
+    let data = load_data(job, plan, &mut |text| progress.say(text))?;
+    let workload = build_workload(plan, data);
+    let settings = plan.settings(job.digest());
+    let threads = plan.threads(1);
+    let place = TaskPlace {
+        slots: if workload.is_sparse() { threads.per_loop(1) } else { 1 },
+        ..TaskPlace::single()
+    };
+    let checkpoint = options.checkpoint()?;
+    let steps = settings.step_layout(place.slots);
+    let from = checkpoint.clone().map(|checkpoint| ResumePoint::new(checkpoint, steps));
+    if let Some(from) = &from {
+        check_unfinished(plan, from, workload.data.train_len())?;
+        from.check(&workload.layout()?, &settings.optimizer)?;
+    }
+    let run = options.open_run(&plan.name, checkpoint.as_ref())?;
+    run.write(files::JOB, job.explain().as_bytes())?;
+    let identity = TaskIdentity { name: place.name.clone(), ..TaskIdentity::default() };
+    let context = ProgramContext::new(plan, identity, &run, stop)?
+        .leading(progress, workload.small_model()?.graph());
+    context.say(&announcement(plan, &workload.data, run.path()));
+    from.iter().for_each(|from| context.say(&resume_line(from.step())));
+    let task = TrainingTask {
+        run_name: &plan.name,
+        settings: &settings,
+        workload: &workload,
+        place: &place,
+        context: Arc::new(context),
+        threads,
+        test_threads: plan.test_threads(),
+        checkpoints: Some(&CheckpointDir::of(run.path())),
+        origin: from.as_ref().map_or(PlanOrigin::default(), ResumePoint::origin),
+        from: from.as_ref(),
+        started: Instant::now(),
+    };
+    let Some(report) = run_worker(&task, None)? else {
+        unreachable!("the only worker of a run leads it")
+    };
+    Ok(FinishedRun::new(&run, report))
+}

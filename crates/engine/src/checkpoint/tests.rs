@@ -1,0 +1,188 @@
+//! Checkpoints on a disk: complete, damaged, written again, put aside.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use paceline_exchange::{ChunkMarks, SlotMark};
+use paceline_model::{Group, Layout};
+use tempfile::TempDir;
+
+use super::dir::CheckpointDir;
+use super::manifest::{CheckpointInfo, FORMAT, PlanOrigin, TensorEntry};
+use super::writer::{CheckpointSpec, CheckpointWriter};
+
+fn layout() -> Layout {
+    let mut layout = Layout::new();
+    layout.push("weight", &[3, 2], Group::Weights);
+    layout.push("bias", &[3], Group::Biases);
+    layout
+}
+
+fn writer(run: &Path, index: usize, count: usize, keep: usize) -> CheckpointWriter {
+    let layout = layout();
+    let tensors = layout.tensors().iter();
+    let info = CheckpointInfo {
+        format: FORMAT,
+        paceline: "0".into(),
+        step: 0,
+        mode: "sync".into(),
+        seed: 1,
+        slots: 1,
+        batch: 10,
+        common_step: true,
+        origin: PlanOrigin::default(),
+        job_digest: "0".into(),
+        layout_digest: "0".into(),
+        optimizer_state: vec!["momentum".into()],
+        tensors: tensors
+            .map(|t| TensorEntry { name: t.name.clone(), shape: t.shape.clone() })
+            .collect(),
+        shard_count: count,
+        generation: 0,
+    };
+    let shard = paceline_exchange::shard_ranges(layout.len(), count)[index].clone();
+    let name = format!("ps-{index}");
+    let spec =
+        CheckpointSpec { dir: CheckpointDir::of(run), keep, info, layout, index, shard, name };
+    CheckpointWriter::start(spec, Arc::new(|report| assert!(report.is_ok(), "{report:?}"))).unwrap()
+}
+
+/// Has the servers write a checkpoint of each step, one server after the other.
+fn write(run: &Path, servers: usize, steps: &[u64], keep: usize) {
+    for index in 0..servers {
+        let mut writer = writer(run, index, servers, keep);
+        for &step in steps {
+            let slots = vec![SlotMark { last_sequence: step, step: step - 1 }];
+            let marks = vec![ChunkMarks { version: step, slots }];
+            writer.take(step, marks, true, |out| out.fill(step as f32));
+        }
+    }
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn a_checkpoint_is_complete_once_all_servers_have_written_theirs() {
+    let run = TempDir::new().unwrap();
+    let dir = CheckpointDir::of(run.path());
+    let slots = vec![SlotMark::default()];
+    let marks = vec![ChunkMarks { version: 7, slots }];
+    for index in [2, 0, 1] {
+        assert!(!dir.is_complete(7), "before server {index}");
+        writer(run.path(), index, 3, 3).take(7, marks.clone(), true, |out| out.fill(0.5));
+    }
+    let checkpoint = dir.verify(7).unwrap();
+    let shards = &checkpoint.manifest.shards;
+    assert_eq!(shards.iter().map(|s| (s.from, s.to)).collect::<Vec<_>>(), [(0, 3), (3, 6), (6, 9)]);
+    assert_eq!(files(&checkpoint.dir).len(), 4, "three shards and the manifest");
+}
+
+/// The marks of a step in which a slot has pushed so often.
+fn marks(version: u64, last_sequence: u64) -> Vec<ChunkMarks> {
+    vec![ChunkMarks { version, slots: vec![SlotMark { last_sequence, step: 0 }] }]
+}
+
+#[test]
+fn a_step_is_written_once_more_if_a_mark_has_changed_and_only_then() {
+    let run = TempDir::new().unwrap();
+    let dir = CheckpointDir::of(run.path());
+    let mut servers = [0, 1].map(|index| writer(run.path(), index, 2, 3));
+    for writer in &mut servers {
+        writer.take(7, marks(7, 7), true, |out| out.fill(0.5));
+        writer.take(7, marks(7, 7), true, |_| panic!("nothing has changed"));
+    }
+    // Server 1 has got another push; server 0 has not, and has nothing to write.
+    servers[0].take(7, marks(7, 7), true, |_| panic!("nothing has changed"));
+    servers[1].take(7, marks(8, 8), true, |out| out.fill(0.25));
+    drop(servers);
+    let checkpoint = dir.verify(7).unwrap();
+    let shards = &checkpoint.manifest.shards;
+    assert_eq!(shards.iter().map(|s| s.chunks[0].version).collect::<Vec<_>>(), [7, 8]);
+    let ends = [("ps-0.safetensors", 0.5f32), ("ps-1-2.safetensors", 0.25)];
+    for (shard, (file, value)) in shards.iter().zip(ends) {
+        let bytes = fs::read(checkpoint.dir.join(&shard.file)).unwrap();
+        assert_eq!((&*shard.file, &bytes[bytes.len() - 4..]), (file, &value.to_le_bytes()[..]));
+    }
+    assert_eq!(files(&checkpoint.dir).len(), 3, "two shards and the manifest");
+}
+
+#[test]
+fn a_complete_one_stays_sound_until_another_of_its_step_is() {
+    let run = TempDir::new().unwrap();
+    let dir = CheckpointDir::of(run.path());
+    write(run.path(), 2, &[10], 3);
+    let old = dir.verify(10).unwrap().manifest;
+    for index in 0..3 {
+        assert_eq!(dir.verify(10).unwrap().manifest, old, "before server {index}");
+        writer(run.path(), index, 3, 3).take(10, marks(10, 3), true, |out| out.fill(0.5));
+    }
+    let checkpoint = dir.verify(10).unwrap();
+    assert_eq!(checkpoint.manifest.shards.len(), 3);
+    assert_eq!(files(&checkpoint.dir).len(), 4, "three shards and the manifest");
+}
+
+#[test]
+fn old_ones_go_only_when_enough_newer_ones_are_complete() {
+    let run = TempDir::new().unwrap();
+    let dir = CheckpointDir::of(run.path());
+    write(run.path(), 1, &[10, 20, 30, 40], 2);
+    assert_eq!(dir.steps(), [40, 30]);
+    // One that is begun and not complete makes none go.
+    let mut half = writer(run.path(), 0, 2, 2);
+    half.take(50, Vec::new(), true, |out| out.fill(0.0));
+    drop(half);
+    assert_eq!(dir.steps(), [50, 40, 30]);
+    assert_eq!(dir.newest(&mut |_| {}).unwrap().manifest.info.step, 40);
+    // It goes when later ones are.
+    write(run.path(), 1, &[60, 70], 2);
+    assert_eq!(dir.steps(), [70, 60]);
+}
+
+#[test]
+fn damage_anywhere_is_found_and_named_and_the_older_one_is_used() {
+    for servers in [1, 2] {
+        let run = TempDir::new().unwrap();
+        let dir = CheckpointDir::of(run.path());
+        write(run.path(), servers, &[10, 20], 3);
+        for file in files(&dir.place(20)) {
+            let whole = fs::read(&file).unwrap();
+            let name = file.file_name().unwrap().to_str().unwrap();
+            let check = |bytes: &[u8], what: &str| {
+                fs::write(&file, bytes).unwrap();
+                let why = dir.verify(20).unwrap_err();
+                assert!(why.contains(name), "{what}: {why}");
+            };
+            for len in (0..whole.len()).step_by(7) {
+                check(&whole[..len], &format!("{name} cut to {len}"));
+            }
+            for at in (0..whole.len()).step_by(5) {
+                let mut bytes = whole.clone();
+                bytes[at] ^= 1 << (at % 8);
+                check(&bytes, &format!("{name} changed at {at}"));
+            }
+            let mut said = Vec::new();
+            let older = dir.newest(&mut |text| said.push(text.to_owned())).unwrap();
+            assert_eq!(older.manifest.info.step, 10);
+            assert!(said.len() == 1 && said[0].contains("step 20"), "{said:?}");
+            fs::remove_file(&file).unwrap();
+            assert!(dir.verify(20).is_err(), "{name} is gone");
+            fs::write(&file, &whole).unwrap();
+            assert!(dir.verify(20).is_ok());
+        }
+    }
+}
+
+#[test]
+fn what_is_newer_is_put_aside_and_not_lost() {
+    let run = TempDir::new().unwrap();
+    let dir = CheckpointDir::of(run.path());
+    for _ in 0..2 {
+        write(run.path(), 1, &[10, 20, 30], 5);
+        dir.set_aside_after(10).unwrap();
+        assert_eq!(dir.steps(), [10]);
+    }
+    assert_eq!(files(&run.path().join("checkpoints")).len(), 5);
+}

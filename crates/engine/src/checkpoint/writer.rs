@@ -1,0 +1,310 @@
+//! Copies a shard between two updates and writes it while training continues.
+//!
+//! There is one copy: a checkpoint that is due while the last one is still being written is
+//! skipped, and reported as skipped. The thread that writes also allocates the copy's memory, so
+//! that no update waits for the system. A checkpoint that fails does not end the run.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use paceline_exchange::{ChunkMarks, Store, shard_ranges};
+use paceline_model::{Layout, Table};
+
+use super::buffer::{CheckpointBuffer, ShardColumns, write_shard};
+use super::dir::CheckpointDir;
+use super::manifest::{
+    CheckpointInfo, FORMAT, PlanOrigin, ShardEntry, ShardPiece, TensorEntry, hex, sync_dir,
+};
+use crate::settings::TrainSettings;
+use crate::task_place::layout_digest;
+
+/// Receives what became of each checkpoint: a message that it is written, or why it is not.
+pub type ReportCheckpoint = dyn Fn(Result<&str, &str>) + Send + Sync;
+
+/// Everything that defines the checkpoints of one shard except the parameters.
+pub struct CheckpointSpec {
+    /// Where checkpoints are kept.
+    pub dir: CheckpointDir,
+    /// How many complete ones are kept.
+    pub keep: usize,
+    /// What all shards have in common. The step is set for each checkpoint.
+    pub info: CheckpointInfo,
+    /// Names and shapes of the parameters.
+    pub layout: Layout,
+    /// The shard's number.
+    pub index: usize,
+    /// The shard's range of the flat parameters.
+    pub shard: Range<usize>,
+    /// The shard's file name, without its extension.
+    pub name: String,
+}
+
+/// One of the shards of a checkpoint.
+#[derive(Clone, Copy, Debug)]
+pub struct ShardPlace<'a> {
+    /// Its number.
+    pub index: usize,
+    /// How many shards there are.
+    pub count: usize,
+    /// The task that holds it, such as `ps:0`. Its file is named after it.
+    pub task: &'a str,
+}
+
+/// A copy on its way to the disk.
+struct CopiedShard {
+    contents: ShardContents,
+    generation: u64,
+    buffer: CheckpointBuffer,
+}
+
+/// What identifies the contents of a shard: equal contents need not be written twice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ShardContents {
+    step: u64,
+    marks: Vec<ChunkMarks>,
+    /// The number of updates after which the run stops, if it was asked to.
+    stop_at: Option<u64>,
+}
+
+/// Copies and writes the checkpoints of one shard. Dropping it waits for the last write.
+pub struct CheckpointWriter {
+    requests: Option<SyncSender<CopiedShard>>,
+    spare: Receiver<CheckpointBuffer>,
+    thread: Option<JoinHandle<()>>,
+    report: Arc<ReportCheckpoint>,
+    last: Option<ShardContents>,
+    has_taken: bool,
+    generation: u64,
+    /// The number of updates after which the run stops, if it was asked to.
+    pub stop_at: Option<u64>,
+}
+
+impl CheckpointWriter {
+    /// Starts the thread that writes.
+    pub fn start(spec: CheckpointSpec, report: Arc<ReportCheckpoint>) -> io::Result<Self> {
+        let generation = spec.info.generation;
+        let (requests, incoming) = sync_channel::<CopiedShard>(1);
+        let (outgoing, spare) = sync_channel(1);
+        let reporter = report.clone();
+        let write = move || spec.write_all(&incoming, &outgoing, &*reporter);
+        let thread = std::thread::Builder::new().name("checkpoint".into()).spawn(write)?;
+        let (requests, thread) = (Some(requests), Some(thread));
+        let (last, has_taken, stop_at) = (None, false, None);
+        Ok(Self { requests, spare, thread, report, last, has_taken, generation, stop_at })
+    }
+
+    /// The run continues from the start of this generation, and will reach the same steps again.
+    pub fn enter_generation(&mut self, generation: u64) {
+        (self.generation, self.last, self.stop_at) = (generation, None, None);
+    }
+
+    /// Takes a checkpoint: `copy` fills the columns, one behind the other. Returns whether one
+    /// with these contents exists or is being written.
+    ///
+    /// The last checkpoint of a run waits until the one before it is written. Contents that were
+    /// just taken are not taken again.
+    pub fn take(
+        &mut self,
+        step: u64,
+        marks: Vec<ChunkMarks>,
+        is_last: bool,
+        copy: impl FnOnce(&mut [f32]),
+    ) -> bool {
+        let contents = ShardContents { step, marks, stop_at: self.stop_at };
+        if self.last.as_ref() == Some(&contents) {
+            return true;
+        }
+        // Before the first checkpoint no write can be under way: the thread merely has to start.
+        let must_wait = is_last || !self.has_taken;
+        let spare = if must_wait { self.spare.recv().ok() } else { self.spare.try_recv().ok() };
+        let Some(mut buffer) = spare else {
+            let text = "was left out: the last one is still being written";
+            (self.report)(Err(&format!("the checkpoint of step {step} {text}")));
+            return false;
+        };
+        copy(buffer.values_mut());
+        (self.last, self.has_taken) = (Some(contents.clone()), true);
+        if let Some(requests) = &self.requests {
+            // The queue has room: the thread has handed out its only buffer.
+            let generation = self.generation;
+            let _ = requests.send(CopiedShard { contents, generation, buffer });
+        }
+        true
+    }
+}
+
+impl Drop for CheckpointWriter {
+    fn drop(&mut self) {
+        self.requests = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl CheckpointSpec {
+    /// The checkpoints of one shard of a run.
+    pub fn new(
+        dir: &CheckpointDir,
+        settings: &TrainSettings,
+        layout: &Layout,
+        plan: PlanPosition,
+        place: ShardPlace<'_>,
+    ) -> Self {
+        let tensors = layout
+            .tensors()
+            .iter()
+            .map(|tensor| TensorEntry { name: tensor.name.clone(), shape: tensor.shape.clone() });
+        let steps = settings.step_layout(plan.slots);
+        let state_names = settings.optimizer.optimizer().state_names();
+        let info = CheckpointInfo {
+            format: FORMAT,
+            paceline: env!("CARGO_PKG_VERSION").into(),
+            step: 0,
+            mode: settings.mode.name().into(),
+            seed: settings.seed,
+            slots: steps.slots,
+            batch: steps.batch,
+            common_step: steps.common_step,
+            origin: plan.origin,
+            job_digest: hex(&settings.job_digest),
+            layout_digest: hex(&layout_digest(layout)),
+            optimizer_state: state_names.iter().map(|&name| name.into()).collect(),
+            tensors: tensors.collect(),
+            shard_count: place.count,
+            generation: dir.generation(),
+        };
+        let shard = shard_ranges(layout.len(), place.count)[place.index].clone();
+        Self {
+            dir: dir.clone(),
+            keep: settings.checkpoint.map_or(usize::MAX, |checkpoint| checkpoint.keep),
+            info,
+            layout: layout.clone(),
+            index: place.index,
+            shard,
+            name: place.task.replace(':', "-"),
+        }
+    }
+
+    /// Writes one copy after another, until no more can come.
+    fn write_all(
+        &self,
+        incoming: &Receiver<CopiedShard>,
+        outgoing: &SyncSender<CheckpointBuffer>,
+        report: &ReportCheckpoint,
+    ) {
+        let states = self.info.optimizer_state.clone();
+        let columns = ShardColumns { shard: self.shard.clone(), states };
+        let mut buffer = match CheckpointBuffer::new(&self.layout, &columns) {
+            Ok(buffer) => buffer,
+            Err(error) => return report(Err(&format!("no memory for checkpoints: {error}"))),
+        };
+        while outgoing.send(buffer).is_ok() {
+            let Ok(mut copied) = incoming.recv() else { return };
+            let step = copied.contents.step;
+            match self.write(&columns, &mut copied) {
+                Ok((bytes, seconds)) => {
+                    let megabytes = bytes as f64 / 1e6;
+                    let text = format!("{megabytes:.1} MB in {seconds:.3} s");
+                    report(Ok(&format!("checkpoint of step {step}: {text}")));
+                }
+                Err(error) => {
+                    let text = format!("cannot write the checkpoint of step {step}: {error}");
+                    report(Err(&text));
+                }
+            }
+            buffer = copied.buffer;
+        }
+    }
+
+    /// Writes a shard, and the manifest if the other shards are there; then removes old
+    /// checkpoints. Returns the bytes written and the seconds it took.
+    fn write(&self, columns: &ShardColumns, copied: &mut CopiedShard) -> io::Result<(u64, f64)> {
+        let start = Instant::now();
+        let step = copied.contents.step;
+        let place = self.dir.make_place(step)?;
+        let file = self.free_name(step);
+        let path = place.join(&file);
+        let (bytes, crc) = write_shard(&path, &self.layout, columns, step, &mut copied.buffer)?;
+        sync_dir(&place)?;
+        let shard = ShardEntry {
+            file,
+            bytes,
+            crc32c: format!("{crc:08x}"),
+            from: self.shard.start as u64,
+            to: self.shard.end as u64,
+            chunks: copied.contents.marks.iter().map(Into::into).collect(),
+            stop_at: copied.contents.stop_at,
+        };
+        let generation = copied.generation;
+        let info = CheckpointInfo { step, generation, ..self.info.clone() };
+        let piece = ShardPiece { info, shard };
+        let mut seconds = start.elapsed().as_secs_f64();
+        self.dir.seal(&piece.info, || {
+            let is_complete = self.dir.complete(step, self.index, &piece, &self.name)?;
+            seconds = start.elapsed().as_secs_f64();
+            if is_complete { self.dir.prune(self.keep) } else { Ok(()) }
+        })?;
+        Ok((bytes, seconds))
+    }
+
+    /// A name for the shard's file that neither a complete checkpoint of this step nor the shard's
+    /// own piece of one uses: existing files stay whole until the new checkpoint is complete.
+    fn free_name(&self, step: u64) -> String {
+        let taken = self.dir.files(step, self.index);
+        let name = |n: u32| match n {
+            1 => format!("{}.safetensors", self.name),
+            n => format!("{}-{n}.safetensors", self.name),
+        };
+        (1..).map(name).find(|name| !taken.contains(name)).unwrap_or_else(|| name(1))
+    }
+}
+
+/// How the batch plan of a run is counted.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanPosition {
+    /// Slots of the plan.
+    pub slots: usize,
+    /// Where the plan starts to count.
+    pub origin: PlanOrigin,
+}
+
+/// Copies a server's shard into columns.
+pub(crate) fn copy_store(store: &Store, out: &mut [f32]) {
+    match store {
+        Store::Dense(dense) => {
+            let states = dense.optimizer().states().map(|(_, state)| state);
+            copy_dense(dense.params(), states, out);
+        }
+        Store::Sparse(sparse) => copy_table(sparse.table(), out),
+    }
+}
+
+/// Copies dense parameters and their optimizer's state into columns.
+pub(crate) fn copy_dense<'a>(
+    params: &'a [f32],
+    states: impl Iterator<Item = &'a [f32]>,
+    out: &mut [f32],
+) {
+    let columns = [params].into_iter().chain(states);
+    for (column, place) in columns.zip(out.chunks_exact_mut(params.len().max(1))) {
+        place.copy_from_slice(column);
+    }
+}
+
+/// Copies a table into columns. A common factor of its parameters must have been multiplied out
+/// in the table itself ([`Table::fold`]), so that a resumed run has the same bits as one that was
+/// never interrupted.
+pub(crate) fn copy_table(table: &Table, out: &mut [f32]) {
+    let mut columns = out.chunks_exact_mut(table.len().max(1));
+    if let Some(params) = columns.next() {
+        table.read_range(table.range(), params);
+    }
+    for (state, place) in columns.enumerate() {
+        table.read_state(state, table.range(), place);
+    }
+}

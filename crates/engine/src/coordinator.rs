@@ -1,0 +1,321 @@
+//! What worker 0 does besides its own steps: it tests, reports progress, takes checkpoints and
+//! decides when the run stops.
+
+use std::time::{Duration, Instant};
+
+use paceline_model::Score;
+use paceline_observe::{Recorder, TestRecord};
+
+use crate::context::{ProgressReport, TaskContext};
+use crate::error::{Interruption, TrainError, record_failure};
+use crate::link::Link;
+use crate::settings::{CheckpointSettings, EvaluateSettings, Stop};
+use crate::stop_reason::StopReason;
+use crate::test_runner::{TestResult, TestRunner};
+
+/// The train loss is the mean of this many losses.
+const LOSSES: usize = 100;
+
+/// Everything a coordinator needs before it starts.
+pub(crate) struct CoordinatorConfig<'a> {
+    /// When the run stops.
+    pub stop: Stop,
+    /// How often the model is tested.
+    pub evaluate: EvaluateSettings,
+    /// How often a checkpoint is taken.
+    pub checkpoint: Option<CheckpointSettings>,
+    /// The global step the run starts with: 0 unless it is resumed.
+    pub started_at: u64,
+    /// The global step this process finds. It is later than `started_at` if the process takes over.
+    pub joined_at: u64,
+    /// The global step at which the epochs end, if they count.
+    pub epoch_steps: Option<u64>,
+    /// Examples that all workers together train on in a global step.
+    pub examples_per_step: usize,
+    /// Runs the tests.
+    pub tests: Box<dyn TestRunner + 'a>,
+    /// Whether a test's result is read only when the next test is due, so that the run does not
+    /// depend on how long the test takes.
+    pub reproducible: bool,
+    /// Where progress is reported, and stop signals come from.
+    pub context: &'a dyn TaskContext,
+}
+
+/// A test's score and the global step it belongs to.
+#[derive(Clone, Copy, Debug)]
+struct StepScore {
+    step: u64,
+    score: Score,
+}
+
+/// Coordinates a run.
+pub(crate) struct Coordinator<'a> {
+    config: CoordinatorConfig<'a>,
+    started: Instant,
+    losses: [f32; LOSSES],
+    loss_count: u64,
+    next_test: u64,
+    last_test: Option<StepScore>,
+    /// All tests so far, which a rewind needs.
+    tests: Vec<StepScore>,
+    /// After a rewind: a result to read when the next test is due.
+    deferred_test: Option<StepScore>,
+    /// How long tests have kept the coordinator from its steps.
+    testing: Duration,
+    next_checkpoint: u64,
+    checkpoint_time: Option<Instant>,
+    reason: Option<StopReason>,
+}
+
+impl<'a> Coordinator<'a> {
+    /// A coordinator whose run starts now.
+    pub(crate) fn new(config: CoordinatorConfig<'a>) -> Self {
+        let mut coordinator = Self {
+            started: Instant::now(),
+            losses: [0.0; LOSSES],
+            loss_count: 0,
+            next_test: next_multiple(config.joined_at, config.evaluate.every),
+            last_test: None,
+            tests: Vec::new(),
+            deferred_test: None,
+            testing: Duration::ZERO,
+            next_checkpoint: u64::MAX,
+            checkpoint_time: None,
+            reason: None,
+            config,
+        };
+        coordinator.plan_checkpoint(coordinator.config.joined_at, coordinator.started);
+        coordinator
+    }
+
+    /// Decides when the checkpoint after the one of `step` is due.
+    fn plan_checkpoint(&mut self, step: u64, now: Instant) {
+        let Some(CheckpointSettings { every_steps, every_seconds, .. }) = self.config.checkpoint
+        else {
+            return;
+        };
+        self.next_checkpoint = every_steps.map_or(u64::MAX, |every| next_multiple(step, every));
+        let later = |seconds| now.checked_add(Duration::try_from_secs_f64(seconds).ok()?);
+        self.checkpoint_time = every_seconds.and_then(later);
+    }
+
+    /// Requests a checkpoint if one is due. Once the run is stopping the final checkpoint takes
+    /// its place: only then have all servers every last push.
+    #[inline]
+    fn checkpoint_if_due(
+        &mut self,
+        now: Instant,
+        link: &mut impl Link,
+    ) -> Result<(), Interruption> {
+        let step = link.checkpoint_step();
+        let is_due =
+            step >= self.next_checkpoint || self.checkpoint_time.is_some_and(|at| now >= at);
+        if !is_due || link.is_stopping() {
+            return Ok(());
+        }
+        self.plan_checkpoint(step, now);
+        link.checkpoint(step, false)
+    }
+
+    /// Requests a checkpoint of the run's last parameters, if the run takes checkpoints. Does
+    /// nothing if one of that step exists.
+    pub(crate) fn final_checkpoint(&self, link: &mut impl Link) -> Result<(), Interruption> {
+        match self.config.checkpoint {
+            Some(_) => link.checkpoint(link.global_step(), true),
+            None => Ok(()),
+        }
+    }
+
+    /// The global step the run started with.
+    pub(crate) fn started_at(&self) -> u64 {
+        self.config.started_at
+    }
+
+    /// Acts on a step that was just made: tests when a test is due, reports progress, and asks
+    /// all workers to stop once there is a reason.
+    #[inline]
+    pub(crate) fn after_step(
+        &mut self,
+        loss: f32,
+        now: Instant,
+        link: &mut impl Link,
+        recorder: &mut dyn Recorder,
+    ) -> Result<(), Interruption> {
+        let step = link.global_step();
+        self.losses[(self.loss_count % LOSSES as u64) as usize] = loss;
+        self.loss_count += 1;
+        if step >= self.next_test {
+            self.test(step, link, recorder)?;
+        }
+        if !self.config.reproducible {
+            let latest = self.config.tests.result();
+            self.record_test(latest, recorder)?;
+        }
+        self.checkpoint_if_due(now, link)?;
+        if self.config.context.is_progress_due(now) {
+            self.config.context.progress(&self.progress(step));
+        }
+        if self.reason.is_none() {
+            self.reason = self.stop_reason(step, now);
+            if let Some(reason) = self.reason {
+                link.request_stop(reason.name())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the test that is due at `step`, if the last one has ended.
+    fn test(
+        &mut self,
+        step: u64,
+        link: &mut impl Link,
+        recorder: &mut dyn Recorder,
+    ) -> Result<(), Interruption> {
+        if self.config.reproducible {
+            let start = Instant::now();
+            let last = self.last_result();
+            self.testing += start.elapsed();
+            self.record_test(last, recorder)?;
+        }
+        if self.config.tests.is_free() {
+            let start = Instant::now();
+            let keys = self.config.tests.keys();
+            self.config.tests.begin(step, link.peek(keys.as_deref())?);
+            self.testing += start.elapsed();
+            self.next_test = next_multiple(step, self.config.evaluate.every);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn record_test(
+        &mut self,
+        result: Option<TestResult>,
+        recorder: &mut dyn Recorder,
+    ) -> Result<(), TrainError> {
+        let Some(result) = result else { return Ok(()) };
+        let (step, score) = result?;
+        self.last_test = Some(StepScore { step, score });
+        self.tests.push(StepScore { step, score });
+        let made = step.saturating_sub(self.config.started_at);
+        let steps_per_second = made as f64 / self.elapsed().as_secs_f64();
+        recorder.test(&TestRecord { step, score: &score, steps_per_second }).map_err(record_failure)
+    }
+
+    /// The result of the test that was started last, once it has ended.
+    fn last_result(&mut self) -> Option<TestResult> {
+        let deferred = self.deferred_test.take().map(|test| Ok((test.step, test.score)));
+        deferred.or_else(|| self.config.tests.wait())
+    }
+
+    /// The run was rewound to this global step. Decisions are made again from there, with what
+    /// was known then, so that a run of equal steps stops at the same step.
+    pub(crate) fn rewind(&mut self, step: u64, link: &mut impl Link) -> Result<(), Interruption> {
+        if let Some((step, score)) = self.last_result().transpose()? {
+            self.tests.push(StepScore { step, score });
+        }
+        self.tests.retain(|test| test.step <= step);
+        self.tests.dedup_by_key(|test| test.step);
+        let every = self.config.evaluate.every;
+        self.next_test = next_multiple(step, every);
+        let last_due = step / every * every;
+        let result_of = |due: u64| self.tests.iter().copied().find(|test| test.step == due);
+        if self.config.reproducible {
+            self.last_test = last_due.checked_sub(every).and_then(result_of);
+            self.deferred_test = result_of(last_due);
+            if self.deferred_test.is_none() && last_due == step && step > 0 {
+                let keys = self.config.tests.keys();
+                self.config.tests.begin(step, link.peek(keys.as_deref())?);
+            }
+        } else {
+            self.last_test = self.tests.last().copied();
+            self.deferred_test = None;
+        }
+        self.plan_checkpoint(step, Instant::now());
+        self.reason = None;
+        Ok(())
+    }
+
+    /// Why the run ends after this global step, if it does.
+    #[inline]
+    fn stop_reason(&self, step: u64, now: Instant) -> Option<StopReason> {
+        let Stop { steps, seconds, test_loss, .. } = self.config.stop;
+        let elapsed = now.saturating_duration_since(self.started).as_secs_f64();
+        if let Some(signal) = self.config.context.stop_signal() {
+            Some(StopReason::Interrupted { signal })
+        } else if steps.is_some_and(|steps| step >= steps) {
+            Some(StopReason::Steps)
+        } else if seconds.is_some_and(|seconds| elapsed >= seconds) {
+            Some(StopReason::Seconds)
+        } else if let (Some(limit), Some(last)) = (test_loss, self.last_test) {
+            (last.score.loss <= limit).then_some(StopReason::TestLoss)
+        } else {
+            None
+        }
+    }
+
+    fn progress(&self, step: u64) -> ProgressReport {
+        let elapsed = self.elapsed();
+        let seconds = elapsed.as_secs_f64();
+        let planned = [self.config.stop.steps, self.config.epoch_steps].into_iter().flatten().min();
+        let made = step.saturating_sub(self.config.started_at);
+        let by_steps = planned.map(|steps| step as f64 / steps as f64);
+        let by_time = self.config.stop.seconds.map(|limit| seconds / limit);
+        let done = [by_steps, by_time].into_iter().flatten().reduce(f64::max);
+        ProgressReport {
+            step,
+            done,
+            elapsed,
+            train_loss: self.train_loss(),
+            test_accuracy: self.last_test.map(|test| test.score.accuracy),
+            examples_per_second: (made * self.config.examples_per_step as u64) as f64 / seconds,
+        }
+    }
+
+    /// How long tests have kept the coordinator from its steps.
+    #[inline]
+    pub(crate) fn testing(&self) -> Duration {
+        self.testing
+    }
+
+    /// Why the coordinator stopped the run, if it did.
+    pub(crate) fn reason(&self) -> Option<StopReason> {
+        self.reason
+    }
+
+    /// Mean of the last losses.
+    pub(crate) fn train_loss(&self) -> f64 {
+        let known = self.loss_count.min(LOSSES as u64) as usize;
+        let sum: f64 = self.losses[..known].iter().map(|&loss| f64::from(loss)).sum();
+        sum / known.max(1) as f64
+    }
+
+    /// Tests the run's last parameters, unless that test was already made.
+    pub(crate) fn final_test(
+        &mut self,
+        link: &mut impl Link,
+        recorder: &mut dyn Recorder,
+    ) -> Result<Score, Interruption> {
+        let step = link.global_step();
+        let last = self.last_result();
+        self.record_test(last, recorder)?;
+        match self.last_test {
+            Some(last) if last.step == step => Ok(last.score),
+            _ => {
+                let keys = self.config.tests.keys();
+                let score = self.config.tests.test(link.peek(keys.as_deref())?)?;
+                self.record_test(Some(Ok((step, score))), recorder)?;
+                Ok(score)
+            }
+        }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+/// The first multiple of `every` after `step`.
+fn next_multiple(step: u64, every: u64) -> u64 {
+    (step / every).saturating_add(1).saturating_mul(every)
+}

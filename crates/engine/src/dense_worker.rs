@@ -1,0 +1,99 @@
+//! The training loop of a dense model. (`sparse/worker.rs` has the loop of a sparse one.)
+
+use paceline_model::{Layout, Model, StepEvent};
+use paceline_observe::Phase;
+
+use crate::batch_reader::BatchReader;
+use crate::coordinator::Coordinator;
+use crate::error::{Interruption, TrainError};
+use crate::gradient::batch_gradient;
+use crate::link::{DenseLink, PushOutcome};
+use crate::loop_trace::record_event;
+use crate::step_recorder::{StepMade, StepRecorder, WorkDone};
+use crate::trainer::Trainer;
+
+/// A worker of a dense model.
+pub(crate) struct DenseWorker<'a> {
+    /// Reads the examples of each step.
+    pub batches: Box<dyn BatchReader + 'a>,
+    /// What it trains.
+    pub model: Box<dyn Model>,
+    /// Its account.
+    pub account: StepRecorder,
+}
+
+impl<L: DenseLink> Trainer<L> for DenseWorker<'_> {
+    fn run(
+        &mut self,
+        link: &mut L,
+        mut coordinator: Option<&mut Coordinator<'_>>,
+    ) -> Result<WorkDone, Interruption> {
+        // The system provides these pages only when they are written: never for steps in place.
+        let mut grad = vec![0.0; self.model.layout().len()];
+        // A worker that takes over a slot may find the run at its end.
+        while !link.is_stopping() && !link.is_recalled() {
+            self.account.clock.stay_in(Phase::Input);
+            let plan_step = link.next_step();
+            self.account.begin_step(plan_step)?;
+            let examples = self.batches.begin_step(plan_step)?;
+            if examples == 0 {
+                return Ok(self.account.work.at_end_of_plan());
+            }
+            let step = link.global_step();
+            let (loss, now, outcome) = match self.step_in_place(examples, link)? {
+                Some(loss) => (loss, self.account.clock.enter(Phase::Wait), PushOutcome::Applied),
+                None => {
+                    let (model, account) = (&mut *self.model, &mut self.account);
+                    let batches = &mut *self.batches;
+                    let params = link.params();
+                    let loss =
+                        batch_gradient(model, batches, examples, params, &mut grad, account)?;
+                    let now = account.clock.enter(Phase::Push);
+                    (loss, now, link.push(examples, &grad, &mut account.clock)?)
+                }
+            };
+            let work = &mut self.account.work;
+            work.steps += 1;
+            work.dropped += u64::from(outcome == PushOutcome::Dropped);
+            work.examples += examples as u64;
+            let made = StepMade { step, loss, now };
+            self.account.after_step(made, link, coordinator.as_deref_mut())?;
+        }
+        Ok(self.account.work)
+    }
+
+    fn account(&mut self) -> &mut StepRecorder {
+        &mut self.account
+    }
+
+    fn layout(&self) -> &Layout {
+        self.model.layout()
+    }
+}
+
+impl DenseWorker<'_> {
+    /// Makes a whole step in place and returns the mean loss of its batch. `None` unless the
+    /// parameters are here, the model can step in place and the batch is one block.
+    #[inline]
+    fn step_in_place(
+        &mut self,
+        examples: usize,
+        link: &mut impl DenseLink,
+    ) -> Result<Option<f32>, TrainError> {
+        let fits = examples <= self.model.max_block();
+        let Some(model) = fits.then(|| self.model.in_place()).flatten() else { return Ok(None) };
+        let Some(descent) = link.take_for_step() else { return Ok(None) };
+        let block = self.batches.next_block(examples)?;
+        let start = self.account.begin_compute();
+        let loss = match self.account.clock.track() {
+            None => model.descend(descent, block),
+            Some(track) => {
+                track.begin_row();
+                let observe = &mut |event: StepEvent<'_>| record_event(track, &event);
+                model.descend_observed(descent, block, observe)
+            }
+        };
+        self.account.slow_down(start);
+        Ok(Some(loss))
+    }
+}

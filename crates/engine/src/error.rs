@@ -1,0 +1,114 @@
+//! Why training fails.
+
+use std::io;
+use std::path::Path;
+
+use paceline_data::DataError;
+use paceline_net::LinkError;
+
+/// Why a task of a run ended without doing what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum TrainError {
+    /// The data is missing or damaged.
+    #[error("{0}")]
+    Data(#[from] DataError),
+    /// A setting cannot be used. The message names the setting and the remedy.
+    #[error("{0}")]
+    Settings(String),
+    /// A file or socket failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What the task was doing, with the path or address.
+        what: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// Training diverged, or produced something that cannot be used.
+    #[error("{0}")]
+    Training(String),
+    /// Another task of the run is gone, or never came. Worth a retry.
+    #[error("{0}")]
+    Lost(String),
+    /// A newer process has taken over this one's place. Worth a retry.
+    #[error("{0}")]
+    Replaced(String),
+}
+
+impl TrainError {
+    /// For `map_err`: an I/O error while the task did `what` to the file at `path`.
+    pub(crate) fn at(what: &str, path: &Path) -> impl FnOnce(io::Error) -> TrainError {
+        let what = format!("cannot {what} {}", path.display());
+        move |source| TrainError::Io { what, source }
+    }
+
+    /// For `map_err`: an I/O error while the task did `what`.
+    pub(crate) fn while_doing(what: &str) -> impl FnOnce(io::Error) -> TrainError {
+        let what = what.to_owned();
+        move |source| TrainError::Io { what, source }
+    }
+}
+
+/// Why a call over a link did not return a value.
+///
+/// A rewind is not a failure: the run has returned to a checkpoint, and the training loop starts
+/// again there. It travels with `?` up to the loop, which turns it into [`Ending::Rewound`].
+#[derive(Debug)]
+pub(crate) enum Interruption {
+    /// The run has returned to a checkpoint.
+    Rewound,
+    /// The task cannot continue.
+    Failed(TrainError),
+}
+
+/// How a stretch of training ended: with a value, or because the run returned to a checkpoint.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ending<T> {
+    /// It came to its end.
+    Done(T),
+    /// The run has returned to a checkpoint, and training continues from there.
+    Rewound,
+}
+
+impl<T> Ending<T> {
+    /// Separates a rewind from the failures.
+    pub(crate) fn of(result: Result<T, Interruption>) -> Result<Self, TrainError> {
+        match result {
+            Ok(value) => Ok(Ending::Done(value)),
+            Err(Interruption::Rewound) => Ok(Ending::Rewound),
+            Err(Interruption::Failed(error)) => Err(error),
+        }
+    }
+}
+
+impl From<TrainError> for Interruption {
+    fn from(error: TrainError) -> Self {
+        Interruption::Failed(error)
+    }
+}
+
+impl From<DataError> for Interruption {
+    fn from(error: DataError) -> Self {
+        Interruption::Failed(error.into())
+    }
+}
+
+impl From<LinkError> for Interruption {
+    fn from(error: LinkError) -> Self {
+        Interruption::Failed(error.into())
+    }
+}
+
+impl From<LinkError> for TrainError {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Io(source) => TrainError::Io { what: "the worker's sockets".into(), source },
+            LinkError::SlotTaken(why) => TrainError::Replaced(why),
+            error => TrainError::Lost(error.to_string()),
+        }
+    }
+}
+
+/// The failure of a recorder, whose error names the file.
+pub(crate) fn record_failure(error: io::Error) -> TrainError {
+    TrainError::Training(error.to_string())
+}

@@ -1,0 +1,47 @@
+//! The gradient of a batch, block by block.
+
+use paceline_model::{Batch, Model, OutputMode, StepEvent};
+use paceline_observe::Phase;
+
+use crate::error::TrainError;
+use crate::loop_trace::record_event;
+use crate::step_recorder::StepRecorder;
+
+/// Hands out the examples of a batch in blocks.
+pub(crate) trait BlockSource {
+    /// The next examples of the batch, at most `most`.
+    fn next_block(&mut self, most: usize) -> Result<Batch<'_>, TrainError>;
+}
+
+/// The mean loss of a batch of `examples` examples; `grad` receives its gradient.
+///
+/// The values of a block are read, used and discarded while they are in the cache.
+#[inline]
+pub(crate) fn batch_gradient(
+    model: &mut dyn Model,
+    blocks: &mut dyn BlockSource,
+    examples: usize,
+    params: &[f32],
+    grad: &mut [f32],
+    account: &mut StepRecorder,
+) -> Result<f32, TrainError> {
+    let share = 1.0 / examples as f32;
+    let (mut loss, mut mode, mut left) = (0.0, OutputMode::Overwrite, examples);
+    while left > 0 {
+        account.clock.stay_in(Phase::Input);
+        let block = blocks.next_block(model.max_block())?;
+        left -= block.len();
+        let start = account.begin_compute();
+        loss += match account.clock.track() {
+            None => model.gradient(params, block, share, mode, grad),
+            Some(track) => {
+                track.begin_row();
+                let observe = &mut |event: StepEvent<'_>| record_event(track, &event);
+                model.gradient_observed(params, block, share, mode, grad, observe)
+            }
+        };
+        mode = OutputMode::Add;
+        account.slow_down(start);
+    }
+    Ok(loss)
+}

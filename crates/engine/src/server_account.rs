@@ -1,0 +1,275 @@
+//! What a server reports while it runs: to its log and recorder, and to the coordinator at the end.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use paceline_exchange::{Generation, Level, STALENESS_BOUNDS, Server, SlotStats, Stats, Store};
+use paceline_net::{ConnectionTracer, ServerObserver, ServerTotals, Traffic};
+use paceline_observe::{
+    GradientTotals, Pace, PeerTraffic, ServerRecorder, StalenessCounts, TaskSummary, TraceEvent,
+    WorkerTiming, WorkerTotals,
+};
+
+use crate::checkpoint::{CheckpointWriter, copy_store};
+use crate::context::{NoteLevel, TaskContext};
+use crate::server_trace::ServerTrace;
+use crate::step_recorder::is_bare;
+
+/// How often the workers' pace is compared.
+const PACE_EVERY: Duration = Duration::from_secs(1);
+
+/// Accounts for a server.
+pub(crate) struct ServerAccount {
+    task: String,
+    context: Arc<dyn TaskContext>,
+    recorder: Box<dyn ServerRecorder>,
+    checkpoints: Option<CheckpointWriter>,
+    /// When the log last said which tasks are missing.
+    last_note: Instant,
+    started: Instant,
+    start_timeout: Duration,
+    has_begun: bool,
+    /// Seconds of all connections' threads in each phase.
+    phase_seconds: [f64; 4],
+    trace: Option<ServerTrace>,
+    /// The workers' names and pace. Only server 0 has them.
+    workers: Vec<String>,
+    pace: Pace,
+    last_pace: Instant,
+    /// Pushes made before the current generation began, and kept in it.
+    carried: u64,
+}
+
+impl ServerAccount {
+    pub(crate) fn new(
+        task: String,
+        context: Arc<dyn TaskContext>,
+        recorder: Box<dyn ServerRecorder>,
+        checkpoints: Option<CheckpointWriter>,
+        start_timeout: Duration,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            task,
+            context,
+            recorder,
+            checkpoints,
+            last_note: now,
+            started: now,
+            start_timeout,
+            has_begun: false,
+            phase_seconds: [0.0; 4],
+            trace: None,
+            workers: Vec::new(),
+            pace: Pace::new(0),
+            last_pace: now,
+            carried: 0,
+        }
+    }
+
+    /// Records the server's connections on the timeline.
+    pub(crate) fn with_trace(self, trace: Option<ServerTrace>) -> Self {
+        Self { trace, ..self }
+    }
+
+    /// Reports on the workers in these slots, as server 0 does.
+    pub(crate) fn with_workers(self, workers: Vec<String>) -> Self {
+        Self { pace: Pace::new(workers.len()), workers, ..self }
+    }
+
+    /// Whether the run was over when this server came back to it: no worker will connect.
+    pub(crate) fn is_unneeded(&self, server: &Server) -> bool {
+        !server.is_started() && self.context.stop_signal().is_some()
+    }
+
+    /// A generation of the run begins, which holds `carried` pushes of earlier ones. The server
+    /// waits for all workers again.
+    pub(crate) fn enter_generation(&mut self, generation: Generation, carried: u64) {
+        (self.started, self.last_note) = (Instant::now(), Instant::now());
+        self.carried = carried;
+        if let Some(checkpoints) = &mut self.checkpoints {
+            checkpoints.enter_generation(generation.number);
+        }
+    }
+
+    fn note_level(&self, level: NoteLevel, text: &str) {
+        self.context.note(level, text);
+    }
+
+    fn record(&mut self, server: &Server) -> io::Result<()> {
+        if self.trace.as_ref().is_some_and(ServerTrace::was_on) {
+            self.recorder.trace(TraceEvent::Started)?;
+        }
+        if server.is_started() && !std::mem::replace(&mut self.has_begun, true) {
+            self.recorder.start();
+        }
+        let (workers, phases) = (&self.workers, &self.phase_seconds);
+        let totals = || gradient_totals(workers, server.stats(), phases);
+        self.recorder.poll(server.global_step(), &totals)
+    }
+
+    /// Hands the timeline to the recorder, once.
+    fn finish_trace(&mut self) {
+        let finished = self.trace.take().map(|trace| trace.finish(&mut *self.recorder));
+        if let Some(Err(error)) = finished {
+            let text = format!("cannot write the part of the timeline: {error}");
+            self.note_level(NoteLevel::Warning, &text);
+        }
+    }
+
+    /// Reports which workers fall behind or catch up.
+    fn check_pace(&mut self, stats: &Stats) {
+        if self.workers.is_empty() || self.last_pace.elapsed() < PACE_EVERY {
+            return;
+        }
+        self.last_pace = Instant::now();
+        let totals: Vec<_> =
+            stats.slots.iter().map(|slot| (slot.timed, slot.gradient_ms)).collect();
+        for change in self.pace.look(&totals) {
+            let worker = &self.workers[change.slot];
+            let state = if change.is_behind { "is slow" } else { "has caught up" };
+            let text = format!(
+                "{worker} {state}: {:.2} ms to a gradient, {:.1} times the others",
+                change.gradient_ms, change.behind
+            );
+            self.note_level(NoteLevel::Warning, &text);
+        }
+    }
+
+    /// Ends the recording, with how late the gradients were.
+    pub(crate) fn finish(&mut self, stats: &Stats) -> io::Result<()> {
+        // Bounds are whole numbers and inclusive, and the last bucket takes the rest.
+        let above = |bound: u64| bound as f64 + 0.5;
+        let rest = stats.staleness_max.max(2 * STALENESS_BOUNDS[STALENESS_BOUNDS.len() - 1]);
+        let edges = [-0.5].into_iter().chain(STALENESS_BOUNDS.map(above)).chain([above(rest)]);
+        self.recorder.finish(&StalenessCounts {
+            applied: stats.applied_total(),
+            edges: edges.collect(),
+            counts: stats.staleness.to_vec(),
+        })
+    }
+}
+
+impl ServerObserver for ServerAccount {
+    fn note(&mut self, level: Level, text: &str) {
+        self.note_level(
+            match level {
+                Level::Info => NoteLevel::Info,
+                Level::Warning | Level::Error => NoteLevel::Warning,
+            },
+            text,
+        );
+    }
+
+    fn checkpoint(&mut self, step: u64, server: &Server) -> bool {
+        let Some(checkpoints) = &mut self.checkpoints else { return false };
+        let marks = server.marks();
+        if let Store::Sparse(sparse) = server.store() {
+            // Even if this checkpoint is skipped: equal seeds must give equal bits.
+            sparse.table().fold();
+        }
+        checkpoints.stop_at = server.stop_at();
+        let slots = marks.first().map_or(0, |chunk| chunk.slots.len());
+        let is_last = !(0..slots).any(|slot| server.is_live(slot));
+        checkpoints.take(step, marks, is_last, |out| copy_store(server.store(), out))
+    }
+
+    fn report(&mut self, totals: &ServerTotals, stats: &Stats) -> Vec<u8> {
+        // Each connection has a thread; the server's phases are their average.
+        let scale = totals.seconds / totals.phases.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+        let phases = ServerTotals::PHASES.iter().zip(totals.phases);
+        let report = TaskSummary {
+            task: self.task.clone(),
+            steps: self.carried + stats.applied_total(),
+            dropped: stats.dropped_total(),
+            seconds: totals.seconds,
+            phases: phases.map(|(&name, spent)| (name.into(), (spent * scale).into())).collect(),
+            staleness_mean: Some(stats.staleness_mean()),
+            staleness_max: Some(stats.staleness_max),
+            sent_bytes: totals.sent_bytes,
+            received_bytes: totals.received_bytes,
+            resources: self.recorder.resources(),
+            workers: worker_timings(&self.workers, stats),
+            ..TaskSummary::of_process()
+        };
+        self.finish_trace();
+        serde_json::to_vec(&report).unwrap_or_default()
+    }
+
+    fn traffic(&mut self, by_slot: &[Traffic]) {
+        for (peer, bytes) in by_slot.iter().enumerate() {
+            let (sent_bytes, received_bytes) = (bytes.sent, bytes.received);
+            self.recorder.traffic(PeerTraffic { peer, sent_bytes, received_bytes });
+        }
+    }
+
+    fn phase_seconds(&mut self, by_phase: [f64; 4]) {
+        self.phase_seconds = by_phase;
+    }
+
+    fn wants_phases(&self) -> bool {
+        !is_bare()
+    }
+
+    fn trace_connection(&mut self) -> Option<Box<dyn ConnectionTracer>> {
+        Some(Box::new(self.trace.as_ref()?.connection()))
+    }
+
+    fn tick(&mut self, server: &Server) -> Result<(), String> {
+        self.record(server).map_err(|error| format!("cannot write the event file: {error}"))?;
+        for (slot, worker) in self.workers.iter_mut().enumerate() {
+            if worker != server.process_name(slot) {
+                server.process_name(slot).clone_into(worker);
+            }
+        }
+        self.check_pace(server.stats());
+        if server.is_started() || server.outcome().is_some() {
+            return Ok(());
+        }
+        if self.is_unneeded(server) {
+            return Err("the run is over".into());
+        }
+        let missing = server.missing();
+        if self.started.elapsed() >= self.start_timeout {
+            let seconds = self.start_timeout.as_secs();
+            return Err(format!("the run did not start within {seconds} s: {missing} missing"));
+        }
+        if self.last_note.elapsed().as_secs() >= 1 {
+            self.last_note = Instant::now();
+            let text = format!("waiting for the start: {missing} missing");
+            self.note_level(NoteLevel::Info, &text);
+        }
+        Ok(())
+    }
+}
+
+/// What a server has seen of the gradients and, on server 0, of each worker.
+fn gradient_totals(workers: &[String], stats: &Stats, phase_seconds: &[f64; 4]) -> GradientTotals {
+    let worker = |(task, slot): (&String, &SlotStats)| WorkerTotals {
+        task: task.clone(),
+        timed: slot.timed,
+        gradient_ms: slot.gradient_ms,
+        held_ms: slot.held_ms,
+    };
+    let applied = stats.applied_total();
+    let phases = ServerTotals::PHASES.into_iter().zip(phase_seconds.iter().copied());
+    GradientTotals {
+        applied,
+        dropped: stats.dropped_total(),
+        staleness_sum: stats.staleness_mean() * applied as f64,
+        staleness_max: stats.staleness_max,
+        phase_seconds: phases.collect(),
+        workers: workers.iter().zip(&stats.slots).map(worker).collect(),
+    }
+}
+
+/// What server 0 has seen of each worker's time.
+fn worker_timings(workers: &[String], stats: &Stats) -> Vec<WorkerTiming> {
+    let timing = |(task, slot): (&String, &SlotStats)| WorkerTiming {
+        task: task.clone(),
+        gradient_ms: slot.gradient_ms as f64 / slot.timed.max(1) as f64,
+        held_seconds: slot.held_ms as f64 / 1e3,
+    };
+    workers.iter().zip(&stats.slots).map(timing).collect()
+}

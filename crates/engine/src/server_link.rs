@@ -1,0 +1,343 @@
+//! Parameters on servers, as a worker sees them.
+
+use paceline_exchange::PullPurpose;
+use paceline_net::{ConnectConfig, LinkError, LinkObserver, LinkOutcome, ServerConnections};
+use paceline_observe::account::merge_reports;
+use paceline_observe::{PeerTraffic, PhaseClock, TaskSummary};
+
+use crate::context::VisitPiece;
+use crate::error::{Interruption, TrainError};
+use crate::link::{DenseLink, Link, PushOutcome, SparseLink, SparsePush};
+use crate::link_observers::{Notify, Peers, StepObserver, WaitObserver};
+use crate::settings::Mode;
+
+/// Parameters of a sparse model per piece in [`Link::for_each_piece`].
+const PIECE: usize = 1 << 20;
+
+/// A worker's parameters, on servers.
+pub(crate) struct ServerLink<'a> {
+    connections: ServerConnections,
+    mode: Mode,
+    /// In modes without a common step: this slot's next step.
+    own_step: u64,
+    notify: Notify<'a>,
+    peers: Peers,
+    should_give_up: &'a dyn Fn() -> bool,
+    sparse: Option<SparseValues>,
+    stop: StopConditions<'a>,
+}
+
+/// When a worker stops using its link. Each condition may change at any time.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct StopConditions<'a> {
+    /// The slot must be given back. Checked between steps and after leaving.
+    pub(crate) is_recalled: Option<&'a dyn Fn() -> bool>,
+    /// The slot must be dropped at once. Checked during exchanges.
+    pub(crate) is_halted: Option<&'a dyn Fn() -> bool>,
+    /// The run has ended without this worker. Checked while it leaves.
+    pub(crate) is_run_over: Option<&'a dyn Fn() -> bool>,
+}
+
+/// The values that the link of a sparse model holds.
+struct SparseValues {
+    total_params: usize,
+    /// Whether values travel while others are in use.
+    overlaps: bool,
+    /// The values of the batch to compute now and, if the link overlaps, of the next one.
+    current: Vec<f32>,
+    next: Vec<f32>,
+    peeked: Vec<f32>,
+    /// A push has not been answered yet.
+    in_flight: bool,
+}
+
+impl<'a> ServerLink<'a> {
+    /// Connects to all servers, waits for the start and, if the model is dense, pulls.
+    pub(crate) fn connect(
+        config: ConnectConfig,
+        mode: Mode,
+        notify: Notify<'a>,
+        should_give_up: &'a dyn Fn() -> bool,
+    ) -> Result<Self, TrainError> {
+        let observer = &mut WaitObserver { notify, should_give_up: Some(should_give_up) };
+        let peers = Peers { count: config.servers.len(), own: None };
+        let (is_sparse, total_params) = (config.client.is_sparse, config.client.total_params);
+        let connections = ServerConnections::connect(config, observer)?;
+        let sparse = is_sparse.then(|| SparseValues {
+            total_params,
+            overlaps: overlaps(mode),
+            current: Vec::new(),
+            next: Vec::new(),
+            peeked: Vec::new(),
+            in_flight: false,
+        });
+        let own_step = connections.resume_step();
+        let stop = StopConditions::default();
+        Ok(Self { connections, mode, own_step, notify, peers, should_give_up, sparse, stop })
+    }
+
+    /// Sets when the worker stops using the link.
+    pub(crate) fn set_stop_conditions(&mut self, stop: StopConditions<'a>) {
+        self.stop = stop;
+    }
+
+    /// Gives the slot back, with a report for the coordinator.
+    pub(crate) fn release(&mut self, report: &[u8]) -> Result<(), Interruption> {
+        let observer = &mut self.leave_observer();
+        done(self.connections.release(report, observer)?)
+    }
+
+    fn leave_observer(&self) -> WaitObserver<'a> {
+        WaitObserver { notify: self.notify, should_give_up: self.stop.is_run_over }
+    }
+
+    fn step_observer<'c>(&self, clock: &'c mut PhaseClock) -> StepObserver<'c>
+    where
+        'a: 'c,
+    {
+        let (notify, should_halt) = (self.notify, self.stop.is_halted);
+        StepObserver { clock, notify, peers: self.peers, should_halt }
+    }
+
+    /// What only the link of a sparse model has.
+    fn sparse(&mut self) -> (&mut ServerConnections, &mut SparseValues) {
+        let Some(sparse) = &mut self.sparse else { unreachable!("the model is sparse") };
+        (&mut self.connections, sparse)
+    }
+}
+
+/// The result of an operation, or the interruption by a rewind.
+fn done<T>(outcome: LinkOutcome<T>) -> Result<T, Interruption> {
+    match outcome {
+        LinkOutcome::Done(result) => Ok(result),
+        LinkOutcome::Rewound => Err(Interruption::Rewound),
+    }
+}
+
+/// Whether a worker of a sparse model pulls the values of its next batch while it computes the
+/// current one. That makes it one step staler, so `sync` and lock-step do not allow it.
+pub(crate) fn overlaps(mode: Mode) -> bool {
+    match mode {
+        Mode::Async => true,
+        Mode::Bounded { staleness } => staleness > 0,
+        Mode::Single | Mode::Sync { .. } | Mode::Mirrored => false,
+    }
+}
+
+impl Link for ServerLink<'_> {
+    fn next_step(&self) -> u64 {
+        match self.mode {
+            // Before the first pull of a sparse model only the slot's own step is known.
+            Mode::Sync { .. } => self.connections.global_step().max(self.own_step),
+            _ => self.own_step,
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.connections.is_stopping()
+    }
+
+    fn is_recalled(&self) -> bool {
+        self.stop.is_recalled.is_some_and(|is_recalled| is_recalled())
+            && !self.connections.has_unfinished_push()
+    }
+
+    fn global_step(&self) -> u64 {
+        self.connections.global_step()
+    }
+
+    fn for_each_peer(&self, visit: &mut dyn FnMut(PeerTraffic)) {
+        for (server, bytes) in self.connections.traffic().enumerate() {
+            let (sent_bytes, received_bytes) = (bytes.sent, bytes.received);
+            visit(PeerTraffic { peer: server, sent_bytes, received_bytes });
+        }
+    }
+
+    fn request_stop(&mut self, reason: &str) -> Result<(), Interruption> {
+        Ok(self.connections.request_stop(reason)?)
+    }
+
+    fn checkpoint_step(&self) -> u64 {
+        // In `sync` the step that is made next: no server makes it before it has the request.
+        self.connections.global_step() + u64::from(matches!(self.mode, Mode::Sync { .. }))
+    }
+
+    fn checkpoint(&mut self, step: u64, _is_last: bool) -> Result<(), Interruption> {
+        Ok(self.connections.request_checkpoint(step)?)
+    }
+
+    fn peek(&mut self, keys: Option<&[u32]>) -> Result<&[f32], Interruption> {
+        let observer = &mut WaitObserver { notify: self.notify, should_give_up: None };
+        let Some(sparse) = &mut self.sparse else { return Ok(self.connections.params()) };
+        sparse.complete(&mut self.connections, observer)?;
+        let (keys, purpose) = (keys.unwrap_or_default(), PullPurpose::ReadOnly);
+        done(self.connections.pull_keys(keys, purpose, &mut sparse.peeked, observer)?)?;
+        Ok(&sparse.peeked)
+    }
+
+    fn for_each_piece(&mut self, visit: &mut VisitPiece<'_>) -> Result<(), Interruption> {
+        let Some(total) = self.sparse.as_ref().map(|sparse| sparse.total_params) else {
+            return Ok(visit(self.connections.params())?);
+        };
+        let mut keys = Vec::new();
+        for from in (0..total).step_by(PIECE) {
+            keys.clear();
+            keys.extend(from as u32..(from + PIECE).min(total) as u32);
+            visit(self.peek(Some(&keys))?)?;
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, report: &[u8]) -> Result<(), Interruption> {
+        let observer = &mut self.leave_observer();
+        done(self.connections.leave(report, observer)?)
+    }
+
+    /// The workers' reports as server 0 has them, the coordinator's among them, and each
+    /// server's own.
+    fn collect(&mut self, _own: TaskSummary) -> Result<Vec<TaskSummary>, Interruption> {
+        let observer = &mut self.leave_observer();
+        let reports = done(self.connections.collect_reports(observer)?)?;
+        let from_all = reports.into_iter().enumerate().flat_map(|(server, reports)| {
+            reports.into_iter().filter(move |report| server == 0 || report.slot.is_none())
+        });
+        let reports = from_all.filter_map(|report| serde_json::from_slice(&report.bytes).ok());
+        Ok(merge_reports(reports.collect()))
+    }
+
+    fn refresh(&mut self) -> Result<(), Interruption> {
+        let observer = &mut self.leave_observer();
+        match self.sparse {
+            // A peek fetches its values anyway; this one brings the global step.
+            Some(_) => self.peek(Some(&[])).map(drop),
+            None => done(self.connections.pull(observer)?),
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), Interruption> {
+        let observer = &mut self.leave_observer();
+        Ok(self.connections.finish(observer)?)
+    }
+
+    /// A recalled slot has already been left, and no process need stay for it.
+    fn wait_for_end(&mut self) -> Result<(), Interruption> {
+        let StopConditions { is_recalled, is_run_over, .. } = self.stop;
+        let gives_up = || [is_recalled, is_run_over].into_iter().flatten().any(|holds| holds());
+        let observer = &mut WaitObserver { notify: self.notify, should_give_up: Some(&gives_up) };
+        match self.connections.wait_for_end(observer) {
+            Err(LinkError::Interrupted) => Ok(()),
+            ended => done(ended?),
+        }
+    }
+
+    fn rejoin(&mut self) -> Result<(), TrainError> {
+        let should_give_up = Some(self.should_give_up);
+        let observer = &mut WaitObserver { notify: self.notify, should_give_up };
+        self.connections.resume_after_rewind(observer)?;
+        if let Some(sparse) = &mut self.sparse {
+            sparse.in_flight = false;
+        }
+        self.own_step = self.connections.resume_step();
+        Ok(())
+    }
+
+    fn lost_pushes(&self) -> u64 {
+        self.connections.lost_pushes()
+    }
+
+    fn base_step(&self) -> u64 {
+        self.connections.base_step()
+    }
+
+    fn already_left(&self) -> bool {
+        self.connections.already_left()
+    }
+}
+
+impl DenseLink for ServerLink<'_> {
+    fn params(&self) -> &[f32] {
+        self.connections.params()
+    }
+
+    fn push(
+        &mut self,
+        examples: usize,
+        grad: &[f32],
+        clock: &mut PhaseClock,
+    ) -> Result<PushOutcome, Interruption> {
+        let step = self.next_step();
+        let observer = &mut self.step_observer(clock);
+        done(self.connections.exchange(step, examples as u32, grad, observer)?)?;
+        self.own_step += 1;
+        Ok(push_outcome(&self.connections))
+    }
+}
+
+impl SparseValues {
+    /// Waits for the values that the last push requested, if it is not answered yet.
+    fn complete(
+        &mut self,
+        connections: &mut ServerConnections,
+        observer: &mut impl LinkObserver,
+    ) -> Result<(), Interruption> {
+        if self.in_flight {
+            let place = if self.overlaps { &mut self.next } else { &mut self.current };
+            done(connections.wait_for_values(place, observer)?)?;
+            self.in_flight = false;
+        }
+        Ok(())
+    }
+}
+
+fn push_outcome(connections: &ServerConnections) -> PushOutcome {
+    if connections.was_dropped() { PushOutcome::Dropped } else { PushOutcome::Applied }
+}
+
+impl SparseLink for ServerLink<'_> {
+    fn overlaps(&self) -> bool {
+        self.sparse.as_ref().is_some_and(|sparse| sparse.overlaps)
+    }
+
+    fn begin(
+        &mut self,
+        step: u64,
+        keys: &[u32],
+        clock: &mut PhaseClock,
+    ) -> Result<(), Interruption> {
+        let observer = &mut self.step_observer(clock);
+        let (connections, sparse) = self.sparse();
+        sparse.complete(connections, observer)?;
+        connections.resume_at(step);
+        done(connections.pull_keys(keys, PullPurpose::Begin, &mut sparse.current, observer)?)
+    }
+
+    fn begin_next(&mut self, keys: &[u32], clock: &mut PhaseClock) -> Result<(), Interruption> {
+        let observer = &mut self.step_observer(clock);
+        let (connections, sparse) = self.sparse();
+        done(connections.pull_keys(keys, PullPurpose::Ahead, &mut sparse.next, observer)?)
+    }
+
+    fn values(&self) -> &[f32] {
+        self.sparse.as_ref().map_or(&[], |sparse| &sparse.current)
+    }
+
+    fn push(&mut self, push: SparsePush<'_>, clock: &mut PhaseClock) -> Result<(), Interruption> {
+        let observer = &mut self.step_observer(clock);
+        let SparsePush { step, examples, grad, next, .. } = push;
+        let (connections, sparse) = self.sparse();
+        done(connections.push_keys(step, examples as u32, grad, next, observer)?)?;
+        sparse.in_flight = true;
+        if sparse.overlaps {
+            std::mem::swap(&mut sparse.current, &mut sparse.next);
+        }
+        self.own_step += 1;
+        Ok(())
+    }
+
+    fn wait_for_values(&mut self, clock: &mut PhaseClock) -> Result<PushOutcome, Interruption> {
+        let observer = &mut self.step_observer(clock);
+        let (connections, sparse) = self.sparse();
+        sparse.complete(connections, observer)?;
+        Ok(push_outcome(connections))
+    }
+}

@@ -1,0 +1,220 @@
+//! What a server does: it holds a shard of the parameters until the run is over.
+
+use std::net::TcpListener;
+use std::ops::Range;
+use std::sync::Arc;
+
+use paceline_exchange::{
+    Generation, ModeConfig, OnLoss, ResumeState, RosterConfig, Server, ServerConfig, Store,
+};
+use paceline_model::{Layout, Model, OptimizerState, Table};
+use paceline_net::{ServeEnd, serve};
+
+use crate::checkpoint::{
+    Checkpoint, CheckpointDir, CheckpointSpec, CheckpointWriter, PlanOrigin, PlanPosition,
+    ResumePoint, ServerNumber, ShardPlace,
+};
+use crate::context::{NoteLevel, TaskContext};
+use crate::error::{TrainError, record_failure};
+use crate::server_account::ServerAccount;
+use crate::server_link::overlaps;
+use crate::server_trace::ServerTrace;
+use crate::settings::{Mode, OnWorkerLoss, TrainSettings};
+use crate::task_place::{TaskPlace, layout_digest};
+use crate::training_task::start_writer;
+use crate::workload::{ModelSizing, ModelSource};
+
+/// A task that holds a shard of the parameters.
+pub struct ServerTask<'a> {
+    /// What all tasks of the run agree on.
+    pub settings: &'a TrainSettings,
+    /// Builds the model, for its layout and initial parameters.
+    pub model: &'a ModelSource,
+    /// The server's place in the run.
+    pub place: &'a TaskPlace,
+    /// Its log, recorder and requests to stop.
+    pub context: Arc<dyn TaskContext>,
+    /// Where checkpoints and generations are kept; `None` if a lost server ends the run.
+    pub checkpoints: Option<&'a CheckpointDir>,
+    /// The checkpoint the run resumes from.
+    pub from: Option<&'a ResumePoint>,
+    /// What a process that joins later must know of the run; empty if none may join.
+    pub join_info: Vec<u8>,
+}
+
+/// Serves a shard until the coordinator ends the run.
+pub fn run_server(task: &ServerTask<'_>, listener: &TcpListener) -> Result<(), TrainError> {
+    let model = task.build_model()?;
+    let layout = model.layout();
+    let config = task.config(layout)?;
+    let shard = config.shard();
+    let slots = task.place.slots;
+    let steps = task.settings.step_layout(slots);
+    let (mut generation, mut base) = task.claim()?;
+    let mut account = task.account(&config, layout)?;
+    // Each pass is one generation: a server that hears of a newer one starts again from there.
+    loop {
+        let start = base.take().map(|checkpoint| ResumePoint::new(checkpoint, steps));
+        let store = task.store(&*model, shard.clone(), start.as_ref())?;
+        let mut server = Server::new(config.clone(), store);
+        let mut carried = 0;
+        if let Some(start) = &start {
+            let mut state = start.server_state(&shard, server.chunk_count(), slots);
+            // Where an earlier session stopped is not where this one does.
+            let started_at = task.from.map_or(0, ResumePoint::step);
+            state.stop_at = start.stop_at().filter(|_| start.step() > started_at);
+            carried = if task.from.is_none() { push_count(&state) } else { 0 };
+            server.resume(&state);
+        }
+        server.enter_generation(generation);
+        account.enter_generation(generation, carried);
+        let served = serve(listener, &mut server, &mut account);
+        if let Ok(ServeEnd::Rewind(to)) = served {
+            (generation, base) = (to, task.follow(to)?);
+            continue;
+        }
+        let recorded = account.finish(server.stats());
+        if account.is_unneeded(&server) {
+            return Ok(());
+        }
+        served.map_err(|error| TrainError::Lost(error.to_string()))?;
+        return recorded.map_err(record_failure);
+    }
+}
+
+impl ServerTask<'_> {
+    fn number(&self) -> ServerNumber {
+        ServerNumber { index: self.place.index, count: self.place.servers.len() }
+    }
+
+    fn build_model(&self) -> Result<Box<dyn Model>, TrainError> {
+        match self.model {
+            ModelSource::Dense { build, .. } => build(ModelSizing::LEAST),
+            ModelSource::Sparse(build) => Ok(build()),
+        }
+    }
+
+    fn config(&self, layout: &Layout) -> Result<ServerConfig, TrainError> {
+        let Self { settings, place, .. } = self;
+        let (slots, processes) = (place.slots, place.processes.len());
+        let name = |slot: usize| match place.processes.get(slot) {
+            Some(name) => name.clone(),
+            None => format!("slot {slot}"),
+        };
+        let (on_loss, rejoin_ms) = match settings.on_worker_loss {
+            OnWorkerLoss::Fail => (OnLoss::Fail, 0),
+            OnWorkerLoss::Continue => (OnLoss::Continue, 0),
+            // While a worker may still return it is not lost.
+            OnWorkerLoss::Wait => (OnLoss::Fail, settings.timeouts.rejoin.as_millis() as u64),
+        };
+        let config = ServerConfig {
+            index: place.index,
+            servers: place.servers.len(),
+            names: (0..slots).map(name).collect(),
+            stop_steps: settings.stop.steps,
+            on_loss,
+            rejoin_ms,
+            stall_ms: settings.timeouts.stall.as_millis() as u64,
+            token: place.token.clone(),
+            job_digest: settings.job_digest,
+            layout_digest: layout_digest(layout),
+            roster: RosterConfig { processes, join_info: self.join_info.clone() },
+            ..ServerConfig::new(self.mode(), slots, layout.len())
+        };
+        config.check().map_err(|error| TrainError::Settings(format!("cluster: {error}")))?;
+        Ok(config)
+    }
+
+    fn mode(&self) -> ModeConfig {
+        match self.settings.mode {
+            Mode::Sync { quorum } => {
+                ModeConfig::Sync { quorum: quorum.unwrap_or(self.place.slots) }
+            }
+            Mode::Bounded { staleness } => {
+                // A worker that pulls ahead is one step further than its last answer says.
+                let is_sparse = matches!(self.model, ModelSource::Sparse(_));
+                let ahead = u64::from(is_sparse && overlaps(self.settings.mode));
+                ModeConfig::Bounded { staleness: staleness - ahead }
+            }
+            Mode::Single | Mode::Async | Mode::Mirrored => ModeConfig::Async,
+        }
+    }
+
+    /// The generation this server starts in, and the checkpoint to start from.
+    fn claim(&self) -> Result<(Generation, Option<Checkpoint>), TrainError> {
+        let known = self.from.map(ResumePoint::checkpoint);
+        match self.checkpoints {
+            Some(checkpoints) => checkpoints.claim(self.number(), known, &mut |text| {
+                self.context.note(NoteLevel::Warning, text);
+            }),
+            None => Ok((Generation { number: 1, base: None }, None)),
+        }
+    }
+
+    /// The checkpoint that a generation another server has claimed starts from.
+    fn follow(&self, to: Generation) -> Result<Option<Checkpoint>, TrainError> {
+        match self.checkpoints {
+            Some(checkpoints) => checkpoints.follow(self.number(), to),
+            None => Err(TrainError::Lost("the run was rewound, but keeps no checkpoints".into())),
+        }
+    }
+
+    fn account(&self, config: &ServerConfig, layout: &Layout) -> Result<ServerAccount, TrainError> {
+        let Self { settings, place, context, .. } = self;
+        let checkpoints = self.checkpoint_writer(layout)?;
+        let recorder = context.server_recorder()?;
+        let (name, timeout) = (place.name.clone(), settings.timeouts.start);
+        let account = ServerAccount::new(name, context.clone(), recorder, checkpoints, timeout);
+        let workers = config.names.clone();
+        let trace = settings
+            .trace
+            .map(|window| ServerTrace::new(window, config.shard().len(), workers.clone()));
+        let account = account.with_trace(trace);
+        // Server 0 reports on the workers for all servers.
+        Ok(if place.index == 0 { account.with_workers(workers) } else { account })
+    }
+
+    fn checkpoint_writer(&self, layout: &Layout) -> Result<Option<CheckpointWriter>, TrainError> {
+        let Some(dir) = self.checkpoints.filter(|_| self.settings.checkpoint.is_some()) else {
+            return Ok(None);
+        };
+        let origin = self.from.map_or(PlanOrigin::default(), ResumePoint::origin);
+        let plan = PlanPosition { slots: self.place.slots, origin };
+        let ServerNumber { index, count } = self.number();
+        let shard = ShardPlace { index, count, task: &self.place.name };
+        let spec = CheckpointSpec::new(dir, self.settings, layout, plan, shard);
+        start_writer(spec, self.context.clone()).map(Some)
+    }
+
+    /// The server's shard: the model's initial parameters, or those of a checkpoint.
+    fn store(
+        &self,
+        model: &dyn Model,
+        shard: Range<usize>,
+        from: Option<&ResumePoint>,
+    ) -> Result<Store, TrainError> {
+        let (layout, optimizer) = (model.layout(), self.settings.optimizer.clone());
+        if matches!(self.model, ModelSource::Sparse(_)) {
+            let table = Table::new(optimizer, layout, shard);
+            return match from {
+                None => Ok(Store::sparse(table)),
+                Some(from) => from.fill(layout, table).map(Store::sparse),
+            };
+        }
+        if let Some(from) = from {
+            let (params, optimizer) = from.dense(layout, optimizer, shard)?;
+            return Ok(Store::dense(params, optimizer));
+        }
+        let mut params = vec![0.0; layout.len()];
+        model.initialise(self.settings.seed, &mut params);
+        // A copy, so that the memory of the other servers' parameters is released.
+        let params = params[shard.clone()].to_vec();
+        Ok(Store::dense(params, OptimizerState::new(optimizer, layout, shard)))
+    }
+}
+
+/// Pushes of all slots that a server starts with.
+fn push_count(state: &ResumeState) -> u64 {
+    let first = state.chunks.first().map_or(&[][..], |chunk| &chunk.slots);
+    first.iter().map(|mark| mark.last_sequence).sum()
+}

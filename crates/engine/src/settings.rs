@@ -1,0 +1,208 @@
+//! What every task of a run agrees on: how it trains, shares, tests and stops.
+
+use std::time::Duration;
+
+use paceline_model::OptimizerSpec;
+use paceline_observe::trace::TraceWindow;
+
+/// The settings of a run. All tasks of a run have equal ones.
+#[derive(Clone, Debug)]
+pub struct TrainSettings {
+    /// Every random choice is drawn from this.
+    pub seed: u64,
+    /// Examples per slot and step.
+    pub batch: usize,
+    /// Turns gradients into updates.
+    pub optimizer: OptimizerSpec,
+    /// How workers share the parameters.
+    pub mode: Mode,
+    /// When training ends.
+    pub stop: Stop,
+    /// How often the model is tested.
+    pub evaluate: EvaluateSettings,
+    /// How often a checkpoint is taken; none if `None`.
+    pub checkpoint: Option<CheckpointSettings>,
+    /// What happens when a worker is lost.
+    pub on_worker_loss: OnWorkerLoss,
+    /// Whether workers wait for a lost server, which returns with a checkpoint.
+    pub waits_for_servers: bool,
+    /// How long tasks wait for each other.
+    pub timeouts: Timeouts,
+    /// The steps to record a timeline of; none if `None`.
+    pub trace: Option<TraceWindow>,
+    /// Identifies the job; tasks refuse each other when it differs.
+    pub job_digest: [u8; 32],
+}
+
+/// How workers share the parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// One worker holds the parameters.
+    Single,
+    /// A server applies each gradient when it arrives.
+    Async,
+    /// Servers apply the mean of one gradient per slot.
+    Sync {
+        /// Gradients that complete a step; all slots if `None`. Further slots are backups.
+        quorum: Option<usize>,
+    },
+    /// Like `Async`, but no worker runs far ahead of the slowest.
+    Bounded {
+        /// How many steps a worker may be ahead.
+        staleness: u64,
+    },
+    /// Every worker holds a replica, and gradients are all-reduced.
+    Mirrored,
+}
+
+impl Mode {
+    /// The mode's name in job files and summaries.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Single => "single",
+            Mode::Async => "async",
+            Mode::Sync { .. } => "sync",
+            Mode::Bounded { .. } => "bounded",
+            Mode::Mirrored => "mirrored",
+        }
+    }
+
+    /// Whether all slots make every step together.
+    pub fn is_synchronous(self) -> bool {
+        matches!(self, Mode::Sync { .. } | Mode::Mirrored)
+    }
+}
+
+/// When training ends: at the first condition that is met.
+///
+/// ```
+/// use paceline_engine::Stop;
+///
+/// let stop = Stop::epochs(3).or(Stop::test_loss(0.2));
+/// assert_eq!((stop.epochs, stop.test_loss), (Some(3), Some(0.2)));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stop {
+    /// After this many passes over the data.
+    pub epochs: Option<u64>,
+    /// After this many global steps.
+    pub steps: Option<u64>,
+    /// After this many seconds of training.
+    pub seconds: Option<f64>,
+    /// When a test finds a loss of at most this.
+    pub test_loss: Option<f64>,
+}
+
+impl Stop {
+    /// Stops after `epochs` passes over the data.
+    pub fn epochs(epochs: u64) -> Self {
+        Self { epochs: Some(epochs), ..Self::default() }
+    }
+
+    /// Stops after `steps` global steps.
+    pub fn steps(steps: u64) -> Self {
+        Self { steps: Some(steps), ..Self::default() }
+    }
+
+    /// Stops after `seconds` of training.
+    pub fn seconds(seconds: f64) -> Self {
+        Self { seconds: Some(seconds), ..Self::default() }
+    }
+
+    /// Stops when a test finds a loss of at most `loss`.
+    pub fn test_loss(loss: f64) -> Self {
+        Self { test_loss: Some(loss), ..Self::default() }
+    }
+
+    /// Stops at whichever condition is met first. A condition of the same kind in `other` wins.
+    #[must_use]
+    pub fn or(self, other: Stop) -> Self {
+        Self {
+            epochs: other.epochs.or(self.epochs),
+            steps: other.steps.or(self.steps),
+            seconds: other.seconds.or(self.seconds),
+            test_loss: other.test_loss.or(self.test_loss),
+        }
+    }
+}
+
+/// How often the model is tested, and on how much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EvaluateSettings {
+    /// Global steps between tests.
+    pub every: u64,
+    /// Test on this many examples, from the first; on all if `None`.
+    pub examples: Option<usize>,
+}
+
+/// How often a checkpoint is taken: when the first condition is met.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CheckpointSettings {
+    /// Global steps between checkpoints.
+    pub every_steps: Option<u64>,
+    /// Seconds between checkpoints.
+    pub every_seconds: Option<f64>,
+    /// How many complete checkpoints stay on disk.
+    pub keep: usize,
+}
+
+/// What happens when a worker is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnWorkerLoss {
+    /// The run ends with an error that names the worker.
+    Fail,
+    /// The other workers continue without it.
+    Continue,
+    /// Its slot stays free for a process that takes over.
+    Wait,
+}
+
+/// How long tasks wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For all tasks to arrive at the start.
+    pub start: Duration,
+    /// For a step to make progress.
+    pub stall: Duration,
+    /// For a lost task to return.
+    pub rejoin: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self { start: seconds(60), stall: seconds(600), rejoin: seconds(60) }
+    }
+}
+
+impl TrainSettings {
+    /// How the run steps through its data with this many slots.
+    pub fn step_layout(&self, slots: usize) -> StepLayout {
+        let common_step = match self.mode {
+            Mode::Single => slots == 1,
+            Mode::Sync { .. } | Mode::Mirrored => true,
+            Mode::Async | Mode::Bounded { .. } => false,
+        };
+        StepLayout { slots, batch: self.batch, common_step }
+    }
+
+    /// Examples that all workers together train on in one global step.
+    pub fn examples_per_step(&self, slots: usize) -> usize {
+        match self.mode {
+            Mode::Sync { quorum } => self.batch * quorum.unwrap_or(slots),
+            Mode::Mirrored => self.batch * slots,
+            Mode::Single | Mode::Async | Mode::Bounded { .. } => self.batch,
+        }
+    }
+}
+
+/// How a run steps through its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepLayout {
+    /// Slots of the batch plan.
+    pub slots: usize,
+    /// Examples per slot and step.
+    pub batch: usize,
+    /// Whether a step of the plan is one update. If not, each slot counts its own steps.
+    pub common_step: bool,
+}

@@ -1,0 +1,133 @@
+//! The training loop of a sparse model that steps where its parameters live: mode `single` with
+//! plain SGD.
+//!
+//! Rows are used where they lie in the mapped data. A step waits for memory more than for
+//! arithmetic, so everything is prefetched some rows ahead: first a row's bounds, then its keys,
+//! then the parameters of the keys. The prefetch runs into the next batch, which is why that batch
+//! is known one step ahead.
+
+use paceline_data::{BatchPlan, SparseRows};
+use paceline_model::{Layout, Row, RowDescent, SparseModel, StepEvent};
+use paceline_observe::Phase;
+
+use super::table_link::TableLink;
+use crate::coordinator::Coordinator;
+use crate::error::Interruption;
+use crate::link::Link;
+use crate::loop_trace::record_event;
+use crate::step_recorder::{StepMade, StepRecorder, WorkDone};
+use crate::trainer::Trainer;
+
+/// How many rows ahead parameters are prefetched; keys twice as far, bounds three times.
+const AHEAD: usize = 8;
+
+/// A worker of a sparse model whose parameters are in its own process.
+pub(crate) struct InPlaceWorker<'a> {
+    slot: usize,
+    plan: BatchPlan,
+    rows: &'a SparseRows,
+    model: Box<dyn SparseModel>,
+    account: StepRecorder,
+    descent: RowDescent,
+    /// The rows of the current batch, followed by those of the next.
+    order: Vec<u32>,
+    next: Vec<u32>,
+}
+
+impl<'a> InPlaceWorker<'a> {
+    /// A worker for a slot of a plan over `rows`.
+    pub(crate) fn new(
+        slot: usize,
+        plan: BatchPlan,
+        rows: &'a SparseRows,
+        model: Box<dyn SparseModel>,
+        account: StepRecorder,
+    ) -> Self {
+        let descent = RowDescent::new(model.max_block());
+        let (order, next) = Default::default();
+        Self { slot, plan, rows, model, account, descent, order, next }
+    }
+
+    /// Moves to the batch of `step` and reads the one after it. Returns the batch's number of rows.
+    fn begin_step(&mut self, step: u64) -> usize {
+        self.account.clock.stay_in(Phase::Input);
+        std::mem::swap(&mut self.order, &mut self.next);
+        self.plan.batch(step + 1, self.slot, &mut self.next);
+        let examples = self.order.len();
+        self.order.extend_from_slice(&self.next);
+        examples
+    }
+
+    /// The mean loss of the first `examples` rows of the order; the table receives their gradient.
+    fn gradient(&mut self, examples: usize, link: &TableLink<'_>) -> f32 {
+        let start = self.account.begin_compute();
+        let (rows, order) = (self.rows, &self.order[..]);
+        let later = |at: usize| order.get(at).map(|&row| row as usize);
+        let ahead = (AHEAD..).map_while(|at| {
+            later(at + 2 * AHEAD).into_iter().for_each(|row| rows.prefetch_bounds(row));
+            later(at + AHEAD).into_iter().for_each(|row| rows.prefetch_keys(row));
+            later(at).map(|row| rows.row(row).keys)
+        });
+        if let Some(track) = self.account.clock.track() {
+            track.begin_row();
+        }
+        let Some(score_loss) = self.model.score_loss() else {
+            unreachable!("only linear models step in place")
+        };
+        let batch = rows_of(rows, &order[..examples]);
+        let loss = self.descent.gradient(score_loss, link.table(), batch, ahead);
+        if let Some(track) = self.account.clock.track() {
+            record_event(track, &StepEvent::Forward { layer: 0 });
+        }
+        self.account.slow_down(start);
+        loss
+    }
+}
+
+/// The rows with these numbers.
+fn rows_of<'a>(rows: &'a SparseRows, order: &[u32]) -> impl ExactSizeIterator<Item = Row<'a>> {
+    order.iter().map(|&row| {
+        let row = rows.row(row as usize);
+        Row { label: row.label, keys: row.keys, values: row.values }
+    })
+}
+
+impl Trainer<TableLink<'_>> for InPlaceWorker<'_> {
+    fn run(
+        &mut self,
+        link: &mut TableLink<'_>,
+        mut coordinator: Option<&mut Coordinator<'_>>,
+    ) -> Result<WorkDone, Interruption> {
+        self.plan.batch(link.next_step(), self.slot, &mut self.next);
+        loop {
+            let plan_step = link.next_step();
+            let examples = self.begin_step(plan_step);
+            if examples == 0 {
+                return Ok(self.account.work.at_end_of_plan());
+            }
+            self.account.begin_step(plan_step)?;
+            let step = link.global_step();
+            let loss = self.gradient(examples, link);
+            let now = self.account.clock.enter(Phase::Push);
+            let rows = rows_of(self.rows, &self.order[..examples]);
+            self.descent.update(link.table(), link.begin_update(), rows);
+            link.end_update(&mut self.account.clock);
+
+            self.account.work.steps += 1;
+            self.account.work.examples += examples as u64;
+            let made = StepMade { step, loss, now };
+            self.account.after_step(made, link, coordinator.as_deref_mut())?;
+            if link.is_stopping() {
+                return Ok(self.account.work);
+            }
+        }
+    }
+
+    fn account(&mut self) -> &mut StepRecorder {
+        &mut self.account
+    }
+
+    fn layout(&self) -> &Layout {
+        self.model.layout()
+    }
+}

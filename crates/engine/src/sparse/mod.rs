@@ -1,0 +1,13 @@
+//! Training on sparse rows: a batch touches a few of many parameters, and only those change.
+
+mod evaluator;
+mod hogwild;
+mod in_place;
+mod table_link;
+mod worker;
+
+pub(crate) use evaluator::SparseEvaluator;
+pub(crate) use hogwild::HogwildTrainer;
+pub(crate) use in_place::InPlaceWorker;
+pub(crate) use table_link::{SharedTable, TableLink};
+pub(crate) use worker::SparseWorker;

@@ -1,0 +1,232 @@
+//! The parameter table of a sparse model in this process: mode `single`.
+//!
+//! One thread trains deterministically. Several threads share the table without locks (Hogwild):
+//! each is a worker with a slot of its own, and they meet only in the table's cells.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use paceline_exchange::{ChunkMarks, SlotMark};
+use paceline_model::{OptimizerSpec, SparseModel, Table};
+use paceline_observe::{Phase, PhaseClock};
+
+use crate::checkpoint::{CheckpointWriter, ResumePoint, copy_table};
+use crate::context::VisitPiece;
+use crate::error::{Interruption, TrainError};
+use crate::link::{Link, PushOutcome, SparseLink, SparsePush};
+use crate::loop_trace::APPLY_OP;
+
+/// Parameters per piece in [`Link::for_each_piece`].
+const PIECE: usize = 1 << 18;
+
+/// What the threads of a run share.
+pub(crate) struct SharedTable {
+    table: Table,
+    /// Updates made.
+    steps: AtomicU64,
+    stopping: AtomicBool,
+    /// The next step of each thread.
+    slots: Vec<SlotStep>,
+}
+
+/// The next step of a thread, on a cache line of its own.
+#[repr(align(64))]
+struct SlotStep(AtomicU64);
+
+impl SharedTable {
+    /// An empty table for `threads` threads.
+    pub(crate) fn new(optimizer: OptimizerSpec, model: &dyn SparseModel, threads: usize) -> Self {
+        Self::with_steps(empty_table(optimizer, model, threads), 0, vec![0; threads])
+    }
+
+    /// The table of a checkpoint.
+    pub(crate) fn resume(
+        optimizer: OptimizerSpec,
+        model: &dyn SparseModel,
+        threads: usize,
+        from: &ResumePoint,
+    ) -> Result<Self, TrainError> {
+        let table = from.fill(model.layout(), empty_table(optimizer, model, threads))?;
+        Ok(Self::with_steps(table, from.step(), from.slot_steps(threads)))
+    }
+
+    fn with_steps(table: Table, steps: u64, slots: Vec<u64>) -> Self {
+        Self {
+            table,
+            steps: AtomicU64::new(steps),
+            stopping: AtomicBool::new(false),
+            slots: slots.into_iter().map(|step| SlotStep(AtomicU64::new(step))).collect(),
+        }
+    }
+
+    /// Whether the model steps where its parameters live.
+    pub(crate) fn steps_in_place(&self, model: &dyn SparseModel) -> bool {
+        steps_in_place(&self.table, model)
+    }
+
+    /// Stops all threads after their current step.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A table of zeros. A single thread that steps in place keeps its gradient's sums in the table.
+fn empty_table(optimizer: OptimizerSpec, model: &dyn SparseModel, threads: usize) -> Table {
+    let layout = model.layout();
+    let table = Table::new(optimizer, layout, 0..layout.len());
+    if threads == 1 && steps_in_place(&table, model) { table.with_sums() } else { table }
+}
+
+fn steps_in_place(table: &Table, model: &dyn SparseModel) -> bool {
+    table.steps_in_place() && model.score_loss().is_some()
+}
+
+/// One thread's way to the table.
+pub(crate) struct TableLink<'a> {
+    shared: &'a SharedTable,
+    slot: usize,
+    next_step: u64,
+    checkpoints: Option<CheckpointWriter>,
+    values: Vec<f32>,
+    peeked: Vec<f32>,
+}
+
+impl<'a> TableLink<'a> {
+    /// The way of the thread in `slot` to the table.
+    pub(crate) fn new(shared: &'a SharedTable, slot: usize) -> Self {
+        let next_step = shared.slots[slot].0.load(Ordering::Relaxed);
+        Self { shared, slot, next_step, checkpoints: None, values: Vec::new(), peeked: Vec::new() }
+    }
+
+    /// Takes checkpoints with this writer.
+    #[must_use]
+    pub(crate) fn with_checkpoints(self, checkpoints: Option<CheckpointWriter>) -> Self {
+        Self { checkpoints, ..self }
+    }
+
+    /// The table, for steps in place.
+    pub(super) fn table(&self) -> &'a Table {
+        &self.shared.table
+    }
+
+    /// What the threads of the run share.
+    pub(super) fn shared(&self) -> &'a SharedTable {
+        self.shared
+    }
+
+    /// An update starts; the number of updates before it.
+    pub(super) fn begin_update(&mut self) -> u64 {
+        self.shared.steps.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The update is made.
+    pub(super) fn end_update(&mut self, clock: &mut PhaseClock) {
+        clock.did(APPLY_OP);
+        self.next_step += 1;
+        self.shared.slots[self.slot].0.store(self.next_step, Ordering::Relaxed);
+    }
+
+    fn read(&mut self, keys: &[u32]) {
+        self.values.resize(keys.len(), 0.0);
+        self.shared.table.read(keys, &mut self.values);
+    }
+}
+
+impl Link for TableLink<'_> {
+    fn next_step(&self) -> u64 {
+        self.next_step
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.shared.stopping.load(Ordering::Relaxed)
+    }
+
+    fn global_step(&self) -> u64 {
+        self.shared.steps.load(Ordering::Relaxed)
+    }
+
+    fn request_stop(&mut self, _reason: &str) -> Result<(), Interruption> {
+        self.shared.stop();
+        Ok(())
+    }
+
+    fn checkpoint(&mut self, step: u64, is_last: bool) -> Result<(), Interruption> {
+        if let Some(checkpoints) = &mut self.checkpoints {
+            let shared = self.shared;
+            // Updates of other threads during the copy may be in it or not, as in any other read
+            // of a table that is shared without locks.
+            let next_steps = shared.slots.iter().map(|slot| slot.0.load(Ordering::Relaxed));
+            let slots = next_steps
+                .map(|next| SlotMark { last_sequence: next, step: next.saturating_sub(1) });
+            let marks = vec![ChunkMarks { version: step, slots: slots.collect() }];
+            shared.table.fold();
+            checkpoints.take(step, marks, is_last, |out| copy_table(&shared.table, out));
+        }
+        Ok(())
+    }
+
+    fn peek(&mut self, keys: Option<&[u32]>) -> Result<&[f32], Interruption> {
+        let keys = keys.unwrap_or_default();
+        self.peeked.resize(keys.len(), 0.0);
+        self.shared.table.read(keys, &mut self.peeked);
+        Ok(&self.peeked)
+    }
+
+    fn for_each_piece(&mut self, visit: &mut VisitPiece<'_>) -> Result<(), Interruption> {
+        let all = self.shared.table.range();
+        for from in all.clone().step_by(PIECE) {
+            let piece = from..(from + PIECE).min(all.end);
+            self.peeked.resize(piece.len(), 0.0);
+            self.shared.table.read_range(piece, &mut self.peeked);
+            visit(&self.peeked)?;
+        }
+        Ok(())
+    }
+}
+
+impl SparseLink for TableLink<'_> {
+    fn overlaps(&self) -> bool {
+        false
+    }
+
+    fn wants_sorted(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn prefetch(&self, key: u32) {
+        self.shared.table.prefetch(key);
+    }
+
+    fn begin(
+        &mut self,
+        step: u64,
+        keys: &[u32],
+        clock: &mut PhaseClock,
+    ) -> Result<(), Interruption> {
+        clock.enter(Phase::Pull);
+        self.next_step = step;
+        self.read(keys);
+        Ok(())
+    }
+
+    fn begin_next(&mut self, _: &[u32], _: &mut PhaseClock) -> Result<(), Interruption> {
+        Ok(())
+    }
+
+    fn values(&self) -> &[f32] {
+        &self.values
+    }
+
+    fn push(&mut self, push: SparsePush<'_>, clock: &mut PhaseClock) -> Result<(), Interruption> {
+        let step = self.begin_update();
+        self.shared.table.update(step, push.keys, push.grad);
+        self.end_update(clock);
+        clock.enter(Phase::Pull);
+        self.read(push.next);
+        Ok(())
+    }
+
+    fn wait_for_values(&mut self, _: &mut PhaseClock) -> Result<PushOutcome, Interruption> {
+        Ok(PushOutcome::Applied)
+    }
+}

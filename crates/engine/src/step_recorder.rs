@@ -1,0 +1,173 @@
+//! What a training loop keeps account of: its time, its work, its timeline and its recorder.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use paceline_observe::{PeerTraffic, Phase, PhaseClock, Recorder, RunPosition, StepRecord};
+
+use crate::coordinator::Coordinator;
+use crate::error::{Interruption, TrainError, record_failure};
+use crate::link::Link;
+use crate::loop_trace::LoopTrace;
+use crate::stop_reason::StopReason;
+
+/// Set in benches: tasks omit the accounting that can be omitted, so that its cost can be measured.
+pub const BARE_VARIABLE: &str = "PACELINE_TEST_BARE";
+
+/// Whether this task omits its accounting.
+pub(crate) fn is_bare() -> bool {
+    std::env::var_os(BARE_VARIABLE).is_some()
+}
+
+/// Accounts for a training loop.
+pub(crate) struct StepRecorder {
+    /// Receives what happens. Of several loops in a process only the first has a real one.
+    pub recorder: Box<dyn Recorder + Send>,
+    /// Where the loop's time goes.
+    pub clock: PhaseClock,
+    /// Test-only slowdown factor; 1.0 is full speed.
+    pub slowdown: f64,
+    /// How long tests have kept the loop from its steps; zero except for the coordinator.
+    pub testing: Duration,
+    /// What the loop has done so far.
+    pub work: WorkDone,
+    /// Records the loop's timeline, if the run has one.
+    pub trace: Option<LoopTrace>,
+}
+
+impl StepRecorder {
+    /// Accounts for a loop that starts now.
+    pub(crate) fn start(recorder: Box<dyn Recorder + Send>, slowdown: f64) -> Self {
+        let mut clock = PhaseClock::start(Phase::Input);
+        if is_bare() {
+            clock.turn_off();
+        }
+        let (testing, work) = (Duration::ZERO, WorkDone::default());
+        Self { recorder, clock, slowdown, testing, work, trace: None }
+    }
+
+    /// Accounts for a loop that reports to no recorder.
+    pub(crate) fn silent() -> Self {
+        Self::start(Box::new(()), 1.0)
+    }
+
+    /// The loop is about to make `step` of the plan.
+    #[inline]
+    pub(crate) fn begin_step(&mut self, step: u64) -> Result<(), TrainError> {
+        match &mut self.trace {
+            None => Ok(()),
+            Some(trace) => trace.begin_step(step, &mut self.clock, &mut *self.recorder),
+        }
+    }
+
+    /// Hands the loop's timeline to the recorder; whether there was anything to hand over. A
+    /// timeline that cannot be recorded costs the timeline, not the run: the error is returned as
+    /// text.
+    pub(crate) fn finish_timeline(&mut self) -> Result<bool, String> {
+        let Some(trace) = &mut self.trace else { return Ok(false) };
+        trace.finish(&mut self.clock, &mut *self.recorder).map_err(|error| error.to_string())
+    }
+
+    /// Records a step; the coordinator then decides what follows from it.
+    #[inline]
+    pub(crate) fn after_step(
+        &mut self,
+        made: StepMade,
+        link: &mut impl Link,
+        coordinator: Option<&mut Coordinator<'_>>,
+    ) -> Result<(), Interruption> {
+        let StepMade { step, loss, now } = made;
+        if !loss.is_finite() {
+            return Err(diverged(step, loss).into());
+        }
+        let traffic = |visit: &mut dyn FnMut(PeerTraffic)| link.for_each_peer(visit);
+        let written = self.recorder.step(&StepRecord {
+            step,
+            loss,
+            now,
+            worker_steps: self.work.steps,
+            examples: self.work.examples,
+            clock: &self.clock,
+            tested: self.testing,
+            position: RunPosition { global_step: link.global_step(), traffic: &traffic },
+        });
+        written.map_err(record_failure)?;
+        let Some(coordinator) = coordinator else { return Ok(()) };
+        self.clock.stay_in(Phase::Wait);
+        coordinator.after_step(loss, now, link, &mut *self.recorder)?;
+        self.testing = coordinator.testing();
+        Ok(())
+    }
+
+    /// Ends the recording.
+    pub(crate) fn finish(&mut self, success: bool) -> Result<(), TrainError> {
+        self.recorder.finish(success).map_err(record_failure)
+    }
+
+    /// In tests: sleeps so that the computation since `start` seems slow.
+    #[inline]
+    pub(crate) fn slow_down(&self, start: Option<Instant>) {
+        if let Some(start) = start {
+            thread::sleep(start.elapsed().mul_f64(self.slowdown - 1.0));
+        }
+    }
+
+    /// Enters the compute phase. Returns the time if [`slow_down`](Self::slow_down) needs it.
+    #[inline]
+    pub(crate) fn begin_compute(&mut self) -> Option<Instant> {
+        self.clock.stay_in(Phase::Compute);
+        (self.slowdown > 1.0).then(Instant::now)
+    }
+}
+
+/// A step that a loop has just made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepMade {
+    /// The global step whose parameters the gradient was computed with.
+    pub(crate) step: u64,
+    /// The mean loss of the batch.
+    pub(crate) loss: f32,
+    /// When the gradient was ready.
+    pub(crate) now: Instant,
+}
+
+/// What a worker did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WorkDone {
+    /// Why it stopped, if it knows.
+    pub reason: Option<StopReason>,
+    /// Steps it took.
+    pub steps: u64,
+    /// Gradients that came too late.
+    pub dropped: u64,
+    /// Examples it trained on.
+    pub examples: u64,
+    /// Gradients that a rewind undid, and that were computed again.
+    pub lost: u64,
+}
+
+impl WorkDone {
+    /// What two workers of one process did together.
+    pub(crate) fn plus(self, other: &WorkDone) -> WorkDone {
+        WorkDone {
+            reason: self.reason,
+            steps: self.steps + other.steps,
+            dropped: self.dropped + other.dropped,
+            examples: self.examples + other.examples,
+            lost: self.lost + other.lost,
+        }
+    }
+
+    /// The same work, ended because the batch plan has.
+    pub(crate) fn at_end_of_plan(self) -> WorkDone {
+        WorkDone { reason: Some(StopReason::Epochs), ..self }
+    }
+}
+
+/// A loss that is not a number ends the run: nothing after it can be of use.
+fn diverged(step: u64, loss: f32) -> TrainError {
+    TrainError::Training(format!(
+        "the loss became {loss} at step {step}: training diverged; \
+         try a smaller train.optimizer.rate"
+    ))
+}

@@ -1,0 +1,102 @@
+//! A task's place in its run, and how it identifies itself to the others.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use paceline_exchange::{ClientConfig, PeerRole};
+use paceline_model::Layout;
+use paceline_net::ConnectConfig;
+use sha2::{Digest, Sha256};
+
+use crate::settings::TrainSettings;
+
+/// A worker gives up this much later than the servers, so that it hears the reason from them.
+const LATER: Duration = Duration::from_secs(10);
+
+/// A task's place in its run.
+#[derive(Clone, Debug, Default)]
+pub struct TaskPlace {
+    /// The task's name, such as `worker:0`.
+    pub name: String,
+    /// The slot a worker starts with; `None` for servers, evaluators and workers that join later.
+    pub slot: Option<usize>,
+    /// A server's or evaluator's number among its kind.
+    pub index: usize,
+    /// Slots of the batch plan. At least the number of processes unless some are spares.
+    pub slots: usize,
+    /// The names of the worker processes the run starts with, by slot.
+    pub processes: Vec<String>,
+    /// The servers' addresses, by index.
+    pub servers: Vec<String>,
+    /// The workers' addresses, by slot. Only `mirrored` needs them.
+    pub workers: Vec<String>,
+    /// The run's secret; empty for none.
+    pub token: Vec<u8>,
+}
+
+impl TaskPlace {
+    /// The only task of a run.
+    pub fn single() -> Self {
+        let name = "worker:0".to_owned();
+        Self { processes: vec![name.clone()], name, slot: Some(0), slots: 1, ..Self::default() }
+    }
+
+    /// How this task connects to the servers.
+    pub(crate) fn connect_config(
+        &self,
+        settings: &TrainSettings,
+        role: PeerRole,
+        model: ModelIdentity<'_>,
+    ) -> ConnectConfig {
+        let total_params = model.layout.len();
+        let client = ClientConfig {
+            slot: self.slot.unwrap_or(self.index) as u32,
+            incarnation: incarnation(),
+            job_digest: settings.job_digest,
+            layout_digest: layout_digest(model.layout),
+            token: self.token.clone(),
+            is_sparse: model.is_sparse,
+            ..ClientConfig::new(role, self.servers.len(), total_params)
+        };
+        let timeouts = settings.timeouts;
+        ConnectConfig {
+            start_timeout: timeouts.start,
+            stall_timeout: timeouts.stall + LATER,
+            rejoin_timeout: settings.waits_for_servers.then_some(timeouts.rejoin),
+            ..ConnectConfig::new(client, self.servers.clone())
+        }
+    }
+}
+
+/// What tasks compare to know that they train the same model.
+#[derive(Clone, Copy)]
+pub(crate) struct ModelIdentity<'a> {
+    pub(crate) layout: &'a Layout,
+    pub(crate) is_sparse: bool,
+}
+
+/// A number that is higher for every later process or thread: microseconds since 1970.
+pub(crate) fn incarnation() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map_or(0, |since| since.as_micros() as u64);
+    // Two threads may ask within one microsecond.
+    let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+        Some(now.max(last.saturating_add(1)))
+    });
+    now.max(last.unwrap_or(0).saturating_add(1))
+}
+
+/// The number by which servers know this process: higher for every later one.
+pub(crate) fn process_id() -> u64 {
+    incarnation() << 8 | u64::from(std::process::id() & 0xff)
+}
+
+/// Identifies a layout: equal for equal names, shapes and groups of tensors.
+pub fn layout_digest(layout: &Layout) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for tensor in layout.tensors() {
+        hash.update(format!("{} {:?} {:?}\n", tensor.name, tensor.shape, tensor.group));
+    }
+    hash.finalize().into()
+}

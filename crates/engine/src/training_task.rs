@@ -1,0 +1,216 @@
+//! A task that trains: what it trains, its place in the run, and what it starts from.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use paceline_data::BatchPlan;
+use paceline_model::Layout;
+use paceline_observe::{RunStart, TaskSummary};
+
+use crate::checkpoint::{
+    CheckpointDir, CheckpointSpec, CheckpointWriter, PlanOrigin, PlanPosition, ResumePoint,
+    ShardPlace,
+};
+use crate::context::{NoteLevel, TaskContext};
+use crate::error::TrainError;
+use crate::link::Link;
+use crate::settings::TrainSettings;
+use crate::step_recorder::{StepRecorder, WorkDone};
+use crate::task_place::TaskPlace;
+use crate::tracer::Tracer;
+use crate::workload::Workload;
+
+/// Set in tests to `SLOT:FACTOR`: that slot is slower by the factor; `*` stands for all slots.
+const SLOW_VARIABLE: &str = "PACELINE_TEST_SLOW";
+
+/// A coordinator that returns to a run whose summary is written looks this long for servers that
+/// have not heard of the end.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// How many threads a training loop computes with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// This many.
+    Fixed(usize),
+    /// An equal share of the machine's cores, of which this many worker processes run here.
+    Share {
+        /// Worker processes on this machine.
+        processes: usize,
+    },
+}
+
+impl Threads {
+    /// Threads for each of `loops` training loops in this process.
+    pub fn per_loop(self, loops: usize) -> usize {
+        match self {
+            Threads::Fixed(threads) => threads,
+            Threads::Share { processes } => {
+                let cores = thread::available_parallelism().map_or(1, usize::from);
+                (cores / (processes * loops).max(1)).max(1)
+            }
+        }
+    }
+}
+
+/// A task that trains.
+pub struct TrainingTask<'a> {
+    /// The run's name.
+    pub run_name: &'a str,
+    /// What all tasks of the run agree on.
+    pub settings: &'a TrainSettings,
+    /// The model and the data.
+    pub workload: &'a Workload,
+    /// The task's place in the run.
+    pub place: &'a TaskPlace,
+    /// Its log, recorders and requests to stop.
+    pub context: Arc<dyn TaskContext>,
+    /// Threads of a training loop.
+    pub threads: Threads,
+    /// Threads of a test during which nothing else runs.
+    pub test_threads: usize,
+    /// Where checkpoints are kept, if the run takes any.
+    pub checkpoints: Option<&'a CheckpointDir>,
+    /// The checkpoint the run resumes from.
+    pub from: Option<&'a ResumePoint>,
+    /// Where the batch plan starts to count.
+    pub origin: PlanOrigin,
+    /// When this process came to the run.
+    pub started: Instant,
+}
+
+impl TrainingTask<'_> {
+    pub(crate) fn note(&self, level: NoteLevel, text: &str) {
+        self.context.note(level, text);
+    }
+
+    /// Whether this process leads the run: it starts with slot 0.
+    pub(crate) fn is_coordinator(&self) -> bool {
+        self.place.slot == Some(0)
+    }
+
+    /// The batch plan of all slots.
+    pub(crate) fn batches(&self) -> BatchPlan {
+        self.workload.batches(self.settings, self.place.slots, self.origin)
+    }
+
+    /// The global step at which the batch plan ends.
+    pub(crate) fn plan_steps(&self) -> u64 {
+        let layout = self.settings.step_layout(self.place.slots);
+        let steps = self.batches().steps();
+        if layout.common_step {
+            return steps;
+        }
+        let left = steps.saturating_sub(self.origin.step);
+        left.saturating_mul(layout.slots as u64).saturating_add(self.origin.step)
+    }
+
+    /// The global step the run started with: 0 unless it is resumed.
+    pub(crate) fn started_at(&self) -> u64 {
+        self.from.map_or(0, ResumePoint::step)
+    }
+
+    /// Whether this process came too late: the run is over, and no other task is left. If the run
+    /// was resumed, the summary may be that of an earlier session, and says nothing.
+    pub(crate) fn is_late(&self) -> bool {
+        let has_waited = !self.is_coordinator() || self.started.elapsed() >= FAREWELL;
+        self.from.is_none() && has_waited && self.context.is_run_over()
+    }
+
+    /// The value found, or `None` if the run ended without this process.
+    pub(crate) fn unless_late<T>(
+        &self,
+        found: Result<T, TrainError>,
+    ) -> Result<Option<T>, TrainError> {
+        match found {
+            Err(TrainError::Lost(_)) if self.is_late() => {
+                self.note(NoteLevel::Warning, "the run is over");
+                Ok(None)
+            }
+            found => found.map(Some),
+        }
+    }
+
+    /// Records the timeline, if the run has one.
+    pub(crate) fn tracer(&self) -> Option<Arc<Tracer>> {
+        self.settings.trace.map(|window| Arc::new(Tracer::new(window)))
+    }
+
+    /// Writes the checkpoints of one shard, if the run takes any.
+    pub(crate) fn checkpoint_writer(
+        &self,
+        layout: &Layout,
+        shard: ShardPlace<'_>,
+    ) -> Result<Option<CheckpointWriter>, TrainError> {
+        let Some(dir) = self.checkpoints.filter(|_| self.settings.checkpoint.is_some()) else {
+            return Ok(None);
+        };
+        let plan = PlanPosition { slots: self.place.slots, origin: self.origin };
+        let spec = CheckpointSpec::new(dir, self.settings, layout, plan, shard);
+        start_writer(spec, self.context.clone()).map(Some)
+    }
+
+    /// How the loop of `slot` starts. A process that takes over a slot finds it further than the
+    /// run began.
+    pub(crate) fn run_start(&self, slot: usize, link: &impl Link) -> RunStart {
+        let begun = self.from.map_or(0, |from| from.slot_steps(self.place.slots)[slot]);
+        match self.from {
+            _ if link.next_step() != begun || link.already_left() => RunStart::Joined,
+            Some(from) => RunStart::Resumed { step: from.step() },
+            None => RunStart::New,
+        }
+    }
+
+    /// What a loop did, as it goes into the summary.
+    pub(crate) fn task_summary(
+        &self,
+        account: &StepRecorder,
+        work: &WorkDone,
+        link: &impl Link,
+    ) -> TaskSummary {
+        let (sent_bytes, received_bytes) = link.moved_bytes();
+        let testing = account.testing.as_secs_f64();
+        TaskSummary {
+            steps: work.steps,
+            dropped: work.dropped,
+            lost: work.lost,
+            examples: work.examples,
+            evaluation_seconds: (testing > 0.0).then_some(testing),
+            resources: account.recorder.resources(),
+            sent_bytes,
+            received_bytes,
+            ..TaskSummary::of(&self.place.name, &account.clock.totals())
+        }
+    }
+
+    /// Hands the loop's timeline to its recorder; whether there was one. A timeline that cannot be
+    /// written costs the timeline, not the run.
+    pub(crate) fn finish_timeline(&self, account: &mut StepRecorder) -> bool {
+        account.finish_timeline().unwrap_or_else(|why| {
+            self.note(NoteLevel::Warning, &why);
+            false
+        })
+    }
+}
+
+/// Starts a checkpoint writer whose messages go to the task's context.
+pub(crate) fn start_writer(
+    spec: CheckpointSpec,
+    context: Arc<dyn TaskContext>,
+) -> Result<CheckpointWriter, TrainError> {
+    let report = move |written: Result<&str, &str>| match written {
+        Ok(text) => context.note(NoteLevel::Info, text),
+        Err(text) => context.note(NoteLevel::Warning, text),
+    };
+    CheckpointWriter::start(spec, Arc::new(report))
+        .map_err(TrainError::while_doing("cannot start the thread that writes checkpoints"))
+}
+
+/// The test-only slowdown factor of a slot; 1.0 is full speed.
+pub(crate) fn slowdown(slot: usize) -> f64 {
+    let wanted = std::env::var(SLOW_VARIABLE).unwrap_or_default();
+    let parsed = wanted.split_once(':').and_then(|(which, factor)| {
+        (which == "*" || which.parse() == Ok(slot)).then(|| factor.parse().unwrap_or(1.0))
+    });
+    parsed.unwrap_or(1.0)
+}

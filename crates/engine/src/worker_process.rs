@@ -1,0 +1,68 @@
+//! A worker process: the way into training for every mode.
+
+use std::net::TcpListener;
+
+use paceline_exchange::ProcessName;
+
+use crate::context::NoteLevel;
+use crate::error::TrainError;
+use crate::link_observers::WaitObserver;
+use crate::mirrored::train_replica;
+use crate::process_state::ProcessState;
+use crate::run_report::RunReport;
+use crate::settings::Mode;
+use crate::single;
+use crate::slot_manager::{enrol, fill_slots};
+use crate::task_place::process_id;
+use crate::training_task::TrainingTask;
+
+/// Trains as the worker that `task` describes, until the run is over or the worker leaves.
+///
+/// Only the coordinator returns a report. In mode `mirrored` the worker accepts the connections of
+/// others through `listener`.
+pub fn run_worker(
+    task: &TrainingTask<'_>,
+    listener: Option<TcpListener>,
+) -> Result<Option<RunReport>, TrainError> {
+    match task.settings.mode {
+        Mode::Single => single::train(task).map(Some),
+        Mode::Mirrored => train_replica(task, listener),
+        Mode::Async | Mode::Sync { .. } | Mode::Bounded { .. } => train_on_servers(task),
+    }
+}
+
+/// Enrols with server 0 and fills slots.
+fn train_on_servers(task: &TrainingTask<'_>) -> Result<Option<RunReport>, TrainError> {
+    let model = task.workload.small_model()?;
+    let level = if task.is_coordinator() { NoteLevel::Warning } else { NoteLevel::Info };
+    let notify = |text: &str| task.note(level, text);
+    let gives_up = || task.context.stop_signal().is_some() || task.is_late();
+    let process = ProcessName { id: process_id(), name: task.place.name.clone() };
+    let observer = &mut WaitObserver { notify: &notify, should_give_up: Some(&gives_up) };
+    let enrolled = enrol(task, process.clone(), model.layout(), observer);
+    let Some(roster) = task.unless_late(enrolled)? else { return Ok(None) };
+    drop(model);
+    let state = ProcessState::new(process);
+    task.unless_late(fill_slots(task, roster, &state)).map(Option::flatten)
+}
+
+/// Joins a run that is under way, and fills slots until it is over or the worker leaves.
+///
+/// Server 0 names the process. `named` receives the name, such as `worker:3`, and returns the task
+/// to train as: its recorders and log belong to that name.
+pub fn join_run<'a>(
+    task: &TrainingTask<'_>,
+    named: impl FnOnce(&str) -> Result<TrainingTask<'a>, TrainError>,
+) -> Result<(), TrainError> {
+    let model = task.workload.small_model()?;
+    let notify = |text: &str| task.note(NoteLevel::Warning, text);
+    let gives_up = || task.context.stop_signal().is_some();
+    let observer = &mut WaitObserver { notify: &notify, should_give_up: Some(&gives_up) };
+    let id = process_id();
+    let nameless = ProcessName { id, name: String::new() };
+    let roster = enrol(task, nameless, model.layout(), observer)?;
+    drop(model);
+    let name = roster.name().to_owned();
+    let task = named(&name)?;
+    fill_slots(&task, roster, &ProcessState::new(ProcessName { id, name })).map(drop)
+}

@@ -1,0 +1,286 @@
+//! What a run trains: a model and its data, as every task of the run builds them.
+
+use std::sync::Arc;
+
+use paceline_data::{
+    BatchPlan, Examples, Images, LoaderOptions, OnBad, Patches, SparseRows, TrainTest,
+};
+use paceline_model::{Layout, Model, SparseModel};
+
+use crate::batch_reader::{
+    BatchReader, ImageBatches, LoadedBatches, PatchBatches, SlotWalk, SparseRowBatches,
+};
+use crate::checkpoint::PlanOrigin;
+use crate::dense_worker::DenseWorker;
+use crate::error::TrainError;
+use crate::evaluator::{
+    Evaluator, ExamplesEvaluator, ImageEvaluator, PatchEvaluator, RowEvaluator,
+};
+use crate::link::{DenseLink, SparseLink};
+use crate::loop_trace::{LoopTrace, read_observer};
+use crate::settings::TrainSettings;
+use crate::sparse::{SparseEvaluator, SparseWorker};
+use crate::step_recorder::StepRecorder;
+use crate::tracer::Tracer;
+use crate::trainer::Trainer;
+
+/// How much memory and how many threads a model may use.
+#[derive(Clone, Copy, Debug)]
+pub struct ModelSizing {
+    /// The largest block of examples the model should take.
+    pub block: usize,
+    /// Threads to compute with.
+    pub threads: usize,
+}
+
+impl ModelSizing {
+    /// For a model whose layout alone matters.
+    pub const LEAST: ModelSizing = ModelSizing { block: 1, threads: 1 };
+}
+
+/// Builds a dense model.
+pub type BuildModel = dyn Fn(ModelSizing) -> Result<Box<dyn Model>, TrainError> + Send + Sync;
+
+/// Builds a sparse model.
+pub type BuildSparseModel = dyn Fn() -> Box<dyn SparseModel> + Send + Sync;
+
+/// Where a run's models come from. Every loop and every test has a model of its own, because a
+/// model holds scratch memory.
+#[derive(Clone)]
+pub enum ModelSource {
+    /// Every batch touches every parameter.
+    Dense {
+        /// Builds the model.
+        build: Arc<BuildModel>,
+        /// Builds a variant that reads mostly empty images as patches, if there is one.
+        build_for_patches: Option<Arc<BuildModel>>,
+    },
+    /// A batch touches a few parameters, and only those travel and change.
+    Sparse(Arc<BuildSparseModel>),
+}
+
+/// The examples to train and to test on.
+#[derive(Clone)]
+pub enum TrainingData {
+    /// Small grey images in memory.
+    Images(Arc<TrainTest<Images>>),
+    /// Any dense examples, read ahead of the step.
+    Examples(TrainTest<Arc<dyn Examples>>),
+    /// Sparse rows.
+    Rows(Arc<TrainTest<SparseRows>>),
+}
+
+/// The order in which examples are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shuffle {
+    /// In the order of the data.
+    None,
+    /// In a new random order every epoch.
+    Full,
+    /// Like `Full`, but within windows of this many examples, for data larger than memory.
+    Within(usize),
+}
+
+/// A model and the examples it is trained and tested on.
+#[derive(Clone)]
+pub struct Workload {
+    /// Builds the models.
+    pub model: ModelSource,
+    /// The examples.
+    pub data: TrainingData,
+    /// The order of the examples.
+    pub shuffle: Shuffle,
+    /// What happens to examples that cannot be read.
+    pub on_bad: OnBad,
+}
+
+/// A slot's part of the batch plan, and what its loop computes with.
+pub(crate) struct LoopConfig<'a> {
+    pub(crate) slot: usize,
+    pub(crate) plan: BatchPlan,
+    pub(crate) threads: usize,
+    pub(crate) account: StepRecorder,
+    pub(crate) tracer: Option<&'a Arc<Tracer>>,
+}
+
+impl TrainingData {
+    /// Examples to train on.
+    pub fn train_len(&self) -> usize {
+        match self {
+            TrainingData::Images(set) => set.train.len(),
+            TrainingData::Examples(set) => set.train.len(),
+            TrainingData::Rows(set) => set.train.len(),
+        }
+    }
+
+    /// Where the data is from, for people.
+    pub fn origin(&self) -> &str {
+        match self {
+            TrainingData::Images(set) => &set.origin,
+            TrainingData::Examples(set) => &set.origin,
+            TrainingData::Rows(set) => &set.origin,
+        }
+    }
+}
+
+impl Workload {
+    /// Whether only the parameters a batch touches travel and change.
+    pub fn is_sparse(&self) -> bool {
+        matches!(self.model, ModelSource::Sparse(_))
+    }
+
+    /// A model whose layout, graph or initial parameters matter, and nothing else.
+    pub fn small_model(&self) -> Result<Box<dyn Model>, TrainError> {
+        match &self.model {
+            ModelSource::Dense { build, .. } => build(ModelSizing::LEAST),
+            ModelSource::Sparse(build) => Ok(build()),
+        }
+    }
+
+    /// The layout of the parameters.
+    pub fn layout(&self) -> Result<Layout, TrainError> {
+        Ok(self.small_model()?.layout().clone())
+    }
+
+    /// Which examples `slots` slots take at which step.
+    pub fn batches(&self, settings: &TrainSettings, slots: usize, origin: PlanOrigin) -> BatchPlan {
+        let plan = BatchPlan::new(self.data.train_len(), settings.batch, slots)
+            .starting_at(origin.step, origin.position);
+        let plan = match self.shuffle {
+            Shuffle::None => plan,
+            Shuffle::Full => plan.shuffled(settings.seed),
+            Shuffle::Within(window) => plan.shuffled_within(settings.seed, window),
+        };
+        match settings.stop.epochs {
+            Some(epochs) => plan.for_epochs(epochs),
+            None => plan,
+        }
+    }
+
+    /// Tests the model on the first `examples` test examples, or all, with `threads` threads.
+    pub fn evaluator(
+        &self,
+        examples: Option<usize>,
+        threads: usize,
+    ) -> Result<Box<dyn Evaluator + '_>, TrainError> {
+        let sizing = ModelSizing { block: usize::MAX, threads };
+        match (&self.data, &self.model) {
+            (TrainingData::Rows(set), ModelSource::Sparse(build)) => {
+                Ok(Box::new(SparseEvaluator::new(&set.test, examples, build())))
+            }
+            (TrainingData::Images(set), ModelSource::Dense { build, build_for_patches }) => {
+                if let Some(build_for_patches) = build_for_patches
+                    && let Some(patches) = Patches::of(&set.test)
+                {
+                    let model = build_for_patches(sizing)?;
+                    return Ok(Box::new(PatchEvaluator::new(patches, examples, model)));
+                }
+                Ok(Box::new(ImageEvaluator::new(&set.test, examples, build(sizing)?)))
+            }
+            (TrainingData::Examples(set), ModelSource::Dense { build, .. }) => {
+                let source = set.test.clone();
+                let model = build(sizing)?;
+                Ok(Box::new(ExamplesEvaluator::new(source, examples, self.on_bad, model)))
+            }
+            (TrainingData::Rows(set), ModelSource::Dense { build, .. }) => {
+                Ok(Box::new(RowEvaluator::new(set.test.clone(), examples, build(sizing)?)))
+            }
+            (_, ModelSource::Sparse(_)) => Err(needs_rows()),
+        }
+    }
+
+    /// The training loop of a slot, for the link of any sharing mode.
+    pub(crate) fn trainer<'a, L: DenseLink + SparseLink>(
+        &'a self,
+        settings: &TrainSettings,
+        config: LoopConfig<'_>,
+    ) -> Result<Box<dyn Trainer<L> + 'a>, TrainError> {
+        match &self.model {
+            ModelSource::Dense { .. } => Ok(Box::new(self.dense_worker(settings, config)?)),
+            ModelSource::Sparse(_) => Ok(Box::new(self.sparse_worker(settings, config)?)),
+        }
+    }
+
+    /// The training loop of a slot of a dense model.
+    pub(crate) fn dense_worker(
+        &self,
+        settings: &TrainSettings,
+        config: LoopConfig<'_>,
+    ) -> Result<DenseWorker<'_>, TrainError> {
+        let ModelSource::Dense { build, build_for_patches } = &self.model else {
+            return Err(needs_dense());
+        };
+        let LoopConfig { slot, plan, threads, mut account, tracer } = config;
+        let walk = SlotWalk::new(plan, slot, settings.seed);
+        let sizing = ModelSizing { block: settings.batch, threads };
+        let patches = match (&self.data, build_for_patches) {
+            (TrainingData::Images(set), Some(build)) => {
+                Patches::of(&set.train).map(|patches| (patches, build))
+            }
+            _ => None,
+        };
+        let (batches, model): (Box<dyn BatchReader + '_>, _) = match patches {
+            Some((patches, build)) => (Box::new(PatchBatches::new(walk, patches)), build(sizing)?),
+            None => (self.batch_reader(walk, settings, tracer), build(sizing)?),
+        };
+        account.trace = loop_trace(tracer, settings, &*model);
+        Ok(DenseWorker { batches, model, account })
+    }
+
+    /// Reads the batches of a slot of a dense model.
+    fn batch_reader(
+        &self,
+        walk: SlotWalk,
+        settings: &TrainSettings,
+        tracer: Option<&Arc<Tracer>>,
+    ) -> Box<dyn BatchReader + '_> {
+        match &self.data {
+            TrainingData::Images(set) => Box::new(ImageBatches::new(walk, &set.train)),
+            TrainingData::Rows(set) => Box::new(SparseRowBatches::new(walk, &set.train)),
+            TrainingData::Examples(set) => {
+                let options = LoaderOptions { on_bad: self.on_bad, ..LoaderOptions::default() };
+                let observer = read_observer(tracer, settings.batch);
+                Box::new(LoadedBatches::new(walk, set.train.clone(), options, observer))
+            }
+        }
+    }
+
+    /// The training loop of a slot of a sparse model.
+    fn sparse_worker(
+        &self,
+        settings: &TrainSettings,
+        config: LoopConfig<'_>,
+    ) -> Result<SparseWorker<'_>, TrainError> {
+        let (rows, model) = self.sparse_parts()?;
+        let LoopConfig { slot, plan, mut account, tracer, .. } = config;
+        account.trace = loop_trace(tracer, settings, &*model);
+        Ok(SparseWorker::new(slot, plan, rows, model, account))
+    }
+
+    /// The rows and a model of a sparse workload.
+    pub(crate) fn sparse_parts(&self) -> Result<(&SparseRows, Box<dyn SparseModel>), TrainError> {
+        match (&self.model, &self.data) {
+            (ModelSource::Sparse(build), TrainingData::Rows(set)) => Ok((&set.train, build())),
+            _ => Err(needs_rows()),
+        }
+    }
+}
+
+/// Records the loop of `model` on the timeline, if the task is recorded.
+pub(crate) fn loop_trace(
+    tracer: Option<&Arc<Tracer>>,
+    settings: &TrainSettings,
+    model: &dyn Model,
+) -> Option<LoopTrace> {
+    tracer.map(|tracer| LoopTrace::new(tracer.clone(), settings.batch, model))
+}
+
+fn needs_rows() -> TrainError {
+    TrainError::Settings("a sparse model needs sparse rows to train on".into())
+}
+
+fn needs_dense() -> TrainError {
+    TrainError::Settings(
+        "mode mirrored has no sparse models; choose a mode with servers, or a dense model".into(),
+    )
+}

@@ -1,0 +1,88 @@
+//! What a planned layer does in a step.
+
+use crate::kernels::OutputMode;
+use crate::thread_pool::ThreadPool;
+
+/// What every layer works with.
+pub(crate) struct LayerPass<'a> {
+    /// The threads that share the work.
+    pub(crate) pool: &'a ThreadPool,
+    /// The number of examples.
+    pub(crate) count: usize,
+    /// The seed of the first example's random numbers; `None` outside training.
+    pub(crate) draw: Option<u64>,
+    /// Memory whose content is not kept from one call to the next.
+    pub(crate) scratch: &'a mut [f32],
+}
+
+/// A layer that writes its output to another buffer than its input.
+pub(crate) trait BufferedLayer: Send + Sync {
+    /// The scratch memory that a pass over `count` examples needs, in numbers.
+    fn scratch(&self, _count: usize) -> usize {
+        0
+    }
+
+    /// Computes the output from the input. It leaves the border of `y` as it is.
+    fn forward(&self, pass: &mut LayerPass<'_>, params: &[f32], x: &[f32], y: &mut [f32]);
+
+    /// Computes the gradient by the parameters from the gradient by the output.
+    fn param_gradient(
+        &self,
+        _pass: &mut LayerPass<'_>,
+        _x: &[f32],
+        _dy: &[f32],
+        _mode: OutputMode,
+        _grad: &mut [f32],
+    ) {
+    }
+
+    /// The length of the buffer for [`BufferedLayer::param_gradient_pieces`], for a layer of
+    /// `params` parameters.
+    fn piece(&self, params: usize, _threads: usize) -> usize {
+        params
+    }
+
+    /// Computes the same gradient as [`BufferedLayer::param_gradient`] piece by piece. Calls
+    /// `emit` with the index of a piece's first parameter in the layer, and its gradient.
+    fn param_gradient_pieces(
+        &self,
+        pass: &mut LayerPass<'_>,
+        x: &[f32],
+        dy: &[f32],
+        piece: &mut [f32],
+        emit: &mut dyn FnMut(usize, &[f32]),
+    ) {
+        self.param_gradient(pass, x, dy, OutputMode::Overwrite, piece);
+        emit(0, piece);
+    }
+
+    /// Computes the gradient by the input from the gradient by the output. The border of `dx` is
+    /// unspecified afterwards.
+    fn input_gradient(
+        &self,
+        pass: &mut LayerPass<'_>,
+        params: &[f32],
+        inputs: BackwardInputs<'_>,
+        dx: &mut [f32],
+    );
+}
+
+/// What a layer's backward pass starts from.
+#[derive(Clone, Copy)]
+pub(crate) struct BackwardInputs<'a> {
+    /// The input of the forward pass.
+    pub(crate) x: &'a [f32],
+    /// The output of the forward pass.
+    pub(crate) y: &'a [f32],
+    /// The gradient by that output.
+    pub(crate) dy: &'a [f32],
+}
+
+/// A layer that changes each value by itself, in place.
+pub(crate) trait ElementwiseLayer: Send + Sync {
+    /// Turns the input into the output.
+    fn forward(&self, pass: &mut LayerPass<'_>, y: &mut [f32]);
+
+    /// Turns the gradient by the output into the gradient by the input, given the output.
+    fn input_gradient(&self, pass: &mut LayerPass<'_>, y: &[f32], dy: &mut [f32]);
+}

@@ -1,0 +1,80 @@
+//! Memory of many million numbers that threads share without locks.
+//!
+//! A number is an atomic that is read and written with relaxed ordering: on every processor that
+//! is a plain move, and a race can lose an update but never tear a number. The system provides
+//! zeroed memory, which costs nothing until it is touched. Where the system has them the memory
+//! lies in huge pages, because accesses are random and would miss the page tables each time.
+
+use std::slice;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use memmap2::{MmapMut, MmapRaw};
+
+/// A number that threads share.
+#[repr(transparent)]
+pub(super) struct AtomicCell(AtomicU32);
+
+impl AtomicCell {
+    pub(super) fn new(value: f32) -> Self {
+        Self(AtomicU32::new(value.to_bits()))
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self) -> f32 {
+        f32::from_bits(self.0.load(Ordering::Relaxed))
+    }
+
+    #[inline(always)]
+    pub(super) fn set(&self, value: f32) {
+        self.0.store(value.to_bits(), Ordering::Relaxed);
+    }
+}
+
+/// A fixed number of cells.
+pub(super) struct AtomicCells {
+    map: MmapRaw,
+    len: usize,
+}
+
+impl AtomicCells {
+    /// `len` zeros.
+    ///
+    /// # Panics
+    /// If no memory is left.
+    pub(super) fn zeros(len: usize) -> Self {
+        let bytes = (len * size_of::<AtomicCell>()).max(1);
+        let map = MmapMut::map_anon(bytes)
+            .unwrap_or_else(|error| panic!("no memory for {len} parameters: {error}"));
+        #[cfg(target_os = "linux")]
+        {
+            // Without huge pages access is slower, and correct.
+            let _ = map.advise(memmap2::Advice::HugePage);
+        }
+        Self { map: MmapRaw::from(map), len }
+    }
+
+    #[inline(always)]
+    #[expect(unsafe_code, reason = "a memory map is bytes; these are numbers")]
+    pub(super) fn all(&self) -> &[AtomicCell] {
+        // SAFETY: the map is at least `len` cells long, begins at a page and lives as long as
+        // `self`; every bit pattern is a valid cell; and this is the only place that takes a
+        // reference to the memory, through which atomics alone write to it.
+        unsafe { slice::from_raw_parts(self.map.as_mut_ptr().cast::<AtomicCell>(), self.len) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_start_at_zero_and_keep_their_values_at_odd_sizes() {
+        for len in [0, 1, 3, 1_023, 1_025, 600_001] {
+            let cells = AtomicCells::zeros(len);
+            assert_eq!(cells.all().len(), len);
+            assert!(cells.all().iter().all(|cell| cell.get().to_bits() == 0));
+            cells.all().iter().enumerate().for_each(|(i, cell)| cell.set(i as f32));
+            assert!(cells.all().iter().enumerate().all(|(i, cell)| cell.get() == i as f32));
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! How a worker or an evaluator reaches the servers of its run.
+
+use std::time::Duration;
+
+use paceline_exchange::ClientConfig;
+
+/// How a worker or an evaluator reaches the servers of its run.
+#[derive(Clone, Debug)]
+pub struct ConnectConfig {
+    /// The identity of this worker or evaluator, and the parameters that it expects.
+    pub client: ClientConfig,
+    /// The servers' addresses, `host:port`, in the order of their indices.
+    pub servers: Vec<String>,
+    /// The time that [`ServerConnections::connect`](crate::ServerConnections::connect) waits for
+    /// all servers and workers.
+    pub start_timeout: Duration,
+    /// The longest that one operation may wait.
+    pub stall_timeout: Duration,
+    /// The time that a lost server has to come back; `None` fails at the first lost connection.
+    pub rejoin_timeout: Option<Duration>,
+}
+
+impl ConnectConfig {
+    /// Waits 60 s for the start and 610 s for an answer: 10 s longer than a server waits for other
+    /// workers, so that the worker hears the reason from the server. The first lost connection is
+    /// an error.
+    pub fn new(client: ClientConfig, servers: Vec<String>) -> Self {
+        Self {
+            client,
+            servers,
+            start_timeout: Duration::from_secs(60),
+            stall_timeout: Duration::from_secs(610),
+            rejoin_timeout: None,
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! A worker's or evaluator's connections to all servers of its run.
+//!
+//! - `server_connections.rs`: the operations push and pull, for dense models;
+//! - `keys.rs`: the same by key, for sparse models;
+//! - `start.rs`: how the connections are made;
+//! - `rejoin.rs`: what happens when one breaks, or when the run goes back to a checkpoint;
+//! - `goodbye.rs`: how a worker leaves and a run ends;
+//! - `server_peer.rs`: one server and the connection to it.
+
+mod config;
+mod goodbye;
+mod keys;
+mod rejoin;
+mod requests;
+mod server_connections;
+mod server_peer;
+mod start;
+
+pub use config::ConnectConfig;
+pub use server_connections::ServerConnections;

@@ -1,0 +1,160 @@
+//! The start: a worker connects to all servers, in any order, and says which are missing.
+
+use std::time::{Duration, Instant};
+
+use mio::{Events, Poll, Token};
+use paceline_exchange::{Client, PeerRole};
+
+use super::config::ConnectConfig;
+use super::server_connections::ServerConnections;
+use super::server_peer::ServerPeer;
+use crate::dial::{RECONNECT_PAUSE, RETRY_PAUSE, dial};
+use crate::error::LinkError;
+use crate::long_wait::LongWait;
+use crate::observer::LinkObserver;
+use crate::outcome::LinkOutcome;
+use crate::peer_state::PeerState;
+
+impl ServerConnections {
+    /// Connects to all servers, waits until all report that the run has started (for an
+    /// evaluator: that it is admitted) and, if the model is dense, pulls the parameters. Notes
+    /// once a second which tasks are missing.
+    ///
+    /// # Panics
+    /// If `config.client` has another number of servers than there are addresses.
+    pub fn connect(
+        config: ConnectConfig,
+        observer: &mut impl LinkObserver,
+    ) -> Result<Self, LinkError> {
+        assert_eq!(config.servers.len(), config.client.servers, "servers");
+        let addresses = config.servers.iter().enumerate();
+        let peers: Vec<_> =
+            addresses.map(|(index, address)| ServerPeer::new(index, address)).collect();
+        let dense_params = if config.client.is_sparse { 0 } else { config.client.total_params };
+        let mut connections = Self {
+            client: Client::new(config.client.clone()),
+            params: vec![0.0; dense_params],
+            reports: peers.iter().map(|_| None).collect(),
+            requests: Default::default(),
+            is_over: false,
+            has_rewound: false,
+            pushed: Vec::new(),
+            peers,
+            poll: Poll::new()?,
+            events: Events::with_capacity(64),
+            config,
+        };
+        connections.gather_and_pull(connections.config.start_timeout, observer)?;
+        Ok(connections)
+    }
+
+    /// Connects to all servers and, if the model is dense, pulls; again if the run goes back
+    /// meanwhile. For a sparse model the first batch says which values it needs.
+    pub(super) fn gather_and_pull(
+        &mut self,
+        mut limit: Duration,
+        observer: &mut impl LinkObserver,
+    ) -> Result<(), LinkError> {
+        loop {
+            self.gather(limit, observer)?;
+            if self.config.client.is_sparse || self.pull(observer)? == LinkOutcome::Done(()) {
+                return Ok(());
+            }
+            limit = self.config.rejoin_timeout.unwrap_or(self.config.start_timeout);
+        }
+    }
+
+    fn gather(
+        &mut self,
+        limit: Duration,
+        observer: &mut impl LinkObserver,
+    ) -> Result<(), LinkError> {
+        let mut wait = LongWait::new();
+        while !self.has_started() {
+            self.connect_missing();
+            // A server may know of a newer generation than the others: then all are called again.
+            self.read_greetings(observer)?;
+            if observer.should_give_up() {
+                return Err(LinkError::Interrupted);
+            }
+            wait.check_start(limit, || self.missing())?;
+            if wait.should_note() {
+                observer.note(&format!("waiting for the start: {}", self.missing()));
+            }
+        }
+        self.has_rewound = false;
+        Ok(())
+    }
+
+    fn has_started(&self) -> bool {
+        if self.config.client.role == PeerRole::Worker {
+            self.client.is_started()
+        } else {
+            self.client.is_welcome()
+        }
+    }
+
+    /// The servers that the start waits for, and the state of each.
+    fn missing(&self) -> String {
+        let states = self.peers.iter().filter(|peer| peer.state != PeerState::Started);
+        let states = states.map(|peer| match peer.state {
+            PeerState::Ready => format!("{} is ready and waits for other workers", peer.name),
+            _ => format!("{} at {} is {}", peer.name, peer.address, peer.state),
+        });
+        states.collect::<Vec<_>>().join("; ")
+    }
+
+    /// Connects to every server that is not connected and whose next attempt is due.
+    fn connect_missing(&mut self) {
+        for server in 0..self.peers.len() {
+            let peer = &self.peers[server];
+            if peer.is_connected() || Instant::now() < peer.next_attempt {
+                continue;
+            }
+            let attempt = self.dial_server(server);
+            let peer = &mut self.peers[server];
+            peer.next_attempt = Instant::now() + RETRY_PAUSE;
+            // A server that denies this process is running; that it then hung up is no news.
+            if let Err(state) = attempt
+                && !matches!(peer.state, PeerState::Denied(_))
+            {
+                peer.state = state;
+            }
+        }
+    }
+
+    pub(super) fn dial_server(&mut self, server: usize) -> Result<(), PeerState> {
+        let stream = dial(&self.peers[server].address, self.poll.registry(), Token(server))?;
+        self.client.connection_lost(server);
+        self.peers[server].connected(stream);
+        let (header, body) = self.client.hello(server);
+        let sent = self.peers[server].send_control(&header, &body);
+        sent.map_err(|error| PeerState::Refused(error.to_string()))
+    }
+
+    /// Reads what servers say before the start. A connection lost now is tried again.
+    fn read_greetings(&mut self, observer: &mut impl LinkObserver) -> Result<(), LinkError> {
+        self.poll(self.longest_sleep().min(RETRY_PAUSE))?;
+        for server in 0..self.peers.len() {
+            loop {
+                let peer = &mut self.peers[server];
+                match peer.read_event(server, &mut self.client, &mut self.params) {
+                    Ok(Some(event)) => self.on_event(server, event, observer)?,
+                    Ok(None) => break,
+                    Err(error) => {
+                        if matches!(peer.state, PeerState::Ready | PeerState::Started) {
+                            peer.next_attempt = Instant::now() + RECONNECT_PAUSE;
+                        }
+                        if !matches!(peer.state, PeerState::Denied(_)) {
+                            peer.state = PeerState::Refused(error.to_string());
+                        }
+                        peer.disconnect();
+                        self.client.connection_lost(server);
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,37 @@
+//! What a worker of a mesh needs to know, and what it contributes to a step.
+
+use std::time::Duration;
+
+/// The addresses of all workers, and the limits of waits for them.
+#[derive(Clone, Debug)]
+pub struct MeshConfig {
+    /// The workers' addresses, `host:port`, in the order of their slots.
+    pub addresses: Vec<String>,
+    /// The time that [`Mesh::connect`](crate::Mesh::connect) waits for all workers.
+    pub start_timeout: Duration,
+    /// The longest that a step may wait for other workers.
+    pub stall_timeout: Duration,
+    /// The time that a lost worker has to come back, if the run recovers from losses.
+    pub rejoin_timeout: Duration,
+}
+
+impl MeshConfig {
+    /// Waits 60 s for the start, 600 s for a step and 60 s for a lost worker.
+    pub fn new(addresses: Vec<String>) -> Self {
+        Self {
+            addresses,
+            start_timeout: Duration::from_secs(60),
+            stall_timeout: Duration::from_secs(600),
+            rejoin_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What a worker contributes to a step.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalGradient<'a> {
+    /// The number of examples that the gradient is the mean over; its weight in the sum.
+    pub examples: u32,
+    /// The gradient, as long as the parameters.
+    pub values: &'a [f32],
+}

@@ -1,0 +1,59 @@
+//! Accepts connections from other workers, and keeps them until they have said which one they are.
+
+use std::io;
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use mio::{Interest, Poll, Token};
+
+use super::connection::MeshConnection;
+use crate::socket::{BOTH_WAYS, set_options};
+
+/// The token of the listener and of unidentified connections: their events only end a poll.
+const UNIDENTIFIED: Token = Token(usize::MAX - 1);
+/// The most unidentified connections at a time; further ones stay in the system's backlog.
+const MAX_UNIDENTIFIED: usize = 64;
+/// How long a connection may stay unidentified.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Accepts connections from other workers.
+pub(super) struct PeerListener {
+    listener: mio::net::TcpListener,
+    pub(super) unidentified: Vec<UnidentifiedPeer>,
+}
+
+/// A connection whose worker has not said which one it is.
+pub(super) struct UnidentifiedPeer {
+    pub(super) connection: MeshConnection,
+    accepted: Instant,
+}
+
+impl UnidentifiedPeer {
+    /// Whether it may stay unidentified any longer.
+    pub(super) fn has_time(&self) -> bool {
+        self.accepted.elapsed() < HELLO_TIMEOUT
+    }
+}
+
+impl PeerListener {
+    pub(super) fn new(listener: TcpListener, poll: &Poll) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let mut listener = mio::net::TcpListener::from_std(listener);
+        poll.registry().register(&mut listener, UNIDENTIFIED, Interest::READABLE)?;
+        Ok(Self { listener, unidentified: Vec::new() })
+    }
+
+    /// Accepts the connections that are waiting.
+    pub(super) fn accept(&mut self, poll: &Poll) -> io::Result<()> {
+        while self.unidentified.len() < MAX_UNIDENTIFIED {
+            // A connection that failed before it was accepted needs no answer.
+            let Ok((mut stream, _)) = self.listener.accept() else { break };
+            if set_options(&stream).is_ok() {
+                poll.registry().register(&mut stream, UNIDENTIFIED, BOTH_WAYS)?;
+                let connection = MeshConnection::new(stream);
+                self.unidentified.push(UnidentifiedPeer { connection, accepted: Instant::now() });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! One step: all workers' gradients become one update.
+
+use std::time::Duration;
+
+use paceline_exchange::{FrameKind, Replica, ReplicaEvent};
+
+use super::config::LocalGradient;
+use super::connection::CLOSED;
+use super::fault::MeshFault;
+use super::state::Mesh;
+use crate::error::LinkError;
+use crate::long_wait::{CHECK_EVERY, LongWait};
+use crate::observer::{ExchangePhase, LinkObserver};
+use crate::spin_wait::SpinWait;
+
+/// With at most this many peers it costs less to read every socket than to poll them.
+const FEW_PEERS: usize = 3;
+
+impl Mesh {
+    /// Makes a step: all workers' gradients become one update, the same on every replica. `None`
+    /// takes part without a gradient, for a worker that has no more examples.
+    ///
+    /// # Panics
+    /// If the gradient is not as long as the parameters, or the last step has been made.
+    pub fn reduce(
+        &mut self,
+        gradient: Option<LocalGradient<'_>>,
+        observer: &mut impl LinkObserver,
+    ) -> Result<(), LinkError> {
+        let values = gradient.map_or(&[][..], |gradient| gradient.values);
+        assert!(gradient.is_none() || values.len() == self.params().len(), "gradient");
+        let examples = gradient.map(|gradient| gradient.examples);
+        let before = self.global_step();
+        loop {
+            match self.step(examples, values, observer) {
+                Ok(()) => {
+                    self.losses = 0;
+                    return Ok(());
+                }
+                Err(fault) => self.recover(fault, values, observer)?,
+            }
+            // The others may have made the step and sent its result to this replica.
+            if self.global_step() != before || self.is_over() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn step(
+        &mut self,
+        examples: Option<u32>,
+        gradient: &[f32],
+        observer: &mut impl LinkObserver,
+    ) -> Result<(), MeshFault> {
+        self.check_needed()?;
+        self.replica.begin_step(examples);
+        observer.sending_gradient(self.global_step());
+        let mut wait = None;
+        loop {
+            observer.enter_phase(ExchangePhase::Push);
+            if self.replica.reduce_chunk(gradient) {
+                while self.replica.reduce_chunk(gradient) {}
+                observer.gradients_applied();
+            }
+            let mut progress = self.send_all(gradient)?;
+            if self.is_sent() && self.replica.is_complete() {
+                return Ok(self.replica.finish_step()?);
+            }
+            observer.enter_phase(ExchangePhase::Pull);
+            progress |= self.read_all(observer)?;
+            if !progress {
+                observer.enter_phase(ExchangePhase::Wait);
+                self.wait(wait.get_or_insert_with(LongWait::new), observer)?;
+            }
+        }
+    }
+
+    /// Fails if a peer is needed that closed its connection when it was not.
+    fn check_needed(&self) -> Result<(), MeshFault> {
+        let is_missed = |slot: &usize| self.is_gone(*slot) && self.replica.needs(*slot);
+        let missed = self.replica.others().find(is_missed);
+        missed.map_or(Ok(()), |slot| Err(MeshFault::lost(slot, CLOSED)))
+    }
+
+    /// Sends what the sockets take now. Returns whether they took any byte.
+    pub(super) fn send_all(&mut self, gradient: &[f32]) -> Result<bool, MeshFault> {
+        let mut progress = false;
+        for slot in self.replica.others() {
+            let Some(connection) = &mut self.peers[slot].connection else { continue };
+            match connection.send_chunks(slot, &mut self.replica, gradient) {
+                Ok(sent) => progress |= sent,
+                Err(fault) => self.connection_failed(slot, fault)?,
+            }
+        }
+        Ok(progress)
+    }
+
+    /// A connection failed. If the replica needs nothing more from the peer and has nothing more
+    /// for it, the peer has merely gone, and the connection is closed.
+    fn connection_failed(&mut self, slot: usize, fault: MeshFault) -> Result<(), MeshFault> {
+        if !matches!(fault, MeshFault::Lost { .. }) || self.replica.needs(slot) {
+            return Err(fault);
+        }
+        self.close(slot);
+        Ok(())
+    }
+
+    /// Reads one frame from each peer, so that none is made to wait for another. Returns whether
+    /// there was any.
+    pub(super) fn read_all(&mut self, observer: &mut impl LinkObserver) -> Result<bool, MeshFault> {
+        let mut progress = false;
+        for slot in self.replica.others() {
+            let Some(connection) = &mut self.peers[slot].connection else { continue };
+            let event = match connection.read_event(slot, &mut self.replica) {
+                Ok(None) => continue,
+                Ok(Some(event)) => event,
+                Err(fault) => {
+                    self.connection_failed(slot, fault)?;
+                    continue;
+                }
+            };
+            progress = true;
+            match connection.take_first_chunk() {
+                Some(FrameKind::GradientChunk) => {
+                    observer.gradient_arrived(slot, self.replica.global_step());
+                }
+                Some(_) => observer.update_arrived(slot),
+                None => {}
+            }
+            match event {
+                ReplicaEvent::Progress | ReplicaEvent::Bye => {}
+                ReplicaEvent::Abort(why) => return Err(LinkError::Aborted(why).into()),
+                // In a run that recovers, no worker exits before everything is on disk.
+                ReplicaEvent::Left if self.replica.recovers() => {}
+                ReplicaEvent::Left => {
+                    let sent = connection.send_control(&Replica::bye(), &[]);
+                    sent.map_err(|error| MeshFault::lost(slot, error))?;
+                }
+            }
+        }
+        Ok(progress)
+    }
+
+    /// Spins, then sleeps until a socket has something. Notes once a second what it waits for,
+    /// and fails at the limit.
+    pub(super) fn wait(
+        &mut self,
+        wait: &mut LongWait,
+        observer: &mut impl LinkObserver,
+    ) -> Result<(), MeshFault> {
+        self.check_needed()?;
+        let mut spin = SpinWait::new();
+        let has_few_peers = self.peers.len() <= FEW_PEERS + 1;
+        while spin.spin() {
+            if has_few_peers {
+                self.wake_all();
+                if self.read_all(observer)? {
+                    return Ok(());
+                }
+            } else if self.poll(Duration::ZERO)? {
+                return Ok(());
+            }
+        }
+        if self.poll(CHECK_EVERY)? {
+            return Ok(());
+        }
+        if observer.should_give_up() {
+            return Err(LinkError::Interrupted.into());
+        }
+        wait.check(self.config.stall_timeout, || self.awaited())?;
+        if wait.should_note() {
+            let (step, seconds) = (self.global_step(), wait.elapsed().as_secs());
+            observer.note(&format!("step {step} waits for {} ({seconds} s)", self.awaited()));
+        }
+        Ok(())
+    }
+}

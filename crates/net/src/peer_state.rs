@@ -1,0 +1,53 @@
+//! How far a connection to a server or another worker has come, in words for a person.
+
+use std::fmt;
+
+use paceline_exchange::{Refusal, RefuseCode};
+
+/// What a worker knows of a server or another worker while it waits for the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PeerState {
+    /// Its host name cannot be resolved.
+    NoAddress(String),
+    /// The connection attempt failed, or the connection broke.
+    Refused(String),
+    /// It must connect to this worker, and has not yet.
+    Awaited,
+    /// The connection is open, but the peer has not answered the greeting.
+    Connected,
+    /// It belongs to another job, version or run, or does not accept this worker's token or slot.
+    Denied(Refusal),
+    /// It has admitted this worker, and waits for others.
+    Ready,
+    /// It has seen all workers.
+    Started,
+}
+
+impl PeerState {
+    /// The state before the first attempt to connect.
+    pub(crate) fn untried() -> Self {
+        PeerState::Refused("not tried yet".into())
+    }
+}
+
+impl fmt::Display for PeerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PeerState::NoAddress(why) => write!(f, "no address ({why})"),
+            PeerState::Refused(why) => write!(f, "refused ({why})"),
+            PeerState::Awaited => f.write_str("not here yet"),
+            PeerState::Connected => f.write_str("connected"),
+            PeerState::Denied(refusal) => {
+                let what = match refusal.code {
+                    RefuseCode::WrongVersion => "wrong version",
+                    RefuseCode::WrongJob | RefuseCode::WrongLayout => "wrong job",
+                    RefuseCode::WrongToken => "wrong token",
+                    _ => "refused",
+                };
+                write!(f, "{what} ({})", refusal.text)
+            }
+            PeerState::Ready => f.write_str("ready"),
+            PeerState::Started => f.write_str("started"),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The phases of a connection's thread, and totals over all threads.
+
+use paceline_exchange::ServerPhase;
+use paceline_observe::Phases;
+
+/// A phase of a connection's thread, for a [`Clock`](paceline_observe::Clock).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct ThreadPhase(pub(super) ServerPhase);
+
+impl Phases<4> for ThreadPhase {
+    const NAMES: [&'static str; 4] = ["receive", "apply", "send", "idle"];
+
+    fn index(self) -> usize {
+        match self.0 {
+            ServerPhase::Receive => 0,
+            ServerPhase::Apply => 1,
+            ServerPhase::Send => 2,
+            ServerPhase::Idle => 3,
+        }
+    }
+}
+
+/// What went through a server's connections, and what their threads did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ServerTotals {
+    /// Bytes sent to all clients.
+    pub sent_bytes: u64,
+    /// Bytes received from all clients.
+    pub received_bytes: u64,
+    /// Seconds from the first gradient of a connection to its end; the longest of all connections.
+    pub seconds: f64,
+    /// Seconds that the connections' threads spent in each of [`PHASES`](Self::PHASES), summed
+    /// over all threads.
+    pub phases: [f64; 4],
+}
+
+impl ServerTotals {
+    /// The phases of a connection's thread, by name.
+    pub const PHASES: [&'static str; 4] = ThreadPhase::NAMES;
+
+    pub(super) fn add(&mut self, other: &ServerTotals) {
+        self.sent_bytes += other.sent_bytes;
+        self.received_bytes += other.received_bytes;
+        self.seconds = self.seconds.max(other.seconds);
+        self.phases.iter_mut().zip(other.phases).for_each(|(sum, more)| *sum += more);
+    }
+}

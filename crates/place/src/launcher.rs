@@ -1,0 +1,369 @@
+//! The local launcher: starts every task of a run as a process of its own, watches them, and
+//! leaves none behind.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use signal_hook::consts::SIGTERM;
+
+use crate::cluster::{Role, Task};
+use crate::emulate::EmulatedHosts;
+use crate::error::PlaceError;
+use crate::launcher_channel::{
+    CHANNEL_VARIABLE, allow_leave, asks_to_leave, channel_pair, send_stop,
+};
+use crate::listen::LISTENER_VARIABLE;
+use crate::task_end::{RestartPolicy, TaskEnd, describe_end};
+use crate::tf_config::TF_CONFIG;
+use crate::token::TOKEN_VARIABLE;
+
+/// How often the tasks are checked.
+const CHECK_EVERY: Duration = Duration::from_millis(5);
+/// How long tasks may take to end once the coordinator has.
+const GRACE: Duration = Duration::from_secs(10);
+/// The same for servers that may still write the last checkpoint.
+const GRACE_TO_WRITE: Duration = Duration::from_secs(300);
+/// The same once a task has failed: the work of the others is void.
+const GRACE_AFTER_FAILURE: Duration = Duration::from_secs(3);
+
+/// The tasks to launch, and what to do when they end.
+#[derive(Clone, Copy, Debug)]
+pub struct LaunchSettings {
+    /// Worker processes.
+    pub workers: usize,
+    /// Server processes; `None` in a mode without servers, where workers listen themselves.
+    pub servers: Option<usize>,
+    /// How often lost tasks are started again, in total.
+    pub restarts: usize,
+    /// Whether a lost worker is started again.
+    pub restarts_workers: bool,
+    /// Whether a lost server is started again.
+    pub restarts_servers: bool,
+    /// Whether the run continues without a lost worker.
+    pub spares_workers: bool,
+    /// Whether servers may still write a checkpoint at the end.
+    pub writes_checkpoints: bool,
+}
+
+/// What the launcher asks of the program whose tasks it starts.
+pub trait LaunchHooks {
+    /// Adds the program's arguments and environment to the command of a task. `is_restart` says
+    /// that the task takes the place of a lost one.
+    fn configure(&self, command: &mut Command, is_restart: bool);
+
+    /// Whether the run has ended: its summary is written.
+    fn has_ended(&self) -> bool;
+
+    /// The signal that the launcher received, if any.
+    fn stop_signal(&self) -> Option<i32>;
+
+    /// A message for people.
+    fn note(&self, text: &str);
+}
+
+/// The tasks of a run on this machine. Dropping it kills those that still live.
+pub struct LaunchedRun<'a> {
+    settings: LaunchSettings,
+    hooks: &'a dyn LaunchHooks,
+    /// Where tasks run, if not on this machine as it is.
+    hosts: Option<&'a EmulatedHosts>,
+    token: String,
+    /// The cluster as `TF_CONFIG` describes it.
+    cluster: serde_json::Value,
+    tasks: Vec<LaunchedTask>,
+    /// Since when nothing is left to train.
+    over: Option<Instant>,
+    failure: Option<TaskFailure>,
+    /// Whether the coordinator has been asked to stop.
+    stop_sent: bool,
+    restarts_left: usize,
+}
+
+/// A failure, and how much the task is to blame for it.
+struct TaskFailure {
+    blame: u8,
+    error: PlaceError,
+}
+
+/// A task that was started.
+struct LaunchedTask {
+    task: Task,
+    child: Child,
+    channel: UnixStream,
+    /// Its listening socket, kept open so that a process that takes its place finds the peers that
+    /// connected meanwhile.
+    listener: Option<TcpListener>,
+    ended: Option<ExitStatus>,
+    /// It knows that the run is over.
+    knows_end: bool,
+}
+
+impl<'a> LaunchedRun<'a> {
+    /// Starts all tasks on this machine, or on emulated hosts.
+    pub fn start(
+        settings: LaunchSettings,
+        hosts: Option<&'a EmulatedHosts>,
+        hooks: &'a dyn LaunchHooks,
+    ) -> Result<Self, PlaceError> {
+        let cannot = || PlaceError::while_doing("cannot start the tasks");
+        let servers = settings.servers.unwrap_or(0);
+        let bound_servers = bind(hosts, Role::Ps, servers).map_err(cannot())?;
+        // With servers, workers do not listen, but must be listed.
+        let workers = settings.workers;
+        let bound_workers = if settings.servers.is_none() || hosts.is_some() {
+            bind(hosts, Role::Worker, workers).map_err(cannot())?
+        } else {
+            (0..workers).map(|_| BoundAddress::unbound("127.0.0.1:0".into())).collect()
+        };
+        let addresses = |bound: &[BoundAddress]| -> Vec<String> {
+            bound.iter().map(|bound| bound.address.clone()).collect()
+        };
+        let cluster = match settings.servers {
+            None => json!({"worker": addresses(&bound_workers)}),
+            Some(_) => {
+                json!({"worker": addresses(&bound_workers), "ps": addresses(&bound_servers)})
+            }
+        };
+        let mut run = Self {
+            settings,
+            hooks,
+            hosts,
+            token: make_token().map_err(cannot())?,
+            cluster,
+            tasks: Vec::new(),
+            over: None,
+            failure: None,
+            stop_sent: false,
+            restarts_left: settings.restarts,
+        };
+        let servers = bound_servers.into_iter().map(|bound| (Role::Ps, bound));
+        let workers = bound_workers.into_iter().map(|bound| (Role::Worker, bound));
+        let mut counts = [0, 0];
+        for (role, bound) in servers.chain(workers) {
+            let count = &mut counts[usize::from(role == Role::Ps)];
+            let task = Task { role, index: *count };
+            *count += 1;
+            let started = run.start_task(task, bound.listener, false).map_err(cannot())?;
+            run.tasks.push(started);
+        }
+        Ok(run)
+    }
+
+    /// The addresses of the servers.
+    pub fn servers(&self) -> Vec<String> {
+        let listed = self.cluster["ps"].as_array().into_iter().flatten();
+        listed.filter_map(|address| address.as_str().map(String::from)).collect()
+    }
+
+    /// The run's secret.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Waits until all tasks have ended. Passes a stop signal on, and starts lost tasks again.
+    pub fn wait(&mut self) -> Result<(), PlaceError> {
+        while self.tasks.iter().any(|task| task.ended.is_none()) {
+            self.pass_on_stop();
+            for index in 0..self.tasks.len() {
+                self.check_task(index)?;
+            }
+            if let Some(over) = self.over {
+                self.tell_servers();
+                self.kill_late(over.elapsed());
+            }
+            thread::sleep(CHECK_EVERY);
+        }
+        self.failure.take().map_or(Ok(()), |failure| Err(failure.error))
+    }
+
+    /// Asks the coordinator to stop if the launcher received a signal.
+    fn pass_on_stop(&mut self) {
+        if let Some(signal) = self.hooks.stop_signal().filter(|_| !self.stop_sent) {
+            self.stop_sent = true;
+            if let Some(coordinator) = self.tasks.iter().find(|task| task.task.is_coordinator()) {
+                send_stop(&coordinator.channel, signal);
+            }
+        }
+    }
+
+    /// Looks at one task: lets it leave, starts it again, or notes how it ended.
+    fn check_task(&mut self, index: usize) -> Result<(), PlaceError> {
+        let launched = &mut self.tasks[index];
+        if launched.ended.is_some() {
+            return Ok(());
+        }
+        let task = launched.task;
+        if asks_to_leave(&launched.channel) && self.hooks.stop_signal().is_none() {
+            allow_leave(&launched.channel);
+        }
+        let status = launched.child.try_wait();
+        launched.ended = status.map_err(PlaceError::while_doing(format!("cannot watch {task}")))?;
+        let Some(status) = launched.ended else { return Ok(()) };
+        if self.over.is_none() && self.ends_run(task, status) {
+            self.over = Some(Instant::now());
+        }
+        let end = TaskEnd { task, status };
+        let policy = RestartPolicy {
+            workers: self.settings.restarts_workers,
+            servers: self.settings.restarts_servers,
+        };
+        let is_replaceable = end.is_replaceable(policy);
+        let may_restart = self.restarts_left > 0 && self.failure.is_none() && self.over.is_none();
+        if may_restart && is_replaceable {
+            return self.restart(index, status);
+        }
+        let is_harmless = is_replaceable || end.is_lost_worker();
+        if self.over.is_some() && self.failure.is_none() && is_harmless {
+            self.hooks.note(&format!("{task} {}, after the end", describe_end(status)));
+            return Ok(());
+        }
+        self.note_failure(&end);
+        Ok(())
+    }
+
+    fn restart(&mut self, index: usize, status: ExitStatus) -> Result<(), PlaceError> {
+        let task = self.tasks[index].task;
+        self.restarts_left -= 1;
+        self.stop_sent &= !task.is_coordinator();
+        let listener = self.tasks[index].listener.take();
+        let cannot = PlaceError::while_doing(format!("cannot start {task} again"));
+        self.tasks[index] = self.start_task(task, listener, true).map_err(cannot)?;
+        self.hooks.note(&format!("{task} is started again: it {}", describe_end(status)));
+        Ok(())
+    }
+
+    fn note_failure(&mut self, end: &TaskEnd) {
+        let is_spared = self.settings.spares_workers
+            && end.task.role == Role::Worker
+            && !end.task.is_coordinator();
+        let blame = end.blame();
+        let is_worse = self.failure.as_ref().is_none_or(|failure| failure.blame < blame);
+        if !end.status.success() && !is_spared && is_worse {
+            let error = end.error(self.hooks.stop_signal());
+            self.failure = Some(TaskFailure { blame, error });
+            self.over.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// Whether this end of a task ends the run: the coordinator is done, or a server was released
+    /// by it, or, without servers, the summary is written.
+    fn ends_run(&self, task: Task, status: ExitStatus) -> bool {
+        let is_last = task.is_coordinator() || task.role == Role::Ps;
+        let has_servers = self.settings.servers.is_some();
+        status.success() && is_last || !has_servers && self.hooks.has_ended()
+    }
+
+    /// The run is over: a server that has just returned to it need not wait. One that still writes
+    /// finishes first.
+    fn tell_servers(&mut self) {
+        let servers = self.tasks.iter_mut().filter(|task| task.task.role == Role::Ps);
+        for server in servers.filter(|server| !server.knows_end) {
+            server.knows_end = true;
+            send_stop(&server.channel, SIGTERM);
+        }
+    }
+
+    /// Kills the tasks that should have ended by now.
+    fn kill_late(&mut self, elapsed: Duration) {
+        let has_failed = self.failure.is_some();
+        let writes = self.settings.writes_checkpoints;
+        let is_late = |role: Role| match role {
+            _ if has_failed => elapsed >= GRACE_AFTER_FAILURE,
+            Role::Ps if writes => elapsed >= GRACE_TO_WRITE,
+            _ => elapsed >= GRACE,
+        };
+        let running = self.tasks.iter_mut().filter(|task| task.ended.is_none());
+        let late: Vec<_> = running.filter(|task| is_late(task.task.role)).collect();
+        if !late.is_empty() {
+            let names: Vec<_> = late.iter().map(|task| task.task.to_string()).collect();
+            self.hooks.note(&format!("killed, for not ending in time: {}", names.join(", ")));
+        }
+        late.into_iter().for_each(LaunchedTask::kill);
+    }
+
+    fn start_task(
+        &self,
+        task: Task,
+        listener: Option<TcpListener>,
+        is_restart: bool,
+    ) -> io::Result<LaunchedTask> {
+        let (channel, stdout) = channel_pair()?;
+        let place = json!({
+            "cluster": self.cluster,
+            "task": {"type": task.role.name(), "index": task.index},
+        });
+        let program = std::env::current_exe()?;
+        let mut command = match self.hosts {
+            Some(hosts) => hosts.command(task, &program),
+            None => Command::new(program),
+        };
+        self.hooks.configure(&mut command, is_restart);
+        command
+            .env(TF_CONFIG, place.to_string())
+            .env(TOKEN_VARIABLE, &self.token)
+            .env(CHANNEL_VARIABLE, "1")
+            .stdout(stdout);
+        match &listener {
+            Some(listener) => {
+                let socket = OwnedFd::from(listener.try_clone()?);
+                command.stdin(Stdio::from(socket)).env(LISTENER_VARIABLE, "1")
+            }
+            None => command.stdin(Stdio::null()).env_remove(LISTENER_VARIABLE),
+        };
+        let child = command.spawn()?;
+        Ok(LaunchedTask { task, child, channel, listener, ended: None, knows_end: false })
+    }
+}
+
+impl Drop for LaunchedRun<'_> {
+    fn drop(&mut self) {
+        self.tasks.iter_mut().filter(|task| task.ended.is_none()).for_each(LaunchedTask::kill);
+    }
+}
+
+impl LaunchedTask {
+    fn kill(&mut self) {
+        let _ = self.child.kill();
+        self.ended = self.child.wait().ok();
+    }
+}
+
+/// A task's address, and its listening socket if the launcher has bound it.
+struct BoundAddress {
+    address: String,
+    listener: Option<TcpListener>,
+}
+
+impl BoundAddress {
+    fn unbound(address: String) -> Self {
+        Self { address, listener: None }
+    }
+}
+
+/// Listening sockets for `count` tasks. On an emulated host, where every port is free, a task binds
+/// its socket itself.
+fn bind(hosts: Option<&EmulatedHosts>, role: Role, count: usize) -> io::Result<Vec<BoundAddress>> {
+    let bound = (0..count).map(|index| {
+        if let Some(hosts) = hosts {
+            return Ok(BoundAddress::unbound(hosts.address(Task { role, index })));
+        }
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?.to_string();
+        Ok(BoundAddress { address, listener: Some(listener) })
+    });
+    bound.collect()
+}
+
+/// A secret for the tasks of this run.
+fn make_token() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,68 @@
+//! What the end of a launched task means for its run.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use crate::cluster::{Role, Task};
+use crate::error::PlaceError;
+
+/// The end of a launched task.
+pub(crate) struct TaskEnd {
+    pub(crate) task: Task,
+    pub(crate) status: ExitStatus,
+}
+
+impl TaskEnd {
+    /// Whether a new process can take the task's place: a worker that was killed or has lost the
+    /// others, or a server that was killed. A task that failed by itself would fail again.
+    pub(crate) fn is_replaceable(&self, restarts: RestartPolicy) -> bool {
+        match self.task.role {
+            Role::Ps => restarts.servers && self.status.code().is_none(),
+            _ => restarts.workers && self.is_lost_worker(),
+        }
+    }
+
+    /// Whether a worker was killed, or has lost the others.
+    pub(crate) fn is_lost_worker(&self) -> bool {
+        self.task.role != Role::Ps && matches!(self.status.code(), None | Some(128..))
+    }
+
+    /// How much this end is to blame for the run's: a task that was killed or failed by itself more
+    /// than those that merely lost it, whichever the launcher sees first.
+    pub(crate) fn blame(&self) -> u8 {
+        match self.status.code() {
+            None => 2,
+            Some(1..128) => 1,
+            Some(_) => 0,
+        }
+    }
+
+    /// The launcher's error for this end. The task itself has explained it on standard error.
+    pub(crate) fn error(&self, stop_signal: Option<i32>) -> PlaceError {
+        let task = self.task;
+        if let Some(signal) = stop_signal {
+            return PlaceError::Interrupted { signal };
+        }
+        match self.status.code() {
+            Some(code @ 1..128) => {
+                PlaceError::TaskFailed { task: task.to_string(), code: code as u8 }
+            }
+            _ => PlaceError::Lost(format!("the run failed: {task} {}", describe_end(self.status))),
+        }
+    }
+}
+
+/// Which lost tasks are started again.
+#[derive(Clone, Copy)]
+pub(crate) struct RestartPolicy {
+    pub(crate) workers: bool,
+    pub(crate) servers: bool,
+}
+
+/// How a task ended, in words.
+pub(crate) fn describe_end(status: ExitStatus) -> String {
+    match status.code() {
+        Some(code) => format!("ended with code {code}"),
+        None => format!("was killed by signal {}", status.signal().unwrap_or_default()),
+    }
+}

@@ -1,0 +1,232 @@
+//! `TF_CONFIG`: the cluster and this task's place in it, as TensorFlow describes them.
+//!
+//! All forms in use are accepted: addresses as lists or as sparse maps, the index as a number or as
+//! text, `master` for the chief, an evaluator inside or outside the cluster, and unknown keys. What
+//! was understood, and what does not fit together, is kept as remarks for `paceline explain`.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::cluster::{Cluster, Role, Task};
+use crate::error::PlaceError;
+
+/// The environment variable.
+pub const TF_CONFIG: &str = "TF_CONFIG";
+/// The largest cluster.
+const MAX_TASKS: usize = 1_024;
+
+impl Cluster {
+    /// Reads the variable: `None` if it is not set, or describes nothing to run together with.
+    pub fn from_env() -> Result<Option<Self>, PlaceError> {
+        match std::env::var(TF_CONFIG) {
+            Ok(text) => Self::parse(&text).map_err(|why| {
+                PlaceError::Usage(format!(
+                    "{TF_CONFIG}: {why}; `paceline explain` shows what was read"
+                ))
+            }),
+            Err(std::env::VarError::NotPresent) => Ok(None),
+            Err(error) => Err(PlaceError::Usage(format!("{TF_CONFIG}: {error}"))),
+        }
+    }
+
+    /// Reads the variable's text.
+    pub fn parse(text: &str) -> Result<Option<Self>, String> {
+        let config: Value = serde_json::from_str(text).map_err(|e| format!("not JSON: {e}"))?;
+        let Value::Object(config) = config else { return Err("not a JSON object".into()) };
+        let mut remarks = Vec::new();
+        let mut addresses = BTreeMap::new();
+        match config.get("cluster") {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(jobs)) => {
+                for (job, tasks) in jobs {
+                    read_job(job, tasks, &mut addresses, &mut remarks)?;
+                }
+            }
+            Some(_) => return Err("cluster is not an object".into()),
+        }
+        let Some(task) = config.get("task").filter(|task| !task.is_null()) else {
+            // Estimator's habit: no task, or an empty configuration, is a process on its own.
+            return match addresses.is_empty() {
+                true => Ok(None),
+                false => Err("there is a cluster but no task: which of them is this?".into()),
+            };
+        };
+        let task = read_task(task)?;
+        if addresses.is_empty() && task.role != Role::Evaluator {
+            return Ok(None);
+        }
+        let mut cluster = Self { task, addresses, remarks };
+        cluster.inspect()?;
+        Ok(Some(cluster))
+    }
+
+    /// Adds remarks on what the tasks listed mean.
+    fn inspect(&mut self) -> Result<(), String> {
+        if self.task.role != Role::Evaluator && !self.addresses.contains_key(&self.task) {
+            return Err(format!("the task {} is not in the cluster", self.task));
+        }
+        let has_chief = self.count(Role::Chief) > 0;
+        if self.count(Role::Chief) > 1 {
+            return Err("there is more than one chief".into());
+        }
+        self.remarks.push(match has_chief {
+            true => "the chief is listed: it is slot 0, and worker i is slot i + 1".into(),
+            false => "no chief is listed: worker:0 is the chief".into(),
+        });
+        if self.count(Role::Evaluator) > 0 {
+            self.remarks.push("the evaluator is listed in the cluster; nobody waits for it".into());
+        }
+        Ok(())
+    }
+}
+
+fn read_job(
+    job: &str,
+    tasks: &Value,
+    addresses: &mut BTreeMap<Task, String>,
+    remarks: &mut Vec<String>,
+) -> Result<(), String> {
+    let Some(role) = Role::parse(job) else {
+        remarks.push(format!("cluster.{job} is not a role of ours and is ignored"));
+        return Ok(());
+    };
+    if job == "master" {
+        remarks.push("master means chief".into());
+    }
+    let mut add = |index: usize, address: &Value| {
+        let address = address.as_str().ok_or(format!("cluster.{job}: an address is not text"))?;
+        if index >= MAX_TASKS {
+            return Err(format!("cluster.{job}: {index} is beyond the {MAX_TASKS} tasks allowed"));
+        }
+        let task = Task { role, index };
+        match addresses.insert(task, with_port(address)) {
+            None => Ok(()),
+            Some(_) => Err(format!("{task} is listed twice")),
+        }
+    };
+    match tasks {
+        Value::Array(list) => list.iter().enumerate().try_for_each(|(i, at)| add(i, at)),
+        Value::Object(map) => {
+            remarks.push(format!("cluster.{job} is a sparse map: it may not list all"));
+            map.iter().try_for_each(|(index, at)| {
+                let number = index.trim().parse();
+                add(number.map_err(|_| format!("cluster.{job}: {index:?} is no index"))?, at)
+            })
+        }
+        _ => Err(format!("cluster.{job} is neither a list nor a map of addresses")),
+    }
+}
+
+/// TensorFlow's jobs listen on 2222 unless told otherwise.
+fn with_port(address: &str) -> String {
+    let has_port = address.rsplit_once(':').is_some_and(|(host, port)| {
+        port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']'))
+    });
+    if has_port { address.to_owned() } else { format!("{address}:2222") }
+}
+
+fn read_task(task: &Value) -> Result<Task, String> {
+    let name = match &task["type"] {
+        Value::String(name) => name.clone(),
+        other => return Err(format!("task.type is {other}, not text")),
+    };
+    let role = Role::parse(&name).ok_or(format!(
+        "task.type is {name:?}; it must be chief, master, worker, ps or evaluator"
+    ))?;
+    let index = match &task["index"] {
+        Value::Null => Some(0),
+        Value::Number(number) => number.as_u64().map(|number| number as usize),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    };
+    match index.filter(|&index| index < MAX_TASKS) {
+        Some(index) => Ok(Task { role, index }),
+        None => Err(format!("task.index is {}, not a number from 0 up", task["index"])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Cluster {
+        Cluster::parse(text).unwrap().unwrap()
+    }
+
+    #[test]
+    fn lists_and_sparse_maps_and_string_indices_mean_the_same() {
+        let list = read(
+            r#"{"cluster": {"worker": ["a:1", "b:2"], "ps": ["c:3"]},
+                "task": {"type": "worker", "index": 1}}"#,
+        );
+        let map = read(
+            r#"{"cluster": {"worker": {"0": "a:1", "1": "b:2"}, "ps": {"0": "c:3"}},
+                "task": {"type": "worker", "index": "1"}, "environment": "cloud",
+                "rpc_layer": "grpc"}"#,
+        );
+        assert_eq!((list.task, &list.addresses), (map.task, &map.addresses));
+        assert_eq!((list.slot(), list.slots()), (Some(1), 2));
+        assert_eq!(list.servers().unwrap(), ["c:3"]);
+    }
+
+    #[test]
+    fn without_a_chief_worker_0_is_slot_0_and_with_one_it_is_slot_1() {
+        for (chief, slot) in [("chief", 1), ("master", 1), ("unheard-of", 0)] {
+            let cluster = read(&format!(
+                r#"{{"cluster": {{"{chief}": ["m:1"], "worker": ["a:1"], "ps": ["c:3"]}},
+                    "task": {{"type": "worker", "index": 0}}}}"#
+            ));
+            assert_eq!(cluster.slot(), Some(slot), "{chief}");
+            assert_eq!(cluster.slot_name(slot), "worker:0");
+        }
+    }
+
+    #[test]
+    fn an_evaluator_may_stand_in_the_cluster_or_outside() {
+        for listed in ["", r#", "evaluator": ["e:1"]"#] {
+            let cluster = read(&format!(
+                r#"{{"cluster": {{"worker": ["a:1"], "ps": ["c:3"]{listed}}},
+                    "task": {{"type": "evaluator", "index": 0}}}}"#
+            ));
+            assert_eq!((cluster.slots(), cluster.slot()), (1, None));
+        }
+    }
+
+    #[test]
+    fn a_worker_may_be_told_of_itself_and_the_servers_only() {
+        let cluster = read(
+            r#"{"cluster": {"worker": {"2": "w2.svc:2222"}, "ps": ["p0.svc", "p1.svc"]},
+                "task": {"type": "worker", "index": 2}}"#,
+        );
+        assert_eq!((cluster.slot(), cluster.slots()), (Some(2), 3));
+        assert_eq!(cluster.servers().unwrap(), ["p0.svc:2222", "p1.svc:2222"]);
+    }
+
+    #[test]
+    fn an_empty_configuration_is_a_process_on_its_own() {
+        for text in ["{}", r#"{"cluster": {}}"#, r#"{"task": {"type": "worker", "index": 0}}"#] {
+            assert_eq!(Cluster::parse(text), Ok(None), "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_its_place() {
+        for (text, part) in [
+            ("x", "JSON"),
+            ("[]", "object"),
+            (r#"{"cluster": 1}"#, "cluster"),
+            (r#"{"cluster": {"ps": 3}}"#, "cluster.ps"),
+            (r#"{"cluster": {"ps": {"x": "a:1"}}}"#, "\"x\""),
+            (r#"{"cluster": {"ps": [1]}}"#, "address"),
+            (r#"{"cluster": {"ps": ["a:1"]}}"#, "no task"),
+            (r#"{"cluster": {"ps": ["a:1"]}, "task": {"type": "boss"}}"#, "boss"),
+            (r#"{"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": -1}}"#, "index"),
+            (r#"{"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 1}}"#, "ps:1"),
+            (r#"{"cluster": {"ps": {"99999": "a:1"}}, "task": {"type": "ps"}}"#, "99999"),
+        ] {
+            let why = Cluster::parse(text).unwrap_err();
+            assert!(why.contains(part), "{text}: {why}");
+        }
+    }
+}

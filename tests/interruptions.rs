@@ -1,0 +1,86 @@
+//! Signals to runs of several tasks.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::{
+    ENDLESS, RunningProcess, Sandbox, assert_says, processes_of, python_json, signal_to, within,
+};
+
+/// Checks that an interrupted run of five tasks has a valid model and summary, and exited with
+/// `expected`.
+#[track_caller]
+pub(crate) fn check_interrupted(sandbox: &Sandbox, mode: &str, code: Option<i32>, expected: i32) {
+    assert_eq!(code, Some(expected), "{mode}");
+    let run = sandbox.run_folder("run");
+    let summary = run.summary();
+    assert_eq!(summary["stop_reason"], "interrupted", "{mode}");
+    assert_eq!(summary["tasks"].as_array().unwrap().len(), 5, "{mode}");
+    assert!(summary["global_steps"].as_u64().unwrap() > 0);
+    let model = run.file("model.safetensors");
+    assert!(python_json("python/read_model.py", &[model.as_os_str()])["weight"].is_object());
+    let again = sandbox.ok(&["evaluate", "run", "--json"]).stdout;
+    let again: Value = serde_json::from_str(&again).unwrap();
+    assert_eq!(again["test_loss"], summary["test_loss"], "{mode}");
+}
+
+#[test]
+fn a_signal_to_the_launcher_ends_the_run_in_good_order() {
+    for (mode, name, code) in [
+        ("async", "INT", 130),
+        ("sync", "INT", 130),
+        ("bounded", "INT", 130),
+        ("sync", "TERM", 143),
+    ] {
+        let sandbox = Sandbox::new();
+        let launched = sandbox.launch_five_tasks(mode, &[ENDLESS]);
+        launched.signal(name);
+        let output = launched.finish();
+        assert_says(&output.stderr, &["error: interrupted by signal"]);
+        assert_says(&output.stdout, &["stopped by   interrupted"]);
+        check_interrupted(&sandbox, mode, output.code, code);
+    }
+}
+
+#[test]
+fn a_signal_to_all_tasks_at_once_ends_the_run_in_good_order() {
+    // As a terminal sends Ctrl-C, and a service manager SIGTERM.
+    for (mode, name, code) in [
+        ("async", "INT", 130),
+        ("sync", "INT", 130),
+        ("bounded", "INT", 130),
+        ("sync", "TERM", 143),
+    ] {
+        let sandbox = Sandbox::new();
+        let settings = ["cluster.workers=3", "cluster.servers=2", ENDLESS];
+        let mut command = sandbox.cluster("run", mode, &settings);
+        // In a process group of its own, as a shell starts a command.
+        let mut launched = RunningProcess::start(command.process_group(0), sandbox.path("run"));
+        launched.wait_for_steps();
+        let kill = format!("kill -{name} -{}", launched.pid());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        let output = launched.finish();
+        check_interrupted(&sandbox, mode, output.code, code);
+    }
+}
+
+#[test]
+fn a_second_ctrl_c_ends_a_run_that_cannot_end_by_itself() {
+    let sandbox = Sandbox::new();
+    let mut launched = sandbox.launch_five_tasks("sync", &[ENDLESS]);
+    let stopped = launched.task("worker:1");
+    signal_to(stopped, "STOP");
+    launched.signal("INT");
+    // The current step waits for the stopped worker.
+    launched.wait_for("waits for worker:1");
+    launched.signal("INT");
+    within(Duration::from_secs(5), "the launcher is gone", || launched.has_ended());
+    signal_to(stopped, "CONT");
+    within(Duration::from_secs(5), "all tasks are gone", || {
+        processes_of(&sandbox.path("run")).is_empty()
+    });
+    assert_eq!(launched.finish().code, Some(130));
+}

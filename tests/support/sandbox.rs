@@ -1,0 +1,153 @@
+//! A directory for each test, and the program in it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use paceline_data::idx::{write_images, write_labels};
+use tempfile::TempDir;
+
+use super::files::tree;
+use super::process::{ProcessOutput, RunningProcess, finish, start};
+use super::run_folder::RunFolder;
+use super::settings::{SMALL, SMALL_DATA};
+
+/// The program under test.
+pub(crate) const PACELINE: &str = env!("CARGO_BIN_EXE_paceline");
+
+/// The files of an IDX data set: training images and labels, test images and labels.
+pub(crate) const IDX_FILES: [&str; 4] = [
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+];
+
+/// An empty working directory for one test, with an empty data cache beside it.
+pub(crate) struct Sandbox {
+    dir: TempDir,
+    cache: TempDir,
+}
+
+impl Sandbox {
+    pub(crate) fn new() -> Self {
+        Sandbox { dir: TempDir::new().unwrap(), cache: TempDir::new().unwrap() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// Everything in the directory, as sorted relative paths.
+    pub(crate) fn tree(&self) -> Vec<String> {
+        tree(self.dir.path())
+    }
+
+    /// The program, ready to start in the directory.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.program(PACELINE);
+        command.args(args);
+        command
+    }
+
+    /// Any program, ready to start in the directory.
+    pub(crate) fn program(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.dir.path()).env("PACELINE_CACHE", self.cache.path());
+        command.stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> ProcessOutput {
+        finish(start(&mut self.command(args)))
+    }
+
+    /// Runs the program, which must exit with code 0.
+    pub(crate) fn ok(&self, args: &[&str]) -> ProcessOutput {
+        let output = self.run(args);
+        assert_eq!(output.code, Some(0), "{args:?}: {output:?}");
+        output
+    }
+
+    /// Runs the program, which must exit with this code and print an error. Returns standard error.
+    pub(crate) fn fails(&self, code: i32, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert_eq!(output.code, Some(code), "{args:?}: {output:?}");
+        assert!(output.stderr.contains("error: "), "{args:?} prints no error: {output:?}");
+        output.stderr
+    }
+
+    /// Trains the small job in one process with these settings, into the run directory `name`.
+    pub(crate) fn train(&self, name: &str, settings: &[&str]) -> RunFolder {
+        let mut args = vec!["train", "--quiet", "--run-dir", name];
+        args.extend(SMALL);
+        args.extend(settings.iter().flat_map(|setting| ["--set", setting]));
+        self.ok(&args);
+        RunFolder { path: self.path(name) }
+    }
+
+    /// A run of several tasks on small data into the run directory `name`, ready to start.
+    pub(crate) fn cluster(&self, name: &str, mode: &str, settings: &[&str]) -> Command {
+        let dir = self.path(name);
+        let mode = format!("cluster.mode={mode}");
+        let mut command = self.command(&["train", "--run-dir", dir.to_str().unwrap()]);
+        for setting in SMALL_DATA.into_iter().chain([mode.as_str()]).chain(settings.iter().copied())
+        {
+            command.args(["--set", setting]);
+        }
+        command
+    }
+
+    /// Starts a run of several tasks.
+    pub(crate) fn launch(&self, name: &str, mode: &str, settings: &[&str]) -> RunningProcess {
+        RunningProcess::start(&mut self.cluster(name, mode, settings), self.path(name))
+    }
+
+    /// Starts the run `run` of 3 workers and 2 servers, and waits until it makes steps.
+    pub(crate) fn launch_five_tasks(&self, mode: &str, settings: &[&str]) -> RunningProcess {
+        let settings = [&["cluster.workers=3", "cluster.servers=2"], settings].concat();
+        let mut launched = self.launch("run", mode, &settings);
+        launched.wait_for_steps();
+        launched
+    }
+
+    /// Makes a run of several tasks, which must succeed and leave no process behind.
+    pub(crate) fn train_cluster(&self, name: &str, mode: &str, settings: &[&str]) -> RunFolder {
+        let output = self.launch(name, mode, settings).finish();
+        assert_eq!(output.code, Some(0), "{mode} {settings:?}: {output:?}");
+        self.run_folder(name)
+    }
+
+    pub(crate) fn run_folder(&self, name: &str) -> RunFolder {
+        RunFolder { path: self.path(name) }
+    }
+
+    /// All run directories below `runs/`.
+    pub(crate) fn runs(&self) -> Vec<RunFolder> {
+        let entries = fs::read_dir(self.path("runs")).into_iter().flatten();
+        let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        paths.into_iter().map(|path| RunFolder { path }).collect()
+    }
+
+    /// Writes an IDX data set of `train` and `test` images of 3 x 2 pixels into `name`.
+    pub(crate) fn idx_set(&self, name: &str, train: usize, test: usize) -> PathBuf {
+        let dir = self.path(name);
+        fs::create_dir_all(&dir).unwrap();
+        for (count, files) in [(train, &IDX_FILES[..2]), (test, &IDX_FILES[2..])] {
+            let pixels: Vec<u8> = (0..count * 6).map(|p| (p * 37) as u8).collect();
+            let labels: Vec<u8> = (0..count).map(|i| (i % 10) as u8).collect();
+            write_images(&dir.join(files[0]), 3, 2, &pixels).unwrap();
+            write_labels(&dir.join(files[1]), &labels).unwrap();
+        }
+        dir
+    }
+}
