@@ -16,16 +16,16 @@ use crate::support::{
 };
 
 /// Where a server of a run listens, and the run's token.
-struct ServerAccess {
+struct ServerEndpoint {
     address: String,
     token: String,
 }
 
-fn server_access(launched: &RunningProcess) -> ServerAccess {
+fn server_endpoint(launched: &RunningProcess) -> ServerEndpoint {
     let server = launched.task("ps:0");
     let config: Value = serde_json::from_str(&environment(server, "TF_CONFIG").unwrap()).unwrap();
     let address = config["cluster"]["ps"][0].as_str().unwrap().to_owned();
-    ServerAccess { address, token: environment(server, "PACELINE_TOKEN").unwrap() }
+    ServerEndpoint { address, token: environment(server, "PACELINE_TOKEN").unwrap() }
 }
 
 /// A frame with this payload.
@@ -80,7 +80,7 @@ fn end_unharmed(sandbox: &Sandbox, launched: RunningProcess) {
 fn invalid_peers_are_refused_with_a_reason_and_do_no_harm() {
     let sandbox = Sandbox::new();
     let launched = sandbox.launch_five_tasks("sync", &[ENDLESS]);
-    let ServerAccess { address, token } = server_access(&launched);
+    let ServerEndpoint { address, token } = server_endpoint(&launched);
     let run = sandbox.run_folder("run");
     let mut huge = Header::new(FrameKind::Hello, 0).encode();
     huge[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
@@ -112,7 +112,7 @@ fn invalid_peers_are_refused_with_a_reason_and_do_no_harm() {
 fn half_a_frame_and_silence_do_no_harm() {
     let sandbox = Sandbox::new();
     let launched = sandbox.launch_five_tasks("sync", &["train.stop={seconds=1}"]);
-    let ServerAccess { address, token } = server_access(&launched);
+    let ServerEndpoint { address, token } = server_endpoint(&launched);
     let whole = frame(FrameKind::Hello, &hello(&token).encode());
     let _open = [0, 1, 39, 40, 60].map(|len| {
         let mut stream = TcpStream::connect(&address).unwrap();
@@ -127,7 +127,7 @@ fn half_a_frame_and_silence_do_no_harm() {
 fn hundreds_of_short_connections_do_no_harm() {
     let sandbox = Sandbox::new();
     let mut launched = sandbox.launch_five_tasks("async", &[ENDLESS]);
-    let ServerAccess { address, .. } = server_access(&launched);
+    let ServerEndpoint { address, .. } = server_endpoint(&launched);
     for turn in 0..500 {
         let mut stream = TcpStream::connect(&address).unwrap();
         match turn % 3 {
