@@ -176,6 +176,11 @@ impl TaskContext for ProgramContext {
     fn note(&self, level: NoteLevel, text: &str) {
         match level {
             NoteLevel::Info => self.log.info(text),
+            // The only task of a run needs no name.
+            NoteLevel::Warning if self.identity.peers.is_empty() => {
+                self.log.info(text);
+                write_line(&format!("warning: {text}"));
+            }
             NoteLevel::Warning => self.log.warn(text),
         }
     }

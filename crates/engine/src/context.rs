@@ -1,6 +1,7 @@
 //! What surrounds a task: its messages, its recorders, requests to stop, and the run's results.
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use paceline_model::Layout;
 use paceline_observe::{Recorder, ServerRecorder, Summary};
@@ -78,6 +79,10 @@ pub trait TaskContext: Send + Sync + 'static {
 /// The context of a task without a log, signals or a run directory.
 impl TaskContext for () {}
 
+/// Creates the context of the task with a name such as `worker:0` or `ps:1`.
+pub type ContextFactory =
+    dyn Fn(&str) -> Result<Arc<dyn TaskContext>, TrainError> + Send + Sync + 'static;
+
 /// How far a run has come.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgressReport {
@@ -86,7 +91,7 @@ pub struct ProgressReport {
     /// Share of the work that is done, from 0 to 1, if it can be told.
     pub done: Option<f64>,
     /// Time since the first step.
-    pub elapsed: std::time::Duration,
+    pub elapsed: Duration,
     /// Mean loss of the last steps.
     pub train_loss: f64,
     /// Accuracy of the last test, from 0 to 1.

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use paceline_exchange::PeerRole;
-use paceline_observe::trace::{Op, PULL};
+use paceline_observe::trace::{Op, PULL, SideTrack, Tracer};
 use paceline_observe::{PeerTraffic, Recorder, RunPosition, TestRecord, TraceEvent};
 
 use crate::context::{NoteLevel, TaskContext};
@@ -16,7 +16,6 @@ use crate::server_link::ServerLink;
 use crate::settings::{Mode, TrainSettings};
 use crate::task_place::ModelIdentity;
 use crate::task_place::TaskPlace;
-use crate::tracer::{SideTrack, Tracer};
 use crate::workload::Workload;
 
 /// How long the evaluator sleeps before it looks for new parameters.
@@ -108,8 +107,7 @@ struct EvaluatorTrace {
 impl EvaluatorTrace {
     fn new(settings: &TrainSettings, workers: usize, params: usize) -> Self {
         let ops = vec![Op::new("idle", &[]), Op::new(PULL, &[params]), Op::new("test", &[])];
-        let track =
-            settings.trace.map(|window| Arc::new(Tracer::new(window)).side_track("tests", ops));
+        let track = settings.trace.map(|window| Tracer::new(window).side_track("tests", ops));
         let stride = match settings.mode {
             Mode::Async | Mode::Bounded { .. } => workers.max(1) as u64,
             Mode::Single | Mode::Sync { .. } | Mode::Mirrored => 1,

@@ -1,4 +1,47 @@
-//! Trains models by stochastic gradient descent.
+//! Trains models by stochastic gradient descent, and shares the parameters between workers.
+//!
+//! ```
+//! use paceline_data::Digits;
+//! use paceline_engine::{Mode, Session, Sharing, Stop};
+//! use paceline_model::{Sgd, Softmax};
+//!
+//! let report = Session::new(Softmax::new(784, 10), Digits::generate(600, 1))
+//!     .optimizer(Sgd::new(0.1))
+//!     .stop(Stop::steps(100))
+//!     .share(Sharing::servers(1).workers(2).mode(Mode::Async))
+//!     .run()?;
+//! println!("{:.1} %, held back by {}", 100.0 * report.accuracy, report.verdict);
+//! # Ok::<(), paceline_engine::TrainError>(())
+//! ```
+//!
+//! A [`Session`] runs all tasks as threads of one process. A program whose tasks are processes, on
+//! one machine or many, calls [`run_worker`], [`run_server`] and [`run_evaluator`] with a
+//! [`TaskPlace`] each: that is what the `paceline` program does.
+//!
+//! # How it works
+//!
+//! Everything turns around three lines, in `dense_worker.rs` and, for sparse models, in
+//! `sparse/worker.rs`:
+//!
+//! ```text
+//! examples = batches.begin_step(link.next_step())            // input
+//! loss     = batch_gradient(model, link.params(), &mut grad) // compute
+//! link.push(examples, &grad)                                 // push, wait and pull
+//! ```
+//!
+//! A mode is nothing but another `Link`: parameters in this process (`local_link.rs`,
+//! `sparse/table_link.rs`), on servers (`server_link.rs`), or in a replica that all workers keep
+//! equal (`mesh_link.rs`). Worker 0 is also the coordinator (`coordinator.rs`, `lead.rs`): it tests,
+//! requests checkpoints, stops the run and ends it.
+//!
+//! # Words
+//!
+//! - A [`Workload`] is a model and the data it is trained and tested on.
+//! - A *slot* is a share of every step. A worker process fills one or more (`slot_manager.rs`).
+//! - A [checkpoint] is everything a run needs to continue with the same bits. A run that loses a
+//!   server is *rewound* to its newest checkpoint and continues from there.
+//! - A [`TaskContext`] is what surrounds a task: its log, its recorders, requests to stop, and
+//!   where results are kept. The engine knows no files except checkpoints.
 
 mod batch_reader;
 pub mod checkpoint;
@@ -23,6 +66,7 @@ mod server_link;
 mod server_task;
 mod server_trace;
 mod session;
+mod session_run;
 mod settings;
 mod sharing;
 mod single;
@@ -33,19 +77,18 @@ mod step_recorder;
 mod stop_reason;
 mod task_place;
 mod test_runner;
-mod tracer;
 mod trainer;
 mod training_task;
 mod worker_process;
 mod workload;
 
-pub use context::{FinalModel, NoteLevel, ProgressReport, TaskContext, VisitPiece};
+pub use context::{ContextFactory, FinalModel, NoteLevel, ProgressReport, TaskContext, VisitPiece};
 pub use error::TrainError;
 pub use evaluator::Evaluator;
 pub use evaluator_task::{EvaluatorTask, run_evaluator};
 pub use run_report::RunReport;
 pub use server_task::{ServerTask, run_server};
-pub use session::{ContextFactory, Session, SessionReport};
+pub use session::{Session, SessionReport};
 pub use settings::{
     CheckpointSettings, EvaluateSettings, Mode, OnWorkerLoss, StepLayout, Stop, Timeouts,
     TrainSettings,

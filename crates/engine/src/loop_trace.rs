@@ -6,12 +6,11 @@ use std::time::Instant;
 
 use paceline_data::ReadObserver;
 use paceline_model::{LayerShape, Model, Score, StepEvent};
-use paceline_observe::trace::{APPLY, Op, Track};
+use paceline_observe::trace::{APPLY, Op, SideTrack, Tracer, Track};
 use paceline_observe::{Phase, PhaseClock, Recorder, TraceEvent};
 
 use crate::error::{TrainError, record_failure};
 use crate::evaluator::Evaluator;
-use crate::tracer::{SideTrack, Tracer};
 
 /// The operations of a training loop. The phases come first, as the clock numbers them.
 const PHASES: u32 = Phase::ALL.len() as u32;

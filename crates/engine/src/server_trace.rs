@@ -6,10 +6,8 @@ use std::time::Instant;
 
 use paceline_exchange::GradientStage;
 use paceline_net::{ConnectionTracer, ServerTotals};
-use paceline_observe::trace::{GradientEvent, Op, TraceWindow};
+use paceline_observe::trace::{GradientEvent, Op, SideTrack, TraceWindow, Tracer};
 use paceline_observe::{ServerRecorder, TraceEvent};
-
-use crate::tracer::{SideTrack, Tracer};
 
 /// Records a server's connections.
 pub(crate) struct ServerTrace {
@@ -22,7 +20,7 @@ pub(crate) struct ServerTrace {
 impl ServerTrace {
     /// Records the steps of `window` on a server with `params` parameters.
     pub(crate) fn new(window: TraceWindow, params: usize, workers: Vec<String>) -> Self {
-        Self { tracer: Arc::new(Tracer::new(window)), params, workers }
+        Self { tracer: Tracer::new(window), params, workers }
     }
 
     /// Whether a worker was at a recorded step since the last call.

@@ -1,27 +1,21 @@
 //! The way in for programs: a model and data, trained in this process.
 
-use std::net::TcpListener;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, ScopedJoinHandle};
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
 
 use paceline_data::{OnBad, SparseRows, TrainTest};
-use paceline_model::{Layout, Model, OptimizerSpec, Sgd, SparseModel};
-use paceline_observe::{Recorder, ServerRecorder, Summary};
+use paceline_model::{Layout, Model, OpNode, OptimizerSpec, Sgd, SparseModel};
+use paceline_observe::{Recorder, Summary};
 
-use crate::checkpoint::{CheckpointDir, PlanOrigin, ResumePoint};
-use crate::context::{FinalModel, NoteLevel, ProgressReport, TaskContext};
+use crate::checkpoint::{CheckpointDir, ResumePoint};
+use crate::context::{ContextFactory, TaskContext};
 use crate::error::TrainError;
-use crate::run_report::RunReport;
-use crate::server_task::{ServerTask, run_server};
+use crate::session_run::{SessionRun, lock};
 use crate::settings::{
     CheckpointSettings, EvaluateSettings, Mode, OnWorkerLoss, Stop, Timeouts, TrainSettings,
 };
 use crate::sharing::Sharing;
-use crate::task_place::TaskPlace;
-use crate::training_task::{Threads, TrainingTask};
-use crate::worker_process::run_worker;
+use crate::training_task::Threads;
 use crate::workload::{ModelSizing, ModelSource, Shuffle, TrainingData, Workload};
 
 /// Trains a model on data, in this process.
@@ -55,12 +49,9 @@ pub struct Session {
     resumes: bool,
 }
 
-/// Creates the context of the task with a name such as `worker:0` or `ps:1`.
-pub type ContextFactory =
-    dyn Fn(&str) -> Result<Arc<dyn TaskContext>, TrainError> + Send + Sync + 'static;
-
 impl Session {
-    /// Trains `model` on dense examples: SGD with rate 0.01, batches of 32, five epochs, one worker.
+    /// Trains `model` on dense examples: SGD with rate 0.01, batches of 32, five epochs, one
+    /// worker.
     ///
     /// Every worker and every test has a clone of the model, because a model holds scratch memory.
     pub fn new<M>(model: M, data: impl Into<TrainingData>) -> Self
@@ -208,7 +199,7 @@ impl Session {
     }
 
     /// The model's operations, for a graph.
-    pub fn graph(&self) -> Result<Vec<paceline_model::OpNode>, TrainError> {
+    pub fn graph(&self) -> Result<Vec<OpNode>, TrainError> {
         Ok(self.workload.small_model()?.graph())
     }
 
@@ -232,8 +223,18 @@ impl Session {
             self.settings.evaluate.every = every.max(1) as u64;
         }
         let from = self.resume_point(slots)?;
-        let run = SessionRun { session: &self, slots, from: from.as_ref(), trained: &trained };
-        let report = run.run()?;
+        let report = SessionRun {
+            name: &self.name,
+            workload: &self.workload,
+            settings: &self.settings,
+            sharing: self.sharing,
+            slots,
+            contexts: &*self.contexts,
+            checkpoints: self.checkpoints.as_ref(),
+            from: from.as_ref(),
+            trained: &trained,
+        }
+        .run()?;
         let params = std::mem::take(&mut *lock(&trained));
         Ok(SessionReport {
             accuracy: report.accuracy(),
@@ -311,135 +312,6 @@ pub struct SessionReport {
     pub summary: Summary,
 }
 
-/// A session while it runs.
-struct SessionRun<'a> {
-    session: &'a Session,
-    slots: usize,
-    from: Option<&'a ResumePoint>,
-    trained: &'a Arc<Mutex<Vec<f32>>>,
-}
-
-/// The sockets and names of a session's tasks.
-struct LocalCluster {
-    servers: Vec<TcpListener>,
-    workers: Vec<TcpListener>,
-    token: Vec<u8>,
-}
-
-impl LocalCluster {
-    fn bind(sharing: Sharing) -> std::io::Result<Self> {
-        let bind = |count: usize| -> std::io::Result<Vec<_>> {
-            (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect()
-        };
-        let listening = if sharing.mode == Mode::Mirrored { sharing.workers } else { 0 };
-        let mut token = vec![0; 16];
-        std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut token)?;
-        Ok(Self { servers: bind(sharing.servers)?, workers: bind(listening)?, token })
-    }
-
-    fn place(&self, name: String, session: &SessionRun<'_>) -> std::io::Result<TaskPlace> {
-        let addresses = |listeners: &[TcpListener]| -> std::io::Result<Vec<String>> {
-            listeners.iter().map(|listener| Ok(listener.local_addr()?.to_string())).collect()
-        };
-        let workers = session.session.sharing.workers;
-        Ok(TaskPlace {
-            name,
-            slots: session.slots,
-            processes: (0..workers).map(|worker| format!("worker:{worker}")).collect(),
-            servers: addresses(&self.servers)?,
-            workers: addresses(&self.workers)?,
-            token: self.token.clone(),
-            ..TaskPlace::default()
-        })
-    }
-}
-
-impl SessionRun<'_> {
-    /// Runs all tasks, worker 0 on the calling thread.
-    fn run(&self) -> Result<RunReport, TrainError> {
-        let cannot = || TrainError::while_doing("cannot listen on loopback");
-        let sharing = self.session.sharing;
-        let cluster = LocalCluster::bind(sharing).map_err(cannot())?;
-        thread::scope(|scope| {
-            let mut others = Vec::new();
-            for index in 0..sharing.servers {
-                let cluster = &cluster;
-                others.push(scope.spawn(move || self.serve(index, cluster)));
-            }
-            for slot in 1..sharing.workers {
-                let cluster = &cluster;
-                others.push(scope.spawn(move || self.work(slot, cluster).map(drop)));
-            }
-            let led = self.work(0, &cluster);
-            let failure = first_cause(others);
-            match (led, failure) {
-                (Ok(Some(report)), _) => Ok(report),
-                (Err(TrainError::Lost(_)), Some(cause)) => Err(cause),
-                (Err(error), _) => Err(error),
-                (Ok(None), _) => unreachable!("worker 0 leads the run"),
-            }
-        })
-    }
-
-    fn serve(&self, index: usize, cluster: &LocalCluster) -> Result<(), TrainError> {
-        let cannot = || TrainError::while_doing("cannot listen on loopback");
-        let name = format!("ps:{index}");
-        let place = TaskPlace { index, ..cluster.place(name, self).map_err(cannot())? };
-        let session = self.session;
-        let task = ServerTask {
-            settings: &session.settings,
-            model: &session.workload.model,
-            context: (session.contexts)(&place.name)?,
-            place: &place,
-            checkpoints: session.checkpoints.as_ref(),
-            from: self.from,
-            join_info: Vec::new(),
-        };
-        run_server(&task, &cluster.servers[index])
-    }
-
-    fn work(&self, slot: usize, cluster: &LocalCluster) -> Result<Option<RunReport>, TrainError> {
-        let cannot = || TrainError::while_doing("cannot listen on loopback");
-        let session = self.session;
-        let name = format!("worker:{slot}");
-        let place = TaskPlace { slot: Some(slot), ..cluster.place(name, self).map_err(cannot())? };
-        let listener = cluster.workers.get(slot).map(TcpListener::try_clone).transpose();
-        let context = (session.contexts)(&place.name)?;
-        let context = Arc::new(KeepingContext { context, trained: self.trained.clone() });
-        let task = TrainingTask {
-            run_name: &session.name,
-            settings: &session.settings,
-            workload: &session.workload,
-            place: &place,
-            context,
-            threads: Threads::Fixed(1),
-            test_threads: 1,
-            checkpoints: session.checkpoints.as_ref(),
-            from: self.from,
-            origin: self.from.map_or(PlanOrigin::default(), ResumePoint::origin),
-            started: Instant::now(),
-        };
-        run_worker(&task, listener.map_err(cannot())?)
-    }
-}
-
-/// The first failure of these tasks that is not the loss of another task.
-fn first_cause(tasks: Vec<ScopedJoinHandle<'_, Result<(), TrainError>>>) -> Option<TrainError> {
-    let mut cause = None;
-    for task in tasks {
-        let Ok(ended) = task.join() else { continue };
-        match (ended, &cause) {
-            (Err(error), None | Some(TrainError::Lost(_))) => cause = Some(error),
-            _ => {}
-        }
-    }
-    cause
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The context of a task that reports to a recorder.
 struct RecorderContext {
     recorder: Arc<Mutex<Option<Box<dyn Recorder + Send>>>>,
@@ -448,58 +320,5 @@ struct RecorderContext {
 impl TaskContext for RecorderContext {
     fn recorder(&self) -> Result<Box<dyn Recorder + Send>, TrainError> {
         Ok(lock(&self.recorder).take().unwrap_or_else(|| Box::new(())))
-    }
-}
-
-/// A task's context that also keeps the final parameters.
-struct KeepingContext {
-    context: Arc<dyn TaskContext>,
-    trained: Arc<Mutex<Vec<f32>>>,
-}
-
-impl TaskContext for KeepingContext {
-    fn note(&self, level: NoteLevel, text: &str) {
-        self.context.note(level, text);
-    }
-
-    fn recorder(&self) -> Result<Box<dyn Recorder + Send>, TrainError> {
-        self.context.recorder()
-    }
-
-    fn server_recorder(&self) -> Result<Box<dyn ServerRecorder>, TrainError> {
-        self.context.server_recorder()
-    }
-
-    fn is_progress_due(&self, now: Instant) -> bool {
-        self.context.is_progress_due(now)
-    }
-
-    fn progress(&self, progress: &ProgressReport) {
-        self.context.progress(progress);
-    }
-
-    fn stop_signal(&self) -> Option<i32> {
-        self.context.stop_signal()
-    }
-
-    fn should_leave(&self) -> bool {
-        self.context.should_leave()
-    }
-
-    fn save_model(&self, model: FinalModel<'_>) -> Result<(), TrainError> {
-        let (layout, step) = (model.layout, model.step);
-        let mut params = Vec::with_capacity(layout.len());
-        model.for_each_piece(&mut |piece| {
-            params.extend_from_slice(piece);
-            Ok(())
-        })?;
-        let mut again = |visit: &mut crate::context::VisitPiece<'_>| visit(&params);
-        self.context.save_model(FinalModel::new(layout, step, &mut again))?;
-        *lock(&self.trained) = params;
-        Ok(())
-    }
-
-    fn save_summary(&self, summary: &Summary, has_timeline: bool) -> Result<(), TrainError> {
-        self.context.save_summary(summary, has_timeline)
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread;
 
 use paceline_observe::Recorder;
+use paceline_observe::trace::Tracer;
 
 use crate::checkpoint::ShardPlace;
 use crate::error::{TrainError, record_failure};
@@ -15,7 +16,6 @@ use crate::run_report::RunReport;
 use crate::sparse::{HogwildTrainer, InPlaceWorker, SharedTable, SparseWorker, TableLink};
 use crate::step_recorder::StepRecorder;
 use crate::test_runner::{BackgroundEvaluator, InlineEvaluator};
-use crate::tracer::Tracer;
 use crate::trainer::Trainer;
 use crate::training_task::TrainingTask;
 use crate::workload::{LoopConfig, loop_trace};

@@ -143,7 +143,7 @@ impl<'s, 'e, 'p: 's> SlotManager<'s, 'e, 'p> {
             }
             RosterEvent::Yield => self.yield_one(),
             RosterEvent::Bye => {
-                // All slots have been left: a thread that still connects was offered its slot twice.
+                // All slots have been left: a thread that still connects was offered one twice.
                 self.is_over = true;
                 self.process.halt();
             }

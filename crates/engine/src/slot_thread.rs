@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use paceline_exchange::PeerRole;
+use paceline_observe::trace::Tracer;
 use paceline_observe::{Recorder, TaskSummary};
 
 use crate::context::NoteLevel;
@@ -22,7 +23,6 @@ use crate::server_link::{ServerLink, StopConditions};
 use crate::step_recorder::StepRecorder;
 use crate::task_place::ModelIdentity;
 use crate::test_runner::BackgroundEvaluator;
-use crate::tracer::Tracer;
 use crate::trainer::Trainer;
 use crate::training_task::{TrainingTask, slowdown};
 use crate::workload::LoopConfig;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use paceline_data::BatchPlan;
 use paceline_model::Layout;
+use paceline_observe::trace::Tracer;
 use paceline_observe::{RunStart, TaskSummary};
 
 use crate::checkpoint::{
@@ -18,7 +19,6 @@ use crate::link::Link;
 use crate::settings::TrainSettings;
 use crate::step_recorder::{StepRecorder, WorkDone};
 use crate::task_place::TaskPlace;
-use crate::tracer::Tracer;
 use crate::workload::Workload;
 
 /// Set in tests to `SLOT:FACTOR`: that slot is slower by the factor; `*` stands for all slots.
@@ -133,7 +133,7 @@ impl TrainingTask<'_> {
 
     /// Records the timeline, if the run has one.
     pub(crate) fn tracer(&self) -> Option<Arc<Tracer>> {
-        self.settings.trace.map(|window| Arc::new(Tracer::new(window)))
+        self.settings.trace.map(Tracer::new)
     }
 
     /// Writes the checkpoints of one shard, if the run takes any.

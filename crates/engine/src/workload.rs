@@ -22,8 +22,8 @@ use crate::loop_trace::{LoopTrace, read_observer};
 use crate::settings::TrainSettings;
 use crate::sparse::{SparseEvaluator, SparseWorker};
 use crate::step_recorder::StepRecorder;
-use crate::tracer::Tracer;
 use crate::trainer::Trainer;
+use paceline_observe::trace::Tracer;
 
 /// How much memory and how many threads a model may use.
 #[derive(Clone, Copy, Debug)]

@@ -279,6 +279,7 @@ fn a_server_log_has_curves_of_its_workers_and_a_histogram_of_staleness() {
             gradient_ms: 5 * gradients,
             held_ms: 0,
         }],
+        ..GradientTotals::default()
     };
     log.start();
     // Each sample that comes in gives a point; two are needed for the first.

@@ -1,10 +1,10 @@
 //! One shard of a checkpoint as a safetensors file.
 //!
 //! Parameters have the names of the model's tensors, the optimizer's state has names of the form
-//! `optimizer.<state>.<tensor>`. A tensor that lies wholly in the shard has its shape. A tensor that
-//! is cut between servers is a row of numbers, and the file's metadata says which: `pieces` is JSON
-//! that maps its name to the first number and the one after the last. Concatenated in the order of
-//! the files, the pieces are the tensor.
+//! `optimizer.<state>.<tensor>`. A tensor that lies wholly in the shard has its shape. A tensor
+//! that is cut between servers is a row of numbers, and the file's metadata says which: `pieces` is
+//! JSON that maps its name to the first number and the one after the last. Concatenated in the
+//! order of the files, the pieces are the tensor.
 //!
 //! A copy of a shard lies in memory as its file does on disk, in whole blocks, so that it can be
 //! written without the page cache. That halves the processor time of a checkpoint and leaves the

@@ -110,8 +110,8 @@ impl CheckpointDir {
         self.dir.with_file_name(name)
     }
 
-    /// Sets checkpoints newer than `step` aside, so that nothing is overwritten when the run reaches
-    /// them again.
+    /// Sets checkpoints newer than `step` aside, so that nothing is overwritten when the run
+    /// reaches those steps again.
     pub fn set_aside_after(&self, step: u64) -> Result<(), TrainError> {
         self.steps().into_iter().filter(|&newer| newer > step).try_for_each(|s| self.set_aside(s))
     }

@@ -1,7 +1,7 @@
 //! The manifest: the file that makes a checkpoint complete.
 //!
-//! It is JSON for people and tools. Its last field is the CRC-32C of every byte before it, so that a
-//! changed digit is noticed like a changed parameter.
+//! It is JSON for people and tools. Its last field is the CRC-32C of every byte before it, so that
+//! a changed digit is noticed like a changed parameter.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
