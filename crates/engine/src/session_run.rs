@@ -142,9 +142,8 @@ fn first_cause(tasks: Vec<ScopedJoinHandle<'_, Result<(), TrainError>>>) -> Opti
     let mut cause = None;
     for task in tasks {
         let Ok(ended) = task.join() else { continue };
-        match (ended, &cause) {
-            (Err(error), None | Some(TrainError::Lost(_))) => cause = Some(error),
-            _ => {}
+        if let (Err(error), None | Some(TrainError::Lost(_))) = (ended, &cause) {
+            cause = Some(error);
         }
     }
     cause
