@@ -201,7 +201,7 @@ fn main_phases(cells: &[&Cell]) -> Option<String> {
         parts.push(format!("{phase} in {mode} ({:.0} %)", 100.0 * sum / total));
     }
     (!parts.is_empty())
-        .then(|| format!("Workers spend most of their time in this phase: {}.", parts.join(", ")))
+        .then(|| format!("The phase that takes most of the workers' time: {}.", parts.join(", ")))
 }
 
 #[cfg(test)]
