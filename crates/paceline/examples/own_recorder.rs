@@ -8,7 +8,7 @@ struct Printer;
 
 impl Recorder for Printer {
     fn step(&mut self, record: &StepRecord<'_>) -> io::Result<()> {
-        if record.worker_steps % 100 == 0 {
+        if record.worker_steps.is_multiple_of(100) {
             println!("step {:4}: loss {:.3}", record.step, record.loss);
         }
         Ok(())
