@@ -31,8 +31,8 @@
 //!
 //! A mode is nothing but another `Link`: parameters in this process (`local_link.rs`,
 //! `sparse/table_link.rs`), on servers (`server_link.rs`), or in a replica that all workers keep
-//! equal (`mesh_link.rs`). Worker 0 is also the coordinator (`coordinator.rs`, `lead.rs`): it tests,
-//! requests checkpoints, stops the run and ends it.
+//! equal (`mesh_link.rs`). Worker 0 is also the coordinator (`coordinator.rs`, `lead.rs`): it
+//! tests, requests checkpoints, stops the run and ends it.
 //!
 //! # Words
 //!

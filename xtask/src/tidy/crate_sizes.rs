@@ -13,7 +13,10 @@ const MOST_PROGRAM_LINES: usize = 8_999;
 pub(crate) fn check(files: &[SourceFile]) -> Vec<String> {
     let mut crates: BTreeMap<&str, usize> = BTreeMap::new();
     for file in files.iter().filter(|file| file.language() == Language::Rust) {
-        if let ["crates", name, "src", ..] = *file.path.split('/').collect::<Vec<_>>() {
+        let folders: Vec<_> = file.path.split('/').collect();
+        if let ["crates", name, "src", ref rest @ ..] = *folders
+            && rest.first() != Some(&"tests")
+        {
             *crates.entry(name).or_default() += file.text.lines().count();
         }
     }
@@ -41,6 +44,7 @@ mod tests {
         let files = [
             file("crates/a/src/lib.rs", "x\n".repeat(11_001)),
             file("crates/b/tests/b.rs", "x\n".repeat(12_000)),
+            file("crates/b/src/tests/c.rs", "x\n".repeat(12_000)),
             file("crates/a/examples/c.rs", "x\n".repeat(5_000)),
             file("crates/d/src/main.rs", "x\n".repeat(9_000)),
             file("crates/e/src/lib.rs", "x\n".repeat(11_000)),
