@@ -1,5 +1,7 @@
 //! Runs every example. Each one asserts that its model learns.
 
+#![allow(clippy::duplicate_mod, reason = "examples are programs that share a model's file")]
+
 #[path = "../examples/iterator_data.rs"]
 mod iterator_data;
 #[path = "../examples/own_recorder.rs"]
