@@ -86,6 +86,8 @@ fn read_fields<T: DeserializeOwned + Default>(fields: &Map<String, Value>) -> T 
 
 #[cfg(test)]
 mod tests {
+    use paceline_observe::TaskSummary;
+
     use super::*;
 
     #[test]
