@@ -24,6 +24,9 @@ impl ServerConnections {
         observer: &mut impl LinkObserver,
     ) -> Result<LinkOutcome, LinkError> {
         self.check_count(keys)?;
+        if self.has_rewound {
+            return Ok(LinkOutcome::Rewound);
+        }
         self.client.begin_pull_keys(keys, purpose);
         self.params.resize(keys.len(), 0.0);
         let pulled = self.complete(&[], ReturnWhen::Answered, observer)?;
@@ -44,6 +47,9 @@ impl ServerConnections {
         observer: &mut impl LinkObserver,
     ) -> Result<LinkOutcome, LinkError> {
         self.check_count(next)?;
+        if self.has_rewound {
+            return Ok(LinkOutcome::Rewound);
+        }
         self.client.begin_push_keys(step, examples, next);
         observer.sending_gradient(step);
         self.params.resize(next.len(), 0.0);
@@ -62,6 +68,9 @@ impl ServerConnections {
         values: &mut Vec<f32>,
         observer: &mut impl LinkObserver,
     ) -> Result<LinkOutcome, LinkError> {
+        if self.has_rewound {
+            return Ok(LinkOutcome::Rewound);
+        }
         let pushed = mem::take(&mut self.pushed);
         let answered = self.complete(&pushed, ReturnWhen::Answered, observer);
         self.pushed = pushed;

@@ -95,6 +95,9 @@ impl ServerConnections {
 
     /// Pulls all parameters.
     pub fn pull(&mut self, observer: &mut impl LinkObserver) -> Result<LinkOutcome, LinkError> {
+        if self.has_rewound {
+            return Ok(LinkOutcome::Rewound);
+        }
         self.client.begin_pull();
         self.complete(&[], ReturnWhen::Answered, observer)
     }
@@ -112,6 +115,9 @@ impl ServerConnections {
         observer: &mut impl LinkObserver,
     ) -> Result<LinkOutcome, LinkError> {
         assert_eq!(grad.len(), self.params.len(), "gradient");
+        if self.has_rewound {
+            return Ok(LinkOutcome::Rewound);
+        }
         self.client.begin_push(step, examples);
         observer.sending_gradient(step);
         self.complete(grad, ReturnWhen::Answered, observer)
@@ -125,7 +131,7 @@ impl ServerConnections {
         observer: &mut impl LinkObserver,
     ) -> Result<LinkOutcome, LinkError> {
         let mut wait = None;
-        while !self.has_rewound {
+        loop {
             self.reconnect()?;
             observer.enter_phase(ExchangePhase::Push);
             let mut progress = self.send_all(grad)?;
@@ -138,7 +144,7 @@ impl ServerConnections {
                 self.wait(wait.get_or_insert_with(LongWait::new), observer)?;
             }
             if self.has_rewound {
-                break;
+                return Ok(LinkOutcome::Rewound);
             }
             if self.may_return(when) {
                 self.peers.iter_mut().for_each(|peer| peer.breaks = 0);
@@ -151,7 +157,6 @@ impl ServerConnections {
                 return Err(LinkError::Aborted("the run is over".into()));
             }
         }
-        Ok(LinkOutcome::Rewound)
     }
 
     fn may_return(&self, when: ReturnWhen) -> bool {
