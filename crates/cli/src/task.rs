@@ -222,7 +222,7 @@ fn join_run_dir(
         // A process that takes a lost task's place finds its folder there.
         (None, Some(dir)) if may_return(plan, cluster) => RunDir::rejoin(dir, &task)?,
         (None, Some(dir)) => RunDir::join(dir, &task)?,
-        (None, None) => RunDir::create(None, &plan.name)?.with_task(&task)?,
+        (None, None) => RunDir::create_in_runs(&plan.name)?.with_task(&task)?,
     };
     if cluster.slot() == Some(0) {
         run.write_new(files::JOB, job.explain().as_bytes())?;

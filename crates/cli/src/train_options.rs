@@ -52,7 +52,10 @@ impl TrainOptions {
                 CheckpointDir::of(path).set_aside_after(from.manifest.info.step)?;
                 run
             }
-            _ => RunDir::create(self.run_dir.as_deref(), name)?,
+            _ => match &self.run_dir {
+                Some(wanted) => RunDir::create(wanted)?,
+                None => RunDir::create_in_runs(name)?,
+            },
         };
         self.watch.iter().for_each(|watch| watch.begin(run.path()));
         Ok(run)

@@ -11,7 +11,7 @@
 //!     .batch(30)
 //!     .stop(Stop::epochs(3).or(Stop::test_loss(0.2)))
 //!     .share(Sharing::servers(1).workers(2).mode(Mode::Async))
-//!     .record(RunDir::create(Some(&path), "mine")?)
+//!     .record(RunDir::create(&path)?)
 //!     .run()?;
 //! println!("{:.2} % after {} steps", 100.0 * report.accuracy, report.steps);
 //! println!("held back by {}", report.verdict);

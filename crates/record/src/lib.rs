@@ -7,7 +7,7 @@
 //!
 //! # let scratch = tempfile::tempdir()?;
 //! # let path = scratch.path().join("digits");
-//! let run = RunDir::create(Some(&path), "digits")?.with_task("worker:0")?;
+//! let run = RunDir::create(&path)?.with_task("worker:0")?;
 //! let mut log = EventLog::create(&run.task("worker:0"), EventLogConfig::new("worker:0"))?;
 //! log.start(RunStart::New)?;
 //! let clock = PhaseClock::start(Phase::Compute);

@@ -21,12 +21,9 @@ pub struct RunDir {
 }
 
 impl RunDir {
-    /// Creates the directory of a new run: `wanted`, which must be absent or empty, or
-    /// `runs/<name>-<time>` if that is `None`.
-    pub fn create(wanted: Option<&Path>, name: &str) -> Result<Self, RunFileError> {
-        let Some(wanted) = wanted else {
-            return Self::create_named(Path::new(folders::RUNS), name);
-        };
+    /// Creates the directory of a new run, which must be absent or empty.
+    pub fn create(wanted: impl AsRef<Path>) -> Result<Self, RunFileError> {
+        let wanted = wanted.as_ref();
         let refused = |why: &str| {
             RunFileError::Refused(format!(
                 "--run-dir {}: {why}, and a run never overwrites another; name a new directory",
@@ -48,6 +45,11 @@ impl RunDir {
             }
             Err(error) => Err(RunFileError::at("write to the run directory", wanted)(error)),
         }
+    }
+
+    /// Creates `runs/<name>-<time>`, with a number behind it if that exists.
+    pub fn create_in_runs(name: &str) -> Result<Self, RunFileError> {
+        Self::create_named(Path::new(folders::RUNS), name)
     }
 
     /// Creates `<name>-<time>` within `parent`, with a number behind it if that exists.
@@ -135,7 +137,7 @@ impl RunDir {
     ) -> Result<Self, RunFileError> {
         match wanted.or_else(|| Some(run).filter(|run| is_same_run(run))) {
             Some(path) => Ok(Self { path: path.to_owned(), _lock: None }),
-            None => Self::create(None, name),
+            None => Self::create_in_runs(name),
         }
     }
 
@@ -251,8 +253,7 @@ mod tests {
             let ready = std::sync::Barrier::new(4);
             let claim = || {
                 ready.wait();
-                RunDir::create(Some(&wanted), "a")
-                    .map_err(|error| matches!(error, RunFileError::Refused(_)))
+                RunDir::create(&wanted).map_err(|error| matches!(error, RunFileError::Refused(_)))
             };
             let claims = std::thread::scope(|scope| {
                 let threads = [(); 4].map(|()| scope.spawn(claim));
@@ -266,8 +267,8 @@ mod tests {
     #[test]
     fn a_directory_that_is_not_empty_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        RunDir::create(Some(dir.path()), "a").unwrap().write("x", b"1").unwrap();
-        let refused = RunDir::create(Some(dir.path()), "a").unwrap_err();
+        RunDir::create(dir.path()).unwrap().write("x", b"1").unwrap();
+        let refused = RunDir::create(dir.path()).unwrap_err();
         assert!(matches!(refused, RunFileError::Refused(_)), "{refused}");
         assert_eq!(fs::read(dir.path().join("x")).unwrap(), b"1");
     }
