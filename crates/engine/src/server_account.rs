@@ -162,8 +162,8 @@ impl ServerObserver for ServerAccount {
         );
     }
 
-    fn checkpoint(&mut self, step: u64, server: &Server) -> bool {
-        let Some(checkpoints) = &mut self.checkpoints else { return false };
+    fn checkpoint(&mut self, step: u64, server: &Server) {
+        let Some(checkpoints) = &mut self.checkpoints else { return };
         let marks = server.marks();
         if let Store::Sparse(sparse) = server.store() {
             // Even if this checkpoint is skipped: equal seeds must give equal bits.
@@ -172,7 +172,11 @@ impl ServerObserver for ServerAccount {
         checkpoints.stop_at = server.stop_at();
         let slots = marks.first().map_or(0, |chunk| chunk.slots.len());
         let is_last = !(0..slots).any(|slot| server.is_live(slot));
-        checkpoints.take(step, marks, is_last, |out| copy_store(server.store(), out))
+        checkpoints.take(step, marks, is_last, |out| copy_store(server.store(), out));
+    }
+
+    fn last_checkpoint(&self) -> Option<u64> {
+        self.checkpoints.as_ref().and_then(CheckpointWriter::last_step)
     }
 
     fn report(&mut self, totals: &ServerTotals, stats: &Stats) -> Vec<u8> {

@@ -102,6 +102,11 @@ impl CheckpointWriter {
         (self.generation, self.last, self.stop_at) = (generation, None, None);
     }
 
+    /// The step of the last checkpoint taken in this generation.
+    pub fn last_step(&self) -> Option<u64> {
+        self.last.as_ref().map(|contents| contents.step)
+    }
+
     /// Takes a checkpoint: `copy` fills the columns, one behind the other. Returns whether one
     /// with these contents exists or is being written.
     ///

@@ -86,7 +86,8 @@ impl Server {
     /// since; the host finds out whether they have.
     pub(super) fn request_checkpoint(&mut self, step: u64, host: &mut impl Host) {
         let is_end = self.members.all_out() && self.global_step() == step;
-        let is_new = self.checkpoint_last.is_none_or(|last| step > last || step == last && is_end);
+        let is_new =
+            host.last_checkpoint().is_none_or(|last| step > last || step == last && is_end);
         if is_new {
             self.checkpoint_at = Some(step);
             self.take_checkpoint_if_due(host);
@@ -101,9 +102,7 @@ impl Server {
         let is_even = || version >= step && self.chunks.iter().all(|c| c.version == version);
         if !self.is_sync() || self.members.all_out() || is_even() {
             self.checkpoint_at = None;
-            if host.checkpoint(step, self) {
-                self.checkpoint_last = Some(step);
-            }
+            host.checkpoint(step, self);
         }
     }
 }

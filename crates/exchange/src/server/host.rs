@@ -61,13 +61,16 @@ pub trait Host {
     /// collects them. `stats` says what became of the pushes.
     fn report(&mut self, stats: &Stats) -> Vec<u8>;
 
-    /// Takes the checkpoint that the coordinator requested for `step`, and returns whether it
-    /// did; a checkpoint that was not taken may be requested again.
+    /// Takes the checkpoint that the coordinator requested for `step`.
     ///
     /// What the host copies out of the server during this call is consistent. The server answers
     /// no worker meanwhile.
-    fn checkpoint(&mut self, _step: u64, _server: &Server) -> bool {
-        true
+    fn checkpoint(&mut self, _step: u64, _server: &Server) {}
+
+    /// The step of the last checkpoint taken in this generation. One that was skipped does not
+    /// count: the coordinator may request it again.
+    fn last_checkpoint(&self) -> Option<u64> {
+        None
     }
 
     /// Follows the first chunk of the gradient that `slot` computed for a step of the plan.

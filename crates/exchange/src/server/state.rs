@@ -50,8 +50,6 @@ pub struct Server {
     pub(super) collect_since_ms: Option<u64>,
     /// The step of the checkpoint that is requested but not yet taken.
     pub(super) checkpoint_at: Option<u64>,
-    /// The step of the checkpoint that was taken last.
-    pub(super) checkpoint_last: Option<u64>,
     /// The step of the plan at which a slot begins.
     pub(super) first_step: u64,
     pub(super) generation: Generation,
@@ -95,7 +93,6 @@ impl Server {
             stopping: false,
             collect_since_ms: None,
             checkpoint_at: None,
-            checkpoint_last: None,
             first_step: 0,
             generation: Generation::default(),
             next_wait_check_ms: 0,

@@ -128,8 +128,12 @@ impl Host for LockedHost<'_, '_, '_, '_> {
         self.observer.report(&totals, stats)
     }
 
-    fn checkpoint(&mut self, step: u64, server: &Server) -> bool {
-        self.observer.checkpoint(step, server)
+    fn checkpoint(&mut self, step: u64, server: &Server) {
+        self.observer.checkpoint(step, server);
+    }
+
+    fn last_checkpoint(&self) -> Option<u64> {
+        self.observer.last_checkpoint()
     }
 
     fn phase(&mut self, phase: ServerPhase) {

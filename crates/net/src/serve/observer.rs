@@ -15,9 +15,11 @@ pub trait ServerObserver: Send {
     fn note(&mut self, level: Level, text: &str);
     /// The server's report for the coordinator, in whatever format that expects.
     fn report(&mut self, totals: &ServerTotals, stats: &Stats) -> Vec<u8>;
-    /// Takes a checkpoint of `step`. Returns whether it was taken.
-    fn checkpoint(&mut self, _step: u64, _server: &Server) -> bool {
-        true
+    /// Takes a checkpoint of `step`.
+    fn checkpoint(&mut self, _step: u64, _server: &Server) {}
+    /// The step of the last checkpoint taken in this generation.
+    fn last_checkpoint(&self) -> Option<u64> {
+        None
     }
     /// Called about ten times a second. An error ends the server.
     fn tick(&mut self, server: &Server) -> Result<(), String>;

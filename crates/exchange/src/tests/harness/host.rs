@@ -11,6 +11,7 @@ pub(crate) struct RecordingHost {
     pub(crate) closed: Vec<(u64, String)>,
     pub(crate) notes: Vec<String>,
     pub(crate) checkpoints: Vec<(u64, ServerCopy)>,
+    pub(crate) last_checkpoint: Option<u64>,
     pub(crate) refuses_checkpoints: bool,
 }
 
@@ -38,11 +39,14 @@ impl Host for RecordingHost {
         // Longer than a frame, so that the list of reports has several pieces.
         vec![1; 100_000]
     }
-    fn checkpoint(&mut self, step: u64, server: &Server) -> bool {
+    fn checkpoint(&mut self, step: u64, server: &Server) {
         if !self.refuses_checkpoints {
             self.checkpoints.push((step, ServerCopy::of(server)));
+            self.last_checkpoint = Some(step);
         }
-        !self.refuses_checkpoints
+    }
+    fn last_checkpoint(&self) -> Option<u64> {
+        self.last_checkpoint
     }
     fn phase(&mut self, _phase: ServerPhase) {}
 }

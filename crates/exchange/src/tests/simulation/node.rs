@@ -21,6 +21,8 @@ pub(crate) struct ServerNode {
     pub(crate) is_down: bool,
     pub(crate) life: u64,
     pub(crate) generation: Generation,
+    /// The step of the last checkpoint taken in this generation.
+    pub(crate) last_checkpoint: Option<u64>,
     /// Pushes in the checkpoint that it resumed from.
     pub(crate) restored_pushes: u64,
 }
@@ -81,6 +83,7 @@ pub(crate) fn node(plan: &SimPlan, index: usize, from: Option<&ServerCopy>) -> S
         is_down: false,
         life: 0,
         generation: Generation::default(),
+        last_checkpoint: None,
         restored_pushes: from.map_or(0, ServerCopy::pushes),
     }
 }

@@ -212,8 +212,11 @@ impl SimWorld {
         if self.nodes[server].ended || self.nodes[server].is_down {
             return;
         }
-        let mut host = RecordingHost::default();
-        call(&mut self.nodes[server].server, self.now_ms, &mut host);
+        let node = &mut self.nodes[server];
+        let last_checkpoint = node.last_checkpoint;
+        let mut host = RecordingHost { last_checkpoint, ..RecordingHost::default() };
+        call(&mut node.server, self.now_ms, &mut host);
+        node.last_checkpoint = host.last_checkpoint;
         if self.trace {
             for note in host.notes {
                 println!("{:6} ps:{server}: {note}", self.now_ms);
