@@ -21,7 +21,7 @@ use crate::train_options::{
 };
 use crate::workload::build_workload;
 
-/// Trains what the job says: the whole run, as the launcher of its tasks, or as one task. A task
+/// Trains a job: in this process, as the launcher of its tasks, or as one task. A task
 /// that was launched has no result to show.
 pub fn train(
     job: &RawJob,

@@ -85,7 +85,7 @@ impl FinishedRun {
     }
 }
 
-/// Refuses to resume a run that has come to its end.
+/// Refuses to resume a run that has ended.
 pub(crate) fn check_unfinished(
     plan: &Plan,
     from: &ResumePoint,

@@ -127,8 +127,8 @@ impl Cluster {
             |address: &str| address.rsplit_once(':').map_or(address, |(host, _)| host).to_owned();
         let here = self.addresses.get(&self.task).map(|address| host(address));
         let trains = |task: &Task| matches!(task.role, Role::Chief | Role::Worker);
-        let beside = self.addresses.iter().filter(|(task, _)| trains(task));
-        beside.filter(|(_, address)| Some(host(address)) == here).count().max(1)
+        let training = self.addresses.iter().filter(|(task, _)| trains(task));
+        training.filter(|(_, address)| Some(host(address)) == here).count().max(1)
     }
 
     /// The name of the task in a slot.

@@ -50,7 +50,9 @@ impl Cluster {
             if addresses.is_empty() {
                 return Ok(None);
             }
-            return Err("there is a cluster but no task, which says which one this is".into());
+            return Err(
+                "there is a cluster but no task; task must name the one of this process".into()
+            );
         };
         let task = read_task(task)?;
         if addresses.is_empty() && task.role != Role::Evaluator {
