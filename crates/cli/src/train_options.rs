@@ -99,8 +99,8 @@ pub(crate) fn check_unfinished(
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "the run ended at step {step}, and nothing is left to do; to train further, set a later \
-         end with --set train.stop.steps=... or train.stop.epochs=..."
+        "the run ended at step {step}, and there is nothing left to do; to train further, set a \
+         later end with --set train.stop.steps=... or train.stop.epochs=..."
     )))
 }
 
