@@ -17,9 +17,9 @@
 //! assert_eq!(cluster.servers().unwrap(), ["c.example:2222"]);
 //! ```
 //!
-//! A *task* is one process of a run, and its *role* is worker, chief, server (`ps`) or evaluator. A
-//! *slot* is a worker's place in the batch plan; the chief, or worker 0 if there is none, has slot 0
-//! and coordinates the run.
+//! A *task* is one process of a run, and its *role* is worker, chief, server (`ps`) or evaluator.
+//! A *slot* is a worker's place in the batch plan. The chief, or worker 0 if there is none, has
+//! slot 0 and coordinates the run.
 //!
 //! [`LaunchedRun`] starts all tasks of a run as processes on this machine, restarts lost ones, and
 //! leaves none behind. Each task has a [`LauncherChannel`] to its launcher. [`EmulatedHosts`]
