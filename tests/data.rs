@@ -139,7 +139,7 @@ fn missing_data_is_listed_as_missing() {
     let list = sandbox.ok(&["data", "list"]).stdout;
     let row = |name: &str| list.lines().find(|line| line.starts_with(name)).unwrap();
     assert_says(row("digits"), &["generated"]);
-    assert_says(row("mnist"), &["not there"]);
+    assert_says(row("mnist"), &["missing"]);
     assert_says(&list, &["`paceline data get NAME`"]);
 }
 

@@ -162,8 +162,9 @@ fn a_delay_is_applied_or_refused_by_its_key() {
             let seconds = sandbox.run_folder("run").summary()["seconds"].as_f64().unwrap();
             assert!(seconds > 0.36, "{seconds} s");
         }
-        _ => {
-            assert_says(&output.stderr, &["cluster.emulate.delay_ms: this kernel offers no delay"])
-        }
+        _ => assert_says(
+            &output.stderr,
+            &["cluster.emulate.delay_ms: this kernel does not support delays"],
+        ),
     }
 }

@@ -77,7 +77,7 @@ fn a_directory_of_experiments_is_swept_and_listed() {
     command.args(["sweep", "--quick", "jobs", "--repeats", "1", "--sweep-dir", "all"]);
     let output = finish(start(&mut command));
     assert_eq!(output.code, Some(0), "{output:?}");
-    let left_out = "softmax-r1-emulated.toml is left out: it emulates hosts, which needs root";
+    let left_out = "softmax-r1-emulated.toml is skipped: it emulates hosts, which needs root";
     assert_says(&output.stderr, &[left_out, "8 of 8 runs", "4 of 4 runs"]);
 
     sandbox.ok(&["report", "all", "--index", "README.md"]);
@@ -97,6 +97,6 @@ fn a_directory_of_experiments_is_swept_and_listed() {
     assert_says(&page, &["Published findings", "holds here"]);
     assert_says(
         &sandbox.fails(2, &["report", "jobs", "--index", "x.md"]),
-        &["there are no sweeps in it"],
+        &["it contains no sweeps"],
     );
 }

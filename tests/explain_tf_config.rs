@@ -53,8 +53,8 @@ fn explain_shows_the_tasks_and_what_was_read_from_where() {
             "master means chief",
             "the chief is listed: it is slot 0",
             "cluster.worker is a sparse map",
-            "cluster.reserve is not a role of ours and is ignored",
-            "the evaluator is listed in the cluster; nobody waits for it",
+            "cluster.reserve is not a known role and is ignored",
+            "the evaluator is listed in the cluster; no task waits for it",
         ],
     );
     assert!(!printed.contains("are used"), "nothing is inconsistent: {printed}");

@@ -62,7 +62,7 @@ fn values_out_of_range_are_named_with_their_line_and_the_range() {
     check("[data]\ntrain_examples = 4000000000", &["job.toml:2: data.train_examples", "10000000"]);
     check_set(&["train.batch=0"], &["--set train.batch=0: train.batch must be a whole number"]);
     check_set(&["train.stop={steps=0}"], &["train.stop.steps must be a whole number from 1 up"]);
-    check_set(&["train.stop={steps=1"], &["train.stop has a value that is not sound TOML"]);
+    check_set(&["train.stop={steps=1"], &["train.stop has a value that is not valid TOML"]);
     check_set(&["train.batch"], &["--set train.batch: is not of the form key=value"]);
 }
 

@@ -58,7 +58,7 @@ fn sync_follows_single_and_a_global_batch_is_shared_out() {
     assert_near(&one, &two, 1e-4);
     assert_eq!(two.model(), shared.model());
     assert_eq!(shared.summary()["batch"], 32);
-    let says = "train.global_batch is 64, which 3 workers cannot share out evenly";
+    let says = "train.global_batch is 64, which does not divide evenly among 3 workers";
     let args = ["train", "--set", "train.global_batch=64", "--set", "cluster.workers=3"];
     assert_says(&sandbox.fails(2, &args), &[says]);
 }

@@ -82,7 +82,7 @@ fn an_interrupted_sweep_continues_where_it_was() {
         sweep.signal(name);
         let output = sweep.finish();
         assert_eq!(output.code, Some(code), "{output:?}");
-        assert_says(&output.stderr, &["go on with: paceline sweep --continue"]);
+        assert_says(&output.stderr, &["resume with: paceline sweep --continue"]);
         assert_eq!(run.summary()["stop_reason"], "interrupted", "the run ended in good order");
         assert_eq!(outcomes(&dir), ["done", "interrupted"]);
 
@@ -92,7 +92,7 @@ fn an_interrupted_sweep_continues_where_it_was() {
         let job = job.replace("test_loss = 0.000000001", "steps = 3");
         fs::write(&path, job).unwrap();
         let output = sandbox.ok(&args);
-        assert_says(&output.stderr, &["1 of 2 runs are there already", "[2/2] "]);
+        assert_says(&output.stderr, &["1 of 2 runs are already done", "[2/2] "]);
         assert_eq!(outcomes(&dir), ["done", "interrupted", "done"]);
         assert!(log(&dir)[2]["run"].as_str().unwrap().ends_with(".2"));
         // The third time, nothing is left to run.
@@ -126,15 +126,15 @@ fn wrong_sweeps_are_refused_before_anything_is_made() {
     sandbox.write("none.toml", SMALL);
     sandbox.write("bad.toml", format!("{SMALL}[sweep]\n\"train.batch\" = [10, -1]\n"));
     sandbox.write("good.toml", format!("{SMALL}[sweep]\n\"train.batch\" = [10, 20]\n"));
-    assert_says(&sandbox.fails(2, &["sweep", "none.toml"]), &["there is no [sweep] in it"]);
+    assert_says(&sandbox.fails(2, &["sweep", "none.toml"]), &["it has no [sweep] section"]);
     assert_says(&sandbox.fails(2, &["sweep", "bad.toml"]), &["bad.toml:8: train.batch must be"]);
     assert_says(&sandbox.fails(2, &["train", "good.toml"]), &["use `paceline sweep`"]);
     assert_says(&sandbox.fails(2, &["sweep"]), &["name a job file"]);
-    assert_says(&sandbox.fails(2, &["sweep", "--continue", "."]), &["no sweep was begun in it"]);
+    assert_says(&sandbox.fails(2, &["sweep", "--continue", "."]), &["it contains no sweep"]);
     sandbox.write("full/x", "1");
     let full = ["sweep", "good.toml", "--sweep-dir", "full"];
-    assert_says(&sandbox.fails(2, &full), &["there is something in it already"]);
-    assert_says(&sandbox.fails(2, &["report", "full"]), &["there are no runs in it"]);
+    assert_says(&sandbox.fails(2, &full), &["it is not empty"]);
+    assert_says(&sandbox.fails(2, &["report", "full"]), &["it contains no runs"]);
     assert!(!sandbox.path("sweeps").exists());
 }
 
@@ -148,7 +148,7 @@ fn the_directory_of_another_sweep_is_refused() {
     }
     sandbox.ok(&["sweep", "--quiet", "a.toml", "--sweep-dir", "s"]);
     let printed = sandbox.fails(2, &["sweep", "b.toml", "--sweep-dir", "s"]);
-    assert_says(&printed, &["another sweep was begun in it"]);
+    assert_says(&printed, &["it contains another sweep"]);
 }
 
 #[test]

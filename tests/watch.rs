@@ -296,7 +296,7 @@ fn what_cannot_be_watched_is_refused_with_a_remedy() {
         &["--listen nowhere"],
     );
     let empty = ["watch", "runs", "--token-file", "empty"];
-    assert_says(&sandbox.fails(2, &empty), &["there is no token in it"]);
+    assert_says(&sandbox.fails(2, &empty), &["it contains no token"]);
     let training = ["train", "--watch", "--listen", "0.0.0.0:0"];
     assert_says(&sandbox.fails(2, &training), &["needs a token"]);
     assert!(!sandbox.path("runs/digits-softmax/job.toml").exists());

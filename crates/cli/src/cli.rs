@@ -2,405 +2,279 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use paceline_data::{KnownDataset, sparse};
+use clap::{Args, Parser, Subcommand};
 
-use crate::bench::{Layers, Peer};
+use crate::bench_args::BenchCommand;
+use crate::data_args::DataCommand;
 
-/// Trains models by stochastic gradient descent on one machine or many, and says where the
+/// Trains models by stochastic gradient descent on one machine or many, and reports where the
 /// time went.
 #[derive(Debug, Parser)]
 #[command(
     name = "paceline",
     version,
     after_help = "Try it:  paceline train\n\n\
-        Exit codes: 0 done; 1 failed while running; 2 the job, the data or the command line is \
-        wrong; 128 and more worth a retry (130 Ctrl-C, 143 terminated)."
+        Exit codes: 0 success; 1 failure while running; 2 error in the job, the data or the \
+        command line; 128 and above worth a retry (130 Ctrl-C, 143 terminated)."
 )]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// A command of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Train what a job file says (without one: the built-in job, which needs no download)
+    /// Train the model of a job file (default: the built-in job, which needs no download)
     #[command(after_help = "Examples:\n  \
         paceline train\n  \
         paceline train job.toml --set train.batch=100 --set 'train.stop={test_loss=0.35}'\n  \
-        paceline train --set data.kind=mnist --set train.optimizer.kind=adam --run-dir runs/adam\n  \
+        paceline train --set data.kind=mnist --set train.optimizer.kind=adam \
+        --run-dir runs/adam\n  \
         paceline train --set checkpoint.every_steps=1000 --run-dir runs/safe\n  \
         paceline train --resume runs/safe\n  \
         paceline train --watch\n\n\
-        The run directory has job.toml, summary.json, model.safetensors and TensorBoard events \
-        (tensorboard --logdir runs). Ctrl-C ends the run in good order; twice, at once.")]
-    Train(Train),
-    /// Join a run that goes on, as one more worker
+        The run directory holds job.toml, summary.json, model.safetensors and TensorBoard events \
+        (tensorboard --logdir runs). Ctrl-C ends the run in order; a second Ctrl-C ends it at \
+        once.")]
+    Train(TrainArgs),
+    /// Join a run under way as an additional worker
     #[command(after_help = "Examples:\n  \
         paceline train --set cluster.slots=4 --run-dir runs/grown\n  \
         paceline worker --join runs/grown\n  \
         paceline worker --join ps0.example:2222 --token-file secret\n\n\
-        A run is cut into cluster.slots shares, which its workers fill, one or more each. Who joins \
-        gets a share that nobody fills, or one of the worker that has the most; if everybody has \
-        only one it waits as a spare, and takes over from the first that leaves or dies (with \
-        cluster.on_worker_loss = \"wait\"). The job comes from the server; its data must be on this \
-        machine, at the same path.\n\n\
-        SIGTERM or Ctrl-C to a worker, but the first, makes it leave in good order: its shares go to \
-        the others, and it ends with code 0. Every example still comes once an epoch, and sync ends \
-        with the same bits, however many workers came and went.")]
-    Worker(Worker),
-    /// Run every combination of values that a job's `[sweep]` lists, one run after another
+        Every step is divided into cluster.slots slots, and each worker fills one or more of them. \
+        A worker that joins gets a free slot, or one from the worker with the most. If every \
+        worker has only one, the new worker waits as a spare and takes the slot of the first \
+        worker that leaves or dies (with cluster.on_worker_loss = \"wait\"). The job comes from \
+        the server; its data must be on this machine, at the same path.\n\n\
+        SIGTERM or Ctrl-C makes any worker except worker 0 leave in order: its slots go to the \
+        other workers, and it ends with code 0. Each epoch still uses every example once, and \
+        sync ends with the same bits, however many workers join and leave.")]
+    Worker(WorkerArgs),
+    /// Run every combination of the values in a job's `[sweep]` section, one run after another
     #[command(after_help = "Examples:\n  \
         paceline sweep job.toml --dry-run\n  \
         paceline sweep job.toml --repeats 3 --sweep-dir sweeps/first\n  \
         paceline sweep --continue sweeps/first\n\n\
-        The sweep directory has a run directory for each cell and, at the end, report.html, \
-        report.csv and report.md. Ctrl-C ends the run it is at in good order; the same command, or \
-        --continue, goes on from there. JOB.toml may be a directory: all job files in it are swept.")]
-    Sweep(Sweep),
-    /// Make a page, a table and a text of what the runs of a sweep, or any runs, say
-    #[command(
-        after_help = "Example:\n  paceline report sweeps/first\n  paceline report sweeps/all --index experiments/README.md\n\n\
-        Writes report.html, report.csv and report.md, anew each time."
-    )]
-    Report(Report),
-    /// Show a run, or all runs of a directory, on a page in the browser, live or afterwards
+        The sweep directory holds a run directory for each cell and, at the end, report.html, \
+        report.csv and report.md. Ctrl-C ends the current run in order; the same command, or \
+        --continue, resumes the sweep. JOB.toml may be a directory: the sweeps of all job files \
+        in it are run.")]
+    Sweep(SweepArgs),
+    /// Report the results of a sweep, or of any runs, as a page, a table and a text
+    #[command(after_help = "Examples:\n  \
+        paceline report sweeps/first\n  \
+        paceline report sweeps/all --index experiments/README.md\n\n\
+        Writes report.html, report.csv and report.md, and replaces earlier ones.")]
+    Report(ReportArgs),
+    /// Show a run, or all runs in a directory, on a web page, live or afterwards
     #[command(after_help = "Examples:\n  \
         paceline watch runs\n  \
         paceline watch runs/adam --listen 127.0.0.1:8080\n\n\
-        The page only reads files: it neither slows nor changes a run. It is there until Ctrl-C.")]
-    Watch(Watch),
-    /// Print the job as it would be run: every key, its value and where that is from
-    Explain(Job),
+        The page only reads files: it neither slows nor changes a run. Ctrl-C ends it.")]
+    Watch(WatchArgs),
+    /// Print the job as it would be run: every key, its value and the value's origin
+    Explain(JobArgs),
     /// Test a trained model again
-    #[command(after_help = "Without JOB.toml it is the job.toml beside the model, and without \
-        that the built-in job.\n\n\
+    #[command(after_help = "JOB.toml defaults to the job.toml beside the model, and if there is \
+        none, to the built-in job.\n\n\
         Examples:\n  \
         paceline evaluate runs/adam\n  \
         paceline evaluate model.safetensors job.toml --json")]
-    Evaluate(Evaluate),
-    /// Look at, fetch or make the data sets that jobs can name
+    Evaluate(EvaluateArgs),
+    /// List, fetch or generate the data sets that jobs can name
     Data {
-        /// What to do.
+        /// The command.
         #[command(subcommand)]
-        command: Data,
+        command: DataCommand,
     },
-    /// Look at the checkpoints of a run
+    /// List or verify the checkpoints of a run
     Checkpoint {
-        /// What to do.
+        /// The command.
         #[command(subcommand)]
-        command: Checkpoint,
+        command: CheckpointCommand,
     },
-    /// Look at the timeline of a run
-    #[command(after_help = "A run has one, trace.json, if observe.trace says of which steps:\n  \
+    /// Summarise or merge the timeline of a run
+    #[command(
+        after_help = "A run has a timeline, trace.json, if observe.trace names its steps:\n  \
         paceline train --set 'observe.trace={from=100, steps=10}'\n\n\
-        https://ui.perfetto.dev and chrome://tracing show it.")]
+        https://ui.perfetto.dev and chrome://tracing display it."
+    )]
     Trace {
-        /// What to do.
+        /// The command.
         #[command(subcommand)]
-        command: Trace,
+        command: TraceCommand,
     },
-    /// Measure this machine
+    /// Benchmark this machine
     Bench {
-        /// What to measure.
+        /// The benchmark.
         #[command(subcommand)]
-        command: Bench,
+        command: BenchCommand,
     },
 }
 
-/// Which job.
+/// The job and the settings that change it.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Job {
-    /// The job file; the built-in job unless given
+pub struct JobArgs {
+    /// Job file [default: the built-in job]
     #[arg(value_name = "JOB.toml")]
     pub file: Option<PathBuf>,
-    /// Set a key of the job; the value is TOML, a bare word is text
+    /// Set a key of the job; the value is TOML, and a bare word is text
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<String>,
 }
 
 /// Arguments of `train`.
 #[derive(Args, Clone, Debug)]
-pub struct Train {
-    /// Which job.
+pub struct TrainArgs {
+    /// The job.
     #[command(flatten)]
-    pub job: Job,
-    /// Where to put the run; a new directory under runs/ unless given
+    pub job: JobArgs,
+    /// Directory for the run [default: a new directory under runs/]
     #[arg(long, value_name = "DIR")]
     pub run_dir: Option<PathBuf>,
-    /// Go on with the run in this directory from its newest complete checkpoint; the job is the
-    /// run's own unless given
+    /// Resume the run in this directory from its newest complete checkpoint; the job defaults to
+    /// the run's own
     #[arg(long, value_name = "RUN", conflicts_with = "run_dir")]
     pub resume: Option<PathBuf>,
-    /// Go on from the checkpoint of this step
+    /// Resume from the checkpoint of this step
     #[arg(long, value_name = "STEP", hide = true, requires = "resume")]
     pub checkpoint: Option<u64>,
-    /// No progress, no table: only errors
+    /// Print only errors: no progress and no table
     #[arg(long, short)]
     pub quiet: bool,
-    /// Show the run on a page in the browser while it trains, and then until Ctrl-C
+    /// Show the run on a web page while it trains, and afterwards until Ctrl-C
     #[arg(long)]
     pub watch: bool,
-    /// Where the page is.
+    /// The page's address and token.
     #[command(flatten)]
-    pub page: Page,
-    /// Standard input says when to stop, and its end does too: a run of a sweep
+    pub page: PageArgs,
+    /// Stop when standard input says so or ends; for the runs of a sweep
     #[arg(long, hide = true)]
     pub tied: bool,
 }
 
 /// Arguments of `worker`.
 #[derive(Args, Clone, Debug)]
-pub struct Worker {
-    /// The address of a server of the run, or the directory of a local run
+pub struct WorkerArgs {
+    /// Address of a server of the run, or directory of a local run
     #[arg(long, value_name = "ADDRESS")]
     pub join: String,
-    /// The file with the secret that all tasks share (cluster.token_file)
+    /// File with the secret that all tasks share (cluster.token_file)
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Where to make this worker's folder; in the run's directory if that is on this machine, else
-    /// in a new one under runs/
+    /// Directory for this worker's folder [default: the run's directory if it is on this machine,
+    /// else a new directory under runs/]
     #[arg(long, value_name = "DIR")]
     pub run_dir: Option<PathBuf>,
 }
 
-/// Where a page is served, and to whom.
+/// The address a page is served at, and its token.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Page {
-    /// Where to serve the page; 127.0.0.1:6160 unless given, or any free port if that is taken
+pub struct PageArgs {
+    /// Address of the page [default: 127.0.0.1:6160, or any free port if that is taken]
     #[arg(long, value_name = "ADDR:PORT")]
     pub listen: Option<String>,
-    /// A file with a secret that the page asks for; needed to serve it beyond this machine
+    /// File with a secret that the page requires; needed to serve it beyond this machine
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 }
 
 /// Arguments of `watch`.
 #[derive(Args, Clone, Debug)]
-pub struct Watch {
-    /// A run's directory, or one that runs lie in
+pub struct WatchArgs {
+    /// Directory of a run, or a directory that contains runs
     #[arg(value_name = "RUN|DIR", default_value = "runs")]
     pub dir: PathBuf,
-    /// Where the page is.
+    /// The page's address and token.
     #[command(flatten)]
-    pub page: Page,
+    pub page: PageArgs,
 }
 
 /// Arguments of `sweep`.
 #[derive(Args, Clone, Debug)]
-pub struct Sweep {
-    /// Which job.
+pub struct SweepArgs {
+    /// The job.
     #[command(flatten)]
-    pub job: Job,
-    /// Where to put the sweep, or where it was begun; a new directory under sweeps/ unless given
+    pub job: JobArgs,
+    /// Directory of the sweep, new or begun [default: a new directory under sweeps/]
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub sweep_dir: Option<PathBuf>,
-    /// Go on with a sweep that was stopped
+    /// Resume a sweep that was stopped
     #[arg(long = "continue", value_name = "DIR", conflicts_with_all = ["file", "settings"])]
     pub resume: Option<PathBuf>,
-    /// Run the cells that have failed again
+    /// Run failed cells again
     #[arg(long)]
     pub retry_failed: bool,
-    /// How often each cell is run, in place of what the job says
+    /// Runs per cell; overrides the job
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub repeats: Option<u64>,
-    /// Shorten the runs by what [sweep.quick] says
+    /// Shorten the runs with the settings of [sweep.quick]
     #[arg(long)]
     pub quick: bool,
-    /// Only list the runs
+    /// List the runs without running them
     #[arg(long)]
     pub dry_run: bool,
-    /// No progress, no table: only errors
+    /// Print only errors: no progress and no table
     #[arg(long, short)]
     pub quiet: bool,
 }
 
 /// Arguments of `report`.
 #[derive(Args, Clone, Debug)]
-pub struct Report {
-    /// A sweep's directory, a run's, or one that runs lie in
+pub struct ReportArgs {
+    /// Directory of a sweep, of a run, or that contains runs
     pub dir: PathBuf,
-    /// Where to write the report; into DIR unless given
+    /// Directory for the report [default: DIR]
     #[arg(long, value_name = "DIR")]
     pub to: Option<PathBuf>,
-    /// Write a list of all sweeps that lie in DIR, with others' figures and findings beside
-    /// ours, into this Markdown file instead
+    /// Instead, write an index of all sweeps in DIR to this Markdown file, with published figures
+    /// and findings beside the measured ones
     #[arg(long, value_name = "FILE", conflicts_with = "to")]
     pub index: Option<PathBuf>,
 }
 
 /// Arguments of `evaluate`.
 #[derive(Args, Clone, Debug)]
-pub struct Evaluate {
-    /// A model.safetensors, or the run directory it is in
+pub struct EvaluateArgs {
+    /// A model.safetensors file, or the run directory that contains it
     pub model: PathBuf,
-    /// Which job.
+    /// The job.
     #[command(flatten)]
-    pub job: Job,
+    pub job: JobArgs,
     /// Print the figures as JSON, unrounded
     #[arg(long)]
     pub json: bool,
 }
 
-/// What to do with checkpoints.
+/// Commands for checkpoints.
 #[derive(Debug, Subcommand)]
-pub enum Checkpoint {
-    /// Show which there are, the newest first
+pub enum CheckpointCommand {
+    /// List the checkpoints, the newest first
     List {
         /// The run directory
         run: PathBuf,
     },
-    /// Read every byte of them and say which are sound; fails if one is damaged
+    /// Read every byte of the checkpoints and report which are sound; fails if one is damaged
     Verify {
         /// The run directory
         run: PathBuf,
     },
 }
 
-/// What to do with timelines.
+/// Commands for timelines.
 #[derive(Debug, Subcommand)]
-pub enum Trace {
-    /// Print what each operation took, the longest first
+pub enum TraceCommand {
+    /// Print the time of each operation, the longest first
     Summary {
         /// The run directory, or a trace.json
         run: PathBuf,
     },
-    /// Put the parts that tasks left in the run directory together to trace.json again
+    /// Merge the tasks' timelines in the run directory into trace.json again
     Merge {
         /// The run directory, with the folders of tasks on other machines copied into it
         run: PathBuf,
-    },
-}
-
-/// What to do with data sets.
-#[derive(Debug, Subcommand)]
-pub enum Data {
-    /// Show which data sets are there, and where
-    List,
-    /// Fetch a data set into the cache
-    Get {
-        /// Which one
-        set: Set,
-        /// Fetch from here instead of the public mirrors; the files' names are appended.
-        /// May be given more than once
-        #[arg(long, value_name = "URL")]
-        mirror: Vec<String>,
-    },
-    /// Write generated data to a file
-    Make {
-        /// Which data
-        #[command(subcommand)]
-        what: Make,
-    },
-}
-
-/// Which data to generate.
-#[derive(Debug, Subcommand)]
-pub enum Make {
-    /// Clicks such as Criteo's logs have: 39 features a row, a few of them in nearly every row
-    #[command(after_help = "Example:\n  \
-        paceline data make clicks --rows 1000000 --format libsvm clicks.svm\n\n\
-        Row i depends on --features, --seed and i alone. --test makes other rows of the same \
-        world, to test on.")]
-    Clicks(MakeClicks),
-}
-
-/// Arguments of `data make clicks`.
-#[derive(Args, Clone, Debug)]
-pub struct MakeClicks {
-    /// The file to write; it must not be there yet
-    pub file: PathBuf,
-    /// How many rows
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
-    pub rows: u64,
-    /// How many features there are in all
-    #[arg(long, default_value_t = 33_762_578, value_parser = clap::value_parser!(u32).range(64..))]
-    pub features: u32,
-    /// What the rows are drawn from
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-    /// How rows are written
-    #[arg(long)]
-    pub format: RowFormat,
-    /// Pack the file
-    #[arg(long)]
-    pub gzip: bool,
-    /// Make the rows to test on
-    #[arg(long)]
-    pub test: bool,
-}
-
-/// How rows are written.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum RowFormat {
-    /// LIBSVM text
-    Libsvm,
-    /// TFRecords of tf.train.Example
-    Tfrecord,
-    /// Tab-separated counts and categories, as Criteo's logs
-    Criteo,
-}
-
-impl From<RowFormat> for sparse::SparseFormat {
-    fn from(format: RowFormat) -> Self {
-        match format {
-            RowFormat::Libsvm => sparse::SparseFormat::Libsvm,
-            RowFormat::Tfrecord => sparse::SparseFormat::TfRecord,
-            RowFormat::Criteo => sparse::SparseFormat::Criteo,
-        }
-    }
-}
-
-/// A data set that can be fetched.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Set {
-    /// Handwritten digits
-    Mnist,
-    /// Pieces of clothing, in the same form
-    FashionMnist,
-}
-
-impl From<Set> for KnownDataset {
-    fn from(set: Set) -> Self {
-        match set {
-            Set::Mnist => KnownDataset::Mnist,
-            Set::FashionMnist => KnownDataset::FashionMnist,
-        }
-    }
-}
-
-/// What to measure.
-#[derive(Debug, Subcommand)]
-pub enum Bench {
-    /// Steps/s of softmax regression on one thread, beside the bare matrix products
-    Step,
-    /// Rows/s of sparse logistic regression with the features of a click log, part by part
-    Sparse,
-    /// A step of LeNet-5 or AlexNet, layer by layer, beside the bare matrix products
-    Layers(Layers),
-    /// How fast gradients and parameters move between processes, beside bare sockets
-    Net,
-    /// What sampling resources costs: steps/s with it and without, in turn
-    Observe,
-    /// How fast rows of click data are read: every format, and the cache
-    Parse,
-    /// How fast workers without servers make one update out of everybody's gradients
-    Allreduce,
-    /// One process of another bench
-    #[command(hide = true)]
-    Peer {
-        /// Which one
-        peer: Peer,
-        /// Where the server is
-        #[arg(long)]
-        address: String,
-        /// How many numbers go each way
-        #[arg(long)]
-        floats: usize,
-        /// How long to go on
-        #[arg(long)]
-        seconds: f64,
     },
 }

@@ -1,9 +1,9 @@
-//! How Paceline fails, and with which exit code.
+//! The failures of the program, and their exit codes.
 //!
-//! A mistake that a user can mend (a wrong job, missing data) ends with code 2 before anything has
-//! started; a failure while running ends with 1. Launchers such as Kubeflow take codes from 1 to 127
-//! for permanent failures and 128 to 255 for ones worth a retry, so an interrupted run ends with 128
-//! plus the signal, as in shells.
+//! A mistake that the user can correct (a wrong job, missing data) ends the program with code 2
+//! before training starts; a failure while it runs, with code 1. Launchers such as Kubeflow take
+//! codes from 1 to 127 for permanent failures and 128 to 255 for failures worth a retry, so an
+//! interrupted run ends with 128 plus the signal, as in shells.
 
 use std::io;
 use std::path::Path;
@@ -16,7 +16,7 @@ use paceline_record::RunFileError;
 
 use crate::job::{Problem, Problems};
 
-/// The exit code if another task is gone: worth a retry, and not a signal's code.
+/// The exit code when another task is gone: worth a retry, and not the code of a signal.
 const LOST: u8 = 200;
 
 /// Why a command failed.
@@ -42,15 +42,15 @@ pub enum Failure {
     /// Training itself failed.
     #[error("{0}")]
     Training(String),
-    /// A launched task failed, and has said why.
+    /// A launched task failed, and has reported why.
     #[error("the run failed: {task} ended with code {code}")]
     Task {
         /// The task's name.
         task: String,
-        /// Its exit code, which is passed on.
+        /// The task's exit code, which becomes this program's.
         code: u8,
     },
-    /// Another task of the run is gone, or never came.
+    /// Another task of the run is gone, or never connected.
     #[error("{0}")]
     Lost(String),
     /// The user or the system asked the process to end.
@@ -59,7 +59,7 @@ pub enum Failure {
         /// The signal's number.
         signal: i32,
     },
-    /// The same, before there was anything to keep.
+    /// The same, before anything was written.
     #[error("interrupted by signal {signal}; nothing was written")]
     Signal {
         /// The signal's number.
@@ -68,7 +68,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The exit code that stands for it.
+    /// The exit code for this failure.
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Job(_) | Failure::Data(_) | Failure::Usage(_) => 2,
@@ -79,6 +79,11 @@ impl Failure {
                 128u8.saturating_add(*signal as u8)
             }
         }
+    }
+
+    /// For `map_err`: signals cannot be received.
+    pub(crate) fn signals(error: io::Error) -> Failure {
+        Failure::Training(format!("cannot listen for signals: {error}"))
     }
 
     /// For `map_err`: an I/O error while the program did `what` to a file.
@@ -133,7 +138,7 @@ impl From<Problem> for Failure {
     }
 }
 
-/// A failure of the program, for the engine.
+/// Converts a failure of the program for the engine.
 pub(crate) fn train_error(failure: Failure) -> TrainError {
     match failure {
         Failure::Data(error) => TrainError::Data(error),

@@ -25,7 +25,6 @@ use crate::interrupt::Interrupt;
 use crate::job::{Plan, RawJob};
 use crate::progress::write_line;
 use crate::source::load_data;
-use crate::task::task_identity;
 use crate::task_context::{ProgramContext, StopSource, TaskIdentity};
 use crate::workload::build_workload;
 
@@ -118,18 +117,18 @@ pub struct JoinOptions {
 }
 
 /// A server's address and the run's secret.
-struct ServerAccess {
+struct RunAccess {
     address: String,
     token: Vec<u8>,
 }
 
 impl JoinOptions {
-    fn access(&self) -> Result<ServerAccess, Failure> {
+    fn access(&self) -> Result<RunAccess, Failure> {
         let path = Path::new(&self.target);
         if !path.is_dir() {
             let token = self.token_file.as_deref().map(|path| read_token("--token-file", path));
             let token = token.transpose()?.unwrap_or_default().into_bytes();
-            return Ok(ServerAccess { address: self.target.clone(), token });
+            return Ok(RunAccess { address: self.target.clone(), token });
         }
         let path = path.join(JOIN_FILE);
         let wrong = |why: String| {
@@ -147,7 +146,7 @@ impl JoinOptions {
             serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
         let token = found.token.into_bytes();
         match found.servers.into_iter().next().filter(|_| token.len() <= MAX_TOKEN_BYTES) {
-            Some(address) => Ok(ServerAccess { address, token }),
+            Some(address) => Ok(RunAccess { address, token }),
             None => Err(wrong(format!("{JOIN_FILE} names no server"))),
         }
     }
@@ -155,7 +154,7 @@ impl JoinOptions {
 
 /// Joins a run and fills slots of it until it is over or this process leaves.
 pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure> {
-    let ServerAccess { address, token } = options.access()?;
+    let RunAccess { address, token } = options.access()?;
     let info = request_join_info(&address, &token, REQUEST_TIMEOUT)?;
     let wrong = |why: String| Failure::Usage(format!("the run at {address}: {why}"));
     let info: JoinInfo = serde_json::from_slice(&info).map_err(|error| wrong(error.to_string()))?;
@@ -183,7 +182,7 @@ pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure>
         started: Instant::now(),
     };
     let place = join_place(&info, token);
-    let enrolling = task(&place, Arc::new(Enrolling { interrupt: interrupt.clone() }));
+    let enrolling = task(&place, Arc::new(EnrollingContext { interrupt: interrupt.clone() }));
     let named_place = std::cell::OnceCell::new();
     let joined = join_run(&enrolling, |name| {
         let refused = || TrainError::Settings(format!("server 0 calls this process {name:?}"));
@@ -232,7 +231,7 @@ fn named_context(
     run: &RunDir,
     stop: StopSource,
 ) -> Result<ProgramContext, Failure> {
-    let identity = TaskIdentity { joined_later: true, ..task_identity(cluster) };
+    let identity = TaskIdentity { joined_later: true, ..TaskIdentity::of(cluster) };
     let run = RunDir::rejoin(run.path(), &identity.name)?;
     let context = ProgramContext::new(plan, identity, &run, stop)?;
     let text = format!("has joined {}, with its folder in {}", plan.name, run.path().display());
@@ -241,11 +240,11 @@ fn named_context(
 }
 
 /// The context of a process that is not enrolled yet: it has no name and no folder.
-struct Enrolling {
+struct EnrollingContext {
     interrupt: Interrupt,
 }
 
-impl TaskContext for Enrolling {
+impl TaskContext for EnrollingContext {
     fn note(&self, _level: paceline_engine::NoteLevel, text: &str) {
         write_line(text);
     }

@@ -12,8 +12,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let text = failure.to_string().replace('\n', "\nerror: ");
-            // In one piece, as other tasks write there too. With nobody to read it, the exit code
-            // must say it all.
+            // One write, because other tasks write to the same stream. If it fails, only the exit
+            // code is left.
             let _ = std::io::stderr().write_all(format!("error: {text}\n").as_bytes());
             ExitCode::from(failure.exit_code())
         }

@@ -1,8 +1,8 @@
-//! `/metrics` for Prometheus, and `/healthz`: a task's figures for whoever asks while it runs.
+//! `/metrics` for Prometheus, and `/healthz`: a task's figures while it runs.
 //!
-//! A task writes its figures down ten times a second at most, if `observe.http` says where to
-//! listen, and does nothing otherwise. Who asks gets what was written down last, with what the
-//! process has used up to then; so nobody's question is felt by a step.
+//! If `observe.http` is set, a task publishes its figures at most ten times a second. A request
+//! gets the figures published last, and the processor time and memory used so far; so requests do
+//! not slow a step.
 
 use std::fmt::Write;
 use std::fs;
@@ -19,36 +19,36 @@ use paceline_record::names::files;
 use crate::Failure;
 use crate::job::Plan;
 
-/// How often figures are written down.
-const EVERY: Duration = Duration::from_millis(100);
+/// The shortest time between two publications.
+const PUBLISH_EVERY: Duration = Duration::from_millis(100);
 
-/// What a figure is to Prometheus.
+/// The type of a figure, as Prometheus defines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MetricKind {
-    /// Only ever grows.
+    /// It only grows.
     Counter,
-    /// Goes up and down.
+    /// It rises and falls.
     Gauge,
 }
 
-/// Figures of one name.
+/// All figures of one name.
 #[derive(Debug)]
-struct Family {
+struct MetricFamily {
     name: &'static str,
     kind: MetricKind,
     help: &'static str,
 }
 
-const fn counter(name: &'static str, help: &'static str) -> Family {
-    Family { name, kind: MetricKind::Counter, help }
+const fn counter(name: &'static str, help: &'static str) -> MetricFamily {
+    MetricFamily { name, kind: MetricKind::Counter, help }
 }
 
-const fn gauge(name: &'static str, help: &'static str) -> Family {
-    Family { name, kind: MetricKind::Gauge, help }
+const fn gauge(name: &'static str, help: &'static str) -> MetricFamily {
+    MetricFamily { name, kind: MetricKind::Gauge, help }
 }
 
-/// Every figure that there is; a task has those that it can tell. `docs/observe.md` lists them.
-const FAMILIES: [Family; 18] = [
+/// Every figure; a task publishes those that it knows. `docs/observe.md` lists them.
+const FAMILIES: [MetricFamily; 18] = [
     gauge("paceline_info", "1, with the task, the mode, the model and the version as labels"),
     gauge("paceline_global_step", "Updates made, as far as the task knows"),
     counter("paceline_steps_total", "Steps that the worker took"),
@@ -75,20 +75,20 @@ const FAMILIES: [Family; 18] = [
     gauge("process_start_time_seconds", "When the task was started, since 1970"),
 ];
 
-/// Figures that a task has written down: names and figures, with a label if there is one.
+/// The published figures of a task.
 #[derive(Debug, Default)]
-pub struct Figures(Vec<(&'static str, Option<Label>, f64)>);
+pub struct MetricFigures(Vec<(&'static str, Option<MetricLabel>, f64)>);
 
-/// What a figure is labelled with: the label's name and value.
-type Label = (&'static str, String);
+/// A label's name and value.
+type MetricLabel = (&'static str, String);
 
-impl Figures {
-    /// A figure without a label.
+impl MetricFigures {
+    /// Adds a figure without a label.
     pub fn add(&mut self, name: &'static str, figure: f64) {
         self.0.push((name, None, figure));
     }
 
-    /// A figure of one of several.
+    /// Adds a figure with a label.
     pub fn add_of(
         &mut self,
         name: &'static str,
@@ -100,25 +100,25 @@ impl Figures {
     }
 }
 
-/// What the task and those who ask share.
+/// What the task and the HTTP server share.
 #[derive(Debug)]
 struct MetricsState {
     info: String,
     started_s: f64,
-    latest: Mutex<Figures>,
+    latest: Mutex<MetricFigures>,
 }
 
 /// The task whose metrics are served.
 pub struct MetricsTask<'a> {
-    /// Its name.
+    /// The task's name.
     pub name: &'a str,
-    /// Its number among all tasks of the run, which its port is counted by.
+    /// The task's number in the run, which is added to the port.
     pub number: usize,
-    /// The tasks it exchanges bytes with.
+    /// The tasks it exchanges data with.
     pub peers: Vec<String>,
 }
 
-/// A task's figures, and where they can be asked for.
+/// Serves a task's figures over HTTP.
 pub struct Metrics {
     shared: Arc<MetricsState>,
     next: Instant,
@@ -127,8 +127,8 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Starts to answer, if the plan wants it. `number` is the task's place among all tasks of the
-    /// run, which its port is counted by, and `peers` are the tasks that bytes go to.
+    /// Starts the server, if the plan sets `observe.http`. Writes its address to a file in
+    /// `folder`.
     pub fn start(
         plan: &Plan,
         task: MetricsTask<'_>,
@@ -164,31 +164,30 @@ impl Metrics {
         Ok(Some(Self { shared, next: Instant::now(), peers, _server: server }))
     }
 
-    /// Where it listens.
+    /// The address of the server.
     pub fn address(&self) -> SocketAddr {
         self._server.address()
     }
 
-    /// Whether figures are to be written down again.
+    /// Whether figures should be published again.
     #[inline]
     pub fn is_due(&self, now: Instant) -> bool {
         now >= self.next
     }
 
-    /// Writes figures down.
-    pub fn publish(&mut self, now: Instant, tell: impl FnOnce(&mut Figures, &[String])) {
-        self.next = now + EVERY;
+    /// Publishes figures. `fill` receives them empty, and the names of the peers.
+    pub fn publish(&mut self, now: Instant, fill: impl FnOnce(&mut MetricFigures, &[String])) {
+        self.next = now + PUBLISH_EVERY;
         let mut latest = self.shared.latest();
         latest.0.clear();
-        tell(&mut latest, &self.peers);
+        fill(&mut latest, &self.peers);
     }
 }
 
-/// What Prometheus calls its format.
+/// The content type of Prometheus' text format.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The address of a task: with a port other than 0, each task of the run has one of its own, in
-/// their order.
+/// The address of a task: unless the port is 0, the task's number is added to it.
 fn own_address(wanted: &str, number: usize) -> String {
     match wanted.rsplit_once(':').map(|(host, port)| (host, port.parse::<u16>())) {
         Some((host, Ok(port))) if port > 0 => {
@@ -211,11 +210,11 @@ impl MetricsState {
         Self { info, started_s, latest: Mutex::default() }
     }
 
-    fn latest(&self) -> MutexGuard<'_, Figures> {
+    fn latest(&self) -> MutexGuard<'_, MetricFigures> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All figures, as Prometheus reads them.
+    /// All figures in Prometheus' text format.
     fn render(&self) -> String {
         let latest = self.latest();
         let used = [
@@ -224,7 +223,7 @@ impl MetricsState {
             ("process_start_time_seconds", Some(self.started_s)),
         ];
         let mut text = String::new();
-        for Family { name, kind, help } in &FAMILIES {
+        for MetricFamily { name, kind, help } in &FAMILIES {
             let mut lines = String::new();
             if *name == "paceline_info" {
                 let _ = writeln!(lines, "{name}{{{}}} 1", self.info);
@@ -252,14 +251,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_task_of_a_machine_has_a_port_of_its_own() {
+    fn every_task_has_its_own_port() {
         assert_eq!(own_address("127.0.0.1:9400", 3), "127.0.0.1:9403");
         assert_eq!(own_address("127.0.0.1:0", 3), "127.0.0.1:0");
         assert_eq!(own_address("[::1]:65535", 1), "[::1]:65536", "which binding will refuse");
     }
 
     #[test]
-    fn every_figure_is_documented_and_has_a_name_of_its_own() {
+    fn every_figure_is_documented_and_has_a_unique_name() {
         let docs = include_str!("../../../docs/observe.md");
         for (at, family) in FAMILIES.iter().enumerate() {
             assert!(docs.contains(&format!("`{}`", family.name)), "{}", family.name);

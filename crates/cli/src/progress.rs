@@ -1,5 +1,5 @@
-//! How training goes, on standard error: a bar in a terminal, a line now and then elsewhere; and,
-//! for whoever looks later, in the log.
+//! The progress of training: on standard error, as a bar in a terminal and as lines elsewhere, and
+//! in the task's log.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ pub(crate) use paceline_record::write_line;
 const BAR_EVERY: Duration = Duration::from_millis(100);
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
-/// How often a line goes into the log: at first as often as this, later once in so much of the
-/// time that has passed, so that a run of weeks has some thousand lines.
+/// How often the log gets a line: the longer of `LOG_EVERY` and the elapsed time divided by
+/// `LOG_SHARE`, so that a run of weeks has about a thousand lines.
 const LOG_EVERY: Duration = Duration::from_secs(2);
 const LOG_SHARE: u32 = 100;
 
-/// A progress report in a line.
+/// Formats a progress report as one line.
 fn progress_line(report: &ProgressReport) -> String {
     let accuracy =
         report.test_accuracy.map_or("-".to_owned(), |share| format!("{:.2} %", 100.0 * share));
@@ -41,7 +41,7 @@ fn progress_line(report: &ProgressReport) -> String {
     )
 }
 
-/// Seconds as a person says them: `8 s`, `3:05`, `2:00:00`.
+/// Formats seconds for people: `8 s`, `3:05`, `2:00:00`.
 pub(crate) fn clock_time(seconds: f64) -> String {
     let whole = seconds.round() as u64;
     match (whole / 3_600, whole / 60 % 60, whole % 60) {
@@ -57,7 +57,7 @@ enum ProgressForm {
     Bar(ProgressBar),
 }
 
-/// Shows how training goes.
+/// Shows the progress of training.
 pub struct Progress {
     form: ProgressForm,
     /// When something is next shown on standard error.
@@ -67,13 +67,13 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Chooses the form by where standard error goes.
+    /// Shows a bar if standard error is a terminal, lines otherwise, and nothing if `quiet`.
     pub fn new(quiet: bool) -> Self {
         let form = if quiet {
             ProgressForm::Quiet
         } else if std::io::stderr().is_terminal() {
             let bar = ProgressBar::with_draw_target(Some(1_000), ProgressDrawTarget::stderr());
-            // The bar takes what the words leave, so that both fit on one line of 80 columns.
+            // The bar takes the space that the text leaves, so that both fit in 80 columns.
             let style = ProgressStyle::with_template("{wide_bar} {msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             ProgressForm::Bar(bar)
@@ -84,19 +84,19 @@ impl Progress {
         Self { form, next: now, log: None, next_logged: now }
     }
 
-    /// The same, and for the record.
+    /// Also writes progress to a log.
     pub fn with_log(self, log: Arc<TaskLog>) -> Self {
         Self { log: Some(log), ..self }
     }
 
-    /// When something is next due; `None` if nothing ever is.
+    /// When progress is next due; never if `None`.
     pub fn next_due(&self) -> Option<Instant> {
         let shown = (!matches!(self.form, ProgressForm::Quiet)).then_some(self.next);
         let logged = self.log.is_some().then_some(self.next_logged);
         shown.into_iter().chain(logged).min()
     }
 
-    /// Shows a moment.
+    /// Shows a report, unless none is due.
     pub fn show(&mut self, report: &ProgressReport) {
         let now = Instant::now();
         if let Some(log) = self.log.as_ref().filter(|_| now >= self.next_logged) {
@@ -120,7 +120,7 @@ impl Progress {
         }
     }
 
-    /// Says something that should stay on the screen.
+    /// Shows a message that stays on the screen, and logs it.
     pub fn say(&self, text: &str) {
         self.note(text);
         match &self.form {
@@ -130,12 +130,12 @@ impl Progress {
         }
     }
 
-    /// For the record.
+    /// Logs a message.
     pub fn note(&self, text: &str) {
         self.log.iter().for_each(|log| log.info(text));
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         if let ProgressForm::Bar(bar) = &self.form {
             bar.finish_and_clear();

@@ -1,4 +1,4 @@
-//! The data that a plan names, ready for use.
+//! Loads the data that a plan names.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,21 +13,22 @@ use paceline_engine::TrainingData;
 use crate::Failure;
 use crate::job::{DataKind, Plan, RawJob};
 
-/// Of rows that are all in one place, this share is held out to test on, unless a job says
-/// otherwise; and at most so many.
-const HOLD_OUT: (usize, usize) = (10, 10_000);
+/// Without a test set, one in `HOLD_OUT_SHARE` examples is held out for tests by default, and at
+/// most `MAX_HOLD_OUT`.
+const HOLD_OUT_SHARE: usize = 10;
+const MAX_HOLD_OUT: usize = 10_000;
 
-/// What a model must know of the data before it is read.
+/// The shape of the data, which determines the size of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataShape {
-    /// Channels, rows and columns of one example.
+    /// Channels, rows and columns of an example.
     pub planes: [usize; 3],
-    /// Classes to tell apart.
+    /// Number of classes.
     pub classes: usize,
 }
 
 impl DataShape {
-    /// Values of one example.
+    /// Number of values of an example.
     pub fn inputs(&self) -> usize {
         self.planes.iter().product()
     }
@@ -37,7 +38,7 @@ impl DataShape {
     }
 }
 
-/// What a model must know of these examples.
+/// The shape of loaded data.
 pub fn shape_of(data: &TrainingData) -> DataShape {
     match data {
         TrainingData::Images(set) => DataShape {
@@ -51,7 +52,7 @@ pub fn shape_of(data: &TrainingData) -> DataShape {
     }
 }
 
-/// The shape of the plan's data, without reading more of it than must be.
+/// The shape of the plan's data. Reads as little of the data as possible.
 pub fn data_shape(job: &RawJob, plan: &Plan) -> Result<DataShape, Failure> {
     let (known, path) = match &plan.data.kind {
         DataKind::Digits { .. } => return Ok(DataShape { planes: [1, 28, 28], classes: 10 }),
@@ -71,8 +72,8 @@ pub fn data_shape(job: &RawJob, plan: &Plan) -> Result<DataShape, Failure> {
     Ok(DataShape { planes: [1, rows, cols], classes: known.spec().classes })
 }
 
-/// Reads or generates the plan's data, and checks what could not be checked without it. What
-/// takes long is told.
+/// Reads or generates the plan's data, and checks the batch size against it. `say` receives
+/// messages about operations that take long.
 pub fn load_data(
     job: &RawJob,
     plan: &Plan,
@@ -117,16 +118,15 @@ fn load_pictures(
     options.test_examples = hold_out.unwrap_or(0);
     let mut set = Pictures::open(path, &options)?;
     if set.test.is_empty() {
-        options.test_examples = held_out(set.train.len());
+        options.test_examples = default_hold_out(set.train.len());
         set = Pictures::open(path, &options)?;
     }
     Ok(set.into_shared())
 }
 
-/// How many of so many examples are held out to test on, unless a job says otherwise.
-fn held_out(examples: usize) -> usize {
-    let (share, most) = HOLD_OUT;
-    (examples / share).clamp(1, most)
+/// The default number of examples held out for tests.
+fn default_hold_out(examples: usize) -> usize {
+    (examples / HOLD_OUT_SHARE).clamp(1, MAX_HOLD_OUT)
 }
 
 fn load_rows(
@@ -135,26 +135,25 @@ fn load_rows(
 ) -> Result<TrainTest<SparseRows>, Failure> {
     let mut set = open_sparse(spec, say)?;
     if set.train.skipped() > 0 {
-        say(&format!("{}: {} bad rows were left out", set.origin, set.train.skipped()));
+        say(&format!("{}: {} bad rows were skipped", set.origin, set.train.skipped()));
     }
     if set.test.is_empty() {
         let rows = set.train.len();
-        let trained = rows - held_out(rows);
+        let trained = rows - default_hold_out(rows);
         set.test = set.train.slice(trained..rows);
         set.train = set.train.slice(0..trained);
     }
     if set.train.is_empty() {
-        let text = format!("{}: too few rows to train and to test on", set.origin);
+        let text = format!("{}: too few rows for training and tests", set.origin);
         return Err(Failure::Usage(text));
     }
     Ok(set)
 }
 
-/// Checks everything that can be wrong with the plan's data, without keeping it; how many examples
-/// there are to train on.
+/// Checks the plan's data without keeping it. Returns the number of training examples.
 pub fn check_data(job: &RawJob, plan: &Plan, say: &mut dyn FnMut(&str)) -> Result<usize, Failure> {
     match plan.data.kind {
-        // Generated pictures are sound by themselves.
+        // Generated pictures need no check.
         DataKind::FakeImages { train_examples, .. } => {
             check_batch(job, plan, train_examples).map(|()| train_examples)
         }
@@ -166,6 +165,6 @@ fn check_batch(job: &RawJob, plan: &Plan, examples: usize) -> Result<(), Failure
     if plan.batch <= examples {
         return Ok(());
     }
-    let message = format!("is {}, but there are only {examples} examples to train on", plan.batch);
+    let message = format!("is {}, but there are only {examples} training examples", plan.batch);
     Err(job.problem("train.batch", message).into())
 }

@@ -1,4 +1,4 @@
-//! The closing table: a run on one screen.
+//! The table at the end of a run, and text tables in general.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -8,12 +8,12 @@ use paceline_observe::pace::BEHIND;
 
 use paceline_record::{Summary, TaskSummary};
 
-/// Columns of a text beside its name.
+/// Width of a text beside its label, in columns.
 const TEXT_WIDTH: usize = 87;
-/// Workers that the table names; all are in the summary.
+/// The most workers that the table names; the summary has all of them.
 const MAX_RANKS: usize = 4;
 
-/// Renders a summary for a person.
+/// Renders a summary as text.
 pub fn closing_table(summary: &Summary, run: &Path) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
@@ -40,7 +40,7 @@ pub fn closing_table(summary: &Summary, run: &Path) -> String {
     );
     if summary.lost_pushes > 0 {
         let lost = grouped(summary.lost_pushes);
-        line("lost", format!("{lost} gradients with a server, and made again"));
+        line("lost", format!("{lost} gradients with a server; they were computed again"));
     }
     line("train loss", format!("{:.4}", summary.train_loss));
     line(
@@ -63,7 +63,7 @@ pub fn closing_table(summary: &Summary, run: &Path) -> String {
     text
 }
 
-/// Who was slow, by the time to a gradient.
+/// The slowest workers, by their time per gradient.
 fn slowest(ranking: &[Rank]) -> String {
     let name = |rank: &Rank| {
         let behind = match rank.behind {
@@ -78,7 +78,7 @@ fn slowest(ranking: &[Rank]) -> String {
     format!("{} to a gradient{rest}", first.join(", "))
 }
 
-/// Text in lines of some 100 columns, below each other beside the names.
+/// Breaks a text into lines of about 100 columns, aligned beside the labels.
 fn wrapped(text: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -94,8 +94,8 @@ fn wrapped(text: &str) -> String {
     lines.join(&format!("\n{:13}", ""))
 }
 
-/// One row a task: what it did and where its time went, in percent. Workers and servers have
-/// different phases, so each kind has a table of its own.
+/// One row per task: its work, and its time by phase in percent. Workers and servers have different
+/// phases, so each has a separate table.
 fn tasks_table(summary: &Summary) -> String {
     let mut tables: Vec<(Vec<String>, Vec<Vec<String>>)> = Vec::new();
     for task in &summary.tasks {
@@ -109,7 +109,7 @@ fn tasks_table(summary: &Summary) -> String {
     tables.into_iter().map(render).collect::<Vec<_>>().join("\n")
 }
 
-/// A task's row, each cell with the head of its column.
+/// The cells of a task's row, each with its column's title.
 fn cells(task: &TaskSummary) -> Vec<(String, String)> {
     let unknown = || "?".to_owned();
     let mut cells = vec![
@@ -134,22 +134,22 @@ fn cells(task: &TaskSummary) -> Vec<(String, String)> {
     cells.into_iter().map(|(head, cell)| (head.to_owned(), cell)).collect()
 }
 
-/// Rows as columns of text, each flush left.
+/// Lays out rows as columns of text, each flush left.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
-    lay_out(rows, |_| Side::Left)
+    lay_out(rows, |_| Alignment::Left)
 }
 
-/// Rows as columns of figures: the first flush left, the others right.
+/// Lays out rows as columns of figures: the first flush left, the others right.
 pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
-    lay_out(rows, |column| if column == 0 { Side::Left } else { Side::Right })
+    lay_out(rows, |column| if column == 0 { Alignment::Left } else { Alignment::Right })
 }
 
-enum Side {
+enum Alignment {
     Left,
     Right,
 }
 
-fn lay_out(rows: &[Vec<String>], side: impl Fn(usize) -> Side) -> String {
+fn lay_out(rows: &[Vec<String>], alignment: impl Fn(usize) -> Alignment) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |c: usize| {
         rows.iter().filter_map(|row| row.get(c)).map(|cell| cell.chars().count()).max().unwrap_or(0)
@@ -157,10 +157,11 @@ fn lay_out(rows: &[Vec<String>], side: impl Fn(usize) -> Side) -> String {
     let widths: Vec<_> = (0..columns).map(width).collect();
     let mut text = String::new();
     for row in rows {
-        let cells = row.iter().zip(&widths).enumerate().map(|(c, (cell, &width))| match side(c) {
-            Side::Left => format!("{cell:<width$}"),
-            Side::Right => format!("{cell:>width$}"),
-        });
+        let cells =
+            row.iter().zip(&widths).enumerate().map(|(c, (cell, &width))| match alignment(c) {
+                Alignment::Left => format!("{cell:<width$}"),
+                Alignment::Right => format!("{cell:>width$}"),
+            });
         let line = cells.collect::<Vec<_>>().join("  ");
         text.push_str(line.trim_end());
         text.push('\n');
@@ -168,7 +169,7 @@ fn lay_out(rows: &[Vec<String>], side: impl Fn(usize) -> Side) -> String {
     text
 }
 
-/// A whole number with its thousands set apart: 60,000.
+/// A whole number with separators between thousands: 60,000.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -186,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thousands_are_set_apart() {
+    fn thousands_are_separated() {
         let all = [0, 12, 999, 1_000, 60_000, 33_762_578].map(grouped);
         assert_eq!(all, ["0", "12", "999", "1,000", "60,000", "33,762,578"]);
     }
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_who_are_behind_are_called_so() {
+    fn only_workers_that_are_behind_are_marked() {
         let times: Vec<_> = (1..=6).map(|i| (format!("w{i}"), f64::from(i * i))).collect();
         let text = slowest(&paceline_observe::ranking(&times));
         assert!(text.starts_with("w6 36.000 ms (4.0 times the others), w5 25.000 ms"), "{text}");

@@ -42,7 +42,7 @@ pub(crate) fn run_task(
     let steps = settings.step_layout(place.slots);
     let from = checkpoint.map(|checkpoint| ResumePoint::new(checkpoint, steps));
     let checkpoints = CheckpointDir::of(run.path());
-    let identity = task_identity(cluster);
+    let identity = TaskIdentity::of(cluster);
     let task = ProgramTask {
         job,
         plan,
@@ -110,17 +110,6 @@ fn task_place(plan: &Plan, cluster: &Cluster) -> Result<TaskPlace, Failure> {
         workers: if is_mirrored { cluster.workers()? } else { Vec::new() },
         token: run_token(plan.cluster.token_file.as_deref())?,
     })
-}
-
-/// Who the task is, for its recorders.
-pub(crate) fn task_identity(cluster: &Cluster) -> TaskIdentity {
-    TaskIdentity {
-        name: cluster.task.to_string(),
-        number: cluster.number(),
-        peers: cluster.peers(),
-        others: cluster.others(),
-        joined_later: false,
-    }
 }
 
 /// A task of this program, with everything it is started with.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use paceline_engine::{FinalModel, NoteLevel, ProgressReport, TaskContext, TrainError};
 use paceline_model::{Group, OpNode};
 use paceline_observe::{Recorder, ServerRecorder, Summary};
-use paceline_place::LauncherChannel;
+use paceline_place::{Cluster, LauncherChannel};
 use paceline_record::events::HParam;
 use paceline_record::names::files;
 use paceline_record::timeline::finish_timeline;
@@ -25,19 +25,32 @@ use crate::metrics::{Metrics, MetricsTask};
 use crate::progress::{Progress, write_line};
 use crate::task_recorders::{MetricsRecorder, ServerRecorders};
 
-/// Who a task is, for its recorders.
+/// A task's name and peers, for its recorders.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskIdentity {
-    /// Its name, such as `worker:0`.
+    /// The task's name, such as `worker:0`.
     pub(crate) name: String,
-    /// Its number among all tasks of the run.
+    /// The task's number among all tasks of the run.
     pub(crate) number: usize,
     /// The tasks it exchanges gradients and parameters with, by number.
     pub(crate) peers: Vec<String>,
-    /// The same without itself.
+    /// The peers without this task.
     pub(crate) others: Vec<String>,
-    /// Whether it came to the run later: then its metrics may lack a free port.
+    /// Whether the task joined the run later: its metrics may then lack a free port.
     pub(crate) joined_later: bool,
+}
+
+impl TaskIdentity {
+    /// The identity of this process's task in a cluster.
+    pub(crate) fn of(cluster: &Cluster) -> Self {
+        Self {
+            name: cluster.task.to_string(),
+            number: cluster.number(),
+            peers: cluster.peers(),
+            others: cluster.others(),
+            joined_later: false,
+        }
+    }
 }
 
 /// How a task learns that it must stop.

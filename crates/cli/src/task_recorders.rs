@@ -10,7 +10,7 @@ use paceline_observe::{
 };
 use paceline_record::ServerEventLog;
 
-use crate::metrics::{Figures, Metrics};
+use crate::metrics::{MetricFigures, Metrics};
 
 /// Publishes the metrics of a worker or an evaluator.
 pub(crate) struct MetricsRecorder {
@@ -64,14 +64,14 @@ impl Recorder for MetricsRecorder {
     }
 }
 
-fn add_score(figures: &mut Figures, score: Option<Score>) {
+fn add_score(figures: &mut MetricFigures, score: Option<Score>) {
     if let Some(score) = score {
         figures.add("paceline_test_loss", score.loss);
         figures.add("paceline_test_accuracy_ratio", score.accuracy);
     }
 }
 
-fn add_traffic(figures: &mut Figures, peers: &[String], traffic: PeerTraffic) {
+fn add_traffic(figures: &mut MetricFigures, peers: &[String], traffic: PeerTraffic) {
     let name = peers.get(traffic.peer).cloned().unwrap_or_default();
     let (sent, received) = (traffic.sent_bytes as f64, traffic.received_bytes as f64);
     figures.add_of("paceline_sent_bytes_total", "peer", name.clone(), sent);

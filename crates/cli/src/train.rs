@@ -21,7 +21,7 @@ use crate::train_options::{
 };
 use crate::workload::build_workload;
 
-/// Trains what the job says: the whole run, as the launcher of its tasks, or as one task. A task
+/// Trains a job: in this process, as the launcher of its tasks, or as one task. A task
 /// that was launched has no result to show.
 pub fn train(
     job: &RawJob,
@@ -33,12 +33,12 @@ pub fn train(
     let stop = StopSource { interrupt: interrupt.clone(), channel: channel.cloned() };
     match (plan.cluster.mode, Cluster::from_env()?) {
         (Mode::Single, Some(cluster)) if cluster.slots() > 1 => Err(Failure::Usage(format!(
-            "TF_CONFIG lists {} workers, but cluster.mode is single; choose a mode that shares",
+            "TF_CONFIG lists {} workers, but cluster.mode is single; choose another mode",
             cluster.slots()
         ))),
         (_, Some(_)) if options.watch.is_some() => Err(Failure::Usage(
-            "--watch is for runs that this command starts, and TF_CONFIG makes it one task of many; \
-             use `paceline watch RUN` where the run directory is"
+            "--watch is for runs that this command starts, but TF_CONFIG makes it one task of \
+             many; use `paceline watch RUN` on the machine of the run directory"
                 .into(),
         )),
         (Mode::Single, _) => train_single(job, &plan, options, stop).map(Some),

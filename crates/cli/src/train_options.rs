@@ -88,7 +88,7 @@ impl FinishedRun {
     }
 }
 
-/// Refuses to resume a run that has come to its end.
+/// Refuses to resume a run that has ended.
 pub(crate) fn check_unfinished(
     plan: &Plan,
     from: &ResumePoint,
@@ -102,14 +102,14 @@ pub(crate) fn check_unfinished(
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "the run had come to its end at step {step}, and there is nothing left to do; with \
-         --set train.stop.steps=... or epochs=... it can go on further"
+        "the run ended at step {step}, and there is nothing left to do; to train further, set a \
+         later end with --set train.stop.steps=... or train.stop.epochs=..."
     )))
 }
 
 /// The line that says where a run resumes.
 pub(crate) fn resume_line(step: u64) -> String {
-    format!("going on from the checkpoint of step {step}")
+    format!("resuming from the checkpoint of step {step}")
 }
 
 /// The line that says what a run trains.

@@ -5,21 +5,21 @@ use std::fmt;
 
 use crate::error::PlaceError;
 
-/// What a task does.
+/// The role of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Trains, tests and writes the summary.
+    /// Trains, coordinates the run, tests the model and writes the summary.
     Chief,
     /// Trains.
     Worker,
     /// Holds parameters.
     Ps,
-    /// Tests, without taking part.
+    /// Tests the model, without training.
     Evaluator,
 }
 
 impl Role {
-    /// Its name in `TF_CONFIG`.
+    /// The name in `TF_CONFIG`.
     pub fn name(self) -> &'static str {
         match self {
             Role::Chief => "chief",
@@ -43,9 +43,9 @@ impl Role {
 /// One task of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Task {
-    /// What it does.
+    /// The task's role.
     pub role: Role,
-    /// Which of its role.
+    /// The task's index among those of its role.
     pub index: usize,
 }
 
@@ -65,29 +65,28 @@ impl fmt::Display for Task {
 /// A cluster as `TF_CONFIG` describes it, seen from one of its tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
-    /// Which task this process is.
+    /// The task of this process.
     pub task: Task,
-    /// The addresses of all tasks that were listed.
+    /// The addresses of all listed tasks.
     pub addresses: BTreeMap<Task, String>,
-    /// What was understood in a way worth telling, and what does not fit together.
+    /// Remarks on how the configuration was understood, and on inconsistencies.
     pub remarks: Vec<String>,
 }
 
 impl Cluster {
-    /// How many tasks of a role there must be, going by the highest index listed: a sparse map
-    /// need not list all.
+    /// The number of tasks of a role, by the highest index listed: a sparse map need not list all.
     pub fn count(&self, role: Role) -> usize {
         let indices = self.addresses.keys().filter(|task| task.role == role);
         indices.map(|task| task.index + 1).max().unwrap_or(0)
     }
 
-    /// How many slots the plan has.
+    /// The number of tasks that train; each has one slot unless the job sets the number of slots.
     pub fn slots(&self) -> usize {
         self.count(Role::Chief) + self.count(Role::Worker)
     }
 
-    /// The tasks that this one exchanges gradients and parameters with, by their numbers: for a
-    /// server all workers; else all servers; without servers all workers, itself among them.
+    /// The names of the tasks that this one exchanges gradients and parameters with: all workers
+    /// for a server, all servers for a worker, and without servers all workers, including itself.
     pub fn peers(&self) -> Vec<String> {
         match self.count(Role::Ps) {
             servers if servers > 0 && self.task.role != Role::Ps => {
@@ -97,7 +96,7 @@ impl Cluster {
         }
     }
 
-    /// This task's place among all of the run: workers first, then servers, then evaluators.
+    /// This task's number among all tasks: workers come first, then servers, then evaluators.
     pub fn number(&self) -> usize {
         let before = match self.task.role {
             Role::Ps => self.slots(),
@@ -107,7 +106,7 @@ impl Cluster {
         before + self.task.index
     }
 
-    /// The same without itself.
+    /// The [peers](Self::peers) without this task.
     pub fn others(&self) -> Vec<String> {
         let own = self.task.to_string();
         self.peers().into_iter().filter(|peer| *peer != own).collect()
@@ -122,14 +121,14 @@ impl Cluster {
         }
     }
 
-    /// How many tasks that train are on this task's machine, as far as addresses tell.
+    /// The number of tasks that train on this task's machine, judged by their addresses.
     pub fn workers_here(&self) -> usize {
         let host =
             |address: &str| address.rsplit_once(':').map_or(address, |(host, _)| host).to_owned();
         let here = self.addresses.get(&self.task).map(|address| host(address));
         let trains = |task: &Task| matches!(task.role, Role::Chief | Role::Worker);
-        let beside = self.addresses.iter().filter(|(task, _)| trains(task));
-        beside.filter(|(_, address)| Some(host(address)) == here).count().max(1)
+        let training = self.addresses.iter().filter(|(task, _)| trains(task));
+        training.filter(|(_, address)| Some(host(address)) == here).count().max(1)
     }
 
     /// The name of the task in a slot.
@@ -147,7 +146,9 @@ impl Cluster {
         let address = |index| {
             let task = Task { role: Role::Ps, index };
             self.addresses.get(&task).cloned().ok_or_else(|| {
-                PlaceError::Usage(format!("TF_CONFIG: {task} has no address, but a later one has"))
+                PlaceError::Usage(format!(
+                    "TF_CONFIG: {task} has no address, but a task with a higher index has one"
+                ))
             })
         };
         (0..self.count(Role::Ps)).map(address).collect()
@@ -162,15 +163,15 @@ impl Cluster {
                 None => Task { role: Role::Chief, index: slot },
             };
             self.addresses.get(&task).cloned().ok_or_else(|| {
-                let why = "without servers every worker must know all others";
+                let why = "without servers, every worker needs the addresses of all others";
                 PlaceError::Usage(format!("TF_CONFIG: {task} has no address; {why}"))
             })
         };
         (0..self.slots()).map(address).collect()
     }
 
-    /// What differs from a job with this many workers and servers, in words. The cluster that is
-    /// really there wins. `servers` is `None` for a mode without servers.
+    /// Describes the differences from a job with this many workers and servers. The cluster takes
+    /// precedence. `servers` is `None` for a mode without servers.
     pub fn differences(&self, workers: usize, servers: Option<usize>) -> Vec<String> {
         let mut found = Vec::new();
         let mut compare = |key: &str, job: usize, here: usize| {
@@ -183,7 +184,7 @@ impl Cluster {
             Some(servers) => compare("cluster.servers", servers, self.count(Role::Ps)),
             None => {
                 let idle = self.addresses.keys().filter(|task| task.role == Role::Ps);
-                found.extend(idle.map(|task| format!("{task} has no part in mode mirrored")));
+                found.extend(idle.map(|task| format!("{task} is not used in mode mirrored")));
             }
         }
         found

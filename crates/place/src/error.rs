@@ -16,7 +16,7 @@ pub enum PlaceError {
         /// The system's error.
         source: io::Error,
     },
-    /// A launched task failed, and has said why on standard error.
+    /// A launched task failed, and has reported why on standard error.
     #[error("the run failed: {task} ended with code {code}")]
     TaskFailed {
         /// The task's name.

@@ -1,4 +1,30 @@
-//! Where the tasks of a run are, and how they are started.
+//! Finds where the tasks of a distributed run are, and starts them on one machine.
+//!
+//! A [`Cluster`] is the list of tasks and addresses as one task sees it. Cluster managers describe
+//! it in the environment variable `TF_CONFIG`:
+//!
+//! ```
+//! use paceline_place::{Cluster, Role};
+//!
+//! let text = r#"{
+//!     "cluster": {"worker": ["a.example:2222", "b.example:2222"], "ps": ["c.example:2222"]},
+//!     "task": {"type": "worker", "index": 1}
+//! }"#;
+//! let cluster = Cluster::parse(text).unwrap().expect("more than a single process");
+//! assert_eq!(cluster.slots(), 2);
+//! assert_eq!(cluster.slot(), Some(1));
+//! assert_eq!(cluster.count(Role::Ps), 1);
+//! assert_eq!(cluster.servers().unwrap(), ["c.example:2222"]);
+//! ```
+//!
+//! A *task* is one process of a run, and its *role* is worker, chief, server (`ps`) or evaluator.
+//! A *slot* is a worker's place in the batch plan. The chief, or worker 0 if there is none, has
+//! slot 0 and coordinates the run.
+//!
+//! [`LaunchedRun`] starts all tasks of a run as processes on this machine, restarts lost ones, and
+//! leaves none behind. Each task has a [`LauncherChannel`] to its launcher. [`EmulatedHosts`]
+//! places the tasks in network namespaces with limited links, which emulates a cluster. This crate
+//! knows nothing about training: [`LaunchHooks`] connects it to a program.
 
 mod cluster;
 mod emulate;
@@ -11,7 +37,7 @@ mod tf_config;
 mod token;
 
 pub use cluster::{Cluster, Role, Task};
-pub use emulate::{EmulateSettings, EmulatedHosts, may_make_networks};
+pub use emulate::{EmulateSettings, EmulatedHosts, may_create_networks};
 pub use error::PlaceError;
 pub use launcher::{LaunchHooks, LaunchSettings, LaunchedRun};
 pub use launcher_channel::{CHANNEL_VARIABLE, LauncherChannel, channel_pair};

@@ -1,8 +1,8 @@
 //! `TF_CONFIG`: the cluster and this task's place in it, as TensorFlow describes them.
 //!
 //! All forms in use are accepted: addresses as lists or as sparse maps, the index as a number or as
-//! text, `master` for the chief, an evaluator inside or outside the cluster, and unknown keys. What
-//! was understood, and what does not fit together, is kept as remarks for `paceline explain`.
+//! text, `master` for the chief, an evaluator inside or outside the cluster, and unknown keys.
+//! Remarks on how the text was understood, and on inconsistencies, are kept for `paceline explain`.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub const TF_CONFIG: &str = "TF_CONFIG";
 const MAX_TASKS: usize = 1_024;
 
 impl Cluster {
-    /// Reads the variable: `None` if it is not set, or describes nothing to run together with.
+    /// Reads the variable. Returns `None` if it is not set, or describes a single process.
     pub fn from_env() -> Result<Option<Self>, PlaceError> {
         match std::env::var(TF_CONFIG) {
             Ok(text) => Self::parse(&text).map_err(|why| {
@@ -30,7 +30,7 @@ impl Cluster {
         }
     }
 
-    /// Reads the variable's text.
+    /// Parses the variable's text. Returns `None` if it describes a single process.
     pub fn parse(text: &str) -> Result<Option<Self>, String> {
         let config: Value = serde_json::from_str(text).map_err(|e| format!("not JSON: {e}"))?;
         let Value::Object(config) = config else { return Err("not a JSON object".into()) };
@@ -46,11 +46,13 @@ impl Cluster {
             Some(_) => return Err("cluster is not an object".into()),
         }
         let Some(task) = config.get("task").filter(|task| !task.is_null()) else {
-            // Estimator's habit: no task, or an empty configuration, is a process on its own.
-            return match addresses.is_empty() {
-                true => Ok(None),
-                false => Err("there is a cluster but no task: which of them is this?".into()),
-            };
+            // As in TensorFlow's Estimator, no task or an empty configuration is a single process.
+            if addresses.is_empty() {
+                return Ok(None);
+            }
+            return Err(
+                "there is a cluster but no task; task must name the one of this process".into()
+            );
         };
         let task = read_task(task)?;
         if addresses.is_empty() && task.role != Role::Evaluator {
@@ -61,7 +63,7 @@ impl Cluster {
         Ok(Some(cluster))
     }
 
-    /// Adds remarks on what the tasks listed mean.
+    /// Checks the tasks, and adds remarks on their meaning.
     fn inspect(&mut self) -> Result<(), String> {
         if self.task.role != Role::Evaluator && !self.addresses.contains_key(&self.task) {
             return Err(format!("the task {} is not in the cluster", self.task));
@@ -70,12 +72,15 @@ impl Cluster {
         if self.count(Role::Chief) > 1 {
             return Err("there is more than one chief".into());
         }
-        self.remarks.push(match has_chief {
-            true => "the chief is listed: it is slot 0, and worker i is slot i + 1".into(),
-            false => "no chief is listed: worker:0 is the chief".into(),
-        });
+        let chief = if has_chief {
+            "the chief is listed: it is slot 0, and worker i is slot i + 1"
+        } else {
+            "no chief is listed: worker:0 is the chief"
+        };
+        self.remarks.push(chief.into());
         if self.count(Role::Evaluator) > 0 {
-            self.remarks.push("the evaluator is listed in the cluster; nobody waits for it".into());
+            self.remarks
+                .push("the evaluator is listed in the cluster; no task waits for it".into());
         }
         Ok(())
     }
@@ -88,7 +93,7 @@ fn read_job(
     remarks: &mut Vec<String>,
 ) -> Result<(), String> {
     let Some(role) = Role::parse(job) else {
-        remarks.push(format!("cluster.{job} is not a role of ours and is ignored"));
+        remarks.push(format!("cluster.{job} is not a known role and is ignored"));
         return Ok(());
     };
     if job == "master" {
@@ -108,17 +113,17 @@ fn read_job(
     match tasks {
         Value::Array(list) => list.iter().enumerate().try_for_each(|(i, at)| add(i, at)),
         Value::Object(map) => {
-            remarks.push(format!("cluster.{job} is a sparse map: it may not list all"));
+            remarks.push(format!("cluster.{job} is a sparse map, which may not list all tasks"));
             map.iter().try_for_each(|(index, at)| {
                 let number = index.trim().parse();
-                add(number.map_err(|_| format!("cluster.{job}: {index:?} is no index"))?, at)
+                add(number.map_err(|_| format!("cluster.{job}: {index:?} is not an index"))?, at)
             })
         }
         _ => Err(format!("cluster.{job} is neither a list nor a map of addresses")),
     }
 }
 
-/// TensorFlow's jobs listen on 2222 unless told otherwise.
+/// Adds TensorFlow's default port, 2222, to an address without one.
 fn with_port(address: &str) -> String {
     let has_port = address.rsplit_once(':').is_some_and(|(host, port)| {
         port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']'))
@@ -183,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn an_evaluator_may_stand_in_the_cluster_or_outside() {
+    fn an_evaluator_may_be_listed_in_the_cluster_or_not() {
         for listed in ["", r#", "evaluator": ["e:1"]"#] {
             let cluster = read(&format!(
                 r#"{{"cluster": {{"worker": ["a:1"], "ps": ["c:3"]{listed}}},
@@ -194,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_may_be_told_of_itself_and_the_servers_only() {
+    fn a_worker_may_know_only_itself_and_the_servers() {
         let cluster = read(
             r#"{"cluster": {"worker": {"2": "w2.svc:2222"}, "ps": ["p0.svc", "p1.svc"]},
                 "task": {"type": "worker", "index": 2}}"#,
@@ -204,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_configuration_is_a_process_on_its_own() {
+    fn an_empty_configuration_is_a_single_process() {
         for text in ["{}", r#"{"cluster": {}}"#, r#"{"task": {"type": "worker", "index": 0}}"#] {
             assert_eq!(Cluster::parse(text), Ok(None), "{text}");
         }
     }
 
     #[test]
-    fn nonsense_is_refused_with_its_place() {
+    fn invalid_text_is_refused_and_the_error_names_the_key() {
         for (text, part) in [
             ("x", "JSON"),
             ("[]", "object"),

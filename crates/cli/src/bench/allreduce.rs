@@ -1,21 +1,18 @@
-//! `paceline bench allreduce`: how fast the workers of mode `mirrored` make one update out of
-//! everybody's gradients. `bench/allreduce.py` times Open MPI beside it.
+//! `paceline bench allreduce`: the time of an update in mode `mirrored`, which all-reduces the
+//! workers' gradients. `bench/allreduce.py` measures Open MPI for comparison.
 //!
-//! Each worker is a process, started as `paceline bench peer mesh-worker`. It says where it
-//! listens, is told its slot and where all others are, and makes steps; slot 0 says how long they
-//! took. A step here is more than an all-reduce: it also applies the mean, by plain SGD.
+//! Each worker is a process, started as `paceline bench peer mesh-worker`. It prints its address,
+//! reads its slot and the addresses of all workers, and makes steps; slot 0 prints how long they
+//! took. A step is more than an all-reduce: it also applies the mean gradient, with plain SGD.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::net::TcpListener;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use paceline_exchange::{Replica, ReplicaConfig};
-use paceline_model::{Momentum, OptimizerState, Sgd};
-use paceline_net::{LocalGradient, Mesh, MeshConfig};
+use paceline_model::{Momentum, OptimizerState};
 
-use super::bare::{Silent, flat};
-use super::net::{LARGE, SMALL, TURNS};
+use super::bench_observer::flat_layout;
+use super::sizes::{LARGE, SMALL, TURNS};
 use crate::Failure;
 use crate::table::aligned;
 
@@ -39,19 +36,19 @@ pub fn allreduce() -> Result<String, Failure> {
         ]);
     }
     let mut text = String::from(
-        "one update out of everybody's gradients, with plain SGD; the best of some turns, GB/s of \
-         the gradient at the median\n",
+        "one update from all workers' gradients, with plain SGD; the best of several turns, GB/s \
+         of the gradient at the median\n",
     );
     text.push_str(&aligned(&rows));
     text.push_str(&sharding());
     Ok(text)
 }
 
-/// What it is worth that every worker updates its own shard only.
+/// The time and memory saved because every worker updates only its own shard.
 fn sharding() -> String {
     let time = |floats: usize| {
         let spec = Momentum::new(0.01, 0.9);
-        let mut optimizer = OptimizerState::new(spec, &flat(floats), 0..floats);
+        let mut optimizer = OptimizerState::new(spec, &flat_layout(floats), 0..floats);
         let (mut params, grad) = (vec![0.1; floats], vec![0.1; floats]);
         let turns = (0..TURNS as u64 + 1).map(|turn| {
             let begun = Instant::now();
@@ -62,20 +59,20 @@ fn sharding() -> String {
     };
     let (whole, half) = (time(LARGE), time(LARGE / 2));
     format!(
-        "\nmomentum on the whole of the large model: {whole:.0} ms and 244 MB of velocity a \
-         worker;\non half of it, as 2 workers share it: {half:.0} ms and 122 MB\n"
+        "\nmomentum on the whole large model: {whole:.0} ms and 244 MB of velocity per \
+         worker;\non half of it, as with 2 workers: {half:.0} ms and 122 MB\n"
     )
 }
 
-/// The median and the best time of a step, in milliseconds. (A worker also says how many it made.)
+/// The median and the best time of a step, in milliseconds.
 fn run(floats: usize, workers: usize) -> io::Result<[f64; 2]> {
     let mut children = Vec::new();
     let mut addresses = Vec::new();
     for _ in 0..workers {
         let mut child = start(floats)?;
-        let mut said = BufReader::new(child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?);
-        addresses.push(read_line(&mut said)?);
-        children.push((child, said));
+        let mut stdout = BufReader::new(child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?);
+        addresses.push(read_line(&mut stdout)?);
+        children.push((child, stdout));
     }
     for (slot, (child, _)) in children.iter_mut().enumerate() {
         let mut stdin = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
@@ -103,45 +100,4 @@ fn read_line(from: &mut BufReader<ChildStdout>) -> io::Result<String> {
     let mut line = String::new();
     from.read_line(&mut line)?;
     Ok(line.trim().to_owned())
-}
-
-/// Is one of the workers, to its end.
-pub(super) fn work(listener: TcpListener, floats: usize, seconds: f64) -> io::Result<()> {
-    let mut line = String::new();
-    io::stdin().read_line(&mut line)?;
-    let (slot, addresses) = line.trim().split_once(' ').unwrap_or_default();
-    let slot = slot.parse().map_err(io::Error::other)?;
-    let addresses: Vec<_> = addresses.split(',').map(String::from).collect();
-    let config =
-        ReplicaConfig { check_every: u64::MAX, ..ReplicaConfig::new(slot, addresses.len()) };
-    let limit = Duration::from_secs(60);
-    let mesh =
-        MeshConfig { addresses, start_timeout: limit, stall_timeout: limit, rejoin_timeout: limit };
-    let spec = Sgd::new(0.01);
-    let replica = Replica::new(config, vec![0.0; floats], spec, &flat(floats));
-    let mut mesh =
-        Mesh::connect(replica, mesh, Some(listener), &mut Silent).map_err(io::Error::other)?;
-    let values = vec![1e-3; floats];
-    let gradient = LocalGradient { examples: 1, values: &values };
-    let mut times = Vec::new();
-    let begun = Instant::now();
-    while !mesh.is_over() {
-        let step = Instant::now();
-        mesh.reduce(Some(gradient), &mut Silent).map_err(io::Error::other)?;
-        times.push(step.elapsed().as_secs_f64() * 1e3);
-        if slot == 0 && begun.elapsed().as_secs_f64() > seconds {
-            mesh.request_stop();
-        }
-    }
-    // The first steps touch memory for the first time.
-    let mut times = times.split_off(2.min(times.len() - 1));
-    times.sort_by(f64::total_cmp);
-    if slot == 0 {
-        println!("{} {} {}", times[times.len() / 2], times[0], times.len());
-    }
-    mesh.leave(&[], &mut Silent).map_err(io::Error::other)?;
-    if slot == 0 {
-        mesh.collect_reports(&mut Silent).map_err(io::Error::other)?;
-    }
-    Ok(())
 }

@@ -1,56 +1,27 @@
-//! `paceline bench layers`: a step of LeNet-5 or AlexNet, layer by layer, beside the bare matrix
+//! `paceline bench layers`: a step of LeNet-5 or AlexNet, layer by layer, compared with bare matrix
 //! products of the same shapes.
 //!
-//! A whole step is made in place, as in mode `single`, so that its gradient is never there as a
-//! whole. Layers are timed in steps of their own, which make the gradient and leave it at that.
+//! A whole step updates in place, as in mode `single`, so the complete gradient never exists.
+//! Layers are timed in separate steps, which compute the gradient but do not update.
 
 use std::hint::black_box;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
 use paceline_model::{
     AlexNet, Batch, Descent, InPlace, LayerCost, Model, Momentum, Network, OptimizerState,
     OutputMode, Sgd, StepEvent, lenet,
 };
 
-use super::TURN;
-use super::products::{self, Matrix, product};
+use super::products::{self, MatrixView, product};
+use super::sizes::TURN;
 use crate::Failure;
+use crate::bench_args::{LayersArgs, NetworkChoice};
 use crate::table::aligned;
 
-/// Arguments of `bench layers`.
-#[derive(Args, Clone, Copy, Debug)]
-pub struct Layers {
-    /// Which network
-    #[arg(long, default_value = "lenet")]
-    pub model: Net,
-    /// Examples a step
-    #[arg(long, default_value_t = 32)]
-    pub batch: usize,
-    /// Threads that share a step's arithmetic
-    #[arg(long, default_value_t = 2)]
-    pub threads: usize,
-    /// How long to take steps, in seconds; at least three are taken
-    #[arg(long, default_value_t = 5.0)]
-    pub seconds: f64,
-    /// Print only the best step's time, as JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// A network to measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Net {
-    /// LeNet-5 for 28x28, SGD
-    Lenet,
-    /// AlexNet for 224x224 and 1,000 classes, without dropout, SGD with momentum
-    Alexnet,
-}
-
 /// Times of each layer and of whole steps, and the bare products' rates.
-pub fn layers(args: &Layers) -> Result<String, Failure> {
-    let mut bench = Bench::new(args)?;
+pub fn layers(args: &LayersArgs) -> Result<String, Failure> {
+    let mut bench = LayerBench::new(args)?;
     let start = Instant::now();
     for turn in 0.. {
         if turn >= 3 && start.elapsed().as_secs_f64() > args.seconds {
@@ -58,7 +29,7 @@ pub fn layers(args: &Layers) -> Result<String, Failure> {
         }
         bench.step(turn);
         if !args.json {
-            bench.follow_layers();
+            bench.time_layers();
         }
     }
     let seconds = bench.best_step.as_secs_f64();
@@ -73,15 +44,15 @@ pub fn layers(args: &Layers) -> Result<String, Failure> {
 
 /// The best times of one layer.
 #[derive(Clone, Copy)]
-struct Times {
+struct LayerTimes {
     forward: Duration,
     backward: Duration,
 }
 
-const NEVER: Times = Times { forward: Duration::MAX, backward: Duration::MAX };
-const NONE: Times = Times { forward: Duration::ZERO, backward: Duration::ZERO };
+const NEVER: LayerTimes = LayerTimes { forward: Duration::MAX, backward: Duration::MAX };
+const NONE: LayerTimes = LayerTimes { forward: Duration::ZERO, backward: Duration::ZERO };
 
-struct Bench {
+struct LayerBench {
     model: Network,
     cost: Vec<LayerCost>,
     optimizer: OptimizerState,
@@ -89,16 +60,18 @@ struct Bench {
     grad: Vec<f32>,
     inputs: Vec<f32>,
     labels: Vec<u32>,
-    best: Vec<Times>,
+    best: Vec<LayerTimes>,
     best_step: Duration,
 }
 
-impl Bench {
-    fn new(args: &Layers) -> Result<Self, Failure> {
+impl LayerBench {
+    fn new(args: &LayersArgs) -> Result<Self, Failure> {
         let sizes = AlexNet { dropout: 0.0, ..AlexNet::default() };
         let (model, spec) = match args.model {
-            Net::Lenet => (lenet(args.batch, args.threads), Sgd::new(0.01)),
-            Net::Alexnet => (sizes.network(args.batch, args.threads), Momentum::new(0.01, 0.9)),
+            NetworkChoice::Lenet => (lenet(args.batch, args.threads), Sgd::new(0.01)),
+            NetworkChoice::Alexnet => {
+                (sizes.network(args.batch, args.threads), Momentum::new(0.01, 0.9))
+            }
         };
         let model = model.map_err(|error| Failure::Training(error.to_string()))?;
         let mut params = vec![0.0; model.layout().len()];
@@ -107,7 +80,7 @@ impl Bench {
         Ok(Self {
             cost: model.cost(),
             optimizer: OptimizerState::new(spec, model.layout(), 0..params.len()),
-            // Not there before it is written to.
+            // Takes no memory before it is written to.
             grad: vec![0.0; params.len()],
             params,
             inputs: (0..pixels).map(|i| (i * 7_919 % 256) as f32 / 255.0).collect(),
@@ -126,7 +99,7 @@ impl Bench {
         self.best_step = self.best_step.min(start.elapsed());
     }
 
-    fn follow_layers(&mut self) {
+    fn time_layers(&mut self) {
         let share = 1.0 / self.labels.len() as f32;
         let block = Batch::dense(&self.inputs, &self.labels);
         let mut times = vec![NONE; self.best.len()];
@@ -137,7 +110,7 @@ impl Bench {
             match event {
                 StepEvent::Forward { layer } => times[layer].forward += now - last,
                 StepEvent::Backward { layer } => times[layer].backward += now - last,
-                // A layer's way back is two products; both count.
+                // The backward pass of a layer is two products; both count.
                 StepEvent::Final { .. } => return,
                 StepEvent::Input | StepEvent::Loss => {}
             }
@@ -151,7 +124,7 @@ impl Bench {
         }
     }
 
-    fn report(&self, args: &Layers) -> String {
+    fn report(&self, args: &LayersArgs) -> String {
         let head =
             ["layer", "", "MFLOP", "forward ms", "GFLOP/s", "backward ms", "GFLOP/s", "bare gemm"];
         let mut rows = vec![head.map(String::from).to_vec()];
@@ -187,8 +160,8 @@ impl Bench {
             String::new()
         };
         format!(
-            "{:?}, batch {}, {} threads; MFLOP an example, best times of each layer; bare: its \
-             product forward by the crate gemm, on as many threads\n{}\
+            "{:?}, batch {}, {} threads; MFLOP per example, best times of each layer; bare: its \
+             forward product by the crate gemm, on as many threads\n{}\
              step with update {:.2} ms, {:.0} examples/s, {:.1} GFLOP/s{}\n{}",
             args.model,
             args.batch,
@@ -203,9 +176,9 @@ impl Bench {
     }
 }
 
-/// Operations/s of a layer's product forward by the crate `gemm`: images of a convolution, or
-/// outputs of a dense layer, shared by the threads. The best of some turns.
-fn bare_rate(cost: &LayerCost, args: &Layers) -> f64 {
+/// Operations/s of a layer's forward product by the crate `gemm`. The threads divide the images of
+/// a convolution, or the outputs of a dense layer. The best of several turns.
+fn bare_rate(cost: &LayerCost, args: &LayersArgs) -> f64 {
     let [pixels, outputs, depth] = cost.product;
     let sizes = if pixels > 1 {
         [pixels, outputs, depth]
@@ -224,13 +197,13 @@ fn bare_rate(cost: &LayerCost, args: &Layers) -> f64 {
     best
 }
 
-/// Operations/s of one thread that computes a product again and again.
+/// Operations/s of one thread that computes a product repeatedly.
 fn bare_thread([rows, columns, depth]: [usize; 3]) -> f64 {
     let left = vec![0.01; rows * depth];
     let right = vec![0.01; columns * depth];
     let mut out = vec![0.0; rows * columns];
-    let left = Matrix { values: &left, strides: [depth as isize, 1] };
-    let right = Matrix { values: &right, strides: [1, depth as isize] };
+    let left = MatrixView { values: &left, strides: [depth as isize, 1] };
+    let right = MatrixView { values: &right, strides: [1, depth as isize] };
     product([rows, columns, depth], &mut out, &left, &right);
     let (start, mut done) = (Instant::now(), 0);
     while start.elapsed() < TURN {

@@ -1,29 +1,27 @@
-//! `paceline bench`: what this machine can do, beside what we make of it.
+//! `paceline bench`: measures this program, compared with what the machine can do.
 //!
-//! Machines are shared and noisy, so two sides are always timed in turn within one run and the
-//! best turn of each counts: other work on the machine only ever slows a turn down.
+//! Machines are shared and noisy. So both sides of a comparison alternate within one run, and the
+//! best turn of each counts: other work on the machine can only slow a turn down.
 
 mod allreduce;
-mod bare;
-mod guards;
+mod bench_observer;
 mod layers;
+mod mesh_worker;
 mod net;
 mod observe;
 mod parse;
+mod processes;
 mod products;
+mod push_checks;
+mod sizes;
 mod sparse;
 mod step;
 
-use std::time::Duration;
-
 pub use allreduce::allreduce;
-pub use bare::{Peer, Terms, run_peer};
-pub use layers::{Layers, layers};
+pub use layers::layers;
 pub use net::net;
 pub use observe::observe;
 pub use parse::parse;
+pub use processes::run_peer;
 pub use sparse::sparse;
 pub use step::step;
-
-/// How long one turn of a quick bench lasts.
-const TURN: Duration = Duration::from_millis(200);

@@ -1,24 +1,19 @@
-//! `paceline bench net`: how fast gradients and parameters move, beside bare sockets.
+//! `paceline bench net`: the exchange rate of gradients and parameters, compared with bare sockets.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::{env, fs};
 
-use super::bare::Peer;
-use super::guards::guards;
+use super::push_checks::push_checks;
+use super::sizes::{LARGE, SMALL, TURNS};
 use crate::Failure;
+use crate::bench_args::BenchProcess;
 use crate::interrupt::Interrupt;
 use crate::job::RawJob;
 use crate::launch::launch;
 use crate::table::{aligned, grouped};
 use crate::train_options::TrainOptions;
-
-/// The parameters of softmax regression on 28x28 pixels and 10 classes.
-pub(super) const SMALL: usize = 7_850;
-/// Those of AlexNet with 1,000 classes.
-pub(super) const LARGE: usize = 61_100_840;
-pub(super) const TURNS: usize = 6;
 
 /// Measures everything and renders it.
 pub fn net(interrupt: &Interrupt) -> Result<String, Failure> {
@@ -38,7 +33,7 @@ fn measure(scratch: &Path, interrupt: &Interrupt) -> Result<String, Failure> {
     let (table, exchanges_per_second) = small(scratch, interrupt)?;
     text.push_str(&table);
     text.push('\n');
-    text.push_str(&guards(exchanges_per_second));
+    text.push_str(&push_checks(exchanges_per_second));
     text.push_str(&format!(
         "\na dense model of {} parameters ({:.0} MB), 1 server, 1 worker, both directions busy\n",
         grouped(LARGE as u64),
@@ -48,7 +43,7 @@ fn measure(scratch: &Path, interrupt: &Interrupt) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// The table, and the most exchanges/s that were made.
+/// The table, and the highest rate of exchanges.
 fn small(scratch: &Path, interrupt: &Interrupt) -> Result<(String, f64), Failure> {
     let mut most = 0f64;
     let head = ["mode", "workers", "steps/s", "exchanges/s", "bare exchanges/s", "ratio"];
@@ -58,9 +53,11 @@ fn small(scratch: &Path, interrupt: &Interrupt) -> Result<(String, f64), Failure
         for turn in 0..TURNS {
             let run = scratch.join(format!("{mode}-{workers}-{turn}"));
             ours = ours.max(steps_per_second(mode, workers, run, interrupt)?);
-            bare = bare.max(exchange(Peer::BareServer, Peer::BareClient, SMALL, workers)?.0);
+            bare = bare.max(
+                exchange(BenchProcess::BareServer, BenchProcess::BareClient, SMALL, workers)?.0,
+            );
         }
-        // In sync every worker makes an exchange for each global step.
+        // In mode sync every worker makes one exchange per global step.
         let exchanges = if mode == "sync" { ours * workers as f64 } else { ours };
         most = most.max(exchanges);
         rows.push(vec![
@@ -96,8 +93,9 @@ fn steps_per_second(
 fn large() -> Result<String, Failure> {
     let (mut ours, mut bare, mut memory) = (0f64, 0f64, 0f64);
     for _ in 0..TURNS {
-        bare = bare.max(exchange(Peer::ChunkServer, Peer::ChunkClient, LARGE, 1)?.0);
-        let (rate, peak) = exchange(Peer::OurServer, Peer::OurClient, LARGE, 1)?;
+        bare =
+            bare.max(exchange(BenchProcess::ChunkServer, BenchProcess::ChunkClient, LARGE, 1)?.0);
+        let (rate, peak) = exchange(BenchProcess::OurServer, BenchProcess::OurClient, LARGE, 1)?;
         ours = ours.max(rate);
         memory = memory.max(peak);
     }
@@ -116,19 +114,19 @@ fn large() -> Result<String, Failure> {
     Ok(aligned(&rows))
 }
 
-/// Exchanges a second of one server and so many clients, and the last number that the server
-/// says (its peak memory, if it says one).
+/// Exchanges per second of one server and `clients` clients, and the server's peak memory in bytes
+/// (0 if it prints none).
 fn exchange(
-    server: Peer,
-    client: Peer,
+    server: BenchProcess,
+    client: BenchProcess,
     floats: usize,
     clients: usize,
 ) -> Result<(f64, f64), Failure> {
     let run = || -> io::Result<(f64, f64)> {
         let mut server = start(server, "", floats)?;
         writeln!(server.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?, "{clients}")?;
-        let mut said = BufReader::new(server.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?);
-        let address = read_line(&mut said)?;
+        let mut stdout = BufReader::new(server.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?);
+        let address = read_line(&mut stdout)?;
         let mut children = Vec::new();
         for _ in 0..clients {
             children.push(start(client, &address, floats)?);
@@ -139,7 +137,7 @@ fn exchange(
             let text = String::from_utf8_lossy(&output.stdout).trim().parse::<f64>();
             rate += text.map_err(io::Error::other)?;
         }
-        let last = read_line(&mut said)?.parse().unwrap_or_default();
+        let last = read_line(&mut stdout)?.parse().unwrap_or_default();
         server.wait()?;
         Ok((rate, last))
     };
@@ -152,7 +150,7 @@ fn read_line(from: &mut impl BufRead) -> io::Result<String> {
     Ok(line.trim().to_owned())
 }
 
-fn start(peer: Peer, address: &str, floats: usize) -> io::Result<Child> {
+fn start(peer: BenchProcess, address: &str, floats: usize) -> io::Result<Child> {
     let name = clap::ValueEnum::to_possible_value(&peer).map(|value| value.get_name().to_owned());
     Command::new(env::current_exe()?)
         .args(["bench", "peer", &name.unwrap_or_default(), "--address", address])

@@ -1,9 +1,9 @@
-//! `paceline bench observe`: what it costs to be looked at.
+//! `paceline bench observe`: the cost of observation.
 //!
-//! Softmax regression at batch 10 over one server and two workers, whose steps are as short as
-//! steps get: with nothing that could be left out, as it is by default, with metrics as well, and
-//! with a timeline of all steps. The ways take turns many times, and what counts is how each turn
-//! compares with the turn before it, as machines are faster at one time than at another.
+//! Softmax regression at batch 10 over one server and two workers has the shortest steps of all
+//! jobs. It runs without any observation, with the default, with metrics, and with a timeline of
+//! all steps. The setups alternate, and each turn is compared with the corresponding turn of
+//! another setup, because the speed of a machine changes over time.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -20,33 +20,33 @@ use crate::table::{aligned, grouped};
 use crate::train_options::TrainOptions;
 
 const TURNS: usize = 15;
-/// Looks of which the quickest counts, and notes that are timed together.
-const LOOKS: usize = 200;
+/// Samples of which the fastest counts, and step notes that are timed together.
+const SAMPLES: usize = 200;
 const NOTES: u64 = 10_000;
 
-/// A way to be looked at.
-struct Way {
+/// What is observed.
+struct ObserveSetup {
     name: &'static str,
     settings: &'static [&'static str],
     bare: bool,
-    /// The way that it is compared with.
-    beside: usize,
+    /// The setup it is compared with.
+    baseline: usize,
 }
 
-const WAYS: [Way; 4] = [
-    Way { name: "nothing", settings: &["observe.sample_ms=0"], bare: true, beside: 0 },
-    Way { name: "phases and sampling", settings: &[], bare: false, beside: 0 },
-    Way {
+const SETUPS: [ObserveSetup; 4] = [
+    ObserveSetup { name: "nothing", settings: &["observe.sample_ms=0"], bare: true, baseline: 0 },
+    ObserveSetup { name: "phases and sampling", settings: &[], bare: false, baseline: 0 },
+    ObserveSetup {
         name: "the same and metrics",
         settings: &["observe.http=127.0.0.1:0"],
         bare: false,
-        beside: 0,
+        baseline: 0,
     },
-    Way {
+    ObserveSetup {
         name: "phases, sampling and a timeline",
         settings: &["observe.trace={from=0, steps=10000}"],
         bare: false,
-        beside: 1,
+        baseline: 1,
     },
 ];
 
@@ -60,26 +60,26 @@ pub fn observe(interrupt: &Interrupt) -> Result<String, Failure> {
 }
 
 fn measure(scratch: &Path, interrupt: &Interrupt) -> Result<String, Failure> {
-    let mut speeds: [Vec<f64>; WAYS.len()] = Default::default();
+    let mut speeds: [Vec<f64>; SETUPS.len()] = Default::default();
     for turn in 0..TURNS {
-        // Nobody is always the first, which finds the machine as the last turn left it.
-        for at in 0..WAYS.len() {
-            let way = (at + turn) % WAYS.len();
-            let run = scratch.join(format!("{way}-{turn}"));
-            speeds[way].push(steps_per_second(&WAYS[way], run, interrupt)?);
+        // The setups take turns at being first, which depends on the state of the machine.
+        for at in 0..SETUPS.len() {
+            let setup = (at + turn) % SETUPS.len();
+            let run = scratch.join(format!("{setup}-{turn}"));
+            speeds[setup].push(steps_per_second(&SETUPS[setup], run, interrupt)?);
         }
     }
-    let head = ["", "steps/s, best", "median", "beside", "best by best", "median of ratios"];
+    let head = ["", "steps/s, best", "median", "compared with", "best by best", "median of ratios"];
     let mut rows = vec![head.map(String::from).to_vec()];
-    for (way, own) in WAYS.iter().zip(&speeds) {
-        let beside = &speeds[way.beside];
-        let ratios = own.iter().zip(beside).map(|(own, beside)| own / beside).collect();
+    for (setup, own) in SETUPS.iter().zip(&speeds) {
+        let baseline = &speeds[setup.baseline];
+        let ratios = own.iter().zip(baseline).map(|(own, baseline)| own / baseline).collect();
         rows.push(vec![
-            way.name.into(),
+            setup.name.into(),
             grouped(best(own) as u64),
             grouped(median(own.clone()) as u64),
-            WAYS[way.beside].name.into(),
-            format!("{:.3}", best(own) / best(beside)),
+            SETUPS[setup.baseline].name.into(),
+            format!("{:.3}", best(own) / best(baseline)),
             format!("{:.3}", median(ratios)),
         ]);
     }
@@ -107,21 +107,20 @@ fn start_sampler(dir: &Path, every: Duration, peers: &[String]) -> std::io::Resu
     Sampler::start(every, peers, move |sample: &Sample| table.write(sample))
 }
 
-/// What a look and a note cost by themselves: on a busy machine the runs above differ by more
-/// than that.
+/// The cost of a sample and of a step's note alone: on a busy machine, the runs above vary by more.
 fn bare_costs(scratch: &Path) -> Result<String, Failure> {
     let never = Duration::from_secs(3600);
     let sampler = start_sampler(scratch, never, &["ps:0".into()])
         .map_err(Failure::at("make the table of resources in", scratch))?;
     let best = |turn: &dyn Fn()| {
-        let times = (0..LOOKS).map(|_| {
+        let times = (0..SAMPLES).map(|_| {
             let begun = Instant::now();
             turn();
             begun.elapsed()
         });
         times.min().unwrap_or_default()
     };
-    let look = best(&|| sampler.begin());
+    let sample = best(&|| sampler.begin());
     let notes = best(&|| {
         for step in 0..NOTES {
             sampler.gauges().at_step(step);
@@ -129,26 +128,30 @@ fn bare_costs(scratch: &Path) -> Result<String, Failure> {
             std::hint::black_box(sampler.has_news());
         }
     });
-    // One look a second.
-    let share = 100.0 * look.as_secs_f64();
+    // One sample per second.
+    let share = 100.0 * sample.as_secs_f64();
     Ok(format!(
-        "a look takes {:.0} us, {share:.3} % of a core's time at 1000 ms; \
+        "a sample takes {:.0} us, {share:.3} % of a core's time at 1000 ms; \
          a step's note {:.1} ns\n",
-        1e6 * look.as_secs_f64(),
+        1e6 * sample.as_secs_f64(),
         1e9 * notes.as_secs_f64() / NOTES as f64
     ))
 }
 
-/// Steps of a turn. All of them fit into a timeline.
+/// Steps per turn. All of them fit into a timeline.
 const STEPS: u64 = 80_000;
 
-fn steps_per_second(way: &Way, run: PathBuf, interrupt: &Interrupt) -> Result<f64, Failure> {
+fn steps_per_second(
+    setup: &ObserveSetup,
+    run: PathBuf,
+    interrupt: &Interrupt,
+) -> Result<f64, Failure> {
     let mut job = RawJob::built_in();
-    way.settings.iter().for_each(|setting| job.set(setting));
+    setup.settings.iter().for_each(|setting| job.set(setting));
     job.set("train.batch=10");
     job.set(&format!("train.stop={{steps={STEPS}}}"));
     job.set("train.evaluate.every=1000000");
-    let (run_dir, bare) = (Some(run), way.bare);
+    let (run_dir, bare) = (Some(run), setup.bare);
     let options = TrainOptions { run_dir, bare, quiet: true, ..TrainOptions::default() };
     let finished = launch(&job, &job.check()?, &options, interrupt)?;
     Ok(finished.summary.steps_per_second)

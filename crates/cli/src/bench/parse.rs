@@ -1,4 +1,4 @@
-//! `paceline bench parse`: how fast rows of click data are read, from text to the mapped cache.
+//! `paceline bench parse`: the reading rate of click data, from text and from the mapped cache.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,8 @@ const CACHED_ROWS: usize = 1_000_000;
 const TURNS: usize = 7;
 const BATCH: usize = 1_000;
 
-/// MB/s and rows/s of every reader on one thread, and rows/s from the cache, in the order of the
-/// rows, shuffled within windows and shuffled fully.
+/// MB/s and rows/s of every reader on one thread, and of the cache: in order, shuffled within
+/// windows, and fully shuffled.
 pub fn parse() -> Result<String, Failure> {
     let mut rows = vec![["read from", "MB/s", "rows/s"].map(String::from).to_vec()];
     let formats = [
@@ -32,7 +32,7 @@ pub fn parse() -> Result<String, Failure> {
         let rate = read(format)?;
         rows.push(vec![name.into(), grouped((rate.bytes / 1e6) as u64), grouped(rate.rows as u64)]);
     }
-    let dir = Scratch::new();
+    let dir = CacheDir::new();
     let spec = SparseSpec {
         features: Some(FEATURES),
         train_examples: Some(CACHED_ROWS),
@@ -54,8 +54,8 @@ pub fn parse() -> Result<String, Failure> {
         rows.push(vec![name.into(), grouped((rate.bytes / 1e6) as u64), grouped(rate.rows as u64)]);
     }
     let title = format!(
-        "clicks, 39 of {} features a row, one thread; batches of {BATCH} from a cache of {} rows, \
-         which took {:.0} ms to open\n",
+        "clicks, 39 of {} features per row, one thread; batches of {BATCH} from a cache of {} \
+         rows, which took {:.0} ms to open\n",
         grouped(FEATURES as u64),
         grouped(CACHED_ROWS as u64),
         1e3 * opened
@@ -63,15 +63,15 @@ pub fn parse() -> Result<String, Failure> {
     Ok(title + &aligned(&rows))
 }
 
-/// What can be done in a second.
-struct Rate {
+/// Bytes and rows read per second.
+struct ReadRate {
     bytes: f64,
     rows: f64,
 }
 
-fn read(format: SparseFormat) -> Result<Rate, DataError> {
+fn read(format: SparseFormat) -> Result<ReadRate, DataError> {
     let mut text = Vec::new();
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     let _ =
         write_clicks(&Clicks::new(FEATURES, 1), 0..ROWS as u64, format, &mut text, &mut |_| true);
     let options =
@@ -87,10 +87,10 @@ fn read(format: SparseFormat) -> Result<Rate, DataError> {
         black_box(entries);
         best = best.min(start.elapsed().as_secs_f64());
     }
-    Ok(Rate { bytes: text.len() as f64 / best, rows: ROWS as f64 / best })
+    Ok(ReadRate { bytes: text.len() as f64 / best, rows: ROWS as f64 / best })
 }
 
-fn gather(rows: &SparseRows, mut plan: BatchPlan) -> Rate {
+fn gather(rows: &SparseRows, mut plan: BatchPlan) -> ReadRate {
     let (mut examples, mut batch) = (Vec::new(), SparseBuffer::default());
     let steps = (CACHED_ROWS / BATCH) as u64;
     let (mut best, mut entries) = (f64::MAX, 0);
@@ -104,19 +104,19 @@ fn gather(rows: &SparseRows, mut plan: BatchPlan) -> Rate {
         }
         best = best.min(start.elapsed().as_secs_f64());
     }
-    Rate { bytes: 4.0 * entries as f64 / best, rows: CACHED_ROWS as f64 / best }
+    ReadRate { bytes: 4.0 * entries as f64 / best, rows: CACHED_ROWS as f64 / best }
 }
 
-/// A directory for the cache, gone in the end.
-struct Scratch(PathBuf);
+/// A directory for the cache, removed on drop.
+struct CacheDir(PathBuf);
 
-impl Scratch {
+impl CacheDir {
     fn new() -> Self {
-        Scratch(env::temp_dir().join(format!("paceline-bench-parse-{}", process::id())))
+        CacheDir(env::temp_dir().join(format!("paceline-bench-parse-{}", process::id())))
     }
 }
 
-impl Drop for Scratch {
+impl Drop for CacheDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }

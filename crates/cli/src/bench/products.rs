@@ -1,4 +1,4 @@
-//! Bare matrix products by the crate `gemm`: what `bench step` and `bench layers` compare with.
+//! Bare matrix products by the crate `gemm`, for comparison in `bench step` and `bench layers`.
 //!
 //! The feature `bench-gemm` builds them. It is off by default because `gemm` takes long to
 //! compile and nothing else needs it.
@@ -6,15 +6,15 @@
 /// Whether the program was built with `gemm`.
 pub(super) const ENABLED: bool = cfg!(feature = "bench-gemm");
 
-/// How to get the comparison when the program was built without it.
+/// A hint for programs built without `gemm`.
 pub(super) const NOTE: &str = if ENABLED {
     ""
 } else {
     "for the comparison with bare products: cargo build --release --features bench-gemm\n"
 };
 
-/// A dense matrix: its values and the strides from one row and from one column to the next.
-pub(super) struct Matrix<'a> {
+/// A dense matrix: its values, and the strides between rows and between columns.
+pub(super) struct MatrixView<'a> {
     pub(super) values: &'a [f32],
     pub(super) strides: [isize; 2],
 }
@@ -22,7 +22,7 @@ pub(super) struct Matrix<'a> {
 /// `out = left * right` for sizes [m, n, k]; `out` is stored row after row. Only called when
 /// [`ENABLED`].
 #[cfg(not(feature = "bench-gemm"))]
-pub(super) fn product(_: [usize; 3], _: &mut [f32], left: &Matrix<'_>, _: &Matrix<'_>) {
+pub(super) fn product(_: [usize; 3], _: &mut [f32], left: &MatrixView<'_>, _: &MatrixView<'_>) {
     unreachable!("no gemm for {} values, strides {:?}", left.values.len(), left.strides);
 }
 
@@ -32,8 +32,8 @@ pub(super) fn product(_: [usize; 3], _: &mut [f32], left: &Matrix<'_>, _: &Matri
 pub(super) fn product(
     [m, n, k]: [usize; 3],
     out: &mut [f32],
-    left: &Matrix<'_>,
-    right: &Matrix<'_>,
+    left: &MatrixView<'_>,
+    right: &MatrixView<'_>,
 ) {
     assert_eq!((out.len(), left.values.len(), right.values.len()), (m * n, m * k, k * n));
     // SAFETY: the three slices are exactly as large as the sizes say, their strides are those

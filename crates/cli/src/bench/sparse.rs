@@ -1,7 +1,7 @@
 //! `paceline bench sparse`: real runs of sparse logistic regression at the size of a click log.
 //!
-//! The rows are generated clicks, mapped from their cache and more than the processor's caches
-//! hold: 39 features out of 33,762,578, a few of them popular and most of them rare.
+//! The rows are generated clicks, mapped from their cache and larger than the processor's caches:
+//! 39 features out of 33,762,578, a few of them popular and most of them rare.
 
 use std::path::Path;
 use std::{env, fs};
@@ -16,22 +16,22 @@ use paceline_record::Summary;
 
 const TURNS: usize = 3;
 
-/// Rows/s for each optimizer at several batches, on one thread and on two, and over servers.
+/// Rows/s of each optimizer with several batches, on one and two threads, and over servers.
 pub fn sparse(interrupt: &Interrupt) -> Result<String, Failure> {
     let scratch = env::temp_dir().join(format!("paceline-bench-{}", std::process::id()));
     fs::create_dir(&scratch).map_err(Failure::at("make", &scratch))?;
-    let bench = Bench { scratch: &scratch, interrupt };
+    let bench = SparseBench { scratch: &scratch, interrupt };
     let measured = bench.single().and_then(|text| Ok(text + "\n" + &bench.shared()?));
     let _ = fs::remove_dir_all(&scratch);
     measured
 }
 
-struct Bench<'a> {
+struct SparseBench<'a> {
     scratch: &'a Path,
     interrupt: &'a Interrupt,
 }
 
-impl Bench<'_> {
+impl SparseBench<'_> {
     fn single(&self) -> Result<String, Failure> {
         let head = ["optimizer", "batch", "rows/s", "2 threads", "ratio"];
         let phases = ["input", "pull", "compute", "push"];
@@ -44,8 +44,8 @@ impl Bench<'_> {
             let settings = ["cluster.mode=single", &rule_setting, &batch_setting];
             let (mut one, mut two) = (None, None);
             for _ in 0..TURNS {
-                self.better(&mut one, &settings)?;
-                self.better(&mut two, &[&settings[..], &["train.threads=2"]].concat())?;
+                self.keep_faster(&mut one, &settings)?;
+                self.keep_faster(&mut two, &[&settings[..], &["train.threads=2"]].concat())?;
             }
             let (Some(one), Some(two)) = (one, two) else { continue };
             let mut row = vec![
@@ -62,13 +62,13 @@ impl Bench<'_> {
             row.extend(phases.iter().map(|phase| micros(phase)));
             rows.push(row);
         }
-        let title = "logistic regression, 33,762,578 features, 39 a row, mode single; phases in us \
-                     a step of one thread\n";
+        let title = "logistic regression, 33,762,578 features, 39 per row, mode single; phases in \
+                     us per step of one thread\n";
         Ok(String::from(title) + &aligned(&rows))
     }
 
     fn shared(&self) -> Result<String, Failure> {
-        let head = ["mode", "batch", "rows/s", "bytes a step", "server's peak", "worker's peak"];
+        let head = ["mode", "batch", "rows/s", "bytes per step", "server's peak", "worker's peak"];
         let mut rows = vec![head.map(String::from).to_vec()];
         for (mode, batch) in
             [("async", 100), ("sync", 100), ("bounded", 100), ("async", 1_000), ("sync", 1_000)]
@@ -77,7 +77,7 @@ impl Bench<'_> {
             let batch_setting = format!("train.batch={batch}");
             let mut best = None;
             for _ in 0..TURNS {
-                self.better(&mut best, &[&mode_setting, &batch_setting])?;
+                self.keep_faster(&mut best, &[&mode_setting, &batch_setting])?;
             }
             let Some(best) = best else { continue };
             let peak = |role: &str| {
@@ -98,7 +98,7 @@ impl Bench<'_> {
     }
 
     /// Makes a run, and keeps its summary if it is the fastest so far.
-    fn better(&self, best: &mut Option<Summary>, settings: &[&str]) -> Result<(), Failure> {
+    fn keep_faster(&self, best: &mut Option<Summary>, settings: &[&str]) -> Result<(), Failure> {
         let mut job = RawJob::built_in();
         let common = [
             "data.kind=clicks",

@@ -1,4 +1,4 @@
-//! `paceline bench step`: a step of softmax regression, beside its bare matrix products.
+//! `paceline bench step`: a step of softmax regression, compared with bare matrix products.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -6,24 +6,24 @@ use std::time::Instant;
 use paceline_data::{BatchBuffer, Digits, Images, Patches};
 use paceline_model::{Batch, Model, OptimizerState, OutputMode, Sgd, SharedPatches, Softmax};
 
-use super::TURN;
-use super::products::{self, Matrix, product};
+use super::products::{self, MatrixView, product};
+use super::sizes::TURN;
 use crate::table::{aligned, grouped};
 
 const INPUTS: usize = 784;
 const CLASSES: usize = 10;
 const TURNS: usize = 8;
 
-/// Examples of the bench on images: more than the second-level cache holds.
+/// Examples of the benchmark on images: more than the second-level cache holds.
 const DIGITS: usize = 20_000;
 
-/// Softmax regression's step beside its products, and on images without their empty patches.
+/// A step of softmax regression compared with its products, and on images without empty patches.
 pub fn step() -> String {
-    dense() + "\n" + &patchy()
+    dense() + "\n" + &without_empty_patches()
 }
 
 /// Steps/s of softmax regression (gradient and update) on one thread at several batches,
-/// beside a bare loop of the same two matrix products.
+/// compared with a loop of the same two matrix products.
 fn dense() -> String {
     let mut rows = vec![
         ["batch", "steps/s", "examples/s", "bare products/s", "ratio"].map(String::from).to_vec(),
@@ -53,9 +53,9 @@ fn dense() -> String {
     title + &aligned(&rows) + products::NOTE
 }
 
-/// Gradients/s over generated digits in random order, as bytes without their empty patches on one
-/// thread and on two, beside all of their pixels made into numbers on one thread.
-fn patchy() -> String {
+/// Gradients/s over generated digits in random order: as bytes without empty patches on one and two
+/// threads, compared with all pixels as floats on one thread.
+fn without_empty_patches() -> String {
     let images = Digits::generate_sets(DIGITS, 1, 1).train;
     let Some(patches) = Patches::of(&images) else { return String::new() };
     let head = ["batch", "patches", "2 threads", "all pixels", "ratio", "2 threads"];
@@ -63,12 +63,12 @@ fn patchy() -> String {
     for batch in [10, 60, 600] {
         let model = |threads| Softmax::for_patches(INPUTS, CLASSES, threads);
         let (Ok(one), Ok(two)) = (model(1), model(2)) else { return String::new() };
-        let mut ways = [(one, true), (two, true), (Softmax::new(INPUTS, CLASSES), false)]
-            .map(|(model, is_patchy)| Gradient::new(model, batch, is_patchy));
+        let mut benches = [(one, true), (two, true), (Softmax::new(INPUTS, CLASSES), false)]
+            .map(|(model, is_patchy)| GradientBench::new(model, batch, is_patchy));
         let mut best = [0f64; 3];
         for _ in 0..TURNS {
-            for (way, best) in ways.iter_mut().zip(&mut best) {
-                *best = best.max(rate(|| way.step(&images, &patches)));
+            for (bench, best) in benches.iter_mut().zip(&mut best) {
+                *best = best.max(rate(|| bench.step(&images, &patches)));
             }
         }
         let mut row = vec![batch.to_string()];
@@ -78,14 +78,15 @@ fn patchy() -> String {
     }
     let share = (**patches.words()).as_ref().len() as f64 / (DIGITS * INPUTS / 8) as f64;
     format!(
-        "the same without the update, steps/s over generated digits, of which {:.0} % is kept\n{}",
+        "the same without the update, steps/s over generated digits, of whose pixels {:.0} % are \
+         kept\n{}",
         100.0 * share,
         aligned(&rows)
     )
 }
 
 /// Gradients over images in random order, in one of two forms.
-struct Gradient {
+struct GradientBench {
     model: Softmax,
     is_patchy: bool,
     which: Vec<u32>,
@@ -96,7 +97,7 @@ struct Gradient {
     done: usize,
 }
 
-impl Gradient {
+impl GradientBench {
     fn new(model: Softmax, batch: usize, is_patchy: bool) -> Self {
         let params = vec![0.01; model.layout().len()];
         let (which, grad) = (vec![0; batch], params.clone());
@@ -126,7 +127,7 @@ impl Gradient {
     }
 }
 
-/// How often a second something can be done.
+/// Calls per second.
 fn rate(mut work: impl FnMut()) -> f64 {
     let start = Instant::now();
     let mut done = 0u32;
@@ -183,7 +184,7 @@ impl SoftmaxStep {
     }
 }
 
-/// The products of a step alone: scores = inputs * weights^T, gradient = delta^T * inputs.
+/// Only the products of a step: scores = inputs * weights^T, gradient = delta^T * inputs.
 struct BareProducts {
     batch: usize,
     inputs: Vec<f32>,
@@ -205,10 +206,10 @@ impl BareProducts {
 
     fn step(&mut self) {
         let (inputs, classes) = (INPUTS as isize, CLASSES as isize);
-        let weights = Matrix { values: &self.weights, strides: [1, inputs] };
-        let examples = Matrix { values: &self.inputs, strides: [inputs, 1] };
+        let weights = MatrixView { values: &self.weights, strides: [1, inputs] };
+        let examples = MatrixView { values: &self.inputs, strides: [inputs, 1] };
         product([self.batch, CLASSES, INPUTS], &mut self.scores, &examples, &weights);
-        let delta = Matrix { values: &self.scores, strides: [1, classes] };
+        let delta = MatrixView { values: &self.scores, strides: [1, classes] };
         product([CLASSES, INPUTS, self.batch], &mut self.grad, &delta, &examples);
         black_box((&self.scores, &self.grad));
     }

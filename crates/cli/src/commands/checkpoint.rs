@@ -1,14 +1,14 @@
-//! `paceline checkpoint`: what a run could go on from.
+//! `paceline checkpoint`: the checkpoints from which a run can be resumed.
 
 use std::path::Path;
 
 use paceline_engine::checkpoint::CheckpointDir;
 
-use super::print;
+use super::output::print;
 use crate::Failure;
 use crate::table::columns;
 
-/// Shows the checkpoints of a run without reading more of them than their manifests.
+/// Lists the checkpoints of a run. Reads only their manifests.
 pub(super) fn list(run: &Path) -> Result<(), Failure> {
     let (dir, steps) = open(run)?;
     let titles = ["step", "updates", "mode", "slots", "files", "MB", ""];
@@ -46,7 +46,7 @@ pub(super) fn verify(run: &Path) -> Result<(), Failure> {
                 format!("step {step}: sound, {:.1} MB", checkpoint.manifest.bytes() as f64 / 1e6)
             }
             Err(why) => {
-                // One that is being written, or never was finished, is no damage.
+                // A checkpoint that is being written, or was never finished, is not damaged.
                 wrong += usize::from(dir.is_complete(step));
                 format!("step {step}: {why}")
             }

@@ -1,28 +1,29 @@
-//! `paceline evaluate`: a trained model's test figures again.
+//! `paceline evaluate`: tests a trained model again.
 
 use paceline_record::model_file;
 use paceline_record::names::files;
 use serde_json::json;
 
-use super::{print, raw_job};
+use super::output::print;
+use super::read_job::read_job;
 use crate::Failure;
-use crate::cli::{Evaluate, Job};
+use crate::cli::{EvaluateArgs, JobArgs};
 use crate::job::ModelKind;
 use crate::progress::write_line;
 use crate::source::load_data;
 use crate::workload::build_workload;
 
-/// Tests a model on the test examples of a job: by default the job that made it.
-pub(super) fn evaluate(args: &Evaluate) -> Result<(), Failure> {
+/// Tests a model on the test examples of a job; by default, the job that trained it.
+pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
     let model_path =
         if args.model.is_dir() { args.model.join(files::MODEL) } else { args.model.clone() };
     let beside = model_path.with_file_name(files::JOB);
     let file = args.job.file.clone().or_else(|| beside.is_file().then_some(beside));
-    let job = raw_job(&Job { file, ..args.job.clone() })?;
+    let job = read_job(&JobArgs { file, ..args.job.clone() })?;
     let mut plan = job.check()?;
     let data = load_data(&job, &plan, &mut |text| write_line(text))?;
     if plan.model.is_sparse() {
-        // However the model was trained, all its parameters are at hand here.
+        // The model file holds all parameters, however the model was trained.
         plan.model = ModelKind::Logistic { dense: true };
     }
     let workload = build_workload(&plan, data);

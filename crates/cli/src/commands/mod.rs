@@ -1,31 +1,36 @@
-//! What each command does, in terms of the rest.
+//! The commands of the program.
 
 mod checkpoint;
 mod data;
 mod evaluate;
+mod output;
+mod read_job;
 mod report;
 mod sweep;
 mod trace;
 mod watch;
 
-use std::io::{self, Write};
 use std::sync::Arc;
 
 use paceline_engine::Mode;
 use paceline_place::{Cluster, LauncherChannel};
 
+use self::output::print;
+use self::read_job::read_job;
 use crate::Failure;
 use crate::bench;
-use crate::cli::{Bench, Checkpoint, Command, Data, Job, Make, Trace, Train, Worker};
+use crate::bench_args::{BenchCommand, BenchProcessArgs};
+use crate::cli::{CheckpointCommand, Command, JobArgs, TraceCommand, TrainArgs, WorkerArgs};
+use crate::data_args::{DataCommand, MakeCommand};
 use crate::interrupt::Interrupt;
-use crate::job::{ClusterPlan, Plan, RawJob};
+use crate::job::{ClusterPlan, Plan};
 use crate::join::{JoinOptions, join};
 use crate::table::{closing_table, columns};
 use crate::train::train;
 use crate::train_options::TrainOptions;
 use crate::watch::PageProcess;
 
-/// Does what the command line says.
+/// Runs a command.
 pub fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Train(args) => run_train(args),
@@ -35,36 +40,42 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Watch(args) => watch::watch(&args),
         Command::Explain(args) => explain(&args),
         Command::Evaluate(args) => evaluate::evaluate(&args),
-        Command::Data { command: Data::List } => data::list(),
-        Command::Data { command: Data::Get { set, mirror } } => data::get(set.into(), mirror),
-        Command::Data { command: Data::Make { what: Make::Clicks(args) } } => data::make(&args),
-        Command::Checkpoint { command: Checkpoint::List { run } } => checkpoint::list(&run),
-        Command::Checkpoint { command: Checkpoint::Verify { run } } => checkpoint::verify(&run),
-        Command::Trace { command: Trace::Summary { run } } => trace::summary(&run),
-        Command::Trace { command: Trace::Merge { run } } => trace::put_together(&run),
+        Command::Data { command: DataCommand::List } => data::list(),
+        Command::Data { command: DataCommand::Get { set, mirror } } => {
+            data::get(set.into(), mirror)
+        }
+        Command::Data { command: DataCommand::Make { what: MakeCommand::Clicks(args) } } => {
+            data::make(&args)
+        }
+        Command::Checkpoint { command: CheckpointCommand::List { run } } => checkpoint::list(&run),
+        Command::Checkpoint { command: CheckpointCommand::Verify { run } } => {
+            checkpoint::verify(&run)
+        }
+        Command::Trace { command: TraceCommand::Summary { run } } => trace::summary(&run),
+        Command::Trace { command: TraceCommand::Merge { run } } => trace::merge(&run),
         Command::Bench { command } => run_bench(command),
     }
 }
 
-fn run_train(args: Train) -> Result<(), Failure> {
-    let deaf = |error| Failure::Training(format!("cannot listen for signals: {error}"));
-    let channel = LauncherChannel::open().map_err(deaf)?;
-    // A task that was launched is told to stop by its launcher, which gets the signals.
-    let interrupt = if channel.is_some() { Interrupt::only_note() } else { Interrupt::listen() };
-    let interrupt = interrupt.map_err(deaf)?;
+fn run_train(args: TrainArgs) -> Result<(), Failure> {
+    let channel = LauncherChannel::open().map_err(Failure::signals)?;
+    // A launched task only notes signals: its launcher receives them too, and asks it to stop.
+    let interrupt =
+        if channel.is_some() { Interrupt::record_sigterm() } else { Interrupt::listen() };
+    let interrupt = interrupt?;
     if args.tied {
-        sweep::obey_standard_input(&interrupt);
+        sweep::stop_on_standard_input(&interrupt);
     }
-    // A run that goes on has its job in its directory.
+    // A run that is resumed has its job in its directory.
     let own = || Some(args.resume.as_ref()?.join("job.toml"));
-    let job = Job { file: args.job.file.clone().or_else(own), ..args.job };
+    let job = JobArgs { file: args.job.file.clone().or_else(own), ..args.job };
     if !args.watch && (args.page.listen.is_some() || args.page.token_file.is_some()) {
         return Err(Failure::Usage("--listen and --token-file are for the page of --watch".into()));
     }
-    let Train { run_dir, resume, checkpoint, quiet, .. } = args;
-    let job = raw_job(&job)?;
-    let watching = args.watch.then(|| PageProcess::prepare(&args.page)).transpose()?.map(Arc::new);
-    let watch = watching.clone();
+    let TrainArgs { run_dir, resume, checkpoint, quiet, .. } = args;
+    let job = read_job(&job)?;
+    let page = args.watch.then(|| PageProcess::prepare(&args.page)).transpose()?.map(Arc::new);
+    let watch = page.clone();
     let options = TrainOptions { run_dir, resume, checkpoint, quiet, watch, bare: false };
     let finished = train(&job, &options, &interrupt, channel.as_ref())?;
     let Some(finished) = finished else { return Ok(()) };
@@ -74,47 +85,46 @@ fn run_train(args: Train) -> Result<(), Failure> {
     if let Some(signal) = finished.signal {
         return Err(Failure::Interrupted { signal });
     }
-    watching.iter().for_each(|watching| watch::linger(watching, &interrupt));
+    page.iter().for_each(|page| watch::wait_for_end(page, &interrupt));
     Ok(())
 }
 
-fn run_worker(args: Worker) -> Result<(), Failure> {
-    let deaf = |error| Failure::Training(format!("cannot listen for signals: {error}"));
-    let interrupt = Interrupt::listen().map_err(deaf)?;
-    let Worker { join: target, token_file, run_dir } = args;
+fn run_worker(args: WorkerArgs) -> Result<(), Failure> {
+    let interrupt = Interrupt::listen()?;
+    let WorkerArgs { join: target, token_file, run_dir } = args;
     join(&JoinOptions { target, token_file, run_dir }, &interrupt)
 }
 
-fn run_bench(command: Bench) -> Result<(), Failure> {
+fn run_bench(command: BenchCommand) -> Result<(), Failure> {
     match command {
-        Bench::Step => print(&bench::step()),
-        Bench::Sparse => print(&bench::sparse(&Interrupt::default())?),
-        Bench::Layers(args) => print(&bench::layers(&args)?),
-        Bench::Net => print(&bench::net(&Interrupt::default())?),
-        Bench::Observe => print(&bench::observe(&Interrupt::default())?),
-        Bench::Parse => print(&bench::parse()?),
-        Bench::Allreduce => print(&bench::allreduce()?),
-        Bench::Peer { peer, address, floats, seconds } => {
-            bench::run_peer(&bench::Terms { peer, address, floats, seconds })
+        BenchCommand::Step => print(&bench::step()),
+        BenchCommand::Sparse => print(&bench::sparse(&Interrupt::default())?),
+        BenchCommand::Layers(args) => print(&bench::layers(&args)?),
+        BenchCommand::Net => print(&bench::net(&Interrupt::default())?),
+        BenchCommand::Observe => print(&bench::observe(&Interrupt::default())?),
+        BenchCommand::Parse => print(&bench::parse()?),
+        BenchCommand::Allreduce => print(&bench::allreduce()?),
+        BenchCommand::Peer { peer, address, floats, seconds } => {
+            bench::run_peer(&BenchProcessArgs { peer, address, floats, seconds })
         }
     }
 }
 
-fn explain(args: &Job) -> Result<(), Failure> {
-    let job = raw_job(args)?;
+fn explain(args: &JobArgs) -> Result<(), Failure> {
+    let job = read_job(args)?;
     let plan = job.check()?;
     print(&job.explain())?;
     print(&tasks(&plan, Cluster::from_env()?.as_ref()))
 }
 
-/// The slots that a worker fills first, in words.
+/// The slots that a worker fills at the start.
 fn slots_of(home: usize, plan: &Plan, workers: usize) -> String {
     let slots = (home..plan.cluster.slots(workers)).step_by(workers.max(1));
     let slots: Vec<_> = slots.map(|slot| slot.to_string()).collect();
     if slots.is_empty() { "spare".into() } else { slots.join(", ") }
 }
 
-/// The tasks of a run: who is where, read from what, and what does not fit together.
+/// The tasks of a run and their addresses, with remarks on how they were found.
 fn tasks(plan: &Plan, cluster: Option<&Cluster>) -> String {
     let Some(cluster) = cluster else {
         let ClusterPlan { workers, servers, .. } = plan.cluster;
@@ -148,24 +158,4 @@ fn tasks(plan: &Plan, cluster: Option<&Cluster>) -> String {
         text.push_str(&format!("# {remark}\n"));
     }
     text
-}
-
-/// The raw job that the arguments name.
-fn raw_job(args: &Job) -> Result<RawJob, Failure> {
-    let mut job = match &args.file {
-        Some(path) => RawJob::read(path)?,
-        None => RawJob::built_in(),
-    };
-    args.settings.iter().for_each(|setting| job.set(setting));
-    Ok(job)
-}
-
-/// Prints to standard output; a reader who has seen enough is no error.
-fn print(text: &str) -> Result<(), Failure> {
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Files { what: "cannot write to standard output".into(), source: error })
-        }
-        _ => Ok(()),
-    }
 }

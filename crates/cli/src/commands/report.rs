@@ -1,24 +1,24 @@
-//! `paceline report`: what the runs of a directory say, as a page, a table and a text.
+//! `paceline report`: the results of the runs in a directory as a page, a table and a text.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use paceline_lab::{ReportData, report as documents, sweep_plan};
 
-use super::print;
+use super::output::print;
 use crate::Failure;
-use crate::cli::Report;
+use crate::cli::ReportArgs;
 use paceline_record::write_whole;
 
-/// Writes the report of a directory, and says where it is.
-pub(super) fn report(args: &Report) -> Result<(), Failure> {
+/// Writes the report of a directory, and prints its path.
+pub(super) fn report(args: &ReportArgs) -> Result<(), Failure> {
     if let Some(file) = &args.index {
         return write_index(&args.dir, file);
     }
     let data = ReportData::read(&args.dir).map_err(Failure::at("read the runs in", &args.dir))?;
     if data.cells.is_empty() {
         return Err(Failure::Usage(format!(
-            "{}: there are no runs in it; a run has a summary.json",
+            "{}: it contains no runs; a run has a summary.json",
             args.dir.display()
         )));
     }
@@ -26,14 +26,14 @@ pub(super) fn report(args: &Report) -> Result<(), Failure> {
     print(&format!("{}\n", page.display()))
 }
 
-/// Writes a list of the sweeps that lie in a directory.
+/// Writes an index of the sweeps in a directory.
 fn write_index(dir: &Path, file: &Path) -> Result<(), Failure> {
     let entries = fs::read_dir(dir).map_err(Failure::at("read", dir))?;
     let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     paths.retain(|path| path.join(sweep_plan::PLAN_FILE).is_file());
     paths.sort();
     if paths.is_empty() {
-        let why = format!("{}: there are no sweeps in it", dir.display());
+        let why = format!("{}: it contains no sweeps", dir.display());
         return Err(Failure::Usage(why));
     }
     let read =
@@ -44,7 +44,7 @@ fn write_index(dir: &Path, file: &Path) -> Result<(), Failure> {
     print(&format!("{}\n", file.display()))
 }
 
-/// Writes all three documents into a directory, over those of an earlier time; the page's path.
+/// Writes all three documents into a directory and replaces earlier ones. Returns the page's path.
 pub(super) fn write(data: &ReportData, to: &Path) -> Result<PathBuf, Failure> {
     fs::create_dir_all(to).map_err(Failure::at("make the directory", to))?;
     let page = to.join("report.html");

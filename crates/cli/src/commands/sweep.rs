@@ -1,4 +1,4 @@
-//! `paceline sweep`: a job file's matrix, run by run, and the report at its end.
+//! `paceline sweep`: makes the runs of a job's `[sweep]`, and writes the report.
 
 use std::fs;
 use std::io::BufRead;
@@ -6,45 +6,47 @@ use std::path::{Path, PathBuf};
 
 use paceline_lab::{FIGURES, Figure, ReportData};
 
-use super::{print, raw_job, report};
-use paceline_place::may_make_networks;
+use super::output::print;
+use super::read_job::read_job;
+use super::report;
+use paceline_place::may_create_networks;
 
 use crate::Failure;
-use crate::cli::Sweep as Args;
+use crate::cli::{JobArgs, SweepArgs};
 use crate::interrupt::Interrupt;
 use crate::job::{CellJob, RawJob};
 use crate::progress::write_line;
-use crate::sweep::{self, Sweep, Tally};
+use crate::sweep::{self, PreparedSweep, SweepTally};
 use crate::table::aligned;
 use paceline_record::RunDir;
 
-/// What it means when nobody holds the other end of standard input any more.
+/// The signal that the end of standard input stands for: the sweep's process is gone.
 const GONE: i32 = signal_hook::consts::SIGTERM;
-/// Where sweeps go unless somebody says.
+/// The default parent of sweep directories.
 const SWEEPS: &str = "sweeps";
 
-/// Runs what the arguments ask for.
-pub(super) fn sweep(args: &Args) -> Result<(), Failure> {
+/// Runs the sweeps that the arguments name.
+pub(super) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     if std::env::var_os(paceline_place::TF_CONFIG).is_some() {
-        let why = "TF_CONFIG is set, but a sweep makes its runs on this machine; unset it";
+        let why = "TF_CONFIG is set, but a sweep runs on this machine only; unset it";
         return Err(Failure::Usage(why.into()));
     }
     if let Some(dir) = &args.resume {
-        let interrupt = listen()?;
-        return conclude(vec![run(&Sweep::open(dir)?, args, &interrupt)?], &interrupt);
+        let interrupt = Interrupt::listen()?;
+        return conclude(vec![run(&PreparedSweep::open(dir)?, args, &interrupt)?], &interrupt);
     }
     let mut files = job_files(args)?;
     let jobs: Vec<RawJob> = files.iter().map(|file| job(args, file)).collect::<Result<_, _>>()?;
     if args.dry_run {
         return jobs.iter().try_for_each(|job| print(&sweep::list(job, args.quick)?));
     }
-    // All jobs are looked at before the first is run.
+    // All jobs are checked before the first runs.
     let jobs = runnable(jobs, &mut files, args.quick)?;
     let dirs = directories(args, &jobs)?;
-    let interrupt = listen()?;
+    let interrupt = Interrupt::listen()?;
     let mut tallies = Vec::new();
     for ((job, file), dir) in jobs.iter().zip(&files).zip(&dirs) {
-        let sweep = Sweep::prepare(job, file, dir, args.quick)?;
+        let sweep = PreparedSweep::prepare(job, file, dir, args.quick)?;
         tallies.push(run(&sweep, args, &interrupt)?);
         if interrupt.signal().is_some() {
             break;
@@ -53,8 +55,8 @@ pub(super) fn sweep(args: &Args) -> Result<(), Failure> {
     conclude(tallies, &interrupt)
 }
 
-/// The jobs that this process can run: of several, those that need root are passed over by who is
-/// not. One alone says itself what it needs.
+/// The jobs that this process can run. If there are several and this process lacks the rights to
+/// emulate hosts, those that need them are left out; a single job reports the error itself.
 fn runnable(
     jobs: Vec<RawJob>,
     files: &mut Vec<PathBuf>,
@@ -67,9 +69,9 @@ fn runnable(
         let cells = job.cells(quick)?;
         let emulates =
             |cell: &CellJob| cell.job.check().is_ok_and(|plan| plan.cluster.emulate.is_some());
-        if several && !may_make_networks() && cells.iter().any(emulates) {
+        if several && !may_create_networks() && cells.iter().any(emulates) {
             let name = file.display();
-            write_line(&format!("{name} is left out: it emulates hosts, which needs root"));
+            write_line(&format!("{name} is skipped: it emulates hosts, which needs root"));
             continue;
         }
         kept.push(job);
@@ -78,15 +80,12 @@ fn runnable(
     Ok(kept)
 }
 
-fn listen() -> Result<Interrupt, Failure> {
-    Interrupt::listen()
-        .map_err(|error| Failure::Training(format!("cannot listen for signals: {error}")))
-}
-
-/// The job files that the arguments name: one, or all of a directory.
-fn job_files(args: &Args) -> Result<Vec<PathBuf>, Failure> {
+/// The job files that the arguments name: one, or all in a directory.
+fn job_files(args: &SweepArgs) -> Result<Vec<PathBuf>, Failure> {
     let Some(path) = &args.job.file else {
-        return Err(Failure::Usage("name a job file that has a [sweep], or --continue DIR".into()));
+        return Err(Failure::Usage(
+            "name a job file with a [sweep] section, or use --continue DIR".into(),
+        ));
     };
     if !path.is_dir() {
         return Ok(vec![path.clone()]);
@@ -96,17 +95,17 @@ fn job_files(args: &Args) -> Result<Vec<PathBuf>, Failure> {
     let mut files: Vec<_> =
         paths.filter(|path| path.extension() == Some("toml".as_ref())).collect();
     files.sort();
-    match files.is_empty() {
-        true => Err(Failure::Usage(format!("{}: there are no job files in it", path.display()))),
-        false => Ok(files),
+    if files.is_empty() {
+        return Err(Failure::Usage(format!("{}: it contains no job files", path.display())));
     }
+    Ok(files)
 }
 
-fn job(args: &Args, file: &Path) -> Result<RawJob, Failure> {
-    let mut job = raw_job(&crate::cli::Job { file: Some(file.to_owned()), ..args.job.clone() })?;
+fn job(args: &SweepArgs, file: &Path) -> Result<RawJob, Failure> {
+    let mut job = read_job(&JobArgs { file: Some(file.to_owned()), ..args.job.clone() })?;
     if !job.has_sweep() {
         return Err(Failure::Usage(format!(
-            "{}: there is no [sweep] in it; `paceline train` makes a single run",
+            "{}: it has no [sweep] section; `paceline train` makes a single run",
             file.display()
         )));
     }
@@ -116,8 +115,8 @@ fn job(args: &Args, file: &Path) -> Result<RawJob, Failure> {
     Ok(job)
 }
 
-/// Where each job's sweep goes.
-fn directories(args: &Args, jobs: &[RawJob]) -> Result<Vec<PathBuf>, Failure> {
+/// The directory of each job's sweep.
+fn directories(args: &SweepArgs, jobs: &[RawJob]) -> Result<Vec<PathBuf>, Failure> {
     let whole = args.job.file.as_deref().filter(|path| path.is_dir());
     let name = match (whole, jobs) {
         (None, [job]) => job.name(),
@@ -133,8 +132,12 @@ fn directories(args: &Args, jobs: &[RawJob]) -> Result<Vec<PathBuf>, Failure> {
     })
 }
 
-/// Makes the runs that are still to be made, and the report of all.
-fn run(sweep: &Sweep, args: &Args, interrupt: &Interrupt) -> Result<Tally, Failure> {
+/// Makes the missing runs, and the report of all runs.
+fn run(
+    sweep: &PreparedSweep,
+    args: &SweepArgs,
+    interrupt: &Interrupt,
+) -> Result<SweepTally, Failure> {
     let tally = sweep.run(args.retry_failed, args.quiet, interrupt)?;
     let data = ReportData::read(sweep.dir()).map_err(Failure::at("read", sweep.dir()))?;
     let page = report::write(&data, sweep.dir())?;
@@ -143,12 +146,12 @@ fn run(sweep: &Sweep, args: &Args, interrupt: &Interrupt) -> Result<Tally, Failu
         write_line(&format!("{}; report in {}", tally.text(), page.display()));
     }
     if interrupt.signal().is_some() {
-        write_line(&format!("go on with: paceline sweep --continue {}", sweep.dir().display()));
+        write_line(&format!("resume with: paceline sweep --continue {}", sweep.dir().display()));
     }
     Ok(tally)
 }
 
-fn conclude(tallies: Vec<Tally>, interrupt: &Interrupt) -> Result<(), Failure> {
+fn conclude(tallies: Vec<SweepTally>, interrupt: &Interrupt) -> Result<(), Failure> {
     if let Some(signal) = interrupt.signal() {
         return Err(Failure::Interrupted { signal });
     }
@@ -157,12 +160,13 @@ fn conclude(tallies: Vec<Tally>, interrupt: &Interrupt) -> Result<(), Failure> {
     match failed {
         0 => Ok(()),
         _ => Err(Failure::Training(format!(
-            "{failed} of {all} runs failed; the report says why, --retry-failed runs them again"
+            "{failed} of {all} runs failed; the report gives the reasons, and --retry-failed \
+             repeats them"
         ))),
     }
 }
 
-/// The cells on one screen; the report has more.
+/// The main figures of the cells; the report has more.
 fn closing_table(data: &ReportData) -> String {
     const SHOWN: [&str; 5] =
         ["seconds", "global_steps", "examples_per_second", "test_loss", "test_accuracy"];
@@ -178,16 +182,16 @@ fn closing_table(data: &ReportData) -> String {
     aligned(&rows)
 }
 
-/// Has this process end its run when its sweep says so on standard input, or is gone.
-pub(super) fn obey_standard_input(interrupt: &Interrupt) {
+/// Ends the run of this process when its sweep asks on standard input, or when the sweep is gone.
+pub(super) fn stop_on_standard_input(interrupt: &Interrupt) {
     let interrupt = interrupt.clone();
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
             if let Some(signal) = line.strip_prefix("stop ") {
-                interrupt.note(signal.parse().unwrap_or(GONE));
+                interrupt.record(signal.parse().unwrap_or(GONE));
                 return;
             }
         }
-        interrupt.note(GONE);
+        interrupt.record(GONE);
     });
 }

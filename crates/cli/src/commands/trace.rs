@@ -1,18 +1,18 @@
-//! `paceline trace`: what a timeline says, and how one is put together by hand.
+//! `paceline trace`: summarises a timeline, and merges the timelines of tasks.
 
 use std::fs;
 use std::path::Path;
 
 use paceline_record::timeline::{merge_traces, operation_table};
 
-use super::print;
+use super::output::print;
 use crate::Failure;
 use crate::progress::write_line;
 use crate::table::{columns, grouped};
 use paceline_record::Summary;
 use paceline_record::names::files::TIMELINE as FILE;
 
-/// Prints what each operation took, the longest first.
+/// Prints the time of each operation, the longest first.
 pub(super) fn summary(run: &Path) -> Result<(), Failure> {
     let path = if run.is_dir() { run.join(FILE) } else { run.to_owned() };
     let file = fs::read(&path).map_err(|error| match error.kind() {
@@ -23,7 +23,7 @@ pub(super) fn summary(run: &Path) -> Result<(), Failure> {
         _ => Failure::at("read", &path)(error),
     })?;
     let rows = operation_table(&file)
-        .map_err(|error| Failure::Usage(format!("{}: no timeline: {error}", path.display())))?;
+        .map_err(|error| Failure::Usage(format!("{}: not a timeline: {error}", path.display())))?;
     let head = ["task", "operation", "output size", "calls", "total ms", "mean us"];
     let mut table = vec![head.map(String::from).to_vec()];
     for row in &rows {
@@ -39,20 +39,20 @@ pub(super) fn summary(run: &Path) -> Result<(), Failure> {
     print(&columns(&table))
 }
 
-/// Puts the parts that lie in a run directory together.
-pub(super) fn put_together(run: &Path) -> Result<(), Failure> {
+/// Merges the tasks' timelines in a run directory.
+pub(super) fn merge(run: &Path) -> Result<(), Failure> {
     let path = run.join("summary.json");
     let text = fs::read(&path).map_err(Failure::at("read", &path))?;
     let summary: Summary = serde_json::from_slice(&text)
         .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
     let tasks: Vec<_> = summary.tasks.into_iter().map(|task| task.task).collect();
-    let put = merge_traces(run, &tasks)?;
-    if put.tasks.is_empty() {
+    let merged = merge_traces(run, &tasks)?;
+    if merged.tasks.is_empty() {
         return Err(Failure::Usage(format!(
-            "{}: no task has left a part of a timeline here",
+            "{}: no task has written a timeline here",
             run.display()
         )));
     }
-    put.warnings(run).iter().for_each(|warning| write_line(&format!("warning: {warning}")));
-    print(&format!("{}: {}\n", run.join(FILE).display(), put.tasks.join(", ")))
+    merged.warnings(run).iter().for_each(|warning| write_line(&format!("warning: {warning}")));
+    print(&format!("{}: {}\n", run.join(FILE).display(), merged.tasks.join(", ")))
 }

@@ -1,4 +1,4 @@
-//! `paceline watch`: runs on a page, until Ctrl-C.
+//! `paceline watch`: serves a page that shows runs, until Ctrl-C.
 
 use std::path::Path;
 use std::thread;
@@ -9,21 +9,20 @@ use paceline_lab::RunPage;
 use paceline_place::{LauncherChannel, inherited_listener};
 
 use crate::Failure;
-use crate::cli::Watch;
+use crate::cli::WatchArgs;
 use crate::interrupt::Interrupt;
 use crate::progress::write_line;
-use crate::watch::{PageProcess, address, guard, open, told};
+use crate::watch::{PageProcess, address, guard, open, page_line};
 
-/// How often is looked whether somebody wants the page to end.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often the command checks whether to end.
+const CHECK_EVERY: Duration = Duration::from_millis(50);
 
 /// Serves the page of a directory.
-pub(super) fn watch(args: &Watch) -> Result<(), Failure> {
-    let deaf = |error| Failure::Training(format!("cannot listen for signals: {error}"));
-    // Beside a training it is that which gets the signals, and whose end is this one's.
-    let channel = LauncherChannel::open().map_err(deaf)?;
+pub(super) fn watch(args: &WatchArgs) -> Result<(), Failure> {
+    // Started by `paceline train`, the page ignores signals: it ends when that process does.
+    let channel = LauncherChannel::open().map_err(Failure::signals)?;
     let interrupt = if channel.is_some() { Interrupt::ignore() } else { Interrupt::listen() };
-    let interrupt = interrupt.map_err(deaf)?;
+    let interrupt = interrupt?;
     check(&args.dir)?;
     let guard = guard(&args.page)?;
     let listener = match inherited_listener()? {
@@ -38,25 +37,25 @@ pub(super) fn watch(args: &Watch) -> Result<(), Failure> {
     let _server =
         server.map_err(|source| Failure::Files { what: "cannot serve the page".into(), source })?;
     if channel.is_none() {
-        write_line(&told(at, has_token));
+        write_line(&page_line(at, has_token));
     }
     while interrupt.signal().is_none() {
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(CHECK_EVERY);
     }
     Ok(())
 }
 
-/// Keeps the page of a run that is over until somebody has seen enough.
-pub(super) fn linger(watching: &PageProcess, interrupt: &Interrupt) {
-    if watching.is_shown() {
+/// Keeps the page of a finished run until Ctrl-C.
+pub(super) fn wait_for_end(page: &PageProcess, interrupt: &Interrupt) {
+    if page.is_shown() {
         write_line("the page stays until Ctrl-C");
     }
-    while interrupt.signal().is_none() && watching.is_shown() {
-        thread::sleep(LOOK_EVERY);
+    while interrupt.signal().is_none() && page.is_shown() {
+        thread::sleep(CHECK_EVERY);
     }
 }
 
-/// Refuses what is no directory, with what may have been meant.
+/// Refuses a path that is not a directory, and suggests a similar one.
 fn check(dir: &Path) -> Result<(), Failure> {
     if dir.is_dir() {
         return Ok(());
@@ -64,16 +63,16 @@ fn check(dir: &Path) -> Result<(), Failure> {
     let shown = dir.display();
     if dir.exists() {
         return Err(Failure::Usage(format!(
-            "{shown}: this is a file; name a run's directory, or one that runs lie in"
+            "{shown}: this is a file; name the directory of a run, or one that contains runs"
         )));
     }
-    let near = nearest(dir).map_or(String::new(), |near| format!("; did you mean {near}?"));
+    let near = nearest(dir).map_or(String::new(), |near| format!(" (did you mean {near}?)"));
     Err(Failure::Usage(format!(
-        "{shown}: there is no such directory{near} `paceline train` makes a run under runs/"
+        "{shown}: there is no such directory{near}; `paceline train` creates runs under runs/"
     )))
 }
 
-/// The directory beside this one whose name is most like it.
+/// The sibling directory with the most similar name.
 fn nearest(dir: &Path) -> Option<String> {
     let name = dir.file_name()?.to_str()?;
     let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());

@@ -1,45 +1,46 @@
 //! From `[sweep]` to its cells: one job for each combination of values and each seed.
 //!
-//! All cells are made and checked before the first is run, so that a slip in the last value of
-//! a list does not show after a night. Combinations that come to the same run, such as two
-//! numbers of workers in mode `single`, are run once.
+//! All cells are created and checked before the first one runs, so that a mistake in the last value
+//! of a list is reported at once, not after hours. Combinations that give the same run, such as two
+//! numbers of workers in mode `single`, run once.
 
 use std::collections::BTreeSet;
 
 use paceline_lab::Finding;
+use paceline_lab::sweep_plan::ReferenceFigure;
 use toml::de::DeValue;
 
-use super::problem::{Problem, Problems};
+use super::problem::{Problem, Problems, SettingOrigin};
 use super::raw::RawJob;
 use super::schema::KEYS;
-use super::sweep::{Reference, Setting, Sweep};
-use super::value::Value;
+use super::sweep_sections::{ReferenceSection, SweepSection, SweepSetting};
+use super::value::{JobValue, plain};
 
-/// More runs than this are a mistake.
-const MOST_CELLS: usize = 10_000;
+/// The most runs of a sweep; more are a mistake.
+const MAX_CELLS: usize = 10_000;
 
 /// One run of a sweep.
 #[derive(Clone, Debug)]
 pub struct CellJob {
-    /// The keys that the sweep sets and this run heeds, with their values as people write them.
+    /// The keys that the sweep sets and that apply to this run, with their values as written.
     pub settings: Vec<(String, String)>,
-    /// Which repeat of its settings it is, from 0.
+    /// The repeat of its settings, from 0.
     pub repeat: u64,
-    /// What it draws from.
+    /// The seed.
     pub seed: u64,
     /// The job of the run.
     pub job: RawJob,
-    /// What others measured with these settings: figure, value, whose.
-    pub references: Vec<(String, f64, String)>,
+    /// Published measurements with these settings.
+    pub references: Vec<ReferenceFigure>,
 }
 
 impl RawJob {
-    /// Whether the job is one of many runs.
+    /// Whether the job has a `[sweep]` section.
     pub fn has_sweep(&self) -> bool {
         self.sweep.is_some()
     }
 
-    /// Has every cell of the sweep run so often, whatever the file says.
+    /// Sets the number of runs per cell. It replaces the file's repeats and seeds.
     pub fn set_repeats(&mut self, repeats: u64) {
         if let Some(sweep) = &mut self.sweep {
             sweep.repeats = repeats;
@@ -47,37 +48,30 @@ impl RawJob {
         }
     }
 
-    /// What others have found, to be held against the runs.
+    /// Published conclusions, to be compared with the runs.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// The job's name, which its directories carry.
+    /// The job's name, which is part of its directories' names.
     pub fn name(&self) -> String {
         self.resolve().word("name")
     }
 
-    /// Every run that the job asks for, all of them checked. With `quick` they are shortened
-    /// by what `[sweep.quick]` says.
+    /// All runs of the job, each checked. With `quick`, the settings of `[sweep.quick]` shorten
+    /// them.
     pub fn cells(&self, quick: bool) -> Result<Vec<CellJob>, Problems> {
         let single = RawJob { sweep: None, ..self.clone() };
-        let one = Sweep {
-            origin: super::Origin::Default,
-            repeats: 1,
-            seeds: Vec::new(),
-            axes: Vec::new(),
-            cases: Vec::new(),
-            quick: Vec::new(),
-        };
+        let one = SweepSection::new(SettingOrigin::Default);
         let sweep = self.sweep.as_ref().unwrap_or(&one);
         let fault = |message: String| {
             Problems::from(Problem { origin: sweep.origin.clone(), message: message.to_owned() })
         };
         let matrix = sweep.matrix(quick);
         let repeats = sweep.seeds.len().max(sweep.repeats as usize);
-        if matrix.len().saturating_mul(repeats) > MOST_CELLS {
+        if matrix.len().saturating_mul(repeats) > MAX_CELLS {
             let runs = matrix.len().saturating_mul(repeats);
-            return Err(fault(format!("sweep has {runs} runs; at most {MOST_CELLS} can be made")));
+            return Err(fault(format!("sweep has {runs} runs; at most {MAX_CELLS} are allowed")));
         }
         let mut problems: Vec<Problem> = self.clashes(sweep);
         let mut cells = Vec::new();
@@ -91,7 +85,7 @@ impl RawJob {
                 match job.check() {
                     Err(found) => problems.extend(found.0),
                     Ok(plan) if seen.insert(job.identity()) => cells.push(CellJob {
-                        settings: job.heeded(settings, &swept),
+                        settings: job.distinguishing_settings(settings, &swept),
                         repeat: repeat as u64,
                         seed: plan.seed,
                         references: self.references_of(&job, quick),
@@ -101,44 +95,37 @@ impl RawJob {
                 }
             }
         }
-        let mut found: Vec<Problem> = Vec::new();
-        problems.retain(|problem| {
-            let new = !found.contains(problem);
-            if new {
-                found.push(problem.clone());
-            }
-            new
-        });
+        remove_duplicates(&mut problems);
         if problems.is_empty() { Ok(cells) } else { Err(Problems::in_order(problems)) }
     }
 
-    /// Keys that both the command line and the sweep set: who should win nobody can tell.
-    fn clashes(&self, sweep: &Sweep) -> Vec<Problem> {
+    /// Keys that both the command line and the sweep set: it is not clear which value is meant.
+    fn clashes(&self, sweep: &SweepSection) -> Vec<Problem> {
         let keys = sweep.keys();
         let set = self.entries.iter().filter(|(key, entry)| {
-            matches!(entry.origin, super::Origin::Set { .. }) && keys.contains(key.as_str())
+            matches!(entry.origin, SettingOrigin::Set { .. }) && keys.contains(key.as_str())
         });
         let fault = |key: &str| format!("{key} is set by [sweep] too; change it there");
         set.map(|(key, entry)| Problem { origin: entry.origin.clone(), message: fault(key) })
             .collect()
     }
 
-    /// Gives a key the value that a sweep says, in place of whatever it and the keys below have.
-    fn assign(&mut self, setting: &Setting) {
+    /// Sets a key to a value of the sweep, and removes its earlier value and all keys below it.
+    fn assign(&mut self, setting: &SweepSetting) {
         match DeValue::parse(&setting.text) {
             Ok(value) => self.put(&setting.key, value.get_ref(), &setting.origin),
             Err(error) => self.problems.push(Problem {
                 origin: setting.origin.clone(),
-                message: format!("{} has a value that is not sound TOML: {error}", setting.key),
+                message: format!("{} has a value that is not valid TOML: {error}", setting.key),
             }),
         }
     }
 
-    /// Draws anew for each repeat: from the next seed, or the one listed.
-    fn reseed(&mut self, sweep: &Sweep, repeat: usize) {
+    /// Sets the seed of a repeat: the next one, or the one listed.
+    fn reseed(&mut self, sweep: &SweepSection, repeat: usize) {
         let own = match self.entries.get("seed").map(|entry| &entry.value) {
-            Some(Value::Whole(seed)) => *seed,
-            Some(_) => return, // Checking says what is wrong with it.
+            Some(JobValue::Whole(seed)) => *seed,
+            Some(_) => return, // Checking reports the problem.
             None => 1,
         };
         let seed = match sweep.seeds.get(repeat) {
@@ -147,39 +134,44 @@ impl RawJob {
             None => own.saturating_add(repeat as i64),
         };
         let text = seed.to_string();
-        self.assign(&Setting { key: "seed".into(), text, origin: sweep.origin.clone() });
+        self.assign(&SweepSetting { key: "seed".into(), text, origin: sweep.origin.clone() });
     }
 
-    /// All that the run heeds, as text: equal for equal runs.
+    /// All keys that apply to the run, as text: equal for equal runs.
     fn identity(&self) -> String {
         let resolved = self.resolve();
-        let heeded = KEYS.iter().filter(|key| resolved.applies(key));
-        let lines = heeded.filter_map(|key| {
+        let applicable = KEYS.iter().filter(|key| resolved.applies(key));
+        let lines = applicable.filter_map(|key| {
             let entry = resolved.entries.get(&key.path)?;
             Some(format!("{} = {}\n", key.path, entry.value))
         });
         lines.collect()
     }
 
-    /// The settings of a cell that tell it from others and that its run heeds.
-    fn heeded(&self, settings: &[Setting], swept: &BTreeSet<&str>) -> Vec<(String, String)> {
+    /// The settings that distinguish a cell from others and apply to its run.
+    fn distinguishing_settings(
+        &self,
+        settings: &[SweepSetting],
+        swept: &BTreeSet<&str>,
+    ) -> Vec<(String, String)> {
         let resolved = self.resolve();
         let settings = settings.iter().filter(|setting| swept.contains(setting.key.as_str()));
-        let applies = |setting: &&Setting| {
+        let applies = |setting: &&SweepSetting| {
             KEYS.iter().find(|key| key.path == setting.key).is_none_or(|key| resolved.applies(key))
         };
-        let shown = |setting: &Setting| (setting.key.clone(), plain(&setting.text));
+        let shown = |setting: &SweepSetting| (setting.key.clone(), plain(&setting.text));
         settings.filter(applies).map(shown).collect()
     }
 
-    /// What others measured with the settings of this job. Of a shortened run only rates can
-    /// stand beside theirs.
-    fn references_of(&self, cell: &RawJob, quick: bool) -> Vec<(String, f64, String)> {
+    /// Published measurements with the settings of this cell. Of a shortened run only rates are
+    /// comparable.
+    fn references_of(&self, cell: &RawJob, quick: bool) -> Vec<ReferenceFigure> {
         let resolved = cell.resolve();
-        let fits = |reference: &&Reference| {
+        let fits = |reference: &&ReferenceSection| {
             reference.when.iter().all(|setting| {
                 let wanted = DeValue::parse(&setting.text);
-                let wanted = wanted.ok().and_then(|value| Value::from_toml(value.get_ref()).ok());
+                let wanted =
+                    wanted.ok().and_then(|value| JobValue::from_toml(value.get_ref()).ok());
                 let key = KEYS.iter().find(|key| key.path == setting.key);
                 let entry = key.filter(|key| resolved.applies(key));
                 let entry = entry.and_then(|key| resolved.entries.get(&key.path));
@@ -191,14 +183,18 @@ impl RawJob {
         for reference in self.references.iter().filter(fits) {
             for (figure, value) in &reference.figures {
                 if comparable(figure) {
-                    found.push((figure.clone(), *value, reference.from.clone()));
+                    found.push(ReferenceFigure {
+                        figure: figure.clone(),
+                        value: *value,
+                        from: reference.from.clone(),
+                    });
                 }
             }
         }
         found
     }
 
-    /// The places of references that no cell has the settings of: likely slips.
+    /// The origins of references whose settings no cell has: likely mistakes.
     pub fn idle_references(&self, cells: &[CellJob]) -> Vec<String> {
         let idle = self.references.iter().filter(|reference| {
             let alone = RawJob { references: vec![(*reference).clone()], ..Self::default() };
@@ -208,25 +204,21 @@ impl RawJob {
     }
 }
 
-impl Sweep {
-    /// The keys that differ from cell to cell.
+impl SweepSection {
+    /// The keys that the cells set differently.
     fn keys(&self) -> BTreeSet<&str> {
         let cases = self.cases.iter().flatten().map(|setting| setting.key.as_str());
         self.axes.iter().map(|axis| axis.key.as_str()).chain(cases).collect()
     }
 
-    /// Every combination of values, the last list changing fastest, with the cases as one more
-    /// list before all others.
-    fn matrix(&self, quick: bool) -> Vec<Vec<Setting>> {
-        let mut cells = match self.cases.is_empty() {
-            true => vec![Vec::new()],
-            false => self.cases.clone(),
-        };
+    /// Every combination of values. The last list changes fastest; the cases come before all lists.
+    fn matrix(&self, quick: bool) -> Vec<Vec<SweepSetting>> {
+        let mut cells = if self.cases.is_empty() { vec![Vec::new()] } else { self.cases.clone() };
         for axis in &self.axes {
-            if cells.len() > MOST_CELLS {
-                break; // The caller refuses it; going on could only fill the memory.
+            if cells.len() > MAX_CELLS {
+                break; // The caller refuses it; more combinations would only fill the memory.
             }
-            let setting = |text: &String| Setting {
+            let setting = |text: &String| SweepSetting {
                 key: axis.key.clone(),
                 text: text.clone(),
                 origin: axis.origin.clone(),
@@ -251,10 +243,14 @@ impl Sweep {
     }
 }
 
-/// A value as people write it: words without quotes, tables on one line.
-pub(super) fn plain(text: &str) -> String {
-    match DeValue::parse(text).map(|value| value.into_inner()) {
-        Ok(DeValue::String(word)) => word.to_string(),
-        _ => text.split_whitespace().collect::<Vec<_>>().join(" "),
-    }
+/// Removes repeated problems; the first of each stays.
+fn remove_duplicates(problems: &mut Vec<Problem>) {
+    let mut found: Vec<Problem> = Vec::new();
+    problems.retain(|problem| {
+        let is_new = !found.contains(problem);
+        if is_new {
+            found.push(problem.clone());
+        }
+        is_new
+    });
 }

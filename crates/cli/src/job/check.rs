@@ -1,30 +1,28 @@
-//! From the raw form to the plan: each key is looked at once, and every fault is reported.
+//! From the raw form to the plan: each key is checked once, and every problem is reported.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use paceline_engine::{CheckpointSettings, EvaluateSettings, Mode, OnWorkerLoss, Stop};
-use paceline_model::{
-    AdaGrad, Adam, Ftrl, GroupSettings, Momentum, OptimizerSpec, Schedule, Sgd, Table,
-};
 use paceline_observe::trace::TraceWindow;
 
-use super::check_emulate::parse_rate;
+use super::key_spec::ValueKind;
+use super::link_rate::parse_rate;
 use super::plan::{ClusterPlan, DataPlan, ModelKind, Plan};
 use super::problem::{Problem, Problems};
 use super::raw::RawJob;
 use super::resolve::{is_address, is_name};
-use super::schema::{DATA_KINDS, KEYS, Kind, ROWS};
-use super::value::Value;
+use super::schema::{DATA_KINDS, KEYS, ROWS};
+use super::value::JobValue;
 
-/// Longer than anybody waits, and short enough to be added to any time.
+/// The longest timeout. It is longer than any useful one, and added to a time it cannot overflow.
 const MAX_SECONDS: f64 = 1e9;
 
 impl RawJob {
-    /// Checks every key and gives the plan, or everything that is wrong.
+    /// Checks every key. Returns the plan, or all problems.
     pub fn check(&self) -> Result<Plan, Problems> {
         let resolved = self.resolve();
-        let mut checker = Checker { job: &resolved, problems: resolved.problems.clone() };
+        let mut checker = JobChecker { job: &resolved, problems: resolved.problems.clone() };
         let plan = checker.plan();
         if let Some(sweep) = &self.sweep {
             let message = "sweep asks for many runs: use `paceline sweep`".to_owned();
@@ -34,23 +32,22 @@ impl RawJob {
         if problems.is_empty() { Ok(plan) } else { Err(Problems::in_order(problems)) }
     }
 
-    /// A problem with the value of a key that only shows later, such as a batch larger than
-    /// the data.
+    /// A problem of a key's value that shows only later, such as a batch larger than the data.
     pub fn problem(&self, key: &str, message: impl std::fmt::Display) -> Problem {
         Problem { origin: self.origin(key), message: format!("{key} {message}") }
     }
 }
 
-/// Takes typed values out of a resolved job and collects what is wrong with them.
+/// Reads typed values from a resolved job and collects problems.
 ///
-/// After a fault it goes on with a stand-in value, so that all faults are found at once; the
-/// plan is thrown away then.
-pub(super) struct Checker<'a> {
+/// After a problem it continues with a placeholder value, so that all problems are found at once;
+/// the plan is then discarded.
+pub(super) struct JobChecker<'a> {
     pub(super) job: &'a RawJob,
     pub(super) problems: Vec<Problem>,
 }
 
-impl Checker<'_> {
+impl JobChecker<'_> {
     fn plan(&mut self) -> Plan {
         Plan {
             name: self.text("name"),
@@ -108,7 +105,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether the model can be shown the data.
+    /// Checks that the model can train on the data.
     fn check_fit(&mut self, model: &str) {
         let data = self.job.word("data.kind");
         let fits = |data: &str| match model {
@@ -125,7 +122,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Examples a worker takes a step: its own, or its share of what all take together.
+    /// Examples per step of a worker: its own batch, or its share of the global batch.
     fn batch(&mut self) -> usize {
         let batch = self.whole("train.batch") as usize;
         let count = |checker: &mut Self, key: &str| checker.whole(key) as usize;
@@ -138,14 +135,14 @@ impl Checker<'_> {
             },
         };
         if !all.is_multiple_of(workers) {
-            let message = format!("is {all}, which {workers} workers cannot share out evenly");
+            let message = format!("is {all}, which does not divide evenly among {workers} workers");
             self.problems.push(self.job.problem("train.global_batch", message));
         }
         (all / workers).max(1)
     }
 
-    /// How many threads a worker has. Those of logistic regression share the parameters, which
-    /// only `single` allows.
+    /// Threads per worker. Threads of logistic regression share the parameters, which only mode
+    /// `single` allows.
     fn threads(&mut self) -> Option<usize> {
         let threads = self.optional("train.threads", Self::whole)? as usize;
         if self.job.word("model.kind") != "logistic" {
@@ -157,7 +154,7 @@ impl Checker<'_> {
             self.problems.push(self.job.problem("train.threads", message));
         }
         if threads > 1 && self.flag("model.dense") {
-            let message = format!("is {threads}, but model.dense is true; one thread does that");
+            let message = format!("is {threads}, but model.dense is true, which uses one thread");
             self.problems.push(self.job.problem("train.threads", message));
         }
         Some(threads)
@@ -211,21 +208,21 @@ impl Checker<'_> {
         }
     }
 
-    /// How many slots there are, if the job says so and they mean anything in its mode.
+    /// The number of slots, if the job sets it and its mode has slots.
     fn slots(&mut self) -> Option<usize> {
         let slots = self.optional("cluster.slots", Self::whole)? as usize;
         let mode = self.job.word("cluster.mode");
         ["async", "sync", "bounded"].contains(&mode.as_str()).then_some(slots)
     }
 
-    /// Whether a lost server is waited for: if that is asked for, or else if lost workers are, or
-    /// checkpoints are taken for it to come back with.
+    /// Whether the run waits for a lost server. By default it does if it waits for lost workers, or
+    /// if it writes checkpoints with which the server can return.
     fn waits_for_servers(&mut self, mode: Mode, on_worker_loss: OnWorkerLoss) -> bool {
         let has_servers = !matches!(mode, Mode::Single | Mode::Mirrored);
-        let goes_on = on_worker_loss == OnWorkerLoss::Continue;
+        let continues = on_worker_loss == OnWorkerLoss::Continue;
         let asked = self.optional("cluster.on_server_loss", Self::text);
-        if goes_on && asked.as_deref() == Some("wait") {
-            let message = "is \"wait\", but a server that comes back waits for all workers, and \
+        if continues && asked.as_deref() == Some("wait") {
+            let message = "is \"wait\", but a server that returns waits for all workers, and \
                            with cluster.on_worker_loss = \"continue\" some may be gone; use \
                            \"wait\" there too, or \"fail\" here";
             self.problems.push(self.job.problem("cluster.on_server_loss", message));
@@ -236,20 +233,20 @@ impl Checker<'_> {
         has_servers
             && match asked {
                 Some(asked) => asked == "wait",
-                None => on_worker_loss == OnWorkerLoss::Wait || takes_checkpoints && !goes_on,
+                None => on_worker_loss == OnWorkerLoss::Wait || takes_checkpoints && !continues,
             }
     }
 
-    /// What only works where parameters are on servers.
+    /// Refuses settings that need parameter servers.
     fn check_mirrored(&mut self) {
         if self.job.word("model.kind") == "logistic" && !self.flag("model.dense") {
-            let message = "is \"mirrored\", which moves every parameter at every step; use async \
+            let message = "is \"mirrored\", which updates every parameter at every step; use async \
                            or sync for a sparse model, or set model.dense = true";
             self.problems.push(self.job.problem("cluster.mode", message));
         }
         if self.text("cluster.on_worker_loss") == "continue" {
-            let message = "is \"continue\", but a worker of cluster.mode = \"mirrored\" cannot be \
-                           done without; use wait, or async, sync or bounded";
+            let message = "is \"continue\", but cluster.mode = \"mirrored\" needs every worker; \
+                           use wait, or mode async, sync or bounded";
             self.problems.push(self.job.problem("cluster.on_worker_loss", message));
         }
     }
@@ -271,77 +268,11 @@ impl Checker<'_> {
                 if self.job.entries.contains_key("cluster.slots") { "slots" } else { "workers" };
             complain(format!("is {quorum}, but cluster.{key} is {workers}"));
         } else if quorum < workers && servers > 1 {
-            // Two servers could take different workers' gradients into one step.
+            // Two servers could use gradients of different workers in one step.
             complain(format!(
                 "leaves {} backups, which needs cluster.servers = 1, not {servers}",
                 workers - quorum
             ));
-        }
-    }
-
-    fn optimizer(&mut self) -> OptimizerSpec {
-        let at = |name: &str| format!("train.optimizer.{name}");
-        let epsilon = self.number(&at("epsilon")) as f32;
-        let momentum = self.number(&at("momentum")) as f32;
-        let beta1 = self.number(&at("beta1")) as f32;
-        let beta2 = self.number(&at("beta2")) as f32;
-        let [beta, l1, l2] = ["beta", "l1", "l2"].map(|name| self.number(&at(name)) as f32);
-        let spec = match self.text(&at("kind")).as_str() {
-            "momentum" => OptimizerSpec::new(Momentum { momentum }, 0.0),
-            "adagrad" => OptimizerSpec::new(AdaGrad { epsilon }, 0.0),
-            "adam" => OptimizerSpec::new(Adam { beta1, beta2, epsilon }, 0.0),
-            "ftrl" => OptimizerSpec::new(Ftrl { beta, l1, l2 }, 0.0),
-            _ => Sgd::new(0.0),
-        };
-        let rate = self.number(&at("rate"));
-        let all = GroupSettings {
-            rate: self.schedule("train.optimizer.schedule", rate),
-            decay: self.number(&at("decay")) as f32,
-        };
-        let weights = self.group("train.optimizer.weights", rate, all);
-        let biases = self.group("train.optimizer.biases", rate, all);
-        let spec = spec.groups(weights, biases);
-        let is_sparse = self.job.word("model.kind") == "logistic" && !self.flag("model.dense");
-        if let Some(message) = is_sparse.then(|| Table::supports(&spec).err()).flatten() {
-            let problem = self.job.problem("train.optimizer.kind", format!("cannot be: {message}"));
-            self.problems.push(problem);
-        }
-        spec
-    }
-
-    /// A group's own settings; what it does not say it takes from all tensors' settings.
-    fn group(&mut self, at: &str, rate: f64, all: GroupSettings) -> GroupSettings {
-        let own_rate = self.optional(&format!("{at}.rate"), Self::number);
-        let own_decay = self.optional(&format!("{at}.decay"), Self::number);
-        let own_schedule = self.job.entries.contains_key(&format!("{at}.schedule.kind"));
-        let schedule = if own_schedule { at } else { "train.optimizer" };
-        GroupSettings {
-            rate: self.schedule(&format!("{schedule}.schedule"), own_rate.unwrap_or(rate)),
-            decay: own_decay.map_or(all.decay, |decay| decay as f32),
-        }
-    }
-
-    fn schedule(&mut self, at: &str, rate: f64) -> Schedule {
-        let key = |name: &str| format!("{at}.{name}");
-        match self.text(&key("kind")).as_str() {
-            "exponential" => Schedule::Exponential {
-                rate,
-                factor: self.number(&key("factor")),
-                every: self.whole(&key("every")),
-            },
-            "staircase" => Schedule::Staircase {
-                rate,
-                fall: self.number(&key("fall")),
-                stairs: self.whole(&key("stairs")) as u32,
-                every: self.whole(&key("every")),
-            },
-            "polynomial" => Schedule::Polynomial {
-                rate,
-                end: self.number(&key("end")),
-                over: self.whole(&key("over")),
-                power: self.number(&key("power")),
-            },
-            _ => Schedule::Constant { rate },
         }
     }
 
@@ -355,7 +286,7 @@ impl Checker<'_> {
 
     pub(super) fn whole(&mut self, path: &str) -> u64 {
         self.take(path, |value, kind| match (value, kind) {
-            (Value::Whole(whole), Kind::Whole { min, max }) => {
+            (JobValue::Whole(whole), ValueKind::Whole { min, max }) => {
                 u64::try_from(*whole).ok().filter(|whole| (min..=max).contains(whole))
             }
             _ => None,
@@ -366,16 +297,16 @@ impl Checker<'_> {
     pub(super) fn number(&mut self, path: &str) -> f64 {
         self.take(path, |value, kind| {
             let number = match value {
-                Value::Number(number) => *number,
-                Value::Whole(whole) => *whole as f64,
+                JobValue::Number(number) => *number,
+                JobValue::Whole(whole) => *whole as f64,
                 _ => return None,
             };
-            // As a model sees it: a rate that becomes 0 or infinite in f32 is no rate.
+            // Models compute in f32: a rate that becomes 0 or infinite there is not usable.
             let seen = f64::from(number as f32);
             let fits = match kind {
-                Kind::Above(limit) => seen > limit,
-                Kind::From(limit) => seen >= limit,
-                Kind::Fraction => (0.0..1.0).contains(&seen),
+                ValueKind::Above(limit) => seen > limit,
+                ValueKind::From(limit) => seen >= limit,
+                ValueKind::Fraction => (0.0..1.0).contains(&seen),
                 _ => false,
             };
             (fits && seen.is_finite()).then_some(number)
@@ -385,7 +316,7 @@ impl Checker<'_> {
 
     pub(super) fn rate(&mut self, path: &str) -> u64 {
         self.take(path, |value, _| match value {
-            Value::Text(text) => parse_rate(text),
+            JobValue::Text(text) => parse_rate(text),
             _ => None,
         })
         .unwrap_or(1)
@@ -393,7 +324,7 @@ impl Checker<'_> {
 
     pub(super) fn flag(&mut self, path: &str) -> bool {
         self.take(path, |value, _| match value {
-            Value::Flag(flag) => Some(*flag),
+            JobValue::Flag(flag) => Some(*flag),
             _ => None,
         })
         .unwrap_or_default()
@@ -401,11 +332,11 @@ impl Checker<'_> {
 
     pub(super) fn text(&mut self, path: &str) -> String {
         self.take(path, |value, kind| match (value, kind) {
-            (Value::Text(text), Kind::Word(words)) => {
+            (JobValue::Text(text), ValueKind::Word(words)) => {
                 words.contains(&text.as_str()).then(|| text.clone())
             }
-            (Value::Text(text), Kind::Name) => is_name(text).then(|| text.clone()),
-            (Value::Text(text), Kind::Address) => is_address(text).then(|| text.clone()),
+            (JobValue::Text(text), ValueKind::Name) => is_name(text).then(|| text.clone()),
+            (JobValue::Text(text), ValueKind::Address) => is_address(text).then(|| text.clone()),
             _ => None,
         })
         .unwrap_or_default()
@@ -413,13 +344,17 @@ impl Checker<'_> {
 
     pub(super) fn path(&mut self, path: &str) -> PathBuf {
         self.take(path, |value, _| match value {
-            Value::Text(text) if !text.is_empty() => Some(PathBuf::from(text)),
+            JobValue::Text(text) if !text.is_empty() => Some(PathBuf::from(text)),
             _ => None,
         })
         .unwrap_or_default()
     }
 
-    fn take<T>(&mut self, path: &str, read: impl Fn(&Value, Kind) -> Option<T>) -> Option<T> {
+    fn take<T>(
+        &mut self,
+        path: &str,
+        read: impl Fn(&JobValue, ValueKind) -> Option<T>,
+    ) -> Option<T> {
         let key = KEYS.iter().find(|key| key.path == path);
         let key = key.unwrap_or_else(|| unreachable!("{path} is in the schema"));
         let entry = self.job.entries.get(path)?;

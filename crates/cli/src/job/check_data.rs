@@ -1,29 +1,25 @@
-//! Which data a job asks for.
+//! Checks of `[data]`.
 
 use std::path::PathBuf;
 
 use paceline_data::{IndexBase, OnBad, SparseKind, SparseSpec};
 
-use super::check::Checker;
+use super::check::JobChecker;
 use super::plan::DataKind;
 
-/// Digits are all held in memory: 7.8 GB at most.
+/// Digits are held in memory: 7.8 GB at most.
 const MOST_DIGITS: usize = 10_000_000;
-/// How many features the click logs of the reference systems had.
+/// The number of features in the click logs of the reference systems.
 const CRITEO_FEATURES: usize = 33_762_578;
 
-impl Checker<'_> {
+impl JobChecker<'_> {
     pub(super) fn data(&mut self) -> DataKind {
         let kind = self.text("data.kind");
-        let digits = DataKind::Digits {
-            train_examples: self.whole("data.train_examples") as usize,
-            test_examples: self.whole("data.test_examples") as usize,
-        };
-        if matches!(digits, DataKind::Digits { train_examples: n, test_examples: m } if n.max(m) > MOST_DIGITS)
-            && kind == "digits"
-        {
+        let train_examples = self.whole("data.train_examples") as usize;
+        let test_examples = self.whole("data.test_examples") as usize;
+        if kind == "digits" && train_examples.max(test_examples) > MOST_DIGITS {
             let message =
-                format!("asks for more than {MOST_DIGITS} digits, which memory must hold");
+                format!("asks for more than {MOST_DIGITS} digits, which are held in memory");
             self.problems.push(self.job.problem("data.train_examples", message));
         }
         let path = self.optional("data.path", Self::path);
@@ -52,12 +48,12 @@ impl Checker<'_> {
             },
             "mnist" => DataKind::Mnist { path },
             "fashion-mnist" => DataKind::FashionMnist { path },
-            _ => digits,
+            _ => DataKind::Digits { train_examples, test_examples },
         }
     }
 
     fn rows(&mut self, kind: SparseKind, path: Option<PathBuf>) -> SparseSpec {
-        let is_made = kind == SparseKind::Clicks;
+        let is_generated = kind == SparseKind::Clicks;
         let default_features =
             matches!(kind, SparseKind::Clicks | SparseKind::Criteo).then_some(CRITEO_FEATURES);
         let count = |checker: &mut Self, key: &str| checker.whole(key) as usize;
@@ -71,15 +67,16 @@ impl Checker<'_> {
                 "one" => IndexBase::One,
                 _ => IndexBase::Auto,
             },
-            train_examples: is_made.then(|| count(self, "data.train_examples")),
-            test_examples: match is_made {
-                true => Some(count(self, "data.test_examples")),
-                false => self.optional("data.hold_out", count),
+            train_examples: is_generated.then(|| count(self, "data.train_examples")),
+            test_examples: if is_generated {
+                Some(count(self, "data.test_examples"))
+            } else {
+                self.optional("data.hold_out", count)
             },
             seed: self.whole("seed"),
             ..SparseSpec::new(kind)
         };
-        if !is_made && spec.path.is_none() {
+        if !is_generated && spec.path.is_none() {
             self.needs_path(kind.name());
         }
         spec

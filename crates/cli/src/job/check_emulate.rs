@@ -1,15 +1,10 @@
-//! Checks of `[cluster.emulate]`: hosts that the local launcher makes up.
+//! Checks of `[cluster.emulate]`: hosts that the local launcher emulates.
 
-use super::check::Checker;
+use super::check::JobChecker;
 use paceline_engine::Mode;
 use paceline_place::EmulateSettings;
 
-/// Rates that a link can have, in bits a second.
-const RATES: std::ops::RangeInclusive<f64> = 1e5..=1e11;
-/// Units of a rate, as `tc` writes them.
-const UNITS: [(&str, f64); 3] = [("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)];
-
-impl Checker<'_> {
+impl JobChecker<'_> {
     pub(super) fn emulate(&mut self, mode: Mode, servers: usize) -> Option<EmulateSettings> {
         let at = |name: &str| format!("cluster.emulate.{name}");
         if mode == Mode::Single {
@@ -31,7 +26,7 @@ impl Checker<'_> {
         };
         if servers_apart && mode != Mode::Mirrored && hosts <= servers {
             let message = format!(
-                "is {hosts}, but {servers} for servers alone and one for workers are needed"
+                "is {hosts}, but {servers} for servers and at least one for workers are needed"
             );
             self.problems.push(self.job.problem(&at("hosts"), message));
         }
@@ -40,27 +35,10 @@ impl Checker<'_> {
     }
 }
 
-/// A rate in bits a second, from a number and its unit.
-pub(super) fn parse_rate(text: &str) -> Option<u64> {
-    let (unit, scale) = UNITS.into_iter().find(|(unit, _)| text.ends_with(unit))?;
-    let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
-    let rate = number * scale;
-    RATES.contains(&rate).then_some(rate as u64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::job::RawJob;
-
-    #[test]
-    fn rates_have_a_unit_and_limits() {
-        let rates = ["1gbit", "1.5 mbit", "100kbit"].map(parse_rate);
-        assert_eq!(rates, [Some(1_000_000_000), Some(1_500_000), Some(100_000)]);
-        for text in ["1", "gbit", "-1gbit", "99kbit", "nangbit", "infgbit", "1 gbps", "101gbit"] {
-            assert_eq!(parse_rate(text), None, "{text}");
-        }
-    }
 
     fn checked(lines: &[&str]) -> Result<Option<EmulateSettings>, String> {
         let mut job = RawJob::default();
@@ -69,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_what_makes_a_cluster_emulated() {
+    fn a_number_of_hosts_enables_emulation() {
         let emulate = "cluster.emulate={hosts=4, link=\"1gbit\", server=\"own\"}";
         let plan = checked(&[emulate]).unwrap().unwrap();
         assert_eq!((plan.hosts, plan.link_bits_per_s), (4, Some(1_000_000_000)));
@@ -79,12 +57,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_emulated_is_said_with_its_key() {
+    fn problems_of_emulation_name_their_key() {
         let fault = |lines: &[&str]| checked(lines).unwrap_err();
         let alone = fault(&["cluster.emulate={link=\"1gbit\"}"]);
         assert!(alone.contains("cluster.emulate.link needs cluster.emulate.hosts"), "{alone}");
         let few = fault(&["cluster.emulate={hosts=1, server=\"own\"}"]);
-        assert!(few.contains("cluster.emulate.hosts is 1, but 1 for servers alone"), "{few}");
+        assert!(few.contains("cluster.emulate.hosts is 1, but 1 for servers and"), "{few}");
         let slow = fault(&["cluster.emulate={hosts=1, link=\"1kbit\"}"]);
         assert!(slow.contains("must be a rate such as"), "{slow}");
     }

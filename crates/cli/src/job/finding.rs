@@ -1,15 +1,16 @@
-//! `[[finding]]`: what others concluded, and how to tell whether it holds here.
+//! `[[finding]]`: a published conclusion, and how to check whether it holds for these runs.
 
 use paceline_lab::{CellSettings, Finding, FindingCheck, Trend};
 use toml::de::{DeTable, DeValue};
 
-use super::cells::plain;
+use super::problem::Problem;
 use super::schema::KEYS;
-use super::sweep::{Reader, SECTIONS, Setting, lines, number};
+use super::sweep_sections::{SECTIONS, SectionReader, SweepSetting, lines, number};
+use super::value::plain;
 
-/// The keys of a finding, as they are read.
+/// The keys of a finding as read from the file.
 #[derive(Default)]
-struct Words {
+struct FindingKeys {
     claim: Finding,
     steps: Option<String>,
     verdict: Option<String>,
@@ -20,7 +21,7 @@ struct Words {
     ratio: Option<(f64, f64)>,
 }
 
-impl Reader<'_> {
+impl SectionReader<'_> {
     pub(super) fn findings(&mut self, table: &DeTable<'_>) -> Vec<Finding> {
         let section = table.iter().find(|(key, _)| key.get_ref() == SECTIONS[2]);
         let Some((key, value)) = section else { return Vec::new() };
@@ -43,7 +44,7 @@ impl Reader<'_> {
 
     fn finding(&mut self, at: usize, table: &DeTable<'_>) -> Option<Finding> {
         let at = lines(table).first().map_or(at, |line| line.at);
-        let mut words = Words::default();
+        let mut words = FindingKeys::default();
         for line in lines(table) {
             let text = |value: &DeValue<'_>| match value {
                 DeValue::String(text) => text.to_string(),
@@ -72,8 +73,8 @@ impl Reader<'_> {
                 }
                 (name, _) => {
                     let message = format!(
-                        "finding.{name} is not known; there are says, when, why, and steps, verdict, \
-                         figure with over and trend, or figure with against and ratio"
+                        "finding.{name} is not known; there are says, when, why, and steps, \
+                         verdict, figure with over and trend, or figure with against and ratio"
                     );
                     self.complain(line.at, &message);
                     return None;
@@ -89,26 +90,26 @@ impl Reader<'_> {
         }
     }
 
-    /// Settings as a resolved job writes them.
+    /// Settings in the form in which a resolved job writes them.
     fn values(&mut self, name: &str, table: &DeTable<'_>) -> CellSettings {
         let settings = self.settings(&format!("finding.{name}"), table);
-        let value = |setting: &Setting| (setting.key.clone(), plain(&setting.text));
+        let value = |setting: &SweepSetting| (setting.key.clone(), plain(&setting.text));
         let found = settings.iter().map(value).collect();
         for setting in settings {
             if !KEYS.iter().any(|key| key.path == setting.key) {
                 let message = format!("finding.{name}: {} is not a key", setting.key);
-                self.problems.push(super::Problem { origin: setting.origin, message });
+                self.problems.push(Problem { origin: setting.origin, message });
             }
         }
         found
     }
 }
 
-impl Words {
-    /// The one way in which the finding is checked.
+impl FindingKeys {
+    /// The check of the finding; there must be exactly one.
     fn check(&mut self) -> Result<FindingCheck, String> {
         if self.claim.says.is_empty() {
-            return Err("finding has no says, the sentence that it is about".into());
+            return Err("finding has no says, the sentence it states".into());
         }
         let figure = std::mem::take(&mut self.figure);
         if !figure.is_empty() && !paceline_lab::is_figure(&figure) {
@@ -151,10 +152,10 @@ mod tests {
         let path = dir.path().join("job.toml");
         std::fs::write(&path, text).unwrap();
         let job = RawJob::read(&path).unwrap();
-        match job.problems.is_empty() {
-            true => Ok(job.findings),
-            false => Err(job.problems.iter().map(ToString::to_string).collect()),
+        if job.problems.is_empty() {
+            return Ok(job.findings);
         }
+        Err(job.problems.iter().map(ToString::to_string).collect())
     }
 
     #[test]
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_checked_is_refused_with_its_place() {
+    fn a_finding_that_cannot_be_checked_is_refused_with_its_line() {
         for (text, fault) in [
             ("finding = 1", "write [[finding]]"),
             ("[[finding]]\nsays = \"a\"", "job.toml:2: finding needs one of"),

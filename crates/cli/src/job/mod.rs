@@ -1,22 +1,25 @@
-//! The job file: what to train, on what, how, and when to stop.
+//! The job file: the model, the data, the training method, and when to stop.
 //!
-//! A job goes through three forms. The *raw* form ([`RawJob`]) is every `key = value` of the
-//! file and of `--set`, flattened, each with the place it came from. The *schema* is one table
-//! of every key there is. Checking the raw form against the schema gives, once and before
-//! anything starts, either the *plan* ([`Plan`]), which the rest of the program trusts, or a
-//! list of [`Problem`]s that each name a place, a key and a way out.
+//! The *raw* form of a job ([`RawJob`]) is every `key = value` of the file and of `--set`,
+//! flattened, each with its origin. The *schema* is one table of all keys. Checking the raw form
+//! against the schema, once and before anything starts, gives either the *plan* ([`Plan`]), which
+//! the rest of the program trusts, or a list of [`Problem`]s that each name an origin, a key and a
+//! remedy.
 
 mod cells;
 mod check;
 mod check_data;
 mod check_emulate;
+mod check_optimizer;
 mod finding;
+mod key_spec;
+mod link_rate;
 mod plan;
 mod problem;
 mod raw;
 mod resolve;
 mod schema;
-mod sweep;
+mod sweep_sections;
 #[cfg(test)]
 mod sweep_tests;
 #[cfg(test)]
@@ -25,6 +28,6 @@ mod value;
 
 pub use cells::CellJob;
 pub use plan::{ClusterPlan, DataKind, DataPlan, ModelKind, Plan};
-pub use problem::{Origin, Problem, Problems};
+pub use problem::{Problem, Problems, SettingOrigin};
 pub use raw::RawJob;
 pub use schema::reference_markdown;

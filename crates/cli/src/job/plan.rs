@@ -13,42 +13,42 @@ use paceline_model::OptimizerSpec;
 use paceline_observe::trace::TraceWindow;
 use paceline_place::EmulateSettings;
 
-/// A job that has been checked: every value is in range and every needed key is there.
+/// A checked job: every value is in range and every required key is set.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What the run is called.
+    /// The name of the run.
     pub name: String,
-    /// What every random choice is drawn from.
+    /// The seed of every random choice.
     pub seed: u64,
-    /// What is trained.
+    /// The model to train.
     pub model: ModelKind,
-    /// What it is trained and tested on.
+    /// The data for training and tests.
     pub data: DataPlan,
-    /// Examples a worker takes a step.
+    /// Examples per step of a worker.
     pub batch: usize,
-    /// Threads that a worker computes with, if the job says.
+    /// Threads per worker, if the job sets them.
     pub threads: Option<usize>,
-    /// When training ends: at the first of these.
+    /// Training ends when the first of these conditions is met.
     pub stop: Stop,
-    /// How often and on how much the model is tested.
+    /// How often the model is tested, and on how many examples.
     pub evaluate: EvaluateSettings,
-    /// How gradients become updates.
+    /// The optimizer and its settings.
     pub optimizer: OptimizerSpec,
-    /// How many tasks there are, and how they share the parameters.
+    /// The number of tasks, and how they share the parameters.
     pub cluster: ClusterPlan,
-    /// How often a checkpoint is taken, if at all.
+    /// How often a checkpoint is written; never if `None`.
     pub checkpoint: Option<CheckpointSettings>,
-    /// Steps from one train loss in TensorBoard to the next.
+    /// Steps between train losses in TensorBoard.
     pub observe_every: u64,
-    /// How often is looked at what task and machine use, if at all.
+    /// The interval of resource samples; none are taken if `None`.
     pub observe_sample: Option<Duration>,
-    /// Where tasks tell of themselves, if they do.
+    /// The address at which tasks serve metrics, if they do.
     pub observe_http: Option<String>,
-    /// The steps that a timeline is recorded of, if one is.
+    /// The steps of the timeline, if one is recorded.
     pub observe_trace: Option<TraceWindow>,
 }
 
-/// The smallest batch of softmax regression that is worth sharing between threads.
+/// The smallest batch of softmax regression for which several threads are faster than one.
 const SOFTMAX_SHARED: usize = 256;
 
 impl Plan {
@@ -57,7 +57,7 @@ impl Plan {
         if let Some(threads) = self.threads {
             return Threads::Fixed(threads);
         }
-        // Emulated hosts share the machine's cores, unless each has its own.
+        // Emulated hosts share the machine's cores, unless each has a limit of its own.
         let processes = match &self.cluster.emulate {
             Some(emulated) if emulated.cpus.is_none() => self.cluster.workers,
             _ => processes,
@@ -71,13 +71,13 @@ impl Plan {
         }
     }
 
-    /// Threads of a test of a dense model during which nothing else runs.
+    /// Threads for a test of a dense model that runs alone.
     pub fn test_threads(&self) -> usize {
         let cores = || thread::available_parallelism().map_or(1, usize::from);
         self.threads.unwrap_or_else(cores)
     }
 
-    /// What all tasks of the run agree on. `job_digest` identifies the job.
+    /// The settings that are equal for all tasks of the run. `job_digest` identifies the job.
     pub fn settings(&self, job_digest: [u8; 32]) -> TrainSettings {
         TrainSettings {
             seed: self.seed,
@@ -100,27 +100,27 @@ impl Plan {
     }
 }
 
-/// Which model is trained.
+/// A model that a job can name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ModelKind {
     /// Softmax regression.
     Softmax,
     /// Logistic regression over sparse rows.
     Logistic {
-        /// Whether every parameter moves at every step, and not only those that a batch touches.
+        /// Whether every step updates every parameter, not only those that a batch touches.
         dense: bool,
     },
     /// LeNet-5 for small grey images.
     LeNet,
     /// AlexNet for colour pictures.
     AlexNet {
-        /// Share of the values that its dropout leaves out.
+        /// Fraction of the values that dropout sets to zero.
         dropout: f32,
     },
 }
 
 impl ModelKind {
-    /// Its name in job files.
+    /// The name in job files.
     pub fn name(self) -> &'static str {
         match self {
             ModelKind::Softmax => "softmax",
@@ -130,107 +130,107 @@ impl ModelKind {
         }
     }
 
-    /// Whether only the parameters that a batch touches move.
+    /// Whether a step updates only the parameters that a batch touches.
     pub fn is_sparse(self) -> bool {
         self == ModelKind::Logistic { dense: false }
     }
 }
 
-/// How many tasks there are, how they share the parameters, and how long they wait.
+/// The number of tasks, how they share the parameters, and how long they wait.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterPlan {
     /// How workers share the parameters.
     pub mode: Mode,
-    /// How many workers there are.
+    /// The number of workers.
     pub workers: usize,
-    /// How many slots the plan has, if not one for each worker.
+    /// The number of slots, if it is not one per worker.
     pub slots: Option<usize>,
-    /// How many servers there are.
+    /// The number of servers.
     pub servers: usize,
-    /// What happens when a worker is lost.
+    /// What a lost worker means for the run.
     pub on_worker_loss: OnWorkerLoss,
-    /// Whether a lost server is waited for, which then comes back with a checkpoint.
+    /// Whether the run waits for a lost server to return with a checkpoint.
     pub waits_for_servers: bool,
-    /// How often the local launcher starts a task again that was lost, in all.
+    /// The total number of times the local launcher restarts lost tasks.
     pub restarts: usize,
-    /// How long a lost task's place is kept for a process that takes it over.
+    /// How long the run waits for a lost task to be replaced.
     pub rejoin_timeout: Duration,
     /// How long tasks wait for each other at the start.
     pub start_timeout: Duration,
-    /// How long a step may wait for somebody.
+    /// How long a step may wait for another task.
     pub stall_timeout: Duration,
     /// The file with the secret that all tasks share.
     pub token_file: Option<PathBuf>,
-    /// The hosts that the local launcher emulates, if it does.
+    /// The hosts that the local launcher emulates, if any.
     pub emulate: Option<EmulateSettings>,
 }
 
 impl ClusterPlan {
-    /// How many slots there are with so many workers.
+    /// The number of slots of a run with this number of workers.
     pub fn slots(&self, workers: usize) -> usize {
         self.slots.unwrap_or(workers)
     }
 }
 
-/// Which data, and in what order.
+/// The data, and its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataPlan {
-    /// Which data set.
+    /// The data set.
     pub kind: DataKind,
-    /// Whether every epoch has an order of its own.
+    /// Whether every epoch uses a new order.
     pub shuffle: bool,
-    /// Of sparse rows, how many are shuffled among each other.
+    /// The size of the window within which sparse rows are shuffled, in rows.
     pub shuffle_buffer: usize,
-    /// What becomes of examples that cannot be read.
+    /// What an unreadable example means for the run.
     pub on_bad: OnBad,
 }
 
-/// A data set and what it needs to be had.
+/// A data set, with what is needed to read or generate it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DataKind {
     /// Generated handwritten-like digits.
     Digits {
-        /// How many to train on.
+        /// Training examples.
         train_examples: usize,
-        /// How many to test on.
+        /// Test examples.
         test_examples: usize,
     },
     /// IDX files of MNIST.
     Mnist {
-        /// Their directory, if not the cache.
+        /// The directory of the files; the cache if `None`.
         path: Option<PathBuf>,
     },
     /// IDX files of Fashion-MNIST.
     FashionMnist {
-        /// Their directory, if not the cache.
+        /// The directory of the files; the cache if `None`.
         path: Option<PathBuf>,
     },
     /// Sparse rows, from files or generated.
     Rows(SparseSpec),
     /// Generated colour pictures.
     FakeImages {
-        /// Pixels of a side.
+        /// Width and height in pixels.
         size: usize,
-        /// Classes to tell apart.
+        /// Number of classes.
         classes: usize,
-        /// How many to train on.
+        /// Training examples.
         train_examples: usize,
-        /// How many to test on.
+        /// Test examples.
         test_examples: usize,
     },
     /// JPEG and PNG files in folders, or named by a list.
     Pictures {
         /// The folder or the list.
         path: PathBuf,
-        /// Pixels of a side, after scaling and cropping.
+        /// Width and height in pixels, after scaling and cropping.
         size: usize,
-        /// How many are held out to test on, if there is no part for that.
+        /// Number of examples held out for tests, if there is no test set.
         hold_out: Option<usize>,
     },
 }
 
 impl DataKind {
-    /// Its name in job files.
+    /// The name in job files.
     pub fn name(&self) -> &'static str {
         match self {
             DataKind::Digits { .. } => "digits",

@@ -1,42 +1,42 @@
-//! What is wrong with a job, and where.
+//! Problems of a job, and their origins.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a value of the job came from.
+/// The origin of a value of the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum SettingOrigin {
     /// A job file.
     File {
         /// The file.
         path: PathBuf,
-        /// The line, counted from 1; none for the file as a whole.
+        /// The line, counted from 1; `None` for the file as a whole.
         line: Option<usize>,
     },
     /// A `--set` on the command line.
     Set {
-        /// Its text.
+        /// The text after `--set`.
         text: String,
     },
-    /// Nobody set it.
+    /// The value is a default.
     Default,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Origin::File { path, line } => {
+            SettingOrigin::File { path, line } => {
                 f.write_str(&one_line(&path.to_string_lossy()))?;
                 line.map_or(Ok(()), |line| write!(f, ":{line}"))
             }
-            Origin::Set { text } => write!(f, "--set {}", one_line(text)),
-            Origin::Default => f.write_str("default"),
+            SettingOrigin::Set { text } => write!(f, "--set {}", one_line(text)),
+            SettingOrigin::Default => f.write_str("default"),
         }
     }
 }
 
-/// Text with its control characters spelled out: a place is also written into comments of
-/// `job.toml`, which a line break would end.
+/// Escapes control characters: an origin is also written as a comment in `job.toml`, which a line
+/// break would end.
 fn one_line(text: &str) -> String {
     text.chars().fold(String::new(), |mut line, c| {
         if c.is_control() {
@@ -48,12 +48,12 @@ fn one_line(text: &str) -> String {
     })
 }
 
-/// One thing that is wrong with a job.
+/// One problem of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it stands.
-    pub origin: Origin,
-    /// What is wrong, starting with the key, and what to do.
+    /// Where the problem is.
+    pub origin: SettingOrigin,
+    /// What is wrong and what to do, starting with the key.
     pub message: String,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong with a job, in the order of the file and then of the command line.
+/// All problems of a job, in the order of the file and then of the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
 pub struct Problems(pub Vec<Problem>);
 
@@ -77,12 +77,12 @@ impl fmt::Display for Problems {
 }
 
 impl Problems {
-    /// Puts them in the order a reader mends them in; those of one line stay as found.
+    /// Sorts the problems by file, line and command line. Problems of one line keep their order.
     pub(super) fn in_order(mut problems: Vec<Problem>) -> Self {
         problems.sort_by_key(|problem| match problem.origin {
-            Origin::File { line, .. } => (0, line),
-            Origin::Set { .. } => (1, None),
-            Origin::Default => (2, None),
+            SettingOrigin::File { line, .. } => (0, line),
+            SettingOrigin::Set { .. } => (1, None),
+            SettingOrigin::Default => (2, None),
         });
         Self(problems)
     }

@@ -1,4 +1,4 @@
-//! The raw form of a job: every key that somebody set, with its place, not yet believed.
+//! The raw form of a job: every key that was set, with its origin, before it is checked.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use paceline_lab::Finding;
 use toml::de::{DeTable, DeValue};
 
-use super::problem::{Origin, Problem, Problems};
+use super::problem::{Problem, Problems, SettingOrigin};
 use super::schema::KEYS;
-use super::sweep::{self, Reference, SECTIONS, Sweep};
-use super::value::{Value, described};
+use super::sweep_sections::{ReferenceSection, SECTIONS, SectionReader, SweepSection};
+use super::value::{JobValue, described};
 
 /// Job files are small; anything larger is a mistake.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// A value and where it came from.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) value: Value,
-    pub(super) origin: Origin,
+pub(super) struct JobEntry {
+    pub(super) value: JobValue,
+    pub(super) origin: SettingOrigin,
 }
 
 /// Every key that a job file and `--set` name, flattened to dotted paths.
@@ -26,19 +26,19 @@ pub(super) struct Entry {
 pub struct RawJob {
     /// The job file, if there is one.
     pub(super) file: Option<PathBuf>,
-    pub(super) entries: BTreeMap<String, Entry>,
-    /// What was wrong while reading; reported together with what checking finds.
+    pub(super) entries: BTreeMap<String, JobEntry>,
+    /// Problems found while reading, reported together with those that checking finds.
     pub(super) problems: Vec<Problem>,
-    /// The runs that the file asks for, if it is not one.
-    pub(super) sweep: Option<Sweep>,
-    /// What others have measured.
-    pub(super) references: Vec<Reference>,
-    /// What others have found.
+    /// The `[sweep]` section, if there is one.
+    pub(super) sweep: Option<SweepSection>,
+    /// Published measurements.
+    pub(super) references: Vec<ReferenceSection>,
+    /// Published conclusions.
     pub(super) findings: Vec<Finding>,
 }
 
 impl RawJob {
-    /// The built-in default job, in which nobody has set anything.
+    /// The built-in job: no key is set.
     pub fn built_in() -> Self {
         Self::default()
     }
@@ -46,7 +46,7 @@ impl RawJob {
     /// Reads a job file.
     pub fn read(path: &Path) -> Result<Self, Problems> {
         let unreadable = |why: String| {
-            let origin = Origin::File { path: path.to_owned(), line: None };
+            let origin = SettingOrigin::File { path: path.to_owned(), line: None };
             let message = format!("cannot read the job file: {why}");
             Problems::from(Problem { origin, message })
         };
@@ -61,10 +61,10 @@ impl RawJob {
         Self::parse(&text, path)
     }
 
-    /// Reads the text of a job file that is called so.
+    /// Parses the text of a job file. Problems name `path` as the file.
     pub fn parse(text: &str, path: &Path) -> Result<Self, Problems> {
         let fail = |line, message| {
-            let origin = Origin::File { path: path.to_owned(), line };
+            let origin = SettingOrigin::File { path: path.to_owned(), line };
             Problems::from(Problem { origin, message })
         };
         let line_of = |at: usize| 1 + text[..at.min(text.len())].matches('\n').count();
@@ -73,9 +73,9 @@ impl RawJob {
             fail(line, error.message().replace('\n', "; "))
         })?;
         let mut job = Self { file: Some(path.to_owned()), ..Self::default() };
-        let origin = |at| Origin::File { path: path.to_owned(), line: Some(line_of(at)) };
+        let origin = |at| SettingOrigin::File { path: path.to_owned(), line: Some(line_of(at)) };
         job.flatten("", table.get_ref(), &origin);
-        let mut reader = sweep::Reader { text, origin: &origin, problems: Vec::new() };
+        let mut reader = SectionReader { text, origin: &origin, problems: Vec::new() };
         job.sweep = reader.sweep(table.get_ref());
         job.references = reader.references(table.get_ref());
         job.findings = reader.findings(table.get_ref());
@@ -85,10 +85,10 @@ impl RawJob {
 
     /// Applies one `key=value` of the command line: it replaces the key and all below it.
     ///
-    /// The value is TOML. What does not parse as TOML is taken as text, so that bare words
-    /// need no quotes; but not what begins as only TOML does, where a slip is likelier.
+    /// The value is TOML. A value that does not parse as TOML is text, so that bare words need no
+    /// quotes, unless it begins with a quote or bracket: then a typing error is more likely.
     pub fn set(&mut self, assignment: &str) {
-        let origin = Origin::Set { text: assignment.to_owned() };
+        let origin = SettingOrigin::Set { text: assignment.to_owned() };
         let Some((path, text)) = assignment.split_once('=') else {
             let message = "is not of the form key=value".to_owned();
             self.problems.push(Problem { origin, message });
@@ -102,7 +102,7 @@ impl RawJob {
             Err(error) if text.starts_with(['{', '[', '"', '\'']) => {
                 self.remove(path);
                 let why = error.message().replace('\n', "; ");
-                let message = format!("{path} has a value that is not sound TOML: {why}");
+                let message = format!("{path} has a value that is not valid TOML: {why}");
                 self.problems.push(Problem { origin, message });
                 return;
             }
@@ -111,8 +111,8 @@ impl RawJob {
         self.put(path, value, &origin);
     }
 
-    /// Gives a key this value, in place of what it and all below it have.
-    pub(super) fn put(&mut self, path: &str, value: &DeValue<'_>, origin: &Origin) {
+    /// Sets a key, and removes its earlier value and all keys below it.
+    pub(super) fn put(&mut self, path: &str, value: &DeValue<'_>, origin: &SettingOrigin) {
         self.remove(path);
         self.insert(path, value, &|_| origin.clone(), 0);
     }
@@ -122,9 +122,14 @@ impl RawJob {
         self.entries.retain(|key, _| key != path && !key.starts_with(&below));
     }
 
-    fn flatten(&mut self, prefix: &str, table: &DeTable<'_>, origin: &dyn Fn(usize) -> Origin) {
+    fn flatten(
+        &mut self,
+        prefix: &str,
+        table: &DeTable<'_>,
+        origin: &dyn Fn(usize) -> SettingOrigin,
+    ) {
         for (key, value) in table {
-            // A dot inside quotes separates nothing: "train.batch" is not train.batch.
+            // A quoted dot is not a separator: "train.batch" is not train.batch.
             let bare = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
             let name = key.get_ref();
             if prefix.is_empty() && SECTIONS.contains(&name.as_ref()) {
@@ -144,7 +149,7 @@ impl RawJob {
         &mut self,
         path: &str,
         value: &DeValue<'_>,
-        origin: &dyn Fn(usize) -> Origin,
+        origin: &dyn Fn(usize) -> SettingOrigin,
         at: usize,
     ) {
         let known = KEYS.iter().any(|key| key.path == path);
@@ -170,35 +175,35 @@ impl RawJob {
             }
             _ => {}
         }
-        match Value::from_toml(value) {
+        match JobValue::from_toml(value) {
             Ok(value) => {
-                let entry = Entry { value, origin: origin(at) };
+                let entry = JobEntry { value, origin: origin(at) };
                 self.entries.insert(path.to_owned(), entry);
             }
             Err(message) => complain(message),
         }
     }
 
-    /// Where the key was set.
-    pub(super) fn origin(&self, path: &str) -> Origin {
-        self.entries.get(path).map_or(Origin::Default, |entry| entry.origin.clone())
+    /// The origin of a key's value.
+    pub(super) fn origin(&self, path: &str) -> SettingOrigin {
+        self.entries.get(path).map_or(SettingOrigin::Default, |entry| entry.origin.clone())
     }
 }
 
-/// Every section that keys stand in, and those that sections stand in.
+/// Every section, and the sections that contain them.
 fn sections() -> impl Iterator<Item = &'static str> {
     KEYS.iter().flat_map(|key| key.path.match_indices('.').map(|(at, _)| &key.path[..at]))
 }
 
-/// The known name most like a wrong one, as the end of a sentence.
+/// The known name most similar to a wrong one, as the end of a sentence.
 fn suggestion(path: &str, known: impl Iterator<Item = &'static str>) -> String {
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
     let likeness = |name: &str| {
-        // A right name in the wrong section is more likely than any slip of the finger.
+        // The right name in the wrong section is more likely than a typing error.
         let same_name = if last(name) == last(path) { 0.5 } else { 0.0 };
         strsim::normalized_damerau_levenshtein(name, path) + same_name
     };
-    // Of equals the first, which stands nearer to the top.
+    // Of equals the first, which is nearer to the top.
     let nearest = known
         .map(|name| (likeness(name), name))
         .reduce(|best, next| if next.0 > best.0 { next } else { best })

@@ -1,21 +1,22 @@
-//! The job with every default filled in: what is run, shown and told apart by.
+//! The job with every default filled in. Runs, `paceline explain` and the job's digest use it.
 
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::problem::Origin;
-use super::raw::{Entry, RawJob};
-use super::schema::{KEYS, Key, Kind, ROWS};
-use super::value::Value;
+use super::key_spec::{KeySpec, ValueKind};
+use super::problem::SettingOrigin;
+use super::raw::{JobEntry, RawJob};
+use super::schema::{KEYS, ROWS};
+use super::value::JobValue;
 
-/// A name becomes part of a directory's, and those have limits.
+/// A run's name is part of its directory's name, whose length is limited.
 const MOST_NAME_BYTES: usize = 100;
-/// Epochs of a job that does not say when to stop.
+/// The stop condition of a job that sets none.
 const DEFAULT_EPOCHS: &str = "train.stop.epochs=6";
 
 impl RawJob {
-    /// The job as it will be run: every key that matters, with a comment on where it is from.
+    /// The job as it will be run: every key that applies, with its origin as a comment.
     pub fn explain(&self) -> String {
         let resolved = self.resolve();
         let mut text = String::new();
@@ -31,21 +32,24 @@ impl RawJob {
         }
         for (path, entry) in &self.entries {
             let Some(key) = KEYS.iter().find(|key| key.path == *path) else { continue };
-            if let Some((on, values)) = key.with.as_ref().filter(|_| !resolved.applies(key)) {
-                let when = Kind::Word(values).describe();
-                let line = format!("# not used: {path} ({}) needs {on} = {when}\n", entry.origin);
+            let is_idle = !resolved.applies(key);
+            if let Some(condition) = key.condition.as_ref().filter(|_| is_idle) {
+                let (origin, needed, values) =
+                    (&entry.origin, &condition.key, condition.describe());
+                let line = format!("# not used: {path} ({origin}) needs {needed} = {values}\n");
                 text.push_str(&line);
             }
         }
         text
     }
 
-    /// What identifies the job: equal for all tasks of one run, wherever they have their files.
+    /// Identifies the job. It is equal for all tasks of a run, wherever their files are.
     pub fn digest(&self) -> [u8; 32] {
         let resolved = self.resolve();
         let mut hash = Sha256::new();
         for key in KEYS.iter().filter(|key| resolved.applies(key)) {
-            let own = key.path == "name" || matches!(key.kind, Kind::Path | Kind::Address);
+            let own =
+                key.path == "name" || matches!(key.kind, ValueKind::Path | ValueKind::Address);
             if let Some(entry) = resolved.entries.get(&key.path).filter(|_| !own) {
                 hash.update(format!("{} = {}\n", key.path, entry.value));
             }
@@ -58,8 +62,8 @@ impl RawJob {
         let mut job = self.clone();
         job.match_model_and_data();
         if !job.entries.contains_key("name") {
-            let value = Value::Text(job.default_name());
-            job.entries.insert("name".into(), Entry { value, origin: Origin::Default });
+            let value = JobValue::Text(job.default_name());
+            job.entries.insert("name".into(), JobEntry { value, origin: SettingOrigin::Default });
         }
         if !job.entries.keys().any(|key| key.starts_with("train.stop.")) {
             job.set(DEFAULT_EPOCHS);
@@ -73,17 +77,17 @@ impl RawJob {
         }
         for (path, entry) in &mut job.entries {
             if !self.entries.contains_key(path) {
-                entry.origin = Origin::Default;
+                entry.origin = SettingOrigin::Default;
             }
-            if KEYS.iter().any(|key| key.path == *path && matches!(key.kind, Kind::Path)) {
+            if KEYS.iter().any(|key| key.path == *path && matches!(key.kind, ValueKind::Path)) {
                 make_absolute(entry);
             }
         }
         job
     }
 
-    /// What follows from the model or the data where a job does not say: the one from the other,
-    /// and how often a test is worth its time.
+    /// Fills in defaults that depend on the model or the data: each from the other, and the
+    /// interval of tests from the model.
     fn match_model_and_data(&mut self) {
         match (self.word("model.kind").as_str(), self.word("data.kind").as_str()) {
             ("logistic", "") => self.set("data.kind=clicks"),
@@ -93,24 +97,24 @@ impl RawJob {
         }
         let is_network = ["lenet", "alexnet"].contains(&self.word("model.kind").as_str());
         if is_network && !self.entries.contains_key("train.evaluate.every") {
-            // A test costs as much as many steps do.
+            // A test of a network takes as long as many steps.
             self.set("train.evaluate.every=1000");
         }
     }
 
-    /// The word that a key has as its value; empty if it has none.
+    /// The text value of a key; empty if it has none.
     pub(super) fn word(&self, key: &str) -> String {
         match self.entries.get(key).map(|entry| &entry.value) {
-            Some(Value::Text(word)) => word.clone(),
+            Some(JobValue::Text(word)) => word.clone(),
             _ => String::new(),
         }
     }
 
-    /// The job file's name, as far as it can be part of a directory's.
+    /// The job file's name, restricted to characters that are valid in a directory's name.
     fn default_name(&self) -> String {
         let Some(file) = &self.file else {
             let word = |key, default| match self.entries.get(key).map(|entry| &entry.value) {
-                Some(Value::Text(word)) if is_name(word) => word.clone(),
+                Some(JobValue::Text(word)) if is_name(word) => word.clone(),
                 _ => String::from(default),
             };
             return format!("{}-{}", word("data.kind", "digits"), word("model.kind", "softmax"));
@@ -121,27 +125,28 @@ impl RawJob {
         if name.is_empty() { "job".into() } else { name }
     }
 
-    /// Whether a key means anything beside the other keys.
-    pub(super) fn applies(&self, key: &Key) -> bool {
-        key.with.as_ref().is_none_or(|(on, values)| {
-            let value = self.entries.get(on).map(|entry| &entry.value);
-            matches!(value, Some(Value::Text(word)) if values.contains(&word.as_str()))
+    /// Whether a key's condition holds.
+    pub(super) fn applies(&self, key: &KeySpec) -> bool {
+        key.condition.as_ref().is_none_or(|condition| {
+            let value = self.entries.get(&condition.key).map(|entry| &entry.value);
+            matches!(value, Some(JobValue::Text(word)) if condition.values.contains(&word.as_str()))
         })
     }
 }
 
-/// A path in a job file is relative to that file; the resolved job may be read elsewhere.
-fn make_absolute(entry: &mut Entry) {
-    let Value::Text(text) = &entry.value else { return };
+/// Makes a path absolute. It is relative to its job file, but the resolved job may be read from
+/// another directory.
+fn make_absolute(entry: &mut JobEntry) {
+    let JobValue::Text(text) = &entry.value else { return };
     if text.is_empty() {
-        return; // Checking refuses it; joined, it would be the directory of the job file.
+        return; // Checking refuses it. Joined, it would become the job file's directory.
     }
     let path = match &entry.origin {
-        Origin::File { path: file, .. } => file.parent().unwrap_or(Path::new("")).join(text),
+        SettingOrigin::File { path: file, .. } => file.parent().unwrap_or(Path::new("")).join(text),
         _ => PathBuf::from(text),
     };
     if let Ok(absolute) = std::path::absolute(path) {
-        entry.value = Value::Text(absolute.to_string_lossy().into_owned());
+        entry.value = JobValue::Text(absolute.to_string_lossy().into_owned());
     }
 }
 

@@ -1,7 +1,8 @@
-//! Sweeps, good and bad, as data.
+//! Valid and invalid sweeps, as data.
 
 use std::fs;
 
+use paceline_lab::sweep_plan::ReferenceFigure;
 use tempfile::TempDir;
 
 use super::{CellJob, Problems, RawJob};
@@ -34,10 +35,10 @@ fn check_quick(toml: &str, quick: bool, expected: &[&str]) {
     assert_eq!(shown, expected, "{toml}");
 }
 
-/// The sweep must be refused with these problems, of which the ends are given.
+/// The sweep must be refused with problems that end like this.
 #[track_caller]
 fn check_refused(toml: &str, settings: &[&str], expected: &[&str]) {
-    let Err(problems) = cells_of(toml, settings, false) else { panic!("{toml} is taken") };
+    let Err(problems) = cells_of(toml, settings, false) else { panic!("{toml} is accepted") };
     let text = problems.to_string();
     assert_eq!(text.lines().count(), expected.len(), "{text}");
     for (line, end) in text.lines().zip(expected) {
@@ -78,13 +79,13 @@ fn settings_of_a_case_belong_together() {
         "cluster.mode=sync train.stop={ steps = 5 } train.batch=10 seed=1",
     ];
     check(toml, &expected);
-    // What a case says of a section takes the place of all that the job says of it.
+    // A section that a case sets replaces the job's whole section.
     let stop = cells_of(toml, &[], false).unwrap()[1].job.check().unwrap().stop;
     assert_eq!((stop.epochs, stop.steps), (None, Some(5)));
 }
 
 #[test]
-fn combinations_that_come_to_the_same_run_are_run_once() {
+fn combinations_that_give_the_same_run_run_once() {
     let toml = "[sweep]\n\"cluster.mode\" = [\"single\", \"sync\"]\n\"cluster.workers\" = [2, 3]";
     let expected = [
         "cluster.mode=single seed=1",
@@ -103,7 +104,7 @@ fn quick_shortens_every_cell() {
 }
 
 #[test]
-fn references_stand_with_the_cells_they_speak_of() {
+fn references_belong_to_the_cells_with_their_settings() {
     let toml = "[sweep]\n\"train.batch\" = [10, 30]\n\
                 [[reference]]\nwhen = { \"train.batch\" = 10, \"cluster.mode\" = \"async\" }\n\
                 seconds = 291.9\nexamples_per_second = 5\nfrom = \"R0\"\n\
@@ -112,10 +113,14 @@ fn references_stand_with_the_cells_they_speak_of() {
         let cells = cells_of(toml, &[], quick).unwrap();
         cells.iter().map(|cell| cell.references.clone()).collect()
     };
-    let seconds = ("seconds".to_owned(), 291.9, "R0".to_owned());
-    let rate = ("examples_per_second".to_owned(), 5.0, "R0".to_owned());
+    let figure = |figure: &str, value| ReferenceFigure {
+        figure: figure.to_owned(),
+        value,
+        from: "R0".to_owned(),
+    };
+    let (seconds, rate) = (figure("seconds", 291.9), figure("examples_per_second", 5.0));
     assert_eq!(of(false), [vec![seconds, rate.clone()], vec![]]);
-    // A shortened run takes less time, but goes as fast.
+    // A shortened run takes less time, but its rate is the same.
     assert_eq!(of(true), [vec![rate], vec![]]);
 }
 
@@ -123,14 +128,16 @@ fn references_stand_with_the_cells_they_speak_of() {
 fn a_reference_that_no_cell_fits_is_pointed_out() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("job.toml");
-    fs::write(&path, "[sweep]\n\"train.batch\" = [1]\n[[reference]]\nwhen = { \"train.batch\" = 2 }\nseconds = 1").unwrap();
+    let toml = "[sweep]\n\"train.batch\" = [1]\n\
+                [[reference]]\nwhen = { \"train.batch\" = 2 }\nseconds = 1";
+    fs::write(&path, toml).unwrap();
     let job = RawJob::read(&path).unwrap();
     let idle = job.idle_references(&job.cells(false).unwrap());
     assert!(idle.len() == 1 && idle[0].ends_with("job.toml:4"), "{idle:?}");
 }
 
 #[test]
-fn every_fault_of_every_cell_is_told_once_with_its_place() {
+fn every_problem_of_every_cell_is_reported_once_with_its_origin() {
     check_refused(
         "[sweep]\n\"train.batch\" = [10, 0, 0]\n\"train.bach\" = [1, 2]\n",
         &[],
@@ -167,7 +174,7 @@ fn every_fault_of_every_cell_is_told_once_with_its_place() {
 }
 
 #[test]
-fn who_sets_a_key_that_is_swept_is_asked_to_change_the_sweep() {
+fn setting_a_swept_key_on_the_command_line_is_refused() {
     let toml = "[sweep]\n\"train.batch\" = [10, 30]";
     check_refused(
         toml,
@@ -181,7 +188,7 @@ fn too_many_runs_are_a_mistake() {
     let axis = |key: &str| format!("\"{key}\" = {:?}\n", (1..=100).collect::<Vec<_>>());
     let keys = ["train.batch", "train.stop.epochs", "train.evaluate.every", "cluster.workers"];
     let toml = format!("[sweep]\n{}", keys.map(axis).concat());
-    check_refused(&toml, &[], &["at most 10000 can be made"]);
+    check_refused(&toml, &[], &["at most 10000 are allowed"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Jobs, good and bad, as data.
+//! Valid and invalid jobs, as data.
 
 use std::fs;
 use std::path::Path;
@@ -45,7 +45,7 @@ fn check_set(settings: &[&str], expected: &[&str]) {
     assert_eq!(problems("", settings), expected, "{settings:?}");
 }
 
-/// The plan of a job that must be good.
+/// The plan of a valid job.
 #[track_caller]
 fn plan(toml: &str, settings: &[&str]) -> Plan {
     let dir = TempDir::new().unwrap();
@@ -75,9 +75,8 @@ fn unknown_keys_are_found_at_every_level_and_the_nearest_is_named() {
     check("[model]\nkin = \"x\"", &["job:2: model.kin is not a key; did you mean model.kind?"]);
     check(
         "[train.optimizer.biases]\nrte = 1",
-        &[
-            "job:2: train.optimizer.biases.rte is not a key; did you mean train.optimizer.biases.rate?",
-        ],
+        &["job:2: train.optimizer.biases.rte is not a key; did you mean \
+             train.optimizer.biases.rate?"],
     );
     check(
         "train = { stop = { step = 1 } }",
@@ -91,7 +90,7 @@ fn unknown_keys_are_found_at_every_level_and_the_nearest_is_named() {
         &["job:2: train.rate is not a key; did you mean train.optimizer.rate?"],
     );
     check("[model]\nseed = 1", &["job:2: model.seed is not a key; did you mean seed?"]);
-    // Nothing like it.
+    // No similar key.
     let lost = "docs/job.md lists all keys, `paceline explain` those in use";
     check("xyzzy = 1", &[&format!("job:1: xyzzy is not a key; {lost}")]);
 }
@@ -147,7 +146,7 @@ fn values_of_the_wrong_kind_are_refused() {
 }
 
 #[test]
-fn tables_and_values_are_not_taken_for_each_other() {
+fn tables_and_values_are_not_interchangeable() {
     check("train = 5", &["job:1: train is a section of keys, not an integer"]);
     check("[train]\nstop = \"late\"", &["job:2: train.stop is a section of keys, not a string"]);
     check("[[data]]\nkind = \"digits\"", &["job:1: data is a section of keys, not an array"]);
@@ -166,7 +165,7 @@ fn values_out_of_range_are_refused() {
         &["job:1: train.batch 99999999999999999999 is out of range"],
     );
     check("seed = -1", &["job:1: seed must be a whole number from 0 up, not -1"]);
-    let digits = "data.train_examples asks for more than 10000000 digits, which memory must hold";
+    let digits = "data.train_examples asks for more than 10000000 digits, which are held in memory";
     check("data.train_examples = 10000001", &[&format!("job:1: {digits}")]);
     let rate = "train.optimizer.rate must be a number above 0";
     for (wrong, shown) in
@@ -177,10 +176,10 @@ fn values_out_of_range_are_refused() {
             &[&format!("job:1: {rate}, not {shown}")],
         );
     }
-    // What 32 bits make 0 or infinite of is out of range too.
+    // A number that becomes 0 or infinite in 32 bits is out of range too.
     assert_eq!(problems("train.optimizer.rate = 1e-60", &[]).len(), 1);
     assert_eq!(problems("train.optimizer.rate = 1e60", &[]).len(), 1);
-    let momentum = "train.optimizer.momentum must be a number from 0 up to but without 1";
+    let momentum = "train.optimizer.momentum must be a number from 0 up to, but not including, 1";
     check(
         "train.optimizer = { kind = \"momentum\", momentum = 1 }",
         &[&format!("job:1: {momentum}, not 1")],
@@ -197,13 +196,11 @@ fn values_out_of_range_are_refused() {
 }
 
 #[test]
-fn words_that_are_none_of_the_known_are_refused() {
+fn unknown_words_are_refused() {
     check(
         "cluster.mode = \"sink\"",
-        &[
-            "job:1: cluster.mode must be \"single\", \"async\", \"sync\", \"bounded\" or \"mirrored\", \
-           not the text \"sink\"",
-        ],
+        &["job:1: cluster.mode must be \"single\", \"async\", \"sync\", \"bounded\" or \
+             \"mirrored\", not the text \"sink\""],
     );
     let kinds = "\"sgd\", \"momentum\", \"adagrad\", \"adam\" or \"ftrl\"";
     let problem = format!("job:1: train.optimizer.kind must be {kinds}, not the text \"SGD\"");
@@ -219,7 +216,7 @@ fn everything_is_reported_at_once_in_the_order_of_the_file() {
 }
 
 #[test]
-fn what_is_not_toml_is_refused_with_its_line() {
+fn invalid_toml_is_refused_with_its_line() {
     assert!(problems("seed = 1\nseed = 2", &[])[0].starts_with("job:2: duplicate key"));
     assert!(problems("seed = 1\n\n[train", &[])[0].starts_with("job:3: "));
     assert!(problems("seed = ", &[])[0].starts_with("job:1: "));
@@ -267,7 +264,7 @@ fn set_replaces_the_key_and_all_below_it() {
 }
 
 #[test]
-fn a_set_mends_what_the_file_has_wrong_but_not_what_it_calls_wrong() {
+fn a_set_corrects_a_wrong_value_of_the_file_but_not_an_unknown_key() {
     assert_eq!(plan("train.batch = 0", &["train.batch=1"]).batch, 1);
     let unknown = problems("train.bach = 0", &["train.batch=1"]);
     assert_eq!(unknown, ["job:1: train.bach is not a key; did you mean train.batch?"]);
@@ -284,9 +281,8 @@ fn a_bad_set_is_named_as_it_was_typed() {
     );
     check_set(
         &["train.batch=many"],
-        &[
-            "--set train.batch=many: train.batch must be a whole number from 1 up, not the text \"many\"",
-        ],
+        &["--set train.batch=many: train.batch must be a whole number from 1 up, not the text \
+             \"many\""],
     );
     check_set(
         &["train.batch="],
@@ -296,13 +292,13 @@ fn a_bad_set_is_named_as_it_was_typed() {
     check_set(&["seed={a=1}"], &["--set seed={a=1}: seed takes one value, not a table"]);
     for unsound in ["train.stop={steps=1", "train.stop=[1", "name=\"a", "name='a"] {
         let [problem] = &problems("", &[unsound])[..] else { panic!("{unsound}") };
-        assert!(problem.contains("has a value that is not sound TOML: "), "{problem}");
+        assert!(problem.contains("has a value that is not valid TOML: "), "{problem}");
     }
     assert!(problems("", &["name=a\nb"])[0].starts_with("--set name=a\\nb: name must be"));
 }
 
 #[test]
-fn the_name_is_the_job_files_if_that_can_name_a_directory() {
+fn the_name_is_the_job_files_name_if_it_is_valid_in_a_directory() {
     let dir = TempDir::new().unwrap();
     let name = |file: &str, toml: &str| read(&dir, file, toml, &[]).check().unwrap().name;
     assert_eq!(name("evening.toml", ""), "evening");
@@ -331,7 +327,7 @@ fn paths_become_absolute_from_where_they_were_written() {
 }
 
 #[test]
-fn a_group_takes_from_all_what_it_does_not_say_itself() {
+fn a_group_inherits_the_settings_it_does_not_set() {
     let toml = "[train.optimizer]\nrate = 0.5\ndecay = 0.1\n\
                 schedule = { kind = \"exponential\", every = 10 }\n\
                 [train.optimizer.biases]\nrate = 2\n\
@@ -343,7 +339,7 @@ fn a_group_takes_from_all_what_it_does_not_say_itself() {
     assert_eq!((optimizer.weights.rate, optimizer.weights.decay), (constant, 0.0));
 }
 
-/// Explaining must give a job file that has the same plan and explains itself the same.
+/// The output of explain must be a job file with the same plan and the same explanation.
 #[track_caller]
 fn check_explained(toml: &str, settings: &[&str]) {
     let dir = TempDir::new().unwrap();
@@ -356,7 +352,7 @@ fn check_explained(toml: &str, settings: &[&str]) {
 }
 
 #[test]
-fn what_explain_prints_is_the_same_job_again() {
+fn the_output_of_explain_is_the_same_job() {
     check_explained("", &[]);
     check_explained("name = \"a\"\nseed = 9223372036854775807", &[]);
     check_explained("", &["train.optimizer={kind=\"adam\", rate=1e-30, epsilon=1.5e-12}"]);
@@ -373,12 +369,12 @@ fn what_explain_prints_is_the_same_job_again() {
         "data = { kind = \"mnist\", path = \"a \\\"b\\\" # c\" }",
         &["train.evaluate.examples=5"],
     );
-    // Line breaks must neither end a comment nor a value.
+    // A line break must not end a comment or a value.
     check_explained("", &["data.kind=mnist", "data.path=/a\nb\t\u{7f}"]);
 }
 
 #[test]
-fn explain_says_where_each_value_is_from() {
+fn explain_shows_the_origin_of_each_value() {
     let dir = TempDir::new().unwrap();
     let text = read(&dir, "job.toml", "\nseed = 4", &["train.batch=5"]).explain();
     let line = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap();
@@ -397,10 +393,11 @@ fn keys_that_do_not_apply_are_reported_as_not_used() {
     assert!(unused[0].starts_with("# not used: data.path (--set data.path=x) needs data.kind = "));
     assert!(unused[1].contains("train.optimizer.beta1") && unused[1].contains("job.toml:1"));
     assert!(!text.contains("\nbeta1") && !text.contains("\npath"), "{text}");
-    // Not used is not unchecked.
+    // A key that is not used is checked all the same.
     check(
         "train.optimizer.beta1 = 5",
-        &["job:1: train.optimizer.beta1 must be a number from 0 up to but without 1, not 5"],
+        &["job:1: train.optimizer.beta1 must be a number from 0 up to, but not including, 1, \
+             not 5"],
     );
 }
 

@@ -1,4 +1,4 @@
-//! The values that keys can have, and how they are told from TOML.
+//! The values of keys, and their conversion from TOML.
 
 use std::fmt;
 
@@ -6,38 +6,38 @@ use toml::de::DeValue;
 
 /// A value of a key. Tables are not values: they are flattened into keys.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
+pub(super) enum JobValue {
     Text(String),
     Whole(i64),
     Number(f64),
     Flag(bool),
 }
 
-impl Value {
-    /// Takes over a TOML value, or says what it is if it cannot be the value of any key.
+impl JobValue {
+    /// Converts a TOML value. The error describes a value that no key accepts.
     pub(super) fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
         match value {
-            DeValue::String(text) => Ok(Value::Text(text.to_string())),
-            DeValue::Boolean(flag) => Ok(Value::Flag(*flag)),
+            DeValue::String(text) => Ok(JobValue::Text(text.to_string())),
+            DeValue::Boolean(flag) => Ok(JobValue::Flag(*flag)),
             DeValue::Integer(digits) => i64::from_str_radix(digits.as_str(), digits.radix())
-                .map(Value::Whole)
+                .map(JobValue::Whole)
                 .map_err(|_| format!("{} is out of range", digits.as_str())),
             DeValue::Float(digits) => digits
                 .as_str()
                 .parse()
-                .map(Value::Number)
+                .map(JobValue::Number)
                 .map_err(|_| format!("{} is not a number", digits.as_str())),
             other => Err(format!("takes one value, not {}", described(other.type_str()))),
         }
     }
 
-    /// What kind of value this is, in words.
+    /// Describes the value, for errors.
     pub(super) fn describe(&self) -> String {
         match self {
-            Value::Text(text) => format!("the text {text:?}"),
-            Value::Flag(flag) => flag.to_string(),
-            Value::Whole(whole) => whole.to_string(),
-            Value::Number(number) => number.to_string(),
+            JobValue::Text(text) => format!("the text {text:?}"),
+            JobValue::Flag(flag) => flag.to_string(),
+            JobValue::Whole(whole) => whole.to_string(),
+            JobValue::Number(number) => number.to_string(),
         }
     }
 }
@@ -48,14 +48,22 @@ pub(super) fn described(type_name: &str) -> String {
     format!("{article} {type_name}")
 }
 
-/// As it is written in a job file.
-impl fmt::Display for Value {
+/// Formats the value as a job file writes it.
+impl fmt::Display for JobValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Value::Text(text) => toml::Value::String(text.clone()).fmt(f),
-            Value::Whole(whole) => whole.fmt(f),
-            Value::Number(number) => toml::Value::Float(*number).fmt(f),
-            Value::Flag(flag) => flag.fmt(f),
+            JobValue::Text(text) => toml::Value::String(text.clone()).fmt(f),
+            JobValue::Whole(whole) => whole.fmt(f),
+            JobValue::Number(number) => toml::Value::Float(*number).fmt(f),
+            JobValue::Flag(flag) => flag.fmt(f),
         }
+    }
+}
+
+/// A value for display: words without quotes, tables on one line.
+pub(super) fn plain(text: &str) -> String {
+    match DeValue::parse(text).map(|value| value.into_inner()) {
+        Ok(DeValue::String(word)) => word.to_string(),
+        _ => text.split_whitespace().collect::<Vec<_>>().join(" "),
     }
 }

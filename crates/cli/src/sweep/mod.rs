@@ -1,49 +1,47 @@
 //! A sweep: many runs, one after another, so that they do not disturb each other.
 //!
-//! Each run is a process of its own (`process.rs`): what it uses is then its own, and a run that
-//! dies takes nobody along. The directory ([`paceline_lab::sweep_plan`]) says at any moment what is
-//! planned and what has been done, so a sweep that was stopped goes on where it was.
+//! Each run is a separate process (`process.rs`): its resources are then its own, and a run that
+//! crashes does not affect the others. The directory ([`paceline_lab::sweep_plan`]) always records
+//! what is planned and what is done, so a sweep that was stopped can be resumed.
 
 mod process;
-mod show;
+mod progress;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use paceline_lab::MachineInfo;
-use paceline_lab::sweep_plan::{
-    self, PlannedRun, ReferenceFigure, RunEnd, RunOutcome, SweepLog, SweepPlan,
-};
+use paceline_lab::sweep_plan::{self, PlannedRun, RunOutcome, SweepLog, SweepPlan};
 
 use crate::Failure;
 use crate::interrupt::Interrupt;
 use crate::job::{CellJob, RawJob};
 use crate::progress::{clock_time, write_line};
 use paceline_record::write_whole;
-use show::Show;
+use progress::SweepProgress;
 
-/// A sweep whose directory is complete but for its runs.
+/// A sweep whose directory holds everything except its runs.
 #[derive(Debug)]
-pub struct Sweep {
+pub struct PreparedSweep {
     dir: PathBuf,
     plan: SweepPlan,
 }
 
-/// What came of a sweep's runs.
+/// The results of a sweep's runs, counted.
 #[derive(Clone, Copy, Debug)]
-pub struct Tally {
-    /// How many runs there are in all.
+pub struct SweepTally {
+    /// All runs.
     pub all: usize,
-    /// How many are complete.
+    /// Complete runs.
     pub done: usize,
-    /// How many have failed.
+    /// Failed runs.
     pub failed: usize,
-    /// How long this part of the sweep took.
+    /// Duration of this part of the sweep.
     pub seconds: f64,
 }
 
-impl Tally {
+impl SweepTally {
     /// The tally in words.
     pub fn text(&self) -> String {
         let failed = match self.failed {
@@ -54,9 +52,9 @@ impl Tally {
     }
 }
 
-impl Sweep {
-    /// Plans the sweep of a job in a directory, or takes up the one that is there, which must be
-    /// for the same runs.
+impl PreparedSweep {
+    /// Plans the sweep of a job in a directory, or opens the one that is there, which must have the
+    /// same runs.
     pub fn prepare(job: &RawJob, file: &Path, dir: &Path, quick: bool) -> Result<Self, Failure> {
         let cells = job.cells(quick)?;
         for place in job.idle_references(&cells) {
@@ -68,42 +66,47 @@ impl Sweep {
             Some(known) if known.has_same_runs(&plan) => {
                 return Ok(Self { dir: dir.to_owned(), plan: known });
             }
-            Some(_) => return Err(refused(dir, "another sweep was begun in it")),
+            Some(_) => return Err(refused(dir, "it contains another sweep")),
             None => {}
         }
         let other = |entry: fs::DirEntry| !["jobs", "runs"].iter().any(|n| entry.file_name() == *n);
         if fs::read_dir(dir).is_ok_and(|entries| entries.flatten().any(other)) {
-            return Err(refused(dir, "there is something in it already"));
+            return Err(refused(dir, "it is not empty"));
         }
         write_plan(dir, &plan, &cells)?;
         Ok(Self { dir: dir.to_owned(), plan })
     }
 
-    /// A sweep that was begun.
+    /// Opens a sweep that was begun.
     pub fn open(dir: &Path) -> Result<Self, Failure> {
         match SweepPlan::read(dir).map_err(Failure::at("read the plan of", dir))? {
             Some(plan) => Ok(Self { dir: dir.to_owned(), plan }),
             None => Err(Failure::Usage(format!(
-                "--continue {}: no sweep was begun in it: there is no {}",
+                "--continue {}: it contains no sweep: there is no {}",
                 dir.display(),
                 sweep_plan::PLAN_FILE
             ))),
         }
     }
 
-    /// Its directory.
+    /// The sweep's directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Makes every run that is not there yet, until all are or a signal comes. A run that fails
-    /// is noted, and the next is made.
-    pub fn run(&self, again: bool, quiet: bool, interrupt: &Interrupt) -> Result<Tally, Failure> {
+    /// Makes every missing run, until all are done or a signal arrives. A failed run is logged, and
+    /// the sweep continues. With `again`, failed runs are repeated.
+    pub fn run(
+        &self,
+        again: bool,
+        quiet: bool,
+        interrupt: &Interrupt,
+    ) -> Result<SweepTally, Failure> {
         let begun = Instant::now();
         let opened =
             SweepLog::open(&self.dir).map_err(Failure::at("open the log in", &self.dir))?;
         let Some(mut log) = opened else {
-            return Err(refused(&self.dir, "another process is at this sweep"));
+            return Err(refused(&self.dir, "another process runs this sweep"));
         };
         let ended = sweep_plan::read_log(&self.dir);
         let outcome =
@@ -118,29 +121,31 @@ impl Sweep {
             over.filter(|cell| outcome(cell) == Some(wanted)).count()
         };
         let (mut done, mut failed) = (count(RunOutcome::Done), count(RunOutcome::Failed));
-        let mut show = Show::new(quiet, self.plan.runs.len(), done + failed);
+        let mut progress = SweepProgress::new(quiet, self.plan.runs.len(), done + failed);
         for cell in self.plan.runs.iter().filter(|cell| !is_over(cell)) {
             if interrupt.signal().is_some() {
                 break;
             }
-            show.begin(cell);
+            progress.begin(cell);
             let ended = process::run_cell(&self.dir, cell, interrupt)?;
             log.append(&ended).map_err(Failure::at("write the log in", &self.dir))?;
             done += usize::from(ended.outcome == RunOutcome::Done);
             failed += usize::from(ended.outcome == RunOutcome::Failed);
-            show.end(cell, &ended, &self.dir);
+            progress.end(cell, &ended, &self.dir);
         }
-        show.finish();
+        progress.finish();
         let seconds = begun.elapsed().as_secs_f64();
-        Ok(Tally { all: self.plan.runs.len(), done, failed, seconds })
+        Ok(SweepTally { all: self.plan.runs.len(), done, failed, seconds })
     }
 }
 
 /// The runs of a job, a line each.
 pub fn list(job: &RawJob, quick: bool) -> Result<String, Failure> {
     let cells = planned(&job.cells(quick)?);
-    let lines: String =
-        cells.iter().map(|cell| format!("{} seed={}\n", show::settings(cell), cell.seed)).collect();
+    let lines: String = cells
+        .iter()
+        .map(|cell| format!("{} seed={}\n", progress::settings(cell), cell.seed))
+        .collect();
     let many = if cells.len() == 1 { "" } else { "s" };
     Ok(format!("# {}: {} run{many}\n{lines}", job.name(), cells.len()))
 }
@@ -156,15 +161,7 @@ fn planned(cells: &[CellJob]) -> Vec<PlannedRun> {
         settings: cell.settings.clone(),
         seed: cell.seed,
         repeat: cell.repeat,
-        references: cell
-            .references
-            .iter()
-            .map(|(figure, value, from)| ReferenceFigure {
-                figure: figure.clone(),
-                value: *value,
-                from: from.clone(),
-            })
-            .collect(),
+        references: cell.references.clone(),
     };
     cells.iter().enumerate().map(cell).collect()
 }
@@ -190,7 +187,7 @@ fn plan_of(
     })
 }
 
-/// Writes every cell's job and then the plan: where there is a plan, everything is there.
+/// Writes every cell's job and then the plan: a directory with a plan is complete.
 fn write_plan(dir: &Path, plan: &SweepPlan, cells: &[CellJob]) -> Result<(), Failure> {
     for name in ["jobs", "runs"] {
         let path = dir.join(name);
@@ -204,15 +201,4 @@ fn write_plan(dir: &Path, plan: &SweepPlan, cells: &[CellJob]) -> Result<(), Fai
         .map_err(|error| Failure::Training(format!("{}: {error}", sweep_plan::PLAN_FILE)))?;
     json.push(b'\n');
     Ok(write_whole(&dir.join(sweep_plan::PLAN_FILE), |temporary| fs::write(temporary, &json))?)
-}
-
-/// How a cell's end is noted.
-fn note(cell: &PlannedRun, outcome: RunOutcome, run: &Path, seconds: f64, why: String) -> RunEnd {
-    RunEnd {
-        id: cell.id.clone(),
-        outcome,
-        dir: run.to_string_lossy().into_owned(),
-        wall_seconds: seconds,
-        why,
-    }
 }

@@ -1,7 +1,7 @@
-//! One run of a sweep, in a process of its own.
+//! One run of a sweep, in a separate process.
 //!
-//! The process is tied by its standard input: "stop" there ends its run in good order, and so
-//! does the end of the stream, should the sweep be killed. Ctrl-C in a terminal reaches both.
+//! The process reads its standard input: "stop" ends its run in order, and so does the end of the
+//! stream, if the sweep is killed. Ctrl-C in a terminal reaches both processes.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,21 +12,20 @@ use std::time::{Duration, Instant};
 
 use paceline_lab::sweep_plan::{self, PlannedRun, RunEnd, RunOutcome};
 
-use super::note;
 use crate::Failure;
 use crate::interrupt::Interrupt;
 
-/// How often the process is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Of what a run said when it failed, so much is noted.
-const MOST_WHY_CHARS: usize = 2_000;
+/// How often the process is checked.
+const CHECK_EVERY: Duration = Duration::from_millis(5);
+/// The longest error text that is recorded, in characters.
+const MAX_WHY_CHARS: usize = 2_000;
 
-/// Where a cell's job is.
+/// The path of a cell's job.
 pub(super) fn job_file(dir: &Path, cell: &PlannedRun) -> PathBuf {
     dir.join("jobs").join(format!("{}.toml", cell.id))
 }
 
-/// Makes a cell's run, and says how it ended.
+/// Makes a cell's run. Returns how it ended.
 pub(super) fn run_cell(
     dir: &Path,
     cell: &PlannedRun,
@@ -36,7 +35,7 @@ pub(super) fn run_cell(
     let logs = dir.join("logs");
     fs::create_dir_all(&logs).map_err(Failure::at("make the directory", &logs))?;
     let log = logs.join(format!("{}.txt", run.file_name().unwrap_or_default().to_string_lossy()));
-    let said = File::create(&log).map_err(Failure::at("make the log", &log))?;
+    let errors = File::create(&log).map_err(Failure::at("make the log", &log))?;
     let cannot = |source| Failure::Files { what: "cannot start a run".into(), source };
     let begun = Instant::now();
     let mut child = Command::new(std::env::current_exe().map_err(cannot)?)
@@ -47,47 +46,53 @@ pub(super) fn run_cell(
         .args(["--quiet", "--tied"])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
-        .stderr(said)
+        .stderr(errors)
         .spawn()
         .map_err(cannot)?;
     let status = wait(&mut child, interrupt).map_err(cannot)?;
     let seconds = begun.elapsed().as_secs_f64();
-    let said = fs::read(&log).unwrap_or_default();
-    if said.is_empty() {
+    let errors = fs::read(&log).unwrap_or_default();
+    if errors.is_empty() {
         let _ = fs::remove_file(&log);
     }
-    let (outcome, why) = match status.success() {
-        true => (RunOutcome::Done, String::new()),
-        false if interrupt.signal().is_some() => (RunOutcome::Interrupted, String::new()),
-        false => (RunOutcome::Failed, why(status, &String::from_utf8_lossy(&said))),
+    let (outcome, why) = if status.success() {
+        (RunOutcome::Done, String::new())
+    } else if interrupt.signal().is_some() {
+        (RunOutcome::Interrupted, String::new())
+    } else {
+        (RunOutcome::Failed, why(status, &String::from_utf8_lossy(&errors)))
     };
-    Ok(note(cell, outcome, &run, seconds, why))
+    Ok(RunEnd {
+        id: cell.id.clone(),
+        outcome,
+        dir: run.to_string_lossy().into_owned(),
+        wall_seconds: seconds,
+        why,
+    })
 }
 
-/// Waits for the end, and passes on the wish to stop.
+/// Waits for the end of the process, and passes a stop signal on.
 fn wait(child: &mut Child, interrupt: &Interrupt) -> std::io::Result<ExitStatus> {
-    // Taken out so that waiting does not close it, which would end the run.
-    let mut leash = child.stdin.take();
+    // Kept open: closing it would end the run.
+    let mut stdin = child.stdin.take();
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
         if let Some(signal) = interrupt.signal()
-            && let Some(mut leash) = leash.take()
+            && let Some(mut stdin) = stdin.take()
         {
-            let _ = writeln!(leash, "stop {signal}");
+            let _ = writeln!(stdin, "stop {signal}");
         }
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(CHECK_EVERY);
     }
 }
 
-/// Why a run failed: the errors it spoke of, or else how its process ended.
-fn why(status: ExitStatus, said: &str) -> String {
+/// Why a run failed: the errors it printed, or else how its process ended.
+fn why(status: ExitStatus, stderr: &str) -> String {
     let errors: Vec<&str> =
-        said.lines().filter_map(|line| Some(line.split_once("error: ")?.1)).collect();
-    let text = match errors.is_empty() {
-        true => format!("it ended with {status}"),
-        false => errors.join("; "),
-    };
-    text.chars().take(MOST_WHY_CHARS).collect()
+        stderr.lines().filter_map(|line| Some(line.split_once("error: ")?.1)).collect();
+    let text =
+        if errors.is_empty() { format!("it ended with {status}") } else { errors.join("; ") };
+    text.chars().take(MAX_WHY_CHARS).collect()
 }

@@ -1,8 +1,8 @@
-//! Control groups that limit the processor time of emulated hosts, of version 2 or 1.
+//! Control groups, of version 2 or 1, that limit the processor time of emulated hosts.
 //!
-//! A group is a directory and stays until somebody removes it. Its name has the launcher's
-//! process in it, so that a later run can tell those that a killed one has left; a group that
-//! still has processes in it cannot be removed, so nothing is taken from anybody.
+//! A group is a directory that exists until it is removed. Its name contains the launcher's process
+//! id, so that a later run can recognise groups that a killed launcher has left. A group with
+//! running processes cannot be removed, so removing stale groups is safe.
 
 use std::fs;
 use std::io;
@@ -11,28 +11,33 @@ use std::process::Command;
 
 use crate::error::PlaceError;
 
-/// How every group's name begins.
+/// The start of every group's name.
 const PREFIX: &str = "paceline-";
-/// Over how long a limit is kept.
+/// The period over which a limit applies, in microseconds.
 const PERIOD_US: f64 = 100_000.0;
-/// The least that the kernel takes as a limit.
-const LEAST_US: f64 = 1_000.0;
-/// Joins the groups that the words before `--` name, then becomes the program after it.
-const JOIN: &str = r#"while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs" || exit 1; shift; done; shift; exec "$@""#;
+/// The smallest limit that the kernel accepts, in microseconds.
+const MIN_QUOTA_US: f64 = 1_000.0;
+/// A shell script that joins the groups named before `--`, and then becomes the program after it.
+const JOIN: &str = r#"while [ "$1" != -- ]; do
+    echo $$ >"$1/cgroup.procs" || exit 1
+    shift
+done
+shift
+exec "$@""#;
 
-/// A group for each host, in every hierarchy that counts.
+/// One group per host in each hierarchy that limits or accounts for processor time.
 pub(super) struct CpuGroups {
     hosts: Vec<Vec<PathBuf>>,
 }
 
-/// Where groups are made: version 2 has one place for all, version 1 one for each controller.
+/// Where groups are created: version 2 has one hierarchy, version 1 one for each controller.
 enum GroupVersion {
     Two(PathBuf),
     One { cpu: PathBuf, account: Option<PathBuf> },
 }
 
 impl CpuGroups {
-    pub(super) fn make(hosts: usize, cpus: f64) -> Result<Self, PlaceError> {
+    pub(super) fn create(hosts: usize, cpus: f64) -> Result<Self, PlaceError> {
         let Some(version) = find() else {
             return Err(PlaceError::Usage(
                 "cluster.emulate.cpus needs control groups with the controller cpu, and this \
@@ -43,10 +48,10 @@ impl CpuGroups {
         let mut groups = Self { hosts: Vec::new() };
         for host in 0..hosts {
             let name = format!("{PREFIX}{}-host{host}", std::process::id());
-            let made = groups.make_one(&version, &name, cpus);
+            let made = groups.create_one(&version, &name, cpus);
             made.map_err(|(path, error)| {
                 PlaceError::Usage(format!(
-                    "cluster.emulate.cpus: cannot make the control group {}: {error}; leave it \
+                    "cluster.emulate.cpus: cannot create the control group {}: {error}; leave it \
                      out where control groups cannot be changed",
                     path.display()
                 ))
@@ -55,13 +60,13 @@ impl CpuGroups {
         Ok(groups)
     }
 
-    fn make_one(
+    fn create_one(
         &mut self,
         version: &GroupVersion,
         name: &str,
         cpus: f64,
     ) -> Result<(), (PathBuf, io::Error)> {
-        let quota_us = (cpus * PERIOD_US).max(LEAST_US).round();
+        let quota_us = (cpus * PERIOD_US).max(MIN_QUOTA_US).round();
         self.hosts.push(Vec::new());
         let made = self.hosts.last_mut().unwrap_or_else(|| unreachable!("one was pushed"));
         let mut make = |parent: &Path| {
@@ -89,7 +94,7 @@ impl CpuGroups {
         }
     }
 
-    /// A command that runs a program in a host's group, from its first moment on.
+    /// A command that runs a program in a host's group from its start.
     pub(super) fn command(&self, host: usize, program: &str) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", JOIN, "sh"]).args(&self.hosts[host]).args(["--", program]);
@@ -105,7 +110,7 @@ impl Drop for CpuGroups {
     }
 }
 
-/// Where this system's control groups can be made.
+/// Finds where this system's control groups can be created.
 fn find() -> Option<GroupVersion> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mounts = mounts.lines().filter_map(|line| {

@@ -1,17 +1,17 @@
-//! One network namespace, and what is done inside it.
+//! One network namespace, and commands inside it.
 
 use std::io::{self, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use crate::error::PlaceError;
 
-/// What an administrator's tools come in, for whoever lacks one.
+/// The packages of the required tools, for error messages.
 const PACKAGES: &str = "cluster.emulate needs iproute2 (ip, tc) and util-linux (unshare, nsenter)";
-/// Where such tools are, though not everybody's search path says so.
+/// Directories of the tools that may be missing from the search path.
 const TOOLS: &str = "/usr/sbin:/sbin";
 
-/// A network namespace. It is there for as long as its holder lives, a `cat` which ends when
-/// this process does, as nobody else has the other end of its standard input.
+/// A network namespace. It exists as long as its holder process, a `cat` that ends when this
+/// process does, because only this process has the other end of its standard input.
 pub(super) struct EmulatedHost {
     holder: Child,
     input: Option<ChildStdin>,
@@ -19,14 +19,14 @@ pub(super) struct EmulatedHost {
 }
 
 impl EmulatedHost {
-    /// So many namespaces, each empty.
-    pub(super) fn hold_all(count: usize) -> Result<Vec<Self>, PlaceError> {
-        let mut hosts = (0..count).map(|_| Self::hold()).collect::<Result<Vec<_>, _>>()?;
+    /// Creates `count` empty namespaces.
+    pub(super) fn create_all(count: usize) -> Result<Vec<Self>, PlaceError> {
+        let mut hosts = (0..count).map(|_| Self::create()).collect::<Result<Vec<_>, _>>()?;
         hosts.iter_mut().try_for_each(Self::await_start)?;
         Ok(hosts)
     }
 
-    fn hold() -> Result<Self, PlaceError> {
+    fn create() -> Result<Self, PlaceError> {
         let mut command = tool("unshare");
         command.args(["--net", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut holder = command.spawn().map_err(|error| missing("unshare", error))?;
@@ -36,30 +36,33 @@ impl EmulatedHost {
         Ok(Self { holder, input: Some(input), output })
     }
 
-    /// Once the holder repeats what it is told the namespace is there. Should it have failed
-    /// instead, its standard output ends.
+    /// Waits until the holder repeats its input: the namespace then exists. If the holder has
+    /// failed, its standard output ends instead.
     fn await_start(&mut self) -> Result<(), PlaceError> {
-        let said = self.input.as_mut().map_or(Ok(()), |input| input.write_all(b"\n"));
-        let heard = said.and_then(|()| self.output.read_exact(&mut [0]));
-        heard.map_err(|source| PlaceError::Io { what: "cannot make a network".into(), source })
+        let sent = self.input.as_mut().map_or(Ok(()), |input| input.write_all(b"\n"));
+        let repeated = sent.and_then(|()| self.output.read_exact(&mut [0]));
+        repeated.map_err(|source| PlaceError::Io {
+            what: "cannot create a network namespace".into(),
+            source,
+        })
     }
 
-    /// The process that holds it.
+    /// The id of the holder process.
     pub(super) fn pid(&self) -> u32 {
         self.holder.id()
     }
 
-    /// What tells `nsenter` to go there.
+    /// The option that makes `nsenter` enter the namespace.
     pub(super) fn network(&self) -> String {
         format!("--net=/proc/{}/ns/net", self.pid())
     }
 
-    /// Runs lines of `ip` there.
+    /// Runs commands of `ip` in the namespace, one per line.
     pub(super) fn ip(&self, lines: &str) -> Result<(), PlaceError> {
         self.run("ip", lines)
     }
 
-    /// Runs lines of `tc` there.
+    /// Runs commands of `tc` in the namespace, one per line.
     pub(super) fn tc(&self, lines: &str) -> Result<(), PlaceError> {
         self.run("tc", lines)
     }
@@ -69,16 +72,17 @@ impl EmulatedHost {
         command.arg(self.network()).args(["--", program, "-batch", "-"]);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| missing("nsenter", error))?;
-        // It may have failed before it has read everything; what it says then counts.
+        // The program may fail before it has read everything; its own error is reported then.
         let _ = child.stdin.take().map(|mut input| input.write_all(lines.as_bytes()));
         let ended = child.wait_with_output().map_err(|error| missing(program, error))?;
-        match (ended.status.success(), ended.status.code()) {
-            (true, _) => Ok(()),
-            (false, Some(127)) => Err(missing(program, io::ErrorKind::NotFound.into())),
-            (false, _) => {
-                let said = String::from_utf8_lossy(&ended.stderr);
-                let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-                Err(PlaceError::Usage(format!("cannot make an emulated host: {program}: {said}")))
+        match ended.status.code() {
+            Some(0) => Ok(()),
+            Some(127) => Err(missing(program, io::ErrorKind::NotFound.into())),
+            _ => {
+                let errors = String::from_utf8_lossy(&ended.stderr);
+                let errors = errors.split_whitespace().collect::<Vec<_>>().join(" ");
+                let text = format!("cannot create an emulated host: {program}: {errors}");
+                Err(PlaceError::Usage(text))
             }
         }
     }
@@ -91,7 +95,7 @@ impl Drop for EmulatedHost {
     }
 }
 
-/// A command of an administrator's tool.
+/// A command that finds its program in the administrator's directories too.
 fn tool(name: &str) -> Command {
     let mut command = Command::new(name);
     let path = std::env::var("PATH").unwrap_or_default();
@@ -102,7 +106,7 @@ fn tool(name: &str) -> Command {
 fn missing(program: &str, error: io::Error) -> PlaceError {
     match error.kind() {
         io::ErrorKind::NotFound => PlaceError::Usage(format!(
-            "{PACKAGES}, but there is no {program}; install it, on Debian or Ubuntu by \
+            "{PACKAGES}, but there is no {program}; install it, on Debian or Ubuntu with \
              `apt-get install iproute2 util-linux`"
         )),
         _ => PlaceError::Io { what: format!("cannot run {program}"), source: error },

@@ -1,14 +1,14 @@
-//! A cluster that is none: each host a network namespace on this machine, with an address and a
-//! link of its own.
+//! An emulated cluster: each host is a network namespace on this machine, with its own address and
+//! link.
 //!
-//! The namespaces have no names. Each lives as long as the process that holds it, and that one
-//! ends when the launcher does, however it does: its standard input is a pipe from here
-//! ([`EmulatedHost`]). Links, bridge and queues go with their namespaces, so nothing is left to be
-//! cleaned up. The bridge is in a namespace too: the machine's own network is never touched, and
-//! no packet can leave, as none of the namespaces has a way out.
+//! The namespaces have no names. Each exists as long as its holder process, which ends when the
+//! launcher ends, for whatever reason: its standard input is a pipe from the launcher
+//! ([`EmulatedHost`]). Links, bridge and queues disappear with their namespaces, so there is
+//! nothing to clean up. The bridge is in a namespace too: the machine's own network is never
+//! changed, and no packet can leave, because no namespace has a route out.
 //!
-//! All of it is done by the programs that administrators do it with (`unshare`, `nsenter`, `ip`
-//! and `tc`), which needs no unsafe code here and can be followed by hand.
+//! The system's own tools (`unshare`, `nsenter`, `ip` and `tc`) do all of this, so it needs no
+//! unsafe code and can be repeated by hand.
 
 mod groups;
 mod host;
@@ -20,25 +20,26 @@ use self::host::EmulatedHost;
 use crate::cluster::{Role, Task};
 use crate::error::PlaceError;
 
-/// The network that all hosts are in. Only they can be reached there.
+/// The network of all hosts, isolated from every other.
 const NETWORK: &str = "10.77.0";
-/// The port of the first task on a host; a second one has the next.
+/// The port of the first task; the other tasks have the following ones.
 const PORT: usize = 2222;
-/// Capabilities that making and joining networks takes: CAP_NET_ADMIN and CAP_SYS_ADMIN.
+/// The capabilities needed to create and enter namespaces: CAP_NET_ADMIN and CAP_SYS_ADMIN.
 const NEEDED: u64 = 1 << 12 | 1 << 21;
 
 /// Hosts to emulate on this machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EmulateSettings {
-    /// How many.
+    /// Number of hosts.
     pub hosts: usize,
-    /// The rate of each host's link, each way; unlimited if `None`.
+    /// The bandwidth of each host's link in each direction, in bits per second; unlimited if
+    /// `None`.
     pub link_bits_per_s: Option<u64>,
-    /// How long a packet takes to leave its host, in milliseconds.
+    /// The delay of packets that leave a host, in milliseconds.
     pub delay_ms: f64,
-    /// Whether servers have hosts of their own.
+    /// Whether servers have separate hosts.
     pub servers_apart: bool,
-    /// Cores' time each host may use; unlimited if `None`.
+    /// The processor time each host may use, in cores; unlimited if `None`.
     pub cpus: Option<f64>,
 }
 
@@ -55,43 +56,43 @@ pub struct EmulatedHosts {
 impl EmulatedHosts {
     /// Creates the hosts for a run with `servers` servers.
     pub fn create(settings: EmulateSettings, servers: usize) -> Result<Self, PlaceError> {
-        if !may_make_networks() {
+        if !may_create_networks() {
             return Err(PlaceError::Usage(
-                "cluster.emulate needs root, as it makes networks; run this command as root, or \
-                 leave out cluster.emulate"
+                "cluster.emulate needs root, because it creates networks; run this command as \
+                 root, or leave out cluster.emulate"
                     .into(),
             ));
         }
-        let mut held = EmulatedHost::hold_all(settings.hosts + 1)?;
+        let mut held = EmulatedHost::create_all(settings.hosts + 1)?;
         let switch = held.remove(0);
         switch.ip(&bridge(&held))?;
         for (index, host) in held.iter().enumerate() {
             host.ip(&interface(index))?;
         }
         limit(&settings, &switch, &held)?;
-        let groups = settings.cpus.map(|cpus| CpuGroups::make(held.len(), cpus)).transpose()?;
+        let groups = settings.cpus.map(|cpus| CpuGroups::create(held.len(), cpus)).transpose()?;
         Ok(Self { settings, servers, hosts: held, groups, _switch: switch })
     }
 
-    /// Which host a task runs on: workers one after another, servers beside them from the first
-    /// on, or on the last hosts.
-    fn of(&self, task: Task) -> usize {
+    /// The host of a task. Workers are on the hosts in order; servers are beside them from the
+    /// first host on, or on the last hosts.
+    fn host_of(&self, task: Task) -> usize {
         place(&self.settings, self.servers, task)
     }
 
-    /// Where a task listens.
+    /// The address of a task.
     pub(crate) fn address(&self, task: Task) -> String {
-        // More tasks than hosts share them, so the port is a function of the task alone.
+        // Tasks may share a host, so each task has its own port.
         let offset = match task.role {
             Role::Ps => 0,
             _ => self.servers,
         };
-        format!("{}:{}", address(self.of(task)), PORT + offset + task.index)
+        format!("{}:{}", address(self.host_of(task)), PORT + offset + task.index)
     }
 
     /// A command that runs a program on a task's host.
     pub(crate) fn command(&self, task: Task, program: &std::path::Path) -> Command {
-        let host = self.of(task);
+        let host = self.host_of(task);
         let mut command = match &self.groups {
             Some(groups) => groups.command(host, "nsenter"),
             None => Command::new("nsenter"),
@@ -113,15 +114,16 @@ fn address(host: usize) -> String {
     format!("{NETWORK}.{}", host + 1)
 }
 
-/// Whether this process has the capabilities; where nobody can tell, the tools will say.
-pub fn may_make_networks() -> bool {
+/// Whether this process may create networks. If the system does not say, the answer is yes, and the
+/// tools report an error.
+pub fn may_create_networks() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let effective = line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok());
     effective.is_none_or(|effective| effective & NEEDED == NEEDED)
 }
 
-/// The bridge, with a port for every host, whose other end is the host's interface.
+/// Commands that create the bridge, with a port for each host that leads to the host's interface.
 fn bridge(hosts: &[EmulatedHost]) -> String {
     let mut lines = String::from("link add bridge type bridge\nlink set bridge up\n");
     for (index, host) in hosts.iter().enumerate() {
@@ -139,8 +141,8 @@ fn interface(host: usize) -> String {
     format!("address add {address}/24 dev eth0\nlink set lo up\nlink set eth0 up\n")
 }
 
-/// Limits every link both ways: what leaves a host at its interface, what comes to it at its
-/// port of the bridge.
+/// Limits every link in both directions: outgoing packets at the host's interface, incoming ones at
+/// its port of the bridge.
 fn limit(
     plan: &EmulateSettings,
     switch: &EmulatedHost,
@@ -158,8 +160,8 @@ fn limit(
         for host in hosts {
             host.tc(&line).map_err(|failure| {
                 PlaceError::Usage(format!(
-                    "cluster.emulate.delay_ms: this kernel offers no delay ({failure}); load the \
-                     module sch_netem, or leave it out"
+                    "cluster.emulate.delay_ms: this kernel does not support delays ({failure}); \
+                     load the module sch_netem, or leave it out"
                 ))
             })?;
         }
@@ -167,9 +169,8 @@ fn limit(
     Ok(())
 }
 
-/// A token bucket. It holds a millisecond's bytes, so that a sender's bundles of packets pass in
-/// one piece, and the queue before it eight: enough to keep the link full, and too little for
-/// answers to be late behind it.
+/// A token bucket. It holds the bytes of one millisecond, so that a sender's bursts pass at once,
+/// and its queue those of eight: enough to keep the link busy, and too little to delay replies.
 fn bucket(device: &str, bits_per_s: u64) -> String {
     let burst_bytes = (bits_per_s / 8_000).max(32_000);
     let limit_bytes = burst_bytes + (bits_per_s / 1_000).max(64_000);

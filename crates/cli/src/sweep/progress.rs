@@ -1,4 +1,4 @@
-//! How a sweep goes, on standard error: a line for every run, and in a terminal a bar.
+//! The progress of a sweep on standard error: a line for every run, and a bar in a terminal.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -10,21 +10,21 @@ use paceline_record::StoredSummary;
 
 use crate::progress::{clock_time, write_line};
 
-/// How often the bar's clock moves on.
+/// How often the bar's clock is updated.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Shows how a sweep goes.
-pub(super) struct Show {
+/// Shows the progress of a sweep.
+pub(super) struct SweepProgress {
     quiet: bool,
     bar: Option<ProgressBar>,
     all: usize,
-    /// Runs that were there before, and runs made since.
+    /// Runs that existed before, and runs made since.
     before: usize,
     made: usize,
     begun: Instant,
 }
 
-impl Show {
+impl SweepProgress {
     pub(super) fn new(quiet: bool, all: usize, before: usize) -> Self {
         let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::with_draw_target(Some(all as u64), ProgressDrawTarget::stderr());
@@ -36,7 +36,7 @@ impl Show {
         });
         let show = Self { quiet, bar, all, before, made: 0, begun: Instant::now() };
         if before > 0 {
-            show.say(&format!("{before} of {all} runs are there already"));
+            show.say(&format!("{before} of {all} runs are already done"));
         }
         show
     }
@@ -69,7 +69,7 @@ impl Show {
         }
     }
 
-    /// The time left, if the rest takes as long a run as those before did.
+    /// The estimated time left, by the mean time of the runs so far.
     fn left(&self) -> String {
         let rest = self.all.saturating_sub(self.before + self.made);
         if self.made == 0 || rest == 0 {
@@ -88,7 +88,7 @@ impl Show {
     }
 }
 
-/// What a run came to, in a few words.
+/// The main results of a run.
 fn figures(run: &Path) -> String {
     let text = std::fs::read_to_string(run.join("summary.json")).unwrap_or_default();
     let Some(summary) = StoredSummary::parse(&text) else {
@@ -103,7 +103,7 @@ fn figures(run: &Path) -> String {
     )
 }
 
-/// A cell's settings, short.
+/// A cell's settings, with short keys.
 pub(super) fn settings(cell: &PlannedRun) -> String {
     let short = |(key, value): &(String, String)| {
         format!("{}={value}", key.rsplit('.').next().unwrap_or_default())

@@ -1,85 +1,91 @@
-//! The sections of a job file that a single run has no use for: `[sweep]`, which says which
-//! runs to make, `[[reference]]`, which says what others have measured, and `[[finding]]`, which
-//! says what they concluded (`finding.rs`).
+//! The sections of a job file that only sweeps use: `[sweep]`, the runs to make; `[[reference]]`,
+//! published measurements; and `[[finding]]`, published conclusions (`finding.rs`).
 //!
-//! Values are kept as the TOML they were written in. They are checked where every value is:
-//! when a cell's job is made of them (`cells.rs`), with the place they stand at.
+//! Values are kept as TOML text. Like every value, they are checked when a cell's job is created
+//! (`cells.rs`), and problems name their line.
 
 use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
-use super::problem::{Origin, Problem};
-use super::value::{Value, described};
+use super::problem::{Problem, SettingOrigin};
+use super::value::{JobValue, described};
 
 /// The sections' names.
 pub(super) const SECTIONS: [&str; 3] = ["sweep", "reference", "finding"];
 
 /// A key and the TOML of a value for it.
 #[derive(Clone, Debug)]
-pub(super) struct Setting {
+pub(super) struct SweepSetting {
     pub(super) key: String,
     pub(super) text: String,
-    pub(super) origin: Origin,
+    pub(super) origin: SettingOrigin,
 }
 
-/// A key and the values that it takes in turn.
+/// A key and its values, one for each cell.
 #[derive(Clone, Debug)]
-pub(super) struct Axis {
+pub(super) struct SweepAxis {
     pub(super) key: String,
     pub(super) values: Vec<String>,
-    pub(super) origin: Origin,
+    pub(super) origin: SettingOrigin,
 }
 
-/// `[sweep]`: the matrix of its lists is run.
+/// `[sweep]`: every combination of the values of its lists is run.
 #[derive(Clone, Debug)]
-pub(super) struct Sweep {
-    /// Where the section begins.
-    pub(super) origin: Origin,
-    /// How often every cell is run, each time with the next seed.
+pub(super) struct SweepSection {
+    /// The first line of the section.
+    pub(super) origin: SettingOrigin,
+    /// Runs per cell, each with the next seed.
     pub(super) repeats: u64,
-    /// The seeds of the repeats, if they do not count up from the job's own.
+    /// The seeds of the repeats; if empty, they count up from the job's seed.
     pub(super) seeds: Vec<u64>,
-    pub(super) axes: Vec<Axis>,
-    /// Settings that belong together; each case is one more value of the matrix.
-    pub(super) cases: Vec<Vec<Setting>>,
+    pub(super) axes: Vec<SweepAxis>,
+    /// Settings that belong together; the cases are one more list of the matrix.
+    pub(super) cases: Vec<Vec<SweepSetting>>,
     /// What `--quick` sets in every cell.
-    pub(super) quick: Vec<Setting>,
+    pub(super) quick: Vec<SweepSetting>,
 }
 
-/// `[[reference]]`: what others measured where a cell has these settings.
+impl SweepSection {
+    /// An empty section: one run of the job itself.
+    pub(super) fn new(origin: SettingOrigin) -> Self {
+        let (seeds, axes, cases, quick) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { origin, repeats: 1, seeds, axes, cases, quick }
+    }
+}
+
+/// `[[reference]]`: a published measurement of a run with these settings.
 #[derive(Clone, Debug)]
-pub(super) struct Reference {
-    pub(super) origin: Origin,
-    pub(super) when: Vec<Setting>,
+pub(super) struct ReferenceSection {
+    pub(super) origin: SettingOrigin,
+    pub(super) when: Vec<SweepSetting>,
     /// Names as in `summary.json`, with their values.
     pub(super) figures: Vec<(String, f64)>,
-    /// Whose figures they are.
+    /// The source of the figures.
     pub(super) from: String,
 }
 
-/// Reads the two sections of a job file.
-pub(super) struct Reader<'a> {
+/// Reads the sections.
+pub(super) struct SectionReader<'a> {
     /// The file's text, of which values are slices.
     pub(super) text: &'a str,
-    /// The place of a byte of the file.
-    pub(super) origin: &'a dyn Fn(usize) -> Origin,
-    /// What was wrong.
+    /// The origin that corresponds to a byte of the file.
+    pub(super) origin: &'a dyn Fn(usize) -> SettingOrigin,
     pub(super) problems: Vec<Problem>,
 }
 
 /// One `key = value` of a table, in the order of the file.
-pub(super) struct Line<'a, 'i> {
+pub(super) struct TableLine<'a, 'i> {
     pub(super) name: &'a str,
     pub(super) value: &'a DeValue<'i>,
     pub(super) span: Range<usize>,
     pub(super) at: usize,
 }
 
-pub(super) fn lines<'a, 'i>(table: &'a DeTable<'i>) -> Vec<Line<'a, 'i>> {
+pub(super) fn lines<'a, 'i>(table: &'a DeTable<'i>) -> Vec<TableLine<'a, 'i>> {
     let mut lines: Vec<_> = table
         .iter()
-        .map(|(key, value)| Line {
+        .map(|(key, value)| TableLine {
             name: key.get_ref().as_ref(),
             value: value.get_ref(),
             span: value.span(),
@@ -90,8 +96,8 @@ pub(super) fn lines<'a, 'i>(table: &'a DeTable<'i>) -> Vec<Line<'a, 'i>> {
     lines
 }
 
-impl Reader<'_> {
-    pub(super) fn sweep(&mut self, table: &DeTable<'_>) -> Option<Sweep> {
+impl SectionReader<'_> {
+    pub(super) fn sweep(&mut self, table: &DeTable<'_>) -> Option<SweepSection> {
         let (key, value) = table.iter().find(|(key, _)| key.get_ref() == SECTIONS[0])?;
         let at = key.span().start;
         let DeValue::Table(section) = value.get_ref() else {
@@ -99,14 +105,7 @@ impl Reader<'_> {
             return None;
         };
         let origin = (self.origin)(at);
-        let mut sweep = Sweep {
-            origin,
-            repeats: 1,
-            seeds: Vec::new(),
-            axes: Vec::new(),
-            cases: Vec::new(),
-            quick: Vec::new(),
-        };
+        let mut sweep = SweepSection::new(origin);
         for line in lines(section) {
             match (line.name, line.value) {
                 ("repeats", value) => match count(value).filter(|n| (1..=1000).contains(n)) {
@@ -136,7 +135,7 @@ impl Reader<'_> {
                 (name, DeValue::Array(values)) if !values.is_empty() => {
                     let values = values.iter().map(|value| self.slice(value.span())).collect();
                     let origin = (self.origin)(line.at);
-                    sweep.axes.push(Axis { key: name.to_owned(), values, origin });
+                    sweep.axes.push(SweepAxis { key: name.to_owned(), values, origin });
                 }
                 (name, other) => self.complain(line.at, &not_an_axis(name, other)),
             }
@@ -147,7 +146,7 @@ impl Reader<'_> {
         Some(sweep)
     }
 
-    pub(super) fn references(&mut self, table: &DeTable<'_>) -> Vec<Reference> {
+    pub(super) fn references(&mut self, table: &DeTable<'_>) -> Vec<ReferenceSection> {
         let section = table.iter().find(|(key, _)| key.get_ref() == SECTIONS[1]);
         let Some((key, value)) = section else { return Vec::new() };
         let at = key.span().start;
@@ -165,11 +164,11 @@ impl Reader<'_> {
         references
     }
 
-    fn reference(&mut self, at: usize, table: &DeTable<'_>) -> Reference {
+    fn reference(&mut self, at: usize, table: &DeTable<'_>) -> ReferenceSection {
         let at = lines(table).first().map_or(at, |line| line.at);
         let origin = (self.origin)(at);
         let mut reference =
-            Reference { origin, when: Vec::new(), figures: Vec::new(), from: String::new() };
+            ReferenceSection { origin, when: Vec::new(), figures: Vec::new(), from: String::new() };
         for line in lines(table) {
             match (line.name, line.value) {
                 ("when", DeValue::Table(when)) => {
@@ -197,15 +196,15 @@ impl Reader<'_> {
         reference
     }
 
-    /// The lines of a table of settings, whose keys are whole.
-    pub(super) fn settings(&mut self, section: &str, table: &DeTable<'_>) -> Vec<Setting> {
+    /// The lines of a table of settings, whose keys are full paths.
+    pub(super) fn settings(&mut self, section: &str, table: &DeTable<'_>) -> Vec<SweepSetting> {
         let mut settings = Vec::new();
         for line in lines(table) {
             if line.value.is_table() && !line.name.contains('.') {
                 self.complain(line.at, &format!("{section}.{} {QUOTE}", line.name));
                 continue;
             }
-            settings.push(Setting {
+            settings.push(SweepSetting {
                 key: line.name.to_owned(),
                 text: self.slice(line.span),
                 origin: (self.origin)(line.at),
@@ -237,16 +236,16 @@ fn not_an_axis(name: &str, value: &DeValue<'_>) -> String {
 }
 
 fn count(value: &DeValue<'_>) -> Option<u64> {
-    match Value::from_toml(value) {
-        Ok(Value::Whole(whole)) => u64::try_from(whole).ok(),
+    match JobValue::from_toml(value) {
+        Ok(JobValue::Whole(whole)) => u64::try_from(whole).ok(),
         _ => None,
     }
 }
 
 pub(super) fn number(value: &DeValue<'_>) -> Option<f64> {
-    let number = match Value::from_toml(value) {
-        Ok(Value::Whole(whole)) => whole as f64,
-        Ok(Value::Number(number)) => number,
+    let number = match JobValue::from_toml(value) {
+        Ok(JobValue::Whole(whole)) => whole as f64,
+        Ok(JobValue::Number(number)) => number,
         _ => return None,
     };
     (number.is_finite() && number > 0.0).then_some(number)

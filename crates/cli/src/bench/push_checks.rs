@@ -1,12 +1,11 @@
-//! What it costs that each push counts once and that nobody is lost unnoticed, for `bench net`.
+//! The cost of applying each push exactly once and of noticing lost workers, for `bench net`.
 //!
-//! That is too little to see in exchanges/s, which differ by some percent from turn to turn. So a
-//! server's machine is driven here without sockets, by two workers that push a single parameter: what
-//! a push takes then is all that is done about it beside arithmetic and sockets, and telling new
-//! pushes from old ones is a part of that. Beside it stands the look at all waits, ten times a second,
-//! with a frame of each worker that says no more than that it is alive. (Workers send none such while
-//! they exchange: whether a machine is gone, the system's keep-alive probes tell, and those it sends
-//! only over connections that are silent.)
+//! The cost is too small to show in exchanges/s, which vary by some percent from turn to turn. So
+//! this drives a server's state machine without sockets, with two workers that push a single
+//! parameter. The time of a push is then everything except arithmetic and sockets, including the
+//! check whether the push is new. A second figure is the check of all timeouts, ten times a second,
+//! with a heartbeat of each worker. (Workers send no heartbeats while they exchange: the system's
+//! keep-alive probes detect a lost machine, and it sends them only over idle connections.)
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -17,20 +16,20 @@ use paceline_exchange::{
 };
 use paceline_model::{OptimizerState, Sgd};
 
-use super::bare::flat;
+use super::bench_observer::flat_layout;
 use crate::table::{aligned, grouped};
 
 const WORKERS: usize = 2;
-/// Calls that are timed together, and how often: the quickest counts.
+/// Calls per timed turn, and turns; the fastest turn counts.
 const CALLS: u64 = 20_000;
 const TURNS: usize = 50;
-/// How often a server looks at its waits.
-const LOOK_EVERY_MS: u64 = 100;
+/// How often a server checks its timeouts, in milliseconds.
+const TICK_EVERY_MS: u64 = 100;
 
-/// Sends nothing.
-struct Nowhere;
+/// Discards everything.
+struct NullHost;
 
-impl Host for Nowhere {
+impl Host for NullHost {
     fn send(&mut self, to: ConnId, header: Header, body: FrameBody<'_>) {
         black_box((to, header, body.bytes().len()));
     }
@@ -44,8 +43,8 @@ impl Host for Nowhere {
     fn phase(&mut self, _: ServerPhase) {}
 }
 
-/// Measures, and compares with an exchange of a run that makes so many a second.
-pub(super) fn guards(exchanges_per_second: f64) -> String {
+/// Measures, and relates the times to a run with this rate of exchanges.
+pub(super) fn push_checks(exchanges_per_second: f64) -> String {
     let mut machine = started();
     let (mut gradient, mut sequence) = (vec![0.0], 0);
     let mut push = |machine: &mut Server, is_new: bool| {
@@ -58,7 +57,7 @@ pub(super) fn guards(exchanges_per_second: f64) -> String {
                 &header,
                 Payload::Floats(&mut gradient),
                 0,
-                &mut Nowhere,
+                &mut NullHost,
             );
         }
     };
@@ -66,36 +65,36 @@ pub(super) fn guards(exchanges_per_second: f64) -> String {
     let again = best(|| push(&mut machine, false)) / WORKERS as f64;
     let beat = Client::heartbeat();
     let mut now_ms = 0;
-    let look = best(|| {
-        now_ms += LOOK_EVERY_MS;
+    let tick = best(|| {
+        now_ms += TICK_EVERY_MS;
         for slot in 0..WORKERS as u64 {
-            machine.frame_arrived(ConnId(slot), &beat, Payload::Bytes(&[]), now_ms, &mut Nowhere);
+            machine.frame_arrived(ConnId(slot), &beat, Payload::Bytes(&[]), now_ms, &mut NullHost);
         }
-        machine.tick(now_ms, &mut Nowhere);
+        machine.tick(now_ms, &mut NullHost);
     });
-    assert!(machine.outcome().is_none(), "the run goes on");
+    assert!(machine.outcome().is_none(), "the run continues");
     let row = |what: &str, seconds: f64, per_second: f64| {
         let share = 100.0 * seconds * per_second;
         vec![what.into(), format!("{:.0} ns", 1e9 * seconds), format!("{share:.3} %")]
     };
     let rows = [
         ["", "takes", "of the time"].map(String::from).to_vec(),
-        row("all about a push but sockets and arithmetic", new, exchanges_per_second),
-        row("the same about a push that was here before", again, exchanges_per_second),
+        row("a push without sockets and arithmetic", new, exchanges_per_second),
+        row("the same for a push that was applied before", again, exchanges_per_second),
         row(
-            "a heartbeat of each worker and a look at all waits, ten a second",
-            look,
-            1e3 / LOOK_EVERY_MS as f64,
+            "a heartbeat of each worker and a check of all timeouts, ten per second",
+            tick,
+            1e3 / TICK_EVERY_MS as f64,
         ),
     ];
     format!(
-        "that each push counts once and nobody is lost unnoticed, at {} exchanges/s\n{}",
+        "applying each push exactly once and noticing lost workers, at {} exchanges/s\n{}",
         grouped(exchanges_per_second as u64),
         aligned(&rows)
     )
 }
 
-/// Seconds of one call.
+/// Seconds per call.
 fn best(mut call: impl FnMut()) -> f64 {
     let turn = |_| {
         let begun = Instant::now();
@@ -105,14 +104,14 @@ fn best(mut call: impl FnMut()) -> f64 {
     (0..TURNS).map(turn).fold(f64::INFINITY, f64::min) / CALLS as f64
 }
 
-/// A server of mode `async` to which everybody has come.
+/// A server in mode `async` to which all workers are connected.
 fn started() -> Server {
     let config = ServerConfig {
         rejoin_ms: 60_000,
         stall_ms: 60_000,
         ..ServerConfig::new(ModeConfig::Async, WORKERS, 1)
     };
-    let optimizer = OptimizerState::new(Sgd::new(0.0), &flat(1), 0..1);
+    let optimizer = OptimizerState::new(Sgd::new(0.0), &flat_layout(1), 0..1);
     let mut machine = Server::new(config, Store::dense(vec![0.0], optimizer));
     for slot in 0..WORKERS as u32 {
         let (header, hello) =
@@ -120,8 +119,8 @@ fn started() -> Server {
                 .hello(0);
         let conn = ConnId(u64::from(slot));
         machine.connection_opened(conn, 0);
-        machine.frame_arrived(conn, &header, Payload::Bytes(&hello), 0, &mut Nowhere);
+        machine.frame_arrived(conn, &header, Payload::Bytes(&hello), 0, &mut NullHost);
     }
-    assert!(machine.is_started(), "both workers are here");
+    assert!(machine.is_started(), "both workers are connected");
     machine
 }

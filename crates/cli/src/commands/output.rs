@@ -1,0 +1,15 @@
+//! Standard output of the commands.
+
+use std::io::{self, Write};
+
+use crate::Failure;
+
+/// Prints to standard output. A reader that closes the pipe early is not an error.
+pub(super) fn print(text: &str) -> Result<(), Failure> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Files { what: "cannot write to standard output".into(), source: error })
+        }
+        _ => Ok(()),
+    }
+}

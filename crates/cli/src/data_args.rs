@@ -1,0 +1,107 @@
+//! The command line of `paceline data`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use paceline_data::{KnownDataset, sparse};
+
+/// Commands for data sets.
+#[derive(Debug, Subcommand)]
+pub enum DataCommand {
+    /// List the data sets, their state and their location
+    List,
+    /// Fetch a data set into the cache
+    Get {
+        /// Data set
+        set: DatasetName,
+        /// Fetch from this URL instead of the public mirrors; file names are appended to it. May
+        /// be given more than once
+        #[arg(long, value_name = "URL")]
+        mirror: Vec<String>,
+    },
+    /// Write generated data to a file
+    Make {
+        /// Kind of data
+        #[command(subcommand)]
+        what: MakeCommand,
+    },
+}
+
+/// Data to generate.
+#[derive(Debug, Subcommand)]
+pub enum MakeCommand {
+    /// Clicks like those of Criteo's logs: 39 features a row, some of them in nearly every row
+    #[command(after_help = "Example:\n  \
+        paceline data make clicks --rows 1000000 --format libsvm clicks.svm\n\n\
+        Row i depends on --features, --seed and i alone. --test generates other rows of the same \
+        distribution, for tests.")]
+    Clicks(MakeClicksArgs),
+}
+
+/// Arguments of `data make clicks`.
+#[derive(Args, Clone, Debug)]
+pub struct MakeClicksArgs {
+    /// File to write; it must not exist
+    pub file: PathBuf,
+    /// Number of rows
+    #[arg(
+        long,
+        default_value_t = 1_000_000,
+        value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX))
+    )]
+    pub rows: u64,
+    /// Number of distinct features
+    #[arg(long, default_value_t = 33_762_578, value_parser = clap::value_parser!(u32).range(64..))]
+    pub features: u32,
+    /// Seed of the rows
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Format of the file
+    #[arg(long)]
+    pub format: RowFormatArg,
+    /// Compress the file with gzip
+    #[arg(long)]
+    pub gzip: bool,
+    /// Generate the rows for tests
+    #[arg(long)]
+    pub test: bool,
+}
+
+/// A format of sparse rows.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum RowFormatArg {
+    /// LIBSVM text
+    Libsvm,
+    /// TFRecords of tf.train.Example
+    Tfrecord,
+    /// Tab-separated counts and categories, as Criteo's logs
+    Criteo,
+}
+
+impl From<RowFormatArg> for sparse::SparseFormat {
+    fn from(format: RowFormatArg) -> Self {
+        match format {
+            RowFormatArg::Libsvm => sparse::SparseFormat::Libsvm,
+            RowFormatArg::Tfrecord => sparse::SparseFormat::TfRecord,
+            RowFormatArg::Criteo => sparse::SparseFormat::Criteo,
+        }
+    }
+}
+
+/// A data set that can be fetched.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum DatasetName {
+    /// Handwritten digits
+    Mnist,
+    /// Pieces of clothing, in the same form
+    FashionMnist,
+}
+
+impl From<DatasetName> for KnownDataset {
+    fn from(set: DatasetName) -> Self {
+        match set {
+            DatasetName::Mnist => KnownDataset::Mnist,
+            DatasetName::FashionMnist => KnownDataset::FashionMnist,
+        }
+    }
+}
