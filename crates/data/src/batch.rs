@@ -19,6 +19,7 @@ pub struct BatchBuffer {
 
 impl BatchBuffer {
     /// Replaces the buffer's contents with the given examples.
+    #[inline]
     pub fn fill(
         &mut self,
         images: &Images,
@@ -61,6 +62,7 @@ pub(crate) fn prefetch(bytes: &[u8]) {
 }
 
 /// `out[i] = bytes[i] / 255`, with the widest vectors of the processor.
+#[inline]
 pub(crate) fn bytes_to_unit(bytes: &[u8], out: &mut [f32]) {
     Arch::new().dispatch(
         #[inline(always)]

@@ -15,7 +15,7 @@ pub(crate) fn check(files: &[SourceFile]) -> Vec<String> {
     for file in files.iter().filter(|file| file.language() == Language::Rust) {
         let folders: Vec<_> = file.path.split('/').collect();
         if let ["crates", name, "src", ref rest @ ..] = *folders
-            && rest.first() != Some(&"tests")
+            && !rest.iter().any(|part| is_test(part))
         {
             *crates.entry(name).or_default() += file.text.lines().count();
         }
@@ -34,6 +34,11 @@ pub(crate) fn check(files: &[SourceFile]) -> Vec<String> {
         .collect()
 }
 
+/// Whether this part of a path names a folder or file of tests.
+fn is_test(part: &str) -> bool {
+    part == "tests" || part == "tests.rs" || part.ends_with("_tests.rs")
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::file;
@@ -45,6 +50,7 @@ mod tests {
             file("crates/a/src/lib.rs", "x\n".repeat(11_001)),
             file("crates/b/tests/b.rs", "x\n".repeat(12_000)),
             file("crates/b/src/tests/c.rs", "x\n".repeat(12_000)),
+            file("crates/b/src/sweep_tests.rs", "x\n".repeat(12_000)),
             file("crates/a/examples/c.rs", "x\n".repeat(5_000)),
             file("crates/d/src/main.rs", "x\n".repeat(9_000)),
             file("crates/e/src/lib.rs", "x\n".repeat(11_000)),
