@@ -24,6 +24,7 @@ use crate::tally::Tally;
 ///     Batch, Group, Layout, Model, OutputMode, Tally, fill_uniform, softmax_cross_entropy,
 /// };
 ///
+/// #[derive(Clone)]
 /// struct Perceptron {
 ///     sizes: [usize; 3], // inputs, hidden, classes
 ///     layout: Layout,

@@ -131,10 +131,11 @@ pub mod prelude {
         CheckpointSettings, Mode, Session, SessionReport, Sharing, Shuffle, Stop, TrainError,
     };
     pub use paceline_model::{
-        AdaGrad, Adam, AlexNet, Batch, Ftrl, Group, Layout, Logistic, LossSlope, Model, Momentum,
-        Optimizer, OptimizerSpec, OutputMode, ParamUpdate, Schedule, ScoreLoss, Sgd, Softmax,
-        SparseLinear, SparseModel, Tally, fill_uniform, lenet, softmax_cross_entropy,
+        AdaGrad, Adam, AlexNet, Batch, Ftrl, Group, Layer, Layout, Logistic, LossSlope, Model,
+        Momentum, Network, Optimizer, OptimizerSpec, OutputMode, ParamUpdate, Schedule, ScoreLoss,
+        Sgd, Shape, Softmax, SparseLinear, SparseModel, Tally, fill_uniform, lenet,
+        softmax_cross_entropy,
     };
     pub use paceline_observe::{Recorder, RunStart, StepRecord, TestRecord};
-    pub use paceline_record::RunDir;
+    pub use paceline_record::{RunDir, RunFileError};
 }

@@ -12,7 +12,8 @@ use paceline_record::{
 
 /// Records a session into a run directory.
 pub trait RecordRun {
-    /// Writes logs, TensorBoard events, resource samples, the model and the summary to `run`.
+    /// Writes logs, TensorBoard events, resource samples, the model and the summary to `run`. There
+    /// is no job file: a session has no job.
     #[must_use]
     fn record(self, run: RunDir) -> Self;
 }
@@ -20,11 +21,22 @@ pub trait RecordRun {
 impl RecordRun for Session {
     fn record(self, run: RunDir) -> Self {
         let graph = self.graph().unwrap_or_default();
+        remove_empty_job(&run);
         self.contexts(move |task| {
             let log = TaskLog::create(&run, task).map_err(refused)?;
             let graph = if task == "worker:0" { graph.clone() } else { Vec::new() };
             Ok(Arc::new(RunDirContext { run: run.clone(), task: task.to_owned(), log, graph }))
         })
+    }
+}
+
+/// Removes the empty job file by which a new run claims its directory: it would read as the
+/// built-in job.
+fn remove_empty_job(run: &RunDir) {
+    let path = run.path().join(files::JOB);
+    if std::fs::metadata(&path).is_ok_and(|file| file.len() == 0) {
+        // What cannot be removed is harmless.
+        let _ = std::fs::remove_file(path);
     }
 }
 

@@ -26,7 +26,7 @@ impl RunDir {
         let wanted = wanted.as_ref();
         let refused = |why: &str| {
             RunFileError::Refused(format!(
-                "--run-dir {}: {why}, and a run never overwrites another; name a new directory",
+                "run directory {}: {why}, and a run never overwrites another; name a new directory",
                 wanted.display()
             ))
         };
