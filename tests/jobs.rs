@@ -72,10 +72,14 @@ fn a_batch_larger_than_the_data_is_refused() {
     let sandbox = Sandbox::new();
     sandbox.idx_set("set", 12, 3);
     sandbox.write("job.toml", "[data]\nkind = \"mnist\"\npath = \"set\"\n[train]\nbatch = 13\n");
-    check_in(&sandbox, &["job.toml"], &["job.toml:5: train.batch is 13", "only 12 examples"]);
+    check_in(
+        &sandbox,
+        &["job.toml"],
+        &["job.toml:5: train.batch is 13", "only 12 training examples"],
+    );
     // The default batch is checked too.
     sandbox.write("job.toml", "[data]\nkind = \"mnist\"\npath = \"set\"\n");
-    check_in(&sandbox, &["job.toml"], &["default: train.batch is 60", "only 12 examples"]);
+    check_in(&sandbox, &["job.toml"], &["default: train.batch is 60", "only 12 training examples"]);
 }
 
 #[test]
