@@ -31,13 +31,20 @@ impl BatchBuffer {
         // Shuffled examples lie anywhere in memory: prefetch them before they are needed.
         let mut ahead = examples.clone();
         ahead.by_ref().take(AHEAD).for_each(|example| prefetch(images.image(example)));
-        for (row, example) in self.inputs.chunks_exact_mut(width).zip(examples) {
-            if let Some(later) = ahead.next() {
-                prefetch(images.image(later));
-            }
-            bytes_to_unit(images.image(example), row);
-            self.labels.push(u32::from(images.label(example)));
-        }
+        let (inputs, labels) = (&mut self.inputs, &mut self.labels);
+        // The processor's vectors are looked up once for all examples.
+        Arch::new().dispatch(
+            #[inline(always)]
+            || {
+                for (row, example) in inputs.chunks_exact_mut(width).zip(examples) {
+                    if let Some(later) = ahead.next() {
+                        prefetch(images.image(later));
+                    }
+                    convert(images.image(example), row);
+                    labels.push(u32::from(images.label(example)));
+                }
+            },
+        );
     }
 }
 
@@ -62,16 +69,19 @@ pub(crate) fn prefetch(bytes: &[u8]) {
 }
 
 /// `out[i] = bytes[i] / 255`, with the widest vectors of the processor.
-#[inline]
 pub(crate) fn bytes_to_unit(bytes: &[u8], out: &mut [f32]) {
     Arch::new().dispatch(
         #[inline(always)]
-        || {
-            for (out, &byte) in out.iter_mut().zip(bytes) {
-                *out = f32::from(byte) * (1.0 / 255.0);
-            }
-        },
+        || convert(bytes, out),
     );
+}
+
+/// `out[i] = bytes[i] / 255`, with the vectors of the caller.
+#[inline(always)]
+fn convert(bytes: &[u8], out: &mut [f32]) {
+    for (out, &byte) in out.iter_mut().zip(bytes) {
+        *out = f32::from(byte) * (1.0 / 255.0);
+    }
 }
 
 #[cfg(test)]

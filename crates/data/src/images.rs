@@ -73,6 +73,7 @@ impl Images {
     }
 
     /// The number of values of one image: `rows * cols`.
+    #[inline]
     pub fn inputs(&self) -> usize {
         self.rows * self.cols
     }
@@ -81,6 +82,7 @@ impl Images {
     ///
     /// # Panics
     /// If `index` is not below [`len`](Self::len).
+    #[inline]
     pub fn image(&self, index: usize) -> &[u8] {
         let area = self.inputs();
         &self.pixels[index * area..(index + 1) * area]
@@ -95,6 +97,7 @@ impl Images {
     ///
     /// # Panics
     /// If `index` is not below [`len`](Self::len).
+    #[inline]
     pub fn label(&self, index: usize) -> u8 {
         self.labels[index]
     }
