@@ -124,7 +124,7 @@ fn a_run_directory_with_something_in_it_is_left_alone() {
     assert_eq!(fs::read(sandbox.path("run/summary.json")).unwrap(), b"precious");
     sandbox.write("file", "precious");
     let args = [&["--run-dir", "file"], &SMALL[..]].concat();
-    check_in(&sandbox, &args, &["--run-dir file: this is a file"]);
+    check_in(&sandbox, &args, &["run directory file: this is a file"]);
     // An empty directory may be used.
     fs::create_dir(sandbox.path("empty")).unwrap();
     sandbox.ok(&[&["train", "--quiet", "--run-dir", "empty"], &SMALL[..]].concat());
