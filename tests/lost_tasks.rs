@@ -46,7 +46,7 @@ fn a_run_continues_without_a_killed_worker_if_allowed() {
         signal_to(launched.task("worker:1"), "KILL");
         let output = launched.finish();
         assert_eq!(output.code, Some(0), "{mode}: {output:?}");
-        assert_says(&output.stderr, &["worker:1 was lost", "the run goes on without it"]);
+        assert_says(&output.stderr, &["worker:1 was lost", "the run continues without it"]);
         let summary = sandbox.run_folder("run").summary();
         assert_eq!(summary["stop_reason"], "seconds", "{mode}");
         let tasks = summary["tasks"].as_array().unwrap();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use paceline_model::OptimizerSpec;
+use paceline_observe::examples_per_step;
 use paceline_observe::trace::TraceWindow;
 
 /// The settings of a run. All tasks of a run have equal ones.
@@ -191,11 +192,11 @@ impl TrainSettings {
 
     /// Examples that all workers together train on in one global step.
     pub fn examples_per_step(&self, slots: usize) -> usize {
-        match self.mode {
-            Mode::Sync { quorum } => self.batch * quorum.unwrap_or(slots),
-            Mode::Mirrored => self.batch * slots,
-            Mode::Single | Mode::Async | Mode::Bounded { .. } => self.batch,
-        }
+        let quorum = match self.mode {
+            Mode::Sync { quorum } => quorum,
+            _ => None,
+        };
+        examples_per_step(self.mode.name(), self.batch, slots, quorum)
     }
 }
 

@@ -10,7 +10,7 @@
 //!
 //! The caller hands in what happens and carries out what the state machine decides:
 //!
-//! - A server is told of connections, frames, losses and the time ([`Server::connection_opened`],
+//! - A server receives connections, frames, losses and the time ([`Server::connection_opened`],
 //!   [`Server::frame_arrived`], [`Server::connection_closed`], [`Server::tick`]). During each call
 //!   it acts through a [`Host`], which sends frames and closes connections.
 //! - A client names the frames to send ([`Client::hello`], [`Client::next_frame`]) and says where

@@ -19,7 +19,7 @@ use paceline_net::{
 
 const START: [f32; 2] = [1.0, 2.0];
 
-/// Ends the server when it is told to.
+/// Ends the server on request.
 struct KillSwitch<'a>(&'a AtomicBool);
 
 impl ServerObserver for KillSwitch<'_> {

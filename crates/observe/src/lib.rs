@@ -53,8 +53,10 @@ pub mod task_summary;
 pub mod trace;
 pub mod verdict;
 
+mod global_batch;
 mod wall_clock;
 
+pub use global_batch::examples_per_step;
 pub use pace::{Pace, Rank, ranking};
 pub use phases::{Clock, Phase, PhaseClock, PhaseTotals, Phases, Totals};
 pub use recorder::{

@@ -41,7 +41,6 @@ pub mod timeline;
 
 mod error;
 mod event_log;
-mod global_batch;
 mod phase_curves;
 mod resource_curves;
 mod resource_table;
@@ -55,8 +54,7 @@ mod worker_curves;
 pub use error::RunFileError;
 pub use event_log::{EventLog, EventLogConfig, RunDescription};
 pub use events::EventWriter;
-pub use global_batch::examples_per_step;
-pub use paceline_observe::{ResourceUse, Summary, TaskSummary, WorkerTiming};
+pub use paceline_observe::{ResourceUse, Summary, TaskSummary, WorkerTiming, examples_per_step};
 pub use resource_table::ResourceTable;
 pub use run_dir::RunDir;
 pub use server_event_log::{ServerEventLog, ServerLogConfig};

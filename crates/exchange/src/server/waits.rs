@@ -32,7 +32,7 @@ impl Server {
             if self.config.on_loss == OnLoss::Fail {
                 return self.fail(&text, host);
             }
-            host.note(Level::Warning, &format!("{text}; the run goes on without it"));
+            host.note(Level::Warning, &format!("{text}; the run continues without it"));
             self.members[slot].state = MemberState::Lost;
             self.members[slot].absence = None;
             self.chunks.iter_mut().for_each(|chunk| chunk.slots[slot].pending_keys.clear());

@@ -8,7 +8,7 @@
 /// them: an elastic run has more slots than workers.
 ///
 /// ```
-/// use paceline_record::examples_per_step;
+/// use paceline_observe::examples_per_step;
 ///
 /// assert_eq!(examples_per_step("async", 10, 4, None), 10);
 /// assert_eq!(examples_per_step("sync", 10, 4, None), 40);
