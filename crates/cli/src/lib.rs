@@ -42,6 +42,7 @@ pub mod table;
 mod task;
 mod task_context;
 mod task_recorders;
+mod test_hooks;
 pub mod train;
 pub mod train_options;
 pub mod watch;

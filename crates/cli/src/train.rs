@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use paceline_engine::checkpoint::{CheckpointDir, PlanOrigin, ResumePoint};
+use paceline_engine::checkpoint::{PlanOrigin, ResumePoint};
 use paceline_engine::{Mode, TaskPlace, TrainingTask, run_worker};
 use paceline_place::{Cluster, LauncherChannel};
 use paceline_record::names::files;
@@ -16,8 +16,9 @@ use crate::progress::Progress;
 use crate::source::load_data;
 use crate::task::run_task;
 use crate::task_context::{ProgramContext, StopSource, TaskIdentity};
+use crate::test_hooks;
 use crate::train_options::{
-    FinishedRun, TrainOptions, announcement, check_unfinished, resume_line,
+    FinishedRun, TrainOptions, announcement, check_unfinished, checkpoint_dir, resume_line,
 };
 use crate::workload::build_workload;
 
@@ -57,7 +58,7 @@ fn train_single(
     let progress = Progress::new(options.quiet);
     let data = load_data(job, plan, &mut |text| progress.say(text))?;
     let workload = build_workload(plan, data);
-    let settings = plan.settings(job.digest());
+    let settings = plan.settings(job.digest(), test_hooks::from_env());
     let threads = plan.threads(1);
     let place = TaskPlace {
         slots: if workload.is_sparse() { threads.per_loop(1) } else { 1 },
@@ -85,7 +86,7 @@ fn train_single(
         context: Arc::new(context),
         threads,
         test_threads: plan.test_threads(),
-        checkpoints: Some(&CheckpointDir::of(run.path())),
+        checkpoints: Some(&checkpoint_dir(run.path())),
         origin: from.as_ref().map_or(PlanOrigin::default(), ResumePoint::origin),
         from: from.as_ref(),
         started: Instant::now(),

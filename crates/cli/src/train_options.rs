@@ -7,6 +7,7 @@ use paceline_engine::checkpoint::{Checkpoint, CheckpointDir, ResumePoint};
 use paceline_engine::{RunReport, StopReason, TrainingData};
 use paceline_observe::Summary;
 use paceline_record::RunDir;
+use paceline_record::names::{files, folders};
 
 use crate::Failure;
 use crate::job::Plan;
@@ -31,10 +32,10 @@ pub struct TrainOptions {
 }
 
 impl TrainOptions {
-    /// The checkpoint to resume from. Newer ones that are passed over are reported even if quiet.
+    /// The checkpoint to resume from. Newer ones that are skipped are reported even if quiet.
     pub(crate) fn checkpoint(&self) -> Result<Option<Checkpoint>, Failure> {
         let Some(run) = &self.resume else { return Ok(None) };
-        let dir = CheckpointDir::of(run);
+        let dir = checkpoint_dir(run);
         let Some(step) = self.checkpoint else { return Ok(Some(dir.newest(&mut write_line)?)) };
         let wrong = |why| Failure::Usage(format!("the checkpoint of step {step}: {why}"));
         dir.verify(step).map(Some).map_err(wrong)
@@ -49,7 +50,7 @@ impl TrainOptions {
         let run = match (&self.resume, from) {
             (Some(path), Some(from)) => {
                 let run = RunDir::reopen(path)?;
-                CheckpointDir::of(path).set_aside_after(from.manifest.info.step)?;
+                checkpoint_dir(path).set_aside_after(from.manifest.info.step)?;
                 run
             }
             _ => match &self.run_dir {
@@ -67,6 +68,12 @@ impl TrainOptions {
             write_line(text);
         }
     }
+}
+
+/// Where the checkpoints and generations of the run in this directory are.
+pub(crate) fn checkpoint_dir(run: &Path) -> CheckpointDir {
+    CheckpointDir::new(run.join(folders::CHECKPOINTS))
+        .with_generation_files(run.join(files::GENERATION), run.join(files::GENERATION_LOCK))
 }
 
 /// A run that has ended in order.

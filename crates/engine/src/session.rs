@@ -12,7 +12,8 @@ use crate::context::{ContextFactory, TaskContext};
 use crate::error::TrainError;
 use crate::session_run::{SessionRun, lock};
 use crate::settings::{
-    CheckpointSettings, EvaluateSettings, Mode, OnWorkerLoss, Stop, Timeouts, TrainSettings,
+    CheckpointSettings, EvaluateSettings, Mode, OnWorkerLoss, Stop, TestHooks, Timeouts,
+    TrainSettings,
 };
 use crate::sharing::Sharing;
 use crate::training_task::Threads;
@@ -161,11 +162,11 @@ impl Session {
         self
     }
 
-    /// Keeps checkpoints in the directory `checkpoints` of `run`.
+    /// Keeps checkpoints in the directory `dir`.
     #[must_use]
-    pub fn checkpoints(mut self, run: &Path, settings: CheckpointSettings) -> Self {
+    pub fn checkpoints(mut self, dir: &Path, settings: CheckpointSettings) -> Self {
         self.settings.checkpoint = Some(settings);
-        self.checkpoints = Some(CheckpointDir::of(run));
+        self.checkpoints = Some(CheckpointDir::new(dir));
         self
     }
 
@@ -290,6 +291,7 @@ fn default_settings() -> TrainSettings {
         timeouts: Timeouts::default(),
         trace: None,
         job_digest: [0; 32],
+        test_hooks: TestHooks::default(),
     }
 }
 

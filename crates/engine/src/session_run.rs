@@ -8,9 +8,7 @@ use std::time::Instant;
 use paceline_observe::{Recorder, ServerRecorder, Summary};
 
 use crate::checkpoint::{CheckpointDir, PlanOrigin, ResumePoint};
-use crate::context::{
-    ContextFactory, FinalModel, NoteLevel, ProgressReport, TaskContext, VisitPiece,
-};
+use crate::context::{ContextFactory, FinalModel, NoteLevel, TaskContext, VisitPiece};
 use crate::error::TrainError;
 use crate::run_report::RunReport;
 use crate::server_task::{ServerTask, run_server};
@@ -170,14 +168,6 @@ impl TaskContext for KeepingContext {
 
     fn server_recorder(&self) -> Result<Box<dyn ServerRecorder>, TrainError> {
         self.context.server_recorder()
-    }
-
-    fn is_progress_due(&self, now: Instant) -> bool {
-        self.context.is_progress_due(now)
-    }
-
-    fn progress(&self, progress: &ProgressReport) {
-        self.context.progress(progress);
     }
 
     fn stop_signal(&self) -> Option<i32> {

@@ -33,6 +33,34 @@ pub struct TrainSettings {
     pub trace: Option<TraceWindow>,
     /// Identifies the job; tasks refuse each other when it differs.
     pub job_digest: [u8; 32],
+    /// What tests and benches change about this task: the only setting in which tasks may differ.
+    pub test_hooks: TestHooks,
+}
+
+/// What tests and benches change about a task. The default changes nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TestHooks {
+    /// Slows one or all slots down.
+    pub slowdown: Option<Slowdown>,
+    /// Measures no phases, so that the cost of measuring them can be measured.
+    pub omits_phases: bool,
+}
+
+/// Slows slots down.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slowdown {
+    /// The slot; all if `None`.
+    pub slot: Option<usize>,
+    /// How many times longer a gradient takes.
+    pub factor: f64,
+}
+
+impl TestHooks {
+    /// How many times longer a gradient of this slot takes; 1.0 is full speed.
+    pub(crate) fn slowdown(self, slot: usize) -> f64 {
+        let applies = |slowdown: &Slowdown| slowdown.slot.is_none_or(|slowed| slowed == slot);
+        self.slowdown.filter(applies).map_or(1.0, |slowdown| slowdown.factor)
+    }
 }
 
 /// How workers share the parameters.

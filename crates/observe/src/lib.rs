@@ -60,8 +60,8 @@ pub use global_batch::examples_per_step;
 pub use pace::{Pace, Rank, ranking};
 pub use phases::{Clock, Phase, PhaseClock, PhaseTotals, Phases, Totals};
 pub use recorder::{
-    PeerTraffic, Recorder, RunPosition, RunStart, StepRecord, TestRecord, TraceEvent, VisitTraffic,
-    no_traffic,
+    PeerTraffic, ProgressReport, Recorder, RunPosition, RunStart, StepRecord, TestRecord,
+    TraceEvent, VisitTraffic, no_traffic,
 };
 pub use resources::{COLUMNS, Gauges, Sample, Usage, column, columns};
 pub use run_summary::Summary;

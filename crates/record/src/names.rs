@@ -16,6 +16,13 @@ pub mod files {
     pub const MODEL: &str = "model.safetensors";
     /// The merged timeline of all tasks, in the run directory.
     pub const TIMELINE: &str = "trace.json";
+    /// Which generation a run with servers is in, in the run directory.
+    pub const GENERATION: &str = "generation.json";
+    /// The lock that orders the writers of [`GENERATION`], in the run directory.
+    pub const GENERATION_LOCK: &str = "generation.lock";
+    /// How another worker can join, in the run directory of a local run while it trains. It holds
+    /// the run's secret, so only its owner may read it.
+    pub const JOIN: &str = "join.json";
     /// A task's log, in its folder.
     pub const LOG: &str = "log.txt";
     /// The address of a task's metrics, in its folder.

@@ -7,6 +7,7 @@ use paceline_engine::checkpoint::CheckpointDir;
 use super::output::print;
 use crate::Failure;
 use crate::table::columns;
+use crate::train_options::checkpoint_dir;
 
 /// Lists the checkpoints of a run. Reads only their manifests.
 pub(super) fn list(run: &Path) -> Result<(), Failure> {
@@ -60,7 +61,7 @@ pub(super) fn verify(run: &Path) -> Result<(), Failure> {
 }
 
 fn open(run: &Path) -> Result<(CheckpointDir, Vec<u64>), Failure> {
-    let dir = CheckpointDir::of(run);
+    let dir = checkpoint_dir(run);
     match dir.steps() {
         steps if steps.is_empty() => {
             Err(Failure::Usage(format!("{}: there are no checkpoints", run.display())))

@@ -1,6 +1,6 @@
 //! Checkpoints: what a run keeps so that it can continue as if nothing had happened.
 //!
-//! A checkpoint is a directory, `checkpoints/step-<step>/` in the run directory. It holds a
+//! A checkpoint is a directory, `step-<step>/` in the directory of checkpoints. It holds a
 //! safetensors file per server (one for `single`) with that server's shard of the parameters and
 //! of the optimizer's state ([`buffer`]), and a manifest ([`manifest`]) with sizes, checksums and
 //! how far each slot had come. The manifest appears last, by rename: without it there is no
@@ -19,8 +19,8 @@ mod tests;
 pub mod writer;
 
 pub use dir::{Checkpoint, CheckpointDir};
-pub use generation::ServerNumber;
+pub use generation::{GenerationStart, ServerNumber};
 pub use manifest::{CheckpointInfo, Manifest, PlanOrigin};
-pub use resume_point::ResumePoint;
+pub use resume_point::{DenseShard, ResumePoint};
 pub use writer::{CheckpointSpec, CheckpointWriter, PlanPosition, ReportCheckpoint, ShardPlace};
 pub(crate) use writer::{copy_dense, copy_store, copy_table};
