@@ -93,7 +93,7 @@ fn a_signal_leaves_a_valid_run_and_sets_the_exit_code() {
 }
 
 #[test]
-fn training_that_diverges_fails_and_names_the_key_to_change() {
+fn training_that_diverges_fails_and_says_what_to_change() {
     let sandbox = Sandbox::new();
     let settings = ["--set", "train.optimizer.rate=1e38", "--set", "train.optimizer.kind=momentum"];
     let args = [&["train", "--quiet", "--run-dir", "run"], &SMALL[..], &settings].concat();
