@@ -1,5 +1,7 @@
 //! Sessions as a program uses them: settings that take effect, checkpoints, and refusals.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
+
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};

@@ -26,8 +26,8 @@ use crate::layout::{Group, Layout};
 /// let (values, labels) = ([0.5, 1.0, 2.0, 0.0], [0, 2]);
 /// let hidden_values = hidden.forward(&params, &values);
 /// let scores = output.forward(&params, hidden_values);
-/// let loss = softmax_cross_entropy(scores, &labels, 0.5); // `scores` now hold derivatives
-/// output.backward(&params, hidden_values, OutputMode::Overwrite, &mut grad); // and `hidden_values`
+/// let loss = softmax_cross_entropy(scores, &labels, 0.5); // `scores` now hold derivatives,
+/// output.backward(&params, hidden_values, OutputMode::Overwrite, &mut grad); // and so do these
 /// hidden.param_gradient(&values, OutputMode::Overwrite, &mut grad);
 /// assert!(loss > 0.0 && grad.iter().any(|&slope| slope != 0.0));
 /// ```

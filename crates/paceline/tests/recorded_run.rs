@@ -1,5 +1,7 @@
 //! A run directory that a session writes.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
+
 use std::path::Path;
 
 use paceline::prelude::*;

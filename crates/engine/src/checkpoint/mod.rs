@@ -6,8 +6,8 @@
 //! how far each slot had come. The manifest appears last, by rename: without it there is no
 //! checkpoint. Parameters are copied between two updates and written by a thread of their own
 //! ([`writer`]). [`generation`] counts how often a run with servers was rewound. [`dir`] finds the
-//! newest sound checkpoint, [`resume_point`] turns it into the start of a run, whatever its mode and
-//! number of tasks, and [`resume`] is the sequence of a run that continues.
+//! newest sound checkpoint, [`resume_point`] turns it into the start of a run, whatever its mode
+//! and number of tasks, and [`resume`] is the sequence of a run that continues.
 
 pub mod buffer;
 pub mod dir;

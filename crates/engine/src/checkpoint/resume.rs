@@ -1,8 +1,8 @@
 //! The sequence by which a run resumes. The program and a session share it.
 //!
-//! [`ResumeRequest::resume_point`] chooses a checkpoint and refuses one that the run cannot continue
-//! from, before anything is changed. Then the caller opens the run, and
-//! [`CheckpointDir::set_aside_after`] moves newer checkpoints out of the way.
+//! [`ResumeRequest::resume_point`] refuses a checkpoint that the run cannot continue from, before
+//! anything is changed. Then the caller opens the run, and [`CheckpointDir::set_aside_after`] moves
+//! newer checkpoints out of the way.
 
 use paceline_model::{Layout, OptimizerSpec};
 
