@@ -19,9 +19,7 @@ use crate::progress::Progress;
 use crate::source::{data_shape, load_data};
 use crate::task_context::{ProgramContext, StopSource, TaskIdentity};
 use crate::test_hooks;
-use crate::train_options::{
-    FinishedRun, TrainOptions, announcement, check_unfinished, checkpoint_dir,
-};
+use crate::train_options::{FinishedRun, TrainOptions, announcement, checkpoint_dir};
 use crate::workload::{build_workload, model_source};
 
 /// Runs this process's task of the cluster. Only a coordinator that was not launched has a result.
@@ -171,7 +169,7 @@ impl ProgramTask<'_> {
     fn load_workload(&self) -> Result<Workload, Failure> {
         let data = load_data(self.job, self.plan, &mut |_| {})?;
         if let Some(from) = self.from.filter(|_| self.options.checkpoint.is_none()) {
-            check_unfinished(self.plan, from, data.train_len())?;
+            from.check_unfinished(&self.plan.stop, data.train_len())?;
         }
         Ok(build_workload(self.plan, data))
     }

@@ -1,7 +1,5 @@
 //! What surrounds a task: its messages, its recorders, requests to stop, and the run's results.
 
-use std::sync::Arc;
-
 use paceline_model::Layout;
 use paceline_observe::{Recorder, ServerRecorder, Summary};
 
@@ -68,10 +66,6 @@ pub trait TaskContext: Send + Sync + 'static {
 
 /// The context of a task without a log, signals or a run directory.
 impl TaskContext for () {}
-
-/// Creates the context of the task with a name such as `worker:0` or `ps:1`.
-pub type ContextFactory =
-    dyn Fn(&str) -> Result<Arc<dyn TaskContext>, TrainError> + Send + Sync + 'static;
 
 /// The final parameters of a run.
 pub struct FinalModel<'a> {
