@@ -2,7 +2,7 @@
 
 use paceline_exchange::PullPurpose;
 use paceline_net::{ConnectConfig, LinkError, LinkObserver, LinkOutcome, ServerConnections};
-use paceline_observe::account::merge_reports;
+use paceline_observe::merge_reports;
 use paceline_observe::{PeerTraffic, PhaseClock, TaskSummary};
 
 use crate::context::VisitPiece;
