@@ -4,7 +4,6 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use paceline_record::EventWriter;
 use paceline_tfrecord::RecordReader;
