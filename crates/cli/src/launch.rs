@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use paceline_engine::checkpoint::{CheckpointDir, ResumePoint};
+use paceline_engine::checkpoint::{CheckpointDir, ResumeRequest};
 use paceline_engine::{BARE_VARIABLE, Mode, OnWorkerLoss};
 use paceline_observe::Summary;
 use paceline_place::{EmulatedHosts, LaunchHooks, LaunchSettings, LaunchedRun};
@@ -16,7 +16,7 @@ use crate::job::{Plan, RawJob};
 use crate::join::JoinFile;
 use crate::progress::write_line;
 use crate::source::check_data;
-use crate::train_options::{FinishedRun, TrainOptions, check_unfinished, resume_line};
+use crate::train_options::{FinishedRun, TrainOptions, resume_line};
 
 /// Starts all tasks of the plan on this machine and waits for their end.
 pub fn launch(
@@ -31,7 +31,9 @@ pub fn launch(
     if let Some(checkpoint) = &checkpoint {
         let slots = plan.cluster.slots(plan.cluster.workers);
         let steps = plan.settings(job.digest()).step_layout(slots);
-        check_unfinished(plan, &ResumePoint::new(checkpoint.clone(), steps), examples)?;
+        // The tasks check the model, which the launcher does not build.
+        let request = ResumeRequest { steps, stop: plan.stop, examples, model: None };
+        request.resume_point(checkpoint.clone())?;
         options.say(&resume_line(checkpoint.manifest.global_step()));
     }
     // Created before the tasks, so that they are gone when the hosts go.

@@ -18,7 +18,7 @@ use crate::join::JoinInfo;
 use crate::progress::Progress;
 use crate::source::{data_shape, load_data};
 use crate::task_context::{ProgramContext, StopSource, TaskIdentity};
-use crate::train_options::{FinishedRun, TrainOptions, announcement, check_unfinished};
+use crate::train_options::{FinishedRun, TrainOptions, announcement};
 use crate::workload::{build_workload, model_source};
 
 /// Runs this process's task of the cluster. Only a coordinator that was not launched has a result.
@@ -165,7 +165,7 @@ impl ProgramTask<'_> {
         let Self { plan, place, options, .. } = *self;
         let data = load_data(self.job, plan, &mut |_| {})?;
         if let Some(from) = self.from.filter(|_| options.checkpoint.is_none()) {
-            check_unfinished(plan, from, data.train_len())?;
+            from.check_unfinished(&plan.stop, data.train_len())?;
         }
         let is_coordinator = place.slot == Some(0);
         let workload = build_workload(plan, data);

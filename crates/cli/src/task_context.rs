@@ -10,11 +10,10 @@ use paceline_model::{Group, OpNode};
 use paceline_observe::{Recorder, ServerRecorder, Summary};
 use paceline_place::{Cluster, LauncherChannel};
 use paceline_record::events::HParam;
-use paceline_record::names::files;
 use paceline_record::timeline::finish_timeline;
 use paceline_record::{
-    EventLog, EventLogConfig, RunDescription, RunDir, ServerEventLog, ServerLogConfig, TaskLog,
-    model_file, write_summary,
+    EventLog, EventLogConfig, RunDescription, RunDir, RunFileError, ServerEventLog,
+    ServerLogConfig, TaskLog, write_summary,
 };
 
 use crate::Failure;
@@ -237,14 +236,10 @@ impl TaskContext for ProgramContext {
     }
 
     fn save_model(&self, model: FinalModel<'_>) -> Result<(), TrainError> {
-        let path = self.run.path().join(files::MODEL);
-        let (layout, step) = (model.layout, model.step);
-        let saved = model_file::save(&path, layout, step, |visit| {
-            model
-                .for_each_piece(&mut |piece| visit(piece).map_err(train_error))
-                .map_err(Failure::from)
-        });
-        saved.map_err(train_error)
+        let refused = |error: RunFileError| train_error(error.into());
+        let mut file = self.run.model_writer(model.layout, model.step).map_err(refused)?;
+        model.for_each_piece(&mut |piece| file.write(piece).map_err(refused))?;
+        file.finish().map_err(refused)
     }
 
     fn save_summary(&self, summary: &Summary, has_timeline: bool) -> Result<(), TrainError> {

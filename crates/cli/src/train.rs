@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use paceline_engine::checkpoint::{CheckpointDir, PlanOrigin, ResumePoint};
+use paceline_engine::checkpoint::{
+    CheckpointDir, PlanOrigin, ResumePoint, ResumeRequest, ResumedModel,
+};
 use paceline_engine::{Mode, TaskPlace, TrainingTask, run_worker};
 use paceline_place::{Cluster, LauncherChannel};
 use paceline_record::names::files;
@@ -16,9 +18,7 @@ use crate::progress::Progress;
 use crate::source::load_data;
 use crate::task::run_task;
 use crate::task_context::{ProgramContext, StopSource, TaskIdentity};
-use crate::train_options::{
-    FinishedRun, TrainOptions, announcement, check_unfinished, resume_line,
-};
+use crate::train_options::{FinishedRun, TrainOptions, announcement, resume_line};
 use crate::workload::build_workload;
 
 /// Trains a job: in this process, as the launcher of its tasks, or as one task. A task
@@ -64,12 +64,14 @@ fn train_single(
         ..TaskPlace::single()
     };
     let checkpoint = options.checkpoint()?;
-    let steps = settings.step_layout(place.slots);
-    let from = checkpoint.clone().map(|checkpoint| ResumePoint::new(checkpoint, steps));
-    if let Some(from) = &from {
-        check_unfinished(plan, from, workload.data.train_len())?;
-        from.check(&workload.layout()?, &settings.optimizer)?;
-    }
+    let layout = workload.layout()?;
+    let request = ResumeRequest {
+        steps: settings.step_layout(place.slots),
+        stop: settings.stop,
+        examples: workload.data.train_len(),
+        model: Some(ResumedModel { layout: &layout, optimizer: &settings.optimizer }),
+    };
+    let from = checkpoint.clone().map(|checkpoint| request.resume_point(checkpoint)).transpose()?;
     let run = options.open_run(&plan.name, checkpoint.as_ref())?;
     run.write(files::JOB, job.explain().as_bytes())?;
     let identity = TaskIdentity { name: place.name.clone(), ..TaskIdentity::default() };

@@ -1,6 +1,5 @@
 //! What surrounds a task: its messages, its recorders, requests to stop, and the run's results.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use paceline_model::Layout;
@@ -79,16 +78,12 @@ pub trait TaskContext: Send + Sync + 'static {
 /// The context of a task without a log, signals or a run directory.
 impl TaskContext for () {}
 
-/// Creates the context of the task with a name such as `worker:0` or `ps:1`.
-pub type ContextFactory =
-    dyn Fn(&str) -> Result<Arc<dyn TaskContext>, TrainError> + Send + Sync + 'static;
-
 /// How far a run has come.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgressReport {
     /// Global steps made.
     pub step: u64,
-    /// Share of the work that is done, from 0 to 1, if it can be told.
+    /// Share of the work that is done, from 0 to 1, if known.
     pub done: Option<f64>,
     /// Time since the first step.
     pub elapsed: Duration,

@@ -43,6 +43,9 @@
 //! - A [`TaskContext`] is what surrounds a task: its log, its recorders, requests to stop, and
 //!   where results are kept. The engine knows no files except checkpoints.
 
+// The examples of the README are compiled with the tests.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
+
 mod batch_reader;
 pub mod checkpoint;
 mod context;
@@ -66,6 +69,7 @@ mod server_link;
 mod server_task;
 mod server_trace;
 mod session;
+mod session_context;
 mod session_run;
 mod settings;
 mod sharing;
@@ -82,13 +86,14 @@ mod training_task;
 mod worker_process;
 mod workload;
 
-pub use context::{ContextFactory, FinalModel, NoteLevel, ProgressReport, TaskContext, VisitPiece};
+pub use context::{FinalModel, NoteLevel, ProgressReport, TaskContext, VisitPiece};
 pub use error::TrainError;
 pub use evaluator::Evaluator;
 pub use evaluator_task::{EvaluatorTask, run_evaluator};
 pub use run_report::RunReport;
 pub use server_task::{ServerTask, run_server};
 pub use session::{Session, SessionReport};
+pub use session_context::{ContextFactory, SessionDescription, SessionTask};
 pub use settings::{
     CheckpointSettings, EvaluateSettings, Mode, OnWorkerLoss, StepLayout, Stop, Timeouts,
     TrainSettings,

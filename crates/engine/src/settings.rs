@@ -155,6 +155,33 @@ pub struct CheckpointSettings {
     pub keep: usize,
 }
 
+impl CheckpointSettings {
+    /// A checkpoint every `steps` global steps and at the end; the newest three stay.
+    pub fn steps(steps: u64) -> Self {
+        Self { every_steps: Some(steps), every_seconds: None, keep: 3 }
+    }
+
+    /// A checkpoint every `seconds` seconds and at the end; the newest three stay.
+    pub fn seconds(seconds: f64) -> Self {
+        Self { every_steps: None, every_seconds: Some(seconds), keep: 3 }
+    }
+
+    /// Why a run cannot take checkpoints in this way, if it cannot.
+    pub(crate) fn problem(&self) -> Option<&'static str> {
+        match *self {
+            Self { every_steps: None, every_seconds: None, .. } => {
+                Some("set every_steps or every_seconds")
+            }
+            Self { every_steps: Some(0), .. } => Some("every_steps is 0, but must be at least 1"),
+            Self { every_seconds: Some(seconds), .. } if seconds.is_nan() || seconds <= 0.0 => {
+                Some("every_seconds must be above 0")
+            }
+            Self { keep: 0, .. } => Some("keep is 0, but must be at least 1"),
+            _ => None,
+        }
+    }
+}
+
 /// What happens when a worker is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnWorkerLoss {

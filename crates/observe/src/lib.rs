@@ -38,6 +38,9 @@
 //! - The *verdict* names what limits a run: compute, input, network, server, stragglers or
 //!   evaluation.
 
+// The examples of the README are compiled with the tests.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
+
 pub mod container;
 pub mod machine;
 pub mod pace;
