@@ -88,7 +88,7 @@ fn a_directory_of_experiments_is_swept_and_listed() {
         &[
             "| [softmax-r0](softmax-r0.toml) | 8 | 8 |",
             "## criteo-r3\n\nReport R3, sparse",
-            "`paceline sweep experiments/softmax-r0.toml --quick`: 8 runs in ",
+            "`paceline sweep softmax-r0.toml --quick`: 8 runs in ",
             "| sync workers do equal steps and end together | yes | in 4 of 4: ",
             "| steps/s | 1.4 |",
         ],

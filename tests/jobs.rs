@@ -120,7 +120,7 @@ fn a_run_directory_with_something_in_it_is_left_alone() {
     let sandbox = Sandbox::new();
     sandbox.write("run/summary.json", "precious");
     let args = [&["--run-dir", "run"], &SMALL[..]].concat();
-    check_in(&sandbox, &args, &["run directory run: there is something in it already"]);
+    check_in(&sandbox, &args, &["run directory run: it is not empty"]);
     assert_eq!(fs::read(sandbox.path("run/summary.json")).unwrap(), b"precious");
     sandbox.write("file", "precious");
     let args = [&["--run-dir", "file"], &SMALL[..]].concat();

@@ -209,7 +209,7 @@ fn the_verdict_on_many_light_workers_is_server() {
         "train.evaluate.every=1000",
     ];
     let run = sandbox.train_cluster("run", "async", &settings);
-    let says = ["exchanging gradients and parameters; ps:0 is at work for", "a larger train.batch"];
+    let says = ["exchanging gradients and parameters; ps:0 is busy for", "a larger train.batch"];
     check_verdict(&run, "server", &says);
 }
 

@@ -236,7 +236,7 @@ fn the_same_task_twice_in_one_run_is_refused() {
     for (role, index) in [("worker", 1), ("ps", 0)] {
         let again = manual_run.start(role, index).finish_task();
         assert_eq!(again.code, Some(2), "{again:?}");
-        assert_says(&again.stderr, &[&format!("{role}:{index} has been in this run already")]);
+        assert_says(&again.stderr, &[&format!("{role}:{index} already has a folder in this run")]);
     }
     // The first processes are unharmed.
     tasks.push(manual_run.start("worker", 0));

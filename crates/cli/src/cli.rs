@@ -231,7 +231,7 @@ pub struct ReportArgs {
     #[arg(long, value_name = "DIR")]
     pub to: Option<PathBuf>,
     /// Instead, write an index of all sweeps in DIR to this Markdown file, with published figures
-    /// and findings beside the measured ones
+    /// and findings beside the measured ones; INTRODUCTION.md beside FILE is its beginning
     #[arg(long, value_name = "FILE", conflicts_with = "to")]
     pub index: Option<PathBuf>,
 }

@@ -16,7 +16,7 @@ use paceline_exchange::{CONTROL_BYTES, MAX_TOKEN_BYTES};
 use paceline_net::request_join_info;
 use paceline_place::{Cluster, Role, Task, read_token};
 use paceline_record::RunDir;
-use paceline_record::names::files::{self, JOIN as JOIN_FILE};
+use paceline_record::names::files::{self, JOIN};
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
@@ -93,8 +93,8 @@ impl JoinFile {
     pub(crate) fn create(run: &RunDir, servers: &[String], token: &str) -> Result<Self, Failure> {
         let address = JoinAddress { servers: servers.to_vec(), token: token.to_owned() };
         let bytes = serde_json::to_vec_pretty(&address).unwrap_or_default();
-        run.write_secret(JOIN_FILE, &bytes)?;
-        Ok(Self(run.path().join(JOIN_FILE)))
+        run.write_secret(JOIN, &bytes)?;
+        Ok(Self(run.path().join(JOIN)))
     }
 }
 
@@ -129,16 +129,16 @@ impl JoinOptions {
             let token = token.transpose()?.unwrap_or_default().into_bytes();
             return Ok(RunAccess { address: self.target.clone(), token });
         }
-        let path = path.join(JOIN_FILE);
+        let path = path.join(JOIN);
         let wrong = |why: String| {
             Failure::Usage(format!(
-                "--join {}: {why}; a local run has {JOIN_FILE} in its directory while it trains",
+                "--join {}: {why}; a local run has {JOIN} in its directory while it trains",
                 self.target
             ))
         };
         let metadata = fs::metadata(&path).map_err(|error| wrong(error.to_string()))?;
         if metadata.len() > MAX_FILE_BYTES {
-            return Err(wrong(format!("{JOIN_FILE} is longer than {MAX_FILE_BYTES} bytes")));
+            return Err(wrong(format!("{JOIN} is longer than {MAX_FILE_BYTES} bytes")));
         }
         let text = fs::read(&path).map_err(|error| wrong(error.to_string()))?;
         let found: JoinAddress =
@@ -146,7 +146,7 @@ impl JoinOptions {
         let token = found.token.into_bytes();
         match found.servers.into_iter().next().filter(|_| token.len() <= MAX_TOKEN_BYTES) {
             Some(address) => Ok(RunAccess { address, token }),
-            None => Err(wrong(format!("{JOIN_FILE} names no server"))),
+            None => Err(wrong(format!("{JOIN} names no server"))),
         }
     }
 }

@@ -54,10 +54,10 @@ const FAMILIES: [MetricFamily; 18] = [
     counter("paceline_steps_total", "Steps that the worker took"),
     counter("paceline_examples_total", "Examples that the worker trained on"),
     gauge("paceline_train_loss", "Loss of the worker's last batch"),
-    gauge("paceline_test_loss", "Loss of the last test; chief and evaluator"),
+    gauge("paceline_test_loss", "Loss of the last test; coordinator and evaluator"),
     gauge(
         "paceline_test_accuracy_ratio",
-        "Share of the last test that was right; chief and evaluator",
+        "Share of test examples classified correctly in the last test; coordinator and evaluator",
     ),
     counter(
         "paceline_phase_seconds_total",
@@ -67,8 +67,8 @@ const FAMILIES: [MetricFamily; 18] = [
     counter("paceline_received_bytes_total", "Bytes received from each other task"),
     counter("paceline_applied_gradients_total", "Gradients that the server applied"),
     counter("paceline_dropped_gradients_total", "Gradients that came too late for the server"),
-    gauge("paceline_staleness_mean_updates", "Updates that applied gradients were late by"),
-    gauge("paceline_staleness_max_updates", "The same at most"),
+    gauge("paceline_staleness_mean_updates", "Mean staleness of applied gradients, in updates"),
+    gauge("paceline_staleness_max_updates", "Greatest staleness of applied gradients, in updates"),
     gauge("paceline_gradient_seconds", "Mean time of each worker to a gradient; server 0 only"),
     counter("process_cpu_seconds_total", "Processor time of the task, user and system"),
     gauge("process_resident_memory_bytes", "Resident memory of the task"),

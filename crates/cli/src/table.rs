@@ -184,6 +184,8 @@ pub(crate) fn grouped(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use paceline_observe::{GradientTime, ranking};
+
     use super::*;
 
     #[test]
@@ -203,8 +205,8 @@ mod tests {
 
     #[test]
     fn only_workers_that_are_behind_are_marked() {
-        let times: Vec<_> = (1..=6).map(|i| (format!("w{i}"), f64::from(i * i))).collect();
-        let text = slowest(&paceline_observe::ranking(&times));
+        let time = |i: u32| GradientTime::new(format!("w{i}"), f64::from(i * i));
+        let text = slowest(&ranking((1..=6).map(time).collect()));
         assert!(text.starts_with("w6 36.000 ms (4.0 times the others), w5 25.000 ms"), "{text}");
         assert!(text.ends_with("w3 9.000 ms to a gradient and 2 more"), "{text}");
     }

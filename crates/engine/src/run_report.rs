@@ -1,8 +1,7 @@
 //! The result of a run.
 
 use paceline_model::Score;
-use paceline_observe::account::judge;
-use paceline_observe::{Summary, TaskSummary};
+use paceline_observe::{RunVerdict, Summary, TaskSummary, judge};
 
 use crate::settings::TrainSettings;
 use crate::stop_reason::StopReason;
@@ -55,7 +54,7 @@ pub(crate) struct RunFacts<'a> {
 /// The summary of a run, from what its tasks did and what the coordinator knows.
 pub(crate) fn summarise(facts: RunFacts<'_>) -> Summary {
     let RunFacts { settings, place, score, started_at, mut tasks, .. } = facts;
-    let (verdict, ranking) = judge(settings.mode.name(), &mut tasks);
+    let RunVerdict { verdict, ranking } = judge(settings.mode.name(), &mut tasks);
     // Workers start together but need not end together.
     let trained = tasks.iter().filter(|task| task.examples > 0);
     let seconds = trained.map(|task| task.seconds).fold(0.0, f64::max);

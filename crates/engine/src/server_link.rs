@@ -3,7 +3,7 @@
 use paceline_exchange::PullPurpose;
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_net::{ConnectConfig, LinkError, LinkObserver, ServerConnections};
-use paceline_observe::account::merge_reports;
+use paceline_observe::merge_reports;
 use paceline_observe::{PeerTraffic, PhaseClock, TaskSummary};
 
 use crate::context::VisitPiece;

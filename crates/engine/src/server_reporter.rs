@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use paceline_exchange::{Generation, Level, STALENESS_BOUNDS, Server, SlotStats, Stats, Store};
 use paceline_net::{ConnectionTracer, ServerObserver, ServerTotals, Traffic};
 use paceline_observe::{
-    GradientTotals, Pace, PeerTraffic, ServerRecorder, StalenessCounts, TaskSummary, TraceEvent,
-    WorkerTiming, WorkerTotals,
+    GradientTotals, Pace, PeerTraffic, ServerRecorder, SlotGradients, StalenessCounts, TaskSummary,
+    TraceEvent, WorkerTiming, WorkerTotals,
 };
 
 use crate::checkpoint::{CheckpointWriter, copy_store};
@@ -131,9 +131,8 @@ impl ServerReporter {
             return;
         }
         self.last_pace = Instant::now();
-        let totals: Vec<_> =
-            stats.slots.iter().map(|slot| (slot.timed, slot.gradient_ms)).collect();
-        for change in self.pace.look(&totals) {
+        let totals: Vec<_> = stats.slots.iter().map(slot_gradients).collect();
+        for change in self.pace.end_interval(&totals) {
             let worker = &self.workers[change.slot];
             let state = if change.is_behind { "is slow" } else { "has caught up" };
             let text = format!(
@@ -273,6 +272,11 @@ fn gradient_totals(workers: &[String], stats: &Stats, phase_seconds: &[f64; 4]) 
         phase_seconds: phases.collect(),
         workers: workers.iter().zip(&stats.slots).map(worker).collect(),
     }
+}
+
+/// The gradients of a slot whose time is known.
+fn slot_gradients(slot: &SlotStats) -> SlotGradients {
+    SlotGradients { count: slot.timed, sum_ms: slot.gradient_ms }
 }
 
 /// What server 0 has seen of each worker's time.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use paceline_model::OptimizerSpec;
-use paceline_observe::examples_per_step;
 use paceline_observe::trace::TraceWindow;
+use paceline_observe::{ModeKind, examples_per_step};
 
 /// The settings of a run. All tasks of a run have equal ones.
 #[derive(Clone, Debug)]
@@ -90,12 +90,17 @@ impl Mode {
 
     /// The mode's name in job files and summaries.
     pub fn name(self) -> &'static str {
+        self.kind().name()
+    }
+
+    /// The mode without its settings.
+    pub fn kind(self) -> ModeKind {
         match self {
-            Mode::Single => "single",
-            Mode::Async => "async",
-            Mode::Sync { .. } => "sync",
-            Mode::Bounded { .. } => "bounded",
-            Mode::Mirrored => "mirrored",
+            Mode::Single => ModeKind::Single,
+            Mode::Async => ModeKind::Async,
+            Mode::Sync { .. } => ModeKind::Sync,
+            Mode::Bounded { .. } => ModeKind::Bounded,
+            Mode::Mirrored => ModeKind::Mirrored,
         }
     }
 
@@ -251,7 +256,7 @@ impl TrainSettings {
             Mode::Sync { quorum } => quorum,
             _ => None,
         };
-        examples_per_step(self.mode.name(), self.batch, slots, quorum)
+        examples_per_step(self.mode.kind(), self.batch, slots, quorum)
     }
 }
 

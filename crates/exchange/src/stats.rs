@@ -94,11 +94,6 @@ impl Stats {
         self.slots.iter().map(|slot| slot.dropped).sum()
     }
 
-    /// Examples in the gradients applied, over all slots.
-    pub fn examples_total(&self) -> u64 {
-        self.slots.iter().map(|slot| slot.examples).sum()
-    }
-
     /// The mean staleness of the gradients applied; 0 if there were none.
     pub fn staleness_mean(&self) -> f64 {
         match self.applied_total() {

@@ -33,10 +33,21 @@ struct Observation {
     text: String,
 }
 
+/// A finding, and whether it holds here.
+#[derive(Clone, Debug)]
+pub struct CheckedFinding<'a> {
+    /// The published finding.
+    pub finding: &'a Finding,
+    /// What the runs say about it.
+    pub result: CheckResult,
+}
+
 /// Checks every finding of the sweep's plan.
-pub fn check_findings(data: &ReportData) -> Vec<(&Finding, CheckResult)> {
+pub fn check_findings(data: &ReportData) -> Vec<CheckedFinding<'_>> {
     let findings = data.plan.iter().flat_map(|plan| &plan.findings);
-    findings.map(|finding| (finding, check_finding(finding, data))).collect()
+    findings
+        .map(|finding| CheckedFinding { finding, result: check_finding(finding, data) })
+        .collect()
 }
 
 /// Checks one finding.
@@ -194,10 +205,10 @@ fn ratios(
 
 fn verdicts(cells: &[&Cell], kind: &str) -> Vec<Observation> {
     let observe = |cell: &&Cell| {
-        let verdict = cell.runs.first()?.summary.verdict_text();
-        let (found, rest) = verdict.split_once(": ")?;
-        let reason = rest.split("; try ").next().unwrap_or(rest);
-        let text = labelled(&cell.label, &format!("{found}, {reason}"));
+        let summary = &cell.runs.first()?.summary;
+        let (found, _) = summary.verdict_text().split_once(": ")?;
+        let evidence = summary.verdict_evidence();
+        let text = labelled(&cell.label, &format!("{found}, {evidence}"));
         Some(Observation { agrees: found == kind, text })
     };
     cells.iter().filter_map(observe).collect()

@@ -67,7 +67,7 @@ pub use cell::Cell;
 pub use curve::Curve;
 pub use figure::{FIGURES, Figure, figure_names, is_figure};
 pub use finding::{CellSettings, Finding, FindingCheck, Trend};
-pub use finding_check::{CheckResult, check_finding, check_findings};
+pub use finding_check::{CheckResult, CheckedFinding, check_finding, check_findings};
 pub use link_prediction::LinkPrediction;
 pub use machine_info::MachineInfo;
 pub use report_data::{ReportData, RunFailure};

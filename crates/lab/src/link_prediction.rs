@@ -7,10 +7,10 @@
 //! worker sends 2(n - 1)/n of M. The gradient, whose time is measured, precedes the exchange.
 //!
 //! In `sync` and `mirrored` all workers compute and then all exchange. In the other modes some
-//! compute while others exchange, so the busiest link may never be idle: a step then takes what
-//! that link needs, or what a worker needs that has a link to itself, whichever is longer.
+//! compute while others exchange, so the busiest link may never be idle. A step then takes the
+//! longer of two times: what that link needs, and what a worker with a link of its own needs.
 
-use paceline_observe::Phase;
+use paceline_observe::{Phase, parse_bit_rate};
 use paceline_record::TaskSummary;
 
 use crate::run::Run;
@@ -79,13 +79,6 @@ fn busiest_link(n: f64, k: f64, servers_have_own_hosts: bool) -> f64 {
     // The host of a server and a worker carries the other workers' chunks of this shard, and this
     // worker's chunks of the other shards.
     (((n - 1.0) + (k - 1.0)) / k).max(if n > k { 1.0 } else { 0.0 })
-}
-
-/// Parses a bit rate as job files write it, such as `1gbit`, into bits a second.
-fn parse_bit_rate(text: &str) -> Option<f64> {
-    let units = [("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)];
-    let (unit, scale) = units.into_iter().find(|(unit, _)| text.ends_with(unit))?;
-    Some(text.strip_suffix(unit)?.trim().parse::<f64>().ok()? * scale)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 //! - [`sampler`]: a thread that samples all of these (see [`resources`]);
 //! - [`pace`]: which workers are slow;
 //! - [`trace`]: a timeline of a few steps;
-//! - [`verdict()`]: what limits the run;
+//! - [`verdict()`]: what limits the run, and [`judge`], which gathers the facts at its end;
 //! - [`recorder`]: the trait through which a training loop reports all of this.
 //!
 //! ```
@@ -41,7 +41,6 @@
 // The examples of the README are compiled with the tests.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
-pub mod account;
 pub mod container;
 pub mod machine;
 pub mod pace;
@@ -49,18 +48,24 @@ pub mod phases;
 pub mod process;
 pub mod recorder;
 pub mod resources;
+pub mod role;
 pub mod run_summary;
+pub mod run_verdict;
 pub mod sampler;
 pub mod server_recorder;
 pub mod task_summary;
 pub mod trace;
 pub mod verdict;
 
+mod bit_rate;
 mod global_batch;
+mod mode_kind;
 mod wall_clock;
 
-pub use global_batch::examples_per_step;
-pub use pace::{Pace, Rank, ranking};
+pub use bit_rate::parse_bit_rate;
+pub use global_batch::{BatchSize, JobBatches, examples_per_step};
+pub use mode_kind::ModeKind;
+pub use pace::{GradientTime, Pace, Rank, SlotGradients, ranking};
 pub use phases::{Clock, Phase, PhaseClock, PhaseTotals, Phases, Totals};
 pub use recorder::{
     PeerTraffic, ProgressReport, Recorder, RunPosition, RunStart, StepRecord, TestRecord,
@@ -68,8 +73,9 @@ pub use recorder::{
 };
 pub use resources::{COLUMNS, Gauges, Sample, Usage, column, columns};
 pub use run_summary::Summary;
+pub use run_verdict::{RunVerdict, judge};
 pub use sampler::Sampler;
 pub use server_recorder::{GradientTotals, ServerRecorder, StalenessCounts, WorkerTotals};
-pub use task_summary::{ResourceUse, TaskSummary, WorkerTiming};
+pub use task_summary::{ResourceUse, TaskSummary, WorkerTiming, merge_reports};
 pub use verdict::{Facts, ServerFacts, Shares, Verdict, VerdictKind, WorkerFacts, verdict};
 pub use wall_clock::unix_seconds;

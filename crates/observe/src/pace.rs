@@ -29,21 +29,40 @@ pub struct Rank {
     pub behind: f64,
 }
 
-/// Ranks workers by their mean time to a gradient in milliseconds, the slowest first.
+/// A worker's mean time to a gradient.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GradientTime {
+    /// The worker's name.
+    pub task: String,
+    /// The time, in milliseconds.
+    pub mean_ms: f64,
+}
+
+impl GradientTime {
+    /// The time of a worker.
+    pub fn new(task: impl Into<String>, mean_ms: f64) -> Self {
+        Self { task: task.into(), mean_ms }
+    }
+}
+
+/// Ranks workers by their mean time to a gradient, the slowest first.
 ///
 /// ```
-/// let times = [("worker:0".into(), 2.0), ("worker:1".into(), 9.0), ("worker:2".into(), 4.0)];
-/// let slowest = &paceline_observe::ranking(&times)[0];
+/// use paceline_observe::{GradientTime, ranking};
+///
+/// let times = [("worker:0", 2.0), ("worker:1", 9.0), ("worker:2", 4.0)];
+/// let times = times.map(|(task, ms)| GradientTime::new(task, ms));
+/// let slowest = &ranking(times.to_vec())[0];
 /// assert_eq!((slowest.task.as_str(), slowest.behind), ("worker:1", 3.0));
 /// ```
-pub fn ranking(times_ms: &[(String, f64)]) -> Vec<Rank> {
-    let times: Vec<_> = times_ms.iter().map(|(_, time)| *time).collect();
-    let rank = |(i, (task, gradient_ms)): (usize, &(String, f64))| Rank {
-        task: task.clone(),
-        gradient_ms: *gradient_ms,
+pub fn ranking(workers: Vec<GradientTime>) -> Vec<Rank> {
+    let times: Vec<_> = workers.iter().map(|worker| worker.mean_ms).collect();
+    let rank = |(i, worker): (usize, GradientTime)| Rank {
+        task: worker.task,
+        gradient_ms: worker.mean_ms,
         behind: behind(&times, i),
     };
-    let mut ranks: Vec<_> = times_ms.iter().enumerate().map(rank).collect();
+    let mut ranks: Vec<_> = workers.into_iter().enumerate().map(rank).collect();
     ranks.sort_by(|a, b| b.gradient_ms.total_cmp(&a.gradient_ms));
     ranks
 }
@@ -74,13 +93,20 @@ pub struct Pace {
 #[derive(Clone, Debug, Default)]
 struct SlotPace {
     /// Gradients at the beginning of the current interval.
-    gradients: u64,
-    /// The milliseconds that all of them took.
-    ms: u64,
+    begun: SlotGradients,
     /// The mean time of the last interval with enough gradients.
     mean_ms: Option<f64>,
     /// Consecutive intervals in which the worker was behind.
     behind_intervals: u32,
+}
+
+/// The gradients of a slot so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotGradients {
+    /// How many there are.
+    pub count: u64,
+    /// The milliseconds that all of them took.
+    pub sum_ms: u64,
 }
 
 /// A worker that fell behind or caught up.
@@ -102,14 +128,15 @@ impl Pace {
         Self { slots: vec![SlotPace::default(); workers] }
     }
 
-    /// Ends an interval and returns what changed. `totals` has, for each slot, its gradients so far
-    /// and the milliseconds that all of them took. Intervals of a second or two are sensible.
-    pub fn look(&mut self, totals: &[(u64, u64)]) -> Vec<PaceChange> {
-        for (slot, &(gradients, ms)) in self.slots.iter_mut().zip(totals) {
-            let made = gradients.saturating_sub(slot.gradients);
+    /// Ends an interval and returns what changed. `totals` has the gradients of each slot. Intervals
+    /// of a second or two are sensible.
+    pub fn end_interval(&mut self, totals: &[SlotGradients]) -> Vec<PaceChange> {
+        for (slot, &now) in self.slots.iter_mut().zip(totals) {
+            let made = now.count.saturating_sub(slot.begun.count);
             if made >= FEWEST {
-                slot.mean_ms = Some(ms.saturating_sub(slot.ms) as f64 / made as f64);
-                (slot.gradients, slot.ms) = (gradients, ms);
+                let took_ms = now.sum_ms.saturating_sub(slot.begun.sum_ms);
+                slot.mean_ms = Some(took_ms as f64 / made as f64);
+                slot.begun = now;
             }
         }
         let times: Option<Vec<_>> = self.slots.iter().map(|slot| slot.mean_ms).collect();
@@ -135,26 +162,32 @@ mod tests {
 
     #[test]
     fn the_slowest_comes_first_and_is_compared_with_the_others() {
-        let times = [("a", 2.0), ("b", 9.0), ("c", 4.0)].map(|(task, ms)| (task.to_owned(), ms));
-        let ranks = ranking(&times);
+        let ranked = |times: &[(&str, f64)]| {
+            ranking(times.iter().map(|&(task, ms)| GradientTime::new(task, ms)).collect())
+        };
+        let ranks = ranked(&[("a", 2.0), ("b", 9.0), ("c", 4.0)]);
         let order: Vec<_> = ranks.iter().map(|rank| rank.task.as_str()).collect();
         assert_eq!(order, ["b", "c", "a"]);
         assert_eq!(ranks[0].behind, 3.0);
-        assert_eq!(ranking(&times[..1])[0].behind, 1.0);
-        assert_eq!(ranking(&[("a".into(), 0.0), ("b".into(), 0.0)])[0].behind, 1.0);
+        assert_eq!(ranked(&[("a", 2.0)])[0].behind, 1.0);
+        assert_eq!(ranked(&[("a", 0.0), ("b", 0.0)])[0].behind, 1.0);
+    }
+
+    fn gradients(count: u64, sum_ms: u64) -> SlotGradients {
+        SlotGradients { count, sum_ms }
     }
 
     /// The changes (interval, slot, whether it is behind) found if each slot takes these
     /// milliseconds to a gradient in each interval.
     fn changes(intervals: &[[u64; 3]]) -> Vec<(usize, usize, bool)> {
         let mut pace = Pace::new(3);
-        let mut totals = [(0, 0); 3];
+        let mut totals = [SlotGradients::default(); 3];
         let mut found = Vec::new();
         for (at, interval) in intervals.iter().enumerate() {
             for (total, ms) in totals.iter_mut().zip(interval) {
-                *total = (total.0 + 10, total.1 + 10 * ms);
+                *total = gradients(total.count + 10, total.sum_ms + 10 * ms);
             }
-            let changes = pace.look(&totals);
+            let changes = pace.end_interval(&totals);
             found.extend(changes.iter().map(|change| (at, change.slot, change.is_behind)));
         }
         found
@@ -169,8 +202,10 @@ mod tests {
         assert_eq!(changes(&[slow, slow, slow, slow, even]), expected);
         assert_eq!(changes(&[[10, 15, 10], [10, 15, 10]]), [], "1.5 times is not behind yet");
         let mut short = Pace::new(2);
-        for look in 1..9 {
-            let found = short.look(&[(10_000 * look, 300 * look), (10_000 * look, 3_000 * look)]);
+        for interval in 1..9 {
+            let count = 10_000 * interval;
+            let totals = [gradients(count, 300 * interval), gradients(count, 3_000 * interval)];
+            let found = short.end_interval(&totals);
             assert_eq!(found, [], "0.03 and 0.3 ms are too short to be reported");
         }
     }
@@ -179,7 +214,9 @@ mod tests {
     fn a_worker_with_few_gradients_is_compared_once_it_has_enough() {
         let mut pace = Pace::new(2);
         for second in 1..=10 {
-            let changes = pace.look(&[(100 * second, 1000 * second), (second / 2, 1000 * second)]);
+            let ms = 1000 * second;
+            let totals = [gradients(100 * second, ms), gradients(second / 2, ms)];
+            let changes = pace.end_interval(&totals);
             let expected: &[_] = if second == 7 { &[(1, true)] } else { &[] };
             let found: Vec<_> = changes.iter().map(|c| (c.slot, c.is_behind)).collect();
             assert_eq!(found, expected, "{second}");

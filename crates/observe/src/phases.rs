@@ -21,6 +21,9 @@ pub trait Phases<const N: usize>: Copy {
     fn index(self) -> usize;
 }
 
+/// The name of the phase in which a server's thread waits for a frame. Its other phases are work.
+pub const IDLE: &str = "idle";
+
 /// The phases of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {

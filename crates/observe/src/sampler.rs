@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::resources::{Gauges, Meter, Sample, Usage, columns};
+use crate::resources::{Gauges, Meter, Sample, TimedSample, Usage, columns};
 
 /// The most samples that wait to be taken; beyond it the oldest are dropped.
 const MAX_WAITING: usize = 600;
@@ -156,7 +156,7 @@ impl SamplerState {
 
     fn sample(&self) {
         let mut samples = self.samples();
-        let (sample, passed) = samples.meter.sample(&self.gauges);
+        let TimedSample { sample, passed } = samples.meter.sample(&self.gauges);
         samples.usage.add(&sample.figures, passed.as_secs_f64());
         (samples.on_sample)(&sample);
         if let Some(kept) = samples.kept.as_mut().filter(|kept| kept.len() < MAX_KEPT) {

@@ -7,6 +7,7 @@ use crate::machine::link_mbit_per_s;
 use crate::phases::{Phases, Totals};
 use crate::process;
 use crate::resources::{Usage, column};
+use crate::role;
 
 /// What one task did. Seconds are wall-clock seconds unless they say otherwise.
 ///
@@ -126,7 +127,7 @@ impl TaskSummary {
 
     /// Whether the task trains: a worker, or a worker that is called chief.
     pub fn is_worker(&self) -> bool {
-        self.task.starts_with("worker") || self.task.starts_with("chief")
+        role::TRAINING.iter().any(|role| self.task.starts_with(role))
     }
 
     /// The seconds of a phase; 0 if the task does not have it.
@@ -142,6 +143,37 @@ impl TaskSummary {
             ..Self::default()
         }
     }
+}
+
+/// One summary per task, from the reports of processes and their slots. Each report of a process
+/// covers everything it has done so far, so the one with the most steps stands for the process. A
+/// task that was several processes in succession is the sum of them.
+pub fn merge_reports(reports: Vec<TaskSummary>) -> Vec<TaskSummary> {
+    let mut lives: Vec<TaskSummary> = Vec::new();
+    for report in reports {
+        let same = |life: &&mut TaskSummary| {
+            report.process != 0 && (life.process, &life.task) == (report.process, &report.task)
+        };
+        match lives.iter_mut().find(same) {
+            Some(life) if life.steps <= report.steps => *life = report,
+            Some(_) => {}
+            None => lives.push(report),
+        }
+    }
+    let mut tasks: Vec<TaskSummary> = Vec::new();
+    for life in lives {
+        match tasks.iter_mut().find(|task| task.task == life.task) {
+            Some(task) => task.absorb(&life),
+            None => tasks.push(TaskSummary { process: 0, ..life }),
+        }
+    }
+    let place = |task: &TaskSummary| {
+        let (role, index) = task.task.split_once(':').unwrap_or((&task.task, "0"));
+        let rank = role::TRAINING.iter().position(|name| *name == role).unwrap_or(2);
+        (rank, index.parse::<usize>().unwrap_or(0))
+    };
+    tasks.sort_by_key(place);
+    tasks
 }
 
 /// What a task and its machine used while the task trained.

@@ -71,6 +71,19 @@ pub mod folders {
     pub const CHECKPOINTS: &str = "checkpoints";
 }
 
+/// The roles of tasks, which the names of tasks and of their folders begin with.
+pub mod roles {
+    pub use paceline_observe::role::*;
+}
+
+/// The folder of server 0, which measures the workers.
+pub const FIRST_SERVER_FOLDER: &str = "ps_0";
+
+/// Whether a folder belongs to a task of this role; see [`roles`].
+pub fn has_role(folder: &str, role: &str) -> bool {
+    folder.strip_prefix(role).is_some_and(|rest| rest.starts_with('_'))
+}
+
 /// The folder of a task within its run directory: `worker_0` for `worker:0`.
 pub fn task_folder(task: &str) -> String {
     task.replace(':', "_")
@@ -86,7 +99,7 @@ pub fn task_of_folder(folder: &str) -> String {
 
 /// The folder of the `index`-th evaluator.
 pub fn evaluator_folder(index: u32) -> String {
-    format!("evaluator_{index}")
+    format!("{}_{index}", roles::EVALUATOR)
 }
 
 /// Columns of the resource table. [`TIME`](columns::TIME) and [`STEP`](columns::STEP) come first;
@@ -116,6 +129,9 @@ pub mod tags {
     pub const TEST_PRECISION: &str = "test/precision";
     /// Global steps a second since the run began, as of each test.
     pub const STEPS_PER_SECOND: &str = "speed/steps_per_second";
+    /// Global steps a second between two resource samples. The page computes this curve; no event
+    /// file has it.
+    pub const STEP_RATE: &str = "pace/steps_per_second";
     /// The share of a worker's time that tests take, in percent.
     pub const EVALUATION_PERCENT: &str = "phases/evaluation_percent";
     /// A worker's mean time to a gradient, in milliseconds.
@@ -146,5 +162,17 @@ pub mod tags {
     /// [`WORKER_HELD_PERCENT`], `folder` the worker's folder.
     pub fn worker(folder: &str, figure: &str) -> String {
         format!("pace/{folder}/{figure}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_tell_the_roles_of_their_tasks() {
+        assert_eq!(task_folder(&format!("{}:0", roles::PS)), FIRST_SERVER_FOLDER);
+        assert!(has_role(FIRST_SERVER_FOLDER, roles::PS));
+        assert!(!has_role("psi_0", roles::PS) && !has_role("worker_0", roles::PS));
     }
 }

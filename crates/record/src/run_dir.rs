@@ -6,13 +6,15 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+
+use paceline_observe::unix_seconds;
 
 use paceline_model::Layout;
 
 use crate::error::RunFileError;
 use crate::model_file::ModelWriter;
 use crate::names::{files, folders, task_folder};
+use crate::utc_time::UtcTime;
 use crate::whole_file::write_whole;
 
 /// A directory that belongs to one run.
@@ -37,7 +39,7 @@ impl RunDir {
             return Err(refused("this is a file"));
         }
         if fs::read_dir(wanted).is_ok_and(|mut entries| entries.next().is_some()) {
-            return Err(refused("there is something in it already"));
+            return Err(refused("it is not empty"));
         }
         fs::create_dir_all(wanted).map_err(RunFileError::at("make the run directory", wanted))?;
         // Two runs may get here at once; the one that creates the first file owns the directory.
@@ -58,7 +60,7 @@ impl RunDir {
     /// Creates `<name>-<time>` within `parent`, with a number behind it if that exists.
     pub fn create_named(parent: &Path, name: &str) -> Result<Self, RunFileError> {
         fs::create_dir_all(parent).map_err(RunFileError::at("make the directory", parent))?;
-        let stamp = utc_stamp(SystemTime::now());
+        let stamp = UtcTime::at(unix_seconds() as u64).stamp();
         for attempt in 1u32.. {
             let suffix = if attempt == 1 { String::new() } else { format!("-{attempt}") };
             let path = parent.join(format!("{name}-{stamp}{suffix}"));
@@ -104,9 +106,7 @@ impl RunDir {
         match dir.try_lock() {
             Err(fs::TryLockError::WouldBlock) => {
                 let path = self.path.display();
-                Err(RunFileError::Refused(format!(
-                    "{path}: another process is at work on this run"
-                )))
+                Err(RunFileError::Refused(format!("{path}: another process is using this run")))
             }
             // On a file system without locks the run proceeds unprotected.
             Ok(()) | Err(fs::TryLockError::Error(_)) => {
@@ -152,7 +152,7 @@ impl RunDir {
             Ok(()) => Ok(self),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(RunFileError::Refused(format!(
-                    "{}: {task} has been in this run already, and files are never overwritten; \
+                    "{}: {task} already has a folder in this run, and files are never overwritten; \
                      name a new directory",
                     folder.display()
                 )))
@@ -215,41 +215,9 @@ impl RunDir {
     }
 }
 
-/// A time as `YYYYMMDD-HHMMSS` in UTC, by Hinnant's algorithm for the civil calendar.
-fn utc_stamp(time: SystemTime) -> String {
-    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (days, second) = ((seconds / 86_400) as i64, seconds % 86_400);
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-
-    #[test]
-    fn stamps_are_utc_dates() {
-        for (seconds, stamp) in [
-            (0, "19700101-000000"),
-            (951_782_400, "20000229-000000"),
-            (1_709_251_199, "20240229-235959"),
-            (1_791_763_200, "20261012-000000"),
-        ] {
-            assert_eq!(utc_stamp(UNIX_EPOCH + Duration::from_secs(seconds)), stamp);
-        }
-    }
 
     #[test]
     fn two_runs_within_one_second_get_different_directories() {

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 
 use paceline_observe::Summary;
+use paceline_observe::verdict::evidence_in;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -57,6 +58,13 @@ impl StoredSummary {
         text.unwrap_or_default()
     }
 
+    /// The evidence for the verdict; empty if the file has no verdict.
+    pub fn verdict_evidence(&self) -> &str {
+        let verdict = self.fields.get("verdict");
+        let evidence = verdict.and_then(|verdict| verdict["evidence"].as_str());
+        evidence.unwrap_or_else(|| evidence_in(self.verdict_text()))
+    }
+
     /// All fields of the file.
     pub fn fields(&self) -> &Map<String, Value> {
         &self.fields
@@ -108,6 +116,18 @@ mod tests {
     fn a_verdict_is_text_or_has_one() {
         for text in [r#"{"verdict": "network"}"#, r#"{"verdict": {"text": "network"}}"#] {
             assert_eq!(StoredSummary::parse(text).unwrap().verdict_text(), "network");
+        }
+    }
+
+    #[test]
+    fn evidence_is_a_field_or_a_part_of_the_text() {
+        for (text, evidence) in [
+            (r#"{"verdict": "network: full; try less"}"#, "full"),
+            (r#"{"verdict": {"text": "input: slow; try more"}}"#, "slow"),
+            (r#"{"verdict": {"text": "input: slow; try more", "evidence": "so"}}"#, "so"),
+            ("{}", ""),
+        ] {
+            assert_eq!(StoredSummary::parse(text).unwrap().verdict_evidence(), evidence);
         }
     }
 

@@ -159,11 +159,6 @@ impl<'a> ProtoValue<'a> {
         if let Self::Varint(value) = self { Some(value) } else { None }
     }
 
-    /// The signed integer, if this is a varint.
-    pub fn as_int64(self) -> Option<i64> {
-        self.as_uint64().map(|value| value as i64)
-    }
-
     /// The `float`, if this has four bytes.
     pub fn as_float(self) -> Option<f32> {
         if let Self::Fixed32(bits) = self { Some(f32::from_bits(bits)) } else { None }

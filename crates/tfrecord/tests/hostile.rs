@@ -140,7 +140,7 @@ fn write(w: &mut ProtoWriter<'_>, field: u32, value: &TestField) {
 fn same(made: &TestField, read: ProtoValue<'_>) -> bool {
     let bytes = || read.as_bytes().unwrap();
     match made {
-        TestField::Int(v) => read.as_int64() == Some(*v),
+        TestField::Int(v) => read.as_uint64() == Some(*v as u64),
         TestField::Float(v) => read.as_float().unwrap().to_bits() == v.to_bits(),
         TestField::Double(v) => read.as_double().unwrap().to_bits() == v.to_bits(),
         TestField::Bytes(v) => bytes() == v,
@@ -156,8 +156,8 @@ fn same(made: &TestField, read: ProtoValue<'_>) -> bool {
             proto::packed_int64s(bytes()).map(Result::unwrap).eq(v.iter().copied())
         }
         TestField::Nested(v) => ProtoFields::new(bytes())
-            .map(|f| f.unwrap().1.as_int64().unwrap())
-            .eq(v.iter().copied()),
+            .map(|f| f.unwrap().1.as_uint64().unwrap())
+            .eq(v.iter().map(|&v| v as u64)),
     }
 }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use paceline_engine::Mode;
 use paceline_place::{Cluster, LauncherChannel};
+use paceline_record::names::files;
 
 use self::output::print;
 use self::read_job::read_job;
@@ -67,7 +68,7 @@ fn run_train(args: TrainArgs) -> Result<(), Failure> {
         sweep::stop_on_standard_input(&interrupt);
     }
     // A run that is resumed has its job in its directory.
-    let own = || Some(args.resume.as_ref()?.join("job.toml"));
+    let own = || Some(args.resume.as_ref()?.join(files::JOB));
     let job = JobArgs { file: args.job.file.clone().or_else(own), ..args.job };
     if !args.watch && (args.page.listen.is_some() || args.page.token_file.is_some()) {
         return Err(Failure::Usage("--listen and --token-file are for the page of --watch".into()));

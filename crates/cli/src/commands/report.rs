@@ -1,14 +1,19 @@
 //! `paceline report`: the results of the runs in a directory as a page, a table and a text.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use paceline_lab::report::IndexConfig;
 use paceline_lab::{ReportData, report as documents, sweep_plan};
+use paceline_record::write_whole;
 
 use super::output::print;
 use crate::Failure;
 use crate::cli::ReportArgs;
-use paceline_record::write_whole;
+
+/// The introduction of an index, beside the index.
+const INTRODUCTION_FILE: &str = "INTRODUCTION.md";
 
 /// Writes the report of a directory, and prints its path.
 pub(super) fn report(args: &ReportArgs) -> Result<(), Failure> {
@@ -39,9 +44,20 @@ fn write_index(dir: &Path, file: &Path) -> Result<(), Failure> {
     let read =
         |path: &PathBuf| ReportData::read(path).map_err(Failure::at("read the runs in", path));
     let sweeps = paths.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    let text = documents::index(&sweeps);
+    let jobs = file.parent().unwrap_or(Path::new(""));
+    let introduction = read_introduction(&jobs.join(INTRODUCTION_FILE))?;
+    let config = IndexConfig { introduction: &introduction, jobs };
+    let text = documents::index(&sweeps, &config);
     write_whole(file, |temporary| fs::write(temporary, &text))?;
     print(&format!("{}\n", file.display()))
+}
+
+/// What an index of sweeps begins with: the user's introduction, or a heading.
+fn read_introduction(path: &Path) -> Result<String, Failure> {
+    match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok("# Sweeps".into()),
+        text => text.map_err(Failure::at("read", path)),
+    }
 }
 
 /// Writes all three documents into a directory and replaces earlier ones. Returns the page's path.

@@ -3,18 +3,18 @@
 use std::fs;
 use std::path::Path;
 
+use paceline_record::Summary;
+use paceline_record::names::files;
 use paceline_record::timeline::{merge_traces, operation_table};
 
 use super::output::print;
 use crate::Failure;
 use crate::progress::write_line;
 use crate::table::{columns, grouped};
-use paceline_record::Summary;
-use paceline_record::names::files::TIMELINE as FILE;
 
 /// Prints the time of each operation, the longest first.
 pub(super) fn summary(run: &Path) -> Result<(), Failure> {
-    let path = if run.is_dir() { run.join(FILE) } else { run.to_owned() };
+    let path = if run.is_dir() { run.join(files::TIMELINE) } else { run.to_owned() };
     let file = fs::read(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Failure::Usage(format!(
             "{}: there is no timeline; train with --set 'observe.trace={{from=100, steps=10}}'",
@@ -41,7 +41,7 @@ pub(super) fn summary(run: &Path) -> Result<(), Failure> {
 
 /// Merges the tasks' timelines in a run directory.
 pub(super) fn merge(run: &Path) -> Result<(), Failure> {
-    let path = run.join("summary.json");
+    let path = run.join(files::SUMMARY);
     let text = fs::read(&path).map_err(Failure::at("read", &path))?;
     let summary: Summary = serde_json::from_slice(&text)
         .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
@@ -54,5 +54,5 @@ pub(super) fn merge(run: &Path) -> Result<(), Failure> {
         )));
     }
     merged.warnings(run).iter().for_each(|warning| write_line(&format!("warning: {warning}")));
-    print(&format!("{}: {}\n", run.join(FILE).display(), merged.tasks.join(", ")))
+    print(&format!("{}: {}\n", run.join(files::TIMELINE).display(), merged.tasks.join(", ")))
 }

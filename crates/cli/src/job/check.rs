@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use paceline_engine::{CheckpointSettings, EvaluateSettings, Mode, OnWorkerLoss, Stop};
 use paceline_observe::trace::TraceWindow;
+use paceline_observe::{BatchSize, JobBatches, ModeKind};
 
 use super::key_spec::ValueKind;
 use super::link_rate::parse_rate;
@@ -51,7 +52,7 @@ impl JobChecker<'_> {
     fn plan(&mut self) -> Plan {
         let (name, seed) = (self.text("name"), self.whole("seed"));
         let model = self.model();
-        Plan {
+        let mut plan = Plan {
             name,
             seed,
             model,
@@ -61,7 +62,7 @@ impl JobChecker<'_> {
                 shuffle_buffer: self.whole("data.shuffle_buffer") as usize,
                 on_bad: self.on_bad(),
             },
-            batch: self.batch(),
+            batch: self.whole("train.batch") as usize,
             threads: self.threads(model),
             stop: Stop {
                 epochs: self.optional("train.stop.epochs", Self::whole),
@@ -85,7 +86,11 @@ impl JobChecker<'_> {
             },
             observe_http: self.optional("observe.http", Self::text),
             observe_trace: self.trace(),
+        };
+        if let Some(global) = self.optional("train.global_batch", Self::whole) {
+            plan.batch = self.share_of_batch(global as usize, &plan.cluster);
         }
+        plan
     }
 
     fn trace(&mut self) -> Option<TraceWindow> {
@@ -124,23 +129,22 @@ impl JobChecker<'_> {
         }
     }
 
-    /// Examples per step of a worker: its own batch, or its share of the global batch.
-    fn batch(&mut self) -> usize {
-        let batch = self.whole("train.batch") as usize;
-        let count = |checker: &mut Self, key: &str| checker.whole(key) as usize;
-        let Some(all) = self.optional("train.global_batch", count) else { return batch };
-        let workers = match self.job.word("cluster.mode").as_str() {
-            "single" => 1,
-            _ => match self.slots() {
-                Some(slots) => slots,
-                None => count(self, "cluster.workers"),
-            },
+    /// The share of a slot in a global batch.
+    fn share_of_batch(&mut self, global: usize, cluster: &ClusterPlan) -> usize {
+        let batches = JobBatches {
+            mode: cluster.mode.kind(),
+            workers: cluster.workers,
+            slots: cluster.slots,
+            size: BatchSize::Global(global),
+            quorum: None,
         };
-        if !all.is_multiple_of(workers) {
-            let message = format!("is {all}, which does not divide evenly among {workers} workers");
+        let slots = batches.slots();
+        if !global.is_multiple_of(slots) {
+            let message =
+                format!("is {global}, which does not divide evenly among {slots} workers");
             self.problems.push(self.job.problem("train.global_batch", message));
         }
-        (all / workers).max(1)
+        batches.per_slot()
     }
 
     /// Threads per worker. Threads of a sparse model share the parameters, which only mode `single`
@@ -165,12 +169,12 @@ impl JobChecker<'_> {
         let servers = self.whole("cluster.servers") as usize;
         let quorum = self.optional("cluster.quorum", Self::whole).map(|quorum| quorum as usize);
         let staleness = self.whole("cluster.staleness");
-        let mode = match self.text("cluster.mode").as_str() {
-            "async" => Mode::Async,
-            "sync" => Mode::Sync { quorum },
-            "bounded" => Mode::Bounded { staleness },
-            "mirrored" => Mode::Mirrored,
-            _ => Mode::Single,
+        let mode = match ModeKind::parse(&self.text("cluster.mode")) {
+            Some(ModeKind::Async) => Mode::Async,
+            Some(ModeKind::Sync) => Mode::Sync { quorum },
+            Some(ModeKind::Bounded) => Mode::Bounded { staleness },
+            Some(ModeKind::Mirrored) => Mode::Mirrored,
+            Some(ModeKind::Single) | None => Mode::Single,
         };
         if let Mode::Sync { quorum: Some(quorum) } = mode {
             self.check_quorum(quorum, slots.unwrap_or(workers), servers);
@@ -210,8 +214,8 @@ impl JobChecker<'_> {
     /// The number of slots, if the job sets it and its mode has slots.
     fn slots(&mut self) -> Option<usize> {
         let slots = self.optional("cluster.slots", Self::whole)? as usize;
-        let mode = self.job.word("cluster.mode");
-        ["async", "sync", "bounded"].contains(&mode.as_str()).then_some(slots)
+        let mode = ModeKind::parse(&self.job.word("cluster.mode"));
+        mode.is_some_and(ModeKind::has_servers).then_some(slots)
     }
 
     /// Whether the run waits for a lost server. By default it does if it waits for lost workers, or

@@ -1,16 +1,13 @@
 //! The rate of a network link, as job files write it.
 
+use paceline_observe::parse_bit_rate;
+
 /// The rates a link may have, in bits per second.
 const RATES: std::ops::RangeInclusive<f64> = 1e5..=1e11;
-/// Units of a rate, as `tc` writes them.
-const UNITS: [(&str, f64); 3] = [("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)];
 
 /// Parses a number with its unit; the rate in bits per second.
 pub(super) fn parse_rate(text: &str) -> Option<u64> {
-    let (unit, scale) = UNITS.into_iter().find(|(unit, _)| text.ends_with(unit))?;
-    let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
-    let rate = number * scale;
-    RATES.contains(&rate).then_some(rate as u64)
+    parse_bit_rate(text).filter(|rate| RATES.contains(rate)).map(|rate| rate as u64)
 }
 
 #[cfg(test)]

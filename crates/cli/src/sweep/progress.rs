@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use paceline_lab::sweep_plan::{PlannedRun, RunEnd, RunOutcome};
 use paceline_record::StoredSummary;
+use paceline_record::names::files;
 
 use crate::progress::{clock_time, write_line};
 
@@ -90,7 +91,7 @@ impl SweepProgress {
 
 /// The main results of a run.
 fn figures(run: &Path) -> String {
-    let text = std::fs::read_to_string(run.join("summary.json")).unwrap_or_default();
+    let text = std::fs::read_to_string(run.join(files::SUMMARY)).unwrap_or_default();
     let Some(summary) = StoredSummary::parse(&text) else {
         return "its summary cannot be read".into();
     };

@@ -1,7 +1,8 @@
-//! Many sweeps in one Markdown file, `experiments/README.md`: what each sweep is, how long it took,
-//! and how it compares with published figures and findings.
+//! Many sweeps in one Markdown file, such as `experiments/README.md`: what each sweep is, how long
+//! it took, and how it compares with published figures and findings.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use super::table::{ReportTable, plain};
 use super::tables::{findings, predictions, references};
@@ -12,31 +13,18 @@ use crate::report_data::ReportData;
 pub const GENERATED_NOTICE: &str =
     "<!-- Written by `paceline report SWEEPS --index`; change the job files, not this. -->";
 
-const INTRODUCTION: &str = "# Experiments
-
-A job file for each table and figure of five reports, R0 to R4, whose authors trained the same
-models with distributed TensorFlow on clusters of 1 to 4 machines. Each file lists the report's
-figures as `[[reference]]` and its conclusions as `[[finding]]`, so that the report of a sweep
-compares them with what was measured here ([docs/sweeps.md](../docs/sweeps.md)). Files that end in
-`-emulated` give every task a host with a link of its own, as the reports had
-([docs/emulation.md](../docs/emulation.md)), which needs root; the others run anywhere.
-
-```sh
-paceline data get mnist                             # once; full runs use MNIST
-paceline sweep experiments/softmax-r0.toml          # one of them; prints the path of its report
-paceline sweep experiments --quick                  # all, shortened, on generated data
-paceline sweep experiments --sweep-dir sweeps/all   # all, in full
-paceline report sweeps/all --index experiments/README.md
-```
-
-All tasks share the cores of one machine, so more workers than cores cannot compute faster:
-networks can be emulated, cores cannot. The click data is generated, so the accuracies of click
-models cannot be compared with the reports; times can.
-";
+/// What an index says besides the results, and where it is.
+#[derive(Clone, Debug)]
+pub struct IndexConfig<'a> {
+    /// Markdown before the tables: a heading and what the sweeps are about.
+    pub introduction: &'a str,
+    /// Directory of the index and of the job files beside it, as the user names it.
+    pub jobs: &'a Path,
+}
 
 /// Writes the sweeps as Markdown.
-pub fn index(sweeps: &[ReportData]) -> String {
-    let mut text = format!("{GENERATED_NOTICE}\n\n{INTRODUCTION}\n");
+pub fn index(sweeps: &[ReportData], config: &IndexConfig<'_>) -> String {
+    let mut text = format!("{GENERATED_NOTICE}\n\n{}\n\n", config.introduction.trim());
     if let Some(plan) = sweeps.iter().find_map(|sweep| sweep.plan.as_ref()) {
         let _ = writeln!(
             text,
@@ -51,7 +39,7 @@ pub fn index(sweeps: &[ReportData]) -> String {
     }
     text.push('\n');
     text.push_str(&overview(sweeps).to_markdown());
-    sweeps.iter().for_each(|sweep| write_section(&mut text, sweep));
+    sweeps.iter().for_each(|sweep| write_section(&mut text, sweep, config.jobs));
     text
 }
 
@@ -60,7 +48,7 @@ fn overview(sweeps: &[ReportData]) -> ReportTable {
     let head = ["file", "cells", "runs", "duration", "findings that hold"];
     let row = |sweep: &ReportData| {
         let checked = check_findings(sweep);
-        let held = checked.iter().filter(|(_, result)| result.holds == Some(true)).count();
+        let held = checked.iter().filter(|checked| checked.result.holds == Some(true)).count();
         let holds = match checked.len() {
             0 => "–".to_owned(),
             all => format!("{held} of {all}"),
@@ -77,7 +65,7 @@ fn overview(sweeps: &[ReportData]) -> ReportTable {
     }
 }
 
-fn write_section(text: &mut String, sweep: &ReportData) {
+fn write_section(text: &mut String, sweep: &ReportData, jobs: &Path) {
     let name = &sweep.name;
     let _ = writeln!(text, "\n## {name}\n");
     if let Some(plan) = &sweep.plan {
@@ -87,7 +75,8 @@ fn write_section(text: &mut String, sweep: &ReportData) {
         let _ = writeln!(text, "{}\n", about.join("\n"));
         let _ = writeln!(
             text,
-            "`paceline sweep experiments/{name}.toml{quick}`: {} runs in {}.",
+            "`paceline sweep {}{quick}`: {} runs in {}.",
+            jobs.join(format!("{name}.toml")).display(),
             sweep.run_count(),
             duration(sweep.wall_seconds)
         );
@@ -132,9 +121,11 @@ mod tests {
             wall_seconds: 150.0,
             ..ReportData::default()
         };
-        let text = index(&[sweep]);
+        let introduction = "# Trials\n\nOf one model.\n";
+        let config = IndexConfig { introduction, jobs: "experiments".as_ref() };
+        let text = index(&[sweep], &config);
+        assert!(text.starts_with(&format!("{GENERATED_NOTICE}\n\n{introduction}\n")), "{text}");
         for part in [
-            GENERATED_NOTICE,
             "| [a](a.toml) | 0 | 0 | 2 min | 0 of 1 |",
             "## a\n\nReport R0.\nTwo lines.\n",
             "`paceline sweep experiments/a.toml`: 0 runs in 2 min.",

@@ -9,5 +9,5 @@ mod tables;
 
 pub use csv::csv;
 pub use html::html;
-pub use index::{GENERATED_NOTICE, index};
+pub use index::{GENERATED_NOTICE, IndexConfig, index};
 pub use markdown::markdown;

@@ -1,10 +1,11 @@
 //! The tables of a report, which HTML and Markdown share.
 
+use paceline_record::UtcTime;
+
 use super::table::ReportTable;
 use crate::cell::{self, Cell};
 use crate::figure::{FIGURES, Figure, format_number};
-use crate::finding::Finding;
-use crate::finding_check::{CheckResult, check_findings};
+use crate::finding_check::{CheckedFinding, check_findings};
 use crate::link_prediction::LinkPrediction;
 use crate::report_data::ReportData;
 
@@ -87,7 +88,7 @@ pub(super) fn references(data: &ReportData) -> ReportTable {
 /// Published findings, and whether they hold here.
 pub(super) fn findings(data: &ReportData) -> ReportTable {
     let head = ["finding", "holds here", "evidence"].map(String::from).to_vec();
-    let row = |(finding, result): (&Finding, CheckResult)| {
+    let row = |CheckedFinding { finding, result }: CheckedFinding<'_>| {
         let (word, why) = match result.holds {
             Some(true) => ("yes", ""),
             Some(false) => ("no", finding.why.as_str()),
@@ -166,7 +167,7 @@ pub(super) fn about(data: &ReportData) -> Vec<(&'static str, String)> {
     if let Some(plan) = &data.plan {
         lines.push(("version", format!("paceline {}", plan.version)));
         lines.push(("machine", plan.machine.describe()));
-        lines.push(("started", utc(plan.started_seconds)));
+        lines.push(("started", UtcTime::at(plan.started_seconds).to_string()));
         lines.push(("command", plan.command.clone()));
         if plan.quick {
             let text =
@@ -191,19 +192,6 @@ fn run_counts(data: &ReportData) -> String {
     text
 }
 
-/// Formats a time in UTC, by Howard Hinnant's algorithm for the civil calendar.
-fn utc(seconds: u64) -> String {
-    let (days, second) = ((seconds / 86_400) as i64 + 719_468, seconds % 86_400);
-    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day_of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", second / 3_600, second / 60 % 60)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,11 +204,6 @@ mod tests {
         assert_eq!(of("examples_per_second", 14.3, 28.6), "2.0 × faster");
         assert_eq!(of("global_steps", 7100.0, 7400.0), "1.04 × published");
         assert_eq!(of("network_bytes_per_second", 2e6, 1e6), "0.50 × published");
-    }
-
-    #[test]
-    fn times_are_utc() {
-        assert_eq!(utc(1_709_251_199), "2024-02-29 23:59 UTC");
     }
 
     #[test]

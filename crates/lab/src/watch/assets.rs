@@ -43,6 +43,7 @@ const ASSETS: &[Asset] = &[
     asset("/overview.js", JAVASCRIPT, include_str!("page/overview.js")),
     asset("/panels.js", JAVASCRIPT, include_str!("page/panels.js")),
     asset("/runs.js", JAVASCRIPT, include_str!("page/runs.js")),
+    asset("/state.js", JAVASCRIPT, include_str!("page/state.js")),
     asset("/store.js", JAVASCRIPT, include_str!("page/store.js")),
     asset("/tables.js", JAVASCRIPT, include_str!("page/tables.js")),
     asset("/icon.svg", SVG, include_str!("page/icon.svg")),

@@ -7,9 +7,6 @@ use super::series::Series;
 /// Most curves of a task.
 const MAX_CURVES: usize = 256;
 
-/// Tag of the global steps a second between two resource samples. Only the page has this curve.
-pub(crate) const STEP_RATE: &str = "pace/steps_per_second";
-
 /// The curves of a task, by tag.
 #[derive(Debug, Default)]
 pub(crate) struct CurveSet {

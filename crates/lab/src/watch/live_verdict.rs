@@ -1,14 +1,15 @@
 //! The verdict and the ranking of a run that has not ended, from its curves so far and by the same
 //! rules as at the end.
 
-use paceline_observe::{Facts, Phase, Rank, ServerFacts, Verdict, WorkerFacts, ranking, verdict};
-use paceline_record::names::{columns, tags, task_folder, task_of_folder};
+use paceline_observe::{
+    Facts, GradientTime, Phase, Rank, ServerFacts, Verdict, WorkerFacts, ranking, verdict,
+};
+use paceline_record::names::{
+    FIRST_SERVER_FOLDER, columns, has_role, roles, tags, task_folder, task_of_folder,
+};
 
 use super::run_reader::RunReader;
 use super::series::Series;
-
-/// Folder of the server that measures the workers.
-pub(crate) const FIRST_SERVER: &str = "ps_0";
 
 /// What limits the run so far; none before its workers have recorded their phases.
 pub(crate) fn verdict_so_far(run: &RunReader, mode: &str) -> Option<Verdict> {
@@ -30,7 +31,7 @@ pub(crate) fn verdict_so_far(run: &RunReader, mode: &str) -> Option<Verdict> {
         workers,
         cores_busy,
         disk_wait: disk_wait.unwrap_or_default(),
-        staleness: mean(run, FIRST_SERVER, tags::STALENESS),
+        staleness: mean(run, FIRST_SERVER_FOLDER, tags::STALENESS),
     }))
 }
 
@@ -42,9 +43,9 @@ pub(crate) fn ranking_so_far(run: &RunReader) -> Vec<Rank> {
         let measured = server_measurement(run, task, tags::WORKER_GRADIENT_MS);
         let latest = measured.and_then(Series::last);
         let latest = latest.or_else(|| run.series(task, tags::GRADIENT_MS)?.last())?;
-        Some((task_of_folder(task), f64::from(latest.mean)))
+        Some(GradientTime::new(task_of_folder(task), latest.mean.into()))
     });
-    ranking(&times.collect::<Vec<_>>())
+    ranking(times.collect())
 }
 
 fn worker_facts(run: &RunReader, task: &str) -> Option<WorkerFacts> {
@@ -72,7 +73,7 @@ fn worker_facts(run: &RunReader, task: &str) -> Option<WorkerFacts> {
 /// A server reports how busy it is for each worker only at the end. Until then its processor time
 /// stands in, because nearly everything it does for workers costs some.
 fn server_facts(run: &RunReader, task: &str, workers: f64) -> Option<ServerFacts> {
-    if !task.starts_with("ps_") {
+    if !has_role(task, roles::PS) {
         return None;
     }
     let cpu = mean(run, task, &tags::resource(columns::TASK_CPU_PERCENT))?;
@@ -100,7 +101,7 @@ fn resource_share(run: &RunReader, task: &str, column: &str) -> Option<f64> {
 
 /// What the first server measured of a worker.
 fn server_measurement<'a>(run: &'a RunReader, worker: &str, figure: &str) -> Option<&'a Series> {
-    run.series(FIRST_SERVER, &tags::worker(worker, figure))
+    run.series(FIRST_SERVER_FOLDER, &tags::worker(worker, figure))
 }
 
 fn mean(run: &RunReader, task: &str, tag: &str) -> Option<f64> {

@@ -1,14 +1,13 @@
 //! The names that the scripts of the page look for, as a script of its own: `names.js`.
 //!
-//! Tags and phases are defined in Rust, where training records them. The page's other scripts
-//! import them from here and contain no such names themselves.
+//! Tags, phases, roles and the kinds of verdicts are defined in Rust, where training records them.
+//! The page's other scripts import them from here and contain no such names themselves.
 
-use paceline_observe::Phase;
-use paceline_record::names::{columns, tags};
+use paceline_observe::pace::BEHIND;
+use paceline_observe::{Phase, VerdictKind};
+use paceline_record::names::{FIRST_SERVER_FOLDER, columns, roles, tags};
 use serde_json::{Map, Value, json};
 
-use super::curve_set::STEP_RATE;
-use super::live_verdict::FIRST_SERVER;
 use super::page_limits::{MAX_COMPARED_RUNS, QUIET_SECONDS};
 
 /// Stands for a worker's folder in a tag.
@@ -23,7 +22,10 @@ pub(crate) fn names_script() -> String {
             "phases": Phase::ALL.map(Phase::name),
             "phaseTags": phase_tags(),
             "resourceTags": resource_tags(),
-            "firstServer": FIRST_SERVER,
+            "roles": { "chief": roles::CHIEF, "worker": roles::WORKER, "server": roles::PS },
+            "firstServer": FIRST_SERVER_FOLDER,
+            "verdictKinds": VerdictKind::ALL.map(VerdictKind::name),
+            "behind": BEHIND,
             "taskPlaceholder": TASK_PLACEHOLDER,
             "maxComparedRuns": MAX_COMPARED_RUNS,
             "quietSeconds": QUIET_SECONDS,
@@ -38,7 +40,7 @@ fn tag_names() -> Value {
         "testAccuracy": tags::TEST_ACCURACY,
         "testAuc": tags::TEST_AUC,
         "testPrecision": tags::TEST_PRECISION,
-        "stepRate": STEP_RATE,
+        "stepRate": tags::STEP_RATE,
         "gradientMs": tags::GRADIENT_MS,
         "workerGradientMs": tags::worker(TASK_PLACEHOLDER, tags::WORKER_GRADIENT_MS),
         "staleness": tags::STALENESS,
@@ -80,6 +82,9 @@ mod tests {
             "\"compute\":\"phases/compute_percent\"",
             "\"workerGradientMs\":\"pace/{task}/gradient_ms\"",
             "\"taskCpu\":\"resources/task_cpu_percent\"",
+            "\"server\":\"ps\"",
+            "\"verdictKinds\":[\"compute\",\"input\",\"network\",\"server\",",
+            "\"behind\":1.5",
         ] {
             assert!(script.contains(name), "{name}: {script}");
         }

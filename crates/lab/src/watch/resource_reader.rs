@@ -6,7 +6,7 @@ use std::path::Path;
 
 use paceline_record::names::{columns, tags};
 
-use super::curve_set::{CurveSet, STEP_RATE};
+use super::curve_set::CurveSet;
 
 /// Most bytes of a table that are read at once.
 const MAX_READ_BYTES: u64 = 16 << 20;
@@ -68,7 +68,7 @@ impl ResourceReader {
 
     /// Adds a point to the curve of global steps a second.
     fn add_step_rate(&mut self, now: SamplePosition, curves: &mut CurveSet) {
-        let Some(curve) = curves.entry(STEP_RATE) else { return };
+        let Some(curve) = curves.entry(tags::STEP_RATE) else { return };
         // Rates are computed only once training has begun.
         let Some(start) = self.rate_start.filter(|start| start.step > 0.0) else {
             self.rate_start = Some(now);

@@ -214,7 +214,6 @@ mod tests {
 
     use paceline_record::EventWriter;
 
-    use super::super::curve_set::STEP_RATE;
     use super::super::series::SentMark;
     use super::*;
 
@@ -251,7 +250,7 @@ mod tests {
         refresh_now(&mut run);
         assert_eq!(values(&run, "train/loss"), [(0, 2.5)]);
         assert_eq!(values(&run, "resources/task_cpu_percent"), [(10, 150.0), (30, 170.0)]);
-        assert_eq!(values(&run, STEP_RATE), [(30, 20.0)]);
+        assert_eq!(values(&run, tags::STEP_RATE), [(30, 20.0)]);
         assert_eq!((run.start_seconds(), run.job()), (1000.0, "seed = 1\n"));
         assert_eq!(run.log("worker_0"), ["one", "two"]);
 
@@ -261,7 +260,7 @@ mod tests {
         fs::write(dir.path().join("summary.json"), r#"{"mode": "sync"}"#).unwrap();
         refresh_now(&mut run);
         assert_eq!(values(&run, "train/loss"), [(0, 2.5), (40, 0.5)]);
-        assert_eq!(values(&run, STEP_RATE), [(30, 20.0), (70, 40.0)]);
+        assert_eq!(values(&run, tags::STEP_RATE), [(30, 20.0), (70, 40.0)]);
         assert_eq!(run.summary().unwrap().mode, "sync");
     }
 

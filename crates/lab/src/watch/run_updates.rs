@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::ops::Range;
 
+use paceline_observe::{BatchSize, JobBatches, ModeKind};
 use paceline_record::StoredSummary;
 use paceline_record::names::task_of_folder;
 use serde_json::{Value, json};
@@ -81,11 +82,13 @@ fn about_run(run: &RunReader) -> Value {
     let job = parse_job(run.job());
     let word = |key: &str| job.get(key).map(String::as_str).unwrap_or_default();
     let summary = run.summary();
-    let field = |name: &str| summary.and_then(|summary| summary.fields().get(name)).cloned();
-    let (verdict, ranking) = if summary.is_some() {
-        (field("verdict").unwrap_or_default(), field("ranking").unwrap_or_default())
-    } else {
-        (json!(verdict_so_far(run, word("cluster.mode"))), json!(ranking_so_far(run)))
+    let verdict = match summary {
+        Some(summary) => stored_verdict(summary),
+        None => json!(verdict_so_far(run, word("cluster.mode"))),
+    };
+    let ranking = match summary {
+        Some(summary) => summary.fields().get("ranking").cloned().unwrap_or_default(),
+        None => json!(ranking_so_far(run)),
     };
     let quiet = if summary.is_some() { 0 } else { run.quiet_time().as_secs() };
     let log = |task: &str| json!({"task": task_of_folder(task), "lines": run.log(task)});
@@ -104,6 +107,15 @@ fn about_run(run: &RunReader) -> Value {
     })
 }
 
+/// The verdict of a run that has ended, with its evidence even if an older version wrote it.
+fn stored_verdict(summary: &StoredSummary) -> Value {
+    let mut verdict = summary.fields().get("verdict").cloned().unwrap_or_default();
+    if let Some(verdict) = verdict.as_object_mut() {
+        verdict.insert("evidence".into(), summary.verdict_evidence().into());
+    }
+    verdict
+}
+
 /// Examples in a global step: what the summary says or, before there is one, what follows from
 /// the job.
 fn examples_per_step(
@@ -114,17 +126,17 @@ fn examples_per_step(
         return summary.examples_per_step();
     }
     let number = |key: &str| job.get(key)?.parse::<usize>().ok();
-    let mode = job.get("cluster.mode").map(String::as_str).unwrap_or_default();
-    let workers = number("cluster.workers").unwrap_or(1);
-    let slots = match mode {
-        "single" => 1,
-        "mirrored" => workers,
-        _ => number("cluster.slots").unwrap_or(workers),
+    let global = number("train.global_batch").map(BatchSize::Global);
+    let batches = JobBatches {
+        mode: job
+            .get("cluster.mode")
+            .map_or(Some(ModeKind::Single), |mode| ModeKind::parse(mode))?,
+        workers: number("cluster.workers").unwrap_or(1),
+        slots: number("cluster.slots"),
+        size: global.or(number("train.batch").map(BatchSize::PerSlot))?,
+        quorum: number("cluster.quorum"),
     };
-    let share = number("train.global_batch").map(|all| all / slots.max(1));
-    let batch = share.or(number("train.batch"))?;
-    let quorum = number("cluster.quorum");
-    Some(paceline_record::examples_per_step(mode, batch, slots, quorum) as f64)
+    Some(batches.examples_per_step() as f64)
 }
 
 #[cfg(test)]
@@ -166,9 +178,19 @@ mod tests {
         assert_eq!(of(&format!("{job}\"async\"")), Some(10.0));
         assert_eq!(of(&format!("{job}\"mirrored\"")), Some(40.0));
         assert_eq!(of(&format!("{job}\"sync\"\nquorum = 3")), Some(30.0));
+        assert_eq!(of(&format!("{job}\"snyc\"")), None, "an unknown mode");
         let summary = r#"{"global_steps": 30, "resumed_from": 10, "examples": 200}"#;
         let summary = StoredSummary::parse(summary).unwrap();
         assert_eq!(examples_per_step(&parse_job(job), Some(&summary)), Some(10.0));
+    }
+
+    #[test]
+    fn a_verdict_of_any_version_has_its_evidence() {
+        let of = |text: &str| stored_verdict(&StoredSummary::parse(text).unwrap());
+        let old = of(r#"{"verdict": {"kind": "input", "text": "input: slow; try more"}}"#);
+        assert_eq!((&old["kind"], &old["evidence"]), (&json!("input"), &json!("slow")));
+        assert_eq!(of(r#"{"verdict": "input: slow"}"#), json!("input: slow"));
+        assert_eq!(of("{}"), Value::Null);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use paceline_observe::Phases;
 pub(super) struct ThreadPhase(pub(super) ServerPhase);
 
 impl Phases<4> for ThreadPhase {
-    const NAMES: [&'static str; 4] = ["receive", "apply", "send", "idle"];
+    const NAMES: [&'static str; 4] = ["receive", "apply", "send", paceline_observe::phases::IDLE];
 
     fn index(self) -> usize {
         match self.0 {

@@ -22,6 +22,13 @@ pub struct Sample {
     pub figures: Vec<f64>,
 }
 
+/// A sample and the time that it is of.
+pub(crate) struct TimedSample {
+    pub(crate) sample: Sample,
+    /// The time since the sample before.
+    pub(crate) passed: Duration,
+}
+
 /// All counters at one moment.
 struct Reading {
     at: Instant,
@@ -65,8 +72,8 @@ impl Meter {
         self.container.cores().unwrap_or(self.cores)
     }
 
-    /// The use since the last reading, and the time since then.
-    pub(crate) fn sample(&mut self, gauges: &Gauges) -> (Sample, Duration) {
+    /// The use since the last reading.
+    pub(crate) fn sample(&mut self, gauges: &Gauges) -> TimedSample {
         let now = read(&self.root, &self.container, gauges);
         let before = std::mem::replace(&mut self.last, now);
         let now = &self.last;
@@ -103,7 +110,8 @@ impl Meter {
             [grown(now.received, before.received), grown(now.sent, before.sent)]
         });
         let figures = own.into_iter().chain(peers).collect();
-        (Sample { time_s: now.time_s, step: gauges.step(), figures }, passed)
+        let sample = Sample { time_s: now.time_s, step: gauges.step(), figures };
+        TimedSample { sample, passed }
     }
 
     /// Usr, sys, idle and wait, in percent of the cores that the task may use.
@@ -172,7 +180,7 @@ mod tests {
             "sys/fs/cgroup/cpu.stat",
             &format!("user_usec {}\nsystem_usec 0\n", used_us(meter.age())),
         );
-        let (Sample { figures, .. }, _) = meter.sample(&gauges);
+        let figures = meter.sample(&gauges).sample.figures;
         assert!((80.0..=100.5).contains(&figures[0]) && figures[2] < 20.0, "{figures:?}");
     }
 
@@ -184,7 +192,7 @@ mod tests {
         gauges.moved(0, 1000, 3000);
         gauges.moved(1, 10, 30);
         gauges.moved(9, 1, 3);
-        let (Sample { figures, step, .. }, passed) = meter.sample(&gauges);
+        let TimedSample { sample: Sample { figures, step, .. }, passed } = meter.sample(&gauges);
         let total = |column: usize| (figures[column] * passed.as_secs_f64()).round();
         assert_eq!((total(WIDTH - 2), total(WIDTH - 1)), (3033.0, 1011.0));
         assert_eq!([0, 1, 2, 3].map(|at| total(WIDTH + at)), [3000.0, 1000.0, 30.0, 10.0]);

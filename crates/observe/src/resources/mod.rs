@@ -11,6 +11,6 @@ mod usage;
 
 pub use columns::{COLUMNS, column, columns};
 pub use gauges::Gauges;
-pub(crate) use meter::Meter;
 pub use meter::Sample;
+pub(crate) use meter::{Meter, TimedSample};
 pub use usage::Usage;

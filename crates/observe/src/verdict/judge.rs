@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::facts::Facts;
 use super::shares::{Shares, VerdictKind, divide_time};
 use super::text;
-use crate::pace::ranking;
+use crate::pace::{GradientTime, ranking};
 
 /// What limits a run.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -14,6 +14,9 @@ pub struct Verdict {
     pub kind: VerdictKind,
     /// In a sentence: the word, the evidence and what would help.
     pub text: String,
+    /// Why, in figures that the user can check. Empty in files of versions that did not have it.
+    #[serde(default)]
+    pub evidence: String,
     /// The shares of time that the verdict is based on.
     pub shares: Shares,
     /// What would help, the most promising first.
@@ -30,16 +33,13 @@ pub struct Verdict {
 /// assert_eq!(verdict(&facts).kind, VerdictKind::Input);
 /// ```
 pub fn verdict(facts: &Facts) -> Verdict {
-    let times = facts.workers.iter().map(|worker| (worker.task.clone(), worker.gradient_ms));
-    let ranks = ranking(&times.collect::<Vec<_>>());
+    let times = facts.workers.iter();
+    let times = times.map(|worker| GradientTime::new(worker.task.clone(), worker.gradient_ms));
+    let ranks = ranking(times.collect());
     let shares = divide_time(facts);
     let kind = shares.kind();
     let advice = text::advice(kind, facts, ranks.first());
-    let text = format!(
-        "{}: {}; try {}",
-        kind.name(),
-        text::evidence(kind, &shares, facts, ranks.first()),
-        text::either(&advice)
-    );
-    Verdict { kind, text, shares, advice }
+    let evidence = text::evidence(kind, &shares, facts, ranks.first());
+    let text = text::sentence(kind, &evidence, &advice);
+    Verdict { kind, text, evidence, shares, advice }
 }

@@ -15,6 +15,7 @@ mod text;
 pub use facts::{Facts, ServerFacts, WorkerFacts};
 pub use judge::{Verdict, verdict};
 pub use shares::{Shares, VerdictKind};
+pub use text::evidence_in;
 
 #[cfg(test)]
 mod tests;

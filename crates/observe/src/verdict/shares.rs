@@ -24,6 +24,16 @@ pub enum VerdictKind {
 }
 
 impl VerdictKind {
+    /// All kinds, in the order of [`Shares`].
+    pub const ALL: [VerdictKind; 6] = [
+        VerdictKind::Compute,
+        VerdictKind::Input,
+        VerdictKind::Network,
+        VerdictKind::Server,
+        VerdictKind::Stragglers,
+        VerdictKind::Evaluation,
+    ];
+
     /// The name in `summary.json`.
     pub fn name(self) -> &'static str {
         match self {

@@ -26,8 +26,9 @@ fn facts(mode: &str, workers: Vec<WorkerFacts>, servers: Vec<ServerFacts>) -> Fa
 /// Checks that the verdict is of this kind, contains these words and divides all of the time.
 #[track_caller]
 fn check(facts: &Facts, kind: VerdictKind, words: &[&str]) -> Shares {
-    let Verdict { kind: found, text, mut shares, advice } = verdict(facts);
+    let Verdict { kind: found, text, evidence, mut shares, advice } = verdict(facts);
     assert_eq!(found, kind, "{text}");
+    assert_eq!(evidence_in(&text), evidence);
     for word in words {
         assert!(text.contains(word), "{word:?} is not in {text:?}");
     }
@@ -68,7 +69,7 @@ fn slow_examples_are_input_and_a_slow_disk_is_named() {
 #[test]
 fn an_exchange_is_attributed_to_the_server_while_it_works_and_else_to_the_network() {
     let workers = vec![worker(1.0, 3.0, 6.0), worker(1.0, 3.0, 6.0)];
-    let words = ["workers spend 60 %", "ps:0 is at work for 17 % of that and sends 940 Mbit/s"];
+    let words = ["workers spend 60 %", "ps:0 is busy for 17 % of that time and sends 940 Mbit/s"];
     let network = facts("async", workers.clone(), vec![server(0.1)]);
     let shares = check(&network, VerdictKind::Network, &words);
     assert!((shares.server - 0.1).abs() < 1e-9 && (shares.network - 0.5).abs() < 1e-9);
@@ -76,24 +77,19 @@ fn an_exchange_is_attributed_to_the_server_while_it_works_and_else_to_the_networ
     let full = Facts { cores_busy: Some(0.95), ..network };
     check(&full, VerdictKind::Network, &["cores are 95 % busy", "fewer tasks"]);
     let busy = facts("async", workers, vec![server(0.2), server(0.5)]);
-    check(&busy, VerdictKind::Server, &["at work for 83 % of that", "cluster.servers = 3"]);
+    check(&busy, VerdictKind::Server, &["busy for 83 % of that", "cluster.servers = 3"]);
 }
 
 #[test]
 fn waiting_for_a_full_server_that_works_for_others_is_attributed_to_the_server() {
     let workers = vec![worker(1.0, 1.0, 8.0); 6];
     let full = ServerFacts { cores_busy: Some(0.98), ..server(0.12) };
-    let words =
-        ["at work for 66 % of that", "try a larger train.batch or servers on more machines"];
+    let words = ["busy for 66 % of that", "try a larger train.batch or servers on more machines"];
     let shares = check(&facts("async", workers.clone(), vec![full]), VerdictKind::Server, &words);
     assert!((shares.server - (0.12 + 0.6 * 0.68)).abs() < 1e-9, "{shares:?}");
     // A server with spare cores works for all workers at once.
     let roomy = ServerFacts { cores_busy: Some(0.5), ..server(0.12) };
-    check(
-        &facts("async", workers, vec![roomy]),
-        VerdictKind::Network,
-        &["at work for 15 % of that"],
-    );
+    check(&facts("async", workers, vec![roomy]), VerdictKind::Network, &["busy for 15 % of that"]);
 }
 
 #[test]
@@ -119,10 +115,14 @@ fn waiting_at_the_gate_is_attributed_to_stragglers() {
     let mut slow = worker(0.5, 9.0, 0.5);
     slow.task = "worker:1".into();
     let both = facts("sync", vec![fast.clone(), slow], vec![server(0.01)]);
-    let words = ["worker:1 takes 3.8 times as long", "a look at worker:1's machine", "quorum"];
+    let words = [
+        "of their time waiting for slower workers; worker:1 takes 3.8 times as long",
+        "a look at worker:1's machine",
+        "quorum",
+    ];
     check(&both, VerdictKind::Stragglers, &words);
     // The workers wait in turns although neither is slow.
-    let words = ["they take turns", "cluster.staleness"];
+    let words = ["no single worker is always the slow one", "cluster.staleness"];
     check(
         &facts("bounded", vec![fast.clone(), fast], vec![server(0.01)]),
         VerdictKind::Stragglers,
@@ -178,6 +178,13 @@ fn staleness_is_named_if_several_workers_push_independently() {
 #[test]
 fn what_a_server_sends_is_compared_with_its_link_if_known() {
     let linked = ServerFacts { link_mbit_per_s: Some(1000.0), ..server(0.1) };
-    let words = ["network: ", "ps:0 is at work for", "sends 940 of 1000 Mbit/s"];
+    let words = ["network: ", "ps:0 is busy for", "sends 940 of 1000 Mbit/s"];
     check(&facts("async", vec![worker(0.0, 2.0, 8.0)], vec![linked]), VerdictKind::Network, &words);
+}
+
+#[test]
+fn the_shares_in_a_file_have_the_names_of_the_kinds() {
+    let json = serde_json::to_value(Shares::default()).unwrap();
+    let names: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(names, VerdictKind::ALL.map(VerdictKind::name));
 }

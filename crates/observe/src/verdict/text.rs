@@ -4,6 +4,26 @@ use super::facts::{Facts, ServerFacts};
 use super::shares::{Shares, VerdictKind};
 use crate::pace::{BEHIND, Rank};
 
+/// What separates the evidence from the advice in a verdict's sentence.
+const ADVICE: &str = "; try ";
+
+/// The verdict in a sentence: its kind, the evidence and what would help.
+pub(super) fn sentence(kind: VerdictKind, evidence: &str, advice: &[String]) -> String {
+    format!("{}: {evidence}{ADVICE}{}", kind.name(), either(advice))
+}
+
+/// The evidence in a verdict's sentence, for files that do not have it apart.
+///
+/// ```
+/// use paceline_observe::verdict::evidence_in;
+///
+/// assert_eq!(evidence_in("input: disks are slow; try a faster disk"), "disks are slow");
+/// ```
+pub fn evidence_in(sentence: &str) -> &str {
+    let rest = sentence.split_once(": ").map_or(sentence, |(_, rest)| rest);
+    rest.split(ADVICE).next().unwrap_or(rest)
+}
+
 /// Why the verdict is of this kind, in figures that the user can check.
 pub(super) fn evidence(
     kind: VerdictKind,
@@ -25,14 +45,14 @@ pub(super) fn evidence(
             format!("{who} {} of the time getting examples{disk}", percent(shares.input))
         }
         VerdictKind::Network | VerdictKind::Server => {
-            let at_work = percent(shares.server / exchange);
+            let busy_share = percent(shares.server / exchange);
             let server = facts.busiest_server().map_or(String::new(), |server| {
                 let megabits = server.sent_bytes_per_s * 8.0 / 1e6;
                 let name = &server.task;
                 let most = server.link_mbit_per_s;
                 let of = most.map_or(String::new(), |most| format!(" of {most:.0}"));
-                let at_work = format!("{name} is at work for {at_work} of that");
-                format!("; {at_work} and sends {megabits:.0}{of} Mbit/s")
+                let busy = format!("{name} is busy for {busy_share} of that time");
+                format!("; {busy} and sends {megabits:.0}{of} Mbit/s")
             });
             let share = percent(exchange);
             let busy = if facts.is_full() { cores(facts) } else { String::new() };
@@ -47,10 +67,10 @@ pub(super) fn evidence(
                     "; {} takes {:.1} times as long as the others for a gradient ({:.2} ms)",
                     rank.task, rank.behind, rank.gradient_ms
                 ),
-                _ => "; no worker is always slow, they take turns".into(),
+                _ => "; no single worker is always the slow one".into(),
             };
             let (share, stale) = (percent(shares.stragglers), staleness(facts));
-            format!("{share} of the workers' time goes to slower ones{slow}{stale}")
+            format!("workers spend {share} of their time waiting for slower workers{slow}{stale}")
         }
         VerdictKind::Evaluation => {
             format!("tests take {} of the time", percent(shares.evaluation))
@@ -101,7 +121,7 @@ pub(super) fn advice(kind: VerdictKind, facts: &Facts, slowest: Option<&Rank>) -
 }
 
 /// `a, b or c`.
-pub(super) fn either(all: &[String]) -> String {
+fn either(all: &[String]) -> String {
     match all {
         [most @ .., last] if !most.is_empty() => format!("{} or {last}", most.join(", ")),
         _ => all.concat(),

@@ -2,21 +2,20 @@
 //!
 //! The tab is a table with a row for each *session*: a directory of events in which
 //! `EventWriter::hparams_start` was called. Sessions with equal hyper-parameters form a group, and
-//! their metrics are averaged. A [`Metric`] is the last value of a scalar in the session's
-//! directory or one below it.
+//! their metrics are averaged. A metric is the last value of a scalar in the session's directory or
+//! one below it.
 //!
-//! TensorBoard has two peculiarities:
-//! - Of several experiments it shows an arbitrary one. So a sweep declares one above its runs; a
-//!   single run declares none, and TensorBoard finds the columns itself.
-//! - It names the top directory `.`, and then does not find metrics *below* a session there. So a
-//!   session that may be the top directory should have its metrics in its own directory.
+//! No run declares an *experiment*, which lists the columns of the tab: of several TensorBoard
+//! shows an arbitrary one, and without any it finds the columns itself.
+//!
+//! TensorBoard names the top directory `.`, and then does not find metrics *below* a session
+//! there. So a session that may be the top directory should have its metrics in its own directory.
 
 use std::fmt::Write as _;
 
 use paceline_tfrecord::proto::ProtoWriter;
 use sha2::{Digest, Sha256};
 
-pub(super) const EXPERIMENT_TAG: &str = "_hparams_/experiment";
 pub(super) const START_TAG: &str = "_hparams_/session_start_info";
 pub(super) const END_TAG: &str = "_hparams_/session_end_info";
 
@@ -79,33 +78,6 @@ impl From<bool> for HParamValue {
     }
 }
 
-/// The columns of the HParams tab.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Experiment {
-    /// The hyper-parameters that vary.
-    pub domains: Vec<HParamDomain>,
-    /// The scalars that sessions are compared by.
-    pub metrics: Vec<Metric>,
-}
-
-/// A hyper-parameter that varies, and its values.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HParamDomain {
-    /// Its name.
-    pub name: String,
-    /// Its values, all of one type; empty if they are not known beforehand.
-    pub values: Vec<HParamValue>,
-}
-
-/// A scalar that sessions are compared by.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Metric {
-    /// The scalar's tag.
-    pub tag: String,
-    /// The directory of the scalar below the session's; empty for the session's own.
-    pub group: String,
-}
-
 /// The state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionStatus {
@@ -119,7 +91,7 @@ pub enum SessionStatus {
 
 /// The name of the group of sessions with these hyper-parameters: the SHA-256, in hexadecimal, of
 /// their JSON as Python writes it, so that runs of TensorFlow and of Paceline form one group.
-pub fn group_name(hparams: &[HParam]) -> String {
+fn group_name(hparams: &[HParam]) -> String {
     let mut sorted: Vec<_> = hparams.iter().collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
     let fields: Vec<_> = sorted
@@ -190,23 +162,6 @@ fn plugin_data(field: u32, encode: impl FnOnce(&mut ProtoWriter<'_>)) -> Vec<u8>
     bytes
 }
 
-pub(super) fn encode_experiment(experiment: &Experiment, now_seconds: f64) -> Vec<u8> {
-    plugin_data(2, |w| {
-        w.double(3, now_seconds);
-        for domain in &experiment.domains {
-            w.message(4, |info| encode_domain(info, domain));
-        }
-        for metric in &experiment.metrics {
-            w.message(5, |info| {
-                info.message(1, |name| {
-                    name.string(1, &metric.group);
-                    name.string(2, &metric.tag);
-                });
-            });
-        }
-    })
-}
-
 pub(super) fn encode_start(hparams: &[HParam], now_seconds: f64) -> Vec<u8> {
     plugin_data(3, |w| {
         for hparam in hparams {
@@ -225,24 +180,6 @@ pub(super) fn encode_end(status: SessionStatus, now_seconds: f64) -> Vec<u8> {
         w.uint64(1, status as u64);
         w.double(2, now_seconds);
     })
-}
-
-fn encode_domain(info: &mut ProtoWriter<'_>, domain: &HParamDomain) {
-    // TensorBoard's numbers for the kinds: 1 text, 2 yes or no, 3 number, 0 not known.
-    let kind = |value: &HParamValue| match value {
-        HParamValue::Text(_) => 1,
-        HParamValue::Bool(_) => 2,
-        HParamValue::Int(_) | HParamValue::Number(_) => 3,
-    };
-    info.string(1, &domain.name);
-    info.uint64(4, domain.values.first().map_or(0, kind));
-    if !domain.values.is_empty() {
-        info.message(5, |list| {
-            for value in &domain.values {
-                list.message(1, |w| encode_value(w, value));
-            }
-        });
-    }
 }
 
 /// Encodes a `google.protobuf.Value`, which has one type for all numbers.

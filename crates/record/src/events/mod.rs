@@ -8,7 +8,5 @@ mod values;
 mod writer;
 
 pub use histogram::Histogram;
-pub use hparams::{
-    Experiment, HParam, HParamDomain, HParamValue, Metric, SessionStatus, group_name,
-};
+pub use hparams::{HParam, HParamValue, SessionStatus};
 pub use writer::{EventWriter, FLUSH_EVERY, Tag};

@@ -24,7 +24,7 @@ use paceline_tfrecord::append_record;
 use paceline_tfrecord::proto::ProtoWriter;
 
 use super::histogram::Histogram;
-use super::hparams::{self, Experiment, HParam, SessionStatus};
+use super::hparams::{self, HParam, SessionStatus};
 use super::{file, graph, values};
 
 /// The age of the last flush at which the next event flushes the buffer.
@@ -138,7 +138,7 @@ impl EventWriter {
         });
         self.file.write_all(&self.record)?;
         tag.first = None;
-        self.flush_if_due(wall_seconds, FLUSH_EVERY)
+        self.flush_if_due(wall_seconds)
     }
 
     /// Records a histogram at a step.
@@ -154,13 +154,6 @@ impl EventWriter {
     /// Records the model's graph. Call it at most once in a run.
     pub fn graph(&mut self, nodes: &[OpNode]) -> io::Result<()> {
         self.event(0, |event| event.bytes(4, &graph::encode(nodes)))
-    }
-
-    /// Declares an experiment: the columns of the HParams tab. Declare at most one below the
-    /// directory that TensorBoard shows.
-    pub fn hparams_experiment(&mut self, experiment: &Experiment) -> io::Result<()> {
-        let content = hparams::encode_experiment(experiment, unix_seconds());
-        self.event(0, |event| values::hparams(event, hparams::EXPERIMENT_TAG, &content))
     }
 
     /// Records the hyper-parameters of the run in this directory.
@@ -196,12 +189,6 @@ impl EventWriter {
         Ok(())
     }
 
-    /// Flushes unless the last flush is more recent than `age`. A caller that may write nothing for
-    /// a while, such as a worker that waits for others, calls it before.
-    pub fn flush_if_older_than(&mut self, age: Duration) -> io::Result<()> {
-        self.flush_if_due(unix_seconds(), age)
-    }
-
     fn event(&mut self, step: u64, encode: impl FnOnce(&mut ProtoWriter<'_>)) -> io::Result<()> {
         let wall_seconds = unix_seconds();
         self.record.clear();
@@ -210,13 +197,13 @@ impl EventWriter {
             encode(&mut ProtoWriter::new(out));
         });
         self.file.write_all(&self.record)?;
-        self.flush_if_due(wall_seconds, FLUSH_EVERY)
+        self.flush_if_due(wall_seconds)
     }
 
-    fn flush_if_due(&mut self, wall_seconds: f64, age: Duration) -> io::Result<()> {
+    fn flush_if_due(&mut self, wall_seconds: f64) -> io::Result<()> {
         let since = wall_seconds - self.flushed_at_seconds;
         // A negative time means that the clock was set back: flush, to measure from the new time.
-        if (0.0..age.as_secs_f64()).contains(&since) {
+        if (0.0..FLUSH_EVERY.as_secs_f64()).contains(&since) {
             return Ok(());
         }
         self.file.flush()?;

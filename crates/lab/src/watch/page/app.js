@@ -119,8 +119,8 @@ function show() {
   const title = one ? (one.id === '.' ? one.about.name : runLabels[0]) : `${runs.length} runs`;
   $('title').textContent = title;
   document.title = `${title} – Paceline`;
-  const [kind, word] = one ? state(one.about) : ['', runLabels.join(', ')];
-  if ($('state').textContent !== word) $('state').textContent = word;
+  const { kind, phrase } = one ? state(one.about) : { kind: '', phrase: runLabels.join(', ') };
+  if ($('state').textContent !== phrase) $('state').textContent = phrase;
   $('state').className = `state ${kind}`;
   $('figures').hidden = !one;
   $('verdict').hidden = !one;

@@ -1,20 +1,14 @@
 // The state and the key figures of a run.
 
-import { duration } from './format.js';
 import { names } from './names.js';
+import { runState } from './state.js';
 import { coordinator, curveKey, firstCurve, last, tasks } from './store.js';
 
-const { tags, resourceTags } = names;
+const { roles, tags, resourceTags } = names;
 
-// The state of a run: the class of its badge, and its text.
+// The state of a run that the page shows.
 export function state(about) {
-  if (about.is_over) {
-    const reason = about.summary.stop_reason;
-    return reason === 'interrupted' ? ['ended', 'interrupted'] : ['done', `finished (${reason})`];
-  }
-  return about.quiet_s
-    ? ['quiet', `nothing written for ${duration(about.quiet_s)}`]
-    : ['live', 'running'];
+  return runState(about.is_over, about.summary?.stop_reason, about.quiet_s);
 }
 
 // The key figures of a run: from its summary or, before there is one, from its curves.
@@ -46,8 +40,8 @@ export function facts(run) {
       end?.examples_per_second ??
       (speed == null || about.examples_per_step == null ? null : speed * about.examples_per_step),
     mode: about.job['cluster.mode'] ?? end?.mode,
-    workers: end?.workers ?? (tasks(run, 'worker', 'chief').length || null),
-    servers: end?.servers ?? tasks(run, 'ps').length,
+    workers: end?.workers ?? (tasks(run, roles.worker, roles.chief).length || null),
+    servers: end?.servers ?? tasks(run, roles.server).length,
     done: about.is_over ? 1 : progress(about, steps, seen),
   };
 }

@@ -3,9 +3,9 @@
 import { themes } from './draw.js';
 import { facts } from './facts.js';
 import { duration, figure, grouped, make, percent } from './format.js';
+import { names } from './names.js';
 
-// The parts of a verdict, in the order of their colors.
-const SHARES = ['compute', 'input', 'network', 'server', 'stragglers', 'evaluation'];
+const { verdictKinds } = names;
 
 // Shows what limits the run.
 export function showVerdict(into, run, theme) {
@@ -13,15 +13,15 @@ export function showVerdict(into, run, theme) {
   into.hidden = !verdict;
   if (!verdict) return;
   if (typeof verdict === 'string') return into.replaceChildren(make('p', {}, verdict));
-  const [, rest = verdict.text] = verdict.text.match(/^\w+: (.*)$/s) ?? [];
-  const evidence = rest.split('; try ')[0];
+  const { evidence } = verdict;
   const bar = make('div', {
     class: 'shares',
     role: 'img',
-    'aria-label': SHARES.map(name => `${name} ${percent(verdict.shares[name], 0)}`).join(', '),
+    'aria-label': verdictKinds.map(name => `${name} ${percent(verdict.shares[name], 0)}`).join(', '),
   });
   const key = make('p', { class: 'key' });
-  SHARES.forEach((name, i) => {
+  // Each part has the color of its place.
+  verdictKinds.forEach((name, i) => {
     const share = verdict.shares[name] ?? 0;
     if (share < 0.005) return;
     const part = make('i', { title: `${name} ${percent(share, 0)}` });

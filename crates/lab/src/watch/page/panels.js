@@ -4,7 +4,7 @@ import { themes } from './draw.js';
 import { names } from './names.js';
 import { firstCurve, taskName, coordinator, curve, sum, tasks, scaled } from './store.js';
 
-const { tags, resourceTags } = names;
+const { roles, tags, resourceTags } = names;
 // Most workers with a chart of their own, and most servers and workers that are visible in others.
 const MAX_WORKERS = 8;
 // Most tasks in a chart.
@@ -22,7 +22,7 @@ function chartsOfOne(run, theme) {
   const color = i => theme.colors[i % theme.colors.length],
     lead = coordinator(run);
   const speed = curve(run, lead, tags.stepRate);
-  const workers = tasks(run, 'worker', 'chief'),
+  const workers = tasks(run, roles.worker, roles.chief),
     all = run.about.tasks;
   const train = workers.map((task, i) => ({
     label: i === 0 ? 'train' : `train, ${taskName(task)}`,
@@ -117,14 +117,14 @@ function chartsOfOne(run, theme) {
               curve(run, task, tags.gradientMs),
           })),
         },
-        ...(tasks(run, 'ps').length
+        ...(tasks(run, roles.server).length
           ? [
               {
                 id: 'staleness',
                 title: 'Staleness (updates behind)',
                 unit: '',
                 fromZero: true,
-                series: tasks(run, 'ps')
+                series: tasks(run, roles.server)
                   .slice(0, MAX_WORKERS)
                   .map((task, i) => ({
                     label: taskName(task),

@@ -1,24 +1,19 @@
 // The list of runs: filter it and choose runs.
 
 import { duration, figure, make } from './format.js';
-import { names } from './names.js';
+import { runState } from './state.js';
 
 // Longer lists are cut; the filter finds the rest.
 const MAX_SHOWN = 300;
 
-// The state of a run: the class of its dot, and its text.
 function state(card) {
-  if (card.is_over)
-    return card.stop_reason === 'interrupted' ? ['ended', 'interrupted'] : ['done', 'finished'];
-  return card.quiet_s != null && card.quiet_s < names.quietSeconds
-    ? ['live', 'running']
-    : ['quiet', 'quiet'];
+  return runState(card.is_over, card.stop_reason, card.quiet_s);
 }
 
 function matches(card, words) {
   const { id, name, model, data, mode, workers, batch, verdict } = card;
   const parts = [id, name, model, data, mode, `${workers} workers`, `batch ${batch}`];
-  const text = [...parts, state(card)[1], verdict ?? ''].join(' ').toLowerCase();
+  const text = [...parts, state(card).word, verdict ?? ''].join(' ').toLowerCase();
   return words.every(word => text.includes(word));
 }
 
@@ -39,7 +34,7 @@ export function showList(into, count, list, filter, chosen, choose) {
 }
 
 function item(card, chosen, choose) {
-  const [kind, word] = state(card),
+  const { kind, word } = state(card),
     isChosen = chosen.includes(card.id);
   const box = make('input', {
     type: 'checkbox',

@@ -1,5 +1,7 @@
 // The runs as the page knows them: the server sends everything at first and then what is new.
 
+import { names } from './names.js';
+
 // A curve with more points is thinned: neighbors are merged in pairs.
 const MAX_POINTS = 3000;
 
@@ -79,7 +81,7 @@ export function tasks(run, ...roles) {
 
 // The folder of the coordinator.
 export function coordinator(run) {
-  return tasks(run, 'chief')[0] ?? tasks(run, 'worker')[0] ?? null;
+  return tasks(run, names.roles.chief)[0] ?? tasks(run, names.roles.worker)[0] ?? null;
 }
 
 // The curve of a tag of the first task that has one.

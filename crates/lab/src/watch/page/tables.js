@@ -7,7 +7,7 @@ import { names } from './names.js';
 import { labels } from './panels.js';
 import { taskName, last, tasks } from './store.js';
 
-const { resourceTags } = names;
+const { roles, resourceTags } = names;
 
 // Shows what is below the charts of one run.
 export function showDetails(into, run) {
@@ -51,7 +51,7 @@ function ranking(ranks) {
         'tbody',
         {},
         ...ranks.map(rank => {
-          const bar = make('i', { class: rank.behind > 1.5 ? 'meter behind' : 'meter' });
+          const bar = make('i', { class: rank.behind > names.behind ? 'meter behind' : 'meter' });
           bar.style.width = (12 * rank.gradient_ms) / most + 'rem';
           return make(
             'tr',
@@ -63,7 +63,7 @@ function ranking(ranks) {
               'td',
               {},
               rank.behind.toFixed(2),
-              rank.behind > 1.5 ? make('span', { class: 'warn' }, ' behind') : null,
+              rank.behind > names.behind ? make('span', { class: 'warn' }, ' behind') : null,
             ),
           );
         }),
@@ -213,7 +213,7 @@ function logs(list) {
 // The rows of the comparison: title, value, format, and whether larger (1) or smaller (-1) is
 // better.
 const ROWS = [
-  ['State', run => state(run.about)[1]],
+  ['State', run => state(run.about).phrase],
   ['Mode', run => facts(run).mode ?? '–'],
   ['Workers', run => facts(run).workers ?? '–'],
   ['Servers', run => facts(run).servers ?? '–'],
@@ -327,7 +327,7 @@ function phasesOf(run) {
     ]);
   return names.phases.map(phase => [
     phase,
-    tasks(run, 'worker', 'chief').reduce(
+    tasks(run, roles.worker, roles.chief).reduce(
       (sum, task) => sum + (last(run, task, names.phaseTags[phase]) ?? 0),
       0,
     ),

@@ -1,72 +1,60 @@
-//! From the tasks' reports to a verdict and a ranking.
+//! The verdict on a run and the ranking of its workers, from the tasks' reports.
 //!
 //! Each task reports its part: a worker how long its exchanges took, server 0 how long each worker
 //! took for a gradient and waited for others, the coordinator how long it tested. This module
 //! combines the parts for [`verdict()`](crate::verdict()).
 
-use crate::pace::{Rank, ranking};
+use crate::pace::{GradientTime, Rank, ranking};
+use crate::phases::{IDLE, Phase};
+use crate::resources::column;
 use crate::task_summary::{TaskSummary, WorkerTiming};
 use crate::verdict::{Facts, ServerFacts, Verdict, WorkerFacts, verdict};
 
+/// What limited a run, and which of its workers were slow.
+#[derive(Clone, Debug)]
+pub struct RunVerdict {
+    /// What limited the run.
+    pub verdict: Verdict,
+    /// The workers by their time to a gradient, the slowest first.
+    pub ranking: Vec<Rank>,
+}
+
 /// Assigns server 0's timings to the workers, judges the run and ranks the workers.
-pub fn judge(mode: &str, tasks: &mut [TaskSummary]) -> (Verdict, Vec<Rank>) {
+pub fn judge(mode: &str, tasks: &mut [TaskSummary]) -> RunVerdict {
     assign_timings(tasks);
-    let (workers, servers): (Vec<_>, Vec<_>) =
-        tasks.iter().partition(|task| task.phases.contains_key("compute"));
-    let times = workers.iter().map(|task| (task.task.clone(), task.gradient_ms.unwrap_or(0.0)));
-    let ranks = ranking(&times.collect::<Vec<_>>());
+    let (workers, servers): (Vec<_>, Vec<_>) = tasks.iter().partition(|task| computes(task));
+    let times = workers.iter().map(|task| GradientTime {
+        task: task.task.clone(),
+        mean_ms: task.gradient_ms.unwrap_or(0.0),
+    });
+    let ranking = ranking(times.collect());
     let facts = Facts {
         mode: mode.to_owned(),
         workers: workers.iter().map(|task| worker_facts(task)).collect(),
         servers: servers.iter().map(|task| server_facts(task)).collect(),
         cores_busy: mean(workers.iter().filter_map(|task| cores_busy(task))),
-        disk_wait: mean(workers.iter().filter_map(|task| share(task, "cpu_wait_percent")))
+        disk_wait: mean(workers.iter().filter_map(|task| share(task, column::CPU_WAIT_PERCENT)))
             .unwrap_or(0.0),
         staleness: mean(servers.iter().filter_map(|task| task.staleness_mean)),
     };
-    (verdict(&facts), ranks)
+    RunVerdict { verdict: verdict(&facts), ranking }
 }
 
-/// One summary per task, from the reports of processes and their slots. Each report of a process
-/// covers everything it has done so far, so the one with the most steps stands for the process. A
-/// task that was several processes in succession is the sum of them.
-pub fn merge_reports(reports: Vec<TaskSummary>) -> Vec<TaskSummary> {
-    let mut lives: Vec<TaskSummary> = Vec::new();
-    for report in reports {
-        let same = |life: &&mut TaskSummary| {
-            report.process != 0 && (life.process, &life.task) == (report.process, &report.task)
-        };
-        match lives.iter_mut().find(same) {
-            Some(life) if life.steps <= report.steps => *life = report,
-            Some(_) => {}
-            None => lives.push(report),
-        }
-    }
-    let mut tasks: Vec<TaskSummary> = Vec::new();
-    for life in lives {
-        match tasks.iter_mut().find(|task| task.task == life.task) {
-            Some(task) => task.absorb(&life),
-            None => tasks.push(TaskSummary { process: 0, ..life }),
-        }
-    }
-    let place = |task: &TaskSummary| {
-        let (role, index) = task.task.split_once(':').unwrap_or((&task.task, "0"));
-        let rank = ["chief", "worker"].iter().position(|name| *name == role).unwrap_or(2);
-        (rank, index.parse::<usize>().unwrap_or(0))
-    };
-    tasks.sort_by_key(place);
-    tasks
+/// Whether the task has the phases of a worker.
+fn computes(task: &TaskSummary) -> bool {
+    task.phases.contains_key(Phase::Compute.name())
 }
 
 /// Assigns server 0's timings to the workers; the mean if a worker fills several slots.
 fn assign_timings(tasks: &mut [TaskSummary]) {
     let seen: Vec<WorkerTiming> =
         tasks.iter_mut().flat_map(|task| std::mem::take(&mut task.workers)).collect();
-    for task in tasks.iter_mut().filter(|task| task.phases.contains_key("compute")) {
+    for task in tasks.iter_mut().filter(|task| computes(task)) {
         let steps = task.steps.max(1) as f64;
         // Tests between steps are not part of the worker's pace.
         let tested_ms = 1e3 * task.evaluation_seconds.unwrap_or(0.0) / steps;
-        let own_ms = 1e3 * (phase(task, "input") + phase(task, "compute")) / steps;
+        let own_s = phase(task, Phase::Input) + phase(task, Phase::Compute);
+        let own_ms = 1e3 * own_s / steps;
         let seen = || seen.iter().filter(|seen| seen.task == task.task);
         let gradient_ms = mean(seen().map(|seen| seen.gradient_ms));
         let seen_ms = gradient_ms.map(|gradient_ms| (gradient_ms - tested_ms).max(0.0));
@@ -78,9 +66,12 @@ fn assign_timings(tasks: &mut [TaskSummary]) {
 fn worker_facts(task: &TaskSummary) -> WorkerFacts {
     WorkerFacts {
         task: task.task.clone(),
-        input_s: phase(task, "input"),
-        compute_s: phase(task, "compute"),
-        exchange_s: ["pull", "push", "wait"].map(|name| phase(task, name)).iter().sum(),
+        input_s: phase(task, Phase::Input),
+        compute_s: phase(task, Phase::Compute),
+        exchange_s: [Phase::Pull, Phase::Push, Phase::Wait]
+            .map(|one| phase(task, one))
+            .iter()
+            .sum(),
         evaluation_s: task.evaluation_seconds.unwrap_or(0.0),
         held_s: task.held_seconds.unwrap_or(0.0),
         gradient_ms: task.gradient_ms.unwrap_or(0.0),
@@ -90,10 +81,10 @@ fn worker_facts(task: &TaskSummary) -> WorkerFacts {
 fn server_facts(task: &TaskSummary) -> ServerFacts {
     let seconds = task.seconds.max(f64::MIN_POSITIVE);
     // Bytes sent before the first push are not in the server's seconds, but in its samples.
-    let sampled = task.resources.as_ref().and_then(|r| r.mean_of("task_sent_bytes_per_s"));
+    let sampled = task.resources.as_ref().and_then(|r| r.mean_of(column::TASK_SENT_BYTES_PER_S));
     ServerFacts {
         task: task.task.clone(),
-        busy: (1.0 - phase(task, "idle") / seconds).clamp(0.0, 1.0),
+        busy: (1.0 - task.phase_seconds(IDLE) / seconds).clamp(0.0, 1.0),
         cores_busy: cores_busy(task),
         sent_bytes_per_s: sampled.unwrap_or(task.sent_bytes as f64 / seconds),
         link_mbit_per_s: task.resources.as_ref().and_then(|used| used.link_mbit_per_s),
@@ -102,8 +93,8 @@ fn server_facts(task: &TaskSummary) -> ServerFacts {
 
 /// How busy the cores of a task's machine were, from 0 to 1, if it was measured.
 fn cores_busy(task: &TaskSummary) -> Option<f64> {
-    let waited = share(task, "cpu_wait_percent").unwrap_or(0.0);
-    share(task, "cpu_idle_percent").map(|idle| (1.0 - idle - waited).clamp(0.0, 1.0))
+    let waited = share(task, column::CPU_WAIT_PERCENT).unwrap_or(0.0);
+    share(task, column::CPU_IDLE_PERCENT).map(|idle| (1.0 - idle - waited).clamp(0.0, 1.0))
 }
 
 /// The mean of a column of percentages, from 0 to 1.
@@ -111,8 +102,8 @@ fn share(task: &TaskSummary, column: &str) -> Option<f64> {
     Some(task.resources.as_ref()?.mean_of(column)? / 100.0)
 }
 
-fn phase(task: &TaskSummary, name: &str) -> f64 {
-    task.phases.get(name).and_then(|seconds| seconds.as_f64()).unwrap_or(0.0)
+fn phase(task: &TaskSummary, phase: Phase) -> f64 {
+    task.phase_seconds(phase.name())
 }
 
 fn mean(numbers: impl Iterator<Item = f64>) -> Option<f64> {
@@ -145,11 +136,11 @@ mod tests {
                 {"task": "worker:0", "gradient_ms": 95.0, "held_seconds": 0.5},
                 {"task": "worker:1", "gradient_ms": 40.0, "held_seconds": 6.5}]})),
         ];
-        let (verdict, ranks) = judge("sync", &mut tasks);
+        let RunVerdict { verdict, ranking } = judge("sync", &mut tasks);
         assert_eq!(tasks[0].gradient_ms, Some(35.0));
         assert_eq!((tasks[1].gradient_ms, tasks[1].held_seconds), (Some(40.0), Some(6.5)));
         assert!(tasks[2].workers.is_empty(), "timings are reported once");
-        let order: Vec<_> = ranks.iter().map(|rank| rank.task.as_str()).collect();
+        let order: Vec<_> = ranking.iter().map(|rank| rank.task.as_str()).collect();
         assert_eq!(order, ["worker:1", "worker:0"]);
         assert!(verdict.text.starts_with("evaluation: "), "{verdict:?}");
     }
@@ -168,8 +159,8 @@ mod tests {
     fn without_a_server_the_workers_own_clocks_are_believed() {
         let phases = json!({"input": 1.0, "pull": 0.0, "compute": 8.0, "push": 0.5, "wait": 0.5});
         let mut tasks = [task(json!({"task": "worker:0", "phases": phases}))];
-        let (verdict, ranks) = judge("single", &mut tasks);
-        assert_eq!((ranks[0].gradient_ms, ranks[0].behind), (90.0, 1.0));
+        let RunVerdict { verdict, ranking } = judge("single", &mut tasks);
+        assert_eq!((ranking[0].gradient_ms, ranking[0].behind), (90.0, 1.0));
         assert!((verdict.shares.compute - 0.9).abs() < 1e-9, "{verdict:?}");
     }
 }
