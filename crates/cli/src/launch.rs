@@ -14,8 +14,8 @@ use crate::Failure;
 use crate::interrupt::Interrupt;
 use crate::job::{Plan, RawJob};
 use crate::join::JoinFile;
+use crate::load_data::check_data;
 use crate::progress::write_line;
-use crate::source::check_data;
 use crate::train_options::{FinishedRun, TrainOptions, check_unfinished, resume_line};
 
 /// Starts all tasks of the plan on this machine and waits for their end.

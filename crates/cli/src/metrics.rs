@@ -54,21 +54,21 @@ const FAMILIES: [MetricFamily; 18] = [
     counter("paceline_steps_total", "Steps that the worker took"),
     counter("paceline_examples_total", "Examples that the worker trained on"),
     gauge("paceline_train_loss", "Loss of the worker's last batch"),
-    gauge("paceline_test_loss", "Loss of the last test; chief and evaluator"),
+    gauge("paceline_test_loss", "Loss of the last test; coordinator and evaluator"),
     gauge(
         "paceline_test_accuracy_ratio",
-        "Share of the last test that was right; chief and evaluator",
+        "Share of correct answers in the last test; coordinator and evaluator",
     ),
     counter(
         "paceline_phase_seconds_total",
-        "Where the time of a worker, or of a server's threads, went",
+        "Time that the worker or the server's threads spent in each phase",
     ),
     counter("paceline_sent_bytes_total", "Bytes sent to each other task"),
     counter("paceline_received_bytes_total", "Bytes received from each other task"),
     counter("paceline_applied_gradients_total", "Gradients that the server applied"),
     counter("paceline_dropped_gradients_total", "Gradients that came too late for the server"),
-    gauge("paceline_staleness_mean_updates", "Updates that applied gradients were late by"),
-    gauge("paceline_staleness_max_updates", "The same at most"),
+    gauge("paceline_staleness_mean_updates", "Mean staleness of applied gradients"),
+    gauge("paceline_staleness_max_updates", "Largest staleness of an applied gradient"),
     gauge("paceline_gradient_seconds", "Mean time of each worker to a gradient; server 0 only"),
     counter("process_cpu_seconds_total", "Processor time of the task, user and system"),
     gauge("process_resident_memory_bytes", "Resident memory of the task"),
@@ -77,15 +77,26 @@ const FAMILIES: [MetricFamily; 18] = [
 
 /// The published figures of a task.
 #[derive(Debug, Default)]
-pub struct MetricFigures(Vec<(&'static str, Option<MetricLabel>, f64)>);
+pub struct MetricFigures(Vec<MetricFigure>);
 
-/// A label's name and value.
-type MetricLabel = (&'static str, String);
+#[derive(Debug)]
+struct MetricFigure {
+    /// The name of its family.
+    family: &'static str,
+    label: Option<MetricLabel>,
+    value: f64,
+}
+
+#[derive(Debug)]
+struct MetricLabel {
+    name: &'static str,
+    value: String,
+}
 
 impl MetricFigures {
     /// Adds a figure without a label.
     pub fn add(&mut self, name: &'static str, figure: f64) {
-        self.0.push((name, None, figure));
+        self.0.push(MetricFigure { family: name, label: None, value: figure });
     }
 
     /// Adds a figure with a label.
@@ -96,7 +107,8 @@ impl MetricFigures {
         of: impl Into<String>,
         figure: f64,
     ) {
-        self.0.push((name, Some((label, of.into())), figure));
+        let label = Some(MetricLabel { name: label, value: of.into() });
+        self.0.push(MetricFigure { family: name, label, value: figure });
     }
 }
 
@@ -228,11 +240,12 @@ impl MetricsState {
             if *name == "paceline_info" {
                 let _ = writeln!(lines, "{name}{{{}}} 1", self.info);
             }
-            for (_, label, figure) in latest.0.iter().filter(|figure| figure.0 == *name) {
-                let _ = match label {
-                    Some((label, of)) => writeln!(lines, "{name}{{{label}=\"{of}\"}} {figure}"),
-                    None => writeln!(lines, "{name} {figure}"),
-                };
+            for figure in latest.0.iter().filter(|figure| figure.family == *name) {
+                if let Some(MetricLabel { name: label, value: of }) = &figure.label {
+                    let _ = writeln!(lines, "{name}{{{label}=\"{of}\"}} {}", figure.value);
+                } else {
+                    let _ = writeln!(lines, "{name} {}", figure.value);
+                }
             }
             for (_, figure) in used.iter().filter(|(used, _)| used == name) {
                 let _ = figure.map(|figure| writeln!(lines, "{name} {figure}"));

@@ -12,8 +12,8 @@ use crate::Failure;
 use crate::interrupt::Interrupt;
 use crate::job::{Plan, RawJob};
 use crate::launch::launch;
+use crate::load_data::load_data;
 use crate::progress::Progress;
-use crate::source::load_data;
 use crate::task::run_task;
 use crate::task_context::{ProgramContext, StopSource, TaskIdentity};
 use crate::train_options::{

@@ -69,7 +69,7 @@ impl TrainOptions {
     }
 }
 
-/// A run that has ended in order.
+/// A run that has ended cleanly.
 #[derive(Debug)]
 pub struct FinishedRun {
     /// The run directory.

@@ -41,7 +41,8 @@ pub trait TaskContext: Send + Sync + 'static {
         false
     }
 
-    /// How far the run has come. Only the coordinator reports it.
+    /// How far the run has come. Only the coordinator reports it, from the second step at which a
+    /// report is due: before, there is no rate.
     fn progress(&self, _progress: &ProgressReport) {}
 
     /// The signal that asks the run to stop, if one was received.
@@ -92,11 +93,13 @@ pub struct ProgressReport {
     pub done: Option<f64>,
     /// Time since the first step.
     pub elapsed: Duration,
+    /// Estimated time left, if the run has a planned end.
+    pub left: Option<Duration>,
     /// Mean loss of the last steps.
     pub train_loss: f64,
     /// Accuracy of the last test, from 0 to 1.
     pub test_accuracy: Option<f64>,
-    /// Examples per second since the start.
+    /// Examples per second of all workers since the first report was due.
     pub examples_per_second: f64,
 }
 

@@ -48,6 +48,13 @@ struct StepScore {
     score: Score,
 }
 
+/// The point from which the rate of progress is measured.
+#[derive(Clone, Copy, Debug)]
+struct RateStart {
+    step: u64,
+    time: Instant,
+}
+
 /// Coordinates a run.
 pub(crate) struct Coordinator<'a> {
     config: CoordinatorConfig<'a>,
@@ -64,6 +71,7 @@ pub(crate) struct Coordinator<'a> {
     testing: Duration,
     next_checkpoint: u64,
     checkpoint_time: Option<Instant>,
+    rate_start: Option<RateStart>,
     reason: Option<StopReason>,
 }
 
@@ -81,6 +89,7 @@ impl<'a> Coordinator<'a> {
             testing: Duration::ZERO,
             next_checkpoint: u64::MAX,
             checkpoint_time: None,
+            rate_start: None,
             reason: None,
             config,
         };
@@ -153,7 +162,7 @@ impl<'a> Coordinator<'a> {
         }
         self.checkpoint_if_due(now, link)?;
         if self.config.context.is_progress_due(now) {
-            self.config.context.progress(&self.progress(step));
+            self.report_progress(step, now);
         }
         if self.reason.is_none() {
             self.reason = self.stop_reason(step, now);
@@ -232,7 +241,7 @@ impl<'a> Coordinator<'a> {
             self.deferred_test = None;
         }
         self.plan_checkpoint(step, Instant::now());
-        self.reason = None;
+        (self.rate_start, self.reason) = (None, None);
         Ok(())
     }
 
@@ -254,21 +263,35 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    fn progress(&self, step: u64) -> ProgressReport {
-        let elapsed = self.elapsed();
+    /// Reports progress, once there is a rate. The rate counts from the first step at which a
+    /// report was due: before it, other workers may have made any number of steps.
+    fn report_progress(&mut self, step: u64, now: Instant) {
+        let start = *self.rate_start.get_or_insert(RateStart { step, time: now });
+        if now > start.time {
+            self.config.context.progress(&self.progress(step, now, start));
+        }
+    }
+
+    fn progress(&self, step: u64, now: Instant, start: RateStart) -> ProgressReport {
+        let elapsed = now.saturating_duration_since(self.started);
         let seconds = elapsed.as_secs_f64();
+        let made = step.saturating_sub(start.step) as f64;
+        let steps_per_second = made / now.saturating_duration_since(start.time).as_secs_f64();
         let planned = [self.config.stop.steps, self.config.epoch_steps].into_iter().flatten().min();
-        let made = step.saturating_sub(self.config.started_at);
+        let limit = self.config.stop.seconds;
         let by_steps = planned.map(|steps| step as f64 / steps as f64);
-        let by_time = self.config.stop.seconds.map(|limit| seconds / limit);
-        let done = [by_steps, by_time].into_iter().flatten().reduce(f64::max);
+        let by_time = limit.map(|limit| seconds / limit);
+        let left_steps = planned.map(|steps| steps.saturating_sub(step) as f64 / steps_per_second);
+        let left_time = limit.map(|limit| (limit - seconds).max(0.0));
+        let left = [left_steps, left_time].into_iter().flatten().reduce(f64::min);
         ProgressReport {
             step,
-            done,
+            done: [by_steps, by_time].into_iter().flatten().reduce(f64::max),
             elapsed,
+            left: left.and_then(|left| Duration::try_from_secs_f64(left).ok()),
             train_loss: self.train_loss(),
             test_accuracy: self.last_test.map(|test| test.score.accuracy),
-            examples_per_second: (made * self.config.examples_per_step as u64) as f64 / seconds,
+            examples_per_second: steps_per_second * self.config.examples_per_step as f64,
         }
     }
 
@@ -318,4 +341,63 @@ impl<'a> Coordinator<'a> {
 /// The first multiple of `every` after `step`.
 fn next_multiple(step: u64, every: u64) -> u64 {
     (step / every).saturating_add(1).saturating_mul(every)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct ProgressLog(Mutex<Vec<ProgressReport>>);
+
+    impl TaskContext for ProgressLog {
+        fn progress(&self, progress: &ProgressReport) {
+            self.0.lock().unwrap().push(*progress);
+        }
+    }
+
+    struct NoTests;
+
+    impl TestRunner for NoTests {
+        fn keys(&self) -> Option<Arc<[u32]>> {
+            None
+        }
+        fn begin(&mut self, _step: u64, _params: &[f32]) {}
+        fn result(&mut self) -> Option<TestResult> {
+            None
+        }
+        fn wait(&mut self) -> Option<TestResult> {
+            None
+        }
+        fn test(&mut self, _params: &[f32]) -> Result<Score, TrainError> {
+            unreachable!("no test is due")
+        }
+    }
+
+    #[test]
+    fn the_first_progress_report_does_not_count_what_others_did_before() {
+        let log = ProgressLog::default();
+        let mut coordinator = Coordinator::new(CoordinatorConfig {
+            stop: Stop { steps: Some(5_000), ..Stop::default() },
+            evaluate: EvaluateSettings { every: 1_000, examples: None },
+            checkpoint: None,
+            started_at: 0,
+            joined_at: 0,
+            epoch_steps: None,
+            examples_per_step: 10,
+            tests: Box::new(NoTests),
+            reproducible: false,
+            context: &log,
+        });
+        // When worker 0 has made its first step, other workers have made 3,000.
+        let first = coordinator.started + Duration::from_micros(50);
+        coordinator.report_progress(3_000, first);
+        assert!(log.0.lock().unwrap().is_empty(), "there is no rate yet");
+        coordinator.report_progress(3_020, first + Duration::from_secs(1));
+        let reports = log.0.lock().unwrap();
+        assert_eq!(reports[0].examples_per_second, 200.0);
+        assert_eq!(reports[0].left, Some(Duration::from_secs(99)));
+    }
 }

@@ -8,7 +8,7 @@ use paceline_record::timeline::{merge_traces, operation_table};
 use super::output::print;
 use crate::Failure;
 use crate::progress::write_line;
-use crate::table::{columns, grouped};
+use crate::text_table::{columns, grouped};
 use paceline_record::Summary;
 use paceline_record::names::files::TIMELINE as FILE;
 
