@@ -41,8 +41,7 @@ pub trait TaskContext: Send + Sync + 'static {
         false
     }
 
-    /// How far the run has come. Only the coordinator reports it, from the second step at which a
-    /// report is due: before, there is no rate.
+    /// How far the run has come. Only the coordinator reports it, and not before there is a rate.
     fn progress(&self, _progress: &ProgressReport) {}
 
     /// The signal that asks the run to stop, if one was received.
@@ -99,7 +98,7 @@ pub struct ProgressReport {
     pub train_loss: f64,
     /// Accuracy of the last test, from 0 to 1.
     pub test_accuracy: Option<f64>,
-    /// Examples per second of all workers since the first report was due.
+    /// Examples per second of all workers, as far back as this process knows it.
     pub examples_per_second: f64,
 }
 

@@ -240,8 +240,10 @@ impl<'a> Coordinator<'a> {
             self.last_test = self.tests.last().copied();
             self.deferred_test = None;
         }
-        self.plan_checkpoint(step, Instant::now());
-        (self.rate_start, self.reason) = (None, None);
+        let now = Instant::now();
+        self.plan_checkpoint(step, now);
+        self.rate_start = Some(RateStart { step, time: now });
+        self.reason = None;
         Ok(())
     }
 
@@ -263,10 +265,15 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// Reports progress, once there is a rate. The rate counts from the first step at which a
-    /// report was due: before it, other workers may have made any number of steps.
+    /// Reports progress, once there is a rate. If other workers had made steps before this one made
+    /// its first, it is not known since when, and the rate counts from that first step.
     fn report_progress(&mut self, step: u64, now: Instant) {
-        let start = *self.rate_start.get_or_insert(RateStart { step, time: now });
+        let joined_at = self.config.joined_at;
+        let start = *self.rate_start.get_or_insert(if step <= joined_at + 1 {
+            RateStart { step: joined_at, time: self.started }
+        } else {
+            RateStart { step, time: now }
+        });
         if now > start.time {
             self.config.context.progress(&self.progress(step, now, start));
         }
@@ -376,10 +383,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_first_progress_report_does_not_count_what_others_did_before() {
-        let log = ProgressLog::default();
-        let mut coordinator = Coordinator::new(CoordinatorConfig {
+    fn coordinator(context: &ProgressLog) -> Coordinator<'_> {
+        Coordinator::new(CoordinatorConfig {
             stop: Stop { steps: Some(5_000), ..Stop::default() },
             evaluate: EvaluateSettings { every: 1_000, examples: None },
             checkpoint: None,
@@ -389,8 +394,22 @@ mod tests {
             examples_per_step: 10,
             tests: Box::new(NoTests),
             reproducible: false,
-            context: &log,
-        });
+            context,
+        })
+    }
+
+    #[test]
+    fn progress_begins_with_the_first_step_of_the_run() {
+        let log = ProgressLog::default();
+        let mut coordinator = coordinator(&log);
+        coordinator.report_progress(1, coordinator.started + Duration::from_secs(2));
+        assert_eq!(log.0.lock().unwrap()[0].examples_per_second, 5.0);
+    }
+
+    #[test]
+    fn progress_does_not_count_what_others_did_before() {
+        let log = ProgressLog::default();
+        let mut coordinator = coordinator(&log);
         // When worker 0 has made its first step, other workers have made 3,000.
         let first = coordinator.started + Duration::from_micros(50);
         coordinator.report_progress(3_000, first);
