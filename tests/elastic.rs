@@ -92,7 +92,7 @@ fn check_join_and_leave(mode: &str, settings: &[&str], is_same: bool) {
     assert_eq!(output.code, Some(0), "{mode}: {output:?}");
     let joined = joined.finish();
     assert_eq!(joined.code, Some(0), "{mode}: {joined:?}");
-    assert_says(&output.stderr, &["worker:1: leaves the run in good order"]);
+    assert_says(&output.stderr, &["worker:1: leaves the run cleanly"]);
     let summary = run.summary();
     assert_eq!(summary["examples"], EXAMPLES, "{mode}: every example once an epoch");
     assert_eq!(names(&summary), ["worker:0", "worker:1", "worker:2", "ps:0", "ps:1"], "{mode}");

@@ -103,7 +103,7 @@ fn a_server_skips_a_damaged_checkpoint_and_restores_the_one_before() {
     let bytes = fs::read(&file).unwrap();
     fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
     signal_to(server, "KILL");
-    launched.wait_for("ps:1: passed over the checkpoint of step ");
+    launched.wait_for("ps:1: skipped the checkpoint of step ");
     launched.wait_for("ps:0: the run goes back to the checkpoint of step ");
     launched.wait_for_more_steps();
     launched.signal("INT");

@@ -321,3 +321,28 @@ fn the_page_needs_the_token_and_serves_no_other_files() {
         assert_says(&get(&at, path, bearer, ""), &["404"]);
     }
 }
+
+#[test]
+fn a_run_that_a_program_trained_with_the_library_is_shown_but_not_tested() {
+    use paceline::prelude::*;
+
+    let sandbox = Sandbox::new();
+    let run = RunDir::create(sandbox.path("runs/mine")).unwrap();
+    Session::new(Softmax::new(784, 10), Digits::generate(240, 1))
+        .name("my-session")
+        .batch(20)
+        .stop(Stop::steps(5))
+        .checkpoints(&run.checkpoints(), CheckpointSettings::steps(2))
+        .record(run)
+        .run()
+        .unwrap();
+    let (_page, at) = watch(&sandbox, "runs", &[]);
+    let seen = get(&at, "/api/stream?run=mine", "", "\"about\"");
+    assert_says(&seen, &["\"my-session\"", "\"Softmax\"", "\"single\"", "train/loss", "steps"]);
+    let only_there =
+        ["job.toml: a program trained this run with the library", "resume the run there"];
+    assert_says(&sandbox.fails(2, &["evaluate", "runs/mine"]), &only_there);
+    assert_says(&sandbox.fails(2, &["train", "--resume", "runs/mine"]), &only_there);
+    sandbox.ok(&["report", "runs"]);
+    assert_says(&fs::read_to_string(sandbox.path("runs/report.md")).unwrap(), &["single"]);
+}

@@ -16,7 +16,7 @@ use paceline_exchange::{CONTROL_BYTES, MAX_TOKEN_BYTES};
 use paceline_net::request_join_info;
 use paceline_place::{Cluster, Role, Task, read_token};
 use paceline_record::RunDir;
-use paceline_record::names::files;
+use paceline_record::names::files::{self, JOIN as JOIN_FILE};
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
@@ -26,12 +26,11 @@ use crate::job::{Plan, RawJob};
 use crate::load_data::load_data;
 use crate::progress::write_line;
 use crate::task_context::{ProgramContext, StopSource, TaskIdentity};
+use crate::test_hooks;
 use crate::workload::build_workload;
 
 /// How long a server may take to say what the run is.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// The file of a local run that says how to join it.
-const JOIN_FILE: &str = "join.json";
 /// A longer file is not read.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -165,7 +164,7 @@ pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure>
     }
     let data = load_data(&job, &plan, &mut |text| write_line(text))?;
     let workload = build_workload(&plan, data);
-    let settings = plan.settings(job.digest());
+    let settings = plan.settings(job.digest(), test_hooks::from_env());
     let run = open_run_dir(options, &info, &job, &plan)?;
     let stop = StopSource { interrupt: interrupt.clone(), channel: None };
     let task = |place, context: Arc<dyn TaskContext>| TrainingTask {

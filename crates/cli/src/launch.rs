@@ -3,8 +3,8 @@
 
 use std::process::Command;
 
-use paceline_engine::checkpoint::{CheckpointDir, ResumePoint};
-use paceline_engine::{BARE_VARIABLE, Mode, OnWorkerLoss};
+use paceline_engine::checkpoint::ResumeRequest;
+use paceline_engine::{Mode, OnWorkerLoss, TestHooks};
 use paceline_observe::Summary;
 use paceline_place::{EmulatedHosts, LaunchHooks, LaunchSettings, LaunchedRun};
 use paceline_record::RunDir;
@@ -16,7 +16,8 @@ use crate::job::{Plan, RawJob};
 use crate::join::JoinFile;
 use crate::load_data::check_data;
 use crate::progress::write_line;
-use crate::train_options::{FinishedRun, TrainOptions, check_unfinished, resume_line};
+use crate::test_hooks::BARE_VARIABLE;
+use crate::train_options::{FinishedRun, TrainOptions, checkpoint_dir, resume_line};
 
 /// Starts all tasks of the plan on this machine and waits for their end.
 pub fn launch(
@@ -30,8 +31,10 @@ pub fn launch(
     let checkpoint = options.checkpoint()?;
     if let Some(checkpoint) = &checkpoint {
         let slots = plan.cluster.slots(plan.cluster.workers);
-        let steps = plan.settings(job.digest()).step_layout(slots);
-        check_unfinished(plan, &ResumePoint::new(checkpoint.clone(), steps), examples)?;
+        let steps = plan.settings(job.digest(), TestHooks::default()).step_layout(slots);
+        // The tasks check the model, which the launcher does not build.
+        let request = ResumeRequest { steps, stop: plan.stop, examples, model: None };
+        request.resume_point(checkpoint.clone())?;
         options.say(&resume_line(checkpoint.manifest.global_step()));
     }
     // Created before the tasks, so that they are gone when the hosts go.
@@ -96,7 +99,7 @@ impl TrainHooks<'_> {
         if !is_restart || !self.has_servers {
             return Some(from);
         }
-        let dir = CheckpointDir::of(self.run.path());
+        let dir = checkpoint_dir(self.run.path());
         let newest = dir.steps().into_iter().find(|&step| dir.is_complete(step));
         Some(newest.unwrap_or(from))
     }

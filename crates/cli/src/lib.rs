@@ -42,6 +42,7 @@ pub mod sweep;
 mod task;
 mod task_context;
 mod task_recorders;
+mod test_hooks;
 mod text_table;
 pub mod train;
 pub mod train_options;

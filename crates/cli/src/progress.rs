@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use paceline_engine::ProgressReport;
+use paceline_observe::ProgressReport;
 use paceline_record::TaskLog;
 
 use crate::text_table::grouped;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use paceline_engine::checkpoint::{Checkpoint, CheckpointDir, PlanOrigin, ResumePoint};
 use paceline_engine::{
     EvaluatorTask, Mode, OnWorkerLoss, ServerTask, TaskPlace, TrainSettings, TrainingTask,
-    run_evaluator, run_server, run_worker,
+    Workload, run_evaluator, run_server, run_worker,
 };
 use paceline_place::{Cluster, Role, listen, run_token};
 use paceline_record::RunDir;
@@ -18,7 +18,8 @@ use crate::join::JoinInfo;
 use crate::load_data::{data_shape, load_data};
 use crate::progress::Progress;
 use crate::task_context::{ProgramContext, StopSource, TaskIdentity};
-use crate::train_options::{FinishedRun, TrainOptions, announcement, check_unfinished};
+use crate::test_hooks;
+use crate::train_options::{FinishedRun, TrainOptions, announcement, checkpoint_dir};
 use crate::workload::{build_workload, model_source};
 
 /// Runs this process's task of the cluster. Only a coordinator that was not launched has a result.
@@ -37,11 +38,11 @@ pub(crate) fn run_task(
         run.write(files::JOB, job.explain().as_bytes())?;
     }
     let run = join_run_dir(job, plan, cluster, options)?;
-    let settings = plan.settings(job.digest());
+    let settings = plan.settings(job.digest(), test_hooks::from_env());
     let place = task_place(plan, cluster)?;
     let steps = settings.step_layout(place.slots);
     let from = checkpoint.map(|checkpoint| ResumePoint::new(checkpoint, steps));
-    let checkpoints = CheckpointDir::of(run.path());
+    let checkpoints = checkpoint_dir(run.path());
     let identity = TaskIdentity::of(cluster);
     let task = ProgramTask {
         job,
@@ -60,7 +61,11 @@ pub(crate) fn run_task(
         Role::Ps => task.serve(context).map(|()| None),
         Role::Evaluator => task.evaluate(context).map(|()| None),
         Role::Chief | Role::Worker => {
-            let finished = task.train(context)?;
+            let workload = task.load_workload()?;
+            let context = task.introduce(context, &workload)?;
+            let listener = task.mesh_listener()?;
+            let report = run_worker(&task.training_task(&workload, context), listener)?;
+            let finished = report.map(|report| FinishedRun::new(&run, report));
             Ok(finished.filter(|_| !is_launched))
         }
     }
@@ -160,40 +165,56 @@ impl ProgramTask<'_> {
         Ok(run_evaluator(&EvaluatorTask { settings, workload: &workload, place, context })?)
     }
 
-    /// Trains until the run is over.
-    fn train(&self, context: ProgramContext) -> Result<Option<FinishedRun>, Failure> {
-        let Self { plan, place, options, .. } = *self;
-        let data = load_data(self.job, plan, &mut |_| {})?;
-        if let Some(from) = self.from.filter(|_| options.checkpoint.is_none()) {
-            check_unfinished(plan, from, data.train_len())?;
+    /// The model and data that a worker trains on.
+    fn load_workload(&self) -> Result<Workload, Failure> {
+        let data = load_data(self.job, self.plan, &mut |_| {})?;
+        if let Some(from) = self.from.filter(|_| self.options.checkpoint.is_none()) {
+            from.check_unfinished(&self.plan.stop, data.train_len())?;
         }
-        let is_coordinator = place.slot == Some(0);
-        let workload = build_workload(plan, data);
-        let context = if is_coordinator {
-            let progress = Progress::new(options.quiet);
-            let context = context.leading(progress, workload.small_model()?.graph());
-            context.say(&announcement(plan, &workload.data, self.run.path()));
-            context
-        } else {
-            context
-        };
-        let needs_listener = plan.cluster.mode == Mode::Mirrored && place.slots > 1;
-        let listener = needs_listener.then(|| self.listen()).transpose()?;
-        let task = TrainingTask {
-            run_name: &plan.name,
+        Ok(build_workload(self.plan, data))
+    }
+
+    /// Makes the context of the coordinator the one that leads the run, and says what the run
+    /// trains. That of another worker stays as it is.
+    fn introduce(
+        &self,
+        context: ProgramContext,
+        workload: &Workload,
+    ) -> Result<ProgramContext, Failure> {
+        if self.place.slot != Some(0) {
+            return Ok(context);
+        }
+        let progress = Progress::new(self.options.quiet);
+        let context = context.leading(progress, workload.small_model()?.graph());
+        context.say(&announcement(self.plan, &workload.data, self.run.path()));
+        Ok(context)
+    }
+
+    /// Where a worker of `mirrored` accepts the connections of the others, if there are others.
+    fn mesh_listener(&self) -> Result<Option<std::net::TcpListener>, Failure> {
+        let is_needed = self.plan.cluster.mode == Mode::Mirrored && self.place.slots > 1;
+        is_needed.then(|| self.listen()).transpose()
+    }
+
+    /// What a worker trains, as the engine takes it.
+    fn training_task<'t>(
+        &'t self,
+        workload: &'t Workload,
+        context: ProgramContext,
+    ) -> TrainingTask<'t> {
+        TrainingTask {
+            run_name: &self.plan.name,
             settings: self.settings,
-            workload: &workload,
-            place,
+            workload,
+            place: self.place,
             context: Arc::new(context),
-            threads: plan.threads(self.cluster.workers_here()),
+            threads: self.plan.threads(self.cluster.workers_here()),
             test_threads: 1,
             checkpoints: Some(self.checkpoints),
             from: self.from,
             origin: self.origin(),
             started: Instant::now(),
-        };
-        let report = run_worker(&task, listener)?;
-        Ok(report.map(|report| FinishedRun::new(self.run, report)))
+        }
     }
 }
 

@@ -1,20 +1,17 @@
 //! What surrounds a task of this program: its run directory, its log, its progress, and the signals
 //! that ask it to stop.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
-use paceline_engine::{FinalModel, NoteLevel, ProgressReport, TaskContext, TrainError};
+use paceline_engine::{FinalModel, NoteLevel, TaskContext, TrainError};
 use paceline_model::{Group, OpNode};
 use paceline_observe::{Recorder, ServerRecorder, Summary};
 use paceline_place::{Cluster, LauncherChannel};
 use paceline_record::events::HParam;
-use paceline_record::names::files;
 use paceline_record::timeline::finish_timeline;
 use paceline_record::{
-    EventLog, EventLogConfig, RunDescription, RunDir, ServerEventLog, ServerLogConfig, TaskLog,
-    model_file, write_summary,
+    EventLog, EventLogConfig, RunDescription, RunDir, RunFileError, ServerEventLog,
+    ServerLogConfig, TaskLog, write_summary,
 };
 
 use crate::Failure;
@@ -23,7 +20,7 @@ use crate::interrupt::Interrupt;
 use crate::job::Plan;
 use crate::metrics::{Metrics, MetricsTask};
 use crate::progress::{Progress, write_line};
-use crate::task_recorders::{MetricsRecorder, ServerRecorders};
+use crate::task_recorders::{MetricsRecorder, ProgressRecorder, ServerRecorders};
 
 /// A task's name and peers, for its recorders.
 #[derive(Clone, Debug, Default)]
@@ -87,10 +84,7 @@ pub(crate) struct ProgramContext {
     identity: TaskIdentity,
     run: RunDir,
     log: Arc<TaskLog>,
-    progress: Mutex<Progress>,
-    created: Instant,
-    /// When progress is next due, in nanoseconds since `created`.
-    progress_due_ns: AtomicU64,
+    progress: Arc<Mutex<Progress>>,
     stop: StopSource,
     description: Option<RunDescription>,
 }
@@ -109,9 +103,7 @@ impl ProgramContext {
             identity,
             run: run.clone(),
             log,
-            progress: Mutex::new(Progress::new(true)),
-            created: Instant::now(),
-            progress_due_ns: AtomicU64::new(u64::MAX),
+            progress: Arc::new(Mutex::new(Progress::new(true))),
             stop,
             description: None,
         })
@@ -123,8 +115,7 @@ impl ProgramContext {
         let progress = progress.with_log(self.log.clone());
         let hparams = hyperparameters(&self.plan);
         self.description = Some(RunDescription { graph, hparams });
-        self.set_progress_due(&progress);
-        self.progress = Mutex::new(progress);
+        self.progress = Arc::new(Mutex::new(progress));
         self
     }
 
@@ -135,12 +126,6 @@ impl ProgramContext {
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set_progress_due(&self, progress: &Progress) {
-        let due = progress.next_due().map(|due| due.saturating_duration_since(self.created));
-        let due_ns = due.map_or(u64::MAX, |due| due.as_nanos() as u64);
-        self.progress_due_ns.store(due_ns, Ordering::Relaxed);
     }
 
     fn metrics(&self, peers: Vec<String>) -> Result<Option<Metrics>, Failure> {
@@ -201,23 +186,12 @@ impl TaskContext for ProgramContext {
     fn recorder(&self) -> Result<Box<dyn Recorder + Send>, TrainError> {
         let events = self.event_log().map_err(train_error)?;
         let metrics = self.metrics(self.identity.others.clone()).map_err(train_error)?;
-        Ok(Box::new((events, metrics.map(MetricsRecorder::new))))
+        let progress = ProgressRecorder::new(self.progress.clone());
+        Ok(Box::new(((events, metrics.map(MetricsRecorder::new)), progress)))
     }
 
     fn server_recorder(&self) -> Result<Box<dyn ServerRecorder>, TrainError> {
         Ok(Box::new(self.server_recorders().map_err(train_error)?))
-    }
-
-    #[inline]
-    fn is_progress_due(&self, now: Instant) -> bool {
-        let elapsed_ns = now.saturating_duration_since(self.created).as_nanos() as u64;
-        elapsed_ns >= self.progress_due_ns.load(Ordering::Relaxed)
-    }
-
-    fn progress(&self, report: &ProgressReport) {
-        let mut progress = self.progress();
-        progress.show(report);
-        self.set_progress_due(&progress);
     }
 
     fn stop_signal(&self) -> Option<i32> {
@@ -237,14 +211,10 @@ impl TaskContext for ProgramContext {
     }
 
     fn save_model(&self, model: FinalModel<'_>) -> Result<(), TrainError> {
-        let path = self.run.path().join(files::MODEL);
-        let (layout, step) = (model.layout, model.step);
-        let saved = model_file::save(&path, layout, step, |visit| {
-            model
-                .for_each_piece(&mut |piece| visit(piece).map_err(train_error))
-                .map_err(Failure::from)
-        });
-        saved.map_err(train_error)
+        let refused = |error: RunFileError| train_error(error.into());
+        let mut file = self.run.model_writer(model.layout, model.step).map_err(refused)?;
+        model.for_each_piece(&mut |piece| file.write(piece).map_err(refused))?;
+        file.finish().map_err(refused)
     }
 
     fn save_summary(&self, summary: &Summary, has_timeline: bool) -> Result<(), TrainError> {

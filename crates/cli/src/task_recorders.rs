@@ -1,16 +1,44 @@
-//! The recorders of a task: its metrics, beside its event log.
+//! The recorders of a task beside its event log: its metrics and its progress.
 
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use paceline_model::Score;
 use paceline_observe::{
-    GradientTotals, PeerTraffic, Recorder, ResourceUse, RunPosition, ServerRecorder,
-    StalenessCounts, StepRecord, TestRecord, TraceEvent,
+    GradientTotals, PeerTraffic, ProgressReport, Recorder, ResourceUse, RunPosition,
+    ServerRecorder, StalenessCounts, StepRecord, TestRecord, TraceEvent,
 };
 use paceline_record::ServerEventLog;
 
 use crate::metrics::{MetricFigures, Metrics};
+use crate::progress::Progress;
+
+/// Shows the progress of the run, if the task leads it.
+pub(crate) struct ProgressRecorder {
+    progress: Arc<Mutex<Progress>>,
+    /// When something is next shown; never if `None`.
+    due: Option<Instant>,
+}
+
+impl ProgressRecorder {
+    pub(crate) fn new(progress: Arc<Mutex<Progress>>) -> Self {
+        let due = progress.lock().unwrap_or_else(PoisonError::into_inner).next_due();
+        Self { progress, due }
+    }
+}
+
+impl Recorder for ProgressRecorder {
+    #[inline]
+    fn progress(&mut self, now: Instant, report: &dyn Fn() -> ProgressReport) -> io::Result<()> {
+        if self.due.is_some_and(|due| now >= due) {
+            let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+            progress.show(&report());
+            self.due = progress.next_due();
+        }
+        Ok(())
+    }
+}
 
 /// Publishes the metrics of a worker or an evaluator.
 pub(crate) struct MetricsRecorder {

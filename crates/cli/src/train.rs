@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use paceline_engine::checkpoint::{CheckpointDir, PlanOrigin, ResumePoint};
+use paceline_engine::checkpoint::{PlanOrigin, ResumePoint, ResumeRequest, ResumedModel};
 use paceline_engine::{Mode, TaskPlace, TrainingTask, run_worker};
 use paceline_place::{Cluster, LauncherChannel};
 use paceline_record::names::files;
@@ -16,9 +16,8 @@ use crate::load_data::load_data;
 use crate::progress::Progress;
 use crate::task::run_task;
 use crate::task_context::{ProgramContext, StopSource, TaskIdentity};
-use crate::train_options::{
-    FinishedRun, TrainOptions, announcement, check_unfinished, resume_line,
-};
+use crate::test_hooks;
+use crate::train_options::{FinishedRun, TrainOptions, announcement, checkpoint_dir, resume_line};
 use crate::workload::build_workload;
 
 /// Trains a job: in this process, as the launcher of its tasks, or as one task. A task
@@ -57,19 +56,21 @@ fn train_single(
     let progress = Progress::new(options.quiet);
     let data = load_data(job, plan, &mut |text| progress.say(text))?;
     let workload = build_workload(plan, data);
-    let settings = plan.settings(job.digest());
+    let settings = plan.settings(job.digest(), test_hooks::from_env());
     let threads = plan.threads(1);
     let place = TaskPlace {
         slots: if workload.is_sparse() { threads.per_loop(1) } else { 1 },
         ..TaskPlace::single()
     };
     let checkpoint = options.checkpoint()?;
-    let steps = settings.step_layout(place.slots);
-    let from = checkpoint.clone().map(|checkpoint| ResumePoint::new(checkpoint, steps));
-    if let Some(from) = &from {
-        check_unfinished(plan, from, workload.data.train_len())?;
-        from.check(&workload.layout()?, &settings.optimizer)?;
-    }
+    let layout = workload.layout()?;
+    let request = ResumeRequest {
+        steps: settings.step_layout(place.slots),
+        stop: settings.stop,
+        examples: workload.data.train_len(),
+        model: Some(ResumedModel { layout: &layout, optimizer: &settings.optimizer }),
+    };
+    let from = checkpoint.clone().map(|checkpoint| request.resume_point(checkpoint)).transpose()?;
     let run = options.open_run(&plan.name, checkpoint.as_ref())?;
     run.write(files::JOB, job.explain().as_bytes())?;
     let identity = TaskIdentity { name: place.name.clone(), ..TaskIdentity::default() };
@@ -85,7 +86,7 @@ fn train_single(
         context: Arc::new(context),
         threads,
         test_threads: plan.test_threads(),
-        checkpoints: Some(&CheckpointDir::of(run.path())),
+        checkpoints: Some(&checkpoint_dir(run.path())),
         origin: from.as_ref().map_or(PlanOrigin::default(), ResumePoint::origin),
         from: from.as_ref(),
         started: Instant::now(),

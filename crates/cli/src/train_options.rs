@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use paceline_engine::checkpoint::{Checkpoint, CheckpointDir, ResumePoint};
+use paceline_engine::checkpoint::{Checkpoint, CheckpointDir};
 use paceline_engine::{RunReport, StopReason, TrainingData};
 use paceline_observe::Summary;
 use paceline_record::RunDir;
+use paceline_record::names::{files, folders};
 
 use crate::Failure;
 use crate::job::Plan;
@@ -31,13 +32,11 @@ pub struct TrainOptions {
 }
 
 impl TrainOptions {
-    /// The checkpoint to resume from. Newer ones that are passed over are reported even if quiet.
+    /// The checkpoint to resume from. Newer ones that are skipped are reported even if quiet.
     pub(crate) fn checkpoint(&self) -> Result<Option<Checkpoint>, Failure> {
         let Some(run) = &self.resume else { return Ok(None) };
-        let dir = CheckpointDir::of(run);
-        let Some(step) = self.checkpoint else { return Ok(Some(dir.newest(&mut write_line)?)) };
-        let wrong = |why| Failure::Usage(format!("the checkpoint of step {step}: {why}"));
-        dir.verify(step).map(Some).map_err(wrong)
+        let dir = checkpoint_dir(run);
+        Ok(Some(dir.choose(self.checkpoint, &mut write_line)?))
     }
 
     /// The directory of the run that this process leads: a new one, or that of the run to resume.
@@ -49,7 +48,7 @@ impl TrainOptions {
         let run = match (&self.resume, from) {
             (Some(path), Some(from)) => {
                 let run = RunDir::reopen(path)?;
-                CheckpointDir::of(path).set_aside_after(from.manifest.info.step)?;
+                checkpoint_dir(path).set_aside_after(from.manifest.info.step)?;
                 run
             }
             _ => match &self.run_dir {
@@ -69,6 +68,12 @@ impl TrainOptions {
     }
 }
 
+/// Where the checkpoints and generations of the run in this directory are.
+pub(crate) fn checkpoint_dir(run: &Path) -> CheckpointDir {
+    CheckpointDir::new(run.join(folders::CHECKPOINTS))
+        .with_generation_files(run.join(files::GENERATION), run.join(files::GENERATION_LOCK))
+}
+
 /// A run that has ended cleanly.
 #[derive(Debug)]
 pub struct FinishedRun {
@@ -86,25 +91,6 @@ impl FinishedRun {
         let signal = report.reason.and_then(StopReason::signal);
         Self { run: run.path().to_owned(), summary: report.summary, signal }
     }
-}
-
-/// Refuses to resume a run that has ended.
-pub(crate) fn check_unfinished(
-    plan: &Plan,
-    from: &ResumePoint,
-    examples: usize,
-) -> Result<(), Failure> {
-    let (step, position) = (from.step(), from.position());
-    let by_steps = plan.stop.steps.is_some_and(|steps| step >= steps);
-    let end = |epochs: u64| epochs.saturating_mul(examples as u64);
-    let by_epochs = plan.stop.epochs.is_some_and(|epochs| position >= end(epochs));
-    if !by_steps && !by_epochs {
-        return Ok(());
-    }
-    Err(Failure::Usage(format!(
-        "the run ended at step {step}, and there is nothing left to do; to train further, set a \
-         later end with --set train.stop.steps=... or train.stop.epochs=..."
-    )))
 }
 
 /// The line that says where a run resumes.

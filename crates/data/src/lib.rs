@@ -41,6 +41,9 @@
 //! the file and what to do. Equal seeds give equal bits on every machine. The crate does not know
 //! models, parameters or tasks, and opens no socket except for downloads.
 
+// The examples of the README are compiled with the tests.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
+
 mod batch;
 mod batch_builder;
 pub mod catalog;

@@ -62,7 +62,7 @@ fn write_plainly(path: &Path, state: &[f32]) -> std::io::Result<f64> {
     Ok(seconds)
 }
 
-fn spec(run: &Path) -> CheckpointSpec {
+fn spec(dir: &Path) -> CheckpointSpec {
     let mut layout = Layout::new();
     layout.push("weight", &[PARAMS], Group::Weights);
     let info = CheckpointInfo {
@@ -82,6 +82,6 @@ fn spec(run: &Path) -> CheckpointSpec {
         shard_count: 1,
         generation: 0,
     };
-    let (dir, name) = (CheckpointDir::of(run), "worker-0".into());
+    let (dir, name) = (CheckpointDir::new(dir), "worker-0".into());
     CheckpointSpec { dir, keep: 1, info, layout, index: 0, shard: 0..PARAMS, name }
 }

@@ -1,8 +1,5 @@
 //! What surrounds a task: its messages, its recorders, requests to stop, and the run's results.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
 use paceline_model::Layout;
 use paceline_observe::{Recorder, ServerRecorder, Summary};
 
@@ -34,15 +31,6 @@ pub trait TaskContext: Send + Sync + 'static {
     fn server_recorder(&self) -> Result<Box<dyn ServerRecorder>, TrainError> {
         Ok(Box::new(()))
     }
-
-    /// Whether a [`progress`](TaskContext::progress) report is wanted now. Called at every step of
-    /// the coordinator.
-    fn is_progress_due(&self, _now: Instant) -> bool {
-        false
-    }
-
-    /// How far the run has come. Only the coordinator reports it, and not before there is a rate.
-    fn progress(&self, _progress: &ProgressReport) {}
 
     /// The signal that asks the run to stop, if one was received.
     fn stop_signal(&self) -> Option<i32> {
@@ -78,29 +66,6 @@ pub trait TaskContext: Send + Sync + 'static {
 
 /// The context of a task without a log, signals or a run directory.
 impl TaskContext for () {}
-
-/// Creates the context of the task with a name such as `worker:0` or `ps:1`.
-pub type ContextFactory =
-    dyn Fn(&str) -> Result<Arc<dyn TaskContext>, TrainError> + Send + Sync + 'static;
-
-/// How far a run has come.
-#[derive(Clone, Copy, Debug)]
-pub struct ProgressReport {
-    /// Global steps made.
-    pub step: u64,
-    /// Share of the work that is done, from 0 to 1, if it can be told.
-    pub done: Option<f64>,
-    /// Time since the first step.
-    pub elapsed: Duration,
-    /// Estimated time left, if the run has a planned end.
-    pub left: Option<Duration>,
-    /// Mean loss of the last steps.
-    pub train_loss: f64,
-    /// Accuracy of the last test, from 0 to 1.
-    pub test_accuracy: Option<f64>,
-    /// Examples per second of all workers, as far back as this process knows it.
-    pub examples_per_second: f64,
-}
 
 /// The final parameters of a run.
 pub struct FinalModel<'a> {

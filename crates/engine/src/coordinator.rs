@@ -1,17 +1,19 @@
 //! What worker 0 does besides its own steps: it tests, reports progress, takes checkpoints and
 //! decides when the run stops.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use paceline_model::Score;
-use paceline_observe::{Recorder, TestRecord};
+use paceline_net::LinkOutcome::{self, Done, Rewound};
+use paceline_observe::{ProgressReport, Recorder, TestRecord};
 
-use crate::context::{ProgressReport, TaskContext};
-use crate::error::{Interruption, TrainError, record_failure};
+use crate::context::TaskContext;
+use crate::error::{TrainError, record_failure};
 use crate::link::Link;
 use crate::settings::{CheckpointSettings, EvaluateSettings, Stop};
 use crate::stop_reason::StopReason;
-use crate::test_runner::{TestResult, TestRunner};
+use crate::test_runner::{StepScore, TestResult, TestRunner};
 
 /// The train loss is the mean of this many losses.
 const LOSSES: usize = 100;
@@ -37,15 +39,8 @@ pub(crate) struct CoordinatorConfig<'a> {
     /// Whether a test's result is read only when the next test is due, so that the run does not
     /// depend on how long the test takes.
     pub reproducible: bool,
-    /// Where progress is reported, and stop signals come from.
+    /// Where stop signals come from.
     pub context: &'a dyn TaskContext,
-}
-
-/// A test's score and the global step it belongs to.
-#[derive(Clone, Copy, Debug)]
-struct StepScore {
-    step: u64,
-    score: Score,
 }
 
 /// The point from which the rate of progress is measured.
@@ -111,11 +106,7 @@ impl<'a> Coordinator<'a> {
     /// Requests a checkpoint if one is due. Once the run is stopping the final checkpoint takes
     /// its place: only then have all servers every last push.
     #[inline]
-    fn checkpoint_if_due(
-        &mut self,
-        now: Instant,
-        link: &mut impl Link,
-    ) -> Result<(), Interruption> {
+    fn checkpoint_if_due(&mut self, now: Instant, link: &mut impl Link) -> Result<(), TrainError> {
         let step = link.checkpoint_step();
         let is_due =
             step >= self.next_checkpoint || self.checkpoint_time.is_some_and(|at| now >= at);
@@ -128,7 +119,7 @@ impl<'a> Coordinator<'a> {
 
     /// Requests a checkpoint of the run's last parameters, if the run takes checkpoints. Does
     /// nothing if one of that step exists.
-    pub(crate) fn final_checkpoint(&self, link: &mut impl Link) -> Result<(), Interruption> {
+    pub(crate) fn final_checkpoint(&self, link: &mut impl Link) -> Result<(), TrainError> {
         match self.config.checkpoint {
             Some(_) => link.checkpoint(link.global_step(), true),
             None => Ok(()),
@@ -149,28 +140,26 @@ impl<'a> Coordinator<'a> {
         now: Instant,
         link: &mut impl Link,
         recorder: &mut dyn Recorder,
-    ) -> Result<(), Interruption> {
+    ) -> Result<LinkOutcome, TrainError> {
         let step = link.global_step();
         self.losses[(self.loss_count % LOSSES as u64) as usize] = loss;
         self.loss_count += 1;
-        if step >= self.next_test {
-            self.test(step, link, recorder)?;
+        if step >= self.next_test && self.test(step, link, recorder)? == Rewound {
+            return Ok(Rewound);
         }
         if !self.config.reproducible {
             let latest = self.config.tests.result();
             self.record_test(latest, recorder)?;
         }
         self.checkpoint_if_due(now, link)?;
-        if self.config.context.is_progress_due(now) {
-            self.report_progress(step, now);
-        }
+        self.report_progress(step, now, recorder).map_err(record_failure)?;
         if self.reason.is_none() {
             self.reason = self.stop_reason(step, now);
             if let Some(reason) = self.reason {
                 link.request_stop(reason.name())?;
             }
         }
-        Ok(())
+        Ok(Done(()))
     }
 
     /// Starts the test that is due at `step`, if the last one has ended.
@@ -179,7 +168,7 @@ impl<'a> Coordinator<'a> {
         step: u64,
         link: &mut impl Link,
         recorder: &mut dyn Recorder,
-    ) -> Result<(), Interruption> {
+    ) -> Result<LinkOutcome, TrainError> {
         if self.config.reproducible {
             let start = Instant::now();
             let last = self.last_result();
@@ -189,11 +178,12 @@ impl<'a> Coordinator<'a> {
         if self.config.tests.is_free() {
             let start = Instant::now();
             let keys = self.config.tests.keys();
-            self.config.tests.begin(step, link.peek(keys.as_deref())?);
+            let Done(params) = link.peek(keys.as_deref())? else { return Ok(Rewound) };
+            self.config.tests.begin(step, params);
             self.testing += start.elapsed();
             self.next_test = next_multiple(step, self.config.evaluate.every);
         }
-        Ok(())
+        Ok(Done(()))
     }
 
     #[inline]
@@ -203,9 +193,9 @@ impl<'a> Coordinator<'a> {
         recorder: &mut dyn Recorder,
     ) -> Result<(), TrainError> {
         let Some(result) = result else { return Ok(()) };
-        let (step, score) = result?;
-        self.last_test = Some(StepScore { step, score });
-        self.tests.push(StepScore { step, score });
+        let tested @ StepScore { step, score } = result?;
+        self.last_test = Some(tested);
+        self.tests.push(tested);
         let made = step.saturating_sub(self.config.started_at);
         let steps_per_second = made as f64 / self.elapsed().as_secs_f64();
         recorder.test(&TestRecord { step, score: &score, steps_per_second }).map_err(record_failure)
@@ -213,16 +203,18 @@ impl<'a> Coordinator<'a> {
 
     /// The result of the test that was started last, once it has ended.
     fn last_result(&mut self) -> Option<TestResult> {
-        let deferred = self.deferred_test.take().map(|test| Ok((test.step, test.score)));
-        deferred.or_else(|| self.config.tests.wait())
+        self.deferred_test.take().map(Ok).or_else(|| self.config.tests.wait())
     }
 
     /// The run was rewound to this global step. Decisions are made again from there, with what
     /// was known then, so that a run of equal steps stops at the same step.
-    pub(crate) fn rewind(&mut self, step: u64, link: &mut impl Link) -> Result<(), Interruption> {
-        if let Some((step, score)) = self.last_result().transpose()? {
-            self.tests.push(StepScore { step, score });
-        }
+    pub(crate) fn rewind(
+        &mut self,
+        step: u64,
+        link: &mut impl Link,
+    ) -> Result<LinkOutcome, TrainError> {
+        let last = self.last_result().transpose()?;
+        self.tests.extend(last);
         self.tests.retain(|test| test.step <= step);
         self.tests.dedup_by_key(|test| test.step);
         let every = self.config.evaluate.every;
@@ -234,7 +226,8 @@ impl<'a> Coordinator<'a> {
             self.deferred_test = result_of(last_due);
             if self.deferred_test.is_none() && last_due == step && step > 0 {
                 let keys = self.config.tests.keys();
-                self.config.tests.begin(step, link.peek(keys.as_deref())?);
+                let Done(params) = link.peek(keys.as_deref())? else { return Ok(Rewound) };
+                self.config.tests.begin(step, params);
             }
         } else {
             self.last_test = self.tests.last().copied();
@@ -244,7 +237,7 @@ impl<'a> Coordinator<'a> {
         self.plan_checkpoint(step, now);
         self.rate_start = Some(RateStart { step, time: now });
         self.reason = None;
-        Ok(())
+        Ok(Done(()))
     }
 
     /// Why the run ends after this global step, if it does.
@@ -267,16 +260,23 @@ impl<'a> Coordinator<'a> {
 
     /// Reports progress, once there is a rate. If other workers had made steps before this one made
     /// its first, it is not known since when, and the rate counts from that first step.
-    fn report_progress(&mut self, step: u64, now: Instant) {
+    #[inline]
+    fn report_progress(
+        &mut self,
+        step: u64,
+        now: Instant,
+        recorder: &mut dyn Recorder,
+    ) -> io::Result<()> {
         let joined_at = self.config.joined_at;
         let start = *self.rate_start.get_or_insert(if step <= joined_at + 1 {
             RateStart { step: joined_at, time: self.started }
         } else {
             RateStart { step, time: now }
         });
-        if now > start.time {
-            self.config.context.progress(&self.progress(step, now, start));
+        if now <= start.time {
+            return Ok(());
         }
+        recorder.progress(now, &|| self.progress(step, now, start))
     }
 
     fn progress(&self, step: u64, now: Instant, start: RateStart) -> ProgressReport {
@@ -325,17 +325,18 @@ impl<'a> Coordinator<'a> {
         &mut self,
         link: &mut impl Link,
         recorder: &mut dyn Recorder,
-    ) -> Result<Score, Interruption> {
+    ) -> Result<LinkOutcome<Score>, TrainError> {
         let step = link.global_step();
         let last = self.last_result();
         self.record_test(last, recorder)?;
         match self.last_test {
-            Some(last) if last.step == step => Ok(last.score),
+            Some(last) if last.step == step => Ok(Done(last.score)),
             _ => {
                 let keys = self.config.tests.keys();
-                let score = self.config.tests.test(link.peek(keys.as_deref())?)?;
-                self.record_test(Some(Ok((step, score))), recorder)?;
-                Ok(score)
+                let Done(params) = link.peek(keys.as_deref())? else { return Ok(Rewound) };
+                let score = self.config.tests.test(params)?;
+                self.record_test(Some(Ok(StepScore { step, score })), recorder)?;
+                Ok(Done(score))
             }
         }
     }
@@ -352,16 +353,21 @@ fn next_multiple(step: u64, every: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use super::*;
 
     #[derive(Default)]
-    struct ProgressLog(Mutex<Vec<ProgressReport>>);
+    struct ProgressLog(Vec<ProgressReport>);
 
-    impl TaskContext for ProgressLog {
-        fn progress(&self, progress: &ProgressReport) {
-            self.0.lock().unwrap().push(*progress);
+    impl Recorder for ProgressLog {
+        fn progress(
+            &mut self,
+            _now: Instant,
+            report: &dyn Fn() -> ProgressReport,
+        ) -> io::Result<()> {
+            self.0.push(report());
+            Ok(())
         }
     }
 
@@ -383,7 +389,7 @@ mod tests {
         }
     }
 
-    fn coordinator(context: &ProgressLog) -> Coordinator<'_> {
+    fn coordinator() -> Coordinator<'static> {
         Coordinator::new(CoordinatorConfig {
             stop: Stop { steps: Some(5_000), ..Stop::default() },
             evaluate: EvaluateSettings { every: 1_000, examples: None },
@@ -394,29 +400,30 @@ mod tests {
             examples_per_step: 10,
             tests: Box::new(NoTests),
             reproducible: false,
-            context,
+            context: &(),
         })
     }
 
     #[test]
     fn progress_begins_with_the_first_step_of_the_run() {
-        let log = ProgressLog::default();
-        let mut coordinator = coordinator(&log);
-        coordinator.report_progress(1, coordinator.started + Duration::from_secs(2));
-        assert_eq!(log.0.lock().unwrap()[0].examples_per_second, 5.0);
+        let mut log = ProgressLog::default();
+        let mut coordinator = coordinator();
+        let now = coordinator.started + Duration::from_secs(2);
+        coordinator.report_progress(1, now, &mut log).unwrap();
+        assert_eq!(log.0[0].examples_per_second, 5.0);
     }
 
     #[test]
     fn progress_does_not_count_what_others_did_before() {
-        let log = ProgressLog::default();
-        let mut coordinator = coordinator(&log);
+        let mut log = ProgressLog::default();
+        let mut coordinator = coordinator();
         // When worker 0 has made its first step, other workers have made 3,000.
         let first = coordinator.started + Duration::from_micros(50);
-        coordinator.report_progress(3_000, first);
-        assert!(log.0.lock().unwrap().is_empty(), "there is no rate yet");
-        coordinator.report_progress(3_020, first + Duration::from_secs(1));
-        let reports = log.0.lock().unwrap();
-        assert_eq!(reports[0].examples_per_second, 200.0);
-        assert_eq!(reports[0].left, Some(Duration::from_secs(99)));
+        coordinator.report_progress(3_000, first, &mut log).unwrap();
+        assert!(log.0.is_empty(), "there is no rate yet");
+        let later = first + Duration::from_secs(1);
+        coordinator.report_progress(3_020, later, &mut log).unwrap();
+        assert_eq!(log.0[0].examples_per_second, 200.0);
+        assert_eq!(log.0[0].left, Some(Duration::from_secs(99)));
     }
 }

@@ -1,11 +1,12 @@
 //! The training loop of a dense model. (`sparse/worker.rs` has the loop of a sparse one.)
 
 use paceline_model::{Layout, Model, StepEvent};
+use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::Phase;
 
 use crate::batch_reader::BatchReader;
 use crate::coordinator::Coordinator;
-use crate::error::{Interruption, TrainError};
+use crate::error::TrainError;
 use crate::gradient::batch_gradient;
 use crate::link::{DenseLink, PushOutcome};
 use crate::loop_trace::record_event;
@@ -18,8 +19,8 @@ pub(crate) struct DenseWorker<'a> {
     pub batches: Box<dyn BatchReader + 'a>,
     /// What it trains.
     pub model: Box<dyn Model>,
-    /// Its account.
-    pub account: StepRecorder,
+    /// Records its steps.
+    pub step_recorder: StepRecorder,
 }
 
 impl<L: DenseLink> Trainer<L> for DenseWorker<'_> {
@@ -27,43 +28,51 @@ impl<L: DenseLink> Trainer<L> for DenseWorker<'_> {
         &mut self,
         link: &mut L,
         mut coordinator: Option<&mut Coordinator<'_>>,
-    ) -> Result<WorkDone, Interruption> {
+    ) -> Result<LinkOutcome<WorkDone>, TrainError> {
+        if link.already_left() {
+            return Ok(Done(WorkDone::default()));
+        }
         // The system provides these pages only when they are written: never for steps in place.
         let mut grad = vec![0.0; self.model.layout().len()];
         // A worker that takes over a slot may find the run at its end.
         while !link.is_stopping() && !link.is_recalled() {
-            self.account.clock.stay_in(Phase::Input);
+            self.step_recorder.clock.stay_in(Phase::Input);
             let plan_step = link.next_step();
-            self.account.begin_step(plan_step)?;
+            self.step_recorder.begin_step(plan_step)?;
             let examples = self.batches.begin_step(plan_step)?;
             if examples == 0 {
-                return Ok(self.account.work.at_end_of_plan());
+                return Ok(Done(self.step_recorder.work.at_end_of_plan()));
             }
             let step = link.global_step();
             let (loss, now, outcome) = match self.step_in_place(examples, link)? {
-                Some(loss) => (loss, self.account.clock.enter(Phase::Wait), PushOutcome::Applied),
+                Some(loss) => {
+                    (loss, self.step_recorder.clock.enter(Phase::Wait), PushOutcome::Applied)
+                }
                 None => {
-                    let (model, account) = (&mut *self.model, &mut self.account);
+                    let (model, step_recorder) = (&mut *self.model, &mut self.step_recorder);
                     let batches = &mut *self.batches;
                     let params = link.params();
                     let loss =
-                        batch_gradient(model, batches, examples, params, &mut grad, account)?;
-                    let now = account.clock.enter(Phase::Push);
-                    (loss, now, link.push(examples, &grad, &mut account.clock)?)
+                        batch_gradient(model, batches, examples, params, &mut grad, step_recorder)?;
+                    let now = step_recorder.clock.enter(Phase::Push);
+                    let pushed = link.push(examples, &grad, &mut step_recorder.clock)?;
+                    let Done(outcome) = pushed else { return Ok(Rewound) };
+                    (loss, now, outcome)
                 }
             };
-            let work = &mut self.account.work;
+            let work = &mut self.step_recorder.work;
             work.steps += 1;
             work.dropped += u64::from(outcome == PushOutcome::Dropped);
             work.examples += examples as u64;
             let made = StepMade { step, loss, now };
-            self.account.after_step(made, link, coordinator.as_deref_mut())?;
+            let recorded = self.step_recorder.after_step(made, link, coordinator.as_deref_mut())?;
+            let Done(()) = recorded else { return Ok(Rewound) };
         }
-        Ok(self.account.work)
+        Ok(Done(self.step_recorder.work))
     }
 
-    fn account(&mut self) -> &mut StepRecorder {
-        &mut self.account
+    fn step_recorder(&mut self) -> &mut StepRecorder {
+        &mut self.step_recorder
     }
 
     fn layout(&self) -> &Layout {
@@ -84,8 +93,8 @@ impl DenseWorker<'_> {
         let Some(model) = fits.then(|| self.model.in_place()).flatten() else { return Ok(None) };
         let Some(descent) = link.take_for_step() else { return Ok(None) };
         let block = self.batches.next_block(examples)?;
-        let start = self.account.begin_compute();
-        let loss = match self.account.clock.track() {
+        let start = self.step_recorder.begin_compute();
+        let loss = match self.step_recorder.clock.track() {
             None => model.descend(descent, block),
             Some(track) => {
                 track.begin_row();
@@ -93,7 +102,7 @@ impl DenseWorker<'_> {
                 model.descend_observed(descent, block, observe)
             }
         };
-        self.account.slow_down(start);
+        self.step_recorder.slow_down(start);
         Ok(Some(loss))
     }
 }

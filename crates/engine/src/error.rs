@@ -48,56 +48,6 @@ impl TrainError {
     }
 }
 
-/// Why a call over a link did not return a value.
-///
-/// A rewind is not a failure: the run has returned to a checkpoint, and the training loop starts
-/// again there. It travels with `?` up to the loop, which turns it into [`Ending::Rewound`].
-#[derive(Debug)]
-pub(crate) enum Interruption {
-    /// The run has returned to a checkpoint.
-    Rewound,
-    /// The task cannot continue.
-    Failed(TrainError),
-}
-
-/// How a stretch of training ended: with a value, or because the run returned to a checkpoint.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Ending<T> {
-    /// It came to its end.
-    Done(T),
-    /// The run has returned to a checkpoint, and training continues from there.
-    Rewound,
-}
-
-impl<T> Ending<T> {
-    /// Separates a rewind from the failures.
-    pub(crate) fn of(result: Result<T, Interruption>) -> Result<Self, TrainError> {
-        match result {
-            Ok(value) => Ok(Ending::Done(value)),
-            Err(Interruption::Rewound) => Ok(Ending::Rewound),
-            Err(Interruption::Failed(error)) => Err(error),
-        }
-    }
-}
-
-impl From<TrainError> for Interruption {
-    fn from(error: TrainError) -> Self {
-        Interruption::Failed(error)
-    }
-}
-
-impl From<DataError> for Interruption {
-    fn from(error: DataError) -> Self {
-        Interruption::Failed(error.into())
-    }
-}
-
-impl From<LinkError> for Interruption {
-    fn from(error: LinkError) -> Self {
-        Interruption::Failed(error.into())
-    }
-}
-
 impl From<LinkError> for TrainError {
     fn from(error: LinkError) -> Self {
         match error {

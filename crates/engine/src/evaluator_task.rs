@@ -1,4 +1,4 @@
-//! What an evaluator does: it pulls the parameters now and then, and tests them. No task waits for
+//! What an evaluator does: it pulls the parameters periodically, and tests them. No task waits for
 //! it, and it ends when the servers do.
 
 use std::sync::Arc;
@@ -6,11 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use paceline_exchange::PeerRole;
+use paceline_net::LinkOutcome::{Done, Rewound};
 use paceline_observe::trace::{Op, PULL, SideTrack, Tracer};
 use paceline_observe::{PeerTraffic, Recorder, RunPosition, TestRecord, TraceEvent};
 
 use crate::context::{NoteLevel, TaskContext};
-use crate::error::{Ending, TrainError, record_failure};
+use crate::error::{TrainError, record_failure};
 use crate::link::Link;
 use crate::server_link::ServerLink;
 use crate::settings::{Mode, TrainSettings};
@@ -54,7 +55,7 @@ pub fn run_evaluator(task: &EvaluatorTask<'_>) -> Result<(), TrainError> {
         let position = RunPosition { global_step: step, traffic: &traffic };
         recorder.poll(&position).map_err(record_failure)?;
         if step >= next {
-            let Ending::Done(params) = Ending::of(link.peek(evaluator.keys().as_deref()))? else {
+            let Done(params) = link.peek(evaluator.keys().as_deref())? else {
                 link.rejoin()?;
                 continue;
             };
@@ -71,9 +72,10 @@ pub fn run_evaluator(task: &EvaluatorTask<'_>) -> Result<(), TrainError> {
             thread::sleep(CHECK_EVERY);
             trace.record(EvaluatorOp::Idle);
         }
-        let refreshed = match Ending::of(link.refresh()) {
-            Ok(Ending::Rewound) => link.rejoin(),
-            refreshed => refreshed.map(drop),
+        let refreshed = match link.refresh() {
+            Ok(Done(())) => Ok(()),
+            Ok(Rewound) => link.rejoin(),
+            Err(error) => Err(error),
         };
         if let Err(error) = refreshed {
             notify(&format!("the servers are gone: {error}"));

@@ -23,16 +23,16 @@ pub(crate) fn batch_gradient(
     examples: usize,
     params: &[f32],
     grad: &mut [f32],
-    account: &mut StepRecorder,
+    step_recorder: &mut StepRecorder,
 ) -> Result<f32, TrainError> {
     let share = 1.0 / examples as f32;
     let (mut loss, mut mode, mut left) = (0.0, OutputMode::Overwrite, examples);
     while left > 0 {
-        account.clock.stay_in(Phase::Input);
+        step_recorder.clock.stay_in(Phase::Input);
         let block = blocks.next_block(model.max_block())?;
         left -= block.len();
-        let start = account.begin_compute();
-        loss += match account.clock.track() {
+        let start = step_recorder.begin_compute();
+        loss += match step_recorder.clock.track() {
             None => model.gradient(params, block, share, mode, grad),
             Some(track) => {
                 track.begin_row();
@@ -41,7 +41,7 @@ pub(crate) fn batch_gradient(
             }
         };
         mode = OutputMode::Add;
-        account.slow_down(start);
+        step_recorder.slow_down(start);
     }
     Ok(loss)
 }

@@ -20,7 +20,7 @@
 //!
 //! # How it works
 //!
-//! Everything turns around three lines, in `dense_worker.rs` and, for sparse models, in
+//! The core of every run is three lines, in `dense_worker.rs` and, for sparse models, in
 //! `sparse/worker.rs`:
 //!
 //! ```text
@@ -29,10 +29,10 @@
 //! link.push(examples, &grad)                                 // push, wait and pull
 //! ```
 //!
-//! A mode is nothing but another `Link`: parameters in this process (`local_link.rs`,
+//! Each mode is an implementation of `Link`: parameters in this process (`local_link.rs`,
 //! `sparse/table_link.rs`), on servers (`server_link.rs`), or in a replica that all workers keep
-//! equal (`mesh_link.rs`). Worker 0 is also the coordinator (`coordinator.rs`, `lead.rs`): it
-//! tests, requests checkpoints, stops the run and ends it.
+//! equal (`mesh_link.rs`). Worker 0 is also the coordinator (`run_coordinator.rs`,
+//! `coordinator.rs`): it tests, requests checkpoints, stops the run and ends it.
 //!
 //! # Words
 //!
@@ -43,6 +43,9 @@
 //! - A [`TaskContext`] is what surrounds a task: its log, its recorders, requests to stop, and
 //!   where results are kept. The engine knows no files except checkpoints.
 
+// The examples of the README are compiled with the tests.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
+
 mod batch_reader;
 pub mod checkpoint;
 mod context;
@@ -52,7 +55,6 @@ mod error;
 mod evaluator;
 mod evaluator_task;
 mod gradient;
-mod lead;
 mod link;
 mod link_observers;
 mod local_link;
@@ -60,12 +62,15 @@ mod loop_trace;
 mod mesh_link;
 mod mirrored;
 mod process_state;
+mod rewind;
+mod run_coordinator;
 mod run_report;
-mod server_account;
 mod server_link;
+mod server_reporter;
 mod server_task;
 mod server_trace;
 mod session;
+mod session_context;
 mod session_run;
 mod settings;
 mod sharing;
@@ -77,24 +82,25 @@ mod step_recorder;
 mod stop_reason;
 mod task_place;
 mod test_runner;
+mod train_slot;
 mod trainer;
 mod training_task;
 mod worker_process;
 mod workload;
 
-pub use context::{ContextFactory, FinalModel, NoteLevel, ProgressReport, TaskContext, VisitPiece};
+pub use context::{FinalModel, NoteLevel, TaskContext, VisitPiece};
 pub use error::TrainError;
 pub use evaluator::Evaluator;
 pub use evaluator_task::{EvaluatorTask, run_evaluator};
 pub use run_report::RunReport;
 pub use server_task::{ServerTask, run_server};
 pub use session::{Session, SessionReport};
+pub use session_context::{ContextFactory, SessionDescription, SessionTask};
 pub use settings::{
-    CheckpointSettings, EvaluateSettings, Mode, OnWorkerLoss, StepLayout, Stop, Timeouts,
-    TrainSettings,
+    CheckpointSettings, EvaluateSettings, Mode, OnWorkerLoss, Slowdown, StepLayout, Stop,
+    TestHooks, Timeouts, TrainSettings,
 };
 pub use sharing::Sharing;
-pub use step_recorder::BARE_VARIABLE;
 pub use stop_reason::StopReason;
 pub use task_place::{TaskPlace, layout_digest};
 pub use training_task::{Threads, TrainingTask};

@@ -2,15 +2,21 @@
 //!
 //! Every way to the parameters is a [`Link`]. The loop of a dense model needs a [`DenseLink`], the
 //! loop of a sparse model a [`SparseLink`], which serves parameters by key. The implementations
-//! are [`LocalLink`](crate::LocalLink) and [`TableLink`](crate::TableLink) in this process,
-//! [`ServerLink`](crate::ServerLink) over parameter servers and [`MeshLink`](crate::MeshLink) for
-//! replicas.
+//! are [`LocalLink`](crate::local_link::LocalLink) and [`TableLink`](crate::sparse::TableLink) in
+//! this process, [`ServerLink`](crate::server_link::ServerLink) over parameter servers and
+//! [`MeshLink`](crate::mesh_link::MeshLink) for replicas.
+//!
+//! A run with servers may return to a checkpoint in the middle of any operation that waits for an
+//! answer. Such an operation returns [`LinkOutcome::Rewound`], which every caller passes on as a
+//! value, up to the function that trains through rewinds: it calls [`Link::rejoin`] and trains
+//! again.
 
 use paceline_model::Descent;
+use paceline_net::{LinkOutcome, Traffic};
 use paceline_observe::{PeerTraffic, PhaseClock, TaskSummary};
 
 use crate::context::VisitPiece;
-use crate::error::{Interruption, TrainError};
+use crate::error::TrainError;
 
 /// A worker's way to the parameters, and to the other tasks of its run.
 pub(crate) trait Link {
@@ -31,18 +37,18 @@ pub(crate) trait Link {
     /// Calls `visit` with the bytes exchanged with each other task so far.
     fn for_each_peer(&self, _visit: &mut dyn FnMut(PeerTraffic)) {}
 
-    /// Bytes sent to and received from all other tasks.
-    fn moved_bytes(&self) -> (u64, u64) {
-        let (mut sent_bytes, mut received_bytes) = (0, 0);
+    /// Bytes exchanged with all other tasks.
+    fn traffic(&self) -> Traffic {
+        let mut total = Traffic::default();
         self.for_each_peer(&mut |peer| {
-            sent_bytes += peer.sent_bytes;
-            received_bytes += peer.received_bytes;
+            total.sent += peer.sent_bytes;
+            total.received += peer.received_bytes;
         });
-        (sent_bytes, received_bytes)
+        total
     }
 
     /// Asks all workers to stop. Only the coordinator does.
-    fn request_stop(&mut self, reason: &str) -> Result<(), Interruption>;
+    fn request_stop(&mut self, reason: &str) -> Result<(), TrainError>;
 
     /// The step a checkpoint requested now would capture.
     fn checkpoint_step(&self) -> u64 {
@@ -51,38 +57,38 @@ pub(crate) trait Link {
 
     /// Requests a checkpoint of `step`, if the run takes checkpoints. The last one of a run waits
     /// until the one before it is written.
-    fn checkpoint(&mut self, step: u64, is_last: bool) -> Result<(), Interruption>;
+    fn checkpoint(&mut self, step: u64, is_last: bool) -> Result<(), TrainError>;
 
     /// The parameters of `keys`, or all of them, for a test.
-    fn peek(&mut self, keys: Option<&[u32]>) -> Result<&[f32], Interruption>;
+    fn peek(&mut self, keys: Option<&[u32]>) -> Result<LinkOutcome<&[f32]>, TrainError>;
 
     /// Calls `visit` with all parameters in order, a piece at a time, so that a large model need
     /// not be in memory twice.
-    fn for_each_piece(&mut self, visit: &mut VisitPiece<'_>) -> Result<(), Interruption>;
+    fn for_each_piece(&mut self, visit: &mut VisitPiece<'_>) -> Result<LinkOutcome, TrainError>;
 
     /// Leaves the run, with a report for the coordinator.
-    fn leave(&mut self, _report: &[u8]) -> Result<(), Interruption> {
-        Ok(())
+    fn leave(&mut self, _report: &[u8]) -> Result<LinkOutcome, TrainError> {
+        Ok(LinkOutcome::Done(()))
     }
 
     /// For the coordinator, after it has left: the reports of all tasks. `own` is its own.
-    fn collect(&mut self, own: TaskSummary) -> Result<Vec<TaskSummary>, Interruption> {
-        Ok(vec![own])
+    fn collect(&mut self, own: TaskSummary) -> Result<LinkOutcome<Vec<TaskSummary>>, TrainError> {
+        Ok(LinkOutcome::Done(vec![own]))
     }
 
     /// Makes the next [`peek`](Link::peek) return current parameters.
-    fn refresh(&mut self) -> Result<(), Interruption> {
-        Ok(())
+    fn refresh(&mut self) -> Result<LinkOutcome, TrainError> {
+        Ok(LinkOutcome::Done(()))
     }
 
     /// Ends the run. The coordinator calls it after everything is written.
-    fn finish(&mut self) -> Result<(), Interruption> {
+    fn finish(&mut self) -> Result<(), TrainError> {
         Ok(())
     }
 
     /// After leaving: waits for the end of the run, in case it rewinds and needs this worker.
-    fn wait_for_end(&mut self) -> Result<(), Interruption> {
-        Ok(())
+    fn wait_for_end(&mut self) -> Result<LinkOutcome, TrainError> {
+        Ok(LinkOutcome::Done(()))
     }
 
     /// After a rewind: reconnects, and finds the step to continue with.
@@ -120,7 +126,7 @@ pub(crate) trait DenseLink: Link {
         examples: usize,
         grad: &[f32],
         clock: &mut PhaseClock,
-    ) -> Result<PushOutcome, Interruption>;
+    ) -> Result<LinkOutcome<PushOutcome>, TrainError>;
 
     /// The parameters and their optimizer, for a step made in place. `None` unless they live in
     /// this process alone. The step counts as made, in place of a push.
@@ -150,19 +156,30 @@ pub(crate) trait SparseLink: Link {
         step: u64,
         keys: &[u32],
         clock: &mut PhaseClock,
-    ) -> Result<(), Interruption>;
+    ) -> Result<LinkOutcome, TrainError>;
 
     /// If the link overlaps: also fetches the values of the batch after it.
-    fn begin_next(&mut self, keys: &[u32], clock: &mut PhaseClock) -> Result<(), Interruption>;
+    fn begin_next(
+        &mut self,
+        keys: &[u32],
+        clock: &mut PhaseClock,
+    ) -> Result<LinkOutcome, TrainError>;
 
     /// The values of the batch to compute now, in the order of its keys.
     fn values(&self) -> &[f32];
 
     /// Pushes a gradient and requests the values of a later batch.
-    fn push(&mut self, push: SparsePush<'_>, clock: &mut PhaseClock) -> Result<(), Interruption>;
+    fn push(
+        &mut self,
+        push: SparsePush<'_>,
+        clock: &mut PhaseClock,
+    ) -> Result<LinkOutcome, TrainError>;
 
     /// Waits for the values the last push requested; what became of its gradient.
-    fn wait_for_values(&mut self, clock: &mut PhaseClock) -> Result<PushOutcome, Interruption>;
+    fn wait_for_values(
+        &mut self,
+        clock: &mut PhaseClock,
+    ) -> Result<LinkOutcome<PushOutcome>, TrainError>;
 }
 
 /// The gradient of a batch of sparse rows.

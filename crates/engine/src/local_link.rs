@@ -2,11 +2,12 @@
 
 use paceline_exchange::{ChunkMarks, SlotMark};
 use paceline_model::{Descent, Model, OptimizerSpec, OptimizerState};
+use paceline_net::LinkOutcome;
 use paceline_observe::PhaseClock;
 
-use crate::checkpoint::{CheckpointWriter, ResumePoint, copy_dense};
+use crate::checkpoint::{CheckpointWriter, DenseShard, ResumePoint, copy_dense};
 use crate::context::VisitPiece;
-use crate::error::{Interruption, TrainError};
+use crate::error::TrainError;
 use crate::link::{DenseLink, Link, PushOutcome};
 use crate::loop_trace::APPLY_OP;
 
@@ -35,7 +36,7 @@ impl LocalLink {
         from: &ResumePoint,
     ) -> Result<Self, TrainError> {
         let layout = model.layout();
-        let (params, optimizer) = from.dense(layout, optimizer, 0..layout.len())?;
+        let DenseShard { params, optimizer } = from.dense(layout, optimizer, 0..layout.len())?;
         let global_step = from.step();
         Ok(Self { params, optimizer, global_step, stopping: false, checkpoints: None })
     }
@@ -60,12 +61,12 @@ impl Link for LocalLink {
         self.global_step
     }
 
-    fn request_stop(&mut self, _reason: &str) -> Result<(), Interruption> {
+    fn request_stop(&mut self, _reason: &str) -> Result<(), TrainError> {
         self.stopping = true;
         Ok(())
     }
 
-    fn checkpoint(&mut self, step: u64, is_last: bool) -> Result<(), Interruption> {
+    fn checkpoint(&mut self, step: u64, is_last: bool) -> Result<(), TrainError> {
         if let Some(checkpoints) = &mut self.checkpoints {
             let mark = SlotMark { last_sequence: step, step: step.saturating_sub(1) };
             let marks = vec![ChunkMarks { version: step, slots: vec![mark] }];
@@ -75,12 +76,12 @@ impl Link for LocalLink {
         Ok(())
     }
 
-    fn peek(&mut self, _keys: Option<&[u32]>) -> Result<&[f32], Interruption> {
-        Ok(&self.params)
+    fn peek(&mut self, _keys: Option<&[u32]>) -> Result<LinkOutcome<&[f32]>, TrainError> {
+        Ok(LinkOutcome::Done(&self.params))
     }
 
-    fn for_each_piece(&mut self, visit: &mut VisitPiece<'_>) -> Result<(), Interruption> {
-        Ok(visit(&self.params)?)
+    fn for_each_piece(&mut self, visit: &mut VisitPiece<'_>) -> Result<LinkOutcome, TrainError> {
+        visit(&self.params).map(LinkOutcome::Done)
     }
 }
 
@@ -94,11 +95,11 @@ impl DenseLink for LocalLink {
         _examples: usize,
         grad: &[f32],
         clock: &mut PhaseClock,
-    ) -> Result<PushOutcome, Interruption> {
+    ) -> Result<LinkOutcome<PushOutcome>, TrainError> {
         self.optimizer.apply(self.global_step, 0, &mut self.params, grad);
         clock.did(APPLY_OP);
         self.global_step += 1;
-        Ok(PushOutcome::Applied)
+        Ok(LinkOutcome::Done(PushOutcome::Applied))
     }
 
     fn take_for_step(&mut self) -> Option<Descent<'_>> {

@@ -4,12 +4,14 @@ use std::net::TcpListener;
 
 use paceline_exchange::{ChunkMarks, Replica, ReplicaConfig, SlotMark};
 use paceline_model::{Layout, Model};
-use paceline_net::{LocalGradient, Mesh, MeshConfig};
+use paceline_net::{LinkOutcome, LocalGradient, Mesh, MeshConfig, Traffic};
 use paceline_observe::{PeerTraffic, PhaseClock, TaskSummary};
 
-use crate::checkpoint::{CheckpointDir, CheckpointWriter, PlanOrigin, ResumePoint, copy_dense};
+use crate::checkpoint::{
+    CheckpointDir, CheckpointWriter, DenseShard, PlanOrigin, ResumePoint, copy_dense,
+};
 use crate::context::VisitPiece;
-use crate::error::{Interruption, TrainError};
+use crate::error::TrainError;
 use crate::link::{DenseLink, Link, PushOutcome};
 use crate::link_observers::{Notify, Peers, StepObserver, WaitObserver};
 use crate::settings::{OnWorkerLoss, TrainSettings};
@@ -56,7 +58,7 @@ impl MeshStart<'_> {
         };
         let updates = config.updates(layout.len());
         let is_whole = updates == (0..layout.len());
-        let (mut params, optimizer) = from.dense(layout, optimizer, updates)?;
+        let DenseShard { mut params, optimizer } = from.dense(layout, optimizer, updates)?;
         if !is_whole {
             params = from.params(layout)?;
         }
@@ -151,9 +153,8 @@ impl Link for MeshLink<'_> {
         self.mesh.global_step()
     }
 
-    fn moved_bytes(&self) -> (u64, u64) {
-        let traffic = self.mesh.traffic();
-        (traffic.sent, traffic.received)
+    fn traffic(&self) -> Traffic {
+        self.mesh.traffic()
     }
 
     fn for_each_peer(&self, visit: &mut dyn FnMut(PeerTraffic)) {
@@ -170,7 +171,7 @@ impl Link for MeshLink<'_> {
         self.mesh.global_step() + 1
     }
 
-    fn checkpoint(&mut self, _step: u64, is_last: bool) -> Result<(), Interruption> {
+    fn checkpoint(&mut self, _step: u64, is_last: bool) -> Result<(), TrainError> {
         // Every worker has taken the last one when it left.
         if !is_last {
             self.mesh.request_checkpoint();
@@ -178,37 +179,38 @@ impl Link for MeshLink<'_> {
         Ok(())
     }
 
-    fn request_stop(&mut self, _reason: &str) -> Result<(), Interruption> {
+    fn request_stop(&mut self, _reason: &str) -> Result<(), TrainError> {
         self.mesh.request_stop();
         Ok(())
     }
 
-    fn peek(&mut self, _keys: Option<&[u32]>) -> Result<&[f32], Interruption> {
-        Ok(self.mesh.params())
+    fn peek(&mut self, _keys: Option<&[u32]>) -> Result<LinkOutcome<&[f32]>, TrainError> {
+        Ok(LinkOutcome::Done(self.mesh.params()))
     }
 
-    fn for_each_piece(&mut self, visit: &mut VisitPiece<'_>) -> Result<(), Interruption> {
-        Ok(visit(self.mesh.params())?)
+    fn for_each_piece(&mut self, visit: &mut VisitPiece<'_>) -> Result<LinkOutcome, TrainError> {
+        visit(self.mesh.params()).map(LinkOutcome::Done)
     }
 
     /// Before a worker leaves it writes its shard of the last checkpoint.
-    fn leave(&mut self, report: &[u8]) -> Result<(), Interruption> {
+    fn leave(&mut self, report: &[u8]) -> Result<LinkOutcome, TrainError> {
         let observer = &mut self.wait_observer();
         self.mesh.finish_steps(observer)?;
         if !self.mesh.is_dismissed() {
             self.take_checkpoint(true);
         }
         self.checkpoints = None;
-        Ok(self.mesh.leave(report, observer)?)
+        self.mesh.leave(report, observer)?;
+        Ok(LinkOutcome::Done(()))
     }
 
-    fn collect(&mut self, own: TaskSummary) -> Result<Vec<TaskSummary>, Interruption> {
+    fn collect(&mut self, own: TaskSummary) -> Result<LinkOutcome<Vec<TaskSummary>>, TrainError> {
         let reports = self.mesh.collect_reports(&mut self.wait_observer())?;
         let others = reports.iter().filter_map(|report| serde_json::from_slice(&report.bytes).ok());
-        Ok([own].into_iter().chain(others).collect())
+        Ok(LinkOutcome::Done([own].into_iter().chain(others).collect()))
     }
 
-    fn finish(&mut self) -> Result<(), Interruption> {
+    fn finish(&mut self) -> Result<(), TrainError> {
         self.mesh.finish(&mut self.wait_observer());
         Ok(())
     }
@@ -228,12 +230,12 @@ impl DenseLink for MeshLink<'_> {
         examples: usize,
         grad: &[f32],
         clock: &mut PhaseClock,
-    ) -> Result<PushOutcome, Interruption> {
+    ) -> Result<LinkOutcome<PushOutcome>, TrainError> {
         let (notify, peers) = (self.notify, self.peers);
         let observer = &mut StepObserver { clock, notify, peers, should_halt: None };
         let gradient = LocalGradient { examples: examples as u32, values: grad };
         self.mesh.reduce(Some(gradient), observer)?;
         self.checkpoint_if_due();
-        Ok(PushOutcome::Applied)
+        Ok(LinkOutcome::Done(PushOutcome::Applied))
     }
 }

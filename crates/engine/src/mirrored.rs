@@ -7,16 +7,16 @@ use paceline_observe::Recorder;
 
 use crate::checkpoint::ShardPlace;
 use crate::context::NoteLevel;
-use crate::error::{Ending, TrainError, record_failure};
-use crate::lead::{LeadConfig, encode_report, lead, train};
+use crate::error::{TrainError, record_failure};
 use crate::link::Link;
 use crate::loop_trace::traced;
 use crate::mesh_link::{MeshLink, MeshStart};
+use crate::run_coordinator::{CoordinatorOptions, run_coordinator};
 use crate::run_report::RunReport;
 use crate::step_recorder::StepRecorder;
 use crate::test_runner::BackgroundEvaluator;
-use crate::trainer::Trainer;
-use crate::training_task::{TrainingTask, slowdown};
+use crate::train_slot::train_slot;
+use crate::training_task::{TrainingTask, encode_report};
 use crate::workload::LoopConfig;
 
 /// Trains the worker's slot with all other workers. Only the coordinator returns a report.
@@ -45,37 +45,24 @@ pub(crate) fn train_replica(
         slot,
         plan: task.batches(),
         threads: task.threads.per_loop(1),
-        account: StepRecorder::start(recorder, slowdown(slot)),
+        step_recorder: StepRecorder::start(recorder, settings.test_hooks, slot),
         tracer: tracer.as_ref(),
     };
     let mut worker = workload.dense_worker(settings, config)?;
-    if slot == 0 {
-        let evaluator = workload.evaluator(settings.evaluate.examples, 1)?;
-        return thread::scope(|scope| {
-            let tests = BackgroundEvaluator::start(scope, traced(tracer.as_ref(), evaluator));
-            let tests = Box::new(tests);
-            let config = LeadConfig { tests, reproducible: true, combine: &|report| report };
-            lead(task, &mut link, &mut worker, config).map(Some)
-        });
+    if slot > 0 {
+        return train_slot(task, &mut link, &mut worker, |link, worker, work| {
+            let report = task.task_summary(worker.step_recorder(), work, link);
+            // Before leaving: the coordinator merges the timelines once every worker has left.
+            task.finish_timeline(worker.step_recorder());
+            link.leave(&encode_report(&report))
+        })
+        .map(|()| None);
     }
-    let left = train_and_leave(task, &mut link, &mut worker);
-    worker.account.finish(left.is_ok()).and(left).map(|()| None)
-}
-
-/// Trains to the end of the run and leaves.
-fn train_and_leave<L: Link>(
-    task: &TrainingTask<'_>,
-    link: &mut L,
-    worker: &mut dyn Trainer<L>,
-) -> Result<(), TrainError> {
-    let left = train(worker, link, None).and_then(|work| {
-        let report = task.task_summary(worker.account(), &work, link);
-        // Before leaving: the coordinator merges the timelines once every worker has left.
-        task.finish_timeline(worker.account());
-        link.leave(&encode_report(&report))
-    });
-    match Ending::of(left)? {
-        Ending::Done(()) => Ok(()),
-        Ending::Rewound => unreachable!("a run without servers is never rewound"),
-    }
+    let evaluator = workload.evaluator(settings.evaluate.examples, 1)?;
+    thread::scope(|scope| {
+        let tests = BackgroundEvaluator::start(scope, traced(tracer.as_ref(), evaluator));
+        let tests = Box::new(tests);
+        let options = CoordinatorOptions { tests, reproducible: true, combine: &|report| report };
+        run_coordinator(task, &mut link, &mut worker, options).map(Some)
+    })
 }

@@ -1,12 +1,13 @@
 //! Parameters on servers, as a worker sees them.
 
 use paceline_exchange::PullPurpose;
-use paceline_net::{ConnectConfig, LinkError, LinkObserver, LinkOutcome, ServerConnections};
+use paceline_net::LinkOutcome::{self, Done, Rewound};
+use paceline_net::{ConnectConfig, LinkError, LinkObserver, ServerConnections};
 use paceline_observe::account::merge_reports;
 use paceline_observe::{PeerTraffic, PhaseClock, TaskSummary};
 
 use crate::context::VisitPiece;
-use crate::error::{Interruption, TrainError};
+use crate::error::TrainError;
 use crate::link::{DenseLink, Link, PushOutcome, SparseLink, SparsePush};
 use crate::link_observers::{Notify, Peers, StepObserver, WaitObserver};
 use crate::settings::Mode;
@@ -82,9 +83,9 @@ impl<'a> ServerLink<'a> {
     }
 
     /// Gives the slot back, with a report for the coordinator.
-    pub(crate) fn release(&mut self, report: &[u8]) -> Result<(), Interruption> {
+    pub(crate) fn release(&mut self, report: &[u8]) -> Result<LinkOutcome, TrainError> {
         let observer = &mut self.leave_observer();
-        done(self.connections.release(report, observer)?)
+        Ok(self.connections.release(report, observer)?)
     }
 
     fn leave_observer(&self) -> WaitObserver<'a> {
@@ -103,14 +104,6 @@ impl<'a> ServerLink<'a> {
     fn sparse(&mut self) -> (&mut ServerConnections, &mut SparseValues) {
         let Some(sparse) = &mut self.sparse else { unreachable!("the model is sparse") };
         (&mut self.connections, sparse)
-    }
-}
-
-/// The result of an operation, or the interruption by a rewind.
-fn done<T>(outcome: LinkOutcome<T>) -> Result<T, Interruption> {
-    match outcome {
-        LinkOutcome::Done(result) => Ok(result),
-        LinkOutcome::Rewound => Err(Interruption::Rewound),
     }
 }
 
@@ -153,7 +146,7 @@ impl Link for ServerLink<'_> {
         }
     }
 
-    fn request_stop(&mut self, reason: &str) -> Result<(), Interruption> {
+    fn request_stop(&mut self, reason: &str) -> Result<(), TrainError> {
         Ok(self.connections.request_stop(reason)?)
     }
 
@@ -162,71 +155,81 @@ impl Link for ServerLink<'_> {
         self.connections.global_step() + u64::from(matches!(self.mode, Mode::Sync { .. }))
     }
 
-    fn checkpoint(&mut self, step: u64, _is_last: bool) -> Result<(), Interruption> {
+    fn checkpoint(&mut self, step: u64, _is_last: bool) -> Result<(), TrainError> {
         Ok(self.connections.request_checkpoint(step)?)
     }
 
-    fn peek(&mut self, keys: Option<&[u32]>) -> Result<&[f32], Interruption> {
+    fn peek(&mut self, keys: Option<&[u32]>) -> Result<LinkOutcome<&[f32]>, TrainError> {
         let observer = &mut WaitObserver { notify: self.notify, should_give_up: None };
-        let Some(sparse) = &mut self.sparse else { return Ok(self.connections.params()) };
-        sparse.complete(&mut self.connections, observer)?;
+        let Some(sparse) = &mut self.sparse else { return Ok(Done(self.connections.params())) };
+        let Done(()) = sparse.complete(&mut self.connections, observer)? else {
+            return Ok(Rewound);
+        };
         let (keys, purpose) = (keys.unwrap_or_default(), PullPurpose::ReadOnly);
-        done(self.connections.pull_keys(keys, purpose, &mut sparse.peeked, observer)?)?;
-        Ok(&sparse.peeked)
+        match self.connections.pull_keys(keys, purpose, &mut sparse.peeked, observer)? {
+            Done(()) => Ok(Done(&sparse.peeked)),
+            Rewound => Ok(Rewound),
+        }
     }
 
-    fn for_each_piece(&mut self, visit: &mut VisitPiece<'_>) -> Result<(), Interruption> {
+    fn for_each_piece(&mut self, visit: &mut VisitPiece<'_>) -> Result<LinkOutcome, TrainError> {
         let Some(total) = self.sparse.as_ref().map(|sparse| sparse.total_params) else {
-            return Ok(visit(self.connections.params())?);
+            return visit(self.connections.params()).map(Done);
         };
         let mut keys = Vec::new();
         for from in (0..total).step_by(PIECE) {
             keys.clear();
             keys.extend(from as u32..(from + PIECE).min(total) as u32);
-            visit(self.peek(Some(&keys))?)?;
+            let Done(piece) = self.peek(Some(&keys))? else { return Ok(Rewound) };
+            visit(piece)?;
         }
-        Ok(())
+        Ok(Done(()))
     }
 
-    fn leave(&mut self, report: &[u8]) -> Result<(), Interruption> {
+    fn leave(&mut self, report: &[u8]) -> Result<LinkOutcome, TrainError> {
         let observer = &mut self.leave_observer();
-        done(self.connections.leave(report, observer)?)
+        Ok(self.connections.leave(report, observer)?)
     }
 
     /// The workers' reports as server 0 has them, the coordinator's among them, and each
     /// server's own.
-    fn collect(&mut self, _own: TaskSummary) -> Result<Vec<TaskSummary>, Interruption> {
+    fn collect(&mut self, _own: TaskSummary) -> Result<LinkOutcome<Vec<TaskSummary>>, TrainError> {
         let observer = &mut self.leave_observer();
-        let reports = done(self.connections.collect_reports(observer)?)?;
+        let Done(reports) = self.connections.collect_reports(observer)? else {
+            return Ok(Rewound);
+        };
         let from_all = reports.into_iter().enumerate().flat_map(|(server, reports)| {
             reports.into_iter().filter(move |report| server == 0 || report.slot.is_none())
         });
         let reports = from_all.filter_map(|report| serde_json::from_slice(&report.bytes).ok());
-        Ok(merge_reports(reports.collect()))
+        Ok(Done(merge_reports(reports.collect())))
     }
 
-    fn refresh(&mut self) -> Result<(), Interruption> {
+    fn refresh(&mut self) -> Result<LinkOutcome, TrainError> {
         let observer = &mut self.leave_observer();
-        match self.sparse {
-            // A peek fetches its values anyway; this one brings the global step.
-            Some(_) => self.peek(Some(&[])).map(drop),
-            None => done(self.connections.pull(observer)?),
+        if self.sparse.is_none() {
+            return Ok(self.connections.pull(observer)?);
+        }
+        // A peek fetches its values anyway; this one brings the global step.
+        match self.peek(Some(&[]))? {
+            Done(_) => Ok(Done(())),
+            Rewound => Ok(Rewound),
         }
     }
 
-    fn finish(&mut self) -> Result<(), Interruption> {
+    fn finish(&mut self) -> Result<(), TrainError> {
         let observer = &mut self.leave_observer();
         Ok(self.connections.finish(observer)?)
     }
 
     /// A recalled slot has already been left, and no process need stay for it.
-    fn wait_for_end(&mut self) -> Result<(), Interruption> {
+    fn wait_for_end(&mut self) -> Result<LinkOutcome, TrainError> {
         let StopConditions { is_recalled, is_run_over, .. } = self.stop;
         let gives_up = || [is_recalled, is_run_over].into_iter().flatten().any(|holds| holds());
         let observer = &mut WaitObserver { notify: self.notify, should_give_up: Some(&gives_up) };
         match self.connections.wait_for_end(observer) {
-            Err(LinkError::Interrupted) => Ok(()),
-            ended => done(ended?),
+            Err(LinkError::Interrupted) => Ok(Done(())),
+            ended => Ok(ended?),
         }
     }
 
@@ -264,12 +267,14 @@ impl DenseLink for ServerLink<'_> {
         examples: usize,
         grad: &[f32],
         clock: &mut PhaseClock,
-    ) -> Result<PushOutcome, Interruption> {
+    ) -> Result<LinkOutcome<PushOutcome>, TrainError> {
         let step = self.next_step();
         let observer = &mut self.step_observer(clock);
-        done(self.connections.exchange(step, examples as u32, grad, observer)?)?;
+        let Done(()) = self.connections.exchange(step, examples as u32, grad, observer)? else {
+            return Ok(Rewound);
+        };
         self.own_step += 1;
-        Ok(push_outcome(&self.connections))
+        Ok(Done(push_outcome(&self.connections)))
     }
 }
 
@@ -279,13 +284,15 @@ impl SparseValues {
         &mut self,
         connections: &mut ServerConnections,
         observer: &mut impl LinkObserver,
-    ) -> Result<(), Interruption> {
+    ) -> Result<LinkOutcome, TrainError> {
         if self.in_flight {
             let place = if self.overlaps { &mut self.next } else { &mut self.current };
-            done(connections.wait_for_values(place, observer)?)?;
+            let Done(()) = connections.wait_for_values(place, observer)? else {
+                return Ok(Rewound);
+            };
             self.in_flight = false;
         }
-        Ok(())
+        Ok(Done(()))
     }
 }
 
@@ -303,41 +310,54 @@ impl SparseLink for ServerLink<'_> {
         step: u64,
         keys: &[u32],
         clock: &mut PhaseClock,
-    ) -> Result<(), Interruption> {
+    ) -> Result<LinkOutcome, TrainError> {
         let observer = &mut self.step_observer(clock);
         let (connections, sparse) = self.sparse();
-        sparse.complete(connections, observer)?;
+        let Done(()) = sparse.complete(connections, observer)? else { return Ok(Rewound) };
         connections.resume_at(step);
-        done(connections.pull_keys(keys, PullPurpose::Begin, &mut sparse.current, observer)?)
+        Ok(connections.pull_keys(keys, PullPurpose::Begin, &mut sparse.current, observer)?)
     }
 
-    fn begin_next(&mut self, keys: &[u32], clock: &mut PhaseClock) -> Result<(), Interruption> {
+    fn begin_next(
+        &mut self,
+        keys: &[u32],
+        clock: &mut PhaseClock,
+    ) -> Result<LinkOutcome, TrainError> {
         let observer = &mut self.step_observer(clock);
         let (connections, sparse) = self.sparse();
-        done(connections.pull_keys(keys, PullPurpose::Ahead, &mut sparse.next, observer)?)
+        Ok(connections.pull_keys(keys, PullPurpose::Ahead, &mut sparse.next, observer)?)
     }
 
     fn values(&self) -> &[f32] {
         self.sparse.as_ref().map_or(&[], |sparse| &sparse.current)
     }
 
-    fn push(&mut self, push: SparsePush<'_>, clock: &mut PhaseClock) -> Result<(), Interruption> {
+    fn push(
+        &mut self,
+        push: SparsePush<'_>,
+        clock: &mut PhaseClock,
+    ) -> Result<LinkOutcome, TrainError> {
         let observer = &mut self.step_observer(clock);
         let SparsePush { step, examples, grad, next, .. } = push;
         let (connections, sparse) = self.sparse();
-        done(connections.push_keys(step, examples as u32, grad, next, observer)?)?;
+        let Done(()) = connections.push_keys(step, examples as u32, grad, next, observer)? else {
+            return Ok(Rewound);
+        };
         sparse.in_flight = true;
         if sparse.overlaps {
             std::mem::swap(&mut sparse.current, &mut sparse.next);
         }
         self.own_step += 1;
-        Ok(())
+        Ok(Done(()))
     }
 
-    fn wait_for_values(&mut self, clock: &mut PhaseClock) -> Result<PushOutcome, Interruption> {
+    fn wait_for_values(
+        &mut self,
+        clock: &mut PhaseClock,
+    ) -> Result<LinkOutcome<PushOutcome>, TrainError> {
         let observer = &mut self.step_observer(clock);
         let (connections, sparse) = self.sparse();
-        sparse.complete(connections, observer)?;
-        Ok(push_outcome(connections))
+        let Done(()) = sparse.complete(connections, observer)? else { return Ok(Rewound) };
+        Ok(Done(push_outcome(connections)))
     }
 }

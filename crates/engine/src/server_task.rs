@@ -11,13 +11,13 @@ use paceline_model::{Layout, Model, OptimizerState, Table};
 use paceline_net::{ServeEnd, serve};
 
 use crate::checkpoint::{
-    Checkpoint, CheckpointDir, CheckpointSpec, CheckpointWriter, PlanOrigin, PlanPosition,
-    ResumePoint, ServerNumber, ShardPlace,
+    Checkpoint, CheckpointDir, CheckpointSpec, CheckpointWriter, DenseShard, GenerationStart,
+    PlanOrigin, PlanPosition, ResumePoint, ServerNumber, ShardPlace,
 };
 use crate::context::{NoteLevel, TaskContext};
 use crate::error::{TrainError, record_failure};
-use crate::server_account::ServerAccount;
 use crate::server_link::overlaps;
+use crate::server_reporter::ServerReporter;
 use crate::server_trace::ServerTrace;
 use crate::settings::{Mode, OnWorkerLoss, TrainSettings};
 use crate::task_place::{TaskPlace, layout_digest};
@@ -50,11 +50,11 @@ pub fn run_server(task: &ServerTask<'_>, listener: &TcpListener) -> Result<(), T
     let shard = config.shard();
     let slots = task.place.slots;
     let steps = task.settings.step_layout(slots);
-    let (mut generation, mut base) = task.claim()?;
-    let mut account = task.account(&config, layout)?;
+    let GenerationStart { mut generation, mut checkpoint } = task.claim()?;
+    let mut reporter = task.reporter(&config, layout)?;
     // Each pass is one generation: a server that hears of a newer one starts again from there.
     loop {
-        let start = base.take().map(|checkpoint| ResumePoint::new(checkpoint, steps));
+        let start = checkpoint.take().map(|checkpoint| ResumePoint::new(checkpoint, steps));
         let store = task.store(&*model, shard.clone(), start.as_ref())?;
         let mut server = Server::new(config.clone(), store);
         let mut carried = 0;
@@ -67,14 +67,14 @@ pub fn run_server(task: &ServerTask<'_>, listener: &TcpListener) -> Result<(), T
             server.resume(&state);
         }
         server.enter_generation(generation);
-        account.enter_generation(generation, carried);
-        let served = serve(listener, &mut server, &mut account);
+        reporter.enter_generation(generation, carried);
+        let served = serve(listener, &mut server, &mut reporter);
         if let Ok(ServeEnd::Rewind(to)) = served {
-            (generation, base) = (to, task.follow(to)?);
+            (generation, checkpoint) = (to, task.follow(to)?);
             continue;
         }
-        let recorded = account.finish(server.stats());
-        if account.is_unneeded(&server) {
+        let recorded = reporter.finish(server.stats());
+        if reporter.is_unneeded(&server) {
             return Ok(());
         }
         served.map_err(|error| TrainError::Lost(error.to_string()))?;
@@ -121,7 +121,7 @@ impl ServerTask<'_> {
             roster: RosterConfig { processes, join_info: self.join_info.clone() },
             ..ServerConfig::new(self.mode(), slots, layout.len())
         };
-        config.check().map_err(|error| TrainError::Settings(format!("cluster: {error}")))?;
+        config.check().map_err(|error| TrainError::Settings(error.to_string()))?;
         Ok(config)
     }
 
@@ -140,14 +140,17 @@ impl ServerTask<'_> {
         }
     }
 
-    /// The generation this server starts in, and the checkpoint to start from.
-    fn claim(&self) -> Result<(Generation, Option<Checkpoint>), TrainError> {
+    /// Where this server starts.
+    fn claim(&self) -> Result<GenerationStart, TrainError> {
         let known = self.from.map(ResumePoint::checkpoint);
         match self.checkpoints {
             Some(checkpoints) => checkpoints.claim(self.number(), known, &mut |text| {
                 self.context.note(NoteLevel::Warning, text);
             }),
-            None => Ok((Generation { number: 1, base: None }, None)),
+            None => {
+                let generation = Generation { number: 1, base: None };
+                Ok(GenerationStart { generation, checkpoint: None })
+            }
         }
     }
 
@@ -159,19 +162,23 @@ impl ServerTask<'_> {
         }
     }
 
-    fn account(&self, config: &ServerConfig, layout: &Layout) -> Result<ServerAccount, TrainError> {
+    fn reporter(
+        &self,
+        config: &ServerConfig,
+        layout: &Layout,
+    ) -> Result<ServerReporter, TrainError> {
         let Self { settings, place, context, .. } = self;
         let checkpoints = self.checkpoint_writer(layout)?;
         let recorder = context.server_recorder()?;
         let (name, timeout) = (place.name.clone(), settings.timeouts.start);
-        let account = ServerAccount::new(name, context.clone(), recorder, checkpoints, timeout);
+        let reporter = ServerReporter::new(name, context.clone(), recorder, checkpoints, timeout);
         let workers = config.names.clone();
         let trace = settings
             .trace
             .map(|window| ServerTrace::new(window, config.shard().len(), workers.clone()));
-        let account = account.with_trace(trace);
+        let reporter = reporter.with_trace(trace).with_hooks(settings.test_hooks);
         // Server 0 reports on the workers for all servers.
-        Ok(if place.index == 0 { account.with_workers(workers) } else { account })
+        Ok(if place.index == 0 { reporter.with_workers(workers) } else { reporter })
     }
 
     fn checkpoint_writer(&self, layout: &Layout) -> Result<Option<CheckpointWriter>, TrainError> {
@@ -202,7 +209,7 @@ impl ServerTask<'_> {
             };
         }
         if let Some(from) = from {
-            let (params, optimizer) = from.dense(layout, optimizer, shard)?;
+            let DenseShard { params, optimizer } = from.dense(layout, optimizer, shard)?;
             return Ok(Store::dense(params, optimizer));
         }
         let mut params = vec![0.0; layout.len()];

@@ -4,18 +4,19 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use paceline_data::{OnBad, SparseRows, TrainTest};
-use paceline_model::{Layout, Model, OpNode, OptimizerSpec, Sgd, SparseModel};
+use paceline_model::{Layout, Model, OptimizerSpec, Sgd, SparseModel};
 use paceline_observe::{Recorder, Summary};
 
-use crate::checkpoint::{CheckpointDir, ResumePoint};
-use crate::context::{ContextFactory, TaskContext};
+use crate::checkpoint::{CheckpointDir, ResumePoint, ResumeRequest, ResumedModel};
+use crate::context::TaskContext;
 use crate::error::TrainError;
-use crate::session_run::{SessionRun, lock};
+use crate::session_context::{ContextFactory, Recorders, SessionDescription, SessionTask, lock};
+use crate::session_run::SessionRun;
 use crate::settings::{
-    CheckpointSettings, EvaluateSettings, Mode, OnWorkerLoss, Stop, Timeouts, TrainSettings,
+    CheckpointSettings, EvaluateSettings, Mode, OnWorkerLoss, Stop, TestHooks, Timeouts,
+    TrainSettings,
 };
 use crate::sharing::Sharing;
-use crate::training_task::Threads;
 use crate::workload::{ModelSizing, ModelSource, Shuffle, TrainingData, Workload};
 
 /// Trains a model on data, in this process.
@@ -40,11 +41,16 @@ use crate::workload::{ModelSizing, ModelSource, Shuffle, TrainingData, Workload}
 /// ```
 pub struct Session {
     name: String,
+    model_name: String,
+    /// Whether the model's builder is given a number of threads.
+    is_built_with_threads: bool,
     workload: Workload,
     settings: TrainSettings,
     sharing: Sharing,
-    threads: Threads,
-    contexts: Box<ContextFactory>,
+    threads: usize,
+    /// The last call of [`contexts`](Session::contexts) must be the only one.
+    contexts: Vec<Box<ContextFactory>>,
+    recorders: Recorders,
     checkpoints: Option<CheckpointDir>,
     resumes: bool,
 }
@@ -60,17 +66,18 @@ impl Session {
     {
         let build = Arc::new(move |_| Ok(Box::new(model.clone()) as Box<dyn Model>));
         let model = ModelSource::Dense { build, build_for_patches: None };
-        Self::with_workload(model, data.into(), Shuffle::Full)
+        Self { model_name: short_name::<M>(), ..Self::with_workload(model, data.into()) }
     }
 
     /// Trains the models that `build` returns, with the defaults of [`Session::new`]: for models
-    /// that cannot be cloned, such as networks with threads.
+    /// that cannot be cloned, such as networks with threads. `build` is given the number of
+    /// [`threads`](Session::threads).
     pub fn with_builder(
         build: impl Fn(ModelSizing) -> Result<Box<dyn Model>, TrainError> + Send + Sync + 'static,
         data: impl Into<TrainingData>,
     ) -> Self {
         let model = ModelSource::Dense { build: Arc::new(build), build_for_patches: None };
-        Self::with_workload(model, data.into(), Shuffle::Full)
+        Self { is_built_with_threads: true, ..Self::with_workload(model, data.into()) }
     }
 
     /// Trains a sparse model on rows, with the defaults of [`Session::new`].
@@ -80,18 +87,22 @@ impl Session {
     {
         let build = Arc::new(move || Box::new(model.clone()) as Box<dyn SparseModel>);
         let data = TrainingData::Rows(Arc::new(rows));
-        Self::with_workload(ModelSource::Sparse(build), data, Shuffle::Full)
+        let model = ModelSource::Sparse(build);
+        Self { model_name: short_name::<M>(), ..Self::with_workload(model, data) }
     }
 
-    fn with_workload(model: ModelSource, data: TrainingData, shuffle: Shuffle) -> Self {
-        let workload = Workload { model, data, shuffle, on_bad: OnBad::Fail };
+    fn with_workload(model: ModelSource, data: TrainingData) -> Self {
+        let workload = Workload { model, data, shuffle: Shuffle::Full, on_bad: OnBad::Fail };
         Self {
             name: "session".into(),
+            model_name: "model".into(),
+            is_built_with_threads: false,
             workload,
             settings: default_settings(),
             sharing: Sharing::none(),
-            threads: Threads::Fixed(1),
-            contexts: Box::new(|_| Ok(Arc::new(()))),
+            threads: 1,
+            contexts: Vec::new(),
+            recorders: Recorders::default(),
             checkpoints: None,
             resumes: false,
         }
@@ -154,53 +165,52 @@ impl Session {
         self
     }
 
-    /// Threads that share a sparse model's table without locks in `single`; 1 by default.
+    /// Threads of each worker; 1 by default. A model of [`with_builder`](Session::with_builder)
+    /// computes with them. Without sharing, they train a sparse model together, without locks.
+    /// [`run`](Session::run) refuses more than 1 where they would have no effect.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = Threads::Fixed(threads.max(1));
+        self.threads = threads;
         self
     }
 
-    /// Keeps checkpoints in the directory `checkpoints` of `run`.
+    /// Keeps checkpoints in the directory `dir`.
     #[must_use]
-    pub fn checkpoints(mut self, run: &Path, settings: CheckpointSettings) -> Self {
+    pub fn checkpoints(mut self, dir: &Path, settings: CheckpointSettings) -> Self {
         self.settings.checkpoint = Some(settings);
-        self.checkpoints = Some(CheckpointDir::of(run));
+        self.checkpoints = Some(CheckpointDir::new(dir));
         self
     }
 
-    /// Resumes from the newest checkpoint, if [`checkpoints`](Session::checkpoints) finds one.
+    /// Resumes from the newest checkpoint of the directory that [`checkpoints`] names, if it has
+    /// one.
+    ///
+    /// [`checkpoints`]: Session::checkpoints
     #[must_use]
     pub fn resume(mut self) -> Self {
         self.resumes = true;
         self
     }
 
-    /// Reports the steps and tests of worker 0 to `recorder`.
+    /// Reports the steps and tests of worker 0 to `recorder`, in addition to other recorders.
     #[must_use]
     pub fn recorder(self, recorder: impl Recorder + Send + 'static) -> Self {
-        let recorder: Box<dyn Recorder + Send> = Box::new(recorder);
-        let recorder = Arc::new(Mutex::new(Some(recorder)));
-        self.contexts(move |task| {
-            let is_first = task == "worker:0";
-            let recorder = if is_first { recorder.clone() } else { Arc::default() };
-            Ok(Arc::new(RecorderContext { recorder }))
-        })
-    }
-
-    /// Gives every task a context of its own: its log, its recorders, and where results are kept.
-    #[must_use]
-    pub fn contexts(
-        mut self,
-        contexts: impl Fn(&str) -> Result<Arc<dyn TaskContext>, TrainError> + Send + Sync + 'static,
-    ) -> Self {
-        self.contexts = Box::new(contexts);
+        lock(&self.recorders).push(Box::new(recorder));
         self
     }
 
-    /// The model's operations, for a graph.
-    pub fn graph(&self) -> Result<Vec<OpNode>, TrainError> {
-        Ok(self.workload.small_model()?.graph())
+    /// Gives every task a context of its own: its log, its recorders, and where results are kept.
+    /// A session takes one such function.
+    #[must_use]
+    pub fn contexts(
+        mut self,
+        contexts: impl Fn(SessionTask<'_>) -> Result<Arc<dyn TaskContext>, TrainError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        self.contexts.push(Box::new(contexts));
+        self
     }
 
     /// Trains until a stop condition is met.
@@ -209,27 +219,28 @@ impl Session {
     /// If a setting cannot be used, an example cannot be read, training diverges, or a recorder
     /// fails. An error of one task ends all of them.
     pub fn run(mut self) -> Result<SessionReport, TrainError> {
-        self.check()?;
         self.settings.mode = self.sharing.mode;
+        self.check()?;
         let trained = Arc::new(Mutex::new(Vec::new()));
-        let slots = if self.sharing.mode == Mode::Single && self.workload.is_sparse() {
-            self.threads.per_loop(1)
-        } else {
-            self.sharing.workers
-        };
+        let slots = if self.trains_table() { self.threads } else { self.sharing.workers };
         if self.settings.evaluate.every == 0 {
             let examples = self.settings.examples_per_step(slots).max(1);
             let every = self.workload.data.train_len().div_ceil(examples);
             self.settings.evaluate.every = every.max(1) as u64;
         }
-        let from = self.resume_point(slots)?;
+        let mut warnings = Vec::new();
+        let from = self.resume_point(slots, &mut warnings)?;
+        let no_context: Box<ContextFactory> = Box::new(|_| Ok(Arc::new(())));
         let report = SessionRun {
-            name: &self.name,
+            description: &self.describe()?,
             workload: &self.workload,
             settings: &self.settings,
             sharing: self.sharing,
             slots,
-            contexts: &*self.contexts,
+            threads: if self.is_built_with_threads { self.threads } else { 1 },
+            contexts: self.contexts.first().unwrap_or(&no_context),
+            recorders: &self.recorders,
+            warnings: &warnings,
             checkpoints: self.checkpoints.as_ref(),
             from: from.as_ref(),
             trained: &trained,
@@ -254,26 +265,114 @@ impl Session {
             return wrong(format!("{}: {problem}", self.sharing));
         }
         if batch == 0 || batch > examples {
-            return wrong(format!("a batch of {batch} examples; there are {examples} to train on"));
+            return wrong(format!("batch is {batch}, but there are {examples} training examples"));
         }
         if self.settings.stop == Stop::default() {
             return wrong(
                 "the run never stops: set Stop::epochs, steps, seconds or test_loss".into(),
             );
         }
+        if self.workload.is_sparse() && self.sharing.mode == Mode::Mirrored {
+            return wrong("a mesh has no sparse models; use Sharing::servers".into());
+        }
+        if self.contexts.len() > 1 {
+            return wrong("a session takes one record or contexts, not several".into());
+        }
+        self.check_threads()?;
+        self.check_checkpoints()
+    }
+
+    /// Whether several threads train one table without locks.
+    fn trains_table(&self) -> bool {
+        self.sharing.mode == Mode::Single && self.workload.is_sparse()
+    }
+
+    fn check_threads(&self) -> Result<(), TrainError> {
+        let remedy = match self.threads {
+            0 => "a worker needs at least one",
+            1 => return Ok(()),
+            _ if self.is_built_with_threads || self.trains_table() => return Ok(()),
+            _ if self.workload.is_sparse() => {
+                "a worker of a shared sparse model has one; set more workers"
+            }
+            _ => "this model is cloned and takes none; use Session::with_builder, or more workers",
+        };
+        Err(TrainError::Settings(format!("threads is {}: {remedy}", self.threads)))
+    }
+
+    fn check_checkpoints(&self) -> Result<(), TrainError> {
+        let wrong = |text: String| Err(TrainError::Settings(text));
+        let Some(dir) = &self.checkpoints else {
+            if self.resumes {
+                return wrong("resume needs checkpoints, which names their directory".into());
+            }
+            return Ok(());
+        };
+        if let Some(problem) = self.settings.checkpoint.and_then(|settings| settings.problem()) {
+            return wrong(format!("checkpoints: {problem}"));
+        }
+        if let Some(&step) = dir.steps().first().filter(|_| !self.resumes) {
+            let place = dir.place(step);
+            return wrong(format!(
+                "{}: an earlier run has left this checkpoint; call resume, or name a new directory",
+                place.display()
+            ));
+        }
         Ok(())
     }
 
-    fn resume_point(&self, slots: usize) -> Result<Option<ResumePoint>, TrainError> {
+    fn describe(&self) -> Result<SessionDescription, TrainError> {
+        let data = &self.workload.data;
+        Ok(SessionDescription {
+            name: self.name.clone(),
+            model: self.model_name.clone(),
+            data: match data {
+                TrainingData::Images(_) => "images",
+                TrainingData::Examples(_) => "examples",
+                TrainingData::Rows(_) => "rows",
+            },
+            data_origin: data.origin().to_owned(),
+            seed: self.settings.seed,
+            batch: self.settings.batch,
+            mode: self.sharing.mode,
+            workers: self.sharing.workers,
+            servers: self.sharing.servers,
+            graph: self.workload.small_model()?.graph(),
+        })
+    }
+
+    /// Where the run resumes, if it does. Newer checkpoints are set aside.
+    fn resume_point(
+        &self,
+        slots: usize,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<ResumePoint>, TrainError> {
         let Some(dir) = self.checkpoints.as_ref().filter(|_| self.resumes) else {
             return Ok(None);
         };
         if dir.steps().is_empty() {
             return Ok(None);
         }
-        let steps = self.settings.step_layout(slots);
-        Ok(Some(ResumePoint::new(dir.newest(&mut |_| {})?, steps)))
+        let checkpoint = dir.choose(None, &mut |text| warnings.push(text.to_owned()))?;
+        let layout = self.workload.layout()?;
+        let step = checkpoint.manifest.info.step;
+        let request = ResumeRequest {
+            steps: self.settings.step_layout(slots),
+            stop: self.settings.stop,
+            examples: self.workload.data.train_len(),
+            model: Some(ResumedModel { layout: &layout, optimizer: &self.settings.optimizer }),
+        };
+        let from = request.resume_point(checkpoint)?;
+        dir.set_aside_after(step)?;
+        Ok(Some(from))
     }
+}
+
+/// The name of a type without its path and parameters.
+fn short_name<M>() -> String {
+    let name = std::any::type_name::<M>();
+    let path = name.split('<').next().unwrap_or(name);
+    path.rsplit("::").next().unwrap_or(path).to_owned()
 }
 
 fn default_settings() -> TrainSettings {
@@ -290,10 +389,11 @@ fn default_settings() -> TrainSettings {
         timeouts: Timeouts::default(),
         trace: None,
         job_digest: [0; 32],
+        test_hooks: TestHooks::default(),
     }
 }
 
-/// What a session came to.
+/// The result of a session.
 #[derive(Clone, Debug)]
 pub struct SessionReport {
     /// The share of test examples that the final parameters classify correctly, from 0 to 1.
@@ -310,15 +410,4 @@ pub struct SessionReport {
     pub params: Vec<f32>,
     /// The whole run in numbers.
     pub summary: Summary,
-}
-
-/// The context of a task that reports to a recorder.
-struct RecorderContext {
-    recorder: Arc<Mutex<Option<Box<dyn Recorder + Send>>>>,
-}
-
-impl TaskContext for RecorderContext {
-    fn recorder(&self) -> Result<Box<dyn Recorder + Send>, TrainError> {
-        Ok(lock(&self.recorder).take().unwrap_or_else(|| Box::new(())))
-    }
 }

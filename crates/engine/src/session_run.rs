@@ -1,19 +1,20 @@
 //! A session while it runs: its tasks as threads of this process.
 
 use std::net::TcpListener;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Instant;
 
-use paceline_observe::{Recorder, ServerRecorder, Summary};
+use paceline_observe::Recorder;
 
 use crate::checkpoint::{CheckpointDir, PlanOrigin, ResumePoint};
-use crate::context::{
-    ContextFactory, FinalModel, NoteLevel, ProgressReport, TaskContext, VisitPiece,
-};
+use crate::context::{NoteLevel, TaskContext};
 use crate::error::TrainError;
 use crate::run_report::RunReport;
 use crate::server_task::{ServerTask, run_server};
+use crate::session_context::{
+    ContextFactory, Recorders, SessionContext, SessionDescription, SessionTask, lock,
+};
 use crate::settings::{Mode, TrainSettings};
 use crate::sharing::Sharing;
 use crate::task_place::TaskPlace;
@@ -23,12 +24,18 @@ use crate::workload::Workload;
 
 /// A session while it runs.
 pub(crate) struct SessionRun<'a> {
-    pub(crate) name: &'a str,
+    pub(crate) description: &'a SessionDescription,
     pub(crate) workload: &'a Workload,
     pub(crate) settings: &'a TrainSettings,
     pub(crate) sharing: Sharing,
     pub(crate) slots: usize,
+    /// Threads of a training loop.
+    pub(crate) threads: usize,
     pub(crate) contexts: &'a ContextFactory,
+    /// For worker 0.
+    pub(crate) recorders: &'a Recorders,
+    /// For the log of worker 0.
+    pub(crate) warnings: &'a [String],
     pub(crate) checkpoints: Option<&'a CheckpointDir>,
     pub(crate) from: Option<&'a ResumePoint>,
     /// Receives the final parameters.
@@ -97,6 +104,14 @@ impl SessionRun<'_> {
         })
     }
 
+    fn context(&self, name: &str) -> Result<Arc<dyn TaskContext>, TrainError> {
+        (self.contexts)(SessionTask { name, session: self.description })
+    }
+
+    fn take_recorders(&self) -> Vec<Box<dyn Recorder + Send>> {
+        std::mem::take(&mut *lock(self.recorders))
+    }
+
     fn serve(&self, index: usize, cluster: &LocalCluster) -> Result<(), TrainError> {
         let cannot = || TrainError::while_doing("cannot listen on loopback");
         let name = format!("ps:{index}");
@@ -104,7 +119,7 @@ impl SessionRun<'_> {
         let task = ServerTask {
             settings: self.settings,
             model: &self.workload.model,
-            context: (self.contexts)(&place.name)?,
+            context: self.context(&place.name)?,
             place: &place,
             checkpoints: self.checkpoints,
             from: self.from,
@@ -118,16 +133,22 @@ impl SessionRun<'_> {
         let name = format!("worker:{slot}");
         let place = TaskPlace { slot: Some(slot), ..cluster.place(name, self).map_err(cannot())? };
         let listener = cluster.workers.get(slot).map(TcpListener::try_clone).transpose();
-        let context = (self.contexts)(&place.name)?;
-        let context = Arc::new(KeepingContext { context, trained: self.trained.clone() });
+        let context = Arc::new(SessionContext {
+            context: self.context(&place.name)?,
+            recorders: Mutex::new(if slot == 0 { self.take_recorders() } else { Vec::new() }),
+            trained: self.trained.clone(),
+        });
+        if slot == 0 {
+            self.warnings.iter().for_each(|text| context.note(NoteLevel::Warning, text));
+        }
         let task = TrainingTask {
-            run_name: self.name,
+            run_name: &self.description.name,
             settings: self.settings,
             workload: self.workload,
             place: &place,
             context,
-            threads: Threads::Fixed(1),
-            test_threads: 1,
+            threads: Threads::Fixed(self.threads),
+            test_threads: self.threads,
             checkpoints: self.checkpoints,
             from: self.from,
             origin: self.from.map_or(PlanOrigin::default(), ResumePoint::origin),
@@ -147,61 +168,4 @@ fn first_cause(tasks: Vec<ScopedJoinHandle<'_, Result<(), TrainError>>>) -> Opti
         }
     }
     cause
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A task's context that also keeps the final parameters.
-struct KeepingContext {
-    context: Arc<dyn TaskContext>,
-    trained: Arc<Mutex<Vec<f32>>>,
-}
-
-impl TaskContext for KeepingContext {
-    fn note(&self, level: NoteLevel, text: &str) {
-        self.context.note(level, text);
-    }
-
-    fn recorder(&self) -> Result<Box<dyn Recorder + Send>, TrainError> {
-        self.context.recorder()
-    }
-
-    fn server_recorder(&self) -> Result<Box<dyn ServerRecorder>, TrainError> {
-        self.context.server_recorder()
-    }
-
-    fn is_progress_due(&self, now: Instant) -> bool {
-        self.context.is_progress_due(now)
-    }
-
-    fn progress(&self, progress: &ProgressReport) {
-        self.context.progress(progress);
-    }
-
-    fn stop_signal(&self) -> Option<i32> {
-        self.context.stop_signal()
-    }
-
-    fn should_leave(&self) -> bool {
-        self.context.should_leave()
-    }
-
-    fn save_model(&self, model: FinalModel<'_>) -> Result<(), TrainError> {
-        let (layout, step) = (model.layout, model.step);
-        let mut params = Vec::with_capacity(layout.len());
-        model.for_each_piece(&mut |piece| {
-            params.extend_from_slice(piece);
-            Ok(())
-        })?;
-        let mut again = |visit: &mut VisitPiece<'_>| visit(&params);
-        self.context.save_model(FinalModel::new(layout, step, &mut again))?;
-        *lock(&self.trained) = params;
-        Ok(())
-    }
-
-    fn save_summary(&self, summary: &Summary, has_timeline: bool) -> Result<(), TrainError> {
-        self.context.save_summary(summary, has_timeline)
-    }
 }

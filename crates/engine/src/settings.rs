@@ -33,6 +33,34 @@ pub struct TrainSettings {
     pub trace: Option<TraceWindow>,
     /// Identifies the job; tasks refuse each other when it differs.
     pub job_digest: [u8; 32],
+    /// What tests and benches change about this task: the only setting in which tasks may differ.
+    pub test_hooks: TestHooks,
+}
+
+/// What tests and benches change about a task. The default changes nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TestHooks {
+    /// Slows one or all slots down.
+    pub slowdown: Option<Slowdown>,
+    /// Measures no phases, so that the cost of measuring them can be measured.
+    pub omits_phases: bool,
+}
+
+/// Slows slots down.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slowdown {
+    /// The slot; all if `None`.
+    pub slot: Option<usize>,
+    /// How many times longer a gradient takes.
+    pub factor: f64,
+}
+
+impl TestHooks {
+    /// How many times longer a gradient of this slot takes; 1.0 is full speed.
+    pub(crate) fn slowdown(self, slot: usize) -> f64 {
+        let applies = |slowdown: &Slowdown| slowdown.slot.is_none_or(|slowed| slowed == slot);
+        self.slowdown.filter(applies).map_or(1.0, |slowdown| slowdown.factor)
+    }
 }
 
 /// How workers share the parameters.
@@ -148,6 +176,33 @@ pub struct CheckpointSettings {
     pub every_seconds: Option<f64>,
     /// How many complete checkpoints stay on disk.
     pub keep: usize,
+}
+
+impl CheckpointSettings {
+    /// A checkpoint every `steps` global steps and at the end; the newest three stay.
+    pub fn steps(steps: u64) -> Self {
+        Self { every_steps: Some(steps), every_seconds: None, keep: 3 }
+    }
+
+    /// A checkpoint every `seconds` seconds and at the end; the newest three stay.
+    pub fn seconds(seconds: f64) -> Self {
+        Self { every_steps: None, every_seconds: Some(seconds), keep: 3 }
+    }
+
+    /// Why a run cannot take checkpoints in this way, if it cannot.
+    pub(crate) fn problem(&self) -> Option<&'static str> {
+        match *self {
+            Self { every_steps: None, every_seconds: None, .. } => {
+                Some("set every_steps or every_seconds")
+            }
+            Self { every_steps: Some(0), .. } => Some("every_steps is 0, but must be at least 1"),
+            Self { every_seconds: Some(seconds), .. } if seconds.is_nan() || seconds <= 0.0 => {
+                Some("every_seconds must be above 0")
+            }
+            Self { keep: 0, .. } => Some("keep is 0, but must be at least 1"),
+            _ => None,
+        }
+    }
 }
 
 /// What happens when a worker is lost.

@@ -3,7 +3,7 @@
 //!
 //! A slot is a share of every step, not a process. Each slot has a thread and connections of its
 //! own; the process holds the data once. The slot manager starts a thread for each offered slot,
-//! gives slots back when asked, and leaves the run in order. `slot_thread.rs` has what happens in a
+//! gives slots back when asked, and leaves the run cleanly. `slot_thread.rs` has what happens in a
 //! slot.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,6 @@ use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use paceline_exchange::{Enrolment, ProcessName, RosterEvent};
-use paceline_model::Layout;
 use paceline_net::RosterConnection;
 
 use crate::context::NoteLevel;
@@ -20,7 +19,7 @@ use crate::error::TrainError;
 use crate::link_observers::WaitObserver;
 use crate::process_state::ProcessState;
 use crate::run_report::RunReport;
-use crate::slot_thread::{SlotAssignment, SlotEnd, fill_slot};
+use crate::slot_thread::{SlotAssignment, SlotEnd, SlotThread};
 use crate::task_place::{incarnation, layout_digest};
 use crate::training_task::TrainingTask;
 
@@ -37,23 +36,26 @@ struct ActiveSlot {
     records: bool,
 }
 
-/// Enrols a process with server 0. A process without a name receives one.
+/// Enrols a process with server 0. A process without a name receives one. Messages about the wait
+/// have this level.
 pub(crate) fn enrol(
     task: &TrainingTask<'_>,
     process: ProcessName,
-    layout: &Layout,
-    observer: &mut WaitObserver<'_>,
+    level: NoteLevel,
+    gives_up: &dyn Fn() -> bool,
 ) -> Result<RosterConnection, TrainError> {
     let servers = &task.place.servers;
     let enrolment = Enrolment {
         process,
         home: task.place.slot,
         job_digest: task.settings.job_digest,
-        layout_digest: layout_digest(layout),
+        layout_digest: layout_digest(task.workload.small_model()?.layout()),
         token: task.place.token.clone(),
         servers: servers.len(),
         was_enrolled: false,
     };
+    let notify = |text: &str| task.note(level, text);
+    let observer = &mut WaitObserver { notify: &notify, should_give_up: Some(gives_up) };
     Ok(RosterConnection::enrol(enrolment, servers, task.settings.timeouts.start, observer)?)
 }
 
@@ -63,7 +65,9 @@ pub(crate) fn fill_slots(
     roster: RosterConnection,
     process: &ProcessState,
 ) -> Result<Option<RunReport>, TrainError> {
+    let is_coordinator = task.is_coordinator();
     thread::scope(|scope| {
+        let _halt = HaltAtEnd(process);
         let (ended, ends) = mpsc::channel();
         let mut manager = SlotManager {
             task,
@@ -78,11 +82,42 @@ pub(crate) fn fill_slots(
             idle_since: Instant::now(),
             last_note: None,
         };
-        let result = manager.run(&ends);
-        // The remaining threads end at their next step or wait.
-        process.halt();
-        result
+        loop {
+            match manager.roster.next_call(CHECK_EVERY)? {
+                Some(RosterEvent::Offer { slot, above_incarnation }) => {
+                    manager.start_slot(slot, above_incarnation)?;
+                }
+                Some(event) => manager.handle(event)?,
+                None => {}
+            }
+            while let Ok(ThreadEnd { slot, result }) = ends.try_recv() {
+                manager.slots.retain(|active| active.slot != slot);
+                match result? {
+                    SlotEnd::Left => manager.has_left = true,
+                    SlotEnd::GivenUp => manager.idle_since = Instant::now(),
+                    SlotEnd::Finished(report) => return Ok(Some(*report)),
+                }
+            }
+            if !manager.is_leaving && !is_coordinator && task.context.should_leave() {
+                manager.leave();
+            }
+            let may_end = manager.is_leaving || manager.is_over || manager.has_left;
+            if manager.slots.is_empty() && may_end && !is_coordinator {
+                return Ok(None);
+            }
+            manager.check_idle()?;
+        }
     })
+}
+
+/// Drops all slots when the manager ends, however it ends: the remaining threads end at their next
+/// step or wait.
+struct HaltAtEnd<'a>(&'a ProcessState);
+
+impl Drop for HaltAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.halt();
+    }
 }
 
 /// The end of a slot's thread.
@@ -108,39 +143,8 @@ struct SlotManager<'s, 'e, 'p> {
 }
 
 impl<'s, 'e, 'p: 's> SlotManager<'s, 'e, 'p> {
-    fn run(&mut self, ends: &mpsc::Receiver<ThreadEnd>) -> Result<Option<RunReport>, TrainError> {
-        let is_coordinator = self.task.is_coordinator();
-        loop {
-            if let Some(event) = self.roster.next_call(CHECK_EVERY)? {
-                self.handle(event)?;
-            }
-            while let Ok(ThreadEnd { slot, result }) = ends.try_recv() {
-                self.slots.retain(|active| active.slot != slot);
-                match result? {
-                    SlotEnd::Left => self.has_left = true,
-                    SlotEnd::GivenUp => self.idle_since = Instant::now(),
-                    SlotEnd::Finished(report) => return Ok(Some(*report)),
-                }
-            }
-            if !self.is_leaving && !is_coordinator && self.task.context.should_leave() {
-                self.leave();
-            }
-            let may_end = self.is_leaving || self.is_over || self.has_left;
-            if self.slots.is_empty() && may_end && !is_coordinator {
-                return Ok(None);
-            }
-            self.check_idle()?;
-        }
-    }
-
     fn handle(&mut self, event: RosterEvent) -> Result<(), TrainError> {
         match event {
-            RosterEvent::Offer { slot, above_incarnation } => {
-                let is_filled = self.slots.iter().any(|active| active.slot == slot);
-                if !self.is_leaving && !is_filled && slot < self.task.place.slots {
-                    self.fill(slot, above_incarnation)?;
-                }
-            }
             RosterEvent::Yield => self.yield_one(),
             RosterEvent::Bye => {
                 // All slots have been left: a thread that still connects was offered one twice.
@@ -152,13 +156,20 @@ impl<'s, 'e, 'p: 's> SlotManager<'s, 'e, 'p> {
             RosterEvent::Refused(refusal) if self.slots.is_empty() => {
                 return Err(TrainError::Lost(refusal.text));
             }
-            RosterEvent::Abort(_) | RosterEvent::Refused(_) | RosterEvent::Enrolled(_) => {}
+            RosterEvent::Abort(_)
+            | RosterEvent::Refused(_)
+            | RosterEvent::Enrolled(_)
+            | RosterEvent::Offer { .. } => {}
         }
         Ok(())
     }
 
-    /// Starts a thread for a slot.
-    fn fill(&mut self, slot: usize, above_incarnation: u64) -> Result<(), TrainError> {
+    /// Starts a thread for a slot that server 0 offers, unless this process fills it already.
+    fn start_slot(&mut self, slot: usize, above_incarnation: u64) -> Result<(), TrainError> {
+        let is_filled = self.slots.iter().any(|active| active.slot == slot);
+        if self.is_leaving || is_filled || slot >= self.task.place.slots {
+            return Ok(());
+        }
         let recalled = Arc::new(AtomicBool::new(false));
         // The coordinator's process records in slot 0, where its tests are.
         let records = if self.task.is_coordinator() {
@@ -179,7 +190,8 @@ impl<'s, 'e, 'p: 's> SlotManager<'s, 'e, 'p> {
         let (task, process) = (self.task, self.process);
         let (ended, waker) = (self.ended.clone(), self.roster.waker());
         let work = move || {
-            let result = fill_slot(task, &assignment, process);
+            let thread = SlotThread { task, assignment: &assignment, process };
+            let result = thread.accept_end(thread.run());
             // If the manager has ended, another slot has failed before.
             let _ = ended.send(ThreadEnd { slot: assignment.slot, result });
             let _ = waker.wake();
@@ -208,12 +220,12 @@ impl<'s, 'e, 'p: 's> SlotManager<'s, 'e, 'p> {
     fn leave(&mut self) {
         self.is_leaving = true;
         self.roster.close();
-        let text = "leaves the run in good order; its slots go to other workers";
+        let text = "leaves the run cleanly; its slots go to other workers";
         self.task.note(NoteLevel::Warning, text);
         self.slots.iter().for_each(|active| active.recalled.store(true, Ordering::Relaxed));
     }
 
-    /// Says now and then that this process waits for a slot; gives up if server 0 is gone.
+    /// Says periodically that this process waits for a slot; gives up if server 0 is gone.
     fn check_idle(&mut self) -> Result<(), TrainError> {
         if !self.slots.is_empty() || self.is_leaving {
             self.idle_since = Instant::now();

@@ -9,22 +9,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use paceline_exchange::PeerRole;
+use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::trace::Tracer;
 use paceline_observe::{Recorder, TaskSummary};
 
 use crate::context::NoteLevel;
-use crate::error::{Ending, Interruption, TrainError, record_failure};
-use crate::lead::{LeadConfig, encode_report, lead, rewind, train};
+use crate::error::{TrainError, record_failure};
 use crate::link::Link;
 use crate::loop_trace::traced;
 use crate::process_state::ProcessState;
+use crate::run_coordinator::{CoordinatorOptions, run_coordinator};
 use crate::run_report::RunReport;
 use crate::server_link::{ServerLink, StopConditions};
-use crate::step_recorder::StepRecorder;
+use crate::step_recorder::{StepRecorder, WorkDone};
 use crate::task_place::ModelIdentity;
 use crate::test_runner::BackgroundEvaluator;
+use crate::train_slot::train_slot;
 use crate::trainer::Trainer;
-use crate::training_task::{TrainingTask, slowdown};
+use crate::training_task::{TrainingTask, encode_report};
 use crate::workload::LoopConfig;
 
 /// A slot that a thread of this process fills.
@@ -49,38 +51,16 @@ pub(crate) enum SlotEnd {
     Finished(Box<RunReport>),
 }
 
-/// Fills a slot until its plan ends or it must be given back.
-pub(crate) fn fill_slot(
-    task: &TrainingTask<'_>,
-    assignment: &SlotAssignment,
-    process: &ProcessState,
-) -> Result<SlotEnd, TrainError> {
-    let ended = SlotThread { task, assignment, process }.run();
-    process.close_slot(assignment.slot);
-    let is_coordinator = assignment.slot == 0;
-    match ended {
-        // Another process fills the slot now.
-        Err(TrainError::Replaced(why)) if !is_coordinator => {
-            task.note(NoteLevel::Info, &why);
-            Ok(SlotEnd::GivenUp)
-        }
-        // The process is ending, and the reason is already known.
-        Err(_) if !is_coordinator && process.is_halted() => Ok(SlotEnd::GivenUp),
-        // The run ended without this slot.
-        Err(TrainError::Lost(_)) if !is_coordinator && task.is_late() => Ok(SlotEnd::Left),
-        ended => ended,
-    }
-}
-
 /// A thread that fills a slot.
-struct SlotThread<'a> {
-    task: &'a TrainingTask<'a>,
-    assignment: &'a SlotAssignment,
-    process: &'a ProcessState,
+pub(crate) struct SlotThread<'a> {
+    pub(crate) task: &'a TrainingTask<'a>,
+    pub(crate) assignment: &'a SlotAssignment,
+    pub(crate) process: &'a ProcessState,
 }
 
 impl SlotThread<'_> {
-    fn run(&self) -> Result<SlotEnd, TrainError> {
+    /// Fills the slot until its plan ends or it must be given back.
+    pub(crate) fn run(&self) -> Result<SlotEnd, TrainError> {
         let Self { task, assignment, process } = *self;
         let slot = assignment.slot;
         let is_coordinator = slot == 0;
@@ -104,10 +84,46 @@ impl SlotThread<'_> {
         let tracer = task.tracer().filter(|_| assignment.records);
         let config = self.loop_config(recorder, &link, tracer.as_ref())?;
         let mut trainer = task.workload.trainer::<ServerLink<'_>>(task.settings, config)?;
-        if is_coordinator {
-            self.lead(&mut link, &mut *trainer, tracer.as_ref())
-        } else {
-            self.follow(&mut link, &mut *trainer)
+        if !is_coordinator {
+            return train_slot(task, &mut link, &mut *trainer, |link, trainer, work| {
+                self.leave(link, trainer, work)
+            });
+        }
+        task.context.reopen_run()?;
+        let evaluator = task.workload.evaluator(task.settings.evaluate.examples, 1)?;
+        let combine = |report: TaskSummary| process.combine(0, &report);
+        thread::scope(|scope| {
+            let tests = BackgroundEvaluator::start(scope, traced(tracer.as_ref(), evaluator));
+            let options = CoordinatorOptions {
+                tests: Box::new(tests),
+                reproducible: task.settings.mode.is_synchronous(),
+                combine: &combine,
+            };
+            let report = run_coordinator(task, &mut link, &mut *trainer, options)?;
+            Ok(SlotEnd::Finished(Box::new(report)))
+        })
+    }
+
+    /// The thread has ended: how the slot was left. Losing a slot other than the coordinator's
+    /// need not be a failure.
+    pub(crate) fn accept_end(
+        &self,
+        ended: Result<SlotEnd, TrainError>,
+    ) -> Result<SlotEnd, TrainError> {
+        let Self { task, assignment, process } = *self;
+        process.close_slot(assignment.slot);
+        let is_coordinator = assignment.slot == 0;
+        match ended {
+            // Another process fills the slot now.
+            Err(TrainError::Replaced(why)) if !is_coordinator => {
+                task.note(NoteLevel::Info, &why);
+                Ok(SlotEnd::GivenUp)
+            }
+            // The process is ending, and the reason is already known.
+            Err(_) if !is_coordinator && process.is_halted() => Ok(SlotEnd::GivenUp),
+            // The run ended without this slot.
+            Err(TrainError::Lost(_)) if !is_coordinator && task.is_late() => Ok(SlotEnd::Left),
+            ended => ended,
         }
     }
 
@@ -146,81 +162,32 @@ impl SlotThread<'_> {
             slot,
             plan: task.batches(),
             threads: task.threads.per_loop(assignment.slots_here),
-            account: StepRecorder::start(recorder, slowdown(slot)),
+            step_recorder: StepRecorder::start(recorder, task.settings.test_hooks, slot),
             tracer,
         })
     }
 
-    /// Trains slot 0 and leads the run to its end.
-    fn lead<'l>(
+    /// Leaves the run, or gives the slot back.
+    fn leave<'l>(
         &self,
         link: &mut ServerLink<'l>,
         trainer: &mut dyn Trainer<ServerLink<'l>>,
-        tracer: Option<&Arc<Tracer>>,
-    ) -> Result<SlotEnd, TrainError> {
-        let Self { task, process, .. } = *self;
-        task.context.reopen_run()?;
-        let evaluator = task.workload.evaluator(task.settings.evaluate.examples, 1)?;
-        let combine = |report: TaskSummary| process.combine(0, &report);
-        thread::scope(|scope| {
-            let tests = BackgroundEvaluator::start(scope, traced(tracer, evaluator));
-            let config = LeadConfig {
-                tests: Box::new(tests),
-                reproducible: task.settings.mode.is_synchronous(),
-                combine: &combine,
-            };
-            let report = lead(task, link, trainer, config)?;
-            Ok(SlotEnd::Finished(Box::new(report)))
-        })
-    }
-
-    /// Trains a slot other than 0, through as many rewinds as there are.
-    fn follow<'l>(
-        &self,
-        link: &mut ServerLink<'l>,
-        trainer: &mut dyn Trainer<ServerLink<'l>>,
-    ) -> Result<SlotEnd, TrainError> {
-        let ended = loop {
-            match Ending::of(self.train_and_leave(link, trainer)) {
-                Ok(Ending::Done(end)) => break Ok(end),
-                Ok(Ending::Rewound) => {
-                    if let Err(error) = rewind(self.task, link, trainer, None) {
-                        break Err(error);
-                    }
-                }
-                Err(error) => break Err(error),
-            }
-        };
-        match ended {
-            Ok(end) => trainer.account().finish(true).map(|()| end),
-            Err(error) => {
-                let _ = trainer.account().finish(false);
-                Err(error)
-            }
-        }
-    }
-
-    /// Trains until the plan ends or the slot must be given back, and leaves.
-    fn train_and_leave<'l>(
-        &self,
-        link: &mut ServerLink<'l>,
-        trainer: &mut dyn Trainer<ServerLink<'l>>,
-    ) -> Result<SlotEnd, Interruption> {
+        work: &WorkDone,
+    ) -> Result<LinkOutcome<SlotEnd>, TrainError> {
         let Self { task, assignment, process } = *self;
-        let work = train(trainer, link, None)?;
         if process.is_halted() {
-            return Ok(SlotEnd::GivenUp);
+            return Ok(Done(SlotEnd::GivenUp));
         }
-        let report = task.task_summary(trainer.account(), &work, link);
+        let report = task.task_summary(trainer.step_recorder(), work, link);
         let report = encode_report(&process.combine(assignment.slot, &report));
         // Before leaving: the coordinator merges the timelines once every worker has left.
-        task.finish_timeline(trainer.account());
+        task.finish_timeline(trainer.step_recorder());
         if work.reason.is_some() || link.is_stopping() || link.already_left() {
-            link.leave(&report)?;
-            link.wait_for_end()?;
-            return Ok(SlotEnd::Left);
+            let Done(()) = link.leave(&report)? else { return Ok(Rewound) };
+            let Done(()) = link.wait_for_end()? else { return Ok(Rewound) };
+            return Ok(Done(SlotEnd::Left));
         }
-        link.release(&report)?;
-        Ok(SlotEnd::GivenUp)
+        let Done(()) = link.release(&report)? else { return Ok(Rewound) };
+        Ok(Done(SlotEnd::GivenUp))
     }
 }

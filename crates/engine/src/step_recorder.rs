@@ -1,25 +1,19 @@
-//! What a training loop keeps account of: its time, its work, its timeline and its recorder.
+//! Records the steps of a training loop: its time, its work and its timeline.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
+use paceline_net::LinkOutcome;
 use paceline_observe::{PeerTraffic, Phase, PhaseClock, Recorder, RunPosition, StepRecord};
 
 use crate::coordinator::Coordinator;
-use crate::error::{Interruption, TrainError, record_failure};
+use crate::error::{TrainError, record_failure};
 use crate::link::Link;
 use crate::loop_trace::LoopTrace;
+use crate::settings::TestHooks;
 use crate::stop_reason::StopReason;
 
-/// Set in benches: tasks omit the accounting that can be omitted, so that its cost can be measured.
-pub const BARE_VARIABLE: &str = "PACELINE_TEST_BARE";
-
-/// Whether this task omits its accounting.
-pub(crate) fn is_bare() -> bool {
-    std::env::var_os(BARE_VARIABLE).is_some()
-}
-
-/// Accounts for a training loop.
+/// Records a training loop.
 pub(crate) struct StepRecorder {
     /// Receives what happens. Of several loops in a process only the first has a real one.
     pub recorder: Box<dyn Recorder + Send>,
@@ -36,19 +30,14 @@ pub(crate) struct StepRecorder {
 }
 
 impl StepRecorder {
-    /// Accounts for a loop that starts now.
-    pub(crate) fn start(recorder: Box<dyn Recorder + Send>, slowdown: f64) -> Self {
+    /// Records a loop that starts now, in `slot`.
+    pub(crate) fn start(recorder: Box<dyn Recorder + Send>, hooks: TestHooks, slot: usize) -> Self {
         let mut clock = PhaseClock::start(Phase::Input);
-        if is_bare() {
+        if hooks.omits_phases {
             clock.turn_off();
         }
         let (testing, work) = (Duration::ZERO, WorkDone::default());
-        Self { recorder, clock, slowdown, testing, work, trace: None }
-    }
-
-    /// Accounts for a loop that reports to no recorder.
-    pub(crate) fn silent() -> Self {
-        Self::start(Box::new(()), 1.0)
+        Self { recorder, clock, slowdown: hooks.slowdown(slot), testing, work, trace: None }
     }
 
     /// The loop is about to make `step` of the plan.
@@ -75,10 +64,10 @@ impl StepRecorder {
         made: StepMade,
         link: &mut impl Link,
         coordinator: Option<&mut Coordinator<'_>>,
-    ) -> Result<(), Interruption> {
+    ) -> Result<LinkOutcome, TrainError> {
         let StepMade { step, loss, now } = made;
         if !loss.is_finite() {
-            return Err(diverged(step, loss).into());
+            return Err(diverged(step, loss));
         }
         let traffic = |visit: &mut dyn FnMut(PeerTraffic)| link.for_each_peer(visit);
         let written = self.recorder.step(&StepRecord {
@@ -92,11 +81,11 @@ impl StepRecorder {
             position: RunPosition { global_step: link.global_step(), traffic: &traffic },
         });
         written.map_err(record_failure)?;
-        let Some(coordinator) = coordinator else { return Ok(()) };
+        let Some(coordinator) = coordinator else { return Ok(LinkOutcome::Done(())) };
         self.clock.stay_in(Phase::Wait);
-        coordinator.after_step(loss, now, link, &mut *self.recorder)?;
+        let acted = coordinator.after_step(loss, now, link, &mut *self.recorder)?;
         self.testing = coordinator.testing();
-        Ok(())
+        Ok(acted)
     }
 
     /// Ends the recording.
@@ -168,6 +157,6 @@ impl WorkDone {
 fn diverged(step: u64, loss: f32) -> TrainError {
     TrainError::Training(format!(
         "the loss became {loss} at step {step}: training diverged; \
-         try a smaller train.optimizer.rate"
+         try a smaller learning rate"
     ))
 }

@@ -9,8 +9,27 @@ use paceline_model::Score;
 use crate::error::TrainError;
 use crate::evaluator::Evaluator;
 
-/// The result of a test: the step whose parameters were tested, and their score.
-pub(crate) type TestResult = Result<(u64, Score), TrainError>;
+/// A test's score and the global step of the parameters that were tested.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepScore {
+    pub(crate) step: u64,
+    pub(crate) score: Score,
+}
+
+/// The result of a test.
+pub(crate) type TestResult = Result<StepScore, TrainError>;
+
+/// A copy of the parameters of a step, on its way to the thread that tests them.
+struct TestRequest {
+    step: u64,
+    params: Vec<f32>,
+}
+
+/// The result of a test, with the memory of the parameters for the next one.
+struct TestReply {
+    result: TestResult,
+    params: Vec<f32>,
+}
 
 /// Runs one test at a time.
 pub(crate) trait TestRunner {
@@ -54,7 +73,7 @@ impl TestRunner for InlineEvaluator<'_> {
     }
 
     fn begin(&mut self, step: u64, params: &[f32]) {
-        self.result = Some(self.evaluator.test(params).map(|score| (step, score)));
+        self.result = Some(self.evaluator.test(params).map(|score| StepScore { step, score }));
     }
 
     fn result(&mut self) -> Option<TestResult> {
@@ -72,8 +91,8 @@ impl TestRunner for InlineEvaluator<'_> {
 
 /// Tests on a thread of its own while training continues.
 pub(crate) struct BackgroundEvaluator {
-    requests: SyncSender<(u64, Vec<f32>)>,
-    results: Receiver<(TestResult, Vec<f32>)>,
+    requests: SyncSender<TestRequest>,
+    results: Receiver<TestReply>,
     /// The copy of the parameters, while the thread does not have it.
     copy: Option<Vec<f32>>,
     keys: Option<Arc<[u32]>>,
@@ -86,12 +105,12 @@ impl BackgroundEvaluator {
         mut evaluator: Box<dyn Evaluator + 'a>,
     ) -> Self {
         let keys = evaluator.keys();
-        let (requests, incoming) = sync_channel::<(u64, Vec<f32>)>(1);
+        let (requests, incoming) = sync_channel::<TestRequest>(1);
         let (outgoing, results) = sync_channel(1);
         scope.spawn(move || {
-            for (step, params) in incoming {
-                let result = evaluator.test(&params).map(|score| (step, score));
-                if outgoing.send((result, params)).is_err() {
+            for TestRequest { step, params } in incoming {
+                let result = evaluator.test(&params).map(|score| StepScore { step, score });
+                if outgoing.send(TestReply { result, params }).is_err() {
                     return;
                 }
             }
@@ -114,7 +133,7 @@ impl TestRunner for BackgroundEvaluator {
         copy.clear();
         copy.extend_from_slice(params);
         // If the thread has panicked, the end of its scope reports it.
-        let _ = self.requests.send((step, copy));
+        let _ = self.requests.send(TestRequest { step, params: copy });
     }
 
     fn result(&mut self) -> Option<TestResult> {
@@ -122,8 +141,8 @@ impl TestRunner for BackgroundEvaluator {
             return None;
         }
         match self.results.try_recv() {
-            Ok((result, copy)) => {
-                self.copy = Some(copy);
+            Ok(TestReply { result, params }) => {
+                self.copy = Some(params);
                 Some(result)
             }
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
@@ -134,8 +153,8 @@ impl TestRunner for BackgroundEvaluator {
         if self.copy.is_some() {
             return None;
         }
-        let (result, copy) = self.results.recv().ok()?;
-        self.copy = Some(copy);
+        let TestReply { result, params } = self.results.recv().ok()?;
+        self.copy = Some(params);
         Some(result)
     }
 
@@ -143,6 +162,6 @@ impl TestRunner for BackgroundEvaluator {
         self.wait();
         self.begin(0, params);
         let Some(result) = self.wait() else { unreachable!("a test is running") };
-        result.map(|(_, score)| score)
+        result.map(|tested| tested.score)
     }
 }

@@ -21,11 +21,8 @@ use crate::step_recorder::{StepRecorder, WorkDone};
 use crate::task_place::TaskPlace;
 use crate::workload::Workload;
 
-/// Set in tests to `SLOT:FACTOR`: that slot is slower by the factor; `*` stands for all slots.
-const SLOW_VARIABLE: &str = "PACELINE_TEST_SLOW";
-
-/// A coordinator that returns to a run whose summary is written looks this long for servers that
-/// have not heard of the end.
+/// How long a coordinator that restarts after the summary was written looks for servers that do not
+/// know the run is over.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// How many threads a training loop computes with.
@@ -33,7 +30,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 pub enum Threads {
     /// This many.
     Fixed(usize),
-    /// An equal share of the machine's cores, of which this many worker processes run here.
+    /// An equal share of the machine's cores for each worker process on it.
     Share {
         /// Worker processes on this machine.
         processes: usize,
@@ -75,7 +72,7 @@ pub struct TrainingTask<'a> {
     pub from: Option<&'a ResumePoint>,
     /// Where the batch plan starts to count.
     pub origin: PlanOrigin,
-    /// When this process came to the run.
+    /// When this process started.
     pub started: Instant,
 }
 
@@ -164,29 +161,29 @@ impl TrainingTask<'_> {
     /// What a loop did, as it goes into the summary.
     pub(crate) fn task_summary(
         &self,
-        account: &StepRecorder,
+        step_recorder: &StepRecorder,
         work: &WorkDone,
         link: &impl Link,
     ) -> TaskSummary {
-        let (sent_bytes, received_bytes) = link.moved_bytes();
-        let testing = account.testing.as_secs_f64();
+        let traffic = link.traffic();
+        let testing = step_recorder.testing.as_secs_f64();
         TaskSummary {
             steps: work.steps,
             dropped: work.dropped,
             lost: work.lost,
             examples: work.examples,
             evaluation_seconds: (testing > 0.0).then_some(testing),
-            resources: account.recorder.resources(),
-            sent_bytes,
-            received_bytes,
-            ..TaskSummary::of(&self.place.name, &account.clock.totals())
+            resources: step_recorder.recorder.resources(),
+            sent_bytes: traffic.sent,
+            received_bytes: traffic.received,
+            ..TaskSummary::of(&self.place.name, &step_recorder.clock.totals())
         }
     }
 
     /// Hands the loop's timeline to its recorder; whether there was one. A timeline that cannot be
     /// written costs the timeline, not the run.
-    pub(crate) fn finish_timeline(&self, account: &mut StepRecorder) -> bool {
-        account.finish_timeline().unwrap_or_else(|why| {
+    pub(crate) fn finish_timeline(&self, step_recorder: &mut StepRecorder) -> bool {
+        step_recorder.finish_timeline().unwrap_or_else(|why| {
             self.note(NoteLevel::Warning, &why);
             false
         })
@@ -206,11 +203,7 @@ pub(crate) fn start_writer(
         .map_err(TrainError::while_doing("cannot start the thread that writes checkpoints"))
 }
 
-/// The test-only slowdown factor of a slot; 1.0 is full speed.
-pub(crate) fn slowdown(slot: usize) -> f64 {
-    let wanted = std::env::var(SLOW_VARIABLE).unwrap_or_default();
-    let parsed = wanted.split_once(':').and_then(|(which, factor)| {
-        (which == "*" || which.parse() == Ok(slot)).then(|| factor.parse().unwrap_or(1.0))
-    });
-    parsed.unwrap_or(1.0)
+/// A report as it travels.
+pub(crate) fn encode_report(report: &TaskSummary) -> Vec<u8> {
+    serde_json::to_vec(report).unwrap_or_default()
 }

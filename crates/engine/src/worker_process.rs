@@ -6,12 +6,11 @@ use paceline_exchange::ProcessName;
 
 use crate::context::NoteLevel;
 use crate::error::TrainError;
-use crate::link_observers::WaitObserver;
 use crate::mirrored::train_replica;
 use crate::process_state::ProcessState;
 use crate::run_report::RunReport;
 use crate::settings::Mode;
-use crate::single;
+use crate::single::{train_dense, train_sparse};
 use crate::slot_manager::{enrol, fill_slots};
 use crate::task_place::process_id;
 use crate::training_task::TrainingTask;
@@ -25,25 +24,19 @@ pub fn run_worker(
     listener: Option<TcpListener>,
 ) -> Result<Option<RunReport>, TrainError> {
     match task.settings.mode {
-        Mode::Single => single::train(task).map(Some),
+        Mode::Single if task.workload.is_sparse() => train_sparse(task).map(Some),
+        Mode::Single => train_dense(task).map(Some),
         Mode::Mirrored => train_replica(task, listener),
-        Mode::Async | Mode::Sync { .. } | Mode::Bounded { .. } => train_on_servers(task),
+        Mode::Async | Mode::Sync { .. } | Mode::Bounded { .. } => {
+            let process = ProcessName { id: process_id(), name: task.place.name.clone() };
+            let level = if task.is_coordinator() { NoteLevel::Warning } else { NoteLevel::Info };
+            let gives_up = || task.context.stop_signal().is_some() || task.is_late();
+            let enrolled = enrol(task, process.clone(), level, &gives_up);
+            let Some(roster) = task.unless_late(enrolled)? else { return Ok(None) };
+            let state = ProcessState::new(process);
+            task.unless_late(fill_slots(task, roster, &state)).map(Option::flatten)
+        }
     }
-}
-
-/// Enrols with server 0 and fills slots.
-fn train_on_servers(task: &TrainingTask<'_>) -> Result<Option<RunReport>, TrainError> {
-    let model = task.workload.small_model()?;
-    let level = if task.is_coordinator() { NoteLevel::Warning } else { NoteLevel::Info };
-    let notify = |text: &str| task.note(level, text);
-    let gives_up = || task.context.stop_signal().is_some() || task.is_late();
-    let process = ProcessName { id: process_id(), name: task.place.name.clone() };
-    let observer = &mut WaitObserver { notify: &notify, should_give_up: Some(&gives_up) };
-    let enrolled = enrol(task, process.clone(), model.layout(), observer);
-    let Some(roster) = task.unless_late(enrolled)? else { return Ok(None) };
-    drop(model);
-    let state = ProcessState::new(process);
-    task.unless_late(fill_slots(task, roster, &state)).map(Option::flatten)
 }
 
 /// Joins a run that is under way, and fills slots until it is over or the worker leaves.
@@ -54,14 +47,10 @@ pub fn join_run<'a>(
     task: &TrainingTask<'_>,
     named: impl FnOnce(&str) -> Result<TrainingTask<'a>, TrainError>,
 ) -> Result<(), TrainError> {
-    let model = task.workload.small_model()?;
-    let notify = |text: &str| task.note(NoteLevel::Warning, text);
-    let gives_up = || task.context.stop_signal().is_some();
-    let observer = &mut WaitObserver { notify: &notify, should_give_up: Some(&gives_up) };
     let id = process_id();
     let nameless = ProcessName { id, name: String::new() };
-    let roster = enrol(task, nameless, model.layout(), observer)?;
-    drop(model);
+    let gives_up = || task.context.stop_signal().is_some();
+    let roster = enrol(task, nameless, NoteLevel::Warning, &gives_up)?;
     let name = roster.name().to_owned();
     let task = named(&name)?;
     fill_slots(&task, roster, &ProcessState::new(ProcessName { id, name })).map(drop)

@@ -100,7 +100,7 @@ pub(crate) struct LoopConfig<'a> {
     pub(crate) slot: usize,
     pub(crate) plan: BatchPlan,
     pub(crate) threads: usize,
-    pub(crate) account: StepRecorder,
+    pub(crate) step_recorder: StepRecorder,
     pub(crate) tracer: Option<&'a Arc<Tracer>>,
 }
 
@@ -225,7 +225,7 @@ impl Workload {
         let ModelSource::Dense { build, build_for_patches } = &self.model else {
             return Err(needs_dense());
         };
-        let LoopConfig { slot, plan, threads, mut account, tracer } = config;
+        let LoopConfig { slot, plan, threads, mut step_recorder, tracer } = config;
         let walk = SlotWalk::new(plan, slot, settings.seed);
         let sizing = ModelSizing { block: settings.batch, threads };
         let patches = match (&self.data, build_for_patches) {
@@ -238,8 +238,8 @@ impl Workload {
             Some((patches, build)) => (Box::new(PatchBatches::new(walk, patches)), build(sizing)?),
             None => (self.batch_reader(walk, settings, tracer), build(sizing)?),
         };
-        account.trace = loop_trace(tracer, settings, &*model);
-        Ok(DenseWorker { batches, model, account })
+        step_recorder.trace = loop_trace(tracer, settings, &*model);
+        Ok(DenseWorker { batches, model, step_recorder })
     }
 
     /// Reads the batches of a slot of a dense model.
@@ -267,9 +267,9 @@ impl Workload {
         config: LoopConfig<'_>,
     ) -> Result<SparseWorker<'_>, TrainError> {
         let (rows, model) = self.sparse_parts()?;
-        let LoopConfig { slot, plan, mut account, tracer, .. } = config;
-        account.trace = loop_trace(tracer, settings, &*model);
-        Ok(SparseWorker::new(slot, plan, rows, model, account))
+        let LoopConfig { slot, plan, mut step_recorder, tracer, .. } = config;
+        step_recorder.trace = loop_trace(tracer, settings, &*model);
+        Ok(SparseWorker::new(slot, plan, rows, model, step_recorder))
     }
 
     /// The rows and a model of a sparse workload.
@@ -296,6 +296,8 @@ fn needs_rows() -> TrainError {
 
 fn needs_dense() -> TrainError {
     TrainError::Settings(
-        "mode mirrored has no sparse models; choose a mode with servers, or a dense model".into(),
+        "mode mirrored does not support sparse models; choose a mode with servers, or a dense \
+         model"
+            .into(),
     )
 }

@@ -94,6 +94,9 @@
 //! restart of a server begins a new *generation* of the run. `docs/protocol.md` specifies the
 //! frames for other implementations.
 
+// The examples of the README are compiled with the tests.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
+
 mod chunk;
 mod client;
 mod config;

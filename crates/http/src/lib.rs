@@ -35,6 +35,9 @@
 //! - [`Guard`] decides which requests are answered: on loopback it keeps other web sites out,
 //!   beyond loopback it requires a token. [`bind`] refuses to listen beyond loopback without one.
 
+// The examples of the README are compiled with the tests.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
+
 mod connection;
 mod guard;
 mod limits;

@@ -38,6 +38,9 @@
 //! CSV and Markdown, and [`advice`] draws conclusions; both are pure functions of the data.
 //! [`RunPage`] answers the requests of the page, which `paceline-http` serves.
 
+// The examples of the README are compiled with the tests.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
+
 mod advice;
 mod cell;
 mod cell_line;

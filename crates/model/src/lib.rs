@@ -30,7 +30,8 @@
 //! # Words
 //!
 //! - A [`Model`] turns parameters and a [`Batch`] into a loss and a gradient. Implement it for a
-//!   model of your own; [`Network`] is one made of [`Layer`]s.
+//!   model of your own; [`Network`] is one made of [`Layer`]s, and a [`DenseLayer`] is a part of a
+//!   hand-written one.
 //! - A [`Layout`] names the tensors inside the flat slice of parameters.
 //! - An [`Optimizer`] turns gradients into updates. An [`OptimizerSpec`] pairs it with learning
 //!   rates and decay, and an [`OptimizerState`] holds what it remembers for a range of parameters.
@@ -39,8 +40,12 @@
 //!   keys a [`Compactor`] finds. [`SparseLinear`] makes such a model of a [`ScoreLoss`].
 //! - A [`Tally`] counts how well a model does.
 
+// The examples of the README are compiled with the tests.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
+
 mod alexnet;
 mod batch;
+mod dense_layer;
 mod descent;
 mod graph;
 pub mod kernels;
@@ -65,6 +70,7 @@ mod thread_pool;
 
 pub use alexnet::AlexNet;
 pub use batch::{Batch, Inputs, Rows, SharedPatches};
+pub use dense_layer::DenseLayer;
 pub use descent::{Descent, InPlace};
 pub use graph::OpNode;
 pub use kernels::OutputMode;

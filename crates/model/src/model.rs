@@ -4,7 +4,8 @@ use crate::batch::Batch;
 use crate::descent::InPlace;
 use crate::graph::{OpNode, plain_graph};
 use crate::kernels::OutputMode;
-use crate::layout::Layout;
+use crate::layout::{Group, Layout};
+use crate::seed::fill_uniform;
 use crate::step_event::{LayerShape, StepEvent};
 use crate::tally::Tally;
 
@@ -14,44 +15,28 @@ use crate::tally::Tally;
 /// keeps them, in this process or on servers. It does hold scratch memory, allocated once when it
 /// is built, which is why calls take `&mut self`. Calls with equal arguments return equal bits.
 ///
-/// Five methods are required. This is a perceptron with one hidden layer:
+/// Four methods are required. This is a perceptron with one hidden layer, of two [`DenseLayer`]s:
 ///
 /// ```
-/// use paceline_model::kernels::{
-///     dense_backward_bias, dense_backward_inputs, dense_backward_weights, dense_forward,
-/// };
 /// use paceline_model::{
-///     Batch, Group, Layout, Model, OutputMode, Tally, fill_uniform, softmax_cross_entropy,
+///     Batch, DenseLayer, Layout, Model, OutputMode, Tally, softmax_cross_entropy,
 /// };
 ///
 /// #[derive(Clone)]
 /// struct Perceptron {
-///     sizes: [usize; 3], // inputs, hidden, classes
 ///     layout: Layout,
-///     hidden: Vec<f32>,
-///     scores: Vec<f32>,
-///     delta: Vec<f32>,
+///     hidden: DenseLayer,
+///     output: DenseLayer,
 /// }
 ///
 /// impl Perceptron {
 ///     fn new(inputs: usize, hidden: usize, classes: usize) -> Self {
 ///         let mut layout = Layout::new();
-///         layout.push("hidden.weight", &[hidden, inputs], Group::Weights);
-///         layout.push("hidden.bias", &[hidden], Group::Biases);
-///         layout.push("scores.weight", &[classes, hidden], Group::Weights);
-///         layout.push("scores.bias", &[classes], Group::Biases);
-///         let sizes = [inputs, hidden, classes];
-///         Self { sizes, layout, hidden: vec![], scores: vec![], delta: vec![] }
-///     }
-///
-///     fn forward(&mut self, params: &[f32], block: Batch<'_>) {
-///         let [inputs, hidden, classes] = self.sizes;
-///         let [w1, b1, w2, b2] = self.layout.split(params);
-///         self.hidden.resize(block.len() * hidden, 0.0);
-///         self.scores.resize(block.len() * classes, 0.0);
-///         dense_forward(inputs, block.values(), w1, b1, &mut self.hidden);
-///         self.hidden.iter_mut().for_each(|value| *value = value.max(0.0));
-///         dense_forward(hidden, &self.hidden, w2, b2, &mut self.scores);
+///         Self {
+///             hidden: DenseLayer::relu(&mut layout, "hidden", inputs, hidden),
+///             output: DenseLayer::linear(&mut layout, "output", hidden, classes),
+///             layout,
+///         }
 ///     }
 /// }
 ///
@@ -61,14 +46,7 @@ use crate::tally::Tally;
 ///     }
 ///
 ///     fn inputs(&self) -> usize {
-///         self.sizes[0]
-///     }
-///
-///     fn initialise(&self, seed: u64, params: &mut [f32]) {
-///         for (index, tensor) in self.layout.tensors().iter().enumerate() {
-///             let bound = 1.0 / (self.sizes[index / 2] as f32).sqrt();
-///             fill_uniform(seed, index, bound, &mut params[tensor.range.clone()]);
-///         }
+///         self.hidden.inputs()
 ///     }
 ///
 ///     fn gradient(
@@ -79,28 +57,17 @@ use crate::tally::Tally;
 ///         mode: OutputMode,
 ///         grad: &mut [f32],
 ///     ) -> f32 {
-///         self.forward(params, block);
-///         let [inputs, hidden, classes] = self.sizes;
-///         let loss = softmax_cross_entropy(&mut self.scores, block.labels, share);
-///         let [_, _, w2, _] = self.layout.split(params);
-///         let [w1_grad, b1_grad, w2_grad, b2_grad] = self.layout.split_mut(grad);
-///         dense_backward_weights(hidden, classes, &self.hidden, &self.scores, mode, w2_grad);
-///         dense_backward_bias(&self.scores, mode, b2_grad);
-///         self.delta.resize(block.len() * hidden, 0.0);
-///         dense_backward_inputs(hidden, w2, &self.scores, &mut self.delta);
-///         for (delta, value) in self.delta.iter_mut().zip(&self.hidden) {
-///             *delta = if *value > 0.0 { *delta } else { 0.0 };
-///         }
-///         dense_backward_weights(inputs, hidden, block.values(), &self.delta, mode, w1_grad);
-///         dense_backward_bias(&self.delta, mode, b1_grad);
+///         let hidden = self.hidden.forward(params, block.values());
+///         let scores = self.output.forward(params, hidden);
+///         let loss = softmax_cross_entropy(scores, block.labels, share);
+///         self.output.backward(params, hidden, mode, grad);
+///         self.hidden.param_gradient(block.values(), mode, grad);
 ///         loss * share
 ///     }
 ///
 ///     fn evaluate(&mut self, params: &[f32], block: Batch<'_>, tally: &mut Tally) {
-///         self.forward(params, block);
-///         for (scores, &label) in self.scores.chunks(self.sizes[2]).zip(block.labels) {
-///             tally.count_scores(scores, label);
-///         }
+///         let hidden = self.hidden.forward(params, block.values());
+///         tally.count_block(self.output.forward(params, hidden), block.labels);
 ///     }
 /// }
 ///
@@ -119,6 +86,8 @@ use crate::tally::Tally;
 /// model.evaluate(&params, batch, &mut tally);
 /// assert_eq!(tally.accuracy(), 1.0);
 /// ```
+///
+/// [`DenseLayer`]: crate::DenseLayer
 pub trait Model: Send {
     /// The named tensors of the flat parameter slice.
     fn layout(&self) -> &Layout;
@@ -127,7 +96,24 @@ pub trait Model: Send {
     fn inputs(&self) -> usize;
 
     /// Writes the values that training starts from; equal seeds give equal values.
-    fn initialise(&self, seed: u64, params: &mut [f32]);
+    ///
+    /// By default biases are zero, and weights are spread evenly between `-1/√n` and `1/√n`, where
+    /// `n` is the number of weights that go into one output: all dimensions of the tensor except
+    /// the first, or the only one.
+    fn initialise(&self, seed: u64, params: &mut [f32]) {
+        for (index, tensor) in self.layout().tensors().iter().enumerate() {
+            let values = &mut params[tensor.range.clone()];
+            if tensor.group == Group::Biases {
+                values.fill(0.0);
+                continue;
+            }
+            let inputs: usize = match &tensor.shape[..] {
+                [_, inputs @ ..] if !inputs.is_empty() => inputs.iter().product(),
+                shape => shape.iter().product(),
+            };
+            fill_uniform(seed, index, 1.0 / (inputs.max(1) as f32).sqrt(), values);
+        }
+    }
 
     /// Writes `share` times the gradient of the summed loss of a block's examples to `grad`, and
     /// returns `share` times that loss.

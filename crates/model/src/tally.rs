@@ -65,6 +65,20 @@ impl Tally {
         self.count(best == label as usize, (sum.ln() - f64::from(own - top)) as f32);
     }
 
+    /// Counts a block of examples from their scores, one example after another, as
+    /// [`count_scores`](Tally::count_scores) does.
+    ///
+    /// # Panics
+    /// If the scores do not divide evenly among the labels, or a label is not below the number of
+    /// classes.
+    pub fn count_block(&mut self, scores: &[f32], labels: &[u32]) {
+        let classes = scores.len() / labels.len().max(1);
+        assert_eq!(scores.len(), classes * labels.len(), "scores");
+        for (scores, &label) in scores.chunks_exact(classes.max(1)).zip(labels) {
+            self.count_scores(scores, label);
+        }
+    }
+
     /// Counts an example with its loss and whether the model's answer is correct.
     pub fn count(&mut self, is_correct: bool, loss: f32) {
         self.examples += 1;

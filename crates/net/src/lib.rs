@@ -80,6 +80,9 @@
 //! the piece of a shard that travels in one frame. When a server is lost, a run may go back to a
 //! checkpoint, as a new *generation*: see [`LinkOutcome::Rewound`].
 
+// The examples of the README are compiled with the tests.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
+
 mod connections;
 mod dial;
 mod error;

@@ -38,6 +38,9 @@
 //! - The *verdict* names what limits a run: compute, input, network, server, stragglers or
 //!   evaluation.
 
+// The examples of the README are compiled with the tests.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
+
 pub mod account;
 pub mod container;
 pub mod machine;
@@ -60,8 +63,8 @@ pub use global_batch::examples_per_step;
 pub use pace::{Pace, Rank, ranking};
 pub use phases::{Clock, Phase, PhaseClock, PhaseTotals, Phases, Totals};
 pub use recorder::{
-    PeerTraffic, Recorder, RunPosition, RunStart, StepRecord, TestRecord, TraceEvent, VisitTraffic,
-    no_traffic,
+    PeerTraffic, ProgressReport, Recorder, RunPosition, RunStart, StepRecord, TestRecord,
+    TraceEvent, VisitTraffic, no_traffic,
 };
 pub use resources::{COLUMNS, Gauges, Sample, Usage, column, columns};
 pub use run_summary::Summary;

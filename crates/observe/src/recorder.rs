@@ -1,7 +1,7 @@
 //! How a training loop reports what happens, without knowing where it goes.
 //!
-//! A [`Recorder`] receives the run's start, each step, each test and the end. Every method has an
-//! empty default body, so an implementation picks what it wants:
+//! A [`Recorder`] receives the run's start, each step, each test, the progress and the end. Every
+//! method has an empty default body, so an implementation picks what it wants:
 //!
 //! ```
 //! use std::io;
@@ -28,7 +28,8 @@
 //! # Ok::<(), io::Error>(())
 //! ```
 //!
-//! `()` records nothing, and a pair of recorders records in both.
+//! `()` records nothing, and a pair of recorders records in both. A server makes no steps: it
+//! reports through [`ServerRecorder`](crate::ServerRecorder), the server's half of the same idea.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -63,6 +64,14 @@ pub trait Recorder {
 
     /// A test ended. Only the coordinator and evaluators test.
     fn test(&mut self, _record: &TestRecord<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The coordinator made a step: a recorder that shows progress calls `report` when it is time
+    /// to show it. Called after every step from which on there is a rate, so it must return within
+    /// nanoseconds otherwise.
+    #[inline]
+    fn progress(&mut self, _now: Instant, _report: &dyn Fn() -> ProgressReport) -> io::Result<()> {
         Ok(())
     }
 
@@ -178,6 +187,25 @@ pub struct TestRecord<'a> {
     pub steps_per_second: f64,
 }
 
+/// How far a run has come.
+#[derive(Clone, Copy, Debug)]
+pub struct ProgressReport {
+    /// Global steps made.
+    pub step: u64,
+    /// The share of the work that is done, from 0 to 1, if the end is known.
+    pub done: Option<f64>,
+    /// The time since the first step.
+    pub elapsed: Duration,
+    /// The estimated time left, if the end is known.
+    pub left: Option<Duration>,
+    /// The mean loss of the last steps.
+    pub train_loss: f64,
+    /// The accuracy of the last test, from 0 to 1.
+    pub test_accuracy: Option<f64>,
+    /// Examples per second of all workers, as far back as this process knows it.
+    pub examples_per_second: f64,
+}
+
 /// What happens to the timeline of a task.
 #[derive(Clone, Copy, Debug)]
 pub enum TraceEvent<'a> {
@@ -210,6 +238,15 @@ macro_rules! forward_recorder {
 
             fn test(&mut self, record: &TestRecord<'_>) -> io::Result<()> {
                 (**self).test(record)
+            }
+
+            #[inline]
+            fn progress(
+                &mut self,
+                now: Instant,
+                report: &dyn Fn() -> ProgressReport,
+            ) -> io::Result<()> {
+                (**self).progress(now, report)
             }
 
             fn trace(&mut self, event: TraceEvent<'_>) -> io::Result<()> {
@@ -249,6 +286,11 @@ impl<R: Recorder> Recorder for Option<R> {
         self.as_mut().map_or(Ok(()), |recorder| recorder.test(record))
     }
 
+    #[inline]
+    fn progress(&mut self, now: Instant, report: &dyn Fn() -> ProgressReport) -> io::Result<()> {
+        self.as_mut().map_or(Ok(()), |recorder| recorder.progress(now, report))
+    }
+
     fn trace(&mut self, event: TraceEvent<'_>) -> io::Result<()> {
         self.as_mut().map_or(Ok(()), |recorder| recorder.trace(event))
     }
@@ -283,6 +325,12 @@ impl<A: Recorder, B: Recorder> Recorder for (A, B) {
     fn test(&mut self, record: &TestRecord<'_>) -> io::Result<()> {
         self.0.test(record)?;
         self.1.test(record)
+    }
+
+    #[inline]
+    fn progress(&mut self, now: Instant, report: &dyn Fn() -> ProgressReport) -> io::Result<()> {
+        self.0.progress(now, report)?;
+        self.1.progress(now, report)
     }
 
     fn trace(&mut self, event: TraceEvent<'_>) -> io::Result<()> {

@@ -1,12 +1,13 @@
-//! How a server reports what it does, without knowing where it goes.
+//! How a server reports what it does, without knowing where it goes: the server's half of the
+//! [`Recorder`](crate::Recorder) of a training loop.
 
 use std::io;
 
 use crate::recorder::{PeerTraffic, TraceEvent};
 use crate::task_summary::ResourceUse;
 
-/// Receives what happens in a server. Every method has an empty default body; `()` records
-/// nothing.
+/// Receives what happens in a server, as a [`Recorder`](crate::Recorder) receives what happens in a
+/// training loop. Every method has an empty default body; `()` records nothing.
 pub trait ServerRecorder: Send {
     /// All workers are there, and training starts.
     fn start(&mut self) {}

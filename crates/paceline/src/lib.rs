@@ -21,9 +21,9 @@
 //!
 //! # A model of your own
 //!
-//! Implement [`Model`](prelude::Model): the layout of its parameters, their initial values, the
-//! gradient of a block of examples, and a test. A model holds no parameters; they live where the
-//! sharing mode keeps them.
+//! Implement [`Model`](prelude::Model): the layout of its parameters, the gradient of a block of
+//! examples, and a test. A model holds no parameters; they live where the sharing mode keeps them.
+//! A network is shorter with [`DenseLayer`](prelude::DenseLayer)s; this model has no layers.
 //!
 //! ```
 //! use paceline::prelude::*;
@@ -111,6 +111,11 @@
 //! [`model`] holds the arithmetic, [`data`] the readers, [`engine`] what trains, [`observe`] what
 //! is measured, and [`record`] what a run leaves behind. Each opens with an example.
 
+// The examples of the READMEs and the guide are compiled with the tests.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
+#![cfg_attr(doctest, doc = include_str!("../../../README.md"))]
+#![cfg_attr(doctest, doc = include_str!("../../../docs/library.md"))]
+
 mod run_recording;
 
 pub use paceline_data as data;
@@ -131,10 +136,10 @@ pub mod prelude {
         CheckpointSettings, Mode, Session, SessionReport, Sharing, Shuffle, Stop, TrainError,
     };
     pub use paceline_model::{
-        AdaGrad, Adam, AlexNet, Batch, Ftrl, Group, Layer, Layout, Logistic, LossSlope, Model,
-        Momentum, Network, Optimizer, OptimizerSpec, OutputMode, ParamUpdate, Schedule, ScoreLoss,
-        Sgd, Shape, Softmax, SparseLinear, SparseModel, Tally, fill_uniform, lenet,
-        softmax_cross_entropy,
+        AdaGrad, Adam, AlexNet, Batch, DenseLayer, Ftrl, Group, Layer, Layout, Logistic,
+        LogisticLoss, LossSlope, Model, Momentum, Network, Optimizer, OptimizerSpec, OutputMode,
+        ParamUpdate, Row, Schedule, ScoreLoss, Sgd, Shape, Softmax, SparseLinear, SparseModel,
+        Tally, fill_uniform, lenet, softmax_cross_entropy,
     };
     pub use paceline_observe::{Recorder, RunStart, StepRecord, TestRecord};
     pub use paceline_record::{RunDir, RunFileError};

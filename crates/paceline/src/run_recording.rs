@@ -2,41 +2,55 @@
 
 use std::sync::Arc;
 
-use paceline_engine::{FinalModel, NoteLevel, Session, TaskContext, TrainError};
+use paceline_engine::{
+    FinalModel, Mode, NoteLevel, Session, SessionDescription, TaskContext, TrainError,
+};
 use paceline_observe::{Recorder, ServerRecorder, Summary};
-use paceline_record::names::files;
 use paceline_record::{
-    EventLog, EventLogConfig, RunDescription, RunDir, RunFileError, ServerEventLog,
-    ServerLogConfig, TaskLog, model_file, write_summary,
+    EventLog, EventLogConfig, LibraryJob, RunDescription, RunDir, RunFileError, ServerEventLog,
+    ServerLogConfig, TaskLog, write_summary,
 };
 
 /// Records a session into a run directory.
 pub trait RecordRun {
-    /// Writes logs, TensorBoard events, resource samples, the model and the summary to `run`. There
-    /// is no job file: a session has no job.
+    /// Writes logs, TensorBoard events, resource samples, the model and the summary to `run`. A
+    /// session has no job: `job.toml` describes the session instead.
+    ///
+    /// To continue a run from its checkpoints, record into [`RunDir::reopen`].
     #[must_use]
     fn record(self, run: RunDir) -> Self;
 }
 
 impl RecordRun for Session {
     fn record(self, run: RunDir) -> Self {
-        let graph = self.graph().unwrap_or_default();
-        remove_empty_job(&run);
         self.contexts(move |task| {
-            let log = TaskLog::create(&run, task).map_err(refused)?;
-            let graph = if task == "worker:0" { graph.clone() } else { Vec::new() };
-            Ok(Arc::new(RunDirContext { run: run.clone(), task: task.to_owned(), log, graph }))
+            let mut graph = Vec::new();
+            if task.name == "worker:0" {
+                library_job(task.session).write(&run).map_err(refused)?;
+                graph.clone_from(&task.session.graph);
+            }
+            let log = TaskLog::create(&run, task.name).map_err(refused)?;
+            Ok(Arc::new(RunDirContext { run: run.clone(), task: task.name.to_owned(), log, graph }))
         })
     }
 }
 
-/// Removes the empty job file by which a new run claims its directory: it would read as the
-/// built-in job.
-fn remove_empty_job(run: &RunDir) {
-    let path = run.path().join(files::JOB);
-    if std::fs::metadata(&path).is_ok_and(|file| file.len() == 0) {
-        // What cannot be removed is harmless.
-        let _ = std::fs::remove_file(path);
+/// What the run directory says of a session.
+fn library_job(session: &SessionDescription) -> LibraryJob {
+    LibraryJob {
+        name: session.name.clone(),
+        seed: session.seed,
+        model: session.model.clone(),
+        data: session.data.to_owned(),
+        data_origin: session.data_origin.clone(),
+        batch: session.batch,
+        mode: session.mode.name().to_owned(),
+        quorum: match session.mode {
+            Mode::Sync { quorum } => quorum,
+            _ => None,
+        },
+        workers: session.workers,
+        servers: session.servers,
     }
 }
 
@@ -50,8 +64,11 @@ struct RunDirContext {
 }
 
 impl TaskContext for RunDirContext {
-    fn note(&self, _level: NoteLevel, text: &str) {
-        self.log.info(text);
+    fn note(&self, level: NoteLevel, text: &str) {
+        match level {
+            NoteLevel::Info => self.log.info(text),
+            NoteLevel::Warning => self.log.warn(text),
+        }
     }
 
     fn recorder(&self) -> Result<Box<dyn Recorder + Send>, TrainError> {
@@ -71,25 +88,18 @@ impl TaskContext for RunDirContext {
         Ok(Box::new(log))
     }
 
+    fn is_run_over(&self) -> bool {
+        self.run.has_ended()
+    }
+
+    fn reopen_run(&self) -> Result<(), TrainError> {
+        self.run.remove_summary().map_err(refused)
+    }
+
     fn save_model(&self, model: FinalModel<'_>) -> Result<(), TrainError> {
-        let path = self.run.path().join(files::MODEL);
-        let (layout, step) = (model.layout, model.step);
-        model_file::save::<RunFileError>(&path, layout, step, |visit| {
-            let mut failure = None;
-            let visited = model.for_each_piece(&mut |piece| {
-                visit(piece).map_err(|error| {
-                    let text = error.to_string();
-                    failure = Some(error);
-                    TrainError::Training(text)
-                })
-            });
-            match (visited, failure) {
-                (Ok(()), _) => Ok(()),
-                (Err(_), Some(error)) => Err(error),
-                (Err(error), None) => Err(RunFileError::Refused(error.to_string())),
-            }
-        })
-        .map_err(refused)
+        let mut file = self.run.model_writer(model.layout, model.step).map_err(refused)?;
+        model.for_each_piece(&mut |piece| file.write(piece).map_err(refused))?;
+        file.finish().map_err(refused)
     }
 
     fn save_summary(&self, summary: &Summary, _has_timeline: bool) -> Result<(), TrainError> {

@@ -1,7 +1,5 @@
 //! Runs every example. Each one asserts that its model learns.
 
-#![allow(clippy::duplicate_mod, reason = "examples are programs that share a model's file")]
-
 #[path = "../examples/iterator_data.rs"]
 mod iterator_data;
 #[path = "../examples/own_recorder.rs"]
@@ -14,6 +12,8 @@ mod perceptron_mesh;
 mod perceptron_servers;
 #[path = "../examples/server_optimizer.rs"]
 mod server_optimizer;
+#[path = "../examples/sparse_loss.rs"]
+mod sparse_loss;
 #[path = "../examples/sparse_model.rs"]
 mod sparse_model;
 
@@ -50,6 +50,29 @@ fn an_optimizer_of_ones_own_runs_on_servers() {
 #[test]
 fn a_sparse_model_of_ones_own_trains_over_a_server() {
     sparse_model::main().unwrap();
+}
+
+#[test]
+fn a_sparse_loss_of_ones_own_trains_over_a_server() {
+    sparse_loss::main().unwrap();
+}
+
+#[test]
+fn the_perceptron_programs_are_short_and_have_the_same_model() {
+    let programs = [
+        include_str!("../examples/perceptron_local.rs"),
+        include_str!("../examples/perceptron_mesh.rs"),
+        include_str!("../examples/perceptron_servers.rs"),
+    ];
+    let model = |program: &'static str| {
+        let (from, to) = (program.find("#[derive").unwrap(), program.find("pub(crate) fn main"));
+        &program[from..to.unwrap()]
+    };
+    for program in programs {
+        let lines = program.lines().count();
+        assert!(lines <= 60, "{lines} lines");
+        assert_eq!(model(program), model(programs[0]));
+    }
 }
 
 #[test]

@@ -26,6 +26,9 @@
 //! places the tasks in network namespaces with limited links, which emulates a cluster. This crate
 //! knows nothing about training: [`LaunchHooks`] connects it to a program.
 
+// The examples of the README are compiled with the tests.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
+
 mod cluster;
 mod emulate;
 mod error;

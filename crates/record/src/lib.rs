@@ -34,6 +34,9 @@
 //!
 //! The crate does not know how training works: everything it writes is passed to it.
 
+// The examples of the README are compiled with the tests.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
+
 pub mod events;
 pub mod model_file;
 pub mod names;
@@ -41,6 +44,7 @@ pub mod timeline;
 
 mod error;
 mod event_log;
+mod library_job;
 mod phase_curves;
 mod resource_curves;
 mod resource_table;
@@ -54,6 +58,7 @@ mod worker_curves;
 pub use error::RunFileError;
 pub use event_log::{EventLog, EventLogConfig, RunDescription};
 pub use events::EventWriter;
+pub use library_job::LibraryJob;
 pub use paceline_observe::{ResourceUse, Summary, TaskSummary, WorkerTiming, examples_per_step};
 pub use resource_table::ResourceTable;
 pub use run_dir::RunDir;

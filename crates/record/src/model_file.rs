@@ -2,67 +2,90 @@
 //!
 //! ```
 //! use paceline_model::{Group, Layout};
-//! use paceline_record::{RunFileError, model_file};
+//! use paceline_record::RunFileError;
+//! use paceline_record::model_file::{ModelWriter, load};
 //!
 //! # let scratch = tempfile::tempdir().unwrap();
 //! # let path = scratch.path().join("model.safetensors");
 //! let mut layout = Layout::new();
 //! layout.push("weight", &[2, 2], Group::Weights);
 //! let params = [0.5, -1.0, 2.0, 0.0];
-//! model_file::save(&path, &layout, 100, |sink| sink(&params))?;
-//! assert_eq!(model_file::load(&path, &layout)?, params);
+//! let mut file = ModelWriter::create(&path, &layout, 100)?;
+//! params.chunks(3).try_for_each(|chunk| file.write(chunk))?;
+//! file.finish()?;
+//! assert_eq!(load(&path, &layout)?, params);
 //! # Ok::<(), RunFileError>(())
 //! ```
 
 use std::fs;
-use std::io::{self, Write};
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use paceline_model::Layout;
 use safetensors::tensor::{Dtype, SafeTensors};
 use serde_json::{Map, Value, json};
 
 use crate::error::RunFileError;
-use crate::whole_file::write_whole;
+use crate::whole_file::temporary_path;
 
 /// The largest file that [`load`] reads, in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 30;
 
-/// Receives consecutive chunks of the parameters.
-pub type ChunkSink<'a, E> = dyn FnMut(&[f32]) -> Result<(), E> + 'a;
-
-/// Writes parameters under the layout's names and shapes. `for_each_chunk` passes them to its
-/// argument in their order, chunk by chunk, so that a large model need not be in memory twice. The
-/// file is complete or absent.
+/// Writes a model file, chunk by chunk, so that a large model need not be in memory twice. The file
+/// is complete or absent: [`finish`](ModelWriter::finish) gives it its name.
 ///
 /// The header is written here and not by the `safetensors` crate: that crate keeps metadata in a
 /// hash map, whose order changes from run to run, but equal seeds must give equal files.
-pub fn save<E: From<RunFileError>>(
-    path: &Path,
-    layout: &Layout,
-    step: u64,
-    for_each_chunk: impl FnOnce(&mut ChunkSink<'_, E>) -> Result<(), E>,
-) -> Result<(), E> {
-    let header = header(layout, step);
-    let mut failure = None;
-    let written = write_whole(path, |temporary| {
-        let mut file = fs::File::create(temporary)?;
-        file.write_all(&(header.len() as u64).to_le_bytes())?;
-        file.write_all(header.as_bytes())?;
-        let mut count = 0;
-        let passed = for_each_chunk(&mut |chunk| {
-            count += chunk.len();
-            let written = file.write_all(bytemuck::cast_slice(chunk));
-            Ok(written.map_err(RunFileError::at("write", path))?)
-        });
-        let is_complete = passed.is_ok();
-        failure = passed.err();
-        assert!(!is_complete || count == layout.len(), "{count} parameters of {}", layout.len());
-        if is_complete { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
-    });
-    match failure {
-        Some(failure) => Err(failure),
-        None => Ok(written?),
+#[derive(Debug)]
+pub struct ModelWriter {
+    path: PathBuf,
+    temporary: PathBuf,
+    file: fs::File,
+    /// Parameters that are not yet written.
+    missing: usize,
+}
+
+impl ModelWriter {
+    /// Starts the file of a model with this layout, whose parameters are of a global step.
+    pub fn create(path: &Path, layout: &Layout, step: u64) -> Result<Self, RunFileError> {
+        let temporary = temporary_path(path);
+        let file = fs::File::create(&temporary).map_err(RunFileError::at("write", path))?;
+        let mut writer = Self { path: path.to_owned(), temporary, file, missing: layout.len() };
+        let header = header(layout, step);
+        writer.write_bytes(&(header.len() as u64).to_le_bytes())?;
+        writer.write_bytes(header.as_bytes())?;
+        Ok(writer)
+    }
+
+    /// Writes the next parameters, in the order of the layout.
+    ///
+    /// # Panics
+    /// If there are more than the layout has.
+    pub fn write(&mut self, params: &[f32]) -> Result<(), RunFileError> {
+        assert!(params.len() <= self.missing, "{} parameters too many", params.len());
+        self.missing -= params.len();
+        self.write_bytes(bytemuck::cast_slice(params))
+    }
+
+    /// Completes the file.
+    ///
+    /// # Panics
+    /// If parameters are missing.
+    pub fn finish(self) -> Result<(), RunFileError> {
+        assert_eq!(self.missing, 0, "parameters are missing");
+        let renamed = self.file.sync_all().and_then(|()| fs::rename(&self.temporary, &self.path));
+        renamed.map_err(RunFileError::at("write", &self.path))
+    }
+
+    fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), RunFileError> {
+        self.file.write_all(bytes).map_err(RunFileError::at("write", &self.path))
+    }
+}
+
+impl Drop for ModelWriter {
+    /// Removes a file that was not completed.
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.temporary);
     }
 }
 
@@ -137,7 +160,9 @@ mod tests {
     }
 
     fn save_params(path: &Path, layout: &Layout, step: u64, params: &[f32]) {
-        save::<RunFileError>(path, layout, step, |sink| sink(params)).unwrap();
+        let mut file = ModelWriter::create(path, layout, step).unwrap();
+        params.chunks(4).for_each(|chunk| file.write(chunk).unwrap());
+        file.finish().unwrap();
     }
 
     #[test]
@@ -152,6 +177,14 @@ mod tests {
             loaded.iter().map(|p| p.to_bits()).collect::<Vec<_>>()
         );
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file stays");
+    }
+
+    #[test]
+    fn a_file_that_is_not_finished_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("model.safetensors");
+        ModelWriter::create(&path, &layout(3), 5).unwrap().write(&[1.0; 4]).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[test]

@@ -5,9 +5,13 @@
 //! [`files::TIMELINE`] and [`folders::CHECKPOINTS`], and a folder for each task (see
 //! [`task_folder`]) with that task's [`files::LOG`], [`files::RESOURCES`] and event files.
 
+/// The key of a job file that marks a run without a job: a program trained it with the library.
+pub const LIBRARY_KEY: &str = "library";
+
 /// Files of a run directory and of a task's folder.
 pub mod files {
-    /// The complete job, in the run directory. A directory that holds one is a run directory.
+    /// The complete job, in the run directory. A directory that holds one is a run directory. A
+    /// session of the library has no job; a [`LibraryJob`](crate::LibraryJob) takes its place.
     pub const JOB: &str = "job.toml";
     /// The run in numbers, in the run directory. The coordinator writes it last, so a run
     /// directory that holds one belongs to a run that has ended.
@@ -16,6 +20,13 @@ pub mod files {
     pub const MODEL: &str = "model.safetensors";
     /// The merged timeline of all tasks, in the run directory.
     pub const TIMELINE: &str = "trace.json";
+    /// Which generation a run with servers is in, in the run directory.
+    pub const GENERATION: &str = "generation.json";
+    /// The lock that orders the writers of [`GENERATION`], in the run directory.
+    pub const GENERATION_LOCK: &str = "generation.lock";
+    /// How another worker can join, in the run directory of a local run while it trains. It holds
+    /// the run's secret, so only its owner may read it.
+    pub const JOIN: &str = "join.json";
     /// A task's log, in its folder.
     pub const LOG: &str = "log.txt";
     /// The address of a task's metrics, in its folder.

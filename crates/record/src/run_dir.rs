@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use paceline_model::Layout;
+
 use crate::error::RunFileError;
+use crate::model_file::ModelWriter;
 use crate::names::{files, folders, task_folder};
 use crate::whole_file::write_whole;
 
@@ -70,7 +73,8 @@ impl RunDir {
 
     /// Opens the directory of a run to resume it. The results of the session before move into
     /// `sessions/`, and its job is copied there.
-    pub fn reopen(path: &Path) -> Result<Self, RunFileError> {
+    pub fn reopen(path: impl AsRef<Path>) -> Result<Self, RunFileError> {
+        let path = path.as_ref();
         let run = Self { path: path.to_owned(), _lock: None }.locked()?;
         let job = path.join(files::JOB);
         if !job.is_file() {
@@ -181,6 +185,16 @@ impl RunDir {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Where the run's checkpoints belong.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.path.join(folders::CHECKPOINTS)
+    }
+
+    /// Starts the file of the run's trained model, whose parameters are of a global step.
+    pub fn model_writer(&self, layout: &Layout, step: u64) -> Result<ModelWriter, RunFileError> {
+        ModelWriter::create(&self.path.join(files::MODEL), layout, step)
     }
 
     /// Writes a file of the run unless it exists.

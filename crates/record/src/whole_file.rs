@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::RunFileError;
 
@@ -12,9 +12,7 @@ pub fn write_whole(
     path: &Path,
     write: impl FnOnce(&Path) -> io::Result<()>,
 ) -> Result<(), RunFileError> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".tmp");
-    let temporary = path.with_file_name(name);
+    let temporary = temporary_path(path);
     let written = write(&temporary)
         .and_then(|()| fs::File::open(&temporary)?.sync_all())
         .and_then(|()| fs::rename(&temporary, path));
@@ -22,4 +20,11 @@ pub fn write_whole(
         let _ = fs::remove_file(&temporary);
         RunFileError::at("write", path)(error)
     })
+}
+
+/// Where a file is written until it is complete.
+pub(crate) fn temporary_path(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".tmp");
+    path.with_file_name(name)
 }

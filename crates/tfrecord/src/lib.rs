@@ -31,6 +31,9 @@
 //! it, and damaged bytes are an error that says where, never a panic. The crate does not know what
 //! records mean.
 
+// The examples of the README are compiled with the tests.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
+
 pub mod crc;
 pub mod proto;
 pub mod record;

@@ -7,6 +7,7 @@ use paceline_engine::checkpoint::CheckpointDir;
 use super::output::print;
 use crate::Failure;
 use crate::text_table::columns;
+use crate::train_options::checkpoint_dir;
 
 /// Lists the checkpoints of a run. Reads only their manifests.
 pub(super) fn list(run: &Path) -> Result<(), Failure> {
@@ -67,7 +68,7 @@ struct RunCheckpoints {
 
 impl RunCheckpoints {
     fn open(run: &Path) -> Result<Self, Failure> {
-        let dir = CheckpointDir::of(run);
+        let dir = checkpoint_dir(run);
         let steps = dir.steps();
         if steps.is_empty() {
             return Err(Failure::Usage(format!("{}: there are no checkpoints", run.display())));

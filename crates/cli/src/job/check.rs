@@ -49,10 +49,12 @@ pub(super) struct JobChecker<'a> {
 
 impl JobChecker<'_> {
     fn plan(&mut self) -> Plan {
+        let (name, seed) = (self.text("name"), self.whole("seed"));
+        let model = self.model();
         Plan {
-            name: self.text("name"),
-            seed: self.whole("seed"),
-            model: self.model(),
+            name,
+            seed,
+            model,
             data: DataPlan {
                 kind: self.data(),
                 shuffle: self.flag("data.shuffle"),
@@ -60,7 +62,7 @@ impl JobChecker<'_> {
                 on_bad: self.on_bad(),
             },
             batch: self.batch(),
-            threads: self.threads(),
+            threads: self.threads(model),
             stop: Stop {
                 epochs: self.optional("train.stop.epochs", Self::whole),
                 steps: self.optional("train.stop.steps", Self::whole),
@@ -73,8 +75,8 @@ impl JobChecker<'_> {
                     .optional("train.evaluate.examples", Self::whole)
                     .map(|examples| examples as usize),
             },
-            optimizer: self.optimizer(),
-            cluster: self.cluster(),
+            optimizer: self.optimizer(model),
+            cluster: self.cluster(model),
             checkpoint: self.checkpoint(),
             observe_every: self.whole("observe.every"),
             observe_sample: match self.whole("observe.sample_ms") {
@@ -141,26 +143,23 @@ impl JobChecker<'_> {
         (all / workers).max(1)
     }
 
-    /// Threads per worker. Threads of logistic regression share the parameters, which only mode
-    /// `single` allows.
-    fn threads(&mut self) -> Option<usize> {
+    /// Threads per worker. Threads of a sparse model share the parameters, which only mode `single`
+    /// allows.
+    fn threads(&mut self, model: ModelKind) -> Option<usize> {
         let threads = self.optional("train.threads", Self::whole)? as usize;
-        if self.job.word("model.kind") != "logistic" {
-            return Some(threads);
-        }
         let mode = self.job.word("cluster.mode");
-        if threads > 1 && mode != "single" {
+        if threads > 1 && model.is_sparse() && mode != "single" {
             let message = format!("is {threads}, but cluster.mode is {mode:?}; use single");
             self.problems.push(self.job.problem("train.threads", message));
         }
-        if threads > 1 && self.flag("model.dense") {
+        if threads > 1 && model == (ModelKind::Logistic { dense: true }) {
             let message = format!("is {threads}, but model.dense is true, which uses one thread");
             self.problems.push(self.job.problem("train.threads", message));
         }
         Some(threads)
     }
 
-    fn cluster(&mut self) -> ClusterPlan {
+    fn cluster(&mut self, model: ModelKind) -> ClusterPlan {
         let workers = self.whole("cluster.workers") as usize;
         let slots = self.slots();
         let servers = self.whole("cluster.servers") as usize;
@@ -177,7 +176,7 @@ impl JobChecker<'_> {
             self.check_quorum(quorum, slots.unwrap_or(workers), servers);
         }
         if mode == Mode::Mirrored {
-            self.check_mirrored();
+            self.check_mirrored(model);
         }
         let on_worker_loss = match self.text("cluster.on_worker_loss").as_str() {
             "continue" if mode != Mode::Mirrored => OnWorkerLoss::Continue,
@@ -238,8 +237,8 @@ impl JobChecker<'_> {
     }
 
     /// Refuses settings that need parameter servers.
-    fn check_mirrored(&mut self) {
-        if self.job.word("model.kind") == "logistic" && !self.flag("model.dense") {
+    fn check_mirrored(&mut self, model: ModelKind) {
+        if model.is_sparse() {
             let message = "is \"mirrored\", which updates every parameter at every step; use async \
                            or sync for a sparse model, or set model.dense = true";
             self.problems.push(self.job.problem("cluster.mode", message));

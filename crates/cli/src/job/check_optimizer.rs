@@ -5,9 +5,10 @@ use paceline_model::{
 };
 
 use super::check::JobChecker;
+use super::plan::ModelKind;
 
 impl JobChecker<'_> {
-    pub(super) fn optimizer(&mut self) -> OptimizerSpec {
+    pub(super) fn optimizer(&mut self, model: ModelKind) -> OptimizerSpec {
         let at = |name: &str| format!("train.optimizer.{name}");
         let epsilon = self.number(&at("epsilon")) as f32;
         let momentum = self.number(&at("momentum")) as f32;
@@ -29,8 +30,7 @@ impl JobChecker<'_> {
         let weights = self.group("train.optimizer.weights", rate, all);
         let biases = self.group("train.optimizer.biases", rate, all);
         let spec = spec.groups(weights, biases);
-        let is_sparse = self.job.word("model.kind") == "logistic" && !self.flag("model.dense");
-        if let Some(message) = is_sparse.then(|| Table::supports(&spec).err()).flatten() {
+        if let Some(message) = model.is_sparse().then(|| Table::supports(&spec).err()).flatten() {
             let problem =
                 self.job.problem("train.optimizer.kind", format!("cannot be used: {message}"));
             self.problems.push(problem);

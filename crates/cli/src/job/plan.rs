@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use paceline_data::{OnBad, SparseSpec};
 use paceline_engine::{
-    CheckpointSettings, EvaluateSettings, Mode, OnWorkerLoss, Stop, Threads, Timeouts,
+    CheckpointSettings, EvaluateSettings, Mode, OnWorkerLoss, Stop, TestHooks, Threads, Timeouts,
     TrainSettings,
 };
 use paceline_model::OptimizerSpec;
@@ -77,8 +77,8 @@ impl Plan {
         self.threads.unwrap_or_else(cores)
     }
 
-    /// The settings that are equal for all tasks of the run. `job_digest` identifies the job.
-    pub fn settings(&self, job_digest: [u8; 32]) -> TrainSettings {
+    /// The settings of the run's tasks. `job_digest` identifies the job.
+    pub fn settings(&self, job_digest: [u8; 32], test_hooks: TestHooks) -> TrainSettings {
         TrainSettings {
             seed: self.seed,
             batch: self.batch,
@@ -96,6 +96,7 @@ impl Plan {
             },
             trace: self.observe_trace,
             job_digest,
+            test_hooks,
         }
     }
 }

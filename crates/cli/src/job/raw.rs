@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use paceline_lab::Finding;
+use paceline_record::names::LIBRARY_KEY;
 use toml::de::{DeTable, DeValue};
 
 use super::problem::{Problem, Problems, SettingOrigin};
@@ -72,6 +73,12 @@ impl RawJob {
             let line = error.span().map(|span| line_of(span.start));
             fail(line, error.message().replace('\n', "; "))
         })?;
+        if table.get_ref().contains_key(LIBRARY_KEY) {
+            let message = "a program trained this run with the library, and only that program has \
+                           the model: test and resume the run there"
+                .to_owned();
+            return Err(fail(None, message));
+        }
         let mut job = Self { file: Some(path.to_owned()), ..Self::default() };
         let origin = |at| SettingOrigin::File { path: path.to_owned(), line: Some(line_of(at)) };
         job.flatten("", table.get_ref(), &origin);

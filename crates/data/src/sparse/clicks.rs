@@ -44,7 +44,7 @@ const WEIGHTS: u64 = 0x7765_6967_6874; // "weight"
 /// let rows = SparseRows::from_rows(1_000, (0..100).map(|index| {
 ///     let mut row = ClickRow::default();
 ///     clicks.draw(index, &mut row);
-///     (row.label, row.keys, [])
+///     (row.keys, [], row.label)
 /// }))?;
 /// assert_eq!((rows.len(), rows.row(0).keys.len()), (100, 39));
 /// # Ok::<(), paceline_data::DataError>(())

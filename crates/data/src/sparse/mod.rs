@@ -14,7 +14,7 @@
 //! ```
 //! use paceline_data::{SparseBuffer, SparseRows};
 //!
-//! let rows = SparseRows::from_rows(100, [(1, [3, 7], [0.5, 2.0]), (0, [1, 2], [1.0, 1.0])])?;
+//! let rows = SparseRows::from_rows(100, [([3, 7], [0.5, 2.0], 1), ([1, 2], [1.0, 1.0], 0)])?;
 //! let mut batch = SparseBuffer::default();
 //! batch.fill(&rows, [1, 0].into_iter());
 //! assert_eq!(batch.labels, [0, 1]);

@@ -18,8 +18,8 @@ use crate::train_test::TrainTest;
 /// ```
 /// use paceline_data::SparseRows;
 ///
-/// // Any iterator of (label, keys, values) does. Without values, every value is 1.
-/// let rows = [(1, vec![3, 7], vec![0.5, 2.0]), (0, vec![1, 2], vec![])];
+/// // Any iterator of (keys, values, label) does. Without values, every value is 1.
+/// let rows = [(vec![3, 7], vec![0.5, 2.0], 1), (vec![1, 2], vec![], 0)];
 /// let rows = SparseRows::from_rows(10, rows)?;
 /// assert_eq!((rows.len(), rows.features()), (2, 10));
 /// assert_eq!(rows.row(0).keys, [3, 7]);
@@ -38,7 +38,7 @@ impl SparseRows {
         SparseRows { store, rows }
     }
 
-    /// Collects rows in memory, each its label, its keys and the values of the keys.
+    /// Collects rows in memory, each its keys, the values of the keys and its label.
     ///
     /// A label is 0 or 1, and a key is below `features`. Without values, every value is 1. Keys
     /// need not be sorted; the values of a repeated key are added up.
@@ -50,14 +50,14 @@ impl SparseRows {
     /// 0 nor the number of keys; then the error names the row.
     pub fn from_rows<K: AsRef<[u32]>, V: AsRef<[f32]>>(
         features: usize,
-        rows: impl IntoIterator<Item = (u32, K, V)>,
+        rows: impl IntoIterator<Item = (K, V, u32)>,
     ) -> Result<Self, DataError> {
         if !(1..=MAX_FEATURES).contains(&features) {
             let what = format!("{features} features; there must be from 1 to {MAX_FEATURES}");
             return Err(DataError::Examples { what });
         }
         let (mut collected, mut buffer) = (CollectedRows::new(), RowBuffer::default());
-        for (index, (label, keys, values)) in rows.into_iter().enumerate() {
+        for (index, (keys, values, label)) in rows.into_iter().enumerate() {
             let (keys, values) = (keys.as_ref(), values.as_ref());
             buffer.clear();
             buffer.keys.extend_from_slice(keys);

@@ -9,19 +9,19 @@ use crate::{DataDir, all, ones, open};
 const FEATURES: usize = 50;
 
 /// Rows with unsorted and repeated keys. Each row has a value for each key, or none.
-fn rows() -> impl Strategy<Value = Vec<(u32, Vec<u32>, Vec<f32>)>> {
+fn rows() -> impl Strategy<Value = Vec<(Vec<u32>, Vec<f32>, u32)>> {
     let entry = (0..FEATURES as u32, prop_oneof![Just(1.0f32), -4f32..4.0]);
     let row = (0u32..2, vec(entry, 0..8), any::<bool>()).prop_map(|(label, entries, ones)| {
         let (keys, values): (Vec<u32>, Vec<f32>) = entries.into_iter().unzip();
-        (label, keys, if ones { vec![] } else { values })
+        (keys, if ones { vec![] } else { values }, label)
     });
     vec(row, 1..30)
 }
 
 /// The same rows as LIBSVM text.
-fn text(rows: &[(u32, Vec<u32>, Vec<f32>)]) -> String {
+fn text(rows: &[(Vec<u32>, Vec<f32>, u32)]) -> String {
     let mut text = String::new();
-    for (label, keys, values) in rows {
+    for (keys, values, label) in rows {
         text += &label.to_string();
         for (index, key) in keys.iter().enumerate() {
             text += &format!(" {key}:{}", values.get(index).unwrap_or(&1.0));
@@ -65,7 +65,7 @@ proptest! {
 
 #[test]
 fn rows_are_sorted_and_can_be_sliced_and_held_out() {
-    let rows = SparseRows::from_rows(10, (0..9u32).map(|key| (key % 2, [9, key], []))).unwrap();
+    let rows = SparseRows::from_rows(10, (0..9u32).map(|key| ([9, key], [], key % 2))).unwrap();
     assert_eq!((rows.len(), rows.entries(), rows.skipped()), (9, 18, 0));
     assert_eq!(all(&rows.slice(3..5)), [ones(1, &[3, 9]), ones(0, &[4, 9])]);
     let split = rows.hold_out(2).unwrap();
@@ -76,18 +76,18 @@ fn rows_are_sorted_and_can_be_sliced_and_held_out() {
 
 #[test]
 fn bad_rows_are_named() {
-    let check = |row: (u32, &[u32], &[f32]), says: &str| {
-        let good = (1, &[1, 2][..], &[][..]);
+    let check = |row: (&[u32], &[f32], u32), says: &str| {
+        let good = (&[1, 2][..], &[][..], 1);
         let error = SparseRows::from_rows(10, [good, row]).unwrap_err();
         assert!(matches!(error, DataError::MemoryRow { row: 1, .. }), "{error:?}");
         assert!(error.to_string().contains(says), "{error}");
     };
-    check((2, &[1], &[]), "the label is not one of");
-    check((1, &[10], &[]), "key 10 (from 0) is not below the number of features, 10");
-    check((1, &[1, 2], &[1.0]), "2 indices but 1 values");
-    check((1, &[1], &[f32::NAN]), "not a number");
-    let none: [(u32, [u32; 0], [f32; 0]); 0] = [];
+    check((&[1], &[], 2), "the label is not one of");
+    check((&[10], &[], 1), "key 10 (from 0) is not below the number of features, 10");
+    check((&[1, 2], &[1.0], 1), "2 indices but 1 values");
+    check((&[1], &[f32::NAN], 1), "not a number");
+    let none: [([u32; 0], [f32; 0], u32); 0] = [];
     assert!(SparseRows::from_rows(10, none).unwrap_err().to_string().contains("0 rows"));
-    let error = SparseRows::from_rows(0, [(1, [0], [1.0])]).unwrap_err().to_string();
+    let error = SparseRows::from_rows(0, [([0], [1.0], 1)]).unwrap_err().to_string();
     assert!(error.contains("0 features"), "{error}");
 }

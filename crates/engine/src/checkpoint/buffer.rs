@@ -84,15 +84,21 @@ impl CheckpointBuffer {
     }
 }
 
-/// Writes a shard under a temporary name and renames it once it is on disk. Returns the file's
-/// length and checksum.
+/// A file's length and checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileSum {
+    pub(crate) bytes: u64,
+    pub(crate) crc32c: u32,
+}
+
+/// Writes a shard under a temporary name and renames it once it is on disk.
 pub(crate) fn write_shard(
     path: &Path,
     layout: &Layout,
     columns: &ShardColumns,
     step: u64,
     buffer: &mut CheckpointBuffer,
-) -> io::Result<(u64, u32)> {
+) -> io::Result<FileSum> {
     buffer.set_header(&header(layout, columns, step));
     let temporary = path.with_extension("tmp");
     let written = match write_all(&temporary, UNCACHED, buffer) {
@@ -109,7 +115,7 @@ pub(crate) fn write_shard(
     written
 }
 
-fn write_all(path: &Path, flags: i32, buffer: &CheckpointBuffer) -> io::Result<(u64, u32)> {
+fn write_all(path: &Path, flags: i32, buffer: &CheckpointBuffer) -> io::Result<FileSum> {
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)
@@ -117,31 +123,31 @@ fn write_all(path: &Path, flags: i32, buffer: &CheckpointBuffer) -> io::Result<(
         .custom_flags(flags)
         .open(path)?;
     let len = buffer.values.end;
-    let (mut at, mut crc) = (0, 0);
+    let (mut at, mut crc32c) = (0, 0);
     for chunk in buffer.memory.chunks(WRITE_BYTES) {
-        crc = crc32c::crc32c_append(crc, &chunk[..chunk.len().min(len - at)]);
+        crc32c = crc32c::crc32c_append(crc32c, &chunk[..chunk.len().min(len - at)]);
         file.write_all(chunk)?;
         at += chunk.len();
     }
     file.set_len(len as u64)?;
     file.sync_all()?;
-    Ok((len as u64, crc))
+    Ok(FileSum { bytes: len as u64, crc32c })
 }
 
 /// The JSON header of the file.
 fn header(layout: &Layout, columns: &ShardColumns, step: u64) -> String {
     let (mut entries, mut pieces) = (Map::new(), Map::new());
     let names = [None].into_iter().chain(columns.states.iter().map(Some));
-    for (column, slot) in names.enumerate() {
+    for (column, state) in names.enumerate() {
         for tensor in layout.tensors() {
             let from = tensor.range.start.max(columns.shard.start);
             let to = tensor.range.end.min(columns.shard.end);
             if from >= to {
                 continue;
             }
-            let name = match slot {
+            let name = match state {
                 None => tensor.name.clone(),
-                Some(slot) => format!("optimizer.{slot}.{}", tensor.name),
+                Some(state) => format!("optimizer.{state}.{}", tensor.name),
             };
             let is_whole = tensor.range == (from..to);
             let shape = if is_whole { tensor.shape.clone() } else { vec![to - from] };

@@ -4,16 +4,19 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use super::buffer::FileSum;
 use super::manifest::{Manifest, ShardPiece, read_sealed, sync_dir, write_sealed};
 use crate::error::TrainError;
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 4 << 20;
 
-/// The directory of a run's checkpoints.
+/// The directory of a run's checkpoints, and the files that count its generations.
 #[derive(Clone, Debug)]
 pub struct CheckpointDir {
     dir: PathBuf,
+    pub(super) generation: PathBuf,
+    pub(super) generation_lock: PathBuf,
 }
 
 /// A checkpoint that has been verified.
@@ -26,9 +29,20 @@ pub struct Checkpoint {
 }
 
 impl CheckpointDir {
-    /// The checkpoints of the run in this directory.
-    pub fn of(run: &Path) -> Self {
-        Self { dir: run.join("checkpoints") }
+    /// The checkpoints in this directory, which need not exist yet. Generations are counted by
+    /// files in it.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        let dir = dir.into();
+        let generation = dir.join("generation.json");
+        let generation_lock = dir.join("generation.lock");
+        Self { dir, generation, generation_lock }
+    }
+
+    /// Counts generations by these files instead: the record of the current one, and the lock that
+    /// orders its writers.
+    #[must_use]
+    pub fn with_generation_files(self, record: PathBuf, lock: PathBuf) -> Self {
+        Self { generation: record, generation_lock: lock, ..self }
     }
 
     /// Where the checkpoint of a step is.
@@ -80,10 +94,10 @@ impl CheckpointDir {
             let found = sum_up(&dir.join(&shard.file), shard.bytes);
             let wrong = match found {
                 Err(error) => error.to_string(),
-                Ok((bytes, _)) if bytes != shard.bytes => {
+                Ok(FileSum { bytes, .. }) if bytes != shard.bytes => {
                     format!("it has {bytes} bytes, and should have {}", shard.bytes)
                 }
-                Ok((_, crc)) if format!("{crc:08x}") != shard.crc32c => {
+                Ok(FileSum { crc32c, .. }) if format!("{crc32c:08x}") != shard.crc32c => {
                     "its checksum does not agree".into()
                 }
                 Ok(_) => continue,
@@ -93,21 +107,16 @@ impl CheckpointDir {
         Ok(Checkpoint { dir, manifest })
     }
 
-    /// The newest sound checkpoint. `warn` receives why newer ones are passed over.
+    /// The newest sound checkpoint. `warn` receives why newer ones are skipped.
     pub fn newest(&self, warn: &mut dyn FnMut(&str)) -> Result<Checkpoint, TrainError> {
         for step in self.steps() {
             match self.verify(step) {
                 Ok(checkpoint) => return Ok(checkpoint),
-                Err(why) => warn(&format!("passed over the checkpoint of step {step}: {why}")),
+                Err(why) => warn(&format!("skipped the checkpoint of step {step}: {why}")),
             }
         }
         let dir = self.dir.display();
         Err(TrainError::Settings(format!("{dir}: there is no complete checkpoint to resume from")))
-    }
-
-    /// A file of the run, beside the checkpoint directory.
-    pub(super) fn beside(&self, name: &str) -> PathBuf {
-        self.dir.with_file_name(name)
     }
 
     /// Sets checkpoints newer than `step` aside, so that nothing is overwritten when the run
@@ -205,20 +214,20 @@ pub(crate) fn piece_name(index: usize) -> String {
 }
 
 /// The length and the checksum of a file, which is read only if its length is `expected`.
-fn sum_up(path: &Path, expected: u64) -> io::Result<(u64, u32)> {
+fn sum_up(path: &Path, expected: u64) -> io::Result<FileSum> {
     let mut file = File::open(path)?;
     let bytes = file.metadata()?.len();
     if bytes != expected {
-        return Ok((bytes, 0));
+        return Ok(FileSum { bytes, crc32c: 0 });
     }
     let mut chunk = vec![0; READ_BYTES.min(bytes as usize + 1)];
-    let (mut total, mut crc) = (0, 0);
+    let mut sum = FileSum { bytes: 0, crc32c: 0 };
     loop {
         match file.read(&mut chunk)? {
-            0 => return Ok((total, crc)),
+            0 => return Ok(sum),
             len => {
-                total += len as u64;
-                crc = crc32c::crc32c_append(crc, &chunk[..len]);
+                sum.bytes += len as u64;
+                sum.crc32c = crc32c::crc32c_append(sum.crc32c, &chunk[..len]);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The generations of a run with servers: `generation.json` in the run directory.
+//! The generations of a run with servers, which a file counts.
 //!
 //! A server that starts enters the current generation unless it has been in it before. If it has,
 //! something of it is lost: it claims the next generation, which starts from the newest complete
@@ -12,7 +12,6 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::PathBuf;
 
 use paceline_exchange::Generation;
 use serde::{Deserialize, Serialize};
@@ -54,20 +53,26 @@ impl ClaimedGeneration {
     }
 }
 
-impl CheckpointDir {
-    fn generation_file(&self) -> PathBuf {
-        self.beside("generation.json")
-    }
+/// Where a server starts.
+#[derive(Clone, Debug)]
+pub struct GenerationStart {
+    /// The generation it enters.
+    pub generation: Generation,
+    /// The checkpoint the generation starts from; `None` for the initial parameters.
+    pub checkpoint: Option<Checkpoint>,
+}
 
+impl CheckpointDir {
     /// The number of the current generation; 0 if none was ever claimed.
     pub(crate) fn generation(&self) -> u64 {
-        read_sealed::<ClaimedGeneration>(&self.generation_file()).unwrap_or_default().generation
+        read_sealed::<ClaimedGeneration>(&self.generation).unwrap_or_default().generation
     }
 
     /// Excludes all other servers while the returned file is open.
     fn lock_generation(&self) -> io::Result<File> {
-        let path = self.beside("generation.lock");
-        let file = File::options().append(true).create(true).open(path)?;
+        // The first server of a run may find no directory yet.
+        self.generation_lock.parent().map_or(Ok(()), fs::create_dir_all)?;
+        let file = File::options().append(true).create(true).open(&self.generation_lock)?;
         match file.lock() {
             // A file system without locks cannot exclude anything.
             Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(file),
@@ -75,21 +80,21 @@ impl CheckpointDir {
         }
     }
 
-    /// The generation for a server that starts, and the checkpoint it starts from. `known` has
-    /// already been verified. Damaged newer checkpoints are set aside with a warning.
+    /// Where a server that starts begins. The checkpoint `known` has already been verified.
+    /// Damaged newer checkpoints are set aside with a warning.
     pub fn claim(
         &self,
         server: ServerNumber,
         known: Option<&Checkpoint>,
         warn: &mut dyn FnMut(&str),
-    ) -> Result<(Generation, Option<Checkpoint>), TrainError> {
-        let path = self.generation_file();
+    ) -> Result<GenerationStart, TrainError> {
+        let path = &self.generation;
         let cannot =
             |source| TrainError::Io { what: format!("cannot claim {}", path.display()), source };
         let _lock = self.lock_generation().map_err(cannot)?;
         let mut claimed = ClaimedGeneration::default();
-        if fs::exists(&path).map_err(cannot)? {
-            claimed = read_sealed(&path).map_err(TrainError::Settings)?;
+        if fs::exists(path).map_err(cannot)? {
+            claimed = read_sealed(path).map_err(TrainError::Settings)?;
         }
         let verify = |step| match known.filter(|known| known.manifest.info.step == step) {
             Some(known) => Ok(known.clone()),
@@ -99,15 +104,15 @@ impl CheckpointDir {
             && let Ok(found) = claimed.base.map(verify).transpose()
         {
             claimed.entered.push(server.index);
-            write_sealed(&path, "claim", &claimed).map_err(cannot)?;
-            return Ok((claimed.generation(), found));
+            write_sealed(path, "claim", &claimed).map_err(cannot)?;
+            return Ok(GenerationStart { generation: claimed.generation(), checkpoint: found });
         }
         let found = self.newest_or_set_aside(&verify, warn)?;
         let base = found.as_ref().map(|checkpoint| checkpoint.manifest.info.step);
         let (generation, entered) = (claimed.generation + 1, vec![server.index]);
         claimed = ClaimedGeneration { generation, base, servers: server.count, entered };
-        write_sealed(&path, "claim", &claimed).map_err(cannot)?;
-        Ok((claimed.generation(), found))
+        write_sealed(path, "claim", &claimed).map_err(cannot)?;
+        Ok(GenerationStart { generation: claimed.generation(), checkpoint: found })
     }
 
     /// The newest sound checkpoint. Damaged newer ones are set aside with a warning.
@@ -120,7 +125,7 @@ impl CheckpointDir {
             match verify(step) {
                 Ok(checkpoint) => return Ok(Some(checkpoint)),
                 Err(why) => {
-                    warn(&format!("passed over the checkpoint of step {step}: {why}"));
+                    warn(&format!("skipped the checkpoint of step {step}: {why}"));
                     self.set_aside(step)?;
                 }
             }
@@ -129,18 +134,18 @@ impl CheckpointDir {
     }
 
     /// Rewinds to the start of a generation that another server has claimed, perhaps in a
-    /// directory of its own.
+    /// directory of its own. Returns the checkpoint it starts from.
     pub fn follow(
         &self,
         server: ServerNumber,
         to: Generation,
     ) -> Result<Option<Checkpoint>, TrainError> {
-        let path = self.generation_file();
+        let path = &self.generation;
         let cannot =
             |source| TrainError::Io { what: format!("cannot write {}", path.display()), source };
         {
             let _lock = self.lock_generation().map_err(cannot)?;
-            let mut claimed = read_sealed::<ClaimedGeneration>(&path).unwrap_or_default();
+            let mut claimed = read_sealed::<ClaimedGeneration>(path).unwrap_or_default();
             if claimed.generation < to.number {
                 let Generation { number: generation, base } = to;
                 let (servers, entered) = (server.count, Vec::new());
@@ -148,7 +153,7 @@ impl CheckpointDir {
             }
             if claimed.generation == to.number {
                 claimed.entered.push(server.index);
-                write_sealed(&path, "claim", &claimed).map_err(cannot)?;
+                write_sealed(path, "claim", &claimed).map_err(cannot)?;
             }
         }
         let Some(step) = to.base else { return Ok(None) };

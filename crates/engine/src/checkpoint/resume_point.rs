@@ -32,6 +32,15 @@ pub struct ResumePoint {
     is_same: bool,
 }
 
+/// A shard of a dense model.
+#[derive(Debug)]
+pub struct DenseShard {
+    /// The parameters.
+    pub params: Vec<f32>,
+    /// Their optimizer, with its state.
+    pub optimizer: OptimizerState,
+}
+
 impl ResumePoint {
     /// Resumes from `checkpoint` with this step layout.
     pub fn new(checkpoint: Checkpoint, steps: StepLayout) -> Self {
@@ -85,8 +94,8 @@ impl ResumePoint {
         match wanted.iter().find(|name| !found.iter().any(|state| state == **name)) {
             None => Ok(()),
             Some(name) => Err(TrainError::Settings(format!(
-                "{dir}: train.optimizer.kind = {:?} needs the state {name:?}, but the checkpoint \
-                 has {found:?}; resume with the optimizer it was taken with",
+                "{dir}: the optimizer {:?} needs the state {name:?}, but the checkpoint has \
+                 {found:?}; resume with the optimizer it was taken with",
                 optimizer.name()
             ))),
         }
@@ -134,7 +143,7 @@ impl ResumePoint {
         layout: &Layout,
         optimizer: OptimizerSpec,
         shard: Range<usize>,
-    ) -> Result<(Vec<f32>, OptimizerState), TrainError> {
+    ) -> Result<DenseShard, TrainError> {
         self.check(layout, &optimizer)?;
         let mut params = vec![0.0; shard.len()];
         self.read(None, shard.clone(), &mut params)?;
@@ -149,7 +158,7 @@ impl ResumePoint {
                 restored.write_state(state, from - shard.start, &values);
             }
         }
-        Ok((params, restored))
+        Ok(DenseShard { params, optimizer: restored })
     }
 
     /// Fills an empty table of a sparse model.

@@ -12,6 +12,10 @@ use super::dir::CheckpointDir;
 use super::manifest::{CheckpointInfo, FORMAT, PlanOrigin, TensorEntry};
 use super::writer::{CheckpointSpec, CheckpointWriter};
 
+fn checkpoint_dir(run: &Path) -> CheckpointDir {
+    CheckpointDir::new(run.join("checkpoints"))
+}
+
 fn layout() -> Layout {
     let mut layout = Layout::new();
     layout.push("weight", &[3, 2], Group::Weights);
@@ -43,8 +47,7 @@ fn writer(run: &Path, index: usize, count: usize, keep: usize) -> CheckpointWrit
     };
     let shard = paceline_exchange::shard_ranges(layout.len(), count)[index].clone();
     let name = format!("ps-{index}");
-    let spec =
-        CheckpointSpec { dir: CheckpointDir::of(run), keep, info, layout, index, shard, name };
+    let spec = CheckpointSpec { dir: checkpoint_dir(run), keep, info, layout, index, shard, name };
     CheckpointWriter::start(spec, Arc::new(|report| assert!(report.is_ok(), "{report:?}"))).unwrap()
 }
 
@@ -67,7 +70,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 #[test]
 fn a_checkpoint_is_complete_once_all_servers_have_written_theirs() {
     let run = TempDir::new().unwrap();
-    let dir = CheckpointDir::of(run.path());
+    let dir = checkpoint_dir(run.path());
     let slots = vec![SlotMark::default()];
     let marks = vec![ChunkMarks { version: 7, slots }];
     for index in [2, 0, 1] {
@@ -88,7 +91,7 @@ fn marks(version: u64, last_sequence: u64) -> Vec<ChunkMarks> {
 #[test]
 fn a_step_is_written_once_more_if_a_mark_has_changed_and_only_then() {
     let run = TempDir::new().unwrap();
-    let dir = CheckpointDir::of(run.path());
+    let dir = checkpoint_dir(run.path());
     let mut servers = [0, 1].map(|index| writer(run.path(), index, 2, 3));
     for writer in &mut servers {
         writer.take(7, marks(7, 7), true, |out| out.fill(0.5));
@@ -112,7 +115,7 @@ fn a_step_is_written_once_more_if_a_mark_has_changed_and_only_then() {
 #[test]
 fn a_complete_one_stays_sound_until_another_of_its_step_is() {
     let run = TempDir::new().unwrap();
-    let dir = CheckpointDir::of(run.path());
+    let dir = checkpoint_dir(run.path());
     write(run.path(), 2, &[10], 3);
     let old = dir.verify(10).unwrap().manifest;
     for index in 0..3 {
@@ -127,7 +130,7 @@ fn a_complete_one_stays_sound_until_another_of_its_step_is() {
 #[test]
 fn old_ones_go_only_when_enough_newer_ones_are_complete() {
     let run = TempDir::new().unwrap();
-    let dir = CheckpointDir::of(run.path());
+    let dir = checkpoint_dir(run.path());
     write(run.path(), 1, &[10, 20, 30, 40], 2);
     assert_eq!(dir.steps(), [40, 30]);
     // One that is begun and not complete makes none go.
@@ -145,7 +148,7 @@ fn old_ones_go_only_when_enough_newer_ones_are_complete() {
 fn damage_anywhere_is_found_and_named_and_the_older_one_is_used() {
     for servers in [1, 2] {
         let run = TempDir::new().unwrap();
-        let dir = CheckpointDir::of(run.path());
+        let dir = checkpoint_dir(run.path());
         write(run.path(), servers, &[10, 20], 3);
         for file in files(&dir.place(20)) {
             let whole = fs::read(&file).unwrap();
@@ -178,7 +181,7 @@ fn damage_anywhere_is_found_and_named_and_the_older_one_is_used() {
 #[test]
 fn what_is_newer_is_put_aside_and_not_lost() {
     let run = TempDir::new().unwrap();
-    let dir = CheckpointDir::of(run.path());
+    let dir = checkpoint_dir(run.path());
     for _ in 0..2 {
         write(run.path(), 1, &[10, 20, 30], 5);
         dir.set_aside_after(10).unwrap();

@@ -14,7 +14,7 @@ use std::time::Instant;
 use paceline_exchange::{ChunkMarks, Store, shard_ranges};
 use paceline_model::{Layout, Table};
 
-use super::buffer::{CheckpointBuffer, ShardColumns, write_shard};
+use super::buffer::{CheckpointBuffer, FileSum, ShardColumns, write_shard};
 use super::dir::CheckpointDir;
 use super::manifest::{
     CheckpointInfo, FORMAT, PlanOrigin, ShardEntry, ShardPiece, TensorEntry, hex, sync_dir,
@@ -59,6 +59,13 @@ struct CopiedShard {
     contents: ShardContents,
     generation: u64,
     buffer: CheckpointBuffer,
+}
+
+/// A shard that is on the disk.
+struct WrittenShard {
+    bytes: u64,
+    /// How long it took.
+    seconds: f64,
 }
 
 /// What identifies the contents of a shard: equal contents need not be written twice.
@@ -127,7 +134,7 @@ impl CheckpointWriter {
         let must_wait = is_last || !self.has_taken;
         let spare = if must_wait { self.spare.recv().ok() } else { self.spare.try_recv().ok() };
         let Some(mut buffer) = spare else {
-            let text = "was left out: the last one is still being written";
+            let text = "was skipped: the previous one is still being written";
             (self.report)(Err(&format!("the checkpoint of step {step} {text}")));
             return false;
         };
@@ -212,7 +219,7 @@ impl CheckpointSpec {
             let Ok(mut copied) = incoming.recv() else { return };
             let step = copied.contents.step;
             match self.write(&columns, &mut copied) {
-                Ok((bytes, seconds)) => {
+                Ok(WrittenShard { bytes, seconds }) => {
                     let megabytes = bytes as f64 / 1e6;
                     let text = format!("{megabytes:.1} MB in {seconds:.3} s");
                     report(Ok(&format!("checkpoint of step {step}: {text}")));
@@ -227,19 +234,20 @@ impl CheckpointSpec {
     }
 
     /// Writes a shard, and the manifest if the other shards are there; then removes old
-    /// checkpoints. Returns the bytes written and the seconds it took.
-    fn write(&self, columns: &ShardColumns, copied: &mut CopiedShard) -> io::Result<(u64, f64)> {
+    /// checkpoints.
+    fn write(&self, columns: &ShardColumns, copied: &mut CopiedShard) -> io::Result<WrittenShard> {
         let start = Instant::now();
         let step = copied.contents.step;
         let place = self.dir.make_place(step)?;
         let file = self.free_name(step);
         let path = place.join(&file);
-        let (bytes, crc) = write_shard(&path, &self.layout, columns, step, &mut copied.buffer)?;
+        let FileSum { bytes, crc32c } =
+            write_shard(&path, &self.layout, columns, step, &mut copied.buffer)?;
         sync_dir(&place)?;
         let shard = ShardEntry {
             file,
             bytes,
-            crc32c: format!("{crc:08x}"),
+            crc32c: format!("{crc32c:08x}"),
             from: self.shard.start as u64,
             to: self.shard.end as u64,
             chunks: copied.contents.marks.iter().map(Into::into).collect(),
@@ -254,7 +262,7 @@ impl CheckpointSpec {
             seconds = start.elapsed().as_secs_f64();
             if is_complete { self.dir.prune(self.keep) } else { Ok(()) }
         })?;
-        Ok((bytes, seconds))
+        Ok(WrittenShard { bytes, seconds })
     }
 
     /// A name for the shard's file that neither a complete checkpoint of this step nor the shard's

@@ -3,36 +3,37 @@
 use std::thread;
 
 use paceline_model::Layout;
+use paceline_net::LinkOutcome::{self, Done, Rewound};
 
 use super::table_link::TableLink;
 use crate::coordinator::Coordinator;
-use crate::error::Interruption;
+use crate::error::TrainError;
 use crate::step_recorder::{StepRecorder, WorkDone};
 use crate::stop_reason::StopReason;
 use crate::trainer::Trainer;
 
 /// Trains on several threads. The first one records and coordinates.
-pub(crate) struct HogwildTrainer<W> {
-    first: W,
-    others: Vec<W>,
+pub(crate) struct HogwildTrainer<'t> {
+    first: Box<TableTrainer<'t>>,
+    others: Vec<Box<TableTrainer<'t>>>,
 }
 
-impl<W> HogwildTrainer<W> {
+/// A training loop over a shared table.
+pub(crate) type TableTrainer<'t> = dyn Trainer<TableLink<'t>> + Send + 't;
+
+impl<'t> HogwildTrainer<'t> {
     /// Trains with `first` on the calling thread and each of `others` on a thread of its own.
-    pub(crate) fn new(first: W, others: Vec<W>) -> Self {
+    pub(crate) fn new(first: Box<TableTrainer<'t>>, others: Vec<Box<TableTrainer<'t>>>) -> Self {
         Self { first, others }
     }
 }
 
-impl<'t, W> Trainer<TableLink<'t>> for HogwildTrainer<W>
-where
-    W: Trainer<TableLink<'t>> + Send,
-{
+impl<'t> Trainer<TableLink<'t>> for HogwildTrainer<'t> {
     fn run(
         &mut self,
         link: &mut TableLink<'t>,
         coordinator: Option<&mut Coordinator<'_>>,
-    ) -> Result<WorkDone, Interruption> {
+    ) -> Result<LinkOutcome<WorkDone>, TrainError> {
         let shared = link.shared();
         thread::scope(|scope| {
             let others: Vec<_> = self
@@ -45,18 +46,21 @@ where
                 })
                 .collect();
             let work = self.first.run(link, coordinator);
-            if !matches!(&work, Ok(WorkDone { reason: Some(StopReason::Epochs), .. })) {
+            if !matches!(&work, Ok(Done(WorkDone { reason: Some(StopReason::Epochs), .. }))) {
                 shared.stop();
             }
-            others.into_iter().try_fold(work?, |sum, other| {
+            let Done(mut sum) = work? else { return Ok(Rewound) };
+            for other in others {
                 let Ok(work) = other.join() else { unreachable!("a panic ends the scope") };
-                Ok(sum.plus(&work?))
-            })
+                let Done(work) = work? else { return Ok(Rewound) };
+                sum = sum.plus(&work);
+            }
+            Ok(Done(sum))
         })
     }
 
-    fn account(&mut self) -> &mut StepRecorder {
-        self.first.account()
+    fn step_recorder(&mut self) -> &mut StepRecorder {
+        self.first.step_recorder()
     }
 
     fn layout(&self) -> &Layout {

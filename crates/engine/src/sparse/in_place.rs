@@ -8,11 +8,12 @@
 
 use paceline_data::{BatchPlan, SparseRows};
 use paceline_model::{Layout, Row, RowDescent, SparseModel, StepEvent};
+use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::Phase;
 
 use super::table_link::TableLink;
 use crate::coordinator::Coordinator;
-use crate::error::Interruption;
+use crate::error::TrainError;
 use crate::link::Link;
 use crate::loop_trace::record_event;
 use crate::step_recorder::{StepMade, StepRecorder, WorkDone};
@@ -27,7 +28,7 @@ pub(crate) struct InPlaceWorker<'a> {
     plan: BatchPlan,
     rows: &'a SparseRows,
     model: Box<dyn SparseModel>,
-    account: StepRecorder,
+    step_recorder: StepRecorder,
     descent: RowDescent,
     /// The rows of the current batch, followed by those of the next.
     order: Vec<u32>,
@@ -41,16 +42,16 @@ impl<'a> InPlaceWorker<'a> {
         plan: BatchPlan,
         rows: &'a SparseRows,
         model: Box<dyn SparseModel>,
-        account: StepRecorder,
+        step_recorder: StepRecorder,
     ) -> Self {
         let descent = RowDescent::new(model.max_block());
         let (order, next) = Default::default();
-        Self { slot, plan, rows, model, account, descent, order, next }
+        Self { slot, plan, rows, model, step_recorder, descent, order, next }
     }
 
     /// Moves to the batch of `step` and reads the one after it. Returns the batch's number of rows.
     fn begin_step(&mut self, step: u64) -> usize {
-        self.account.clock.stay_in(Phase::Input);
+        self.step_recorder.clock.stay_in(Phase::Input);
         std::mem::swap(&mut self.order, &mut self.next);
         self.plan.batch(step + 1, self.slot, &mut self.next);
         let examples = self.order.len();
@@ -60,7 +61,7 @@ impl<'a> InPlaceWorker<'a> {
 
     /// The mean loss of the first `examples` rows of the order; the table receives their gradient.
     fn gradient(&mut self, examples: usize, link: &TableLink<'_>) -> f32 {
-        let start = self.account.begin_compute();
+        let start = self.step_recorder.begin_compute();
         let (rows, order) = (self.rows, &self.order[..]);
         let later = |at: usize| order.get(at).map(|&row| row as usize);
         let ahead = (AHEAD..).map_while(|at| {
@@ -68,7 +69,7 @@ impl<'a> InPlaceWorker<'a> {
             later(at + AHEAD).into_iter().for_each(|row| rows.prefetch_keys(row));
             later(at).map(|row| rows.row(row).keys)
         });
-        if let Some(track) = self.account.clock.track() {
+        if let Some(track) = self.step_recorder.clock.track() {
             track.begin_row();
         }
         let Some(score_loss) = self.model.score_loss() else {
@@ -76,10 +77,10 @@ impl<'a> InPlaceWorker<'a> {
         };
         let batch = rows_of(rows, &order[..examples]);
         let loss = self.descent.gradient(score_loss, link.table(), batch, ahead);
-        if let Some(track) = self.account.clock.track() {
+        if let Some(track) = self.step_recorder.clock.track() {
             record_event(track, &StepEvent::Forward { layer: 0 });
         }
-        self.account.slow_down(start);
+        self.step_recorder.slow_down(start);
         loss
     }
 }
@@ -97,34 +98,35 @@ impl Trainer<TableLink<'_>> for InPlaceWorker<'_> {
         &mut self,
         link: &mut TableLink<'_>,
         mut coordinator: Option<&mut Coordinator<'_>>,
-    ) -> Result<WorkDone, Interruption> {
+    ) -> Result<LinkOutcome<WorkDone>, TrainError> {
         self.plan.batch(link.next_step(), self.slot, &mut self.next);
         loop {
             let plan_step = link.next_step();
             let examples = self.begin_step(plan_step);
             if examples == 0 {
-                return Ok(self.account.work.at_end_of_plan());
+                return Ok(Done(self.step_recorder.work.at_end_of_plan()));
             }
-            self.account.begin_step(plan_step)?;
+            self.step_recorder.begin_step(plan_step)?;
             let step = link.global_step();
             let loss = self.gradient(examples, link);
-            let now = self.account.clock.enter(Phase::Push);
+            let now = self.step_recorder.clock.enter(Phase::Push);
             let rows = rows_of(self.rows, &self.order[..examples]);
             self.descent.update(link.table(), link.begin_update(), rows);
-            link.end_update(&mut self.account.clock);
+            link.end_update(&mut self.step_recorder.clock);
 
-            self.account.work.steps += 1;
-            self.account.work.examples += examples as u64;
+            self.step_recorder.work.steps += 1;
+            self.step_recorder.work.examples += examples as u64;
             let made = StepMade { step, loss, now };
-            self.account.after_step(made, link, coordinator.as_deref_mut())?;
+            let recorded = self.step_recorder.after_step(made, link, coordinator.as_deref_mut())?;
+            let Done(()) = recorded else { return Ok(Rewound) };
             if link.is_stopping() {
-                return Ok(self.account.work);
+                return Ok(Done(self.step_recorder.work));
             }
         }
     }
 
-    fn account(&mut self) -> &mut StepRecorder {
-        &mut self.account
+    fn step_recorder(&mut self) -> &mut StepRecorder {
+        &mut self.step_recorder
     }
 
     fn layout(&self) -> &Layout {

@@ -7,7 +7,7 @@ mod table_link;
 mod worker;
 
 pub(crate) use evaluator::SparseEvaluator;
-pub(crate) use hogwild::HogwildTrainer;
+pub(crate) use hogwild::{HogwildTrainer, TableTrainer};
 pub(crate) use in_place::InPlaceWorker;
 pub(crate) use table_link::{SharedTable, TableLink};
 pub(crate) use worker::SparseWorker;

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use paceline_exchange::{ChunkMarks, SlotMark};
 use paceline_model::{OptimizerSpec, SparseModel, Table};
+use paceline_net::LinkOutcome;
 use paceline_observe::{Phase, PhaseClock};
 
 use crate::checkpoint::{CheckpointWriter, ResumePoint, copy_table};
 use crate::context::VisitPiece;
-use crate::error::{Interruption, TrainError};
+use crate::error::TrainError;
 use crate::link::{Link, PushOutcome, SparseLink, SparsePush};
 use crate::loop_trace::APPLY_OP;
 
@@ -144,12 +145,12 @@ impl Link for TableLink<'_> {
         self.shared.steps.load(Ordering::Relaxed)
     }
 
-    fn request_stop(&mut self, _reason: &str) -> Result<(), Interruption> {
+    fn request_stop(&mut self, _reason: &str) -> Result<(), TrainError> {
         self.shared.stop();
         Ok(())
     }
 
-    fn checkpoint(&mut self, step: u64, is_last: bool) -> Result<(), Interruption> {
+    fn checkpoint(&mut self, step: u64, is_last: bool) -> Result<(), TrainError> {
         if let Some(checkpoints) = &mut self.checkpoints {
             let shared = self.shared;
             // Updates of other threads during the copy may be in it or not, as in any other read
@@ -164,14 +165,14 @@ impl Link for TableLink<'_> {
         Ok(())
     }
 
-    fn peek(&mut self, keys: Option<&[u32]>) -> Result<&[f32], Interruption> {
+    fn peek(&mut self, keys: Option<&[u32]>) -> Result<LinkOutcome<&[f32]>, TrainError> {
         let keys = keys.unwrap_or_default();
         self.peeked.resize(keys.len(), 0.0);
         self.shared.table.read(keys, &mut self.peeked);
-        Ok(&self.peeked)
+        Ok(LinkOutcome::Done(&self.peeked))
     }
 
-    fn for_each_piece(&mut self, visit: &mut VisitPiece<'_>) -> Result<(), Interruption> {
+    fn for_each_piece(&mut self, visit: &mut VisitPiece<'_>) -> Result<LinkOutcome, TrainError> {
         let all = self.shared.table.range();
         for from in all.clone().step_by(PIECE) {
             let piece = from..(from + PIECE).min(all.end);
@@ -179,7 +180,7 @@ impl Link for TableLink<'_> {
             self.shared.table.read_range(piece, &mut self.peeked);
             visit(&self.peeked)?;
         }
-        Ok(())
+        Ok(LinkOutcome::Done(()))
     }
 }
 
@@ -202,31 +203,38 @@ impl SparseLink for TableLink<'_> {
         step: u64,
         keys: &[u32],
         clock: &mut PhaseClock,
-    ) -> Result<(), Interruption> {
+    ) -> Result<LinkOutcome, TrainError> {
         clock.enter(Phase::Pull);
         self.next_step = step;
         self.read(keys);
-        Ok(())
+        Ok(LinkOutcome::Done(()))
     }
 
-    fn begin_next(&mut self, _: &[u32], _: &mut PhaseClock) -> Result<(), Interruption> {
-        Ok(())
+    fn begin_next(&mut self, _: &[u32], _: &mut PhaseClock) -> Result<LinkOutcome, TrainError> {
+        Ok(LinkOutcome::Done(()))
     }
 
     fn values(&self) -> &[f32] {
         &self.values
     }
 
-    fn push(&mut self, push: SparsePush<'_>, clock: &mut PhaseClock) -> Result<(), Interruption> {
+    fn push(
+        &mut self,
+        push: SparsePush<'_>,
+        clock: &mut PhaseClock,
+    ) -> Result<LinkOutcome, TrainError> {
         let step = self.begin_update();
         self.shared.table.update(step, push.keys, push.grad);
         self.end_update(clock);
         clock.enter(Phase::Pull);
         self.read(push.next);
-        Ok(())
+        Ok(LinkOutcome::Done(()))
     }
 
-    fn wait_for_values(&mut self, _: &mut PhaseClock) -> Result<PushOutcome, Interruption> {
-        Ok(PushOutcome::Applied)
+    fn wait_for_values(
+        &mut self,
+        _: &mut PhaseClock,
+    ) -> Result<LinkOutcome<PushOutcome>, TrainError> {
+        Ok(LinkOutcome::Done(PushOutcome::Applied))
     }
 }

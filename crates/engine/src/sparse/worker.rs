@@ -7,10 +7,11 @@
 
 use paceline_data::{BatchPlan, SparseBuffer, SparseRows};
 use paceline_model::{Batch, Compactor, Layout, Rows, SparseModel};
+use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::Phase;
 
 use crate::coordinator::Coordinator;
-use crate::error::{Interruption, TrainError};
+use crate::error::TrainError;
 use crate::gradient::{BlockSource, batch_gradient};
 use crate::link::{PushOutcome, SparseLink, SparsePush};
 use crate::step_recorder::{StepMade, StepRecorder, WorkDone};
@@ -22,7 +23,7 @@ pub(crate) struct SparseWorker<'a> {
     plan: BatchPlan,
     rows: &'a SparseRows,
     model: Box<dyn SparseModel>,
-    account: StepRecorder,
+    step_recorder: StepRecorder,
     /// The batch to compute now, and those after it.
     queue: Vec<PreparedBatch>,
     indices: Vec<u32>,
@@ -69,15 +70,15 @@ impl<'a> SparseWorker<'a> {
         plan: BatchPlan,
         rows: &'a SparseRows,
         model: Box<dyn SparseModel>,
-        account: StepRecorder,
+        step_recorder: StepRecorder,
     ) -> Self {
         let (queue, indices, grad) = Default::default();
-        Self { slot, plan, rows, model, account, queue, indices, grad }
+        Self { slot, plan, rows, model, step_recorder, queue, indices, grad }
     }
 
     /// Reads the batch of `step` into a place of the queue.
     fn prepare(&mut self, place: usize, step: u64, link: &impl SparseLink) {
-        self.account.clock.stay_in(Phase::Input);
+        self.step_recorder.clock.stay_in(Phase::Input);
         self.plan.batch(step, self.slot, &mut self.indices);
         let batch = &mut self.queue[place];
         (batch.step, batch.done) = (step, 0);
@@ -92,38 +93,39 @@ impl<'a> SparseWorker<'a> {
     }
 
     /// Starts at `step`: reads its batch and those after it, and fetches its values.
-    fn begin(&mut self, step: u64, link: &mut impl SparseLink) -> Result<(), Interruption> {
+    fn begin(&mut self, step: u64, link: &mut impl SparseLink) -> Result<LinkOutcome, TrainError> {
         let overlaps = link.overlaps();
         self.queue.resize_with(if overlaps { 3 } else { 2 }, PreparedBatch::default);
         for place in 0..self.queue.len() {
             self.prepare(place, step + place as u64, link);
         }
-        let clock = &mut self.account.clock;
-        link.begin(step, self.queue[0].keys(), clock)?;
-        if overlaps {
-            link.begin_next(self.queue[1].keys(), clock)?;
+        let clock = &mut self.step_recorder.clock;
+        let begun = link.begin(step, self.queue[0].keys(), clock)?;
+        if !overlaps || begun == Rewound {
+            return Ok(begun);
         }
-        Ok(())
+        link.begin_next(self.queue[1].keys(), clock)
     }
 
     /// Pushes the gradient of the first batch, and prepares a further one while it travels.
-    fn push(&mut self, link: &mut impl SparseLink) -> Result<(), Interruption> {
+    fn push(&mut self, link: &mut impl SparseLink) -> Result<LinkOutcome, TrainError> {
         let (overlaps, last) = (link.overlaps(), self.queue.len() - 1);
-        if overlaps {
-            link.wait_for_values(&mut self.account.clock)?;
+        if overlaps && link.wait_for_values(&mut self.step_recorder.clock)? == Rewound {
+            return Ok(Rewound);
         }
         let (batch, next) = (&self.queue[0], self.queue[last].keys());
         let (step, examples, keys) = (batch.step, batch.len(), batch.keys());
         let push = SparsePush { step, examples, keys, grad: &self.grad, next };
-        link.push(push, &mut self.account.clock)?;
+        let Done(()) = link.push(push, &mut self.step_recorder.clock)? else { return Ok(Rewound) };
         let after_last = self.queue[last].step + 1;
         self.queue.rotate_left(1);
         self.prepare(last, after_last, link);
         if !overlaps {
-            let outcome = link.wait_for_values(&mut self.account.clock)?;
-            self.account.work.dropped += u64::from(outcome == PushOutcome::Dropped);
+            let waited = link.wait_for_values(&mut self.step_recorder.clock)?;
+            let Done(outcome) = waited else { return Ok(Rewound) };
+            self.step_recorder.work.dropped += u64::from(outcome == PushOutcome::Dropped);
         }
-        Ok(())
+        Ok(Done(()))
     }
 }
 
@@ -132,45 +134,51 @@ impl<L: SparseLink> Trainer<L> for SparseWorker<'_> {
         &mut self,
         link: &mut L,
         mut coordinator: Option<&mut Coordinator<'_>>,
-    ) -> Result<WorkDone, Interruption> {
-        self.begin(link.next_step(), link)?;
+    ) -> Result<LinkOutcome<WorkDone>, TrainError> {
+        if link.already_left() {
+            return Ok(Done(WorkDone::default()));
+        }
+        let Done(()) = self.begin(link.next_step(), link)? else { return Ok(Rewound) };
         // A worker that takes over a slot may find the run at its end.
         if link.is_stopping() || link.is_recalled() {
-            return Ok(self.account.work);
+            return Ok(Done(self.step_recorder.work));
         }
         loop {
             let examples = self.queue[0].len();
             if examples == 0 {
-                link.wait_for_values(&mut self.account.clock)?;
-                return Ok(self.account.work.at_end_of_plan());
+                let waited = link.wait_for_values(&mut self.step_recorder.clock)?;
+                let Done(_) = waited else { return Ok(Rewound) };
+                return Ok(Done(self.step_recorder.work.at_end_of_plan()));
             }
-            self.account.begin_step(self.queue[0].step)?;
+            self.step_recorder.begin_step(self.queue[0].step)?;
             let step = link.global_step();
             let values = link.values();
             self.grad.resize(values.len(), 0.0);
             let (model, batch) = (&mut *self.model, &mut self.queue[0]);
-            let (grad, account) = (&mut self.grad, &mut self.account);
-            let loss = batch_gradient(model, batch, examples, values, grad, account)?;
-            let now = self.account.clock.enter(Phase::Push);
-            self.push(link)?;
+            let (grad, step_recorder) = (&mut self.grad, &mut self.step_recorder);
+            let loss = batch_gradient(model, batch, examples, values, grad, step_recorder)?;
+            let now = self.step_recorder.clock.enter(Phase::Push);
+            let Done(()) = self.push(link)? else { return Ok(Rewound) };
 
-            self.account.work.steps += 1;
-            self.account.work.examples += examples as u64;
+            self.step_recorder.work.steps += 1;
+            self.step_recorder.work.examples += examples as u64;
             let made = StepMade { step, loss, now };
-            self.account.after_step(made, link, coordinator.as_deref_mut())?;
+            let recorded = self.step_recorder.after_step(made, link, coordinator.as_deref_mut())?;
+            let Done(()) = recorded else { return Ok(Rewound) };
             if link.is_stopping() || link.is_recalled() {
-                link.wait_for_values(&mut self.account.clock)?;
-                return Ok(self.account.work);
+                let waited = link.wait_for_values(&mut self.step_recorder.clock)?;
+                let Done(_) = waited else { return Ok(Rewound) };
+                return Ok(Done(self.step_recorder.work));
             }
             if link.next_step() != self.queue[0].step {
                 // The other workers completed the step without this worker's gradient.
-                self.begin(link.next_step(), link)?;
+                let Done(()) = self.begin(link.next_step(), link)? else { return Ok(Rewound) };
             }
         }
     }
 
-    fn account(&mut self) -> &mut StepRecorder {
-        &mut self.account
+    fn step_recorder(&mut self) -> &mut StepRecorder {
+        &mut self.step_recorder
     }
 
     fn layout(&self) -> &Layout {

@@ -14,13 +14,13 @@ use paceline_observe::{
 use crate::checkpoint::{CheckpointWriter, copy_store};
 use crate::context::{NoteLevel, TaskContext};
 use crate::server_trace::ServerTrace;
-use crate::step_recorder::is_bare;
+use crate::settings::TestHooks;
 
 /// How often the workers' pace is compared.
 const PACE_EVERY: Duration = Duration::from_secs(1);
 
-/// Accounts for a server.
-pub(crate) struct ServerAccount {
+/// Reports what a server does.
+pub(crate) struct ServerReporter {
     task: String,
     context: Arc<dyn TaskContext>,
     recorder: Box<dyn ServerRecorder>,
@@ -39,9 +39,10 @@ pub(crate) struct ServerAccount {
     last_pace: Instant,
     /// Pushes made before the current generation began, and kept in it.
     carried: u64,
+    omits_phases: bool,
 }
 
-impl ServerAccount {
+impl ServerReporter {
     pub(crate) fn new(
         task: String,
         context: Arc<dyn TaskContext>,
@@ -65,12 +66,18 @@ impl ServerAccount {
             pace: Pace::new(0),
             last_pace: now,
             carried: 0,
+            omits_phases: false,
         }
     }
 
     /// Records the server's connections on the timeline.
     pub(crate) fn with_trace(self, trace: Option<ServerTrace>) -> Self {
         Self { trace, ..self }
+    }
+
+    /// Changes what a test or bench wants changed.
+    pub(crate) fn with_hooks(self, hooks: TestHooks) -> Self {
+        Self { omits_phases: hooks.omits_phases, ..self }
     }
 
     /// Reports on the workers in these slots, as server 0 does.
@@ -151,7 +158,7 @@ impl ServerAccount {
     }
 }
 
-impl ServerObserver for ServerAccount {
+impl ServerObserver for ServerReporter {
     fn note(&mut self, level: Level, text: &str) {
         self.note_level(
             match level {
@@ -213,7 +220,7 @@ impl ServerObserver for ServerAccount {
     }
 
     fn wants_phases(&self) -> bool {
-        !is_bare()
+        !self.omits_phases
     }
 
     fn trace_connection(&mut self) -> Option<Box<dyn ConnectionTracer>> {

@@ -1,0 +1,130 @@
+//! How worker 0 coordinates a run: it trains like any worker, acts on each step as the
+//! [`Coordinator`] decides, and ends the run.
+//!
+//! [`run_coordinator`] is the same for every mode. In `single` there is no other task to leave,
+//! collect reports from, or release: the link's methods do nothing.
+
+use paceline_net::LinkOutcome::{self, Done, Rewound};
+use paceline_observe::TaskSummary;
+
+use crate::context::{FinalModel, NoteLevel, VisitPiece};
+use crate::coordinator::{Coordinator, CoordinatorConfig};
+use crate::error::TrainError;
+use crate::link::Link;
+use crate::rewind::{joined_at, rewind};
+use crate::run_report::{RunFacts, RunReport, ending, summarise};
+use crate::step_recorder::WorkDone;
+use crate::test_runner::TestRunner;
+use crate::trainer::Trainer;
+use crate::training_task::{TrainingTask, encode_report};
+
+/// What differs between the coordinators of the modes.
+pub(crate) struct CoordinatorOptions<'a> {
+    /// Runs the tests.
+    pub(crate) tests: Box<dyn TestRunner + 'a>,
+    /// See [`CoordinatorConfig::reproducible`].
+    pub(crate) reproducible: bool,
+    /// Adds what other slots of the process did to the report of slot 0.
+    pub(crate) combine: &'a dyn Fn(TaskSummary) -> TaskSummary,
+}
+
+/// Trains as the coordinator, through as many rewinds as there are, and ends the run.
+pub(crate) fn run_coordinator<L: Link>(
+    task: &TrainingTask<'_>,
+    link: &mut L,
+    trainer: &mut dyn Trainer<L>,
+    options: CoordinatorOptions<'_>,
+) -> Result<RunReport, TrainError> {
+    let settings = task.settings;
+    let mut coordinator = Coordinator::new(CoordinatorConfig {
+        stop: settings.stop,
+        evaluate: settings.evaluate,
+        checkpoint: settings.checkpoint,
+        started_at: task.started_at(),
+        joined_at: joined_at(task, link),
+        epoch_steps: settings.stop.epochs.map(|_| task.plan_steps()),
+        examples_per_step: settings.examples_per_step(task.place.slots),
+        tests: options.tests,
+        reproducible: options.reproducible,
+        context: &*task.context,
+    });
+    loop {
+        let ended = match trainer.run(link, Some(&mut coordinator)) {
+            Ok(Done(work)) => {
+                end_run(task, link, trainer, &work, &mut coordinator, options.combine)
+            }
+            Ok(Rewound) => Ok(Rewound),
+            Err(error) => Err(error),
+        };
+        let rewound = match ended {
+            Ok(Done(report)) => return Ok(report),
+            Ok(Rewound) => rewind(task, link, trainer, Some(&mut coordinator)),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = rewound {
+            let _ = trainer.step_recorder().finish(false);
+            return Err(error);
+        }
+    }
+}
+
+/// The coordinator's last steps: leaves, collects all reports, tests and keeps the final model,
+/// keeps the summary, and only then lets the other tasks end.
+fn end_run<L: Link>(
+    task: &TrainingTask<'_>,
+    link: &mut L,
+    trainer: &mut dyn Trainer<L>,
+    work: &WorkDone,
+    coordinator: &mut Coordinator<'_>,
+    combine: &dyn Fn(TaskSummary) -> TaskSummary,
+) -> Result<LinkOutcome<RunReport>, TrainError> {
+    if link.is_recalled() {
+        return Err(TrainError::Lost("another slot of this process has failed".into()));
+    }
+    let own = combine(task.task_summary(trainer.step_recorder(), work, link));
+    let has_timeline = task.finish_timeline(trainer.step_recorder());
+    let Done(()) = link.leave(&encode_report(&own))? else { return Ok(Rewound) };
+    let Done(tasks) = link.collect(own)? else { return Ok(Rewound) };
+    let Done(()) = link.refresh()? else { return Ok(Rewound) };
+    let tested = coordinator.final_test(link, &mut *trainer.step_recorder().recorder)?;
+    let Done(score) = tested else { return Ok(Rewound) };
+    coordinator.final_checkpoint(link)?;
+    let Done(()) = save_model(task, link, trainer)? else { return Ok(Rewound) };
+    trainer.step_recorder().finish(true)?;
+    let reason = coordinator.reason().or(work.reason);
+    let summary = summarise(RunFacts {
+        name: task.run_name,
+        settings: task.settings,
+        place: task.place,
+        reason,
+        global_steps: link.global_step(),
+        started_at: coordinator.started_at(),
+        train_loss: coordinator.train_loss(),
+        score,
+        tasks,
+    });
+    task.note(NoteLevel::Info, &ending(&summary));
+    task.context.save_summary(&summary, has_timeline)?;
+    link.finish()?;
+    Ok(Done(RunReport { summary, reason }))
+}
+
+/// Hands the final parameters to the task's context.
+fn save_model<L: Link>(
+    task: &TrainingTask<'_>,
+    link: &mut L,
+    trainer: &dyn Trainer<L>,
+) -> Result<LinkOutcome, TrainError> {
+    let step = link.global_step();
+    let mut is_rewound = false;
+    let mut params = |visit: &mut VisitPiece<'_>| match link.for_each_piece(visit)? {
+        Done(()) => Ok(()),
+        // The context knows no rewinds: for it, the parameters end too early.
+        Rewound => {
+            is_rewound = true;
+            Err(TrainError::Lost("the run was rewound".into()))
+        }
+    };
+    let saved = task.context.save_model(FinalModel::new(trainer.layout(), step, &mut params));
+    if is_rewound { Ok(Rewound) } else { saved.map(Done) }
+}

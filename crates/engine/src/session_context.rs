@@ -1,0 +1,167 @@
+//! What surrounds the tasks of a session.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use paceline_model::OpNode;
+use paceline_observe::{Recorder, ServerRecorder, Summary};
+
+use crate::context::{FinalModel, NoteLevel, TaskContext, VisitPiece};
+use crate::error::TrainError;
+use crate::settings::Mode;
+
+/// What a [`Session`](crate::Session) trains, for those who record it.
+#[derive(Clone, Debug)]
+pub struct SessionDescription {
+    /// The run's name.
+    pub name: String,
+    /// The name of the model's type; `model` if a function builds it.
+    pub model: String,
+    /// The form of the data: `images`, `examples` or `rows`.
+    pub data: &'static str,
+    /// Where the data is from, for people.
+    pub data_origin: String,
+    /// Every random choice is drawn from this.
+    pub seed: u64,
+    /// Examples per worker and step.
+    pub batch: usize,
+    /// How workers share the parameters.
+    pub mode: Mode,
+    /// Workers.
+    pub workers: usize,
+    /// Parameter servers.
+    pub servers: usize,
+    /// The model's operations, for a graph.
+    pub graph: Vec<OpNode>,
+}
+
+/// A task of a session that is about to start.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionTask<'a> {
+    /// Its name, such as `worker:0` or `ps:1`.
+    pub name: &'a str,
+    /// The session it belongs to.
+    pub session: &'a SessionDescription,
+}
+
+/// Creates the context of a task.
+pub type ContextFactory =
+    dyn Fn(SessionTask<'_>) -> Result<Arc<dyn TaskContext>, TrainError> + Send + Sync + 'static;
+
+/// Recorders that a program gave to its session, until worker 0 takes them.
+pub(crate) type Recorders = Mutex<Vec<Box<dyn Recorder + Send>>>;
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A worker's context that also reports to the session's recorders and keeps the final parameters.
+pub(crate) struct SessionContext {
+    pub(crate) context: Arc<dyn TaskContext>,
+    /// Empty except for worker 0.
+    pub(crate) recorders: Recorders,
+    pub(crate) trained: Arc<Mutex<Vec<f32>>>,
+}
+
+/// Every method that is not named here but in [`TaskContext`] would fall back to its default.
+impl TaskContext for SessionContext {
+    fn note(&self, level: NoteLevel, text: &str) {
+        self.context.note(level, text);
+    }
+
+    fn recorder(&self) -> Result<Box<dyn Recorder + Send>, TrainError> {
+        let own = self.context.recorder()?;
+        let added = std::mem::take(&mut *lock(&self.recorders));
+        Ok(added.into_iter().fold(own, |all, recorder| Box::new((all, recorder))))
+    }
+
+    fn server_recorder(&self) -> Result<Box<dyn ServerRecorder>, TrainError> {
+        self.context.server_recorder()
+    }
+
+    fn stop_signal(&self) -> Option<i32> {
+        self.context.stop_signal()
+    }
+
+    fn should_leave(&self) -> bool {
+        self.context.should_leave()
+    }
+
+    fn is_run_over(&self) -> bool {
+        self.context.is_run_over()
+    }
+
+    fn reopen_run(&self) -> Result<(), TrainError> {
+        self.context.reopen_run()
+    }
+
+    fn save_model(&self, model: FinalModel<'_>) -> Result<(), TrainError> {
+        let (layout, step) = (model.layout, model.step);
+        let mut params = Vec::with_capacity(layout.len());
+        model.for_each_piece(&mut |piece| {
+            params.extend_from_slice(piece);
+            Ok(())
+        })?;
+        let mut again = |visit: &mut VisitPiece<'_>| visit(&params);
+        self.context.save_model(FinalModel::new(layout, step, &mut again))?;
+        *lock(&self.trained) = params;
+        Ok(())
+    }
+
+    fn save_summary(&self, summary: &Summary, has_timeline: bool) -> Result<(), TrainError> {
+        self.context.save_summary(summary, has_timeline)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts the calls that a session passes on.
+    #[derive(Default)]
+    struct CountedContext {
+        calls: Mutex<Vec<&'static str>>,
+    }
+
+    impl CountedContext {
+        fn count(&self, call: &'static str) {
+            lock(&self.calls).push(call);
+        }
+    }
+
+    impl TaskContext for CountedContext {
+        fn is_run_over(&self) -> bool {
+            self.count("is_run_over");
+            true
+        }
+
+        fn reopen_run(&self) -> Result<(), TrainError> {
+            self.count("reopen_run");
+            Ok(())
+        }
+
+        fn should_leave(&self) -> bool {
+            self.count("should_leave");
+            true
+        }
+
+        fn stop_signal(&self) -> Option<i32> {
+            self.count("stop_signal");
+            Some(2)
+        }
+    }
+
+    #[test]
+    fn a_session_passes_every_question_on_to_the_context() {
+        let counted = Arc::new(CountedContext::default());
+        let context = SessionContext {
+            context: counted.clone(),
+            recorders: Recorders::default(),
+            trained: Arc::default(),
+        };
+        assert!(context.is_run_over() && context.should_leave());
+        assert_eq!(context.stop_signal(), Some(2));
+        context.reopen_run().unwrap();
+        let calls = ["is_run_over", "should_leave", "stop_signal", "reopen_run"];
+        assert_eq!(*lock(&counted.calls), calls);
+    }
+}
