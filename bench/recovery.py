@@ -57,7 +57,7 @@ class Run:
         for setting in settings(mode, params):
             args += ["--set", setting]
         self.launcher = subprocess.Popen(args, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        self.until(lambda: "all workers are here" in self.log("ps:0"))
+        self.until(lambda: "all workers are connected" in self.log("ps:0"))
         self.until(self.checkpoints)
 
     def log(self, task):
@@ -151,8 +151,8 @@ def main():
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--params", type=int, default=0)
     args = parser.parse_args()
-    here, applied = "all workers are here", "paceline_applied_gradients_total"
-    taken, stepped = "a new process takes worker:1 over", "paceline_steps_total"
+    here, applied = "all workers are connected", "paceline_applied_gradients_total"
+    taken, stepped = "a new process takes over worker:1", "paceline_steps_total"
     both, pause = ["ready", "first step"], ["the coordinator's pause"]
     cases = [
         ("server", "sync", both, lambda run: run.kill_and_wait("ps:1", here, applied)),

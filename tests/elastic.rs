@@ -161,7 +161,7 @@ fn a_spare_takes_over_from_a_killed_worker() {
         let mut spare = join(&sandbox);
         spare.wait_for("waits for a slot, as a spare: all 2 are filled");
         signal_to(launched.task("worker:1"), "KILL");
-        wait_for_server_log(&run, "worker:2 takes worker:1 over");
+        wait_for_server_log(&run, "worker:2 takes over worker:1");
         // The restarted task finds its slot taken and becomes a spare.
         launched.wait_for("worker:1: waits for a slot, as a spare");
         launched.wait_for_more_steps();

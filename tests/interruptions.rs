@@ -28,7 +28,7 @@ pub(crate) fn check_interrupted(sandbox: &Sandbox, mode: &str, code: Option<i32>
 }
 
 #[test]
-fn a_signal_to_the_launcher_ends_the_run_in_good_order() {
+fn a_signal_to_the_launcher_ends_the_run_cleanly() {
     for (mode, name, code) in [
         ("async", "INT", 130),
         ("sync", "INT", 130),
@@ -46,7 +46,7 @@ fn a_signal_to_the_launcher_ends_the_run_in_good_order() {
 }
 
 #[test]
-fn a_signal_to_all_tasks_at_once_ends_the_run_in_good_order() {
+fn a_signal_to_all_tasks_at_once_ends_the_run_cleanly() {
     // As a terminal sends Ctrl-C, and a service manager SIGTERM.
     for (mode, name, code) in [
         ("async", "INT", 130),

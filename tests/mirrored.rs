@@ -206,7 +206,7 @@ fn mirrored_tasks_start_by_hand_in_any_order_with_workers_only() {
         // Each task reports which task it waits for, and its state.
         let run = manual_run.run();
         let names = tasks.map(|(role, index)| format!("{role}:{index}"));
-        let missing = format!("{} at {} is not here yet", names[2], at[1]);
+        let missing = format!("{} at {} is not connected yet", names[2], at[1]);
         assert!(wait_until(|| run.log(&names[1]).contains(&missing)), "{}", run.log(&names[1]));
         let refused = format!("{} at {} is refused (", names[2], at[1]);
         assert!(wait_until(|| run.log(&names[0]).contains(&refused)), "{}", run.log(&names[0]));
@@ -225,7 +225,7 @@ fn a_mirrored_worker_without_peers_gives_up_and_names_them() {
     let output = manual_run.start("worker", 1).finish();
     assert_eq!(output.code, Some(200), "{output:?}");
     assert_says(&output.stderr, &["error: the run did not start within 2 s: worker:0 at "]);
-    assert_says(&output.stderr, &[&format!("worker:2 at {} is not here yet", at[2])]);
+    assert_says(&output.stderr, &[&format!("worker:2 at {} is not connected yet", at[2])]);
 }
 
 #[test]

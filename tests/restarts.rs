@@ -56,7 +56,7 @@ fn the_other_workers_continue_and_a_new_process_takes_the_slot() {
         let mut launched = running(&sandbox, mode, &[ENDLESS]);
         launched.kill_and_wait_for_restart("worker:1");
         let run = sandbox.run_folder("run");
-        let taken = || run.log("ps:0").contains("a new process takes worker:1 over");
+        let taken = || run.log("ps:0").contains("a new process takes over worker:1");
         within(Duration::from_secs(30), "the slot is taken over", taken);
         launched.wait_for_more_steps();
         launched.signal("INT");

@@ -73,7 +73,7 @@ fn pushes_lost_with_a_server_are_counted_and_every_other_push_is_applied_once() 
         launched.kill_and_wait_for_restart("ps:0");
         launched.wait_for("ps:1: the run goes back to the checkpoint of step ");
         let run = sandbox.run_folder("run");
-        let logged = || run.log("ps:0").matches("all workers are here").count() > 1;
+        let logged = || run.log("ps:0").matches("all workers are connected").count() > 1;
         within(Duration::from_secs(30), "all workers are back", logged);
         launched.wait_for_more_steps();
         launched.signal("INT");

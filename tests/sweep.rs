@@ -83,7 +83,7 @@ fn an_interrupted_sweep_continues_where_it_was() {
         let output = sweep.finish();
         assert_eq!(output.code, Some(code), "{output:?}");
         assert_says(&output.stderr, &["resume with: paceline sweep --continue"]);
-        assert_eq!(run.summary()["stop_reason"], "interrupted", "the run ended in good order");
+        assert_eq!(run.summary()["stop_reason"], "interrupted", "the run ended cleanly");
         assert_eq!(outcomes(&dir), ["done", "interrupted"]);
 
         // Only the interrupted cell is run again, in a new directory.
@@ -115,7 +115,7 @@ fn a_killed_sweep_ends_its_run_and_can_continue() {
     assert!(wait_until(|| run.event_bytes("worker:0") > 10_000));
     sweep.signal("KILL");
     sweep.finish();
-    assert!(wait_until(|| run.file("summary.json").exists()), "the run ends in good order");
+    assert!(wait_until(|| run.file("summary.json").exists()), "the run ends cleanly");
     assert!(outcomes(&dir).is_empty());
     assert_says(&sandbox.ok(&["sweep", "--dry-run", "job.toml"]).stdout, &["# job: 1 run\n"]);
 }

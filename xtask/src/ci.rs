@@ -32,7 +32,7 @@ pub(crate) fn ci() -> ChoreResult {
     Ok(())
 }
 
-/// Runs whose tasks are killed, stopped and cut off: ten times as many as the tests make of them.
+/// Runs 300 chaos seeds, ten times as many as `cargo test`.
 pub(crate) fn chaos() -> ChoreResult {
     let mut tests = cargo(&["test", "--workspace", "--locked", "--test", "process", "chaos::"]);
     run(tests.args(["--", "--nocapture"]).env("PACELINE_CHAOS_SEEDS", "300"))

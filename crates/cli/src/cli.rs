@@ -36,7 +36,7 @@ pub enum Command {
         paceline train --resume runs/safe\n  \
         paceline train --watch\n\n\
         The run directory holds job.toml, summary.json, model.safetensors and TensorBoard events \
-        (tensorboard --logdir runs). Ctrl-C ends the run in order; a second Ctrl-C ends it at \
+        (tensorboard --logdir runs). Ctrl-C ends the run cleanly; a second Ctrl-C ends it at \
         once.")]
     Train(TrainArgs),
     /// Join a run under way as an additional worker
@@ -49,7 +49,7 @@ pub enum Command {
         worker has only one, the new worker waits as a spare and takes the slot of the first \
         worker that leaves or dies (with cluster.on_worker_loss = \"wait\"). The job comes from \
         the server; its data must be on this machine, at the same path.\n\n\
-        SIGTERM or Ctrl-C makes any worker except worker 0 leave in order: its slots go to the \
+        SIGTERM or Ctrl-C makes any worker except worker 0 leave cleanly: its slots go to the \
         other workers, and it ends with code 0. Each epoch still uses every example once, and \
         sync ends with the same bits, however many workers join and leave.")]
     Worker(WorkerArgs),
@@ -59,7 +59,7 @@ pub enum Command {
         paceline sweep job.toml --repeats 3 --sweep-dir sweeps/first\n  \
         paceline sweep --continue sweeps/first\n\n\
         The sweep directory holds a run directory for each cell and, at the end, report.html, \
-        report.csv and report.md. Ctrl-C ends the current run in order; the same command, or \
+        report.csv and report.md. Ctrl-C ends the current run cleanly; the same command, or \
         --continue, resumes the sweep. JOB.toml may be a directory: the sweeps of all job files \
         in it are run.")]
     Sweep(SweepArgs),

@@ -54,7 +54,7 @@ pub enum Failure {
     #[error("{0}")]
     Lost(String),
     /// The user or the system asked the process to end.
-    #[error("interrupted by signal {signal}; the run directory is complete up to there")]
+    #[error("interrupted by signal {signal}; the run directory is complete up to that point")]
     Interrupted {
         /// The signal's number.
         signal: i32,

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the first asks the process to end in order, the second ends it at once.
+//! Ctrl-C and SIGTERM: the first asks the process to end cleanly, the second ends it at once.
 
 use std::io;
 use std::sync::Arc;

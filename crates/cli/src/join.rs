@@ -23,8 +23,8 @@ use crate::Failure;
 use crate::failure::train_error;
 use crate::interrupt::Interrupt;
 use crate::job::{Plan, RawJob};
+use crate::load_data::load_data;
 use crate::progress::write_line;
-use crate::source::load_data;
 use crate::task_context::{ProgramContext, StopSource, TaskIdentity};
 use crate::test_hooks;
 use crate::workload::build_workload;
@@ -184,7 +184,7 @@ pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure>
     let enrolling = task(&place, Arc::new(EnrollingContext { interrupt: interrupt.clone() }));
     let named_place = std::cell::OnceCell::new();
     let joined = join_run(&enrolling, |name| {
-        let refused = || TrainError::Settings(format!("server 0 calls this process {name:?}"));
+        let refused = || TrainError::Settings(format!("server 0 sent a bad name: {name:?}"));
         let index = name.rsplit_once(':').and_then(|(_, index)| index.parse().ok());
         let cluster = info.cluster(index.ok_or_else(refused)?);
         let context = named_context(&plan, &cluster, &run, stop).map_err(train_error)?;

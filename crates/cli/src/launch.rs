@@ -14,8 +14,8 @@ use crate::Failure;
 use crate::interrupt::Interrupt;
 use crate::job::{Plan, RawJob};
 use crate::join::JoinFile;
+use crate::load_data::check_data;
 use crate::progress::write_line;
-use crate::source::check_data;
 use crate::test_hooks::BARE_VARIABLE;
 use crate::train_options::{FinishedRun, TrainOptions, checkpoint_dir, resume_line};
 

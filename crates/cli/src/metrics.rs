@@ -61,7 +61,7 @@ const FAMILIES: [MetricFamily; 18] = [
     ),
     counter(
         "paceline_phase_seconds_total",
-        "Where the time of a worker, or of a server's threads, went",
+        "Time that the worker or the server's threads spent in each phase",
     ),
     counter("paceline_sent_bytes_total", "Bytes sent to each other task"),
     counter("paceline_received_bytes_total", "Bytes received from each other task"),
@@ -77,15 +77,26 @@ const FAMILIES: [MetricFamily; 18] = [
 
 /// The published figures of a task.
 #[derive(Debug, Default)]
-pub struct MetricFigures(Vec<(&'static str, Option<MetricLabel>, f64)>);
+pub struct MetricFigures(Vec<MetricFigure>);
 
-/// A label's name and value.
-type MetricLabel = (&'static str, String);
+#[derive(Debug)]
+struct MetricFigure {
+    /// The name of its family.
+    family: &'static str,
+    label: Option<MetricLabel>,
+    value: f64,
+}
+
+#[derive(Debug)]
+struct MetricLabel {
+    name: &'static str,
+    value: String,
+}
 
 impl MetricFigures {
     /// Adds a figure without a label.
     pub fn add(&mut self, name: &'static str, figure: f64) {
-        self.0.push((name, None, figure));
+        self.0.push(MetricFigure { family: name, label: None, value: figure });
     }
 
     /// Adds a figure with a label.
@@ -96,7 +107,8 @@ impl MetricFigures {
         of: impl Into<String>,
         figure: f64,
     ) {
-        self.0.push((name, Some((label, of.into())), figure));
+        let label = Some(MetricLabel { name: label, value: of.into() });
+        self.0.push(MetricFigure { family: name, label, value: figure });
     }
 }
 
@@ -228,11 +240,12 @@ impl MetricsState {
             if *name == "paceline_info" {
                 let _ = writeln!(lines, "{name}{{{}}} 1", self.info);
             }
-            for (_, label, figure) in latest.0.iter().filter(|figure| figure.0 == *name) {
-                let _ = match label {
-                    Some((label, of)) => writeln!(lines, "{name}{{{label}=\"{of}\"}} {figure}"),
-                    None => writeln!(lines, "{name} {figure}"),
-                };
+            for figure in latest.0.iter().filter(|figure| figure.family == *name) {
+                if let Some(MetricLabel { name: label, value: of }) = &figure.label {
+                    let _ = writeln!(lines, "{name}{{{label}=\"{of}\"}} {}", figure.value);
+                } else {
+                    let _ = writeln!(lines, "{name} {}", figure.value);
+                }
             }
             for (_, figure) in used.iter().filter(|(used, _)| used == name) {
                 let _ = figure.map(|figure| writeln!(lines, "{name} {figure}"));

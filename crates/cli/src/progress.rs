@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use paceline_observe::ProgressReport;
 use paceline_record::TaskLog;
 
-use crate::table::grouped;
+use crate::text_table::grouped;
 pub(crate) use paceline_record::write_line;
 
 /// How often a bar is redrawn, and how often a line is written.
@@ -26,13 +26,9 @@ const LOG_SHARE: u32 = 100;
 fn progress_line(report: &ProgressReport) -> String {
     let accuracy =
         report.test_accuracy.map_or("-".to_owned(), |share| format!("{:.2} %", 100.0 * share));
-    let left = match report.done {
-        Some(done) if done > 0.0 => {
-            let left = report.elapsed.as_secs_f64() * (1.0 - done).max(0.0) / done;
-            format!(", {} left", clock_time(left))
-        }
-        _ => String::new(),
-    };
+    let left = report
+        .left
+        .map_or(String::new(), |left| format!(", {} left", clock_time(left.as_secs_f64())));
     format!(
         "step {}, loss {:.4}, accuracy {accuracy}, {} examples/s{left}",
         grouped(report.step),
@@ -153,6 +149,7 @@ mod tests {
             step: 1_500,
             done: Some(0.25),
             elapsed: Duration::from_secs(60),
+            left: Some(Duration::from_secs(180)),
             train_loss: 0.5,
             test_accuracy: Some(0.9),
             examples_per_second: 1_500.4,

@@ -134,7 +134,7 @@ impl ProgramContext {
         let metrics = match Metrics::start(&self.plan, task, &self.run.task(name)) {
             // The port of a task that joined later may belong to another.
             Err(failure) if *joined_later => {
-                self.log.warn(&format!("serves no metrics: {failure}"));
+                self.log.warn(&format!("metrics are not served: {failure}"));
                 None
             }
             started => started?,

@@ -74,7 +74,7 @@ pub(crate) fn checkpoint_dir(run: &Path) -> CheckpointDir {
         .with_generation_files(run.join(files::GENERATION), run.join(files::GENERATION_LOCK))
 }
 
-/// A run that has ended in order.
+/// A run that has ended cleanly.
 #[derive(Debug)]
 pub struct FinishedRun {
     /// The run directory.

@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 
 use paceline_http::{Guard, bind};
 
-use paceline_place::{CHANNEL_VARIABLE, LISTENER_VARIABLE, channel_pair};
+use paceline_place::{CHANNEL_VARIABLE, ChannelEnds, LISTENER_VARIABLE};
 
 use crate::Failure;
 use crate::cli::PageArgs;
@@ -61,7 +61,7 @@ impl PageProcess {
     }
 
     fn start(&self, run: &Path) -> io::Result<StartedPage> {
-        let (channel, stdout) = channel_pair()?;
+        let ends = ChannelEnds::new()?;
         let socket = OwnedFd::from(self.listener.try_clone()?);
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("watch").arg(run);
@@ -69,8 +69,8 @@ impl PageProcess {
             command.arg("--token-file").arg(file);
         }
         command.env(CHANNEL_VARIABLE, "1").env(LISTENER_VARIABLE, "1");
-        let child = command.stdin(Stdio::from(socket)).stdout(stdout).spawn()?;
-        Ok(StartedPage { child, _channel: channel })
+        let child = command.stdin(Stdio::from(socket)).stdout(ends.task).spawn()?;
+        Ok(StartedPage { child, _channel: ends.launcher })
     }
 
     /// Whether the page's process runs.
@@ -127,7 +127,7 @@ pub(crate) fn address(listener: &TcpListener) -> Result<SocketAddr, Failure> {
 /// The line that shows the page's address.
 pub(crate) fn page_line(address: SocketAddr, has_token: bool) -> String {
     if has_token {
-        return format!("watch: http://{address}/?token=..., with the token of the file");
+        return format!("watch: http://{address}/?token=..., with the token from the file");
     }
     format!("watch: http://{address}/")
 }

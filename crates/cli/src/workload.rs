@@ -6,7 +6,7 @@ use paceline_engine::{ModelSizing, ModelSource, Shuffle, TrainError, TrainingDat
 use paceline_model::{AlexNet, Logistic, Model, Softmax, lenet};
 
 use crate::job::{ModelKind, Plan};
-use crate::source::{DataShape, shape_of};
+use crate::load_data::{DataShape, shape_of};
 
 /// Examples the networks compute with at a time. Memory grows with it; beyond this, speed does not.
 const LENET_BLOCK: usize = 128;
@@ -14,10 +14,12 @@ const ALEXNET_BLOCK: usize = 64;
 
 /// The workload of a plan.
 pub(crate) fn build_workload(plan: &Plan, data: TrainingData) -> Workload {
-    let shuffle = match &data {
-        _ if !plan.data.shuffle => Shuffle::None,
-        TrainingData::Rows(_) => Shuffle::Within(plan.data.shuffle_buffer),
-        TrainingData::Images(_) | TrainingData::Examples(_) => Shuffle::Full,
+    let shuffle = if !plan.data.shuffle {
+        Shuffle::None
+    } else if let TrainingData::Rows(_) = &data {
+        Shuffle::Within(plan.data.shuffle_buffer)
+    } else {
+        Shuffle::Full
     };
     let model = model_source(plan.model, shape_of(&data));
     Workload { model, data, shuffle, on_bad: plan.data.on_bad }

@@ -10,7 +10,7 @@ use crate::batch::BatchBuffer;
 use crate::error::DataError;
 use crate::examples::Examples;
 use crate::on_bad::OnBad;
-use crate::plan::BatchPlan;
+use crate::plan::{BatchPlan, PlannedExample};
 
 /// The batches that one slot of a plan takes from a set of examples.
 #[derive(Clone)]
@@ -83,7 +83,8 @@ impl BatchBuilder {
         let SlotBatches { examples, plan, .. } = &self.batches;
         let mut tried = 0;
         loop {
-            let (epoch, example) = plan.example_at(position.saturating_add(tried as u64));
+            let PlannedExample { epoch, example } =
+                plan.example_at(position.saturating_add(tried as u64));
             let error = match examples.fill(example, epoch, row) {
                 Ok(label) => return Ok(label),
                 Err(error) => error,

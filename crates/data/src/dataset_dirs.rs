@@ -25,7 +25,7 @@ pub struct DatasetDirs {
     pub debian: PathBuf,
 }
 
-/// How a directory came by its data set.
+/// How the data set got into the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirKind {
     /// Named by the job, in `data.path`.
@@ -49,7 +49,7 @@ impl fmt::Display for DirKind {
 /// The four files of a data set, all in one directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatasetFiles {
-    /// How the directory came by them.
+    /// How the data set got into the directory.
     pub kind: DirKind,
     /// The directory.
     pub dir: PathBuf,
@@ -60,7 +60,7 @@ pub struct DatasetFiles {
 /// Which files of a data set a directory has; for `paceline data list`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirStatus {
-    /// How the directory came by them.
+    /// How the data set got into the directory.
     pub kind: DirKind,
     /// The directory.
     pub dir: PathBuf,
@@ -99,6 +99,25 @@ fn cache_dir_from(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf
         .ok_or(DataError::NoCache)
 }
 
+/// A directory in which a data set may be.
+struct SearchedDir {
+    kind: DirKind,
+    dir: PathBuf,
+}
+
+/// What a directory has of a data set.
+struct Inspected {
+    status: DirStatus,
+    /// The files, if all are there.
+    files: Option<DatasetFiles>,
+}
+
+/// A file of a data set that is there.
+pub(crate) struct FoundFile {
+    pub(crate) path: PathBuf,
+    bytes: u64,
+}
+
 impl DatasetDirs {
     /// The directories that the environment variables of this process name.
     ///
@@ -127,10 +146,11 @@ impl DatasetDirs {
             return find_in(spec, path);
         }
         let mut looked = Vec::new();
-        for (kind, dir) in self.searched(spec) {
-            match inspect(spec, kind, &dir) {
-                (_, Some(files)) => return Ok(files),
-                (status, None) => looked.push(describe(&status)),
+        for SearchedDir { kind, dir } in self.searched(spec) {
+            let Inspected { status, files } = inspect(spec, kind, &dir);
+            match files {
+                Some(files) => return Ok(files),
+                None => looked.push(describe(&status)),
             }
         }
         Err(DataError::NotHere { name: spec.name, looked, advice: advice(spec) })
@@ -138,13 +158,15 @@ impl DatasetDirs {
 
     /// Which files of a data set each directory has.
     pub fn status(&self, spec: &DatasetSpec) -> Vec<DirStatus> {
-        self.searched(spec).into_iter().map(|(kind, dir)| inspect(spec, kind, &dir).0).collect()
+        let searched = self.searched(spec).into_iter();
+        searched.map(|searched| inspect(spec, searched.kind, &searched.dir).status).collect()
     }
 
-    fn searched(&self, spec: &DatasetSpec) -> Vec<(DirKind, PathBuf)> {
-        let mut searched = vec![(DirKind::Cache, self.cached(spec))];
+    fn searched(&self, spec: &DatasetSpec) -> Vec<SearchedDir> {
+        let mut searched = vec![SearchedDir { kind: DirKind::Cache, dir: self.cached(spec) }];
         if spec.debian.is_some() {
-            searched.push((DirKind::Debian, self.debian.join(spec.name)));
+            let dir = self.debian.join(spec.name);
+            searched.push(SearchedDir { kind: DirKind::Debian, dir });
         }
         searched
     }
@@ -182,7 +204,7 @@ impl DatasetFiles {
 
 /// Finds a data set in the directory that a job names.
 pub(crate) fn find_in(spec: &DatasetSpec, path: &Path) -> Result<DatasetFiles, DataError> {
-    let (status, files) = inspect(spec, DirKind::Given, path);
+    let Inspected { status, files } = inspect(spec, DirKind::Given, path);
     files.ok_or_else(|| DataError::Directory {
         path: path.into(),
         name: spec.name,
@@ -198,7 +220,7 @@ pub(crate) fn find_in(spec: &DatasetSpec, path: &Path) -> Result<DatasetFiles, D
 }
 
 /// Looks for the four files in one directory.
-fn inspect(spec: &DatasetSpec, kind: DirKind, dir: &Path) -> (DirStatus, Option<DatasetFiles>) {
+fn inspect(spec: &DatasetSpec, kind: DirKind, dir: &Path) -> Inspected {
     let found = spec.files.each_ref().map(|file| find(dir, file));
     let pairs = || spec.files.iter().zip(&found);
     let status = DirStatus {
@@ -206,23 +228,24 @@ fn inspect(spec: &DatasetSpec, kind: DirKind, dir: &Path) -> (DirStatus, Option<
         dir: dir.into(),
         exists: dir.exists(),
         missing: pairs().filter(|(_, found)| found.is_none()).map(|(file, _)| file.name).collect(),
-        bytes: found.iter().flatten().map(|(_, bytes)| bytes).sum(),
+        bytes: found.iter().flatten().map(|found| found.bytes).sum(),
     };
     let files = match found {
-        [Some((a, _)), Some((b, _)), Some((c, _)), Some((d, _))] => {
-            Some(DatasetFiles { kind, dir: dir.into(), files: [a, b, c, d] })
+        [Some(a), Some(b), Some(c), Some(d)] => {
+            let files = [a, b, c, d].map(|found| found.path);
+            Some(DatasetFiles { kind, dir: dir.into(), files })
         }
         _ => None,
     };
-    (status, files)
+    Inspected { status, files }
 }
 
-/// The path and size of a file, plain or with `.gz`; the plain one if both exist, as it is
+/// A file of a data set, plain or with `.gz`; the plain one if both exist, as it is
 /// faster to read.
-pub(crate) fn find(dir: &Path, file: &FileSpec) -> Option<(PathBuf, u64)> {
+pub(crate) fn find(dir: &Path, file: &FileSpec) -> Option<FoundFile> {
     [dir.join(file.name), dir.join(format!("{}.gz", file.name))].into_iter().find_map(|path| {
         let meta = path.metadata().ok()?;
-        meta.is_file().then_some((path, meta.len()))
+        meta.is_file().then_some(FoundFile { path, bytes: meta.len() })
     })
 }
 

@@ -89,7 +89,7 @@ pub use loader::{Loader, LoaderOptions, ReadObserver};
 pub use on_bad::OnBad;
 pub use patches::{Patches, SharedWords};
 pub use pictures::{PictureOptions, Pictures};
-pub use plan::BatchPlan;
+pub use plan::{BatchPlan, PlannedExample};
 pub use random::Random;
 pub use sparse::{
     IndexBase, SparseBuffer, SparseKind, SparseRow, SparseRows, SparseSpec, open_sparse,

@@ -51,8 +51,23 @@ pub struct BatchPlan {
     shuffle: bool,
     /// The number of neighbours that are shuffled among each other; all if at least `examples`.
     window: u64,
-    /// The epoch of the last batch, and its order.
-    present: Option<(u64, EpochOrder)>,
+    /// The order of the last batch's epoch.
+    present: Option<PresentEpoch>,
+}
+
+#[derive(Clone, Debug)]
+struct PresentEpoch {
+    epoch: u64,
+    order: EpochOrder,
+}
+
+/// What a plan has at a position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlannedExample {
+    /// The epoch.
+    pub epoch: u64,
+    /// The number of the example in its set.
+    pub example: u32,
 }
 
 /// Where a plan begins.
@@ -119,26 +134,21 @@ impl BatchPlan {
                 continue;
             }
             match &mut self.present {
-                Some((present, order)) if *present == epoch => order.take(here, out),
+                Some(present) if present.epoch == epoch => present.order.take(here, out),
                 _ => {
                     let mut order = self.order(epoch);
                     order.take(here, out);
-                    self.present = Some((epoch, order));
+                    self.present = Some(PresentEpoch { epoch, order });
                 }
             }
         }
     }
 
-    /// The epoch and the example at a position, even one after the end of the plan.
-    pub fn example_at(&self, position: u64) -> (u64, u32) {
+    /// The example at a position, even one after the end of the plan.
+    pub fn example_at(&self, position: u64) -> PlannedExample {
         let (epoch, at) = (position / self.examples, position % self.examples);
         let example = if self.shuffle { self.order(epoch).at(at) } else { at };
-        (epoch, example as u32)
-    }
-
-    /// The number of examples that all slots take before `step`.
-    pub fn examples_before(&self, step: u64) -> u64 {
-        self.before(step).min(self.end)
+        PlannedExample { epoch, example: example as u32 }
     }
 
     /// The step at which the plan ends; close to 2^64 unless it ends after some epochs.
@@ -190,7 +200,7 @@ mod tests {
             steps.flat_map(|t| (0..slots).flat_map(move |w| take(plan, t, w))).collect()
         };
         assert_eq!(after.steps(), 7 + (80u64 - 42).div_ceil(15));
-        assert_eq!(after.examples_before(8), 57);
+        assert_eq!(after.positions(8, 0).start, 57);
         let all = walk(&before, 0..before.steps(), 2);
         let resumed = [walk(&before, 0..7, 2), walk(&after, 7..after.steps(), 3)].concat();
         assert_eq!(resumed, all);
@@ -285,9 +295,9 @@ mod tests {
         let plan = BatchPlan::new(7, 3, 2).shuffled(4);
         for (step, slot) in [(0, 0), (0, 1), (1, 0), (9, 1)] {
             let at = plan.positions(step, slot).map(|position| plan.example_at(position));
-            assert_eq!(at.map(|(_, example)| example).collect::<Vec<_>>(), take(&plan, step, slot));
+            assert_eq!(at.map(|at| at.example).collect::<Vec<_>>(), take(&plan, step, slot));
         }
-        assert_eq!((plan.example_at(6).0, plan.example_at(7).0), (0, 1));
+        assert_eq!((plan.example_at(6).epoch, plan.example_at(7).epoch), (0, 1));
     }
 
     #[test]

@@ -45,8 +45,8 @@ pub(crate) fn remove_unfinished(dir: &Path) -> Result<(), DataError> {
 
 /// Whether `dir` holds the file, plain or gzip, with exactly the right content.
 pub(crate) fn holds(dir: &Path, file: &FileSpec) -> bool {
-    let Some((path, _)) = dataset_dirs::find(dir, file) else { return false };
-    let Ok(content) = unpack::open(&path) else { return false };
+    let Some(found) = dataset_dirs::find(dir, file) else { return false };
+    let Ok(content) = unpack::open(&found.path) else { return false };
     copy(content, file, &mut io::sink(), &mut |_| ()).is_ok()
 }
 

@@ -90,7 +90,7 @@ proptest! {
             let step = if in_order { index as u64 } else { step };
             let filled = loader.batch(step).unwrap();
             prop_assert_eq!(&filled.labels, &planned(&plan, step));
-            let epochs = plan.positions(step, 0).map(|position| plan.example_at(position).0);
+            let epochs = plan.positions(step, 0).map(|position| plan.example_at(position).epoch);
             let rows: Vec<f32> =
                 filled.labels.iter().zip(epochs).flat_map(|(&l, e)| [l as f32, e as f32]).collect();
             prop_assert_eq!(&filled.inputs, &rows);

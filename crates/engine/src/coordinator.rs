@@ -1,6 +1,7 @@
 //! What worker 0 does besides its own steps: it tests, reports progress, takes checkpoints and
 //! decides when the run stops.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use paceline_model::Score;
@@ -42,6 +43,13 @@ pub(crate) struct CoordinatorConfig<'a> {
     pub context: &'a dyn TaskContext,
 }
 
+/// The point from which the rate of progress is measured.
+#[derive(Clone, Copy, Debug)]
+struct RateStart {
+    step: u64,
+    time: Instant,
+}
+
 /// Coordinates a run.
 pub(crate) struct Coordinator<'a> {
     config: CoordinatorConfig<'a>,
@@ -58,6 +66,7 @@ pub(crate) struct Coordinator<'a> {
     testing: Duration,
     next_checkpoint: u64,
     checkpoint_time: Option<Instant>,
+    rate_start: Option<RateStart>,
     reason: Option<StopReason>,
 }
 
@@ -75,6 +84,7 @@ impl<'a> Coordinator<'a> {
             testing: Duration::ZERO,
             next_checkpoint: u64::MAX,
             checkpoint_time: None,
+            rate_start: None,
             reason: None,
             config,
         };
@@ -142,7 +152,7 @@ impl<'a> Coordinator<'a> {
             self.record_test(latest, recorder)?;
         }
         self.checkpoint_if_due(now, link)?;
-        recorder.progress(now, &|| self.progress(step)).map_err(record_failure)?;
+        self.report_progress(step, now, recorder).map_err(record_failure)?;
         if self.reason.is_none() {
             self.reason = self.stop_reason(step, now);
             if let Some(reason) = self.reason {
@@ -223,7 +233,9 @@ impl<'a> Coordinator<'a> {
             self.last_test = self.tests.last().copied();
             self.deferred_test = None;
         }
-        self.plan_checkpoint(step, Instant::now());
+        let now = Instant::now();
+        self.plan_checkpoint(step, now);
+        self.rate_start = Some(RateStart { step, time: now });
         self.reason = None;
         Ok(Done(()))
     }
@@ -246,21 +258,47 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    fn progress(&self, step: u64) -> ProgressReport {
-        let elapsed = self.elapsed();
+    /// Reports progress, once there is a rate. If other workers had made steps before this one made
+    /// its first, it is not known since when, and the rate counts from that first step.
+    #[inline]
+    fn report_progress(
+        &mut self,
+        step: u64,
+        now: Instant,
+        recorder: &mut dyn Recorder,
+    ) -> io::Result<()> {
+        let joined_at = self.config.joined_at;
+        let start = *self.rate_start.get_or_insert(if step <= joined_at + 1 {
+            RateStart { step: joined_at, time: self.started }
+        } else {
+            RateStart { step, time: now }
+        });
+        if now <= start.time {
+            return Ok(());
+        }
+        recorder.progress(now, &|| self.progress(step, now, start))
+    }
+
+    fn progress(&self, step: u64, now: Instant, start: RateStart) -> ProgressReport {
+        let elapsed = now.saturating_duration_since(self.started);
         let seconds = elapsed.as_secs_f64();
+        let made = step.saturating_sub(start.step) as f64;
+        let steps_per_second = made / now.saturating_duration_since(start.time).as_secs_f64();
         let planned = [self.config.stop.steps, self.config.epoch_steps].into_iter().flatten().min();
-        let made = step.saturating_sub(self.config.started_at);
+        let limit = self.config.stop.seconds;
         let by_steps = planned.map(|steps| step as f64 / steps as f64);
-        let by_time = self.config.stop.seconds.map(|limit| seconds / limit);
-        let done = [by_steps, by_time].into_iter().flatten().reduce(f64::max);
+        let by_time = limit.map(|limit| seconds / limit);
+        let left_steps = planned.map(|steps| steps.saturating_sub(step) as f64 / steps_per_second);
+        let left_time = limit.map(|limit| (limit - seconds).max(0.0));
+        let left = [left_steps, left_time].into_iter().flatten().reduce(f64::min);
         ProgressReport {
             step,
-            done,
+            done: [by_steps, by_time].into_iter().flatten().reduce(f64::max),
             elapsed,
+            left: left.and_then(|left| Duration::try_from_secs_f64(left).ok()),
             train_loss: self.train_loss(),
             test_accuracy: self.last_test.map(|test| test.score.accuracy),
-            examples_per_second: (made * self.config.examples_per_step as u64) as f64 / seconds,
+            examples_per_second: steps_per_second * self.config.examples_per_step as f64,
         }
     }
 
@@ -311,4 +349,81 @@ impl<'a> Coordinator<'a> {
 /// The first multiple of `every` after `step`.
 fn next_multiple(step: u64, every: u64) -> u64 {
     (step / every).saturating_add(1).saturating_mul(every)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct ProgressLog(Vec<ProgressReport>);
+
+    impl Recorder for ProgressLog {
+        fn progress(
+            &mut self,
+            _now: Instant,
+            report: &dyn Fn() -> ProgressReport,
+        ) -> io::Result<()> {
+            self.0.push(report());
+            Ok(())
+        }
+    }
+
+    struct NoTests;
+
+    impl TestRunner for NoTests {
+        fn keys(&self) -> Option<Arc<[u32]>> {
+            None
+        }
+        fn begin(&mut self, _step: u64, _params: &[f32]) {}
+        fn result(&mut self) -> Option<TestResult> {
+            None
+        }
+        fn wait(&mut self) -> Option<TestResult> {
+            None
+        }
+        fn test(&mut self, _params: &[f32]) -> Result<Score, TrainError> {
+            unreachable!("no test is due")
+        }
+    }
+
+    fn coordinator() -> Coordinator<'static> {
+        Coordinator::new(CoordinatorConfig {
+            stop: Stop { steps: Some(5_000), ..Stop::default() },
+            evaluate: EvaluateSettings { every: 1_000, examples: None },
+            checkpoint: None,
+            started_at: 0,
+            joined_at: 0,
+            epoch_steps: None,
+            examples_per_step: 10,
+            tests: Box::new(NoTests),
+            reproducible: false,
+            context: &(),
+        })
+    }
+
+    #[test]
+    fn progress_begins_with_the_first_step_of_the_run() {
+        let mut log = ProgressLog::default();
+        let mut coordinator = coordinator();
+        let now = coordinator.started + Duration::from_secs(2);
+        coordinator.report_progress(1, now, &mut log).unwrap();
+        assert_eq!(log.0[0].examples_per_second, 5.0);
+    }
+
+    #[test]
+    fn progress_does_not_count_what_others_did_before() {
+        let mut log = ProgressLog::default();
+        let mut coordinator = coordinator();
+        // When worker 0 has made its first step, other workers have made 3,000.
+        let first = coordinator.started + Duration::from_micros(50);
+        coordinator.report_progress(3_000, first, &mut log).unwrap();
+        assert!(log.0.is_empty(), "there is no rate yet");
+        let later = first + Duration::from_secs(1);
+        coordinator.report_progress(3_020, later, &mut log).unwrap();
+        assert_eq!(log.0[0].examples_per_second, 200.0);
+        assert_eq!(log.0[0].left, Some(Duration::from_secs(99)));
+    }
 }

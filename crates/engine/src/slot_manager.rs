@@ -237,10 +237,10 @@ impl<'s, 'e, 'p: 's> SlotManager<'s, 'e, 'p> {
         }
         let timeouts = self.task.settings.timeouts;
         let limit = timeouts.start.max(timeouts.rejoin);
-        if let Some((lost, why)) = self.roster.lost()
-            && lost >= limit
+        if let Some(loss) = self.roster.lost()
+            && loss.elapsed >= limit
         {
-            let seconds = lost.as_secs();
+            let (seconds, why) = (loss.elapsed.as_secs(), loss.why);
             return Err(TrainError::Lost(format!("waited {seconds} s for server 0: {why}")));
         }
         let waited = self.idle_since.elapsed();

@@ -26,7 +26,8 @@ pub enum ModeConfig {
     },
 }
 
-/// What happens to the run when a worker is lost for good. Losing the chief always ends it.
+/// What happens to the run when a worker is lost for good. Losing the coordinator always
+/// ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnLoss {
     /// The run fails and names the worker.

@@ -25,7 +25,7 @@ const _: () = assert!(max_keys_bytes(MAX_KEYS) + 4 * MAX_KEYS < SPARSE_BYTES);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum KeysError {
     /// There are more than [`MAX_KEYS`].
-    #[error("more keys than one may ask for")]
+    #[error("more keys than may be requested at once")]
     TooMany,
     /// The bytes end within a gap.
     #[error("a list of keys is cut off")]

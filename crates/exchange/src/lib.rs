@@ -50,8 +50,8 @@
 //! // A worker connects. Its first frame is `Hello`.
 //! let mut client = Client::new(ClientConfig::new(PeerRole::Worker, 1, 3));
 //! server.connection_opened(conn, now_ms);
-//! let (header, hello) = client.hello(0);
-//! server.frame_arrived(conn, &header, Payload::Bytes(&hello), now_ms, &mut wire);
+//! let hello = client.hello(0);
+//! server.frame_arrived(conn, &hello.header, Payload::Bytes(&hello.body), now_ms, &mut wire);
 //!
 //! let (mut params, gradient) = (vec![0.0; 3], vec![2.0, 4.0, 6.0]);
 //! while client.global_step() < 1 {
@@ -101,6 +101,7 @@ mod chunk;
 mod client;
 mod config;
 mod connection;
+mod control_frame;
 mod frame;
 mod gate;
 mod generation;
@@ -124,6 +125,7 @@ pub use client::{
 };
 pub use config::{ConfigError, ModeConfig, OnLoss, RosterConfig, ServerConfig, worker_names};
 pub use connection::{ConnId, FrameBody, Payload};
+pub use control_frame::ControlFrame;
 pub use frame::{
     CHUNK_BYTES, CONTROL_BYTES, Flags, FrameError, FrameKind, HEADER_BYTES, Header,
     PROTOCOL_VERSION, SPARSE_BYTES, as_bytes, as_bytes_mut,

@@ -185,7 +185,7 @@ impl Hello {
             return Err(Refusal::new(RefuseCode::WrongJob, "it works for another job"));
         }
         if self.layout_digest != *layout_digest {
-            let text = "its parameters are laid out otherwise";
+            let text = "its parameters are laid out differently";
             return Err(Refusal::new(RefuseCode::WrongLayout, text));
         }
         Ok(())
@@ -267,7 +267,7 @@ pub enum RefuseCode {
     WrongLayout = 3,
     /// It does not know the token.
     WrongToken = 4,
-    /// It means another server, or has another number of servers.
+    /// It expects another server, or another number of servers.
     WrongServer = 5,
     /// A newer process fills its slot.
     SlotTaken = 6,

@@ -18,13 +18,20 @@ use crate::inbound::{Inbound, InboundError, ReadProgress};
 use crate::outbound::{Outbound, write_frame};
 use crate::traffic::Traffic;
 
+/// A frame that a source supplies.
+pub(crate) struct SourceFrame<O> {
+    pub(crate) header: Header,
+    /// Where the payload is.
+    pub(crate) origin: O,
+}
+
 /// Supplies the frames that a connection sends.
 pub(crate) trait FrameSource {
     /// Says where the payload of a frame is.
     type Origin;
 
     /// The next frame to send, if there is one.
-    fn next_frame(&mut self) -> Option<(Header, Self::Origin)>;
+    fn next_frame(&mut self) -> Option<SourceFrame<Self::Origin>>;
 
     /// The payload's bytes, in up to two pieces.
     fn bytes(&self, origin: &Self::Origin) -> [&[u8]; 2];
@@ -54,7 +61,7 @@ pub(crate) trait FrameSink {
     fn place(&mut self, target: &Self::Target) -> Option<&mut [u8]>;
 }
 
-/// What [`FramedConnection::read_frame`] came to.
+/// The result of [`FramedConnection::read_frame`].
 pub(crate) enum FrameRead {
     /// A frame arrived. A control payload is in [`FramedConnection::control`], any other where
     /// the sink wants it.
@@ -171,7 +178,7 @@ impl<O, T> FramedConnection<O, T> {
         self.flush()?;
         while self.outbound.is_empty() {
             if self.sending.is_none() {
-                let Some((header, origin)) = source.next_frame() else { break };
+                let Some(SourceFrame { header, origin }) = source.next_frame() else { break };
                 let head = header.encode();
                 self.sending = Some(SendingFrame { head, origin, written: 0 });
             }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
-use paceline_exchange::{FrameKind, Refusal};
+use paceline_exchange::{ControlFrame, FrameKind, Refusal};
 
 use crate::dial::dial;
 use crate::error::LinkError;
@@ -33,7 +33,7 @@ pub fn request_join_info(
     let stream =
         dial(address, poll.registry(), Token(0)).map_err(|state| lost(state.to_string()))?;
     let mut connection = FramedConnection::<(), ()>::new(stream);
-    let (header, body) = paceline_exchange::request_join_info(token.to_vec());
+    let ControlFrame { header, body } = paceline_exchange::request_join_info(token.to_vec());
     connection.send_control(&header, &body).map_err(|error| lost(error.to_string()))?;
     while begun.elapsed() < limit {
         poll_once(&mut poll, &mut events, POLL_FOR)?;

@@ -107,6 +107,6 @@ pub use join_info::request_join_info;
 pub use mesh::{LocalGradient, Mesh, MeshConfig};
 pub use observer::{ExchangePhase, LinkObserver};
 pub use outcome::LinkOutcome;
-pub use roster::RosterConnection;
+pub use roster::{RosterConnection, RosterLoss};
 pub use serve::{ConnectionTracer, ServeEnd, ServeError, ServerObserver, ServerTotals, serve};
 pub use traffic::Traffic;

@@ -7,6 +7,8 @@ use paceline_exchange::{Refusal, RefuseCode};
 /// What a worker knows of a server or another worker while it waits for the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PeerState {
+    /// This worker has not tried to connect yet.
+    Untried,
     /// Its host name cannot be resolved.
     NoAddress(String),
     /// The connection attempt failed, or the connection broke.
@@ -23,19 +25,13 @@ pub(crate) enum PeerState {
     Started,
 }
 
-impl PeerState {
-    /// The state before the first attempt to connect.
-    pub(crate) fn untried() -> Self {
-        PeerState::Refused("not tried yet".into())
-    }
-}
-
 impl fmt::Display for PeerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PeerState::NoAddress(why) => write!(f, "no address ({why})"),
+            PeerState::Untried => f.write_str("not tried yet"),
+            PeerState::NoAddress(why) => write!(f, "not found ({why})"),
             PeerState::Refused(why) => write!(f, "refused ({why})"),
-            PeerState::Awaited => f.write_str("not here yet"),
+            PeerState::Awaited => f.write_str("not connected yet"),
             PeerState::Connected => f.write_str("connected"),
             PeerState::Denied(refusal) => {
                 let what = match refusal.code {

@@ -1,7 +1,7 @@
 //! A process's connection to server 0, beside those of its slots: which slots it fills.
 //!
-//! If the connection breaks, [`RosterConnection::next_call`] makes it again. All that a process
-//! misses meanwhile is offers, and those then go to other processes.
+//! If the connection breaks, [`RosterConnection::next_call`] makes it again. Meanwhile the process
+//! misses only offers, which go to other processes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,6 +36,15 @@ pub struct RosterConnection {
     lost: Option<Instant>,
 }
 
+/// A process has no connection to server 0 on which it is enrolled.
+#[derive(Clone, Debug)]
+pub struct RosterLoss {
+    /// Time since the connection was lost, or since the first attempt to connect.
+    pub elapsed: Duration,
+    /// The state of server 0, as far as this process knows.
+    pub why: String,
+}
+
 impl RosterConnection {
     /// Connects to server 0 until that has put this process on its roster, for at most `limit`.
     /// Notes once a second what it waits for, and which of the other servers are missing.
@@ -57,7 +66,7 @@ impl RosterConnection {
             waker: Arc::new(Waker::new(poll.registry(), WAKER)?),
             poll,
             connection: None,
-            state: PeerState::untried(),
+            state: PeerState::Untried,
             next_attempt: now,
             lost: Some(now),
         };
@@ -105,8 +114,9 @@ impl RosterConnection {
     }
 
     /// If this process is on no roster at the moment: for how long, and why.
-    pub fn lost(&self) -> Option<(Duration, String)> {
-        self.lost.map(|since| (since.elapsed(), self.describe_server_0()))
+    pub fn lost(&self) -> Option<RosterLoss> {
+        let why = || self.describe_server_0();
+        self.lost.map(|since| RosterLoss { elapsed: since.elapsed(), why: why() })
     }
 
     /// The next call from server 0, or `None` after `wait`. Connects again if the connection broke.
@@ -137,8 +147,8 @@ impl RosterConnection {
     fn connect(&mut self) {
         let opened = dial(&self.address, self.poll.registry(), SERVER).and_then(|stream| {
             let mut connection = FramedConnection::new(stream);
-            let (header, body) = self.enrolment.hello();
-            let sent = connection.send_control(&header, &body);
+            let hello = self.enrolment.hello();
+            let sent = connection.send_control(&hello.header, &hello.body);
             sent.map_err(|error| PeerState::Refused(error.to_string()))?;
             Ok(connection)
         });
@@ -146,7 +156,7 @@ impl RosterConnection {
             Ok(connection) => {
                 (self.connection, self.state) = (Some(connection), PeerState::Connected);
             }
-            // A server that denies this process is running; that it then hung up is no news.
+            // A server that refused this process is running; its hanging up adds nothing.
             Err(_) if matches!(self.state, PeerState::Denied(_)) => {}
             Err(state) => self.state = state,
         }

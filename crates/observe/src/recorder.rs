@@ -68,7 +68,8 @@ pub trait Recorder {
     }
 
     /// The coordinator made a step: a recorder that shows progress calls `report` when it is time
-    /// to show it. Called after every step, so it must return within nanoseconds otherwise.
+    /// to show it. Called after every step from which on there is a rate, so it must return within
+    /// nanoseconds otherwise.
     #[inline]
     fn progress(&mut self, _now: Instant, _report: &dyn Fn() -> ProgressReport) -> io::Result<()> {
         Ok(())
@@ -195,11 +196,13 @@ pub struct ProgressReport {
     pub done: Option<f64>,
     /// The time since the first step.
     pub elapsed: Duration,
+    /// The estimated time left, if the end is known.
+    pub left: Option<Duration>,
     /// The mean loss of the last steps.
     pub train_loss: f64,
     /// The accuracy of the last test, from 0 to 1.
     pub test_accuracy: Option<f64>,
-    /// Examples per second since the start.
+    /// Examples per second of all workers, as far back as this process knows it.
     pub examples_per_second: f64,
 }
 

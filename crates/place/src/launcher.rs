@@ -17,7 +17,7 @@ use crate::cluster::{Role, Task};
 use crate::emulate::EmulatedHosts;
 use crate::error::PlaceError;
 use crate::launcher_channel::{
-    CHANNEL_VARIABLE, allow_leave, asks_to_leave, channel_pair, send_stop,
+    CHANNEL_VARIABLE, ChannelEnds, allow_leave, asks_to_leave, send_stop,
 };
 use crate::listen::LISTENER_VARIABLE;
 use crate::task_end::{RestartPolicy, TaskEnd, describe_end};
@@ -78,7 +78,7 @@ pub struct LaunchedRun<'a> {
     /// The cluster as `TF_CONFIG` describes it.
     cluster: serde_json::Value,
     tasks: Vec<LaunchedTask>,
-    /// Since when nothing is left to train.
+    /// When training ended.
     over: Option<Instant>,
     failure: Option<TaskFailure>,
     /// Whether the coordinator has been asked to stop.
@@ -221,7 +221,7 @@ impl<'a> LaunchedRun<'a> {
         }
         let is_harmless = is_replaceable || end.is_lost_worker();
         if self.over.is_some() && self.failure.is_none() && is_harmless {
-            self.hooks.note(&format!("{task} {}, after the end", describe_end(status)));
+            self.hooks.note(&format!("{task} {} after the run had ended", describe_end(status)));
             return Ok(());
         }
         self.note_failure(&end);
@@ -260,8 +260,8 @@ impl<'a> LaunchedRun<'a> {
         status.success() && is_last || !has_servers && self.hooks.has_ended()
     }
 
-    /// The run is over: a server that has just returned to it need not wait. One that still writes
-    /// finishes first.
+    /// Tells the servers that the run is over, so that a restarted server does not wait for
+    /// workers. A server that is still writing finishes first.
     fn tell_servers(&mut self) {
         let servers = self.tasks.iter_mut().filter(|task| task.task.role == Role::Ps);
         for server in servers.filter(|server| !server.knows_end) {
@@ -274,16 +274,21 @@ impl<'a> LaunchedRun<'a> {
     fn kill_late(&mut self, elapsed: Duration) {
         let has_failed = self.failure.is_some();
         let writes = self.settings.writes_checkpoints;
-        let is_late = |role: Role| match role {
-            _ if has_failed => elapsed >= GRACE_AFTER_FAILURE,
-            Role::Ps if writes => elapsed >= GRACE_TO_WRITE,
-            _ => elapsed >= GRACE,
+        let grace = |role: Role| {
+            if has_failed {
+                GRACE_AFTER_FAILURE
+            } else if role == Role::Ps && writes {
+                GRACE_TO_WRITE
+            } else {
+                GRACE
+            }
         };
         let running = self.tasks.iter_mut().filter(|task| task.ended.is_none());
-        let late: Vec<_> = running.filter(|task| is_late(task.task.role)).collect();
+        let late: Vec<_> = running.filter(|task| elapsed >= grace(task.task.role)).collect();
         if !late.is_empty() {
             let names: Vec<_> = late.iter().map(|task| task.task.to_string()).collect();
-            self.hooks.note(&format!("killed, for not ending in time: {}", names.join(", ")));
+            self.hooks
+                .note(&format!("killed because they did not end in time: {}", names.join(", ")));
         }
         late.into_iter().for_each(LaunchedTask::kill);
     }
@@ -294,7 +299,7 @@ impl<'a> LaunchedRun<'a> {
         listener: Option<TcpListener>,
         is_restart: bool,
     ) -> io::Result<LaunchedTask> {
-        let (channel, stdout) = channel_pair()?;
+        let ends = ChannelEnds::new()?;
         let place = json!({
             "cluster": self.cluster,
             "task": {"type": task.role.name(), "index": task.index},
@@ -309,7 +314,7 @@ impl<'a> LaunchedRun<'a> {
             .env(TF_CONFIG, place.to_string())
             .env(TOKEN_VARIABLE, &self.token)
             .env(CHANNEL_VARIABLE, "1")
-            .stdout(stdout);
+            .stdout(ends.task);
         match &listener {
             Some(listener) => {
                 let socket = OwnedFd::from(listener.try_clone()?);
@@ -318,6 +323,7 @@ impl<'a> LaunchedRun<'a> {
             None => command.stdin(Stdio::null()).env_remove(LISTENER_VARIABLE),
         };
         let child = command.spawn()?;
+        let channel = ends.launcher;
         Ok(LaunchedTask { task, child, channel, listener, ended: None, knows_end: false })
     }
 }

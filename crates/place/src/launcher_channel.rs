@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// Set by the launcher if a process's standard output is a launcher channel.
-pub const CHANNEL_VARIABLE: &str = "PACELINE_LEASH";
+pub const CHANNEL_VARIABLE: &str = "PACELINE_CHANNEL";
 
 /// The exit code of a task whose launcher has died: worth a retry.
 const LAUNCHER_GONE: i32 = 137;
@@ -79,11 +79,22 @@ impl LauncherChannel {
     }
 }
 
-/// A new channel: the launcher's end, and the task's standard output.
-pub fn channel_pair() -> io::Result<(UnixStream, Stdio)> {
-    let (ours, theirs) = UnixStream::pair()?;
-    ours.set_nonblocking(true)?;
-    Ok((ours, Stdio::from(OwnedFd::from(theirs))))
+/// The two ends of a new channel.
+#[derive(Debug)]
+pub struct ChannelEnds {
+    /// The launcher's end.
+    pub launcher: UnixStream,
+    /// The task's end: its standard output.
+    pub task: Stdio,
+}
+
+impl ChannelEnds {
+    /// Makes a channel.
+    pub fn new() -> io::Result<Self> {
+        let (launcher, task) = UnixStream::pair()?;
+        launcher.set_nonblocking(true)?;
+        Ok(Self { launcher, task: Stdio::from(OwnedFd::from(task)) })
+    }
 }
 
 /// Whether the task at the other end asks to leave.

@@ -43,7 +43,7 @@ pub use cluster::{Cluster, Role, Task};
 pub use emulate::{EmulateSettings, EmulatedHosts, may_create_networks};
 pub use error::PlaceError;
 pub use launcher::{LaunchHooks, LaunchSettings, LaunchedRun};
-pub use launcher_channel::{CHANNEL_VARIABLE, LauncherChannel, channel_pair};
+pub use launcher_channel::{CHANNEL_VARIABLE, ChannelEnds, LauncherChannel};
 pub use listen::{LISTENER_VARIABLE, inherited_listener, listen};
 pub use tf_config::TF_CONFIG;
 pub use token::{TOKEN_VARIABLE, read_token, run_token};

@@ -50,9 +50,7 @@ impl Cluster {
             if addresses.is_empty() {
                 return Ok(None);
             }
-            return Err(
-                "there is a cluster but no task; task must name the one of this process".into()
-            );
+            return Err("there is a cluster but no task; task must name this process's task".into());
         };
         let task = read_task(task)?;
         if addresses.is_empty() && task.role != Role::Evaluator {

@@ -15,7 +15,8 @@ pub(crate) fn check(files: &[SourceFile]) -> Vec<String> {
     files.iter().flat_map(long_lines).collect()
 }
 
-/// Source files only: documents and configuration are looked things up in.
+/// Source files only: readers look things up in documents and configuration instead of reading them
+/// whole.
 pub(crate) fn check_files(files: &[SourceFile]) -> Vec<String> {
     let is_source =
         |file: &&SourceFile| file.language() != Language::Document && !file.path.ends_with(".toml");

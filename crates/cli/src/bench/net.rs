@@ -12,7 +12,7 @@ use crate::bench_args::BenchProcess;
 use crate::interrupt::Interrupt;
 use crate::job::RawJob;
 use crate::launch::launch;
-use crate::table::{aligned, grouped};
+use crate::text_table::{aligned, grouped};
 use crate::train_options::TrainOptions;
 
 /// Measures everything and renders it.
@@ -30,10 +30,10 @@ fn measure(scratch: &Path, interrupt: &Interrupt) -> Result<String, Failure> {
          that exchange as many bytes\n",
         SMALL as f64 * 4.0 / 1e3
     );
-    let (table, exchanges_per_second) = small(scratch, interrupt)?;
-    text.push_str(&table);
+    let small = small(scratch, interrupt)?;
+    text.push_str(&small.table);
     text.push('\n');
-    text.push_str(&push_checks(exchanges_per_second));
+    text.push_str(&push_checks(small.most_exchanges_per_second));
     text.push_str(&format!(
         "\na dense model of {} parameters ({:.0} MB), 1 server, 1 worker, both directions busy\n",
         grouped(LARGE as u64),
@@ -43,8 +43,13 @@ fn measure(scratch: &Path, interrupt: &Interrupt) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// The table, and the highest rate of exchanges.
-fn small(scratch: &Path, interrupt: &Interrupt) -> Result<(String, f64), Failure> {
+/// The figures of the small model.
+struct SmallFigures {
+    table: String,
+    most_exchanges_per_second: f64,
+}
+
+fn small(scratch: &Path, interrupt: &Interrupt) -> Result<SmallFigures, Failure> {
     let mut most = 0f64;
     let head = ["mode", "workers", "steps/s", "exchanges/s", "bare exchanges/s", "ratio"];
     let mut rows = vec![head.map(String::from).to_vec()];
@@ -53,9 +58,9 @@ fn small(scratch: &Path, interrupt: &Interrupt) -> Result<(String, f64), Failure
         for turn in 0..TURNS {
             let run = scratch.join(format!("{mode}-{workers}-{turn}"));
             ours = ours.max(steps_per_second(mode, workers, run, interrupt)?);
-            bare = bare.max(
-                exchange(BenchProcess::BareServer, BenchProcess::BareClient, SMALL, workers)?.0,
-            );
+            let turn =
+                exchange(BenchProcess::BareServer, BenchProcess::BareClient, SMALL, workers)?;
+            bare = bare.max(turn.per_second);
         }
         // In mode sync every worker makes one exchange per global step.
         let exchanges = if mode == "sync" { ours * workers as f64 } else { ours };
@@ -69,7 +74,7 @@ fn small(scratch: &Path, interrupt: &Interrupt) -> Result<(String, f64), Failure
             format!("{:.2}", exchanges / bare),
         ]);
     }
-    Ok((aligned(&rows), most))
+    Ok(SmallFigures { table: aligned(&rows), most_exchanges_per_second: most })
 }
 
 /// Global steps/s of a real run.
@@ -93,11 +98,11 @@ fn steps_per_second(
 fn large() -> Result<String, Failure> {
     let (mut ours, mut bare, mut memory) = (0f64, 0f64, 0f64);
     for _ in 0..TURNS {
-        bare =
-            bare.max(exchange(BenchProcess::ChunkServer, BenchProcess::ChunkClient, LARGE, 1)?.0);
-        let (rate, peak) = exchange(BenchProcess::OurServer, BenchProcess::OurClient, LARGE, 1)?;
-        ours = ours.max(rate);
-        memory = memory.max(peak);
+        let turn = exchange(BenchProcess::ChunkServer, BenchProcess::ChunkClient, LARGE, 1)?;
+        bare = bare.max(turn.per_second);
+        let turn = exchange(BenchProcess::OurServer, BenchProcess::OurClient, LARGE, 1)?;
+        ours = ours.max(turn.per_second);
+        memory = memory.max(turn.server_peak_bytes);
     }
     let gigabytes = |rate: f64| format!("{:.2} GB/s", rate * LARGE as f64 * 8.0 / 1e9);
     let rows = [
@@ -114,15 +119,21 @@ fn large() -> Result<String, Failure> {
     Ok(aligned(&rows))
 }
 
-/// Exchanges per second of one server and `clients` clients, and the server's peak memory in bytes
-/// (0 if it prints none).
+/// What one server and its clients achieved together.
+struct ExchangeRate {
+    per_second: f64,
+    /// The server's peak memory; 0 if it prints none.
+    server_peak_bytes: f64,
+}
+
+/// Measures one server and `clients` clients.
 fn exchange(
     server: BenchProcess,
     client: BenchProcess,
     floats: usize,
     clients: usize,
-) -> Result<(f64, f64), Failure> {
-    let run = || -> io::Result<(f64, f64)> {
+) -> Result<ExchangeRate, Failure> {
+    let run = || -> io::Result<ExchangeRate> {
         let mut server = start(server, "", floats)?;
         writeln!(server.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?, "{clients}")?;
         let mut stdout = BufReader::new(server.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?);
@@ -131,15 +142,15 @@ fn exchange(
         for _ in 0..clients {
             children.push(start(client, &address, floats)?);
         }
-        let mut rate = 0.0;
+        let mut per_second = 0.0;
         for child in children {
             let output = child.wait_with_output()?;
             let text = String::from_utf8_lossy(&output.stdout).trim().parse::<f64>();
-            rate += text.map_err(io::Error::other)?;
+            per_second += text.map_err(io::Error::other)?;
         }
-        let last = read_line(&mut stdout)?.parse().unwrap_or_default();
+        let server_peak_bytes = read_line(&mut stdout)?.parse().unwrap_or_default();
         server.wait()?;
-        Ok((rate, last))
+        Ok(ExchangeRate { per_second, server_peak_bytes })
     };
     run().map_err(|source| Failure::Files { what: "bench net".into(), source })
 }

@@ -16,7 +16,7 @@ use crate::Failure;
 use crate::interrupt::Interrupt;
 use crate::job::RawJob;
 use crate::launch::launch;
-use crate::table::{aligned, grouped};
+use crate::text_table::{aligned, grouped};
 use crate::train_options::TrainOptions;
 
 const TURNS: usize = 15;

@@ -11,7 +11,7 @@ use paceline_data::{
 };
 
 use crate::Failure;
-use crate::table::{aligned, grouped};
+use crate::text_table::{aligned, grouped};
 
 const FEATURES: usize = 33_762_578;
 const ROWS: usize = 100_000;

@@ -11,13 +11,13 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use paceline_exchange::{
-    Client, ClientConfig, ConnId, FrameBody, FrameKind, Header, Host, Level, ModeConfig, Payload,
-    PeerRole, Server, ServerConfig, ServerPhase, Stats, Store,
+    Client, ClientConfig, ConnId, ControlFrame, FrameBody, FrameKind, Header, Host, Level,
+    ModeConfig, Payload, PeerRole, Server, ServerConfig, ServerPhase, Stats, Store,
 };
 use paceline_model::{OptimizerState, Sgd};
 
 use super::bench_observer::flat_layout;
-use crate::table::{aligned, grouped};
+use crate::text_table::{aligned, grouped};
 
 const WORKERS: usize = 2;
 /// Calls per timed turn, and turns; the fastest turn counts.
@@ -114,9 +114,8 @@ fn started() -> Server {
     let optimizer = OptimizerState::new(Sgd::new(0.0), &flat_layout(1), 0..1);
     let mut machine = Server::new(config, Store::dense(vec![0.0], optimizer));
     for slot in 0..WORKERS as u32 {
-        let (header, hello) =
-            Client::new(ClientConfig { slot, ..ClientConfig::new(PeerRole::Worker, 1, 1) })
-                .hello(0);
+        let config = ClientConfig { slot, ..ClientConfig::new(PeerRole::Worker, 1, 1) };
+        let ControlFrame { header, body: hello } = Client::new(config).hello(0);
         let conn = ConnId(u64::from(slot));
         machine.connection_opened(conn, 0);
         machine.frame_arrived(conn, &header, Payload::Bytes(&hello), 0, &mut NullHost);

@@ -9,7 +9,7 @@ use std::{env, fs};
 use crate::Failure;
 use crate::interrupt::Interrupt;
 use crate::job::RawJob;
-use crate::table::{aligned, grouped};
+use crate::text_table::{aligned, grouped};
 use crate::train::train;
 use crate::train_options::TrainOptions;
 use paceline_record::Summary;

@@ -8,7 +8,7 @@ use paceline_model::{Batch, Model, OptimizerState, OutputMode, Sgd, SharedPatche
 
 use super::products::{self, MatrixView, product};
 use super::sizes::TURN;
-use crate::table::{aligned, grouped};
+use crate::text_table::{aligned, grouped};
 
 const INPUTS: usize = 784;
 const CLASSES: usize = 10;

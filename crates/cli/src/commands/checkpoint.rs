@@ -6,12 +6,12 @@ use paceline_engine::checkpoint::CheckpointDir;
 
 use super::output::print;
 use crate::Failure;
-use crate::table::columns;
+use crate::text_table::columns;
 use crate::train_options::checkpoint_dir;
 
 /// Lists the checkpoints of a run. Reads only their manifests.
 pub(super) fn list(run: &Path) -> Result<(), Failure> {
-    let (dir, steps) = open(run)?;
+    let RunCheckpoints { dir, steps } = RunCheckpoints::open(run)?;
     let titles = ["step", "updates", "mode", "slots", "files", "MB", ""];
     let mut rows = vec![titles.map(String::from).to_vec()];
     for step in steps {
@@ -39,7 +39,7 @@ pub(super) fn list(run: &Path) -> Result<(), Failure> {
 
 /// Reads every byte of a run's checkpoints.
 pub(super) fn verify(run: &Path) -> Result<(), Failure> {
-    let (dir, steps) = open(run)?;
+    let RunCheckpoints { dir, steps } = RunCheckpoints::open(run)?;
     let mut wrong = 0;
     for step in steps {
         let line = match dir.verify(step) {
@@ -60,12 +60,19 @@ pub(super) fn verify(run: &Path) -> Result<(), Failure> {
     }
 }
 
-fn open(run: &Path) -> Result<(CheckpointDir, Vec<u64>), Failure> {
-    let dir = checkpoint_dir(run);
-    match dir.steps() {
-        steps if steps.is_empty() => {
-            Err(Failure::Usage(format!("{}: there are no checkpoints", run.display())))
+/// The checkpoints of a run.
+struct RunCheckpoints {
+    dir: CheckpointDir,
+    steps: Vec<u64>,
+}
+
+impl RunCheckpoints {
+    fn open(run: &Path) -> Result<Self, Failure> {
+        let dir = checkpoint_dir(run);
+        let steps = dir.steps();
+        if steps.is_empty() {
+            return Err(Failure::Usage(format!("{}: there are no checkpoints", run.display())));
         }
-        steps => Ok((dir, steps)),
+        Ok(Self { dir, steps })
     }
 }

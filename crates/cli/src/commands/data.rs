@@ -10,7 +10,7 @@ use crate::Failure;
 use crate::data_args::MakeClicksArgs;
 use crate::interrupt::Interrupt;
 use crate::progress::write_line;
-use crate::table::{columns, grouped};
+use crate::text_table::{columns, grouped};
 
 /// How often progress is shown.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);

@@ -9,8 +9,8 @@ use super::read_job::read_job;
 use crate::Failure;
 use crate::cli::{EvaluateArgs, JobArgs};
 use crate::job::ModelKind;
+use crate::load_data::load_data;
 use crate::progress::write_line;
-use crate::source::load_data;
 use crate::workload::build_workload;
 
 /// Tests a model on the test examples of a job; by default, the job that trained it.

@@ -17,7 +17,7 @@ use crate::interrupt::Interrupt;
 use crate::job::{CellJob, RawJob};
 use crate::progress::write_line;
 use crate::sweep::{self, PreparedSweep, SweepTally};
-use crate::table::aligned;
+use crate::text_table::aligned;
 use paceline_record::RunDir;
 
 /// The signal that the end of standard input stands for: the sweep's process is gone.

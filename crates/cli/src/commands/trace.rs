@@ -10,7 +10,7 @@ use paceline_record::timeline::{merge_traces, operation_table};
 use super::output::print;
 use crate::Failure;
 use crate::progress::write_line;
-use crate::table::{columns, grouped};
+use crate::text_table::{columns, grouped};
 
 /// Prints the time of each operation, the longest first.
 pub(super) fn summary(run: &Path) -> Result<(), Failure> {

@@ -20,10 +20,6 @@ mod raw;
 mod resolve;
 mod schema;
 mod sweep_sections;
-#[cfg(test)]
-mod sweep_tests;
-#[cfg(test)]
-mod tests;
 mod value;
 
 pub use cells::CellJob;

@@ -366,3 +366,20 @@ pub fn reference_markdown() -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_has_every_key_once() {
+        let reference = reference_markdown();
+        for key in KEYS.iter() {
+            let section = if key.section().is_empty() { "At the top" } else { key.section() };
+            let after = reference.split(&format!("## {section}\n")).nth(1).expect(section);
+            let table = after.split("\n## ").next().unwrap();
+            let rows = table.matches(&format!("| `{}` |", key.name())).count();
+            assert_eq!(rows, 1, "{}", key.path);
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! One run of a sweep, in a separate process.
 //!
-//! The process reads its standard input: "stop" ends its run in order, and so does the end of the
+//! The process reads its standard input: "stop" ends its run cleanly, and so does the end of the
 //! stream, if the sweep is killed. Ctrl-C in a terminal reaches both processes.
 
 use std::fs::{self, File};

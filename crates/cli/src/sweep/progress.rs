@@ -81,8 +81,10 @@ impl SweepProgress {
     }
 
     fn say(&self, text: &str) {
+        if self.quiet {
+            return;
+        }
         match &self.bar {
-            _ if self.quiet => {}
             Some(bar) => bar.suspend(|| write_line(text)),
             None => write_line(text),
         }

@@ -30,22 +30,28 @@ pub(super) struct Listing {
     pub(super) names: Vec<String>,
 }
 
-/// The pictures of the training set and, if the collection has one, of the test set. Both have the
-/// same classes.
-pub(super) fn list(path: &Path) -> Result<(Listing, Option<Listing>), DataError> {
+/// The pictures of a collection. Both sets have the same classes.
+pub(super) struct Listings {
+    pub(super) train: Listing,
+    /// `None` if the collection has no test set.
+    pub(super) test: Option<Listing>,
+}
+
+/// Lists the pictures of a collection.
+pub(super) fn list(path: &Path) -> Result<Listings, DataError> {
     if fs::metadata(path).map_err(DataError::io("open", path))?.is_file() {
-        return Ok((list_file(path)?, None));
+        return Ok(Listings { train: list_file(path)?, test: None });
     }
     let Some(train) = named_set(path, TRAIN)? else {
-        return Ok((class_folders(path)?, None));
+        return Ok(Listings { train: class_folders(path)?, test: None });
     };
     for name in TEST {
         if let Some(test) = named_set(path, name)? {
-            let test = with_classes_of(test, &train)?;
-            return Ok((train, Some(test)));
+            let test = Some(with_classes_of(test, &train)?);
+            return Ok(Listings { train, test });
         }
     }
-    Ok((train, None))
+    Ok(Listings { train, test: None })
 }
 
 /// The set of this name, if the collection has one.
@@ -145,9 +151,8 @@ fn list_file(path: &Path) -> Result<Listing, DataError> {
     if files.is_empty() {
         return Err(DataError::Pictures { path: path.into(), what: "no picture in it".into() });
     }
-    let (labels, names) = classes.numbered();
     let root = path.parent().unwrap_or(Path::new("")).into();
-    Ok(Listing { root, files, labels, names })
+    Ok(classes.into_listing(root, files))
 }
 
 /// The classes of a list file: all numbers, or all names.
@@ -180,17 +185,19 @@ impl ListClasses {
         Ok(())
     }
 
-    /// The labels, by number or by the alphabetical order of the names, and the names.
-    fn numbered(mut self) -> (Vec<u32>, Vec<String>) {
+    /// The listing of these files. Classes are numbered by their number or by the alphabetical
+    /// order of their names.
+    fn into_listing(mut self, root: PathBuf, files: Vec<Box<Path>>) -> Listing {
         if self.ranks.is_empty() {
             let classes = self.labels.iter().max().map_or(0, |most| most + 1);
-            return (self.labels, (0..classes).map(|number| number.to_string()).collect());
+            let names = (0..classes).map(|number| number.to_string()).collect();
+            return Listing { root, files, labels: self.labels, names };
         }
         let mut sorted = vec![0; self.ranks.len()];
         for (number, &rank) in (0..).zip(self.ranks.values()) {
             sorted[rank as usize] = number;
         }
         self.labels.iter_mut().for_each(|label| *label = sorted[*label as usize]);
-        (self.labels, self.ranks.into_keys().collect())
+        Listing { root, files, labels: self.labels, names: self.ranks.into_keys().collect() }
     }
 }

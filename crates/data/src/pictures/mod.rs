@@ -28,7 +28,7 @@ use crate::random::Random;
 use crate::train_test::TrainTest;
 use cache::PictureCache;
 use decode::decode;
-use listing::Listing;
+use listing::{Listing, Listings};
 use resize::{Crop, Planes, crop, resize};
 
 /// The mean of red, green and blue over ImageNet, on a scale from 0 to 1.
@@ -134,14 +134,17 @@ impl Pictures {
     /// # Panics
     /// If a size in the options is zero, or `resize` is below `size`.
     pub fn open(path: &Path, options: &PictureOptions) -> Result<TrainTest<Self>, DataError> {
-        assert!(0 < options.size && options.size <= options.resize, "sizes out of order");
-        let (mut train, test) = listing::list(path)?;
+        assert!(
+            0 < options.size && options.size <= options.resize,
+            "the crop must fit into the resized picture"
+        );
+        let Listings { mut train, test } = listing::list(path)?;
         let test = match test {
             Some(test) => test,
             None => hold_out(path, &mut train, options)?,
         };
-        let counts = (train.files.len(), test.files.len());
-        let origin = format!("{} ({} + {} pictures)", path.display(), counts.0, counts.1);
+        let [trained, tested] = [&train, &test].map(|listing| listing.files.len());
+        let origin = format!("{} ({trained} + {tested} pictures)", path.display());
         let left_bytes = Arc::new(AtomicUsize::new(options.cache_bytes));
         let train = Pictures::new(train, options, true, left_bytes.clone());
         let test = Pictures::new(test, options, false, left_bytes);
@@ -158,7 +161,8 @@ impl Pictures {
         Self { listing, options: options.clone(), random_crops, cache }
     }
 
-    /// The names of the classes, by number.
+    /// The names of the classes: a label `i` means `class_names()[i]`. For programs that show a
+    /// model's predictions.
     pub fn class_names(&self) -> &[String] {
         &self.listing.names
     }

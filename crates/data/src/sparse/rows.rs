@@ -118,7 +118,8 @@ impl SparseRows {
         starts[self.rows.end] - starts[self.rows.start]
     }
 
-    /// Whether every value is 1, in these rows and in all others of the same store.
+    /// Whether every value is 1, in these rows and in all others of the same store. The store then
+    /// keeps only keys, and a model may skip the multiplication.
     pub fn all_ones(&self) -> bool {
         self.store.values().is_empty()
     }

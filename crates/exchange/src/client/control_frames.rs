@@ -6,11 +6,11 @@
 //! `Stop` before the next push.
 
 use super::state::Client;
-use crate::{CONTROL_BYTES, FrameKind, Header, Hello};
+use crate::{CONTROL_BYTES, ControlFrame, FrameKind, Header, Hello};
 
 impl Client {
     /// The first frame of a connection to a server.
-    pub fn hello(&self, server: usize) -> (Header, Vec<u8>) {
+    pub fn hello(&self, server: usize) -> ControlFrame {
         let config = &self.config;
         let hello = Hello {
             slot: config.slot,
@@ -24,7 +24,7 @@ impl Client {
             process: config.process.clone(),
             ..Hello::new(config.role)
         };
-        control_frame(FrameKind::Hello, hello.encode())
+        ControlFrame::new(FrameKind::Hello, hello.encode())
     }
 
     /// Leaves the run, because this worker has no more to push. Send it to every server, and again
@@ -32,8 +32,8 @@ impl Client {
     ///
     /// # Panics
     /// If the report is longer than [`CONTROL_BYTES`].
-    pub fn leave(report: Vec<u8>) -> (Header, Vec<u8>) {
-        control_frame(FrameKind::Leave, report)
+    pub fn leave(report: Vec<u8>) -> ControlFrame {
+        ControlFrame::new(FrameKind::Leave, report)
     }
 
     /// Gives back the slot, for another process to fill. Send it when the last push has been
@@ -43,15 +43,15 @@ impl Client {
     ///
     /// # Panics
     /// If the report is longer than [`CONTROL_BYTES`].
-    pub fn release(report: Vec<u8>) -> (Header, Vec<u8>) {
-        control_frame(FrameKind::Release, report)
+    pub fn release(report: Vec<u8>) -> ControlFrame {
+        ControlFrame::new(FrameKind::Release, report)
     }
 
     /// The coordinator's request to stop. Only server 0 acts on it. In `sync`, send it before the
     /// next push.
-    pub fn stop(reason: &str) -> (Header, Vec<u8>) {
+    pub fn stop(reason: &str) -> ControlFrame {
         let bytes = &reason.as_bytes()[..reason.len().min(CONTROL_BYTES)];
-        control_frame(FrameKind::Stop, bytes.to_vec())
+        ControlFrame::new(FrameKind::Stop, bytes.to_vec())
     }
 
     /// The coordinator's request for all reports of a server.
@@ -76,8 +76,4 @@ impl Client {
     pub fn heartbeat() -> Header {
         Header::new(FrameKind::Heartbeat, 0)
     }
-}
-
-pub(super) fn control_frame(kind: FrameKind, bytes: Vec<u8>) -> (Header, Vec<u8>) {
-    (Header::new(kind, bytes.len()), bytes)
 }

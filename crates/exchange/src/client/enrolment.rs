@@ -5,10 +5,12 @@
 //! slot by connecting for it. To leave, it closes this connection, so that it gets no more offers,
 //! and then releases its slots.
 
-use super::control_frames::control_frame;
 use super::event::ProtocolError;
 use crate::message::read_name;
-use crate::{FrameKind, Generation, Header, Hello, MessageError, PeerRole, ProcessName, Refusal};
+use crate::{
+    ControlFrame, FrameKind, Generation, Header, Hello, MessageError, PeerRole, ProcessName,
+    Refusal,
+};
 
 /// What server 0 tells a process on its roster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +55,7 @@ pub struct Enrolment {
 
 impl Enrolment {
     /// The first frame of the connection.
-    pub fn hello(&self) -> (Header, Vec<u8>) {
+    pub fn hello(&self) -> ControlFrame {
         let hello = Hello {
             slot: self.home.map_or(Hello::NO_SLOT, |home| home as u32),
             incarnation: self.process.id,
@@ -66,7 +68,7 @@ impl Enrolment {
             process: self.process.clone(),
             ..Hello::new(PeerRole::Process)
         };
-        control_frame(FrameKind::Hello, hello.encode())
+        ControlFrame::new(FrameKind::Hello, hello.encode())
     }
 
     /// Handles a frame of server 0, and records the name that it assigns.
@@ -101,7 +103,7 @@ impl Enrolment {
 
 /// The first frame of a process that asks what the run is. Any server answers it with
 /// [`FrameKind::JoinInfo`] or refuses.
-pub fn request_join_info(token: Vec<u8>) -> (Header, Vec<u8>) {
+pub fn request_join_info(token: Vec<u8>) -> ControlFrame {
     let hello = Hello { slot: Hello::NO_SLOT, token, ..Hello::new(PeerRole::Newcomer) };
-    control_frame(FrameKind::Hello, hello.encode())
+    ControlFrame::new(FrameKind::Hello, hello.encode())
 }

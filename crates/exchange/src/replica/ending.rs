@@ -1,20 +1,21 @@
-//! The end of a run without servers, in good order or by a failure.
+//! The end of a run without servers, cleanly or by a failure.
 
 use super::digest::digest;
 use super::event::{ReplicaError, ReplicaEvent};
 use super::peer::COORDINATOR;
 use super::state::Replica;
-use crate::{CONTROL_BYTES, FrameKind, Header, ProtocolError};
+use crate::{CONTROL_BYTES, ControlFrame, FrameKind, Header, ProtocolError};
 
 impl Replica {
     /// The frame with which a worker leaves after the last step, for the coordinator.
     ///
     /// # Panics
     /// If the last step has not been made, or the report is longer than [`CONTROL_BYTES`].
-    pub fn leave(&self, report: &[u8]) -> (Header, Vec<u8>) {
+    pub fn leave(&self, report: &[u8]) -> ControlFrame {
         assert!(self.is_over, "a worker leaves after the last step");
-        let header = Header::new(FrameKind::Leave, report.len());
-        (Header { version: digest(&self.params), ..header }, report.to_vec())
+        let mut frame = ControlFrame::new(FrameKind::Leave, report.to_vec());
+        frame.header.version = digest(&self.params);
+        frame
     }
 
     /// The coordinator's answer to a leave.
@@ -23,9 +24,9 @@ impl Replica {
     }
 
     /// The frame with which a worker that fails tells the others why.
-    pub fn abort(why: &str) -> (Header, Vec<u8>) {
+    pub fn abort(why: &str) -> ControlFrame {
         let bytes = &why.as_bytes()[..why.len().min(CONTROL_BYTES)];
-        (Header::new(FrameKind::Abort, bytes.len()), bytes.to_vec())
+        ControlFrame::new(FrameKind::Abort, bytes.to_vec())
     }
 
     /// Whether the coordinator has said goodbye to this worker.
@@ -54,7 +55,7 @@ impl Replica {
     /// Whether a peer whose connection has ended is lost, given that the first of its unread
     /// frames is `next` and cannot be read yet.
     ///
-    /// A worker that ends in good order has made the last step, which takes every worker's last
+    /// A worker that ends cleanly has made the last step, which takes every worker's last
     /// gradient. So an early gradient comes from a worker that had not made it.
     pub fn is_lost_before(&self, next: &Header) -> bool {
         // In a run that recovers, no worker ends before the coordinator has said goodbye.

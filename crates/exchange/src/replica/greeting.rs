@@ -8,8 +8,8 @@
 use super::peer::{COORDINATOR, ReplicaPosition};
 use super::state::Replica;
 use crate::{
-    FrameKind, Generation, Header, Hello, MessageError, PeerRole, ProtocolError, Refusal,
-    RefuseCode, Welcome,
+    ControlFrame, FrameKind, Generation, Header, Hello, MessageError, PeerRole, ProtocolError,
+    Refusal, RefuseCode, Welcome,
 };
 
 /// Why a `Hello` is not accepted.
@@ -28,7 +28,7 @@ pub enum GreetError {
 
 impl Replica {
     /// The first frame to a peer that this worker has connected to.
-    pub fn hello(&self, peer: usize) -> (Header, Vec<u8>) {
+    pub fn hello(&self, peer: usize) -> ControlFrame {
         let config = &self.config;
         let bytes = Hello {
             slot: config.slot as u32,
@@ -41,8 +41,9 @@ impl Replica {
             ..Hello::new(PeerRole::Replica)
         }
         .encode();
-        let header = Header::new(FrameKind::Hello, bytes.len());
-        (Header { step: self.global_step, flags: self.position_flags(), ..header }, bytes)
+        let mut frame = ControlFrame::new(FrameKind::Hello, bytes);
+        (frame.header.step, frame.header.flags) = (self.global_step, self.position_flags());
+        frame
     }
 
     /// Handles the `Hello` of a new connection, and returns the slot of the peer. A peer that is
@@ -84,7 +85,8 @@ impl Replica {
             return Ok(());
         }
         let there = theirs.map_or(0, |position| position.step);
-        let text = format!("it begins with step {there}, this worker with {}", self.global_step);
+        let here = self.global_step;
+        let text = format!("it begins with step {there}, but this worker with step {here}");
         Err(Refusal::new(RefuseCode::NotNow, text))
     }
 
@@ -97,8 +99,8 @@ impl Replica {
         if hello.role != PeerRole::Replica || (server, servers) != (here, workers) {
             let what = if hello.role == PeerRole::Replica { "slot" } else { "server" };
             let text = format!(
-                "it means {what} {server} of {servers}, this is slot {here} of {workers}, \
-                 without servers"
+                "it expects {what} {server} of {servers}, but this is slot {here} of {workers} in \
+                 a run without servers"
             );
             return Err(Refusal::new(RefuseCode::WrongServer, text));
         }
@@ -108,17 +110,17 @@ impl Replica {
             return Err(Refusal::new(RefuseCode::BadSlot, text));
         }
         if self.peers[slot].incarnation.is_some_and(|known| hello.incarnation < known) {
-            let text = format!("a newer process has taken {} over", self.name(slot));
+            let text = format!("a newer process has taken over {}", self.name(slot));
             return Err(Refusal::new(RefuseCode::SlotTaken, text));
         }
         Ok(())
     }
 
     /// The answer to a peer whose `Hello` was accepted.
-    pub fn welcome(&self) -> (Header, Vec<u8>) {
-        let bytes = self.own_welcome().encode();
-        let header = Header::new(FrameKind::Welcome, bytes.len());
-        (Header { flags: self.position_flags(), ..header }, bytes)
+    pub fn welcome(&self) -> ControlFrame {
+        let mut frame = ControlFrame::new(FrameKind::Welcome, self.own_welcome().encode());
+        frame.header.flags = self.position_flags();
+        frame
     }
 
     fn own_welcome(&self) -> Welcome {

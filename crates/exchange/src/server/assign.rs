@@ -79,7 +79,7 @@ impl Server {
         self.assign_slots(now_ms, host);
     }
 
-    /// Handles a `Release`: a process gives back its slot in good order. The slot stays in the run
+    /// Handles a `Release`: a process gives back its slot. The slot stays in the run
     /// and waits for another process. A second `Release`, after a lost connection, changes
     /// nothing.
     pub(super) fn release(

@@ -1,4 +1,4 @@
-//! The end of a run: in good order by the coordinator, or by a failure that names its cause.
+//! The end of a run: by the coordinator, or by a failure that names its cause.
 //!
 //! A worker that has no more to push leaves, and from then on no other worker waits for it. When
 //! all have left, the coordinator collects the reports and ends the run. So every task knows when
@@ -77,7 +77,7 @@ impl Server {
         }
     }
 
-    /// Ends the run in good order and sends `Bye` to every client.
+    /// Ends the run cleanly and sends `Bye` to every client.
     pub(super) fn finish(&mut self, host: &mut impl Host) -> Checked {
         if !self.members.all_out() {
             return Err("the end of a run that workers still take part in".into());

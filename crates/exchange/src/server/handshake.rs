@@ -19,6 +19,14 @@ use crate::{
 /// Evaluators that may be connected at a time.
 const MAX_EVALUATORS: usize = 64;
 
+/// Where a worker resumes.
+#[derive(Clone, Copy, Default)]
+struct NextPush {
+    sequence: u64,
+    /// The step of the plan whose batch it is.
+    step: u64,
+}
+
 impl Server {
     /// Answers a `Hello` with `Welcome`, and with `Start` if the run has started; or refuses it.
     pub(super) fn hello(&mut self, conn: ConnId, bytes: &[u8], host: &mut impl Host) -> Checked {
@@ -77,7 +85,7 @@ impl Server {
         if (hello.server as usize, hello.servers as usize) != (config.index, config.servers) {
             let (index, servers) = (config.index, config.servers);
             let text = format!(
-                "it means ps:{} of {}, this is ps:{index} of {servers}",
+                "it expects ps:{} of {}, but this is ps:{index} of {servers}",
                 hello.server, hello.servers
             );
             return refuse(RefuseCode::WrongServer, &text);
@@ -90,7 +98,7 @@ impl Server {
             PeerRole::Evaluator => Ok(()),
             PeerRole::Process => self.check_process(hello),
             PeerRole::Replica | PeerRole::Newcomer => {
-                refuse(RefuseCode::WrongServer, "it means a worker, this is a server")
+                refuse(RefuseCode::WrongServer, "it expects a worker, but this is a server")
             }
         }
     }
@@ -102,7 +110,7 @@ impl Server {
             return refuse(RefuseCode::WrongServer, "only server 0 has a roster");
         }
         if hello.slot != Hello::NO_SLOT && home >= processes {
-            let text = format!("there is no place {home}, the run began with {processes} workers");
+            let text = format!("there is no place {home}; the run began with {processes} workers");
             return refuse(RefuseCode::BadSlot, &text);
         }
         if hello.slot != Hello::NO_SLOT && self.roster.is_superseded(home, hello.process.id) {
@@ -119,16 +127,16 @@ impl Server {
         let slot = hello.slot as usize;
         if slot >= self.config.workers {
             let workers = self.config.workers;
-            let text = format!("there is no slot {slot}, only {workers} workers");
+            let text = format!("there is no slot {slot}; the run has {workers} workers");
             return Err(Refusal::new(RefuseCode::BadSlot, text));
         }
         let member = &self.members[slot];
         if member.incarnation.is_some_and(|known| hello.incarnation < known) {
-            let text = format!("a newer process has taken {} over", member.name);
+            let text = format!("a newer process has taken over {}", member.name);
             return Err(Refusal::new(RefuseCode::SlotTaken, text));
         }
         if member.state == MemberState::Lost {
-            let text = format!("the run went on without {}", member.name);
+            let text = format!("the run continued without {}", member.name);
             return Err(Refusal::new(RefuseCode::NotNow, text));
         }
         Ok(())
@@ -168,7 +176,7 @@ impl Server {
             let member = &self.members[slot];
             let is_same_task = hello.process.name == member.process_name;
             let who = if is_same_task { "a new process" } else { &hello.process.name };
-            host.note(Level::Info, &format!("{who} takes {} over", member.name));
+            host.note(Level::Info, &format!("{who} takes over {}", member.name));
         }
         self.fill_slot(slot, conn, hello);
         self.welcome(conn, Some(slot), host);
@@ -207,7 +215,7 @@ impl Server {
             self.send_control(conn, FrameKind::Start, &[], host);
         } else if self.members.all_connected() {
             self.started = true;
-            host.note(Level::Info, "all workers are here");
+            host.note(Level::Info, "all workers are connected");
             for conn in self.connections.clients() {
                 self.send_control(conn, FrameKind::Start, &[], host);
             }
@@ -215,7 +223,7 @@ impl Server {
     }
 
     fn welcome(&self, conn: ConnId, slot: Option<usize>, host: &mut impl Host) {
-        let (resume_sequence, resume_step) = slot.map_or((0, 0), |slot| self.resume_point(slot));
+        let resume = slot.map(|slot| self.next_push(slot)).unwrap_or_default();
         let shard = self.config.shard();
         let welcome = Welcome {
             shard_start: shard.start as u64,
@@ -224,8 +232,8 @@ impl Server {
                 Store::Dense(_) => self.config.chunk_floats as u32,
                 Store::Sparse(_) => 0,
             },
-            resume_sequence,
-            resume_step,
+            resume_sequence: resume.sequence,
+            resume_step: resume.step,
             generation: self.generation,
         };
         let bytes = welcome.encode();
@@ -234,7 +242,7 @@ impl Server {
             header.flags = Flags::LEFT;
         }
         let has_it = |slot: usize| {
-            self.chunks.iter().any(|chunk| chunk.slots[slot].last_sequence >= resume_sequence)
+            self.chunks.iter().any(|chunk| chunk.slots[slot].last_sequence >= resume.sequence)
         };
         if slot.is_some_and(has_it) {
             header.flags = header.flags | Flags::PARTIAL;
@@ -242,21 +250,21 @@ impl Server {
         host.send(conn, header, FrameBody::Bytes(&bytes));
     }
 
-    /// The sequence and the step of the next push of a slot.
+    /// The next push of a slot.
     ///
     /// That is the first push that not every chunk has. If some chunk has it, its step is known;
     /// otherwise it is the step after the last one, and in `sync` none that is already complete.
-    fn resume_point(&self, slot: usize) -> (u64, u64) {
+    fn next_push(&self, slot: usize) -> NextPush {
         let states = || self.chunks.iter().map(|chunk| &chunk.slots[slot]);
         let next = states().map(|state| state.last_sequence).min().unwrap_or(0) + 1;
         if let Some(state) = states().find(|state| state.last_sequence >= next) {
-            return (next, state.step);
+            return NextPush { sequence: next, step: state.step };
         }
         let first = self.first_step;
         let after_last =
             states().map(|state| if state.last_sequence > 0 { state.step + 1 } else { first });
         let after_last = after_last.max().unwrap_or(first);
         let completed = if self.is_sync() { self.chunks[0].version } else { 0 };
-        (next, after_last.max(completed))
+        NextPush { sequence: next, step: after_last.max(completed) }
     }
 }

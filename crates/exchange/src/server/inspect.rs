@@ -2,6 +2,13 @@
 
 use super::state::Server;
 
+/// Vectors that a server keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeptVectors {
+    pub(crate) in_use: usize,
+    pub(crate) spare: usize,
+}
+
 impl Server {
     /// The sequence of the last push of a slot that a chunk has accepted; 0 for none.
     pub(crate) fn accepted(&self, chunk: usize, slot: usize) -> u64 {
@@ -9,16 +16,16 @@ impl Server {
     }
 
     /// Pending gradients, and spare vectors for more.
-    pub(crate) fn buffers(&self) -> (usize, usize) {
-        let pending = (0..self.members.len()).map(|slot| self.members[slot].pending).sum();
-        (pending, self.pool.len())
+    pub(crate) fn buffers(&self) -> KeptVectors {
+        let in_use = (0..self.members.len()).map(|slot| self.members[slot].pending).sum();
+        KeptVectors { in_use, spare: self.pool.len() }
     }
 
     /// Of a sparse model: lists of keys whose gradient is pending or expected, and spare vectors
     /// for more.
-    pub(crate) fn key_lists(&self) -> (usize, usize) {
+    pub(crate) fn key_lists(&self) -> KeptVectors {
         let slots = self.chunks.iter().flat_map(|chunk| &chunk.slots);
         let kept = slots.map(|s| s.pending_keys.len() + usize::from(s.pending.is_some()));
-        (kept.sum(), self.key_pool.len())
+        KeptVectors { in_use: kept.sum(), spare: self.key_pool.len() }
     }
 }

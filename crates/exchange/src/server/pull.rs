@@ -44,7 +44,7 @@ impl Server {
         let rules = [
             (!has_left, "a pull to resume after leaving"),
             (state.awaiting_reply.is_none(), "a pull before the last push was answered"),
-            (is_next, "a pull before a push that is not the next"),
+            (is_next, "a pull for a push that is not the next"),
             (!is_ahead, "a pull for a step yet to come"),
         ];
         match rules.iter().find(|(holds, _)| !holds) {

@@ -115,11 +115,11 @@ impl Server {
         let is_past_the_end =
             self.is_sync() && self.stop_at.is_some_and(|stop_at| header.step >= stop_at);
         let rules = [
-            (header.kind == self.push_kind(), "a push of the other kind of model"),
+            (header.kind == self.push_kind(), "a push for the other kind of model"),
             (self.started, "a push before the start"),
             (self.members[slot].state == MemberState::Active, "a push after leaving"),
             (state.awaiting_reply.is_none(), "a push before the last one was answered"),
-            (header.sequence != 0, "a push without a number"),
+            (header.sequence != 0, "a push without a sequence"),
             (header.sequence <= state.last_sequence + 1, "a push that skips others"),
             (header.version <= chunk.version, "a gradient of parameters yet to come"),
             (!is_new || !is_past_the_end, "a push after the last step"),

@@ -39,7 +39,7 @@ impl Server {
             return Ok(None);
         }
         let requested =
-            pending_keys.oldest().ok_or("a gradient of keys that were not asked for")?;
+            pending_keys.oldest().ok_or("a gradient for keys that were not requested")?;
         let floats = requested.len();
         let bytes =
             as_bytes(payload).get(4 * floats..len).ok_or("a gradient of the wrong length")?;
@@ -74,7 +74,7 @@ impl Server {
         host: &mut impl Host,
     ) -> Checked {
         let Store::Sparse(sparse) = &self.store else {
-            return Err("keys of a model that has none".into());
+            return Err("keys for a model that has none".into());
         };
         if header.chunk != 0 {
             return Err("a chunk that this shard does not have".into());
@@ -99,7 +99,7 @@ impl Server {
                 let answer = Answer { chunk: 0, slot, sequence, flags, is_previous };
                 self.send_answer(conn, answer, host);
             }
-            _ => return Err("keys asked for too far ahead".into()),
+            _ => return Err("keys requested too far ahead".into()),
         }
         Ok(())
     }

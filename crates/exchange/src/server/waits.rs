@@ -12,6 +12,12 @@ use crate::{FrameKind, OnLoss};
 /// How often the waits are checked, and the shortest wait that is reported.
 const CHECK_MS: u64 = 1_000;
 
+struct LongestWait {
+    since_ms: u64,
+    /// Names the missing workers.
+    what: String,
+}
+
 impl Server {
     /// Gives up the workers whose time to return is over.
     pub(super) fn give_up_lost_workers(&mut self, now_ms: u64, host: &mut impl Host) {
@@ -47,7 +53,7 @@ impl Server {
             return;
         }
         self.next_wait_check_ms = now_ms.saturating_add(CHECK_MS);
-        let Some((since_ms, what)) = self.longest_wait() else { return };
+        let Some(LongestWait { since_ms, what }) = self.longest_wait() else { return };
         let waited_ms = now_ms.saturating_sub(since_ms);
         if waited_ms < CHECK_MS {
             return;
@@ -62,8 +68,7 @@ impl Server {
         }
     }
 
-    /// When the longest wait began, and a text that names the missing workers.
-    fn longest_wait(&self) -> Option<(u64, String)> {
+    fn longest_wait(&self) -> Option<LongestWait> {
         if !self.started {
             return None;
         }
@@ -76,15 +81,18 @@ impl Server {
             let awaited = (0..self.members.len()).filter(|&s| self.gate.awaits(view, index, s));
             let names = self.members.names(awaited);
             let step = self.chunks[index].version;
-            return Some((since_ms, format!("step {step} waits for {names}")));
+            return Some(LongestWait { since_ms, what: format!("step {step} waits for {names}") });
         }
         if let Some(since_ms) = self.collect_since_ms {
             let names = self.members.names(self.members.live());
-            return Some((since_ms, format!("the end waits for {names} to leave")));
+            let what = format!("the end waits for {names} to leave");
+            return Some(LongestWait { since_ms, what });
         }
         let coordinator = &self.members[0];
         let is_its_turn = self.members.all_out() && coordinator.conn.is_some();
-        let text = || "the end waits for worker:0, the coordinator".into();
-        is_its_turn.then(|| (coordinator.heard_ms, text()))
+        is_its_turn.then(|| LongestWait {
+            since_ms: coordinator.heard_ms,
+            what: "the end waits for worker:0, the coordinator".into(),
+        })
     }
 }

@@ -52,13 +52,13 @@ impl SparseServer {
     }
 
     fn leave(&mut self, conn: u64) {
-        let (header, report) = Client::leave(Vec::new());
-        self.test.send(conn, header, &report);
+        let ControlFrame { header, body } = Client::leave(Vec::new());
+        self.test.send(conn, header, &body);
     }
 
     /// Lists of keys that the server keeps for a gradient.
     fn key_lists(&self) -> usize {
-        self.test.server.key_lists().0
+        self.test.server.key_lists().in_use
     }
 
     fn last_values(&self) -> usize {
@@ -100,7 +100,7 @@ fn broken_lists_of_keys_are_refused() {
     pulled(&[1, 0], "a list of keys is cut off");
     pulled(&[9, 0, 0, 0, 0, 1, 1], "a list of keys is cut off");
     pulled(&[0, 0, 0, 0, 1], "bytes after the last key");
-    pulled(&(MAX_KEYS as u32 + 1).to_le_bytes(), "more keys than one may ask for");
+    pulled(&(MAX_KEYS as u32 + 1).to_le_bytes(), "more keys than may be requested at once");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_gradient_belongs_to_the_keys_that_were_requested() {
     check(
         ModeConfig::Async,
         |server| server.push(1, 1, 0, &[], &[]),
-        "a gradient of keys that were not asked for",
+        "a gradient for keys that were not requested",
     );
     let short = |server: &mut SparseServer| {
         asked(server);
@@ -120,7 +120,7 @@ fn a_gradient_belongs_to_the_keys_that_were_requested() {
         asked(server);
         server.push(1, 1, 0, &[1.0; 4], &[]);
     };
-    check(ModeConfig::Async, long, "more keys than one may ask for");
+    check(ModeConfig::Async, long, "more keys than may be requested at once");
     let after_take_over = |server: &mut SparseServer| {
         asked(server);
         server.join(2, PeerRole::Worker, 1, 2);
@@ -130,12 +130,12 @@ fn a_gradient_belongs_to_the_keys_that_were_requested() {
         server.push(2, 1, 0, &[1.0; 3], &[]);
         server.test.host.closed[0].0 = 1;
     };
-    check(ModeConfig::Async, after_take_over, "a gradient of keys that were not asked for");
+    check(ModeConfig::Async, after_take_over, "a gradient for keys that were not requested");
 }
 
 #[test]
 fn keys_are_requested_at_most_one_batch_ahead() {
-    let far = "keys asked for too far ahead";
+    let far = "keys requested too far ahead";
     let ahead = |server: &mut SparseServer, next| server.pull(1, Flags::AHEAD, next, 0, &[1]);
     check(ModeConfig::Async, |server| ahead(server, 1), far);
     let after_a_push = |server: &mut SparseServer| {
@@ -170,9 +170,9 @@ fn a_slot_resumes_where_it_is() {
             why,
         );
     };
-    begin(ModeConfig::Async, 0, 0, "a pull before a push that is not the next");
-    begin(ModeConfig::Async, 2, 0, "a pull before a push that is not the next");
-    begin(ModeConfig::Async, u64::MAX, 0, "a pull before a push that is not the next");
+    begin(ModeConfig::Async, 0, 0, "a pull for a push that is not the next");
+    begin(ModeConfig::Async, 2, 0, "a pull for a push that is not the next");
+    begin(ModeConfig::Async, u64::MAX, 0, "a pull for a push that is not the next");
     begin(SYNC, 1, 2, "a pull for a step yet to come");
     begin(SYNC, 1, u64::MAX, "a pull for a step yet to come");
     let after_leaving = |server: &mut SparseServer| {
@@ -189,7 +189,7 @@ fn frames_of_the_other_kind_of_model_are_refused() {
     check(
         ModeConfig::Async,
         |server| server.test.send(1, push, &[0; 16]),
-        "a push of the other kind of model",
+        "a push for the other kind of model",
     );
     check(
         ModeConfig::Async,
@@ -289,8 +289,9 @@ proptest! {
             }
         }
         prop_assert!(server.test.host.closed.iter().all(|(conn, _)| *conn > 0));
-        let (kept, spare) = server.test.server.key_lists();
-        prop_assert!(kept <= 3 && kept + spare <= 8, "{} {}", kept, spare);
+        let lists = server.test.server.key_lists();
+        let is_bounded = lists.in_use <= 3 && lists.in_use + lists.spare <= 8;
+        prop_assert!(is_bounded, "{:?}", lists);
         server.pull(0, Flags::RESUME, 1, 0, &[0, 9]);
         prop_assert_eq!(server.last_values(), 2);
         prop_assert_eq!(server.test.server.outcome(), None);

@@ -84,7 +84,7 @@ fn a_step_is_taken_again_only_if_it_is_the_last_and_all_have_left() {
     request(&mut test, 0, 1);
     push(&mut test, 0, 2, 1);
     for slot in 0..2 {
-        let (header, report) = Client::leave(Vec::new());
+        let ControlFrame { header, body: report } = Client::leave(Vec::new());
         test.send(slot, header, &report);
     }
     request(&mut test, 0, 1);

@@ -1,6 +1,6 @@
 //! What server 0 tells the processes that fill slots, case by case.
 
-use super::harness::{Frame, JOB, LAYOUT, TOKEN, TestServer, worker_config};
+use super::harness::{JOB, LAYOUT, TOKEN, TestFrame, TestServer, worker_config};
 use crate::*;
 
 /// Server 0 of a run with 4 slots, and the processes that connect to it.
@@ -85,7 +85,7 @@ impl RosterRun {
     }
 
     fn release(&mut self, process: u64, slot: usize) {
-        let (header, report) = Client::release(b"report".to_vec());
+        let ControlFrame { header, body: report } = Client::release(b"report".to_vec());
         self.test.send(slot_conn(process, slot), header, &report);
     }
 
@@ -99,18 +99,18 @@ impl RosterRun {
         self.test.tick(self.test.now_ms + ms);
     }
 
-    fn take_frames(&mut self, process: u64, kind: FrameKind) -> Vec<Frame> {
+    fn take_frames(&mut self, process: u64, kind: FrameKind) -> Vec<TestFrame> {
         let is_wanted =
             |to: u64, header: &Header| to == roster_conn(process) && header.kind == kind;
         let sent = &mut self.test.host.sent;
         let taken = sent.extract_if(.., |(to, header, _)| is_wanted(*to, header));
-        taken.map(|(_, header, bytes)| (header, bytes)).collect()
+        taken.map(|(_, header, payload)| TestFrame { header, payload }).collect()
     }
 
     /// The slots that a process has been offered since the last call.
     fn offers(&mut self, process: u64) -> Vec<usize> {
         let offers = self.take_frames(process, FrameKind::Offer);
-        offers.iter().map(|(header, _)| header.chunk as usize).collect()
+        offers.iter().map(|offer| offer.header.chunk as usize).collect()
     }
 
     /// How often a process has been asked to give back a slot.

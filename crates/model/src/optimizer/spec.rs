@@ -76,7 +76,8 @@ impl OptimizerSpec {
         self
     }
 
-    /// Sets the decay of [`Group::Biases`] alone.
+    /// Sets the decay of [`Group::Biases`] alone. After [`decay`](Self::decay), `bias_decay(0.0)`
+    /// leaves only the weights to decay, as is usual.
     #[must_use]
     pub fn bias_decay(mut self, decay: f32) -> Self {
         self.biases.decay = decay;

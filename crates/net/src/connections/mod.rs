@@ -4,12 +4,12 @@
 //! - `keys.rs`: the same by key, for sparse models;
 //! - `start.rs`: how the connections are made;
 //! - `rejoin.rs`: what happens when one breaks, or when the run goes back to a checkpoint;
-//! - `goodbye.rs`: how a worker leaves and a run ends;
+//! - `leave.rs`: how a worker leaves and a run ends;
 //! - `server_peer.rs`: one server and the connection to it.
 
 mod config;
-mod goodbye;
 mod keys;
+mod leave;
 mod rejoin;
 mod requests;
 mod server_connections;

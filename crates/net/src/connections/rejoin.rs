@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use paceline_exchange::{Client, FrameKind, Header};
+use paceline_exchange::{Client, ControlFrame, FrameKind, Header};
 
 use super::requests::{CheckpointRequest, StandingRequests};
 use super::server_connections::ServerConnections;
@@ -84,7 +84,7 @@ impl ServerConnections {
     pub(super) fn welcomed(&mut self, server: usize) -> Result<(), LinkError> {
         self.peers[server].welcomed();
         if let Some(reason) = self.requests.stop.clone().filter(|_| server == 0) {
-            let (header, body) = Client::stop(&reason);
+            let ControlFrame { header, body } = Client::stop(&reason);
             self.tell(server, &header, &body)?;
         }
         if let Some(request) = self.requests.checkpoint {
@@ -159,7 +159,7 @@ impl ServerConnections {
     /// Coordinator only: asks server 0 to stop the run. The reason goes to all tasks.
     pub fn request_stop(&mut self, reason: &str) -> Result<(), LinkError> {
         self.requests.stop = Some(reason.to_owned());
-        let (header, body) = Client::stop(reason);
+        let ControlFrame { header, body } = Client::stop(reason);
         self.tell(0, &header, &body)
     }
 

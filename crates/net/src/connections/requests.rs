@@ -1,6 +1,6 @@
 //! Requests that stay valid until they are answered: after a reconnect they are sent again.
 
-use paceline_exchange::{FrameKind, Header};
+use paceline_exchange::{ControlFrame, FrameKind};
 
 /// What this process has requested of servers that may not have heard it yet.
 #[derive(Default)]
@@ -8,8 +8,8 @@ pub(super) struct StandingRequests {
     /// The reason of a requested stop.
     pub(super) stop: Option<String>,
     pub(super) checkpoint: Option<CheckpointRequest>,
-    /// The present goodbye, until each server has answered it.
-    pub(super) goodbye: Option<Goodbye>,
+    /// The frame with which this process leaves or ends the run, until each server has answered it.
+    pub(super) goodbye: Option<ControlFrame>,
     /// Server 0 gets the goodbye last, when all others have answered it.
     pub(super) is_server_0_last: bool,
 }
@@ -35,11 +35,4 @@ pub(super) struct CheckpointRequest {
     pub(super) step: u64,
     /// An operation was under way when the checkpoint was requested.
     pub(super) is_during_operation: bool,
-}
-
-/// The frame with which this process leaves, in whatever way.
-#[derive(Clone)]
-pub(super) struct Goodbye {
-    pub(super) header: Header,
-    pub(super) body: Vec<u8>,
 }

@@ -9,7 +9,9 @@ use paceline_exchange::{Client, ClientEvent, Header, ReadTarget, Refusal, as_byt
 
 use crate::dial::RETRY_PAUSE;
 use crate::error::LinkError;
-use crate::framed::{FrameRead, FrameSink, FrameSource, FramedConnection, FramedError};
+use crate::framed::{
+    FrameRead, FrameSink, FrameSource, FramedConnection, FramedError, SourceFrame,
+};
 use crate::peer_state::PeerState;
 use crate::traffic::Traffic;
 
@@ -67,7 +69,7 @@ impl ServerPeer {
         Self {
             name: format!("ps:{index}"),
             address: address.to_owned(),
-            state: PeerState::untried(),
+            state: PeerState::Untried,
             connection: None,
             said_goodbye: false,
             may_vanish: false,
@@ -270,9 +272,9 @@ struct PushSource<'a> {
 impl FrameSource for PushSource<'_> {
     type Origin = Range<usize>;
 
-    fn next_frame(&mut self) -> Option<(Header, Range<usize>)> {
+    fn next_frame(&mut self) -> Option<SourceFrame<Range<usize>>> {
         let next = self.client.next_frame(self.server)?;
-        Some((next.header, next.gradient))
+        Some(SourceFrame { header: next.header, origin: next.gradient })
     }
 
     fn bytes(&self, gradient: &Range<usize>) -> [&[u8]; 2] {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
-use paceline_exchange::{Client, PeerRole};
+use paceline_exchange::{Client, ControlFrame, PeerRole};
 
 use super::config::ConnectConfig;
 use super::server_connections::ServerConnections;
@@ -114,7 +114,7 @@ impl ServerConnections {
             let attempt = self.dial_server(server);
             let peer = &mut self.peers[server];
             peer.next_attempt = Instant::now() + RETRY_PAUSE;
-            // A server that denies this process is running; that it then hung up is no news.
+            // A server that refused this process is running; its hanging up adds nothing.
             if let Err(state) = attempt
                 && !matches!(peer.state, PeerState::Denied(_))
             {
@@ -127,7 +127,7 @@ impl ServerConnections {
         let stream = dial(&self.peers[server].address, self.poll.registry(), Token(server))?;
         self.client.connection_lost(server);
         self.peers[server].connected(stream);
-        let (header, body) = self.client.hello(server);
+        let ControlFrame { header, body } = self.client.hello(server);
         let sent = self.peers[server].send_control(&header, &body);
         sent.map_err(|error| PeerState::Refused(error.to_string()))
     }

@@ -10,7 +10,7 @@ use paceline_exchange::{
 };
 
 use super::fault::MeshFault;
-use crate::framed::{FrameRead, FrameSink, FrameSource, FramedConnection};
+use crate::framed::{FrameRead, FrameSink, FrameSource, FramedConnection, SourceFrame};
 use crate::inbound::ReadProgress;
 use crate::socket::BOTH_WAYS;
 use crate::traffic::Traffic;
@@ -102,9 +102,14 @@ impl MeshConnection {
     }
 
     /// Reads a control frame, outside of a step; `None` if none has arrived in full.
-    pub(super) fn read_control(&mut self) -> Result<Option<(Header, &[u8])>, String> {
-        let header = self.frames.read_control()?;
-        Ok(header.map(|header| (header, self.frames.control())))
+    /// Its payload is in [`Self::control`].
+    pub(super) fn read_control(&mut self) -> Result<Option<Header>, String> {
+        self.frames.read_control()
+    }
+
+    /// The payload of the last control frame.
+    pub(super) fn control(&self) -> &[u8] {
+        self.frames.control()
     }
 
     /// The kind of the last frame, if it was the first chunk of something; given out once.
@@ -170,9 +175,9 @@ struct ReplicaSource<'a> {
 impl FrameSource for ReplicaSource<'_> {
     type Origin = PeerSource;
 
-    fn next_frame(&mut self) -> Option<(Header, PeerSource)> {
+    fn next_frame(&mut self) -> Option<SourceFrame<PeerSource>> {
         let next = self.replica.next_frame(self.slot)?;
-        Some((next.header, next.source))
+        Some(SourceFrame { header: next.header, origin: next.source })
     }
 
     fn bytes(&self, source: &PeerSource) -> [&[u8]; 2] {

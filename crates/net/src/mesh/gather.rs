@@ -31,7 +31,7 @@ pub(super) enum GatherReason {
 
 /// The state of a peer before the first attempt to reach it from `slot`.
 pub(super) fn initial_state(peer: usize, slot: usize) -> PeerState {
-    if peer > slot { PeerState::Awaited } else { PeerState::untried() }
+    if peer > slot { PeerState::Awaited } else { PeerState::Untried }
 }
 
 impl Mesh {
@@ -78,7 +78,7 @@ impl Mesh {
         Ok(mesh)
     }
 
-    /// Connects and accepts until all workers are connected that are needed.
+    /// Connects and accepts until all needed workers are connected.
     pub(super) fn gather(
         &mut self,
         reason: GatherReason,
@@ -139,7 +139,7 @@ impl Mesh {
             peer.next_attempt = Instant::now() + RETRY_PAUSE;
             match attempt {
                 Ok(()) => peer.state = PeerState::Connected,
-                // A worker that denies this one is running; that it then hung up is no news.
+                // A worker that refused this one is running; its hanging up adds nothing.
                 Err(_) if matches!(peer.state, PeerState::Denied(_)) => {}
                 Err(state) => peer.state = state,
             }
@@ -149,8 +149,8 @@ impl Mesh {
     fn dial_slot(&mut self, slot: usize) -> Result<(), PeerState> {
         let stream = dial(&self.config.addresses[slot], self.poll.registry(), Token(slot))?;
         let mut connection = MeshConnection::new(stream);
-        let (header, body) = self.replica.hello(slot);
-        let sent = connection.send_control(&header, &body);
+        let hello = self.replica.hello(slot);
+        let sent = connection.send_control(&hello.header, &hello.body);
         sent.map_err(|_| PeerState::Refused(CLOSED.into()))?;
         self.peers[slot].connection = Some(connection);
         Ok(())
@@ -204,8 +204,8 @@ impl Mesh {
         connection: &mut MeshConnection,
     ) -> Result<PeerState, MeshFault> {
         let read = connection.read_control().map_err(|why| MeshFault::lost(slot, why))?;
-        let Some((header, bytes)) = read else { return Ok(PeerState::Connected) };
-        let answered = self.replica.hello_answered(slot, &header, bytes);
+        let Some(header) = read else { return Ok(PeerState::Connected) };
+        let answered = self.replica.hello_answered(slot, &header, connection.control());
         let refusal = answered.map_err(|error| MeshFault::lost(slot, error))?;
         Ok(refusal.map_or(PeerState::Ready, PeerState::Denied))
     }
@@ -232,7 +232,7 @@ impl Mesh {
                     listener.unidentified.push(peer);
                     continue;
                 }
-                Ok(Some((header, bytes))) => self.replica.accept_hello(&header, bytes),
+                Ok(Some(header)) => self.replica.accept_hello(&header, peer.connection.control()),
                 Ok(None) | Err(_) => continue,
             };
             match hello {
@@ -254,8 +254,8 @@ impl Mesh {
     fn welcome(&mut self, slot: usize, mut connection: MeshConnection) -> Result<(), LinkError> {
         self.close(slot);
         connection.reregister(self.poll.registry(), Token(slot))?;
-        let (header, body) = self.replica.welcome();
-        if connection.send_control(&header, &body).is_ok() {
+        let welcome = self.replica.welcome();
+        if connection.send_control(&welcome.header, &welcome.body).is_ok() {
             self.peers[slot].state = PeerState::Ready;
             self.peers[slot].connection = Some(connection);
         } else {

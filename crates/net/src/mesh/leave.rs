@@ -1,10 +1,10 @@
-//! How a run ends in good order: all workers take part up to the last step, send a report to the
+//! How a run ends cleanly: all workers take part up to the last step, send a report to the
 //! coordinator, and are dismissed by it.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use paceline_exchange::TaskReport;
+use paceline_exchange::{ControlFrame, TaskReport};
 
 use super::connection::CLOSED;
 use super::fault::MeshFault;
@@ -47,7 +47,7 @@ impl Mesh {
         report: &[u8],
         observer: &mut impl LinkObserver,
     ) -> Result<(), MeshFault> {
-        let (header, body) = self.replica.leave(report);
+        let ControlFrame { header, body } = self.replica.leave(report);
         let Some(coordinator) = &mut self.peers[0].connection else {
             return Err(MeshFault::lost(0, "not connected"));
         };

@@ -9,12 +9,12 @@
 //! - `step.rs`: one step;
 //! - `gather.rs`, `listener.rs`: how workers find each other;
 //! - `recover.rs`: what happens when a worker is lost;
-//! - `leave.rs`, `farewell.rs`: how a run ends, in good order or by a failure;
+//! - `leave.rs`, `abort.rs`: how a run ends, cleanly or by a failure;
 //! - `connection.rs`: one connection to another worker.
 
+mod abort;
 mod config;
 mod connection;
-mod farewell;
 mod fault;
 mod gather;
 mod leave;

@@ -85,8 +85,13 @@ impl<'s, 'a> ServerHost<'s, 'a> {
     /// The traffic of this thread's connection, and where its time went.
     pub(super) fn totals(&self) -> ServerTotals {
         let traffic = self.own.as_ref().map(|own| own.traffic()).unwrap_or_default();
-        let (seconds, phases) = self.time.totals();
-        ServerTotals { sent_bytes: traffic.sent, received_bytes: traffic.received, seconds, phases }
+        let seconds = self.time.totals();
+        ServerTotals {
+            sent_bytes: traffic.sent,
+            received_bytes: traffic.received,
+            seconds: seconds.total,
+            phases: seconds.phases,
+        }
     }
 
     fn is_own(&self, id: ConnId) -> bool {

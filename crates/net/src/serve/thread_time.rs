@@ -17,6 +17,13 @@ pub(super) struct ThreadTime {
     is_off: bool,
 }
 
+/// Seconds since a thread's first gradient.
+#[derive(Default)]
+pub(super) struct ThreadSeconds {
+    pub(super) total: f64,
+    pub(super) phases: [f64; 4],
+}
+
 impl ThreadTime {
     pub(super) fn observed_by(observer: &mut dyn ServerObserver) -> Self {
         Self { clock: None, tracer: observer.trace_connection(), is_off: !observer.wants_phases() }
@@ -46,10 +53,12 @@ impl ThreadTime {
         }
     }
 
-    /// Seconds since the first gradient, in total and in each phase.
-    pub(super) fn totals(&self) -> (f64, [f64; 4]) {
-        let Some(clock) = &self.clock else { return (0.0, [0.0; 4]) };
+    pub(super) fn totals(&self) -> ThreadSeconds {
+        let Some(clock) = &self.clock else { return ThreadSeconds::default() };
         let totals = clock.totals();
-        (totals.elapsed().as_secs_f64(), totals.seconds().map(|(_, seconds)| seconds))
+        ThreadSeconds {
+            total: totals.elapsed().as_secs_f64(),
+            phases: totals.seconds().map(|(_, seconds)| seconds),
+        }
     }
 }

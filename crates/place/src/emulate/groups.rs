@@ -25,6 +25,12 @@ done
 shift
 exec "$@""#;
 
+/// A file of a group that cannot be created or written.
+struct GroupFileError {
+    path: PathBuf,
+    error: io::Error,
+}
+
 /// One group per host in each hierarchy that limits or accounts for processor time.
 pub(super) struct CpuGroups {
     hosts: Vec<Vec<PathBuf>>,
@@ -49,7 +55,7 @@ impl CpuGroups {
         for host in 0..hosts {
             let name = format!("{PREFIX}{}-host{host}", std::process::id());
             let made = groups.create_one(&version, &name, cpus);
-            made.map_err(|(path, error)| {
+            made.map_err(|GroupFileError { path, error }| {
                 PlaceError::Usage(format!(
                     "cluster.emulate.cpus: cannot create the control group {}: {error}; leave it \
                      out where control groups cannot be changed",
@@ -65,19 +71,19 @@ impl CpuGroups {
         version: &GroupVersion,
         name: &str,
         cpus: f64,
-    ) -> Result<(), (PathBuf, io::Error)> {
+    ) -> Result<(), GroupFileError> {
         let quota_us = (cpus * PERIOD_US).max(MIN_QUOTA_US).round();
         self.hosts.push(Vec::new());
         let made = self.hosts.last_mut().unwrap_or_else(|| unreachable!("one was pushed"));
         let mut make = |parent: &Path| {
             remove_stale(parent);
             let path = parent.join(name);
-            fs::create_dir(&path).map_err(|error| (path.clone(), error))?;
+            fs::create_dir(&path).map_err(|error| GroupFileError { path: path.clone(), error })?;
             made.push(path.clone());
             Ok(path)
         };
         let write = |path: &Path, text: String| {
-            fs::write(path, text).map_err(|error| (path.to_owned(), error))
+            fs::write(path, text).map_err(|error| GroupFileError { path: path.to_owned(), error })
         };
         match version {
             GroupVersion::Two(root) => {

@@ -13,6 +13,23 @@ pub(crate) use seeds::{for_each_seed, seed_count};
 pub(crate) use server::{JOB, LAYOUT, TOKEN, TestServer, flat_layout, worker_config};
 pub(crate) use server_copy::{ServerCopy, read_params, read_table};
 
-use crate::Header;
+use crate::{ControlFrame, Header};
 
-pub(crate) type Frame = (Header, Vec<u8>);
+/// A frame of any kind on its way.
+#[derive(Debug)]
+pub(crate) struct TestFrame {
+    pub(crate) header: Header,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl From<ControlFrame> for TestFrame {
+    fn from(frame: ControlFrame) -> Self {
+        Self { header: frame.header, payload: frame.body }
+    }
+}
+
+impl From<Header> for TestFrame {
+    fn from(header: Header) -> Self {
+        Self { header, payload: Vec::new() }
+    }
+}

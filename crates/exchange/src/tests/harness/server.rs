@@ -2,7 +2,7 @@
 
 use paceline_model::{Group, Layout, OptimizerState, Sgd, Table};
 
-use super::{Frame, RecordingHost};
+use super::RecordingHost;
 use crate::*;
 
 pub(crate) const JOB: [u8; 32] = [7; 32];
@@ -57,9 +57,9 @@ impl TestServer {
         Self { server, host: RecordingHost::default(), now_ms: 0 }
     }
 
-    pub(crate) fn open(&mut self, conn: u64, (header, bytes): Frame) {
+    pub(crate) fn open(&mut self, conn: u64, frame: ControlFrame) {
         self.server.connection_opened(ConnId(conn), self.now_ms);
-        self.send(conn, header, &bytes);
+        self.send(conn, frame.header, &frame.body);
     }
 
     pub(crate) fn join(&mut self, conn: u64, config: ClientConfig) {

@@ -10,7 +10,7 @@ mod wires;
 mod world;
 
 use super::harness::{SeededRandom, for_each_seed, mix, seed_count};
-use crate::{GreetError, RefuseCode, Replica, ReplicaConfig, as_bytes, worker_names};
+use crate::{ControlFrame, GreetError, RefuseCode, Replica, ReplicaConfig, as_bytes, worker_names};
 use plan::ReplicaPlan;
 use world::{ReplicaPhase, ReplicaWorld};
 
@@ -130,7 +130,7 @@ fn workers_that_do_not_belong_to_the_run_are_refused() {
     let mut here = plan.replica(plan.config(1));
     let base = plan.config(2);
     let refused = |here: &mut Replica, other: ReplicaConfig| {
-        let (header, hello) = plan.replica(other).hello(1);
+        let ControlFrame { header, body: hello } = plan.replica(other).hello(1);
         match here.accept_hello(&header, &hello) {
             Err(GreetError::Refused { refusal, slot }) => (refusal.code, slot),
             other => panic!("{other:?}"),
@@ -150,7 +150,7 @@ fn workers_that_do_not_belong_to_the_run_are_refused() {
     ] {
         assert_eq!(refused(&mut here, config), expected);
     }
-    let (header, hello) = plan.replica(other(&|c| c.incarnation = 5)).hello(1);
+    let ControlFrame { header, body: hello } = plan.replica(other(&|c| c.incarnation = 5)).hello(1);
     assert_eq!(here.accept_hello(&header, &hello), Ok(2));
     assert_eq!(refused(&mut here, base.clone()), (RefuseCode::SlotTaken, Some(2)));
     let mut broken = hello.clone();

@@ -3,13 +3,13 @@
 use paceline_model::OptimizerState;
 
 use super::plan::{ReplicaPlan, optimizer};
-use crate::{Flags, FrameKind, Header, Replica, ReplicaConfig, as_bytes};
+use crate::{ControlFrame, Flags, FrameKind, Header, Replica, ReplicaConfig, as_bytes};
 
 /// Connects a new replica to an old one.
 fn greet(old: &mut Replica, new: &mut Replica) {
-    let (header, hello) = new.hello(0);
+    let ControlFrame { header, body: hello } = new.hello(0);
     assert_eq!(old.accept_hello(&header, &hello), Ok(1));
-    let (header, welcome) = old.welcome();
+    let ControlFrame { header, body: welcome } = old.welcome();
     assert_eq!((header.kind, header.flags), (FrameKind::Welcome, Flags::NONE));
     assert_eq!(new.hello_answered(0, &header, &welcome), Ok(None));
     old.plan_catch_up().unwrap();
@@ -96,11 +96,11 @@ fn a_replica_that_loses_its_donor_says_that_it_is_incomplete_and_starts_again() 
         replica.disconnect_all();
         assert!(!replica.is_started());
     }
-    assert!(new.hello(0).0.flags.contains(Flags::PARTIAL));
+    assert!(new.hello(0).header.flags.contains(Flags::PARTIAL));
     greet(&mut old, &mut new);
     while new.is_behind() {
         transfer_piece(&mut old, &mut new);
     }
     assert!(as_bytes(new.params()) == as_bytes(old.params()));
-    assert!(!new.hello(0).0.flags.contains(Flags::PARTIAL));
+    assert!(!new.hello(0).header.flags.contains(Flags::PARTIAL));
 }

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 
 use super::world::{ReplicaPhase, ReplicaWorld};
-use crate::tests::harness::Frame;
+use crate::tests::harness::TestFrame;
 
 /// A connection between two slots, of which the higher has called the lower.
 pub(crate) struct Wire {
     pub(crate) slots: [usize; 2],
-    pub(crate) to: [VecDeque<Frame>; 2],
+    pub(crate) to: [VecDeque<TestFrame>; 2],
     pub(crate) is_open: [bool; 2],
     pub(crate) is_cut: bool,
 }
@@ -74,7 +74,7 @@ impl ReplicaWorld {
         }
         let id = self.next_wire;
         self.next_wire += 1;
-        let to = [VecDeque::from([process.replica.hello(peer)]), VecDeque::new()];
+        let to = [VecDeque::from([process.replica.hello(peer).into()]), VecDeque::new()];
         self.wires.insert(id, Wire { slots: [peer, slot], to, is_open: [true; 2], is_cut: false });
         process.wires[peer] = Some(id);
         self.backlogs[peer].push_back(id);
@@ -89,8 +89,9 @@ impl ReplicaWorld {
         let hello = self.wires.get_mut(&id).and_then(|wire| wire.to[0].pop_front());
         let Some(process) = &mut self.processes[slot] else { unreachable!() };
         // The caller may have hung up, or be an old process that called before it died.
-        let peer =
-            hello.and_then(|(header, hello)| process.replica.accept_hello(&header, &hello).ok());
+        let accept =
+            |hello: TestFrame| process.replica.accept_hello(&hello.header, &hello.payload).ok();
+        let peer = hello.and_then(accept);
         let Some(peer) = peer else {
             self.close(id, slot, false);
             return true;
@@ -99,7 +100,7 @@ impl ReplicaWorld {
         let old = process.wires[peer].replace(id);
         old.into_iter().for_each(|old| self.close(old, slot, false));
         if let Some(wire) = self.wires.get_mut(&id).filter(|wire| wire.is_open[1]) {
-            wire.to[1].push_back(welcome);
+            wire.to[1].push_back(welcome.into());
         }
         true
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::plan::{ReplicaPlan, examples, gradient};
 use super::wires::Wire;
-use crate::tests::harness::{SeededRandom, mix};
+use crate::tests::harness::{SeededRandom, TestFrame, mix};
 use crate::{FrameKind, PeerTarget, Replica, ReplicaConfig, ReplicaEvent, as_bytes};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +119,7 @@ impl ReplicaWorld {
         for id in process.wires.iter().flatten() {
             if let Some(wire) = self.wires.get_mut(id) {
                 let other = 1 - wire.side(slot);
-                wire.to[other].push_back(Replica::abort(why));
+                wire.to[other].push_back(Replica::abort(why).into());
             }
         }
         self.close_all(slot);
@@ -221,10 +221,10 @@ impl ReplicaWorld {
         let is_leaving = process.phase == ReplicaPhase::Leaving && slot > 0 && peer == 0;
         let frame = if let Some(next) = process.replica.next_frame(peer) {
             let payload = as_bytes(process.replica.payload(&next.source, &process.gradient));
-            (next.header, payload.to_vec())
+            TestFrame { header: next.header, payload: payload.to_vec() }
         } else if is_leaving && !process.has_said_leave {
             process.has_said_leave = true;
-            process.replica.leave(format!("report of {slot}").as_bytes())
+            process.replica.leave(format!("report of {slot}").as_bytes()).into()
         } else {
             return false;
         };
@@ -245,11 +245,11 @@ impl ReplicaWorld {
         let wire = self.wires.get_mut(&id).unwrap();
         let side = wire.side(slot);
         let has_ended = wire.has_ended(side);
-        let Some((header, payload)) = wire.to[side].front() else {
+        let Some(TestFrame { header, payload }) = wire.to[side].front() else {
             return has_ended && self.lose(slot, peer);
         };
         if !replica.is_connected(peer) {
-            let (header, payload) = wire.to[side].pop_front().unwrap();
+            let TestFrame { header, payload } = wire.to[side].pop_front().unwrap();
             if replica.hello_answered(peer, &header, &payload) != Ok(None) {
                 self.drop_peer(slot, peer);
             }
@@ -273,8 +273,8 @@ impl ReplicaWorld {
                     return false;
                 }
                 // The reason may be behind frames that cannot be read any more.
-                let last = wire.to[side].back().filter(|last| last.0.kind == FrameKind::Abort);
-                let why = last.map(|last| String::from_utf8(last.1.clone()).unwrap());
+                let last = wire.to[side].back().filter(|last| last.header.kind == FrameKind::Abort);
+                let why = last.map(|last| String::from_utf8(last.payload.clone()).unwrap());
                 return match why {
                     Some(why) => self.fail(slot, &why),
                     None => self.lose(slot, peer),
@@ -300,10 +300,10 @@ impl ReplicaWorld {
         let Some(process) = &mut self.processes[slot] else { return false };
         let wire = self.wires.get_mut(&id).unwrap();
         let side = wire.side(slot);
-        let (header, payload) = wire.to[side].pop_front().unwrap();
+        let TestFrame { header, payload } = wire.to[side].pop_front().unwrap();
         match process.replica.frame_arrived(peer, &header, &payload) {
             Ok(ReplicaEvent::Left) if !self.plan.recovers => {
-                wire.to[1 - side].push_back((Replica::bye(), Vec::new()));
+                wire.to[1 - side].push_back(Replica::bye().into());
             }
             Ok(ReplicaEvent::Progress | ReplicaEvent::Left) => {}
             Ok(ReplicaEvent::Bye) => {
@@ -336,7 +336,10 @@ impl ReplicaWorld {
             text += &format!("{slot}: {phase:?} {step} awaits {awaited:?} {wires:?}\n");
         }
         for (id, wire) in &self.wires {
-            let kinds = wire.to.clone().map(|to| to.iter().map(|f| f.0.kind).collect::<Vec<_>>());
+            let kinds = wire
+                .to
+                .each_ref()
+                .map(|to| to.iter().map(|frame| frame.header.kind).collect::<Vec<_>>());
             text += &format!("{id}: {:?} {:?} {kinds:?}\n", wire.slots, wire.is_open);
         }
         text + &format!("{:?}", self.backlogs)

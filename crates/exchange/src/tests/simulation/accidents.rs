@@ -5,7 +5,7 @@ use super::plan::SimAccident;
 use super::process::SimProcessState;
 use super::world::{SimEvent, SimWorld};
 use crate::tests::harness::TOKEN;
-use crate::{FrameKind, Header};
+use crate::{ControlFrame, FrameKind, Header};
 
 impl SimWorld {
     pub(crate) fn accident(&mut self, accident: SimAccident) {
@@ -79,7 +79,7 @@ impl SimWorld {
         }
         let conn = self.open(server, ConnOwner::Stranger);
         let Some(model) = self.processes.first() else { return };
-        let (header, mut hello) = model.client.hello(server);
+        let ControlFrame { header, body: mut hello } = model.client.hello(server);
         if self.random.chance(50) {
             let at = self.random.index(hello.len());
             // A task of the run may state any slot, incarnation, generation and process, and a

@@ -1,6 +1,7 @@
 //! How a process leaves the run, releases its slot, and ends the run.
 
 use super::process::{ProcessAction, SimProcess, SimProcessState};
+use crate::tests::harness::TestFrame;
 use crate::{Client, PeerRole};
 
 impl SimProcess {
@@ -17,17 +18,18 @@ impl SimProcess {
         if goes && server == 0 && self.done[1..].contains(&false) {
             return;
         }
-        let (header, bytes) = match self.state {
+        let frame: TestFrame = match self.state {
             SimProcessState::Leaving | SimProcessState::AwaitingEnd => {
-                Client::leave(format!("report of {}", self.slot).into_bytes())
+                Client::leave(format!("report of {}", self.slot).into_bytes()).into()
             }
             SimProcessState::Releasing => {
-                Client::release(format!("report of {}", self.slot).into_bytes())
+                Client::release(format!("report of {}", self.slot).into_bytes()).into()
             }
-            SimProcessState::Collecting => (Client::collect(), Vec::new()),
-            SimProcessState::Finishing => (Client::finish(), Vec::new()),
+            SimProcessState::Collecting => Client::collect().into(),
+            SimProcessState::Finishing => Client::finish().into(),
             _ => return,
         };
+        let TestFrame { header, payload: bytes } = frame;
         self.actions.push(ProcessAction::Send { server, header, bytes });
     }
 

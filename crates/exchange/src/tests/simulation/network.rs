@@ -2,7 +2,8 @@
 
 use super::node::ServerNode;
 use super::world::{SimEvent, SimWorld};
-use crate::{ConnId, FrameKind, Header, Payload, ReadTarget, as_bytes_mut};
+use crate::tests::harness::TestFrame;
+use crate::{ConnId, ControlFrame, FrameKind, Header, Payload, ReadTarget, as_bytes_mut};
 
 #[derive(Clone, Copy)]
 pub(crate) enum ConnOwner {
@@ -39,7 +40,7 @@ impl SimWorld {
         }
         let conn = self.open(server, ConnOwner::Process(process));
         self.links[process][server] = Some(conn);
-        let (header, bytes) = self.processes[process].client.hello(server);
+        let ControlFrame { header, body: bytes } = self.processes[process].client.hello(server);
         self.send_to_server(conn, header, bytes);
     }
 
@@ -63,7 +64,7 @@ impl SimWorld {
 
     pub(crate) fn send_to_server(&mut self, conn: ConnId, header: Header, bytes: Vec<u8>) {
         let at_ms = self.arrival(conn, true);
-        self.at(at_ms, SimEvent::ToServer(conn, (header, bytes)));
+        self.at(at_ms, SimEvent::ToServer(conn, TestFrame { header, payload: bytes }));
     }
 
     /// The server has closed a connection, and the client learns of it after the last message.
@@ -109,8 +110,10 @@ impl SimWorld {
 
     pub(crate) fn client_reads(&mut self, conn: ConnId, header: Header, bytes: Vec<u8>) {
         let SimConn { server, owner, cut, .. } = self.conns[conn.0 as usize];
+        if cut {
+            return;
+        }
         let process = match owner {
-            _ if cut => return,
             ConnOwner::Stranger => return,
             ConnOwner::RosterProcess(index) => {
                 return self.roster_reads(index, conn, &header, &bytes);

@@ -295,7 +295,7 @@ impl SimProcess {
     }
 
     fn send_stop(&mut self) {
-        let (header, bytes) = Client::stop("the coordinator has seen enough");
+        let ControlFrame { header, body: bytes } = Client::stop("the coordinator has seen enough");
         self.actions.push(ProcessAction::Send { server: 0, header, bytes });
     }
 

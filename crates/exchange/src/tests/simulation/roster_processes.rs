@@ -7,12 +7,12 @@ use super::network::ConnOwner;
 use super::process::SimProcessState;
 use super::world::{SimEvent, SimWorld};
 use crate::tests::harness::{JOB, LAYOUT, SeededRandom, TOKEN};
-use crate::{ConnId, Enrolment, Header, PeerRole, ProcessName, RosterEvent};
+use crate::{ConnId, ControlFrame, Enrolment, Header, PeerRole, ProcessName, RosterEvent};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RosterChange {
     Join,
-    /// One of the processes leaves in good order, but never the coordinator's.
+    /// One of the processes leaves cleanly, but never the coordinator's.
     Leave(u64),
     /// One of the processes dies; one that the run began with is restarted.
     Die {
@@ -72,7 +72,7 @@ impl SimWorld {
             let delay_ms = self.random.between(1, 100);
             return self.after(delay_ms, SimEvent::Enrol(index));
         }
-        let (header, bytes) = process.enrolment.hello();
+        let ControlFrame { header, body: bytes } = process.enrolment.hello();
         let conn = self.open(0, ConnOwner::RosterProcess(index));
         self.roster_processes[index].conn = Some(conn);
         self.send_to_server(conn, header, bytes);

@@ -12,7 +12,7 @@ use super::plan::{SimAccident, SimPlan};
 use super::process::{AnsweredPush, ProcessAction, SimProcess};
 use super::roster_processes::RosterProcess;
 use super::server_deaths::SimDisk;
-use crate::tests::harness::{Frame, RecordingHost, SeededRandom, ServerCopy, read_params};
+use crate::tests::harness::{RecordingHost, SeededRandom, ServerCopy, TestFrame, read_params};
 use crate::{ConnId, Header, ModeConfig, Outcome, PeerRole, ProcessName, Server};
 
 /// No run takes longer, unless it hangs.
@@ -24,8 +24,8 @@ pub(crate) enum SimEvent {
         server: usize,
     },
     Open(ConnId),
-    ToServer(ConnId, Frame),
-    ToClient(ConnId, Frame),
+    ToServer(ConnId, TestFrame),
+    ToClient(ConnId, TestFrame),
     ServerSeesClose(ConnId),
     ClientSeesClose(ConnId),
     Computed {
@@ -163,8 +163,8 @@ impl SimWorld {
         match event {
             SimEvent::Connect { process, server } => self.connect(process, server),
             SimEvent::Open(conn) => self.server_sees_open(conn),
-            SimEvent::ToServer(conn, (header, bytes)) => self.server_reads(conn, header, bytes),
-            SimEvent::ToClient(conn, (header, bytes)) => self.client_reads(conn, header, bytes),
+            SimEvent::ToServer(conn, frame) => self.server_reads(conn, frame.header, frame.payload),
+            SimEvent::ToClient(conn, frame) => self.client_reads(conn, frame.header, frame.payload),
             SimEvent::ServerSeesClose(conn) => {
                 let server = self.conns[conn.0 as usize].server;
                 self.serve(server, |server, now_ms, host| {
@@ -224,7 +224,7 @@ impl SimWorld {
         }
         for (conn, header, bytes) in host.sent {
             let at_ms = self.arrival(ConnId(conn), false);
-            self.at(at_ms, SimEvent::ToClient(ConnId(conn), (header, bytes)));
+            self.at(at_ms, SimEvent::ToClient(ConnId(conn), TestFrame { header, payload: bytes }));
         }
         for (conn, _) in host.closed {
             self.close_at_client(ConnId(conn));
@@ -262,11 +262,11 @@ impl SimWorld {
     fn check_always(&self, server: usize) {
         let (plan, server) = (&self.plan, &self.nodes[server].server);
         let chunks = server.chunk_count();
-        let (kept, spare) = server.key_lists();
+        let lists = server.key_lists();
         let most = if plan.is_sparse { 3 * plan.workers + 2 } else { plan.workers * chunks };
-        assert!(kept + spare <= most, "{kept} lists kept, {spare} spare");
-        let (pending, spare) = server.buffers();
-        assert!(pending + spare <= plan.workers * chunks + 1, "{pending} pending, {spare} spare");
+        assert!(lists.in_use + lists.spare <= most, "lists: {lists:?}");
+        let buffers = server.buffers();
+        assert!(buffers.in_use + buffers.spare <= plan.workers * chunks + 1, "{buffers:?}");
         let ModeConfig::Bounded { staleness } = plan.mode else { return };
         for chunk in 0..chunks {
             // A worker that resumed from a checkpoint without more data is about to leave again.

@@ -56,8 +56,8 @@ impl Mesh {
 
     /// Tells all others why this worker ends.
     pub(super) fn send_abort(&mut self, why: &str, gradient: &[f32]) {
-        let (header, body) = Replica::abort(why);
-        self.send_last(&header, &body, gradient);
+        let abort = Replica::abort(why);
+        self.send_last(&abort.header, &abort.body, gradient);
     }
 
     /// Coordinator only, in a run that recovers, once everything is on disk: dismisses all workers.

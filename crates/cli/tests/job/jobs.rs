@@ -3,12 +3,10 @@
 use std::fs;
 use std::path::Path;
 
+use paceline_cli::job::{DataKind, Plan, RawJob};
+use paceline_engine::Stop;
 use paceline_model::{AdaGrad, Schedule};
 use tempfile::TempDir;
-
-use paceline_engine::Stop;
-
-use super::{DataKind, Plan, RawJob};
 
 /// Reads a job file of this text under this name, then applies these `--set`s.
 fn read(dir: &TempDir, name: &str, toml: &str, settings: &[&str]) -> RawJob {
@@ -399,16 +397,4 @@ fn keys_that_do_not_apply_are_reported_as_not_used() {
         &["job:1: train.optimizer.beta1 must be a number from 0 up to, but not including, 1, \
              not 5"],
     );
-}
-
-#[test]
-fn the_reference_has_every_key_once() {
-    let reference = super::reference_markdown();
-    for key in super::schema::KEYS.iter() {
-        let section = if key.section().is_empty() { "At the top" } else { key.section() };
-        let after = reference.split(&format!("## {section}\n")).nth(1).expect(section);
-        let table = after.split("\n## ").next().unwrap();
-        let rows = table.matches(&format!("| `{}` |", key.name())).count();
-        assert_eq!(rows, 1, "{}", key.path);
-    }
 }

@@ -1,4 +1,4 @@
-//! The table at the end of a run, and text tables in general.
+//! The table at the end of a run.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -7,6 +7,8 @@ use paceline_observe::Rank;
 use paceline_observe::pace::BEHIND;
 
 use paceline_record::{Summary, TaskSummary};
+
+use crate::text_table::{aligned, grouped};
 
 /// Width of a text beside its label, in columns.
 const TEXT_WIDTH: usize = 87;
@@ -40,7 +42,7 @@ pub fn closing_table(summary: &Summary, run: &Path) -> String {
     );
     if summary.lost_pushes > 0 {
         let lost = grouped(summary.lost_pushes);
-        line("lost", format!("{lost} gradients with a server; they were computed again"));
+        line("lost", format!("{lost} gradients, with a server; they were computed again"));
     }
     line("train loss", format!("{:.4}", summary.train_loss));
     line(
@@ -97,16 +99,16 @@ fn wrapped(text: &str) -> String {
 /// One row per task: its work, and its time by phase in percent. Workers and servers have different
 /// phases, so each has a separate table.
 fn tasks_table(summary: &Summary) -> String {
-    let mut tables: Vec<(Vec<String>, Vec<Vec<String>>)> = Vec::new();
+    // The first row of each table is its titles.
+    let mut tables: Vec<Vec<Vec<String>>> = Vec::new();
     for task in &summary.tasks {
-        let (header, row): (Vec<_>, Vec<_>) = cells(task).into_iter().unzip();
-        match tables.iter_mut().find(|(known, _)| *known == header) {
-            Some((_, rows)) => rows.push(row),
-            None => tables.push((header, vec![row])),
+        let (titles, row): (Vec<_>, Vec<_>) = cells(task).into_iter().unzip();
+        match tables.iter_mut().find(|rows| rows[0] == titles) {
+            Some(rows) => rows.push(row),
+            None => tables.push(vec![titles, row]),
         }
     }
-    let render = |(header, rows)| aligned(&[vec![header], rows].concat());
-    tables.into_iter().map(render).collect::<Vec<_>>().join("\n")
+    tables.iter().map(|rows| aligned(rows)).collect::<Vec<_>>().join("\n")
 }
 
 /// The cells of a task's row, each with its column's title.
@@ -134,65 +136,11 @@ fn cells(task: &TaskSummary) -> Vec<(String, String)> {
     cells.into_iter().map(|(head, cell)| (head.to_owned(), cell)).collect()
 }
 
-/// Lays out rows as columns of text, each flush left.
-pub(crate) fn columns(rows: &[Vec<String>]) -> String {
-    lay_out(rows, |_| Alignment::Left)
-}
-
-/// Lays out rows as columns of figures: the first flush left, the others right.
-pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
-    lay_out(rows, |column| if column == 0 { Alignment::Left } else { Alignment::Right })
-}
-
-enum Alignment {
-    Left,
-    Right,
-}
-
-fn lay_out(rows: &[Vec<String>], alignment: impl Fn(usize) -> Alignment) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
-    let width = |c: usize| {
-        rows.iter().filter_map(|row| row.get(c)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<_> = (0..columns).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        let cells =
-            row.iter().zip(&widths).enumerate().map(|(c, (cell, &width))| match alignment(c) {
-                Alignment::Left => format!("{cell:<width$}"),
-                Alignment::Right => format!("{cell:>width$}"),
-            });
-        let line = cells.collect::<Vec<_>>().join("  ");
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
-}
-
-/// A whole number with separators between thousands: 60,000.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use paceline_observe::{GradientTime, ranking};
 
     use super::*;
-
-    #[test]
-    fn thousands_are_separated() {
-        let all = [0, 12, 999, 1_000, 60_000, 33_762_578].map(grouped);
-        assert_eq!(all, ["0", "12", "999", "1,000", "60,000", "33,762,578"]);
-    }
 
     #[test]
     fn long_texts_are_broken_between_words() {
@@ -209,11 +157,5 @@ mod tests {
         let text = slowest(&ranking((1..=6).map(time).collect()));
         assert!(text.starts_with("w6 36.000 ms (4.0 times the others), w5 25.000 ms"), "{text}");
         assert!(text.ends_with("w3 9.000 ms to a gradient and 2 more"), "{text}");
-    }
-
-    #[test]
-    fn columns_line_up() {
-        let rows = [["task", "steps"], ["worker:0", "7"]].map(|row| row.map(String::from).to_vec());
-        assert_eq!(aligned(&rows), "task      steps\nworker:0      7\n");
     }
 }

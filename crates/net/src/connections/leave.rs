@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use paceline_exchange::{Client, TaskReport};
+use paceline_exchange::{Client, ControlFrame, TaskReport};
 
-use super::requests::Goodbye;
 use super::server_connections::ServerConnections;
 use crate::error::LinkError;
 use crate::long_wait::LongWait;
@@ -21,7 +20,7 @@ impl ServerConnections {
         &mut self,
         observer: &mut impl LinkObserver,
     ) -> Result<LinkOutcome<Vec<Vec<TaskReport>>>, LinkError> {
-        self.say_to_all(Goodbye { header: Client::collect(), body: Vec::new() })?;
+        self.say_to_all(ControlFrame { header: Client::collect(), body: Vec::new() })?;
         let has_all = |link: &Self| link.reports.iter().all(Option::is_some);
         if self.wait_until(has_all, observer)? == LinkOutcome::Rewound {
             return Ok(LinkOutcome::Rewound);
@@ -36,8 +35,7 @@ impl ServerConnections {
         report: &[u8],
         observer: &mut impl LinkObserver,
     ) -> Result<LinkOutcome, LinkError> {
-        let (header, body) = Client::leave(report.to_vec());
-        self.say_to_server_0_last(Goodbye { header, body }, observer)
+        self.say_to_server_0_last(Client::leave(report.to_vec()), observer)
     }
 
     /// Gives the slot back for another process to fill, with a report for the coordinator. The
@@ -51,8 +49,7 @@ impl ServerConnections {
     ) -> Result<LinkOutcome, LinkError> {
         let may_rejoin = self.config.rejoin_timeout.is_some();
         self.peers.iter_mut().for_each(|peer| peer.may_vanish = !may_rejoin);
-        let (header, body) = Client::release(report.to_vec());
-        match self.say_to_server_0_last(Goodbye { header, body }, observer) {
+        match self.say_to_server_0_last(Client::release(report.to_vec()), observer) {
             Err(LinkError::Lost { .. }) if may_rejoin => Ok(LinkOutcome::Done(())),
             released => released,
         }
@@ -78,7 +75,7 @@ impl ServerConnections {
     /// for a server that is gone or that came back with an older state.
     pub fn finish(&mut self, observer: &mut impl LinkObserver) -> Result<(), LinkError> {
         self.requests.stop = None;
-        self.say_to_all(Goodbye { header: Client::finish(), body: Vec::new() })?;
+        self.say_to_all(ControlFrame { header: Client::finish(), body: Vec::new() })?;
         let rejoin_timeout = self.config.rejoin_timeout;
         self.config.rejoin_timeout = rejoin_timeout.map(|limit| limit.min(FINISH_TIMEOUT));
         let have_all_answered = |link: &Self| link.peers.iter().all(|peer| peer.said_goodbye);
@@ -91,7 +88,7 @@ impl ServerConnections {
     }
 
     /// Sends a goodbye to all servers.
-    fn say_to_all(&mut self, goodbye: Goodbye) -> Result<(), LinkError> {
+    fn say_to_all(&mut self, goodbye: ControlFrame) -> Result<(), LinkError> {
         self.clear_goodbye();
         self.tell_all(&goodbye.header, &goodbye.body)?;
         self.requests.goodbye = Some(goodbye);
@@ -103,7 +100,7 @@ impl ServerConnections {
     /// slot must hold everywhere.
     fn say_to_server_0_last(
         &mut self,
-        goodbye: Goodbye,
+        goodbye: ControlFrame,
         observer: &mut impl LinkObserver,
     ) -> Result<LinkOutcome, LinkError> {
         self.clear_goodbye();
@@ -120,7 +117,7 @@ impl ServerConnections {
     }
 
     /// Sends a goodbye to a server, unless that may vanish and has.
-    fn tell_goodbye(&mut self, server: usize, goodbye: &Goodbye) -> Result<(), LinkError> {
+    fn tell_goodbye(&mut self, server: usize, goodbye: &ControlFrame) -> Result<(), LinkError> {
         match self.tell(server, &goodbye.header, &goodbye.body) {
             Err(LinkError::Lost { .. }) if self.peers[server].may_vanish => {
                 self.peers[server].said_goodbye = true;

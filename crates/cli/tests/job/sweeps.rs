@@ -2,10 +2,9 @@
 
 use std::fs;
 
+use paceline_cli::job::{CellJob, Problems, RawJob};
 use paceline_lab::sweep_plan::ReferenceFigure;
 use tempfile::TempDir;
-
-use super::{CellJob, Problems, RawJob};
 
 fn cells_of(toml: &str, settings: &[&str], quick: bool) -> Result<Vec<CellJob>, Problems> {
     let dir = TempDir::new().unwrap();

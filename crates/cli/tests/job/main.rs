@@ -1,0 +1,6 @@
+//! Job files: which are valid, and what is said about the others.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
+
+mod jobs;
+mod sweeps;
