@@ -128,8 +128,8 @@ impl Pace {
         Self { slots: vec![SlotPace::default(); workers] }
     }
 
-    /// Ends an interval and returns what changed. `totals` has the gradients of each slot. Intervals
-    /// of a second or two are sensible.
+    /// Ends an interval and returns what changed. `totals` has the gradients of each slot.
+    /// Intervals of a second or two are sensible.
     pub fn end_interval(&mut self, totals: &[SlotGradients]) -> Vec<PaceChange> {
         for (slot, &now) in self.slots.iter_mut().zip(totals) {
             let made = now.count.saturating_sub(slot.begun.count);

@@ -17,7 +17,8 @@ export function showVerdict(into, run, theme) {
   const bar = make('div', {
     class: 'shares',
     role: 'img',
-    'aria-label': verdictKinds.map(name => `${name} ${percent(verdict.shares[name], 0)}`).join(', '),
+    'aria-label': verdictKinds
+      .map(name => `${name} ${percent(verdict.shares[name], 0)}`).join(', '),
   });
   const key = make('p', { class: 'key' });
   // Each part has the color of its place.
