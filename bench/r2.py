@@ -26,11 +26,12 @@ def run(binary, mode, workers, batch, data):
     settings = {
         "data.kind": "mnist",
         "cluster.mode": mode,
-        "cluster.workers": workers,
         "train.batch": batch,
         "train.stop": "{test_loss=0.35}",
         "train.evaluate.every": 100,
     }
+    if mode != "single":
+        settings["cluster.workers"] = workers
     if data:
         settings["data.path"] = data
     with tempfile.TemporaryDirectory() as scratch:

@@ -20,8 +20,8 @@ fn documents() -> Vec<PathBuf> {
     documents
 }
 
-/// The commands in `console` blocks that start the program, with their line numbers. A backslash
-/// at the end of a line continues the command on the next line.
+/// The commands in `console` blocks that start the program or compare files, with their line
+/// numbers. A backslash at the end of a line continues the command on the next line.
 fn commands(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut inside = false;
@@ -34,7 +34,7 @@ fn commands(text: &str) -> Vec<(usize, String)> {
             while let Some(start) = command.strip_suffix('\\') {
                 command = format!("{start}{}", lines.next().map_or("", |(_, line)| line));
             }
-            if command.starts_with("paceline ") {
+            if command.starts_with("paceline ") || command.starts_with("cmp ") {
                 found.push((at + 1, command));
             }
         }
@@ -68,6 +68,28 @@ fn commands_are_found_in_console_blocks_only() {
     let text = "$ paceline a\n```console\n$ paceline train \\\n  --quiet\noutput\n$ cargo run\n\
                 ```\n```sh\n$ paceline b\n```\n";
     assert_eq!(commands(text), [(3, "paceline train   --quiet".to_owned())]);
+}
+
+/// `every_command_in_the_documentation_works` runs them: `cmp` fails if two model files differ.
+#[test]
+fn the_claims_about_equal_bits_are_commands() {
+    let text = fs::read_to_string(workspace().join("docs/job.md")).unwrap();
+    let section = text.split("\n## Equal bits\n").nth(1).unwrap();
+    let commands = commands(section.split("\n## ").next().unwrap());
+    let compared = commands.iter().filter(|(_, command)| command.starts_with("cmp ")).count();
+    assert_eq!((compared, commands.len()), (5, 12), "{commands:?}");
+    for words in ["train.threads=2", "cluster.servers=2", "cluster.mode=mirrored", "--resume"] {
+        assert!(commands.iter().any(|(_, command)| command.contains(words)), "{words}");
+    }
+}
+
+/// The text of the built-in job is in the documentation, without its comment.
+#[test]
+fn the_built_in_job_is_documented() {
+    let job = fs::read_to_string(workspace().join("crates/cli/src/job/built_in.toml")).unwrap();
+    let lines: Vec<_> = job.lines().filter(|line| !line.starts_with('#')).collect();
+    let text = fs::read_to_string(workspace().join("docs/job.md")).unwrap();
+    assert!(text.contains(&format!("```toml\n{}\n```", lines.join("\n"))), "{job}");
 }
 
 /// With `UPDATE_DOCS=1` in the environment the test rewrites the table.

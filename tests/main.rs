@@ -14,6 +14,7 @@
 mod chaos;
 mod cluster;
 mod data;
+mod defaults;
 mod disk;
 mod docs;
 mod elastic;
@@ -47,4 +48,5 @@ mod tensorboard;
 mod tf_config;
 mod trace;
 mod train;
+mod unused_keys;
 mod watch;

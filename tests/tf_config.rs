@@ -301,7 +301,7 @@ fn a_task_outside_the_cluster_is_refused() {
             "ps:0 has no",
         ),
     ] {
-        let output = ManualRun::new(cluster, &[]).start(role, index).finish();
+        let output = ManualRun::new(cluster, &["cluster.mode=async"]).start(role, index).finish();
         assert_eq!(output.code, Some(2), "{output:?}");
         assert_says(&output.stderr, &["error: ", "TF_CONFIG", says]);
     }

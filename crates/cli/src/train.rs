@@ -28,9 +28,11 @@ pub fn train(
     interrupt: &Interrupt,
     channel: Option<&LauncherChannel>,
 ) -> Result<Option<FinishedRun>, Failure> {
+    let cluster = Cluster::from_env()?;
+    let job = &job.placed_in(cluster.as_ref());
     let plan = job.check()?;
     let stop = StopSource { interrupt: interrupt.clone(), channel: channel.cloned() };
-    match (plan.cluster.mode, Cluster::from_env()?) {
+    match (plan.cluster.mode, cluster) {
         (Mode::Single, Some(cluster)) if cluster.slots() > 1 => Err(Failure::Usage(format!(
             "TF_CONFIG lists {} workers, but cluster.mode is single; choose another mode",
             cluster.slots()

@@ -13,13 +13,17 @@ use crate::error::PlaceError;
 
 /// The environment variable.
 pub const TF_CONFIG: &str = "TF_CONFIG";
+/// The remark on addresses that are a map instead of a list.
+const SPARSE_MAP: &str = "is a sparse map, which may not list all tasks";
 /// The largest cluster.
 const MAX_TASKS: usize = 1_024;
 
 impl Cluster {
-    /// Reads the variable. Returns `None` if it is not set, or describes a single process.
+    /// Reads the variable. Returns `None` if it is not set or blank, or describes a single process.
     pub fn from_env() -> Result<Option<Self>, PlaceError> {
         match std::env::var(TF_CONFIG) {
+            // Many managers cannot unset a variable, only empty it.
+            Ok(text) if text.trim().is_empty() => Ok(None),
             Ok(text) => Self::parse(&text).map_err(|why| {
                 PlaceError::Usage(format!(
                     "{TF_CONFIG}: {why}; `paceline explain` shows what was read"
@@ -59,6 +63,11 @@ impl Cluster {
         let mut cluster = Self { task, addresses, remarks };
         cluster.inspect()?;
         Ok(Some(cluster))
+    }
+
+    /// Whether some tasks may not be listed.
+    pub fn has_sparse_map(&self) -> bool {
+        self.remarks.iter().any(|remark| remark.ends_with(SPARSE_MAP))
     }
 
     /// Checks the tasks, and adds remarks on their meaning.
@@ -111,7 +120,7 @@ fn read_job(
     match tasks {
         Value::Array(list) => list.iter().enumerate().try_for_each(|(i, at)| add(i, at)),
         Value::Object(map) => {
-            remarks.push(format!("cluster.{job} is a sparse map, which may not list all tasks"));
+            remarks.push(format!("cluster.{job} {SPARSE_MAP}"));
             map.iter().try_for_each(|(index, at)| {
                 let number = index.trim().parse();
                 add(number.map_err(|_| format!("cluster.{job}: {index:?} is not an index"))?, at)

@@ -20,7 +20,7 @@ pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
     let beside = model_path.with_file_name(files::JOB);
     let file = args.job.file.clone().or_else(|| beside.is_file().then_some(beside));
     let job = read_job(&JobArgs { file, ..args.job.clone() })?;
-    let mut plan = job.check()?;
+    let mut plan = job.check_for_test()?;
     let data = load_data(&job, &plan, &mut |text| write_line(text))?;
     if plan.model.is_sparse() {
         // The model file holds all parameters, however the model was trained.

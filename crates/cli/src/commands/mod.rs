@@ -12,7 +12,7 @@ mod watch;
 
 use std::sync::Arc;
 
-use paceline_engine::Mode;
+use paceline_engine::{Mode, Threads};
 use paceline_place::{Cluster, LauncherChannel};
 use paceline_record::names::files;
 
@@ -25,7 +25,7 @@ use crate::cli::{CheckpointCommand, Command, JobArgs, TraceCommand, TrainArgs, W
 use crate::closing_table::closing_table;
 use crate::data_args::{DataCommand, MakeCommand};
 use crate::interrupt::Interrupt;
-use crate::job::{ClusterPlan, Plan};
+use crate::job::{ClusterPlan, ModelKind, Plan};
 use crate::join::{JoinOptions, join};
 use crate::text_table::columns;
 use crate::train::train;
@@ -113,10 +113,35 @@ fn run_bench(command: BenchCommand) -> Result<(), Failure> {
 }
 
 fn explain(args: &JobArgs) -> Result<(), Failure> {
-    let job = read_job(args)?;
+    let cluster = Cluster::from_env()?;
+    let job = read_job(args)?.placed_in(cluster.as_ref());
     let plan = job.check()?;
     print(&job.explain())?;
-    print(&tasks(&plan, Cluster::from_env()?.as_ref()))
+    print(&tasks(&plan, cluster.as_ref()))?;
+    let here = cluster.map_or(plan.cluster.workers, |cluster| cluster.workers_here());
+    print(&threads(&plan, here))
+}
+
+/// The threads of each worker, with the reason for their number.
+fn threads(plan: &Plan, workers_here: usize) -> String {
+    let threads = plan.threads(workers_here);
+    let count = threads.per_loop(1);
+    let why = match (plan.threads, plan.model, threads) {
+        (Some(_), ..) => "train.threads",
+        (None, ModelKind::Logistic { .. }, _) => {
+            "default of logistic regression: several threads share the parameters without locks, \
+             and equal seeds then do not give equal bits"
+        }
+        (None, _, Threads::Share { .. }) => {
+            "default: all cores of this machine, divided by its workers"
+        }
+        (None, _, Threads::Fixed(_)) => "default: more threads pay from a train.batch of 256 on",
+    };
+    format!("# threads: {} in each worker ({why})\n", counted(count, "thread"))
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// The slots that a worker fills at the start.
@@ -133,12 +158,14 @@ fn tasks(plan: &Plan, cluster: Option<&Cluster>) -> String {
         return match plan.cluster.mode {
             Mode::Single => "\n# tasks: this process alone\n".into(),
             Mode::Mirrored => format!(
-                "\n# tasks: {workers} workers, which `paceline train` starts here (TF_CONFIG is \
-                 not set)\n"
+                "\n# tasks: {}, which `paceline train` starts here (TF_CONFIG is not set)\n",
+                counted(workers, "worker"),
             ),
             _ => format!(
-                "\n# tasks: {workers} workers and {servers} servers, which `paceline train` starts \
-                 here (TF_CONFIG is not set){}\n",
+                "\n# tasks: {} and {}, which `paceline train` starts here (TF_CONFIG is not \
+                 set){}\n",
+                counted(workers, "worker"),
+                counted(servers, "server"),
                 match plan.cluster.slots {
                     Some(slots) => format!("; workers fill {slots} slots"),
                     None => String::new(),

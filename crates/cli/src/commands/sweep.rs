@@ -9,7 +9,7 @@ use paceline_lab::{FIGURES, Figure, ReportData};
 use super::output::print;
 use super::read_job::read_job;
 use super::report;
-use paceline_place::may_create_networks;
+use paceline_place::{Cluster, may_create_networks};
 
 use crate::Failure;
 use crate::cli::{JobArgs, SweepArgs};
@@ -27,7 +27,7 @@ const SWEEPS: &str = "sweeps";
 
 /// Runs the sweeps that the arguments name.
 pub(super) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
-    if std::env::var_os(paceline_place::TF_CONFIG).is_some() {
+    if Cluster::from_env()?.is_some() {
         let why = "TF_CONFIG is set, but a sweep runs on this machine only; unset it";
         return Err(Failure::Usage(why.into()));
     }

@@ -4,7 +4,7 @@
 //! of a list is reported at once, not after hours. Combinations that give the same run, such as two
 //! numbers of workers in mode `single`, run once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use paceline_lab::Finding;
 use paceline_lab::sweep_plan::ReferenceFigure;
@@ -77,12 +77,15 @@ impl RawJob {
         let mut cells = Vec::new();
         let mut seen = BTreeSet::new();
         let swept = sweep.keys();
+        let mut unused = UnusedKeys::default();
         for repeat in 0..repeats {
             for settings in &matrix {
                 let mut job = single.clone();
                 settings.iter().for_each(|setting| job.assign(setting));
                 job.reseed(sweep, repeat);
-                match job.check() {
+                let checked = job.check_values();
+                unused.add(&mut job);
+                match checked {
                     Err(found) => problems.extend(found.0),
                     Ok(plan) if seen.insert(job.identity()) => cells.push(CellJob {
                         settings: job.distinguishing_settings(settings, &swept),
@@ -95,6 +98,7 @@ impl RawJob {
                 }
             }
         }
+        problems.extend(unused.problems.into_values());
         remove_duplicates(&mut problems);
         if problems.is_empty() { Ok(cells) } else { Err(Problems::in_order(problems)) }
     }
@@ -201,6 +205,31 @@ impl RawJob {
             cells.iter().all(|cell| alone.references_of(&cell.job, false).is_empty())
         });
         idle.map(|reference| reference.origin.to_string()).collect()
+    }
+}
+
+/// The keys that are set and that no cell uses.
+#[derive(Default)]
+struct UnusedKeys {
+    used: BTreeSet<String>,
+    problems: BTreeMap<String, Problem>,
+}
+
+impl UnusedKeys {
+    /// Adds a cell, and removes from it the keys that it does not use.
+    fn add(&mut self, cell: &mut RawJob) {
+        let resolved = cell.resolve();
+        let unused: BTreeMap<_, _> = resolved.unused().into_iter().collect();
+        for path in cell.entries.keys().filter(|path| !unused.contains_key(path.as_str())) {
+            self.problems.remove(path);
+            self.used.insert(path.clone());
+        }
+        cell.entries.retain(|path, _| !unused.contains_key(path.as_str()));
+        for (path, problem) in unused {
+            if !self.used.contains(path) {
+                self.problems.entry(path.to_owned()).or_insert(problem);
+            }
+        }
     }
 }
 

@@ -20,11 +20,31 @@ use super::value::JobValue;
 const MAX_SECONDS: f64 = 1e9;
 
 impl RawJob {
-    /// Checks every key. Returns the plan, or all problems.
+    /// Checks every key, and that the run uses every key that is set. Returns the plan, or all
+    /// problems.
     pub fn check(&self) -> Result<Plan, Problems> {
+        self.check_with(|resolved| {
+            let unused = resolved.unused().into_iter().map(|(_, problem)| problem);
+            unused.chain(resolved.contradicted()).collect()
+        })
+    }
+
+    /// Checks a job whose finished model is tested. What the job file set for training may have
+    /// become unused, but what the command line sets must be used.
+    pub fn check_for_test(&self) -> Result<Plan, Problems> {
+        self.check_with(RawJob::unused_by_test)
+    }
+
+    /// Checks every key, but not whether the run uses it.
+    pub(super) fn check_values(&self) -> Result<Plan, Problems> {
+        self.check_with(|_| Vec::new())
+    }
+
+    fn check_with(&self, unused: impl Fn(&RawJob) -> Vec<Problem>) -> Result<Plan, Problems> {
         let resolved = self.resolve();
         let mut checker = JobChecker { job: &resolved, problems: resolved.problems.clone() };
         let plan = checker.plan();
+        checker.problems.extend(unused(&resolved));
         if let Some(sweep) = &self.sweep {
             let message = "sweep asks for many runs: use `paceline sweep`".to_owned();
             checker.problems.push(Problem { origin: sweep.origin.clone(), message });
@@ -187,7 +207,7 @@ impl JobChecker<'_> {
             "wait" => OnWorkerLoss::Wait,
             _ => OnWorkerLoss::Fail,
         };
-        let waits_for_servers = self.waits_for_servers(mode, on_worker_loss);
+        let waits_for_servers = self.waits_for_servers(on_worker_loss);
         let waits = on_worker_loss == OnWorkerLoss::Wait || waits_for_servers;
         let restarts = self.whole("cluster.restarts") as usize;
         let seconds = Duration::from_secs_f64;
@@ -218,10 +238,8 @@ impl JobChecker<'_> {
         mode.is_some_and(ModeKind::has_servers).then_some(slots)
     }
 
-    /// Whether the run waits for a lost server. By default it does if it waits for lost workers, or
-    /// if it writes checkpoints with which the server can return.
-    fn waits_for_servers(&mut self, mode: Mode, on_worker_loss: OnWorkerLoss) -> bool {
-        let has_servers = !matches!(mode, Mode::Single | Mode::Mirrored);
+    /// Whether the run waits for a lost server.
+    fn waits_for_servers(&mut self, on_worker_loss: OnWorkerLoss) -> bool {
         let continues = on_worker_loss == OnWorkerLoss::Continue;
         let asked = self.optional("cluster.on_server_loss", Self::text);
         if continues && asked.as_deref() == Some("wait") {
@@ -230,14 +248,7 @@ impl JobChecker<'_> {
                            \"wait\" there too, or \"fail\" here";
             self.problems.push(self.job.problem("cluster.on_server_loss", message));
         }
-        let takes_checkpoints = ["checkpoint.every_steps", "checkpoint.every_seconds"]
-            .iter()
-            .any(|key| self.job.entries.contains_key(*key));
-        has_servers
-            && match asked {
-                Some(asked) => asked == "wait",
-                None => on_worker_loss == OnWorkerLoss::Wait || takes_checkpoints && !continues,
-            }
+        self.job.waits_for_servers()
     }
 
     /// Refuses settings that need parameter servers.

@@ -15,15 +15,7 @@ impl JobChecker<'_> {
         let delay_ms = self.optional(&at("delay_ms"), Self::number);
         let cpus = self.optional(&at("cpus"), Self::number);
         let servers_apart = self.text(&at("server")) == "own";
-        let Some(hosts) = hosts else {
-            for key in ["link", "delay_ms", "cpus"].map(at) {
-                if self.job.entries.contains_key(&key) {
-                    let message = "needs cluster.emulate.hosts, the number of hosts";
-                    self.problems.push(self.job.problem(&key, message));
-                }
-            }
-            return None;
-        };
+        let hosts = hosts?;
         if servers_apart && mode != Mode::Mirrored && hosts <= servers {
             let message = format!(
                 "is {hosts}, but {servers} for servers and at least one for workers are needed"
@@ -42,25 +34,32 @@ mod tests {
 
     fn checked(lines: &[&str]) -> Result<Option<EmulateSettings>, String> {
         let mut job = RawJob::default();
+        job.set("cluster.mode=sync");
         lines.iter().for_each(|line| job.set(line));
         job.check().map(|plan| plan.cluster.emulate).map_err(|problems| problems.to_string())
     }
 
+    const FOUR_HOSTS: &str = "cluster.emulate={hosts=4, link=\"1gbit\", server=\"own\"}";
+
     #[test]
     fn a_number_of_hosts_enables_emulation() {
-        let emulate = "cluster.emulate={hosts=4, link=\"1gbit\", server=\"own\"}";
-        let plan = checked(&[emulate]).unwrap().unwrap();
+        let plan = checked(&[FOUR_HOSTS]).unwrap().unwrap();
         assert_eq!((plan.hosts, plan.link_bits_per_s), (4, Some(1_000_000_000)));
         assert!(plan.servers_apart && plan.cpus.is_none());
         assert_eq!(checked(&[]).unwrap(), None);
-        assert_eq!(checked(&[emulate, "cluster.mode=single"]).unwrap(), None);
     }
 
     #[test]
     fn problems_of_emulation_name_their_key() {
         let fault = |lines: &[&str]| checked(lines).unwrap_err();
         let alone = fault(&["cluster.emulate={link=\"1gbit\"}"]);
-        assert!(alone.contains("cluster.emulate.link needs cluster.emulate.hosts"), "{alone}");
+        let needs = "cluster.emulate.link applies only with cluster.emulate.hosts";
+        assert!(alone.contains(needs), "{alone}");
+        let single = fault(&[FOUR_HOSTS, "cluster.mode=single"]);
+        assert!(
+            single.contains("cluster.emulate.hosts applies only with cluster.mode"),
+            "{single}"
+        );
         let few = fault(&["cluster.emulate={hosts=1, server=\"own\"}"]);
         assert!(few.contains("cluster.emulate.hosts is 1, but 1 for servers and"), "{few}");
         let slow = fault(&["cluster.emulate={hosts=1, link=\"1kbit\"}"]);

@@ -1,5 +1,8 @@
 //! The description of a key of the job file.
 
+use super::condition::KeyCondition;
+use super::value::one_of;
+
 /// One key of the job file.
 #[derive(Debug)]
 pub(super) struct KeySpec {
@@ -9,25 +12,10 @@ pub(super) struct KeySpec {
     pub(super) kind: ValueKind,
     /// The default as TOML; `None` if the key is then absent.
     pub(super) default: Option<&'static str>,
-    /// The condition under which this key applies; always if `None`.
-    pub(super) condition: Option<KeyCondition>,
+    /// The conditions under which this key applies; all must hold.
+    pub(super) conditions: Vec<KeyCondition>,
     /// A description of one line.
     pub(super) help: &'static str,
-}
-
-/// A condition on another key.
-#[derive(Debug)]
-pub(super) struct KeyCondition {
-    pub(super) key: String,
-    /// The condition holds if the key has one of these values.
-    pub(super) values: &'static [&'static str],
-}
-
-impl KeyCondition {
-    /// Describes the values, for errors and documentation.
-    pub(super) fn describe(&self) -> String {
-        ValueKind::Word(self.values).describe()
-    }
 }
 
 /// The values that a key accepts.
@@ -66,14 +54,7 @@ impl ValueKind {
             ValueKind::Above(limit) => format!("a number above {limit}"),
             ValueKind::From(limit) => format!("a number from {limit} up"),
             ValueKind::Fraction => "a number from 0 up to, but not including, 1".into(),
-            ValueKind::Word(words) => {
-                let quoted: Vec<_> = words.iter().map(|word| format!("{word:?}")).collect();
-                match quoted.as_slice() {
-                    [one] => one.clone(),
-                    [most @ .., last] => format!("{} or {last}", most.join(", ")),
-                    [] => unreachable!("a word key lists its words"),
-                }
-            }
+            ValueKind::Word(words) => one_of(words),
             ValueKind::Name => "a name of at most 100 letters, digits, '-', '_' and '.'".into(),
             ValueKind::Path => "a path".into(),
             ValueKind::Address => "HOST:PORT".into(),
@@ -97,13 +78,19 @@ pub(super) fn key(
 
 /// A key without a default.
 pub(super) fn optional(path: &str, kind: ValueKind, help: &'static str) -> KeySpec {
-    KeySpec { path: path.to_owned(), kind, default: None, condition: None, help }
+    KeySpec { path: path.to_owned(), kind, default: None, conditions: Vec::new(), help }
 }
 
 impl KeySpec {
     /// Makes the key apply only if the key `path` has one of these values.
     pub(super) fn with(self, path: &str, values: &'static [&'static str]) -> Self {
-        Self { condition: Some(KeyCondition { key: path.to_owned(), values }), ..self }
+        self.when(KeyCondition::Has { key: path.to_owned(), values })
+    }
+
+    /// Makes the key apply only if this condition holds too.
+    pub(super) fn when(mut self, condition: KeyCondition) -> Self {
+        self.conditions.push(condition);
+        self
     }
 
     /// The key's section; empty for the keys at the top.

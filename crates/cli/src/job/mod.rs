@@ -6,11 +6,13 @@
 //! the rest of the program trusts, or a list of [`Problem`]s that each name an origin, a key and a
 //! remedy.
 
+mod applies;
 mod cells;
 mod check;
 mod check_data;
 mod check_emulate;
 mod check_optimizer;
+mod condition;
 mod finding;
 mod key_spec;
 mod link_rate;

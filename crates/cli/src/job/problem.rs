@@ -18,6 +18,13 @@ pub enum SettingOrigin {
         /// The text after `--set`.
         text: String,
     },
+    /// The value is a default of the built-in job.
+    BuiltIn,
+    /// The value is a default that depends on something.
+    Derived {
+        /// What it depends on.
+        why: String,
+    },
     /// The value is a default.
     Default,
 }
@@ -30,6 +37,8 @@ impl fmt::Display for SettingOrigin {
                 line.map_or(Ok(()), |line| write!(f, ":{line}"))
             }
             SettingOrigin::Set { text } => write!(f, "--set {}", one_line(text)),
+            SettingOrigin::BuiltIn => f.write_str("default of the built-in job"),
+            SettingOrigin::Derived { why } => write!(f, "default: {}", one_line(why)),
             SettingOrigin::Default => f.write_str("default"),
         }
     }
@@ -82,7 +91,9 @@ impl Problems {
         problems.sort_by_key(|problem| match problem.origin {
             SettingOrigin::File { line, .. } => (0, line),
             SettingOrigin::Set { .. } => (1, None),
-            SettingOrigin::Default => (2, None),
+            SettingOrigin::BuiltIn | SettingOrigin::Derived { .. } | SettingOrigin::Default => {
+                (2, None)
+            }
         });
         Self(problems)
     }

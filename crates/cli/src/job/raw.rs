@@ -14,12 +14,31 @@ use super::value::{JobValue, described};
 
 /// Job files are small; anything larger is a mistake.
 const MAX_FILE_BYTES: u64 = 1 << 20;
+/// The built-in job.
+const BUILT_IN: &str = include_str!("built_in.toml");
 
 /// A value and where it came from.
 #[derive(Clone, Debug)]
 pub(super) struct JobEntry {
     pub(super) value: JobValue,
     pub(super) origin: SettingOrigin,
+    /// The comment of a line that `paceline explain` wrote and marked as a default.
+    pub(super) saved_default: Option<String>,
+}
+
+impl JobEntry {
+    pub(super) fn new(value: JobValue, origin: SettingOrigin) -> Self {
+        Self { value, origin, saved_default: None }
+    }
+
+    /// Whether a user set the value: it is not a default, nor was it one when the job was saved.
+    pub(super) fn is_set(&self) -> bool {
+        let is_default = match self.origin {
+            SettingOrigin::File { .. } | SettingOrigin::Set { .. } => self.saved_default.is_some(),
+            SettingOrigin::BuiltIn | SettingOrigin::Derived { .. } | SettingOrigin::Default => true,
+        };
+        !is_default
+    }
 }
 
 /// Every key that a job file and `--set` name, flattened to dotted paths.
@@ -36,12 +55,32 @@ pub struct RawJob {
     pub(super) references: Vec<ReferenceSection>,
     /// Published conclusions.
     pub(super) findings: Vec<Finding>,
+    /// The tasks that the environment lists, if it places this process.
+    pub(super) placed: Option<PlacedTasks>,
+}
+
+/// The numbers of tasks that the environment lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PlacedTasks {
+    pub(super) workers: usize,
+    pub(super) servers: usize,
+    /// Whether this process trains.
+    pub(super) trains_here: bool,
+    /// Whether all tasks are listed.
+    pub(super) lists_all: bool,
 }
 
 impl RawJob {
-    /// The built-in job: no key is set.
+    /// The job of `paceline train` without a job file.
+    ///
+    /// # Panics
+    /// Never: the text is part of the program, and a test reads it.
     pub fn built_in() -> Self {
-        Self::default()
+        let table = DeTable::parse(BUILT_IN);
+        let table = table.unwrap_or_else(|error| unreachable!("the built-in job: {error}"));
+        let mut job = Self::default();
+        job.flatten("", table.get_ref(), &|_| SettingOrigin::BuiltIn);
+        job
     }
 
     /// Reads a job file.
@@ -82,12 +121,23 @@ impl RawJob {
         let mut job = Self { file: Some(path.to_owned()), ..Self::default() };
         let origin = |at| SettingOrigin::File { path: path.to_owned(), line: Some(line_of(at)) };
         job.flatten("", table.get_ref(), &origin);
+        job.find_saved_defaults(text);
         let mut reader = SectionReader { text, origin: &origin, problems: Vec::new() };
         job.sweep = reader.sweep(table.get_ref());
         job.references = reader.references(table.get_ref());
         job.findings = reader.findings(table.get_ref());
         job.problems.append(&mut reader.problems);
         Ok(job)
+    }
+
+    /// Finds the values that were defaults when the job was saved (`RawJob::explain`).
+    fn find_saved_defaults(&mut self, text: &str) {
+        let lines: Vec<_> = text.lines().collect();
+        for entry in self.entries.values_mut() {
+            if let SettingOrigin::File { line: Some(line), .. } = entry.origin {
+                entry.saved_default = lines.get(line - 1).and_then(|line| saved_default(line));
+            }
+        }
     }
 
     /// Applies one `key=value` of the command line: it replaces the key and all below it.
@@ -184,8 +234,7 @@ impl RawJob {
         }
         match JobValue::from_toml(value) {
             Ok(value) => {
-                let entry = JobEntry { value, origin: origin(at) };
-                self.entries.insert(path.to_owned(), entry);
+                self.entries.insert(path.to_owned(), JobEntry::new(value, origin(at)));
             }
             Err(message) => complain(message),
         }
@@ -195,6 +244,15 @@ impl RawJob {
     pub(super) fn origin(&self, path: &str) -> SettingOrigin {
         self.entries.get(path).map_or(SettingOrigin::Default, |entry| entry.origin.clone())
     }
+}
+
+/// The comment at the end of a line, if it says that the value is a default.
+fn saved_default(line: &str) -> Option<String> {
+    let (_, comment) = line.rsplit_once(" # ")?;
+    let is_default = comment == SettingOrigin::Default.to_string()
+        || comment == SettingOrigin::BuiltIn.to_string()
+        || comment.starts_with("default: ");
+    is_default.then(|| comment.to_owned())
 }
 
 /// Every section, and the sections that contain them.

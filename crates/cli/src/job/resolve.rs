@@ -2,18 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
+use paceline_place::{Cluster, Role};
 use sha2::{Digest, Sha256};
 
-use super::key_spec::{KeySpec, ValueKind};
+use super::key_spec::ValueKind;
 use super::problem::SettingOrigin;
-use super::raw::{JobEntry, RawJob};
+use super::raw::{JobEntry, PlacedTasks, RawJob};
 use super::schema::{KEYS, ROWS};
 use super::value::JobValue;
 
 /// A run's name is part of its directory's name, whose length is limited.
 const MOST_NAME_BYTES: usize = 100;
 /// The stop condition of a job that sets none.
-const DEFAULT_EPOCHS: &str = "train.stop.epochs=6";
+const DEFAULT_EPOCHS: &str = "6";
 
 impl RawJob {
     /// The job as it will be run: every key that applies, with its origin as a comment.
@@ -28,17 +29,11 @@ impl RawJob {
                 text.push_str(&format!("\n[{section}]\n"));
             }
             let setting = format!("{} = {}", key.name(), entry.value);
-            text.push_str(&format!("{setting:<32} # {}\n", entry.origin));
-        }
-        for (path, entry) in &self.entries {
-            let Some(key) = KEYS.iter().find(|key| key.path == *path) else { continue };
-            let is_idle = !resolved.applies(key);
-            if let Some(condition) = key.condition.as_ref().filter(|_| is_idle) {
-                let (origin, needed, values) =
-                    (&entry.origin, &condition.key, condition.describe());
-                let line = format!("# not used: {path} ({origin}) needs {needed} = {values}\n");
-                text.push_str(&line);
-            }
+            let origin = match &entry.saved_default {
+                Some(comment) => comment.clone(),
+                None => entry.origin.to_string(),
+            };
+            text.push_str(&format!("{setting:<32} # {origin}\n"));
         }
         text
     }
@@ -57,16 +52,29 @@ impl RawJob {
         hash.finalize().into()
     }
 
+    /// The job in a cluster that the environment describes, if it does. Defaults depend on it.
+    pub fn placed_in(&self, cluster: Option<&Cluster>) -> Self {
+        let placed = cluster.map(|cluster| PlacedTasks {
+            workers: cluster.slots(),
+            servers: cluster.count(Role::Ps),
+            trains_here: cluster.slot().is_some(),
+            lists_all: !cluster.has_sparse_map(),
+        });
+        Self { placed, ..self.clone() }
+    }
+
     /// The job with every default filled in.
     pub(super) fn resolve(&self) -> RawJob {
         let mut job = self.clone();
+        job.choose_mode();
         job.match_model_and_data();
         if !job.entries.contains_key("name") {
+            let origin = SettingOrigin::Derived { why: job.source_of_name().into() };
             let value = JobValue::Text(job.default_name());
-            job.entries.insert("name".into(), JobEntry { value, origin: SettingOrigin::Default });
+            job.entries.insert("name".into(), JobEntry::new(value, origin));
         }
         if !job.entries.keys().any(|key| key.starts_with("train.stop.")) {
-            job.set(DEFAULT_EPOCHS);
+            job.default_to("train.stop.epochs", DEFAULT_EPOCHS, "no stop condition is set");
         }
         for key in KEYS.iter() {
             if let Some(default) = key.default
@@ -76,7 +84,9 @@ impl RawJob {
             }
         }
         for (path, entry) in &mut job.entries {
-            if !self.entries.contains_key(path) {
+            let is_default =
+                self.entries.get(path).is_none_or(|own| own.origin == SettingOrigin::BuiltIn);
+            if is_default && matches!(entry.origin, SettingOrigin::Set { .. }) {
                 entry.origin = SettingOrigin::Default;
             }
             if KEYS.iter().any(|key| key.path == *path && matches!(key.kind, ValueKind::Path)) {
@@ -86,19 +96,55 @@ impl RawJob {
         job
     }
 
+    /// Sets a key that is not set to a default, with the reason for it.
+    fn default_to(&mut self, path: &str, value: &str, why: impl Into<String>) {
+        if self.entries.contains_key(path) {
+            return;
+        }
+        self.set(&format!("{path}={value}"));
+        if let Some(entry) = self.entries.get_mut(path) {
+            entry.origin = SettingOrigin::Derived { why: why.into() };
+        }
+    }
+
+    /// Fills in how workers share. The built-in job's text says so, unless a setting makes it
+    /// another job or the environment places its tasks.
+    fn choose_mode(&mut self) {
+        let changed = ["model.kind", "data.kind", "cluster.mode"].into_iter().find(|key| {
+            let origin = self.entries.get(*key).map(|entry| &entry.origin);
+            matches!(origin, Some(SettingOrigin::Set { .. }))
+        });
+        let was_built_in =
+            self.entries.values().any(|entry| entry.origin == SettingOrigin::BuiltIn);
+        if changed.is_some() || self.placed.is_some() {
+            self.entries.retain(|_, entry| entry.origin != SettingOrigin::BuiltIn);
+        }
+        let (mode, why) = match (self.placed, changed.filter(|_| was_built_in)) {
+            (Some(tasks), _) => tasks.default_mode(),
+            (None, Some(key)) => {
+                ("single", format!("--set {key} replaces the built-in job's [cluster]"))
+            }
+            (None, None) => ("single", "no cluster.mode, no TF_CONFIG".to_owned()),
+        };
+        self.default_to("cluster.mode", mode, why);
+    }
+
     /// Fills in defaults that depend on the model or the data: each from the other, and the
     /// interval of tests from the model.
     fn match_model_and_data(&mut self) {
-        match (self.word("model.kind").as_str(), self.word("data.kind").as_str()) {
-            ("logistic", "") => self.set("data.kind=clicks"),
-            ("alexnet", "") => self.set("data.kind=fake-images"),
-            ("", kind) if ROWS.contains(&kind) => self.set("model.kind=logistic"),
+        let (model, data) = (self.word("model.kind"), self.word("data.kind"));
+        let for_model = || format!("model.kind is {model}");
+        match (model.as_str(), data.as_str()) {
+            ("logistic", "") => self.default_to("data.kind", "clicks", for_model()),
+            ("alexnet", "") => self.default_to("data.kind", "fake-images", for_model()),
+            ("", kind) if ROWS.contains(&kind) => {
+                self.default_to("model.kind", "logistic", format!("data.kind is {kind}"));
+            }
             _ => {}
         }
-        let is_network = ["lenet", "alexnet"].contains(&self.word("model.kind").as_str());
-        if is_network && !self.entries.contains_key("train.evaluate.every") {
+        if ["lenet", "alexnet"].contains(&model.as_str()) {
             // A test of a network takes as long as many steps.
-            self.set("train.evaluate.every=1000");
+            self.default_to("train.evaluate.every", "1000", for_model());
         }
     }
 
@@ -108,6 +154,10 @@ impl RawJob {
             Some(JobValue::Text(word)) => word.clone(),
             _ => String::new(),
         }
+    }
+
+    fn source_of_name(&self) -> &'static str {
+        if self.file.is_some() { "the job file's name" } else { "the data and the model" }
     }
 
     /// The job file's name, restricted to characters that are valid in a directory's name.
@@ -124,14 +174,23 @@ impl RawJob {
         let name: String = letters.map(|c| if is_plain(c) { c } else { '-' }).collect();
         if name.is_empty() { "job".into() } else { name }
     }
+}
 
-    /// Whether a key's condition holds.
-    pub(super) fn applies(&self, key: &KeySpec) -> bool {
-        key.condition.as_ref().is_none_or(|condition| {
-            let value = self.entries.get(&condition.key).map(|entry| &entry.value);
-            matches!(value, Some(JobValue::Text(word)) if condition.values.contains(&word.as_str()))
-        })
+impl PlacedTasks {
+    /// The mode of a job that does not set it, and why.
+    fn default_mode(self) -> (&'static str, String) {
+        let Self { workers, servers, trains_here, .. } = self;
+        let mode = match (servers, workers) {
+            (1.., _) => "async",
+            (0, ..=1) if trains_here => "single",
+            _ => "mirrored",
+        };
+        (mode, format!("TF_CONFIG lists {workers} worker{} and {servers} ps", plural(workers)))
     }
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
 }
 
 /// Makes a path absolute. It is relative to its job file, but the resolved job may be read from

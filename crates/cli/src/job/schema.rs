@@ -6,6 +6,7 @@
 use std::fmt::Write;
 use std::sync::LazyLock;
 
+use super::condition::KeyCondition;
 use super::key_spec::{KeySpec, ValueKind, key, optional};
 
 /// Counts that fit in 32 bits.
@@ -86,7 +87,9 @@ fn model_and_data() -> Vec<KeySpec> {
             .with(kind, generated),
         key("data.test_examples", COUNT, "10000", "test examples to generate")
             .with(kind, generated),
-        optional("data.hold_out", COUNT, hold_out).with(kind, FILES),
+        optional("data.hold_out", COUNT, hold_out)
+            .with(kind, FILES)
+            .when(KeyCondition::NotSet("data.test_path")),
         key(
             "data.size",
             ValueKind::Whole { min: 1, max: 4096 },
@@ -102,7 +105,9 @@ fn model_and_data() -> Vec<KeySpec> {
         key("data.on_bad", ValueKind::Word(&["fail", "skip"]), "\"fail\"", on_bad)
             .with(kind, FILES),
         key("data.shuffle", ValueKind::Flag, "true", "whether every epoch uses a new order"),
-        key("data.shuffle_buffer", COUNT, "1000000", shuffle_buffer).with(kind, ROWS),
+        key("data.shuffle_buffer", COUNT, "1000000", shuffle_buffer)
+            .with(kind, ROWS)
+            .when(KeyCondition::IsTrue("data.shuffle")),
     ]
 }
 
@@ -113,10 +118,11 @@ fn train() -> Vec<KeySpec> {
                  regression uses 1; more threads share the parameters without locks, in mode \
                  single only";
     let every = "global steps between tests; defaults to 1000 for networks";
-    let global_batch = "examples per step of all workers together; replaces `batch`";
+    let global_batch = "examples per step of all workers together";
     let epochs = "stop after this number of passes over the data; 6 if no other condition is set";
     vec![
-        key("train.batch", COUNT, "60", "examples per step of a worker"),
+        key("train.batch", COUNT, "60", "examples per step of a worker")
+            .when(KeyCondition::NotSet("train.global_batch")),
         optional("train.global_batch", COUNT, global_batch),
         optional("train.threads", ValueKind::Whole { min: 1, max: 1024 }, threads),
         optional("train.stop.epochs", COUNT, epochs),
@@ -139,8 +145,10 @@ fn optimizer() -> Vec<KeySpec> {
     let decay = "weight decay: this factor times the parameter is added to its gradient";
     let mut keys = vec![
         key(kind, kinds, "\"sgd\"", "optimizer, which turns gradients into updates"),
-        key("train.optimizer.rate", ValueKind::Above(0.0), "0.01", rate),
-        key("train.optimizer.decay", ValueKind::From(0.0), "0.0", decay),
+        key("train.optimizer.rate", ValueKind::Above(0.0), "0.01", rate)
+            .when(KeyCondition::NotInBothGroups("rate")),
+        key("train.optimizer.decay", ValueKind::From(0.0), "0.0", decay)
+            .when(KeyCondition::NotInBothGroups("decay")),
         key(
             "train.optimizer.momentum",
             ValueKind::Fraction,
@@ -193,6 +201,8 @@ fn optimizer() -> Vec<KeySpec> {
 /// The schedule of all parameters, and the settings of each group.
 fn optimizer_groups() -> Vec<KeySpec> {
     let mut keys = schedule("train.optimizer", Some("\"constant\""));
+    let both = || KeyCondition::NotInBothGroups("schedule.kind");
+    keys = keys.into_iter().map(|key| key.when(both())).collect();
     for group in ["train.optimizer.weights", "train.optimizer.biases"] {
         let own = "value for this group; defaults to the value for all parameters";
         keys.push(optional(&format!("{group}.rate"), ValueKind::Above(0.0), own));
@@ -242,10 +252,12 @@ fn cluster() -> Vec<KeySpec> {
                  checkpoint; defaults to \"wait\" if the run waits for workers or writes \
                  checkpoints";
     let restarts = "total number of times the local launcher restarts lost tasks";
+    let sharing = "how workers share parameters; with `TF_CONFIG` defaults to async if it lists a \
+                 ps, and to mirrored if it lists several workers and no ps";
     let rejoin = "how long the run waits for a lost task to return";
     let seconds = ValueKind::Above(0.0);
     vec![
-        key(mode, modes, "\"async\"", "how workers share parameters"),
+        key(mode, modes, "\"single\"", sharing),
         key("cluster.workers", tasks, "2", "number of workers").with(mode, shared),
         optional("cluster.slots", tasks, slots).with(mode, with_servers),
         key("cluster.servers", tasks, "1", "number of parameter servers").with(mode, with_servers),
@@ -262,8 +274,11 @@ fn cluster() -> Vec<KeySpec> {
         optional("cluster.on_server_loss", ValueKind::Word(&["fail", "wait"]), server_loss)
             .with(mode, with_servers),
         key("cluster.restarts", ValueKind::Whole { min: 0, max: 1000 }, "3", restarts)
-            .with(mode, shared),
-        key("cluster.rejoin_timeout_s", seconds, "60.0", rejoin).with(mode, shared),
+            .with(mode, shared)
+            .when(KeyCondition::WaitsForTasks),
+        key("cluster.rejoin_timeout_s", seconds, "60.0", rejoin)
+            .with(mode, shared)
+            .when(KeyCondition::WaitsForTasks),
         key(
             "cluster.start_timeout_s",
             seconds,
@@ -283,7 +298,10 @@ fn cluster() -> Vec<KeySpec> {
             ValueKind::Path,
             "file with the secret that all tasks share",
         )
-        .with(mode, shared),
+        .when(KeyCondition::Any(vec![
+            KeyCondition::Has { key: mode.to_owned(), values: shared },
+            KeyCondition::AnySet(&["observe.http"]),
+        ])),
     ]
 }
 
@@ -294,27 +312,33 @@ fn emulate() -> Vec<KeySpec> {
     let server = "\"beside\" places servers on the workers' hosts, the first on worker 0's; \
                  \"own\" reserves the last hosts for them";
     let at = |name: &str| format!("cluster.emulate.{name}");
-    let keys = [
-        optional(&at("hosts"), ValueKind::Whole { min: 1, max: 250 }, hosts),
+    let with_servers: &[&str] = &["async", "sync", "bounded"];
+    let mode = "cluster.mode";
+    let has_hosts = || KeyCondition::AnySet(&["cluster.emulate.hosts"]);
+    vec![
+        optional(&at("hosts"), ValueKind::Whole { min: 1, max: 250 }, hosts).with(mode, shared),
         optional(
             &at("link"),
             ValueKind::Rate,
             "bandwidth of each host's link in each direction; unlimited by default",
-        ),
+        )
+        .when(has_hosts()),
         optional(
             &at("delay_ms"),
             ValueKind::From(0.0),
-            "delay of packets that leave a host, in milliseconds, where the kernel supports \
-                 it",
-        ),
-        key(&at("server"), ValueKind::Word(&["beside", "own"]), "\"beside\"", server),
+            "delay of packets that leave a host, in milliseconds, where the kernel supports it",
+        )
+        .when(has_hosts()),
+        key(&at("server"), ValueKind::Word(&["beside", "own"]), "\"beside\"", server)
+            .with(mode, with_servers)
+            .when(has_hosts()),
         optional(
             &at("cpus"),
             ValueKind::Above(0.0),
             "processor time that each host may use, in cores; unlimited by default",
-        ),
-    ];
-    keys.map(|key| key.with("cluster.mode", shared)).into()
+        )
+        .when(has_hosts()),
+    ]
 }
 
 fn checkpoint() -> Vec<KeySpec> {
@@ -323,7 +347,8 @@ fn checkpoint() -> Vec<KeySpec> {
     vec![
         optional("checkpoint.every_steps", STEPS, steps),
         optional("checkpoint.every_seconds", ValueKind::Above(0.0), "seconds between checkpoints"),
-        key("checkpoint.keep", COUNT, "3", "number of complete checkpoints to keep, the newest"),
+        key("checkpoint.keep", COUNT, "3", "number of complete checkpoints to keep, the newest")
+            .when(KeyCondition::AnySet(&["checkpoint.every_steps", "checkpoint.every_seconds"])),
     ]
 }
 
@@ -358,9 +383,8 @@ pub fn reference_markdown() -> String {
             text.push_str("|---|---|---|---|\n");
         }
         let default = key.default.map_or(String::from("none"), |value| format!("`{value}`"));
-        let with = key.condition.as_ref().map_or(String::new(), |condition| {
-            format!("; with `{}` = {}", condition.key, condition.describe())
-        });
+        let with: String =
+            key.conditions.iter().map(|with| format!("; {}", with.markdown())).collect();
         let takes = key.kind.describe();
         let _ = writeln!(text, "| `{}` | {takes} | {default} | {}{with} |", key.name(), key.help);
     }

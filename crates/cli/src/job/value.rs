@@ -67,3 +67,12 @@ pub(super) fn plain(text: &str) -> String {
         _ => text.split_whitespace().collect::<Vec<_>>().join(" "),
     }
 }
+
+/// A choice of words, quoted.
+pub(super) fn one_of(words: &[&str]) -> String {
+    let quoted: Vec<_> = words.iter().map(|word| format!("{word:?}")).collect();
+    match quoted.as_slice() {
+        [most @ .., last] if !most.is_empty() => format!("{} or {last}", most.join(", ")),
+        _ => quoted.concat(),
+    }
+}

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use paceline_cli::job::{DataKind, Plan, RawJob};
-use paceline_engine::Stop;
+use paceline_engine::{Mode, Stop};
 use paceline_model::{AdaGrad, Schedule};
 use tempfile::TempDir;
 
@@ -52,13 +52,14 @@ fn plan(toml: &str, settings: &[&str]) -> Plan {
 }
 
 #[test]
-fn an_empty_file_is_the_built_in_job() {
+fn an_empty_file_is_the_built_in_job_in_one_process() {
     let plan = plan("", &[]);
     let built_in = RawJob::built_in().check().unwrap();
-    assert_eq!(
-        format!("{:?}", Plan { name: built_in.name.clone(), ..plan }),
-        format!("{built_in:?}")
-    );
+    let tasks = |plan: &Plan| (plan.cluster.mode, plan.cluster.workers, plan.cluster.servers);
+    assert_eq!(tasks(&plan), (Mode::Single, 1, 0));
+    assert_eq!(tasks(&built_in), (Mode::Async, 2, 1));
+    let (name, cluster) = (built_in.name.clone(), built_in.cluster.clone());
+    assert_eq!(format!("{:?}", Plan { name, cluster, ..plan }), format!("{built_in:?}"));
     assert_eq!((built_in.name.as_str(), built_in.seed, built_in.batch), ("digits-softmax", 1, 60));
     assert_eq!(built_in.stop, Stop { epochs: Some(6), ..Stop::default() });
     let digits = DataKind::Digits { train_examples: 60_000, test_examples: 10_000 };
@@ -129,7 +130,7 @@ fn values_of_the_wrong_kind_are_refused() {
     check("seed = 2026-01-01", &["job:1: seed takes one value, not a datetime"]);
     check("data.shuffle = 1", &["job:1: data.shuffle must be true or false, not 1"]);
     check(
-        "cluster.on_worker_loss = true",
+        "cluster = { mode = \"sync\", on_worker_loss = true }",
         &["job:1: cluster.on_worker_loss must be \"fail\", \"continue\" or \"wait\", not true"],
     );
     check("data = { kind = \"mnist\", path = 3 }", &["job:1: data.path must be a path, not 3"]);
@@ -379,22 +380,4 @@ fn explain_shows_the_origin_of_each_value() {
     assert!(line("seed = 4 ").ends_with("job.toml:2"), "{text}");
     assert!(line("batch = 5 ").ends_with("# --set train.batch=5"), "{text}");
     assert!(line("rate = 0.01 ").ends_with("# default"), "{text}");
-}
-
-#[test]
-fn keys_that_do_not_apply_are_reported_as_not_used() {
-    let dir = TempDir::new().unwrap();
-    let job = read(&dir, "job.toml", "train.optimizer.beta1 = 0.5", &["data.path=x"]);
-    let text = job.explain();
-    let unused: Vec<_> = text.lines().filter(|line| line.starts_with("# not used")).collect();
-    assert_eq!(unused.len(), 2, "{text}");
-    assert!(unused[0].starts_with("# not used: data.path (--set data.path=x) needs data.kind = "));
-    assert!(unused[1].contains("train.optimizer.beta1") && unused[1].contains("job.toml:1"));
-    assert!(!text.contains("\nbeta1") && !text.contains("\npath"), "{text}");
-    // A key that is not used is checked all the same.
-    check(
-        "train.optimizer.beta1 = 5",
-        &["job:1: train.optimizer.beta1 must be a number from 0 up to, but not including, 1, \
-             not 5"],
-    );
 }

@@ -4,3 +4,4 @@
 
 mod jobs;
 mod sweeps;
+mod unused;

@@ -41,6 +41,12 @@ fn check_refused(toml: &str, settings: &[&str], expected: &[&str]) {
     let text = problems.to_string();
     assert_eq!(text.lines().count(), expected.len(), "{text}");
     for (line, end) in text.lines().zip(expected) {
+        // The job's directory is a new one each time.
+        let line = line.split(' ').map(|word| match word.split_once("/job.toml:") {
+            Some((before, after)) if before.starts_with('(') => format!("(JOB:{after}"),
+            _ => word.to_owned(),
+        });
+        let line = line.collect::<Vec<_>>().join(" ");
         assert!(line.ends_with(end), "{line}");
     }
 }
@@ -104,7 +110,7 @@ fn quick_shortens_every_cell() {
 
 #[test]
 fn references_belong_to_the_cells_with_their_settings() {
-    let toml = "[sweep]\n\"train.batch\" = [10, 30]\n\
+    let toml = "cluster.mode = \"async\"\n[sweep]\n\"train.batch\" = [10, 30]\n\
                 [[reference]]\nwhen = { \"train.batch\" = 10, \"cluster.mode\" = \"async\" }\n\
                 seconds = 291.9\nexamples_per_second = 5\nfrom = \"R0\"\n\
                 [[reference]]\nwhen = { \"train.batch\" = 99 }\nseconds = 1\n";
@@ -168,6 +174,35 @@ fn every_problem_of_every_cell_is_reported_once_with_its_origin() {
             "peak_cpu_percent, cpu_seconds, peak_rss_bytes",
             "reference has no figure, such as seconds = 291.9",
             "reference.seconds must be a number above 0",
+        ],
+    );
+}
+
+#[test]
+fn a_key_that_some_cells_use_is_fine_and_one_that_no_cell_uses_is_a_problem() {
+    let toml = "[train.optimizer]\nmomentum = 0.8\n[cluster]\nworkers = 3\n[sweep]\n\
+                \"cluster.mode\" = [\"single\", \"sync\"]\n\
+                \"train.optimizer.kind\" = [\"sgd\", \"momentum\"]\n";
+    let cells = cells_of(toml, &[], false).unwrap();
+    assert_eq!(cells.len(), 4);
+    for cell in &cells {
+        // The cell's own job has only what its run uses, so it can be run as a job.
+        cell.job.check().unwrap();
+        let text = cell.job.explain();
+        assert_eq!(text.contains("\nworkers = 3"), text.contains("mode = \"sync\""), "{text}");
+        assert_eq!(text.contains("momentum = 0.8"), text.contains("kind = \"momentum\""), "{text}");
+    }
+    let unused = toml.replace("\"sync\"]", "\"single\"]");
+    check_refused(
+        &unused,
+        &["checkpoint.keep=2"],
+        &[
+            "cluster.workers applies only with cluster.mode = \"async\", \"sync\", \"bounded\" or \
+             \"mirrored\", but cluster.mode is \"single\" (JOB:6); set cluster.mode too, or leave \
+             cluster.workers out",
+            "--set checkpoint.keep=2: checkpoint.keep applies only with checkpoint.every_steps or \
+             checkpoint.every_seconds, but neither is set; set checkpoint.every_steps too, or \
+             leave checkpoint.keep out",
         ],
     );
 }

@@ -1,0 +1,175 @@
+//! Which keys a run uses. A key that the job sets and the run does not use is a problem.
+
+use super::condition::KeyCondition;
+use super::key_spec::{KeySpec, ValueKind};
+use super::problem::{Problem, SettingOrigin};
+use super::raw::{JobEntry, RawJob};
+use super::schema::KEYS;
+use super::value::JobValue;
+
+/// The keys that [`RawJob::check_for_test`] accepts on the command line, besides the sections
+/// `data` and `model`.
+const TEST_KEYS: [&str; 4] = ["name", "seed", "train.evaluate.examples", "train.threads"];
+
+/// These methods are for jobs with every default filled in ([`RawJob::resolve`]).
+impl RawJob {
+    /// Whether all conditions of a key hold.
+    pub(super) fn applies(&self, key: &KeySpec) -> bool {
+        key.conditions.iter().all(|condition| self.holds(condition))
+    }
+
+    fn holds(&self, condition: &KeyCondition) -> bool {
+        let is_set = |key: &str| self.entries.contains_key(key);
+        match condition {
+            KeyCondition::Has { key, values } => values.contains(&self.word(key).as_str()),
+            KeyCondition::IsTrue(key) => {
+                let value = self.entries.get(*key).map(|entry| &entry.value);
+                !matches!(value, Some(JobValue::Flag(false)))
+            }
+            KeyCondition::AnySet(keys) => keys.iter().any(|key| is_set(key)),
+            KeyCondition::NotSet(key) => !is_set(key),
+            KeyCondition::NotInBothGroups(key) => {
+                let group = |group| is_set(&format!("train.optimizer.{group}.{key}"));
+                !(group("weights") && group("biases"))
+            }
+            KeyCondition::Any(any) => any.iter().any(|condition| self.holds(condition)),
+            KeyCondition::WaitsForTasks => {
+                self.word("cluster.on_worker_loss") == "wait" || self.waits_for_servers()
+            }
+        }
+    }
+
+    /// Whether the run waits for a lost server. By default it does if it waits for lost workers, or
+    /// if it writes checkpoints with which the server can return.
+    pub(super) fn waits_for_servers(&self) -> bool {
+        let has_servers =
+            ["async", "sync", "bounded"].contains(&self.word("cluster.mode").as_str());
+        let takes_checkpoints = ["checkpoint.every_steps", "checkpoint.every_seconds"]
+            .iter()
+            .any(|key| self.entries.contains_key(*key));
+        let waits = match self.word("cluster.on_server_loss").as_str() {
+            "" => match self.word("cluster.on_worker_loss").as_str() {
+                "wait" => true,
+                "continue" => false,
+                _ => takes_checkpoints,
+            },
+            asked => asked == "wait",
+        };
+        has_servers && waits
+    }
+
+    /// The keys that the job sets and the run does not use, each with what would make it apply.
+    pub(super) fn unused(&self) -> Vec<(&str, Problem)> {
+        let set = self.entries.iter().filter(|(_, entry)| entry.is_set());
+        set.filter_map(|(path, entry)| {
+            let key = KEYS.iter().find(|key| key.path == *path)?;
+            let failed = key.conditions.iter().find(|condition| !self.holds(condition))?;
+            if self.has_invalid_word(failed) {
+                return None; // Checking reports that value; the key may apply to the right one.
+            }
+            let message = self.unused_message(path, entry, failed);
+            Some((path.as_str(), Problem { origin: entry.origin.clone(), message }))
+        })
+        .collect()
+    }
+
+    /// Numbers of tasks that the job sets and the environment contradicts: its tasks are used.
+    pub(super) fn contradicted(&self) -> Vec<Problem> {
+        let Some(tasks) = self.placed.filter(|tasks| tasks.lists_all) else { return Vec::new() };
+        let counts = [("cluster.workers", tasks.workers), ("cluster.servers", tasks.servers)];
+        let differs = |(path, listed): &(&str, usize)| {
+            let Some(entry) = self.entries.get(*path).filter(|entry| entry.is_set()) else {
+                return false;
+            };
+            let is_used = KEYS.iter().any(|key| key.path == **path && self.applies(key));
+            is_used && entry.value != JobValue::Whole(*listed as i64)
+        };
+        let message = |path: &str, listed: usize| {
+            let value = &self.entries[path].value;
+            self.problem(
+                path,
+                format!(
+                    "is {value}, but TF_CONFIG lists {listed}; leave {path} out, or correct it"
+                ),
+            )
+        };
+        counts.iter().filter(|count| differs(count)).map(|&(path, n)| message(path, n)).collect()
+    }
+
+    /// The keys of the command line that a test of a finished model does not use.
+    pub(super) fn unused_by_test(&self) -> Vec<Problem> {
+        let is_used = |path: &str| {
+            TEST_KEYS.contains(&path) || path.starts_with("data.") || path.starts_with("model.")
+        };
+        let from_command_line =
+            |origin: &SettingOrigin| matches!(origin, SettingOrigin::Set { .. });
+        let idle = self.entries.iter().filter(|(path, entry)| {
+            entry.is_set() && from_command_line(&entry.origin) && !is_used(path)
+        });
+        let idle = idle.map(|(path, _)| self.problem(path, "is not used by a test; leave it out"));
+        let unused = self.unused().into_iter().filter(|(path, _)| is_used(path));
+        let unused = unused.map(|(_, problem)| problem);
+        unused.filter(|problem| from_command_line(&problem.origin)).chain(idle).collect()
+    }
+
+    /// Whether the key that a condition is about has a word it does not accept.
+    fn has_invalid_word(&self, condition: &KeyCondition) -> bool {
+        let KeyCondition::Has { key: path, .. } = condition else { return false };
+        let key = KEYS.iter().find(|key| key.path == *path);
+        match (key.map(|key| key.kind), self.entries.get(path).map(|entry| &entry.value)) {
+            (Some(ValueKind::Word(words)), Some(JobValue::Text(word))) => {
+                !words.contains(&word.as_str())
+            }
+            (_, found) => found.is_some(),
+        }
+    }
+
+    fn unused_message(&self, path: &str, entry: &JobEntry, failed: &KeyCondition) -> String {
+        let remedy = match failed {
+            KeyCondition::Has { key, values: [one] } => format!("set {key} = {one:?}"),
+            KeyCondition::Has { key, .. } => format!("set {key} too"),
+            KeyCondition::AnySet([key, ..]) => format!("set {key} too"),
+            _ => String::new(),
+        };
+        let or = if remedy.is_empty() { "" } else { ", or " };
+        let needed = failed.text();
+        let found = self.found(failed);
+        let section = self.replaced_section(entry, failed);
+        format!("{path} applies only {needed}, but {found}; {remedy}{or}leave {path} out{section}")
+    }
+
+    /// What the job has in place of a condition.
+    fn found(&self, condition: &KeyCondition) -> String {
+        let with_origin = |key: &str| match self.entries.get(key) {
+            Some(entry) => format!("{key} is {} ({})", entry.value, entry.origin),
+            None => format!("{key} is not set"),
+        };
+        match condition {
+            KeyCondition::Has { key, .. } => with_origin(key),
+            KeyCondition::IsTrue(key) | KeyCondition::NotSet(key) | KeyCondition::AnySet([key]) => {
+                with_origin(key)
+            }
+            KeyCondition::AnySet(_) => "neither is set".into(),
+            KeyCondition::NotInBothGroups(_) => "both are set".into(),
+            KeyCondition::Any(any) => {
+                any.iter().map(|one| self.found(one)).collect::<Vec<_>>().join(" and ")
+            }
+            KeyCondition::WaitsForTasks => "this run ends when it loses a task".into(),
+        }
+    }
+
+    /// How to leave out a line of a file when it is the command line that makes it unused.
+    fn replaced_section(&self, entry: &JobEntry, failed: &KeyCondition) -> String {
+        let KeyCondition::Has { key, .. } = failed else { return String::new() };
+        let from_file = matches!(entry.origin, SettingOrigin::File { .. });
+        match (self.entries.get(key), key.rsplit_once('.')) {
+            (
+                Some(JobEntry { value, origin: SettingOrigin::Set { .. }, .. }),
+                Some((section, name)),
+            ) if from_file => {
+                format!(": --set '{section}={{{name}={value}}}' replaces the whole section")
+            }
+            _ => String::new(),
+        }
+    }
+}
