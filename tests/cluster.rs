@@ -84,7 +84,7 @@ fn staleness_is_zero_in_sync_within_its_bound_in_bounded_and_written_for_tensorb
         assert!(mean <= max as f64, "{mode}: {mean} {max}");
         let histograms = &events(&run.path)["runs"]["ps_0"]["histograms"];
         // Every gradient is in the histogram, and in sync none is stale.
-        let buckets = histograms["staleness"][0][1].as_array().unwrap();
+        let buckets = histograms["work_staleness"][0][1].as_array().unwrap();
         let count = |bucket: &Value| number(&bucket[2]);
         let applied = number(&run.task("ps:0")["steps"]);
         assert_eq!(buckets.iter().map(count).sum::<f64>(), applied, "{mode}: {histograms}");

@@ -52,7 +52,7 @@ fn every_task_reports_its_resources_in_a_table_the_summary_and_tensorboard() {
                 mean <= peak + 0.1 && peak <= most + 0.6,
                 "{task} {name}: {mean} {peak} {most}"
             );
-            let drawn = points(&curves["runs"][&folder], &format!("resources/{name}"));
+            let drawn = points(&curves["runs"][&folder], &format!("usage/{name}"));
             assert_eq!(drawn.len(), rows.len(), "{task} {name}");
         }
         for name in

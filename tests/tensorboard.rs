@@ -25,7 +25,7 @@ fn every_step_and_every_test_is_in_the_events() {
         assert_eq!(tests.iter().map(|(step, _)| *step).collect::<Vec<_>>(), [20, 40, 50], "{tag}");
         assert_eq!(tests[2].1, summary[figure].as_f64().unwrap() as f32, "{tag}");
     }
-    let speeds = points(&events, "speed/steps_per_second");
+    let speeds = points(&events, "train/steps_per_second");
     assert_eq!(speeds.len(), 3);
     assert!(speeds.iter().all(|(_, speed)| *speed > 0.0), "{speeds:?}");
 }

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use paceline_engine::checkpoint::{Checkpoint, CheckpointDir, PlanOrigin, ResumePoint};
 use paceline_engine::{
-    EvaluatorTask, Mode, OnWorkerLoss, ServerTask, TaskPlace, TrainSettings, TrainingTask,
-    Workload, run_evaluator, run_server, run_worker,
+    EvaluatorTask, Mode, ModelSizing, ModelSource, OnWorkerLoss, ServerTask, TaskPlace,
+    TrainSettings, TrainingTask, Workload, run_evaluator, run_server, run_worker,
 };
 use paceline_place::{Cluster, Role, listen, run_token};
 use paceline_record::RunDir;
@@ -144,6 +144,11 @@ impl ProgramTask<'_> {
     fn serve(&self, context: ProgramContext) -> Result<(), Failure> {
         let listener = self.listen()?;
         let model = model_source(self.plan.model, data_shape(self.job, self.plan)?);
+        let layout = match &model {
+            ModelSource::Dense { build, .. } => build(ModelSizing::LEAST)?.layout().clone(),
+            ModelSource::Sparse(build) => build().layout().clone(),
+        };
+        let context = context.with_room_for(&layout);
         let join_info = JoinInfo::new(self.job, self.place, self.origin(), self.run).encode();
         let task = ServerTask {
             settings: self.settings,
@@ -161,6 +166,7 @@ impl ProgramTask<'_> {
     fn evaluate(&self, context: ProgramContext) -> Result<(), Failure> {
         let data = load_data(self.job, self.plan, &mut |_| {})?;
         let workload = build_workload(self.plan, data);
+        let context = context.with_room_for(&workload.layout()?);
         let (settings, place, context) = (self.settings, self.place, Arc::new(context));
         Ok(run_evaluator(&EvaluatorTask { settings, workload: &workload, place, context })?)
     }
@@ -181,6 +187,7 @@ impl ProgramTask<'_> {
         context: ProgramContext,
         workload: &Workload,
     ) -> Result<ProgramContext, Failure> {
+        let context = context.with_room_for(&workload.layout()?);
         if self.place.slot != Some(0) {
             return Ok(context);
         }

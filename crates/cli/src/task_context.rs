@@ -4,13 +4,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use paceline_engine::{FinalModel, NoteLevel, TaskContext, TrainError};
-use paceline_model::{Group, OpNode};
+use paceline_model::{Group, Layout, OpNode};
 use paceline_observe::{Recorder, ServerRecorder, Summary};
 use paceline_place::{Cluster, LauncherChannel};
 use paceline_record::events::HParam;
 use paceline_record::timeline::finish_timeline;
 use paceline_record::{
-    EventLog, EventLogConfig, RunDescription, RunDir, RunFileError, ServerEventLog,
+    EventLog, EventLogConfig, Notice, RunDescription, RunDir, RunFileError, ServerEventLog,
     ServerLogConfig, TaskLog, write_summary,
 };
 
@@ -87,6 +87,8 @@ pub(crate) struct ProgramContext {
     progress: Arc<Mutex<Progress>>,
     stop: StopSource,
     description: Option<RunDescription>,
+    /// Bytes that the run's model and a checkpoint of it take.
+    model_bytes: u64,
 }
 
 impl ProgramContext {
@@ -106,7 +108,26 @@ impl ProgramContext {
             progress: Arc::new(Mutex::new(Progress::new(true))),
             stop,
             description: None,
+            model_bytes: 0,
         })
+    }
+
+    /// The context of a task whose model has this layout: its records leave room on the disk for
+    /// the model and a checkpoint.
+    pub(crate) fn with_room_for(mut self, layout: &Layout) -> Self {
+        let values = if self.plan.checkpoint.is_some() {
+            2 + self.plan.optimizer.optimizer().state_names().len()
+        } else {
+            1
+        };
+        self.model_bytes = (layout.len() * values * size_of::<f32>()) as u64;
+        self
+    }
+
+    /// Takes the warnings of event logs.
+    fn notice(&self) -> Notice {
+        let (log, is_alone) = (self.log.clone(), self.identity.peers.is_empty());
+        Notice::new(move |text| warn(&log, is_alone, text))
     }
 
     /// The context of the task that leads the run, with the operations of its model: it shows
@@ -145,25 +166,39 @@ impl ProgramContext {
         Ok(metrics)
     }
 
-    fn event_log(&self) -> Result<EventLog, Failure> {
+    /// The event log; none if the disk is full, which is said.
+    fn event_log(&self) -> Result<Option<EventLog>, Failure> {
         let TaskIdentity { name, peers, others, .. } = self.identity.clone();
         let config = EventLogConfig {
             loss_every: self.plan.observe_every,
             sample: self.plan.observe_sample,
+            // Other workers have the same parameters.
+            histograms_every: self.description.as_ref().and(self.plan.observe_histograms),
+            reserve_bytes: self.model_bytes,
+            notice: self.notice(),
             traffic_peers: others,
             trace_peers: peers,
             description: self.description.clone(),
             ..EventLogConfig::new(&name)
         };
-        Ok(EventLog::create(&self.run.task(&name), config)?)
+        match EventLog::create(&self.run.task(&name), config) {
+            Err(error) if error.is_full() => {
+                let text = format!("{error}; the task records no events and continues");
+                warn(&self.log, self.identity.peers.is_empty(), &text);
+                Ok(None)
+            }
+            created => Ok(Some(created?)),
+        }
     }
 
     fn server_recorders(&self) -> Result<ServerRecorders, Failure> {
         let TaskIdentity { name, peers, .. } = self.identity.clone();
         let config = ServerLogConfig {
-            task: name.clone(),
             sample: self.plan.observe_sample,
             workers: peers.clone(),
+            reserve_bytes: self.model_bytes,
+            notice: self.notice(),
+            ..ServerLogConfig::new(&name)
         };
         let events = ServerEventLog::create(&self.run.task(&name), config)?;
         Ok(ServerRecorders::new(events, self.metrics(peers)?))
@@ -174,12 +209,7 @@ impl TaskContext for ProgramContext {
     fn note(&self, level: NoteLevel, text: &str) {
         match level {
             NoteLevel::Info => self.log.info(text),
-            // The only task of a run needs no name.
-            NoteLevel::Warning if self.identity.peers.is_empty() => {
-                self.log.info(text);
-                write_line(&format!("warning: {text}"));
-            }
-            NoteLevel::Warning => self.log.warn(text),
+            NoteLevel::Warning => warn(&self.log, self.identity.peers.is_empty(), text),
         }
     }
 
@@ -233,6 +263,16 @@ impl Drop for ProgramContext {
     /// Removes the progress bar, however the run ended.
     fn drop(&mut self) {
         self.progress().finish();
+    }
+}
+
+/// Writes a warning to a task's log and to standard error. The only task of a run needs no name.
+fn warn(log: &TaskLog, is_alone: bool, text: &str) {
+    if is_alone {
+        log.info(text);
+        write_line(&format!("warning: {text}"));
+    } else {
+        log.warn(text);
     }
 }
 

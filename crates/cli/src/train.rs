@@ -77,6 +77,7 @@ fn train_single(
     run.write(files::JOB, job.explain().as_bytes())?;
     let identity = TaskIdentity { name: place.name.clone(), ..TaskIdentity::default() };
     let context = ProgramContext::new(plan, identity, &run, stop)?
+        .with_room_for(&layout)
         .leading(progress, workload.small_model()?.graph());
     context.say(&announcement(plan, &workload.data, run.path()));
     from.iter().for_each(|from| context.say(&resume_line(from.step())));

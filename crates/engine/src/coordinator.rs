@@ -1,6 +1,7 @@
 //! What worker 0 does besides its own steps: it tests, reports progress, takes checkpoints and
 //! decides when the run stops.
 
+use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,10 @@ use crate::settings::{CheckpointSettings, EvaluateSettings, Stop};
 use crate::stop_reason::StopReason;
 use crate::test_runner::{StepScore, TestResult, TestRunner};
 
+/// Most tests in memory.
+const MAX_TESTS: usize = 4_096;
+/// Most checkpoints whose tests stay in memory: more than a run keeps.
+const MAX_MARKS: usize = 64;
 /// The train loss is the mean of this many losses.
 const LOSSES: usize = 100;
 
@@ -58,8 +63,10 @@ pub(crate) struct Coordinator<'a> {
     loss_count: u64,
     next_test: u64,
     last_test: Option<StepScore>,
-    /// All tests so far, which a rewind needs.
+    /// The last tests, and those that a rewind to a checkpoint needs.
     tests: Vec<StepScore>,
+    /// The steps of the last checkpoints.
+    checkpoints: VecDeque<u64>,
     /// After a rewind: a result to read when the next test is due.
     deferred_test: Option<StepScore>,
     /// How long tests have kept the coordinator from its steps.
@@ -80,6 +87,7 @@ impl<'a> Coordinator<'a> {
             next_test: next_multiple(config.joined_at, config.evaluate.every),
             last_test: None,
             tests: Vec::new(),
+            checkpoints: VecDeque::new(),
             deferred_test: None,
             testing: Duration::ZERO,
             next_checkpoint: u64::MAX,
@@ -114,6 +122,10 @@ impl<'a> Coordinator<'a> {
             return Ok(());
         }
         self.plan_checkpoint(step, now);
+        if self.checkpoints.len() == MAX_MARKS {
+            self.checkpoints.pop_front();
+        }
+        self.checkpoints.push_back(step);
         link.checkpoint(step, false)
     }
 
@@ -196,9 +208,26 @@ impl<'a> Coordinator<'a> {
         let tested @ StepScore { step, score } = result?;
         self.last_test = Some(tested);
         self.tests.push(tested);
+        self.drop_old_tests();
         let made = step.saturating_sub(self.config.started_at);
         let steps_per_second = made as f64 / self.elapsed().as_secs_f64();
         recorder.test(&TestRecord { step, score: &score, steps_per_second }).map_err(record_failure)
+    }
+
+    /// Drops old tests if there are too many, except the two before each checkpoint, from which a
+    /// rewind continues.
+    fn drop_old_tests(&mut self) {
+        if self.tests.len() <= MAX_TESTS {
+            return;
+        }
+        let before = |step: &u64| self.tests.partition_point(|test| test.step <= *step);
+        let needed: Vec<_> = self.checkpoints.iter().map(before).collect();
+        let recent = self.tests.len() - MAX_TESTS / 2;
+        let mut at = 0;
+        self.tests.retain(|_| {
+            at += 1;
+            at > recent || needed.iter().any(|&end| (end.saturating_sub(1)..=end).contains(&at))
+        });
     }
 
     /// The result of the test that was started last, once it has ended.

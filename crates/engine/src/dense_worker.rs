@@ -1,6 +1,6 @@
 //! The training loop of a dense model. (`sparse/worker.rs` has the loop of a sparse one.)
 
-use paceline_model::{Layout, Model, StepEvent};
+use paceline_model::{Layout, Model, OutputMode, StepEvent};
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::Phase;
 
@@ -44,7 +44,7 @@ impl<L: DenseLink> Trainer<L> for DenseWorker<'_> {
                 return Ok(Done(self.step_recorder.work.at_end_of_plan()));
             }
             let step = link.global_step();
-            let (loss, now, outcome) = match self.step_in_place(examples, link)? {
+            let (loss, now, outcome) = match self.step_in_place(step, examples, link)? {
                 Some(loss) => {
                     (loss, self.step_recorder.clock.enter(Phase::Wait), PushOutcome::Applied)
                 }
@@ -54,6 +54,9 @@ impl<L: DenseLink> Trainer<L> for DenseWorker<'_> {
                     let params = link.params();
                     let loss =
                         batch_gradient(model, batches, examples, params, &mut grad, step_recorder)?;
+                    if step_recorder.wants_tensors(step) {
+                        step_recorder.record_tensors(step, model.layout(), params, &grad)?;
+                    }
                     let now = step_recorder.clock.enter(Phase::Push);
                     let pushed = link.push(examples, &grad, &mut step_recorder.clock)?;
                     let Done(outcome) = pushed else { return Ok(Rewound) };
@@ -86,14 +89,25 @@ impl DenseWorker<'_> {
     #[inline]
     fn step_in_place(
         &mut self,
+        step: u64,
         examples: usize,
         link: &mut impl DenseLink,
     ) -> Result<Option<f32>, TrainError> {
         let fits = examples <= self.model.max_block();
-        let Some(model) = fits.then(|| self.model.in_place()).flatten() else { return Ok(None) };
+        if !fits || self.model.in_place().is_none() {
+            return Ok(None);
+        }
         let Some(descent) = link.take_for_step() else { return Ok(None) };
         let block = self.batches.next_block(examples)?;
         let start = self.step_recorder.begin_compute();
+        if self.step_recorder.wants_tensors(step) {
+            // A step in place has no whole gradient: it is computed once more.
+            let (params, share) = (&*descent.params, 1.0 / examples as f32);
+            let mut grad = vec![0.0; params.len()];
+            self.model.gradient(params, block, share, OutputMode::Overwrite, &mut grad);
+            self.step_recorder.record_tensors(step, self.model.layout(), params, &grad)?;
+        }
+        let Some(model) = self.model.in_place() else { unreachable!("it was there above") };
         let loss = match self.step_recorder.clock.track() {
             None => model.descend(descent, block),
             Some(track) => {

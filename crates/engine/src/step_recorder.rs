@@ -3,8 +3,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use paceline_model::Layout;
 use paceline_net::LinkOutcome;
-use paceline_observe::{PeerTraffic, Phase, PhaseClock, Recorder, RunPosition, StepRecord};
+use paceline_observe::{
+    PeerTraffic, Phase, PhaseClock, Recorder, RunPosition, StepRecord, TensorKind, TensorRecord,
+    TensorValues,
+};
 
 use crate::coordinator::Coordinator;
 use crate::error::{TrainError, record_failure};
@@ -27,6 +31,10 @@ pub(crate) struct StepRecorder {
     pub work: WorkDone,
     /// Records the loop's timeline, if the run has one.
     pub trace: Option<LoopTrace>,
+    /// Global steps between records of the tensors, if there are any.
+    tensors_every: Option<u64>,
+    /// The global step of the next record of the tensors.
+    next_tensors: u64,
 }
 
 impl StepRecorder {
@@ -36,8 +44,16 @@ impl StepRecorder {
         if hooks.omits_phases {
             clock.turn_off();
         }
-        let (testing, work) = (Duration::ZERO, WorkDone::default());
-        Self { recorder, clock, slowdown: hooks.slowdown(slot), testing, work, trace: None }
+        Self {
+            tensors_every: recorder.tensors_every(),
+            next_tensors: 0,
+            recorder,
+            clock,
+            slowdown: hooks.slowdown(slot),
+            testing: Duration::ZERO,
+            work: WorkDone::default(),
+            trace: None,
+        }
     }
 
     /// The loop is about to make `step` of the plan.
@@ -55,6 +71,51 @@ impl StepRecorder {
     pub(crate) fn finish_timeline(&mut self) -> Result<bool, String> {
         let Some(trace) = &mut self.trace else { return Ok(false) };
         trace.finish(&mut self.clock, &mut *self.recorder).map_err(|error| error.to_string())
+    }
+
+    /// Whether the tensors of this global step are to be recorded.
+    #[inline]
+    pub(crate) fn wants_tensors(&mut self, step: u64) -> bool {
+        let Some(every) = self.tensors_every else { return false };
+        // After a rewind the next record is due earlier than it was.
+        let is_due = step >= self.next_tensors || step + every < self.next_tensors;
+        if is_due {
+            self.next_tensors = (step / every).saturating_add(1).saturating_mul(every);
+        }
+        is_due
+    }
+
+    /// Records the parameters and the gradient of a step, tensor by tensor.
+    #[cold]
+    pub(crate) fn record_tensors(
+        &mut self,
+        step: u64,
+        layout: &Layout,
+        params: &[f32],
+        grad: &[f32],
+    ) -> Result<(), TrainError> {
+        let kinds = [(TensorKind::Weights, params), (TensorKind::Gradients, grad)];
+        let tensors = layout.tensors().iter().flat_map(|tensor| {
+            let name = &*tensor.name;
+            kinds.map(|(kind, all)| TensorValues { kind, name, values: &all[tensor.range.clone()] })
+        });
+        let tensors: Vec<_> = tensors.collect();
+        self.recorder.tensors(&TensorRecord { step, tensors: &tensors }).map_err(record_failure)
+    }
+
+    /// Records the parameters that a batch of a sparse model touches, and their gradient.
+    #[cold]
+    pub(crate) fn record_touched(
+        &mut self,
+        step: u64,
+        params: &[f32],
+        grad: Option<&[f32]>,
+    ) -> Result<(), TrainError> {
+        let touched = |kind| move |values| TensorValues { kind, name: "touched", values };
+        let weights = Some(params).map(touched(TensorKind::Weights));
+        let gradients = grad.map(touched(TensorKind::Gradients));
+        let tensors: Vec<_> = weights.into_iter().chain(gradients).collect();
+        self.recorder.tensors(&TensorRecord { step, tensors: &tensors }).map_err(record_failure)
     }
 
     /// Records a step; the coordinator then decides what follows from it.

@@ -60,6 +60,7 @@ pub mod verdict;
 mod bit_rate;
 mod global_batch;
 mod mode_kind;
+mod tensor_record;
 mod wall_clock;
 
 pub use bit_rate::parse_bit_rate;
@@ -77,5 +78,6 @@ pub use run_verdict::{RunVerdict, judge};
 pub use sampler::Sampler;
 pub use server_recorder::{GradientTotals, ServerRecorder, StalenessCounts, WorkerTotals};
 pub use task_summary::{ResourceUse, TaskSummary, WorkerTiming, merge_reports};
+pub use tensor_record::{TensorKind, TensorRecord, TensorValues};
 pub use verdict::{Facts, ServerFacts, Shares, Verdict, VerdictKind, WorkerFacts, verdict};
 pub use wall_clock::unix_seconds;

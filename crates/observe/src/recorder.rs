@@ -38,6 +38,7 @@ use paceline_model::Score;
 
 use crate::phases::PhaseClock;
 use crate::task_summary::ResourceUse;
+use crate::tensor_record::TensorRecord;
 use crate::trace::Track;
 
 /// Receives what happens in a training loop.
@@ -54,6 +55,17 @@ pub trait Recorder {
     /// there is nothing to do.
     #[inline]
     fn step(&mut self, _record: &StepRecord<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Global steps between two calls of [`tensors`](Self::tensors); `None` for none. Asked once,
+    /// before the first step.
+    fn tensors_every(&self) -> Option<u64> {
+        None
+    }
+
+    /// The tensors of a step that is due by [`tensors_every`](Self::tensors_every).
+    fn tensors(&mut self, _record: &TensorRecord<'_>) -> io::Result<()> {
         Ok(())
     }
 
@@ -232,6 +244,14 @@ macro_rules! forward_recorder {
                 (**self).step(record)
             }
 
+            fn tensors_every(&self) -> Option<u64> {
+                (**self).tensors_every()
+            }
+
+            fn tensors(&mut self, record: &TensorRecord<'_>) -> io::Result<()> {
+                (**self).tensors(record)
+            }
+
             fn poll(&mut self, position: &RunPosition<'_>) -> io::Result<()> {
                 (**self).poll(position)
             }
@@ -278,6 +298,14 @@ impl<R: Recorder> Recorder for Option<R> {
         self.as_mut().map_or(Ok(()), |recorder| recorder.step(record))
     }
 
+    fn tensors_every(&self) -> Option<u64> {
+        self.as_ref().and_then(Recorder::tensors_every)
+    }
+
+    fn tensors(&mut self, record: &TensorRecord<'_>) -> io::Result<()> {
+        self.as_mut().map_or(Ok(()), |recorder| recorder.tensors(record))
+    }
+
     fn poll(&mut self, position: &RunPosition<'_>) -> io::Result<()> {
         self.as_mut().map_or(Ok(()), |recorder| recorder.poll(position))
     }
@@ -315,6 +343,15 @@ impl<A: Recorder, B: Recorder> Recorder for (A, B) {
     fn step(&mut self, record: &StepRecord<'_>) -> io::Result<()> {
         self.0.step(record)?;
         self.1.step(record)
+    }
+
+    fn tensors_every(&self) -> Option<u64> {
+        self.0.tensors_every().or_else(|| self.1.tensors_every())
+    }
+
+    fn tensors(&mut self, record: &TensorRecord<'_>) -> io::Result<()> {
+        self.0.tensors(record)?;
+        self.1.tensors(record)
     }
 
     fn poll(&mut self, position: &RunPosition<'_>) -> io::Result<()> {

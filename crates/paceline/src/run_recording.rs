@@ -7,8 +7,8 @@ use paceline_engine::{
 };
 use paceline_observe::{Recorder, ServerRecorder, Summary};
 use paceline_record::{
-    EventLog, EventLogConfig, LibraryJob, RunDescription, RunDir, RunFileError, ServerEventLog,
-    ServerLogConfig, TaskLog, write_summary,
+    EventLog, EventLogConfig, LibraryJob, Notice, RunDescription, RunDir, RunFileError,
+    ServerEventLog, ServerLogConfig, TaskLog, write_summary,
 };
 
 /// Records a session into a run directory.
@@ -29,7 +29,7 @@ impl RecordRun for Session {
                 library_job(task.session).write(&run).map_err(refused)?;
                 graph.clone_from(&task.session.graph);
             }
-            let log = TaskLog::create(&run, task.name).map_err(refused)?;
+            let log = Arc::new(TaskLog::create(&run, task.name).map_err(refused)?);
             Ok(Arc::new(RunDirContext { run: run.clone(), task: task.name.to_owned(), log, graph }))
         })
     }
@@ -58,9 +58,17 @@ fn library_job(session: &SessionDescription) -> LibraryJob {
 struct RunDirContext {
     run: RunDir,
     task: String,
-    log: TaskLog,
+    log: Arc<TaskLog>,
     /// The model's operations; only worker 0 has them.
     graph: Vec<paceline_model::OpNode>,
+}
+
+impl RunDirContext {
+    /// Takes the warnings of event logs.
+    fn notice(&self) -> Notice {
+        let log = self.log.clone();
+        Notice::new(move |text| log.warn(text))
+    }
 }
 
 impl TaskContext for RunDirContext {
@@ -75,6 +83,7 @@ impl TaskContext for RunDirContext {
         let description = RunDescription { graph: self.graph.clone(), hparams: Vec::new() };
         let config = EventLogConfig {
             description: (!self.graph.is_empty()).then_some(description),
+            notice: self.notice(),
             ..EventLogConfig::new(&self.task)
         };
         let log = EventLog::create(&self.run.task(&self.task), config).map_err(refused)?;
@@ -82,8 +91,7 @@ impl TaskContext for RunDirContext {
     }
 
     fn server_recorder(&self) -> Result<Box<dyn ServerRecorder>, TrainError> {
-        let sample = EventLogConfig::new(&self.task).sample;
-        let config = ServerLogConfig { task: self.task.clone(), sample, workers: Vec::new() };
+        let config = ServerLogConfig { notice: self.notice(), ..ServerLogConfig::new(&self.task) };
         let log = ServerEventLog::create(&self.run.task(&self.task), config).map_err(refused)?;
         Ok(Box::new(log))
     }

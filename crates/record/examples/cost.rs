@@ -8,7 +8,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use paceline_observe::{PeerTraffic, Phase, PhaseClock, Recorder, RunPosition, StepRecord};
-use paceline_record::{EventLog, EventLogConfig, EventWriter};
+use paceline_record::{EventLog, EventLogConfig, EventWriter, SampleSpacing};
 
 const TIMES: u64 = 2_000_000;
 
@@ -39,8 +39,8 @@ fn main() -> io::Result<()> {
     report("change of phase", started);
 
     let config = EventLogConfig {
-        loss_every: u64::MAX,
-        sample: Some(Duration::from_secs(3600)),
+        loss_every: Some(u64::MAX),
+        sample: Some(SampleSpacing::exactly(Duration::from_secs(3600))),
         traffic_peers: vec!["ps:0".into(), "ps:1".into()],
         ..EventLogConfig::new("worker:0")
     };

@@ -21,6 +21,13 @@ pub enum RunFileError {
 }
 
 impl RunFileError {
+    /// Whether a disk, a quota or a limit is exhausted.
+    pub fn is_full(&self) -> bool {
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        let Self::Io { source, .. } = self else { return false };
+        matches!(source.kind(), FileTooLarge | QuotaExceeded | StorageFull)
+    }
+
     /// Returns a function for `map_err` that says that the program cannot `action` this path.
     pub fn at(action: &str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let what = format!("cannot {action} {}", path.display());

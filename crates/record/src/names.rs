@@ -114,9 +114,18 @@ pub mod columns {
 }
 
 /// Tags of the curves in TensorBoard's event files.
+///
+/// TensorBoard shows the groups of tags, which end at the first slash, in the order of the
+/// alphabet. What a run learns comes before what it uses.
 pub mod tags {
     /// The loss of a worker's batch.
     pub const TRAIN_LOSS: &str = "train/loss";
+    /// The least loss since the point before, where losses are thinned.
+    pub const TRAIN_LOSS_LEAST: &str = "train/loss_least";
+    /// The greatest loss since the point before, where losses are thinned.
+    pub const TRAIN_LOSS_GREATEST: &str = "train/loss_greatest";
+    /// What the tags of histograms and norms of tensors begin with.
+    pub const TENSORS_PREFIX: &str = "train_tensors/";
     /// What the tags of test results begin with.
     pub const TEST_PREFIX: &str = "test/";
     /// The mean loss over the test examples.
@@ -128,20 +137,20 @@ pub mod tags {
     /// The precision of class 1, for models of two classes.
     pub const TEST_PRECISION: &str = "test/precision";
     /// Global steps a second since the run began, as of each test.
-    pub const STEPS_PER_SECOND: &str = "speed/steps_per_second";
+    pub const STEPS_PER_SECOND: &str = "train/steps_per_second";
     /// Global steps a second between two resource samples. The page computes this curve; no event
     /// file has it.
-    pub const STEP_RATE: &str = "pace/steps_per_second";
+    pub const STEP_RATE: &str = "work_pace/steps_per_second";
     /// The share of a worker's time that tests take, in percent.
-    pub const EVALUATION_PERCENT: &str = "phases/evaluation_percent";
+    pub const EVALUATION_PERCENT: &str = "work_phases/evaluation_percent";
     /// A worker's mean time to a gradient, in milliseconds.
-    pub const GRADIENT_MS: &str = "pace/gradient_ms";
+    pub const GRADIENT_MS: &str = "work_pace/gradient_ms";
     /// The mean staleness of the gradients that a server applied, in updates.
-    pub const STALENESS: &str = "pace/staleness";
+    pub const STALENESS: &str = "work_pace/staleness";
     /// The histogram of the staleness of all gradients that a server applied.
-    pub const STALENESS_HISTOGRAM: &str = "staleness";
+    pub const STALENESS_HISTOGRAM: &str = "work_staleness";
     /// What the tags of resource samples begin with.
-    pub const RESOURCES_PREFIX: &str = "resources/";
+    pub const RESOURCES_PREFIX: &str = "usage/";
     /// What follows a worker's folder in the tag of its time to a gradient, seen by server 0.
     pub const WORKER_GRADIENT_MS: &str = "gradient_ms";
     /// What follows a worker's folder in the tag of the share of time that its gradients wait for
@@ -150,7 +159,29 @@ pub mod tags {
 
     /// The share of a worker's time that a phase takes, in percent.
     pub fn phase_percent(phase: &str) -> String {
-        format!("phases/{phase}_percent")
+        format!("work_phases/{phase}_percent")
+    }
+
+    /// The histogram of a tensor: `kind` is `weights` or `gradients`.
+    pub fn histogram(kind: &str, tensor: &str) -> String {
+        format!("{TENSORS_PREFIX}{kind}/{tensor}")
+    }
+
+    /// The Euclidean norm of a tensor: `kind` is `weights` or `gradients`.
+    pub fn norm(kind: &str, tensor: &str) -> String {
+        format!("{TENSORS_PREFIX}{kind}_norm/{tensor}")
+    }
+
+    /// The present tag of a curve whose tag was another in earlier versions.
+    pub fn current(tag: &str) -> String {
+        let renamed = [
+            ("resources/", RESOURCES_PREFIX),
+            ("phases/", "work_phases/"),
+            ("pace/", "work_pace/"),
+            ("speed/", "train/"),
+        ];
+        let mut found = renamed.iter().filter_map(|(old, new)| Some((new, tag.strip_prefix(old)?)));
+        found.next().map_or_else(|| tag.to_owned(), |(new, rest)| format!("{new}{rest}"))
     }
 
     /// A column of the resource table.
@@ -161,7 +192,7 @@ pub mod tags {
     /// A curve of one worker as server 0 sees it: `figure` is [`WORKER_GRADIENT_MS`] or
     /// [`WORKER_HELD_PERCENT`], `folder` the worker's folder.
     pub fn worker(folder: &str, figure: &str) -> String {
-        format!("pace/{folder}/{figure}")
+        format!("work_pace/{folder}/{figure}")
     }
 }
 
@@ -174,5 +205,19 @@ mod tests {
         assert_eq!(task_folder(&format!("{}:0", roles::PS)), FIRST_SERVER_FOLDER);
         assert!(has_role(FIRST_SERVER_FOLDER, roles::PS));
         assert!(!has_role("psi_0", roles::PS) && !has_role("worker_0", roles::PS));
+    }
+
+    #[test]
+    fn what_a_run_learns_comes_before_what_it_uses() {
+        let learning = [tags::TEST_ACCURACY, tags::TRAIN_LOSS, tags::TENSORS_PREFIX];
+        let others = [tags::RESOURCES_PREFIX, tags::STALENESS, tags::EVALUATION_PERCENT];
+        assert!(learning.iter().all(|tag| others.iter().all(|other| tag < other)));
+    }
+
+    #[test]
+    fn tags_of_earlier_versions_are_understood() {
+        assert_eq!(tags::current("phases/compute_percent"), tags::phase_percent("compute"));
+        assert_eq!(tags::current("pace/gradient_ms"), tags::GRADIENT_MS);
+        assert_eq!(tags::current(tags::TRAIN_LOSS), tags::TRAIN_LOSS);
     }
 }

@@ -4,9 +4,12 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::SystemTime;
 
 use paceline_observe::Sample;
 
+use crate::byte_budget::{ByteBudget, TABLE};
+use crate::merged_samples::MergedSamples;
 use crate::names::{columns, files};
 
 /// The most processes of one task that can write a table.
@@ -14,7 +17,7 @@ const MAX_FILES: u32 = 1_000;
 
 /// Writes samples as lines of a table.
 ///
-/// Each line is one write without a buffer, so the file is complete up to the last sample whenever
+/// Each line is one write without a buffer, so the file is complete up to the last line whenever
 /// and however the task ends.
 #[derive(Debug)]
 pub struct ResourceTable {
@@ -22,20 +25,44 @@ pub struct ResourceTable {
     /// The names of the figures.
     names: Vec<String>,
     line: String,
+    /// Without it every sample is a line; with it, samples are merged once it is spent.
+    budget: Option<ByteBudget>,
+    samples: MergedSamples,
 }
 
 impl ResourceTable {
     /// Creates `resources.csv` in `dir`, or `resources-2.csv` and so on beside tables of earlier
-    /// processes of the task.
+    /// processes of the task. The table has a line for every sample.
     pub fn create(dir: &Path, names: Vec<String>) -> io::Result<Self> {
         let mut file = create_numbered(dir)?;
         let head = format!("{},{},{}\n", columns::TIME, columns::STEP, names.join(","));
         file.write_all(head.as_bytes())?;
-        Ok(Self { file, names, line: String::new() })
+        let (line, samples) = (String::new(), MergedSamples::default());
+        Ok(Self { file, names, line, budget: None, samples })
     }
 
-    /// Appends a line. A failure is ignored: a full disk must not end a healthy run.
-    pub fn write(&mut self, sample: &Sample) {
+    /// Merges samples of a long run, so that the table of a week has a few megabytes.
+    #[must_use]
+    pub fn thinned(self) -> Self {
+        Self { budget: Some(ByteBudget::new(TABLE)), ..self }
+    }
+
+    /// Adds a sample: appends a line, or merges it with the next one.
+    pub fn write(&mut self, sample: &Sample) -> io::Result<()> {
+        self.samples.add(sample);
+        let elapsed_s = self.samples.elapsed_s();
+        // Lines have similar lengths.
+        let bytes = self.line.len() as u64;
+        if self.budget.as_ref().is_some_and(|budget| !budget.allows(elapsed_s, bytes)) {
+            // A reader sees by the time of the file that the task is alive.
+            return self.file.set_modified(SystemTime::now());
+        }
+        self.finish()
+    }
+
+    /// Appends the line of the samples that have none yet.
+    pub fn finish(&mut self) -> io::Result<()> {
+        let Some(sample) = self.samples.take() else { return Ok(()) };
         self.line.clear();
         let _ = write!(self.line, "{:.3},{}", sample.time_s, sample.step);
         for (name, figure) in self.names.iter().zip(&sample.figures) {
@@ -43,7 +70,10 @@ impl ResourceTable {
             let _ = write!(self.line, ",{figure:.digits$}");
         }
         self.line.push('\n');
-        let _ = self.file.write_all(self.line.as_bytes());
+        if let Some(budget) = &mut self.budget {
+            budget.spend(self.line.len() as u64);
+        }
+        self.file.write_all(self.line.as_bytes())
     }
 }
 
@@ -89,7 +119,7 @@ mod tests {
         let mut table = ResourceTable::create(dir.path(), paceline_observe::columns(&[])).unwrap();
         drop(ResourceTable::create(dir.path(), paceline_observe::columns(&[])).unwrap());
         assert!(dir.path().join("resources-2.csv").is_file(), "the first is left alone");
-        let on_sample = move |sample: &Sample| table.write(sample);
+        let on_sample = move |sample: &Sample| table.write(sample).unwrap();
         let sampler = Sampler::start(Duration::from_millis(1), &[], on_sample).unwrap();
         sampler.gauges().at_step(42);
         let mut taken = Vec::new();

@@ -3,7 +3,6 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use paceline_observe::{
     GradientTotals, PeerTraffic, ResourceUse, ServerRecorder, StalenessCounts, TraceEvent,
@@ -12,7 +11,8 @@ use paceline_observe::{
 use crate::error::RunFileError;
 use crate::events::{EventWriter, Histogram};
 use crate::names::tags;
-use crate::resource_curves::ResourceCurves;
+use crate::resource_curves::{ResourceCurves, SampleSpacing};
+use crate::telemetry::{Notice, Telemetry};
 use crate::timeline::TaskTrace;
 use crate::worker_curves::WorkerCurves;
 
@@ -21,11 +21,28 @@ use crate::worker_curves::WorkerCurves;
 pub struct ServerLogConfig {
     /// The server's name, such as `ps:0`.
     pub task: String,
-    /// How often the server's resources are sampled, if at all. Curves of the workers get their
-    /// points at the same times.
-    pub sample: Option<Duration>,
+    /// How the server's resources are sampled, if at all. Curves of the workers get their points
+    /// at the same times.
+    pub sample: Option<SampleSpacing>,
     /// The workers in the order of their slots.
     pub workers: Vec<String>,
+    /// Bytes that the log leaves free on the disk, for the model and a checkpoint.
+    pub reserve_bytes: u64,
+    /// Receives a warning if the log ends before the run does.
+    pub notice: Notice,
+}
+
+impl ServerLogConfig {
+    /// Thinned resource samples, for a server without known workers.
+    pub fn new(task: impl Into<String>) -> Self {
+        Self {
+            task: task.into(),
+            sample: Some(SampleSpacing::DEFAULT),
+            workers: Vec::new(),
+            reserve_bytes: 0,
+            notice: Notice::default(),
+        }
+    }
 }
 
 /// Records a server into event files, `resources.csv` and its part of the timeline.
@@ -33,7 +50,9 @@ pub struct ServerLogConfig {
 pub struct ServerEventLog {
     dir: PathBuf,
     config: ServerLogConfig,
-    events: EventWriter,
+    telemetry: Telemetry,
+    /// None once the log has ended.
+    events: Option<EventWriter>,
     resources: Option<ResourceCurves>,
     workers: WorkerCurves,
 }
@@ -43,22 +62,54 @@ impl ServerEventLog {
     pub fn create(dir: &Path, config: ServerLogConfig) -> Result<Self, RunFileError> {
         let mut events =
             EventWriter::create(dir).map_err(RunFileError::at("make an event file in", dir))?;
-        let start = |every| ResourceCurves::start(dir, every, &config.workers, &mut events);
+        let telemetry = Telemetry::new(dir, config.reserve_bytes, config.notice.clone());
+        let workers = &config.workers;
+        let start = |spacing| ResourceCurves::start(dir, spacing, workers, &mut events, &telemetry);
         let resources = config.sample.map(start).transpose()?;
-        let workers = WorkerCurves::default();
-        Ok(Self { dir: dir.to_owned(), config, events, resources, workers })
+        let (events, workers) = (Some(events), WorkerCurves::default());
+        Ok(Self { dir: dir.to_owned(), config, telemetry, events, resources, workers })
+    }
+
+    fn write_samples(&mut self, global_step: u64, totals: Totals<'_>) -> io::Result<()> {
+        let Some(resources) = &mut self.resources else { return Ok(()) };
+        resources.gauges().at_step(global_step);
+        let Some(events) = &mut self.events else {
+            resources.drop_news();
+            return Ok(());
+        };
+        if !resources.has_news() || !resources.write(events)? {
+            return Ok(());
+        }
+        self.workers.write(events, global_step, totals())
     }
 
     fn write_end(&mut self, staleness: &StalenessCounts) -> io::Result<()> {
+        let Some(events) = &mut self.events else { return Ok(()) };
         let StalenessCounts { applied, edges, counts } = staleness;
         let histogram = Histogram::with_counts(edges.clone(), counts.clone());
-        if let Some(resources) = self.resources.take() {
-            resources.finish(&mut self.events)?;
+        if let Some(resources) = &mut self.resources {
+            resources.finish(events)?;
         }
-        self.events.histogram(tags::STALENESS_HISTOGRAM, *applied, &histogram)?;
-        self.events.flush()
+        events.histogram(tags::STALENESS_HISTOGRAM, *applied, &histogram)?;
+        events.flush()
+    }
+
+    /// Ends the log if it could not be written or must not be.
+    fn check(&mut self, written: io::Result<()>) {
+        let failed = written.is_err();
+        self.telemetry.check("write the events in", written);
+        if !self.telemetry.is_over() {
+            return;
+        }
+        let Some(mut events) = self.events.take() else { return };
+        if failed || events.flush().is_err() {
+            events.discard();
+        }
     }
 }
+
+/// Computes the totals of a server's gradients.
+type Totals<'a> = &'a dyn Fn() -> GradientTotals;
 
 impl ServerRecorder for ServerEventLog {
     fn start(&mut self) {
@@ -73,13 +124,9 @@ impl ServerRecorder for ServerEventLog {
     }
 
     fn poll(&mut self, global_step: u64, totals: &dyn Fn() -> GradientTotals) -> io::Result<()> {
-        let Some(resources) = &self.resources else { return Ok(()) };
-        resources.gauges().at_step(global_step);
-        if !resources.has_news() {
-            return Ok(());
-        }
-        resources.write(&mut self.events)?;
-        self.workers.write(&mut self.events, global_step, totals())
+        let written = self.write_samples(global_step, totals);
+        self.check(written);
+        Ok(())
     }
 
     fn trace(&mut self, event: TraceEvent<'_>) -> io::Result<()> {
@@ -100,7 +147,7 @@ impl ServerRecorder for ServerEventLog {
 
     fn finish(&mut self, staleness: &StalenessCounts) -> io::Result<()> {
         let written = self.write_end(staleness);
-        written
-            .map_err(|error| RunFileError::at("write the event file in", &self.dir)(error).into())
+        self.check(written);
+        Ok(())
     }
 }

@@ -19,7 +19,9 @@ use paceline_observe::{
     StepRecord, TestRecord, WorkerTotals,
 };
 use paceline_record::events::{EventWriter, HParam, Histogram, SessionStatus};
-use paceline_record::{EventLog, EventLogConfig, RunDescription, ServerEventLog, ServerLogConfig};
+use paceline_record::{
+    EventLog, EventLogConfig, RunDescription, SampleSpacing, ServerEventLog, ServerLogConfig,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -200,7 +202,7 @@ fn a_second_writer_adds_a_file_and_a_restart_takes_steps_back() {
 /// A log without resource samples in this folder.
 fn event_log(dir: &Path, description: Option<RunDescription>) -> EventLog {
     let config = EventLogConfig {
-        loss_every: 2,
+        loss_every: Some(2),
         sample: None,
         description,
         ..EventLogConfig::new("worker:0")
@@ -232,7 +234,7 @@ fn an_event_log_has_losses_tests_and_the_description_and_drops_what_a_rewind_voi
     // Every second loss; those of steps 3 and later only from after the rewind.
     assert_eq!(points(&report, ".", "train/loss"), [(0, 0.0), (2, 2.0), (3, 33.0)]);
     assert_eq!(points(&report, ".", "test/loss"), [(4, 0.25)]);
-    assert_eq!(points(&report, ".", "speed/steps_per_second"), [(4, 20.0)]);
+    assert_eq!(points(&report, ".", "train/steps_per_second"), [(4, 20.0)]);
     assert!(report["runs"]["."]["scalars"]["test/auc"].is_null(), "the score has none");
     assert_eq!(report["runs"]["."]["graph"]["images"]["op"], "Placeholder");
 }
@@ -250,9 +252,9 @@ fn a_log_that_joins_a_run_describes_nothing() {
 fn a_server_log_has_curves_of_its_workers_and_a_histogram_of_staleness() {
     let dir = TempDir::new().unwrap();
     let config = ServerLogConfig {
-        task: "ps:0".into(),
-        sample: Some(Duration::from_millis(1)),
+        sample: Some(SampleSpacing::exactly(Duration::from_millis(1))),
         workers: vec!["worker:0".into()],
+        ..ServerLogConfig::new("ps:0")
     };
     let mut log = ServerEventLog::create(dir.path(), config).unwrap();
     let totals = |gradients: u64| GradientTotals {
@@ -281,8 +283,8 @@ fn a_server_log_has_curves_of_its_workers_and_a_histogram_of_staleness() {
     log.finish(&counts).unwrap();
 
     let report = read(dir.path());
-    assert_eq!(points(&report, ".", "pace/staleness"), [(10, 2.0), (20, 2.0)]);
-    assert_eq!(points(&report, ".", "pace/worker_0/gradient_ms"), [(10, 5.0), (20, 5.0)]);
+    assert_eq!(points(&report, ".", "work_pace/staleness"), [(10, 2.0), (20, 2.0)]);
+    assert_eq!(points(&report, ".", "work_pace/worker_0/gradient_ms"), [(10, 5.0), (20, 5.0)]);
     let histogram = json!([[3, [[-0.5, 0.5, 0.0], [0.5, 2.5, 3.0]]]]);
-    assert_eq!(report["runs"]["."]["histograms"]["staleness"], histogram);
+    assert_eq!(report["runs"]["."]["histograms"]["work_staleness"], histogram);
 }

@@ -104,7 +104,7 @@ fn median(mut all: Vec<f64>) -> f64 {
 /// A sampler with its table.
 fn start_sampler(dir: &Path, every: Duration, peers: &[String]) -> std::io::Result<Sampler> {
     let mut table = ResourceTable::create(dir, columns(peers))?;
-    Sampler::start(every, peers, move |sample: &Sample| table.write(sample))
+    Sampler::start(every, peers, move |sample: &Sample| drop(table.write(sample)))
 }
 
 /// The cost of a sample and of a step's note alone: on a busy machine, the runs above vary by more.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use paceline_engine::{CheckpointSettings, EvaluateSettings, Mode, OnWorkerLoss, Stop};
 use paceline_observe::trace::TraceWindow;
 use paceline_observe::{BatchSize, JobBatches, ModeKind};
+use paceline_record::SampleSpacing;
 
 use super::key_spec::ValueKind;
 use super::link_rate::parse_rate;
@@ -99,10 +100,12 @@ impl JobChecker<'_> {
             optimizer: self.optimizer(model),
             cluster: self.cluster(model),
             checkpoint: self.checkpoint(),
-            observe_every: self.whole("observe.every"),
-            observe_sample: match self.whole("observe.sample_ms") {
-                0 => None,
-                ms => Some(Duration::from_millis(ms)),
+            observe_every: self.optional("observe.every", Self::whole),
+            observe_histograms: self.optional("observe.histograms", Self::whole),
+            observe_sample: match self.optional("observe.sample_ms", Self::whole) {
+                None => Some(SampleSpacing::DEFAULT),
+                Some(0) => None,
+                Some(ms) => Some(SampleSpacing::exactly(Duration::from_millis(ms))),
             },
             observe_http: self.optional("observe.http", Self::text),
             observe_trace: self.trace(),

@@ -12,6 +12,7 @@ use paceline_engine::{
 use paceline_model::OptimizerSpec;
 use paceline_observe::trace::TraceWindow;
 use paceline_place::EmulateSettings;
+use paceline_record::SampleSpacing;
 
 /// A checked job: every value is in range and every required key is set.
 #[derive(Clone, Debug)]
@@ -38,10 +39,12 @@ pub struct Plan {
     pub cluster: ClusterPlan,
     /// How often a checkpoint is written; never if `None`.
     pub checkpoint: Option<CheckpointSettings>,
-    /// Steps between train losses in TensorBoard.
-    pub observe_every: u64,
+    /// Steps between train losses in TensorBoard; they are thinned if `None`.
+    pub observe_every: Option<u64>,
+    /// Global steps between histograms of the tensors; there are none if `None`.
+    pub observe_histograms: Option<u64>,
     /// The interval of resource samples; none are taken if `None`.
-    pub observe_sample: Option<Duration>,
+    pub observe_sample: Option<SampleSpacing>,
     /// The address at which tasks serve metrics, if they do.
     pub observe_http: Option<String>,
     /// The steps of the timeline, if one is recorded.

@@ -354,8 +354,12 @@ fn checkpoint() -> Vec<KeySpec> {
 
 fn observe() -> Vec<KeySpec> {
     let sample = ValueKind::Whole { min: 0, max: 3_600_000 };
+    let every = "steps between train losses in TensorBoard; without it every step at first, later \
+                 means over time with the least and greatest loss";
     let sample_ms = "milliseconds between samples of the task's and the machine's resources; 0 \
-                 disables sampling";
+                 disables sampling. Without it 1000, and samples of a long run are merged";
+    let histograms = "global steps between histograms and norms of weights and gradients in \
+                 TensorBoard";
     let http = "address at which tasks serve `/metrics` and `/healthz`; each task has its own \
                  port, counted up from this one, or any free port if it is 0. Addresses beyond \
                  loopback need `cluster.token_file`";
@@ -363,8 +367,9 @@ fn observe() -> Vec<KeySpec> {
                  recorded if this or `steps` is set";
     let steps = "number of steps in the timeline; defaults to 10";
     vec![
-        key("observe.every", STEPS, "1", "steps between train losses in TensorBoard"),
-        key("observe.sample_ms", sample, "1000", sample_ms),
+        optional("observe.every", STEPS, every),
+        optional("observe.sample_ms", sample, sample_ms),
+        optional("observe.histograms", STEPS, histograms),
         optional("observe.http", ValueKind::Address, http),
         optional("observe.trace.from", STEPS_FROM_0, from),
         optional("observe.trace.steps", ValueKind::Whole { min: 1, max: 10_000 }, steps),

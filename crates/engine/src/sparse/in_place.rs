@@ -59,6 +59,23 @@ impl<'a> InPlaceWorker<'a> {
         examples
     }
 
+    /// Records the parameters that a batch touches. Their gradient is never a whole here.
+    #[cold]
+    fn record_touched(
+        &mut self,
+        step: u64,
+        examples: usize,
+        link: &TableLink<'_>,
+    ) -> Result<(), TrainError> {
+        let rows = rows_of(self.rows, &self.order[..examples]);
+        let mut keys: Vec<u32> = rows.flat_map(|row| row.keys.iter().copied()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let mut values = vec![0.0; keys.len()];
+        link.table().read(&keys, &mut values);
+        self.step_recorder.record_touched(step, &values, None)
+    }
+
     /// The mean loss of the first `examples` rows of the order; the table receives their gradient.
     fn gradient(&mut self, examples: usize, link: &TableLink<'_>) -> f32 {
         let start = self.step_recorder.begin_compute();
@@ -108,6 +125,9 @@ impl Trainer<TableLink<'_>> for InPlaceWorker<'_> {
             }
             self.step_recorder.begin_step(plan_step)?;
             let step = link.global_step();
+            if self.step_recorder.wants_tensors(step) {
+                self.record_touched(step, examples, link)?;
+            }
             let loss = self.gradient(examples, link);
             let now = self.step_recorder.clock.enter(Phase::Push);
             let rows = rows_of(self.rows, &self.order[..examples]);

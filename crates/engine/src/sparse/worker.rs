@@ -157,6 +157,9 @@ impl<L: SparseLink> Trainer<L> for SparseWorker<'_> {
             let (model, batch) = (&mut *self.model, &mut self.queue[0]);
             let (grad, step_recorder) = (&mut self.grad, &mut self.step_recorder);
             let loss = batch_gradient(model, batch, examples, values, grad, step_recorder)?;
+            if step_recorder.wants_tensors(step) {
+                step_recorder.record_touched(step, values, Some(grad))?;
+            }
             let now = self.step_recorder.clock.enter(Phase::Push);
             let Done(()) = self.push(link)? else { return Ok(Rewound) };
 

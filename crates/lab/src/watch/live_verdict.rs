@@ -129,17 +129,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut run = RunReader::new(dir.path());
         assert!(verdict_so_far(&run, "sync").is_none() && ranking_so_far(&run).is_empty());
-        let busy = [("phases/compute_percent", 90.0), ("phases/wait_percent", 10.0)];
-        let waits = [("phases/compute_percent", 10.0), ("phases/wait_percent", 90.0)];
+        let busy = [("work_phases/compute_percent", 90.0), ("work_phases/wait_percent", 10.0)];
+        let waits = [("work_phases/compute_percent", 10.0), ("work_phases/wait_percent", 90.0)];
         write(dir.path(), "worker_0", &waits);
         write(dir.path(), "worker_1", &waits);
         write(dir.path(), "worker_2", &busy);
         let seen = [
-            ("pace/worker_0/gradient_ms", 10.0),
-            ("pace/worker_1/gradient_ms", 11.0),
-            ("pace/worker_2/gradient_ms", 90.0),
-            ("pace/worker_0/held_percent", 85.0),
-            ("pace/worker_1/held_percent", 85.0),
+            ("work_pace/worker_0/gradient_ms", 10.0),
+            ("work_pace/worker_1/gradient_ms", 11.0),
+            ("work_pace/worker_2/gradient_ms", 90.0),
+            ("work_pace/worker_0/held_percent", 85.0),
+            ("work_pace/worker_1/held_percent", 85.0),
         ];
         write(dir.path(), "ps_0", &seen);
         run.refresh();

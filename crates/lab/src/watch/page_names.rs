@@ -79,9 +79,9 @@ mod tests {
         let script = names_script();
         for name in [
             "\"trainLoss\":\"train/loss\"",
-            "\"compute\":\"phases/compute_percent\"",
-            "\"workerGradientMs\":\"pace/{task}/gradient_ms\"",
-            "\"taskCpu\":\"resources/task_cpu_percent\"",
+            "\"compute\":\"work_phases/compute_percent\"",
+            "\"workerGradientMs\":\"work_pace/{task}/gradient_ms\"",
+            "\"taskCpu\":\"usage/task_cpu_percent\"",
             "\"server\":\"ps\"",
             "\"verdictKinds\":[\"compute\",\"input\",\"network\",\"server\",",
             "\"behind\":1.5",

@@ -180,9 +180,17 @@ impl TaskReader {
 fn add_event(curves: &mut CurveSet, event: FileEvent<'_>) {
     match event {
         FileEvent::SessionStart { step } => curves.truncate_from(step),
-        FileEvent::Scalar { tag, .. } if tag.starts_with(tags::RESOURCES_PREFIX) => {}
+        // A thinned point: the least and greatest loss come before the mean.
+        FileEvent::Scalar { tag: tags::TRAIN_LOSS_LEAST | tags::TRAIN_LOSS_GREATEST, point } => {
+            let Some(series) = curves.entry(tags::TRAIN_LOSS) else { return };
+            series.widen_next(point.value);
+        }
         FileEvent::Scalar { tag, point } => {
-            let Some(series) = curves.entry(tag) else { return };
+            let tag = tags::current(tag);
+            if tag.starts_with(tags::RESOURCES_PREFIX) || tag.starts_with(tags::TENSORS_PREFIX) {
+                return;
+            }
+            let Some(series) = curves.entry(&tag) else { return };
             series.push(point.step, point.wall_seconds, point.value);
         }
     }
@@ -249,7 +257,7 @@ mod tests {
         fs::write(folder.join("log.txt"), "one\ntwo\n").unwrap();
         refresh_now(&mut run);
         assert_eq!(values(&run, "train/loss"), [(0, 2.5)]);
-        assert_eq!(values(&run, "resources/task_cpu_percent"), [(10, 150.0), (30, 170.0)]);
+        assert_eq!(values(&run, "usage/task_cpu_percent"), [(10, 150.0), (30, 170.0)]);
         assert_eq!(values(&run, tags::STEP_RATE), [(30, 20.0)]);
         assert_eq!((run.start_seconds(), run.job()), (1000.0, "seed = 1\n"));
         assert_eq!(run.log("worker_0"), ["one", "two"]);

@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 /// Most buckets of a curve, of 32 bytes each.
-const MAX_BUCKETS: usize = 1 << 20;
+const MAX_BUCKETS: usize = 1 << 17;
 
 /// Consecutive points.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,6 +58,8 @@ pub(crate) struct Series {
     /// Changes whenever existing buckets change.
     generation: u64,
     max_buckets: usize,
+    /// The least and greatest value that the next point is the mean of, beside its own.
+    next_range: Option<(f32, f32)>,
 }
 
 impl Default for Series {
@@ -68,7 +70,16 @@ impl Default for Series {
 
 impl Series {
     fn with_max_buckets(max_buckets: usize) -> Self {
-        Self { buckets: Vec::new(), stride: 1, in_last: 1, generation: 1, max_buckets }
+        let (stride, in_last, generation, next_range) = (1, 1, 1, None);
+        Self { buckets: Vec::new(), stride, in_last, generation, max_buckets, next_range }
+    }
+
+    /// The next point is a mean of values that include this one.
+    pub(crate) fn widen_next(&mut self, value: f32) {
+        if value.is_finite() {
+            let (min, max) = self.next_range.unwrap_or((value, value));
+            self.next_range = Some((min.min(value), max.max(value)));
+        }
     }
 
     /// Appends a point; ignores values that are not finite.
@@ -76,17 +87,17 @@ impl Series {
         if !value.is_finite() {
             return;
         }
+        let (min, max) = self.next_range.take().unwrap_or((value, value));
         match self.buckets.last_mut().filter(|_| self.in_last < self.stride) {
             Some(last) => {
                 self.in_last += 1;
-                last.min = last.min.min(value);
-                last.max = last.max.max(value);
+                last.min = last.min.min(min);
+                last.max = last.max.max(max);
                 last.mean += (value - last.mean) / self.in_last as f32;
             }
             None => {
                 self.halve_if_full();
-                let (min, max, mean) = (value, value, value);
-                self.buckets.push(Bucket { step, wall_seconds, min, max, mean });
+                self.buckets.push(Bucket { step, wall_seconds, min, max, mean: value });
                 self.in_last = 1;
             }
         }

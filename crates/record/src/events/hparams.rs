@@ -5,8 +5,8 @@
 //! their metrics are averaged. A metric is the last value of a scalar in the session's directory or
 //! one below it.
 //!
-//! No run declares an *experiment*, which lists the columns of the tab: of several TensorBoard
-//! shows an arbitrary one, and without any it finds the columns itself.
+//! An *experiment* lists the columns of the tab. Without any, every scalar of the sessions is a
+//! column; of several, TensorBoard shows an arbitrary one. So every run declares the same one.
 //!
 //! TensorBoard names the top directory `.`, and then does not find metrics *below* a session
 //! there. So a session that may be the top directory should have its metrics in its own directory.
@@ -16,6 +16,7 @@ use std::fmt::Write as _;
 use paceline_tfrecord::proto::ProtoWriter;
 use sha2::{Digest, Sha256};
 
+pub(super) const COLUMNS_TAG: &str = "_hparams_/experiment";
 pub(super) const START_TAG: &str = "_hparams_/session_start_info";
 pub(super) const END_TAG: &str = "_hparams_/session_end_info";
 
@@ -160,6 +161,32 @@ fn plugin_data(field: u32, encode: impl FnOnce(&mut ProtoWriter<'_>)) -> Vec<u8>
     let mut bytes = Vec::new();
     ProtoWriter::new(&mut bytes).message(field, encode);
     bytes
+}
+
+/// TensorBoard's numbers of the types of hyper-parameters.
+fn data_type(value: &HParamValue) -> u64 {
+    match value {
+        HParamValue::Text(_) => 1,
+        HParamValue::Bool(_) => 2,
+        HParamValue::Int(_) | HParamValue::Number(_) => 3,
+    }
+}
+
+/// Encodes an `Experiment`: its hyper-parameters and metrics.
+pub(super) fn encode_columns(hparams: &[HParam], metrics: &[&str]) -> Vec<u8> {
+    plugin_data(2, |experiment| {
+        for hparam in hparams {
+            experiment.message(4, |info| {
+                info.string(1, &hparam.name);
+                info.uint64(4, data_type(&hparam.value));
+            });
+        }
+        for metric in metrics {
+            experiment.message(5, |info| {
+                info.message(1, |name| name.string(2, metric));
+            });
+        }
+    })
 }
 
 pub(super) fn encode_start(hparams: &[HParam], now_seconds: f64) -> Vec<u8> {

@@ -55,6 +55,7 @@ pub struct EventWriter {
     /// Tags of histograms whose metadata has been written.
     histograms: HashSet<String>,
     flushed_at_seconds: f64,
+    written_bytes: u64,
 }
 
 /// A scalar's tag, created by [`EventWriter::tag`] and valid for that writer only.
@@ -84,6 +85,7 @@ impl EventWriter {
             scalars: Vec::new(),
             histograms: HashSet::new(),
             flushed_at_seconds: 0.0,
+            written_bytes: 0,
         };
         writer.event(0, |event| event.string(3, FILE_VERSION))?;
         writer.flush()?;
@@ -137,6 +139,7 @@ impl EventWriter {
             out.extend_from_slice(&value.to_le_bytes());
         });
         self.file.write_all(&self.record)?;
+        self.written_bytes += self.record.len() as u64;
         tag.first = None;
         self.flush_if_due(wall_seconds)
     }
@@ -160,6 +163,13 @@ impl EventWriter {
     pub fn hparams_start(&mut self, hparams: &[HParam]) -> io::Result<()> {
         let content = hparams::encode_start(hparams, unix_seconds());
         self.event(0, |event| values::hparams(event, hparams::START_TAG, &content))
+    }
+
+    /// Declares the columns of the HParams tab: the names of hyper-parameters, and the tags of
+    /// scalars that are results, in their order.
+    pub fn hparams_columns(&mut self, hparams: &[HParam], metrics: &[&str]) -> io::Result<()> {
+        let content = hparams::encode_columns(hparams, metrics);
+        self.event(0, |event| values::hparams(event, hparams::COLUMNS_TAG, &content))
     }
 
     /// Records how the run in this directory ended.
@@ -189,6 +199,17 @@ impl EventWriter {
         Ok(())
     }
 
+    /// The length of all records so far, those in the buffer included.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes
+    }
+
+    /// Drops the writer without writing the buffer, after a failure: the rest of the disk belongs
+    /// to others.
+    pub fn discard(self) {
+        drop(self.file.into_parts());
+    }
+
     fn event(&mut self, step: u64, encode: impl FnOnce(&mut ProtoWriter<'_>)) -> io::Result<()> {
         let wall_seconds = unix_seconds();
         self.record.clear();
@@ -197,6 +218,7 @@ impl EventWriter {
             encode(&mut ProtoWriter::new(out));
         });
         self.file.write_all(&self.record)?;
+        self.written_bytes += self.record.len() as u64;
         self.flush_if_due(wall_seconds)
     }
 

@@ -1,0 +1,84 @@
+//! A week of steps and tests on a simulated clock: the event file stays small and has every spike.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use paceline_model::Tally;
+use paceline_observe::{Phase, PhaseClock, Recorder, RunStart, StepRecord, TestRecord};
+use paceline_record::{EventLog, EventLogConfig};
+
+const HOURS: u64 = 7 * 24;
+const STEPS_PER_SECOND: u64 = 10;
+
+fn event_bytes(dir: &Path) -> u64 {
+    let files = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+    files.map(|file| file.metadata().unwrap().len()).sum()
+}
+
+/// Where the bytes of a value are in a file.
+fn has_value(bytes: &[u8], value: f32) -> bool {
+    bytes.windows(4).any(|four| four == value.to_le_bytes())
+}
+
+#[test]
+fn a_week_of_steps_takes_few_bytes_and_no_spike_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = EventLogConfig { sample: None, ..EventLogConfig::new("worker:0") };
+    let mut log = EventLog::create(dir.path(), config).unwrap();
+    log.start(RunStart::New).unwrap();
+    let clock = PhaseClock::start(Phase::Compute);
+    let first = StepRecord::new(0, 0.5, &clock);
+    let begun = Instant::now();
+    let (mut step, mut before) = (0, 0);
+    let spike = |hour: u64| 1_000.0 + hour as f32;
+    for hour in 0..HOURS {
+        for at in 0..3_600 * STEPS_PER_SECOND {
+            let seconds = 3_600.0 * hour as f64 + at as f64 / STEPS_PER_SECOND as f64;
+            let loss = if at == 777 { spike(hour) } else { 0.5 };
+            let now = begun + Duration::from_secs_f64(seconds);
+            log.step(&StepRecord { step, loss, now, ..first }).unwrap();
+            step += 1;
+        }
+        let bytes = event_bytes(dir.path());
+        assert!(bytes - before < 5_000_000, "hour {hour}: {before} to {bytes}");
+        before = bytes;
+    }
+    log.finish(true).unwrap();
+    let file = fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().path();
+    let bytes = fs::read(file).unwrap();
+    assert!(bytes.len() < 8_000_000, "{}", bytes.len());
+    for hour in 0..HOURS {
+        assert!(has_value(&bytes, spike(hour)), "the spike of hour {hour}");
+    }
+}
+
+#[test]
+fn losses_with_an_explicit_spacing_are_all_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let config =
+        EventLogConfig { sample: None, loss_every: Some(2), ..EventLogConfig::new("worker:0") };
+    let mut log = EventLog::create(dir.path(), config).unwrap();
+    let clock = PhaseClock::start(Phase::Compute);
+    let first = StepRecord::new(0, 0.5, &clock);
+    (0..100_000).for_each(|step| log.step(&StepRecord { step, ..first }).unwrap());
+    log.finish(true).unwrap();
+    assert!(event_bytes(dir.path()) > 50_000 * 50);
+}
+
+#[test]
+fn tests_that_come_too_fast_are_thinned_and_the_last_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = EventLogConfig { sample: None, ..EventLogConfig::new("worker:0") };
+    let mut log = EventLog::create(dir.path(), config).unwrap();
+    let mut score = Tally::default().score();
+    for step in 0..20_000 {
+        score.loss = if step == 19_998 { 4_321.0 } else { 1.0 };
+        score.accuracy = if step == 19_999 { 0.123_456 } else { 0.5 };
+        log.test(&TestRecord { step, score: &score, steps_per_second: 1.0 }).unwrap();
+    }
+    log.finish(true).unwrap();
+    assert!(event_bytes(dir.path()) < 700_000, "{}", event_bytes(dir.path()));
+    let file = fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().path();
+    assert!(has_value(&fs::read(file).unwrap(), 0.123_456));
+}
