@@ -9,6 +9,8 @@ pub(super) struct KeySpec {
     pub(super) kind: ValueKind,
     /// The default as TOML; `None` if the key is then absent.
     pub(super) default: Option<&'static str>,
+    /// Defaults that depend on other keys. The first that applies replaces `default`.
+    pub(super) cases: Vec<DefaultCase>,
     /// The condition under which this key applies; always if `None`.
     pub(super) condition: Option<KeyCondition>,
     /// A description of one line.
@@ -19,7 +21,7 @@ pub(super) struct KeySpec {
 #[derive(Debug)]
 pub(super) struct KeyCondition {
     pub(super) key: String,
-    /// The condition holds if the key has one of these values.
+    /// The condition holds if the key has one of these values, or any value if this is empty.
     pub(super) values: &'static [&'static str],
 }
 
@@ -30,11 +32,32 @@ impl KeyCondition {
     }
 }
 
+/// A default for jobs in which all of some conditions hold.
+#[derive(Debug)]
+pub(super) struct DefaultCase {
+    pub(super) conditions: Vec<KeyCondition>,
+    /// The default as TOML.
+    pub(super) value: &'static str,
+}
+
+impl DefaultCase {
+    /// Describes the conditions. `quote` formats the name of a key.
+    pub(super) fn describe(&self, quote: impl Fn(&str) -> String) -> String {
+        let conditions = self.conditions.iter().map(|condition| match condition.values {
+            [] => quote(&condition.key),
+            _ => format!("{} = {}", quote(&condition.key), condition.describe()),
+        });
+        conditions.collect::<Vec<_>>().join(" and ")
+    }
+}
+
 /// The values that a key accepts.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ValueKind {
     /// A whole number in a range, both ends included.
     Whole { min: u64, max: u64 },
+    /// A whole number in a range, both ends included, or the word `auto`.
+    WholeOrAuto { min: u64, max: u64 },
     /// A finite number above a limit.
     Above(f64),
     /// A finite number, at least a limit.
@@ -63,6 +86,9 @@ impl ValueKind {
                 format!("a whole number from {min} up")
             }
             ValueKind::Whole { min, max } => format!("a whole number from {min} to {max}"),
+            ValueKind::WholeOrAuto { min, max } => {
+                format!("{}, or \"auto\"", ValueKind::Whole { min, max }.describe())
+            }
             ValueKind::Above(limit) => format!("a number above {limit}"),
             ValueKind::From(limit) => format!("a number from {limit} up"),
             ValueKind::Fraction => "a number from 0 up to, but not including, 1".into(),
@@ -97,13 +123,27 @@ pub(super) fn key(
 
 /// A key without a default.
 pub(super) fn optional(path: &str, kind: ValueKind, help: &'static str) -> KeySpec {
-    KeySpec { path: path.to_owned(), kind, default: None, condition: None, help }
+    KeySpec { path: path.to_owned(), kind, default: None, cases: Vec::new(), condition: None, help }
 }
 
 impl KeySpec {
     /// Makes the key apply only if the key `path` has one of these values.
     pub(super) fn with(self, path: &str, values: &'static [&'static str]) -> Self {
         Self { condition: Some(KeyCondition { key: path.to_owned(), values }), ..self }
+    }
+
+    /// Makes `value` the default if every one of these keys has one of its values; a key without
+    /// values must only be set. Keys that the default depends on precede this one in the schema.
+    pub(super) fn default_when(
+        mut self,
+        value: &'static str,
+        conditions: &[(&str, &'static [&'static str])],
+    ) -> Self {
+        let conditions = conditions.iter();
+        let conditions =
+            conditions.map(|&(key, values)| KeyCondition { key: key.to_owned(), values });
+        self.cases.push(DefaultCase { conditions: conditions.collect(), value });
+        self
     }
 
     /// The key's section; empty for the keys at the top.

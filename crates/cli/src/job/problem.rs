@@ -20,6 +20,11 @@ pub enum SettingOrigin {
     },
     /// The value is a default.
     Default,
+    /// The value is a default that depends on other keys.
+    DefaultFor {
+        /// Those keys and their values.
+        conditions: String,
+    },
 }
 
 impl fmt::Display for SettingOrigin {
@@ -31,6 +36,7 @@ impl fmt::Display for SettingOrigin {
             }
             SettingOrigin::Set { text } => write!(f, "--set {}", one_line(text)),
             SettingOrigin::Default => f.write_str("default"),
+            SettingOrigin::DefaultFor { conditions } => write!(f, "default for {conditions}"),
         }
     }
 }
@@ -82,7 +88,7 @@ impl Problems {
         problems.sort_by_key(|problem| match problem.origin {
             SettingOrigin::File { line, .. } => (0, line),
             SettingOrigin::Set { .. } => (1, None),
-            SettingOrigin::Default => (2, None),
+            SettingOrigin::Default | SettingOrigin::DefaultFor { .. } => (2, None),
         });
         Self(problems)
     }

@@ -3,17 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
+use toml::de::DeValue;
 
-use super::key_spec::{KeySpec, ValueKind};
+use super::key_spec::{DefaultCase, KeyCondition, KeySpec, ValueKind};
 use super::problem::SettingOrigin;
 use super::raw::{JobEntry, RawJob};
-use super::schema::{KEYS, ROWS};
+use super::schema::KEYS;
 use super::value::JobValue;
 
 /// A run's name is part of its directory's name, whose length is limited.
 const MOST_NAME_BYTES: usize = 100;
 /// The stop condition of a job that sets none.
-const DEFAULT_EPOCHS: &str = "train.stop.epochs=6";
+const DEFAULT_EPOCHS: &str = "6";
 
 impl RawJob {
     /// The job as it will be run: every key that applies, with its origin as a comment.
@@ -60,25 +61,23 @@ impl RawJob {
     /// The job with every default filled in.
     pub(super) fn resolve(&self) -> RawJob {
         let mut job = self.clone();
-        job.match_model_and_data();
+        if !job.entries.keys().any(|key| key.starts_with("train.stop.")) {
+            job.fill("train.stop.epochs", DEFAULT_EPOCHS, SettingOrigin::Default);
+        }
+        for key in KEYS.iter().filter(|key| !self.entries.contains_key(&key.path)) {
+            let holds = |case: &&DefaultCase| case.conditions.iter().all(|when| job.holds(when));
+            if let Some(case) = key.cases.iter().find(holds) {
+                let conditions = case.describe(str::to_owned);
+                job.fill(&key.path, case.value, SettingOrigin::DefaultFor { conditions });
+            } else if let Some(default) = key.default {
+                job.fill(&key.path, default, SettingOrigin::Default);
+            }
+        }
         if !job.entries.contains_key("name") {
             let value = JobValue::Text(job.default_name());
             job.entries.insert("name".into(), JobEntry { value, origin: SettingOrigin::Default });
         }
-        if !job.entries.keys().any(|key| key.starts_with("train.stop.")) {
-            job.set(DEFAULT_EPOCHS);
-        }
-        for key in KEYS.iter() {
-            if let Some(default) = key.default
-                && !job.entries.contains_key(&key.path)
-            {
-                job.set(&format!("{}={default}", key.path));
-            }
-        }
         for (path, entry) in &mut job.entries {
-            if !self.entries.contains_key(path) {
-                entry.origin = SettingOrigin::Default;
-            }
             if KEYS.iter().any(|key| key.path == *path && matches!(key.kind, ValueKind::Path)) {
                 make_absolute(entry);
             }
@@ -86,19 +85,11 @@ impl RawJob {
         job
     }
 
-    /// Fills in defaults that depend on the model or the data: each from the other, and the
-    /// interval of tests from the model.
-    fn match_model_and_data(&mut self) {
-        match (self.word("model.kind").as_str(), self.word("data.kind").as_str()) {
-            ("logistic", "") => self.set("data.kind=clicks"),
-            ("alexnet", "") => self.set("data.kind=fake-images"),
-            ("", kind) if ROWS.contains(&kind) => self.set("model.kind=logistic"),
-            _ => {}
-        }
-        let is_network = ["lenet", "alexnet"].contains(&self.word("model.kind").as_str());
-        if is_network && !self.entries.contains_key("train.evaluate.every") {
-            // A test of a network takes as long as many steps.
-            self.set("train.evaluate.every=1000");
+    /// Sets a key to a default of the schema.
+    fn fill(&mut self, path: &str, default: &str, origin: SettingOrigin) {
+        match DeValue::parse(default) {
+            Ok(value) => self.put(path, value.get_ref(), &origin),
+            Err(error) => unreachable!("{path}: the default {default} is not TOML: {error}"),
         }
     }
 
@@ -127,10 +118,14 @@ impl RawJob {
 
     /// Whether a key's condition holds.
     pub(super) fn applies(&self, key: &KeySpec) -> bool {
-        key.condition.as_ref().is_none_or(|condition| {
-            let value = self.entries.get(&condition.key).map(|entry| &entry.value);
-            matches!(value, Some(JobValue::Text(word)) if condition.values.contains(&word.as_str()))
-        })
+        key.condition.as_ref().is_none_or(|condition| self.holds(condition))
+    }
+
+    fn holds(&self, KeyCondition { key, values }: &KeyCondition) -> bool {
+        match self.entries.get(key).map(|entry| &entry.value) {
+            Some(JobValue::Text(word)) if !values.is_empty() => values.contains(&word.as_str()),
+            value => value.is_some() && values.is_empty(),
+        }
     }
 }
 
