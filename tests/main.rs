@@ -14,6 +14,7 @@
 mod chaos;
 mod cluster;
 mod data;
+mod default_models;
 mod defaults;
 mod disk;
 mod docs;

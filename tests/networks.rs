@@ -6,7 +6,13 @@ use std::path::PathBuf;
 
 use crate::support::{RunFolder, SHARED_MODES, Sandbox, assert_says, workspace};
 
-const LENET: [&str; 3] = ["model.kind=lenet", "train.batch=32", "train.evaluate.every=100000"];
+const LENET: [&str; 5] = [
+    "model.kind=lenet",
+    "model.init=pytorch",
+    "train.optimizer={kind=\"sgd\", rate=0.01}",
+    "train.batch=32",
+    "train.evaluate.every=100000",
+];
 const MOMENTUM: &str = "train.optimizer={kind=\"momentum\", rate=0.02}";
 
 fn train(sandbox: &Sandbox, name: &str, mode: &str, settings: &[&str]) -> RunFolder {
@@ -86,6 +92,7 @@ fn data_that_does_not_fit_the_model_is_refused() {
     check("lenet", "fake-images", "which takes digits, mnist, fashion-mnist");
     check("alexnet", "digits", "which takes fake-images, images");
     check("softmax", "images", "which needs data.path");
+    check("alexnet", "images", "which needs data.path");
     let small = ["--set", "model.kind=alexnet", "--set", "data.size=20"];
     let printed =
         sandbox.fails(2, &[&["train", "--set", "cluster.mode=single"][..], &small].concat());
@@ -113,6 +120,7 @@ fn pictures_are_read_from_folders_and_damaged_ones_are_named_or_skipped() {
     let folder = folder(&sandbox);
     let path = format!("data.path={}", folder.display());
     let settings = [
+        "model.kind=softmax",
         "data.kind=images",
         &path,
         "data.size=12",

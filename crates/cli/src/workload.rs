@@ -49,12 +49,16 @@ fn build_model(
     match kind {
         ModelKind::Softmax => Ok(Box::new(Softmax::new(shape.inputs(), shape.classes))),
         ModelKind::Logistic { .. } => Ok(Box::new(Logistic::new(shape.inputs()))),
-        ModelKind::LeNet => boxed(kind, lenet(block(LENET_BLOCK), sizing.threads)),
-        ModelKind::AlexNet { dropout } => {
+        ModelKind::LeNet { init } => {
+            let network = lenet(block(LENET_BLOCK), sizing.threads);
+            boxed(kind, network.map(|network| network.initialised(init)))
+        }
+        ModelKind::AlexNet { init, dropout } => {
             let sizes =
                 AlexNet { classes: shape.classes, size: shape.planes[1], ..AlexNet::default() };
             let network = AlexNet { dropout, ..sizes };
-            boxed(kind, network.network(block(ALEXNET_BLOCK), sizing.threads))
+            let network = network.network(block(ALEXNET_BLOCK), sizing.threads);
+            boxed(kind, network.map(|network| network.initialised(init)))
         }
     }
 }

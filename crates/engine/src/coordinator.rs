@@ -12,8 +12,9 @@ use paceline_observe::{ProgressReport, Recorder, TestRecord};
 use crate::context::TaskContext;
 use crate::error::{TrainError, record_failure};
 use crate::link::Link;
-use crate::settings::{CheckpointSettings, EvaluateSettings, Stop};
+use crate::settings::{CheckpointSettings, Stop};
 use crate::stop_reason::StopReason;
+use crate::test_pacer::{LoopProgress, TestPacer};
 use crate::test_runner::{StepScore, TestResult, TestRunner};
 
 /// Most tests in memory.
@@ -27,8 +28,8 @@ const LOSSES: usize = 100;
 pub(crate) struct CoordinatorConfig<'a> {
     /// When the run stops.
     pub stop: Stop,
-    /// How often the model is tested.
-    pub evaluate: EvaluateSettings,
+    /// Decides when the model is tested.
+    pub pacer: TestPacer,
     /// How often a checkpoint is taken.
     pub checkpoint: Option<CheckpointSettings>,
     /// The global step the run starts with: 0 unless it is resumed.
@@ -61,7 +62,6 @@ pub(crate) struct Coordinator<'a> {
     started: Instant,
     losses: [f32; LOSSES],
     loss_count: u64,
-    next_test: u64,
     last_test: Option<StepScore>,
     /// The last tests, and those that a rewind to a checkpoint needs.
     tests: Vec<StepScore>,
@@ -84,7 +84,6 @@ impl<'a> Coordinator<'a> {
             started: Instant::now(),
             losses: [0.0; LOSSES],
             loss_count: 0,
-            next_test: next_multiple(config.joined_at, config.evaluate.every),
             last_test: None,
             tests: Vec::new(),
             checkpoints: VecDeque::new(),
@@ -156,7 +155,8 @@ impl<'a> Coordinator<'a> {
         let step = link.global_step();
         self.losses[(self.loss_count % LOSSES as u64) as usize] = loss;
         self.loss_count += 1;
-        if step >= self.next_test && self.test(step, link, recorder)? == Rewound {
+        let at = LoopProgress { step, steps: self.loss_count, start: self.started, now };
+        if self.config.pacer.is_due(at) && self.test(step, link, recorder)? == Rewound {
             return Ok(Rewound);
         }
         if !self.config.reproducible {
@@ -191,9 +191,9 @@ impl<'a> Coordinator<'a> {
             let start = Instant::now();
             let keys = self.config.tests.keys();
             let Done(params) = link.peek(keys.as_deref())? else { return Ok(Rewound) };
+            self.config.pacer.begin(step, start.elapsed());
             self.config.tests.begin(step, params);
             self.testing += start.elapsed();
-            self.next_test = next_multiple(step, self.config.evaluate.every);
         }
         Ok(Done(()))
     }
@@ -205,7 +205,8 @@ impl<'a> Coordinator<'a> {
         recorder: &mut dyn Recorder,
     ) -> Result<(), TrainError> {
         let Some(result) = result else { return Ok(()) };
-        let tested @ StepScore { step, score } = result?;
+        let tested @ StepScore { step, score, took } = result?;
+        self.config.pacer.end(took);
         self.last_test = Some(tested);
         self.tests.push(tested);
         self.drop_old_tests();
@@ -246,11 +247,10 @@ impl<'a> Coordinator<'a> {
         self.tests.extend(last);
         self.tests.retain(|test| test.step <= step);
         self.tests.dedup_by_key(|test| test.step);
-        let every = self.config.evaluate.every;
-        self.next_test = next_multiple(step, every);
-        let last_due = step / every * every;
+        self.config.pacer.plan(step);
         let result_of = |due: u64| self.tests.iter().copied().find(|test| test.step == due);
-        if self.config.reproducible {
+        if let Some(every) = self.config.pacer.every().filter(|_| self.config.reproducible) {
+            let last_due = step / every * every;
             self.last_test = last_due.checked_sub(every).and_then(result_of);
             self.deferred_test = result_of(last_due);
             if self.deferred_test.is_none() && last_due == step && step > 0 {
@@ -363,8 +363,10 @@ impl<'a> Coordinator<'a> {
             _ => {
                 let keys = self.config.tests.keys();
                 let Done(params) = link.peek(keys.as_deref())? else { return Ok(Rewound) };
+                let start = Instant::now();
                 let score = self.config.tests.test(params)?;
-                self.record_test(Some(Ok(StepScore { step, score })), recorder)?;
+                let took = start.elapsed();
+                self.record_test(Some(Ok(StepScore { step, score, took })), recorder)?;
                 Ok(Done(score))
             }
         }
@@ -385,6 +387,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::test_pacer::TestLoad;
 
     #[derive(Default)]
     struct ProgressLog(Vec<ProgressReport>);
@@ -419,9 +422,11 @@ mod tests {
     }
 
     fn coordinator() -> Coordinator<'static> {
+        let load =
+            TestLoad { examples: 1, relative_cost: 1.0, threads: 1, loop_threads: 1, batch: 10 };
         Coordinator::new(CoordinatorConfig {
             stop: Stop { steps: Some(5_000), ..Stop::default() },
-            evaluate: EvaluateSettings { every: 1_000, examples: None },
+            pacer: TestPacer::new(Some(1_000), load, 0),
             checkpoint: None,
             started_at: 0,
             joined_at: 0,

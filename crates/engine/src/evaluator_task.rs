@@ -17,6 +17,7 @@ use crate::server_link::ServerLink;
 use crate::settings::{Mode, TrainSettings};
 use crate::task_place::ModelIdentity;
 use crate::task_place::TaskPlace;
+use crate::test_pacer::pause_after;
 use crate::workload::Workload;
 
 /// How long the evaluator sleeps before it looks for new parameters.
@@ -47,14 +48,17 @@ pub fn run_evaluator(task: &EvaluatorTask<'_>) -> Result<(), TrainError> {
     let mut link = ServerLink::connect(config, settings.mode, &notify, &gives_up)?;
     let mut trace = EvaluatorTrace::new(settings, place.processes.len(), model.layout().len());
     let (start, every) = (Instant::now(), settings.evaluate.every);
-    let mut next = every;
+    // The first step and the earliest time of the next test.
+    let (mut next, mut pause) = (every.unwrap_or(1), start);
+    let next_test = |step: u64| (step / every.unwrap_or(1) + 1) * every.unwrap_or(1);
     while context.stop_signal().is_none() {
         let step = link.global_step();
         trace.begin_step(step, &mut *recorder).map_err(record_failure)?;
         let traffic = |visit: &mut dyn FnMut(PeerTraffic)| link.for_each_peer(visit);
         let position = RunPosition { global_step: step, traffic: &traffic };
         recorder.poll(&position).map_err(record_failure)?;
-        if step >= next {
+        if step >= next && Instant::now() >= pause {
+            let test_start = Instant::now();
             let Done(params) = link.peek(evaluator.keys().as_deref())? else {
                 link.rejoin()?;
                 continue;
@@ -66,7 +70,10 @@ pub fn run_evaluator(task: &EvaluatorTask<'_>) -> Result<(), TrainError> {
             recorder.test(&record).map_err(record_failure)?;
             let (loss, accuracy) = (score.loss, 100.0 * score.accuracy);
             notify(&format!("step {step}: test loss {loss:.4}, accuracy {accuracy:.2} %"));
-            next = (step / every + 1) * every;
+            next = next_test(step);
+            if every.is_none() {
+                pause = Instant::now() + pause_after(test_start.elapsed());
+            }
             trace.record(EvaluatorOp::Test);
         } else {
             thread::sleep(CHECK_EVERY);
@@ -83,7 +90,7 @@ pub fn run_evaluator(task: &EvaluatorTask<'_>) -> Result<(), TrainError> {
         }
         trace.record(EvaluatorOp::Pull);
         // If the run was rewound, its steps come again.
-        next = next.min((link.global_step() / every + 1) * every);
+        next = next.min(next_test(link.global_step()));
     }
     trace.finish(&mut *recorder).map_err(record_failure)?;
     recorder.finish(true).map_err(record_failure)

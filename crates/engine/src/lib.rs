@@ -81,6 +81,7 @@ mod sparse;
 mod step_recorder;
 mod stop_reason;
 mod task_place;
+mod test_pacer;
 mod test_runner;
 mod train_slot;
 mod trainer;

@@ -17,6 +17,9 @@ use crate::link_observers::{Notify, Peers, StepObserver, WaitObserver};
 use crate::settings::{OnWorkerLoss, TrainSettings};
 use crate::task_place::{TaskPlace, incarnation, layout_digest};
 
+/// Steps between comparisons of the replicas, if the interval of tests is not fixed.
+const CHECK_EVERY: u64 = 100;
+
 /// A worker's replica of the parameters, and its connections to all other workers.
 pub(crate) struct MeshLink<'a> {
     mesh: Mesh,
@@ -83,7 +86,7 @@ impl MeshStart<'_> {
             job_digest: settings.job_digest,
             layout_digest: layout_digest(layout),
             stop_steps: settings.stop.steps,
-            check_every: settings.evaluate.every,
+            check_every: settings.evaluate.every.unwrap_or(CHECK_EVERY),
             recovers: self.recovers(),
             ..ReplicaConfig::new(place.slot.unwrap_or(0), place.slots)
         }

@@ -41,10 +41,11 @@ pub(crate) fn train_replica(
     let Some(mut link) = task.unless_late(link)? else { return Ok(None) };
     recorder.start(task.run_start(slot, &link)).map_err(record_failure)?;
     drop(model);
+    let loop_threads = task.threads.per_loop(1);
     let config = LoopConfig {
         slot,
         plan: task.batches(),
-        threads: task.threads.per_loop(1),
+        threads: loop_threads,
         step_recorder: StepRecorder::start(recorder, settings.test_hooks, slot),
         tracer: tracer.as_ref(),
     };
@@ -61,8 +62,13 @@ pub(crate) fn train_replica(
     let evaluator = workload.evaluator(settings.evaluate.examples, 1)?;
     thread::scope(|scope| {
         let tests = BackgroundEvaluator::start(scope, traced(tracer.as_ref(), evaluator));
-        let tests = Box::new(tests);
-        let options = CoordinatorOptions { tests, reproducible: true, combine: &|report| report };
+        let options = CoordinatorOptions {
+            tests: Box::new(tests),
+            test_threads: 1,
+            loop_threads,
+            reproducible: true,
+            combine: &|report| report,
+        };
         run_coordinator(task, &mut link, &mut worker, options).map(Some)
     })
 }

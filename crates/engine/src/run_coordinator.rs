@@ -14,6 +14,7 @@ use crate::link::Link;
 use crate::rewind::{joined_at, rewind};
 use crate::run_report::{RunFacts, RunReport, ending, summarise};
 use crate::step_recorder::WorkDone;
+use crate::test_pacer::{TestLoad, TestPacer};
 use crate::test_runner::TestRunner;
 use crate::trainer::Trainer;
 use crate::training_task::{TrainingTask, encode_report};
@@ -22,6 +23,10 @@ use crate::training_task::{TrainingTask, encode_report};
 pub(crate) struct CoordinatorOptions<'a> {
     /// Runs the tests.
     pub(crate) tests: Box<dyn TestRunner + 'a>,
+    /// Threads of a test.
+    pub(crate) test_threads: usize,
+    /// Threads of the training loop.
+    pub(crate) loop_threads: usize,
     /// See [`CoordinatorConfig::reproducible`].
     pub(crate) reproducible: bool,
     /// Adds what other slots of the process did to the report of slot 0.
@@ -36,16 +41,25 @@ pub(crate) fn run_coordinator<L: Link>(
     options: CoordinatorOptions<'_>,
 ) -> Result<RunReport, TrainError> {
     let settings = task.settings;
+    let joined_at = joined_at(task, link);
+    let load = TestLoad {
+        examples: task.workload.tested_examples(settings.evaluate.examples),
+        relative_cost: task.workload.relative_test_cost(),
+        threads: options.test_threads,
+        loop_threads: options.loop_threads,
+        batch: settings.batch,
+    };
     let mut coordinator = Coordinator::new(CoordinatorConfig {
         stop: settings.stop,
-        evaluate: settings.evaluate,
+        pacer: TestPacer::new(settings.evaluate.every, load, joined_at),
         checkpoint: settings.checkpoint,
         started_at: task.started_at(),
-        joined_at: joined_at(task, link),
+        joined_at,
         epoch_steps: settings.stop.epochs.map(|_| task.plan_steps()),
         examples_per_step: settings.examples_per_step(task.place.slots),
         tests: options.tests,
-        reproducible: options.reproducible,
+        // Tests that are spaced by their cost decide nothing.
+        reproducible: options.reproducible && settings.evaluate.every.is_some(),
         context: &*task.context,
     });
     loop {

@@ -154,7 +154,7 @@ impl Session {
     /// Tests the model every `steps` global steps; about once per epoch by default.
     #[must_use]
     pub fn test_every(mut self, steps: u64) -> Self {
-        self.settings.evaluate.every = steps;
+        self.settings.evaluate.every = (steps > 0).then_some(steps);
         self
     }
 
@@ -223,10 +223,10 @@ impl Session {
         self.check()?;
         let trained = Arc::new(Mutex::new(Vec::new()));
         let slots = if self.trains_table() { self.threads } else { self.sharing.workers };
-        if self.settings.evaluate.every == 0 {
+        if self.settings.evaluate.every.is_none() {
             let examples = self.settings.examples_per_step(slots).max(1);
             let every = self.workload.data.train_len().div_ceil(examples);
-            self.settings.evaluate.every = every.max(1) as u64;
+            self.settings.evaluate.every = Some(every.max(1) as u64);
         }
         let mut warnings = Vec::new();
         let from = self.resume_point(slots, &mut warnings)?;
@@ -382,7 +382,7 @@ fn default_settings() -> TrainSettings {
         optimizer: Sgd::new(0.01),
         mode: Mode::Single,
         stop: Stop::epochs(5),
-        evaluate: EvaluateSettings { every: 0, examples: None },
+        evaluate: EvaluateSettings { every: None, examples: None },
         checkpoint: None,
         on_worker_loss: OnWorkerLoss::Fail,
         waits_for_servers: false,

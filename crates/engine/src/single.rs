@@ -35,17 +35,23 @@ pub(crate) fn train_dense(task: &TrainingTask<'_>) -> Result<RunReport, TrainErr
     drop(model);
     let tracer = task.tracer();
     let evaluator = workload.evaluator(settings.evaluate.examples, task.test_threads)?;
-    let tests = InlineEvaluator::new(traced(tracer.as_ref(), evaluator));
+    let tests = Box::new(InlineEvaluator::new(traced(tracer.as_ref(), evaluator)));
+    let loop_threads = task.threads.per_loop(1);
     let config = LoopConfig {
         slot: 0,
         plan: task.batches(),
-        threads: task.threads.per_loop(1),
+        threads: loop_threads,
         step_recorder: start_recording(task, &link)?,
         tracer: tracer.as_ref(),
     };
     let mut worker = workload.dense_worker(settings, config)?;
-    let tests = Box::new(tests);
-    let options = CoordinatorOptions { tests, reproducible: false, combine: &|report| report };
+    let options = CoordinatorOptions {
+        tests,
+        test_threads: task.test_threads,
+        loop_threads,
+        reproducible: false,
+        combine: &|report| report,
+    };
     run_coordinator(task, &mut link, &mut worker, options)
 }
 
@@ -78,6 +84,8 @@ pub(crate) fn train_sparse(task: &TrainingTask<'_>) -> Result<RunReport, TrainEr
         }
         let options = CoordinatorOptions {
             tests: Box::new(tests),
+            test_threads: 1,
+            loop_threads: threads,
             // A test that may end the run must be over before the next one is due.
             reproducible: threads == 1 && settings.stop.test_loss.is_some(),
             combine: &|report| report,

@@ -96,6 +96,8 @@ impl SlotThread<'_> {
             let tests = BackgroundEvaluator::start(scope, traced(tracer.as_ref(), evaluator));
             let options = CoordinatorOptions {
                 tests: Box::new(tests),
+                test_threads: 1,
+                loop_threads: task.threads.per_loop(assignment.slots_here),
                 reproducible: task.settings.mode.is_synchronous(),
                 combine: &combine,
             };

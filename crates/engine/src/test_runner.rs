@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::Scope;
+use std::time::{Duration, Instant};
 
 use paceline_model::Score;
 
@@ -14,6 +15,8 @@ use crate::evaluator::Evaluator;
 pub(crate) struct StepScore {
     pub(crate) step: u64,
     pub(crate) score: Score,
+    /// How long the test took.
+    pub(crate) took: Duration,
 }
 
 /// The result of a test.
@@ -73,7 +76,7 @@ impl TestRunner for InlineEvaluator<'_> {
     }
 
     fn begin(&mut self, step: u64, params: &[f32]) {
-        self.result = Some(self.evaluator.test(params).map(|score| StepScore { step, score }));
+        self.result = Some(timed_test(&mut *self.evaluator, step, params));
     }
 
     fn result(&mut self) -> Option<TestResult> {
@@ -87,6 +90,12 @@ impl TestRunner for InlineEvaluator<'_> {
     fn test(&mut self, params: &[f32]) -> Result<Score, TrainError> {
         self.evaluator.test(params)
     }
+}
+
+fn timed_test(evaluator: &mut dyn Evaluator, step: u64, params: &[f32]) -> TestResult {
+    let start = Instant::now();
+    let score = evaluator.test(params)?;
+    Ok(StepScore { step, score, took: start.elapsed() })
 }
 
 /// Tests on a thread of its own while training continues.
@@ -109,7 +118,7 @@ impl BackgroundEvaluator {
         let (outgoing, results) = sync_channel(1);
         scope.spawn(move || {
             for TestRequest { step, params } in incoming {
-                let result = evaluator.test(&params).map(|score| StepScore { step, score });
+                let result = timed_test(&mut *evaluator, step, &params);
                 if outgoing.send(TestReply { result, params }).is_err() {
                     return;
                 }

@@ -172,6 +172,26 @@ impl Workload {
         }
     }
 
+    /// The number of examples of a test that is limited to the first `examples`.
+    pub(crate) fn tested_examples(&self, examples: Option<usize>) -> usize {
+        let all = match &self.data {
+            TrainingData::Images(set) => set.test.len(),
+            TrainingData::Examples(set) => set.test.len(),
+            TrainingData::Rows(set) => set.test.len(),
+        };
+        examples.map_or(all, |examples| examples.min(all))
+    }
+
+    /// About how much longer testing an example takes than training on it.
+    pub(crate) fn relative_test_cost(&self) -> f64 {
+        match &self.model {
+            // The forward pass alone.
+            ModelSource::Dense { .. } => 0.3,
+            // A test compacts the keys of its rows, which a step in place does not.
+            ModelSource::Sparse(_) => 1.5,
+        }
+    }
+
     /// Tests the model on the first `examples` test examples, or all, with `threads` threads.
     pub fn evaluator(
         &self,

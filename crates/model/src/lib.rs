@@ -80,7 +80,7 @@ pub use layout::{Group, Layout, Tensor};
 pub use lenet::lenet;
 pub use linear::{Logistic, LogisticLoss, SparseLinear};
 pub use model::Model;
-pub use network::{LayerCost, Network, NetworkError};
+pub use network::{Initialisation, LayerCost, Network, NetworkError};
 pub use optimizer::{
     AdaGrad, Adam, Ftrl, GroupSettings, MAX_STATES, Momentum, Optimizer, OptimizerSpec,
     OptimizerState, ParamUpdate, Sgd,

@@ -11,8 +11,9 @@ use std::cell::Cell;
 
 use golden::{batch, golden, network, start};
 use paceline_model::{
-    AlexNet, Batch, Descent, Layer, LayerKind, Model, Momentum, Network, NetworkError,
-    OptimizerState, OutputMode, Sgd, Shape, StepEvent, Tally, Windows, lenet,
+    AlexNet, Batch, Descent, Initialisation, Layer, LayerKind, Model, Momentum, Network,
+    NetworkError, OptimizerState, OutputMode, Sgd, Shape, StepEvent, Tally, Windows, fill_uniform,
+    lenet,
 };
 
 /// Counts what a thread allocates.
@@ -237,27 +238,68 @@ fn lenet_and_alexnet_have_their_published_sizes() {
     assert_eq!(flops, 2 * 714_188_480);
 }
 
-#[test]
-fn initial_values_are_spread_as_in_pytorch_and_depend_on_the_seed() {
-    let model = lenet(1, 1).unwrap();
+/// The initial parameters of LeNet.
+fn initial(initialisation: Initialisation, seed: u64) -> (Network, Vec<f32>) {
+    let model = lenet(1, 1).unwrap().initialised(initialisation);
     let mut params = vec![f32::NAN; model.layout().len()];
-    model.initialise(3, &mut params);
-    for pair in model.layout().tensors().chunks(2) {
-        let inputs: usize = pair[0].shape[1..].iter().product();
-        let bound = 1.0 / (inputs as f32).sqrt();
-        for tensor in pair {
-            assert!(params[tensor.range.clone()].iter().all(|value| value.abs() <= bound));
+    model.initialise(seed, &mut params);
+    (model, params)
+}
+
+#[test]
+fn initial_values_are_spread_as_selected_and_depend_on_the_seed() {
+    // Inputs and outputs of LeNet's layers.
+    let fans = [[25, 150], [150, 400], [400, 120], [120, 84], [84, 10]];
+    for initialisation in [Initialisation::He, Initialisation::Glorot, Initialisation::PyTorch] {
+        let (model, params) = initial(initialisation, 3);
+        for (pair, fan) in model.layout().tensors().chunks(2).zip(fans) {
+            let [inputs, outputs] = fan.map(|fan| fan as f32);
+            let bound = match initialisation {
+                Initialisation::He => (6.0 / inputs).sqrt(),
+                Initialisation::Glorot => (6.0 / (inputs + outputs)).sqrt(),
+                Initialisation::PyTorch => 1.0 / inputs.sqrt(),
+            };
+            let name = format!("{initialisation:?} {}", pair[0].name);
+            let [weights, biases] = [0, 1].map(|tensor| &params[pair[tensor].range.clone()]);
+            let greatest = weights.iter().fold(0.0, |most: f32, w| most.max(w.abs()));
+            assert!((0.9 * bound..=bound).contains(&greatest), "{name}: up to {greatest}");
+            let mean = weights.iter().sum::<f32>() / weights.len() as f32;
+            let error = bound / (3.0 * weights.len() as f32).sqrt();
+            assert!(mean.abs() < 4.0 * error, "{name}: mean {mean}");
+            let square = weights.iter().map(|w| w * w).sum::<f32>() / weights.len() as f32;
+            let near = (0.7..1.3).contains(&(square / (bound * bound / 3.0)));
+            assert!(near, "{name}: mean square {square}");
+            let most = if initialisation == Initialisation::PyTorch { bound } else { 0.0 };
+            assert!(biases.iter().all(|bias| bias.abs() <= most), "{name}: biases");
         }
-        let weights = &params[pair[0].range.clone()];
-        let square = weights.iter().map(|w| w * w).sum::<f32>() / weights.len() as f32;
-        let near = (0.7..1.3).contains(&(square / (bound * bound / 3.0)));
-        assert!(near, "{}: mean square {square}", pair[0].name);
+        assert_ne!(params, initial(initialisation, 4).1);
+        assert_eq!(params, initial(initialisation, 3).1);
     }
-    let mut other = params.clone();
-    model.initialise(4, &mut other);
-    assert_ne!(params, other);
-    model.initialise(3, &mut other);
-    assert_eq!(params, other);
+}
+
+/// The mean square of a network's scores for inputs of variance 1, from the loss of its first
+/// step: scores without variance give the logarithm of the number of classes.
+#[test]
+fn he_keeps_the_variance_of_values_through_many_layers() {
+    let spread = |initialisation| {
+        let mut layers = Vec::new();
+        for index in 0..10 {
+            layers.push(Layer::dense(&format!("dense{index}"), 100));
+            layers.push(Layer::new(&format!("relu{index}"), LayerKind::Relu));
+        }
+        layers.push(Layer::dense("scores", 10));
+        let network = Network::new(Shape::flat(100), layers, 50, 1).unwrap();
+        let mut network = network.initialised(initialisation);
+        let mut params = vec![0.0; network.layout().len()];
+        network.initialise(1, &mut params);
+        let mut inputs = vec![0.0; 50 * 100];
+        fill_uniform(7, 0, 3f32.sqrt(), &mut inputs);
+        let mut tally = Tally::default();
+        network.evaluate(&params, Batch::dense(&inputs, &[0; 50]), &mut tally);
+        (tally.score().loss - 10f64.ln()).abs()
+    };
+    assert!(spread(Initialisation::He) > 0.1);
+    assert!(spread(Initialisation::PyTorch) < 0.1, "{}", spread(Initialisation::PyTorch));
 }
 
 #[test]

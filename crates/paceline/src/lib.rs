@@ -136,10 +136,10 @@ pub mod prelude {
         CheckpointSettings, Mode, Session, SessionReport, Sharing, Shuffle, Stop, TrainError,
     };
     pub use paceline_model::{
-        AdaGrad, Adam, AlexNet, Batch, DenseLayer, Ftrl, Group, Layer, Layout, Logistic,
-        LogisticLoss, LossSlope, Model, Momentum, Network, Optimizer, OptimizerSpec, OutputMode,
-        ParamUpdate, Row, Schedule, ScoreLoss, Sgd, Shape, Softmax, SparseLinear, SparseModel,
-        Tally, fill_uniform, lenet, softmax_cross_entropy,
+        AdaGrad, Adam, AlexNet, Batch, DenseLayer, Ftrl, Group, Initialisation, Layer, Layout,
+        Logistic, LogisticLoss, LossSlope, Model, Momentum, Network, Optimizer, OptimizerSpec,
+        OutputMode, ParamUpdate, Row, Schedule, ScoreLoss, Sgd, Shape, Softmax, SparseLinear,
+        SparseModel, Tally, fill_uniform, lenet, softmax_cross_entropy,
     };
     pub use paceline_observe::{Recorder, RunStart, StepRecord, TestRecord};
     pub use paceline_record::{RunDir, RunFileError};

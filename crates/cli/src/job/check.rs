@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use paceline_engine::{CheckpointSettings, EvaluateSettings, Mode, OnWorkerLoss, Stop};
+use paceline_model::Initialisation;
 use paceline_observe::trace::TraceWindow;
 use paceline_observe::{BatchSize, JobBatches, ModeKind};
 use paceline_record::SampleSpacing;
@@ -92,7 +93,7 @@ impl JobChecker<'_> {
                 test_loss: self.optional("train.stop.test_loss", Self::number),
             },
             evaluate: EvaluateSettings {
-                every: self.whole("train.evaluate.every"),
+                every: self.test_interval(),
                 examples: self
                     .optional("train.evaluate.examples", Self::whole)
                     .map(|examples| examples as usize),
@@ -116,6 +117,21 @@ impl JobChecker<'_> {
         plan
     }
 
+    /// The steps between tests; `None` if the run spaces its tests itself.
+    fn test_interval(&mut self) -> Option<u64> {
+        let key = "train.evaluate.every";
+        if self.job.word(key) != "auto" {
+            return Some(self.whole(key));
+        }
+        if self.job.entries.contains_key("train.stop.test_loss") {
+            let message = "is \"auto\", which depends on how fast the machine is, but \
+                           train.stop.test_loss is set: the run would not stop at the same step \
+                           again; set a number of steps";
+            self.problems.push(self.job.problem(key, message));
+        }
+        None
+    }
+
     fn trace(&mut self) -> Option<TraceWindow> {
         let from = self.optional("observe.trace.from", Self::whole);
         let steps = self.optional("observe.trace.steps", Self::whole);
@@ -127,10 +143,15 @@ impl JobChecker<'_> {
         let kind = self.text("model.kind");
         self.check_fit(&kind);
         let dropout = self.number("model.dropout") as f32;
+        let init = match self.text("model.init").as_str() {
+            "glorot" => Initialisation::Glorot,
+            "pytorch" => Initialisation::PyTorch,
+            _ => Initialisation::He,
+        };
         match kind.as_str() {
             "logistic" => ModelKind::Logistic { dense: self.flag("model.dense") },
-            "lenet" => ModelKind::LeNet,
-            "alexnet" => ModelKind::AlexNet { dropout },
+            "lenet" => ModelKind::LeNet { init },
+            "alexnet" => ModelKind::AlexNet { init, dropout },
             _ => ModelKind::Softmax,
         }
     }
@@ -303,9 +324,10 @@ impl JobChecker<'_> {
 
     pub(super) fn whole(&mut self, path: &str) -> u64 {
         self.take(path, |value, kind| match (value, kind) {
-            (JobValue::Whole(whole), ValueKind::Whole { min, max }) => {
-                u64::try_from(*whole).ok().filter(|whole| (min..=max).contains(whole))
-            }
+            (
+                JobValue::Whole(whole),
+                ValueKind::Whole { min, max } | ValueKind::WholeOrAuto { min, max },
+            ) => u64::try_from(*whole).ok().filter(|whole| (min..=max).contains(whole)),
             _ => None,
         })
         .unwrap_or(1)

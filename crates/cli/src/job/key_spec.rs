@@ -12,10 +12,42 @@ pub(super) struct KeySpec {
     pub(super) kind: ValueKind,
     /// The default as TOML; `None` if the key is then absent.
     pub(super) default: Option<&'static str>,
+    /// Defaults that depend on other keys. The first that applies replaces `default`.
+    pub(super) cases: Vec<DefaultCase>,
     /// The conditions under which this key applies; all must hold.
     pub(super) conditions: Vec<KeyCondition>,
     /// A description of one line.
     pub(super) help: &'static str,
+}
+
+/// A default for jobs in which all of some conditions hold.
+#[derive(Debug)]
+pub(super) struct DefaultCase {
+    pub(super) conditions: Vec<DefaultCondition>,
+    /// The default as TOML.
+    pub(super) value: &'static str,
+}
+
+impl DefaultCase {
+    /// Describes the conditions. `quote` formats the name of a key.
+    pub(super) fn describe(&self, quote: impl Fn(&str) -> String) -> String {
+        let conditions = self.conditions.iter().map(|condition| {
+            let key = quote(&condition.key);
+            match condition.values {
+                [] => format!("{key} is set"),
+                values => format!("{key} is {}", values.join(" or ")),
+            }
+        });
+        conditions.collect::<Vec<_>>().join(" and ")
+    }
+}
+
+/// What a default depends on.
+#[derive(Debug)]
+pub(super) struct DefaultCondition {
+    pub(super) key: String,
+    /// The condition holds if the key has one of these values, or any value if this is empty.
+    pub(super) values: &'static [&'static str],
 }
 
 /// The values that a key accepts.
@@ -23,6 +55,8 @@ pub(super) struct KeySpec {
 pub(super) enum ValueKind {
     /// A whole number in a range, both ends included.
     Whole { min: u64, max: u64 },
+    /// A whole number in a range, both ends included, or the word `auto`.
+    WholeOrAuto { min: u64, max: u64 },
     /// A finite number above a limit.
     Above(f64),
     /// A finite number, at least a limit.
@@ -51,6 +85,9 @@ impl ValueKind {
                 format!("a whole number from {min} up")
             }
             ValueKind::Whole { min, max } => format!("a whole number from {min} to {max}"),
+            ValueKind::WholeOrAuto { min, max } => {
+                format!("{}, or \"auto\"", ValueKind::Whole { min, max }.describe())
+            }
             ValueKind::Above(limit) => format!("a number above {limit}"),
             ValueKind::From(limit) => format!("a number from {limit} up"),
             ValueKind::Fraction => "a number from 0 up to, but not including, 1".into(),
@@ -78,7 +115,14 @@ pub(super) fn key(
 
 /// A key without a default.
 pub(super) fn optional(path: &str, kind: ValueKind, help: &'static str) -> KeySpec {
-    KeySpec { path: path.to_owned(), kind, default: None, conditions: Vec::new(), help }
+    KeySpec {
+        path: path.to_owned(),
+        kind,
+        default: None,
+        cases: Vec::new(),
+        conditions: Vec::new(),
+        help,
+    }
 }
 
 impl KeySpec {
@@ -90,6 +134,20 @@ impl KeySpec {
     /// Makes the key apply only if this condition holds too.
     pub(super) fn when(mut self, condition: KeyCondition) -> Self {
         self.conditions.push(condition);
+        self
+    }
+
+    /// Makes `value` the default if every one of these keys has one of its values; a key without
+    /// values must only be set. Keys that the default depends on precede this one in the schema.
+    pub(super) fn default_when(
+        mut self,
+        value: &'static str,
+        conditions: &[(&str, &'static [&'static str])],
+    ) -> Self {
+        let conditions = conditions.iter();
+        let conditions =
+            conditions.map(|&(key, values)| DefaultCondition { key: key.to_owned(), values });
+        self.cases.push(DefaultCase { conditions: conditions.collect(), value });
         self
     }
 

@@ -9,7 +9,7 @@ use paceline_engine::{
     CheckpointSettings, EvaluateSettings, Mode, OnWorkerLoss, Stop, TestHooks, Threads, Timeouts,
     TrainSettings,
 };
-use paceline_model::OptimizerSpec;
+use paceline_model::{Initialisation, OptimizerSpec};
 use paceline_observe::trace::TraceWindow;
 use paceline_place::EmulateSettings;
 use paceline_record::SampleSpacing;
@@ -68,7 +68,7 @@ impl Plan {
         match self.model {
             ModelKind::Logistic { .. } => Threads::Fixed(1),
             ModelKind::Softmax if self.batch < SOFTMAX_SHARED => Threads::Fixed(1),
-            ModelKind::Softmax | ModelKind::LeNet | ModelKind::AlexNet { .. } => {
+            ModelKind::Softmax | ModelKind::LeNet { .. } | ModelKind::AlexNet { .. } => {
                 Threads::Share { processes }
             }
         }
@@ -115,9 +115,14 @@ pub enum ModelKind {
         dense: bool,
     },
     /// LeNet-5 for small grey images.
-    LeNet,
+    LeNet {
+        /// How its weights start.
+        init: Initialisation,
+    },
     /// AlexNet for colour pictures.
     AlexNet {
+        /// How its weights start.
+        init: Initialisation,
         /// Fraction of the values that dropout sets to zero.
         dropout: f32,
     },
@@ -129,7 +134,7 @@ impl ModelKind {
         match self {
             ModelKind::Softmax => "softmax",
             ModelKind::Logistic { .. } => "logistic",
-            ModelKind::LeNet => "lenet",
+            ModelKind::LeNet { .. } => "lenet",
             ModelKind::AlexNet { .. } => "alexnet",
         }
     }

@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use paceline_place::{Cluster, Role};
 use sha2::{Digest, Sha256};
+use toml::de::DeValue;
 
-use super::key_spec::ValueKind;
+use super::key_spec::{DefaultCase, DefaultCondition, ValueKind};
 use super::problem::SettingOrigin;
 use super::raw::{JobEntry, PlacedTasks, RawJob};
-use super::schema::{KEYS, ROWS};
+use super::schema::KEYS;
 use super::value::JobValue;
 
 /// A run's name is part of its directory's name, whose length is limited.
@@ -67,28 +68,26 @@ impl RawJob {
     pub(super) fn resolve(&self) -> RawJob {
         let mut job = self.clone();
         job.choose_mode();
-        job.match_model_and_data();
+        if !job.entries.keys().any(|key| key.starts_with("train.stop.")) {
+            job.default_to("train.stop.epochs", DEFAULT_EPOCHS, "no stop condition is set");
+        }
+        for key in KEYS.iter() {
+            if job.entries.contains_key(&key.path) {
+                continue;
+            }
+            let holds = |case: &&DefaultCase| case.conditions.iter().all(|when| job.default_holds(when));
+            if let Some(case) = key.cases.iter().find(holds) {
+                job.default_to(&key.path, case.value, case.describe(str::to_owned));
+            } else if let Some(default) = key.default {
+                job.fill(&key.path, default, SettingOrigin::Default);
+            }
+        }
         if !job.entries.contains_key("name") {
             let origin = SettingOrigin::Derived { why: job.source_of_name().into() };
             let value = JobValue::Text(job.default_name());
             job.entries.insert("name".into(), JobEntry::new(value, origin));
         }
-        if !job.entries.keys().any(|key| key.starts_with("train.stop.")) {
-            job.default_to("train.stop.epochs", DEFAULT_EPOCHS, "no stop condition is set");
-        }
-        for key in KEYS.iter() {
-            if let Some(default) = key.default
-                && !job.entries.contains_key(&key.path)
-            {
-                job.set(&format!("{}={default}", key.path));
-            }
-        }
         for (path, entry) in &mut job.entries {
-            let is_default =
-                self.entries.get(path).is_none_or(|own| own.origin == SettingOrigin::BuiltIn);
-            if is_default && matches!(entry.origin, SettingOrigin::Set { .. }) {
-                entry.origin = SettingOrigin::Default;
-            }
             if KEYS.iter().any(|key| key.path == *path && matches!(key.kind, ValueKind::Path)) {
                 make_absolute(entry);
             }
@@ -98,12 +97,24 @@ impl RawJob {
 
     /// Sets a key that is not set to a default, with the reason for it.
     fn default_to(&mut self, path: &str, value: &str, why: impl Into<String>) {
-        if self.entries.contains_key(path) {
-            return;
+        if !self.entries.contains_key(path) {
+            self.fill(path, value, SettingOrigin::Derived { why: why.into() });
         }
-        self.set(&format!("{path}={value}"));
-        if let Some(entry) = self.entries.get_mut(path) {
-            entry.origin = SettingOrigin::Derived { why: why.into() };
+    }
+
+    /// Sets a key to a default of the schema.
+    fn fill(&mut self, path: &str, default: &str, origin: SettingOrigin) {
+        match DeValue::parse(default) {
+            Ok(value) => self.put(path, value.get_ref(), &origin),
+            Err(error) => unreachable!("{path}: the default {default} is not TOML: {error}"),
+        }
+    }
+
+    /// Whether a default's condition holds.
+    fn default_holds(&self, DefaultCondition { key, values }: &DefaultCondition) -> bool {
+        match self.entries.get(key).map(|entry| &entry.value) {
+            Some(JobValue::Text(word)) if !values.is_empty() => values.contains(&word.as_str()),
+            value => value.is_some() && values.is_empty(),
         }
     }
 
@@ -122,30 +133,11 @@ impl RawJob {
         let (mode, why) = match (self.placed, changed.filter(|_| was_built_in)) {
             (Some(tasks), _) => tasks.default_mode(),
             (None, Some(key)) => {
-                ("single", format!("--set {key} replaces the built-in job's [cluster]"))
+                ("\"single\"", format!("--set {key} replaces the built-in job's [cluster]"))
             }
-            (None, None) => ("single", "no cluster.mode, no TF_CONFIG".to_owned()),
+            (None, None) => ("\"single\"", "no cluster.mode, no TF_CONFIG".to_owned()),
         };
         self.default_to("cluster.mode", mode, why);
-    }
-
-    /// Fills in defaults that depend on the model or the data: each from the other, and the
-    /// interval of tests from the model.
-    fn match_model_and_data(&mut self) {
-        let (model, data) = (self.word("model.kind"), self.word("data.kind"));
-        let for_model = || format!("model.kind is {model}");
-        match (model.as_str(), data.as_str()) {
-            ("logistic", "") => self.default_to("data.kind", "clicks", for_model()),
-            ("alexnet", "") => self.default_to("data.kind", "fake-images", for_model()),
-            ("", kind) if ROWS.contains(&kind) => {
-                self.default_to("model.kind", "logistic", format!("data.kind is {kind}"));
-            }
-            _ => {}
-        }
-        if ["lenet", "alexnet"].contains(&model.as_str()) {
-            // A test of a network takes as long as many steps.
-            self.default_to("train.evaluate.every", "1000", for_model());
-        }
     }
 
     /// The text value of a key; empty if it has none.
@@ -181,9 +173,9 @@ impl PlacedTasks {
     fn default_mode(self) -> (&'static str, String) {
         let Self { workers, servers, trains_here, .. } = self;
         let mode = match (servers, workers) {
-            (1.., _) => "async",
-            (0, ..=1) if trains_here => "single",
-            _ => "mirrored",
+            (1.., _) => "\"async\"",
+            (0, ..=1) if trains_here => "\"single\"",
+            _ => "\"mirrored\"",
         };
         (mode, format!("TF_CONFIG lists {workers} worker{} and {servers} ps", plural(workers)))
     }

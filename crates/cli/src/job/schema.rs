@@ -29,6 +29,10 @@ pub(super) const ROWS: &[&str] = &["clicks", "libsvm", "tfrecord", "criteo"];
 const ROW_FILES: &[&str] = &["libsvm", "tfrecord", "criteo"];
 /// All kinds that are read from files one example at a time.
 const FILES: &[&str] = &["libsvm", "tfrecord", "criteo", "images"];
+/// The key that most defaults depend on.
+const MODEL: &str = "model.kind";
+/// The key that the defaults of an optimizer depend on.
+const OPTIMIZER: &str = "train.optimizer.kind";
 /// Counts of steps, which may be large.
 const STEPS: ValueKind = ValueKind::Whole { min: 1, max: i64::MAX as u64 };
 
@@ -54,11 +58,11 @@ fn model_and_data() -> Vec<KeySpec> {
     let kind = "data.kind";
     let generated: &[&str] = &["digits", "clicks", "fake-images"];
     let pictures: &[&str] = &["images", "fake-images"];
-    let (model, models) =
-        ("model.kind", ValueKind::Word(&["softmax", "logistic", "lenet", "alexnet"]));
+    let models = ValueKind::Word(&["softmax", "logistic", "lenet", "alexnet"]);
+    let init = "how the initial weights are spread (docs/models.md)";
+    let inits = ValueKind::Word(&["he", "glorot", "pytorch"]);
     let dense = "update every parameter at every step, not only those that a batch touches";
-    let kinds = "training data (`paceline data list`); defaults to clicks for logistic and \
-                 fake-images for alexnet";
+    let kinds = "training data (`paceline data list`)";
     let path = "directory of the four IDX files, plain or gzip, by default the cache; file, \
                  directory or pattern of rows; directory or list of pictures";
     let features = "number of features; defaults to 33762578 for clicks and criteo, and to the \
@@ -69,23 +73,30 @@ fn model_and_data() -> Vec<KeySpec> {
     let shuffle_buffer = "size of the window within which rows are shuffled, in rows";
     let index_base = "index of the first feature; auto is 1 unless a row has an index 0";
     vec![
-        key(model, models, "\"softmax\"", "model to train; defaults to logistic for rows"),
+        key(MODEL, models, "\"softmax\"", "model to train")
+            .default_when("\"logistic\"", &[(kind, ROWS)])
+            .default_when("\"alexnet\"", &[(kind, pictures)]),
+        key("model.init", inits, "\"he\"", init).with(MODEL, &["lenet", "alexnet"]),
         key(
             "model.dropout",
             ValueKind::Fraction,
             "0.5",
             "fraction of values that dropout sets to zero",
         )
-        .with(model, &["alexnet"]),
-        key("model.dense", ValueKind::Flag, "false", dense).with(model, &["logistic"]),
-        key(kind, ValueKind::Word(DATA_KINDS), "\"digits\"", kinds),
+        .with(MODEL, &["alexnet"]),
+        key("model.dense", ValueKind::Flag, "false", dense).with(MODEL, &["logistic"]),
+        key(kind, ValueKind::Word(DATA_KINDS), "\"digits\"", kinds)
+            .default_when("\"clicks\"", &[(MODEL, &["logistic"])])
+            .default_when("\"fake-images\"", &[(MODEL, &["alexnet"])]),
         optional("data.path", ValueKind::Path, path)
             .with(kind, &["mnist", "fashion-mnist", "libsvm", "tfrecord", "criteo", "images"]),
         optional("data.test_path", ValueKind::Path, "the same for rows used only for tests")
             .with(kind, ROW_FILES),
         key("data.train_examples", COUNT, "60000", "training examples to generate")
+            .default_when("1000", &[(kind, &["fake-images"])])
             .with(kind, generated),
         key("data.test_examples", COUNT, "10000", "test examples to generate")
+            .default_when("400", &[(kind, &["fake-images"])])
             .with(kind, generated),
         optional("data.hold_out", COUNT, hold_out)
             .with(kind, FILES)
@@ -117,35 +128,49 @@ fn train() -> Vec<KeySpec> {
                  of 256 or more, divide the machine's cores among its workers. Logistic \
                  regression uses 1; more threads share the parameters without locks, in mode \
                  single only";
-    let every = "global steps between tests; defaults to 1000 for networks";
+    let every = "global steps between tests; \"auto\" spaces tests so that all of them together \
+                 take at most a twentieth of the run's processor time";
+    let intervals = ValueKind::WholeOrAuto { min: 1, max: i64::MAX as u64 };
+    let target = "train.stop.test_loss";
     let global_batch = "examples per step of all workers together";
     let epochs = "stop after this number of passes over the data; 6 if no other condition is set";
     vec![
         key("train.batch", COUNT, "60", "examples per step of a worker")
+            .default_when("64", &[(MODEL, &["lenet"])])
+            .default_when("32", &[(MODEL, &["alexnet"])])
             .when(KeyCondition::NotSet("train.global_batch")),
         optional("train.global_batch", COUNT, global_batch),
         optional("train.threads", ValueKind::Whole { min: 1, max: 1024 }, threads),
         optional("train.stop.epochs", COUNT, epochs),
         optional("train.stop.steps", STEPS, "stop after this number of global steps"),
         optional("train.stop.seconds", positive, "stop after this number of seconds of training"),
-        optional("train.stop.test_loss", positive, "stop when a test measures this loss or less"),
-        key("train.evaluate.every", STEPS, "100", every),
+        optional(target, positive, "stop when a test measures this loss or less"),
+        key("train.evaluate.every", intervals, "\"auto\"", every)
+            .default_when("1000", &[(target, &[]), (MODEL, &["lenet"])])
+            .default_when("100", &[(target, &[])]),
         optional(
             "train.evaluate.examples",
             COUNT,
             "test only on this number of examples, from the first; defaults to all",
-        ),
+        )
+        .default_when("400", &[(MODEL, &["alexnet"])]),
     ]
 }
 
 fn optimizer() -> Vec<KeySpec> {
-    let kind = "train.optimizer.kind";
+    let kind = OPTIMIZER;
     let kinds = ValueKind::Word(&["sgd", "momentum", "adagrad", "adam", "ftrl"]);
     let rate = "learning rate; the initial one if there is a schedule";
     let decay = "weight decay: this factor times the parameter is added to its gradient";
     let mut keys = vec![
-        key(kind, kinds, "\"sgd\"", "optimizer, which turns gradients into updates"),
+        key(kind, kinds, "\"sgd\"", "optimizer, which turns gradients into updates")
+            .default_when("\"adam\"", &[(MODEL, &["lenet", "alexnet"])]),
         key("train.optimizer.rate", ValueKind::Above(0.0), "0.01", rate)
+            .default_when("0.15", &[(MODEL, &["softmax"]), (kind, &["sgd"])])
+            .default_when("0.3", &[(MODEL, &["logistic"]), (kind, &["sgd"])])
+            .default_when("0.03", &[(MODEL, &["logistic"]), (kind, &["adagrad"])])
+            .default_when("0.4", &[(kind, &["ftrl"])])
+            .default_when("0.001", &[(kind, &["adam"])])
             .when(KeyCondition::NotInBothGroups("rate")),
         key("train.optimizer.decay", ValueKind::From(0.0), "0.0", decay)
             .when(KeyCondition::NotInBothGroups("decay")),
@@ -387,7 +412,11 @@ pub fn reference_markdown() -> String {
             let _ = write!(text, "\n## {title}\n\n| key | takes | default | meaning |\n");
             text.push_str("|---|---|---|---|\n");
         }
-        let default = key.default.map_or(String::from("none"), |value| format!("`{value}`"));
+        let mut default = key.default.map_or(String::from("none"), |value| format!("`{value}`"));
+        for case in &key.cases {
+            let conditions = case.describe(|key| format!("`{key}`"));
+            let _ = write!(default, "; `{}` if {conditions}", case.value);
+        }
         let with: String =
             key.conditions.iter().map(|with| format!("; {}", with.markdown())).collect();
         let takes = key.kind.describe();

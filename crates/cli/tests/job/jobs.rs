@@ -64,7 +64,7 @@ fn an_empty_file_is_the_built_in_job_in_one_process() {
     assert_eq!(built_in.stop, Stop { epochs: Some(6), ..Stop::default() });
     let digits = DataKind::Digits { train_examples: 60_000, test_examples: 10_000 };
     assert_eq!(built_in.data.kind, digits);
-    assert_eq!(built_in.optimizer.weights.rate, Schedule::Constant { rate: 0.01 });
+    assert_eq!(built_in.optimizer.weights.rate, Schedule::Constant { rate: 0.15 });
     assert!(built_in.data.shuffle);
 }
 
@@ -190,7 +190,7 @@ fn values_out_of_range_are_refused() {
     check("train.stop.seconds = 0", &["job:1: train.stop.seconds must be a number above 0, not 0"]);
     check(
         "train.evaluate.every = 0",
-        &["job:1: train.evaluate.every must be a whole number from 1 up, not 0"],
+        &["job:1: train.evaluate.every must be a whole number from 1 up, or \"auto\", not 0"],
     );
 }
 

@@ -8,6 +8,7 @@ mod cost;
 mod error;
 mod executor;
 mod graph;
+mod initialisation;
 mod plan;
 
 use self::cost::layer_costs;
@@ -19,18 +20,18 @@ use crate::kernels::OutputMode;
 use crate::layers::{Layer, LayerTensors, Shape};
 use crate::layout::{Group, Layout};
 use crate::model::Model;
-use crate::seed::fill_uniform;
 use crate::step_event::{LayerShape, StepEvent};
 use crate::tally::Tally;
 use crate::thread_pool::ThreadPool;
 
 pub use self::cost::LayerCost;
 pub use self::error::NetworkError;
+pub use self::initialisation::Initialisation;
 
 /// A model made of layers, with softmax and cross-entropy at its end.
 ///
-/// Parameters start as in PyTorch: the weights and biases of a layer are evenly spread between
-/// `-1 / sqrt(n)` and `1 / sqrt(n)`, where n is the number of inputs of one output.
+/// Parameters start as [`Initialisation::He`] has them; [`Network::initialised`] selects another
+/// start.
 ///
 /// ```
 /// use paceline_model::{Layer, LayerKind, Model, Network, Shape};
@@ -49,6 +50,7 @@ pub struct Network {
     /// The input's shape, and each layer's output.
     shapes: Vec<Shape>,
     layout: Layout,
+    initialisation: Initialisation,
     block: usize,
     pool: ThreadPool,
     executor: Executor,
@@ -83,7 +85,14 @@ impl Network {
         let plan = plan::plan(&layers, &shapes, &layout);
         let pool = ThreadPool::new(threads).map_err(NetworkError::Threads)?;
         let executor = Executor::new(plan, block, threads);
-        Ok(Self { layers, shapes, layout, block, pool, executor })
+        let initialisation = Initialisation::default();
+        Ok(Self { layers, shapes, layout, initialisation, block, pool, executor })
+    }
+
+    /// Makes parameters start in this way.
+    #[must_use]
+    pub fn initialised(self, initialisation: Initialisation) -> Self {
+        Self { initialisation, ..self }
     }
 
     /// The layers in order.
@@ -128,13 +137,7 @@ impl Model for Network {
 
     fn initialise(&self, seed: u64, params: &mut [f32]) {
         assert_eq!(params.len(), self.layout.len(), "parameters");
-        for (index, pair) in self.layout.tensors().chunks_exact(2).enumerate() {
-            let inputs = pair[0].shape[1..].iter().product::<usize>();
-            let bound = 1.0 / (inputs as f32).sqrt();
-            for (tensor, number) in pair.iter().zip(2 * index..) {
-                fill_uniform(seed, number, bound, &mut params[tensor.range.clone()]);
-            }
-        }
+        self.initialisation.fill(&self.layout, seed, params);
     }
 
     fn gradient(
