@@ -39,6 +39,7 @@ mod restarts;
 mod resume;
 mod rows;
 mod servers;
+mod signals;
 mod stopped_workers;
 mod stopping;
 mod support;

@@ -12,6 +12,8 @@ use paceline_record::names::{files, folders};
 use crate::Failure;
 use crate::job::Plan;
 use crate::progress::write_line;
+use crate::terminal::wrap_message;
+use crate::text_table::counted;
 use crate::watch::PageProcess;
 
 /// What the command line adds to a job.
@@ -63,7 +65,7 @@ impl TrainOptions {
     /// Writes a message for people, unless quiet.
     pub(crate) fn say(&self, text: &str) {
         if !self.quiet {
-            write_line(text);
+            write_line(&wrap_message(text));
         }
     }
 }
@@ -101,10 +103,10 @@ pub(crate) fn resume_line(step: u64) -> String {
 /// The line that says what a run trains.
 pub(crate) fn announcement(plan: &Plan, data: &TrainingData, run: &Path) -> String {
     format!(
-        "{}: {} on {} examples ({}), into {}",
+        "{}: {} on {} ({}), into {}",
         plan.name,
         plan.model.name(),
-        data.train_len(),
+        counted(data.train_len() as u64, "example"),
         data.origin(),
         run.display()
     )

@@ -10,7 +10,7 @@ use crate::Failure;
 use crate::data_args::MakeClicksArgs;
 use crate::interrupt::Interrupt;
 use crate::progress::write_line;
-use crate::text_table::{columns, grouped};
+use crate::text_table::{columns, counted, grouped};
 
 /// How often progress is shown.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
@@ -87,6 +87,6 @@ pub(super) fn make(args: &MakeClicksArgs) -> Result<(), Failure> {
     )?;
     match interrupt.signal() {
         Some(signal) if !whole => Err(Failure::Signal { signal }),
-        _ => print(&format!("{} rows are in {}\n", grouped(args.rows), path.display())),
+        _ => print(&format!("{} in {}\n", counted(args.rows, "row"), path.display())),
     }
 }

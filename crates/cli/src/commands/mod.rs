@@ -26,8 +26,9 @@ use crate::closing_table::closing_table;
 use crate::data_args::{DataCommand, MakeCommand};
 use crate::interrupt::Interrupt;
 use crate::job::{ClusterPlan, Plan};
-use crate::join::{JoinOptions, join};
-use crate::text_table::columns;
+use crate::join::{JoinOptions, join, remove_join_file};
+use crate::terminal::output_width;
+use crate::text_table::{columns, counted};
 use crate::train::train;
 use crate::train_options::TrainOptions;
 use crate::watch::PageProcess;
@@ -60,7 +61,10 @@ pub fn run(command: Command) -> Result<(), Failure> {
 }
 
 fn run_train(args: TrainArgs) -> Result<(), Failure> {
-    let channel = LauncherChannel::open().map_err(Failure::signals)?;
+    let own_run = args.run_dir.clone().or_else(|| args.resume.clone());
+    let channel =
+        LauncherChannel::open(move || own_run.iter().for_each(|run| remove_join_file(run)));
+    let channel = channel.map_err(Failure::signals)?;
     // A launched task only notes signals: its launcher receives them too, and asks it to stop.
     let interrupt =
         if channel.is_some() { Interrupt::record_sigterm() } else { Interrupt::listen() };
@@ -81,8 +85,10 @@ fn run_train(args: TrainArgs) -> Result<(), Failure> {
     let options = TrainOptions { run_dir, resume, checkpoint, quiet, watch, bare: false };
     let finished = train(&job, &options, &interrupt, channel.as_ref())?;
     let Some(finished) = finished else { return Ok(()) };
-    if !quiet {
-        print(&closing_table(&finished.summary, &finished.run))?;
+    if quiet {
+        print(&format!("{}\n", finished.run.display()))?;
+    } else {
+        print(&closing_table(&finished.summary, &finished.run, output_width()))?;
     }
     if let Some(signal) = finished.signal {
         return Err(Failure::Interrupted { signal });
@@ -133,14 +139,18 @@ fn tasks(plan: &Plan, cluster: Option<&Cluster>) -> String {
         return match plan.cluster.mode {
             Mode::Single => "\n# tasks: this process alone\n".into(),
             Mode::Mirrored => format!(
-                "\n# tasks: {workers} workers, which `paceline train` starts here (TF_CONFIG is \
-                 not set)\n"
+                "\n# tasks: {}, which `paceline train` starts here (TF_CONFIG is not set)\n",
+                counted(workers as u64, "worker")
             ),
             _ => format!(
-                "\n# tasks: {workers} workers and {servers} servers, which `paceline train` starts \
-                 here (TF_CONFIG is not set){}\n",
+                "\n# tasks: {} and {}, which `paceline train` starts here (TF_CONFIG is not \
+                 set){}\n",
+                counted(workers as u64, "worker"),
+                counted(servers as u64, "server"),
                 match plan.cluster.slots {
-                    Some(slots) => format!("; workers fill {slots} slots"),
+                    Some(slots) => {
+                        format!("; workers fill {}", counted(slots as u64, "slot"))
+                    }
                     None => String::new(),
                 }
             ),
