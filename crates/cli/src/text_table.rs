@@ -61,12 +61,30 @@ pub(crate) fn counted(number: u64, noun: &str) -> String {
 /// The first row has the titles. Columns that `droppable` names are left out, in that order, until
 /// the table fits. If it does not fit even then, each row becomes a block of its own.
 pub(crate) fn fitted(rows: &[Vec<String>], droppable: &[&str], width: Option<usize>) -> String {
-    let whole = aligned(rows);
+    fit(rows, aligned, droppable, width)
+}
+
+/// The same for columns of text.
+pub(crate) fn fitted_text(
+    rows: &[Vec<String>],
+    droppable: &[&str],
+    width: Option<usize>,
+) -> String {
+    fit(rows, columns, droppable, width)
+}
+
+fn fit(
+    rows: &[Vec<String>],
+    lay_out: fn(&[Vec<String>]) -> String,
+    droppable: &[&str],
+    width: Option<usize>,
+) -> String {
+    let whole = lay_out(rows);
     let Some(width) = width.filter(|&width| widest_line(&whole) > width) else { return whole };
     let mut rows = rows.to_vec();
     let mut dropped = Vec::new();
     for title in droppable {
-        if widest_line(&aligned(&rows)) <= width {
+        if widest_line(&lay_out(&rows)) <= width {
             break;
         }
         if let Some(at) = rows[0].iter().position(|head| head == title) {
@@ -74,7 +92,7 @@ pub(crate) fn fitted(rows: &[Vec<String>], droppable: &[&str], width: Option<usi
             dropped.push(*title);
         }
     }
-    let text = aligned(&rows);
+    let text = lay_out(&rows);
     if widest_line(&text) > width {
         return blocks(&rows, width);
     }
@@ -87,7 +105,9 @@ fn blocks(rows: &[Vec<String>], width: usize) -> String {
     let mut text = String::new();
     for row in &rows[1..] {
         let cells: Vec<_> = row.iter().zip(&rows[0]).skip(1).collect();
-        let cells: Vec<_> = cells.iter().map(|(cell, title)| format!("{title} {cell}")).collect();
+        let shown = cells.iter().filter(|(cell, _)| !cell.is_empty());
+        let cells: Vec<_> =
+            shown.map(|(cell, title)| format!("{title} {cell}").trim().to_owned()).collect();
         let block = format!("{}: {}", row[0], cells.join(", "));
         text.push_str(&format!("{}\n", wrap(&block, width, "  ")));
     }

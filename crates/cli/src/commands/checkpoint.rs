@@ -6,7 +6,8 @@ use paceline_engine::checkpoint::CheckpointDir;
 
 use super::output::print;
 use crate::Failure;
-use crate::text_table::{columns, counted};
+use crate::terminal::output_width;
+use crate::text_table::{counted, fitted_text};
 use crate::train_options::checkpoint_dir;
 
 /// Lists the checkpoints of a run. Reads only their manifests.
@@ -34,7 +35,7 @@ pub(super) fn list(run: &Path) -> Result<(), Failure> {
             }
         });
     }
-    print(&columns(&rows))
+    print(&fitted_text(&rows, &["files", "slots"], output_width()))
 }
 
 /// Reads every byte of a run's checkpoints.
