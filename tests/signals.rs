@@ -93,7 +93,7 @@ fn a_worker_that_asks_a_silent_server_for_its_run_ends_at_a_signal() {
     let sandbox = Sandbox::new();
     let mut command = sandbox.command(&["worker", "--join", &address]);
     let worker = RunningProcess::start(&mut command, sandbox.path("run"));
-    silent.accept().unwrap();
+    let _open = silent.accept().unwrap();
     let output = interrupt(worker, "INT", 130);
     assert_says(first_error(&output.stderr), &["waiting for the server at ", &address]);
 }
@@ -158,7 +158,7 @@ fn a_long_test_shows_how_far_it_got_and_ends_at_a_signal() {
         "data.test_examples=200000",
         "train.stop={steps=2}",
         "train.batch=16",
-        "evaluate.every=1000",
+        "train.evaluate.every=1000",
     ];
     let mut training = slow_run(&sandbox, &settings, "");
     training.wait_for("\ntesting ");

@@ -153,9 +153,9 @@ impl From<PlaceError> for Failure {
             PlaceError::TaskFailed { text, code } => Failure::Task { text, code },
             PlaceError::Lost(text) => Failure::Lost(text),
             PlaceError::Interrupted { signal, text } => {
-                let text = text.unwrap_or_else(|| "; the run did not end cleanly".into());
+                let text = text.unwrap_or_else(|| "the run did not end cleanly".into());
                 let known = format!("interrupted by signal {signal}");
-                let why = text.strip_prefix(&known).map_or(text.clone(), Into::into);
+                let why = text.strip_prefix(&known).map_or(format!("; {text}"), Into::into);
                 Failure::Unfinished { signal, why }
             }
         }

@@ -88,6 +88,11 @@ pub struct FinishedRun {
 }
 
 impl FinishedRun {
+    /// Whether the final parameters were not tested.
+    pub(crate) fn skipped_test(&self) -> bool {
+        self.summary.test_loss.is_nan() || self.summary.test_step.is_some()
+    }
+
     /// The result of a run that this process led.
     pub(crate) fn new(run: &RunDir, report: RunReport) -> Self {
         let signal = report.reason.and_then(StopReason::signal);

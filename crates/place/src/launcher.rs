@@ -194,7 +194,11 @@ impl<'a> LaunchedRun<'a> {
     /// The error of the task that ended the run, and those of the others after it.
     fn describe_failure(&mut self, end: &TaskEnd) -> PlaceError {
         self.tasks.iter_mut().for_each(|task| task.messages.read(&task.channel));
-        let of_cause = |task: &&LaunchedTask| task.task == end.task;
+        // After a signal, the coordinator says why it could not end the run cleanly.
+        let is_stopped = self.hooks.stop_signal().is_some();
+        let of_cause = |task: &&LaunchedTask| {
+            if is_stopped { task.task.is_coordinator() } else { task.task == end.task }
+        };
         let why = self.tasks.iter().find(of_cause).and_then(|task| task.messages.failure.clone());
         let mut others = Vec::new();
         for task in self.tasks.iter().filter(|task| task.task != end.task) {

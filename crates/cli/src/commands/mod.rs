@@ -90,7 +90,9 @@ fn run_train(args: TrainArgs) -> Result<(), Failure> {
     } else {
         print(&closing_table(&finished.summary, &finished.run, output_width()))?;
     }
-    if let Some(signal) = finished.signal {
+    // A signal may also have come after the last step, and cut the final test short.
+    let late_signal = || interrupt.signal().filter(|_| finished.skipped_test());
+    if let Some(signal) = finished.signal.or_else(late_signal) {
         return Err(Failure::Interrupted { signal });
     }
     page.iter().for_each(|page| watch::wait_for_end(page, &interrupt));
