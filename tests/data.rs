@@ -82,7 +82,7 @@ fn mnist_in_the_cache_is_listed_and_trained_on() {
         "cluster.mode=single",
     ];
     let output = paceline(&[&["train", "--run-dir", "run"], &set[..]].concat());
-    assert_says(&output.stderr, &["softmax on 60000 examples"]);
+    assert_says(&output.stderr, &["softmax on 60,000 examples"]);
     let summary = sandbox.run_folder("run").summary();
     // Guessing gives 10 %; 50 steps on real digits give far more.
     assert!(summary["test_accuracy"].as_f64().unwrap() > 0.5, "{summary}");
@@ -161,7 +161,7 @@ fn fashion_mnist_of_the_debian_package_is_found_and_trained_on() {
         "cluster.mode=single",
     ];
     let output = sandbox.ok(&[&["train", "--run-dir", "run"], &set[..]].concat());
-    assert_says(&output.stderr, &["softmax on 60000 examples", package.to_str().unwrap()]);
+    assert_says(&output.stderr, &["softmax on 60,000 examples", package.to_str().unwrap()]);
     let summary = sandbox.run_folder("run").summary();
     assert_eq!(summary["global_steps"], 100);
     assert!(summary["test_accuracy"].as_f64().unwrap() > 0.5, "{summary}");
@@ -190,7 +190,7 @@ fn generated_clicks_are_written_whole_and_never_over_a_file() {
     let small = ["data", "make", "clicks", "--rows", "50", "--features", "1000", "--format"];
     for format in ["libsvm", "tfrecord", "criteo"] {
         let args = [&small[..], &[format, format]].concat();
-        assert_says(&sandbox.ok(&args).stdout, &["50 rows are in ", format]);
+        assert_says(&sandbox.ok(&args).stdout, &["50 rows in ", format]);
         assert_says(&sandbox.fails(2, &args), &["cannot make", format]);
     }
     let text = fs::read_to_string(sandbox.path("libsvm")).unwrap();

@@ -54,7 +54,7 @@ fn a_task_without_memory_dies_and_the_others_name_it() {
         let coordinator = tasks.remove(tasks.len() - 1 - usize::from(limited == "ps:0"));
         let output = coordinator.finish_task();
         assert!(output.code.unwrap() >= 128, "{limited}: worth a retry: {output:?}");
-        let named = if limited == "ps:0" { "ps:0" } else { "waits for other workers" };
+        let named = if limited == "ps:0" { "ps:0" } else { "other workers, as ps:0 does" };
         assert_says(&output.stderr, &["the run did not start", named]);
         tasks.into_iter().for_each(|task| drop(task.finish_task()));
     }

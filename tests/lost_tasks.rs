@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    ENDLESS, SHARED_MODES, Sandbox, assert_says, processes_of, signal_to, task_process, wait_until,
-    within,
+    ENDLESS, SHARED_MODES, Sandbox, assert_says, first_error, processes_of, signal_to,
+    task_process, wait_until, within,
 };
 
 #[test]
@@ -18,10 +18,11 @@ fn a_killed_worker_ends_the_run_and_is_named() {
         let output = launched.finish();
         assert!(started.elapsed() < Duration::from_secs(15), "{mode}: {:?}", started.elapsed());
         assert!(output.code.unwrap() >= 128, "{mode}: worth a retry: {output:?}");
-        // The servers report the loss, and the last line names the cause.
-        assert_says(&output.stderr, &["error: worker:1 was lost"]);
-        let last = output.stderr.lines().last().unwrap();
-        assert_eq!(last, "error: the run failed: worker:1 was killed by signal 9", "{mode}");
+        // The first line of the error names the cause, and the next ones what followed from it.
+        let cause = "error: the run failed: worker:1 was killed by signal 9";
+        assert_eq!(first_error(&output.stderr), cause, "{mode}");
+        let consequence = output.stderr.split_once(cause).unwrap().1;
+        assert_says(consequence, &["\n  then ", "worker:1 was lost"]);
         assert!(!sandbox.path("run/summary.json").exists(), "{mode}: a failed run has a summary");
     }
 }
@@ -69,8 +70,8 @@ fn a_killed_server_ends_the_run_and_is_named() {
             let output = launched.finish();
             assert!(started.elapsed() < Duration::from_secs(15), "{mode}: {:?}", started.elapsed());
             assert!(output.code.unwrap() >= 128, "{mode}: {output:?}");
-            let last = output.stderr.lines().last().unwrap();
-            assert_eq!(last, format!("error: the run failed: {server} was killed by signal 9"));
+            let cause = format!("error: the run failed: {server} was killed by signal 9");
+            assert_eq!(first_error(&output.stderr), cause);
         }
     }
 }

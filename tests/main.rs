@@ -41,6 +41,7 @@ mod restarts;
 mod resume;
 mod rows;
 mod servers;
+mod signals;
 mod stopped_workers;
 mod stopping;
 mod support;

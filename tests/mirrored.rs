@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::support::{
-    ENDLESS, ManualRun, RunFolder, RunningProcess, Sandbox, assert_says, free_ports, processes_of,
-    signal_to, wait_until, within,
+    ENDLESS, ManualRun, RunFolder, RunningProcess, Sandbox, assert_says, first_error, free_ports,
+    processes_of, signal_to, wait_until, within,
 };
 
 /// The largest difference between the parameters of two runs.
@@ -120,11 +120,11 @@ fn a_killed_mirrored_worker_ends_the_run_and_is_named() {
         let output = launched.finish();
         assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
         assert_eq!(output.code, Some(200), "{output:?}");
-        // Both other workers report the loss, and the last line names the cause.
-        let lost = format!("error: lost {worker} (");
+        // The first line of the error names the cause; both other workers report the loss.
+        let cause = format!("error: the run failed: {worker} was killed by signal 9");
+        assert_eq!(first_error(&output.stderr), cause);
+        let lost = format!(": lost {worker} (");
         assert_eq!(output.stderr.matches(&lost).count(), 2, "{output:?}");
-        let last = output.stderr.lines().last().unwrap();
-        assert_eq!(last, format!("error: the run failed: {worker} was killed by signal 9"));
         assert!(!sandbox.path("run/summary.json").exists(), "a failed run has a summary");
     }
 }
@@ -206,9 +206,9 @@ fn mirrored_tasks_start_by_hand_in_any_order_with_workers_only() {
         // Each task reports which task it waits for, and its state.
         let run = manual_run.run();
         let names = tasks.map(|(role, index)| format!("{role}:{index}"));
-        let missing = format!("{} at {} is not connected yet", names[2], at[1]);
+        let missing = format!("{} at {}, not connected yet", names[2], at[1]);
         assert!(wait_until(|| run.log(&names[1]).contains(&missing)), "{}", run.log(&names[1]));
-        let refused = format!("{} at {} is refused (", names[2], at[1]);
+        let refused = format!("{} at {}, refused (", names[2], at[1]);
         assert!(wait_until(|| run.log(&names[0]).contains(&refused)), "{}", run.log(&names[0]));
         manual_run.all_end_well(early.into_iter().chain([start(tasks[2])]).collect());
         assert_eq!(run.summary()["global_steps"], 40);
@@ -225,7 +225,7 @@ fn a_mirrored_worker_without_peers_gives_up_and_names_them() {
     let output = manual_run.start("worker", 1).finish();
     assert_eq!(output.code, Some(200), "{output:?}");
     assert_says(&output.stderr, &["error: the run did not start within 2 s: worker:0 at "]);
-    assert_says(&output.stderr, &[&format!("worker:2 at {} is not connected yet", at[2])]);
+    assert_says(&output.stderr, &[&format!("worker:2 at {}, not connected yet", at[2])]);
 }
 
 #[test]

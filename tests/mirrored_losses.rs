@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::support::proxy::Proxy;
 use crate::support::{
-    ENDLESS, ManualRun, RunFolder, RunningProcess, Sandbox, assert_says, free_ports, processes_of,
-    signal_to, tf_config, wait_until,
+    ENDLESS, ManualRun, RunFolder, RunningProcess, Sandbox, assert_says, first_error, free_ports,
+    processes_of, signal_to, tf_config, wait_until,
 };
 
 const WAIT: &str = "cluster.on_worker_loss=wait";
@@ -119,8 +119,8 @@ fn a_mirrored_run_ends_when_a_worker_has_died_too_often() {
     signal_to(launched.task("worker:2"), "KILL");
     let output = launched.finish();
     assert!(output.code.unwrap() >= 128, "{output:?}");
-    let last = output.stderr.lines().last().unwrap();
-    assert_eq!(last, "error: the run failed: worker:2 was killed by signal 9");
+    let cause = "error: the run failed: worker:2 was killed by signal 9";
+    assert_eq!(first_error(&output.stderr), cause);
 }
 
 /// A mirrored run whose tasks are started by hand.

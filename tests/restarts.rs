@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::support::{ENDLESS, RunningProcess, SHARED_MODES, Sandbox, signal_to, within};
+use crate::support::{
+    ENDLESS, RunningProcess, SHARED_MODES, Sandbox, first_error, signal_to, within,
+};
 
 const WAIT: &str = "cluster.on_worker_loss=wait";
 
@@ -76,7 +78,7 @@ fn a_run_ends_when_a_worker_has_died_too_often() {
         signal_to(launched.task("worker:2"), "KILL");
         let output = launched.finish();
         assert!(output.code.unwrap() >= 128, "{mode}: {output:?}");
-        let last = output.stderr.lines().last().unwrap();
-        assert_eq!(last, "error: the run failed: worker:2 was killed by signal 9", "{mode}");
+        let cause = "error: the run failed: worker:2 was killed by signal 9";
+        assert_eq!(first_error(&output.stderr), cause, "{mode}");
     }
 }

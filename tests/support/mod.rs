@@ -27,6 +27,13 @@ pub(crate) use settings::{ENDLESS, SHARED_MODES, SMALL, SMALL_DATA};
 pub(crate) use tf_config::{cluster_of, free_ports, tf_config};
 pub(crate) use wait::{wait_until, within};
 
+/// The first line of standard error that is an error.
+#[track_caller]
+pub(crate) fn first_error(stderr: &str) -> &str {
+    let mut lines = stderr.lines();
+    lines.find(|line| line.contains("error: ")).unwrap_or_else(|| panic!("no error: {stderr:?}"))
+}
+
 /// Asserts that a text contains each of these fragments.
 #[track_caller]
 pub(crate) fn assert_says(text: &str, fragments: &[&str]) {

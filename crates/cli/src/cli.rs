@@ -142,7 +142,7 @@ pub struct TrainArgs {
     /// Resume from the checkpoint of this step
     #[arg(long, value_name = "STEP", hide = true, requires = "resume")]
     pub checkpoint: Option<u64>,
-    /// Print only errors: no progress and no table
+    /// Print only errors and, at the end, the path of the run
     #[arg(long, short)]
     pub quiet: bool,
     /// Show the run on a web page while it trains, and afterwards until Ctrl-C

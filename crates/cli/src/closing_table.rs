@@ -8,27 +8,35 @@ use paceline_observe::pace::BEHIND;
 
 use paceline_record::{Summary, TaskSummary};
 
-use crate::text_table::{aligned, grouped};
+use crate::terminal::wrap;
+use crate::text_table::{counted, fitted, grouped};
 
-/// Width of a text beside its label, in columns.
-const TEXT_WIDTH: usize = 87;
+/// The most columns of a line of text: longer ones are hard to read.
+const MAX_WIDTH: usize = 100;
+/// Columns of a label, and the space after it.
+const LABEL: usize = 13;
+/// The columns of the tables that a narrow terminal does not show, the least important first.
+const DROPPABLE: [&str; 7] =
+    ["peak MB", "CPU s", "dropped", "sent MB", "staleness", "seconds", "steps"];
 /// The most workers that the table names; the summary has all of them.
 const MAX_RANKS: usize = 4;
 
-/// Renders a summary as text.
-pub fn closing_table(summary: &Summary, run: &Path) -> String {
+/// Renders a summary as text, for a terminal of `width` columns; `None` for no limit.
+pub fn closing_table(summary: &Summary, run: &Path, width: Option<usize>) -> String {
     let mut text = String::new();
+    let columns = width.unwrap_or(MAX_WIDTH).min(MAX_WIDTH);
     let mut line = |name: &str, value: String| {
+        let value = wrap(&value, columns.saturating_sub(LABEL), "").replace('\n', NEXT_LINE);
         let _ = writeln!(text, "{name:<12} {value}");
     };
     line("run", run.display().to_string());
     line(
         "stopped by",
         format!(
-            "{} after {} steps, {} examples, {:.2} s",
+            "{} after {}, {}, {:.2} s",
             summary.stop_reason,
-            grouped(summary.global_steps),
-            grouped(summary.examples),
+            counted(summary.global_steps, "step"),
+            counted(summary.examples, "example"),
             summary.seconds
         ),
     );
@@ -41,28 +49,43 @@ pub fn closing_table(summary: &Summary, run: &Path) -> String {
         ),
     );
     if summary.lost_pushes > 0 {
-        let lost = grouped(summary.lost_pushes);
-        line("lost", format!("{lost} gradients, with a server; they were computed again"));
+        let lost = counted(summary.lost_pushes, "gradient");
+        line("lost", format!("{lost}, with a server; computed again"));
     }
     line("train loss", format!("{:.4}", summary.train_loss));
-    line(
-        "test",
-        format!(
-            "loss {:.4}, accuracy {:.2} %{}",
-            summary.test_loss,
-            100.0 * summary.test_accuracy,
-            summary.test_auc.map_or(String::new(), |auc| format!(", AUC {auc:.4}"))
-        ),
-    );
+    line("test", test_line(summary));
     if let Some(verdict) = &summary.verdict {
-        line("verdict", wrapped(&verdict.text));
+        line("verdict", verdict.text.clone());
     }
     if summary.ranking.len() > 1 {
-        line("slowest", wrapped(&slowest(&summary.ranking)));
+        line("slowest", slowest(&summary.ranking));
     }
     text.push('\n');
-    text.push_str(&tasks_table(summary));
+    text.push_str(&tasks_table(summary, width));
     text
+}
+
+/// The end of a line of text, and the space below the label.
+const NEXT_LINE: &str = "\n             ";
+
+/// The last test. A run that is interrupted may end without one of its final parameters.
+fn test_line(summary: &Summary) -> String {
+    if summary.test_loss.is_nan() {
+        return "skipped because the run was interrupted".into();
+    }
+    let test = format!(
+        "loss {:.4}, accuracy {:.2} %{}",
+        summary.test_loss,
+        100.0 * summary.test_accuracy,
+        summary.test_auc.map_or(String::new(), |auc| format!(", AUC {auc:.4}"))
+    );
+    match summary.test_step {
+        None => test,
+        Some(step) => format!(
+            "{test} at step {}; the final test was skipped because the run was interrupted",
+            grouped(step)
+        ),
+    }
 }
 
 /// The slowest workers, by their time per gradient.
@@ -80,25 +103,9 @@ fn slowest(ranking: &[Rank]) -> String {
     format!("{} to a gradient{rest}", first.join(", "))
 }
 
-/// Breaks a text into lines of about 100 columns, aligned beside the labels.
-fn wrapped(text: &str) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = &lines[lines.len() - 1];
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > TEXT_WIDTH {
-            lines.push(String::new());
-        }
-        let last = lines.len() - 1;
-        let gap = if lines[last].is_empty() { "" } else { " " };
-        lines[last].push_str(gap);
-        lines[last].push_str(word);
-    }
-    lines.join(&format!("\n{:13}", ""))
-}
-
 /// One row per task: its work, and its time by phase in percent. Workers and servers have different
 /// phases, so each has a separate table.
-fn tasks_table(summary: &Summary) -> String {
+fn tasks_table(summary: &Summary, width: Option<usize>) -> String {
     // The first row of each table is its titles.
     let mut tables: Vec<Vec<Vec<String>>> = Vec::new();
     for task in &summary.tasks {
@@ -108,7 +115,8 @@ fn tasks_table(summary: &Summary) -> String {
             None => tables.push(vec![titles, row]),
         }
     }
-    tables.iter().map(|rows| aligned(rows)).collect::<Vec<_>>().join("\n")
+    let tables: Vec<_> = tables.iter().map(|rows| fitted(rows, &DROPPABLE, width)).collect();
+    tables.join("\n")
 }
 
 /// The cells of a task's row, each with its column's title.
@@ -142,13 +150,45 @@ mod tests {
 
     use super::*;
 
+    fn summary() -> Summary {
+        let phases =
+            ["input", "pull", "compute", "push", "wait"].map(|name| (name.into(), 0.2.into()));
+        let task = |name: &str| TaskSummary {
+            task: name.into(),
+            steps: 3_000,
+            seconds: 1.0,
+            phases: phases.clone().into_iter().collect(),
+            sent_bytes: 94_300_000,
+            ..TaskSummary::default()
+        };
+        Summary {
+            stop_reason: "epochs".into(),
+            global_steps: 6_000,
+            examples: 360_000,
+            seconds: 0.21,
+            test_loss: 0.3561,
+            test_accuracy: 0.9152,
+            tasks: vec![task("worker:0"), task("worker:1")],
+            ..Summary::default()
+        }
+    }
+
     #[test]
-    fn long_texts_are_broken_between_words() {
-        let text = wrapped(&["word"; 40].join(" "));
-        assert!(text.lines().count() == 3 && text.lines().all(|line| line.len() <= 100), "{text}");
-        let words: Vec<_> = text.split_whitespace().collect();
-        assert_eq!(words, ["word"; 40]);
-        assert_eq!(wrapped("a b"), "a b");
+    fn no_line_is_wider_than_the_terminal() {
+        for width in [40, 60, 80, 100, 200] {
+            let text = closing_table(&summary(), Path::new("runs/digits"), Some(width));
+            let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(widest <= width, "{width}: {text}");
+            assert!(text.contains("worker:1"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_skipped_test_is_said() {
+        let skipped = Summary { test_loss: f64::NAN, ..summary() };
+        assert_eq!(test_line(&skipped), "skipped because the run was interrupted");
+        let older = test_line(&Summary { test_step: Some(4_000), ..summary() });
+        assert!(older.starts_with("loss 0.3561, accuracy 91.52 % at step 4,000; "), "{older}");
     }
 
     #[test]

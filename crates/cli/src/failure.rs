@@ -11,10 +11,14 @@ use std::path::Path;
 use paceline_data::DataError;
 use paceline_engine::TrainError;
 use paceline_net::LinkError;
-use paceline_place::PlaceError;
+use paceline_place::{LauncherChannel, PlaceError};
 use paceline_record::RunFileError;
 
+use signal_hook::consts::SIGTERM;
+
 use crate::job::{Problem, Problems};
+use crate::progress::write_line;
+use crate::terminal::wrap_message;
 
 /// The exit code when another task is gone: worth a retry, and not the code of a signal.
 const LOST: u8 = 200;
@@ -42,11 +46,11 @@ pub enum Failure {
     /// Training itself failed.
     #[error("{0}")]
     Training(String),
-    /// A launched task failed, and has reported why.
-    #[error("the run failed: {task} ended with code {code}")]
+    /// A launched task failed.
+    #[error("{text}")]
     Task {
-        /// The task's name.
-        task: String,
+        /// Why, and which tasks failed with it.
+        text: String,
         /// The task's exit code, which becomes this program's.
         code: u8,
     },
@@ -58,6 +62,14 @@ pub enum Failure {
     Interrupted {
         /// The signal's number.
         signal: i32,
+    },
+    /// The same, but the run or the task has not ended cleanly.
+    #[error("interrupted by signal {signal}{why}")]
+    Unfinished {
+        /// The signal's number.
+        signal: i32,
+        /// What the task did then, as the rest of the sentence.
+        why: String,
     },
     /// The same, before anything was written.
     #[error("interrupted by signal {signal}; nothing was written")]
@@ -75,10 +87,34 @@ impl Failure {
             Failure::Files { .. } | Failure::Training(_) => 1,
             Failure::Task { code, .. } => *code,
             Failure::Lost(_) => LOST,
-            Failure::Interrupted { signal } | Failure::Signal { signal } => {
-                128u8.saturating_add(*signal as u8)
-            }
+            Failure::Interrupted { signal }
+            | Failure::Unfinished { signal, .. }
+            | Failure::Signal { signal } => 128u8.saturating_add(*signal as u8),
         }
+    }
+
+    /// The same failure; if the task was interrupted, by this signal.
+    #[must_use]
+    pub(crate) fn with_signal(self, received: Option<i32>) -> Failure {
+        match self {
+            Failure::Unfinished { signal, why } => {
+                Failure::Unfinished { signal: received.unwrap_or(signal), why }
+            }
+            failure => failure,
+        }
+    }
+
+    /// Writes the failure to standard error; that of a launched task goes to its launcher, which
+    /// shows the cause of several failures first.
+    pub fn report(&self) {
+        let text = self.to_string();
+        if LauncherChannel::send_failure(&text) {
+            return;
+        }
+        // One write, because other tasks write to the same stream. If it fails, only the exit
+        // code is left.
+        let lines: Vec<_> = text.lines().map(error_line).collect();
+        write_line(&lines.join("\n"));
     }
 
     /// For `map_err`: signals cannot be received.
@@ -101,6 +137,10 @@ impl From<TrainError> for Failure {
             TrainError::Io { what, source } => Failure::Files { what, source },
             TrainError::Training(text) => Failure::Training(text),
             TrainError::Lost(text) | TrainError::Replaced(text) => Failure::Lost(text),
+            TrainError::Interrupted(text) => {
+                let why = text.strip_prefix("interrupted").map_or(format!(": {text}"), Into::into);
+                Failure::Unfinished { signal: SIGTERM, why }
+            }
         }
     }
 }
@@ -110,9 +150,14 @@ impl From<PlaceError> for Failure {
         match error {
             PlaceError::Usage(text) => Failure::Usage(text),
             PlaceError::Io { what, source } => Failure::Files { what, source },
-            PlaceError::TaskFailed { task, code } => Failure::Task { task, code },
+            PlaceError::TaskFailed { text, code } => Failure::Task { text, code },
             PlaceError::Lost(text) => Failure::Lost(text),
-            PlaceError::Interrupted { signal } => Failure::Interrupted { signal },
+            PlaceError::Interrupted { signal, text } => {
+                let text = text.unwrap_or_else(|| "the run did not end cleanly".into());
+                let known = format!("interrupted by signal {signal}");
+                let why = text.strip_prefix(&known).map_or(format!("; {text}"), Into::into);
+                Failure::Unfinished { signal, why }
+            }
         }
     }
 }
@@ -136,6 +181,11 @@ impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
         Failure::Job(problem.into())
     }
+}
+
+/// A line of an error as people see it. Consequences of another line are indented.
+fn error_line(line: &str) -> String {
+    if line.starts_with(' ') { wrap_message(line) } else { wrap_message(&format!("error: {line}")) }
 }
 
 /// Converts a failure of the program for the engine.

@@ -22,8 +22,9 @@ impl Interrupt {
 
     fn install_handlers() -> io::Result<Self> {
         let interrupt = Self::default();
+        let noted = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            let noted = Arc::new(AtomicBool::new(false));
+            let noted = noted.clone();
             // Handlers run in this order, so only the signal before enables the exit.
             signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, noted.clone())?;
             signal_hook::flag::register(signal, noted)?;

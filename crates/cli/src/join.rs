@@ -7,24 +7,25 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use paceline_engine::checkpoint::PlanOrigin;
 use paceline_engine::{Mode, TaskContext, TaskPlace, TrainError, TrainingTask, join_run};
 use paceline_exchange::{CONTROL_BYTES, MAX_TOKEN_BYTES};
-use paceline_net::request_join_info;
+use paceline_net::{LinkError, request_join_info};
 use paceline_place::{Cluster, Role, Task, read_token};
 use paceline_record::RunDir;
 use paceline_record::names::files::{self, JOIN};
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
+use crate::end_limit::TaskActivity;
 use crate::failure::train_error;
 use crate::interrupt::Interrupt;
 use crate::job::{Plan, RawJob};
 use crate::load_data::load_data;
-use crate::progress::write_line;
+use crate::progress::{Progress, write_line};
 use crate::task_context::{ProgramContext, StopSource, TaskIdentity};
 use crate::test_hooks;
 use crate::workload::build_workload;
@@ -104,6 +105,11 @@ impl Drop for JoinFile {
     }
 }
 
+/// Removes the file that says how to join the run in this directory: its launcher was killed.
+pub(crate) fn remove_join_file(run: &Path) {
+    let _ = fs::remove_file(run.join(JOIN));
+}
+
 /// How to join, as the command line says.
 #[derive(Clone, Debug)]
 pub struct JoinOptions {
@@ -119,15 +125,26 @@ pub struct JoinOptions {
 struct RunAccess {
     address: String,
     token: Vec<u8>,
+    /// Both were in the run's directory.
+    is_from_file: bool,
 }
 
 impl JoinOptions {
+    /// The file names a server that does not answer: whatever wrote it was killed before it could
+    /// remove it.
+    fn stale(&self, error: &LinkError) -> Failure {
+        Failure::Usage(format!(
+            "--join {}: its {JOIN} is left from a run that has ended: {error}",
+            self.target
+        ))
+    }
+
     fn access(&self) -> Result<RunAccess, Failure> {
         let path = Path::new(&self.target);
         if !path.is_dir() {
             let token = self.token_file.as_deref().map(|path| read_token("--token-file", path));
             let token = token.transpose()?.unwrap_or_default().into_bytes();
-            return Ok(RunAccess { address: self.target.clone(), token });
+            return Ok(RunAccess { address: self.target.clone(), token, is_from_file: false });
         }
         let path = path.join(JOIN);
         let wrong = |why: String| {
@@ -145,7 +162,7 @@ impl JoinOptions {
             serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
         let token = found.token.into_bytes();
         match found.servers.into_iter().next().filter(|_| token.len() <= MAX_TOKEN_BYTES) {
-            Some(address) => Ok(RunAccess { address, token }),
+            Some(address) => Ok(RunAccess { address, token, is_from_file: true }),
             None => Err(wrong(format!("{JOIN} names no server"))),
         }
     }
@@ -153,8 +170,13 @@ impl JoinOptions {
 
 /// Joins a run and fills slots of it until it is over or this process leaves.
 pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure> {
-    let RunAccess { address, token } = options.access()?;
-    let info = request_join_info(&address, &token, REQUEST_TIMEOUT)?;
+    let stop = StopSource { interrupt: interrupt.clone(), channel: None };
+    let activity = TaskActivity::default();
+    activity.enforce(stop.clone())?;
+    let RunAccess { address, token, is_from_file } = options.access()?;
+    activity.set_wait(Some(&format!("waiting for the server at {address}")));
+    let info = request_join_info(&address, &token, REQUEST_TIMEOUT)
+        .map_err(|error| if is_from_file { options.stale(&error) } else { error.into() })?;
     let wrong = |why: String| Failure::Usage(format!("the run at {address}: {why}"));
     let info: JoinInfo = serde_json::from_slice(&info).map_err(|error| wrong(error.to_string()))?;
     let job = RawJob::parse(&info.job, Path::new("the run's job.toml"))?;
@@ -166,7 +188,6 @@ pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure>
     let workload = build_workload(&plan, data);
     let settings = plan.settings(job.digest(), test_hooks::from_env());
     let run = open_run_dir(options, &info, &job, &plan)?;
-    let stop = StopSource { interrupt: interrupt.clone(), channel: None };
     let task = |place, context: Arc<dyn TaskContext>| TrainingTask {
         run_name: &plan.name,
         settings: &settings,
@@ -181,18 +202,26 @@ pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure>
         started: Instant::now(),
     };
     let place = join_place(&info, token);
-    let enrolling = task(&place, Arc::new(EnrollingContext { interrupt: interrupt.clone() }));
+    let enrolling = task(
+        &place,
+        Arc::new(EnrollingContext {
+            interrupt: interrupt.clone(),
+            activity: activity.clone(),
+            progress: Mutex::new(Progress::of_waits(false)),
+        }),
+    );
     let named_place = std::cell::OnceCell::new();
     let joined = join_run(&enrolling, |name| {
         let refused = || TrainError::Settings(format!("server 0 sent a bad name: {name:?}"));
         let index = name.rsplit_once(':').and_then(|(_, index)| index.parse().ok());
         let cluster = info.cluster(index.ok_or_else(refused)?);
-        let context = named_context(&plan, &cluster, &run, stop).map_err(train_error)?;
+        let context = named_context(&plan, &cluster, &run, stop, activity.clone());
+        let context = context.map_err(train_error)?.showing_waits(false);
         let place =
             named_place.get_or_init(|| TaskPlace { name: name.to_owned(), ..place.clone() });
         Ok(task(place, Arc::new(context)))
     });
-    Ok(joined?)
+    joined.map_err(|error| Failure::from(error).with_signal(interrupt.signal()))
 }
 
 /// The place of a process that has no name yet.
@@ -229,10 +258,11 @@ fn named_context(
     cluster: &Cluster,
     run: &RunDir,
     stop: StopSource,
+    activity: TaskActivity,
 ) -> Result<ProgramContext, Failure> {
     let identity = TaskIdentity { joined_later: true, ..TaskIdentity::of(cluster) };
     let run = RunDir::rejoin(run.path(), &identity.name)?;
-    let context = ProgramContext::new(plan, identity, &run, stop)?;
+    let context = ProgramContext::new(plan, identity, &run, stop, activity)?;
     let text = format!("has joined {}, with its folder in {}", plan.name, run.path().display());
     context.note(paceline_engine::NoteLevel::Warning, &text);
     Ok(context)
@@ -241,11 +271,18 @@ fn named_context(
 /// The context of a process that is not enrolled yet: it has no name and no folder.
 struct EnrollingContext {
     interrupt: Interrupt,
+    activity: TaskActivity,
+    progress: Mutex<Progress>,
 }
 
 impl TaskContext for EnrollingContext {
     fn note(&self, _level: paceline_engine::NoteLevel, text: &str) {
         write_line(text);
+    }
+
+    fn waiting(&self, text: Option<&str>) {
+        self.activity.set_wait(text);
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).show_wait("", text);
     }
 
     fn stop_signal(&self) -> Option<i32> {

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use paceline_engine::LongWork;
 use paceline_observe::ProgressReport;
 use paceline_record::TaskLog;
 
+use crate::terminal::{message_width, wrap_message};
 use crate::text_table::grouped;
 pub(crate) use paceline_record::write_line;
 
@@ -22,19 +24,35 @@ const LINE_EVERY: Duration = Duration::from_secs(2);
 const LOG_EVERY: Duration = Duration::from_secs(2);
 const LOG_SHARE: u32 = 100;
 
+/// How often lines say what a task waits for, and how long work lasts before it is shown.
+const WAIT_LINE_EVERY: Duration = Duration::from_secs(5);
+const SHOW_WORK_AFTER: Duration = Duration::from_secs(1);
+/// The narrowest bar beside a text.
+const LEAST_BAR: usize = 10;
+
 /// Formats a progress report as one line.
 fn progress_line(report: &ProgressReport) -> String {
-    let accuracy =
-        report.test_accuracy.map_or("-".to_owned(), |share| format!("{:.2} %", 100.0 * share));
-    let left = report
-        .left
-        .map_or(String::new(), |left| format!(", {} left", clock_time(left.as_secs_f64())));
-    format!(
-        "step {}, loss {:.4}, accuracy {accuracy}, {} examples/s{left}",
-        grouped(report.step),
-        report.train_loss,
-        grouped(report.examples_per_second.round() as u64)
-    )
+    progress_parts(report).join(", ")
+}
+
+/// The same for a bar in a terminal of this width: without what does not fit.
+fn short_progress_line(report: &ProgressReport, width: usize) -> String {
+    let mut parts = progress_parts(report);
+    while parts.len() > 1 && parts.join(", ").chars().count() + LEAST_BAR + 1 > width {
+        // The step comes first, and the time left last; the speed before it matters least.
+        let at = if parts.len() > 2 { parts.len() - 2 } else { 1 };
+        parts.remove(at);
+    }
+    parts.join(", ")
+}
+
+fn progress_parts(report: &ProgressReport) -> Vec<String> {
+    let accuracy = report.test_accuracy.map(|share| format!("accuracy {:.2} %", 100.0 * share));
+    let rate = format!("{} examples/s", grouped(report.examples_per_second.round() as u64));
+    let left = report.left.map(|left| format!("{} left", clock_time(left.as_secs_f64())));
+    let step = format!("step {}", grouped(report.step));
+    let loss = format!("loss {:.4}", report.train_loss);
+    [Some(step), Some(loss), accuracy, Some(rate), left].into_iter().flatten().collect()
 }
 
 /// Formats seconds for people: `8 s`, `3:05`, `2:00:00`.
@@ -60,6 +78,23 @@ pub struct Progress {
     next: Instant,
     log: Option<Arc<TaskLog>>,
     next_logged: Instant,
+    /// The last wait that was shown.
+    wait: Option<ShownWait>,
+    work: Option<ShownWork>,
+}
+
+/// A wait that was shown.
+struct ShownWait {
+    /// What the wait is for, without its time.
+    subject: String,
+    next: Instant,
+}
+
+/// Work beside the steps.
+struct ShownWork {
+    name: String,
+    begun: Instant,
+    next: Instant,
 }
 
 impl Progress {
@@ -77,7 +112,25 @@ impl Progress {
             ProgressForm::Lines
         };
         let now = Instant::now();
-        Self { form, next: now, log: None, next_logged: now }
+        Self { form, next: now, log: None, next_logged: now, wait: None, work: None }
+    }
+
+    /// Shows what a task waits for and nothing else, for a task that does not lead the run.
+    pub fn of_waits(quiet: bool) -> Self {
+        let progress = Self::new(quiet);
+        if let ProgressForm::Bar(bar) = &progress.form {
+            let style = ProgressStyle::with_template("{msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        }
+        progress
+    }
+
+    /// The bar, if there is one.
+    pub fn bar(&self) -> Option<ProgressBar> {
+        match &self.form {
+            ProgressForm::Bar(bar) => Some(bar.clone()),
+            ProgressForm::Quiet | ProgressForm::Lines => None,
+        }
     }
 
     /// Also writes progress to a log.
@@ -110,9 +163,58 @@ impl Progress {
             }
             ProgressForm::Bar(bar) => {
                 bar.set_position((1_000.0 * report.done.unwrap_or_default()) as u64);
-                bar.set_message(progress_line(report));
+                let width = message_width().unwrap_or(80);
+                bar.set_message(short_progress_line(report, width));
                 self.next = Instant::now() + BAR_EVERY;
             }
+        }
+    }
+
+    /// Shows what the task `name` waits for: as a line that is replaced in a terminal, and as a
+    /// line every few seconds elsewhere. `None` if the wait is over.
+    pub fn show_wait(&mut self, name: &str, text: Option<&str>) {
+        let Some(text) = text else {
+            if self.wait.take().is_some()
+                && let ProgressForm::Bar(bar) = &self.form
+            {
+                bar.set_message("");
+            }
+            return;
+        };
+        let now = Instant::now();
+        let subject = text.split(" (").next().unwrap_or_default();
+        let is_due = self.wait.as_ref().is_none_or(|w| w.subject != subject || now >= w.next);
+        match &self.form {
+            ProgressForm::Quiet => return,
+            ProgressForm::Bar(bar) => bar.set_message(fit(text)),
+            ProgressForm::Lines if is_due => write_line(&format!("{name}{text}")),
+            ProgressForm::Lines => return,
+        }
+        self.wait = Some(ShownWait { subject: subject.to_owned(), next: now + WAIT_LINE_EVERY });
+    }
+
+    /// Shows how far work beside the steps has come, once it has lasted a second.
+    pub fn show_work(&mut self, work: LongWork) {
+        let now = Instant::now();
+        let text = describe_work(work);
+        let name = text.split(' ').next().unwrap_or_default();
+        let is_same = self.work.as_ref().is_some_and(|shown| shown.name == name);
+        if work.is_done() {
+            self.work = None;
+        } else if !is_same {
+            let next = now + SHOW_WORK_AFTER;
+            self.work = Some(ShownWork { name: name.to_owned(), begun: now, next });
+        } else if let Some(shown) = &mut self.work
+            && now >= shown.next
+        {
+            match &self.form {
+                ProgressForm::Quiet => {}
+                ProgressForm::Lines => write_line(&text),
+                ProgressForm::Bar(bar) => bar.set_message(fit(&text)),
+            }
+            let is_bar = matches!(self.form, ProgressForm::Bar(_));
+            let lasts = now.saturating_duration_since(shown.begun);
+            shown.next = now + if is_bar { BAR_EVERY } else { LINE_EVERY.max(lasts / 10) };
         }
     }
 
@@ -122,7 +224,7 @@ impl Progress {
         match &self.form {
             ProgressForm::Quiet => {}
             ProgressForm::Lines => write_line(text),
-            ProgressForm::Bar(bar) => bar.suspend(|| write_line(text)),
+            ProgressForm::Bar(bar) => bar.suspend(|| write_line(&wrap_message(text))),
         }
     }
 
@@ -137,6 +239,23 @@ impl Progress {
             bar.finish_and_clear();
         }
     }
+}
+
+/// Work in words, such as `testing 3,200/10,000`.
+fn describe_work(work: LongWork) -> String {
+    match work {
+        LongWork::Test { done, total } => format!("testing {}/{}", grouped(done), grouped(total)),
+        work => work.to_string(),
+    }
+}
+
+/// A text cut to the width of the terminal: a line that is replaced must not wrap.
+fn fit(text: &str) -> String {
+    let width = message_width().unwrap_or(80).saturating_sub(1);
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -156,6 +275,12 @@ mod tests {
         };
         let text = "step 1,500, loss 0.5000, accuracy 90.00 %, 1,500 examples/s, 3:00 left";
         assert_eq!(progress_line(&report), text);
+        assert_eq!(short_progress_line(&report, 81), text);
+        let short = "step 1,500, loss 0.5000, accuracy 90.00 %, 3:00 left";
+        assert_eq!(short_progress_line(&report, 80), short);
+        assert_eq!(short_progress_line(&report, 50), "step 1,500, loss 0.5000, 3:00 left");
+        let untested = ProgressReport { test_accuracy: None, left: None, ..report };
+        assert_eq!(progress_line(&untested), "step 1,500, loss 0.5000, 1,500 examples/s");
     }
 
     #[test]

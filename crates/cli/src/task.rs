@@ -13,6 +13,7 @@ use paceline_record::RunDir;
 use paceline_record::names::files;
 
 use crate::Failure;
+use crate::end_limit::TaskActivity;
 use crate::job::{Plan, RawJob};
 use crate::join::JoinInfo;
 use crate::load_data::{data_shape, load_data};
@@ -30,6 +31,9 @@ pub(crate) fn run_task(
     options: &TrainOptions,
     stop: StopSource,
 ) -> Result<Option<FinishedRun>, Failure> {
+    let activity = TaskActivity::default();
+    activity.enforce(stop.clone())?;
+    activity.introduce(&cluster.task.to_string(), None);
     let checkpoint = find_checkpoint(plan, options)?;
     // The launcher has already opened the run; without a launcher, the coordinator does.
     let is_led = options.checkpoint.is_some() || cluster.slot() != Some(0);
@@ -55,10 +59,18 @@ pub(crate) fn run_task(
         checkpoints: &checkpoints,
         from: from.as_ref(),
     };
-    let is_launched = stop.channel.is_some();
-    let context = ProgramContext::new(plan, identity, &run, stop)?;
+    let (is_launched, signals) = (stop.channel.is_some(), stop.clone());
+    let context = ProgramContext::new(plan, identity, &run, stop, activity)?;
+    // A launched task's waits are those of its run, which the coordinator shows.
+    let context = if is_launched { context } else { context.showing_waits(options.quiet) };
     match cluster.task.role {
-        Role::Ps => task.serve(context).map(|()| None),
+        Role::Ps => match task.serve(context) {
+            // The launcher ended a server that no worker needs any more.
+            Err(Failure::Unfinished { .. }) if is_launched && signals.signal().is_some() => {
+                Ok(None)
+            }
+            served => served.map(|()| None),
+        },
         Role::Evaluator => task.evaluate(context).map(|()| None),
         Role::Chief | Role::Worker => {
             let workload = task.load_workload()?;

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use paceline_engine::{FinalModel, NoteLevel, TaskContext, TrainError};
+use paceline_engine::{FinalModel, LongWork, NoteLevel, TaskContext, TrainError};
 use paceline_model::{Group, Layout, OpNode};
 use paceline_observe::{Recorder, ServerRecorder, Summary};
 use paceline_place::{Cluster, LauncherChannel};
@@ -15,12 +15,16 @@ use paceline_record::{
 };
 
 use crate::Failure;
+use crate::end_limit::TaskActivity;
 use crate::failure::train_error;
 use crate::interrupt::Interrupt;
 use crate::job::Plan;
 use crate::metrics::{Metrics, MetricsTask};
 use crate::progress::{Progress, write_line};
 use crate::task_recorders::{MetricsRecorder, ProgressRecorder, ServerRecorders};
+
+/// Parameters that are written to the model's file at a time.
+const WRITE_FLOATS: usize = 4 << 20;
 
 /// A task's name and peers, for its recorders.
 #[derive(Clone, Debug, Default)]
@@ -60,7 +64,7 @@ pub(crate) struct StopSource {
 }
 
 impl StopSource {
-    fn signal(&self) -> Option<i32> {
+    pub(crate) fn signal(&self) -> Option<i32> {
         match &self.channel {
             Some(channel) => channel.signal(),
             None => self.interrupt.signal(),
@@ -69,7 +73,7 @@ impl StopSource {
 
     /// Whether this process should leave the run. A launched task asks its launcher first: a
     /// signal to all tasks is meant for the run, not for each task.
-    fn should_leave(&self) -> bool {
+    pub(crate) fn should_leave(&self) -> bool {
         let Some(channel) = &self.channel else { return self.interrupt.signal().is_some() };
         if self.interrupt.signal().is_some() {
             channel.ask_to_leave();
@@ -86,6 +90,7 @@ pub(crate) struct ProgramContext {
     log: Arc<TaskLog>,
     progress: Arc<Mutex<Progress>>,
     stop: StopSource,
+    activity: TaskActivity,
     description: Option<RunDescription>,
     /// Bytes that the run's model and a checkpoint of it take.
     model_bytes: u64,
@@ -98,6 +103,7 @@ impl ProgramContext {
         identity: TaskIdentity,
         run: &RunDir,
         stop: StopSource,
+        activity: TaskActivity,
     ) -> Result<Self, Failure> {
         let log = Arc::new(TaskLog::create(run, &identity.name)?);
         Ok(Self {
@@ -107,6 +113,7 @@ impl ProgramContext {
             log,
             progress: Arc::new(Mutex::new(Progress::new(true))),
             stop,
+            activity,
             description: None,
             model_bytes: 0,
         })
@@ -130,13 +137,31 @@ impl ProgramContext {
         Notice::new(move |text| warn(&log, is_alone, text))
     }
 
+    /// The context of a task that was started by hand and does not lead the run: it shows what it
+    /// waits for.
+    pub(crate) fn showing_waits(mut self, quiet: bool) -> Self {
+        self.set_progress(Progress::of_waits(quiet));
+        self
+    }
+
+    fn set_progress(&mut self, progress: Progress) {
+        self.activity.introduce(&self.shown_name(), progress.bar());
+        self.progress = Arc::new(Mutex::new(progress));
+    }
+
+    /// The task's name, unless it is the only one of its run.
+    fn shown_name(&self) -> String {
+        let is_alone = self.identity.peers.is_empty();
+        if is_alone { String::new() } else { self.identity.name.clone() }
+    }
+
     /// The context of the task that leads the run, with the operations of its model: it shows
     /// progress and describes the run.
     pub(crate) fn leading(mut self, progress: Progress, graph: Vec<OpNode>) -> Self {
         let progress = progress.with_log(self.log.clone());
         let hparams = hyperparameters(&self.plan);
         self.description = Some(RunDescription { graph, hparams });
-        self.progress = Arc::new(Mutex::new(progress));
+        self.set_progress(progress);
         self
     }
 
@@ -213,6 +238,21 @@ impl TaskContext for ProgramContext {
         }
     }
 
+    fn waiting(&self, text: Option<&str>) {
+        self.activity.set_wait(text);
+        match text {
+            Some(text) => self.log.info(text),
+            None => self.activity.start(),
+        }
+        let name = format!("{}: ", self.identity.name);
+        self.progress().show_wait(&name, text);
+    }
+
+    fn working(&self, work: LongWork) {
+        self.activity.set_work(work);
+        self.progress().show_work(work);
+    }
+
     fn recorder(&self) -> Result<Box<dyn Recorder + Send>, TrainError> {
         let events = self.event_log().map_err(train_error)?;
         let metrics = self.metrics(self.identity.others.clone()).map_err(train_error)?;
@@ -243,8 +283,19 @@ impl TaskContext for ProgramContext {
     fn save_model(&self, model: FinalModel<'_>) -> Result<(), TrainError> {
         let refused = |error: RunFileError| train_error(error.into());
         let mut file = self.run.model_writer(model.layout, model.step).map_err(refused)?;
-        model.for_each_piece(&mut |piece| file.write(piece).map_err(refused))?;
-        file.finish().map_err(refused)
+        let (mut done, total) = (0, 4 * model.layout.len() as u64);
+        self.working(LongWork::SaveModel { done, total });
+        model.for_each_piece(&mut |piece| {
+            for part in piece.chunks(WRITE_FLOATS) {
+                file.write(part).map_err(refused)?;
+                done += 4 * part.len() as u64;
+                self.working(LongWork::SaveModel { done: done.min(total - 1), total });
+            }
+            Ok(())
+        })?;
+        let finished = file.finish().map_err(refused);
+        self.working(LongWork::SaveModel { done: total, total });
+        finished
     }
 
     fn save_summary(&self, summary: &Summary, has_timeline: bool) -> Result<(), TrainError> {

@@ -1,5 +1,7 @@
 //! Tables of text, and numbers as people write them.
 
+use crate::terminal::wrap;
+
 /// Lays out rows as columns of text, each flush left.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     lay_out(rows, |_| Alignment::Left)
@@ -48,6 +50,75 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
+/// A number and the noun it counts: `1 step`, `2 steps`.
+pub(crate) fn counted(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", grouped(number))
+}
+
+/// Figures about one thing after another, for a terminal of `width` columns; `None` for no limit.
+///
+/// The first row has the titles. Columns that `droppable` names are left out, in that order, until
+/// the table fits. If it does not fit even then, each row becomes a block of its own.
+pub(crate) fn fitted(rows: &[Vec<String>], droppable: &[&str], width: Option<usize>) -> String {
+    fit(rows, aligned, droppable, width)
+}
+
+/// The same for columns of text.
+pub(crate) fn fitted_text(
+    rows: &[Vec<String>],
+    droppable: &[&str],
+    width: Option<usize>,
+) -> String {
+    fit(rows, columns, droppable, width)
+}
+
+fn fit(
+    rows: &[Vec<String>],
+    lay_out: fn(&[Vec<String>]) -> String,
+    droppable: &[&str],
+    width: Option<usize>,
+) -> String {
+    let whole = lay_out(rows);
+    let Some(width) = width.filter(|&width| widest_line(&whole) > width) else { return whole };
+    let mut rows = rows.to_vec();
+    let mut dropped = Vec::new();
+    for title in droppable {
+        if widest_line(&lay_out(&rows)) <= width {
+            break;
+        }
+        if let Some(at) = rows[0].iter().position(|head| head == title) {
+            rows.iter_mut().for_each(|row| drop(row.remove(at)));
+            dropped.push(*title);
+        }
+    }
+    let text = lay_out(&rows);
+    if widest_line(&text) > width {
+        return blocks(&rows, width);
+    }
+    let note = format!("(a wider terminal also shows {})", dropped.join(", "));
+    format!("{text}{}\n", wrap(&note, width, "  "))
+}
+
+/// Each row as a block: its first cell, then the other cells with their titles.
+fn blocks(rows: &[Vec<String>], width: usize) -> String {
+    let mut text = String::new();
+    for row in &rows[1..] {
+        let cells: Vec<_> = row.iter().zip(&rows[0]).skip(1).collect();
+        let shown = cells.iter().filter(|(cell, _)| !cell.is_empty());
+        let cells: Vec<_> =
+            shown.map(|(cell, title)| format!("{title} {cell}").trim().to_owned()).collect();
+        let block = format!("{}: {}", row[0], cells.join(", "));
+        text.push_str(&format!("{}\n", wrap(&block, width, "  ")));
+    }
+    text
+}
+
+/// The columns that the widest line of a text takes.
+fn widest_line(text: &str) -> usize {
+    text.lines().map(|line| line.chars().count()).max().unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,5 +133,26 @@ mod tests {
     fn columns_line_up() {
         let rows = [["task", "steps"], ["worker:0", "7"]].map(|row| row.map(String::from).to_vec());
         assert_eq!(aligned(&rows), "task      steps\nworker:0      7\n");
+    }
+
+    #[test]
+    fn one_is_singular() {
+        let all = [0, 1, 2, 1_000].map(|number| counted(number, "step"));
+        assert_eq!(all, ["0 steps", "1 step", "2 steps", "1,000 steps"]);
+    }
+
+    #[test]
+    fn a_table_drops_columns_until_it_fits_and_then_becomes_blocks() {
+        let rows = [["task", "steps", "CPU s", "peak MB"], ["worker:0", "7", "0.21", "88.8"]];
+        let rows = rows.map(|row| row.map(String::from).to_vec());
+        let drop = ["peak MB", "CPU s"];
+        let whole = "task      steps  CPU s  peak MB\nworker:0      7   0.21     88.8\n";
+        assert_eq!(fitted(&rows, &drop, None), whole);
+        assert_eq!(fitted(&rows, &drop, Some(31)), whole);
+        let less = fitted(&rows, &drop, Some(30));
+        assert!(less.starts_with("task      steps  CPU s\nworker:0      7   0.21\n"), "{less}");
+        assert!(less.contains("shows peak MB"), "{less}");
+        assert!(widest_line(&less) <= 30, "{less}");
+        assert_eq!(fitted(&rows, &["peak MB"], Some(16)), "worker:0: steps\n  7, CPU s 0.21\n");
     }
 }

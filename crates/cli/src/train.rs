@@ -9,6 +9,7 @@ use paceline_place::{Cluster, LauncherChannel};
 use paceline_record::names::files;
 
 use crate::Failure;
+use crate::end_limit::TaskActivity;
 use crate::interrupt::Interrupt;
 use crate::job::{Plan, RawJob};
 use crate::launch::launch;
@@ -32,7 +33,8 @@ pub fn train(
     let job = &job.placed_in(cluster.as_ref());
     let plan = job.check()?;
     let stop = StopSource { interrupt: interrupt.clone(), channel: channel.cloned() };
-    match (plan.cluster.mode, cluster) {
+    let signals = stop.clone();
+    let trained = match (plan.cluster.mode, cluster) {
         (Mode::Single, Some(cluster)) if cluster.slots() > 1 => Err(Failure::Usage(format!(
             "TF_CONFIG lists {} workers, but cluster.mode is single; choose another mode",
             cluster.slots()
@@ -45,7 +47,8 @@ pub fn train(
         (Mode::Single, _) => train_single(job, &plan, options, stop).map(Some),
         (_, Some(cluster)) => run_task(job, &plan, &cluster, options, stop),
         (_, None) => launch(job, &plan, options, interrupt).map(Some),
-    }
+    };
+    trained.map_err(|failure| failure.with_signal(signals.signal()))
 }
 
 /// Trains a whole run in this process.
@@ -55,6 +58,8 @@ fn train_single(
     options: &TrainOptions,
     stop: StopSource,
 ) -> Result<FinishedRun, Failure> {
+    let activity = TaskActivity::default();
+    activity.enforce(stop.clone())?;
     let progress = Progress::new(options.quiet);
     let data = load_data(job, plan, &mut |text| progress.say(text))?;
     let workload = build_workload(plan, data);
@@ -76,7 +81,7 @@ fn train_single(
     let run = options.open_run(&plan.name, checkpoint.as_ref())?;
     run.write(files::JOB, job.explain().as_bytes())?;
     let identity = TaskIdentity { name: place.name.clone(), ..TaskIdentity::default() };
-    let context = ProgramContext::new(plan, identity, &run, stop)?
+    let context = ProgramContext::new(plan, identity, &run, stop, activity.clone())?
         .with_room_for(&layout)
         .leading(progress, workload.small_model()?.graph());
     context.say(&announcement(plan, &workload.data, run.path()));
@@ -94,6 +99,7 @@ fn train_single(
         from: from.as_ref(),
         started: Instant::now(),
     };
+    activity.start();
     let Some(report) = run_worker(&task, None)? else {
         unreachable!("the only worker of a run leads it")
     };

@@ -12,6 +12,8 @@ use paceline_record::names::{files, folders};
 use crate::Failure;
 use crate::job::Plan;
 use crate::progress::write_line;
+use crate::terminal::wrap_message;
+use crate::text_table::counted;
 use crate::watch::PageProcess;
 
 /// What the command line adds to a job.
@@ -63,7 +65,7 @@ impl TrainOptions {
     /// Writes a message for people, unless quiet.
     pub(crate) fn say(&self, text: &str) {
         if !self.quiet {
-            write_line(text);
+            write_line(&wrap_message(text));
         }
     }
 }
@@ -86,6 +88,11 @@ pub struct FinishedRun {
 }
 
 impl FinishedRun {
+    /// Whether the final parameters were not tested.
+    pub(crate) fn skipped_test(&self) -> bool {
+        self.summary.test_loss.is_nan() || self.summary.test_step.is_some()
+    }
+
     /// The result of a run that this process led.
     pub(crate) fn new(run: &RunDir, report: RunReport) -> Self {
         let signal = report.reason.and_then(StopReason::signal);
@@ -101,10 +108,10 @@ pub(crate) fn resume_line(step: u64) -> String {
 /// The line that says what a run trains.
 pub(crate) fn announcement(plan: &Plan, data: &TrainingData, run: &Path) -> String {
     format!(
-        "{}: {} on {} examples ({}), into {}",
+        "{}: {} on {} ({}), into {}",
         plan.name,
         plan.model.name(),
-        data.train_len(),
+        counted(data.train_len() as u64, "example"),
         data.origin(),
         run.display()
     )

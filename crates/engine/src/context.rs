@@ -1,5 +1,7 @@
 //! What surrounds a task: its messages, its recorders, requests to stop, and the run's results.
 
+use std::fmt;
+
 use paceline_model::Layout;
 use paceline_observe::{Recorder, ServerRecorder, Summary};
 
@@ -14,12 +16,70 @@ pub enum NoteLevel {
     Warning,
 }
 
+/// Work beside the steps that may take long, and how far it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LongWork {
+    /// Tests the parameters.
+    Test {
+        /// Examples tested.
+        done: u64,
+        /// Examples to test.
+        total: u64,
+    },
+    /// Writes the model.
+    SaveModel {
+        /// Bytes written.
+        done: u64,
+        /// Bytes to write.
+        total: u64,
+    },
+    /// Waits until the last checkpoint is written.
+    SaveCheckpoint {
+        /// 1 once it is written.
+        done: u64,
+        /// 1.
+        total: u64,
+    },
+}
+
+impl LongWork {
+    /// Whether the work is done.
+    pub fn is_done(self) -> bool {
+        let (Self::Test { done, total }
+        | Self::SaveModel { done, total }
+        | Self::SaveCheckpoint { done, total }) = self;
+        done >= total
+    }
+}
+
+/// The work in words, such as `testing 3200/10000`.
+impl fmt::Display for LongWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let megabytes = |bytes: u64| bytes / 1_000_000;
+        match *self {
+            Self::Test { done, total } => write!(f, "testing {done}/{total}"),
+            Self::SaveModel { done, total } => {
+                write!(f, "writing the model, {}/{} MB", megabytes(done), megabytes(total))
+            }
+            Self::SaveCheckpoint { .. } => f.write_str("writing the last checkpoint"),
+        }
+    }
+}
+
 /// What surrounds a task. All threads of the task share it.
 ///
 /// Every method has a default that suits a task without a log, signals or a run directory.
 pub trait TaskContext: Send + Sync + 'static {
     /// A message about the task.
     fn note(&self, _level: NoteLevel, _text: &str) {}
+
+    /// What the task waits for, about once a second, from a second after the wait began. A later
+    /// text replaces an earlier one; `None` says that the wait is over.
+    fn waiting(&self, _text: Option<&str>) {}
+
+    /// How far some work beside the steps has come; called many times. At its end, `done` is
+    /// `total`.
+    fn working(&self, _work: LongWork) {}
 
     /// The recorder for a training loop. Called for the first loop of a process, and for later
     /// ones after that loop has ended; loops beside it record nothing.

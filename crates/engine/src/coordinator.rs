@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
-use paceline_model::Score;
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::{ProgressReport, Recorder, TestRecord};
 
@@ -16,6 +15,7 @@ use crate::settings::{CheckpointSettings, Stop};
 use crate::stop_reason::StopReason;
 use crate::test_pacer::{LoopProgress, TestPacer};
 use crate::test_runner::{StepScore, TestResult, TestRunner};
+use crate::test_watch::LAST_TEST;
 
 /// Most tests in memory.
 const MAX_TESTS: usize = 4_096;
@@ -23,6 +23,9 @@ const MAX_TESTS: usize = 4_096;
 const MAX_MARKS: usize = 64;
 /// The train loss is the mean of this many losses.
 const LOSSES: usize = 100;
+
+/// A rate is known once the steps have taken this long.
+const LEAST_RATE_TIME: Duration = Duration::from_millis(100);
 
 /// Everything a coordinator needs before it starts.
 pub(crate) struct CoordinatorConfig<'a> {
@@ -204,8 +207,10 @@ impl<'a> Coordinator<'a> {
         result: Option<TestResult>,
         recorder: &mut dyn Recorder,
     ) -> Result<(), TrainError> {
-        let Some(result) = result else { return Ok(()) };
-        let tested @ StepScore { step, score, took } = result?;
+        let tested @ StepScore { step, score, took } = match result {
+            None | Some(Err(TrainError::Interrupted(_))) => return Ok(()),
+            Some(result) => result?,
+        };
         self.config.pacer.end(took);
         self.last_test = Some(tested);
         self.tests.push(tested);
@@ -243,8 +248,10 @@ impl<'a> Coordinator<'a> {
         step: u64,
         link: &mut impl Link,
     ) -> Result<LinkOutcome, TrainError> {
-        let last = self.last_result().transpose()?;
-        self.tests.extend(last);
+        match self.last_result() {
+            None | Some(Err(TrainError::Interrupted(_))) => {}
+            Some(last) => self.tests.push(last?),
+        }
         self.tests.retain(|test| test.step <= step);
         self.tests.dedup_by_key(|test| test.step);
         self.config.pacer.plan(step);
@@ -302,7 +309,7 @@ impl<'a> Coordinator<'a> {
         } else {
             RateStart { step, time: now }
         });
-        if now <= start.time {
+        if now < start.time + LEAST_RATE_TIME {
             return Ok(());
         }
         recorder.progress(now, &|| self.progress(step, now, start))
@@ -349,27 +356,50 @@ impl<'a> Coordinator<'a> {
         sum / known.max(1) as f64
     }
 
-    /// Tests the run's last parameters, unless that test was already made.
+    /// Tests the run's last parameters, unless that test was already made. A run that is
+    /// interrupted skips a test that would take long, and has the score of its last test, if any.
     pub(crate) fn final_test(
         &mut self,
         link: &mut impl Link,
         recorder: &mut dyn Recorder,
-    ) -> Result<LinkOutcome<Score>, TrainError> {
+    ) -> Result<LinkOutcome<Option<StepScore>>, TrainError> {
         let step = link.global_step();
         let last = self.last_result();
         self.record_test(last, recorder)?;
         match self.last_test {
-            Some(last) if last.step == step => Ok(Done(last.score)),
+            Some(last) if last.step == step => Ok(Done(self.last_test)),
+            _ if self.must_hurry(step) => Ok(Done(self.last_test)),
             _ => {
                 let keys = self.config.tests.keys();
                 let Done(params) = link.peek(keys.as_deref())? else { return Ok(Rewound) };
                 let start = Instant::now();
-                let score = self.config.tests.test(params)?;
+                let tested = self.config.tests.test(params);
                 let took = start.elapsed();
-                self.record_test(Some(Ok(StepScore { step, score, took })), recorder)?;
-                Ok(Done(score))
+                let tested = tested.map(|score| StepScore { step, score, took });
+                self.record_test(Some(tested), recorder)?;
+                Ok(Done(self.last_test))
             }
         }
+    }
+
+    /// Whether the run was interrupted, and its steps are so slow that a test would be too.
+    fn must_hurry(&self, step: u64) -> bool {
+        let steps = step.saturating_sub(self.config.joined_at).max(1);
+        let step_seconds = self.elapsed().as_secs_f64() / steps as f64;
+        self.config.context.stop_signal().is_some() && step_seconds > LAST_TEST.as_secs_f64()
+    }
+
+    /// The run stops in the middle of a step, if it was asked to.
+    pub(crate) fn interrupt(&mut self) -> Option<StopReason> {
+        let signal = self.config.context.stop_signal()?;
+        self.reason = Some(StopReason::Interrupted { signal });
+        self.reason
+    }
+
+    /// Whether the run was asked to stop.
+    #[inline]
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.config.context.stop_signal().is_some()
     }
 
     fn elapsed(&self) -> Duration {
@@ -383,81 +413,4 @@ fn next_multiple(step: u64, every: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::test_pacer::TestLoad;
-
-    #[derive(Default)]
-    struct ProgressLog(Vec<ProgressReport>);
-
-    impl Recorder for ProgressLog {
-        fn progress(
-            &mut self,
-            _now: Instant,
-            report: &dyn Fn() -> ProgressReport,
-        ) -> io::Result<()> {
-            self.0.push(report());
-            Ok(())
-        }
-    }
-
-    struct NoTests;
-
-    impl TestRunner for NoTests {
-        fn keys(&self) -> Option<Arc<[u32]>> {
-            None
-        }
-        fn begin(&mut self, _step: u64, _params: &[f32]) {}
-        fn result(&mut self) -> Option<TestResult> {
-            None
-        }
-        fn wait(&mut self) -> Option<TestResult> {
-            None
-        }
-        fn test(&mut self, _params: &[f32]) -> Result<Score, TrainError> {
-            unreachable!("no test is due")
-        }
-    }
-
-    fn coordinator() -> Coordinator<'static> {
-        let load =
-            TestLoad { examples: 1, relative_cost: 1.0, threads: 1, loop_threads: 1, batch: 10 };
-        Coordinator::new(CoordinatorConfig {
-            stop: Stop { steps: Some(5_000), ..Stop::default() },
-            pacer: TestPacer::new(Some(1_000), load, 0),
-            checkpoint: None,
-            started_at: 0,
-            joined_at: 0,
-            epoch_steps: None,
-            examples_per_step: 10,
-            tests: Box::new(NoTests),
-            reproducible: false,
-            context: &(),
-        })
-    }
-
-    #[test]
-    fn progress_begins_with_the_first_step_of_the_run() {
-        let mut log = ProgressLog::default();
-        let mut coordinator = coordinator();
-        let now = coordinator.started + Duration::from_secs(2);
-        coordinator.report_progress(1, now, &mut log).unwrap();
-        assert_eq!(log.0[0].examples_per_second, 5.0);
-    }
-
-    #[test]
-    fn progress_does_not_count_what_others_did_before() {
-        let mut log = ProgressLog::default();
-        let mut coordinator = coordinator();
-        // When worker 0 has made its first step, other workers have made 3,000.
-        let first = coordinator.started + Duration::from_micros(50);
-        coordinator.report_progress(3_000, first, &mut log).unwrap();
-        assert!(log.0.is_empty(), "there is no rate yet");
-        let later = first + Duration::from_secs(1);
-        coordinator.report_progress(3_020, later, &mut log).unwrap();
-        assert_eq!(log.0[0].examples_per_second, 200.0);
-        assert_eq!(log.0[0].left, Some(Duration::from_secs(99)));
-    }
-}
+mod tests;

@@ -52,8 +52,24 @@ impl<L: DenseLink> Trainer<L> for DenseWorker<'_> {
                     let (model, step_recorder) = (&mut *self.model, &mut self.step_recorder);
                     let batches = &mut *self.batches;
                     let params = link.params();
-                    let loss =
-                        batch_gradient(model, batches, examples, params, &mut grad, step_recorder)?;
+                    // Steps of the other workers wait for a coordinator that abandons one.
+                    let is_alone = link.is_alone();
+                    let is_stopped = || coordinator.as_ref().is_some_and(|c| c.is_interrupted());
+                    let is_abandoned = || link.is_recalled() || is_alone && is_stopped();
+                    let loss = batch_gradient(
+                        model,
+                        batches,
+                        examples,
+                        params,
+                        &mut grad,
+                        step_recorder,
+                        is_abandoned,
+                    )?;
+                    let Some(loss) = loss else {
+                        let reason = coordinator.as_deref_mut().and_then(Coordinator::interrupt);
+                        let work = WorkDone { reason, ..self.step_recorder.work };
+                        return Ok(Done(work));
+                    };
                     if step_recorder.wants_tensors(step) {
                         step_recorder.record_tensors(step, model.layout(), params, &grad)?;
                     }

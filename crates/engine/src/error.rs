@@ -29,6 +29,9 @@ pub enum TrainError {
     /// Another task of the run is gone, or never came. Worth a retry.
     #[error("{0}")]
     Lost(String),
+    /// The user or the system asked the task to end while it could not do so cleanly.
+    #[error("{0}")]
+    Interrupted(String),
     /// A newer process has taken over this one's place. Worth a retry.
     #[error("{0}")]
     Replaced(String),
@@ -53,6 +56,7 @@ impl From<LinkError> for TrainError {
         match error {
             LinkError::Io(source) => TrainError::Io { what: "the worker's sockets".into(), source },
             LinkError::SlotTaken(why) => TrainError::Replaced(why),
+            error @ LinkError::Interrupted { .. } => TrainError::Interrupted(error.to_string()),
             error => TrainError::Lost(error.to_string()),
         }
     }

@@ -6,6 +6,7 @@ use paceline_data::{BatchBuffer, Examples, Images, OnBad, Patches, SparseBuffer,
 use paceline_model::{Batch, Model, Rows, Score, SharedPatches, Tally};
 
 use crate::error::TrainError;
+use crate::test_watch::TestWatch;
 
 /// Measures how good parameters are.
 pub trait Evaluator: Send {
@@ -14,8 +15,8 @@ pub trait Evaluator: Send {
         None
     }
 
-    /// Tests those parameters.
-    fn test(&mut self, params: &[f32]) -> Result<Score, TrainError>;
+    /// Tests those parameters. The watch learns how far the test has come, and may end it.
+    fn test(&mut self, params: &[f32], watch: &TestWatch) -> Result<Score, TrainError>;
 }
 
 /// Tests on images in memory.
@@ -35,7 +36,7 @@ impl<'a> ImageEvaluator<'a> {
 }
 
 impl Evaluator for ImageEvaluator<'_> {
-    fn test(&mut self, params: &[f32]) -> Result<Score, TrainError> {
+    fn test(&mut self, params: &[f32], watch: &TestWatch) -> Result<Score, TrainError> {
         let mut tally = Tally::default();
         let most = self.model.max_block();
         for from in (0..self.examples).step_by(most) {
@@ -43,6 +44,7 @@ impl Evaluator for ImageEvaluator<'_> {
             self.buffer.fill(self.images, from..to);
             let block = Batch::dense(&self.buffer.inputs, &self.buffer.labels);
             self.model.evaluate(params, block, &mut tally);
+            watch.tested(to, self.examples)?;
         }
         Ok(tally.score())
     }
@@ -66,14 +68,17 @@ impl PatchEvaluator {
 }
 
 impl Evaluator for PatchEvaluator {
-    fn test(&mut self, params: &[f32]) -> Result<Score, TrainError> {
+    fn test(&mut self, params: &[f32], watch: &TestWatch) -> Result<Score, TrainError> {
         let mut tally = Tally::default();
         let most = self.model.max_block();
         let (words, starts) = (self.patches.words(), self.patches.starts());
+        let mut tested = 0;
         for (which, labels) in self.which.chunks(most).zip(self.patches.labels().chunks(most)) {
             let examples = SharedPatches { words, starts, which };
             let block = Batch::patches(examples, &labels[..which.len()]);
             self.model.evaluate(params, block, &mut tally);
+            tested += which.len();
+            watch.tested(tested, self.which.len())?;
         }
         Ok(tally.score())
     }
@@ -104,10 +109,11 @@ impl ExamplesEvaluator {
 }
 
 impl Evaluator for ExamplesEvaluator {
-    fn test(&mut self, params: &[f32]) -> Result<Score, TrainError> {
+    fn test(&mut self, params: &[f32], watch: &TestWatch) -> Result<Score, TrainError> {
         let (width, most) = (self.source.inputs(), self.model.max_block());
         let mut tally = Tally::default();
         self.inputs.resize(most * width, 0.0);
+        self.labels.clear();
         for example in 0..self.examples {
             let at = self.labels.len() * width;
             match self.source.fill(example as u32, 0, &mut self.inputs[at..at + width]) {
@@ -120,6 +126,7 @@ impl Evaluator for ExamplesEvaluator {
                 let block = Batch::dense(&self.inputs[..self.labels.len() * width], &self.labels);
                 self.model.evaluate(params, block, &mut tally);
                 self.labels.clear();
+                watch.tested(example + 1, self.examples)?;
             }
         }
         Ok(tally.score())
@@ -143,14 +150,16 @@ impl RowEvaluator {
 }
 
 impl Evaluator for RowEvaluator {
-    fn test(&mut self, params: &[f32]) -> Result<Score, TrainError> {
+    fn test(&mut self, params: &[f32], watch: &TestWatch) -> Result<Score, TrainError> {
         let mut tally = Tally::default();
         let most = self.model.max_block();
         for from in (0..self.examples).step_by(most) {
-            self.buffer.fill(&self.rows, from..(from + most).min(self.examples));
+            let to = (from + most).min(self.examples);
+            self.buffer.fill(&self.rows, from..to);
             let SparseBuffer { starts, keys, values, labels } = &self.buffer;
             let rows = Rows { starts, places: keys, values };
             self.model.evaluate(params, Batch::sparse(rows, labels), &mut tally);
+            watch.tested(to, self.examples)?;
         }
         Ok(tally.score())
     }

@@ -18,6 +18,7 @@ use crate::settings::{Mode, TrainSettings};
 use crate::task_place::ModelIdentity;
 use crate::task_place::TaskPlace;
 use crate::test_pacer::pause_after;
+use crate::test_watch::TestWatch;
 use crate::workload::Workload;
 
 /// How long the evaluator sleeps before it looks for new parameters.
@@ -41,11 +42,14 @@ pub fn run_evaluator(task: &EvaluatorTask<'_>) -> Result<(), TrainError> {
     let model = workload.small_model()?;
     let mut recorder = context.recorder()?;
     let mut evaluator = workload.evaluator(settings.evaluate.examples, 1)?;
-    let notify = |text: &str| context.note(NoteLevel::Info, text);
+    let notify = |text: &str| context.waiting(Some(text));
+    let mut watch = TestWatch::new(context.clone());
     let gives_up = || context.stop_signal().is_some();
     let identity = ModelIdentity { layout: model.layout(), is_sparse: workload.is_sparse() };
     let config = place.connect_config(settings, PeerRole::Evaluator, identity);
     let mut link = ServerLink::connect(config, settings.mode, &notify, &gives_up)?;
+    context.waiting(None);
+    let note = |text: &str| context.note(NoteLevel::Info, text);
     let mut trace = EvaluatorTrace::new(settings, place.processes.len(), model.layout().len());
     let (start, every) = (Instant::now(), settings.evaluate.every);
     // The first step and the earliest time of the next test.
@@ -64,12 +68,16 @@ pub fn run_evaluator(task: &EvaluatorTask<'_>) -> Result<(), TrainError> {
                 continue;
             };
             trace.record(EvaluatorOp::Pull);
-            let score = evaluator.test(params)?;
+            watch.begin();
+            let score = match evaluator.test(params, &watch) {
+                Err(TrainError::Interrupted(_)) => break,
+                tested => tested?,
+            };
             let steps_per_second = step as f64 / start.elapsed().as_secs_f64();
             let record = TestRecord { step, score: &score, steps_per_second };
             recorder.test(&record).map_err(record_failure)?;
             let (loss, accuracy) = (score.loss, 100.0 * score.accuracy);
-            notify(&format!("step {step}: test loss {loss:.4}, accuracy {accuracy:.2} %"));
+            note(&format!("step {step}: test loss {loss:.4}, accuracy {accuracy:.2} %"));
             next = next_test(step);
             if every.is_none() {
                 pause = Instant::now() + pause_after(test_start.elapsed());
@@ -85,7 +93,7 @@ pub fn run_evaluator(task: &EvaluatorTask<'_>) -> Result<(), TrainError> {
             Err(error) => Err(error),
         };
         if let Err(error) = refreshed {
-            notify(&format!("the servers are gone: {error}"));
+            note(&format!("the servers are gone: {error}"));
             break;
         }
         trace.record(EvaluatorOp::Pull);

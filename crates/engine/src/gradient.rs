@@ -13,7 +13,8 @@ pub(crate) trait BlockSource {
     fn next_block(&mut self, most: usize) -> Result<Batch<'_>, TrainError>;
 }
 
-/// The mean loss of a batch of `examples` examples; `grad` receives its gradient.
+/// The mean loss of a batch of `examples` examples; `grad` receives its gradient. `None` if
+/// `is_abandoned` holds between two blocks: a large batch of a large network takes many seconds.
 ///
 /// The values of a block are read, used and discarded while they are in the cache.
 #[inline]
@@ -24,7 +25,8 @@ pub(crate) fn batch_gradient(
     params: &[f32],
     grad: &mut [f32],
     step_recorder: &mut StepRecorder,
-) -> Result<f32, TrainError> {
+    is_abandoned: impl Fn() -> bool,
+) -> Result<Option<f32>, TrainError> {
     let share = 1.0 / examples as f32;
     let (mut loss, mut mode, mut left) = (0.0, OutputMode::Overwrite, examples);
     while left > 0 {
@@ -42,6 +44,9 @@ pub(crate) fn batch_gradient(
         };
         mode = OutputMode::Add;
         step_recorder.slow_down(start);
+        if left > 0 && is_abandoned() {
+            return Ok(None);
+        }
     }
-    Ok(loss)
+    Ok(Some(loss))
 }

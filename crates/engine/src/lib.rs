@@ -83,13 +83,14 @@ mod stop_reason;
 mod task_place;
 mod test_pacer;
 mod test_runner;
+mod test_watch;
 mod train_slot;
 mod trainer;
 mod training_task;
 mod worker_process;
 mod workload;
 
-pub use context::{FinalModel, NoteLevel, TaskContext, VisitPiece};
+pub use context::{FinalModel, LongWork, NoteLevel, TaskContext, VisitPiece};
 pub use error::TrainError;
 pub use evaluator::Evaluator;
 pub use evaluator_task::{EvaluatorTask, run_evaluator};
@@ -104,6 +105,7 @@ pub use settings::{
 pub use sharing::Sharing;
 pub use stop_reason::StopReason;
 pub use task_place::{TaskPlace, layout_digest};
+pub use test_watch::TestWatch;
 pub use training_task::{Threads, TrainingTask};
 pub use worker_process::{join_run, run_worker};
 pub use workload::{

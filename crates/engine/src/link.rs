@@ -26,6 +26,11 @@ pub(crate) trait Link {
     /// Whether the run is stopping: the worker pushes nothing more.
     fn is_stopping(&self) -> bool;
 
+    /// Whether no other task takes part in the steps.
+    fn is_alone(&self) -> bool {
+        false
+    }
+
     /// Whether this worker must give its slot back between two steps.
     fn is_recalled(&self) -> bool {
         false

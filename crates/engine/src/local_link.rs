@@ -53,6 +53,10 @@ impl Link for LocalLink {
         self.global_step
     }
 
+    fn is_alone(&self) -> bool {
+        true
+    }
+
     fn is_stopping(&self) -> bool {
         self.stopping
     }

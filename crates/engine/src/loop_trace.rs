@@ -11,6 +11,7 @@ use paceline_observe::{Phase, PhaseClock, Recorder, TraceEvent};
 
 use crate::error::{TrainError, record_failure};
 use crate::evaluator::Evaluator;
+use crate::test_watch::TestWatch;
 
 /// The operations of a training loop. The phases come first, as the clock numbers them.
 const PHASES: u32 = Phase::ALL.len() as u32;
@@ -146,9 +147,9 @@ impl Evaluator for TracedEvaluator<'_> {
         self.evaluator.keys()
     }
 
-    fn test(&mut self, params: &[f32]) -> Result<Score, TrainError> {
+    fn test(&mut self, params: &[f32], watch: &TestWatch) -> Result<Score, TrainError> {
         let start = Instant::now();
-        let score = self.evaluator.test(params);
+        let score = self.evaluator.test(params, watch);
         self.track.record(0, start, Instant::now());
         score
     }

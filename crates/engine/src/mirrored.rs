@@ -6,7 +6,6 @@ use std::thread;
 use paceline_observe::Recorder;
 
 use crate::checkpoint::ShardPlace;
-use crate::context::NoteLevel;
 use crate::error::{TrainError, record_failure};
 use crate::link::Link;
 use crate::loop_trace::traced;
@@ -29,8 +28,7 @@ pub(crate) fn train_replica(
     let model = workload.small_model()?;
     let mut recorder = task.context.recorder()?;
     let tracer = task.tracer();
-    let level = if slot == 0 { NoteLevel::Warning } else { NoteLevel::Info };
-    let notify = |text: &str| task.note(level, text);
+    let notify = |text: &str| task.context.waiting(Some(text));
     let gives_up = || task.context.stop_signal().is_some() || task.is_late();
     let shard = ShardPlace { index: slot, count: place.slots, task: &place.name };
     let checkpoints = task.checkpoint_writer(model.layout(), shard)?;
@@ -39,6 +37,7 @@ pub(crate) fn train_replica(
     let start = MeshStart { settings, place, listener, checkpoints: dir, from };
     let link = MeshLink::connect(start, &*model, checkpoints, &notify, &gives_up);
     let Some(mut link) = task.unless_late(link)? else { return Ok(None) };
+    task.context.waiting(None);
     recorder.start(task.run_start(slot, &link)).map_err(record_failure)?;
     drop(model);
     let loop_threads = task.threads.per_loop(1);
@@ -61,7 +60,8 @@ pub(crate) fn train_replica(
     }
     let evaluator = workload.evaluator(settings.evaluate.examples, 1)?;
     thread::scope(|scope| {
-        let tests = BackgroundEvaluator::start(scope, traced(tracer.as_ref(), evaluator));
+        let evaluator = traced(tracer.as_ref(), evaluator);
+        let tests = BackgroundEvaluator::start(scope, evaluator, task.test_watch());
         let options = CoordinatorOptions {
             tests: Box::new(tests),
             test_threads: 1,

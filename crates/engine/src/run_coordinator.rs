@@ -101,7 +101,7 @@ fn end_run<L: Link>(
     let Done(tasks) = link.collect(own)? else { return Ok(Rewound) };
     let Done(()) = link.refresh()? else { return Ok(Rewound) };
     let tested = coordinator.final_test(link, &mut *trainer.step_recorder().recorder)?;
-    let Done(score) = tested else { return Ok(Rewound) };
+    let Done(test) = tested else { return Ok(Rewound) };
     coordinator.final_checkpoint(link)?;
     let Done(()) = save_model(task, link, trainer)? else { return Ok(Rewound) };
     trainer.step_recorder().finish(true)?;
@@ -114,7 +114,7 @@ fn end_run<L: Link>(
         global_steps: link.global_step(),
         started_at: coordinator.started_at(),
         train_loss: coordinator.train_loss(),
-        score,
+        test,
         tasks,
     });
     task.note(NoteLevel::Info, &ending(&summary));

@@ -1,11 +1,11 @@
 //! The result of a run.
 
-use paceline_model::Score;
 use paceline_observe::{RunVerdict, Summary, TaskSummary, judge};
 
 use crate::settings::TrainSettings;
 use crate::stop_reason::StopReason;
 use crate::task_place::TaskPlace;
+use crate::test_runner::StepScore;
 
 /// The result of a run.
 #[derive(Clone, Debug)]
@@ -47,19 +47,21 @@ pub(crate) struct RunFacts<'a> {
     pub(crate) global_steps: u64,
     pub(crate) started_at: u64,
     pub(crate) train_loss: f64,
-    pub(crate) score: Score,
+    /// The last test, unless there was none.
+    pub(crate) test: Option<StepScore>,
     pub(crate) tasks: Vec<TaskSummary>,
 }
 
 /// The summary of a run, from what its tasks did and what the coordinator knows.
 pub(crate) fn summarise(facts: RunFacts<'_>) -> Summary {
-    let RunFacts { settings, place, score, started_at, mut tasks, .. } = facts;
+    let RunFacts { settings, place, test, started_at, mut tasks, .. } = facts;
     let RunVerdict { verdict, ranking } = judge(settings.mode.name(), &mut tasks);
     // Workers start together but need not end together.
     let trained = tasks.iter().filter(|task| task.examples > 0);
     let seconds = trained.map(|task| task.seconds).fold(0.0, f64::max);
     let examples = tasks.iter().map(|task| task.examples).sum();
     let steps = facts.global_steps.saturating_sub(started_at);
+    let score = test.map(|test| test.score);
     let moved: u64 = tasks.iter().map(|task| task.sent_bytes).sum();
     Summary {
         name: facts.name.to_owned(),
@@ -74,11 +76,12 @@ pub(crate) fn summarise(facts: RunFacts<'_>) -> Summary {
         lost_pushes: tasks.iter().map(|task| task.lost).sum(),
         seconds,
         train_loss: facts.train_loss,
-        test_loss: score.loss,
-        test_accuracy: score.accuracy,
-        test_log_loss: score.is_two_class.then_some(score.loss),
-        test_auc: score.auc,
-        test_precision: score.precision,
+        test_loss: test.map_or(f64::NAN, |test| test.score.loss),
+        test_accuracy: test.map_or(f64::NAN, |test| test.score.accuracy),
+        test_log_loss: score.filter(|score| score.is_two_class).map(|score| score.loss),
+        test_auc: score.and_then(|score| score.auc),
+        test_precision: score.and_then(|score| score.precision),
+        test_step: test.map(|test| test.step).filter(|&step| step != facts.global_steps),
         steps_per_second: steps as f64 / seconds,
         examples_per_second: examples as f64 / seconds,
         bytes_per_step: moved as f64 / steps as f64,
@@ -91,11 +94,11 @@ pub(crate) fn summarise(facts: RunFacts<'_>) -> Summary {
 /// How a run ended, in a line for the log.
 pub(crate) fn ending(summary: &Summary) -> String {
     let verdict = summary.verdict.as_ref().map_or("", |verdict| &verdict.text);
-    format!(
-        "done ({}) at step {}: test loss {:.4}, accuracy {:.2} %; {verdict}",
-        summary.stop_reason,
-        summary.global_steps,
-        summary.test_loss,
-        100.0 * summary.test_accuracy,
-    )
+    let (loss, accuracy) = (summary.test_loss, 100.0 * summary.test_accuracy);
+    let test = match summary.test_step {
+        _ if loss.is_nan() => "not tested".to_owned(),
+        None => format!("test loss {loss:.4}, accuracy {accuracy:.2} %"),
+        Some(step) => format!("test loss {loss:.4}, accuracy {accuracy:.2} % at step {step}"),
+    };
+    format!("done ({}) at step {}: {test}; {verdict}", summary.stop_reason, summary.global_steps)
 }

@@ -228,7 +228,7 @@ impl Link for ServerLink<'_> {
         let gives_up = || [is_recalled, is_run_over].into_iter().flatten().any(|holds| holds());
         let observer = &mut WaitObserver { notify: self.notify, should_give_up: Some(&gives_up) };
         match self.connections.wait_for_end(observer) {
-            Err(LinkError::Interrupted) => Ok(Done(())),
+            Err(LinkError::Interrupted { .. }) => Ok(Done(())),
             ended => Ok(ended?),
         }
     }

@@ -19,6 +19,9 @@ use crate::settings::TestHooks;
 /// How often the workers' pace is compared.
 const PACE_EVERY: Duration = Duration::from_secs(1);
 
+/// How long a server that was asked to end waits for the end of the run.
+const END_LIMIT: Duration = Duration::from_millis(1_300);
+
 /// Reports what a server does.
 pub(crate) struct ServerReporter {
     task: String,
@@ -30,6 +33,8 @@ pub(crate) struct ServerReporter {
     started: Instant,
     start_timeout: Duration,
     has_begun: bool,
+    /// When the server was first asked to end.
+    asked_to_end: Option<Instant>,
     /// Seconds of all connections' threads in each phase.
     phase_seconds: [f64; 4],
     trace: Option<ServerTrace>,
@@ -60,6 +65,7 @@ impl ServerReporter {
             started: now,
             start_timeout,
             has_begun: false,
+            asked_to_end: None,
             phase_seconds: [0.0; 4],
             trace: None,
             workers: Vec::new(),
@@ -85,9 +91,24 @@ impl ServerReporter {
         Self { pace: Pace::new(workers.len()), workers, ..self }
     }
 
-    /// Whether the run was over when this server came back to it: no worker will connect.
+    /// Whether the run was over when this server came back to it, or the server was asked to stop
+    /// before the start: no worker will connect.
     pub(crate) fn is_unneeded(&self, server: &Server) -> bool {
         !server.is_started() && self.context.stop_signal().is_some()
+    }
+
+    /// Whether the server was asked to end, and the run did not end in time.
+    pub(crate) fn was_interrupted(&self) -> bool {
+        self.asked_to_end.is_some_and(|since| since.elapsed() >= END_LIMIT)
+    }
+
+    /// Fails once the server was asked to end and the run has not ended in time. A coordinator that
+    /// received the same signal ends the run cleanly.
+    fn check_end(&mut self) -> Result<(), String> {
+        if self.asked_to_end.is_none() && self.context.should_leave() {
+            self.asked_to_end = Some(Instant::now());
+        }
+        if self.was_interrupted() { Err("the server was asked to end".into()) } else { Ok(()) }
     }
 
     /// A generation of the run begins, which holds `carried` pushes of earlier ones. The server
@@ -109,6 +130,7 @@ impl ServerReporter {
             self.recorder.trace(TraceEvent::Started)?;
         }
         if server.is_started() && !std::mem::replace(&mut self.has_begun, true) {
+            self.context.waiting(None);
             self.recorder.start();
         }
         let (workers, phases) = (&self.workers, &self.phase_seconds);
@@ -161,8 +183,9 @@ impl ServerObserver for ServerReporter {
     fn note(&mut self, level: Level, text: &str) {
         self.note_level(
             match level {
-                Level::Info => NoteLevel::Info,
-                Level::Warning | Level::Error => NoteLevel::Warning,
+                // The server ends with an error that says it again.
+                Level::Info | Level::Error => NoteLevel::Info,
+                Level::Warning => NoteLevel::Warning,
             },
             text,
         );
@@ -235,7 +258,7 @@ impl ServerObserver for ServerReporter {
         }
         self.check_pace(server.stats());
         if server.is_started() || server.outcome().is_some() {
-            return Ok(());
+            return self.check_end();
         }
         if self.is_unneeded(server) {
             return Err("the run is over".into());
@@ -243,12 +266,13 @@ impl ServerObserver for ServerReporter {
         let missing = server.missing();
         if self.started.elapsed() >= self.start_timeout {
             let seconds = self.start_timeout.as_secs();
-            return Err(format!("the run did not start within {seconds} s: {missing} missing"));
+            return Err(format!("the run did not start within {seconds} s: no {missing}"));
         }
         if self.last_note.elapsed().as_secs() >= 1 {
             self.last_note = Instant::now();
-            let text = format!("waiting for the start: {missing} missing");
-            self.note_level(NoteLevel::Info, &text);
+            let (waited, limit) = (self.started.elapsed().as_secs(), self.start_timeout.as_secs());
+            let text = format!("waiting for {missing} ({waited} s of {limit} s)");
+            self.context.waiting(Some(&text));
         }
         Ok(())
     }

@@ -75,7 +75,12 @@ pub fn run_server(task: &ServerTask<'_>, listener: &TcpListener) -> Result<(), T
         }
         let recorded = reporter.finish(server.stats());
         if reporter.is_unneeded(&server) {
-            return Ok(());
+            let text = format!("interrupted while waiting for {}", server.missing());
+            return Err(TrainError::Interrupted(text));
+        }
+        if served.is_err() && reporter.was_interrupted() {
+            let text = "interrupted before the end of the run, which needs this server";
+            return Err(TrainError::Interrupted(text.into()));
         }
         served.map_err(|error| TrainError::Lost(error.to_string()))?;
         return recorded.map_err(record_failure);

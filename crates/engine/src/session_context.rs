@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use paceline_model::OpNode;
 use paceline_observe::{Recorder, ServerRecorder, Summary};
 
-use crate::context::{FinalModel, NoteLevel, TaskContext, VisitPiece};
+use crate::context::{FinalModel, LongWork, NoteLevel, TaskContext, VisitPiece};
 use crate::error::TrainError;
 use crate::settings::Mode;
 
@@ -66,6 +66,14 @@ pub(crate) struct SessionContext {
 impl TaskContext for SessionContext {
     fn note(&self, level: NoteLevel, text: &str) {
         self.context.note(level, text);
+    }
+
+    fn waiting(&self, text: Option<&str>) {
+        self.context.waiting(text);
+    }
+
+    fn working(&self, work: LongWork) {
+        self.context.working(work);
     }
 
     fn recorder(&self) -> Result<Box<dyn Recorder + Send>, TrainError> {
@@ -129,6 +137,14 @@ mod tests {
     }
 
     impl TaskContext for CountedContext {
+        fn waiting(&self, _text: Option<&str>) {
+            self.count("waiting");
+        }
+
+        fn working(&self, _work: LongWork) {
+            self.count("working");
+        }
+
         fn is_run_over(&self) -> bool {
             self.count("is_run_over");
             true
@@ -161,7 +177,10 @@ mod tests {
         assert!(context.is_run_over() && context.should_leave());
         assert_eq!(context.stop_signal(), Some(2));
         context.reopen_run().unwrap();
-        let calls = ["is_run_over", "should_leave", "stop_signal", "reopen_run"];
+        context.waiting(None);
+        context.working(LongWork::Test { done: 1, total: 2 });
+        let calls =
+            ["is_run_over", "should_leave", "stop_signal", "reopen_run", "waiting", "working"];
         assert_eq!(*lock(&counted.calls), calls);
     }
 }

@@ -35,7 +35,8 @@ pub(crate) fn train_dense(task: &TrainingTask<'_>) -> Result<RunReport, TrainErr
     drop(model);
     let tracer = task.tracer();
     let evaluator = workload.evaluator(settings.evaluate.examples, task.test_threads)?;
-    let tests = Box::new(InlineEvaluator::new(traced(tracer.as_ref(), evaluator)));
+    let evaluator = traced(tracer.as_ref(), evaluator);
+    let tests = Box::new(InlineEvaluator::new(evaluator, task.test_watch()));
     let loop_threads = task.threads.per_loop(1);
     let config = LoopConfig {
         slot: 0,
@@ -68,7 +69,8 @@ pub(crate) fn train_sparse(task: &TrainingTask<'_>) -> Result<RunReport, TrainEr
     let tracer = task.tracer();
     let evaluator = task.workload.evaluator(settings.evaluate.examples, 1)?;
     thread::scope(|scope| {
-        let tests = BackgroundEvaluator::start(scope, traced(tracer.as_ref(), evaluator));
+        let evaluator = traced(tracer.as_ref(), evaluator);
+        let tests = BackgroundEvaluator::start(scope, evaluator, task.test_watch());
         let link = TableLink::new(&shared, 0);
         let mut step_recorder = start_recording(task, &link)?;
         step_recorder.trace = loop_trace(tracer.as_ref(), settings, &*model);

@@ -36,12 +36,10 @@ struct ActiveSlot {
     records: bool,
 }
 
-/// Enrols a process with server 0. A process without a name receives one. Messages about the wait
-/// have this level.
+/// Enrols a process with server 0. A process without a name receives one.
 pub(crate) fn enrol(
     task: &TrainingTask<'_>,
     process: ProcessName,
-    level: NoteLevel,
     gives_up: &dyn Fn() -> bool,
 ) -> Result<RosterConnection, TrainError> {
     let servers = &task.place.servers;
@@ -54,7 +52,7 @@ pub(crate) fn enrol(
         servers: servers.len(),
         was_enrolled: false,
     };
-    let notify = |text: &str| task.note(level, text);
+    let notify = |text: &str| task.context.waiting(Some(text));
     let observer = &mut WaitObserver { notify: &notify, should_give_up: Some(gives_up) };
     Ok(RosterConnection::enrol(enrolment, servers, task.settings.timeouts.start, observer)?)
 }

@@ -65,13 +65,13 @@ impl SlotThread<'_> {
         let slot = assignment.slot;
         let is_coordinator = slot == 0;
         let recorder = self.recorder()?;
-        let level = if is_coordinator { NoteLevel::Warning } else { NoteLevel::Info };
-        let notify = |text: &str| task.note(level, text);
+        let notify = |text: &str| task.context.waiting(Some(text));
         let is_early = || !process.has_started() && task.place.slot.is_some();
         let is_interrupted = || is_early() && task.context.stop_signal().is_some();
         let gives_up = || process.is_halted() || is_interrupted() || task.is_late();
         let mut link = self.connect(&notify, &gives_up)?;
         process.set_started();
+        task.context.waiting(None);
         let recalled = || assignment.recalled.load(Ordering::Relaxed) && !is_coordinator;
         let is_recalled = || recalled() || process.is_halted();
         let is_halted = || process.is_halted();
@@ -93,7 +93,8 @@ impl SlotThread<'_> {
         let evaluator = task.workload.evaluator(task.settings.evaluate.examples, 1)?;
         let combine = |report: TaskSummary| process.combine(0, &report);
         thread::scope(|scope| {
-            let tests = BackgroundEvaluator::start(scope, traced(tracer.as_ref(), evaluator));
+            let evaluator = traced(tracer.as_ref(), evaluator);
+            let tests = BackgroundEvaluator::start(scope, evaluator, task.test_watch());
             let options = CoordinatorOptions {
                 tests: Box::new(tests),
                 test_threads: 1,

@@ -9,6 +9,7 @@ use paceline_model::Score;
 
 use crate::error::TrainError;
 use crate::evaluator::Evaluator;
+use crate::test_watch::TestWatch;
 
 /// A test's score and the global step of the parameters that were tested.
 #[derive(Clone, Copy, Debug)]
@@ -60,13 +61,14 @@ pub(crate) trait TestRunner {
 /// Tests between two steps. Nothing runs meanwhile, so equal seeds stop at equal steps.
 pub(crate) struct InlineEvaluator<'a> {
     evaluator: Box<dyn Evaluator + 'a>,
+    watch: TestWatch,
     result: Option<TestResult>,
 }
 
 impl<'a> InlineEvaluator<'a> {
     /// Tests with this evaluator.
-    pub(crate) fn new(evaluator: Box<dyn Evaluator + 'a>) -> Self {
-        Self { evaluator, result: None }
+    pub(crate) fn new(evaluator: Box<dyn Evaluator + 'a>, watch: TestWatch) -> Self {
+        Self { evaluator, watch, result: None }
     }
 }
 
@@ -76,7 +78,7 @@ impl TestRunner for InlineEvaluator<'_> {
     }
 
     fn begin(&mut self, step: u64, params: &[f32]) {
-        self.result = Some(timed_test(&mut *self.evaluator, step, params));
+        self.result = Some(timed_test(&mut *self.evaluator, &mut self.watch, step, params));
     }
 
     fn result(&mut self) -> Option<TestResult> {
@@ -88,13 +90,20 @@ impl TestRunner for InlineEvaluator<'_> {
     }
 
     fn test(&mut self, params: &[f32]) -> Result<Score, TrainError> {
-        self.evaluator.test(params)
+        self.watch.begin();
+        self.evaluator.test(params, &self.watch)
     }
 }
 
-fn timed_test(evaluator: &mut dyn Evaluator, step: u64, params: &[f32]) -> TestResult {
+fn timed_test(
+    evaluator: &mut dyn Evaluator,
+    watch: &mut TestWatch,
+    step: u64,
+    params: &[f32],
+) -> TestResult {
     let start = Instant::now();
-    let score = evaluator.test(params)?;
+    watch.begin();
+    let score = evaluator.test(params, watch)?;
     Ok(StepScore { step, score, took: start.elapsed() })
 }
 
@@ -105,6 +114,7 @@ pub(crate) struct BackgroundEvaluator {
     /// The copy of the parameters, while the thread does not have it.
     copy: Option<Vec<f32>>,
     keys: Option<Arc<[u32]>>,
+    watch: TestWatch,
 }
 
 impl BackgroundEvaluator {
@@ -112,19 +122,22 @@ impl BackgroundEvaluator {
     pub(crate) fn start<'scope, 'a: 'scope>(
         scope: &'scope Scope<'scope, '_>,
         mut evaluator: Box<dyn Evaluator + 'a>,
+        watch: TestWatch,
     ) -> Self {
         let keys = evaluator.keys();
+        watch.set_awaited(false);
+        let mut watching = watch.clone();
         let (requests, incoming) = sync_channel::<TestRequest>(1);
         let (outgoing, results) = sync_channel(1);
         scope.spawn(move || {
             for TestRequest { step, params } in incoming {
-                let result = timed_test(&mut *evaluator, step, &params);
+                let result = timed_test(&mut *evaluator, &mut watching, step, &params);
                 if outgoing.send(TestReply { result, params }).is_err() {
                     return;
                 }
             }
         });
-        Self { requests, results, copy: Some(Vec::new()), keys }
+        Self { requests, results, copy: Some(Vec::new()), keys, watch }
     }
 }
 
@@ -162,7 +175,10 @@ impl TestRunner for BackgroundEvaluator {
         if self.copy.is_some() {
             return None;
         }
-        let TestReply { result, params } = self.results.recv().ok()?;
+        self.watch.set_awaited(true);
+        let reply = self.results.recv();
+        self.watch.set_awaited(false);
+        let TestReply { result, params } = reply.ok()?;
         self.copy = Some(params);
         Some(result)
     }

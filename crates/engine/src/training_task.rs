@@ -19,6 +19,7 @@ use crate::link::Link;
 use crate::settings::TrainSettings;
 use crate::step_recorder::{StepRecorder, WorkDone};
 use crate::task_place::TaskPlace;
+use crate::test_watch::TestWatch;
 use crate::workload::Workload;
 
 /// How long a coordinator that restarts after the summary was written looks for servers that do not
@@ -126,6 +127,11 @@ impl TrainingTask<'_> {
             }
             found => found.map(Some),
         }
+    }
+
+    /// Watches the task's tests.
+    pub(crate) fn test_watch(&self) -> TestWatch {
+        TestWatch::new(self.context.clone())
     }
 
     /// Records the timeline, if the run has one.

@@ -4,7 +4,6 @@ use std::net::TcpListener;
 
 use paceline_exchange::ProcessName;
 
-use crate::context::NoteLevel;
 use crate::error::TrainError;
 use crate::mirrored::train_replica;
 use crate::process_state::ProcessState;
@@ -29,9 +28,8 @@ pub fn run_worker(
         Mode::Mirrored => train_replica(task, listener),
         Mode::Async | Mode::Sync { .. } | Mode::Bounded { .. } => {
             let process = ProcessName { id: process_id(), name: task.place.name.clone() };
-            let level = if task.is_coordinator() { NoteLevel::Warning } else { NoteLevel::Info };
             let gives_up = || task.context.stop_signal().is_some() || task.is_late();
-            let enrolled = enrol(task, process.clone(), level, &gives_up);
+            let enrolled = enrol(task, process.clone(), &gives_up);
             let Some(roster) = task.unless_late(enrolled)? else { return Ok(None) };
             let state = ProcessState::new(process);
             task.unless_late(fill_slots(task, roster, &state)).map(Option::flatten)
@@ -50,7 +48,7 @@ pub fn join_run<'a>(
     let id = process_id();
     let nameless = ProcessName { id, name: String::new() };
     let gives_up = || task.context.stop_signal().is_some();
-    let roster = enrol(task, nameless, NoteLevel::Warning, &gives_up)?;
+    let roster = enrol(task, nameless, &gives_up)?;
     let name = roster.name().to_owned();
     let task = named(&name)?;
     fill_slots(&task, roster, &ProcessState::new(ProcessName { id, name })).map(drop)

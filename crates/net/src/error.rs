@@ -47,8 +47,11 @@ pub enum LinkError {
         most: usize,
     },
     /// The observer asked to give up waiting.
-    #[error("interrupted")]
-    Interrupted,
+    #[error("interrupted while waiting for {awaited}")]
+    Interrupted {
+        /// The tasks that it waited for.
+        awaited: String,
+    },
     /// The operating system refuses a socket or a poll.
     #[error("the worker's sockets: {0}")]
     Io(#[from] io::Error),

@@ -50,6 +50,11 @@ impl LongWait {
         Err(LinkError::NotStarted { seconds: limit.as_secs(), missing: missing() })
     }
 
+    /// What a start waits for, as a message: `waiting for ps:0 at host:5000 (3 s of 60 s)`.
+    pub(crate) fn describe_start(&self, limit: Duration, awaited: &str) -> String {
+        format!("waiting for {awaited} ({} s of {} s)", self.elapsed().as_secs(), limit.as_secs())
+    }
+
     /// Whether it is time to note what the wait is for. True once a second.
     pub(crate) fn should_note(&mut self) -> bool {
         if self.noted.elapsed() < NOTE_EVERY {

@@ -78,12 +78,12 @@ impl RosterConnection {
                 _ => {}
             }
             if observer.should_give_up() {
-                return Err(LinkError::Interrupted);
+                return Err(LinkError::Interrupted { awaited: roster.describe_server_0() });
             }
             wait.check_start(limit, || roster.missing(servers))?;
             if wait.should_note() {
                 let missing = roster.missing(servers);
-                observer.note(&format!("waiting for the start: {missing}"));
+                observer.note(&wait.describe_start(limit, &missing));
             }
         }
     }
@@ -93,14 +93,14 @@ impl RosterConnection {
         let mut missing = self.describe_server_0();
         for (index, address) in servers.iter().enumerate().skip(1) {
             if let Err(state) = connect(address) {
-                missing.push_str(&format!("; ps:{index} at {address} is {state}"));
+                missing.push_str(&format!("; ps:{index} at {address}, {state}"));
             }
         }
         missing
     }
 
     fn describe_server_0(&self) -> String {
-        format!("ps:0 at {} is {}", self.address, self.state)
+        format!("ps:0 at {}, {}", self.address, self.state)
     }
 
     /// The name that server 0 gave this process.

@@ -40,10 +40,18 @@ pub struct Summary {
     pub seconds: f64,
     /// Mean loss of the last steps, at most 100 of them.
     pub train_loss: f64,
-    /// Mean loss over the test examples at the end.
+    /// Mean loss over the test examples at the end. NaN if the run was interrupted before its first
+    /// test.
+    #[serde(skip_serializing_if = "is_nan")]
     pub test_loss: f64,
-    /// Share of the test examples that are classified correctly at the end, 0 to 1.
+    /// Share of the test examples that are classified correctly at the end, 0 to 1. NaN like the
+    /// loss.
+    #[serde(skip_serializing_if = "is_nan")]
     pub test_accuracy: f64,
+    /// The global step of the last test, if the run was interrupted before a test of its final
+    /// parameters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_step: Option<u64>,
     /// Two classes: the mean loss again, under its usual name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_log_loss: Option<f64>,
@@ -84,6 +92,7 @@ impl Default for Summary {
             train_loss: f64::NAN,
             test_loss: f64::NAN,
             test_accuracy: f64::NAN,
+            test_step: None,
             test_log_loss: None,
             test_auc: None,
             test_precision: None,
@@ -95,6 +104,11 @@ impl Default for Summary {
             tasks: Vec::new(),
         }
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_nan(figure: &f64) -> bool {
+    figure.is_nan()
 }
 
 impl Summary {

@@ -16,22 +16,24 @@ pub enum PlaceError {
         /// The system's error.
         source: io::Error,
     },
-    /// A launched task failed, and has reported why on standard error.
-    #[error("the run failed: {task} ended with code {code}")]
+    /// A launched task failed.
+    #[error("{text}")]
     TaskFailed {
-        /// The task's name.
-        task: String,
-        /// Its exit code.
+        /// Why, and which tasks failed with it.
+        text: String,
+        /// The task's exit code.
         code: u8,
     },
     /// A launched task was killed, or lost the others. Worth a retry.
     #[error("{0}")]
     Lost(String),
     /// The user or the system asked the launcher to end.
-    #[error("interrupted by signal {signal}; the run directory is complete up to that point")]
+    #[error("interrupted by signal {signal}")]
     Interrupted {
         /// The signal's number.
         signal: i32,
+        /// The error of the task that could not end cleanly.
+        text: Option<String>,
     },
 }
 

@@ -17,7 +17,7 @@ use crate::cluster::{Role, Task};
 use crate::emulate::EmulatedHosts;
 use crate::error::PlaceError;
 use crate::launcher_channel::{
-    CHANNEL_VARIABLE, ChannelEnds, allow_leave, asks_to_leave, send_stop,
+    CHANNEL_VARIABLE, ChannelEnds, TaskMessages, allow_leave, send_stop,
 };
 use crate::listen::LISTENER_VARIABLE;
 use crate::task_end::{RestartPolicy, TaskEnd, describe_end};
@@ -32,6 +32,10 @@ const GRACE: Duration = Duration::from_secs(10);
 const GRACE_TO_WRITE: Duration = Duration::from_secs(300);
 /// The same once a task has failed: the work of the others is void.
 const GRACE_AFTER_FAILURE: Duration = Duration::from_secs(3);
+/// The same once the coordinator could not end the run after a signal.
+const GRACE_AFTER_SIGNAL: Duration = Duration::from_millis(100);
+/// How long a coordinator may take to end the run after a signal. It ends by itself before.
+const STOP_LIMIT: Duration = Duration::from_secs(12);
 
 /// The tasks to launch, and what to do when they end.
 #[derive(Clone, Copy, Debug)]
@@ -81,15 +85,15 @@ pub struct LaunchedRun<'a> {
     /// When training ended.
     over: Option<Instant>,
     failure: Option<TaskFailure>,
-    /// Whether the coordinator has been asked to stop.
-    stop_sent: bool,
+    /// When the coordinator was asked to stop.
+    stop_sent: Option<Instant>,
     restarts_left: usize,
 }
 
-/// A failure, and how much the task is to blame for it.
+/// The end of a task that ends the run, and how much the task is to blame for it.
 struct TaskFailure {
     blame: u8,
-    error: PlaceError,
+    end: TaskEnd,
 }
 
 /// A task that was started.
@@ -97,6 +101,7 @@ struct LaunchedTask {
     task: Task,
     child: Child,
     channel: UnixStream,
+    messages: TaskMessages,
     /// Its listening socket, kept open so that a process that takes its place finds the peers that
     /// connected meanwhile.
     listener: Option<TcpListener>,
@@ -140,7 +145,7 @@ impl<'a> LaunchedRun<'a> {
             tasks: Vec::new(),
             over: None,
             failure: None,
-            stop_sent: false,
+            stop_sent: None,
             restarts_left: settings.restarts,
         };
         let servers = bound_servers.into_iter().map(|bound| (Role::Ps, bound));
@@ -180,13 +185,39 @@ impl<'a> LaunchedRun<'a> {
             }
             thread::sleep(CHECK_EVERY);
         }
-        self.failure.take().map_or(Ok(()), |failure| Err(failure.error))
+        match self.failure.take() {
+            None => Ok(()),
+            Some(failure) => Err(self.describe_failure(&failure.end)),
+        }
+    }
+
+    /// The error of the task that ended the run, and those of the others after it.
+    fn describe_failure(&mut self, end: &TaskEnd) -> PlaceError {
+        self.tasks.iter_mut().for_each(|task| task.messages.read(&task.channel));
+        // After a signal, the coordinator says why it could not end the run cleanly.
+        let is_stopped = self.hooks.stop_signal().is_some();
+        let of_cause = |task: &&LaunchedTask| {
+            if is_stopped { task.task.is_coordinator() } else { task.task == end.task }
+        };
+        let why = self.tasks.iter().find(of_cause).and_then(|task| task.messages.failure.clone());
+        let mut others = Vec::new();
+        for task in self.tasks.iter().filter(|task| task.task != end.task) {
+            if let Some(text) = &task.messages.failure
+                && why.as_ref() != Some(text)
+            {
+                others.push(format!("{}: {text}", task.task));
+            }
+        }
+        end.error(self.hooks.stop_signal(), why, &others)
     }
 
     /// Asks the coordinator to stop if the launcher received a signal.
     fn pass_on_stop(&mut self) {
-        if let Some(signal) = self.hooks.stop_signal().filter(|_| !self.stop_sent) {
-            self.stop_sent = true;
+        if self.stop_sent.is_some_and(|sent| sent.elapsed() >= STOP_LIMIT) {
+            self.tasks.iter_mut().filter(|task| task.ended.is_none()).for_each(LaunchedTask::kill);
+        }
+        if let Some(signal) = self.hooks.stop_signal().filter(|_| self.stop_sent.is_none()) {
+            self.stop_sent = Some(Instant::now());
             if let Some(coordinator) = self.tasks.iter().find(|task| task.task.is_coordinator()) {
                 send_stop(&coordinator.channel, signal);
             }
@@ -200,7 +231,9 @@ impl<'a> LaunchedRun<'a> {
             return Ok(());
         }
         let task = launched.task;
-        if asks_to_leave(&launched.channel) && self.hooks.stop_signal().is_none() {
+        launched.messages.read(&launched.channel);
+        let asks_to_leave = std::mem::take(&mut launched.messages.asks_to_leave);
+        if asks_to_leave && self.hooks.stop_signal().is_none() {
             allow_leave(&launched.channel);
         }
         let status = launched.child.try_wait();
@@ -224,14 +257,16 @@ impl<'a> LaunchedRun<'a> {
             self.hooks.note(&format!("{task} {} after the run had ended", describe_end(status)));
             return Ok(());
         }
-        self.note_failure(&end);
+        self.note_failure(end);
         Ok(())
     }
 
     fn restart(&mut self, index: usize, status: ExitStatus) -> Result<(), PlaceError> {
         let task = self.tasks[index].task;
         self.restarts_left -= 1;
-        self.stop_sent &= !task.is_coordinator();
+        if task.is_coordinator() {
+            self.stop_sent = None;
+        }
         let listener = self.tasks[index].listener.take();
         let cannot = PlaceError::while_doing(format!("cannot start {task} again"));
         self.tasks[index] = self.start_task(task, listener, true).map_err(cannot)?;
@@ -239,15 +274,14 @@ impl<'a> LaunchedRun<'a> {
         Ok(())
     }
 
-    fn note_failure(&mut self, end: &TaskEnd) {
+    fn note_failure(&mut self, end: TaskEnd) {
         let is_spared = self.settings.spares_workers
             && end.task.role == Role::Worker
             && !end.task.is_coordinator();
         let blame = end.blame();
         let is_worse = self.failure.as_ref().is_none_or(|failure| failure.blame < blame);
         if !end.status.success() && !is_spared && is_worse {
-            let error = end.error(self.hooks.stop_signal());
-            self.failure = Some(TaskFailure { blame, error });
+            self.failure = Some(TaskFailure { blame, end });
             self.over.get_or_insert_with(Instant::now);
         }
     }
@@ -273,9 +307,12 @@ impl<'a> LaunchedRun<'a> {
     /// Kills the tasks that should have ended by now.
     fn kill_late(&mut self, elapsed: Duration) {
         let has_failed = self.failure.is_some();
+        let is_stopped = has_failed && self.hooks.stop_signal().is_some();
         let writes = self.settings.writes_checkpoints;
         let grace = |role: Role| {
-            if has_failed {
+            if is_stopped {
+                GRACE_AFTER_SIGNAL
+            } else if has_failed {
                 GRACE_AFTER_FAILURE
             } else if role == Role::Ps && writes {
                 GRACE_TO_WRITE
@@ -285,7 +322,7 @@ impl<'a> LaunchedRun<'a> {
         };
         let running = self.tasks.iter_mut().filter(|task| task.ended.is_none());
         let late: Vec<_> = running.filter(|task| elapsed >= grace(task.task.role)).collect();
-        if !late.is_empty() {
+        if !late.is_empty() && !is_stopped {
             let names: Vec<_> = late.iter().map(|task| task.task.to_string()).collect();
             self.hooks
                 .note(&format!("killed because they did not end in time: {}", names.join(", ")));
@@ -324,7 +361,8 @@ impl<'a> LaunchedRun<'a> {
         };
         let child = command.spawn()?;
         let channel = ends.launcher;
-        Ok(LaunchedTask { task, child, channel, listener, ended: None, knows_end: false })
+        let messages = TaskMessages::default();
+        Ok(LaunchedTask { task, child, channel, messages, listener, ended: None, knows_end: false })
     }
 }
 

@@ -5,7 +5,9 @@
 //! stream and exits: no process is left behind. The launcher sends "stop" through it, which is how
 //! Ctrl-C reaches the coordinator, and how a server that returned too late learns that the run is
 //! over. A task that receives SIGTERM asks "leave?" and leaves when the launcher answers "leave".
-//! The launcher does so unless it received a signal itself: then the whole run is meant.
+//! The launcher does so unless it received a signal itself: then the whole run is meant. A task
+//! that fails sends its error as "failed", so that the launcher can show the cause of a run's end
+//! before its consequences.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,8 +23,12 @@ pub const CHANNEL_VARIABLE: &str = "PACELINE_CHANNEL";
 const LAUNCHER_GONE: i32 = 137;
 
 /// The messages of a task that asks whether it may leave, and of the launcher's answer.
-const ASK: &[u8] = b"leave?\n";
+const ASK: &str = "leave?";
 const LEAVE: &str = "leave";
+/// Begins the message of a task that fails; its error follows as a JSON string.
+const FAILED: &str = "failed ";
+/// The longest part of a message that the launcher keeps.
+const MAX_MESSAGE: usize = 64 << 10;
 
 /// The task's end of the channel.
 #[derive(Clone, Debug, Default)]
@@ -33,8 +39,9 @@ pub struct LauncherChannel {
 }
 
 impl LauncherChannel {
-    /// Opens the channel, if this process was launched with one.
-    pub fn open() -> io::Result<Option<Self>> {
+    /// Opens the channel, if this process was launched with one. If the launcher dies, `on_gone`
+    /// is called before the process ends.
+    pub fn open(on_gone: impl FnOnce() + Send + 'static) -> io::Result<Option<Self>> {
         if std::env::var_os(CHANNEL_VARIABLE).is_none() {
             return Ok(None);
         }
@@ -50,6 +57,7 @@ impl LauncherChannel {
                 }
             }
             // The launcher is gone, and the run with it.
+            on_gone();
             std::process::exit(LAUNCHER_GONE);
         })?;
         Ok(Some(channel))
@@ -58,10 +66,17 @@ impl LauncherChannel {
     /// Asks the launcher, once, whether this task may leave the run.
     pub fn ask_to_leave(&self) {
         if !self.has_asked.swap(true, Ordering::Relaxed) {
-            let mut stdout = io::stdout().lock();
-            // If the launcher is gone, the reading thread ends this task.
-            let _ = stdout.write_all(ASK).and_then(|()| stdout.flush());
+            send_line(ASK);
         }
+    }
+
+    /// Tells the launcher why this process fails. Returns whether there is a launcher.
+    pub fn send_failure(text: &str) -> bool {
+        let is_launched = std::env::var_os(CHANNEL_VARIABLE).is_some();
+        if is_launched {
+            send_line(&format!("{FAILED}{}", serde_json::Value::from(text)));
+        }
+        is_launched
     }
 
     /// Whether the launcher has answered that this task may leave.
@@ -97,10 +112,39 @@ impl ChannelEnds {
     }
 }
 
-/// Whether the task at the other end asks to leave.
-pub(crate) fn asks_to_leave(mut channel: &UnixStream) -> bool {
-    let mut asked = [0; 64];
-    channel.read(&mut asked).is_ok_and(|len| asked[..len].starts_with(ASK))
+/// Sends a line to the launcher. If that is gone, the reading thread ends this task.
+fn send_line(line: &str) {
+    let mut stdout = io::stdout().lock();
+    let _ = stdout.write_all(format!("{line}\n").as_bytes()).and_then(|()| stdout.flush());
+}
+
+/// What a task has said to its launcher.
+#[derive(Debug, Default)]
+pub(crate) struct TaskMessages {
+    unread: Vec<u8>,
+    /// It asked to leave, and has no answer yet.
+    pub(crate) asks_to_leave: bool,
+    /// Why it failed.
+    pub(crate) failure: Option<String>,
+}
+
+impl TaskMessages {
+    /// Reads what has arrived.
+    pub(crate) fn read(&mut self, mut channel: &UnixStream) {
+        let mut bytes = [0; 4_096];
+        while let Ok(len @ 1..) = channel.read(&mut bytes) {
+            let room = MAX_MESSAGE.saturating_sub(self.unread.len());
+            self.unread.extend(&bytes[..len.min(room)]);
+        }
+        while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.unread.drain(..=end).collect();
+            let line = String::from_utf8_lossy(&line[..end]).into_owned();
+            self.asks_to_leave |= line == ASK;
+            if let Some(text) = line.strip_prefix(FAILED) {
+                self.failure = serde_json::from_str(text).ok();
+            }
+        }
+    }
 }
 
 /// Tells the task at the other end that it may leave.

@@ -37,17 +37,26 @@ impl TaskEnd {
         }
     }
 
-    /// The launcher's error for this end. The task itself has explained it on standard error.
-    pub(crate) fn error(&self, stop_signal: Option<i32>) -> PlaceError {
-        let task = self.task;
+    /// The launcher's error for this end. `why` is the task's own error, and `others` those of
+    /// other tasks, which follow from it.
+    pub(crate) fn error(
+        &self,
+        stop_signal: Option<i32>,
+        why: Option<String>,
+        others: &[String],
+    ) -> PlaceError {
         if let Some(signal) = stop_signal {
-            return PlaceError::Interrupted { signal };
+            return PlaceError::Interrupted { signal, text: why };
         }
+        let task = self.task;
+        let mut text = match why {
+            Some(why) => format!("{why} ({task})"),
+            None => format!("the run failed: {task} {}", describe_end(self.status)),
+        };
+        others.iter().for_each(|other| text.push_str(&format!("\n  then {other}")));
         match self.status.code() {
-            Some(code @ 1..128) => {
-                PlaceError::TaskFailed { task: task.to_string(), code: code as u8 }
-            }
-            _ => PlaceError::Lost(format!("the run failed: {task} {}", describe_end(self.status))),
+            Some(code @ 1..128) => PlaceError::TaskFailed { text, code: code as u8 },
+            _ => PlaceError::Lost(text),
         }
     }
 }

@@ -6,7 +6,8 @@ use paceline_engine::checkpoint::CheckpointDir;
 
 use super::output::print;
 use crate::Failure;
-use crate::text_table::columns;
+use crate::terminal::output_width;
+use crate::text_table::{counted, fitted_text};
 use crate::train_options::checkpoint_dir;
 
 /// Lists the checkpoints of a run. Reads only their manifests.
@@ -34,13 +35,13 @@ pub(super) fn list(run: &Path) -> Result<(), Failure> {
             }
         });
     }
-    print(&columns(&rows))
+    print(&fitted_text(&rows, &["files", "slots"], output_width()))
 }
 
 /// Reads every byte of a run's checkpoints.
 pub(super) fn verify(run: &Path) -> Result<(), Failure> {
     let RunCheckpoints { dir, steps } = RunCheckpoints::open(run)?;
-    let mut wrong = 0;
+    let mut wrong = 0u64;
     for step in steps {
         let line = match dir.verify(step) {
             Ok(checkpoint) => {
@@ -48,7 +49,7 @@ pub(super) fn verify(run: &Path) -> Result<(), Failure> {
             }
             Err(why) => {
                 // A checkpoint that is being written, or was never finished, is not damaged.
-                wrong += usize::from(dir.is_complete(step));
+                wrong += u64::from(dir.is_complete(step));
                 format!("step {step}: {why}")
             }
         };
@@ -56,7 +57,7 @@ pub(super) fn verify(run: &Path) -> Result<(), Failure> {
     }
     match wrong {
         0 => Ok(()),
-        _ => Err(Failure::Training(format!("{wrong} checkpoints cannot be used"))),
+        _ => Err(Failure::Training(format!("{} cannot be used", counted(wrong, "checkpoint")))),
     }
 }
 

@@ -10,7 +10,8 @@ use crate::Failure;
 use crate::data_args::MakeClicksArgs;
 use crate::interrupt::Interrupt;
 use crate::progress::write_line;
-use crate::text_table::{columns, grouped};
+use crate::terminal::{output_width, wrap_output};
+use crate::text_table::{counted, fitted_text, grouped};
 
 /// How often progress is shown.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
@@ -39,11 +40,10 @@ pub(super) fn list() -> Result<(), Failure> {
             rows.push(vec![known.name().to_owned(), state, place]);
         }
     }
-    print(&columns(&rows))?;
-    print(
-        "\n`paceline data get NAME` fetches a data set; data.path in a job names another \
-         directory\n",
-    )
+    print(&fitted_text(&rows, &[], output_width()))?;
+    let text = "`paceline data get NAME` fetches a data set; data.path in a job names another \
+                directory";
+    print(&format!("\n{}\n", wrap_output(text)))
 }
 
 /// Fetches a data set into the cache, and reports progress on standard error.
@@ -87,6 +87,6 @@ pub(super) fn make(args: &MakeClicksArgs) -> Result<(), Failure> {
     )?;
     match interrupt.signal() {
         Some(signal) if !whole => Err(Failure::Signal { signal }),
-        _ => print(&format!("{} rows are in {}\n", grouped(args.rows), path.display())),
+        _ => print(&format!("{} in {}\n", counted(args.rows, "row"), path.display())),
     }
 }

@@ -1,5 +1,8 @@
 //! `paceline evaluate`: tests a trained model again.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
+use paceline_engine::{LongWork, TaskContext, TestWatch};
 use paceline_record::model_file;
 use paceline_record::names::files;
 use serde_json::json;
@@ -10,7 +13,9 @@ use crate::Failure;
 use crate::cli::{EvaluateArgs, JobArgs};
 use crate::job::ModelKind;
 use crate::load_data::load_data;
-use crate::progress::write_line;
+use crate::progress::{Progress, write_line};
+use crate::terminal::wrap_output;
+use crate::text_table::counted;
 use crate::workload::build_workload;
 
 /// Tests a model on the test examples of a job; by default, the job that trained it.
@@ -29,7 +34,8 @@ pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
     let workload = build_workload(&plan, data);
     let params = model_file::load(&model_path, &workload.layout()?)?;
     let examples = plan.evaluate.examples;
-    let score = workload.evaluator(examples, plan.test_threads())?.test(&params)?;
+    let watch = TestWatch::new(Arc::new(TestProgress::default()));
+    let score = workload.evaluator(examples, plan.test_threads())?.test(&params, &watch)?;
     if args.json {
         let mut figures = json!({
             "test_loss": score.loss,
@@ -48,12 +54,32 @@ pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
         }
         return print(&format!("{figures}\n"));
     }
-    print(&format!(
-        "test loss {:.4}, accuracy {:.2} %{} of {} examples ({})\n",
+    let text = format!(
+        "test loss {:.4}, accuracy {:.2} %{} of {} ({})",
         score.loss,
         100.0 * score.accuracy,
         score.auc.map_or(String::new(), |auc| format!(", AUC {auc:.4}")),
-        score.examples,
+        counted(score.examples as u64, "example"),
         workload.data.origin()
-    ))
+    );
+    print(&format!("{}\n", wrap_output(&text)))
+}
+
+/// Shows how far the test has come.
+struct TestProgress(Mutex<Progress>);
+
+impl Default for TestProgress {
+    fn default() -> Self {
+        Self(Mutex::new(Progress::of_waits(false)))
+    }
+}
+
+impl TaskContext for TestProgress {
+    fn working(&self, work: LongWork) {
+        let mut progress = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.show_work(work);
+        if work.is_done() {
+            progress.finish();
+        }
+    }
 }

@@ -26,8 +26,9 @@ use crate::closing_table::closing_table;
 use crate::data_args::{DataCommand, MakeCommand};
 use crate::interrupt::Interrupt;
 use crate::job::{ClusterPlan, ModelKind, Plan};
-use crate::join::{JoinOptions, join};
-use crate::text_table::columns;
+use crate::join::{JoinOptions, join, remove_join_file};
+use crate::terminal::output_width;
+use crate::text_table::{columns, counted};
 use crate::train::train;
 use crate::train_options::TrainOptions;
 use crate::watch::PageProcess;
@@ -60,7 +61,10 @@ pub fn run(command: Command) -> Result<(), Failure> {
 }
 
 fn run_train(args: TrainArgs) -> Result<(), Failure> {
-    let channel = LauncherChannel::open().map_err(Failure::signals)?;
+    let own_run = args.run_dir.clone().or_else(|| args.resume.clone());
+    let channel =
+        LauncherChannel::open(move || own_run.iter().for_each(|run| remove_join_file(run)));
+    let channel = channel.map_err(Failure::signals)?;
     // A launched task only notes signals: its launcher receives them too, and asks it to stop.
     let interrupt =
         if channel.is_some() { Interrupt::record_sigterm() } else { Interrupt::listen() };
@@ -81,10 +85,14 @@ fn run_train(args: TrainArgs) -> Result<(), Failure> {
     let options = TrainOptions { run_dir, resume, checkpoint, quiet, watch, bare: false };
     let finished = train(&job, &options, &interrupt, channel.as_ref())?;
     let Some(finished) = finished else { return Ok(()) };
-    if !quiet {
-        print(&closing_table(&finished.summary, &finished.run))?;
+    if quiet {
+        print(&format!("{}\n", finished.run.display()))?;
+    } else {
+        print(&closing_table(&finished.summary, &finished.run, output_width()))?;
     }
-    if let Some(signal) = finished.signal {
+    // A signal may also have come after the last step, and cut the final test short.
+    let late_signal = || interrupt.signal().filter(|_| finished.skipped_test());
+    if let Some(signal) = finished.signal.or_else(late_signal) {
         return Err(Failure::Interrupted { signal });
     }
     page.iter().for_each(|page| watch::wait_for_end(page, &interrupt));
@@ -137,11 +145,7 @@ fn threads(plan: &Plan, workers_here: usize) -> String {
         }
         (None, _, Threads::Fixed(_)) => "default: more threads pay from a train.batch of 256 on",
     };
-    format!("# threads: {} in each worker ({why})\n", counted(count, "thread"))
-}
-
-fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+    format!("# threads: {} in each worker ({why})\n", counted(count as u64, "thread"))
 }
 
 /// The slots that a worker fills at the start.
@@ -159,15 +163,17 @@ fn tasks(plan: &Plan, cluster: Option<&Cluster>) -> String {
             Mode::Single => "\n# tasks: this process alone\n".into(),
             Mode::Mirrored => format!(
                 "\n# tasks: {}, which `paceline train` starts here (TF_CONFIG is not set)\n",
-                counted(workers, "worker"),
+                counted(workers as u64, "worker")
             ),
             _ => format!(
                 "\n# tasks: {} and {}, which `paceline train` starts here (TF_CONFIG is not \
                  set){}\n",
-                counted(workers, "worker"),
-                counted(servers, "server"),
+                counted(workers as u64, "worker"),
+                counted(servers as u64, "server"),
                 match plan.cluster.slots {
-                    Some(slots) => format!("; workers fill {slots} slots"),
+                    Some(slots) => {
+                        format!("; workers fill {}", counted(slots as u64, "slot"))
+                    }
                     None => String::new(),
                 }
             ),

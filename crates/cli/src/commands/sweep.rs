@@ -17,7 +17,8 @@ use crate::interrupt::Interrupt;
 use crate::job::{CellJob, RawJob};
 use crate::progress::write_line;
 use crate::sweep::{self, PreparedSweep, SweepTally};
-use crate::text_table::aligned;
+use crate::terminal::output_width;
+use crate::text_table::fitted;
 use paceline_record::RunDir;
 
 /// The signal that the end of standard input stands for: the sweep's process is gone.
@@ -179,7 +180,7 @@ fn closing_table(data: &ReportData) -> String {
         row.extend(figures.iter().map(|figure| cell.format(figure)));
         rows.push(row);
     }
-    aligned(&rows)
+    fitted(&rows, &["runs"], output_width())
 }
 
 /// Ends the run of this process when its sweep asks on standard input, or when the sweep is gone.

@@ -10,7 +10,8 @@ use paceline_record::timeline::{merge_traces, operation_table};
 use super::output::print;
 use crate::Failure;
 use crate::progress::write_line;
-use crate::text_table::{columns, grouped};
+use crate::terminal::output_width;
+use crate::text_table::{fitted_text, grouped};
 
 /// Prints the time of each operation, the longest first.
 pub(super) fn summary(run: &Path) -> Result<(), Failure> {
@@ -36,7 +37,7 @@ pub(super) fn summary(run: &Path) -> Result<(), Failure> {
             format!("{:.1}", row.mean_us()),
         ]);
     }
-    print(&columns(&table))
+    print(&fitted_text(&table, &["output size", "mean us"], output_width()))
 }
 
 /// Merges the tasks' timelines in a run directory.

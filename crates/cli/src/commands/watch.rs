@@ -20,7 +20,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(50);
 /// Serves the page of a directory.
 pub(super) fn watch(args: &WatchArgs) -> Result<(), Failure> {
     // Started by `paceline train`, the page ignores signals: it ends when that process does.
-    let channel = LauncherChannel::open().map_err(Failure::signals)?;
+    let channel = LauncherChannel::open(|| ()).map_err(Failure::signals)?;
     let interrupt = if channel.is_some() { Interrupt::ignore() } else { Interrupt::listen() };
     let interrupt = interrupt?;
     check(&args.dir)?;

@@ -18,6 +18,7 @@ use crate::Failure;
 use crate::interrupt::Interrupt;
 use crate::job::{CellJob, RawJob};
 use crate::progress::{clock_time, write_line};
+use crate::text_table::counted;
 use paceline_record::write_whole;
 use progress::SweepProgress;
 
@@ -48,7 +49,12 @@ impl SweepTally {
             0 => String::new(),
             failed => format!(", {failed} failed"),
         };
-        format!("{} of {} runs{failed}, {}", self.done, self.all, clock_time(self.seconds))
+        format!(
+            "{} of {}{failed}, {}",
+            self.done,
+            counted(self.all as u64, "run"),
+            clock_time(self.seconds)
+        )
     }
 }
 

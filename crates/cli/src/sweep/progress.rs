@@ -10,6 +10,8 @@ use paceline_record::StoredSummary;
 use paceline_record::names::files;
 
 use crate::progress::{clock_time, write_line};
+use crate::terminal::wrap_message;
+use crate::text_table::counted;
 
 /// How often the bar's clock is updated.
 const TICK: Duration = Duration::from_millis(500);
@@ -37,7 +39,7 @@ impl SweepProgress {
         });
         let show = Self { quiet, bar, all, before, made: 0, begun: Instant::now() };
         if before > 0 {
-            show.say(&format!("{before} of {all} runs are already done"));
+            show.say(&format!("{before} of {} are already done", counted(all as u64, "run")));
         }
         show
     }
@@ -85,7 +87,7 @@ impl SweepProgress {
             return;
         }
         match &self.bar {
-            Some(bar) => bar.suspend(|| write_line(text)),
+            Some(bar) => bar.suspend(|| write_line(&wrap_message(text))),
             None => write_line(text),
         }
     }

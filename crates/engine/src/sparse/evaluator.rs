@@ -10,6 +10,7 @@ use paceline_model::{Batch, Compactor, Rows, Score, SparseModel, Tally};
 
 use crate::error::TrainError;
 use crate::evaluator::Evaluator;
+use crate::test_watch::TestWatch;
 
 /// Rows read and tested at a time.
 const BLOCK: usize = 1_024;
@@ -57,16 +58,18 @@ impl Evaluator for SparseEvaluator {
         Some(self.keys.clone())
     }
 
-    fn test(&mut self, params: &[f32]) -> Result<Score, TrainError> {
+    fn test(&mut self, params: &[f32], watch: &TestWatch) -> Result<Score, TrainError> {
         assert_eq!(params.len(), self.keys.len(), "parameters of the tested keys");
         let mut tally = Tally::default();
         for from in (0..self.rows.len()).step_by(BLOCK) {
-            self.buffer.fill(&self.rows, from..(from + BLOCK).min(self.rows.len()));
+            let to = (from + BLOCK).min(self.rows.len());
+            self.buffer.fill(&self.rows, from..to);
             self.compactor.compact(&self.buffer.keys, self.model.shared_keys());
             gather(&self.keys, params, self.compactor.keys(), &mut self.values);
             let SparseBuffer { starts, values, labels, .. } = &self.buffer;
             let rows = Rows { starts, places: self.compactor.places(), values };
             self.model.evaluate(&self.values, Batch::sparse(rows, labels), &mut tally);
+            watch.tested(to, self.rows.len())?;
         }
         Ok(tally.score())
     }

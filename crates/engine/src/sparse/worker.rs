@@ -156,7 +156,10 @@ impl<L: SparseLink> Trainer<L> for SparseWorker<'_> {
             self.grad.resize(values.len(), 0.0);
             let (model, batch) = (&mut *self.model, &mut self.queue[0]);
             let (grad, step_recorder) = (&mut self.grad, &mut self.step_recorder);
-            let loss = batch_gradient(model, batch, examples, values, grad, step_recorder)?;
+            // The step of a sparse model is short: it is not abandoned.
+            let loss =
+                batch_gradient(model, batch, examples, values, grad, step_recorder, || false)?;
+            let loss = loss.unwrap_or_default();
             if step_recorder.wants_tensors(step) {
                 step_recorder.record_touched(step, values, Some(grad))?;
             }

@@ -1,8 +1,8 @@
 //! Limits on waits: every wait has a limit and an owner, and names the workers it waits for.
 //!
 //! Once a second the server looks at the longest wait. If that lasts a second or more, the server
-//! names the missing workers in the log and to the coordinator; if it lasts `stall_ms`, the run
-//! fails and names them. The server also gives up lost workers whose time to return is over.
+//! names the missing workers in the log and to the coordinator, unless that is the one it waits
+//! for; if it lasts `stall_ms`, the run fails and names them. The server also gives up lost workers whose time to return is over.
 
 use super::host::{Host, Level};
 use super::state::Server;
@@ -14,8 +14,15 @@ const CHECK_MS: u64 = 1_000;
 
 struct LongestWait {
     since_ms: u64,
-    /// Names the missing workers.
-    what: String,
+    event: AwaitedEvent,
+    /// The missing workers.
+    slots: Vec<usize>,
+}
+
+enum AwaitedEvent {
+    Step(u64),
+    Leaving,
+    Coordinator,
 }
 
 impl Server {
@@ -53,18 +60,34 @@ impl Server {
             return;
         }
         self.next_wait_check_ms = now_ms.saturating_add(CHECK_MS);
-        let Some(LongestWait { since_ms, what }) = self.longest_wait() else { return };
-        let waited_ms = now_ms.saturating_sub(since_ms);
+        let Some(wait) = self.longest_wait() else { return };
+        let waited_ms = now_ms.saturating_sub(wait.since_ms);
         if waited_ms < CHECK_MS {
             return;
         }
-        let text = format!("{what} ({} s)", waited_ms / 1000);
+        let text = self.describe_wait(&wait.event, &wait.slots, waited_ms);
         if waited_ms >= self.config.stall_ms {
             return self.fail(&text, host);
         }
-        host.note(Level::Warning, &text);
-        if let Some(coordinator) = self.members[0].conn {
+        // The coordinator shows it to people.
+        host.note(Level::Info, &text);
+        // A task is not told that it waits for itself.
+        let others: Vec<_> = wait.slots.into_iter().filter(|&slot| slot != 0).collect();
+        if let Some(coordinator) = self.members[0].conn.filter(|_| !others.is_empty()) {
+            let text = self.describe_wait(&wait.event, &others, waited_ms);
             self.send_control(coordinator, FrameKind::Notice, text.as_bytes(), host);
+        }
+    }
+
+    fn describe_wait(&self, event: &AwaitedEvent, slots: &[usize], waited_ms: u64) -> String {
+        let names = self.members.names(slots.iter().copied());
+        let seconds = waited_ms / 1000;
+        match event {
+            AwaitedEvent::Step(step) => format!("step {step} waits for {names} ({seconds} s)"),
+            AwaitedEvent::Leaving => format!("the end waits for {names} to leave ({seconds} s)"),
+            AwaitedEvent::Coordinator => {
+                format!("the end waits for {names}, the coordinator ({seconds} s)")
+            }
         }
     }
 
@@ -79,20 +102,19 @@ impl Server {
         if let Some((since_ms, index)) = longest.min() {
             let view = self.gate_view();
             let awaited = (0..self.members.len()).filter(|&s| self.gate.awaits(view, index, s));
-            let names = self.members.names(awaited);
-            let step = self.chunks[index].version;
-            return Some(LongestWait { since_ms, what: format!("step {step} waits for {names}") });
+            let event = AwaitedEvent::Step(self.chunks[index].version);
+            return Some(LongestWait { since_ms, event, slots: awaited.collect() });
         }
         if let Some(since_ms) = self.collect_since_ms {
-            let names = self.members.names(self.members.live());
-            let what = format!("the end waits for {names} to leave");
-            return Some(LongestWait { since_ms, what });
+            let slots = self.members.live().collect();
+            return Some(LongestWait { since_ms, event: AwaitedEvent::Leaving, slots });
         }
         let coordinator = &self.members[0];
         let is_its_turn = self.members.all_out() && coordinator.conn.is_some();
         is_its_turn.then(|| LongestWait {
             since_ms: coordinator.heard_ms,
-            what: "the end waits for worker:0, the coordinator".into(),
+            event: AwaitedEvent::Coordinator,
+            slots: vec![0],
         })
     }
 }

@@ -44,6 +44,17 @@ fn a_wait_names_the_missing_worker_and_ends() {
 }
 
 #[test]
+fn the_coordinator_is_not_told_that_it_waits_for_itself() {
+    let mut test = started(OnLoss::Fail);
+    push(&mut test, 1, 0, 100);
+    test.tick(1_500);
+    assert_eq!(test.host.texts(FrameKind::Notice), [(0, "step 0 waits for worker:2 (1 s)".into())]);
+    push(&mut test, 2, 0, 1_600);
+    test.tick(3_000);
+    assert_eq!(test.host.texts(FrameKind::Notice).len(), 1, "only worker:0 is missing");
+}
+
+#[test]
 fn a_lost_worker_fails_the_run_or_is_left_behind() {
     let mut test = started(OnLoss::Fail);
     test.close(2, "connection reset");

@@ -263,7 +263,7 @@ impl ServerConnections {
             return Ok(());
         }
         if observer.should_give_up() {
-            return Err(LinkError::Interrupted);
+            return Err(LinkError::Interrupted { awaited: self.unanswered() });
         }
         wait.check(self.config.stall_timeout, || self.unanswered())?;
         if wait.should_note() {

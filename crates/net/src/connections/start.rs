@@ -75,11 +75,11 @@ impl ServerConnections {
             // A server may know of a newer generation than the others: then all are called again.
             self.read_greetings(observer)?;
             if observer.should_give_up() {
-                return Err(LinkError::Interrupted);
+                return Err(LinkError::Interrupted { awaited: self.missing() });
             }
             wait.check_start(limit, || self.missing())?;
             if wait.should_note() {
-                observer.note(&format!("waiting for the start: {}", self.missing()));
+                observer.note(&wait.describe_start(limit, &self.missing()));
             }
         }
         self.has_rewound = false;
@@ -98,8 +98,8 @@ impl ServerConnections {
     fn missing(&self) -> String {
         let states = self.peers.iter().filter(|peer| peer.state != PeerState::Started);
         let states = states.map(|peer| match peer.state {
-            PeerState::Ready => format!("{} is ready and waits for other workers", peer.name),
-            _ => format!("{} at {} is {}", peer.name, peer.address, peer.state),
+            PeerState::Ready => format!("other workers, as {} does", peer.name),
+            _ => format!("{} at {}, {}", peer.name, peer.address, peer.state),
         });
         states.collect::<Vec<_>>().join("; ")
     }

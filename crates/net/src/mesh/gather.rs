@@ -91,7 +91,7 @@ impl Mesh {
             self.accept(observer)?;
             self.read_greetings()?;
             if observer.should_give_up() {
-                return Err(LinkError::Interrupted);
+                return Err(LinkError::Interrupted { awaited: self.missing() });
             }
             match reason {
                 GatherReason::Start => {
@@ -100,11 +100,14 @@ impl Mesh {
                 GatherReason::Loss => self.check_absences()?,
             }
             if wait.should_note() {
-                let what = match reason {
-                    GatherReason::Start => "the start".into(),
-                    GatherReason::Loss => format!("step {}", self.global_step()),
-                };
-                observer.note(&format!("waiting for {what}: {}", self.missing()));
+                observer.note(&match reason {
+                    GatherReason::Start => {
+                        wait.describe_start(self.config.start_timeout, &self.missing())
+                    }
+                    GatherReason::Loss => {
+                        format!("step {} waits for {}", self.global_step(), self.missing())
+                    }
+                });
             }
         }
         // Connections that are not needed would only disturb the run.
@@ -122,7 +125,7 @@ impl Mesh {
         let missing = self.replica.others().filter(|&slot| !self.replica.is_connected(slot));
         let states = missing.map(|slot| {
             let (name, address) = (self.replica.name(slot), &self.config.addresses[slot]);
-            format!("{name} at {address} is {}", self.peers[slot].state)
+            format!("{name} at {address}, {}", self.peers[slot].state)
         });
         states.collect::<Vec<_>>().join("; ")
     }

@@ -165,7 +165,7 @@ impl Mesh {
             return Ok(());
         }
         if observer.should_give_up() {
-            return Err(LinkError::Interrupted.into());
+            return Err(LinkError::Interrupted { awaited: self.awaited() }.into());
         }
         wait.check(self.config.stall_timeout, || self.awaited())?;
         if wait.should_note() {

@@ -1,0 +1,73 @@
+use std::sync::Arc;
+
+use paceline_model::Score;
+
+use super::*;
+use crate::test_pacer::TestLoad;
+
+#[derive(Default)]
+struct ProgressLog(Vec<ProgressReport>);
+
+impl Recorder for ProgressLog {
+    fn progress(&mut self, _now: Instant, report: &dyn Fn() -> ProgressReport) -> io::Result<()> {
+        self.0.push(report());
+        Ok(())
+    }
+}
+
+struct NoTests;
+
+impl TestRunner for NoTests {
+    fn keys(&self) -> Option<Arc<[u32]>> {
+        None
+    }
+    fn begin(&mut self, _step: u64, _params: &[f32]) {}
+    fn result(&mut self) -> Option<TestResult> {
+        None
+    }
+    fn wait(&mut self) -> Option<TestResult> {
+        None
+    }
+    fn test(&mut self, _params: &[f32]) -> Result<Score, TrainError> {
+        unreachable!("no test is due")
+    }
+}
+
+fn coordinator() -> Coordinator<'static> {
+    let load = TestLoad { examples: 1, relative_cost: 1.0, threads: 1, loop_threads: 1, batch: 10 };
+    Coordinator::new(CoordinatorConfig {
+        stop: Stop { steps: Some(5_000), ..Stop::default() },
+        pacer: TestPacer::new(Some(1_000), load, 0),
+        checkpoint: None,
+        started_at: 0,
+        joined_at: 0,
+        epoch_steps: None,
+        examples_per_step: 10,
+        tests: Box::new(NoTests),
+        reproducible: false,
+        context: &(),
+    })
+}
+
+#[test]
+fn progress_begins_with_the_first_step_of_the_run() {
+    let mut log = ProgressLog::default();
+    let mut coordinator = coordinator();
+    let now = coordinator.started + Duration::from_secs(2);
+    coordinator.report_progress(1, now, &mut log).unwrap();
+    assert_eq!(log.0[0].examples_per_second, 5.0);
+}
+
+#[test]
+fn progress_does_not_count_what_others_did_before() {
+    let mut log = ProgressLog::default();
+    let mut coordinator = coordinator();
+    // When worker 0 has made its first step, other workers have made 3,000.
+    let first = coordinator.started + Duration::from_micros(50);
+    coordinator.report_progress(3_000, first, &mut log).unwrap();
+    assert!(log.0.is_empty(), "there is no rate yet");
+    let later = first + Duration::from_secs(1);
+    coordinator.report_progress(3_020, later, &mut log).unwrap();
+    assert_eq!(log.0[0].examples_per_second, 200.0);
+    assert_eq!(log.0[0].left, Some(Duration::from_secs(99)));
+}
