@@ -53,6 +53,7 @@ mod finding_check;
 mod job_keys;
 mod link_prediction;
 mod machine_info;
+mod palette;
 pub mod report;
 mod report_data;
 mod resources;
