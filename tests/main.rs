@@ -48,3 +48,4 @@ mod tf_config;
 mod trace;
 mod train;
 mod watch;
+mod watch_page;

@@ -62,6 +62,7 @@ mod stats;
 mod svg;
 pub mod sweep_plan;
 mod watch;
+mod workload;
 
 pub use advice::advice;
 pub use cell::Cell;

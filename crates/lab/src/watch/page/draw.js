@@ -21,7 +21,11 @@ const LEFT = 58,
   TOP = 22,
   BOTTOM = 38;
 // What the horizontal axis shows, with its unit.
-const AXES = { step: 'global steps', time: 'time since the first step (s, min:s or h:min:s)' };
+function axisTitle(axis, end) {
+  if (axis !== 'time') return 'global steps';
+  const unit = end < 60 ? 's' : end < 3600 ? 'min:s' : 'h:min:s';
+  return `time since the first step (${unit})`;
+}
 const FONT = 'system-ui, -apple-system, Segoe UI, Roboto, Noto Sans, sans-serif';
 
 // The visible curves, with the positions and values to draw.
@@ -166,7 +170,7 @@ function axes(spec, view, theme, plot, xs, ys, toX, toY, isLog) {
   out.push(
     `<path d="M${plot.left} ${plot.bottom}H${plot.right}" stroke="${theme.dim}"/>`,
     text(4, plot.top - 10, spec.axis, theme.dim, 'start', ' class="axis-y"'),
-    text(middle, plot.bottom + 33, AXES[view.axis], theme.dim, 'middle', ' class="axis-x"'),
+    text(middle, plot.bottom + 33, axisTitle(view.axis, xs[1]), theme.dim, 'middle', ' class="axis-x"'),
   );
   return out.join('');
 }
