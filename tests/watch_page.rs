@@ -88,8 +88,10 @@ fn a_page_says_what_is_trained_and_its_charts_are_complete() {
     browser.set_screen(1400, 900, "light");
     browser.open(&format!("http://{at}/#run=first"));
     browser.wait_for("document.getElementById('state').textContent.startsWith('finished')");
-    browser.wait_for("/Model softmax.*Data digits.*Mode async, 2 workers, 1 server/s.test( \
-                      document.getElementById('what').textContent)");
+    browser.wait_for(
+        "/Model softmax.*Data digits.*Mode async, 2 workers, 1 server/s.test( \
+                      document.getElementById('what').textContent)",
+    );
     browser.wait_for("document.getElementById('what').getBoundingClientRect().bottom < 200");
     check_charts(&mut browser);
     // All tasks share a machine, whose disks are drawn once.
@@ -162,7 +164,11 @@ fn a_comparison_states_what_best_means_and_compares_equal_work() {
     // What depends on how long a run trained has no best value.
     for title in ["Last test loss", "Time", "Steps"] {
         let last = row(title);
-        let last = if title == "Time" { last.replace("startsWith('Time')", "match(/^Time$/)") } else { last };
+        let last = if title == "Time" {
+            last.replace("startsWith('Time')", "match(/^Time$/)")
+        } else {
+            last
+        };
         assert_eq!(browser.eval(&format!("{last}.querySelectorAll('.best').length")), 0, "{title}");
     }
     browser.assert_no_complaints();
