@@ -98,7 +98,8 @@ fn a_page_says_what_is_trained_and_its_charts_are_complete() {
     browser.wait_for("document.querySelectorAll('[data-chart=disk] .legend button').length === 2");
     // The last point is not lower than half of the one before.
     let rates = "(async () => { const { store } = await import('./store.js'); \
-                 return store.runs.get('first').curves.get('worker_0|pace/steps_per_second').v })()";
+                 const { curves } = store.runs.get('first'); \
+                 return curves.get('worker_0|pace/steps_per_second').v })()";
     let rates = browser.eval(rates);
     let rates: Vec<f64> =
         rates.as_array().unwrap().iter().map(|rate| rate.as_f64().unwrap()).collect();

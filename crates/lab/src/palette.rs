@@ -3,6 +3,7 @@
 //! Ten colors for curves, distinguishable with any kind of color vision on a light and on a dark
 //! ground, and the colors of phases, which `paceline-observe` defines for timelines too.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use paceline_observe::{PHASE_COLORS, PhaseColor};
@@ -58,7 +59,7 @@ impl Theme {
 
     fn json(self) -> Value {
         let phases = PHASE_COLORS.iter().map(|color| (color.phase, self.phase(color)));
-        json!({"series": self.series(), "phases": phases.collect::<std::collections::HashMap<_, _>>()})
+        json!({"series": self.series(), "phases": phases.collect::<BTreeMap<_, _>>()})
     }
 }
 

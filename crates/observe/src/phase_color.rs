@@ -1,8 +1,8 @@
 //! The colors of phases, which the page, reports and timelines share.
 //!
-//! A timeline can only name colors of a fixed list (`cname` of Chrome's trace format), so the colors
-//! are those of that list. They differ in lightness as well as in hue, for readers who do not see all
-//! hues.
+//! A timeline can only name colors of a fixed list (`cname` of Chrome's trace format), so the
+//! colors are those of that list. They differ in lightness as well as in hue, for readers who do
+//! not see all hues.
 
 /// The color of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -39,7 +39,8 @@ impl ReportTable {
         let mut head = String::new();
         self.write_html_row(&mut head, &self.head, "th");
         format!(
-            "<div class=\"wide\" role=\"region\" aria-label=\"Table\" tabindex=\"0\"><table>\n<thead>{head}</thead>\n<tbody>\n{body}</tbody>\n\
+            "<div class=\"wide\" role=\"region\" aria-label=\"Table\" tabindex=\"0\"><table>\n\
+             <thead>{head}</thead>\n<tbody>\n{body}</tbody>\n\
              </table></div>\n"
         )
     }

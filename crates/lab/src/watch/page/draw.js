@@ -166,11 +166,12 @@ function axes(spec, view, theme, plot, xs, ys, toX, toY, isLog) {
       text(px, plot.bottom + 17, label, theme.dim, anchor),
     );
   }
-  const middle = (plot.left + plot.right) / 2;
+  const middle = (plot.left + plot.right) / 2,
+    title = axisTitle(view.axis, xs[1]);
   out.push(
     `<path d="M${plot.left} ${plot.bottom}H${plot.right}" stroke="${theme.dim}"/>`,
     text(4, plot.top - 10, spec.axis, theme.dim, 'start', ' class="axis-y"'),
-    text(middle, plot.bottom + 33, axisTitle(view.axis, xs[1]), theme.dim, 'middle', ' class="axis-x"'),
+    text(middle, plot.bottom + 33, title, theme.dim, 'middle', ' class="axis-x"'),
   );
   return out.join('');
 }

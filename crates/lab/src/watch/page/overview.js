@@ -49,7 +49,8 @@ export function showVerdict(into, run, theme) {
   into.hidden = !verdict;
   if (!verdict) return;
   if (typeof verdict === 'string') return into.replaceChildren(make('p', {}, verdict));
-  const { evidence } = verdict;
+  const { evidence } = verdict,
+    hasEnded = is_over || run.about.ended_at != null;
   const bar = make('div', {
     class: 'shares',
     role: 'img',
@@ -74,7 +75,7 @@ export function showVerdict(into, run, theme) {
     make(
       'p',
       { class: 'kind' },
-      make('span', { class: 'dim' }, is_over || run.about.ended_at != null ? 'Held back by' : 'So far held back by'),
+      make('span', { class: 'dim' }, hasEnded ? 'Held back by' : 'So far held back by'),
       ' ',
       make('strong', {}, verdict.kind),
     ),

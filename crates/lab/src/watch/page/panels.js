@@ -149,7 +149,9 @@ function chartsOfOne(run, theme) {
         perTask('cpu', 'CPU of each task', '% of a core', '%', run, all, color, [
           ['', 'taskCpu'],
         ]),
-        perTask('memory', 'Memory of each task', 'bytes', 'B', run, all, color, [['', 'taskMemory']]),
+        perTask('memory', 'Memory of each task', 'bytes', 'B', run, all, color, [
+          ['', 'taskMemory'],
+        ]),
         perTask('network', 'Network of each task', 'bytes/s', 'B/s', run, all, color, [
           [' in', 'taskReceived'],
           [' out', 'taskSent'],
@@ -300,7 +302,9 @@ function chartsOfSeveral(runs, theme) {
         perRun('examples', 'Examples per second', 'examples/s', '/s', plain, run =>
           scaled(speed(run), run.about.examples_per_step),
         ),
-        perRun('staleness', 'Staleness', 'updates behind', '', plain, run => firstCurve(run, tags.staleness)),
+        perRun('staleness', 'Staleness', 'updates behind', '', plain, run =>
+          firstCurve(run, tags.staleness),
+        ),
       ],
     ],
     [
