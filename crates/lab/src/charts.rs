@@ -348,3 +348,42 @@ fn resources(cells: &[&Cell]) -> ChartGroup {
         charts: drawn(&charts),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use paceline_record::StoredSummary;
+
+    use super::*;
+
+    fn cell(model: &str, label: &str, rate: f64) -> Cell {
+        let text = format!(r#"{{"mode": "single", "examples_per_second": {rate}}}"#);
+        let summary = StoredSummary::parse(&text).unwrap();
+        let job = [("model.kind".to_owned(), model.to_owned())].into();
+        let accuracy = vec![(0.0, 0.5), (10.0, 0.75)];
+        let by_step = [("accuracy".to_owned(), accuracy)].into();
+        let run = Run { job, summary, by_step, ..Run::default() };
+        Cell { label: label.into(), runs: vec![run], ..Cell::default() }
+    }
+
+    #[test]
+    fn different_models_share_no_chart_and_accuracy_is_in_percent() {
+        let cells = vec![
+            cell("softmax", "first", 1.0),
+            cell("lenet", "second", 2.0),
+            cell("softmax", "third", 3.0),
+        ];
+        let data = ReportData { cells, ..ReportData::default() };
+        let groups = chart_groups(&data);
+        let charts = groups.iter().flat_map(|group| &group.charts).chain(&first_charts(&data));
+        let mut count = 0;
+        for chart in charts {
+            count += 1;
+            assert!(!chart.contains("first") || !chart.contains("second"), "{chart}");
+        }
+        assert_eq!(count, 3, "accuracy of each model, and throughput of the softmax cells");
+        assert!(groups[0].title.starts_with("Softmax: "), "{}", groups[0].title);
+        assert!(groups[0].charts[0].contains(">75<") && groups[0].charts[0].contains(">%<"));
+        let throughput = &first_charts(&data)[0];
+        assert!(throughput.find("third") < throughput.find("first"), "the best comes first");
+    }
+}

@@ -14,7 +14,7 @@ pub(crate) const COLOR_COUNT: usize = 10;
 
 /// Colors for curves on a light ground.
 const LIGHT: [&str; COLOR_COUNT] = [
-    "#1554c0", "#e8480c", "#00944a", "#a42c69", "#3f98d6", "#634a02", "#451980", "#806ead",
+    "#1554c0", "#f04010", "#00944a", "#a42c69", "#3f98e8", "#634a02", "#451980", "#806ead",
     "#300f00", "#6a0736",
 ];
 /// Colors for curves on a dark ground.
