@@ -120,7 +120,7 @@ fn arrivals_at<'a>(cells: &[&'a Cell], loss: f64) -> Vec<Arrival<'a>> {
     cells.iter().filter_map(arrival).collect()
 }
 
-fn seconds_text(value: f64) -> String {
+pub(crate) fn seconds_text(value: f64) -> String {
     format!("{} s", format_number(value, if value < 1.0 { 3 } else { 2 }))
 }
 

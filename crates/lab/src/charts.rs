@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::advice::{capitalized, race};
+use crate::advice::{Arrival, capitalized, race, seconds_text};
 use crate::cell::Cell;
 use crate::cell_line::{CellLine, CellPoint, by_batch, by_workers};
 use crate::curve::Curve;
@@ -75,10 +75,10 @@ pub(crate) fn first_charts(data: &ReportData) -> Vec<String> {
 /// The time of each cell to what all cells reached.
 fn time_bars(cells: &[&Cell]) -> Option<ValueBars> {
     let race = race(cells)?;
-    let bar = |arrival: crate::advice::Arrival<'_>| ValueBar {
+    let bar = |arrival: Arrival<'_>| ValueBar {
         label: arrival.label.to_owned(),
         value: arrival.seconds,
-        text: format!("{} s", format_number(arrival.seconds, 2)),
+        text: seconds_text(arrival.seconds),
     };
     let target = race.target.split(',').next().unwrap_or_default();
     let title = format!("time to {target} (s)");

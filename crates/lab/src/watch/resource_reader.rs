@@ -12,7 +12,7 @@ use super::curve_set::CurveSet;
 const MAX_READ_BYTES: u64 = 16 << 20;
 /// Samples closer together than this say little about the speed of the run, in seconds.
 const MIN_RATE_SECONDS: f64 = 0.05;
-/// So many samples without a step are a standstill, which the curves show.
+/// This number of samples without a step is a standstill, which the curves show.
 const STANDSTILL_SAMPLES: usize = 5;
 
 /// Reads a resource table from where it stopped before.
