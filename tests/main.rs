@@ -52,3 +52,4 @@ mod trace;
 mod train;
 mod unused_keys;
 mod watch;
+mod watch_page;

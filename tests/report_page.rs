@@ -30,6 +30,13 @@ for (const svg of page.querySelectorAll('svg')) {
 const answer = {
   wide: page.documentElement.scrollWidth, viewport: page.documentElement.clientWidth,
   charts: charts.length, empty: charts.filter(box => box.width < 100 || box.height < 30).length,
+  first: page.querySelector('.first h2')?.textContent,
+  firstCharts: page.querySelectorAll('.first svg').length,
+  firstEnd: page.querySelector('.first').getBoundingClientRect().bottom,
+  scrolls: [...page.querySelectorAll('.wide')].slice(0, 1)
+    .filter(wide => wide.scrollWidth > wide.clientWidth).length,
+  compute: page.defaultView.getComputedStyle(page.querySelector('rect.phase-compute')).fill,
+  text: page.body.innerText,
   outside, small, rows: page.querySelectorAll('tbody tr').length,
   background: page.defaultView.getComputedStyle(page.body).backgroundColor,
   requests: page.defaultView.performance.getEntriesByType('resource').map(entry => entry.name),
@@ -82,8 +89,13 @@ fn a_report_is_readable_on_a_phone_and_a_desktop_in_light_and_dark() {
         assert_eq!(seen["wide"], seen["viewport"], "{at}");
         assert!(seen["viewport"].as_u64() > Some(u64::from(width) - 30), "{at}");
         assert!(seen["charts"].as_u64() >= Some(10) && seen["empty"] == 0, "{at}");
-        // Two tables of six cells, and the verdict of each cell.
-        assert_eq!(seen["rows"], 18, "{at}");
+        // Three tables of six cells, and the verdict of each cell.
+        assert_eq!(seen["rows"], 24, "{at}");
+        // The first screen has the conclusions and two charts; the results need no scrolling.
+        assert_eq!(seen["first"], "Conclusions", "{at}");
+        assert_eq!((&seen["firstCharts"], &seen["scrolls"]), (&2.into(), &0.into()), "{at}");
+        assert!(width < 1000 || seen["firstEnd"].as_f64() < Some(900.0), "{at}");
+        assert_eq!(seen["compute"], "rgb(67, 135, 253)", "{at}");
         for nothing in ["outside", "small", "requests"] {
             assert_eq!(seen[nothing].as_array().map(Vec::len), Some(0), "{nothing} {at}");
         }

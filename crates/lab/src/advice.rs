@@ -8,6 +8,7 @@ use crate::cell::Cell;
 use crate::cell_line::{CellLine, CellPoint, by_batch, by_workers};
 use crate::figure::{Figure, format_number};
 use crate::report_data::ReportData;
+use crate::workload::{Workload, by_workload};
 
 /// Growth by a smaller share does not count.
 const NOTABLE_GROWTH: f64 = 0.10;
@@ -18,26 +19,49 @@ const MIN_TESTS: usize = 5;
 pub fn advice(data: &ReportData) -> Vec<String> {
     let cells: Vec<&Cell> = data.complete_cells().collect();
     let threads = data.machine().map_or(0, |machine| machine.threads);
-    let mut sentences = Vec::new();
-    sentences.extend(fastest(&cells));
-    sentences.extend(by_batch(&cells).iter().filter_map(batch_advice));
-    sentences.extend(by_workers(&cells).iter().filter_map(|line| worker_advice(line, threads)));
-    sentences.extend(main_phases(&cells));
+    let mut sentences: Vec<String> = Vec::new();
+    for workload in by_workload(&cells) {
+        let prefix = workload.prefix();
+        let found = workload_advice(&workload, threads).into_iter();
+        sentences.extend(found.map(|sentence| capitalized(&format!("{prefix}{sentence}"))));
+    }
     if sentences.is_empty() {
         sentences.push("A single cell gives nothing to compare.".into());
     }
     sentences
 }
 
-/// When a cell reached the loss at which cells are compared.
-struct Arrival<'a> {
-    seconds: f64,
-    label: &'a str,
+fn workload_advice(Workload { cells, .. }: &Workload<'_>, threads: usize) -> Vec<String> {
+    let mut sentences = Vec::new();
+    sentences.extend(fastest(cells));
+    sentences.extend(by_batch(cells).iter().filter_map(batch_advice));
+    sentences.extend(by_workers(cells).iter().filter_map(|line| worker_advice(line, threads)));
+    sentences.extend(main_phases(cells));
+    sentences
 }
 
-/// The first and last cell to reach the target of the runs or, if they did not stop at one, the
-/// lowest test loss that all cells reached.
-fn fastest(cells: &[&Cell]) -> Option<String> {
+/// The same text with a large first letter.
+pub(crate) fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// When a cell reached the loss at which cells are compared.
+pub(crate) struct Arrival<'a> {
+    pub(crate) seconds: f64,
+    pub(crate) label: &'a str,
+}
+
+/// When each cell reached what cells are compared at, the first to arrive first.
+pub(crate) struct Race<'a> {
+    /// What they reached, in words.
+    pub(crate) target: String,
+    pub(crate) arrivals: Vec<Arrival<'a>>,
+}
+
+/// The race to the target of the runs or, if they did not stop at one, to the lowest test loss that
+/// all cells reached.
+pub(crate) fn race<'a>(cells: &[&'a Cell]) -> Option<Race<'a>> {
     if cells.len() < 2 {
         return None;
     }
@@ -51,7 +75,13 @@ fn fastest(cells: &[&Cell]) -> Option<String> {
         let target = format!("test loss {loss:.4}, the lowest that all reached,");
         (arrivals_at(cells, loss), target)
     };
-    arrivals.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    arrivals.sort_by(|a: &Arrival<'_>, b| a.seconds.total_cmp(&b.seconds));
+    Some(Race { target, arrivals })
+}
+
+/// The first and last cell to arrive.
+fn fastest(cells: &[&Cell]) -> Option<String> {
+    let Race { target, arrivals } = race(cells)?;
     let [first, second, ..] = arrivals.as_slice() else { return None };
     let last = arrivals.last()?;
     let is_close = second.seconds / first.seconds.max(1e-9) < 1.0 + NOTABLE_GROWTH;
@@ -90,7 +120,7 @@ fn arrivals_at<'a>(cells: &[&'a Cell], loss: f64) -> Vec<Arrival<'a>> {
     cells.iter().filter_map(arrival).collect()
 }
 
-fn seconds_text(value: f64) -> String {
+pub(crate) fn seconds_text(value: f64) -> String {
     format!("{} s", format_number(value, if value < 1.0 { 3 } else { 2 }))
 }
 
@@ -249,7 +279,7 @@ mod tests {
                               2.50 s; slowest is batch 10 with 3.00 s."
         );
         assert!(
-            found[1].starts_with("throughput stops growing at batch 60 (400 examples/s)"),
+            found[1].starts_with("Throughput stops growing at batch 60 (400 examples/s)"),
             "{found:?}"
         );
     }
@@ -270,7 +300,7 @@ mod tests {
             cell("async", 4, 10, 2.0, 180.0),
         ]));
         assert!(
-            found.iter().any(|s| s.starts_with("adding workers stops helping at 2 workers (190")),
+            found.iter().any(|s| s.starts_with("Adding workers stops helping at 2 workers (190")),
             "{found:?}"
         );
     }

@@ -2,18 +2,22 @@
 
 use std::collections::BTreeMap;
 
+use crate::advice::{Arrival, capitalized, race, seconds_text};
 use crate::cell::Cell;
 use crate::cell_line::{CellLine, CellPoint, by_batch, by_workers};
 use crate::curve::Curve;
-use crate::figure::Figure;
+use crate::figure::{Figure, format_number};
 use crate::report_data::ReportData;
 use crate::run::Run;
-use crate::svg::{Bar, BarChart, ChartLine, LineChart};
+use crate::svg::{Bar, BarChart, ChartLine, LineChart, ValueBar, ValueBars};
+use crate::workload::by_workload;
 
 // More bars, panels or lines than these cannot be read any more; the tables show all cells.
 const MAX_BARS: usize = 40;
 const MAX_PANELS: usize = 6;
 const MAX_LINES: usize = 16;
+/// Most bars of a chart on the first screen.
+const MAX_FIRST_BARS: usize = 10;
 
 /// Charts under one heading.
 pub(crate) struct ChartGroup {
@@ -24,17 +28,72 @@ pub(crate) struct ChartGroup {
     pub(crate) charts: Vec<String>,
 }
 
-/// All charts of a report.
+/// All charts of a report. Different models or data sets share none.
 pub(crate) fn chart_groups(data: &ReportData) -> Vec<ChartGroup> {
     let cells: Vec<&Cell> = data.complete_cells().collect();
-    let groups = [
-        over_batch(&cells),
-        over_workers(&cells),
-        time_and_work(&cells),
-        learning(&cells),
-        resources(&cells),
-    ];
-    groups.into_iter().filter(|group| !group.charts.is_empty()).collect()
+    let mut groups = Vec::new();
+    for workload in by_workload(&cells) {
+        let cells = &workload.cells;
+        let own = [
+            over_batch(cells),
+            over_workers(cells),
+            time_and_work(cells),
+            learning(cells),
+            resources(cells),
+        ];
+        groups.extend(own.into_iter().filter(|group| !group.charts.is_empty()).map(|group| {
+            let title = capitalized(&format!("{}{}", workload.prefix(), group.title));
+            ChartGroup { title, ..group }
+        }));
+    }
+    groups
+}
+
+/// The charts of the first screen: time to the target and throughput of each cell, as HTML.
+pub(crate) fn first_charts(data: &ReportData) -> Vec<String> {
+    let cells: Vec<&Cell> = data.complete_cells().collect();
+    let mut charts = Vec::new();
+    for workload in by_workload(&cells) {
+        if workload.cells.len() < 2 {
+            continue;
+        }
+        let prefix = workload.prefix();
+        let bars = [time_bars(&workload.cells), throughput_bars(&workload.cells)];
+        for mut chart in bars.into_iter().flatten() {
+            chart.title = capitalized(&format!("{prefix}{}", chart.title));
+            if chart.bars.len() > MAX_FIRST_BARS {
+                let all = chart.bars.len();
+                chart.title.push_str(&format!(", the best {MAX_FIRST_BARS} of {all}"));
+                chart.bars.truncate(MAX_FIRST_BARS);
+            }
+            charts.push(chart.to_html());
+        }
+    }
+    charts
+}
+
+/// The time of each cell to what all cells reached.
+fn time_bars(cells: &[&Cell]) -> Option<ValueBars> {
+    let race = race(cells)?;
+    let bar = |arrival: Arrival<'_>| ValueBar {
+        label: arrival.label.to_owned(),
+        value: arrival.seconds,
+        text: seconds_text(arrival.seconds),
+    };
+    let target = race.target.split(',').next().unwrap_or_default();
+    let title = format!("time to {target} (s)");
+    Some(ValueBars { title, bars: race.arrivals.into_iter().map(bar).collect() })
+}
+
+fn throughput_bars(cells: &[&Cell]) -> Option<ValueBars> {
+    let bar = |cell: &&Cell| {
+        let value = cell.mean("examples_per_second")?;
+        let text = format!("{}/s", format_number(value, 0));
+        Some(ValueBar { label: cell.label.clone(), value, text })
+    };
+    let mut bars: Vec<ValueBar> = cells.iter().filter_map(bar).collect();
+    bars.sort_by(|a, b| b.value.total_cmp(&a.value));
+    (!bars.is_empty()).then(|| ValueBars { title: "throughput (examples/s)".into(), bars })
 }
 
 /// The figures that are drawn over the batch and over the workers: name and title.
@@ -199,20 +258,39 @@ fn curve_panels<'a>(cells: &[&'a Cell]) -> Vec<CurvePanel<'a>> {
     by_batch.into_iter().map(panel).collect()
 }
 
+/// A curve of test results as charts show it.
+struct TestCurve {
+    name: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    /// Factor from the recorded unit to the unit shown.
+    scale: f64,
+}
+
+const TEST_CURVES: [TestCurve; 2] = [
+    TestCurve { name: "accuracy", title: "Test accuracy", unit: "%", scale: 100.0 },
+    TestCurve { name: "loss", title: "Test loss", unit: "mean loss", scale: 1.0 },
+];
+
 /// Test accuracy and loss over steps and over time.
 fn learning(cells: &[&Cell]) -> ChartGroup {
     let panels = curve_panels(cells);
     let mut charts = Vec::new();
     for panel in panels.iter().take(MAX_PANELS) {
-        for (name, title) in [("accuracy", "Test accuracy"), ("loss", "Test loss")] {
+        for TestCurve { name, title, unit, scale } in TEST_CURVES {
             let chart = |x_title: &str, lines: Vec<ChartLine>| LineChart {
                 title: format!("{title}{}", panel.title_suffix),
                 x_title: x_title.into(),
+                y_title: unit.into(),
                 lines,
                 ..LineChart::default()
             };
-            charts.push(chart("global steps", panel.lines(|run| run.by_step.get(name).cloned())));
-            charts.push(chart("seconds", panel.lines(|run| run.by_time.get(name).cloned())));
+            let scaled = |curve: Option<&Curve>| -> Option<Curve> {
+                Some(curve?.iter().map(|(x, y)| (*x, y * scale)).collect())
+            };
+            let by_step = panel.lines(|run| scaled(run.by_step.get(name)));
+            let by_time = panel.lines(|run| scaled(run.by_time.get(name)));
+            charts.extend([chart("global steps", by_step), chart("seconds", by_time)]);
         }
     }
     let mut note = "Curves are those of each cell's first run.".to_owned();
@@ -271,7 +349,42 @@ fn resources(cells: &[&Cell]) -> ChartGroup {
     }
 }
 
-fn capitalized(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+#[cfg(test)]
+mod tests {
+    use paceline_record::StoredSummary;
+
+    use super::*;
+
+    fn cell(model: &str, label: &str, rate: f64) -> Cell {
+        let text = format!(r#"{{"mode": "single", "examples_per_second": {rate}}}"#);
+        let summary = StoredSummary::parse(&text).unwrap();
+        let job = [("model.kind".to_owned(), model.to_owned())].into();
+        let accuracy = vec![(0.0, 0.5), (10.0, 0.75)];
+        let by_step = [("accuracy".to_owned(), accuracy)].into();
+        let run = Run { job, summary, by_step, ..Run::default() };
+        Cell { label: label.into(), runs: vec![run], ..Cell::default() }
+    }
+
+    #[test]
+    fn different_models_share_no_chart_and_accuracy_is_in_percent() {
+        let cells = vec![
+            cell("softmax", "first", 1.0),
+            cell("lenet", "second", 2.0),
+            cell("softmax", "third", 3.0),
+        ];
+        let data = ReportData { cells, ..ReportData::default() };
+        let groups = chart_groups(&data);
+        let first = first_charts(&data);
+        let charts = groups.iter().flat_map(|group| &group.charts).chain(&first);
+        let mut count = 0;
+        for chart in charts {
+            count += 1;
+            assert!(!chart.contains("first") || !chart.contains("second"), "{chart}");
+        }
+        assert_eq!(count, 3, "accuracy of each model, and throughput of the softmax cells");
+        assert!(groups[0].title.starts_with("Softmax: "), "{}", groups[0].title);
+        assert!(groups[0].charts[0].contains(">75<") && groups[0].charts[0].contains(">%<"));
+        let throughput = &first[0];
+        assert!(throughput.find("third") < throughput.find("first"), "the best comes first");
+    }
 }

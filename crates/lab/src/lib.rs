@@ -53,6 +53,7 @@ mod finding_check;
 mod job_keys;
 mod link_prediction;
 mod machine_info;
+mod palette;
 pub mod report;
 mod report_data;
 mod resources;
@@ -61,6 +62,7 @@ mod stats;
 mod svg;
 pub mod sweep_plan;
 mod watch;
+mod workload;
 
 pub use advice::advice;
 pub use cell::Cell;

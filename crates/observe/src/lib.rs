@@ -60,6 +60,7 @@ pub mod verdict;
 mod bit_rate;
 mod global_batch;
 mod mode_kind;
+mod phase_color;
 mod tensor_record;
 mod wall_clock;
 
@@ -67,6 +68,7 @@ pub use bit_rate::parse_bit_rate;
 pub use global_batch::{BatchSize, JobBatches, examples_per_step};
 pub use mode_kind::ModeKind;
 pub use pace::{GradientTime, Pace, Rank, SlotGradients, ranking};
+pub use phase_color::{PHASE_COLORS, PhaseColor, phase_color};
 pub use phases::{Clock, Phase, PhaseClock, PhaseTotals, Phases, Totals};
 pub use recorder::{
     PeerTraffic, ProgressReport, Recorder, RunPosition, RunStart, StepRecord, TestRecord,

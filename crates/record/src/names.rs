@@ -38,6 +38,13 @@ pub mod files {
     /// What the names of TensorBoard's event files begin with.
     pub const EVENTS_PREFIX: &str = "events.out.tfevents.";
 
+    /// The name of the machine in an event file's name:
+    /// `events.out.tfevents.SECONDS.MACHINE.PROCESS.NUMBER.v2`.
+    pub fn machine_of_events(name: &str) -> Option<&str> {
+        let (_seconds, rest) = name.strip_prefix(EVENTS_PREFIX)?.split_once('.')?;
+        rest.rsplitn(4, '.').nth(3)
+    }
+
     /// The name of the resource table that the task's `number`-th process writes, from 1.
     pub fn resources(number: u32) -> String {
         numbered("resources", number, "csv")
@@ -199,6 +206,15 @@ pub mod tags {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_name_of_an_event_file_tells_the_machine() {
+        let machine = |name| files::machine_of_events(name);
+        assert_eq!(machine("events.out.tfevents.1700000000.a.b.org.17.0.v2"), Some("a.b.org"));
+        assert_eq!(machine("events.out.tfevents.1700000000.node-1.17.0.v2"), Some("node-1"));
+        assert_eq!(machine("events.out.tfevents.17"), None);
+        assert_eq!(machine("log.txt"), None);
+    }
 
     #[test]
     fn folders_tell_the_roles_of_their_tasks() {

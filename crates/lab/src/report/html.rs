@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use super::tables::{about, all_tables};
+use super::tables::{about, all_tables, summary_line};
 use crate::advice::advice;
-use crate::charts::chart_groups;
+use crate::charts::{chart_groups, first_charts};
+use crate::palette::report_css;
 use crate::report_data::ReportData;
 use crate::svg::escape;
 
@@ -18,12 +19,10 @@ pub fn html(data: &ReportData) -> String {
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{name}</title>\n<link rel=\"icon\" href=\"data:,\">\n\
-         <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{name}</h1>\n<dl>"
+         <style>\n{}{STYLE}</style>\n</head>\n<body>\n<h1>{name}</h1>\n",
+        report_css()
     );
-    for (name, value) in about(data) {
-        let _ = write!(page, "<dt>{name}</dt><dd>{}</dd>", escape(&value));
-    }
-    page.push_str("</dl>\n");
+    write_first_screen(&mut page, data);
     for section in all_tables(data) {
         write_heading(&mut page, section.title, section.note);
         page.push_str(&section.table.to_html());
@@ -37,9 +36,29 @@ pub fn html(data: &ReportData) -> String {
     if let Some(plan) = data.plan.as_ref().filter(|plan| !plan.job.is_empty()) {
         let _ = writeln!(page, "<h2>Job</h2>\n<pre>{}</pre>", escape(&plan.job));
     }
-    write_list(&mut page, "Conclusions", advice(data).into_iter());
+    page.push_str("<h2>About</h2>\n<dl>");
+    for (name, value) in about(data) {
+        let _ = write!(page, "<dt>{name}</dt><dd>{}</dd>", escape(&value));
+    }
+    page.push_str("</dl>\n");
     page.push_str("</body>\n</html>\n");
     page
+}
+
+/// What a reader with one minute needs: what was run, the conclusions, and the two charts that
+/// matter most.
+fn write_first_screen(page: &mut String, data: &ReportData) {
+    let _ = writeln!(page, "<p class=\"dim\">{}</p>", escape(&summary_line(data)));
+    page.push_str("<section class=\"first\">\n<div>\n<h2>Conclusions</h2>\n<ul>\n");
+    for sentence in advice(data) {
+        let _ = writeln!(page, "<li>{}</li>", escape(&sentence));
+    }
+    page.push_str("</ul>\n</div>\n");
+    let charts = first_charts(data);
+    if !charts.is_empty() {
+        let _ = writeln!(page, "<div class=\"charts\">\n{}</div>", charts.concat());
+    }
+    page.push_str("</section>\n");
 }
 
 fn write_heading(page: &mut String, title: &str, note: &str) {

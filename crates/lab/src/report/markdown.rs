@@ -10,6 +10,10 @@ use crate::report_data::ReportData;
 /// Writes a report as Markdown, without charts.
 pub fn markdown(data: &ReportData) -> String {
     let mut text = format!("# {}\n\n", plain(&data.name));
+    for sentence in advice(data) {
+        let _ = writeln!(text, "- {}", plain(&sentence));
+    }
+    text.push_str("\n## About\n\n");
     for (name, value) in about(data) {
         let _ = writeln!(text, "- {name}: {}", plain(&value));
     }
@@ -25,10 +29,6 @@ pub fn markdown(data: &ReportData) -> String {
         for failure in &data.failures {
             let _ = writeln!(text, "- {}: {}", plain(&failure.id), plain(&failure.why));
         }
-    }
-    text.push_str("\n## Conclusions\n\n");
-    for sentence in advice(data) {
-        let _ = writeln!(text, "- {}", plain(&sentence));
     }
     text
 }

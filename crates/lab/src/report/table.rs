@@ -39,7 +39,8 @@ impl ReportTable {
         let mut head = String::new();
         self.write_html_row(&mut head, &self.head, "th");
         format!(
-            "<div class=\"wide\"><table>\n<thead>{head}</thead>\n<tbody>\n{body}</tbody>\n\
+            "<div class=\"wide\" role=\"region\" aria-label=\"Table\" tabindex=\"0\"><table>\n\
+             <thead>{head}</thead>\n<tbody>\n{body}</tbody>\n\
              </table></div>\n"
         )
     }
@@ -54,7 +55,12 @@ impl ReportTable {
             } else {
                 " class=\"w\""
             };
-            let _ = write!(out, "<{tag}{class}>{}</{tag}>", escape(text));
+            // On a phone each cell is a line of its own, with its title before it.
+            let title = match tag {
+                "td" => format!(" data-title=\"{}\"", escape(&self.head[column])),
+                _ => String::new(),
+            };
+            let _ = write!(out, "<{tag}{class}{title}>{}</{tag}>", escape(text));
         }
         out.push_str("</tr>\n");
     }

@@ -21,21 +21,31 @@ pub(super) struct TableSection {
 pub(super) fn all_tables(data: &ReportData) -> Vec<TableSection> {
     let section = |title, note, table| TableSection { title, note, table };
     let mut sections = vec![
-        section("Results", RESULTS_NOTE, results(data)),
+        section("Results", RESULTS_NOTE, results(data, is_main)),
         section("Published figures", "", references(data)),
         section("Published findings", "", findings(data)),
         section("Predicted from the links", PREDICTIONS_NOTE, predictions(data)),
         section("What limited the runs", "", verdicts(data)),
+        section("Steps and resources", RESOURCES_NOTE, results(data, |figure| !is_main(figure))),
     ];
     sections.retain(|section| section.title == "Results" || !section.table.rows.is_empty());
     sections
 }
 
+/// The figures of the table of results; the other figures have a table of their own, so that the
+/// results fit on a screen.
+const MAIN_FIGURES: [&str; 5] =
+    ["seconds", "examples_per_second", "test_loss", "test_accuracy", "test_auc"];
+
+fn is_main(figure: &Figure) -> bool {
+    MAIN_FIGURES.contains(&figure.name)
+}
+
 /// Figures that the table of results shows only if a reference names them.
 const RARE_FIGURES: [&str; 3] = ["examples", "peak_network_bytes_per_second", "peak_cpu_percent"];
 
-/// One row for each cell: settings, number of runs, and every figure that any cell has.
-fn results(data: &ReportData) -> ReportTable {
+/// One row for each cell: settings, number of runs, and those figures that any cell has.
+fn results(data: &ReportData, is_shown: impl Fn(&Figure) -> bool) -> ReportTable {
     let keys = cell::keys(&data.cells);
     let named = |figure: &Figure| {
         let named = data.cells.iter().flat_map(|cell| &cell.references);
@@ -43,6 +53,7 @@ fn results(data: &ReportData) -> ReportTable {
     };
     let figures: Vec<&Figure> = FIGURES
         .iter()
+        .filter(|figure| is_shown(figure))
         .filter(|figure| data.cells.iter().any(|cell| cell.figure(figure).is_some()))
         .filter(|figure| !RARE_FIGURES.contains(&figure.name) || named(figure))
         .collect();
@@ -129,8 +140,10 @@ pub(super) fn predictions(data: &ReportData) -> ReportTable {
     ReportTable { head, rows: data.cells.iter().filter_map(row).collect(), word_columns: 1 }
 }
 
-const RESULTS_NOTE: &str = "Means, and the standard deviation of repeats. Processor time is the \
-     sum over all tasks, memory that of the largest task.";
+const RESULTS_NOTE: &str = "Means, and the standard deviation of repeats.";
+
+const RESOURCES_NOTE: &str = "Processor time is the sum over all tasks, memory that of the \
+     largest task.";
 
 const PREDICTIONS_NOTE: &str = "A step is a gradient, whose time is measured, and an exchange of \
      M bytes in both directions at once. The exchange takes max(M/B, nM/(kB)) over links of B \
@@ -176,6 +189,14 @@ pub(super) fn about(data: &ReportData) -> Vec<(&'static str, String)> {
         }
     }
     lines
+}
+
+/// What was run, in one line.
+pub(super) fn summary_line(data: &ReportData) -> String {
+    match data.machine() {
+        Some(machine) => format!("{}, on {}", run_counts(data), machine.describe()),
+        None => run_counts(data),
+    }
 }
 
 fn run_counts(data: &ReportData) -> String {

@@ -15,7 +15,9 @@ pub(crate) struct AxisScale {
 impl AxisScale {
     /// Creates a linear axis whose ends are round ticks around `low` to `high`.
     pub(crate) fn linear(low: f64, high: f64) -> Self {
-        let (low, high) = if high > low { (low, high) } else { (low - 0.5, low + 0.5) };
+        // The axis of values that are not negative does not begin below 0.
+        let below = if low >= 0.0 { (low - 0.5).max(0.0) } else { low - 0.5 };
+        let (low, high) = if high > low { (low, high) } else { (below, low + 0.5) };
         let step = round_step((high - low) / 4.0);
         let (low, high) = ((low / step).floor() * step, (high / step).ceil() * step);
         let count = ((high - low) / step).round() as i64;
@@ -84,6 +86,13 @@ mod tests {
             let ends = (scale.ticks[0], *scale.ticks.last().unwrap());
             assert!((ends.0 - first).abs() < 1e-9 && (ends.1 - last).abs() < 1e-9, "{scale:?}");
             assert!((scale.step - step).abs() < 1e-9 && scale.position(high) <= 1.0, "{scale:?}");
+        }
+    }
+
+    #[test]
+    fn values_that_are_not_negative_have_no_negative_ticks() {
+        for (low, high) in [(0.0, 0.0), (0.2, 0.2), (0.0, 3.0), (0.01, 0.9)] {
+            assert!(AxisScale::linear(low, high).ticks[0] >= 0.0, "{low} {high}");
         }
     }
 

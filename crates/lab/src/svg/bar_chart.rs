@@ -2,7 +2,10 @@
 
 use std::fmt::Write;
 
-use super::markup::{COLOR_COUNT, escape};
+use paceline_observe::phase_color;
+
+use super::markup::escape;
+use crate::palette::COLOR_COUNT;
 
 /// One bar of a [`BarChart`].
 #[derive(Clone, Debug, Default)]
@@ -30,11 +33,20 @@ impl BarChart {
     pub(crate) fn to_html(&self) -> String {
         let mut html = format!("<figure>{}<figcaption>", self.svg());
         for (i, name) in self.part_names.iter().enumerate() {
-            let _ =
-                write!(html, "<span class=\"key s{}\">{}</span> ", i % COLOR_COUNT, escape(name));
+            let class = self.class_of(i);
+            let _ = write!(html, "<span class=\"key {class}\">{}</span> ", escape(name));
         }
         html.push_str("</figcaption></figure>\n");
         html
+    }
+
+    /// The style sheet's class for a part: that of its phase, or else of its place.
+    fn class_of(&self, part: usize) -> String {
+        let name = self.part_names.get(part).map_or("", String::as_str);
+        match phase_color(name) {
+            Some(_) => format!("phase-{name}"),
+            None => format!("s{}", part % COLOR_COUNT),
+        }
     }
 
     fn svg(&self) -> String {
@@ -64,16 +76,17 @@ impl BarChart {
                 let name = self.part_names.get(i).map_or(String::new(), |name| escape(name));
                 let _ = write!(
                     svg,
-                    "<rect class=\"s{}\" x=\"{from:.1}\" y=\"{top:.0}\" width=\"{width:.1}\" \
+                    "<rect class=\"{}\" x=\"{from:.1}\" y=\"{top:.0}\" width=\"{width:.1}\" \
                      height=\"13\"><title>{name}: {:.1} %</title></rect>",
-                    i % COLOR_COUNT,
+                    self.class_of(i),
                     100.0 * share
                 );
             }
             if width >= 34.0 {
                 let _ = write!(
                     svg,
-                    "<text class=\"in\" x=\"{:.1}\" y=\"{:.1}\">{:.0} %</text>",
+                    "<text class=\"in {}\" x=\"{:.1}\" y=\"{:.1}\">{:.0} %</text>",
+                    self.class_of(i),
                     from + width / 2.0,
                     top + 10.2,
                     100.0 * share

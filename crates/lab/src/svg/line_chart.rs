@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use super::axis_scale::AxisScale;
-use super::markup::{COLOR_COUNT, escape, tick_text};
+use super::markup::{escape, tick_text};
 use crate::figure::format_number;
+use crate::palette::COLOR_COUNT;
 
 /// One line of a [`LineChart`].
 #[derive(Clone, Debug, Default)]

@@ -1,8 +1,5 @@
 //! Text and colors of the charts' markup.
 
-/// Number of line and bar colors; further lines repeat them with dashes.
-pub(crate) const COLOR_COUNT: usize = 8;
-
 /// Escapes text for HTML and SVG, including attribute values.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());

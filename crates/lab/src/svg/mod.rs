@@ -8,7 +8,9 @@ mod axis_scale;
 mod bar_chart;
 mod line_chart;
 mod markup;
+mod value_bars;
 
 pub(crate) use bar_chart::{Bar, BarChart};
 pub(crate) use line_chart::{ChartLine, LineChart};
 pub(crate) use markup::escape;
+pub(crate) use value_bars::{ValueBar, ValueBars};

@@ -6,6 +6,7 @@
 use paceline_http::Response;
 
 use super::page_names::names_script;
+use crate::palette;
 
 /// Lets the page load scripts, styles and data from this server only.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -19,6 +20,8 @@ const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The script that [`names_script`] writes.
 const NAMES: &str = "/names.js";
+/// The style sheet with the colors that the page shares with reports.
+const PALETTE: &str = "/palette.css";
 
 /// A file of the page.
 struct Asset {
@@ -55,6 +58,7 @@ pub(crate) fn serve_asset(path: &str) -> Response {
     let response = match asset {
         Some(asset) => Response::new(200, asset.content_type, asset.content.as_bytes()),
         None if path == NAMES => Response::new(200, JAVASCRIPT, names_script().into_bytes()),
+        None if path == PALETTE => Response::new(200, CSS, palette::page_css().into_bytes()),
         None => return Response::not_found(),
     };
     response

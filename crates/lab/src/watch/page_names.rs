@@ -8,6 +8,8 @@ use paceline_observe::{Phase, VerdictKind};
 use paceline_record::names::{FIRST_SERVER_FOLDER, columns, roles, tags};
 use serde_json::{Map, Value, json};
 
+use crate::palette;
+
 use super::page_limits::{MAX_COMPARED_RUNS, QUIET_SECONDS};
 
 /// Stands for a worker's folder in a tag.
@@ -25,6 +27,7 @@ pub(crate) fn names_script() -> String {
             "roles": { "chief": roles::CHIEF, "worker": roles::WORKER, "server": roles::PS },
             "firstServer": FIRST_SERVER_FOLDER,
             "verdictKinds": VerdictKind::ALL.map(VerdictKind::name),
+            "palette": palette::json(),
             "behind": BEHIND,
             "taskPlaceholder": TASK_PLACEHOLDER,
             "maxComparedRuns": MAX_COMPARED_RUNS,

@@ -1,6 +1,6 @@
 //! The runs of a directory, with the key figures of each.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use paceline_record::StoredSummary;
 use paceline_record::names::files;
 use serde_json::{Value, json};
 
-use super::page_limits::rounded_quiet_seconds;
+use super::page_limits::{rounded_quiet_seconds, unexpected_end};
 use crate::job_keys::parse_job;
 
 /// How many levels below the directory runs are searched for.
@@ -41,6 +41,7 @@ struct FoundRun {
 struct CachedCard {
     job_written: Option<SystemTime>,
     summary_written: Option<SystemTime>,
+    job: BTreeMap<String, String>,
     card: Value,
 }
 
@@ -111,12 +112,19 @@ impl RunList {
                 (cached.job_written, cached.summary_written) == (job_written, summary_written)
             };
             let cached = self.cards.remove(&run.id).filter(is_current);
-            let card = cached.map_or_else(|| run_card(run), |cached| cached.card);
-            let mut shown = card.clone();
-            self.cards.insert(run.id.clone(), CachedCard { job_written, summary_written, card });
+            let cached = cached.unwrap_or_else(|| {
+                let job = parse_job(&read_text(run, files::JOB));
+                let card = run_card(run, &job);
+                CachedCard { job_written, summary_written, job, card }
+            });
+            let mut shown = cached.card.clone();
             if shown["is_over"] == false {
-                shown["quiet_s"] = json!(quiet_seconds(&run.path));
+                let sign = last_sign(&run.path);
+                shown["quiet_s"] = json!(sign.quiet_seconds());
+                let ended_at = unexpected_end(&cached.job, sign.written, sign.is_sampled);
+                shown["ended_at"] = json!(ended_at);
             }
+            self.cards.insert(run.id.clone(), cached);
             cards.push(shown);
         }
         cards.into()
@@ -124,11 +132,9 @@ impl RunList {
 }
 
 /// The key figures of a run.
-fn run_card(run: &ListedRun) -> Value {
-    let read = |name: &str| fs::read_to_string(run.path.join(name)).unwrap_or_default();
-    let job = parse_job(&read(files::JOB));
+fn run_card(run: &ListedRun, job: &BTreeMap<String, String>) -> Value {
     let word = |key: &str| job.get(key).cloned().unwrap_or_default();
-    let stored = StoredSummary::parse(&read(files::SUMMARY));
+    let stored = StoredSummary::parse(&read_text(run, files::SUMMARY));
     let summary = stored.as_ref();
     let number = |name: &str| summary.and_then(|summary| summary.number(name));
     let folder = run.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -154,14 +160,36 @@ fn run_card(run: &ListedRun) -> Value {
     })
 }
 
-/// Seconds since a file in a task's folder of the run was written, rounded down.
-fn quiet_seconds(run: &Path) -> Option<u64> {
-    let entries = fs::read_dir(run).ok()?.flatten();
+fn read_text(run: &ListedRun, name: &str) -> String {
+    fs::read_to_string(run.path.join(name)).unwrap_or_default()
+}
+
+/// The last that a run's files tell of a run that has not ended.
+struct LastSign {
+    /// When the job or a file in a task's folder was written.
+    written: Option<SystemTime>,
+    /// Whether a task has a resource table.
+    is_sampled: bool,
+}
+
+impl LastSign {
+    /// Seconds since then, rounded down.
+    fn quiet_seconds(&self) -> Option<u64> {
+        Some(rounded_quiet_seconds(self.written?.elapsed().unwrap_or_default().as_secs()))
+    }
+}
+
+fn last_sign(run: &Path) -> LastSign {
+    let entries = fs::read_dir(run).into_iter().flatten().flatten();
     let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    let task_files = folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten());
-    let written = task_files.flatten().filter_map(|file| file.metadata().ok()?.modified().ok());
-    let newest = written.max().max(modified(&run.join(files::JOB)))?;
-    Some(rounded_quiet_seconds(newest.elapsed().unwrap_or_default().as_secs()))
+    let mut sign = LastSign { written: modified(&run.join(files::JOB)), is_sampled: false };
+    for file in folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten()) {
+        let Ok(file) = file else { continue };
+        sign.is_sampled |= files::is_resources(&file.file_name().to_string_lossy());
+        let written = file.metadata().ok().and_then(|metadata| metadata.modified().ok());
+        sign.written = sign.written.max(written);
+    }
+    sign
 }
 
 /// When a regular file was last written.

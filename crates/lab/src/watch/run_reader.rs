@@ -59,6 +59,8 @@ struct TaskReader {
     events: BTreeMap<PathBuf, EventFileReader>,
     resources: BTreeMap<PathBuf, ResourceReader>,
     log: TextFile,
+    /// The name of the task's machine.
+    machine: String,
     curves: CurveSet,
 }
 
@@ -146,6 +148,21 @@ impl RunReader {
         lines[lines.len().saturating_sub(LOG_LINES)..].to_vec()
     }
 
+    /// When a file of the run was last written.
+    pub(crate) fn written(&self) -> Option<SystemTime> {
+        self.written
+    }
+
+    /// Whether a task samples its resources.
+    pub(crate) fn is_sampled(&self) -> bool {
+        self.tasks.values().any(|task| !task.resources.is_empty())
+    }
+
+    /// The name of a task's machine; empty before the task has an event file.
+    pub(crate) fn machine(&self, task: &str) -> &str {
+        self.tasks.get(task).map_or("", |task| &task.machine)
+    }
+
     /// Time since a file of the run was last written.
     pub(crate) fn quiet_time(&self) -> Duration {
         let since = self.written.and_then(|written| written.elapsed().ok());
@@ -160,6 +177,9 @@ impl TaskReader {
         for file in folder_files(folder) {
             written = written.max(file.modified);
             if file.name.starts_with(files::EVENTS_PREFIX) {
+                if let Some(machine) = files::machine_of_events(&file.name) {
+                    machine.clone_into(&mut self.machine);
+                }
                 let new = || EventFileReader::new(&file.path);
                 let reader = self.events.entry(file.path.clone()).or_insert_with(new);
                 let curves = &mut self.curves;
@@ -258,11 +278,11 @@ mod tests {
         refresh_now(&mut run);
         assert_eq!(values(&run, "train/loss"), [(0, 2.5)]);
         assert_eq!(values(&run, "usage/task_cpu_percent"), [(10, 150.0), (30, 170.0)]);
-        assert_eq!(values(&run, tags::STEP_RATE), [(30, 20.0)]);
+        assert_eq!(values(&run, tags::STEP_RATE), [], "held back until a sample follows");
         assert_eq!((run.start_seconds(), run.job()), (1000.0, "seed = 1\n"));
         assert_eq!(run.log("worker_0"), ["one", "two"]);
 
-        resource_table.write_all(b"0,70,180\n").unwrap();
+        resource_table.write_all(b"0,70,180\n1004.0,90,180\n").unwrap();
         events.scalar_at(&loss, 40, 0.5, 1004.0).unwrap();
         events.flush().unwrap();
         fs::write(dir.path().join("summary.json"), r#"{"mode": "sync"}"#).unwrap();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::curve_json::CurveWriter;
 use super::live_verdict::{ranking_so_far, verdict_so_far};
-use super::page_limits::rounded_quiet_seconds;
+use super::page_limits::{rounded_quiet_seconds, unexpected_end};
 use super::run_reader::{CurveKey, RunReader};
 use super::series::{CurveAxis, SentMark};
 use crate::job_keys::parse_job;
@@ -90,12 +90,19 @@ fn about_run(run: &RunReader) -> Value {
         Some(summary) => summary.fields().get("ranking").cloned().unwrap_or_default(),
         None => json!(ranking_so_far(run)),
     };
+    let ended_at = match summary {
+        Some(_) => None,
+        None => unexpected_end(&job, run.written(), run.is_sampled()),
+    };
+    let machines: BTreeMap<_, _> = run.tasks().map(|task| (task, run.machine(task))).collect();
     let quiet = if summary.is_some() { 0 } else { run.quiet_time().as_secs() };
     let log = |task: &str| json!({"task": task_of_folder(task), "lines": run.log(task)});
     json!({
         "name": word("name"),
         "is_over": summary.is_some(),
         "quiet_s": rounded_quiet_seconds(quiet),
+        "ended_at": ended_at,
+        "machines": machines,
         "job_text": run.job(),
         "job": job,
         "examples_per_step": examples_per_step(&job, summary),

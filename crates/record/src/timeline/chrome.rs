@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
+use paceline_observe::phase_color;
 use paceline_observe::trace::TraceSpan;
 use serde_json::{Value, json};
 
@@ -93,12 +94,17 @@ impl AlignedTraces {
         spans.sort_by_key(|span| (span.begun_ns, Reverse(span.ended_ns)));
         for TraceSpan { op, step, begun_ns, ended_ns } in spans {
             let op = &ops[op as usize];
-            lines.write(&json!({
+            let mut event = json!({
                 "ph": "X", "name": op.name, "pid": task + 1, "tid": thread + 1,
                 "ts": self.us(task, begun_ns as i64),
                 "dur": (ended_ns - begun_ns) as f64 / 1e3,
                 "args": {"step": step, "size": op.size},
-            }))?;
+            });
+            // Perfetto chooses its own colors; Chrome's viewer shows these.
+            if let Some(color) = phase_color(&op.name) {
+                event["cname"] = color.chrome.into();
+            }
+            lines.write(&event)?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ import { Chart } from './chart.js';
 import { make } from './format.js';
 import { state } from './facts.js';
 import { names } from './names.js';
-import { showFigures, showVerdict } from './overview.js';
+import { showFigures, showVerdict, showWhat } from './overview.js';
 import { labels, sections } from './panels.js';
 import { showList } from './runs.js';
 import { dropOtherRuns, store, addUpdate, addZoom } from './store.js';
@@ -124,12 +124,14 @@ function show() {
   $('state').className = `state ${kind}`;
   $('figures').hidden = !one;
   $('verdict').hidden = !one;
+  $('what').hidden = !one;
   if (one) {
+    showWhat($('what'), one);
     showVerdict($('verdict'), one, view.theme);
     showFigures($('figures'), one);
   }
   view.domain = domain(runs);
-  view.isOver = runs.every(run => run.about.is_over);
+  view.isOver = runs.every(run => run.about.is_over || run.about.ended_at != null);
   buildCharts();
   for (const [spec, chart] of specs(runs)) chart.update(spec);
   // Tables may lag behind the charts, and must not change while the reader selects text in them.
@@ -213,8 +215,18 @@ function moveCursor(x) {
   for (const chart of charts.values()) chart.moveTo(x ?? null);
 }
 
+// The part of a range that has data; null if that is everything.
+function within(range, domain) {
+  if (!range || !domain) return null;
+  const width = Math.min(range[1] - range[0], domain[1] - domain[0]);
+  const from = Math.max(domain[0], Math.min(range[0], domain[1] - width));
+  const isAll = width >= (domain[1] - domain[0]) * 0.999;
+  return isAll || !(width > 0) ? null : [from, from + width];
+}
+
 // Shows a part of the axis, with finer curves from the server.
-async function zoom(range) {
+async function zoom(wanted) {
+  const range = within(wanted, view.domain);
   view.range = range;
   $('whole').hidden = !range;
   const asked = ++zoomRequests,
@@ -287,6 +299,12 @@ function listen() {
   $('log').onchange = () => {
     view.log = $('log').checked;
     redraw();
+  };
+  $('skip').onclick = event => {
+    // The address keeps which runs are shown.
+    event.preventDefault();
+    $('charts').focus();
+    $('charts').scrollIntoView();
   };
   $('whole').onclick = () => zoom(null);
   $('filter').oninput = listRuns;

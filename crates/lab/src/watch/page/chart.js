@@ -3,7 +3,7 @@
 import { draw, picture, prepare } from './draw.js';
 import { duration, grouped, make, valued } from './format.js';
 
-const HEIGHT = 232;
+const HEIGHT = 258;
 // Most rows of a chart's table.
 const MAX_ROWS = 200;
 
@@ -148,7 +148,7 @@ export class Chart {
     const [low, high] = this.drawn.xs,
       middle = this.cursor ?? (low + high) / 2,
       half = ((high - low) * factor) / 2;
-    this.shared.zoom(factor > 1 && !this.shared.view.range ? null : [middle - half, middle + half]);
+    this.shared.zoom([middle - half, middle + half]);
   }
 
   // Redraws the chart if it is on the screen.

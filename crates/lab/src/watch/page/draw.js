@@ -2,70 +2,30 @@
 // drawing, so that a saved picture needs no style sheet.
 
 import { duration, logTicks, safe, tick, ticks, timeTicks } from './format.js';
+import { names } from './names.js';
 import { smoothed } from './store.js';
 
-// Distinguishable with any kind of color vision, on white and on dark (after Okabe and Ito).
+// The colors come from the server, which shares them with reports and timelines.
+const themed = (name, more) => ({
+  colors: names.palette[name].series,
+  phases: names.palette[name].phases,
+  ...more,
+});
 export const themes = {
-  light: {
-    colors: [
-      '#0072b2',
-      '#d55e00',
-      '#00875f',
-      '#b0468c',
-      '#3d9bd9',
-      '#b37400',
-      '#6a51a3',
-      '#5b6675',
-    ],
-    phases: {
-      input: '#56b4e9',
-      pull: '#e69f00',
-      compute: '#0072b2',
-      push: '#d55e00',
-      wait: '#c3cad3',
-      receive: '#56b4e9',
-      apply: '#0072b2',
-      send: '#d55e00',
-      idle: '#c3cad3',
-    },
-    text: '#1c2430',
-    dim: '#5b6675',
-    grid: '#e3e7ec',
-    ground: '#ffffff',
-  },
-  dark: {
-    colors: [
-      '#5cb3f0',
-      '#ff9357',
-      '#45c99a',
-      '#ea92cb',
-      '#9ad2ff',
-      '#f0c05a',
-      '#b7a1f7',
-      '#aab4c2',
-    ],
-    phases: {
-      input: '#8fd0f7',
-      pull: '#f0b840',
-      compute: '#3f8fd0',
-      push: '#f08048',
-      wait: '#4a5462',
-      receive: '#8fd0f7',
-      apply: '#3f8fd0',
-      send: '#f08048',
-      idle: '#4a5462',
-    },
-    text: '#e4e8ee',
-    dim: '#9aa5b3',
-    grid: '#2a323d',
-    ground: '#171c23',
-  },
+  light: themed('light', { text: '#1c2430', dim: '#5b6675', grid: '#e3e7ec', ground: '#ffffff' }),
+  dark: themed('dark', { text: '#e4e8ee', dim: '#9aa5b3', grid: '#2a323d', ground: '#171c23' }),
 };
 
 const LEFT = 58,
   RIGHT = 12,
-  TOP = 8,
-  BOTTOM = 24;
+  TOP = 22,
+  BOTTOM = 38;
+// What the horizontal axis shows, with its unit.
+function axisTitle(axis, end) {
+  if (axis !== 'time') return 'global steps';
+  const unit = end < 60 ? 's' : end < 3600 ? 'min:s' : 'h:min:s';
+  return `time since the first step (${unit})`;
+}
 const FONT = 'system-ui, -apple-system, Segoe UI, Roboto, Noto Sans, sans-serif';
 
 // The visible curves, with the positions and values to draw.
@@ -171,8 +131,9 @@ function valueRange(spec, lines, xs, isLog) {
   if (isLog) return low < high ? [low / 1.05, high * 1.05] : [low / 2, high * 2];
   if (spec.fromZero) low = Math.min(0, low);
   const pad = (high - low) * 0.06 || Math.abs(high) * 0.1 || 0.5;
+  // Nothing that is drawn here can be negative unless a value is.
   return [
-    spec.fromZero && low >= 0 ? 0 : low - pad,
+    low >= 0 ? (spec.fromZero ? 0 : Math.max(0, low - pad)) : low - pad,
     Math.min(high + pad, Math.max(spec.most ?? Infinity, high)),
   ];
 }
@@ -205,7 +166,13 @@ function axes(spec, view, theme, plot, xs, ys, toX, toY, isLog) {
       text(px, plot.bottom + 17, label, theme.dim, anchor),
     );
   }
-  out.push(`<path d="M${plot.left} ${plot.bottom}H${plot.right}" stroke="${theme.dim}"/>`);
+  const middle = (plot.left + plot.right) / 2,
+    title = axisTitle(view.axis, xs[1]);
+  out.push(
+    `<path d="M${plot.left} ${plot.bottom}H${plot.right}" stroke="${theme.dim}"/>`,
+    text(4, plot.top - 10, spec.axis, theme.dim, 'start', ' class="axis-y"'),
+    text(middle, plot.bottom + 33, title, theme.dim, 'middle', ' class="axis-x"'),
+  );
   return out.join('');
 }
 
@@ -319,19 +286,12 @@ export function picture(spec, view, subtitle) {
     x += wide;
   }
   const top = 34,
-    bottom = y + 38,
+    bottom = y + 24,
     height = 300 + top + bottom;
   const drawn = draw(spec, { ...view, theme: 'light', width, height, top, bottom, file: true });
   const title =
     text(LEFT, 20, spec.title, theme.text, 'start', ' font-weight="600"') +
     text(width - RIGHT, 20, subtitle, theme.dim, 'end');
-  const axis = text(
-    (LEFT + width - RIGHT) / 2,
-    height - bottom + 12,
-    view.axis === 'time' ? 'time since the start' : 'global step',
-    theme.dim,
-    'middle',
-  );
   return {
     width,
     height,
@@ -341,8 +301,7 @@ export function picture(spec, view, subtitle) {
       svgElement('rect', { width: '100%', height: '100%', fill: theme.ground }),
       title,
       drawn.svg,
-      axis,
-      `<g transform="translate(0 ${height - bottom + 22})">${legend.join('')}</g></svg>`,
+      `<g transform="translate(0 ${height - bottom + 8})">${legend.join('')}</g></svg>`,
     ].join(''),
   };
 }

@@ -8,7 +8,7 @@ const { roles, tags, resourceTags } = names;
 
 // The state of a run that the page shows.
 export function state(about) {
-  return runState(about.is_over, about.summary?.stop_reason, about.quiet_s);
+  return runState(about.is_over, about.summary?.stop_reason, about.quiet_s, about.ended_at);
 }
 
 // The key figures of a run: from its summary or, before there is one, from its curves.
@@ -42,7 +42,7 @@ export function facts(run) {
     mode: about.job['cluster.mode'] ?? end?.mode,
     workers: end?.workers ?? (tasks(run, roles.worker, roles.chief).length || null),
     servers: end?.servers ?? tasks(run, roles.server).length,
-    done: about.is_over ? 1 : progress(about, steps, seen),
+    done: about.is_over ? 1 : about.ended_at != null ? null : progress(about, steps, seen),
   };
 }
 

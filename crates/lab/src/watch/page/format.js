@@ -54,6 +54,15 @@ export function duration(seconds) {
   return sign + (hours ? hours + ':' + pad(minutes) : minutes) + ':' + pad(all % 60);
 }
 
+// A time of day, with the date unless it is today; `seconds` since 1970.
+export function clock(seconds) {
+  const at = new Date(1000 * seconds),
+    pad = n => String(n).padStart(2, '0');
+  const time = [at.getHours(), at.getMinutes(), at.getSeconds()].map(pad).join(':');
+  if (at.toDateString() === new Date().toDateString()) return time;
+  return `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())} ${time}`;
+}
+
 // A value of a chart with its unit.
 export function valued(x, unit) {
   if (x == null || !Number.isFinite(x)) return '–';

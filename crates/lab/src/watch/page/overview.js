@@ -7,13 +7,50 @@ import { names } from './names.js';
 
 const { verdictKinds } = names;
 
+// Says in one line what is trained, on what, and how.
+export function showWhat(into, run) {
+  const { job, summary } = run.about,
+    f = facts(run);
+  const cluster = [f.mode];
+  if (f.mode && f.mode !== 'single') {
+    cluster.push(counted(f.workers, 'worker'));
+    if (f.servers) cluster.push(counted(f.servers, 'server'));
+  }
+  const batch = job['train.global_batch'] ?? job['train.batch'] ?? summary?.batch;
+  const more = [
+    ['Batch', batch],
+    ['Optimizer', job['train.optimizer.kind']],
+    ['Learning rate', job['train.optimizer.rate'] ?? job['train.rate']],
+    ['Seed', job.seed],
+  ];
+  const parts = [
+    ['Model', job['model.kind'] ?? job.model],
+    ['Data', dataName(job)],
+    ['Mode', cluster.filter(Boolean).join(', ')],
+    ...more,
+  ];
+  into.replaceChildren(
+    ...parts
+      .filter(([, value]) => value != null && value !== '')
+      .map(([name, value]) => make('span', {}, make('i', {}, name), ' ', make('b', {}, value))),
+  );
+}
+
+function dataName(job) {
+  const path = job['data.path']?.split('/').filter(Boolean).pop(),
+    count = job['data.train_examples'];
+  const name = [job['data.kind'] ?? job.data, path].filter(Boolean).join(' ');
+  return count ? `${name}, ${grouped(+count)} examples` : name;
+}
+
 // Shows what limits the run.
 export function showVerdict(into, run, theme) {
   const { verdict, is_over } = run.about;
   into.hidden = !verdict;
   if (!verdict) return;
   if (typeof verdict === 'string') return into.replaceChildren(make('p', {}, verdict));
-  const { evidence } = verdict;
+  const { evidence } = verdict,
+    hasEnded = is_over || run.about.ended_at != null;
   const bar = make('div', {
     class: 'shares',
     role: 'img',
@@ -21,23 +58,24 @@ export function showVerdict(into, run, theme) {
       .map(name => `${name} ${percent(verdict.shares[name], 0)}`).join(', '),
   });
   const key = make('p', { class: 'key' });
-  // Each part has the color of its place.
+  // A part that is a phase has its color; another has the color of its place.
   verdictKinds.forEach((name, i) => {
     const share = verdict.shares[name] ?? 0;
     if (share < 0.005) return;
     const part = make('i', { title: `${name} ${percent(share, 0)}` });
     part.style.width = 100 * share + '%';
-    part.style.background = themes[theme].colors[i];
+    const color = themes[theme].phases[name] ?? themes[theme].colors[i % 10];
+    part.style.background = color;
     bar.append(part);
     const swatch = make('i', {});
-    swatch.style.setProperty('--c', themes[theme].colors[i]);
+    swatch.style.setProperty('--c', color);
     key.append(make('span', {}, swatch, `${name} `, make('b', {}, percent(share, 0))));
   });
   into.replaceChildren(
     make(
       'p',
       { class: 'kind' },
-      make('span', { class: 'dim' }, is_over ? 'Held back by' : 'So far held back by'),
+      make('span', { class: 'dim' }, hasEnded ? 'Held back by' : 'So far held back by'),
       ' ',
       make('strong', {}, verdict.kind),
     ),

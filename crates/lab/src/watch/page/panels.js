@@ -44,6 +44,7 @@ function chartsOfOne(run, theme) {
         {
           id: 'loss',
           title: 'Loss',
+          axis: 'mean loss of an example',
           unit: '',
           logs: true,
           series: [
@@ -60,6 +61,7 @@ function chartsOfOne(run, theme) {
         {
           id: 'accuracy',
           title: 'Test accuracy',
+          axis: '%',
           unit: '%',
           most: 100,
           series: accuracy.map(([label, tag, i]) => ({
@@ -78,6 +80,7 @@ function chartsOfOne(run, theme) {
         {
           id: 'steps',
           title: 'Steps per second',
+          axis: 'steps/s',
           unit: '/s',
           fromZero: true,
           series: [{ label: 'steps/s', color: color(0), curve: speed, band: false }],
@@ -85,6 +88,7 @@ function chartsOfOne(run, theme) {
         {
           id: 'examples',
           title: 'Examples per second',
+          axis: 'examples/s',
           unit: '/s',
           fromZero: true,
           series: [
@@ -105,6 +109,7 @@ function chartsOfOne(run, theme) {
         {
           id: 'gradient',
           title: 'Time to a gradient',
+          axis: 'ms',
           unit: 'ms',
           fromZero: true,
           series: workers.map((task, i) => ({
@@ -121,7 +126,8 @@ function chartsOfOne(run, theme) {
           ? [
               {
                 id: 'staleness',
-                title: 'Staleness (updates behind)',
+                title: 'Staleness',
+                axis: 'updates behind',
                 unit: '',
                 fromZero: true,
                 series: tasks(run, roles.server)
@@ -140,18 +146,17 @@ function chartsOfOne(run, theme) {
     [
       'Resources',
       [
-        perTask('cpu', 'CPU of each task (100 % is a core)', '%', run, all, color, [
+        perTask('cpu', 'CPU of each task', '% of a core', '%', run, all, color, [
           ['', 'taskCpu'],
         ]),
-        perTask('memory', 'Memory of each task', 'B', run, all, color, [['', 'taskMemory']]),
-        perTask('network', 'Network of each task', 'B/s', run, all, color, [
+        perTask('memory', 'Memory of each task', 'bytes', 'B', run, all, color, [
+          ['', 'taskMemory'],
+        ]),
+        perTask('network', 'Network of each task', 'bytes/s', 'B/s', run, all, color, [
           [' in', 'taskReceived'],
           [' out', 'taskSent'],
         ]),
-        perTask('disk', "Disks of each task's machine", 'B/s', run, all, color, [
-          [' read', 'diskRead'],
-          [' written', 'diskWritten'],
-        ]),
+        disks(run, color),
         machine(run, lead, theme),
       ],
     ],
@@ -167,6 +172,7 @@ function phases(run, task, theme) {
   return {
     id: `phases-${task}`,
     title: `Phases of ${taskName(task)}`,
+    axis: '% of the time',
     unit: '%',
     kind: 'stack',
     series: names.phases.map(phase => ({
@@ -177,10 +183,11 @@ function phases(run, task, theme) {
   };
 }
 
-function perTask(id, title, unit, run, all, color, columns) {
+function perTask(id, title, axis, unit, run, all, color, columns) {
   return {
     id,
     title,
+    axis,
     unit,
     fromZero: true,
     series: all.slice(0, MAX_TASKS).flatMap((task, i) =>
@@ -195,6 +202,28 @@ function perTask(id, title, unit, run, all, color, columns) {
   };
 }
 
+// The disks of each machine, as its first task samples them.
+function disks(run, color) {
+  const { machines = {}, tasks: all } = run.about,
+    hosts = [...new Set(all.map(task => machines[task] ?? ''))];
+  const series = hosts.slice(0, MAX_TASKS).flatMap((name, i) => {
+    const own = all.filter(task => (machines[task] ?? '') === name);
+    const label = hosts.length > 1 && name ? `${name} ` : '';
+    return [
+      ['read', 'diskRead'],
+      ['written', 'diskWritten'],
+    ].map(([suffix, column], j) => ({
+      label: label + suffix,
+      color: color(hosts.length > 1 ? i : j),
+      dash: j ? DASH : null,
+      band: false,
+      curve: own.map(task => curve(run, task, resourceTags[column])).find(c => c?.v.length) ?? null,
+    }));
+  });
+  const title = hosts.length > 1 ? 'Disks of each machine' : 'Disks of the machine';
+  return { id: 'disk', title, axis: 'bytes/s', unit: 'B/s', fromZero: true, series };
+}
+
 // How busy the coordinator's machine is, with all programs on it.
 function machine(run, lead, theme) {
   const parts = [
@@ -205,6 +234,7 @@ function machine(run, lead, theme) {
   return {
     id: 'machine',
     title: "CPU of the coordinator's machine",
+    axis: '% of all cores',
     unit: '%',
     kind: 'stack',
     series: parts.map(([label, column, i]) => ({
@@ -217,9 +247,10 @@ function machine(run, lead, theme) {
 
 function chartsOfSeveral(runs, theme) {
   const runLabels = labels(runs);
-  const perRun = (id, title, unit, more, pick) => ({
+  const perRun = (id, title, axis, unit, more, pick) => ({
     id,
     title,
+    axis,
     unit,
     ...more,
     series: runs.map((run, i) => ({
@@ -241,6 +272,7 @@ function chartsOfSeveral(runs, theme) {
         perRun(
           'test-loss',
           'Test loss',
+          'mean loss of an example',
           '',
           { logs: true, line: { dots: true, width: 2.2 } },
           run => firstCurve(run, tags.testLoss),
@@ -249,30 +281,38 @@ function chartsOfSeveral(runs, theme) {
           'accuracy',
           'Test accuracy',
           '%',
+          '%',
           { most: 100, line: { dots: true, width: 2.2 } },
           run => scaled(firstCurve(run, tags.testAccuracy), 100),
         ),
-        perRun('train-loss', 'Train loss', '', { logs: true, line: { smooth: true } }, run =>
-          curve(run, coordinator(run), tags.trainLoss),
+        perRun(
+          'train-loss',
+          'Train loss',
+          'mean loss of an example',
+          '',
+          { logs: true, line: { smooth: true } },
+          run => curve(run, coordinator(run), tags.trainLoss),
         ),
       ],
     ],
     [
       'Speed',
       [
-        perRun('steps', 'Steps per second', '/s', plain, speed),
-        perRun('examples', 'Examples per second', '/s', plain, run =>
+        perRun('steps', 'Steps per second', 'steps/s', '/s', plain, speed),
+        perRun('examples', 'Examples per second', 'examples/s', '/s', plain, run =>
           scaled(speed(run), run.about.examples_per_step),
         ),
-        perRun('staleness', 'Staleness', '', plain, run => firstCurve(run, tags.staleness)),
+        perRun('staleness', 'Staleness', 'updates behind', '', plain, run =>
+          firstCurve(run, tags.staleness),
+        ),
       ],
     ],
     [
-      'Resources of all tasks together (100 % is a core)',
+      'Resources of all tasks together',
       [
-        perRun('cpu', 'CPU', '%', plain, summed('taskCpu')),
-        perRun('memory', 'Memory', 'B', plain, summed('taskMemory')),
-        perRun('network', 'Network, received', 'B/s', plain, summed('taskReceived')),
+        perRun('cpu', 'CPU', '% of a core', '%', plain, summed('taskCpu')),
+        perRun('memory', 'Memory', 'bytes', 'B', plain, summed('taskMemory')),
+        perRun('network', 'Network, received', 'bytes/s', 'B/s', plain, summed('taskReceived')),
       ],
     ],
   ];

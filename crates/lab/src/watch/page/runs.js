@@ -7,7 +7,7 @@ import { runState } from './state.js';
 const MAX_SHOWN = 300;
 
 function state(card) {
-  return runState(card.is_over, card.stop_reason, card.quiet_s);
+  return runState(card.is_over, card.stop_reason, card.quiet_s, card.ended_at);
 }
 
 function matches(card, words) {
@@ -44,6 +44,7 @@ function item(card, chosen, choose) {
   });
   box.checked = isChosen;
   const about = [
+    [card.model, card.data].filter(Boolean).join(' on '),
     card.mode,
     card.workers && card.mode !== 'single' ? `${card.workers} workers` : null,
     card.batch ? `batch ${card.batch}` : null,

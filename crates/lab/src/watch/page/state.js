@@ -1,14 +1,18 @@
 // The state of a run, for the list and for the run's own badge.
 
-import { duration } from './format.js';
+import { clock, duration } from './format.js';
 import { names } from './names.js';
 
 // The state of a run: a class for its color, a word, and a phrase that says more.
-export function runState(isOver, stopReason, quietSeconds) {
+export function runState(isOver, stopReason, quietSeconds, endedAt) {
   if (isOver)
     return stopReason === 'interrupted'
       ? { kind: 'ended', word: 'interrupted', phrase: 'interrupted' }
       : { kind: 'done', word: 'finished', phrase: `finished (${stopReason})` };
+  if (endedAt != null) {
+    const phrase = `ended unexpectedly at ${clock(endedAt)}`;
+    return { kind: 'dead', word: 'ended unexpectedly', phrase };
+  }
   // A run without any file of a task has no time of its last one.
   return quietSeconds != null && quietSeconds < names.quietSeconds
     ? { kind: 'live', word: 'running', phrase: 'running' }

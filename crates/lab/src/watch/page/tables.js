@@ -5,9 +5,9 @@ import { facts, state } from './facts.js';
 import { bytes, duration, figure, grouped, make, percent } from './format.js';
 import { names } from './names.js';
 import { labels } from './panels.js';
-import { taskName, last, tasks } from './store.js';
+import { firstCurve, taskName, last, tasks } from './store.js';
 
-const { roles, resourceTags } = names;
+const { roles, tags, resourceTags } = names;
 
 // Shows what is below the charts of one run.
 export function showDetails(into, run) {
@@ -28,7 +28,7 @@ export function showDetails(into, run) {
     );
   into.replaceChildren(
     part('slow', 'Slow workers', ranking(about.ranking ?? []), true),
-    part('tasks', 'Tasks', about.summary?.tasks ? ended(about.summary.tasks) : running(run), true),
+    part('tasks', 'Tasks', taskTable(run), true),
     part('log', 'Log', logs(about.logs), true),
     part('job', 'Job', make('pre', { class: 'job', tabindex: '0' }, about.job_text), false),
   );
@@ -40,9 +40,8 @@ export function showDetails(into, run) {
 function ranking(ranks) {
   if (!ranks.length) return make('p', { class: 'dim' }, 'No worker has reported yet.');
   const most = Math.max(...ranks.map(rank => rank.gradient_ms)) || 1;
-  return make(
-    'div',
-    { class: 'wide' },
+  return wide(
+    'Slow workers',
     make(
       'table',
       {},
@@ -72,12 +71,32 @@ function ranking(ranks) {
   );
 }
 
+// A table that scrolls sideways within the page if it is wider, by keyboard too.
+function wide(label, table) {
+  return make('div', { class: 'wide', role: 'region', 'aria-label': label, tabindex: '0' }, table);
+}
+
+// The colors of phases.
+function phaseKey(phases) {
+  const item = phase => make('span', {}, make('i', { class: `phase-${phase}` }), phase);
+  return make('p', { class: 'key phases' }, ...phases.map(item));
+}
+
 function head(titles) {
   return make(
     'thead',
     {},
     make('tr', {}, ...titles.map(title => make('th', { scope: 'col' }, title))),
   );
+}
+
+// The tasks, with the colors of their phases.
+function taskTable(run) {
+  const list = run.about.summary?.tasks;
+  const seen = new Set(list ? list.flatMap(task => Object.keys(task.phases)) : names.phases);
+  const known = Object.keys(names.palette.light.phases).filter(phase => seen.has(phase));
+  const inOrder = [...names.phases.filter(phase => seen.has(phase)), ...known];
+  return make('div', {}, phaseKey([...new Set(inOrder)]), list ? ended(list) : running(run));
 }
 
 // The tasks of a run that has ended.
@@ -95,9 +114,8 @@ function ended(list) {
     'Dropped',
     ...(staleness ? ['Staleness'] : []),
   ];
-  return make(
-    'div',
-    { class: 'wide' },
+  return wide(
+    'Tasks',
     make(
       'table',
       {},
@@ -153,9 +171,8 @@ function running(run) {
       make('td', {}, bytes(now('taskSent')) + '/s'),
     );
   });
-  return make(
-    'div',
-    { class: 'wide' },
+  return wide(
+    'Tasks',
     make(
       'table',
       {},
@@ -210,76 +227,88 @@ function logs(list) {
   );
 }
 
-// The rows of the comparison: title, value, format, and whether larger (1) or smaller (-1) is
-// better.
-const ROWS = [
-  ['State', run => state(run.about).phrase],
-  ['Mode', run => facts(run).mode ?? '–'],
-  ['Workers', run => facts(run).workers ?? '–'],
-  ['Servers', run => facts(run).servers ?? '–'],
-  ['Steps', run => facts(run).step, grouped, 0],
-  ['Time', run => facts(run).seconds, duration, -1],
-  ['Train loss', run => facts(run).trainLoss, figure, -1],
-  ['Test loss', run => facts(run).testLoss, figure, -1],
-  ['Accuracy', run => facts(run).accuracy, x => percent(x, 2), 1],
-  ['Steps/s', run => facts(run).stepsPerSecond, figure, 1],
-  ['Examples/s', run => facts(run).examplesPerSecond, figure, 1],
-  [
-    'CPU',
-    run => run.about.summary?.tasks?.reduce((sum, task) => sum + (task.cpu_seconds ?? 0), 0),
-    duration,
-    -1,
-  ],
-  [
-    'Peak memory',
-    run => run.about.summary?.tasks?.reduce((sum, task) => sum + (task.peak_rss_bytes ?? 0), 0),
-    bytes,
-    -1,
-  ],
-  ['Bytes per step', run => run.about.summary?.bytes_per_step, bytes, -1],
-  ['Held back by', run => run.about.verdict?.kind ?? '–'],
-];
+// Whether runs train the same model on the same data, so that their quality can be compared.
+const sameTask = runs =>
+  ['model.kind', 'data.kind', 'data.path', 'data.test_path', 'data.test_examples'].every(
+    key => new Set(runs.map(run => run.about.job[key])).size === 1,
+  );
+
+// The examples that a run has trained on at each of its tests.
+function testedAt(run, tag) {
+  const curve = firstCurve({ ...run, zoomed: null }, tag),
+    each = run.about.examples_per_step;
+  if (!curve || !each) return [];
+  return curve.v.map((value, i) => ({ examples: curve.s[i] * each, t: curve.t[i], value }));
+}
+
+// The greatest number of examples after which every run has been tested; null if there is none.
+function equalWork(runs) {
+  const ends = runs.map(run => testedAt(run, tags.testLoss).pop()?.examples ?? null);
+  return ends.every(end => end > 0) ? Math.min(...ends) : null;
+}
+
+// The last test of a run after at most this number of examples.
+function atWork(run, tag, work) {
+  return work == null
+    ? null
+    : (testedAt(run, tag).findLast(test => test.examples <= work * 1.0001) ?? null);
+}
+
+const summed = (run, field) =>
+  run.about.summary?.tasks?.reduce((sum, task) => sum + (task[field] ?? 0), 0);
+
+// The rows of the comparison: title, value, format, and which value is best ('lowest', 'highest'
+// or none). Only what does not depend on the length of a run has a best value.
+function comparedRows(runs, work) {
+  const after = `after ${grouped(work ?? 0)} examples`;
+  const equal = work == null ? [] : [
+    [`Test loss ${after}`, run => atWork(run, tags.testLoss, work)?.value, figure, 'lowest'],
+    [
+      `Accuracy ${after}`,
+      run => atWork(run, tags.testAccuracy, work)?.value,
+      x => percent(x, 2),
+      'highest',
+    ],
+    [`Time ${after}`, run => atWork(run, tags.testLoss, work)?.t, duration, 'lowest'],
+  ];
+  return [
+    ['State', run => state(run.about).phrase],
+    ['Mode', run => facts(run).mode ?? '–'],
+    ['Workers', run => facts(run).workers ?? '–'],
+    ['Servers', run => facts(run).servers ?? '–'],
+    ...equal,
+    ['Examples/s', run => facts(run).examplesPerSecond, figure, 'highest'],
+    [
+      'CPU per 1,000 examples',
+      run => (summed(run, 'cpu_seconds') * 1000) / run.about.summary?.examples,
+      x => figure(x) + ' s',
+      'lowest',
+    ],
+    ['Peak memory', run => summed(run, 'peak_rss_bytes'), bytes, 'lowest'],
+    ['Steps', run => facts(run).step, grouped],
+    ['Steps/s', run => facts(run).stepsPerSecond, figure],
+    ['Bytes per step', run => run.about.summary?.bytes_per_step, bytes],
+    ['Time', run => facts(run).seconds, duration],
+    ['Last train loss', run => facts(run).trainLoss, figure],
+    ['Last test loss', run => facts(run).testLoss, figure],
+    ['Last accuracy', run => facts(run).accuracy, x => percent(x, 2)],
+    ['Held back by', run => run.about.verdict?.kind ?? '–'],
+  ];
+}
 
 // Shows several runs side by side: figures, phases, and the keys in which their jobs differ.
 export function showComparison(into, runs, theme) {
-  const runLabels = labels(runs);
-  const columns = make(
-    'thead',
-    {},
-    make(
-      'tr',
-      {},
-      make('th', {}),
-      ...runLabels.map((label, i) => {
-        const swatch = make('i', { class: 'swatch' });
-        swatch.style.setProperty('--c', themes[theme].colors[i % themes[theme].colors.length]);
-        return make('th', { scope: 'col' }, swatch, label);
-      }),
-    ),
+  const isSame = sameTask(runs),
+    work = isSame ? equalWork(runs) : null;
+  const rows = comparedRows(runs, work).map(([name, of, say = String, best = '']) =>
+    comparedRow(name, runs.map(of), say, best),
   );
-  const rows = ROWS.map(([name, of, say = String, better = 0]) => {
-    const values = runs.map(of),
-      numbers = values.filter(Number.isFinite);
-    const best =
-      better && numbers.length > 1 ? (better > 0 ? Math.max : Math.min)(...numbers) : null;
-    return make(
-      'tr',
-      {},
-      make('th', { scope: 'row' }, name),
-      ...values.map(value =>
-        make(
-          'td',
-          { class: value != null && value === best ? 'best' : '' },
-          value == null ? '–' : say(value),
-        ),
-      ),
-    );
-  });
   rows.push(
     make(
       'tr',
       {},
       make('th', { scope: 'row' }, 'Phases of workers'),
+      make('td', {}),
       ...runs.map(run => make('td', {}, phaseBar(phasesOf(run)))),
     ),
   );
@@ -293,27 +322,69 @@ export function showComparison(into, runs, theme) {
       ...runs.map(run => make('td', {}, run.about.job[key] ?? '–')),
     ),
   );
+  const note = !isSame
+    ? 'The runs differ in model or data, so their quality is not compared.'
+    : work == null
+      ? 'Quality is compared once every run has been tested.'
+      : `Quality is compared at equal work: at the last test within ${grouped(work)} examples, ` +
+        'which every run has trained on.';
   into.replaceChildren(
     make('h2', {}, 'Side by side'),
-    make(
-      'div',
-      { class: 'wide' },
-      make('table', { class: 'compare' }, columns, make('tbody', {}, ...rows)),
+    make('p', { class: 'dim criterion' }, note),
+    wide(
+      'Runs side by side',
+      make(
+        'table',
+        { class: 'compare' },
+        runHead(runs, theme, ['Best is']),
+        make('tbody', {}, ...rows),
+      ),
     ),
+    phaseKey(names.phases),
     make('h2', {}, 'Differences between the jobs'),
     jobs.length
-      ? make(
-          'div',
-          { class: 'wide' },
-          make('table', { class: 'compare' }, columns.cloneNode(true), make('tbody', {}, ...jobs)),
+      ? wide(
+          'Differences between the jobs',
+          make('table', { class: 'compare' }, runHead(runs, theme, []), make('tbody', {}, ...jobs)),
         )
       : make('p', { class: 'dim' }, 'The jobs are equal.'),
   );
-  for (const [i, swatch] of [...into.querySelectorAll('.swatch')].entries())
-    swatch.style.setProperty(
-      '--c',
-      themes[theme].colors[(i % runs.length) % themes[theme].colors.length],
-    );
+}
+
+function comparedRow(name, values, say, better) {
+  const numbers = values.filter(Number.isFinite);
+  const pick = { lowest: Math.min, highest: Math.max }[better];
+  const best = pick && numbers.length > 1 ? pick(...numbers) : null;
+  return make(
+    'tr',
+    {},
+    make('th', { scope: 'row' }, name),
+    make('td', { class: 'left dim' }, better),
+    ...values.map(value => {
+      const isKnown = typeof value === 'number' ? Number.isFinite(value) : value != null;
+      const isBest = isKnown && value === best;
+      return make('td', { class: isBest ? 'best' : '' }, isKnown ? say(value) : '–');
+    }),
+  );
+}
+
+function runHead(runs, theme, more) {
+  const { colors } = themes[theme];
+  return make(
+    'thead',
+    {},
+    make(
+      'tr',
+      {},
+      make('th', {}),
+      ...more.map(title => make('th', { scope: 'col', class: 'left' }, title)),
+      ...labels(runs).map((label, i) => {
+        const swatch = make('i', { class: 'swatch' });
+        swatch.style.setProperty('--c', colors[i % colors.length]);
+        return make('th', { scope: 'col' }, swatch, label);
+      }),
+    ),
+  );
 }
 
 function phasesOf(run) {

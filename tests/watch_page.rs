@@ -1,0 +1,176 @@
+//! What the page shows and how, in a real browser: a killed run, axes, colours, tables and zoom.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use crate::support::browser::Browser;
+use crate::support::{ENDLESS, RunningProcess, Sandbox, signal_to};
+
+/// Starts `paceline watch` on a directory. Returns the process and the page's address.
+fn watch(sandbox: &Sandbox, dir: &str) -> (RunningProcess, String) {
+    let mut command = sandbox.command(&["watch", dir, "--listen", "127.0.0.1:0"]);
+    let mut launched = RunningProcess::start(&mut command, sandbox.path(dir));
+    launched.wait_for("watch: http://");
+    let printed = launched.stderr();
+    let at = printed.split("watch: http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
+    (launched, at)
+}
+
+/// Makes all files of a run a minute old, as if its processes had ended then.
+fn age(dir: &Path) {
+    let then = SystemTime::now() - Duration::from_secs(60);
+    for entry in fs::read_dir(dir).unwrap().flatten() {
+        if entry.file_type().unwrap().is_dir() {
+            age(&entry.path());
+        } else {
+            File::options().append(true).open(entry.path()).unwrap().set_modified(then).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_run_whose_processes_were_killed_has_ended_unexpectedly() {
+    let sandbox = Sandbox::new();
+    let mut run = sandbox.launch("all/killed", "async", &[ENDLESS, "observe.sample_ms=100"]);
+    run.wait_for_steps();
+    // The launcher is stopped first, so that it restarts no task.
+    run.signal("STOP");
+    for task in ["ps:0", "worker:0", "worker:1"] {
+        signal_to(run.task(task), "KILL");
+    }
+    run.signal("KILL");
+    run.finish_task();
+    age(&sandbox.path("all/killed"));
+    let (_watching, at) = watch(&sandbox, "all");
+    let mut browser = Browser::start(&sandbox);
+    browser.set_screen(1400, 900, "light");
+    browser.open(&format!("http://{at}/#run=killed"));
+    browser.wait_for(
+        "/^ended unexpectedly at \\d\\d\\d?\\d?[-:\\d ]+$/.test( \
+         document.getElementById('state').textContent)",
+    );
+    browser.wait_for("document.querySelector('#list .dot.dead')");
+    browser.wait_for("!document.querySelector('progress')");
+    browser.assert_no_complaints();
+}
+
+/// Checks what every chart must have, on a screen of any size.
+fn check_charts(browser: &mut Browser) {
+    // Only charts near the screen are drawn.
+    browser.eval("dispatchEvent(new Event('beforeprint'))");
+    browser.wait_for(
+        "[...document.querySelectorAll('.chart svg')].every(svg => \
+         svg.querySelector('.axis-x')?.textContent && svg.querySelector('.axis-y')?.textContent)",
+    );
+    let negative = "[...document.querySelectorAll('.chart svg text')].map(t => t.textContent) \
+                    .filter(text => /^[-−]/.test(text)).join()";
+    assert_eq!(browser.eval(negative), "");
+    // The charts of each row end where the row ends.
+    let holes = "[...document.querySelectorAll('.grid')].flatMap(grid => { \
+                   const end = grid.getBoundingClientRect().right, rows = new Map(); \
+                   for (const chart of grid.children) { \
+                     const box = chart.getBoundingClientRect(), row = Math.round(box.top); \
+                     rows.set(row, Math.max(rows.get(row) ?? 0, box.right)); } \
+                   return [...rows.values()].filter(right => Math.abs(right - end) > 2); }).length";
+    assert_eq!(browser.eval(holes), 0);
+    let page = "document.documentElement";
+    assert_eq!(browser.eval(&format!("{page}.scrollWidth - {page}.clientWidth")), 0);
+}
+
+#[test]
+fn a_page_says_what_is_trained_and_its_charts_are_complete() {
+    let sandbox = Sandbox::new();
+    let settings = ["train.stop={seconds=2}", "observe.sample_ms=100", "train.evaluate.every=50"];
+    sandbox.train_cluster("all/first", "async", &settings);
+    let (_watching, at) = watch(&sandbox, "all");
+    let mut browser = Browser::start(&sandbox);
+    browser.set_screen(1400, 900, "light");
+    browser.open(&format!("http://{at}/#run=first"));
+    browser.wait_for("document.getElementById('state').textContent.startsWith('finished')");
+    browser.wait_for(
+        "/Model softmax.*Data digits.*Mode async, 2 workers, 1 server/s.test( \
+                      document.getElementById('what').textContent)",
+    );
+    browser.wait_for("document.getElementById('what').getBoundingClientRect().bottom < 200");
+    check_charts(&mut browser);
+    // All tasks share a machine, whose disks are drawn once.
+    browser.wait_for("document.querySelectorAll('[data-chart=disk] .legend button').length === 2");
+    // The last point is not lower than half of the one before.
+    let rates = "(async () => { const { store } = await import('./store.js'); \
+                 const { curves } = store.runs.get('first'); \
+                 return curves.get('worker_0|pace/steps_per_second').v })()";
+    let rates = browser.eval(rates);
+    let rates: Vec<f64> =
+        rates.as_array().unwrap().iter().map(|rate| rate.as_f64().unwrap()).collect();
+    assert!(rates.len() > 4 && rates[rates.len() - 1] > 0.0, "{rates:?}");
+    check_colors_and_keys(&mut browser);
+    check_zoom(&mut browser);
+    browser.set_screen(390, 844, "dark");
+    check_charts(&mut browser);
+    let table = "document.querySelector('[data-part=tasks] .wide')";
+    browser.wait_for(&format!("{table}.scrollWidth > {table}.clientWidth"));
+    browser.wait_for(&format!("getComputedStyle({table}).backgroundImage.includes('gradient')"));
+    assert_eq!(browser.eval(&format!("{table}.tabIndex")), 0);
+    browser.assert_no_complaints();
+}
+
+/// Checks that task bars have a legend with the colours of the charts, and that the link to the
+/// charts keeps the address.
+fn check_colors_and_keys(browser: &mut Browser) {
+    browser.wait_for("document.querySelectorAll('[data-part=tasks] .key.phases span').length >= 5");
+    let same = "(async () => { const { names } = await import('./names.js'); \
+                const style = getComputedStyle(document.documentElement); \
+                return names.phases.every(phase => style.getPropertyValue(`--phase-${phase}`) === \
+                names.palette.light.phases[phase]) && \
+                new Set(names.palette.dark.series).size === 10 })()";
+    assert_eq!(browser.eval(same), true);
+    browser.eval("document.getElementById('skip').click()");
+    browser.wait_for("document.activeElement.id === 'charts'");
+    assert_eq!(browser.eval("location.hash.includes('run=first')"), true);
+}
+
+/// Checks that no zoom leaves the data.
+fn check_zoom(browser: &mut Browser) {
+    browser.eval("document.querySelector('[data-chart=loss] .plot').focus()");
+    for key in ["ArrowLeft", "+", "+", "-"] {
+        browser.press(key);
+    }
+    browser.wait_for("!document.getElementById('whole').hidden");
+    browser.press("-");
+    browser.press("-");
+    browser.wait_for("document.getElementById('whole').hidden");
+}
+
+#[test]
+fn a_comparison_states_what_best_means_and_compares_equal_work() {
+    let sandbox = Sandbox::new();
+    sandbox.train("all/a", &["train.evaluate.every=5"]);
+    sandbox.train("all/b", &["train.evaluate.every=5", "train.batch=30", "train.stop={epochs=1}"]);
+    let (_watching, at) = watch(&sandbox, "all");
+    let mut browser = Browser::start(&sandbox);
+    browser.set_screen(1400, 900, "light");
+    browser.open(&format!("http://{at}/#run=a&run=b"));
+    browser.wait_for("document.querySelector('.compare td.best')");
+    browser.wait_for("/at equal work/.test(document.querySelector('.criterion').textContent)");
+    let row = |title: &str| {
+        format!(
+            "[...document.querySelectorAll('.compare tr')] \
+             .find(row => row.firstChild.textContent.startsWith('{title}'))"
+        )
+    };
+    let equal = row("Test loss after");
+    browser.wait_for(&format!("{equal}.children[1].textContent === 'lowest'"));
+    assert_eq!(browser.eval(&format!("{equal}.querySelectorAll('.best').length > 0")), true);
+    // What depends on how long a run trained has no best value.
+    for title in ["Last test loss", "Time", "Steps"] {
+        let last = row(title);
+        let last = if title == "Time" {
+            last.replace("startsWith('Time')", "match(/^Time$/)")
+        } else {
+            last
+        };
+        assert_eq!(browser.eval(&format!("{last}.querySelectorAll('.best').length")), 0, "{title}");
+    }
+    browser.assert_no_complaints();
+}
