@@ -24,11 +24,10 @@ fn explain_shows_the_defaults_of_a_model_and_their_reason() {
     let lenet = explained(&sandbox, &["model.kind=lenet"]);
     let reason = "default: model.kind is lenet";
     assert_explains(&lenet, "batch = 64", reason);
-    assert_explains(&lenet, "init = \"he\"", "default");
+    assert_explains(&lenet, "init = \"glorot\"", "default");
     assert_explains(&lenet, "every = \"auto\"", "default");
     let target = explained(&sandbox, &["model.kind=lenet", "train.stop.test_loss=0.5"]);
-    let reason =
-        "default: train.stop.test_loss is set and model.kind is lenet";
+    let reason = "default: train.stop.test_loss is set and model.kind is lenet";
     assert_explains(&target, "every = 1000", reason);
     let softmax = explained(&sandbox, &["train.stop.test_loss=0.5"]);
     assert_explains(&softmax, "every = 100", "default: train.stop.test_loss is set");
@@ -48,7 +47,11 @@ fn data_alone_selects_a_model_and_a_model_alone_selects_data() {
         let text = explained(&sandbox, &[&[kind.as_str()][..], path].concat());
         let reason = "default: data.kind is images or fake-images";
         assert_explains(&text, "kind = \"alexnet\"", reason);
-        assert_explains(&text, &format!("name = \"{data}-alexnet\""), "default");
+        assert_explains(
+            &text,
+            &format!("name = \"{data}-alexnet\""),
+            "default: the data and the model",
+        );
     }
     let text = explained(&sandbox, &["data.kind=clicks"]);
     assert!(text.contains("kind = \"logistic\""), "{text}");
@@ -62,7 +65,7 @@ fn lenet_learns_quickly_with_its_defaults() {
     let sandbox = Sandbox::new();
     let settings = ["model.kind=lenet", "data.train_examples=6000", "data.test_examples=1000"];
     let stop = "train.stop={steps=250}";
-    let run = sandbox.train("he", &[&settings[..], &[stop]].concat());
+    let run = sandbox.train("run", &[&settings[..], &[stop]].concat());
     let accuracy = run.summary()["test_accuracy"].as_f64().unwrap();
     assert!(accuracy > 0.9, "{accuracy}");
 }
@@ -80,7 +83,7 @@ fn the_start_of_a_network_is_selected() {
     let [he, glorot, pytorch] = ["he", "glorot", "pytorch"].map(accuracy);
     assert!(he > pytorch + 0.2 && glorot > pytorch + 0.2, "{he}, {glorot}, {pytorch}");
     let settings = ["train", "--set", "model.kind=lenet", "--set", "model.init=zero"];
-    let says = "model.init must be \"he\", \"glorot\" or \"pytorch\", not the text \"zero\"";
+    let says = "model.init must be \"glorot\", \"he\" or \"pytorch\", not the text \"zero\"";
     assert_says(&sandbox.fails(2, &settings), &[says]);
 }
 

@@ -20,7 +20,7 @@ fn assert_close(left: &RunFolder, right: &RunFolder, what: &str) {
 fn check_follows_single(workers: usize, settings: &[&str]) {
     let sandbox = Sandbox::new();
     // No batch divides the number of examples, so batches reach over the ends of epochs.
-    let common = [&["data.train_examples=607"], settings].concat();
+    let common = [&["data.train_examples=607", "train.optimizer.rate=0.01"], settings].concat();
     let batch = format!("train.batch={}", 20 * workers);
     let single = sandbox.train("single", &[&common[..], &[&batch]].concat());
     let workers = format!("cluster.workers={workers}");

@@ -26,7 +26,7 @@ fn mirrored_has_the_bits_of_sync_and_follows_single() {
         (3, &["train.stop={epochs=3}", "train.optimizer.rate=0.1"]),
     ] {
         let sandbox = Sandbox::new();
-        let common = [&["data.train_examples=607"], more].concat();
+        let common = [&["data.train_examples=607", "train.optimizer.rate=0.01"], more].concat();
         let batch = format!("train.batch={}", 20 * workers);
         let single = sandbox.train("single", &[&common[..], &[&batch]].concat());
         let workers = format!("cluster.workers={workers}");

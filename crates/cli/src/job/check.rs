@@ -144,9 +144,9 @@ impl JobChecker<'_> {
         self.check_fit(&kind);
         let dropout = self.number("model.dropout") as f32;
         let init = match self.text("model.init").as_str() {
-            "glorot" => Initialisation::Glorot,
+            "he" => Initialisation::He,
             "pytorch" => Initialisation::PyTorch,
-            _ => Initialisation::He,
+            _ => Initialisation::Glorot,
         };
         match kind.as_str() {
             "logistic" => ModelKind::Logistic { dense: self.flag("model.dense") },

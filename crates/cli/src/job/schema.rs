@@ -60,7 +60,7 @@ fn model_and_data() -> Vec<KeySpec> {
     let pictures: &[&str] = &["images", "fake-images"];
     let models = ValueKind::Word(&["softmax", "logistic", "lenet", "alexnet"]);
     let init = "how the initial weights are spread (docs/models.md)";
-    let inits = ValueKind::Word(&["he", "glorot", "pytorch"]);
+    let inits = ValueKind::Word(&["glorot", "he", "pytorch"]);
     let dense = "update every parameter at every step, not only those that a batch touches";
     let kinds = "training data (`paceline data list`)";
     let path = "directory of the four IDX files, plain or gzip, by default the cache; file, \
@@ -76,7 +76,7 @@ fn model_and_data() -> Vec<KeySpec> {
         key(MODEL, models, "\"softmax\"", "model to train")
             .default_when("\"logistic\"", &[(kind, ROWS)])
             .default_when("\"alexnet\"", &[(kind, pictures)]),
-        key("model.init", inits, "\"he\"", init).with(MODEL, &["lenet", "alexnet"]),
+        key("model.init", inits, "\"glorot\"", init).with(MODEL, &["lenet", "alexnet"]),
         key(
             "model.dropout",
             ValueKind::Fraction,
@@ -170,6 +170,7 @@ fn optimizer() -> Vec<KeySpec> {
             .default_when("0.3", &[(MODEL, &["logistic"]), (kind, &["sgd"])])
             .default_when("0.03", &[(MODEL, &["logistic"]), (kind, &["adagrad"])])
             .default_when("0.4", &[(kind, &["ftrl"])])
+            .default_when("0.0001", &[(MODEL, &["alexnet"]), (kind, &["adam"])])
             .default_when("0.001", &[(kind, &["adam"])])
             .when(KeyCondition::NotInBothGroups("rate")),
         key("train.optimizer.decay", ValueKind::From(0.0), "0.0", decay)

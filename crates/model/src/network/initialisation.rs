@@ -10,15 +10,18 @@ use crate::seed::fill_uniform;
 /// enters.
 ///
 /// A layer changes the variance of its values by `inputs * bound² / 3`, and ReLU halves what
-/// comes out of it. Only [`He`](Self::He) keeps the variance from layer to layer.
+/// comes out of it, as far as its inputs are independent. Neighbours in a picture are not: there
+/// [`He`](Self::He) makes values grow from layer to layer, and [`Glorot`](Self::Glorot) keeps
+/// them in range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Initialisation {
-    /// `sqrt(6 / inputs)`, and biases of zero: keeps the variance of values through ReLU.
-    #[default]
-    He,
     /// `sqrt(6 / (inputs + outputs))`, and biases of zero: keeps the variance of values and of
     /// gradients through layers without ReLU.
+    #[default]
     Glorot,
+    /// `sqrt(6 / inputs)`, and biases of zero: keeps the variance of independent values through
+    /// ReLU.
+    He,
     /// `1 / sqrt(inputs)`, for weights and biases: as PyTorch's layers start. The variance shrinks
     /// to a sixth in every layer with ReLU, so deep networks learn slowly at first.
     PyTorch,

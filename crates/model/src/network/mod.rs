@@ -30,7 +30,7 @@ pub use self::initialisation::Initialisation;
 
 /// A model made of layers, with softmax and cross-entropy at its end.
 ///
-/// Parameters start as [`Initialisation::He`] has them; [`Network::initialised`] selects another
+/// Parameters start as [`Initialisation::Glorot`] has them; [`Network::initialised`] selects another
 /// start.
 ///
 /// ```
