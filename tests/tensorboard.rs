@@ -76,6 +76,54 @@ fn each_run_is_a_row_of_the_hyper_parameter_table() {
 }
 
 #[test]
+fn a_run_of_several_tasks_is_one_row_whose_columns_start_with_the_tests() {
+    let sandbox = Sandbox::new();
+    let tasks = ["cluster.mode=sync", "cluster.workers=2", "cluster.servers=1"];
+    sandbox.train("runs/a", &[&tasks[..], &["train.stop={steps=20}"]].concat());
+    let report = events(&sandbox.path("runs"));
+    let groups = report["session_groups"].as_array().unwrap();
+    assert_eq!(groups.len(), 1, "{groups:?}");
+    let sessions = groups[0]["sessions"].as_array().unwrap();
+    assert_eq!(sessions.len(), 1, "{sessions:?}");
+    let metrics = groups[0]["metric_values"].as_array().unwrap();
+    let tags: Vec<_> = metrics.iter().map(|metric| &metric["name"]["tag"]).collect();
+    assert_eq!(tags[..2], [&json!("test/accuracy"), &json!("test/loss")]);
+    let told =
+        |run: &serde_json::Value| run["hparams"].as_object().is_some_and(|tags| !tags.is_empty());
+    let runs = report["runs"].as_object().unwrap();
+    assert_eq!(runs.values().filter(|run| told(run)).count(), 1, "one folder describes the run");
+    // TensorBoard shows groups in the order of the alphabet.
+    for run in runs.values() {
+        let tags = run["scalars"].as_object().unwrap().keys();
+        let learns = |tag: &str| tag.starts_with("test/") || tag.starts_with("train");
+        let uses: Vec<_> = tags.clone().filter(|tag| !learns(tag)).collect();
+        assert!(tags.filter(|tag| learns(tag)).all(|tag| uses.iter().all(|use_| tag < use_)));
+    }
+}
+
+#[test]
+fn weights_and_gradients_have_histograms_and_norms_in_every_mode() {
+    let sandbox = Sandbox::new();
+    for mode in ["single", "sync", "async", "mirrored"] {
+        let mode_key = format!("cluster.mode={mode}");
+        let settings = [&*mode_key, "train.stop={steps=30}", "observe.histograms=10"];
+        let events = sandbox.train(mode, &settings).worker_events();
+        for tensor in ["weights/weight", "gradients/weight", "weights/bias", "gradients/bias"] {
+            let tag = format!("train_tensors/{tensor}");
+            let points = events["histograms"][&tag].as_array().expect(&tag);
+            assert!(points.len() >= 2, "{mode} {tag}: {points:?}");
+            let buckets = points[1][1].as_array().unwrap();
+            let count: f64 = buckets.iter().map(|bucket| bucket[2].as_f64().unwrap()).sum();
+            assert_eq!(count, if tensor.ends_with("bias") { 10.0 } else { 7840.0 }, "{mode} {tag}");
+            let (kind, name) = tensor.split_once('/').unwrap();
+            let norm =
+                crate::support::points(&events, &format!("train_tensors/{kind}_norm/{name}"));
+            assert!(norm[1].1 > 0.0, "{mode} {tag}: {norm:?}");
+        }
+    }
+}
+
+#[test]
 fn a_second_run_does_not_disturb_the_first_ones_curves() {
     let sandbox = Sandbox::new();
     sandbox.train("runs/a", &["train.stop={steps=30}"]);

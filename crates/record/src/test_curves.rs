@@ -67,7 +67,8 @@ impl TestCurves {
     ) -> io::Result<()> {
         let TestRecord { step, score, steps_per_second } = *record;
         let last = TestPoint { step, score: *score, steps_per_second };
-        let pending = self.pending.get_or_insert(PendingTests { least: last, greatest: last, last });
+        let pending =
+            self.pending.get_or_insert(PendingTests { least: last, greatest: last, last });
         pending.last = last;
         if last.score.loss < pending.least.score.loss {
             pending.least = last;
