@@ -51,6 +51,7 @@ pub mod checkpoint;
 mod context;
 mod coordinator;
 mod dense_worker;
+mod divergence;
 mod error;
 mod evaluator;
 mod evaluator_task;
@@ -89,6 +90,7 @@ mod worker_process;
 mod workload;
 
 pub use context::{FinalModel, NoteLevel, TaskContext, VisitPiece};
+pub use divergence::Divergence;
 pub use error::TrainError;
 pub use evaluator::Evaluator;
 pub use evaluator_task::{EvaluatorTask, run_evaluator};
@@ -97,8 +99,8 @@ pub use server_task::{ServerTask, run_server};
 pub use session::{Session, SessionReport};
 pub use session_context::{ContextFactory, SessionDescription, SessionTask};
 pub use settings::{
-    CheckpointSettings, EvaluateSettings, Mode, OnWorkerLoss, Slowdown, StepLayout, Stop,
-    TestHooks, Timeouts, TrainSettings,
+    CheckpointSettings, EvaluateSettings, Mode, OnDivergence, OnWorkerLoss, Slowdown, StepLayout,
+    Stop, TestHooks, Timeouts, TrainSettings,
 };
 pub use sharing::Sharing;
 pub use stop_reason::StopReason;

@@ -113,12 +113,15 @@ fn train() -> Vec<KeySpec> {
                  regression uses 1; more threads share the parameters without locks, in mode \
                  single only";
     let every = "global steps between tests; defaults to 1000 for networks";
+    let divergence = "whether training whose loss stays at ten times its start, or at ten if it \
+                 started below one, ends with an error; a loss that is not a number always does";
     let global_batch = "examples per step of all workers together; replaces `batch`";
     let epochs = "stop after this number of passes over the data; 6 if no other condition is set";
     vec![
         key("train.batch", COUNT, "60", "examples per step of a worker"),
         optional("train.global_batch", COUNT, global_batch),
         optional("train.threads", ValueKind::Whole { min: 1, max: 1024 }, threads),
+        key("train.on_divergence", ValueKind::Word(&["stop", "continue"]), "\"stop\"", divergence),
         optional("train.stop.epochs", COUNT, epochs),
         optional("train.stop.steps", STEPS, "stop after this number of global steps"),
         optional("train.stop.seconds", positive, "stop after this number of seconds of training"),
