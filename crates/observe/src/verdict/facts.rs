@@ -27,7 +27,14 @@ pub struct WorkerFacts {
 }
 
 impl WorkerFacts {
-    /// The time of its steps.
+    /// The part of the time without a core that fell into steps and not into tests.
+    pub(super) fn step_delay_s(&self) -> f64 {
+        let seconds = self.seconds();
+        let steps = if seconds > 0.0 { 1.0 - self.evaluation_s / seconds } else { 1.0 };
+        self.run_delay_s * steps
+    }
+
+    /// The time of its steps and of the tests between them.
     pub(super) fn seconds(&self) -> f64 {
         self.input_s + self.compute_s + self.exchange_s + self.evaluation_s
     }

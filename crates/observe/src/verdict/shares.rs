@@ -178,7 +178,7 @@ impl<'a> Division<'a> {
         sum.cores += held.take(self.others_delay(index));
         sum.stragglers += held.0;
         let own = Own::of(worker);
-        sum.cores += own.delay_s + left.take(worker.run_delay_s - own.delay_s);
+        sum.cores += own.delay_s + left.take(worker.step_delay_s() - own.delay_s);
         if !self.is_single {
             sum.cores += left.take(self.server_delay * worker.seconds());
         }
@@ -198,7 +198,7 @@ impl<'a> Division<'a> {
     /// The longest that a worker other than this one was without a core, in seconds.
     fn others_delay(&self, index: usize) -> f64 {
         let others = self.workers.iter().enumerate().filter(|(other, _)| *other != index);
-        others.map(|(_, other)| other.run_delay_s).fold(0.0, f64::max)
+        others.map(|(_, other)| other.step_delay_s()).fold(0.0, f64::max)
     }
 }
 
@@ -216,7 +216,7 @@ impl Own {
     fn of(worker: &WorkerFacts) -> Self {
         let own_s = (worker.compute_s + worker.input_s).max(0.0);
         let exchange_s = (worker.exchange_s - worker.held_s).max(0.0);
-        let delay_s = (worker.run_delay_s - exchange_s).clamp(0.0, own_s);
+        let delay_s = (worker.step_delay_s() - exchange_s).clamp(0.0, own_s);
         let rest = if own_s > 0.0 { 1.0 - delay_s / own_s } else { 1.0 };
         Self { compute_s: rest * worker.compute_s, input_s: rest * worker.input_s, delay_s }
     }

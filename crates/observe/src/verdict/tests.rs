@@ -205,6 +205,10 @@ fn time_without_a_core_is_not_blamed_on_network_server_or_stragglers() {
     let words = ["the worker is ready to run but without a core 60 %", "other programs"];
     let shares = check(&alone, VerdictKind::Cores, &words);
     assert!((shares.compute - 0.4).abs() < 1e-9, "{shares:?}");
+    // What a test lacks of cores is part of the test.
+    let tests = WorkerFacts { run_delay_s: 8.0, evaluation_s: 5.0, ..worker(0.0, 5.0, 0.0) };
+    let shares = check(&facts("single", vec![tests], vec![]), VerdictKind::Evaluation, &[]);
+    assert!((shares.cores - 0.4).abs() < 1e-9, "{shares:?}");
 }
 
 #[test]
