@@ -186,8 +186,8 @@ mod tests {
         assert_eq!(tasks[0].phase_seconds("evaluation"), 38.0);
         let RunVerdict { verdict, ranking } = judge("single", &mut tasks);
         assert_eq!(ranking[0].gradient_ms, 18.0, "a test is not a part of a gradient");
-        let text = "evaluation: tests take 95 % of the time; the final test takes 38.0 s, the steps \
-                    2.0 s; try fewer train.evaluate.examples";
+        let text = "evaluation: tests take 95 % of the time; the final test takes 38.0 s, the \
+                    steps 2.0 s; try fewer train.evaluate.examples";
         assert_eq!(verdict.text, text);
     }
 

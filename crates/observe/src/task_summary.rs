@@ -129,8 +129,8 @@ impl TaskSummary {
         self.evaluation_seconds = (tested > 0.0).then_some(tested);
     }
 
-    /// Counts everything except input and tests as computation, for a task without peers: it applies
-    /// its gradients itself, and waits for no other task.
+    /// Counts everything except input and tests as computation, for a task without peers: it
+    /// applies its gradients itself, and waits for no other task.
     pub fn fold_into_compute(&mut self) {
         let parts = [Phase::Compute, Phase::Pull, Phase::Push, Phase::Wait];
         let sum: f64 = parts.iter().map(|phase| self.phase_seconds(phase.name())).sum();
