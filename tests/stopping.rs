@@ -93,13 +93,22 @@ fn a_signal_leaves_a_valid_run_and_sets_the_exit_code() {
 }
 
 #[test]
-fn training_that_diverges_fails_and_says_what_to_change() {
+fn the_test_that_ended_a_run_is_shown_beside_the_final_one() {
     let sandbox = Sandbox::new();
-    let settings = ["--set", "train.optimizer.rate=1e38", "--set", "train.optimizer.kind=momentum"];
-    let args = [&["train", "--quiet", "--run-dir", "run"], &SMALL[..], &settings].concat();
-    let said = sandbox.fails(1, &args);
-    assert_says(&said, &["at step ", "diverged", "smaller learning rate"]);
-    assert!(!sandbox.path("run/model.safetensors").exists(), "nothing to use was trained");
-    let sessions = &crate::support::events(&sandbox.path("run"))["session_groups"][0]["sessions"];
-    assert_eq!(sessions[0]["status"], "STATUS_FAILURE");
+    let settings = ["train.evaluate.every=5", "train.stop={test_loss=2.0}", "train.batch=10"];
+    let settings = settings.iter().flat_map(|setting| ["--set", setting]);
+    let args = ["train", "--run-dir", "run"].into_iter().chain(SMALL).chain(settings);
+    let output = sandbox.ok(&args.collect::<Vec<_>>());
+    let summary = sandbox.run_folder("run").summary();
+    let test = &summary["stop_test"];
+    let loss = test["loss"].as_f64().unwrap();
+    assert!(loss <= 2.0 && test["step"].as_u64().unwrap() % 5 == 0, "{test}");
+    let (step, accuracy) = (&test["step"], 100.0 * test["accuracy"].as_f64().unwrap());
+    let shown = format!("stop test    step {step}: loss {loss:.4}, accuracy {accuracy:.2} %");
+    let last = format!("\ntest         loss {:.4}", summary["test_loss"].as_f64().unwrap());
+    assert_says(&output.stdout, &["stopped by   test_loss after", &shown, &last]);
+    // Other reasons have no such test.
+    assert!(
+        sandbox.train("steps", &["train.stop={steps=10}"]).summary().get("stop_test").is_none()
+    );
 }

@@ -67,7 +67,8 @@ const SUMMARY_KEYS: &str = "\
 /// The keys of a task in `summary.json`, in order.
 const TASK_KEYS: &str = "\
     task steps dropped lost seconds phases cpu_seconds peak_rss_bytes examples \
-    sent_bytes received_bytes gradient_ms resources";
+    sent_bytes received_bytes evaluation_seconds final_test_seconds run_delay_seconds gradient_ms \
+    resources";
 
 #[test]
 fn a_run_directory_has_everything_and_nothing_else() {
@@ -91,7 +92,8 @@ fn a_run_directory_has_everything_and_nothing_else() {
     assert_eq!(keys(&summary).join(" "), SUMMARY_KEYS);
     let task = &summary["tasks"][0];
     assert_eq!(keys(task).join(" "), TASK_KEYS);
-    assert_eq!(keys(&task["phases"]), ["input", "pull", "compute", "push", "wait"]);
+    let phases = ["input", "pull", "compute", "push", "wait", "evaluation"];
+    assert_eq!(keys(&task["phases"]), phases);
     assert_eq!(summary["mode"], "single");
     assert_eq!((&summary["workers"], &summary["servers"]), (&1.into(), &0.into()));
     assert_eq!((&task["task"], &task["steps"]), (&"worker:0".into(), &summary["global_steps"]));

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use paceline_observe::Rank;
 use paceline_observe::pace::BEHIND;
+use paceline_observe::{Rank, StopTest};
 
 use paceline_record::{Summary, TaskSummary};
 
@@ -53,6 +53,10 @@ pub fn closing_table(summary: &Summary, run: &Path, width: Option<usize>) -> Str
         line("lost", format!("{lost}, with a server; computed again"));
     }
     line("train loss", format!("{:.4}", summary.train_loss));
+    if let Some(StopTest { step, loss, accuracy }) = summary.stop_test {
+        let (step, percent) = (grouped(step), 100.0 * accuracy);
+        line("stop test", format!("step {step}: loss {loss:.4}, accuracy {percent:.2} %"));
+    }
     line("test", test_line(summary));
     if let Some(verdict) = &summary.verdict {
         line("verdict", verdict.text.clone());

@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 
 use paceline_data::DataError;
-use paceline_engine::TrainError;
+use paceline_engine::{Divergence, TrainError};
 use paceline_net::LinkError;
 use paceline_place::{LauncherChannel, PlaceError};
 use paceline_record::RunFileError;
@@ -135,6 +135,7 @@ impl From<TrainError> for Failure {
             TrainError::Data(error) => Failure::Data(error),
             TrainError::Settings(text) => Failure::Usage(text),
             TrainError::Io { what, source } => Failure::Files { what, source },
+            TrainError::Diverged(divergence) => Failure::Training(diverged(&divergence)),
             TrainError::Training(text) => Failure::Training(text),
             TrainError::Lost(text) | TrainError::Replaced(text) => Failure::Lost(text),
             TrainError::Interrupted(text) => {
@@ -143,6 +144,15 @@ impl From<TrainError> for Failure {
             }
         }
     }
+}
+
+/// Why training is taken for diverged, with the keys that change it.
+fn diverged(divergence: &Divergence) -> String {
+    let continues = match divergence.start {
+        Some(_) => "; train.on_divergence = \"continue\" trains on",
+        None => "",
+    };
+    format!("{divergence}, train.optimizer.rate{continues}")
 }
 
 impl From<PlaceError> for Failure {

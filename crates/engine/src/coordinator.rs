@@ -78,6 +78,8 @@ pub(crate) struct Coordinator<'a> {
     checkpoint_time: Option<Instant>,
     rate_start: Option<RateStart>,
     reason: Option<StopReason>,
+    /// The test whose loss is the reason.
+    stop_test: Option<StepScore>,
 }
 
 impl<'a> Coordinator<'a> {
@@ -96,6 +98,7 @@ impl<'a> Coordinator<'a> {
             checkpoint_time: None,
             rate_start: None,
             reason: None,
+            stop_test: None,
             config,
         };
         coordinator.plan_checkpoint(coordinator.config.joined_at, coordinator.started);
@@ -171,6 +174,7 @@ impl<'a> Coordinator<'a> {
         if self.reason.is_none() {
             self.reason = self.stop_reason(step, now);
             if let Some(reason) = self.reason {
+                self.stop_test = self.last_test.filter(|_| reason == StopReason::TestLoss);
                 link.request_stop(reason.name())?;
             }
         }
@@ -272,7 +276,7 @@ impl<'a> Coordinator<'a> {
         let now = Instant::now();
         self.plan_checkpoint(step, now);
         self.rate_start = Some(RateStart { step, time: now });
-        self.reason = None;
+        (self.reason, self.stop_test) = (None, None);
         Ok(Done(()))
     }
 
@@ -347,6 +351,11 @@ impl<'a> Coordinator<'a> {
     /// Why the coordinator stopped the run, if it did.
     pub(crate) fn reason(&self) -> Option<StopReason> {
         self.reason
+    }
+
+    /// The test that ended the run, if one did.
+    pub(crate) fn stop_test(&self) -> Option<StepScore> {
+        self.stop_test
     }
 
     /// Mean of the last losses.

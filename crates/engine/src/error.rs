@@ -6,6 +6,8 @@ use std::path::Path;
 use paceline_data::DataError;
 use paceline_net::LinkError;
 
+use crate::divergence::Divergence;
+
 /// Why a task of a run ended without doing what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
@@ -23,7 +25,10 @@ pub enum TrainError {
         /// The system's error.
         source: io::Error,
     },
-    /// Training diverged, or produced something that cannot be used.
+    /// The loss is not a number, or far above where it started.
+    #[error("{0}")]
+    Diverged(Divergence),
+    /// Training produced something that cannot be used.
     #[error("{0}")]
     Training(String),
     /// Another task of the run is gone, or never came. Worth a retry.

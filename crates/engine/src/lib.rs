@@ -51,6 +51,7 @@ pub mod checkpoint;
 mod context;
 mod coordinator;
 mod dense_worker;
+mod divergence;
 mod error;
 mod evaluator;
 mod evaluator_task;
@@ -91,6 +92,7 @@ mod worker_process;
 mod workload;
 
 pub use context::{FinalModel, LongWork, NoteLevel, TaskContext, VisitPiece};
+pub use divergence::Divergence;
 pub use error::TrainError;
 pub use evaluator::Evaluator;
 pub use evaluator_task::{EvaluatorTask, run_evaluator};
@@ -99,8 +101,8 @@ pub use server_task::{ServerTask, run_server};
 pub use session::{Session, SessionReport};
 pub use session_context::{ContextFactory, SessionDescription, SessionTask};
 pub use settings::{
-    CheckpointSettings, EvaluateSettings, Mode, OnWorkerLoss, Slowdown, StepLayout, Stop,
-    TestHooks, Timeouts, TrainSettings,
+    CheckpointSettings, EvaluateSettings, Mode, OnDivergence, OnWorkerLoss, Slowdown, StepLayout,
+    Stop, TestHooks, Timeouts, TrainSettings,
 };
 pub use sharing::Sharing;
 pub use stop_reason::StopReason;

@@ -45,7 +45,7 @@ pub(crate) fn train_replica(
         slot,
         plan: task.batches(),
         threads: loop_threads,
-        step_recorder: StepRecorder::start(recorder, settings.test_hooks, slot),
+        step_recorder: StepRecorder::start(recorder, settings, slot),
         tracer: tracer.as_ref(),
     };
     let mut worker = workload.dense_worker(settings, config)?;

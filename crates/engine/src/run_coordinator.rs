@@ -4,6 +4,8 @@
 //! [`run_coordinator`] is the same for every mode. In `single` there is no other task to leave,
 //! collect reports from, or release: the link's methods do nothing.
 
+use std::time::Instant;
+
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::TaskSummary;
 
@@ -14,6 +16,7 @@ use crate::link::Link;
 use crate::rewind::{joined_at, rewind};
 use crate::run_report::{RunFacts, RunReport, ending, summarise};
 use crate::step_recorder::WorkDone;
+use crate::stop_reason::StopReason;
 use crate::test_pacer::{TestLoad, TestPacer};
 use crate::test_runner::TestRunner;
 use crate::trainer::Trainer;
@@ -98,10 +101,18 @@ fn end_run<L: Link>(
     let own = combine(task.task_summary(trainer.step_recorder(), work, link));
     let has_timeline = task.finish_timeline(trainer.step_recorder());
     let Done(()) = link.leave(&encode_report(&own))? else { return Ok(Rewound) };
-    let Done(tasks) = link.collect(own)? else { return Ok(Rewound) };
+    let Done(mut tasks) = link.collect(own)? else { return Ok(Rewound) };
     let Done(()) = link.refresh()? else { return Ok(Rewound) };
+    let begun = Instant::now();
     let tested = coordinator.final_test(link, &mut *trainer.step_recorder().recorder)?;
     let Done(test) = tested else { return Ok(Rewound) };
+    if let Some(own) = tasks.iter_mut().find(|one| one.task == task.place.name) {
+        own.add_final_test(begun.elapsed().as_secs_f64());
+    }
+    let was_interrupted = matches!(coordinator.reason(), Some(StopReason::Interrupted { .. }));
+    if let Some(test) = test.filter(|_| !was_interrupted) {
+        trainer.step_recorder().divergence.check_test(link.global_step(), &test.score)?;
+    }
     coordinator.final_checkpoint(link)?;
     let Done(()) = save_model(task, link, trainer)? else { return Ok(Rewound) };
     trainer.step_recorder().finish(true)?;
@@ -111,6 +122,7 @@ fn end_run<L: Link>(
         settings: task.settings,
         place: task.place,
         reason,
+        stop_test: coordinator.stop_test(),
         global_steps: link.global_step(),
         started_at: coordinator.started_at(),
         train_loss: coordinator.train_loss(),

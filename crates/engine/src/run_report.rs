@@ -1,6 +1,6 @@
 //! The result of a run.
 
-use paceline_observe::{RunVerdict, Summary, TaskSummary, judge};
+use paceline_observe::{RunVerdict, StopTest, Summary, TaskSummary, judge};
 
 use crate::settings::TrainSettings;
 use crate::stop_reason::StopReason;
@@ -44,6 +44,7 @@ pub(crate) struct RunFacts<'a> {
     pub(crate) settings: &'a TrainSettings,
     pub(crate) place: &'a TaskPlace,
     pub(crate) reason: Option<StopReason>,
+    pub(crate) stop_test: Option<StepScore>,
     pub(crate) global_steps: u64,
     pub(crate) started_at: u64,
     pub(crate) train_loss: f64,
@@ -58,7 +59,7 @@ pub(crate) fn summarise(facts: RunFacts<'_>) -> Summary {
     let RunVerdict { verdict, ranking } = judge(settings.mode.name(), &mut tasks);
     // Workers start together but need not end together.
     let trained = tasks.iter().filter(|task| task.examples > 0);
-    let seconds = trained.map(|task| task.seconds).fold(0.0, f64::max);
+    let seconds = trained.map(TaskSummary::training_seconds).fold(0.0, f64::max);
     let examples = tasks.iter().map(|task| task.examples).sum();
     let steps = facts.global_steps.saturating_sub(started_at);
     let score = test.map(|test| test.score);
@@ -70,6 +71,11 @@ pub(crate) fn summarise(facts: RunFacts<'_>) -> Summary {
         servers: place.servers.len(),
         batch: settings.batch,
         stop_reason: facts.reason.unwrap_or(StopReason::Steps).name().to_owned(),
+        stop_test: facts.stop_test.map(|StepScore { step, score, .. }| StopTest {
+            step,
+            loss: score.loss,
+            accuracy: score.accuracy,
+        }),
         resumed_from: Some(started_at).filter(|&step| step > 0),
         global_steps: facts.global_steps,
         examples,

@@ -13,8 +13,8 @@ use crate::error::TrainError;
 use crate::session_context::{ContextFactory, Recorders, SessionDescription, SessionTask, lock};
 use crate::session_run::SessionRun;
 use crate::settings::{
-    CheckpointSettings, EvaluateSettings, Mode, OnWorkerLoss, Stop, TestHooks, Timeouts,
-    TrainSettings,
+    CheckpointSettings, EvaluateSettings, Mode, OnDivergence, OnWorkerLoss, Stop, TestHooks,
+    Timeouts, TrainSettings,
 };
 use crate::sharing::Sharing;
 use crate::workload::{ModelSizing, ModelSource, Shuffle, TrainingData, Workload};
@@ -119,6 +119,13 @@ impl Session {
     #[must_use]
     pub fn optimizer(mut self, optimizer: impl Into<OptimizerSpec>) -> Self {
         self.settings.optimizer = optimizer.into();
+        self
+    }
+
+    /// Whether the run ends when the loss is far above where it started. By default it does.
+    #[must_use]
+    pub fn on_divergence(mut self, on_divergence: OnDivergence) -> Self {
+        self.settings.on_divergence = on_divergence;
         self
     }
 
@@ -375,7 +382,7 @@ fn short_name<M>() -> String {
     path.rsplit("::").next().unwrap_or(path).to_owned()
 }
 
-fn default_settings() -> TrainSettings {
+pub(crate) fn default_settings() -> TrainSettings {
     TrainSettings {
         seed: 1,
         batch: 32,
@@ -384,6 +391,7 @@ fn default_settings() -> TrainSettings {
         stop: Stop::epochs(5),
         evaluate: EvaluateSettings { every: None, examples: None },
         checkpoint: None,
+        on_divergence: OnDivergence::Stop,
         on_worker_loss: OnWorkerLoss::Fail,
         waits_for_servers: false,
         timeouts: Timeouts::default(),

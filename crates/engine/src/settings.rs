@@ -23,6 +23,8 @@ pub struct TrainSettings {
     pub evaluate: EvaluateSettings,
     /// How often a checkpoint is taken; none if `None`.
     pub checkpoint: Option<CheckpointSettings>,
+    /// What happens when the loss is far above where it started.
+    pub on_divergence: OnDivergence,
     /// What happens when a worker is lost.
     pub on_worker_loss: OnWorkerLoss,
     /// Whether workers wait for a lost server, which returns with a checkpoint.
@@ -210,6 +212,16 @@ impl CheckpointSettings {
             _ => None,
         }
     }
+}
+
+/// What happens when training diverges: when the loss stays at ten times its start, or at ten if it
+/// started below one. A loss that is not a number ends the run in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnDivergence {
+    /// The run ends with an error.
+    Stop,
+    /// The run continues.
+    Continue,
 }
 
 /// What happens when a worker is lost.

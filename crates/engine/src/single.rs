@@ -79,7 +79,7 @@ pub(crate) fn train_sparse(task: &TrainingTask<'_>) -> Result<RunReport, TrainEr
         let mut trainer = table_worker(task, &shared, 0, step_recorder)?;
         if threads > 1 {
             let others = (1..threads).map(|slot| {
-                let unrecorded = StepRecorder::start(Box::new(()), settings.test_hooks, slot);
+                let unrecorded = StepRecorder::start(Box::new(()), settings, slot);
                 table_worker(task, &shared, slot, unrecorded)
             });
             trainer = Box::new(HogwildTrainer::new(trainer, others.collect::<Result<_, _>>()?));
@@ -116,5 +116,5 @@ fn table_worker<'a>(
 fn start_recording(task: &TrainingTask<'_>, link: &impl Link) -> Result<StepRecorder, TrainError> {
     let mut recorder = task.context.recorder()?;
     recorder.start(task.run_start(0, link)).map_err(record_failure)?;
-    Ok(StepRecorder::start(recorder, task.settings.test_hooks, 0))
+    Ok(StepRecorder::start(recorder, task.settings, 0))
 }

@@ -165,7 +165,7 @@ impl SlotThread<'_> {
             slot,
             plan: task.batches(),
             threads: task.threads.per_loop(assignment.slots_here),
-            step_recorder: StepRecorder::start(recorder, task.settings.test_hooks, slot),
+            step_recorder: StepRecorder::start(recorder, task.settings, slot),
             tracer,
         })
     }

@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 use paceline_model::Layout;
 use paceline_net::LinkOutcome;
 use paceline_observe::{
-    PeerTraffic, Phase, PhaseClock, Recorder, RunPosition, StepRecord, TensorKind, TensorRecord,
-    TensorValues,
+    PeerTraffic, Phase, PhaseClock, Recorder, RunDelay, RunPosition, StepRecord, TensorKind,
+    TensorRecord, TensorValues,
 };
 
 use crate::coordinator::Coordinator;
+use crate::divergence::DivergenceCheck;
 use crate::error::{TrainError, record_failure};
 use crate::link::Link;
 use crate::loop_trace::LoopTrace;
-use crate::settings::TestHooks;
+use crate::settings::TrainSettings;
 use crate::stop_reason::StopReason;
 
 /// Records a training loop.
@@ -23,6 +24,10 @@ pub(crate) struct StepRecorder {
     pub recorder: Box<dyn Recorder + Send>,
     /// Where the loop's time goes.
     pub clock: PhaseClock,
+    /// How long the loop's thread has no core.
+    pub run_delay: RunDelay,
+    /// Finds out whether training diverges.
+    pub divergence: DivergenceCheck,
     /// Test-only slowdown factor; 1.0 is full speed.
     pub slowdown: f64,
     /// How long tests have kept the loop from its steps; zero except for the coordinator.
@@ -38,8 +43,13 @@ pub(crate) struct StepRecorder {
 }
 
 impl StepRecorder {
-    /// Records a loop that starts now, in `slot`.
-    pub(crate) fn start(recorder: Box<dyn Recorder + Send>, hooks: TestHooks, slot: usize) -> Self {
+    /// Records a loop that starts now, in `slot`, on the calling thread.
+    pub(crate) fn start(
+        recorder: Box<dyn Recorder + Send>,
+        settings: &TrainSettings,
+        slot: usize,
+    ) -> Self {
+        let hooks = settings.test_hooks;
         let mut clock = PhaseClock::start(Phase::Input);
         if hooks.omits_phases {
             clock.turn_off();
@@ -49,6 +59,8 @@ impl StepRecorder {
             next_tensors: 0,
             recorder,
             clock,
+            run_delay: RunDelay::start(),
+            divergence: DivergenceCheck::new(settings),
             slowdown: hooks.slowdown(slot),
             testing: Duration::ZERO,
             work: WorkDone::default(),
@@ -127,9 +139,7 @@ impl StepRecorder {
         coordinator: Option<&mut Coordinator<'_>>,
     ) -> Result<LinkOutcome, TrainError> {
         let StepMade { step, loss, now } = made;
-        if !loss.is_finite() {
-            return Err(diverged(step, loss));
-        }
+        self.divergence.add(step, loss)?;
         let traffic = |visit: &mut dyn FnMut(PeerTraffic)| link.for_each_peer(visit);
         let written = self.recorder.step(&StepRecord {
             step,
@@ -212,12 +222,4 @@ impl WorkDone {
     pub(crate) fn at_end_of_plan(self) -> WorkDone {
         WorkDone { reason: Some(StopReason::Epochs), ..self }
     }
-}
-
-/// A loss that is not a number ends the run: nothing after it can be of use.
-fn diverged(step: u64, loss: f32) -> TrainError {
-    TrainError::Training(format!(
-        "the loss became {loss} at step {step}: training diverged; \
-         try a smaller learning rate"
-    ))
 }

@@ -16,7 +16,7 @@ use crate::checkpoint::{
 use crate::context::{NoteLevel, TaskContext};
 use crate::error::TrainError;
 use crate::link::Link;
-use crate::settings::TrainSettings;
+use crate::settings::{Mode, TrainSettings};
 use crate::step_recorder::{StepRecorder, WorkDone};
 use crate::task_place::TaskPlace;
 use crate::test_watch::TestWatch;
@@ -172,18 +172,23 @@ impl TrainingTask<'_> {
         link: &impl Link,
     ) -> TaskSummary {
         let traffic = link.traffic();
-        let testing = step_recorder.testing.as_secs_f64();
-        TaskSummary {
+        let run_delay = step_recorder.run_delay.elapsed();
+        let mut summary = TaskSummary {
             steps: work.steps,
             dropped: work.dropped,
             lost: work.lost,
             examples: work.examples,
-            evaluation_seconds: (testing > 0.0).then_some(testing),
+            run_delay_seconds: run_delay.map(|delay| delay.as_secs_f64()),
             resources: step_recorder.recorder.resources(),
             sent_bytes: traffic.sent,
             received_bytes: traffic.received,
             ..TaskSummary::of(&self.place.name, &step_recorder.clock.totals())
+        };
+        summary.set_tested(step_recorder.testing.as_secs_f64());
+        if self.settings.mode == Mode::Single {
+            summary.fold_into_compute();
         }
+        summary
     }
 
     /// Hands the loop's timeline to its recorder; whether there was one. A timeline that cannot be

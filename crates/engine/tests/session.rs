@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use paceline_data::{Digits, Images, SparseRows, TrainTest};
 use paceline_engine::{
-    CheckpointSettings, Mode, NoteLevel, Session, SessionReport, Sharing, Shuffle, Stop,
-    TaskContext, TrainError,
+    CheckpointSettings, Divergence, Mode, NoteLevel, OnDivergence, Session, SessionReport, Sharing,
+    Shuffle, Stop, TaskContext, TrainError,
 };
 use paceline_model::{Logistic, Model, Sgd, Softmax};
 use paceline_observe::{Recorder, RunStart, StepRecord, TestRecord};
@@ -244,4 +244,19 @@ fn settings_that_cannot_be_used_are_refused() {
     refused(softmax().share(Sharing::servers(0)), "needs a server");
     refused(softmax().share(Sharing::mesh(2).mode(Mode::Single)), "one worker");
     refused(sparse().share(Sharing::mesh(2)), "a mesh has no sparse models");
+}
+
+#[test]
+fn a_session_that_diverges_ends_with_a_clear_error_unless_it_may_continue() {
+    for sharing in [Sharing::none(), Sharing::servers(1).workers(2), Sharing::mesh(2)] {
+        let fast = || softmax().optimizer(Sgd::new(1e25)).stop(Stop::steps(10)).share(sharing);
+        let error = fast().run().map(|report| report.steps).unwrap_err();
+        let TrainError::Diverged(Divergence { loss, start: Some(start), .. }) = error else {
+            panic!("{sharing}: {error}");
+        };
+        assert!(loss > 10.0 * start, "{sharing}: {error}");
+        assert!(error.to_string().ends_with("diverged; try a smaller learning rate"), "{error}");
+        let report = fast().on_divergence(OnDivergence::Continue).run().unwrap();
+        assert!(report.test_loss > 10.0 * start, "{sharing}: {}", report.test_loss);
+    }
 }

@@ -7,31 +7,58 @@
 
 use std::time::{Duration, Instant};
 
+use paceline_observe::run_delay;
+
 /// How long a thread spins before it sleeps.
 const SPIN_FOR: Duration = Duration::from_micros(100);
+/// A yield that takes longer than this has let another thread run.
+const LONG_YIELD: Duration = Duration::from_micros(5);
 
 /// One wait.
 #[derive(Debug)]
 pub(crate) struct SpinWait {
-    has_spun: bool,
-    until: Option<Instant>,
+    /// When the thread first yielded its core, and when it last did.
+    yielded: Option<(Instant, Instant)>,
+    /// Whether the thread needs no core even while the last yield ends the wait.
+    is_server: bool,
 }
 
 impl SpinWait {
+    /// The wait of a worker, which continues as soon as its answer is there.
     pub(crate) fn new() -> Self {
-        Self { has_spun: false, until: None }
+        Self { yielded: None, is_server: false }
+    }
+
+    /// The wait of a server's thread for the next frame. It yields to the worker that computes, so
+    /// none of the time is a lack of cores.
+    pub(crate) fn of_server() -> Self {
+        Self { yielded: None, is_server: true }
     }
 
     /// Yields the core and returns `true` if the caller must look again, `false` if it must
-    /// sleep. The first call, which is most often the last, does not read the clock.
+    /// sleep.
     pub(crate) fn spin(&mut self) -> bool {
-        if std::mem::replace(&mut self.has_spun, true) {
-            let now = Instant::now();
-            if now >= *self.until.get_or_insert(now + SPIN_FOR) {
-                return false;
-            }
+        let now = Instant::now();
+        let (first, last) = self.yielded.unwrap_or((now, now));
+        // The look after the last yield has found nothing: the thread had no use for its core.
+        if !self.is_server {
+            ignore_if_long(now - last);
         }
+        if now - first >= SPIN_FOR {
+            return false;
+        }
+        self.yielded = Some((first, now));
         std::thread::yield_now();
+        if self.is_server {
+            ignore_if_long(now.elapsed());
+        }
         true
+    }
+}
+
+/// Leaves a yield out of the thread's run delay if another thread ran meanwhile.
+fn ignore_if_long(yielded: Duration) {
+    if yielded > LONG_YIELD {
+        run_delay::ignore(yielded);
     }
 }

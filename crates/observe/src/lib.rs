@@ -5,6 +5,7 @@
 //!
 //! - [`phases`]: a clock that attributes every nanosecond of a task to one phase;
 //! - [`process`], [`machine`], [`container`]: what this process and its machine use now;
+//! - [`run_delay`]: how long a thread was ready to run but had no core;
 //! - [`sampler`]: a thread that samples all of these (see [`resources`]);
 //! - [`pace`]: which workers are slow;
 //! - [`trace`]: a timeline of a few steps;
@@ -35,8 +36,9 @@
 //!   [`pace::BEHIND`].
 //! - The *staleness* of a gradient is the number of updates between the parameters that it was
 //!   computed with and those that it is applied to.
-//! - The *verdict* names what limits a run: compute, input, network, server, stragglers or
-//!   evaluation.
+//! - The *run delay* of a thread is the time in which it is ready to run but has no core.
+//! - The *verdict* names what limits a run: compute, input, network, server, stragglers, evaluation
+//!   or cores; of a run of less than a second it says that it is too short to judge.
 
 // The examples of the README are compiled with the tests.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
@@ -49,6 +51,7 @@ pub mod process;
 pub mod recorder;
 pub mod resources;
 pub mod role;
+pub mod run_delay;
 pub mod run_summary;
 pub mod run_verdict;
 pub mod sampler;
@@ -75,7 +78,8 @@ pub use recorder::{
     TraceEvent, VisitTraffic, no_traffic,
 };
 pub use resources::{COLUMNS, Gauges, Sample, Usage, column, columns};
-pub use run_summary::Summary;
+pub use run_delay::RunDelay;
+pub use run_summary::{StopTest, Summary};
 pub use run_verdict::{RunVerdict, judge};
 pub use sampler::Sampler;
 pub use server_recorder::{GradientTotals, ServerRecorder, StalenessCounts, WorkerTotals};

@@ -18,12 +18,13 @@ pub struct PhaseColor {
 }
 
 /// The phases of workers, then those of a server's threads. Phases of equal meaning share a color.
-pub const PHASE_COLORS: [PhaseColor; 9] = [
+pub const PHASE_COLORS: [PhaseColor; 10] = [
     color("input", INPUT),
     color("pull", ["#ee8e00", "#ee8e00", "rail_idle"]),
     color("compute", COMPUTE),
     color("push", PUSH),
     color("wait", WAIT),
+    color(crate::phases::EVALUATION, ["#b400b4", "#d678d6", "detailed_memory_dump"]),
     color("receive", INPUT),
     color("apply", COMPUTE),
     color("send", PUSH),

@@ -24,6 +24,10 @@ pub trait Phases<const N: usize>: Copy {
 /// The name of the phase in which a server's thread waits for a frame. Its other phases are work.
 pub const IDLE: &str = "idle";
 
+/// The name under which a summary has the time of tests. A worker's clock counts it as part of
+/// phase `wait`.
+pub const EVALUATION: &str = "evaluation";
+
 /// The phases of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {

@@ -25,6 +25,9 @@ pub struct Summary {
     pub batch: usize,
     /// Which condition ended the run: epochs, steps, seconds, test_loss or interrupted.
     pub stop_reason: String,
+    /// The test that ended the run, if `stop_reason` is test_loss.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_test: Option<StopTest>,
     /// The global step of the checkpoint that this session started from. All other figures except
     /// `global_steps` count from there.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,7 +39,7 @@ pub struct Summary {
     /// Gradients that a server had applied since its last checkpoint and that were lost with it.
     /// Their workers computed them again, so they count twice in steps and examples.
     pub lost_pushes: u64,
-    /// From the first step to the end of the last worker, tests included.
+    /// From the first step to the end of the last worker, tests included except the final one.
     pub seconds: f64,
     /// Mean loss of the last steps, at most 100 of them.
     pub train_loss: f64,
@@ -84,6 +87,7 @@ impl Default for Summary {
             servers: 0,
             batch: 0,
             stop_reason: String::new(),
+            stop_test: None,
             resumed_from: None,
             global_steps: 0,
             examples: 0,
@@ -109,6 +113,17 @@ impl Default for Summary {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
 fn is_nan(figure: &f64) -> bool {
     figure.is_nan()
+}
+
+/// A test whose loss ended a run.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct StopTest {
+    /// The global step of the parameters that were tested.
+    pub step: u64,
+    /// The mean loss over the test examples.
+    pub loss: f64,
+    /// The share of the test examples that are classified correctly, 0 to 1.
+    pub accuracy: f64,
 }
 
 impl Summary {

@@ -28,14 +28,16 @@ pub fn judge(mode: &str, tasks: &mut [TaskSummary]) -> RunVerdict {
         mean_ms: task.gradient_ms.unwrap_or(0.0),
     });
     let ranking = ranking(times.collect());
+    let trained_s = workers.iter().map(|task| task.training_seconds()).fold(0.0, f64::max);
     let facts = Facts {
         mode: mode.to_owned(),
         workers: workers.iter().map(|task| worker_facts(task)).collect(),
-        servers: servers.iter().map(|task| server_facts(task)).collect(),
+        servers: servers.iter().map(|task| server_facts(task, trained_s)).collect(),
         cores_busy: mean(workers.iter().filter_map(|task| cores_busy(task))),
         disk_wait: mean(workers.iter().filter_map(|task| share(task, column::CPU_WAIT_PERCENT)))
             .unwrap_or(0.0),
         staleness: mean(servers.iter().filter_map(|task| task.staleness_mean)),
+        final_test_s: workers.iter().filter_map(|task| task.final_test_seconds).fold(0.0, f64::max),
     };
     RunVerdict { verdict: verdict(&facts), ranking }
 }
@@ -52,7 +54,7 @@ fn assign_timings(tasks: &mut [TaskSummary]) {
     for task in tasks.iter_mut().filter(|task| computes(task)) {
         let steps = task.steps.max(1) as f64;
         // Tests between steps are not part of the worker's pace.
-        let tested_ms = 1e3 * task.evaluation_seconds.unwrap_or(0.0) / steps;
+        let tested_ms = 1e3 * tested_between_steps(task) / steps;
         let own_s = phase(task, Phase::Input) + phase(task, Phase::Compute);
         let own_ms = 1e3 * own_s / steps;
         let seen = || seen.iter().filter(|seen| seen.task == task.task);
@@ -61,6 +63,12 @@ fn assign_timings(tasks: &mut [TaskSummary]) {
         task.gradient_ms = Some(seen_ms.filter(|ms| *ms > 0.0).unwrap_or(own_ms));
         task.held_seconds = mean(seen().map(|seen| seen.held_seconds));
     }
+}
+
+/// How long the coordinator tested before its last step, in seconds.
+fn tested_between_steps(task: &TaskSummary) -> f64 {
+    let final_test = task.final_test_seconds.unwrap_or(0.0);
+    (task.evaluation_seconds.unwrap_or(0.0) - final_test).max(0.0)
 }
 
 fn worker_facts(task: &TaskSummary) -> WorkerFacts {
@@ -72,21 +80,30 @@ fn worker_facts(task: &TaskSummary) -> WorkerFacts {
             .map(|one| phase(task, one))
             .iter()
             .sum(),
-        evaluation_s: task.evaluation_seconds.unwrap_or(0.0),
+        evaluation_s: tested_between_steps(task),
         held_s: task.held_seconds.unwrap_or(0.0),
+        run_delay_s: task.run_delay_seconds.unwrap_or(0.0),
         gradient_ms: task.gradient_ms.unwrap_or(0.0),
+        sent_bytes_per_s: task.sent_bytes as f64 / seconds(task),
     }
 }
 
-fn server_facts(task: &TaskSummary) -> ServerFacts {
-    let seconds = task.seconds.max(f64::MIN_POSITIVE);
-    // Bytes sent before the first push are not in the server's seconds, but in its samples.
-    let sampled = task.resources.as_ref().and_then(|r| r.mean_of(column::TASK_SENT_BYTES_PER_S));
+/// The time of a task's steps, above 0.
+fn seconds(task: &TaskSummary) -> f64 {
+    task.training_seconds().max(f64::MIN_POSITIVE)
+}
+
+/// What a server did, in a run whose workers made their steps in `trained_s` seconds. The bytes are
+/// those that the server itself counted: samples of a short run may miss most of them.
+fn server_facts(task: &TaskSummary, trained_s: f64) -> ServerFacts {
+    let seconds = seconds(task);
+    let sent_bytes = task.sent_bytes.saturating_sub(task.sent_before_bytes);
     ServerFacts {
         task: task.task.clone(),
         busy: (1.0 - task.phase_seconds(IDLE) / seconds).clamp(0.0, 1.0),
+        run_delay: (task.run_delay_seconds.unwrap_or(0.0) / seconds).clamp(0.0, 1.0),
         cores_busy: cores_busy(task),
-        sent_bytes_per_s: sampled.unwrap_or(task.sent_bytes as f64 / seconds),
+        sent_bytes_per_s: sent_bytes as f64 / trained_s.max(seconds),
         link_mbit_per_s: task.resources.as_ref().and_then(|used| used.link_mbit_per_s),
     }
 }
@@ -129,8 +146,10 @@ mod tests {
     #[test]
     fn workers_get_what_the_server_has_seen_and_a_chiefs_tests_are_not_its_pace() {
         let phases = json!({"input": 1.0, "pull": 0.0, "compute": 2.0, "push": 0.0, "wait": 7.0});
+        let mut coordinator = task(json!({"task": "worker:0", "phases": phases}));
+        coordinator.set_tested(6.0);
         let mut tasks = [
-            task(json!({"task": "worker:0", "phases": phases, "evaluation_seconds": 6.0})),
+            coordinator,
             task(json!({"task": "worker:1", "phases": phases})),
             task(json!({"task": "ps:0", "phases": {"receive": 0.1, "idle": 9.9}, "workers": [
                 {"task": "worker:0", "gradient_ms": 95.0, "held_seconds": 0.5},
@@ -146,13 +165,50 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_sends_a_second_is_what_was_sampled() {
-        let mean = json!({"task_sent_bytes_per_s": 7e6});
-        let resources = json!({"samples": 3, "cores": 2.0, "mean": mean, "peak": {}});
-        let sampled = task(json!({"sent_bytes": 500_000_000, "resources": resources}));
-        assert_eq!(server_facts(&sampled).sent_bytes_per_s, 7e6);
-        let plain = task(json!({"sent_bytes": 500_000_000}));
-        assert_eq!(server_facts(&plain).sent_bytes_per_s, 5e7);
+    fn what_a_server_sends_a_second_is_what_it_counted_and_not_what_was_sampled() {
+        let mean = json!({"task_sent_bytes_per_s": 0.0});
+        let resources = json!({"samples": 1, "cores": 2.0, "mean": mean, "peak": {}});
+        let server = task(json!({"sent_bytes": 510_000_000, "sent_before_bytes": 10_000_000,
+            "resources": resources}));
+        assert_eq!(server_facts(&server, 8.0).sent_bytes_per_s, 5e7);
+        assert_eq!(server_facts(&server, 20.0).sent_bytes_per_s, 2.5e7);
+    }
+
+    #[test]
+    fn the_final_test_is_part_of_the_coordinators_time_and_of_the_verdict() {
+        let phases = json!({"input": 0.1, "pull": 0.0, "compute": 1.7, "push": 0.1, "wait": 0.1});
+        let fields = json!({"task": "worker:0", "phases": phases, "seconds": 2.0});
+        let mut tasks = [task(fields)];
+        tasks[0].set_tested(0.0);
+        assert_eq!(tasks[0].evaluation_seconds, None);
+        tasks[0].add_final_test(38.0);
+        assert_eq!((tasks[0].seconds, tasks[0].training_seconds()), (40.0, 2.0));
+        assert_eq!(tasks[0].phase_seconds("evaluation"), 38.0);
+        let RunVerdict { verdict, ranking } = judge("single", &mut tasks);
+        assert_eq!(ranking[0].gradient_ms, 18.0, "a test is not a part of a gradient");
+        let text = "evaluation: tests take 95 % of the time; the final test takes 38.0 s, the \
+                    steps 2.0 s; try fewer train.evaluate.examples";
+        assert_eq!(verdict.text, text);
+    }
+
+    #[test]
+    fn a_loop_without_a_core_waits_for_cores_and_not_for_the_network() {
+        let phases = json!({"input": 0.5, "pull": 0.5, "compute": 3.0, "push": 1.0, "wait": 5.0});
+        let worker = |name: &str| {
+            let fields = json!({"task": name, "phases": phases, "run_delay_seconds": 4.0});
+            task(fields)
+        };
+        let server = task(json!({"task": "ps:0", "phases": {"receive": 1.0, "idle": 9.0},
+            "run_delay_seconds": 1.0}));
+        let mut tasks = [worker("worker:0"), worker("worker:1"), server];
+        let verdict = judge("async", &mut tasks).verdict;
+        let text = "cores: tasks are ready to run but without a core 50 % of the time; try fewer \
+                    tasks on each machine or more cores";
+        assert_eq!(verdict.text, text);
+        assert!((verdict.shares.server - 0.1).abs() < 1e-9, "{verdict:?}");
+        // Where the system does not count, nothing is said.
+        tasks.iter_mut().for_each(|task| task.run_delay_seconds = None);
+        assert_eq!(judge("async", &mut tasks).verdict.shares.cores, 0.0);
     }
 
     #[test]

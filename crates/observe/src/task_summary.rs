@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::machine::link_mbit_per_s;
-use crate::phases::{Phases, Totals};
+use crate::phases::{EVALUATION, Phase, Phases, Totals};
 use crate::process;
 use crate::resources::{Usage, column};
 use crate::role;
@@ -23,7 +23,7 @@ pub struct TaskSummary {
     pub dropped: u64,
     /// Worker: gradients that were lost with a server and computed again.
     pub lost: u64,
-    /// From its first step to its last.
+    /// From its first step to its last; of the coordinator, to the end of the final test.
     pub seconds: f64,
     /// The seconds of each phase, by the phase's name.
     pub phases: Map<String, Value>,
@@ -41,11 +41,22 @@ pub struct TaskSummary {
     pub staleness_max: Option<u64>,
     /// Bytes sent to other tasks.
     pub sent_bytes: u64,
+    /// Server: the part of `sent_bytes` before the first gradient, such as the first parameters.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub sent_before_bytes: u64,
     /// Bytes received from other tasks.
     pub received_bytes: u64,
-    /// Coordinator: how long tests kept it from its steps; included in phase `wait`.
+    /// Coordinator: how long it tested or waited for a test, as in phase `evaluation`. In files of
+    /// older versions, which lack that phase, it is part of phase `wait`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evaluation_seconds: Option<f64>,
+    /// Coordinator: the part of `evaluation_seconds` after the last step. All workers wait for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub final_test_seconds: Option<f64>,
+    /// How long its training loop, or a server's thread on average, was ready to run but had no
+    /// core, if the system counts it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_delay_seconds: Option<f64>,
     /// Worker: its mean time to a gradient.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gradient_ms: Option<f64>,
@@ -90,6 +101,7 @@ impl TaskSummary {
         self.examples += other.examples;
         self.seconds += other.seconds;
         self.sent_bytes += other.sent_bytes;
+        self.sent_before_bytes += other.sent_before_bytes;
         self.received_bytes += other.received_bytes;
         for (phase, seconds) in &other.phases {
             let sum = self.phases.get(phase).and_then(Value::as_f64).unwrap_or(0.0);
@@ -101,17 +113,55 @@ impl TaskSummary {
             (one, other) => one.or(other),
         };
         self.evaluation_seconds = add(self.evaluation_seconds, other.evaluation_seconds);
+        self.final_test_seconds = add(self.final_test_seconds, other.final_test_seconds);
+        self.run_delay_seconds = add(self.run_delay_seconds, other.run_delay_seconds);
         self.cpu_seconds = add(self.cpu_seconds, other.cpu_seconds);
         self.peak_rss_bytes = self.peak_rss_bytes.max(other.peak_rss_bytes);
         self.resources = self.resources.take().or(other.resources.clone());
     }
 
-    /// Multiplies the time of every phase, and that of tests.
+    /// Moves the time of tests from phase `wait` to phase `evaluation`, which every worker has.
+    pub fn set_tested(&mut self, seconds: f64) {
+        let wait = self.phase_seconds(Phase::Wait.name());
+        let tested = seconds.clamp(0.0, wait);
+        self.phases.insert(Phase::Wait.name().into(), (wait - tested).into());
+        self.phases.insert(EVALUATION.into(), tested.into());
+        self.evaluation_seconds = (tested > 0.0).then_some(tested);
+    }
+
+    /// Counts everything except input and tests as computation, for a task without peers: it
+    /// applies its gradients itself, and waits for no other task.
+    pub fn fold_into_compute(&mut self) {
+        let parts = [Phase::Compute, Phase::Pull, Phase::Push, Phase::Wait];
+        let sum: f64 = parts.iter().map(|phase| self.phase_seconds(phase.name())).sum();
+        for phase in parts {
+            let seconds = if phase == Phase::Compute { sum } else { 0.0 };
+            self.phases.insert(phase.name().into(), seconds.into());
+        }
+    }
+
+    /// Adds the test that the coordinator makes after its last step.
+    pub fn add_final_test(&mut self, seconds: f64) {
+        let tested = self.phase_seconds(EVALUATION) + seconds;
+        self.phases.insert(EVALUATION.into(), tested.into());
+        self.evaluation_seconds = Some(tested);
+        self.final_test_seconds = Some(seconds);
+        self.seconds += seconds;
+    }
+
+    /// The time of its steps: without the final test.
+    pub fn training_seconds(&self) -> f64 {
+        self.seconds - self.final_test_seconds.unwrap_or(0.0)
+    }
+
+    /// Multiplies the time of every phase, and that of tests and without a core.
     pub fn scale_phases(&mut self, factor: f64) {
         for seconds in self.phases.values_mut() {
             *seconds = (seconds.as_f64().unwrap_or(0.0) * factor).into();
         }
-        self.evaluation_seconds = self.evaluation_seconds.map(|seconds| seconds * factor);
+        for seconds in [&mut self.evaluation_seconds, &mut self.run_delay_seconds] {
+            *seconds = seconds.map(|seconds| seconds * factor);
+        }
     }
 
     /// The summary of a task whose clock reads these totals, with what this process used.

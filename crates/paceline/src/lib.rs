@@ -133,7 +133,8 @@ pub mod prelude {
         DataError, Digits, Examples, Images, InMemoryExamples, Pictures, SparseRows, TrainTest,
     };
     pub use paceline_engine::{
-        CheckpointSettings, Mode, Session, SessionReport, Sharing, Shuffle, Stop, TrainError,
+        CheckpointSettings, Mode, OnDivergence, Session, SessionReport, Sharing, Shuffle, Stop,
+        TrainError,
     };
     pub use paceline_model::{
         AdaGrad, Adam, AlexNet, Batch, DenseLayer, Ftrl, Group, Initialisation, Layer, Layout,

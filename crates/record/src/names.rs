@@ -150,6 +150,9 @@ pub mod tags {
     pub const STEP_RATE: &str = "work_pace/steps_per_second";
     /// The share of a worker's time that tests take, in percent.
     pub const EVALUATION_PERCENT: &str = "work_phases/evaluation_percent";
+    /// The share of the time that a worker's training loop is ready to run but has no core, in
+    /// percent.
+    pub const RUN_DELAY_PERCENT: &str = "work_pace/run_delay_percent";
     /// A worker's mean time to a gradient, in milliseconds.
     pub const GRADIENT_MS: &str = "work_pace/gradient_ms";
     /// The mean staleness of the gradients that a server applied, in updates.

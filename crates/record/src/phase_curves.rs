@@ -6,7 +6,7 @@
 use std::io;
 use std::time::Duration;
 
-use paceline_observe::{Phase, PhaseTotals};
+use paceline_observe::{Phase, PhaseTotals, RunDelay};
 
 use crate::events::{EventWriter, Tag};
 use crate::names::tags;
@@ -29,6 +29,9 @@ pub(crate) struct PhaseCurves {
     phases: [Tag; Phase::ALL.len()],
     evaluation: Tag,
     gradient: Tag,
+    run_delay: Tag,
+    /// How long the thread has had no core since the last point.
+    delay: Option<RunDelay>,
     before: Option<WorkerProgress>,
 }
 
@@ -39,17 +42,20 @@ impl PhaseCurves {
             phases: Phase::ALL.map(|phase| events.tag(&tags::phase_percent(phase.name()))),
             evaluation: events.tag(tags::EVALUATION_PERCENT),
             gradient: events.tag(tags::GRADIENT_MS),
+            run_delay: events.tag(tags::RUN_DELAY_PERCENT),
+            delay: None,
             before: None,
         }
     }
 
-    /// Adds a point for the time since the last call.
+    /// Adds a point for the time since the last call, which the same thread made.
     pub(crate) fn write(
         &mut self,
         events: &mut EventWriter,
         step: u64,
         now: WorkerProgress,
     ) -> io::Result<()> {
+        let delayed = self.delay.replace(RunDelay::start()).and_then(|delay| delay.elapsed());
         let Some(before) = self.before.replace(now) else { return Ok(()) };
         let spent = now.phases.since(&before.phases);
         let seconds = spent.elapsed().as_secs_f64();
@@ -63,6 +69,9 @@ impl PhaseCurves {
         let tested = now.tested.saturating_sub(before.tested);
         if !now.tested.is_zero() {
             events.scalar(&self.evaluation, step, percent(tested))?;
+        }
+        if let Some(delayed) = delayed {
+            events.scalar(&self.run_delay, step, percent(delayed).min(100.0))?;
         }
         let steps = now.steps.saturating_sub(before.steps);
         if steps > 0 {

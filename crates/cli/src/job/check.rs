@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use paceline_engine::{CheckpointSettings, EvaluateSettings, Mode, OnWorkerLoss, Stop};
+use paceline_engine::{
+    CheckpointSettings, EvaluateSettings, Mode, OnDivergence, OnWorkerLoss, Stop,
+};
 use paceline_model::Initialisation;
 use paceline_observe::trace::TraceWindow;
 use paceline_observe::{BatchSize, JobBatches, ModeKind};
@@ -97,6 +99,10 @@ impl JobChecker<'_> {
                 examples: self
                     .optional("train.evaluate.examples", Self::whole)
                     .map(|examples| examples as usize),
+            },
+            on_divergence: match self.text("train.on_divergence").as_str() {
+                "continue" => OnDivergence::Continue,
+                _ => OnDivergence::Stop,
             },
             optimizer: self.optimizer(model),
             cluster: self.cluster(model),

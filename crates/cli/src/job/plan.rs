@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use paceline_data::{OnBad, SparseSpec};
 use paceline_engine::{
-    CheckpointSettings, EvaluateSettings, Mode, OnWorkerLoss, Stop, TestHooks, Threads, Timeouts,
-    TrainSettings,
+    CheckpointSettings, EvaluateSettings, Mode, OnDivergence, OnWorkerLoss, Stop, TestHooks,
+    Threads, Timeouts, TrainSettings,
 };
 use paceline_model::{Initialisation, OptimizerSpec};
 use paceline_observe::trace::TraceWindow;
@@ -33,6 +33,8 @@ pub struct Plan {
     pub stop: Stop,
     /// How often the model is tested, and on how many examples.
     pub evaluate: EvaluateSettings,
+    /// What happens when the loss is far above where it started.
+    pub on_divergence: OnDivergence,
     /// The optimizer and its settings.
     pub optimizer: OptimizerSpec,
     /// The number of tasks, and how they share the parameters.
@@ -90,6 +92,7 @@ impl Plan {
             stop: self.stop,
             evaluate: self.evaluate,
             checkpoint: self.checkpoint,
+            on_divergence: self.on_divergence,
             on_worker_loss: self.cluster.on_worker_loss,
             waits_for_servers: self.cluster.waits_for_servers,
             timeouts: Timeouts {

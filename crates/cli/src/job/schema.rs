@@ -132,6 +132,8 @@ fn train() -> Vec<KeySpec> {
                  take at most a twentieth of the run's processor time";
     let intervals = ValueKind::WholeOrAuto { min: 1, max: i64::MAX as u64 };
     let target = "train.stop.test_loss";
+    let divergence = "whether training whose loss stays at ten times its start, or at ten if it \
+                 started below one, ends with an error; a loss that is not a number always does";
     let global_batch = "examples per step of all workers together";
     let epochs = "stop after this number of passes over the data; 6 if no other condition is set";
     vec![
@@ -141,6 +143,7 @@ fn train() -> Vec<KeySpec> {
             .when(KeyCondition::NotSet("train.global_batch")),
         optional("train.global_batch", COUNT, global_batch),
         optional("train.threads", ValueKind::Whole { min: 1, max: 1024 }, threads),
+        key("train.on_divergence", ValueKind::Word(&["stop", "continue"]), "\"stop\"", divergence),
         optional("train.stop.epochs", COUNT, epochs),
         optional("train.stop.steps", STEPS, "stop after this number of global steps"),
         optional("train.stop.seconds", positive, "stop after this number of seconds of training"),

@@ -32,6 +32,7 @@ pub(crate) fn verdict_so_far(run: &RunReader, mode: &str) -> Option<Verdict> {
         cores_busy,
         disk_wait: disk_wait.unwrap_or_default(),
         staleness: mean(run, FIRST_SERVER_FOLDER, tags::STALENESS),
+        final_test_s: 0.0,
     }))
 }
 
@@ -57,16 +58,22 @@ fn worker_facts(run: &RunReader, task: &str) -> Option<WorkerFacts> {
     let exchange = [Phase::Pull, Phase::Push, Phase::Wait];
     let exchange = exchange.map(|phase| share(phase).unwrap_or_default());
     let held = server_measurement(run, task, tags::WORKER_HELD_PERCENT).and_then(Series::mean);
+    let tested = mean(run, task, tags::EVALUATION_PERCENT).unwrap_or_default();
+    let delayed = mean(run, task, tags::RUN_DELAY_PERCENT).unwrap_or_default();
+    let sent = mean(run, task, &tags::resource(columns::TASK_SENT_BYTES_PER_S));
     let own = mean(run, task, tags::GRADIENT_MS);
     let measured = server_measurement(run, task, tags::WORKER_GRADIENT_MS).and_then(Series::mean);
     Some(WorkerFacts {
         task: task_of_folder(task),
         input_s: spent(share(Phase::Input).unwrap_or_default()),
         compute_s: spent(compute),
-        exchange_s: spent(exchange.iter().sum()),
-        evaluation_s: spent(mean(run, task, tags::EVALUATION_PERCENT).unwrap_or_default()),
+        // The curve of phase `wait` has the tests too.
+        exchange_s: spent((exchange.iter().sum::<f64>() - tested).max(0.0)),
+        evaluation_s: spent(tested),
         held_s: spent(held.unwrap_or_default()),
+        run_delay_s: spent(delayed),
         gradient_ms: measured.filter(|ms| *ms > 0.0).or(own).unwrap_or_default(),
+        sent_bytes_per_s: sent.unwrap_or_default(),
     })
 }
 
@@ -81,6 +88,7 @@ fn server_facts(run: &RunReader, task: &str, workers: f64) -> Option<ServerFacts
     Some(ServerFacts {
         task: task_of_folder(task),
         busy: (cpu / 100.0 / workers).clamp(0.0, 1.0),
+        run_delay: 0.0,
         cores_busy: cores_busy(run, task),
         sent_bytes_per_s: sent.unwrap_or_default(),
         link_mbit_per_s: None,

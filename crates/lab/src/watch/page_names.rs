@@ -4,6 +4,7 @@
 //! The page's other scripts import them from here and contain no such names themselves.
 
 use paceline_observe::pace::BEHIND;
+use paceline_observe::phases::EVALUATION;
 use paceline_observe::{Phase, VerdictKind};
 use paceline_record::names::{FIRST_SERVER_FOLDER, columns, roles, tags};
 use serde_json::{Map, Value, json};
@@ -22,12 +23,14 @@ pub(crate) fn names_script() -> String {
         json!({
             "tags": tag_names(),
             "phases": Phase::ALL.map(Phase::name),
+            "evaluation": EVALUATION,
             "phaseTags": phase_tags(),
             "resourceTags": resource_tags(),
             "roles": { "chief": roles::CHIEF, "worker": roles::WORKER, "server": roles::PS },
             "firstServer": FIRST_SERVER_FOLDER,
             "verdictKinds": VerdictKind::ALL.map(VerdictKind::name),
             "palette": palette::json(),
+            "tooShort": VerdictKind::TooShort.name(),
             "behind": BEHIND,
             "taskPlaceholder": TASK_PLACEHOLDER,
             "maxComparedRuns": MAX_COMPARED_RUNS,

@@ -73,7 +73,8 @@ impl<'s, 'a> ServerHost<'s, 'a> {
     /// core, as it does every 64 gradients.
     #[inline]
     pub(super) fn gradient_arrived(&mut self) -> bool {
-        self.time.begin();
+        let Self { time, own, .. } = self;
+        time.begin(|| own.as_ref().map_or(0, |own| own.traffic().sent));
         self.gradients = self.gradients.wrapping_add(1);
         self.gradients.is_multiple_of(CHECK_EVERY_GRADIENTS)
     }
@@ -88,9 +89,11 @@ impl<'s, 'a> ServerHost<'s, 'a> {
         let seconds = self.time.totals();
         ServerTotals {
             sent_bytes: traffic.sent,
+            sent_before_bytes: self.time.sent_before(),
             received_bytes: traffic.received,
             seconds: seconds.total,
             phases: seconds.phases,
+            run_delay_s: seconds.run_delay,
         }
     }
 

@@ -192,7 +192,7 @@ impl ConnectionReader {
 
     /// Waits until the socket can be read or written.
     fn wait(&mut self, is_writing: bool) -> io::Result<()> {
-        let mut spin = SpinWait::new();
+        let mut spin = SpinWait::of_server();
         loop {
             let must_sleep = is_writing || !spin.spin();
             if !must_sleep && !std::mem::replace(&mut self.has_tried, true) {

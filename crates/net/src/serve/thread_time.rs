@@ -1,7 +1,7 @@
 //! The time of one connection's thread.
 
 use paceline_exchange::{GradientStage, ServerPhase};
-use paceline_observe::{Clock, Phases};
+use paceline_observe::{Clock, Phases, RunDelay};
 
 use super::observer::{ConnectionTracer, ServerObserver};
 use super::totals::ThreadPhase;
@@ -11,6 +11,10 @@ use super::totals::ThreadPhase;
 pub(super) struct ThreadTime {
     /// Runs from the first gradient on.
     clock: Option<Clock<ThreadPhase, 4>>,
+    /// Runs beside the clock.
+    run_delay: Option<RunDelay>,
+    /// Bytes the connection had sent before its first gradient.
+    sent_before: u64,
     /// Records the thread's phases for a timeline.
     tracer: Option<Box<dyn ConnectionTracer>>,
     /// The observer does not want phases: the clock never starts.
@@ -22,19 +26,29 @@ pub(super) struct ThreadTime {
 pub(super) struct ThreadSeconds {
     pub(super) total: f64,
     pub(super) phases: [f64; 4],
+    /// Ready to run but without a core; `None` if unknown.
+    pub(super) run_delay: Option<f64>,
 }
 
 impl ThreadTime {
     pub(super) fn observed_by(observer: &mut dyn ServerObserver) -> Self {
-        Self { clock: None, tracer: observer.trace_connection(), is_off: !observer.wants_phases() }
+        let (tracer, is_off) = (observer.trace_connection(), !observer.wants_phases());
+        Self { tracer, is_off, ..Self::default() }
     }
 
-    /// Starts the clock, at the first gradient.
+    /// Starts the clock, at the first gradient. `sent` says how many bytes the connection has sent.
     #[inline]
-    pub(super) fn begin(&mut self) {
+    pub(super) fn begin(&mut self, sent: impl FnOnce() -> u64) {
         if self.clock.is_none() && !self.is_off {
+            self.sent_before = sent();
+            self.run_delay = Some(RunDelay::start());
             self.clock = Some(Clock::start(ThreadPhase(ServerPhase::Receive)));
         }
+    }
+
+    /// Bytes the connection had sent before its first gradient.
+    pub(super) fn sent_before(&self) -> u64 {
+        self.sent_before
     }
 
     #[inline]
@@ -59,6 +73,7 @@ impl ThreadTime {
         ThreadSeconds {
             total: totals.elapsed().as_secs_f64(),
             phases: totals.seconds().map(|(_, seconds)| seconds),
+            run_delay: self.run_delay.and_then(|delay| delay.elapsed()).map(|it| it.as_secs_f64()),
         }
     }
 }

@@ -25,6 +25,8 @@ impl Phases<4> for ThreadPhase {
 pub struct ServerTotals {
     /// Bytes sent to all clients.
     pub sent_bytes: u64,
+    /// The part of `sent_bytes` that connections sent before their first gradient.
+    pub sent_before_bytes: u64,
     /// Bytes received from all clients.
     pub received_bytes: u64,
     /// Seconds from the first gradient of a connection to its end; the longest of all connections.
@@ -32,6 +34,9 @@ pub struct ServerTotals {
     /// Seconds that the connections' threads spent in each of [`PHASES`](Self::PHASES), summed
     /// over all threads.
     pub phases: [f64; 4],
+    /// Seconds that the connections' threads were ready to run but had no core, summed over all
+    /// threads; `None` if the system does not count them.
+    pub run_delay_s: Option<f64>,
 }
 
 impl ServerTotals {
@@ -40,8 +45,13 @@ impl ServerTotals {
 
     pub(super) fn add(&mut self, other: &ServerTotals) {
         self.sent_bytes += other.sent_bytes;
+        self.sent_before_bytes += other.sent_before_bytes;
         self.received_bytes += other.received_bytes;
         self.seconds = self.seconds.max(other.seconds);
         self.phases.iter_mut().zip(other.phases).for_each(|(sum, more)| *sum += more);
+        self.run_delay_s = match (self.run_delay_s, other.run_delay_s) {
+            (Some(sum), Some(more)) => Some(sum + more),
+            (sum, more) => sum.or(more),
+        };
     }
 }

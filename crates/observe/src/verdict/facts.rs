@@ -12,19 +12,31 @@ pub struct WorkerFacts {
     pub input_s: f64,
     /// Computing gradients.
     pub compute_s: f64,
-    /// Push, pull and wait together.
+    /// Push, pull and wait together, without tests.
     pub exchange_s: f64,
-    /// The part of `exchange_s` that tests took; 0 except for the coordinator.
+    /// Tests between steps; 0 except for the coordinator.
     pub evaluation_s: f64,
     /// The part of `exchange_s` in which its gradients waited at a server for those of others.
     pub held_s: f64,
+    /// How long its training loop was ready to run but had no core; 0 if unknown.
+    pub run_delay_s: f64,
     /// Its mean time to a gradient.
     pub gradient_ms: f64,
+    /// Bytes it sent a second.
+    pub sent_bytes_per_s: f64,
 }
 
 impl WorkerFacts {
+    /// The part of the time without a core that fell into steps and not into tests.
+    pub(super) fn step_delay_s(&self) -> f64 {
+        let seconds = self.seconds();
+        let steps = if seconds > 0.0 { 1.0 - self.evaluation_s / seconds } else { 1.0 };
+        self.run_delay_s * steps
+    }
+
+    /// The time of its steps and of the tests between them.
     pub(super) fn seconds(&self) -> f64 {
-        self.input_s + self.compute_s + self.exchange_s
+        self.input_s + self.compute_s + self.exchange_s + self.evaluation_s
     }
 }
 
@@ -35,6 +47,9 @@ pub struct ServerFacts {
     pub task: String,
     /// The share of the time that it worked for a worker, averaged over the workers, 0 to 1.
     pub busy: f64,
+    /// The share of the time that its threads were ready to run but had no core, averaged over the
+    /// workers, 0 to 1; 0 if unknown.
+    pub run_delay: f64,
     /// How busy the cores of its machine were on average, 0 to 1, if known.
     pub cores_busy: Option<f64>,
     /// Bytes it sent a second.
@@ -65,12 +80,24 @@ pub struct Facts {
     pub disk_wait: f64,
     /// The mean staleness of applied gradients, in updates.
     pub staleness: Option<f64>,
+    /// How long the coordinator tested after the last step, while all workers waited.
+    pub final_test_s: f64,
 }
 
 impl Facts {
     /// The server that worked most.
     pub(super) fn busiest_server(&self) -> Option<&ServerFacts> {
         self.servers.iter().max_by(|a, b| a.busy.total_cmp(&b.busy))
+    }
+
+    /// How long the steps took, of the worker that took longest.
+    pub(super) fn training_s(&self) -> f64 {
+        self.workers.iter().map(WorkerFacts::seconds).fold(0.0, f64::max)
+    }
+
+    /// One process without servers: it exchanges nothing and applies its gradients itself.
+    pub(super) fn is_single(&self) -> bool {
+        self.servers.is_empty() && self.workers.len() == 1
     }
 
     /// Whether the workers' machines have no core to spare.

@@ -12,18 +12,23 @@ use crate::pace::{GradientTime, ranking};
 pub struct Verdict {
     /// In a word.
     pub kind: VerdictKind,
-    /// In a sentence: the word, the evidence and what would help.
+    /// In a sentence: the word, the evidence and what would help, if anything would.
     pub text: String,
     /// Why, in figures that the user can check. Empty in files of versions that did not have it.
     #[serde(default)]
     pub evidence: String,
     /// The shares of time that the verdict is based on.
     pub shares: Shares,
-    /// What would help, the most promising first.
+    /// What would help, the most promising first; empty if nothing is known to.
     pub advice: Vec<String>,
 }
 
+/// The shortest training that can be judged, in seconds.
+const SHORTEST_S: f64 = 1.0;
+
 /// Names what limits a run.
+///
+/// Training of less than a second is too short to judge, unless tests take most of a longer run.
 ///
 /// ```
 /// use paceline_observe::{Facts, VerdictKind, WorkerFacts, verdict};
@@ -37,7 +42,13 @@ pub fn verdict(facts: &Facts) -> Verdict {
     let times = times.map(|worker| GradientTime::new(worker.task.clone(), worker.gradient_ms));
     let ranks = ranking(times.collect());
     let shares = divide_time(facts);
-    let kind = shares.kind();
+    let kind = match shares.kind() {
+        VerdictKind::Evaluation if facts.training_s() + facts.final_test_s >= SHORTEST_S => {
+            VerdictKind::Evaluation
+        }
+        _ if facts.training_s() < SHORTEST_S => VerdictKind::TooShort,
+        kind => kind,
+    };
     let advice = text::advice(kind, facts, ranks.first());
     let evidence = text::evidence(kind, &shares, facts, ranks.first());
     let text = text::sentence(kind, &evidence, &advice);

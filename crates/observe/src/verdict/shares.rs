@@ -1,4 +1,4 @@
-//! How the workers' time divides among six causes.
+//! How the workers' time divides among seven causes.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,17 +21,23 @@ pub enum VerdictKind {
     Stragglers,
     /// Tests.
     Evaluation,
+    /// Waiting for a core.
+    Cores,
+    /// Nothing: the run is too short to judge.
+    #[serde(rename = "too short")]
+    TooShort,
 }
 
 impl VerdictKind {
-    /// All kinds, in the order of [`Shares`].
-    pub const ALL: [VerdictKind; 6] = [
+    /// All causes, in the order of [`Shares`].
+    pub const ALL: [VerdictKind; 7] = [
         VerdictKind::Compute,
         VerdictKind::Input,
         VerdictKind::Network,
         VerdictKind::Server,
         VerdictKind::Stragglers,
         VerdictKind::Evaluation,
+        VerdictKind::Cores,
     ];
 
     /// The name in `summary.json`.
@@ -43,6 +49,8 @@ impl VerdictKind {
             VerdictKind::Server => "server",
             VerdictKind::Stragglers => "stragglers",
             VerdictKind::Evaluation => "evaluation",
+            VerdictKind::Cores => "cores",
+            VerdictKind::TooShort => "too short",
         }
     }
 }
@@ -63,12 +71,16 @@ pub struct Shares {
     pub stragglers: f64,
     /// Testing, and waiting for a coordinator that tests.
     pub evaluation: f64,
+    /// Being ready to run without a core, and waiting for other tasks that are. 0 in files of
+    /// versions that did not measure it.
+    #[serde(default)]
+    pub cores: f64,
 }
 
 impl Shares {
-    pub(super) fn all_mut(&mut self) -> [&mut f64; 6] {
-        let Self { compute, input, network, server, stragglers, evaluation } = self;
-        [compute, input, network, server, stragglers, evaluation]
+    pub(super) fn all_mut(&mut self) -> [&mut f64; 7] {
+        let Self { compute, input, network, server, stragglers, evaluation, cores } = self;
+        [compute, input, network, server, stragglers, evaluation, cores]
     }
 
     /// The greatest share. Network and server compete together, and the greater of the two is
@@ -82,6 +94,7 @@ impl Shares {
             (exchange, self.network + self.server),
             (VerdictKind::Stragglers, self.stragglers),
             (VerdictKind::Evaluation, self.evaluation),
+            (VerdictKind::Cores, self.cores),
         ];
         let greater = |a: &(VerdictKind, f64), b: &(VerdictKind, f64)| a.1.total_cmp(&b.1);
         // Of equal shares the first is named; `max_by` takes the last.
@@ -104,21 +117,37 @@ pub(super) fn divide_time(facts: &Facts) -> Shares {
 }
 
 /// What all workers have in common when their time is divided.
-struct Division {
+struct Division<'a> {
     /// The share of the time that the busiest server works for one worker.
     busy: f64,
     /// The share of a worker's exchange in which a server without a spare core works for others.
     queue: f64,
+    /// The share of the time that a server's thread waits for a core.
+    server_delay: f64,
     /// How long the coordinator tested, in seconds.
     tested_s: f64,
-    /// Each worker's time to a gradient.
+    /// How long it tested after the last step, in seconds.
+    final_test_s: f64,
+    workers: &'a [WorkerFacts],
+    /// Each worker's time to a gradient, as far as it had a core.
     times_ms: Vec<f64>,
-    /// One process without servers: it exchanges nothing and applies its gradients itself.
     is_single: bool,
 }
 
-impl Division {
-    fn new(facts: &Facts) -> Self {
+/// The seconds of an exchange that are not attributed yet.
+struct Remaining(f64);
+
+impl Remaining {
+    /// Takes up to this many of them.
+    fn take(&mut self, seconds: f64) -> f64 {
+        let taken = seconds.clamp(0.0, self.0);
+        self.0 -= taken;
+        taken
+    }
+}
+
+impl<'a> Division<'a> {
+    fn new(facts: &'a Facts) -> Self {
         let workers = &facts.workers;
         let busiest = facts.busiest_server();
         let busy = busiest.map_or(0.0, |server| server.busy);
@@ -127,41 +156,74 @@ impl Division {
         Self {
             busy,
             queue: full.map_or(0.0, |_| others * busy),
+            server_delay: facts.servers.iter().map(|one| one.run_delay).fold(0.0, f64::max),
             tested_s: workers.iter().map(|worker| worker.evaluation_s).fold(0.0, f64::max),
-            times_ms: workers.iter().map(|worker| worker.gradient_ms).collect(),
-            is_single: facts.servers.is_empty() && workers.len() == 1,
+            final_test_s: facts.final_test_s.max(0.0),
+            workers,
+            times_ms: workers.iter().map(Own::gradient_ms).collect(),
+            is_single: facts.is_single(),
         }
     }
 
     /// Adds the seconds of one worker.
     fn add_worker(&self, index: usize, worker: &WorkerFacts, sum: &mut Shares) {
-        let mut left = worker.exchange_s.max(0.0);
-        let mut take = |seconds: f64| {
-            let taken = seconds.clamp(0.0, left);
-            left -= taken;
-            taken
-        };
-        let mut held = take(worker.held_s);
-        sum.evaluation += if worker.evaluation_s > 0.0 {
-            take(worker.evaluation_s)
-        } else {
+        sum.evaluation += worker.evaluation_s.max(0.0) + self.final_test_s;
+        let mut left = Remaining(worker.exchange_s.max(0.0));
+        let mut held = Remaining(left.take(worker.held_s));
+        if worker.evaluation_s <= 0.0 {
             // A worker that waits for a testing coordinator does not wait for a slow worker.
-            let for_coordinator = self.tested_s.min(held);
-            held -= for_coordinator;
-            for_coordinator
-        };
+            sum.evaluation += held.take(self.tested_s);
+        }
+        // Nor does one that waits for a worker without a core.
+        sum.cores += held.take(self.others_delay(index));
+        sum.stragglers += held.0;
+        let own = Own::of(worker);
+        sum.cores += own.delay_s + left.take(worker.step_delay_s() - own.delay_s);
+        if !self.is_single {
+            sum.cores += left.take(self.server_delay * worker.seconds());
+        }
         // The time that a slow worker takes beyond the median delays all of them.
         let median = median_without(&self.times_ms, index);
         let time = self.times_ms[index];
         let is_behind = median > 0.0 && time > BEHIND * median;
         let excess = if is_behind { 1.0 - median / time } else { 0.0 };
-        sum.stragglers += held + excess * (worker.compute_s + worker.input_s);
-        sum.compute += (1.0 - excess) * worker.compute_s;
-        sum.input += (1.0 - excess) * worker.input_s;
-        sum.server += take(self.busy * worker.seconds());
-        let queued = self.queue.min(1.0) * left;
-        sum.server += queued;
-        left -= queued;
-        *(if self.is_single { &mut sum.compute } else { &mut sum.network }) += left;
+        sum.stragglers += excess * (own.compute_s + own.input_s);
+        sum.compute += (1.0 - excess) * own.compute_s;
+        sum.input += (1.0 - excess) * own.input_s;
+        sum.server += left.take(self.busy * worker.seconds());
+        sum.server += left.take(self.queue.min(1.0) * left.0);
+        *(if self.is_single { &mut sum.compute } else { &mut sum.network }) += left.0;
+    }
+
+    /// The longest that a worker other than this one was without a core, in seconds.
+    fn others_delay(&self, index: usize) -> f64 {
+        let others = self.workers.iter().enumerate().filter(|(other, _)| *other != index);
+        others.map(|(_, other)| other.step_delay_s()).fold(0.0, f64::max)
+    }
+}
+
+/// A worker's own work, without the time in which it had no core.
+struct Own {
+    compute_s: f64,
+    input_s: f64,
+    /// The part of its own work that it spent without a core.
+    delay_s: f64,
+}
+
+impl Own {
+    /// A thread that wakes finds its core taken more often than one that runs loses it. So the time
+    /// without a core is taken from the exchange first, and the rest from input and computation.
+    fn of(worker: &WorkerFacts) -> Self {
+        let own_s = (worker.compute_s + worker.input_s).max(0.0);
+        let exchange_s = (worker.exchange_s - worker.held_s).max(0.0);
+        let delay_s = (worker.step_delay_s() - exchange_s).clamp(0.0, own_s);
+        let rest = if own_s > 0.0 { 1.0 - delay_s / own_s } else { 1.0 };
+        Self { compute_s: rest * worker.compute_s, input_s: rest * worker.input_s, delay_s }
+    }
+
+    fn gradient_ms(worker: &WorkerFacts) -> f64 {
+        let (own, all_s) = (Self::of(worker), worker.compute_s + worker.input_s);
+        let rest = if all_s > 0.0 { (own.compute_s + own.input_s) / all_s } else { 1.0 };
+        rest * worker.gradient_ms
     }
 }

@@ -1,15 +1,23 @@
 //! The words of a verdict: the evidence for it, and what would help.
 
-use super::facts::{Facts, ServerFacts};
+use super::facts::{Facts, ServerFacts, WorkerFacts};
 use super::shares::{Shares, VerdictKind};
-use crate::pace::{BEHIND, Rank};
+use crate::pace::{BEHIND, Rank, median_without};
 
 /// What separates the evidence from the advice in a verdict's sentence.
 const ADVICE: &str = "; try ";
 
 /// The verdict in a sentence: its kind, the evidence and what would help.
 pub(super) fn sentence(kind: VerdictKind, evidence: &str, advice: &[String]) -> String {
-    format!("{}: {evidence}{ADVICE}{}", kind.name(), either(advice))
+    let name = match kind {
+        VerdictKind::TooShort => "too short to judge",
+        kind => kind.name(),
+    };
+    let advice = match advice {
+        [] => String::new(),
+        advice => format!("{ADVICE}{}", either(advice)),
+    };
+    format!("{name}: {evidence}{advice}")
 }
 
 /// The evidence in a verdict's sentence, for files that do not have it apart.
@@ -31,8 +39,8 @@ pub(super) fn evidence(
     facts: &Facts,
     slowest: Option<&Rank>,
 ) -> String {
-    let who = if facts.workers.len() == 1 { "the worker spends" } else { "workers spend" };
-    let exchange = shares.network + shares.server;
+    let is_one = facts.workers.len() == 1;
+    let who = if is_one { "the worker spends" } else { "workers spend" };
     match kind {
         VerdictKind::Compute => {
             format!("{who} {} of the time computing{}", percent(shares.compute), cores(facts))
@@ -45,20 +53,12 @@ pub(super) fn evidence(
             format!("{who} {} of the time getting examples{disk}", percent(shares.input))
         }
         VerdictKind::Network | VerdictKind::Server => {
-            let busy_share = percent(shares.server / exchange);
-            let server = facts.busiest_server().map_or(String::new(), |server| {
-                let megabits = server.sent_bytes_per_s * 8.0 / 1e6;
-                let name = &server.task;
-                let most = server.link_mbit_per_s;
-                let of = most.map_or(String::new(), |most| format!(" of {most:.0}"));
-                let busy = format!("{name} is busy for {busy_share} of that time");
-                format!("; {busy} and sends {megabits:.0}{of} Mbit/s")
-            });
-            let share = percent(exchange);
+            let share = percent(shares.network + shares.server);
+            let (traffic, stale) = (traffic(shares, facts), staleness(facts));
             let busy = if facts.is_full() { cores(facts) } else { String::new() };
-            let stale = staleness(facts);
             format!(
-                "{who} {share} of the time exchanging gradients and parameters{server}{busy}{stale}"
+                "{who} {share} of the time exchanging gradients and \
+                 parameters{traffic}{busy}{stale}"
             )
         }
         VerdictKind::Stragglers => {
@@ -73,28 +73,106 @@ pub(super) fn evidence(
             format!("workers spend {share} of their time waiting for slower workers{slow}{stale}")
         }
         VerdictKind::Evaluation => {
-            format!("tests take {} of the time", percent(shares.evaluation))
+            let last = match facts.final_test_s {
+                seconds if is_mostly_final(facts) => {
+                    format!("; the final test takes {seconds:.1} s, ")
+                        + &format!("the steps {:.1} s", facts.training_s())
+                }
+                _ => String::new(),
+            };
+            format!("tests take {} of the time{last}", percent(shares.evaluation))
+        }
+        VerdictKind::Cores => {
+            let who = if is_one { "the worker is" } else { "tasks are" };
+            let (share, most) = (percent(shares.cores), most_delayed(facts));
+            format!(
+                "{who} ready to run but without a core {share} of the time{most}{}",
+                cores(facts)
+            )
+        }
+        VerdictKind::TooShort => {
+            let seconds = facts.training_s();
+            format!("training takes {seconds:.2} s, and a verdict needs at least 1 s")
         }
     }
 }
 
-/// What would help, the most promising first.
+/// What the busiest server does or, without servers, what a worker sends.
+fn traffic(shares: &Shares, facts: &Facts) -> String {
+    if let Some(server) = facts.busiest_server() {
+        let busy_share = percent(shares.server / (shares.network + shares.server));
+        let (name, rate) = (&server.task, megabits(server.sent_bytes_per_s));
+        let most = server.link_mbit_per_s;
+        let of = most.map_or(String::new(), |most| format!(" of {most:.0}"));
+        return format!(
+            "; {name} is busy for {busy_share} of that time and sends {rate}{of} Mbit/s"
+        );
+    }
+    let rates = facts.workers.iter().map(|worker| worker.sent_bytes_per_s);
+    match rates.fold(0.0, f64::max) {
+        rate if rate > 0.0 => format!("; each sends up to {} Mbit/s", megabits(rate)),
+        _ => String::new(),
+    }
+}
+
+/// Bytes a second as millions of bits, never rounded to nothing.
+fn megabits(bytes_per_s: f64) -> String {
+    match bytes_per_s * 8.0 / 1e6 {
+        rate if rate >= 9.95 => format!("{rate:.0}"),
+        rate if rate >= 0.095 || rate == 0.0 => format!("{rate:.1}"),
+        rate => format!("{rate:.1e}"),
+    }
+}
+
+/// The worker that is without a core far longer than the others, if there is one.
+fn most_delayed(facts: &Facts) -> String {
+    let delay = |worker: &WorkerFacts| worker.run_delay_s / worker.seconds().max(f64::MIN_POSITIVE);
+    let delays: Vec<_> = facts.workers.iter().map(delay).collect();
+    let most = (0..delays.len()).max_by(|&a, &b| delays[a].total_cmp(&delays[b]));
+    let far = |most: &usize| {
+        let median = median_without(&delays, *most);
+        delays.len() > 1 && delays[*most] > 2.0 * median && delays[*most] > 0.1
+    };
+    most.filter(far).map_or(String::new(), |most| {
+        format!("; {} most, {}", facts.workers[most].task, percent(delays[most]))
+    })
+}
+
+/// Whether the final test takes longer than all tests before it.
+fn is_mostly_final(facts: &Facts) -> bool {
+    let before = facts.workers.iter().map(|worker| worker.evaluation_s).fold(0.0, f64::max);
+    facts.final_test_s > before
+}
+
+/// The shortest gradient that is worth a round trip to others, in milliseconds.
+const WORTH_SHARING_MS: f64 = 1.0;
+
+/// What would help, the most promising first. Nothing is said where nothing is known to help.
 pub(super) fn advice(kind: VerdictKind, facts: &Facts, slowest: Option<&Rank>) -> Vec<String> {
     let own = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
     let servers = facts.servers.len();
     let is_server_full = facts.busiest_server().is_some_and(ServerFacts::is_full);
     let more_servers = format!("cluster.servers = {}", servers + 1);
     match kind {
-        VerdictKind::Compute if facts.is_full() => own(&["more machines or cores"]),
-        VerdictKind::Compute => own(&["more workers", "more train.threads if the model has them"]),
+        // More workers on the same cores, or for steps shorter than a round trip, do not help.
+        VerdictKind::Compute => {
+            let shortest =
+                facts.workers.iter().map(|worker| worker.gradient_ms).fold(f64::INFINITY, f64::min);
+            let helps = !facts.is_full() && shortest >= WORTH_SHARING_MS;
+            own(if helps { &["more workers"] } else { &[] })
+        }
         VerdictKind::Input if facts.disk_wait >= 0.05 => {
             own(&["a faster disk", "data that fits into memory"])
         }
-        VerdictKind::Input => own(&["more cores to read with", "data that is cheaper to decode"]),
+        VerdictKind::Input if facts.is_full() => {
+            own(&["more cores to read with", "data that is cheaper to decode"])
+        }
+        VerdictKind::Input => own(&["data that is cheaper to decode"]),
         VerdictKind::Network if facts.is_full() && servers > 0 => {
             own(&["a larger train.batch", "fewer tasks on each machine"])
         }
-        VerdictKind::Network if servers > 0 => {
+        // Further servers divide what one link carries for many workers.
+        VerdictKind::Network if servers > 0 && facts.workers.len() > servers => {
             vec!["a larger train.batch".into(), more_servers, "a faster network".into()]
         }
         VerdictKind::Network => own(&["a larger train.batch", "a faster network"]),
@@ -110,13 +188,21 @@ pub(super) fn advice(kind: VerdictKind, facts: &Facts, slowest: Option<&Rank>) -
             advice.extend(match facts.mode.as_str() {
                 "sync" => own(&["cluster.quorum below the number of workers", "mode async"]),
                 "bounded" => own(&["a larger cluster.staleness", "mode async"]),
-                _ => own(&["equal machines"]),
+                _ => Vec::new(),
             });
             advice
+        }
+        VerdictKind::Evaluation if is_mostly_final(facts) => {
+            own(&["fewer train.evaluate.examples"])
         }
         VerdictKind::Evaluation => {
             own(&["a larger train.evaluate.every", "fewer train.evaluate.examples"])
         }
+        VerdictKind::Cores if facts.is_single() => {
+            own(&["fewer other programs on the machine", "more cores"])
+        }
+        VerdictKind::Cores => own(&["fewer tasks on each machine", "more cores"]),
+        VerdictKind::TooShort => Vec::new(),
     }
 }
 

@@ -72,13 +72,15 @@ export function showVerdict(into, run, theme) {
     key.append(make('span', {}, swatch, `${name} `, make('b', {}, percent(share, 0))));
   });
   into.replaceChildren(
-    make(
-      'p',
-      { class: 'kind' },
-      make('span', { class: 'dim' }, hasEnded ? 'Held back by' : 'So far held back by'),
-      ' ',
-      make('strong', {}, verdict.kind),
-    ),
+    verdict.kind === names.tooShort
+      ? make('p', { class: 'kind' }, make('strong', {}, 'Too short to judge'))
+      : make(
+          'p',
+          { class: 'kind' },
+          make('span', { class: 'dim' }, hasEnded ? 'Held back by' : 'So far held back by'),
+          ' ',
+          make('strong', {}, verdict.kind),
+        ),
     make('p', {}, evidence.charAt(0).toUpperCase() + evidence.slice(1) + '.'),
     bar,
     key,

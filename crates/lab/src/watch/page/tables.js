@@ -392,7 +392,7 @@ function phasesOf(run) {
     task => task.phases && names.phases.some(phase => phase in task.phases),
   );
   if (list)
-    return names.phases.map(phase => [
+    return [...names.phases, names.evaluation].map(phase => [
       phase,
       list.reduce((sum, task) => sum + (task.phases[phase] ?? 0), 0),
     ]);
