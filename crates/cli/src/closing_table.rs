@@ -51,7 +51,7 @@ pub fn closing_table(summary: &Summary, run: &Path) -> String {
             "loss {:.4}, accuracy {:.2} %{}",
             summary.test_loss,
             100.0 * summary.test_accuracy,
-            summary.test_auc.map_or(String::new(), |auc| format!(", AUC {auc:.4}"))
+            auc_text(summary.test_auc, summary.test_auc_undefined.as_deref())
         ),
     );
     if let Some(verdict) = &summary.verdict {
@@ -63,6 +63,16 @@ pub fn closing_table(summary: &Summary, run: &Path) -> String {
     text.push('\n');
     text.push_str(&tasks_table(summary));
     text
+}
+
+/// The area under the ROC curve, or why there is none, as the end of a list of figures; nothing for
+/// models that have none.
+pub(crate) fn auc_text(auc: Option<f64>, undefined: Option<&str>) -> String {
+    match (auc, undefined) {
+        (Some(auc), _) => format!(", AUC {auc:.4}"),
+        (None, Some(why)) => format!(", AUC undefined ({why})"),
+        (None, None) => String::new(),
+    }
 }
 
 /// The slowest workers, by their time per gradient.

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use paceline_engine::{FinalModel, NoteLevel, TaskContext, TrainError};
+use paceline_engine::{FinalModel, NoteLevel, TaskContext, TrainError, Workload};
 use paceline_model::{Group, OpNode};
 use paceline_observe::{Recorder, ServerRecorder, Summary};
 use paceline_place::{Cluster, LauncherChannel};
@@ -60,7 +60,8 @@ pub(crate) struct StopSource {
 }
 
 impl StopSource {
-    fn signal(&self) -> Option<i32> {
+    /// The signal that asks the run to stop, if one was received.
+    pub(crate) fn signal(&self) -> Option<i32> {
         match &self.channel {
             Some(channel) => channel.signal(),
             None => self.interrupt.signal(),
@@ -117,6 +118,16 @@ impl ProgramContext {
         self.description = Some(RunDescription { graph, hparams });
         self.progress = Arc::new(Mutex::new(progress));
         self
+    }
+
+    /// How the task learns that it must stop.
+    pub(crate) fn stop_source(&self) -> &StopSource {
+        &self.stop
+    }
+
+    /// Whether a launcher started the task.
+    pub(crate) fn is_launched(&self) -> bool {
+        self.stop.channel.is_some()
     }
 
     /// A message for people and for the log.
@@ -234,6 +245,12 @@ impl Drop for ProgramContext {
     fn drop(&mut self) {
         self.progress().finish();
     }
+}
+
+/// Warns of a test set whose results mean little.
+pub(crate) fn warn_of_test_set(context: &ProgramContext, workload: &Workload) {
+    let warnings = workload.data.test_set_warnings();
+    warnings.iter().for_each(|warning| context.note(NoteLevel::Warning, warning));
 }
 
 /// The hyper-parameters of a plan, for TensorBoard.

@@ -9,13 +9,14 @@ use paceline_place::{Cluster, LauncherChannel};
 use paceline_record::names::files;
 
 use crate::Failure;
+use crate::data_display::DataDisplay;
 use crate::interrupt::Interrupt;
 use crate::job::{Plan, RawJob};
 use crate::launch::launch;
 use crate::load_data::load_data;
 use crate::progress::Progress;
 use crate::task::run_task;
-use crate::task_context::{ProgramContext, StopSource, TaskIdentity};
+use crate::task_context::{ProgramContext, StopSource, TaskIdentity, warn_of_test_set};
 use crate::test_hooks;
 use crate::train_options::{FinishedRun, TrainOptions, announcement, checkpoint_dir, resume_line};
 use crate::workload::build_workload;
@@ -54,7 +55,7 @@ fn train_single(
     stop: StopSource,
 ) -> Result<FinishedRun, Failure> {
     let progress = Progress::new(options.quiet);
-    let data = load_data(job, plan, &mut |text| progress.say(text))?;
+    let data = load_data(job, plan, &mut DataDisplay::new(options.quiet, &stop))?;
     let workload = build_workload(plan, data);
     let settings = plan.settings(job.digest(), test_hooks::from_env());
     let threads = plan.threads(1);
@@ -77,6 +78,7 @@ fn train_single(
     let context = ProgramContext::new(plan, identity, &run, stop)?
         .leading(progress, workload.small_model()?.graph());
     context.say(&announcement(plan, &workload.data, run.path()));
+    warn_of_test_set(&context, &workload);
     from.iter().for_each(|from| context.say(&resume_line(from.step())));
     let task = TrainingTask {
         run_name: &plan.name,

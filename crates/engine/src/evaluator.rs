@@ -148,7 +148,7 @@ impl Evaluator for RowEvaluator {
         let most = self.model.max_block();
         for from in (0..self.examples).step_by(most) {
             self.buffer.fill(&self.rows, from..(from + most).min(self.examples));
-            let SparseBuffer { starts, keys, values, labels } = &self.buffer;
+            let SparseBuffer { starts, keys, values, labels, .. } = &self.buffer;
             let rows = Rows { starts, places: keys, values };
             self.model.evaluate(params, Batch::sparse(rows, labels), &mut tally);
         }

@@ -82,6 +82,7 @@ mod step_recorder;
 mod stop_reason;
 mod task_place;
 mod test_runner;
+mod test_set;
 mod train_slot;
 mod trainer;
 mod training_task;

@@ -78,6 +78,7 @@ pub(crate) fn summarise(facts: RunFacts<'_>) -> Summary {
         test_accuracy: score.accuracy,
         test_log_loss: score.is_two_class.then_some(score.loss),
         test_auc: score.auc,
+        test_auc_undefined: score.auc_undefined().map(str::to_owned),
         test_precision: score.precision,
         steps_per_second: steps as f64 / seconds,
         examples_per_second: examples as f64 / seconds,

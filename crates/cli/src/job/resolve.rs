@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use super::key_spec::{KeySpec, ValueKind};
 use super::problem::SettingOrigin;
 use super::raw::{JobEntry, RawJob};
-use super::schema::{KEYS, ROWS};
+use super::schema::{FILES, KEYS, ROWS};
 use super::value::JobValue;
 
 /// A run's name is part of its directory's name, whose length is limited.
@@ -100,6 +100,21 @@ impl RawJob {
             // A test of a network takes as long as many steps.
             self.set("train.evaluate.every=1000");
         }
+    }
+
+    /// Holds out the examples that an earlier run with the job `earlier` held out, if that run is
+    /// from a version without `data.split`: a test example must not become a training example.
+    /// Returns whether the job is changed.
+    pub fn keep_split_of(&mut self, earlier: &RawJob) -> bool {
+        let is_set = |job: &RawJob, key| job.entries.contains_key(key);
+        let keeps = FILES.contains(&self.word("data.kind").as_str())
+            && !is_set(self, "data.split")
+            && !is_set(earlier, "data.split")
+            && !is_set(self, "data.test_path");
+        if keeps {
+            self.set("data.split=plain");
+        }
+        keeps
     }
 
     /// The text value of a key; empty if it has none.
