@@ -87,7 +87,8 @@ impl CacheBuild<'_> {
             for file in files {
                 self.meter.borrow_mut().set_what("reading", file);
                 let metered = |content| MeteredRead { content, meter: &self.meter };
-                let content = unpack::open_with(file, metered)?;
+                let content = unpack::open_with(file, metered);
+                let content = content.map_err(|error| interrupted(error.into()))?;
                 let mut take = |row: SparseRow<'_>| {
                     writer.push(row)?;
                     self.meter.borrow_mut().set_rows(writer.rows());
