@@ -81,7 +81,7 @@ fn test_line(summary: &Summary) -> String {
         "loss {:.4}, accuracy {:.2} %{}",
         summary.test_loss,
         100.0 * summary.test_accuracy,
-        summary.test_auc.map_or(String::new(), |auc| format!(", AUC {auc:.4}"))
+        auc_text(summary.test_auc, summary.test_auc_undefined.as_deref())
     );
     match summary.test_step {
         None => test,
@@ -89,6 +89,16 @@ fn test_line(summary: &Summary) -> String {
             "{test} at step {}; the final test was skipped because the run was interrupted",
             grouped(step)
         ),
+    }
+}
+
+/// The area under the ROC curve, or why there is none, as the end of a list of figures; nothing for
+/// models that have none.
+pub(crate) fn auc_text(auc: Option<f64>, undefined: Option<&str>) -> String {
+    match (auc, undefined) {
+        (Some(auc), _) => format!(", AUC {auc:.4}"),
+        (None, Some(why)) => format!(", AUC undefined ({why})"),
+        (None, None) => String::new(),
     }
 }
 

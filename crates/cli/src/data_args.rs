@@ -19,6 +19,17 @@ pub enum DataCommand {
         #[arg(long, value_name = "URL")]
         mirror: Vec<String>,
     },
+    /// Remove the rows that jobs have cached; they are read again when a job needs them
+    #[command(after_help = "Downloaded data sets and generated digits stay. Only files that \
+        Paceline made are removed, and none that is being written.")]
+    Clean {
+        /// List what would be removed, and remove nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// Directory that jobs name in data.cache; by default `rows` in the cache directory
+        #[arg(long, value_name = "DIR")]
+        cache: Option<PathBuf>,
+    },
     /// Write generated data to a file
     Make {
         /// Kind of data

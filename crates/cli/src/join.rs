@@ -20,6 +20,7 @@ use paceline_record::names::files::{self, JOIN};
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
+use crate::data_display::DataDisplay;
 use crate::end_limit::TaskActivity;
 use crate::failure::train_error;
 use crate::interrupt::Interrupt;
@@ -184,7 +185,8 @@ pub fn join(options: &JoinOptions, interrupt: &Interrupt) -> Result<(), Failure>
     if matches!(plan.cluster.mode, Mode::Single | Mode::Mirrored) || info.servers.is_empty() {
         return Err(wrong("it has no servers, so no worker can join it".into()));
     }
-    let data = load_data(&job, &plan, &mut |text| write_line(text))?;
+    let stop = StopSource { interrupt: interrupt.clone(), channel: None };
+    let data = load_data(&job, &plan, &mut DataDisplay::new(false, &stop))?;
     let workload = build_workload(&plan, data);
     let settings = plan.settings(job.digest(), test_hooks::from_env());
     let run = open_run_dir(options, &info, &job, &plan)?;

@@ -11,11 +11,13 @@ use paceline_record::RunDir;
 use paceline_record::names::files;
 
 use crate::Failure;
+use crate::data_display::DataDisplay;
 use crate::interrupt::Interrupt;
 use crate::job::{Plan, RawJob};
 use crate::join::JoinFile;
 use crate::load_data::check_data;
 use crate::progress::write_line;
+use crate::task_context::StopSource;
 use crate::test_hooks::BARE_VARIABLE;
 use crate::train_options::{FinishedRun, TrainOptions, checkpoint_dir, resume_line};
 
@@ -27,7 +29,8 @@ pub fn launch(
     interrupt: &Interrupt,
 ) -> Result<FinishedRun, Failure> {
     // Bad data is better reported once, here, than by every task.
-    let examples = check_data(job, plan, &mut |text| options.say(text))?;
+    let stop = StopSource { interrupt: interrupt.clone(), channel: None };
+    let examples = check_data(job, plan, &mut DataDisplay::new(options.quiet, &stop))?;
     let checkpoint = options.checkpoint()?;
     if let Some(checkpoint) = &checkpoint {
         let slots = plan.cluster.slots(plan.cluster.workers);

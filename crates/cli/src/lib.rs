@@ -30,6 +30,7 @@ pub mod cli;
 pub mod closing_table;
 pub mod commands;
 pub mod data_args;
+mod data_display;
 mod end_limit;
 mod failure;
 pub mod interrupt;

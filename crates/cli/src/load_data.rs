@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use paceline_data::{
-    Examples, FakeImages, KnownDataset, PictureOptions, Pictures, SparseRows, SparseSpec, Split,
-    TrainTest, cached_digits, open_sparse,
+    DataError, Examples, FakeImages, HoldOut, KnownDataset, PictureOptions, Pictures, SparseRows,
+    SparseSpec, Split, TrainTest, cached_digits, open_sparse,
 };
 
 use paceline_engine::TrainingData;
 
 use crate::Failure;
+use crate::data_display::DataDisplay;
 use crate::job::{DataKind, Plan, RawJob};
 
 /// Without a test set, one in `HOLD_OUT_SHARE` examples is held out for tests by default, and at
@@ -53,7 +54,11 @@ pub fn shape_of(data: &TrainingData) -> DataShape {
 }
 
 /// The shape of the plan's data. Reads as little of the data as possible.
-pub fn data_shape(job: &RawJob, plan: &Plan) -> Result<DataShape, Failure> {
+pub(crate) fn data_shape(
+    job: &RawJob,
+    plan: &Plan,
+    display: &mut DataDisplay,
+) -> Result<DataShape, Failure> {
     let (known, path) = match &plan.data.kind {
         DataKind::Digits { .. } => return Ok(DataShape { planes: [1, 28, 28], classes: 10 }),
         DataKind::Mnist { path } => (KnownDataset::Mnist, path),
@@ -65,19 +70,19 @@ pub fn data_shape(job: &RawJob, plan: &Plan) -> Result<DataShape, Failure> {
             return Ok(DataShape { planes: [3, *size, *size], classes: *classes });
         }
         DataKind::Pictures { .. } | DataKind::Rows(_) => {
-            return Ok(shape_of(&load_data(job, plan, &mut |_| {})?));
+            return Ok(shape_of(&load_data(job, plan, display)?));
         }
     };
     let (rows, cols) = known.locate(path.as_deref())?.image_size()?;
     Ok(DataShape { planes: [1, rows, cols], classes: known.spec().classes })
 }
 
-/// Reads or generates the plan's data, and checks the batch size against it. `say` receives
-/// messages about operations that take long.
-pub fn load_data(
+/// Reads or generates the plan's data, and checks the batch size against it. `display` shows what
+/// takes long.
+pub(crate) fn load_data(
     job: &RawJob,
     plan: &Plan,
-    say: &mut dyn FnMut(&str),
+    display: &mut DataDisplay,
 ) -> Result<TrainingData, Failure> {
     let known = |known: KnownDataset, path: &Option<_>| known.load(path.as_deref().map(Path::new));
     let data = match &plan.data.kind {
@@ -90,7 +95,7 @@ pub fn load_data(
         DataKind::FashionMnist { path } => {
             TrainingData::Images(Arc::new(known(KnownDataset::FashionMnist, path)?))
         }
-        DataKind::Rows(spec) => TrainingData::Rows(Arc::new(load_rows(spec, say)?)),
+        DataKind::Rows(spec) => TrainingData::Rows(Arc::new(load_rows(spec, display)?)),
         DataKind::FakeImages { size, classes, train_examples, test_examples } => {
             let set =
                 |split, examples| FakeImages::new(plan.seed, split, examples, *classes, *size);
@@ -100,8 +105,8 @@ pub fn load_data(
                 origin: format!("generated from seed {}", plan.seed),
             })
         }
-        DataKind::Pictures { path, size, hold_out } => {
-            TrainingData::Examples(load_pictures(plan, path, *size, *hold_out)?)
+        DataKind::Pictures { path, size, hold_out, split } => {
+            TrainingData::Examples(load_pictures(plan, path, *size, *hold_out, *split)?)
         }
     };
     check_batch(job, plan, data.train_len())?;
@@ -113,9 +118,11 @@ fn load_pictures(
     path: &Path,
     size: usize,
     hold_out: Option<usize>,
+    split: HoldOut,
 ) -> Result<TrainTest<Arc<dyn Examples>>, Failure> {
     let mut options = PictureOptions::new(size, plan.seed);
     options.test_examples = hold_out.unwrap_or(0);
+    options.split = split;
     let mut set = Pictures::open(path, &options)?;
     if set.test.is_empty() {
         options.test_examples = default_hold_out(set.train.len());
@@ -131,33 +138,39 @@ fn default_hold_out(examples: usize) -> usize {
 
 fn load_rows(
     spec: &SparseSpec,
-    say: &mut dyn FnMut(&str),
+    display: &mut DataDisplay,
 ) -> Result<TrainTest<SparseRows>, Failure> {
-    let mut set = open_sparse(spec, say)?;
+    let mut set = match open_sparse(spec, display) {
+        Err(DataError::Interrupted) => return Err(display.interrupted()),
+        opened => opened?,
+    };
     if set.train.skipped() > 0 {
-        say(&format!("{}: {} bad rows were skipped", set.origin, set.train.skipped()));
+        display.say(&format!("{}: {} bad rows were skipped", set.origin, set.train.skipped()));
     }
     if set.test.is_empty() {
         let rows = set.train.len();
-        let trained = rows - default_hold_out(rows);
-        set.test = set.train.slice(trained..rows);
-        set.train = set.train.slice(0..trained);
-    }
-    if set.train.is_empty() {
-        let text = format!("{}: too few rows for training and tests", set.origin);
-        return Err(Failure::Usage(text));
+        if rows < 2 {
+            let text = format!("{}: too few rows for training and tests", set.origin);
+            return Err(Failure::Usage(text));
+        }
+        let split = spec.hold_out(&set.train, default_hold_out(rows))?;
+        set = TrainTest { origin: set.origin, ..split };
     }
     Ok(set)
 }
 
 /// Checks the plan's data without keeping it. Returns the number of training examples.
-pub fn check_data(job: &RawJob, plan: &Plan, say: &mut dyn FnMut(&str)) -> Result<usize, Failure> {
+pub(crate) fn check_data(
+    job: &RawJob,
+    plan: &Plan,
+    display: &mut DataDisplay,
+) -> Result<usize, Failure> {
     match plan.data.kind {
         // Generated pictures need no check.
         DataKind::FakeImages { train_examples, .. } => {
             check_batch(job, plan, train_examples).map(|()| train_examples)
         }
-        _ => Ok(load_data(job, plan, say)?.train_len()),
+        _ => Ok(load_data(job, plan, display)?.train_len()),
     }
 }
 

@@ -13,12 +13,13 @@ use paceline_record::RunDir;
 use paceline_record::names::files;
 
 use crate::Failure;
+use crate::data_display::DataDisplay;
 use crate::end_limit::TaskActivity;
 use crate::job::{Plan, RawJob};
 use crate::join::JoinInfo;
 use crate::load_data::{data_shape, load_data};
 use crate::progress::Progress;
-use crate::task_context::{ProgramContext, StopSource, TaskIdentity};
+use crate::task_context::{ProgramContext, StopSource, TaskIdentity, warn_of_test_set};
 use crate::test_hooks;
 use crate::train_options::{FinishedRun, TrainOptions, announcement, checkpoint_dir};
 use crate::workload::{build_workload, model_source};
@@ -73,7 +74,7 @@ pub(crate) fn run_task(
         },
         Role::Evaluator => task.evaluate(context).map(|()| None),
         Role::Chief | Role::Worker => {
-            let workload = task.load_workload()?;
+            let workload = task.load_workload(&context)?;
             let context = task.introduce(context, &workload)?;
             let listener = task.mesh_listener()?;
             let report = run_worker(&task.training_task(&workload, context), listener)?;
@@ -155,7 +156,8 @@ impl ProgramTask<'_> {
     /// Holds a shard of the parameters until the coordinator ends the run.
     fn serve(&self, context: ProgramContext) -> Result<(), Failure> {
         let listener = self.listen()?;
-        let model = model_source(self.plan.model, data_shape(self.job, self.plan)?);
+        let shape = data_shape(self.job, self.plan, &mut self.display(&context))?;
+        let model = model_source(self.plan.model, shape);
         let layout = match &model {
             ModelSource::Dense { build, .. } => build(ModelSizing::LEAST)?.layout().clone(),
             ModelSource::Sparse(build) => build().layout().clone(),
@@ -176,16 +178,24 @@ impl ProgramTask<'_> {
 
     /// Tests the parameters until the run is over.
     fn evaluate(&self, context: ProgramContext) -> Result<(), Failure> {
-        let data = load_data(self.job, self.plan, &mut |_| {})?;
+        let data = load_data(self.job, self.plan, &mut self.display(&context))?;
         let workload = build_workload(self.plan, data);
         let context = context.with_room_for(&workload.layout()?);
         let (settings, place, context) = (self.settings, self.place, Arc::new(context));
         Ok(run_evaluator(&EvaluatorTask { settings, workload: &workload, place, context })?)
     }
 
+    /// Shows how data is read. A launcher has read it before; of its tasks, only the coordinator
+    /// shows what still takes long.
+    fn display(&self, context: &ProgramContext) -> DataDisplay {
+        let is_coordinator = self.place.slot == Some(0);
+        let silent = self.options.quiet || (context.is_launched() && !is_coordinator);
+        DataDisplay::new(silent, context.stop_source()).for_task(&self.place.name)
+    }
+
     /// The model and data that a worker trains on.
-    fn load_workload(&self) -> Result<Workload, Failure> {
-        let data = load_data(self.job, self.plan, &mut |_| {})?;
+    fn load_workload(&self, context: &ProgramContext) -> Result<Workload, Failure> {
+        let data = load_data(self.job, self.plan, &mut self.display(context))?;
         if let Some(from) = self.from.filter(|_| self.options.checkpoint.is_none()) {
             from.check_unfinished(&self.plan.stop, data.train_len())?;
         }
@@ -206,6 +216,7 @@ impl ProgramTask<'_> {
         let progress = Progress::new(self.options.quiet);
         let context = context.leading(progress, workload.small_model()?.graph());
         context.say(&announcement(self.plan, &workload.data, self.run.path()));
+        warn_of_test_set(&context, workload);
         Ok(context)
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use paceline_engine::{FinalModel, LongWork, NoteLevel, TaskContext, TrainError};
+use paceline_engine::{FinalModel, LongWork, NoteLevel, TaskContext, TrainError, Workload};
 use paceline_model::{Group, Layout, OpNode};
 use paceline_observe::{Recorder, ServerRecorder, Summary};
 use paceline_place::{Cluster, LauncherChannel};
@@ -64,6 +64,7 @@ pub(crate) struct StopSource {
 }
 
 impl StopSource {
+    /// The signal that asks the run to stop, if one was received.
     pub(crate) fn signal(&self) -> Option<i32> {
         match &self.channel {
             Some(channel) => channel.signal(),
@@ -163,6 +164,16 @@ impl ProgramContext {
         self.description = Some(RunDescription { graph, hparams });
         self.set_progress(progress);
         self
+    }
+
+    /// How the task learns that it must stop.
+    pub(crate) fn stop_source(&self) -> &StopSource {
+        &self.stop
+    }
+
+    /// Whether a launcher started the task.
+    pub(crate) fn is_launched(&self) -> bool {
+        self.stop.channel.is_some()
     }
 
     /// A message for people and for the log.
@@ -325,6 +336,12 @@ fn warn(log: &TaskLog, is_alone: bool, text: &str) {
     } else {
         log.warn(text);
     }
+}
+
+/// Warns of a test set whose results mean little.
+pub(crate) fn warn_of_test_set(context: &ProgramContext, workload: &Workload) {
+    let warnings = workload.data.test_set_warnings();
+    warnings.iter().for_each(|warning| context.note(NoteLevel::Warning, warning));
 }
 
 /// The hyper-parameters of a plan, for TensorBoard.

@@ -9,6 +9,7 @@ use paceline_place::{Cluster, LauncherChannel};
 use paceline_record::names::files;
 
 use crate::Failure;
+use crate::data_display::DataDisplay;
 use crate::end_limit::TaskActivity;
 use crate::interrupt::Interrupt;
 use crate::job::{Plan, RawJob};
@@ -16,7 +17,7 @@ use crate::launch::launch;
 use crate::load_data::load_data;
 use crate::progress::Progress;
 use crate::task::run_task;
-use crate::task_context::{ProgramContext, StopSource, TaskIdentity};
+use crate::task_context::{ProgramContext, StopSource, TaskIdentity, warn_of_test_set};
 use crate::test_hooks;
 use crate::train_options::{FinishedRun, TrainOptions, announcement, checkpoint_dir, resume_line};
 use crate::workload::build_workload;
@@ -61,7 +62,7 @@ fn train_single(
     let activity = TaskActivity::default();
     activity.enforce(stop.clone())?;
     let progress = Progress::new(options.quiet);
-    let data = load_data(job, plan, &mut |text| progress.say(text))?;
+    let data = load_data(job, plan, &mut DataDisplay::new(options.quiet, &stop))?;
     let workload = build_workload(plan, data);
     let settings = plan.settings(job.digest(), test_hooks::from_env());
     let threads = plan.threads(1);
@@ -85,6 +86,7 @@ fn train_single(
         .with_room_for(&layout)
         .leading(progress, workload.small_model()?.graph());
     context.say(&announcement(plan, &workload.data, run.path()));
+    warn_of_test_set(&context, &workload);
     from.iter().for_each(|from| context.say(&resume_line(from.step())));
     let task = TrainingTask {
         run_name: &plan.name,

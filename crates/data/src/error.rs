@@ -157,12 +157,26 @@ pub enum DataError {
         waited_s: u64,
     },
 
+    /// The observer of an operation asked to stop it.
+    #[error("interrupted while data was read")]
+    Interrupted,
+
     /// No environment variable names a directory for caches.
     #[error(
         "there is no cache directory: neither PACELINE_CACHE, XDG_CACHE_HOME nor HOME is set to an \
          absolute path; set PACELINE_CACHE to a directory"
     )]
     NoCache,
+
+    /// There is no directory for cached rows, or it cannot be used.
+    #[error(
+        "rows are read into a cache, but {what}; set data.cache (or the environment variable \
+         PACELINE_CACHE) to a directory that can be written and has space"
+    )]
+    RowCache {
+        /// What is wrong.
+        what: String,
+    },
 
     /// Another process holds a lock for too long.
     #[error(

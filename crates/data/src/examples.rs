@@ -65,6 +65,11 @@ pub trait Examples: Send + Sync {
     /// The number of classes; every label is below it.
     fn classes(&self) -> usize;
 
+    /// The class of an example, if it is known without reading the example.
+    fn class_of(&self, _example: u32) -> Option<u32> {
+        None
+    }
+
     /// Writes the values of an example to `out` and returns its class.
     ///
     /// Equal arguments give equal values, whatever was read before and by whichever thread.
@@ -90,6 +95,10 @@ impl Examples for Images {
 
     fn classes(&self) -> usize {
         Images::classes(self)
+    }
+
+    fn class_of(&self, example: u32) -> Option<u32> {
+        Some(self.label(example as usize).into())
     }
 
     fn fill(&self, example: u32, _draw: u64, out: &mut [f32]) -> Result<u32, DataError> {

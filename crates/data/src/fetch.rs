@@ -8,6 +8,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -72,8 +73,15 @@ pub fn fetch_dataset(
     }
     fs::create_dir_all(&dir).map_err(DataError::io("create", &dir))?;
     let lock = dirs.cache.join(format!("{}.lock", spec.name));
-    let mut waiting = |holder| report(FetchProgress::Waiting { holder });
-    let _lock = CacheLock::take(&lock, options.lock_timeout, &mut waiting)?;
+    let mut is_reported = false;
+    let mut waiting = |holder: &str| {
+        if !std::mem::replace(&mut is_reported, true) {
+            report(FetchProgress::Waiting { holder: holder.into() });
+        }
+        ControlFlow::Continue(())
+    };
+    let name = format!("process {}", std::process::id());
+    let _lock = CacheLock::take(&lock, &name, options.lock_timeout, &mut waiting)?;
     store::remove_unfinished(&dir)?;
     Fetch { spec, dir: &dir, options }.try_all_sources(report)?;
     Ok(dir)

@@ -146,6 +146,10 @@ impl Examples for InMemoryExamples {
         self.classes
     }
 
+    fn class_of(&self, example: u32) -> Option<u32> {
+        Some(self.labels[example as usize])
+    }
+
     fn fill(&self, example: u32, _draw: u64, out: &mut [f32]) -> Result<u32, DataError> {
         let (example, width) = (example as usize, self.inputs());
         out.copy_from_slice(&self.values[example * width..(example + 1) * width]);

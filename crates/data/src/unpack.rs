@@ -64,6 +64,14 @@ impl<R: Read> Read for Unpacked<R> {
 /// Directories and pipes are rejected before they are read: reading a directory fails with an
 /// obscure message, and reading a pipe may never end.
 pub(crate) fn open(path: &Path) -> Result<Unpacked<BufReader<File>>, DataError> {
+    open_with(path, |file| file)
+}
+
+/// As [`open`], with a reader of the file's own bytes in between.
+pub(crate) fn open_with<R: Read>(
+    path: &Path,
+    between: impl FnOnce(File) -> R,
+) -> Result<Unpacked<BufReader<R>>, DataError> {
     let file = match path.metadata() {
         Ok(meta) if meta.is_dir() => Err(io::Error::other("it is a directory, not a file")),
         Ok(meta) if !meta.is_file() => Err(io::Error::other("it is not a regular file")),
@@ -71,6 +79,6 @@ pub(crate) fn open(path: &Path) -> Result<Unpacked<BufReader<File>>, DataError> 
         Err(error) => Err(error),
     };
     let file = file.map_err(DataError::io("open", path))?;
-    let buffered = BufReader::with_capacity(BUFFER_BYTES, file);
+    let buffered = BufReader::with_capacity(BUFFER_BYTES, between(file));
     Unpacked::new(buffered).map_err(DataError::io("read", path))
 }

@@ -146,7 +146,7 @@ impl BlockSource for SparseRowBatches<'_> {
     fn next_block(&mut self, most: usize) -> Result<Batch<'_>, TrainError> {
         let (_, examples) = self.walk.next(most);
         self.buffer.fill(self.rows, examples);
-        let SparseBuffer { starts, keys, values, labels } = &self.buffer;
+        let SparseBuffer { starts, keys, values, labels, .. } = &self.buffer;
         Ok(Batch::sparse(Rows { starts, places: keys, values }, labels))
     }
 }

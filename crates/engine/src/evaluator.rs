@@ -156,7 +156,7 @@ impl Evaluator for RowEvaluator {
         for from in (0..self.examples).step_by(most) {
             let to = (from + most).min(self.examples);
             self.buffer.fill(&self.rows, from..to);
-            let SparseBuffer { starts, keys, values, labels } = &self.buffer;
+            let SparseBuffer { starts, keys, values, labels, .. } = &self.buffer;
             let rows = Rows { starts, places: keys, values };
             self.model.evaluate(params, Batch::sparse(rows, labels), &mut tally);
             watch.tested(to, self.examples)?;

@@ -84,6 +84,7 @@ mod stop_reason;
 mod task_place;
 mod test_pacer;
 mod test_runner;
+mod test_set;
 mod test_watch;
 mod train_slot;
 mod trainer;

@@ -47,6 +47,14 @@ pub struct Score {
     pub auc: Option<f64>,
 }
 
+impl Score {
+    /// Why a model of two classes has no area under the ROC curve; `None` if it has one, or has
+    /// other classes.
+    pub fn auc_undefined(&self) -> Option<&'static str> {
+        (self.is_two_class && self.auc.is_none()).then_some("the test set has one class")
+    }
+}
+
 impl Tally {
     /// Counts an example from its scores, one for each class, with the cross-entropy of their
     /// softmax as its loss. Of equal highest scores the first one counts.

@@ -58,9 +58,11 @@ pub struct Summary {
     /// Two classes: the mean loss again, under its usual name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_log_loss: Option<f64>,
-    /// Two classes: the area under the ROC curve at the end.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Two classes: the area under the ROC curve at the end. Otherwise null.
     pub test_auc: Option<f64>,
+    /// Two classes: why there is no such area.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_auc_undefined: Option<String>,
     /// Two classes: the share of correct predictions among those of class 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_precision: Option<f64>,
@@ -99,6 +101,7 @@ impl Default for Summary {
             test_step: None,
             test_log_loss: None,
             test_auc: None,
+            test_auc_undefined: None,
             test_precision: None,
             steps_per_second: f64::NAN,
             examples_per_second: f64::NAN,

@@ -1,13 +1,15 @@
 //! `paceline bench parse`: the reading rate of click data, from text and from the mapped cache.
 
 use std::hint::black_box;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use std::{env, fs, process};
 
 use paceline_data::sparse::{Clicks, ReadOptions, SparseFormat, read_rows, write_clicks};
 use paceline_data::{
-    BatchPlan, DataError, OnBad, SparseBuffer, SparseKind, SparseRows, SparseSpec, open_sparse,
+    BatchPlan, DataError, OnBad, OpenReport, SparseBuffer, SparseKind, SparseRows, SparseSpec,
+    open_sparse,
 };
 
 use crate::Failure;
@@ -39,9 +41,10 @@ pub fn parse() -> Result<String, Failure> {
         cache_dir: Some(dir.0.clone()),
         ..SparseSpec::new(SparseKind::Clicks)
     };
-    let set = open_sparse(&spec, &mut |_| ())?;
+    let mut observer = |_: OpenReport<'_>| ControlFlow::Continue(());
+    let set = open_sparse(&spec, &mut observer)?;
     let start = Instant::now();
-    open_sparse(&spec, &mut |_| ())?;
+    open_sparse(&spec, &mut observer)?;
     let opened = start.elapsed().as_secs_f64();
     let plan = BatchPlan::new(CACHED_ROWS, BATCH, 1);
     let plans = [

@@ -1,8 +1,11 @@
 //! `paceline data`: lists, fetches and generates data sets.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use paceline_data::sparse::{Clicks, FIRST_TEST_ROW, write_clicks_file};
+use paceline_data::sparse::{
+    CacheRemoval, CachedRows, Clicks, FIRST_TEST_ROW, row_cache_dir, write_clicks_file,
+};
 use paceline_data::{DatasetDirs, KnownDataset, fetch};
 
 use super::output::print;
@@ -11,7 +14,7 @@ use crate::data_args::MakeClicksArgs;
 use crate::interrupt::Interrupt;
 use crate::progress::write_line;
 use crate::terminal::{output_width, wrap_output};
-use crate::text_table::{counted, fitted_text, grouped};
+use crate::text_table::{columns, counted, fitted_text, grouped};
 
 /// How often progress is shown.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
@@ -60,6 +63,40 @@ pub(super) fn get(known: KnownDataset, mirrors: Vec<String>) -> Result<(), Failu
     };
     let dir = fetch::fetch_dataset(known.spec(), &places, &options, &mut report)?;
     print(&format!("{} is in {}\n", known.name(), dir.display()))
+}
+
+/// Removes cached rows, or lists them if `dry_run`.
+pub(super) fn clean(cache: Option<PathBuf>, dry_run: bool) -> Result<(), Failure> {
+    let dir = cache.map_or_else(row_cache_dir, Ok)?;
+    let mut rows = Vec::new();
+    let (mut bytes, mut files) = (0, 0u64);
+    for cached in CachedRows::list(&dir)? {
+        let removal = if dry_run { CacheRemoval::Removed } else { cached.remove()? };
+        let in_use = match removal {
+            CacheRemoval::Removed => String::new(),
+            CacheRemoval::InUse(holder) => format!(" (stays: {holder} writes it)"),
+        };
+        if in_use.is_empty() {
+            bytes += cached.bytes;
+            files += 1;
+        }
+        let source = cached.source.as_deref().unwrap_or("unfinished");
+        rows.push(vec![size(cached.bytes), format!("{source}{in_use}")]);
+    }
+    print(&columns(&rows))?;
+    let done = if dry_run { "would remove" } else { "removed" };
+    let caches = if files == 1 { "cache" } else { "caches" };
+    let (files, bytes) = (grouped(files), size(bytes));
+    print(&format!("{done} {files} {caches} of rows, {bytes}, in {}\n", dir.display()))
+}
+
+/// A size for people.
+fn size(bytes: u64) -> String {
+    let units = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
+    match units.iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / *unit as f64),
+        None => format!("{bytes} B"),
+    }
 }
 
 /// Writes generated clicks to a file. If it fails or is interrupted, no file remains.

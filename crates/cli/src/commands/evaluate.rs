@@ -8,12 +8,16 @@ use paceline_record::names::files;
 use serde_json::json;
 
 use super::output::print;
-use super::read_job::read_job;
+use super::read_job::{keep_split, read_job};
 use crate::Failure;
 use crate::cli::{EvaluateArgs, JobArgs};
+use crate::closing_table::auc_text;
+use crate::data_display::DataDisplay;
+use crate::interrupt::Interrupt;
 use crate::job::ModelKind;
 use crate::load_data::load_data;
-use crate::progress::{Progress, write_line};
+use crate::progress::Progress;
+use crate::task_context::StopSource;
 use crate::terminal::wrap_output;
 use crate::text_table::counted;
 use crate::workload::build_workload;
@@ -23,10 +27,14 @@ pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
     let model_path =
         if args.model.is_dir() { args.model.join(files::MODEL) } else { args.model.clone() };
     let beside = model_path.with_file_name(files::JOB);
-    let file = args.job.file.clone().or_else(|| beside.is_file().then_some(beside));
-    let job = read_job(&JobArgs { file, ..args.job.clone() })?;
+    let own = args.job.file.is_none().then_some(beside).filter(|beside| beside.is_file());
+    let file = args.job.file.clone().or_else(|| own.clone());
+    let mut job = read_job(&JobArgs { file, ..args.job.clone() })?;
+    keep_split(&mut job, own.as_deref());
     let mut plan = job.check_for_test()?;
-    let data = load_data(&job, &plan, &mut |text| write_line(text))?;
+    // A signal ends the process at once: it writes nothing but a cache, by rename.
+    let stop = StopSource { interrupt: Interrupt::default(), channel: None };
+    let data = load_data(&job, &plan, &mut DataDisplay::new(false, &stop))?;
     if plan.model.is_sparse() {
         // The model file holds all parameters, however the model was trained.
         plan.model = ModelKind::Logistic { dense: true };
@@ -42,6 +50,12 @@ pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
             "test_accuracy": score.accuracy,
             "examples": score.examples,
         });
+        if score.is_two_class {
+            figures["test_auc"] = serde_json::Value::Null;
+        }
+        if let Some(why) = score.auc_undefined() {
+            figures["test_auc_undefined"] = why.into();
+        }
         let two_class = [
             ("test_log_loss", score.is_two_class.then_some(score.loss)),
             ("test_auc", score.auc),
@@ -58,7 +72,7 @@ pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
         "test loss {:.4}, accuracy {:.2} %{} of {} ({})",
         score.loss,
         100.0 * score.accuracy,
-        score.auc.map_or(String::new(), |auc| format!(", AUC {auc:.4}")),
+        auc_text(score.auc, score.auc_undefined()),
         counted(score.examples as u64, "example"),
         workload.data.origin()
     );

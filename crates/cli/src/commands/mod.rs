@@ -17,7 +17,7 @@ use paceline_place::{Cluster, LauncherChannel};
 use paceline_record::names::files;
 
 use self::output::print;
-use self::read_job::read_job;
+use self::read_job::{keep_split, read_job};
 use crate::Failure;
 use crate::bench;
 use crate::bench_args::{BenchCommand, BenchProcessArgs};
@@ -46,6 +46,9 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Data { command: DataCommand::List } => data::list(),
         Command::Data { command: DataCommand::Get { set, mirror } } => {
             data::get(set.into(), mirror)
+        }
+        Command::Data { command: DataCommand::Clean { dry_run, cache } } => {
+            data::clean(cache, dry_run)
         }
         Command::Data { command: DataCommand::Make { what: MakeCommand::Clicks(args) } } => {
             data::make(&args)
@@ -79,7 +82,8 @@ fn run_train(args: TrainArgs) -> Result<(), Failure> {
         return Err(Failure::Usage("--listen and --token-file are for the page of --watch".into()));
     }
     let TrainArgs { run_dir, resume, checkpoint, quiet, .. } = args;
-    let job = read_job(&job)?;
+    let mut job = read_job(&job)?;
+    keep_split(&mut job, resume.as_ref().map(|run| run.join(files::JOB)).as_deref());
     let page = args.watch.then(|| PageProcess::prepare(&args.page)).transpose()?.map(Arc::new);
     let watch = page.clone();
     let options = TrainOptions { run_dir, resume, checkpoint, quiet, watch, bare: false };

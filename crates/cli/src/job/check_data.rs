@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use paceline_data::{IndexBase, OnBad, SparseKind, SparseSpec};
+use paceline_data::{HoldOut, IndexBase, OnBad, SparseKind, SparseSpec};
 
 use super::check::JobChecker;
 use super::plan::DataKind;
@@ -45,6 +45,7 @@ impl JobChecker<'_> {
                 path: path.unwrap_or_else(|| self.needs_path(&kind)),
                 size: count(self, "data.size"),
                 hold_out: self.optional("data.hold_out", count),
+                split: self.split(),
             },
             "mnist" => DataKind::Mnist { path },
             "fashion-mnist" => DataKind::FashionMnist { path },
@@ -73,13 +74,22 @@ impl JobChecker<'_> {
             } else {
                 self.optional("data.hold_out", count)
             },
+            split: self.split(),
             seed: self.whole("seed"),
+            cache_dir: self.optional("data.cache", Self::path),
             ..SparseSpec::new(kind)
         };
         if !is_generated && spec.path.is_none() {
             self.needs_path(kind.name());
         }
         spec
+    }
+
+    fn split(&mut self) -> HoldOut {
+        match self.text("data.split").as_str() {
+            "plain" => HoldOut::Plain,
+            _ => HoldOut::Stratified,
+        }
     }
 
     fn needs_path(&mut self, kind: &str) -> PathBuf {

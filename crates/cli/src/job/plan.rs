@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use paceline_data::{OnBad, SparseSpec};
+use paceline_data::{HoldOut, OnBad, SparseSpec};
 use paceline_engine::{
     CheckpointSettings, EvaluateSettings, Mode, OnDivergence, OnWorkerLoss, Stop, TestHooks,
     Threads, Timeouts, TrainSettings,
@@ -238,6 +238,8 @@ pub enum DataKind {
         size: usize,
         /// Number of examples held out for tests, if there is no test set.
         hold_out: Option<usize>,
+        /// Which examples are held out.
+        split: HoldOut,
     },
 }
 

@@ -9,7 +9,7 @@ use toml::de::DeValue;
 use super::key_spec::{DefaultCase, DefaultCondition, ValueKind};
 use super::problem::SettingOrigin;
 use super::raw::{JobEntry, PlacedTasks, RawJob};
-use super::schema::KEYS;
+use super::schema::{FILES, KEYS};
 use super::value::JobValue;
 
 /// A run's name is part of its directory's name, whose length is limited.
@@ -138,6 +138,21 @@ impl RawJob {
             (None, None) => ("\"single\"", "no cluster.mode, no TF_CONFIG".to_owned()),
         };
         self.default_to("cluster.mode", mode, why);
+    }
+
+    /// Holds out the examples that an earlier run with the job `earlier` held out, if that run is
+    /// from a version without `data.split`: a test example must not become a training example.
+    /// Returns whether the job is changed.
+    pub fn keep_split_of(&mut self, earlier: &RawJob) -> bool {
+        let is_set = |job: &RawJob, key| job.entries.contains_key(key);
+        let keeps = FILES.contains(&self.word("data.kind").as_str())
+            && !is_set(self, "data.split")
+            && !is_set(earlier, "data.split")
+            && !is_set(self, "data.test_path");
+        if keeps {
+            self.set("data.split=plain");
+        }
+        keeps
     }
 
     /// The text value of a key; empty if it has none.

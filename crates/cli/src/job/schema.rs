@@ -28,7 +28,7 @@ pub(super) const ROWS: &[&str] = &["clicks", "libsvm", "tfrecord", "criteo"];
 /// The kinds of sparse rows that are read from files.
 const ROW_FILES: &[&str] = &["libsvm", "tfrecord", "criteo"];
 /// All kinds that are read from files one example at a time.
-const FILES: &[&str] = &["libsvm", "tfrecord", "criteo", "images"];
+pub(super) const FILES: &[&str] = &["libsvm", "tfrecord", "criteo", "images"];
 /// The key that most defaults depend on.
 const MODEL: &str = "model.kind";
 /// The key that the defaults of an optimizer depend on.
@@ -67,8 +67,12 @@ fn model_and_data() -> Vec<KeySpec> {
                  directory or pattern of rows; directory or list of pictures";
     let features = "number of features; defaults to 33762578 for clicks and criteo, and to the \
                  greatest index found for libsvm and tfrecord";
-    let hold_out = "examples held out for tests if the data has no test set: the last rows, or \
-                 pictures drawn at random; defaults to a tenth, at most 10000";
+    let hold_out = "examples held out for tests if the data has no test set; defaults to a tenth, \
+                 at most 10000";
+    let split = "which examples are held out: drawn by the seed, from each class in proportion to \
+                 its size; or, as in earlier versions, the last rows, or pictures drawn whatever \
+                 their class";
+    let cache = "directory for the cache of rows; defaults to `rows` in the cache directory";
     let on_bad = "whether an unreadable example ends the run, or is skipped and counted";
     let shuffle_buffer = "size of the window within which rows are shuffled, in rows";
     let index_base = "index of the first feature; auto is 1 unless a row has an index 0";
@@ -101,6 +105,9 @@ fn model_and_data() -> Vec<KeySpec> {
         optional("data.hold_out", COUNT, hold_out)
             .with(kind, FILES)
             .when(KeyCondition::NotSet("data.test_path")),
+        key("data.split", ValueKind::Word(&["stratified", "plain"]), "\"stratified\"", split)
+            .with(kind, FILES)
+            .when(KeyCondition::NotSet("data.test_path")),
         key(
             "data.size",
             ValueKind::Whole { min: 1, max: 4096 },
@@ -119,6 +126,7 @@ fn model_and_data() -> Vec<KeySpec> {
         key("data.shuffle_buffer", COUNT, "1000000", shuffle_buffer)
             .with(kind, ROWS)
             .when(KeyCondition::IsTrue("data.shuffle")),
+        optional("data.cache", ValueKind::Path, cache).with(kind, ROWS),
     ]
 }
 

@@ -24,6 +24,7 @@ use std::sync::atomic::AtomicUsize;
 
 use crate::error::DataError;
 use crate::examples::Examples;
+use crate::hold_out::{HoldOut, choose_by_class, test_order};
 use crate::random::Random;
 use crate::train_test::TrainTest;
 use cache::PictureCache;
@@ -55,6 +56,8 @@ pub struct PictureOptions {
     pub seed: u64,
     /// The number of pictures to hold out as a test set, if the collection has none.
     pub test_examples: usize,
+    /// Which pictures are held out.
+    pub split: HoldOut,
     /// Subtracted from each channel, on a scale from 0 to 1.
     pub mean: [f32; 3],
     /// The divisor of each channel after the subtraction.
@@ -75,6 +78,7 @@ impl PictureOptions {
             resize: size * 8 / 7,
             seed,
             test_examples: 0,
+            split: HoldOut::Stratified,
             mean: IMAGENET_MEAN,
             std: IMAGENET_STD,
             cache_bytes: 256 << 20,
@@ -94,19 +98,31 @@ fn hold_out(
         let what = format!("{wanted} of {all} pictures cannot be held out to test on");
         return Err(DataError::Pictures { path: path.into(), what });
     }
-    let mut order: Vec<usize> = (0..all).collect();
-    Random::keyed(&[options.seed, HOLD_OUT_STREAM]).shuffle(&mut order);
-    let mut held = vec![false; all];
-    order[..wanted].iter().for_each(|&example| held[example] = true);
-    let mut test = Listing { files: Vec::new(), labels: Vec::new(), ..train.clone() };
-    let (mut files, mut labels) = (Vec::new(), Vec::new());
-    for ((file, label), held) in train.files.drain(..).zip(train.labels.drain(..)).zip(held) {
-        let (files, labels) =
-            if held { (&mut test.files, &mut test.labels) } else { (&mut files, &mut labels) };
-        files.push(file);
-        labels.push(label);
-    }
-    (train.files, train.labels) = (files, labels);
+    let held = match options.split {
+        HoldOut::Stratified => choose_by_class(train.labels.iter().copied(), wanted, options.seed),
+        HoldOut::Plain => {
+            let mut order: Vec<u32> = (0..all as u32).collect();
+            Random::keyed(&[options.seed, HOLD_OUT_STREAM]).shuffle(&mut order);
+            order[..wanted].sort_unstable();
+            order.truncate(wanted);
+            order
+        }
+    };
+    let mut is_held = vec![false; all];
+    held.iter().for_each(|&example| is_held[example as usize] = true);
+    let tested = match options.split {
+        HoldOut::Stratified => test_order(held, options.seed),
+        HoldOut::Plain => held,
+    };
+    let test = Listing {
+        files: tested.iter().map(|&example| train.files[example as usize].clone()).collect(),
+        labels: tested.iter().map(|&example| train.labels[example as usize]).collect(),
+        ..train.clone()
+    };
+    let mut kept = is_held.iter().map(|held| !held);
+    train.files.retain(|_| kept.next() == Some(true));
+    let mut kept = is_held.iter().map(|held| !held);
+    train.labels.retain(|_| kept.next() == Some(true));
     Ok(test)
 }
 
@@ -229,6 +245,10 @@ impl Examples for Pictures {
 
     fn classes(&self) -> usize {
         self.listing.names.len()
+    }
+
+    fn class_of(&self, example: u32) -> Option<u32> {
+        Some(self.label(example))
     }
 
     fn fill(&self, example: u32, draw: u64, out: &mut [f32]) -> Result<u32, DataError> {

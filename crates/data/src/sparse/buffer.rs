@@ -18,6 +18,8 @@ pub struct SparseBuffer {
     pub values: Vec<f32>,
     /// The rows' labels, 0 or 1.
     pub labels: Vec<u32>,
+    /// Where the rows lie in their store.
+    places: Vec<u32>,
 }
 
 /// How many rows before its use a row's bounds, and then its keys, are prefetched.
@@ -29,27 +31,26 @@ impl SparseBuffer {
     ///
     /// # Panics
     /// If an index is out of range, or the rows have more than 2^32 - 1 entries.
-    pub fn fill(
-        &mut self,
-        rows: &SparseRows,
-        examples: impl ExactSizeIterator<Item = usize> + Clone,
-    ) {
+    pub fn fill(&mut self, rows: &SparseRows, examples: impl ExactSizeIterator<Item = usize>) {
         self.starts.clear();
         self.keys.clear();
         self.values.clear();
         self.labels.clear();
         self.starts.push(0);
-        let (mut bounds, mut keys) = (examples.clone(), examples.clone());
-        bounds.by_ref().take(BOUNDS_AHEAD).for_each(|example| rows.prefetch_bounds(example));
-        keys.by_ref().take(KEYS_AHEAD).for_each(|example| rows.prefetch_keys(example));
-        for example in examples {
+        self.places.clear();
+        self.places.extend(examples.map(|example| rows.locate(example) as u32));
+        let places = self.places.iter().map(|&place| place as usize);
+        let (mut bounds, mut keys) = (places.clone(), places.clone());
+        bounds.by_ref().take(BOUNDS_AHEAD).for_each(|place| rows.prefetch_bounds(place));
+        keys.by_ref().take(KEYS_AHEAD).for_each(|place| rows.prefetch_keys(place));
+        for place in places {
             if let Some(later) = bounds.next() {
                 rows.prefetch_bounds(later);
             }
             if let Some(later) = keys.next() {
                 rows.prefetch_keys(later);
             }
-            let row = rows.row(example);
+            let row = rows.stored_row(place);
             self.keys.extend_from_slice(row.keys);
             self.values.extend_from_slice(row.values);
             self.labels.push(row.label);

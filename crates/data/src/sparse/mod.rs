@@ -25,12 +25,14 @@
 mod buffer;
 mod build;
 mod cache;
+mod clean;
 mod click_files;
 mod clicks;
 mod criteo;
 mod example;
 mod files;
 mod format;
+mod held_rows;
 mod libsvm;
 mod limits;
 mod lines;
@@ -44,11 +46,12 @@ mod spec;
 mod stream;
 
 pub use buffer::SparseBuffer;
+pub use clean::{CacheRemoval, CachedRows};
 pub use click_files::{write_clicks, write_clicks_file};
 pub use clicks::{ClickRow, Clicks, FIELDS, FIRST_TEST_ROW, MIN_FEATURES};
 pub use format::SparseFormat;
 pub use limits::{MAX_FEATURES, MAX_LINE_BYTES, MAX_RECORD_BYTES, MAX_ROW_ENTRIES, MAX_ROWS};
-pub use open::open_sparse;
+pub use open::{open_sparse, row_cache_dir};
 pub use row::SparseRow;
 pub use rows::SparseRows;
 pub use spec::{IndexBase, SparseKind, SparseSpec};

@@ -5,7 +5,6 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,26 +20,28 @@ use super::rows::SparseRows;
 use super::spec::{SparseKind, SparseSpec};
 use crate::dataset_dirs;
 use crate::error::DataError;
+use crate::hold_out::HoldOut;
 use crate::lock::CacheLock;
+use crate::open_observer::{OpenObserver, OpenReport, short_name};
 use crate::train_test::TrainTest;
 
 /// How long to wait for another process that builds the same cache.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Opens sparse data. Calls `report` with progress, about once a second, and with the reason if an
-/// existing cache cannot be used.
+/// Opens sparse data, and reports to `observer` how far it got, for which process it waits, and
+/// why an existing cache cannot be used.
 ///
 /// # Errors
-/// If the specification contradicts itself, a file or a row cannot be read, or the cache cannot be
-/// written.
+/// If the specification contradicts itself, a file or a row cannot be read, the cache cannot be
+/// written, or the observer asks to stop. A cache is then complete or not there.
 pub fn open_sparse(
     spec: &SparseSpec,
-    report: &mut dyn FnMut(&str),
+    observer: &mut dyn OpenObserver,
 ) -> Result<TrainTest<SparseRows>, DataError> {
     spec.check()?;
     let sources = find_source_files(spec)?;
     let request = CacheRequest { identity: identity(spec, &sources)?, spec, sources };
-    let store = request.open(report)?;
+    let store = request.open(observer)?;
     request.split(store)
 }
 
@@ -89,39 +90,37 @@ struct CacheRequest<'a> {
 }
 
 impl CacheRequest<'_> {
-    fn open(&self, report: &mut dyn FnMut(&str)) -> Result<RowStore, DataError> {
-        let paths = self.paths()?;
-        for path in &paths {
-            match cache::open(path, &self.identity) {
-                Ok(store) => return Ok(store),
-                Err(UnusableCache::Absent) => {}
-                Err(UnusableCache::Bad(why)) => report(&format!("{}: {why}", path.display())),
-            }
+    fn open(&self, observer: &mut dyn OpenObserver) -> Result<RowStore, DataError> {
+        let path = self.path()?;
+        match cache::open(&path, &self.identity, &self.what(), observer) {
+            Ok(store) => return Ok(store),
+            Err(UnusableCache::Absent) => {}
+            Err(UnusableCache::Bad(why)) => note(observer, &format!("{}: {why}", path.display())),
+            Err(UnusableCache::Interrupted) => return Err(DataError::Interrupted),
         }
-        let mut denied = None;
-        for path in &paths {
-            match self.build(path, report) {
-                Err(error) if is_access_denied(&error) => denied = Some(error),
-                built => return built,
-            }
-        }
-        Err(denied.unwrap_or(DataError::NoCache))
+        self.build(&path, observer).map_err(|error| cache_error(error, &path))
     }
 
     /// Builds the cache at this path, unless another process does so first.
-    fn build(&self, path: &Path, report: &mut dyn FnMut(&str)) -> Result<RowStore, DataError> {
+    fn build(&self, path: &Path, observer: &mut dyn OpenObserver) -> Result<RowStore, DataError> {
         if let Some(dir) = path.parent() {
             fs::create_dir_all(dir).map_err(DataError::io("create", dir))?;
         }
+        let (what, name) = (self.what(), observer.name());
+        let mut waiting = |holder: &str| {
+            observer.report(OpenReport::Waiting { holder, what: &short_name(&what) })
+        };
         let lock = path.with_extension("lock");
-        let mut waiting = |_| report(&format!("waiting for {}", path.display()));
-        let _lock = CacheLock::take(&lock, LOCK_TIMEOUT, &mut waiting)?;
-        if let Ok(store) = cache::open(path, &self.identity) {
-            return Ok(store);
+        let _lock = CacheLock::take(&lock, &name, LOCK_TIMEOUT, &mut waiting)?;
+        match cache::open(path, &self.identity, &what, observer) {
+            Ok(store) => return Ok(store),
+            Err(UnusableCache::Interrupted) => return Err(DataError::Interrupted),
+            Err(UnusableCache::Absent | UnusableCache::Bad(_)) => {}
         }
-        report(&format!("building {}", path.display()));
+        note(observer, &format!("building {}", path.display()));
+        self.note_earlier_cache(path, observer);
         let part = path.with_extension("part");
-        let built = build(self.spec, &self.sources, &self.identity, &part, report)
+        let built = build(self.spec, &self.sources, &self.identity, &part, observer)
             .and_then(|()| self.check_unchanged())
             .and_then(|()| fs::rename(&part, path).map_err(DataError::io("rename", &*part)));
         if let Err(error) = built {
@@ -129,13 +128,34 @@ impl CacheRequest<'_> {
             let _ = fs::remove_file(&part);
             return Err(error);
         }
-        cache::open(path, &self.identity).map_err(|unusable| {
+        cache::open(path, &self.identity, &what, observer).map_err(|unusable| {
             let what = match unusable {
                 UnusableCache::Absent => "it vanished after it was built".into(),
                 UnusableCache::Bad(why) => why,
+                UnusableCache::Interrupted => return DataError::Interrupted,
             };
             DataError::Sparse { path: path.into(), what }
         })
+    }
+
+    /// Mentions a cache that an earlier version left beside the data.
+    fn note_earlier_cache(&self, path: &Path, observer: &mut dyn OpenObserver) {
+        let (Some(first), Some(name)) = (self.sources.train.first(), path.file_name()) else {
+            return;
+        };
+        let earlier = first.with_file_name(name);
+        if earlier != path && earlier.exists() {
+            let earlier = earlier.display();
+            note(observer, &format!("{earlier} is not used any more and may be deleted"));
+        }
+    }
+
+    /// What the rows come from, for messages.
+    fn what(&self) -> PathBuf {
+        match &self.spec.path {
+            Some(path) if self.spec.kind != SparseKind::Clicks => path.clone(),
+            _ => self.spec.kind.name().into(),
+        }
     }
 
     fn check_unchanged(&self) -> Result<(), DataError> {
@@ -146,18 +166,12 @@ impl CacheRequest<'_> {
         Err(DataError::Sparse { path, what: "it changed while it was read; try again".into() })
     }
 
-    /// The possible paths of the cache, best first.
-    fn paths(&self) -> Result<Vec<PathBuf>, DataError> {
-        let name = self.name();
-        if let Some(dir) = &self.spec.cache_dir {
-            return Ok(vec![dir.join(name)]);
+    /// The path of the cache.
+    fn path(&self) -> Result<PathBuf, DataError> {
+        match &self.spec.cache_dir {
+            Some(dir) => Ok(dir.join(self.name())),
+            None => Ok(row_cache_dir()?.join(self.name())),
         }
-        let Some(first) = self.sources.train.first() else {
-            return Ok(vec![dataset_dirs::cache_dir()?.join("rows").join(name)]);
-        };
-        let mut paths = vec![first.with_file_name(&name)];
-        paths.extend(dataset_dirs::cache_dir().ok().map(|dir| dir.join("rows").join(name)));
-        Ok(paths)
     }
 
     /// The name of the cache: a digest of the options and paths, but not of the files' sizes and
@@ -202,8 +216,7 @@ impl CacheRequest<'_> {
                         "{held_out} of {all} rows cannot be held out to test on"
                     ));
                 }
-                test = train.slice(train.len() - held_out..train.len());
-                train = train.slice(0..train.len() - held_out);
+                TrainTest { train, test, .. } = spec.hold_out(&train, held_out)?;
             } else if test.is_empty() {
                 return wrong("data.test_path has no rows to test on".into());
             }
@@ -218,9 +231,55 @@ impl CacheRequest<'_> {
     }
 }
 
-/// Whether the directory cannot be written to, so that another may be tried.
-fn is_access_denied(error: &DataError) -> bool {
-    let denied = [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem];
-    matches!(error, DataError::Io { action: "open" | "create" | "write", source, .. }
-        if denied.contains(&source.kind()))
+impl SparseSpec {
+    /// Holds rows out for tests, as [`split`](Self::split) says.
+    ///
+    /// # Errors
+    /// If no row would be left to train on.
+    pub fn hold_out(
+        &self,
+        rows: &SparseRows,
+        test_rows: usize,
+    ) -> Result<TrainTest<SparseRows>, DataError> {
+        match self.split {
+            // Nothing is held out, so rows need no new numbers.
+            HoldOut::Stratified if test_rows > 0 => rows.hold_out_by_class(test_rows, self.seed),
+            _ => rows.hold_out(test_rows),
+        }
+    }
+}
+
+/// The directory for cached rows, unless a job names another: `rows` in the
+/// [cache directory](crate::cache_dir).
+///
+/// # Errors
+/// If there is no cache directory.
+pub fn row_cache_dir() -> Result<PathBuf, DataError> {
+    let dir = dataset_dirs::cache_dir().map_err(|_| DataError::RowCache {
+        what: "neither PACELINE_CACHE, XDG_CACHE_HOME nor HOME names a directory".into(),
+    })?;
+    Ok(dir.join("rows"))
+}
+
+fn note(observer: &mut dyn OpenObserver, text: &str) {
+    // A wish to stop is heard at the next progress.
+    let _ = observer.report(OpenReport::Note(text));
+}
+
+/// Names the key that moves the cache, if the cache cannot be written.
+fn cache_error(error: DataError, cache: &Path) -> DataError {
+    match &error {
+        DataError::Io { path, .. } if is_part_of(path, cache) => {
+            DataError::RowCache { what: error.to_string() }
+        }
+        _ => error,
+    }
+}
+
+/// Whether a path is the cache's directory, above it, or one of the cache's files.
+fn is_part_of(path: &Path, cache: &Path) -> bool {
+    let stem = cache.file_stem().unwrap_or_default().as_encoded_bytes();
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    let is_own = path.parent() == cache.parent() && name.starts_with(stem);
+    is_own || cache.parent().is_some_and(|dir| dir.starts_with(path))
 }

@@ -4,11 +4,13 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::held_rows::HeldRows;
 use super::limits::{MAX_FEATURES, MAX_ROWS};
 use super::row::{RowBuffer, SparseRow};
 use super::row_store::{CollectedRows, RowStore};
 use crate::batch::prefetch;
 use crate::error::DataError;
+use crate::hold_out::{choose_by_class, test_order};
 use crate::train_test::TrainTest;
 
 /// Rows of sparse data, in a mapped file or in memory.
@@ -29,13 +31,26 @@ use crate::train_test::TrainTest;
 #[derive(Clone, Debug)]
 pub struct SparseRows {
     store: Arc<RowStore>,
+    order: RowOrder,
+    /// The rows of the order that this view has.
     rows: Range<usize>,
+}
+
+/// Where in the store the rows of a view are.
+#[derive(Clone, Debug)]
+enum RowOrder {
+    /// All rows of the store, as they lie there.
+    Stored,
+    /// The same without those that are held out.
+    Rest(Arc<HeldRows>),
+    /// These rows.
+    Listed(Arc<[u32]>),
 }
 
 impl SparseRows {
     pub(crate) fn new(store: Arc<RowStore>, rows: Range<usize>) -> Self {
         assert!(rows.start <= rows.end && rows.end <= store.labels().len(), "rows out of range");
-        SparseRows { store, rows }
+        SparseRows { store, order: RowOrder::Stored, rows }
     }
 
     /// Collects rows in memory, each its keys, the values of the keys and its label.
@@ -81,19 +96,50 @@ impl SparseRows {
         Ok(Self::new(Arc::new(store), 0..count))
     }
 
-    /// Splits off the last `test_rows` rows as a test set. Shuffle the rows first if their order
-    /// means something.
+    /// Splits off the last `test_rows` rows as a test set. If the order of the rows means
+    /// something, [`hold_out_by_class`](Self::hold_out_by_class) gives a fairer test set.
     ///
     /// # Errors
     /// If no row would be left to train on.
     pub fn hold_out(&self, test_rows: usize) -> Result<TrainTest<Self>, DataError> {
-        let all = self.len();
-        if test_rows >= all {
-            let what = format!("{test_rows} of {all} rows cannot be held out to test on");
-            return Err(DataError::Examples { what });
-        }
-        let train = all - test_rows;
+        self.check_hold_out(test_rows)?;
+        let (train, all) = (self.len() - test_rows, self.len());
         Ok(TrainTest::new(self.slice(0..train), self.slice(train..all)))
+    }
+
+    /// Splits off `test_rows` randomly drawn rows as a test set, from each class in proportion to
+    /// its size. Equal seeds choose equal rows. The other rows keep their order, and no row is
+    /// copied.
+    ///
+    /// # Errors
+    /// If no row would be left to train on.
+    ///
+    /// # Panics
+    /// If these rows are not the first ones of their store, as after another `hold_out`.
+    pub fn hold_out_by_class(
+        &self,
+        test_rows: usize,
+        seed: u64,
+    ) -> Result<TrainTest<Self>, DataError> {
+        self.check_hold_out(test_rows)?;
+        assert!(matches!(self.order, RowOrder::Stored) && self.rows.start == 0, "part of the rows");
+        let labels = self.store.labels()[self.rows.clone()].iter();
+        let held = choose_by_class(labels.map(|&label| label.into()), test_rows, seed);
+        let rest = HeldRows::new(&held, self.len());
+        let view = |order, len| SparseRows { store: self.store.clone(), order, rows: 0..len };
+        let train_rows = rest.rest();
+        let train = view(RowOrder::Rest(Arc::new(rest)), train_rows);
+        let test = view(RowOrder::Listed(test_order(held, seed).into()), test_rows);
+        Ok(TrainTest::new(train, test))
+    }
+
+    fn check_hold_out(&self, test_rows: usize) -> Result<(), DataError> {
+        let all = self.len();
+        if test_rows < all {
+            return Ok(());
+        }
+        let what = format!("{test_rows} of {all} rows cannot be held out to test on");
+        Err(DataError::Examples { what })
     }
 
     /// The number of rows.
@@ -115,7 +161,21 @@ impl SparseRows {
     /// The number of entries (pairs of key and value) of all rows.
     pub fn entries(&self) -> u64 {
         let starts = self.store.starts();
-        starts[self.rows.end] - starts[self.rows.start]
+        if let RowOrder::Stored = self.order {
+            return starts[self.rows.end] - starts[self.rows.start];
+        }
+        let places = (0..self.len()).map(|index| self.locate(index));
+        places.map(|place| starts[place + 1] - starts[place]).sum()
+    }
+
+    /// The number of rows of each class: 0 and 1.
+    pub fn class_counts(&self) -> [usize; 2] {
+        let labels = self.store.labels();
+        let ones = match &self.order {
+            RowOrder::Stored => count_ones(&labels[self.rows.clone()]),
+            _ => (0..self.len()).map(|index| usize::from(labels[self.locate(index)])).sum(),
+        };
+        [self.len() - ones, ones]
     }
 
     /// Whether every value is 1, in these rows and in all others of the same store. The store then
@@ -136,13 +196,50 @@ impl SparseRows {
     /// If `index` is not below [`len`](Self::len).
     #[inline]
     pub fn row(&self, index: usize) -> SparseRow<'_> {
+        self.stored_row(self.locate(index))
+    }
+
+    /// Where the row at an index lies in the store.
+    ///
+    /// # Panics
+    /// If `index` is not below [`len`](Self::len).
+    #[inline]
+    pub fn locate(&self, index: usize) -> usize {
         assert!(index < self.len(), "there is no row {index}");
         let index = self.rows.start + index;
+        match &self.order {
+            RowOrder::Stored => index,
+            RowOrder::Rest(rest) => rest.locate(index),
+            RowOrder::Listed(list) => list[index] as usize,
+        }
+    }
+
+    /// Replaces indices of rows by their places in the store. A loop that needs each row several
+    /// times, for prefetching, finds it once this way and then uses
+    /// [`stored_row`](Self::stored_row).
+    ///
+    /// # Panics
+    /// If an index is not below [`len`](Self::len).
+    pub fn locate_all(&self, indices: &mut [u32]) {
+        if let RowOrder::Stored = self.order
+            && self.rows.start == 0
+        {
+            return;
+        }
+        indices.iter_mut().for_each(|index| *index = self.locate(*index as usize) as u32);
+    }
+
+    /// The row at a place in the store, whichever rows this view has.
+    ///
+    /// # Panics
+    /// If the store has no such place.
+    #[inline]
+    pub fn stored_row(&self, place: usize) -> SparseRow<'_> {
         let starts = self.store.starts();
-        let (start, end) = (starts[index] as usize, starts[index + 1] as usize);
+        let (start, end) = (starts[place] as usize, starts[place + 1] as usize);
         let values = self.store.values();
         SparseRow {
-            label: self.store.labels()[index].into(),
+            label: self.store.labels()[place].into(),
             keys: &self.store.keys()[start..end],
             values: if values.is_empty() { values } else { &values[start..end] },
         }
@@ -155,29 +252,35 @@ impl SparseRows {
     pub fn slice(&self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.len(), "rows out of range");
         let rows = self.rows.start + range.start..self.rows.start + range.end;
-        SparseRows { store: Arc::clone(&self.store), rows }
+        SparseRows { store: Arc::clone(&self.store), order: self.order.clone(), rows }
     }
 
-    /// Prefetches a row's label and bounds into the processor's cache.
+    /// Prefetches the label and bounds of the row at a place in the store into the processor's
+    /// cache.
     ///
     /// # Panics
-    /// If `index` is not below [`len`](Self::len).
+    /// If the store has no such place.
     #[inline]
-    pub fn prefetch_bounds(&self, index: usize) {
-        let index = self.rows.start + index;
-        prefetch(bytemuck::cast_slice(&self.store.starts()[index..index + 2]));
-        prefetch(&self.store.labels()[index..=index]);
+    pub fn prefetch_bounds(&self, place: usize) {
+        prefetch(bytemuck::cast_slice(&self.store.starts()[place..place + 2]));
+        prefetch(&self.store.labels()[place..=place]);
     }
 
-    /// Prefetches a row's keys and values into the processor's cache. This reads the row's bounds,
-    /// so it waits for memory unless they were prefetched before.
+    /// Prefetches the keys and values of the row at a place in the store into the processor's
+    /// cache. This reads the row's bounds, so it waits for memory unless they were prefetched
+    /// before.
     ///
     /// # Panics
-    /// If `index` is not below [`len`](Self::len).
+    /// If the store has no such place.
     #[inline]
-    pub fn prefetch_keys(&self, index: usize) {
-        let row = self.row(index);
+    pub fn prefetch_keys(&self, place: usize) {
+        let row = self.stored_row(place);
         prefetch(bytemuck::cast_slice(row.keys));
         prefetch(bytemuck::cast_slice(row.values));
     }
+}
+
+fn count_ones(labels: &[u8]) -> usize {
+    // Blocks short enough for a sum of bytes, which is many times faster than one of words.
+    labels.chunks(255).map(|block| usize::from(block.iter().sum::<u8>())).sum()
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::clicks::MIN_FEATURES;
 use super::limits::{MAX_FEATURES, MAX_ROWS};
 use crate::error::DataError;
+use crate::hold_out::HoldOut;
 use crate::on_bad::OnBad;
 
 /// The kind of sparse data.
@@ -65,13 +66,13 @@ pub struct SparseSpec {
     /// rows of the files.
     pub train_examples: Option<usize>,
     /// The number of test rows to generate, to use from the start of `test_path` or, without a
-    /// `test_path`, to hold out from the end of `path`. `None` uses all of `test_path` and holds
-    /// out nothing.
+    /// `test_path`, to hold out from `path`. `None` uses all of `test_path` and holds out nothing.
     pub test_examples: Option<usize>,
-    /// The seed of generated rows.
+    /// Which rows are held out.
+    pub split: HoldOut,
+    /// The seed of generated and of held-out rows.
     pub seed: u64,
-    /// The directory for caches of rows. `None` means beside the data if that directory is
-    /// writable, else [`cache_dir`](crate::cache_dir).
+    /// The directory for caches of rows. `None` means [`row_cache_dir`](super::row_cache_dir).
     pub cache_dir: Option<PathBuf>,
 }
 
@@ -87,6 +88,7 @@ impl SparseSpec {
             index_base: IndexBase::Auto,
             train_examples: None,
             test_examples: None,
+            split: HoldOut::Stratified,
             seed: 0,
             cache_dir: None,
         }

@@ -1,7 +1,7 @@
 //! The rows of good files in every format.
 
 use paceline_data::sparse::{Clicks, SparseFormat, write_clicks_file};
-use paceline_data::{BatchPlan, IndexBase, OnBad, SparseBuffer, SparseKind, SparseSpec};
+use paceline_data::{BatchPlan, HoldOut, IndexBase, OnBad, SparseBuffer, SparseKind, SparseSpec};
 
 use crate::{DataDir, all, gzip, ones, open};
 
@@ -96,14 +96,14 @@ fn an_interrupted_write_leaves_no_file() {
 }
 
 #[test]
-fn several_files_are_read_in_the_order_of_their_names_and_the_last_rows_held_out() {
+fn several_files_are_read_in_the_order_of_their_names_and_with_plain_the_last_rows_held_out() {
     let dir = DataDir::new();
     dir.file("part-2.svm", "1 3:1\n1 4:1\n");
     // Two members of a gzip file are one text.
     let members = [gzip(b"0 1:1\n"), gzip(b"0 2:1\n")].concat();
     dir.file("part-1.svm.gz", members);
     let mut spec = dir.spec(SparseKind::Libsvm, "part-*");
-    spec.test_examples = Some(1);
+    (spec.test_examples, spec.split) = (Some(1), HoldOut::Plain);
     let set = open(&spec).unwrap();
     assert_eq!(all(&set.train), [ones(0, &[0]), ones(0, &[1]), ones(1, &[2])]);
     assert_eq!(all(&set.test), [ones(1, &[3])]);

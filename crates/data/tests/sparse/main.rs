@@ -6,16 +6,20 @@
 mod caching;
 mod formats;
 mod golden;
+mod held_out;
 mod hostile;
 mod in_memory;
 
 use std::fs;
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use paceline_data::{DataError, SparseKind, SparseRows, SparseSpec, TrainTest, open_sparse};
+use paceline_data::{
+    DataError, OpenReport, SparseKind, SparseRows, SparseSpec, TrainTest, open_sparse,
+};
 use tempfile::TempDir;
 
 /// A temporary directory for the files of a test.
@@ -44,7 +48,7 @@ impl DataDir {
 }
 
 fn open(spec: &SparseSpec) -> Result<TrainTest<SparseRows>, DataError> {
-    open_sparse(spec, &mut |_| ())
+    open_sparse(spec, &mut |_: OpenReport<'_>| ControlFlow::Continue(()))
 }
 
 /// Label, keys and values of a row; values even if all are 1.

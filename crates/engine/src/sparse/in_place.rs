@@ -30,7 +30,7 @@ pub(crate) struct InPlaceWorker<'a> {
     model: Box<dyn SparseModel>,
     step_recorder: StepRecorder,
     descent: RowDescent,
-    /// The rows of the current batch, followed by those of the next.
+    /// Where the rows of the current batch lie in their store, followed by those of the next.
     order: Vec<u32>,
     next: Vec<u32>,
 }
@@ -49,11 +49,17 @@ impl<'a> InPlaceWorker<'a> {
         Self { slot, plan, rows, model, step_recorder, descent, order, next }
     }
 
+    /// Reads which rows the batch of `step` has.
+    fn read_next(&mut self, step: u64) {
+        self.plan.batch(step, self.slot, &mut self.next);
+        self.rows.locate_all(&mut self.next);
+    }
+
     /// Moves to the batch of `step` and reads the one after it. Returns the batch's number of rows.
     fn begin_step(&mut self, step: u64) -> usize {
         self.step_recorder.clock.stay_in(Phase::Input);
         std::mem::swap(&mut self.order, &mut self.next);
-        self.plan.batch(step + 1, self.slot, &mut self.next);
+        self.read_next(step + 1);
         let examples = self.order.len();
         self.order.extend_from_slice(&self.next);
         examples
@@ -84,7 +90,7 @@ impl<'a> InPlaceWorker<'a> {
         let ahead = (AHEAD..).map_while(|at| {
             later(at + 2 * AHEAD).into_iter().for_each(|row| rows.prefetch_bounds(row));
             later(at + AHEAD).into_iter().for_each(|row| rows.prefetch_keys(row));
-            later(at).map(|row| rows.row(row).keys)
+            later(at).map(|row| rows.stored_row(row).keys)
         });
         if let Some(track) = self.step_recorder.clock.track() {
             track.begin_row();
@@ -102,10 +108,10 @@ impl<'a> InPlaceWorker<'a> {
     }
 }
 
-/// The rows with these numbers.
+/// The rows at these places in their store.
 fn rows_of<'a>(rows: &'a SparseRows, order: &[u32]) -> impl ExactSizeIterator<Item = Row<'a>> {
     order.iter().map(|&row| {
-        let row = rows.row(row as usize);
+        let row = rows.stored_row(row as usize);
         Row { label: row.label, keys: row.keys, values: row.values }
     })
 }
@@ -116,7 +122,7 @@ impl Trainer<TableLink<'_>> for InPlaceWorker<'_> {
         link: &mut TableLink<'_>,
         mut coordinator: Option<&mut Coordinator<'_>>,
     ) -> Result<LinkOutcome<WorkDone>, TrainError> {
-        self.plan.batch(link.next_step(), self.slot, &mut self.next);
+        self.read_next(link.next_step());
         loop {
             let plan_step = link.next_step();
             let examples = self.begin_step(plan_step);

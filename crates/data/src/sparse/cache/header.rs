@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// The first bytes of every cache.
-const MAGIC: &[u8; 8] = b"PACEROWS";
+pub(super) const MAGIC: &[u8; 8] = b"PACEROWS";
 
 /// Changes with the layout of the file. A cache of another version is rebuilt.
 const VERSION: u32 = 1;

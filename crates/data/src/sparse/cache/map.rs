@@ -5,16 +5,23 @@
 //! read without further checks.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use memmap2::Mmap;
 
-use super::header::{CacheHeader, HEADER_BYTES};
+use super::header::{CacheHeader, HEADER_BYTES, MAGIC};
+use crate::open_observer::{OpenMeter, OpenObserver};
 use crate::sparse::row_store::{RowSections, RowStore};
 
 /// The size of a block, in bytes.
 const BLOCK_BYTES: usize = 64 * 1024;
+
+/// How much is checked between two looks at the clock, in bytes.
+const METERED_BYTES: usize = 4 << 20;
+
+/// The most that is read of an identity to show it, in bytes.
+const MOST_IDENTITY_BYTES: u64 = 1 << 20;
 
 /// Why a cache cannot be used.
 #[derive(Debug)]
@@ -23,6 +30,8 @@ pub(crate) enum UnusableCache {
     Absent,
     /// The file is stale or damaged; the text says how.
     Bad(String),
+    /// The observer asked to stop.
+    Interrupted,
 }
 
 impl From<&str> for UnusableCache {
@@ -31,8 +40,13 @@ impl From<&str> for UnusableCache {
     }
 }
 
-/// Opens the cache at `path`, which must have this identity.
-pub(crate) fn open(path: &Path, identity: &str) -> Result<RowStore, UnusableCache> {
+/// Opens the cache at `path`, which must have this identity. `what` names its rows in reports.
+pub(crate) fn open(
+    path: &Path,
+    identity: &str,
+    what: &Path,
+    observer: &mut dyn OpenObserver,
+) -> Result<RowStore, UnusableCache> {
     let file = File::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => UnusableCache::Absent,
         _ => UnusableCache::Bad(error.to_string()),
@@ -52,13 +66,36 @@ pub(crate) fn open(path: &Path, identity: &str) -> Result<RowStore, UnusableCach
     if found != identity.as_bytes() {
         return Err(UnusableCache::Bad(difference(&String::from_utf8_lossy(found), identity)));
     }
+    let map_bytes = map.len() as u64;
     let impossible = |_| UnusableCache::from("damaged (impossible sizes)");
     let sections = RowSections { keys, values, starts, labels };
     let mut store = RowStore::new(map, sections, header.features.try_into().map_err(impossible)?);
     store.train_rows = header.train_rows.try_into().map_err(impossible)?;
     store.skipped = header.skipped;
-    check(&store, &header)?;
+    let mut meter = OpenMeter::new(observer, "checking the cache of", what, map_bytes);
+    meter.set_rows(header.rows);
+    check(&store, &header, &mut meter)?;
     Ok(store)
+}
+
+/// Whether a file begins as a cache does, of any version.
+pub(crate) fn has_magic(path: &Path) -> bool {
+    let mut first = [0; MAGIC.len()];
+    File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && &first == MAGIC
+}
+
+/// The identity of a cache, if it can be read; the rows are not checked.
+pub(crate) fn identity_of(path: &Path) -> Option<String> {
+    let mut file = File::open(path).ok()?;
+    let mut bytes = [0; HEADER_BYTES];
+    file.read_exact(&mut bytes).ok()?;
+    let [.., text] = CacheHeader::from_bytes(&bytes).ok()?.sections()?;
+    file.seek(SeekFrom::Start(text.start)).ok()?;
+    let mut identity = String::new();
+    file.take((text.end - text.start).min(MOST_IDENTITY_BYTES))
+        .read_to_string(&mut identity)
+        .ok()?;
+    Some(identity)
 }
 
 #[expect(unsafe_code, reason = "mapping a file has no safe form")]
@@ -72,7 +109,11 @@ fn map(file: &File) -> io::Result<Mmap> {
     unsafe { Mmap::map(file) }
 }
 
-fn check(store: &RowStore, header: &CacheHeader) -> Result<(), UnusableCache> {
+fn check(
+    store: &RowStore,
+    header: &CacheHeader,
+    meter: &mut OpenMeter<'_>,
+) -> Result<(), UnusableCache> {
     let limit = u32::try_from(store.features).map_err(|_| "damaged (impossible sizes)")?;
     if header.train_rows > header.rows || limit == 0 {
         return Err("damaged (impossible sizes)".into());
@@ -88,24 +129,32 @@ fn check(store: &RowStore, header: &CacheHeader) -> Result<(), UnusableCache> {
         }
         !falls
     };
-    let sound = is_sound(store.keys(), header.checksums[0], below)
-        && is_sound(store.values(), header.checksums[1], finite)
-        && is_sound(store.starts(), header.checksums[2], rising)
-        && is_sound(store.labels(), header.checksums[3], binary);
+    let sound = is_sound(store.keys(), header.checksums[0], below, meter)?
+        && is_sound(store.values(), header.checksums[1], finite, meter)?
+        && is_sound(store.starts(), header.checksums[2], rising, meter)?
+        && is_sound(store.labels(), header.checksums[3], binary, meter)?;
     let whole = store.starts().first() == Some(&0) && last == header.entries;
     if sound && whole { Ok(()) } else { Err("damaged (its rows fail their checksum)".into()) }
 }
+
 /// Whether a section has this checksum and `good` accepts every block of it.
 fn is_sound<T: bytemuck::Pod>(
     section: &[T],
     checksum: u32,
     mut good: impl FnMut(&[T]) -> bool,
-) -> bool {
+    meter: &mut OpenMeter<'_>,
+) -> Result<bool, UnusableCache> {
     let mut found = 0;
-    section.chunks(BLOCK_BYTES / size_of::<T>()).all(|block| {
-        found = crc32c::crc32c_append(found, bytemuck::cast_slice(block));
-        good(block)
-    }) && found == checksum
+    for part in section.chunks(METERED_BYTES / size_of::<T>()) {
+        meter.add(size_of_val(part) as u64).map_err(|_| UnusableCache::Interrupted)?;
+        for block in part.chunks(BLOCK_BYTES / size_of::<T>()) {
+            found = crc32c::crc32c_append(found, bytemuck::cast_slice(block));
+            if !good(block) {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(found == checksum)
 }
 
 /// Describes the first difference between two identities.

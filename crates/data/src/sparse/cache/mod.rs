@@ -15,7 +15,7 @@ mod header;
 mod map;
 mod write;
 
-pub(crate) use map::{UnusableCache, open};
+pub(crate) use map::{UnusableCache, has_magic, identity_of, open};
 pub(crate) use write::CacheWriter;
 
 // Slices of the file are cast to slices of numbers.

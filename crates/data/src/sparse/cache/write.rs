@@ -5,17 +5,22 @@
 //! end. Values are written only from the first one that is not 1. Nothing is flushed to the disk:
 //! if a power failure damages the file, its checksums reveal it, and the cache is rebuilt.
 
+use std::cell::Cell;
 use std::fs::{self, File};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::header::{CacheHeader, HEADER_BYTES, SECTIONS};
 use crate::error::DataError;
+use crate::open_observer::OpenMeter;
 use crate::sparse::limits::MAX_ROWS;
 use crate::sparse::row::SparseRow;
 
 /// The size of a section's write buffer, in bytes.
 const BUFFER_BYTES: usize = 256 * 1024;
+
+/// How much of a section is copied at a time, in bytes.
+const COPY_BYTES: u64 = 16 << 20;
 
 /// Writes a cache.
 pub(crate) struct CacheWriter {
@@ -98,6 +103,7 @@ impl CacheWriter {
         features: Option<usize>,
         skipped: u64,
         identity: &str,
+        meter: &mut OpenMeter<'_>,
     ) -> Result<(), DataError> {
         self.header.features =
             features.map_or(self.features_needed.max(1), |features| features as u64);
@@ -105,10 +111,22 @@ impl CacheWriter {
         self.header.identity_bytes = identity.len() as u64;
         self.header.has_values = self.values.is_some();
         let path = self.path.clone();
-        self.assemble(identity).map_err(DataError::io("write", path))
+        let interrupted = Cell::new(false);
+        let mut copied = |bytes| {
+            interrupted.set(meter.add(bytes).is_err());
+            if interrupted.get() { Err(io::ErrorKind::Other.into()) } else { Ok(()) }
+        };
+        self.assemble(identity, &mut copied).map_err(|error| match interrupted.get() {
+            true => DataError::Interrupted,
+            false => DataError::io("write", path)(error),
+        })
     }
 
-    fn assemble(self, identity: &str) -> io::Result<()> {
+    fn assemble(
+        self,
+        identity: &str,
+        copied: &mut dyn FnMut(u64) -> io::Result<()>,
+    ) -> io::Result<()> {
         let CacheWriter { path, mut keys, values, starts, labels, mut header, .. } = self;
         let mut last = SectionWriter::unnamed(&path, "identity")?;
         last.put(identity.as_bytes())?;
@@ -125,7 +143,11 @@ impl CacheWriter {
             section.flush()?;
             section.file.rewind()?;
             file.seek(SeekFrom::Start(position.start))?;
-            io::copy(&mut section.file, &mut file)?;
+            let mut part = section.file.take(COPY_BYTES);
+            while io::copy(&mut part, &mut file)? > 0 {
+                copied(0)?;
+                part.set_limit(COPY_BYTES);
+            }
             header.checksums[number + 1] = section.checksum;
         }
         file.rewind()?;

@@ -1,0 +1,202 @@
+//! Chooses the examples that are held out for tests.
+//!
+//! Files are often sorted by class or by time, so the last examples of a file may lack a class
+//! altogether. The choice is random instead, and each class contributes in proportion to its size.
+//! It is a function of (seed, number of examples, labels) in whole numbers alone, so every task of
+//! a run makes the same choice on every machine.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashSet};
+
+use crate::random::Random;
+
+/// How examples are held out for tests, if the data has no test set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HoldOut {
+    /// At random by the seed, from each class in proportion to its size.
+    #[default]
+    Stratified,
+    /// The rule before there was another: the last rows of files, or pictures drawn at random
+    /// whatever their classes. For continuing runs that used it.
+    Plain,
+}
+
+/// Keeps the random streams apart from those for other purposes.
+const CHOICE_STREAM: u64 = 0x686f_6c64_6f75_7431;
+const ORDER_STREAM: u64 = 0x686f_6c64_6f75_7432;
+
+/// Chooses `count` of the examples with these labels, and returns their numbers in increasing
+/// order. A class with two examples or more is in both sets, as far as `count` allows.
+///
+/// # Panics
+/// If `count` is not below the number of labels, or there are more than 2^32 - 1 labels.
+pub(crate) fn choose_by_class(
+    labels: impl Iterator<Item = u32> + Clone,
+    count: usize,
+    seed: u64,
+) -> Vec<u32> {
+    let mut sizes: Vec<u64> = Vec::new();
+    for label in labels.clone() {
+        let class = label as usize;
+        if class >= sizes.len() {
+            sizes.resize(class + 1, 0);
+        }
+        sizes[class] += 1;
+    }
+    let shares = class_shares(&sizes, count as u64);
+    let drawn: Vec<Vec<u32>> = (0..)
+        .zip(sizes.iter().zip(&shares))
+        .map(|(class, (size, share))| {
+            draw_subset(&mut Random::keyed(&[seed, CHOICE_STREAM, class]), *size, *share)
+        })
+        .collect();
+    let mut walks: Vec<_> =
+        drawn.iter().map(|drawn| (0u32, drawn.iter().copied().peekable())).collect();
+    let mut chosen = Vec::with_capacity(count);
+    for (number, label) in (0..).zip(labels) {
+        let (rank, ranks) = &mut walks[label as usize];
+        if ranks.next_if_eq(rank).is_some() {
+            chosen.push(number);
+        }
+        *rank += 1;
+    }
+    chosen
+}
+
+/// The order in which held-out examples are tested: random, so that the first of them are a fair
+/// sample of all.
+pub(crate) fn test_order(mut chosen: Vec<u32>, seed: u64) -> Vec<u32> {
+    Random::keyed(&[seed, ORDER_STREAM]).shuffle(&mut chosen);
+    chosen
+}
+
+/// How many examples each class contributes to a total of `count`.
+fn class_shares(sizes: &[u64], count: u64) -> Vec<u64> {
+    let all: u64 = sizes.iter().sum();
+    assert!(count < all && u32::try_from(all).is_ok(), "{count} of {all} cannot be held out");
+    let mut shares: Vec<u64> = sizes.iter().map(|size| size * count / all).collect();
+    // The examples that rounding left over go to the classes that it cost most.
+    let mut by_loss: Vec<usize> = (0..sizes.len()).collect();
+    by_loss.sort_by_key(|&class| (Reverse(sizes[class] * count % all), class));
+    let left = count - shares.iter().sum::<u64>();
+    by_loss.iter().take(left as usize).for_each(|&class| shares[class] += 1);
+
+    // A class that the training set, or after that the test set, would lack takes the place of one
+    // example of the class that has most there.
+    let kept = sizes.iter().zip(&shares).map(|(size, share)| size - share);
+    let mut kept = LargestFirst::new(kept);
+    for class in 0..sizes.len() {
+        if sizes[class] > 0
+            && shares[class] == sizes[class]
+            && let Some(giver) = kept.take_one()
+        {
+            shares[giver] += 1;
+            shares[class] -= 1;
+        }
+    }
+    let mut tested = LargestFirst::new(shares.iter().copied());
+    for class in 0..sizes.len() {
+        if sizes[class] > 1
+            && shares[class] == 0
+            && let Some(giver) = tested.take_one()
+        {
+            shares[giver] -= 1;
+            shares[class] += 1;
+        }
+    }
+    shares
+}
+
+/// Classes by their number of examples in a set.
+struct LargestFirst(BinaryHeap<(u64, Reverse<usize>)>);
+
+impl LargestFirst {
+    fn new(counts: impl Iterator<Item = u64>) -> Self {
+        Self(counts.zip((0..).map(Reverse)).collect())
+    }
+
+    /// Takes one example from the largest class, unless it has only one left.
+    fn take_one(&mut self) -> Option<usize> {
+        let mut largest = self.0.peek_mut().filter(|largest| largest.0 > 1)?;
+        largest.0 -= 1;
+        Some(largest.1.0)
+    }
+}
+
+/// Draws `count` different numbers below `size`, every set of them equally likely (Floyd's
+/// method), and returns them in increasing order.
+fn draw_subset(random: &mut Random, size: u64, count: u64) -> Vec<u32> {
+    let mut drawn = HashSet::with_capacity(count as usize);
+    for last in size - count..size {
+        let number = random.range(last + 1) as u32;
+        if !drawn.insert(number) {
+            drawn.insert(last as u32);
+        }
+    }
+    let mut drawn: Vec<u32> = drawn.into_iter().collect();
+    drawn.sort_unstable();
+    drawn
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn counts(labels: impl Iterator<Item = u32>, classes: usize) -> Vec<u64> {
+        let mut counts = vec![0; classes];
+        labels.for_each(|label| counts[label as usize] += 1);
+        counts
+    }
+
+    proptest! {
+        #[test]
+        fn classes_contribute_in_proportion_and_are_in_both_sets(
+            labels in proptest::collection::vec(0u32..4, 2..300), share in 0.0f64..1.0, seed: u64,
+        ) {
+            let count = ((labels.len() as f64 * share) as usize).min(labels.len() - 1);
+            let chosen = choose_by_class(labels.iter().copied(), count, seed);
+            prop_assert_eq!(chosen.len(), count);
+            prop_assert!(chosen.is_sorted_by(|a, b| a < b));
+            let all = counts(labels.iter().copied(), 4);
+            let test = counts(chosen.iter().map(|&number| labels[number as usize]), 4);
+            let present = all.iter().filter(|&&size| size > 0).count();
+            for class in 0..4 {
+                let exact = all[class] as f64 * count as f64 / labels.len() as f64;
+                // Rounding costs less than one example, and each other class may take one more.
+                prop_assert!((test[class] as f64 - exact).abs() < 1.0 + present as f64);
+                if count >= present && all[class] > 1 {
+                    prop_assert!(test[class] > 0, "{all:?} {test:?}");
+                }
+                if labels.len() - count >= present {
+                    prop_assert!(all[class] == 0 || test[class] < all[class], "{all:?} {test:?}");
+                }
+            }
+        }
+    }
+
+    /// These numbers must be the same on every machine and in every later version: a resumed run
+    /// must hold out what it held out before.
+    #[test]
+    fn the_choice_depends_on_the_seed_alone() {
+        let labels = || (0..1_000u32).map(|number| u32::from(number % 10 == 0));
+        let first = choose_by_class(labels(), 10, 1);
+        assert_eq!(first, choose_by_class(labels(), 10, 1));
+        assert_ne!(first, choose_by_class(labels(), 10, 2));
+        assert_eq!(first, [242, 321, 429, 453, 582, 679, 684, 714, 825, 910]);
+        assert_eq!(test_order(first, 1), [825, 242, 910, 714, 453, 321, 429, 582, 679, 684]);
+    }
+
+    #[test]
+    fn every_example_is_equally_likely() {
+        let mut times = [0u32; 20];
+        for seed in 0..4_000 {
+            for number in choose_by_class((0..20u32).map(|i| i / 10), 4, seed) {
+                times[number as usize] += 1;
+            }
+        }
+        // 800 expected; one standard deviation is about 25.
+        assert!(times.iter().all(|&times| (680..920).contains(&times)), "{times:?}");
+    }
+}

@@ -1,0 +1,144 @@
+//! What a program learns while data is opened, and how it stops that.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::error::DataError;
+
+/// How often progress is reported.
+const REPORT_EVERY: Duration = Duration::from_millis(100);
+
+/// Follows the opening of data. Any `FnMut(OpenReport<'_>) -> ControlFlow<()>` does.
+pub trait OpenObserver {
+    /// Called with every event: several times a second while data is read, or while the process
+    /// waits for another one. [`ControlFlow::Break`] stops reading with
+    /// [`DataError::Interrupted`].
+    fn report(&mut self, report: OpenReport<'_>) -> ControlFlow<()>;
+
+    /// The name of this process for others that wait while it reads.
+    fn name(&self) -> String {
+        format!("process {}", std::process::id())
+    }
+}
+
+impl<F: FnMut(OpenReport<'_>) -> ControlFlow<()>> OpenObserver for F {
+    fn report(&mut self, report: OpenReport<'_>) -> ControlFlow<()> {
+        self(report)
+    }
+}
+
+/// An event while data is opened.
+#[derive(Clone, Copy, Debug)]
+pub enum OpenReport<'a> {
+    /// A remark that is worth keeping, such as why a cache is built again.
+    Note(&'a str),
+    /// How far an operation has got.
+    Progress(OpenProgress<'a>),
+    /// Another process reads the same data, and this one waits for it.
+    Waiting {
+        /// The other process.
+        holder: &'a str,
+        /// What it reads.
+        what: &'a str,
+    },
+}
+
+/// How far an operation has got.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenProgress<'a> {
+    /// The operation, as a participle: "reading", "generating", …
+    pub action: &'static str,
+    /// What is read: the name of a file, or of generated data.
+    pub what: &'a str,
+    /// The share that is done, from 0 to 1.
+    pub share: f64,
+    /// Rows so far; 0 if the operation does not count them.
+    pub rows: u64,
+    /// How long it has taken.
+    pub elapsed: Duration,
+}
+
+impl OpenProgress<'_> {
+    /// How long the rest takes if it is as fast as the part so far.
+    pub fn left(&self) -> Option<Duration> {
+        let left = self.elapsed.as_secs_f64() * (1.0 - self.share) / self.share;
+        Duration::try_from_secs_f64(left).ok().filter(|_| self.share > 0.0)
+    }
+}
+
+/// Counts an operation's progress and reports it, not too often.
+pub(crate) struct OpenMeter<'a> {
+    observer: &'a mut dyn OpenObserver,
+    action: &'static str,
+    what: String,
+    total: u64,
+    done: u64,
+    rows: u64,
+    started: Instant,
+    /// When progress was last reported.
+    reported: Option<Instant>,
+}
+
+impl<'a> OpenMeter<'a> {
+    /// Begins an operation of `total` units.
+    pub(crate) fn new(
+        observer: &'a mut dyn OpenObserver,
+        action: &'static str,
+        what: &Path,
+        total: u64,
+    ) -> Self {
+        let now = Instant::now();
+        let what = short_name(what);
+        OpenMeter { observer, action, what, total, done: 0, rows: 0, started: now, reported: None }
+    }
+
+    /// Says what the operation does now.
+    pub(crate) fn set_what(&mut self, action: &'static str, what: &Path) {
+        (self.action, self.what) = (action, short_name(what));
+    }
+
+    /// Begins from 0 again.
+    pub(crate) fn restart(&mut self) {
+        (self.done, self.rows) = (0, 0);
+    }
+
+    /// Sets the number of rows so far.
+    #[inline]
+    pub(crate) fn set_rows(&mut self, rows: u64) {
+        self.rows = rows;
+    }
+
+    /// Counts units, and reports if it is time. The error says that the observer wants to stop.
+    pub(crate) fn add(&mut self, units: u64) -> Result<(), DataError> {
+        self.done += units;
+        let now = Instant::now();
+        if self.reported.is_some_and(|last| now - last < REPORT_EVERY) {
+            return Ok(());
+        }
+        self.reported = Some(now);
+        let report = OpenReport::Progress(OpenProgress {
+            action: self.action,
+            what: &self.what,
+            share: (self.done as f64 / self.total.max(1) as f64).min(1.0),
+            rows: self.rows,
+            elapsed: now - self.started,
+        });
+        match self.observer.report(report) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(DataError::Interrupted),
+        }
+    }
+
+    /// Reports a remark.
+    pub(crate) fn note(&mut self, text: &str) {
+        // A wish to stop is heard at the next progress.
+        let _ = self.observer.report(OpenReport::Note(text));
+    }
+}
+
+/// The last part of a path, for messages.
+pub(crate) fn short_name(path: &Path) -> String {
+    path.file_name()
+        .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into())
+}

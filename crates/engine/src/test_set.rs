@@ -1,0 +1,99 @@
+//! Checks whether results on a test set mean anything.
+
+use paceline_data::Examples;
+
+use crate::workload::TrainingData;
+
+/// The most labels that a warning lists.
+const MAX_LISTED: usize = 10;
+
+impl TrainingData {
+    /// What makes results on the test set misleading: a single class, or labels that training never
+    /// sees. Nothing is said of data whose labels are unknown until its examples are read.
+    pub fn test_set_warnings(&self) -> Vec<String> {
+        let counts = match self {
+            TrainingData::Images(set) => Some([&set.train, &set.test].map(|images| {
+                count_classes(images.labels().iter().map(|&label| usize::from(label)))
+            })),
+            TrainingData::Rows(set) => {
+                Some([&set.train, &set.test].map(|rows| rows.class_counts().to_vec()))
+            }
+            TrainingData::Examples(set) => {
+                known_classes(&*set.train).zip(known_classes(&*set.test)).map(Into::into)
+            }
+        };
+        let has_auc = matches!(self, TrainingData::Rows(_));
+        counts.map_or(Vec::new(), |[train, test]| warnings(&train, &test, has_auc))
+    }
+}
+
+fn count_classes(labels: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut counts = Vec::new();
+    for label in labels {
+        if label >= counts.len() {
+            counts.resize(label + 1, 0);
+        }
+        counts[label] += 1;
+    }
+    counts
+}
+
+fn known_classes(examples: &dyn Examples) -> Option<Vec<usize>> {
+    let labels = (0..examples.len() as u32).map(|example| examples.class_of(example));
+    let labels: Option<Vec<_>> = labels.map(|label| label.map(|label| label as usize)).collect();
+    Some(count_classes(labels?.into_iter()))
+}
+
+/// Warnings for this number of training and test examples of each class.
+fn warnings(train: &[usize], test: &[usize], has_auc: bool) -> Vec<String> {
+    let only = |counts: &[usize]| {
+        let mut present = (0..counts.len()).filter(|&class| counts[class] > 0);
+        present.next().filter(|_| present.next().is_none())
+    };
+    let mut warnings = Vec::new();
+    if let Some(class) = only(train) {
+        warnings.push(format!("the training set has one class only: every label is {class}"));
+    }
+    if let Some(class) = only(test) {
+        let auc = if has_auc { ", and AUC is undefined" } else { "" };
+        warnings.push(format!(
+            "the test set has one class only: every label is {class}, so accuracy says \
+             little{auc}"
+        ));
+    }
+    let is_unseen = |class: &usize| test[*class] > 0 && train.get(*class).is_none_or(|&n| n == 0);
+    let unseen: Vec<usize> = (0..test.len()).filter(is_unseen).collect();
+    if !unseen.is_empty() {
+        let examples: usize = unseen.iter().map(|&class| test[class]).sum();
+        let all: usize = test.iter().sum();
+        let listed: Vec<_> = unseen.iter().take(MAX_LISTED).map(usize::to_string).collect();
+        let more = unseen.len() - listed.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        warnings.push(format!(
+            "the test set has labels that training never sees: {}{more} ({examples} of {all} test \
+             examples)",
+            listed.join(", ")
+        ));
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_set_that_says_little_is_named() {
+        assert!(warnings(&[5, 5], &[1, 1], true).is_empty());
+        assert!(warnings(&[5, 5, 5], &[1, 1], false).is_empty());
+        let one = warnings(&[5, 5], &[3], true);
+        assert_eq!(one.len(), 1);
+        assert!(one[0].contains("every label is 0") && one[0].contains("AUC is undefined"));
+        let unseen = warnings(&[5, 0, 5], &[1, 2, 1, 4], false);
+        assert_eq!(
+            unseen,
+            ["the test set has labels that training never sees: 1, 3 (6 of 8 test examples)"]
+        );
+        assert_eq!(warnings(&[5], &[0, 2], true).len(), 3);
+    }
+}
