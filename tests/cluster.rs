@@ -224,7 +224,7 @@ fn bad_input_ends_a_run_before_any_task_starts() {
     let before = sandbox.tree();
     for (settings, says) in [
         (&["train.batch=601"][..], "train.batch is 601"),
-        (&["data.kind=mnist"], "mnist is not on this machine"),
+        (&["data={kind=\"mnist\"}"], "mnist is not on this machine"),
         (&["data={kind=\"mnist\", path=\"set\"}", "train.batch=13"], "only 12 training examples"),
         (&["cluster.workers=0"], "cluster.workers must be"),
         (&["cluster.mode=sync", "cluster.quorum=3"], "cluster.quorum is 3"),

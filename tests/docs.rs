@@ -77,7 +77,7 @@ fn the_claims_about_equal_bits_are_commands() {
     let section = text.split("\n## Equal bits\n").nth(1).unwrap();
     let commands = commands(section.split("\n## ").next().unwrap());
     let compared = commands.iter().filter(|(_, command)| command.starts_with("cmp ")).count();
-    assert_eq!((compared, commands.len()), (5, 12), "{commands:?}");
+    assert_eq!((compared, commands.len()), (5, 13), "{commands:?}");
     for words in ["train.threads=2", "cluster.servers=2", "cluster.mode=mirrored", "--resume"] {
         assert!(commands.iter().any(|(_, command)| command.contains(words)), "{words}");
     }

@@ -20,7 +20,8 @@ fn explain(config: &Value, settings: &[&str]) -> String {
 fn rows(explained: &str) -> Vec<Vec<&str>> {
     let tasks = explained.lines().filter_map(|line| line.strip_prefix("# "));
     let tasks = tasks.map(|line| line.split_whitespace().collect::<Vec<_>>());
-    tasks.filter(|words| words.first().is_some_and(|word| word.contains(":"))).collect()
+    let is_task = |word: &&str| word.contains(':') && !word.ends_with(':');
+    tasks.filter(|words| words.first().is_some_and(is_task)).collect()
 }
 
 #[test]

@@ -177,7 +177,7 @@ fn a_checkpoint_resumes_in_any_mode_with_any_number_of_tasks() {
     ] {
         steps += 40;
         let mut settings =
-            vec![format!("cluster.mode={mode}"), format!("train.stop.steps={steps}")];
+            vec![format!("cluster={{mode=\"{mode}\"}}"), format!("train.stop.steps={steps}")];
         if mode != "single" {
             settings.push(format!("cluster.workers={workers}"));
         }
