@@ -30,8 +30,8 @@ pub use self::initialisation::Initialisation;
 
 /// A model made of layers, with softmax and cross-entropy at its end.
 ///
-/// Parameters start as [`Initialisation::Glorot`] has them; [`Network::initialised`] selects another
-/// start.
+/// Parameters start as [`Initialisation::Glorot`] has them; [`Network::initialised`] selects
+/// another start.
 ///
 /// ```
 /// use paceline_model::{Layer, LayerKind, Model, Network, Shape};
