@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::support::{RunFolder, RunningProcess, SHARED_MODES, Sandbox, assert_says, events};
 
-const WORKER_PHASES: [&str; 5] = ["input", "pull", "compute", "push", "wait"];
+const WORKER_PHASES: [&str; 6] = ["input", "pull", "compute", "push", "wait", "evaluation"];
 const SERVER_PHASES: [&str; 4] = ["receive", "apply", "send", "idle"];
 
 fn number(value: &Value) -> f64 {
