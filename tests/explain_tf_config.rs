@@ -79,7 +79,7 @@ fn explain_names_what_does_not_fit_the_job() {
     let sandbox = Sandbox::new();
     sandbox.write("job.toml", &printed);
     let alone = sandbox.ok(&["explain", "job.toml"]).stdout;
-    assert_says(&alone, &["2 workers and 1 servers, which `paceline train` starts here"]);
+    assert_says(&alone, &["2 workers and 1 server, which `paceline train` starts here"]);
     // `TF_CONFIG` decides what trains.
     let [first, second] = free_ports();
     let manual_run = ManualRun::new(cluster_of(3, &[first, second]), &["train.stop={steps=20}"]);
