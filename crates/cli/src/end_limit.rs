@@ -121,7 +121,7 @@ impl ActivityState {
 
     fn end(&self, signal: i32) -> ! {
         let doing = match (&self.wait, &self.work) {
-            (Some((_, text)), _) if self.waits() => text.clone(),
+            (Some((_, text)), _) if self.waits() || !self.has_started => text.clone(),
             (_, Some(work)) => work.to_string(),
             _ if self.has_started => "it computed a step".into(),
             _ => "it was still starting".into(),

@@ -125,7 +125,11 @@ impl SlotThread<'_> {
             // The process is ending, and the reason is already known.
             Err(_) if !is_coordinator && process.is_halted() => Ok(SlotEnd::GivenUp),
             // The run ended without this slot.
-            Err(TrainError::Lost(_)) if !is_coordinator && task.is_late() => Ok(SlotEnd::Left),
+            Err(TrainError::Lost(_) | TrainError::Interrupted(_))
+                if !is_coordinator && task.is_late() =>
+            {
+                Ok(SlotEnd::Left)
+            }
             ended => ended,
         }
     }

@@ -121,7 +121,7 @@ impl TrainingTask<'_> {
         found: Result<T, TrainError>,
     ) -> Result<Option<T>, TrainError> {
         match found {
-            Err(TrainError::Lost(_)) if self.is_late() => {
+            Err(TrainError::Lost(_) | TrainError::Interrupted(_)) if self.is_late() => {
                 self.note(NoteLevel::Warning, "the run is over");
                 Ok(None)
             }

@@ -2,7 +2,8 @@
 //!
 //! Once a second the server looks at the longest wait. If that lasts a second or more, the server
 //! names the missing workers in the log and to the coordinator, unless that is the one it waits
-//! for; if it lasts `stall_ms`, the run fails and names them. The server also gives up lost workers whose time to return is over.
+//! for; if it lasts `stall_ms`, the run fails and names them. The server also gives up lost
+//! workers whose time to return is over.
 
 use super::host::{Host, Level};
 use super::state::Server;
