@@ -97,7 +97,7 @@ fn a_run_of_several_tasks_is_one_row_whose_columns_start_with_the_tests() {
         let tags = run["scalars"].as_object().unwrap().keys();
         let learns = |tag: &str| tag.starts_with("test/") || tag.starts_with("train");
         let uses: Vec<_> = tags.clone().filter(|tag| !learns(tag)).collect();
-        assert!(tags.filter(|tag| learns(tag)).all(|tag| uses.iter().all(|use_| tag < use_)));
+        assert!(tags.filter(|tag| learns(tag)).all(|tag| uses.iter().all(|use_| tag < *use_)));
     }
 }
 
