@@ -383,7 +383,7 @@ mod tests {
         }
         assert_eq!(count, 3, "accuracy of each model, and throughput of the softmax cells");
         assert!(groups[0].title.starts_with("Softmax: "), "{}", groups[0].title);
-        assert!(groups[0].charts[0].contains(">75<") && groups[0].charts[0].contains(">%<"));
+        assert!(groups[0].charts[0].contains(">80<") && groups[0].charts[0].contains(">%<"));
         let throughput = &first[0];
         assert!(throughput.find("third") < throughput.find("first"), "the best comes first");
     }
