@@ -75,7 +75,8 @@ impl RawJob {
             if job.entries.contains_key(&key.path) {
                 continue;
             }
-            let holds = |case: &&DefaultCase| case.conditions.iter().all(|when| job.default_holds(when));
+            let holds =
+                |case: &&DefaultCase| case.conditions.iter().all(|when| job.default_holds(when));
             if let Some(case) = key.cases.iter().find(holds) {
                 job.default_to(&key.path, case.value, case.describe(str::to_owned));
             } else if let Some(default) = key.default {
