@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use paceline_cli::job::reference_markdown;
+use paceline_job::reference_markdown;
 
 use crate::support::{PACELINE, Sandbox, finish, start, workspace};
 
@@ -86,7 +86,7 @@ fn the_claims_about_equal_bits_are_commands() {
 /// The text of the built-in job is in the documentation, without its comment.
 #[test]
 fn the_built_in_job_is_documented() {
-    let job = fs::read_to_string(workspace().join("crates/cli/src/job/built_in.toml")).unwrap();
+    let job = fs::read_to_string(workspace().join("crates/job/src/built_in.toml")).unwrap();
     let lines: Vec<_> = job.lines().filter(|line| !line.starts_with('#')).collect();
     let text = fs::read_to_string(workspace().join("docs/job.md")).unwrap();
     assert!(text.contains(&format!("```toml\n{}\n```", lines.join("\n"))), "{job}");

@@ -16,9 +16,9 @@ use paceline_record::RunFileError;
 
 use signal_hook::consts::SIGTERM;
 
-use crate::job::{Problem, Problems};
 use crate::progress::write_line;
 use crate::terminal::wrap_message;
+use paceline_job::{Problem, Problems};
 
 /// The exit code when another task is gone: worth a retry, and not the code of a signal.
 const LOST: u8 = 200;

@@ -24,12 +24,12 @@ use crate::data_display::DataDisplay;
 use crate::end_limit::TaskActivity;
 use crate::failure::train_error;
 use crate::interrupt::Interrupt;
-use crate::job::{Plan, RawJob};
 use crate::load_data::load_data;
 use crate::progress::{Progress, write_line};
 use crate::task_context::{ProgramContext, StopSource, TaskIdentity};
 use crate::test_hooks;
 use crate::workload::build_workload;
+use paceline_job::{Plan, RawJob};
 
 /// How long a server may take to say what the run is.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

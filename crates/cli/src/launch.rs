@@ -13,13 +13,13 @@ use paceline_record::names::files;
 use crate::Failure;
 use crate::data_display::DataDisplay;
 use crate::interrupt::Interrupt;
-use crate::job::{Plan, RawJob};
 use crate::join::JoinFile;
 use crate::load_data::check_data;
 use crate::progress::write_line;
 use crate::task_context::StopSource;
 use crate::test_hooks::BARE_VARIABLE;
 use crate::train_options::{FinishedRun, TrainOptions, checkpoint_dir, resume_line};
+use paceline_job::{Plan, RawJob};
 
 /// Starts all tasks of the plan on this machine and waits for their end.
 pub fn launch(

@@ -1,28 +1,20 @@
 //! The `paceline` program.
 //!
-//! It reads a [job file](job), checks it, trains the model it describes with the engine
+//! It reads a job file (`paceline-job`), checks it, trains the model it describes with the engine
 //! (`paceline-engine`), and leaves a run directory. It also runs sweeps, reports, the page that
 //! shows runs, and benchmarks. To train from Rust code, use the library `paceline`; this crate is
 //! the command line around it.
 //!
-//! The settings of `--set key=value` and of a job file become a plan:
+//! Each command is a function of [`commands`]. This is what `paceline explain` prints:
 //!
 //! ```
-//! use paceline_cli::job::RawJob;
-//!
-//! let mut job = RawJob::built_in();
-//! job.set("cluster.mode=single");
-//! job.set("train.batch=100");
-//! assert_eq!(job.check().unwrap().batch, 100);
-//!
-//! job.set("train.bach=100");
-//! let problems = job.check().unwrap_err().to_string();
-//! assert!(problems.ends_with("train.bach is not a key; did you mean train.batch?"));
+//! let job = paceline_job::RawJob::built_in();
+//! assert!(job.explain().contains("mode = \"async\""));
 //! ```
 //!
-//! Entry points: [`cli`] is the command line, [`commands`] has one function per command, [`job`]
-//! turns a job into a plan, [`train`] runs it in this process or as one task of many, and
-//! [`launch`] starts the tasks of a run on this machine.
+//! Entry points: [`cli`] is the command line, [`commands`] has one function per command,
+//! [`train`] runs a plan in this process or as one task of many, and [`launch`] starts the tasks of
+//! a run on this machine.
 
 pub mod bench;
 pub mod bench_args;
@@ -34,7 +26,6 @@ mod data_display;
 mod end_limit;
 mod failure;
 pub mod interrupt;
-pub mod job;
 pub mod join;
 pub mod launch;
 pub mod load_data;

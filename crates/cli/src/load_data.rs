@@ -12,7 +12,7 @@ use paceline_engine::TrainingData;
 
 use crate::Failure;
 use crate::data_display::DataDisplay;
-use crate::job::{DataKind, Plan, RawJob};
+use paceline_job::{DataKind, Plan, RawJob};
 
 /// Without a test set, one in `HOLD_OUT_SHARE` examples is held out for tests by default, and at
 /// most `MAX_HOLD_OUT`.

@@ -17,7 +17,7 @@ use paceline_place::read_token;
 use paceline_record::names::files;
 
 use crate::Failure;
-use crate::job::Plan;
+use paceline_job::Plan;
 
 /// The shortest time between two publications.
 const PUBLISH_EVERY: Duration = Duration::from_millis(100);

@@ -15,7 +15,6 @@ use paceline_record::names::files;
 use crate::Failure;
 use crate::data_display::DataDisplay;
 use crate::end_limit::TaskActivity;
-use crate::job::{Plan, RawJob};
 use crate::join::JoinInfo;
 use crate::load_data::{data_shape, load_data};
 use crate::progress::Progress;
@@ -23,6 +22,7 @@ use crate::task_context::{ProgramContext, StopSource, TaskIdentity, warn_of_test
 use crate::test_hooks;
 use crate::train_options::{FinishedRun, TrainOptions, announcement, checkpoint_dir};
 use crate::workload::{build_workload, model_source};
+use paceline_job::{Plan, RawJob};
 
 /// Runs this process's task of the cluster. Only a coordinator that was not launched has a result.
 pub(crate) fn run_task(

@@ -18,10 +18,10 @@ use crate::Failure;
 use crate::end_limit::TaskActivity;
 use crate::failure::train_error;
 use crate::interrupt::Interrupt;
-use crate::job::Plan;
 use crate::metrics::{Metrics, MetricsTask};
 use crate::progress::{Progress, write_line};
 use crate::task_recorders::{MetricsRecorder, ProgressRecorder, ServerRecorders};
+use paceline_job::Plan;
 
 /// Parameters that are written to the model's file at a time.
 const WRITE_FLOATS: usize = 4 << 20;

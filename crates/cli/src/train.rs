@@ -12,7 +12,6 @@ use crate::Failure;
 use crate::data_display::DataDisplay;
 use crate::end_limit::TaskActivity;
 use crate::interrupt::Interrupt;
-use crate::job::{Plan, RawJob};
 use crate::launch::launch;
 use crate::load_data::load_data;
 use crate::progress::Progress;
@@ -21,6 +20,7 @@ use crate::task_context::{ProgramContext, StopSource, TaskIdentity, warn_of_test
 use crate::test_hooks;
 use crate::train_options::{FinishedRun, TrainOptions, announcement, checkpoint_dir, resume_line};
 use crate::workload::build_workload;
+use paceline_job::{Plan, RawJob};
 
 /// Trains a job: in this process, as the launcher of its tasks, or as one task. A task
 /// that was launched has no result to show.

@@ -10,11 +10,11 @@ use paceline_record::RunDir;
 use paceline_record::names::{files, folders};
 
 use crate::Failure;
-use crate::job::Plan;
 use crate::progress::write_line;
 use crate::terminal::wrap_message;
 use crate::text_table::counted;
 use crate::watch::PageProcess;
+use paceline_job::Plan;
 
 /// What the command line adds to a job.
 #[derive(Clone, Debug, Default)]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use paceline_engine::{ModelSizing, ModelSource, Shuffle, TrainError, TrainingData, Workload};
 use paceline_model::{AlexNet, Logistic, Model, Softmax, lenet};
 
-use crate::job::{ModelKind, Plan};
 use crate::load_data::{DataShape, shape_of};
+use paceline_job::{ModelKind, Plan};
 
 /// Examples the networks compute with at a time. Memory grows with it; beyond this, speed does not.
 const LENET_BLOCK: usize = 128;

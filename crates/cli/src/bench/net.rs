@@ -10,10 +10,10 @@ use super::sizes::{LARGE, SMALL, TURNS};
 use crate::Failure;
 use crate::bench_args::BenchProcess;
 use crate::interrupt::Interrupt;
-use crate::job::RawJob;
 use crate::launch::launch;
 use crate::text_table::{aligned, grouped};
 use crate::train_options::TrainOptions;
+use paceline_job::RawJob;
 
 /// Measures everything and renders it.
 pub fn net(interrupt: &Interrupt) -> Result<String, Failure> {

@@ -8,10 +8,10 @@ use std::{env, fs};
 
 use crate::Failure;
 use crate::interrupt::Interrupt;
-use crate::job::RawJob;
 use crate::text_table::{aligned, grouped};
 use crate::train::train;
 use crate::train_options::TrainOptions;
+use paceline_job::RawJob;
 use paceline_record::Summary;
 
 const TURNS: usize = 3;

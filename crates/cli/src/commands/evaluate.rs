@@ -14,13 +14,13 @@ use crate::cli::{EvaluateArgs, JobArgs};
 use crate::closing_table::auc_text;
 use crate::data_display::DataDisplay;
 use crate::interrupt::Interrupt;
-use crate::job::ModelKind;
 use crate::load_data::load_data;
 use crate::progress::Progress;
 use crate::task_context::StopSource;
 use crate::terminal::wrap_output;
 use crate::text_table::counted;
 use crate::workload::build_workload;
+use paceline_job::ModelKind;
 
 /// Tests a model on the test examples of a job; by default, the job that trained it.
 pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {

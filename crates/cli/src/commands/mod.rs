@@ -25,13 +25,13 @@ use crate::cli::{CheckpointCommand, Command, JobArgs, TraceCommand, TrainArgs, W
 use crate::closing_table::closing_table;
 use crate::data_args::{DataCommand, MakeCommand};
 use crate::interrupt::Interrupt;
-use crate::job::{ClusterPlan, ModelKind, Plan};
 use crate::join::{JoinOptions, join, remove_join_file};
 use crate::terminal::output_width;
 use crate::text_table::{columns, counted};
 use crate::train::train;
 use crate::train_options::TrainOptions;
 use crate::watch::PageProcess;
+use paceline_job::{ClusterPlan, ModelKind, Plan};
 
 /// Runs a command.
 pub fn run(command: Command) -> Result<(), Failure> {

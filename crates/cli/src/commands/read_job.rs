@@ -4,8 +4,8 @@ use std::path::Path;
 
 use crate::Failure;
 use crate::cli::JobArgs;
-use crate::job::RawJob;
 use crate::progress::write_line;
+use paceline_job::RawJob;
 
 /// Reads the job file, or takes the built-in job, and applies the settings.
 pub(super) fn read_job(args: &JobArgs) -> Result<RawJob, Failure> {

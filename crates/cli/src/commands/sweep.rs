@@ -14,11 +14,11 @@ use paceline_place::{Cluster, may_create_networks};
 use crate::Failure;
 use crate::cli::{JobArgs, SweepArgs};
 use crate::interrupt::Interrupt;
-use crate::job::{CellJob, RawJob};
 use crate::progress::write_line;
 use crate::sweep::{self, PreparedSweep, SweepTally};
 use crate::terminal::output_width;
 use crate::text_table::fitted;
+use paceline_job::{CellJob, RawJob};
 use paceline_record::RunDir;
 
 /// The signal that the end of standard input stands for: the sweep's process is gone.

@@ -145,7 +145,7 @@ impl FindingKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::RawJob;
+    use crate::RawJob;
 
     fn read(text: &str) -> Result<Vec<Finding>, String> {
         let dir = tempfile::tempdir().unwrap();

@@ -30,7 +30,7 @@ impl JobChecker<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::RawJob;
+    use crate::RawJob;
 
     fn checked(lines: &[&str]) -> Result<Option<EmulateSettings>, String> {
         let mut job = RawJob::default();

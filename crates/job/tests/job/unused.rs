@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use paceline_cli::job::RawJob;
 use paceline_engine::Mode;
+use paceline_job::RawJob;
 use paceline_place::Cluster;
 
 /// A job of this text, after these `--set`s.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use paceline_cli::job::{CellJob, Problems, RawJob};
+use paceline_job::{CellJob, Problems, RawJob};
 use paceline_lab::sweep_plan::ReferenceFigure;
 use tempfile::TempDir;
 

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use paceline_cli::job::{DataKind, Plan, RawJob};
 use paceline_engine::{Mode, Stop};
+use paceline_job::{DataKind, Plan, RawJob};
 use paceline_model::{AdaGrad, Schedule};
 use tempfile::TempDir;
 

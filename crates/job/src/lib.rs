@@ -5,6 +5,21 @@
 //! against the schema, once and before anything starts, gives either the *plan* ([`Plan`]), which
 //! the rest of the program trusts, or a list of [`Problem`]s that each name an origin, a key and a
 //! remedy.
+//!
+//! ```
+//! use paceline_job::RawJob;
+//!
+//! let mut job = RawJob::built_in();
+//! job.set("cluster.mode=single");
+//! job.set("train.batch=100");
+//! assert_eq!(job.check().unwrap().batch, 100);
+//!
+//! job.set("train.bach=100");
+//! let problems = job.check().unwrap_err().to_string();
+//! assert!(problems.ends_with("train.bach is not a key; did you mean train.batch?"));
+//! ```
+
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod applies;
 mod cells;
