@@ -3,7 +3,6 @@
 //! Checking, `paceline explain`, the suggestions in errors and `docs/job.md` all use this table, so
 //! each key is described once.
 
-use std::fmt::Write;
 use std::sync::LazyLock;
 
 use super::condition::KeyCondition;
@@ -33,6 +32,8 @@ pub(super) const FILES: &[&str] = &["libsvm", "tfrecord", "criteo", "images"];
 const MODEL: &str = "model.kind";
 /// The key that the defaults of an optimizer depend on.
 const OPTIMIZER: &str = "train.optimizer.kind";
+/// The kinds of colour pictures.
+const PICTURES: &[&str] = &["images", "fake-images"];
 /// Counts of steps, which may be large.
 const STEPS: ValueKind = ValueKind::Whole { min: 1, max: i64::MAX as u64 };
 
@@ -41,7 +42,7 @@ const STEPS_FROM_0: ValueKind = ValueKind::Whole { min: 0, max: i64::MAX as u64 
 
 /// Every key. Keys of a section are adjacent; sections are in the order of the file.
 pub(super) static KEYS: LazyLock<Vec<KeySpec>> = LazyLock::new(|| {
-    [top(), model_and_data(), train(), optimizer(), cluster(), emulate(), checkpoint(), observe()]
+    [top(), model(), data(), train(), optimizer(), cluster(), emulate(), checkpoint(), observe()]
         .into_iter()
         .flatten()
         .collect()
@@ -54,14 +55,31 @@ fn top() -> Vec<KeySpec> {
     ]
 }
 
-fn model_and_data() -> Vec<KeySpec> {
+fn model() -> Vec<KeySpec> {
     let kind = "data.kind";
-    let generated: &[&str] = &["digits", "clicks", "fake-images"];
-    let pictures: &[&str] = &["images", "fake-images"];
     let models = ValueKind::Word(&["softmax", "logistic", "lenet", "alexnet"]);
     let init = "how the initial weights are spread (docs/models.md)";
     let inits = ValueKind::Word(&["glorot", "he", "pytorch"]);
     let dense = "update every parameter at every step, not only those that a batch touches";
+    vec![
+        key(MODEL, models, "\"softmax\"", "model to train")
+            .default_when("\"logistic\"", &[(kind, ROWS)])
+            .default_when("\"alexnet\"", &[(kind, PICTURES)]),
+        key("model.init", inits, "\"glorot\"", init).with(MODEL, &["lenet", "alexnet"]),
+        key(
+            "model.dropout",
+            ValueKind::Fraction,
+            "0.5",
+            "fraction of values that dropout sets to zero",
+        )
+        .with(MODEL, &["alexnet"]),
+        key("model.dense", ValueKind::Flag, "false", dense).with(MODEL, &["logistic"]),
+    ]
+}
+
+fn data() -> Vec<KeySpec> {
+    let kind = "data.kind";
+    let generated: &[&str] = &["digits", "clicks", "fake-images"];
     let kinds = "training data (`paceline data list`)";
     let path = "directory of the four IDX files, plain or gzip, by default the cache; file, \
                  directory or pattern of rows; directory or list of pictures";
@@ -77,18 +95,6 @@ fn model_and_data() -> Vec<KeySpec> {
     let shuffle_buffer = "size of the window within which rows are shuffled, in rows";
     let index_base = "index of the first feature; auto is 1 unless a row has an index 0";
     vec![
-        key(MODEL, models, "\"softmax\"", "model to train")
-            .default_when("\"logistic\"", &[(kind, ROWS)])
-            .default_when("\"alexnet\"", &[(kind, pictures)]),
-        key("model.init", inits, "\"glorot\"", init).with(MODEL, &["lenet", "alexnet"]),
-        key(
-            "model.dropout",
-            ValueKind::Fraction,
-            "0.5",
-            "fraction of values that dropout sets to zero",
-        )
-        .with(MODEL, &["alexnet"]),
-        key("model.dense", ValueKind::Flag, "false", dense).with(MODEL, &["logistic"]),
         key(kind, ValueKind::Word(DATA_KINDS), "\"digits\"", kinds)
             .default_when("\"clicks\"", &[(MODEL, &["logistic"])])
             .default_when("\"fake-images\"", &[(MODEL, &["alexnet"])]),
@@ -114,7 +120,7 @@ fn model_and_data() -> Vec<KeySpec> {
             "224",
             "width and height of an image, in pixels",
         )
-        .with(kind, pictures),
+        .with(kind, PICTURES),
         key("data.classes", ValueKind::Whole { min: 2, max: 1 << 20 }, "10", "number of classes")
             .with(kind, &["fake-images"]),
         optional("data.features", COUNT, features).with(kind, ROWS),
@@ -411,45 +417,4 @@ fn observe() -> Vec<KeySpec> {
         optional("observe.trace.from", STEPS_FROM_0, from),
         optional("observe.trace.steps", ValueKind::Whole { min: 1, max: 10_000 }, steps),
     ]
-}
-
-/// The table as Markdown, for `docs/job.md`.
-pub fn reference_markdown() -> String {
-    let mut text = String::new();
-    let mut section = None;
-    for key in KEYS.iter() {
-        if section != Some(key.section()) {
-            section = Some(key.section());
-            let title = if key.section().is_empty() { "At the top" } else { key.section() };
-            let _ = write!(text, "\n## {title}\n\n| key | takes | default | meaning |\n");
-            text.push_str("|---|---|---|---|\n");
-        }
-        let mut default = key.default.map_or(String::from("none"), |value| format!("`{value}`"));
-        for case in &key.cases {
-            let conditions = case.describe(|key| format!("`{key}`"));
-            let _ = write!(default, "; `{}` if {conditions}", case.value);
-        }
-        let with: String =
-            key.conditions.iter().map(|with| format!("; {}", with.markdown())).collect();
-        let takes = key.kind.describe();
-        let _ = writeln!(text, "| `{}` | {takes} | {default} | {}{with} |", key.name(), key.help);
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_reference_has_every_key_once() {
-        let reference = reference_markdown();
-        for key in KEYS.iter() {
-            let section = if key.section().is_empty() { "At the top" } else { key.section() };
-            let after = reference.split(&format!("## {section}\n")).nth(1).expect(section);
-            let table = after.split("\n## ").next().unwrap();
-            let rows = table.matches(&format!("| `{}` |", key.name())).count();
-            assert_eq!(rows, 1, "{}", key.path);
-        }
-    }
 }

@@ -8,7 +8,7 @@ use crate::cell::Cell;
 use crate::cell_line::{CellLine, CellPoint, by_batch, by_workers};
 use crate::figure::{Figure, format_number};
 use crate::report_data::ReportData;
-use crate::workload::{Workload, by_workload};
+use crate::workload::{WorkloadCells, by_workload};
 
 /// Growth by a smaller share does not count.
 const NOTABLE_GROWTH: f64 = 0.10;
@@ -31,7 +31,7 @@ pub fn advice(data: &ReportData) -> Vec<String> {
     sentences
 }
 
-fn workload_advice(Workload { cells, .. }: &Workload<'_>, threads: usize) -> Vec<String> {
+fn workload_advice(WorkloadCells { cells, .. }: &WorkloadCells<'_>, threads: usize) -> Vec<String> {
     let mut sentences = Vec::new();
     sentences.extend(fastest(cells));
     sentences.extend(by_batch(cells).iter().filter_map(batch_advice));

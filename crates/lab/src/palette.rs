@@ -101,34 +101,34 @@ fn classes() -> String {
 mod tests {
     use super::*;
 
-    type Linear = [f64; 3];
+    type LinearRgb = [f64; 3];
 
-    fn linear(color: &str) -> Linear {
+    fn linear(color: &str) -> LinearRgb {
         [1, 3, 5].map(|at| {
             let value = f64::from(u8::from_str_radix(&color[at..at + 2], 16).unwrap()) / 255.0;
             if value <= 0.040_45 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
         })
     }
 
-    fn contrast(a: Linear, b: Linear) -> f64 {
-        let light = |c: Linear| 0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2] + 0.05;
+    fn contrast(a: LinearRgb, b: LinearRgb) -> f64 {
+        let light = |c: LinearRgb| 0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2] + 0.05;
         light(a).max(light(b)) / light(a).min(light(b))
     }
 
     /// Normal vision, and the three kinds of color blindness (Machado and others, 2009).
-    const VISION: [[Linear; 3]; 4] = [
+    const VISION: [[LinearRgb; 3]; 4] = [
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
         [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
         [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
         [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
     ];
 
-    fn seen(color: Linear, vision: &[Linear; 3]) -> Linear {
+    fn seen(color: LinearRgb, vision: &[LinearRgb; 3]) -> LinearRgb {
         vision.map(|row| (0..3).map(|i| row[i] * color[i]).sum::<f64>().clamp(0.0, 1.0))
     }
 
     /// A color in Oklab, where equal distances look equally different.
-    fn oklab([r, g, b]: Linear) -> Linear {
+    fn oklab([r, g, b]: LinearRgb) -> LinearRgb {
         let l = (0.412_221 * r + 0.536_333 * g + 0.051_446 * b).cbrt();
         let m = (0.211_903 * r + 0.680_700 * g + 0.107_397 * b).cbrt();
         let s = (0.088_302 * r + 0.281_719 * g + 0.629_979 * b).cbrt();

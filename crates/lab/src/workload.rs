@@ -6,13 +6,13 @@ use crate::cell::Cell;
 const KEYS: [&str; 3] = ["model.kind", "data.kind", "data.path"];
 
 /// Cells that train the same model on the same data.
-pub(crate) struct Workload<'a> {
+pub(crate) struct WorkloadCells<'a> {
     /// Model and data, such as "softmax on digits"; empty if all cells are of one workload.
     pub(crate) name: String,
     pub(crate) cells: Vec<&'a Cell>,
 }
 
-impl Workload<'_> {
+impl WorkloadCells<'_> {
     /// The name as the beginning of a sentence or title; empty if the name is.
     pub(crate) fn prefix(&self) -> String {
         if self.name.is_empty() { String::new() } else { format!("{}: ", self.name) }
@@ -20,13 +20,13 @@ impl Workload<'_> {
 }
 
 /// Groups cells by model and data, in the order of their first cells.
-pub(crate) fn by_workload<'a>(cells: &[&'a Cell]) -> Vec<Workload<'a>> {
-    let mut workloads: Vec<Workload<'_>> = Vec::new();
+pub(crate) fn by_workload<'a>(cells: &[&'a Cell]) -> Vec<WorkloadCells<'a>> {
+    let mut workloads: Vec<WorkloadCells<'_>> = Vec::new();
     for &cell in cells {
         let name = name_of(cell);
         match workloads.iter_mut().find(|workload| workload.name == name) {
             Some(workload) => workload.cells.push(cell),
-            None => workloads.push(Workload { name, cells: vec![cell] }),
+            None => workloads.push(WorkloadCells { name, cells: vec![cell] }),
         }
     }
     if let [only] = workloads.as_mut_slice() {

@@ -70,7 +70,7 @@ impl ServerEventLog {
         Ok(Self { dir: dir.to_owned(), config, telemetry, events, resources, workers })
     }
 
-    fn write_samples(&mut self, global_step: u64, totals: Totals<'_>) -> io::Result<()> {
+    fn write_samples(&mut self, global_step: u64, totals: TotalsReader<'_>) -> io::Result<()> {
         let Some(resources) = &mut self.resources else { return Ok(()) };
         resources.gauges().at_step(global_step);
         let Some(events) = &mut self.events else {
@@ -109,7 +109,7 @@ impl ServerEventLog {
 }
 
 /// Computes the totals of a server's gradients.
-type Totals<'a> = &'a dyn Fn() -> GradientTotals;
+type TotalsReader<'a> = &'a dyn Fn() -> GradientTotals;
 
 impl ServerRecorder for ServerEventLog {
     fn start(&mut self) {
