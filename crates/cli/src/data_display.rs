@@ -9,7 +9,7 @@ use paceline_data::{OpenObserver, OpenProgress, OpenReport};
 
 use crate::Failure;
 use crate::progress::{clock_time, write_line};
-use crate::task_context::StopSource;
+use crate::stop_source::StopSource;
 use crate::text_table::grouped;
 
 /// Operations that take less than this are not shown.

@@ -13,7 +13,7 @@ use paceline_engine::LongWork;
 
 use crate::Failure;
 use crate::progress::write_line;
-use crate::task_context::StopSource;
+use crate::stop_source::StopSource;
 
 /// How often the thread looks.
 const CHECK_EVERY: Duration = Duration::from_millis(50);

@@ -16,7 +16,7 @@ use crate::interrupt::Interrupt;
 use crate::join::JoinFile;
 use crate::load_data::check_data;
 use crate::progress::write_line;
-use crate::task_context::StopSource;
+use crate::stop_source::StopSource;
 use crate::test_hooks::BARE_VARIABLE;
 use crate::train_options::{FinishedRun, TrainOptions, checkpoint_dir, resume_line};
 use paceline_job::{Plan, RawJob};

@@ -31,6 +31,7 @@ pub mod launch;
 pub mod load_data;
 pub mod metrics;
 pub mod progress;
+mod stop_source;
 pub mod sweep;
 mod task;
 mod task_context;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use paceline_engine::{FinalModel, LongWork, NoteLevel, TaskContext, TrainError, Workload};
 use paceline_model::{Group, Layout, OpNode};
 use paceline_observe::{Recorder, ServerRecorder, Summary};
-use paceline_place::{Cluster, LauncherChannel};
+use paceline_place::Cluster;
 use paceline_record::events::HParam;
 use paceline_record::timeline::finish_timeline;
 use paceline_record::{
@@ -17,9 +17,9 @@ use paceline_record::{
 use crate::Failure;
 use crate::end_limit::TaskActivity;
 use crate::failure::train_error;
-use crate::interrupt::Interrupt;
 use crate::metrics::{Metrics, MetricsTask};
 use crate::progress::{Progress, write_line};
+use crate::stop_source::StopSource;
 use crate::task_recorders::{MetricsRecorder, ProgressRecorder, ServerRecorders};
 use paceline_job::Plan;
 
@@ -51,35 +51,6 @@ impl TaskIdentity {
             others: cluster.others(),
             joined_later: false,
         }
-    }
-}
-
-/// How a task learns that it must stop.
-#[derive(Clone)]
-pub(crate) struct StopSource {
-    /// The signals this process received.
-    pub(crate) interrupt: Interrupt,
-    /// The launcher's channel, if the task was launched: then the launcher decides.
-    pub(crate) channel: Option<LauncherChannel>,
-}
-
-impl StopSource {
-    /// The signal that asks the run to stop, if one was received.
-    pub(crate) fn signal(&self) -> Option<i32> {
-        match &self.channel {
-            Some(channel) => channel.signal(),
-            None => self.interrupt.signal(),
-        }
-    }
-
-    /// Whether this process should leave the run. A launched task asks its launcher first: a
-    /// signal to all tasks is meant for the run, not for each task.
-    pub(crate) fn should_leave(&self) -> bool {
-        let Some(channel) = &self.channel else { return self.interrupt.signal().is_some() };
-        if self.interrupt.signal().is_some() {
-            channel.ask_to_leave();
-        }
-        channel.may_leave()
     }
 }
 

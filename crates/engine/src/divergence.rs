@@ -5,11 +5,9 @@
 //! falling. Only a loss beyond all measure ends the run at once. Everything depends on the losses
 //! alone: equal losses end equally.
 
-use std::fmt;
-
 use paceline_model::Score;
 
-use crate::error::TrainError;
+use crate::error::{Divergence, TrainError};
 use crate::settings::{OnDivergence, TrainSettings};
 
 /// A mean loss is far above the start if it is this many times as high.
@@ -25,40 +23,6 @@ const FAR_ABOVE_FIRST: f64 = 1e3;
 const BEYOND_MEASURE: f64 = 1e6;
 /// Steps in a window.
 const WINDOW: u32 = 50;
-
-/// Why training is taken for diverged.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Divergence {
-    /// The loss: of a batch, the mean of the last batches, or of the final test.
-    pub loss: f64,
-    /// The global step.
-    pub step: u64,
-    /// The loss at the start, if it matters: no start makes a loss right that is not a number.
-    pub start: Option<f64>,
-}
-
-impl fmt::Display for Divergence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { loss, step, start } = *self;
-        match start {
-            Some(start) => {
-                let (start, loss) = (Loss(start), Loss(loss));
-                write!(f, "the loss rose from {start} to {loss} at step {step}")?;
-            }
-            None => write!(f, "the loss became {loss} at step {step}")?,
-        }
-        f.write_str(": training diverged; try a smaller learning rate")
-    }
-}
-
-/// Writes a loss with as many digits as a person reads.
-struct Loss(f64);
-
-impl fmt::Display for Loss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 >= 1e5 { write!(f, "{:.1e}", self.0) } else { write!(f, "{:.3}", self.0) }
-    }
-}
 
 /// Watches the losses of a training loop.
 #[derive(Clone, Debug)]

@@ -93,8 +93,7 @@ mod worker_process;
 mod workload;
 
 pub use context::{FinalModel, LongWork, NoteLevel, TaskContext, VisitPiece};
-pub use divergence::Divergence;
-pub use error::TrainError;
+pub use error::{Divergence, TrainError};
 pub use evaluator::Evaluator;
 pub use evaluator_task::{EvaluatorTask, run_evaluator};
 pub use run_report::RunReport;

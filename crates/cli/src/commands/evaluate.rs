@@ -16,7 +16,7 @@ use crate::data_display::DataDisplay;
 use crate::interrupt::Interrupt;
 use crate::load_data::load_data;
 use crate::progress::Progress;
-use crate::task_context::StopSource;
+use crate::stop_source::StopSource;
 use crate::terminal::wrap_output;
 use crate::text_table::counted;
 use crate::workload::build_workload;
