@@ -176,6 +176,6 @@ mod tests {
     fn a_test_longer_than_the_run_is_left_to_its_end() {
         let load = TestLoad { examples: 1_000_000, ..LOAD };
         let mut pacer = TestPacer::new(None, load, 0);
-        assert_eq!(play(&mut pacer, Duration::from_secs(1_000), 5_000), []);
+        assert!(play(&mut pacer, Duration::from_secs(1_000), 5_000).is_empty());
     }
 }
