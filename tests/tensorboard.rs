@@ -69,7 +69,8 @@ fn each_run_is_a_row_of_the_hyper_parameter_table() {
         assert_eq!(hparams["optimizer"], optimizer);
         assert_eq!((&hparams["model"], &hparams["mode"]), (&json!("softmax"), &json!("single")));
         assert_eq!((&hparams["data"], &hparams["seed"]), (&json!("digits"), &json!(1.0)));
-        assert!((hparams["rate"].as_f64().unwrap() - 0.01).abs() < 1e-8);
+        let rate = if optimizer == "sgd" { 0.15 } else { 0.001 };
+        assert!((hparams["rate"].as_f64().unwrap() - rate).abs() < 1e-8);
         assert_eq!(group["sessions"][0]["status"], "STATUS_SUCCESS");
         assert_eq!(group["sessions"][0]["name"], format!("{run}/worker_0"));
     }

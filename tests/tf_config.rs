@@ -189,7 +189,9 @@ fn an_evaluator_in_or_out_of_the_cluster_tests_and_is_never_waited_for() {
         if listed {
             cluster["evaluator"] = json!(["127.0.0.1:0"]);
         }
-        let settings = ["train.stop={seconds=1}", "train.evaluate.every=50", "observe.every=1000"];
+        let often = "train.evaluate.every=50";
+        let rate = "train.optimizer.rate=0.01";
+        let settings = ["train.stop={seconds=1}", often, rate, "observe.every=1000"];
         let manual_run = ManualRun::new(cluster, &settings);
         let mut tasks = vec![manual_run.start("evaluator", 0), manual_run.start("ps", 0)];
         tasks.extend([manual_run.start("worker", 0), manual_run.start("worker", 1)]);

@@ -73,7 +73,7 @@ const TASK_KEYS: &str = "\
 #[test]
 fn a_run_directory_has_everything_and_nothing_else() {
     let sandbox = Sandbox::new();
-    let run = sandbox.train("run", &[]);
+    let run = sandbox.train("run", &["train.evaluate.every=100"]);
     let mut found = sandbox.tree();
     found.retain(|path| !path.starts_with("run/worker_0/events.out.tfevents."));
     let expected = [
@@ -172,7 +172,7 @@ fn a_job_file_and_set_both_apply() {
 fn explain_prints_a_job_that_explains_itself() {
     let sandbox = Sandbox::new();
     let first = sandbox.ok(&["explain", "--set", "train.batch=7", "--set", "seed=3"]).stdout;
-    assert_says(&first, &["batch = 7", "# --set train.batch=7", "rate = 0.01", "# default"]);
+    assert_says(&first, &["batch = 7", "# --set train.batch=7", "rate = 0.15", "# default"]);
     sandbox.write("digits-softmax.toml", &first);
     let second = sandbox.ok(&["explain", "digits-softmax.toml"]).stdout;
     let values = |text: &str| {

@@ -258,7 +258,7 @@ fn set_replaces_the_key_and_all_below_it() {
     assert_eq!(stop(&["train.stop.steps=9"]), Stop { steps: Some(9), ..both });
     assert_eq!(stop(&["train.stop={}"]), Stop { epochs: Some(6), ..Stop::default() });
     let weights = plan(file, &["train.optimizer={decay=0.5}"]).optimizer.weights;
-    assert_eq!(weights.rate, Schedule::Constant { rate: 0.01 }, "the rate is the default again");
+    assert_eq!(weights.rate, Schedule::Constant { rate: 0.15 }, "the rate is the default again");
     assert_eq!(weights.decay, 0.5);
 }
 
@@ -379,5 +379,7 @@ fn explain_shows_the_origin_of_each_value() {
     let line = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap();
     assert!(line("seed = 4 ").ends_with("job.toml:2"), "{text}");
     assert!(line("batch = 5 ").ends_with("# --set train.batch=5"), "{text}");
-    assert!(line("rate = 0.01 ").ends_with("# default"), "{text}");
+    assert!(line("decay = 0.0 ").ends_with("# default"), "{text}");
+    let reason = "# default for model.kind = \"softmax\" and train.optimizer.kind = \"sgd\"";
+    assert!(line("rate = 0.15 ").ends_with(reason), "{text}");
 }
