@@ -45,8 +45,8 @@ fn data_alone_selects_a_model_and_a_model_alone_selects_data() {
         let kind = format!("data.kind={data}");
         let path = if data == "images" { &["data.path=pictures"][..] } else { &[] };
         let text = explained(&sandbox, &[&[kind.as_str()][..], path].concat());
-        let reason = "default: data.kind is images or fake-images";
-        assert_explains(&text, "kind = \"alexnet\"", reason);
+        let reason = format!("default: data.kind is {data}");
+        assert_explains(&text, "kind = \"alexnet\"", &reason);
         assert_explains(
             &text,
             &format!("name = \"{data}-alexnet\""),

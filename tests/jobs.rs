@@ -10,7 +10,8 @@ fn check_in(sandbox: &Sandbox, args: &[&str], says: &[&str]) {
     let before = sandbox.tree();
     let printed = sandbox.fails(2, &[&["train"], args].concat());
     assert_says(&printed, says);
-    assert!(printed.lines().all(|line| line.starts_with("error: ")), "{printed}");
+    let is_message = |line: &str| line.starts_with("error: ") || line.starts_with("  ");
+    assert!(printed.lines().all(is_message), "{printed}");
     assert_eq!(sandbox.tree(), before, "something was left behind by {args:?}");
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use serde_json::{Value, json};
 
-use crate::support::{SMALL, Sandbox, assert_says, python_json};
+use crate::support::{SMALL_DATA, Sandbox, assert_says, python_json};
 
 #[test]
 fn python_reads_the_same_names_shapes_and_values() {
@@ -57,7 +57,9 @@ fn evaluate_gives_exactly_the_figures_of_the_summary() {
 fn check(content: &[u8], says: &[&str]) {
     let sandbox = Sandbox::new();
     sandbox.write("model.safetensors", content);
-    let printed = sandbox.fails(2, &[&["evaluate", "model.safetensors"], &SMALL[..]].concat());
+    let [train, test] = SMALL_DATA;
+    let args = ["evaluate", "model.safetensors", "--set", train, "--set", test];
+    let printed = sandbox.fails(2, &args);
     assert_says(&printed, &["model.safetensors: "]);
     assert_says(&printed, says);
 }

@@ -59,7 +59,8 @@ fn sync_follows_single_and_a_global_batch_is_shared_out() {
     let with = |more: &[&'static str]| [&settings[..], more].concat();
     let one = train(&sandbox, "one", "single", &with(&["train.batch=64"]));
     let two = train(&sandbox, "two", "sync", &with(&["cluster.workers=2"]));
-    let global = ["model.kind=lenet", "train.evaluate.every=100000", "train.global_batch=64"];
+    let lenet = ["model.kind=lenet", "model.init=pytorch"];
+    let global = [&lenet[..], &["train.evaluate.every=100000", "train.global_batch=64"]].concat();
     let shared = sandbox.train_cluster("shared", "sync", &with(&global));
     assert_near(&one, &two, 1e-4);
     assert_eq!(two.model(), shared.model());

@@ -205,7 +205,7 @@ fn quiet_prints_the_run_path_and_nothing_else() {
     let sandbox = Sandbox::new();
     for mode in ["single", "sync"] {
         let output = sandbox
-            .cluster(mode, mode, &["train.stop={steps=20}", "cluster.workers=1"])
+            .cluster(mode, mode, &["train.stop={steps=20}"])
             .arg("--quiet")
             .output()
             .unwrap();

@@ -15,7 +15,7 @@ use crate::support::{
 /// Returns the time from the last start to the first step.
 fn time_to_start(order: [(&str, usize); 5], missing: &str) -> Duration {
     let [first, second] = free_ports();
-    let stop = ["cluster.mode=sync", "train.stop={steps=50}"];
+    let stop = ["cluster.mode=sync", "train.stop={steps=20000}"];
     let manual_run = ManualRun::new(cluster_of(3, &[first, second]), &stop);
     let (last, early) = order.split_last().unwrap();
     let mut tasks: Vec<_> =
@@ -31,7 +31,7 @@ fn time_to_start(order: [(&str, usize); 5], missing: &str) -> Duration {
     tasks[coordinator].wait_for_steps();
     let took = started.elapsed();
     manual_run.all_end_well(tasks);
-    assert_eq!(manual_run.run().summary()["global_steps"], 50);
+    assert_eq!(manual_run.run().summary()["global_steps"], 20_000);
     took
 }
 
@@ -234,7 +234,7 @@ fn the_same_task_twice_in_one_run_is_refused() {
     let [port] = free_ports();
     let manual_run = ManualRun::new(cluster_of(2, &[port]), &["train.stop={steps=20}"]);
     let mut tasks = vec![manual_run.start("ps", 0), manual_run.start("worker", 1)];
-    manual_run.wait_for_log("worker:1", "ps:0 is ready");
+    manual_run.wait_for_log("worker:1", "waiting for other workers");
     for (role, index) in [("worker", 1), ("ps", 0)] {
         let again = manual_run.start(role, index).finish_task();
         assert_eq!(again.code, Some(2), "{again:?}");

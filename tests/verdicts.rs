@@ -126,6 +126,8 @@ fn the_verdict_on_slow_examples_is_input() {
         "--run-dir",
         "run",
         "--set",
+        "model.kind=softmax",
+        "--set",
         "data={kind=\"fake-images\", size=160, classes=2, train_examples=200, test_examples=4}",
         "--set",
         "cluster.mode=single",

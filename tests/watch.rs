@@ -277,7 +277,8 @@ fn a_run_of_a_million_steps_opens_quickly() {
     let points = curve.split(',').count();
     assert!((1_000..=1_500).contains(&points) && answer.len() < 200_000, "{points}");
     let near = get(&at, "/api/zoom?run=.&x=step&from=500000&to=500009", "", "");
-    assert!(near.contains("[499999,500000,500001,"), "{near}");
+    // A point is the mean of eight steps: a curve has a bounded number of points in memory.
+    assert!(near.contains("[499992,500000,500008,"), "{near}");
 }
 
 #[test]

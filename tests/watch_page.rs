@@ -36,9 +36,8 @@ fn a_run_whose_processes_were_killed_has_ended_unexpectedly() {
     run.wait_for_steps();
     // The launcher is stopped first, so that it restarts no task.
     run.signal("STOP");
-    for task in ["ps:0", "worker:0", "worker:1"] {
-        signal_to(run.task(task), "KILL");
-    }
+    let tasks = ["ps:0", "worker:0", "worker:1"].map(|task| run.task(task));
+    tasks.into_iter().for_each(|task| signal_to(task, "KILL"));
     run.signal("KILL");
     run.finish_task();
     age(&sandbox.path("all/killed"));
@@ -99,7 +98,7 @@ fn a_page_says_what_is_trained_and_its_charts_are_complete() {
     // The last point is not lower than half of the one before.
     let rates = "(async () => { const { store } = await import('./store.js'); \
                  const { curves } = store.runs.get('first'); \
-                 return curves.get('worker_0|pace/steps_per_second').v })()";
+                 return curves.get('worker_0|work_pace/steps_per_second').v })()";
     let rates = browser.eval(rates);
     let rates: Vec<f64> =
         rates.as_array().unwrap().iter().map(|rate| rate.as_f64().unwrap()).collect();

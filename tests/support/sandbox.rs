@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::files::tree;
 use super::process::{ProcessOutput, RunningProcess, finish, start};
 use super::run_folder::RunFolder;
-use super::settings::{SMALL, SMALL_DATA};
+use super::settings::SMALL_DATA;
 
 /// The program under test.
 pub(crate) const PACELINE: &str = env!("CARGO_BIN_EXE_paceline");
@@ -87,8 +87,8 @@ impl Sandbox {
 
     /// Trains the small job in one process with these settings, into the run directory `name`.
     pub(crate) fn train(&self, name: &str, settings: &[&str]) -> RunFolder {
-        let mut args = vec!["train", "--quiet", "--run-dir", name];
-        args.extend(SMALL);
+        let mut args = vec!["train", "--quiet", "--run-dir", name, "--set", "cluster.mode=single"];
+        args.extend(small_data(settings).into_iter().flat_map(|setting| ["--set", setting]));
         args.extend(settings.iter().flat_map(|setting| ["--set", setting]));
         self.ok(&args);
         RunFolder { path: self.path(name) }
@@ -99,8 +99,8 @@ impl Sandbox {
         let dir = self.path(name);
         let mode = format!("cluster.mode={mode}");
         let mut command = self.command(&["train", "--run-dir", dir.to_str().unwrap()]);
-        for setting in SMALL_DATA.into_iter().chain([mode.as_str()]).chain(settings.iter().copied())
-        {
+        let own = [mode.as_str()].into_iter().chain(settings.iter().copied());
+        for setting in small_data(settings).into_iter().chain(own) {
             command.args(["--set", setting]);
         }
         command
@@ -150,4 +150,10 @@ impl Sandbox {
         }
         dir
     }
+}
+
+/// The settings that keep generated data small. Data from files has a size of its own.
+fn small_data<'a>(settings: &[&str]) -> Vec<&'a str> {
+    let is_read = settings.iter().any(|setting| setting.starts_with("data.path="));
+    if is_read { Vec::new() } else { SMALL_DATA.to_vec() }
 }

@@ -78,7 +78,8 @@ impl RawJob {
             let holds =
                 |case: &&DefaultCase| case.conditions.iter().all(|when| job.default_holds(when));
             if let Some(case) = key.cases.iter().find(holds) {
-                job.default_to(&key.path, case.value, case.describe(str::to_owned));
+                let why = job.reason(case);
+                job.default_to(&key.path, case.value, why);
             } else if let Some(default) = key.default {
                 job.fill(&key.path, default, SettingOrigin::Default);
             }
@@ -109,6 +110,15 @@ impl RawJob {
             Ok(value) => self.put(path, value.get_ref(), &origin),
             Err(error) => unreachable!("{path}: the default {default} is not TOML: {error}"),
         }
+    }
+
+    /// Why a default applies: the keys it depends on, with the values they have.
+    fn reason(&self, case: &DefaultCase) -> String {
+        let reasons = case.conditions.iter().map(|DefaultCondition { key, values }| {
+            let value = if values.is_empty() { String::from("set") } else { self.word(key) };
+            format!("{key} is {value}")
+        });
+        reasons.collect::<Vec<_>>().join(" and ")
     }
 
     /// Whether a default's condition holds.

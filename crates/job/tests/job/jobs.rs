@@ -380,6 +380,6 @@ fn explain_shows_the_origin_of_each_value() {
     assert!(line("seed = 4 ").ends_with("job.toml:2"), "{text}");
     assert!(line("batch = 5 ").ends_with("# --set train.batch=5"), "{text}");
     assert!(line("decay = 0.0 ").ends_with("# default"), "{text}");
-    let reason = "# default for model.kind = \"softmax\" and train.optimizer.kind = \"sgd\"";
+    let reason = "# default: model.kind is softmax and train.optimizer.kind is sgd";
     assert!(line("rate = 0.15 ").ends_with(reason), "{text}");
 }

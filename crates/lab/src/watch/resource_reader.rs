@@ -150,7 +150,7 @@ mod tests {
         // The last step is made early in the fourth second; two samples without a step follow.
         let text = "1,10,90\n2,20,90\n3,30,90\n4,31,40\n5,31,2\n6,31,1\n";
         assert_eq!(values(text, tags::STEP_RATE), [10.0, 10.0]);
-        assert_eq!(values(text, "resources/cpu"), [90.0, 90.0, 90.0, 40.0]);
+        assert_eq!(values(text, "usage/cpu"), [90.0, 90.0, 90.0, 40.0]);
     }
 
     #[test]

@@ -91,7 +91,7 @@ export function showVerdict(into, run, theme) {
           make('span', { class: 'dim' }, 'Try '),
           verdict.advice.join(' · '),
         )
-      : null,
+      : '',
   );
 }
 
