@@ -72,8 +72,7 @@ fn measure(sandbox: &Sandbox, page: &str, width: u32, dark: bool) -> Value {
 fn a_report_is_readable_on_a_phone_and_a_desktop_in_light_and_dark() {
     let sandbox = Sandbox::new();
     let job = "[data]\ntrain_examples = 600\ntest_examples = 100\n\
-               [train]\nstop = { epochs = 2 }\nevaluate = { every = 5 }\n\
-               optimizer = { rate = 0.01 }\n\
+               [train]\nstop = { test_loss = 1.5 }\nevaluate = { every = 2 }\n\
                [sweep]\nrepeats = 2\n\"train.batch\" = [10, 60]\n\
                [[sweep.case]]\n\"cluster.mode\" = \"single\"\n\
                [[sweep.case]]\n\"cluster.mode\" = \"async\"\n\"cluster.workers\" = 2\n\

@@ -107,7 +107,7 @@ fn weights_and_gradients_have_histograms_and_norms_in_every_mode() {
     let sandbox = Sandbox::new();
     for mode in ["single", "sync", "async", "mirrored"] {
         let mode_key = format!("cluster.mode={mode}");
-        let settings = [&*mode_key, "train.stop={steps=30}", "observe.histograms=10"];
+        let settings = [&*mode_key, "train.stop={steps=400}", "observe.histograms=50"];
         let events = sandbox.train(mode, &settings).worker_events();
         for tensor in ["weights/weight", "gradients/weight", "weights/bias", "gradients/bias"] {
             let tag = format!("train_tensors/{tensor}");

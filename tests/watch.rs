@@ -71,6 +71,9 @@ fn the_page_shows_a_run_learn_while_it_trains() {
     browser.wait_for(&format!("{step} > 0 && {} > 2", points("loss")));
     // The page shows the run and updates without a reload.
     let first = browser.eval(step).as_f64().unwrap();
+    // Only charts near the screen are drawn.
+    browser.eval("document.querySelector('[data-chart=phases-worker_0]').scrollIntoView()");
+    browser.wait_for(&format!("{} > 1", points("phases-worker_0")));
     browser.eval(&format!(
         "window.before = {{ loss: {}, phases: {} }}",
         points("loss"),

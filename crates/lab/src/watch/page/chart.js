@@ -145,7 +145,8 @@ export class Chart {
   }
 
   zoomBy(factor) {
-    const [low, high] = this.drawn.xs,
+    // Drawing follows later: quick presses add up.
+    const [low, high] = this.shared.view.range ?? this.drawn.xs,
       middle = this.cursor ?? (low + high) / 2,
       half = ((high - low) * factor) / 2;
     this.shared.zoom([middle - half, middle + half]);
