@@ -102,7 +102,7 @@ fn the_test_that_ended_a_run_is_shown_beside_the_final_one() {
     let summary = sandbox.run_folder("run").summary();
     let test = &summary["stop_test"];
     let loss = test["loss"].as_f64().unwrap();
-    assert!(loss <= 2.0 && test["step"].as_u64().unwrap() % 5 == 0, "{test}");
+    assert!(loss <= 2.0 && test["step"].as_u64().unwrap().is_multiple_of(5), "{test}");
     let (step, accuracy) = (&test["step"], 100.0 * test["accuracy"].as_f64().unwrap());
     let shown = format!("stop test    step {step}: loss {loss:.4}, accuracy {accuracy:.2} %");
     let last = format!("\ntest         loss {:.4}", summary["test_loss"].as_f64().unwrap());
