@@ -1,5 +1,7 @@
 //! A week of steps and tests on a simulated clock: the event file stays small and has every spike.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
+
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
