@@ -73,7 +73,7 @@ fn without_a_usable_cache_directory_the_error_names_the_key_that_moves_it() {
     let output = finish(start(&mut command));
     assert_eq!(output.code, Some(2), "{output:?}");
     assert_says(&output.stderr, &["error: rows are read into a cache", "set data.cache"]);
-    // A home that is a file cannot be written, whoever the user is.
+    // A home that is a file cannot be written by any user.
     let home = sandbox.write("home", "");
     let output = finish(start(command.env("HOME", &home)));
     assert_eq!(output.code, Some(2), "{output:?}");

@@ -157,7 +157,7 @@ fn the_verdict_on_tests_after_every_step_is_evaluation() {
 #[test]
 fn the_verdict_on_a_long_final_test_is_evaluation() {
     let sandbox = Sandbox::new();
-    let settings = ["model.kind=lenet", "train.stop={steps=3}", "data.test_examples=20000"];
+    let settings = ["model.kind=lenet", "train.stop={steps=3}", "data.test_examples=60000"];
     let run = sandbox.train("single", &settings);
     let says = ["; the final test takes ", "; try fewer train.evaluate.examples"];
     check_verdict(&run, "evaluation", &says);

@@ -28,11 +28,13 @@ impl TaskEnd {
     }
 
     /// How much this end is to blame for the run's: a task that was killed or failed by itself more
-    /// than those that merely lost it, whichever the launcher sees first.
+    /// than those that merely lost it, whichever the launcher sees first. Of those, a worker knows
+    /// more than a server: what its step waited for.
     pub(crate) fn blame(&self) -> u8 {
         match self.status.code() {
-            None => 2,
-            Some(1..128) => 1,
+            None => 3,
+            Some(1..128) => 2,
+            Some(_) if self.task.role != Role::Ps => 1,
             Some(_) => 0,
         }
     }

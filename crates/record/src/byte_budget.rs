@@ -47,7 +47,7 @@ impl ByteBudget {
         Self { size, spent: 0.0 }
     }
 
-    /// Whether a record of this length may be written, so many seconds after the start.
+    /// Whether a record of this length may be written at this time after the start, in seconds.
     pub(crate) fn allows(&self, seconds: f64, bytes: u64) -> bool {
         let BudgetSize { burst, growth, settle_s, per_second } = self.size;
         let seconds = seconds.max(0.0);

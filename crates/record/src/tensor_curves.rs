@@ -29,7 +29,7 @@ impl TensorCurves {
         Self { budget: ByteBudget::new(TENSORS), begun }
     }
 
-    /// Writes the tensors of a step, unless so many were written that the step must be left out.
+    /// Writes the tensors of a step, unless the budget for them is spent.
     pub(crate) fn add(
         &mut self,
         events: &mut EventWriter,
