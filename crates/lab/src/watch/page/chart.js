@@ -146,7 +146,8 @@ export class Chart {
 
   zoomBy(factor) {
     // Drawing follows later: quick presses add up.
-    const [low, high] = this.shared.view.range ?? this.drawn.xs,
+    const { range, domain } = this.shared.view,
+      [low, high] = range ?? domain ?? this.drawn.xs,
       middle = this.cursor ?? (low + high) / 2,
       half = ((high - low) * factor) / 2;
     this.shared.zoom([middle - half, middle + half]);
