@@ -111,10 +111,15 @@ impl Failure {
         if LauncherChannel::send_failure(&text) {
             return;
         }
+        let errors = match self {
+            Failure::Job(Problems(problems)) => {
+                problems.iter().map(|problem| error_text(&problem.to_string())).collect()
+            }
+            _ => vec![error_text(&text)],
+        };
         // One write, because other tasks write to the same stream. If it fails, only the exit
         // code is left.
-        let lines: Vec<_> = text.lines().map(error_line).collect();
-        write_line(&lines.join("\n"));
+        write_line(&errors.join("\n"));
     }
 
     /// For `map_err`: signals cannot be received.
@@ -193,9 +198,14 @@ impl From<Problem> for Failure {
     }
 }
 
-/// A line of an error as people see it. Consequences of another line are indented.
-fn error_line(line: &str) -> String {
-    if line.starts_with(' ') { wrap_message(line) } else { wrap_message(&format!("error: {line}")) }
+/// An error as people see it: its first line says that it is one, and the others are indented.
+fn error_text(text: &str) -> String {
+    let lines = text.lines().enumerate().map(|(number, line)| match number {
+        0 => wrap_message(&format!("error: {line}")),
+        _ if line.is_empty() || line.starts_with(' ') => wrap_message(line),
+        _ => wrap_message(&format!("  {line}")),
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Converts a failure of the program for the engine.
@@ -206,5 +216,16 @@ pub(crate) fn train_error(failure: Failure) -> TrainError {
         Failure::Usage(text) => TrainError::Settings(text),
         Failure::Lost(text) => TrainError::Lost(text),
         failure => TrainError::Training(failure.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_line_of_an_error_says_that_it_is_one() {
+        let text = error_text("the run failed: worker:1 was killed\nas a consequence:\n  ps:0");
+        assert_eq!(text, "error: the run failed: worker:1 was killed\n  as a consequence:\n  ps:0");
     }
 }
