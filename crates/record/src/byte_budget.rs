@@ -3,12 +3,13 @@
 //! A run may last seconds or weeks, and its length is not known when it starts. So the budget grows
 //! with the logarithm of the time: the beginning is recorded densely, and later records lie further
 //! apart, in proportion to the time that has passed. A small constant rate keeps the curves of a
-//! long run alive.
+//! long run alive. Of what is not spent, no more than a burst remains: a run that is quiet for
+//! hours and then makes records quickly stays within the limit of each hour.
 
 /// The size of a budget.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BudgetSize {
-    /// Bytes that may be written at once.
+    /// Bytes that may be written at once: at the start, or after a quiet time.
     pub(crate) burst: f64,
     /// Bytes that are added whenever the time since the start, plus `settle_s`, grows by e.
     pub(crate) growth: f64,
@@ -16,6 +17,14 @@ pub(crate) struct BudgetSize {
     pub(crate) settle_s: f64,
     /// Bytes that are added in every second.
     pub(crate) per_second: f64,
+}
+
+impl BudgetSize {
+    /// Bytes that are added in this time from the start.
+    fn added(&self, seconds: f64) -> f64 {
+        let seconds = seconds.max(0.0);
+        self.growth * (seconds / self.settle_s).ln_1p() + self.per_second * seconds
+    }
 }
 
 /// Train losses: about 10,000 of them densely, then a point each second, each minute after a week.
@@ -48,11 +57,11 @@ impl ByteBudget {
     }
 
     /// Whether a record of this length may be written at this time after the start, in seconds.
-    pub(crate) fn allows(&self, seconds: f64, bytes: u64) -> bool {
-        let BudgetSize { burst, growth, settle_s, per_second } = self.size;
-        let seconds = seconds.max(0.0);
-        let earned = burst + growth * (seconds / settle_s).ln_1p() + per_second * seconds;
-        self.spent + bytes as f64 <= earned
+    pub(crate) fn allows(&mut self, seconds: f64, bytes: u64) -> bool {
+        let added = self.size.added(seconds);
+        // What is left beyond a burst is lost.
+        self.spent = self.spent.max(added);
+        self.spent + bytes as f64 <= self.size.burst + added
     }
 
     /// This many bytes were written.
@@ -69,24 +78,39 @@ mod tests {
 
     /// The most that all kinds of a default run's events take between two times.
     fn most_events(from: f64, to: f64) -> f64 {
-        let most = |size: BudgetSize| {
-            let earned = |t: f64| {
-                size.burst + size.growth * (t / size.settle_s).ln_1p() + size.per_second * t
-            };
-            // What was not spent before can be spent now, but no more than a burst remains if the
-            // records kept coming.
-            earned(to) - if from == 0.0 { 0.0 } else { earned(from) }
-        };
+        let most = |size: BudgetSize| size.burst + size.added(to) - size.added(from);
         [LOSSES, TESTS, SAMPLES].map(most).iter().sum()
     }
 
     #[test]
     fn no_hour_of_events_exceeds_5_mb() {
-        for hour in 0..168 {
-            let (from, to) = (f64::from(hour) * HOUR, f64::from(hour + 1) * HOUR);
-            assert!(most_events(from, to) <= 5e6, "hour {hour}: {}", most_events(from, to));
+        for tenth in 0..1_680 {
+            let from = f64::from(tenth) * HOUR / 10.0;
+            let most = most_events(from, from + HOUR);
+            assert!(most <= 5e6, "from {from} s: {most}");
         }
         assert!(most_events(0.0, 168.0 * HOUR) < 60e6);
+    }
+
+    #[test]
+    fn what_a_quiet_time_leaves_is_no_more_than_a_burst() {
+        let mut budget = ByteBudget::new(LOSSES);
+        let mut written = 0;
+        // A record each minute for ten hours, then as many as the budget allows for one hour.
+        for second in 0..36_000 {
+            if second % 60 == 0 && budget.allows(f64::from(second), 200) {
+                budget.spend(200);
+            }
+        }
+        for tenth in 360_000..396_000 {
+            while budget.allows(f64::from(tenth) / 10.0, 200) {
+                budget.spend(200);
+                written += 200;
+            }
+        }
+        let added = LOSSES.added(39_600.0) - LOSSES.added(36_000.0);
+        assert!(f64::from(written) <= LOSSES.burst + added, "{written}");
+        assert!(f64::from(written) >= LOSSES.burst, "{written}");
     }
 
     #[test]

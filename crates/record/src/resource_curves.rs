@@ -172,7 +172,7 @@ impl SampleWriter {
         let elapsed_s = self.samples.elapsed_s();
         // The curves that get their points with the samples take about half as much again.
         let bytes = self.sample_bytes * 3 / 2;
-        if self.budget.as_ref().is_some_and(|budget| !budget.allows(elapsed_s, bytes)) {
+        if self.budget.as_mut().is_some_and(|budget| !budget.allows(elapsed_s, bytes)) {
             return Ok(false);
         }
         self.finish(events)?;

@@ -53,7 +53,7 @@ impl ResourceTable {
         let elapsed_s = self.samples.elapsed_s();
         // Lines have similar lengths.
         let bytes = self.line.len() as u64;
-        if self.budget.as_ref().is_some_and(|budget| !budget.allows(elapsed_s, bytes)) {
+        if self.budget.as_mut().is_some_and(|budget| !budget.allows(elapsed_s, bytes)) {
             // A reader sees by the time of the file that the task is alive.
             return self.file.set_modified(SystemTime::now());
         }

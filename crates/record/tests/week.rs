@@ -46,9 +46,17 @@ fn a_week_of_steps_takes_few_bytes_and_no_spike_is_lost() {
         assert!(bytes - before < 5_000_000, "hour {hour}: {before} to {bytes}");
         before = bytes;
     }
+    // The last losses are few, and their mean is written at the end.
+    let last = 3_600.0 * HOURS as f64 + 0.001;
+    let now = begun + Duration::from_secs_f64(last);
+    for loss in [0.25, 0.75, 7_654.5] {
+        log.step(&StepRecord { step, loss, now, ..first }).unwrap();
+        step += 1;
+    }
     log.finish(true).unwrap();
     let file = fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().path();
     let bytes = fs::read(file).unwrap();
+    assert!(has_value(&bytes, 7_654.5), "the greatest of the last losses");
     assert!(bytes.len() < 8_000_000, "{}", bytes.len());
     for hour in 0..HOURS {
         assert!(has_value(&bytes, spike(hour)), "the spike of hour {hour}");
