@@ -2,6 +2,7 @@
 
 use crate::error::DataError;
 use crate::examples::Examples;
+use crate::hold_out::{choose_by_class, test_order};
 use crate::train_test::TrainTest;
 
 /// Dense examples held in memory: the way to train on data that a program already has.
@@ -14,7 +15,7 @@ use crate::train_test::TrainTest;
 ///     let x = i as f32 / 100.0;
 ///     ([x, 1.0 - x], u32::from(x > 0.5))
 /// });
-/// let data = InMemoryExamples::from_rows(points)?.hold_out(20)?;
+/// let data = InMemoryExamples::from_rows(points)?.hold_out(20, 1)?;
 /// assert_eq!((data.train.len(), data.test.len()), (80, 20));
 /// assert_eq!((data.train.inputs(), data.train.classes()), (2, 2));
 /// # use paceline_data::Examples as _;
@@ -90,25 +91,37 @@ impl InMemoryExamples {
         Ok(Self { classes, ..self })
     }
 
-    /// Splits off the last `test_examples` examples as a test set. Shuffle the rows first if
-    /// their order means something.
+    /// Splits off `test_examples` randomly drawn examples as a test set, from each class in
+    /// proportion to its size. Equal seeds choose equal examples. The other examples keep their
+    /// order.
     ///
     /// # Errors
     /// If no example would be left to train on.
-    pub fn hold_out(mut self, test_examples: usize) -> Result<TrainTest<Self>, DataError> {
-        let Some(train) = self.len().checked_sub(test_examples).filter(|&train| train > 0) else {
-            let all = self.len();
+    pub fn hold_out(self, test_examples: usize, seed: u64) -> Result<TrainTest<Self>, DataError> {
+        let all = self.len();
+        if test_examples >= all {
             return Err(bad_examples(format!(
                 "{test_examples} of {all} examples cannot be held out to test on"
             )));
-        };
-        let test = Self {
+        }
+        let held = choose_by_class(self.labels.iter().copied(), test_examples, seed);
+        let mut is_held = vec![false; all];
+        held.iter().for_each(|&example| is_held[example as usize] = true);
+        let kept = (0..all).filter(|&example| !is_held[example]);
+        let tested = test_order(held, seed).into_iter().map(|example| example as usize);
+        Ok(TrainTest::new(self.select(kept), self.select(tested)))
+    }
+
+    /// A copy of these examples, in this order.
+    fn select(&self, examples: impl Iterator<Item = usize> + Clone) -> Self {
+        let width = self.inputs();
+        let values = examples.clone().flat_map(|at| &self.values[at * width..(at + 1) * width]);
+        Self {
             shape: self.shape,
             classes: self.classes,
-            values: self.values.split_off(train * self.inputs()),
-            labels: self.labels.split_off(train),
-        };
-        Ok(TrainTest::new(self, test))
+            values: values.copied().collect(),
+            labels: examples.map(|at| self.labels[at]).collect(),
+        }
     }
 }
 
@@ -182,14 +195,33 @@ mod tests {
         }
 
         #[test]
-        fn held_out_examples_are_the_last_ones(all in 2usize..30, test in 0usize..30) {
-            let examples = InMemoryExamples::from_rows((0..all).map(|i| ([i as f32], 0))).unwrap();
-            let split = examples.clone().hold_out(test);
+        fn every_example_is_in_one_of_the_two_sets(
+            all in 2usize..30, test in 0usize..30, seed: u64,
+        ) {
+            let rows = (0..all).map(|i| ([i as f32, 7.0], i as u32 / 20));
+            let examples = InMemoryExamples::from_rows(rows).unwrap();
+            let split = examples.clone().hold_out(test, seed);
             prop_assert_eq!(split.is_ok(), test < all);
-            if let Ok(TrainTest { train, test, .. }) = split {
-                prop_assert_eq!([train.values, test.values].concat(), examples.values);
+            if let Ok(TrainTest { train, test: held, .. }) = split {
+                prop_assert_eq!(held.len(), test);
+                prop_assert!(train.values.iter().step_by(2).is_sorted());
+                let mut both = [train.values, held.values].concat();
+                both.retain(|&value| value != 7.0 || all <= 7);
+                prop_assert!((0..all).filter(|&i| i != 7).all(|i| both.contains(&(i as f32))));
+                prop_assert_eq!(train.labels.len() + held.labels.len(), all);
             }
         }
+    }
+
+    #[test]
+    fn rows_sorted_by_class_give_a_test_set_of_all_classes() {
+        let rows = (0..200_u32).map(|i| ([i as f32], i / 50));
+        let examples = InMemoryExamples::from_rows(rows).unwrap();
+        let held = examples.clone().hold_out(20, 1).unwrap().test;
+        let of_class = |class| held.labels.iter().filter(|&&label| label == class).count();
+        assert_eq!([0, 1, 2, 3].map(of_class), [5; 4]);
+        assert_eq!(held.values.iter().map(|&v| v as u32 / 50).collect::<Vec<_>>(), held.labels);
+        assert!(held != examples.hold_out(20, 2).unwrap().test);
     }
 
     #[test]

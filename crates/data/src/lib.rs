@@ -16,7 +16,7 @@
 //!
 //! // Data that a program already has, from any iterator.
 //! let points = (0..100).map(|i| ([i as f32, 1.0], u32::from(i > 50)));
-//! let data = InMemoryExamples::from_rows(points)?.hold_out(20)?;
+//! let data = InMemoryExamples::from_rows(points)?.hold_out(20, 1)?;
 //! assert_eq!((data.train.len(), data.train.classes()), (80, 2));
 //! # Ok::<(), paceline_data::DataError>(())
 //! ```

@@ -24,7 +24,7 @@ fn softmax() -> Session {
 
 fn sparse() -> Session {
     let rows = (0..200u32).map(|i| ([i % 10, 10 + i % 7], [], u32::from(i % 10 < 5)));
-    let rows = SparseRows::from_rows(20, rows).unwrap().hold_out(40).unwrap();
+    let rows = SparseRows::from_rows(20, rows).unwrap().hold_out(40, 1).unwrap();
     Session::sparse(Logistic::new(20), rows).optimizer(Sgd::new(0.1)).batch(10)
 }
 

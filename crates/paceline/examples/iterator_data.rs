@@ -8,7 +8,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (x, y) = ((i * 37 % 101) as f32 / 50.0 - 1.0, (i * 59 % 97) as f32 / 48.0 - 1.0);
         (vec![x, y], u32::from(x + 0.5 * y > 0.1))
     });
-    let data = InMemoryExamples::from_rows(points)?.hold_out(400)?;
+    let data = InMemoryExamples::from_rows(points)?.hold_out(400, 1)?;
     let report = Session::new(Softmax::new(2, 2), data)
         .optimizer(Adam::new(0.05))
         .batch(20)

@@ -86,7 +86,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         let keys = [first, 1_000 + i * 31 % 5_000, 999_999 - i % 777];
         (keys, [], u32::from(first < 50))
     });
-    let rows = SparseRows::from_rows(1_000_000, rows)?.hold_out(1_000)?;
+    let rows = SparseRows::from_rows(1_000_000, rows)?.hold_out(1_000, 1)?;
     let report = Session::sparse(Saturating::new(1_000_000), rows)
         .optimizer(AdaGrad::new(0.1))
         .stop(Stop::epochs(3))

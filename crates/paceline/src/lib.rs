@@ -96,7 +96,7 @@
 //!     let x = (i % 20) as f32 / 10.0 - 0.95;
 //!     ([x, 1.0], u32::from(x > 0.0))
 //! });
-//! let data = InMemoryExamples::from_rows(rows)?.hold_out(40)?;
+//! let data = InMemoryExamples::from_rows(rows)?.hold_out(40, 1)?;
 //! let report = Session::new(Hinge::new(2), data)
 //!     .optimizer(Momentum::new(0.02, 0.9))
 //!     .stop(Stop::epochs(20))

@@ -243,8 +243,8 @@ impl SparseSpec {
     ) -> Result<TrainTest<SparseRows>, DataError> {
         match self.split {
             // Nothing is held out, so rows need no new numbers.
-            HoldOut::Stratified if test_rows > 0 => rows.hold_out_by_class(test_rows, self.seed),
-            _ => rows.hold_out(test_rows),
+            HoldOut::Stratified if test_rows > 0 => rows.hold_out(test_rows, self.seed),
+            _ => rows.hold_out_last(test_rows),
         }
     }
 }

@@ -96,12 +96,12 @@ impl SparseRows {
         Ok(Self::new(Arc::new(store), 0..count))
     }
 
-    /// Splits off the last `test_rows` rows as a test set. If the order of the rows means
-    /// something, [`hold_out_by_class`](Self::hold_out_by_class) gives a fairer test set.
+    /// Splits off the last `test_rows` rows as a test set. That is fair only if the order of the
+    /// rows means nothing; [`hold_out`](Self::hold_out) always is.
     ///
     /// # Errors
     /// If no row would be left to train on.
-    pub fn hold_out(&self, test_rows: usize) -> Result<TrainTest<Self>, DataError> {
+    pub fn hold_out_last(&self, test_rows: usize) -> Result<TrainTest<Self>, DataError> {
         self.check_hold_out(test_rows)?;
         let (train, all) = (self.len() - test_rows, self.len());
         Ok(TrainTest::new(self.slice(0..train), self.slice(train..all)))
@@ -116,11 +116,7 @@ impl SparseRows {
     ///
     /// # Panics
     /// If these rows are not the first ones of their store, as after another `hold_out`.
-    pub fn hold_out_by_class(
-        &self,
-        test_rows: usize,
-        seed: u64,
-    ) -> Result<TrainTest<Self>, DataError> {
+    pub fn hold_out(&self, test_rows: usize, seed: u64) -> Result<TrainTest<Self>, DataError> {
         self.check_hold_out(test_rows)?;
         assert!(matches!(self.order, RowOrder::Stored) && self.rows.start == 0, "part of the rows");
         let labels = self.store.labels()[self.rows.clone()].iter();

@@ -68,10 +68,10 @@ fn rows_are_sorted_and_can_be_sliced_and_held_out() {
     let rows = SparseRows::from_rows(10, (0..9u32).map(|key| ([9, key], [], key % 2))).unwrap();
     assert_eq!((rows.len(), rows.entries(), rows.skipped()), (9, 18, 0));
     assert_eq!(all(&rows.slice(3..5)), [ones(1, &[3, 9]), ones(0, &[4, 9])]);
-    let split = rows.hold_out(2).unwrap();
+    let split = rows.hold_out_last(2).unwrap();
     assert_eq!((split.train.len(), split.test.len()), (7, 2));
     assert_eq!(all(&split.test), [ones(1, &[7, 9]), ones(0, &[8, 9])]);
-    assert!(rows.hold_out(9).is_err());
+    assert!(rows.hold_out_last(9).is_err() && rows.hold_out(9, 1).is_err());
 }
 
 #[test]
