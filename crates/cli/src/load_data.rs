@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use paceline_data::{
-    DataError, Examples, FakeImages, HoldOut, KnownDataset, PictureOptions, Pictures, SparseRows,
+    DataError, Examples, FakeImages, KnownDataset, PictureOptions, Pictures, SparseRows,
     SparseSpec, Split, TrainTest, cached_digits, open_sparse,
 };
 
@@ -84,16 +84,26 @@ pub(crate) fn load_data(
     plan: &Plan,
     display: &mut DataDisplay,
 ) -> Result<TrainingData, Failure> {
-    let known = |known: KnownDataset, path: &Option<_>| known.load(path.as_deref().map(Path::new));
-    let data = match &plan.data.kind {
-        DataKind::Digits { train_examples, test_examples } => TrainingData::Images(Arc::new(
-            cached_digits(*train_examples, *test_examples, plan.seed),
-        )),
+    match read_data(plan, display) {
+        Err(Failure::Data(DataError::Interrupted)) => Err(display.interrupted()),
+        Err(failure) => Err(failure),
+        Ok(data) => check_batch(job, plan, data.train_len()).map(|()| data),
+    }
+}
+
+fn read_data(plan: &Plan, display: &mut DataDisplay) -> Result<TrainingData, Failure> {
+    Ok(match &plan.data.kind {
+        DataKind::Digits { train_examples, test_examples } => {
+            let digits = cached_digits(*train_examples, *test_examples, plan.seed, display)?;
+            TrainingData::Images(Arc::new(digits))
+        }
         DataKind::Mnist { path } => {
-            TrainingData::Images(Arc::new(known(KnownDataset::Mnist, path)?))
+            let set = KnownDataset::Mnist.load_observed(path.as_deref(), display)?;
+            TrainingData::Images(Arc::new(set))
         }
         DataKind::FashionMnist { path } => {
-            TrainingData::Images(Arc::new(known(KnownDataset::FashionMnist, path)?))
+            let set = KnownDataset::FashionMnist.load_observed(path.as_deref(), display)?;
+            TrainingData::Images(Arc::new(set))
         }
         DataKind::Rows(spec) => TrainingData::Rows(Arc::new(load_rows(spec, display)?)),
         DataKind::FakeImages { size, classes, train_examples, test_examples } => {
@@ -106,27 +116,22 @@ pub(crate) fn load_data(
             })
         }
         DataKind::Pictures { path, size, hold_out, split } => {
-            TrainingData::Examples(load_pictures(plan, path, *size, *hold_out, *split)?)
+            let mut options = PictureOptions::new(*size, plan.seed);
+            (options.test_examples, options.split) = (hold_out.unwrap_or(0), *split);
+            TrainingData::Examples(load_pictures(path, options, display)?)
         }
-    };
-    check_batch(job, plan, data.train_len())?;
-    Ok(data)
+    })
 }
 
 fn load_pictures(
-    plan: &Plan,
     path: &Path,
-    size: usize,
-    hold_out: Option<usize>,
-    split: HoldOut,
+    mut options: PictureOptions,
+    display: &mut DataDisplay,
 ) -> Result<TrainTest<Arc<dyn Examples>>, Failure> {
-    let mut options = PictureOptions::new(size, plan.seed);
-    options.test_examples = hold_out.unwrap_or(0);
-    options.split = split;
-    let mut set = Pictures::open(path, &options)?;
+    let mut set = Pictures::open_observed(path, &options, display)?;
     if set.test.is_empty() {
         options.test_examples = default_hold_out(set.train.len());
-        set = Pictures::open(path, &options)?;
+        set = Pictures::open_observed(path, &options, display)?;
     }
     Ok(set.into_shared())
 }
@@ -140,10 +145,7 @@ fn load_rows(
     spec: &SparseSpec,
     display: &mut DataDisplay,
 ) -> Result<TrainTest<SparseRows>, Failure> {
-    let mut set = match open_sparse(spec, display) {
-        Err(DataError::Interrupted) => return Err(display.interrupted()),
-        opened => opened?,
-    };
+    let mut set = open_sparse(spec, display)?;
     if set.train.skipped() > 0 {
         display.say(&format!("{}: {} bad rows were skipped", set.origin, set.train.skipped()));
     }

@@ -10,6 +10,7 @@ use crate::dataset_dirs::{self, DatasetDirs, DatasetFiles};
 pub use crate::dataset_spec::{DatasetSpec, Digest, FileSpec, NpmPackage};
 use crate::error::DataError;
 use crate::images::Images;
+use crate::open_observer::OpenObserver;
 use crate::train_test::TrainTest;
 
 /// A data set that Paceline knows by name.
@@ -57,6 +58,18 @@ impl KnownDataset {
     /// If a file is missing or damaged.
     pub fn load(self, path: Option<&Path>) -> Result<TrainTest<Images>, DataError> {
         self.locate(path)?.load(self.spec().classes)
+    }
+
+    /// As [`load`](Self::load); `observer` follows how far it has got, and may stop it.
+    ///
+    /// # Errors
+    /// If a file is missing or damaged, or the observer stops reading.
+    pub fn load_observed(
+        self,
+        path: Option<&Path>,
+        observer: &mut dyn OpenObserver,
+    ) -> Result<TrainTest<Images>, DataError> {
+        self.locate(path)?.load_observed(self.spec().classes, observer)
     }
 }
 

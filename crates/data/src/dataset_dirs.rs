@@ -14,6 +14,7 @@ use crate::dataset_spec::{DatasetSpec, FileSpec};
 use crate::error::DataError;
 use crate::idx;
 use crate::images::Images;
+use crate::open_observer::{OpenObserver, ignore_reports};
 use crate::train_test::TrainTest;
 
 /// The directories that are searched for data sets.
@@ -178,9 +179,18 @@ impl DatasetFiles {
     /// # Errors
     /// If a file is damaged, or the files do not belong together.
     pub fn load(&self, classes: usize) -> Result<TrainTest<Images>, DataError> {
+        self.load_observed(classes, &mut ignore_reports())
+    }
+
+    /// As [`load`](Self::load), but says how far it has got, and stops if it is asked to.
+    pub(crate) fn load_observed(
+        &self,
+        classes: usize,
+        observer: &mut dyn OpenObserver,
+    ) -> Result<TrainTest<Images>, DataError> {
         let [train_images, train_labels, test_images, test_labels] = &self.files;
-        let train = idx::read_pair(train_images, train_labels, classes)?;
-        let test = idx::read_pair(test_images, test_labels, classes)?;
+        let train = idx::read_pair_observed(train_images, train_labels, classes, observer)?;
+        let test = idx::read_pair_observed(test_images, test_labels, classes, observer)?;
         let shape = |images: &Images| (images.rows(), images.cols());
         if shape(&train) != shape(&test) {
             let ((a, b), (c, d)) = (shape(&train), shape(&test));

@@ -10,8 +10,12 @@
 //! images. The arithmetic is plain IEEE without `sin` or `exp`, so every task of a cluster draws
 //! the same bits whatever its C library.
 
+use std::path::Path;
+
+use crate::error::DataError;
 use crate::glyphs::{self, GlyphStyle, Knot, MAX_KNOTS};
 use crate::images::Images;
+use crate::open_observer::{OpenMeter, OpenObserver, ignore_reports};
 use crate::random::Random;
 use crate::train_test::TrainTest;
 
@@ -49,15 +53,38 @@ impl Digits {
         test_examples: usize,
         seed: u64,
     ) -> TrainTest<Images> {
-        TrainTest {
-            train: split(seed, 0, train_examples),
-            test: split(seed, 1, test_examples),
-            origin: format!("generated from seed {seed}"),
+        match draw_sets(train_examples, test_examples, seed, &mut ignore_reports()) {
+            Ok(sets) => sets,
+            Err(error) => unreachable!("nothing interrupts it: {error}"),
         }
     }
 }
 
-fn split(seed: u64, split: u64, count: usize) -> Images {
+/// As [`Digits::generate_sets`], but says how far it has got, and stops if it is asked to.
+pub(crate) fn draw_sets(
+    train_examples: usize,
+    test_examples: usize,
+    seed: u64,
+    observer: &mut dyn OpenObserver,
+) -> Result<TrainTest<Images>, DataError> {
+    let all = (train_examples + test_examples) as u64;
+    let mut meter = OpenMeter::new(observer, "drawing", Path::new("digits"), all);
+    Ok(TrainTest {
+        train: split(seed, 0, train_examples, &mut meter)?,
+        test: split(seed, 1, test_examples, &mut meter)?,
+        origin: format!("generated from seed {seed}"),
+    })
+}
+
+/// How many images are drawn between two looks at the clock.
+const IMAGES_PER_REPORT: usize = 256;
+
+fn split(
+    seed: u64,
+    split: u64,
+    count: usize,
+    meter: &mut OpenMeter<'_>,
+) -> Result<Images, DataError> {
     let mut pixels = vec![0; count * SIDE * SIDE];
     let mut labels = vec![0; count];
     let images = pixels.chunks_exact_mut(SIDE * SIDE).zip(&mut labels);
@@ -65,11 +92,11 @@ fn split(seed: u64, split: u64, count: usize) -> Images {
         let mut random = Random::keyed(&[seed, split, index as u64]);
         *label = random.range(10) as u8;
         draw(*label, &mut random, image);
+        if (index + 1).is_multiple_of(IMAGES_PER_REPORT) {
+            meter.add(IMAGES_PER_REPORT as u64)?;
+        }
     }
-    match Images::new(SIDE, SIDE, 10, pixels, labels) {
-        Ok(images) => images,
-        Err(error) => unreachable!("the sizes are constants: {error}"),
-    }
+    Images::new(SIDE, SIDE, 10, pixels, labels)
 }
 
 /// Draws one digit on an empty (all zero) image.

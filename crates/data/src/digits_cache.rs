@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::dataset_dirs::cache_dir;
-use crate::digits::Digits;
+use crate::digits::draw_sets;
+use crate::error::DataError;
 use crate::idx;
 use crate::images::Images;
+use crate::open_observer::OpenObserver;
 use crate::train_test::TrainTest;
 
 /// Smaller sets are drawn every time, which is faster than caching them.
@@ -26,26 +28,43 @@ const VERSION: &str = "v1";
 const PARTS: [&str; 2] = ["train", "test"];
 
 /// The same sets as [`Digits::generate_sets`], read from the cache if it has them, else drawn and
-/// added to the cache.
-pub fn cached_digits(train_examples: usize, test_examples: usize, seed: u64) -> TrainTest<Images> {
+/// added to the cache. `observer` follows that.
+///
+/// # Errors
+/// Only [`DataError::Interrupted`].
+///
+/// [`Digits::generate_sets`]: crate::Digits::generate_sets
+pub fn cached_digits(
+    train_examples: usize,
+    test_examples: usize,
+    seed: u64,
+    observer: &mut dyn OpenObserver,
+) -> Result<TrainTest<Images>, DataError> {
     match cache_dir() {
         Ok(cache) if train_examples + test_examples >= MIN_CACHED_EXAMPLES => {
-            cached_in(&cache.join("digits"), train_examples, test_examples, seed)
+            cached_in(&cache.join("digits"), train_examples, test_examples, seed, observer)
         }
-        _ => Digits::generate_sets(train_examples, test_examples, seed),
+        _ => draw_sets(train_examples, test_examples, seed, observer),
     }
 }
 
-fn cached_in(dir: &Path, train: usize, test: usize, seed: u64) -> TrainTest<Images> {
+fn cached_in(
+    dir: &Path,
+    train: usize,
+    test: usize,
+    seed: u64,
+    observer: &mut dyn OpenObserver,
+) -> Result<TrainTest<Images>, DataError> {
     let set_dir = dir.join(format!("{VERSION}-seed{seed}-{train}-{test}"));
-    let cached = |part: &str, count: usize| {
-        let images = read(&set_dir, part)?;
-        (images.len() == count).then_some(images)
+    let mut cached = |part: &str, count: usize| match read(&set_dir, part, observer) {
+        Ok(images) if images.len() == count => Ok(Some(images)),
+        Err(DataError::Interrupted) => Err(DataError::Interrupted),
+        _ => Ok(None),
     };
-    if let (Some(train), Some(test)) = (cached(PARTS[0], train), cached(PARTS[1], test)) {
-        return TrainTest { train, test, origin: format!("generated from seed {seed}") };
+    if let (Some(train), Some(test)) = (cached(PARTS[0], train)?, cached(PARTS[1], test)?) {
+        return Ok(TrainTest { train, test, origin: format!("generated from seed {seed}") });
     }
-    let set = Digits::generate_sets(train, test, seed);
+    let set = draw_sets(train, test, seed, observer)?;
     // Another process may write the same set at the same time; the contents are equal.
     let unfinished = dir.join(format!(".part-{}-{seed}", std::process::id()));
     if write(&unfinished, &set).is_some() {
@@ -54,16 +73,16 @@ fn cached_in(dir: &Path, train: usize, test: usize, seed: u64) -> TrainTest<Imag
         let _ = fs::rename(&unfinished, &set_dir);
     }
     let _ = fs::remove_dir_all(&unfinished);
-    set
+    Ok(set)
 }
 
 fn files(set_dir: &Path, part: &str) -> [PathBuf; 2] {
     ["images", "labels"].map(|what| set_dir.join(format!("{part}-{what}")))
 }
 
-fn read(set_dir: &Path, part: &str) -> Option<Images> {
+fn read(set_dir: &Path, part: &str, observer: &mut dyn OpenObserver) -> Result<Images, DataError> {
     let [images, labels] = files(set_dir, part);
-    idx::read_pair(&images, &labels, 10).ok()
+    idx::read_pair_observed(&images, &labels, 10, observer)
 }
 
 fn write(set_dir: &Path, set: &TrainTest<Images>) -> Option<()> {
@@ -94,15 +113,35 @@ fn remove_oldest(dir: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
+
     use super::*;
+    use crate::Digits;
+    use crate::open_observer::{OpenReport, ignore_reports};
+
+    fn cached(dir: &Path, train: usize, test: usize, seed: u64) -> TrainTest<Images> {
+        cached_in(dir, train, test, seed, &mut ignore_reports()).unwrap()
+    }
+
+    #[test]
+    fn an_interrupted_drawing_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut stop = |report: OpenReport<'_>| {
+            assert!(matches!(report, OpenReport::Progress(at) if at.action == "drawing"));
+            ControlFlow::Break(())
+        };
+        let stopped = cached_in(dir.path(), 1_000, 10, 7, &mut stop);
+        assert!(matches!(stopped, Err(DataError::Interrupted)));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
 
     #[test]
     fn cached_digits_equal_the_drawn_ones() {
         let dir = tempfile::tempdir().unwrap();
         let drawn = Digits::generate_sets(40, 10, 7);
         for _ in 0..2 {
-            let cached = cached_in(dir.path(), 40, 10, 7);
-            assert!(cached.train == drawn.train && cached.test == drawn.test);
+            let read = cached(dir.path(), 40, 10, 7);
+            assert!(read.train == drawn.train && read.test == drawn.test);
         }
         let names: Vec<_> = fs::read_dir(dir.path()).unwrap().flatten().collect();
         assert_eq!(names.len(), 1, "{names:?}");
@@ -111,10 +150,10 @@ mod tests {
     #[test]
     fn a_damaged_set_is_drawn_and_cached_again() {
         let dir = tempfile::tempdir().unwrap();
-        cached_in(dir.path(), 40, 10, 7);
+        cached(dir.path(), 40, 10, 7);
         let file = dir.path().join("v1-seed7-40-10/train-images");
         fs::write(&file, "no images").unwrap();
-        assert!(cached_in(dir.path(), 40, 10, 7).train == Digits::generate_sets(40, 10, 7).train);
+        assert!(cached(dir.path(), 40, 10, 7).train == Digits::generate_sets(40, 10, 7).train);
         assert!(fs::metadata(&file).unwrap().len() > 40 * 784);
     }
 
@@ -122,7 +161,7 @@ mod tests {
     fn the_number_of_cached_sets_is_limited() {
         let dir = tempfile::tempdir().unwrap();
         for seed in 0..MAX_SETS as u64 + 3 {
-            cached_in(dir.path(), 2, 1, seed);
+            cached(dir.path(), 2, 1, seed);
         }
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), MAX_SETS);
     }
@@ -132,6 +171,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
-        assert_eq!(cached_in(&file, 2, 1, 7).train.len(), 2);
+        assert_eq!(cached(&file, 2, 1, 7).train.len(), 2);
     }
 }

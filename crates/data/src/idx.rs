@@ -15,6 +15,7 @@ use crate::error::DataError;
 pub use crate::idx_fault::IdxFault;
 use crate::idx_fault::{MAX_BYTES, MAX_SIDE};
 use crate::images::Images;
+use crate::open_observer::{OpenMeter, OpenObserver, ignore_reports};
 use crate::unpack;
 
 /// The first four bytes of a file of images.
@@ -25,6 +26,9 @@ const LABELS_MAGIC: u32 = 0x0000_0801;
 
 /// The most memory that is reserved before content arrives, in bytes.
 const RESERVED_BYTES: u64 = 64 << 20;
+
+/// Bytes that are read between two looks at the clock.
+const READ_BYTES: u64 = 4 << 20;
 
 /// The content of an images file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,9 +48,17 @@ pub struct IdxImages {
 /// # Errors
 /// If it cannot be read, or is not a complete file of images and nothing more; see [`IdxFault`].
 pub fn read_images(path: &Path) -> Result<IdxImages, DataError> {
+    read_images_observed(path, &mut ignore_reports())
+}
+
+fn read_images_observed(
+    path: &Path,
+    observer: &mut dyn OpenObserver,
+) -> Result<IdxImages, DataError> {
     let mut file = IdxFile::open(path)?;
     let [count, rows, cols] = image_header(&mut file)?;
-    let pixels = file.body(count * rows * cols)?;
+    let bytes = count * rows * cols;
+    let pixels = file.body(bytes, &mut OpenMeter::new(observer, "reading", path, bytes))?;
     Ok(IdxImages { count: count as usize, rows: rows as usize, cols: cols as usize, pixels })
 }
 
@@ -80,7 +92,8 @@ pub fn read_labels(path: &Path) -> Result<Vec<u8>, DataError> {
     if count == 0 {
         return Err(file.fault(IdxFault::NoLabels));
     }
-    file.body(u64::from(count))
+    let mut observer = ignore_reports();
+    file.body(count.into(), &mut OpenMeter::new(&mut observer, "reading", path, count.into()))
 }
 
 /// Reads images with their labels, and checks that the two files belong together.
@@ -89,12 +102,22 @@ pub fn read_labels(path: &Path) -> Result<Vec<u8>, DataError> {
 /// As [`read_images`] and [`read_labels`]; also if the files have different numbers of examples, or
 /// a label is not below `classes`.
 pub fn read_pair(images: &Path, labels: &Path, classes: usize) -> Result<Images, DataError> {
+    read_pair_observed(images, labels, classes, &mut ignore_reports())
+}
+
+/// As [`read_pair`], but says how far it has got, and stops if it is asked to.
+pub(crate) fn read_pair_observed(
+    images: &Path,
+    labels: &Path,
+    classes: usize,
+    observer: &mut dyn OpenObserver,
+) -> Result<Images, DataError> {
     let values = read_labels(labels)?;
     if let Some(index) = values.iter().position(|&label| usize::from(label) >= classes) {
         let fault = IdxFault::Label { index, value: values[index], classes };
         return Err(DataError::Content { path: labels.into(), fault });
     }
-    let idx = read_images(images)?;
+    let idx = read_images_observed(images, observer)?;
     if idx.count != values.len() {
         return Err(DataError::Mismatch {
             first: images.into(),
@@ -155,11 +178,10 @@ impl<'a> IdxFile<'a> {
         DataError::Content { path: self.path.into(), fault }
     }
 
-    /// Reads `limit` bytes, or fewer if the content ends before.
-    fn read(&mut self, limit: u64) -> Result<Vec<u8>, DataError> {
-        let mut bytes = Vec::with_capacity(limit.min(RESERVED_BYTES) as usize);
-        match self.content.by_ref().take(limit).read_to_end(&mut bytes) {
-            Ok(_) => Ok(bytes),
+    /// Appends `limit` bytes, or fewer if the content ends before; how many.
+    fn read(&mut self, limit: u64, bytes: &mut Vec<u8>) -> Result<u64, DataError> {
+        match self.content.by_ref().take(limit).read_to_end(bytes) {
+            Ok(got) => Ok(got as u64),
             Err(error) if self.content.is_gzip() => {
                 Err(self.fault(IdxFault::Gzip { what: error.to_string() }))
             }
@@ -170,7 +192,8 @@ impl<'a> IdxFile<'a> {
     /// Reads the magic number and `N` dimensions.
     fn header<const N: usize>(&mut self, expected: u32) -> Result<[u32; N], DataError> {
         let need = 4 + 4 * N;
-        let bytes = self.read(need as u64)?;
+        let mut bytes = Vec::with_capacity(need);
+        self.read(need as u64, &mut bytes)?;
         let (words, _) = bytes.as_chunks::<4>();
         let mut words = words.iter().map(|word| u32::from_be_bytes(*word));
         // The magic number is checked first, because a labels file may be shorter than the header
@@ -192,12 +215,49 @@ impl<'a> IdxFile<'a> {
 
     /// Reads the elements, which must be exactly `expected` bytes. Reading one byte more makes the
     /// gzip decoder reach the end, where it verifies the checksum.
-    fn body(&mut self, expected: u64) -> Result<Vec<u8>, DataError> {
-        let bytes = self.read(expected + 1)?;
+    fn body(&mut self, expected: u64, meter: &mut OpenMeter<'_>) -> Result<Vec<u8>, DataError> {
+        let mut bytes = Vec::with_capacity((expected + 1).min(RESERVED_BYTES) as usize);
+        let mut left = expected + 1;
+        while left > 0 {
+            let got = self.read(left.min(READ_BYTES), &mut bytes)?;
+            if got == 0 {
+                break;
+            }
+            left -= got;
+            meter.add(got)?;
+        }
         match bytes.len() as u64 {
             got if got < expected => Err(self.fault(IdxFault::Short { got, expected })),
             got if got > expected => Err(self.fault(IdxFault::Long { expected })),
             _ => Ok(bytes),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use super::*;
+    use crate::open_observer::OpenReport;
+
+    #[test]
+    fn reading_says_how_far_it_has_got_and_can_be_stopped() {
+        let dir = tempfile::tempdir().unwrap();
+        let [images, labels] = ["images", "labels"].map(|name| dir.path().join(name));
+        write_images(&images, 1, 2, &[7; 10]).unwrap();
+        write_labels(&labels, &[1; 5]).unwrap();
+        let mut shares = Vec::new();
+        let mut look = |report: OpenReport<'_>| {
+            if let OpenReport::Progress(progress) = report {
+                shares.push((progress.what.to_owned(), progress.share));
+            }
+            ControlFlow::Continue(())
+        };
+        assert_eq!(read_pair_observed(&images, &labels, 2, &mut look).unwrap().len(), 5);
+        assert_eq!(shares, [("images".to_owned(), 1.0)]);
+        let mut stop = |_: OpenReport<'_>| ControlFlow::Break(());
+        let stopped = read_pair_observed(&images, &labels, 2, &mut stop);
+        assert!(matches!(stopped, Err(DataError::Interrupted)), "{stopped:?}");
     }
 }

@@ -28,6 +28,11 @@ impl<F: FnMut(OpenReport<'_>) -> ControlFlow<()>> OpenObserver for F {
     }
 }
 
+/// Ignores all events.
+pub(crate) fn ignore_reports() -> impl OpenObserver {
+    |_: OpenReport<'_>| ControlFlow::Continue(())
+}
+
 /// An event while data is opened.
 #[derive(Clone, Copy, Debug)]
 pub enum OpenReport<'a> {

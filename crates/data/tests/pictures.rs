@@ -1,10 +1,11 @@
 //! Folders and lists of pictures, from the files to the values of an example.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use paceline_data::pictures::{IMAGENET_MEAN, IMAGENET_STD};
-use paceline_data::{DataError, Examples, PictureOptions, Pictures, TrainTest};
+use paceline_data::{DataError, Examples, OpenReport, PictureOptions, Pictures, TrainTest};
 use tempfile::TempDir;
 
 /// A collection that a test builds.
@@ -38,6 +39,27 @@ impl Collection {
 
     fn open(&self, options: &PictureOptions) -> Result<TrainTest<Pictures>, DataError> {
         Pictures::open(self.root(), options)
+    }
+}
+
+#[test]
+fn listing_says_how_far_it_has_got_and_can_be_stopped() {
+    let collection = Collection::new(&["a/1.png", "a/2.png", "b/1.png", "list.png"]);
+    collection.write("list.txt", "a/1.png x\nb/1.png y\n");
+    for (path, action) in [(collection.root().into(), "listing"), ("list.txt".into(), "reading")] {
+        let path: PathBuf = collection.root().join::<PathBuf>(path);
+        let mut seen = Vec::new();
+        let mut look = |report: OpenReport<'_>| {
+            if let OpenReport::Progress(progress) = report {
+                seen.push(progress.action);
+            }
+            ControlFlow::Continue(())
+        };
+        Pictures::open_observed(&path, &options(), &mut look).expect("good pictures");
+        assert_eq!(seen.first(), Some(&action));
+        let mut stop = |_: OpenReport<'_>| ControlFlow::Break(());
+        let stopped = Pictures::open_observed(&path, &options(), &mut stop);
+        assert!(matches!(stopped, Err(DataError::Interrupted)), "{stopped:?}");
     }
 }
 

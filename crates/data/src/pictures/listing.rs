@@ -11,6 +11,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use crate::error::DataError;
+use crate::open_observer::{OpenMeter, OpenObserver};
 
 /// The greatest number of classes of a list file.
 const MAX_CLASSES: u32 = 100_000;
@@ -20,6 +21,9 @@ const TRAIN: &str = "train";
 
 /// The names of a test set; the first that exists is used.
 const TEST: [&str; 3] = ["val", "validation", "test"];
+
+/// Names that are listed between two looks at the clock.
+const NAMES_PER_REPORT: usize = 1_000;
 
 /// The pictures of one set: files, and their classes as indices into `names`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,15 +42,15 @@ pub(super) struct Listings {
 }
 
 /// Lists the pictures of a collection.
-pub(super) fn list(path: &Path) -> Result<Listings, DataError> {
+pub(super) fn list(path: &Path, observer: &mut dyn OpenObserver) -> Result<Listings, DataError> {
     if fs::metadata(path).map_err(DataError::io("open", path))?.is_file() {
-        return Ok(Listings { train: list_file(path)?, test: None });
+        return Ok(Listings { train: list_file(path, observer)?, test: None });
     }
-    let Some(train) = named_set(path, TRAIN)? else {
-        return Ok(Listings { train: class_folders(path)?, test: None });
+    let Some(train) = named_set(path, TRAIN, observer)? else {
+        return Ok(Listings { train: class_folders(path, observer)?, test: None });
     };
     for name in TEST {
-        if let Some(test) = named_set(path, name)? {
+        if let Some(test) = named_set(path, name, observer)? {
             let test = Some(with_classes_of(test, &train)?);
             return Ok(Listings { train, test });
         }
@@ -55,14 +59,18 @@ pub(super) fn list(path: &Path) -> Result<Listings, DataError> {
 }
 
 /// The set of this name, if the collection has one.
-fn named_set(path: &Path, name: &str) -> Result<Option<Listing>, DataError> {
+fn named_set(
+    path: &Path,
+    name: &str,
+    observer: &mut dyn OpenObserver,
+) -> Result<Option<Listing>, DataError> {
     let folder = path.join(name);
     // A class may be called "train" too, but its folder has pictures, not folders.
     if folder.is_dir() && !subfolders(&folder)?.is_empty() {
-        return class_folders(&folder).map(Some);
+        return class_folders(&folder, observer).map(Some);
     }
     let file = path.join(format!("{name}.txt"));
-    if file.is_file() { list_file(&file).map(Some) } else { Ok(None) }
+    if file.is_file() { list_file(&file, observer).map(Some) } else { Ok(None) }
 }
 
 /// Gives the classes of `test` the numbers that they have in `train`.
@@ -82,13 +90,17 @@ fn with_classes_of(mut test: Listing, train: &Listing) -> Result<Listing, DataEr
 }
 
 /// Lists a directory with a folder for each class.
-fn class_folders(root: &Path) -> Result<Listing, DataError> {
+fn class_folders(root: &Path, observer: &mut dyn OpenObserver) -> Result<Listing, DataError> {
     let wrong =
         |path: &Path, what: &str| DataError::Pictures { path: path.into(), what: what.into() };
     let (mut files, mut labels, mut names) = (Vec::new(), Vec::new(), Vec::new());
-    for folder in subfolders(root)? {
+    let folders = subfolders(root)?;
+    let mut meter = OpenMeter::new(observer, "listing", root, folders.len() as u64);
+    for folder in folders {
         let label = names.len() as u32;
-        let pictures = entries(&root.join(&folder), |name, _| is_picture(Path::new(name)))?;
+        let is_wanted = |name: &OsString, _: &Path| is_picture(Path::new(name));
+        let pictures = entries(&root.join(&folder), is_wanted, || meter.add(0))?;
+        meter.add(1)?;
         if pictures.is_empty() {
             return Err(wrong(&root.join(&folder), "no picture in this folder"));
         }
@@ -103,13 +115,15 @@ fn class_folders(root: &Path) -> Result<Listing, DataError> {
 }
 
 fn subfolders(root: &Path) -> Result<Vec<OsString>, DataError> {
-    entries(root, |_, path| path.is_dir())
+    entries(root, |_, path| path.is_dir(), || Ok(()))
 }
 
-/// The sorted names in a folder that `wanted` accepts, without hidden ones.
+/// The sorted names in a folder that `wanted` accepts, without hidden ones. Calls `listed` from time
+/// to time.
 fn entries(
     folder: &Path,
     wanted: impl Fn(&OsString, &Path) -> bool,
+    mut listed: impl FnMut() -> Result<(), DataError>,
 ) -> Result<Vec<OsString>, DataError> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(DataError::io("list", folder))? {
@@ -118,6 +132,9 @@ fn entries(
         let hidden = name.as_encoded_bytes().starts_with(b".");
         if !hidden && wanted(&name, &entry.path()) {
             names.push(name);
+            if names.len().is_multiple_of(NAMES_PER_REPORT) {
+                listed()?;
+            }
         }
     }
     names.sort_unstable();
@@ -130,13 +147,17 @@ fn is_picture(name: &Path) -> bool {
 }
 
 /// Reads a list file: a picture and its class on each line.
-fn list_file(path: &Path) -> Result<Listing, DataError> {
+fn list_file(path: &Path, observer: &mut dyn OpenObserver) -> Result<Listing, DataError> {
     let bad = |line, what: String| DataError::ListLine { path: path.into(), line, what };
     let mut files = Vec::new();
     let mut classes = ListClasses::default();
-    let reader = BufReader::new(File::open(path).map_err(DataError::io("open", path))?);
+    let file = File::open(path).map_err(DataError::io("open", path))?;
+    let bytes = file.metadata().map_or(0, |about| about.len());
+    let mut meter = OpenMeter::new(observer, "reading", path, bytes);
+    let reader = BufReader::new(file);
     for (number, line) in (1..).zip(reader.lines()) {
         let line = line.map_err(DataError::io("read", path))?;
+        meter.add(line.len() as u64 + 1)?;
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;

@@ -25,6 +25,7 @@ use std::sync::atomic::AtomicUsize;
 use crate::error::DataError;
 use crate::examples::Examples;
 use crate::hold_out::{HoldOut, choose_by_class, test_order};
+use crate::open_observer::{OpenObserver, ignore_reports};
 use crate::random::Random;
 use crate::train_test::TrainTest;
 use cache::PictureCache;
@@ -150,11 +151,26 @@ impl Pictures {
     /// # Panics
     /// If a size in the options is zero, or `resize` is below `size`.
     pub fn open(path: &Path, options: &PictureOptions) -> Result<TrainTest<Self>, DataError> {
+        Self::open_observed(path, options, &mut ignore_reports())
+    }
+
+    /// As [`open`](Self::open); `observer` follows how far it has got, and may stop it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and if the observer stops it.
+    ///
+    /// # Panics
+    /// As [`open`](Self::open).
+    pub fn open_observed(
+        path: &Path,
+        options: &PictureOptions,
+        observer: &mut dyn OpenObserver,
+    ) -> Result<TrainTest<Self>, DataError> {
         assert!(
             0 < options.size && options.size <= options.resize,
             "the crop must fit into the resized picture"
         );
-        let Listings { mut train, test } = listing::list(path)?;
+        let Listings { mut train, test } = listing::list(path, observer)?;
         let test = match test {
             Some(test) => test,
             None => hold_out(path, &mut train, options)?,
