@@ -9,7 +9,7 @@ use paceline_observe::{Rank, StopTest};
 use paceline_record::{Summary, TaskSummary};
 
 use crate::terminal::wrap;
-use crate::text_table::{counted, fitted, grouped};
+use crate::text_table::{counted, fitted_tables, grouped};
 
 /// The most columns of a line of text: longer ones are hard to read.
 const MAX_WIDTH: usize = 100;
@@ -81,7 +81,7 @@ fn test_line(summary: &Summary) -> String {
         "loss {:.4}, accuracy {:.2} %{}",
         summary.test_loss,
         100.0 * summary.test_accuracy,
-        auc_text(summary.test_auc, summary.test_auc_undefined.as_deref())
+        auc_text(summary.test_auc.flatten(), summary.test_auc_undefined.as_deref())
     );
     match summary.test_step {
         None => test,
@@ -129,8 +129,16 @@ fn tasks_table(summary: &Summary, width: Option<usize>) -> String {
             None => tables.push(vec![titles, row]),
         }
     }
-    let tables: Vec<_> = tables.iter().map(|rows| fitted(rows, &DROPPABLE, width)).collect();
-    tables.join("\n")
+    tables.iter_mut().for_each(|rows| drop_if_none(rows, "dropped"));
+    fitted_tables(&tables, &DROPPABLE, width)
+}
+
+/// Removes a column of zeros.
+fn drop_if_none(rows: &mut [Vec<String>], title: &str) {
+    let Some(at) = rows[0].iter().position(|head| head == title) else { return };
+    if rows[1..].iter().all(|row| row[at] == "0") {
+        rows.iter_mut().for_each(|row| drop(row.remove(at)));
+    }
 }
 
 /// The cells of a task's row, each with its column's title.

@@ -85,7 +85,7 @@ pub(crate) fn summarise(facts: RunFacts<'_>) -> Summary {
         test_loss: test.map_or(f64::NAN, |test| test.score.loss),
         test_accuracy: test.map_or(f64::NAN, |test| test.score.accuracy),
         test_log_loss: score.filter(|score| score.is_two_class).map(|score| score.loss),
-        test_auc: score.and_then(|score| score.auc),
+        test_auc: score.filter(|score| score.is_two_class).map(|score| score.auc),
         test_auc_undefined: score.and_then(|score| score.auc_undefined()).map(str::to_owned),
         test_precision: score.and_then(|score| score.precision),
         test_step: test.map(|test| test.step).filter(|&step| step != facts.global_steps),

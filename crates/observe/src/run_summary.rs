@@ -58,8 +58,10 @@ pub struct Summary {
     /// Two classes: the mean loss again, under its usual name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_log_loss: Option<f64>,
-    /// Two classes: the area under the ROC curve at the end. Otherwise null.
-    pub test_auc: Option<f64>,
+    /// Two classes: the area under the ROC curve at the end; null in the file, and `Some(None)`
+    /// here, where it is undefined. Absent for other models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test_auc: Option<Option<f64>>,
     /// Two classes: why there is no such area.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_auc_undefined: Option<String>,

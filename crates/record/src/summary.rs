@@ -139,7 +139,7 @@ mod tests {
             resumed_from: Some(10),
             examples: 200,
             tasks,
-            test_auc: Some(0.75),
+            test_auc: Some(Some(0.75)),
             ..Summary::default()
         };
         let text = serde_json::to_string(&written).unwrap();
