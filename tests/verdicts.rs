@@ -222,17 +222,23 @@ fn the_verdict_on_a_machine_with_busy_cores_is_cores() {
     }
     let sandbox = Sandbox::new();
     let busy = BusyCores::start();
-    // One thread: the loop's own. Threads that help it are not measured.
     let settings = ["model.kind=lenet", "train.threads=1", LONG];
     let single = sandbox.train("single", &settings);
     let cluster = sandbox.train_cluster("async", "async", &settings);
+    // Here other threads than the loop's own lack cores.
+    let pool = sandbox.train("pool", &["model.kind=lenet", "train.threads=2", LONG]);
+    let helper = sandbox.train("helper", &["train.batch=512", "train.threads=2", LONG]);
     drop(busy);
-    let says = ["the worker is ready to run but without a core", "other programs"];
-    for (run, says) in [(single, &says[..]), (cluster, &["tasks are ready", "fewer tasks"])] {
-        let verdict = verdict(&run);
+    let alone = &["the worker is ready to run but without a core", "other programs"][..];
+    let shared = &["tasks are ready", "fewer tasks"][..];
+    let runs = [(single, alone), (cluster, shared), (pool, alone), (helper, alone)];
+    for (run, says) in runs {
+        let (verdict, task) = (verdict(&run), run.task("worker:0"));
         assert_eq!(verdict["kind"], "cores", "{verdict}");
         assert_says(verdict["text"].as_str().unwrap(), says);
-        assert!(number(&run.task("worker:0")["run_delay_seconds"]) > 0.3, "{verdict}");
+        let delay = |field: &str| task[field].as_f64().unwrap_or_default();
+        let all = delay("run_delay_seconds") + delay("compute_delay_seconds");
+        assert!(all > 0.3, "{verdict}");
     }
 }
 

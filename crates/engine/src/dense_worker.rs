@@ -45,6 +45,10 @@ impl<L: DenseLink> Trainer<L> for DenseWorker<'_> {
             }
             let step = link.global_step();
             let (loss, now, outcome) = match self.step_in_place(step, examples, link)? {
+                Some(loss) if loss.is_nan() && is_interrupted(coordinator.as_deref()) => {
+                    link.abandon_step();
+                    return Ok(Done(self.interrupted_work(coordinator)));
+                }
                 Some(loss) => {
                     (loss, self.step_recorder.clock.enter(Phase::Wait), PushOutcome::Applied)
                 }
@@ -54,7 +58,7 @@ impl<L: DenseLink> Trainer<L> for DenseWorker<'_> {
                     let params = link.params();
                     // Steps of the other workers wait for a coordinator that abandons one.
                     let is_alone = link.is_alone();
-                    let is_stopped = || coordinator.as_ref().is_some_and(|c| c.is_interrupted());
+                    let is_stopped = || is_interrupted(coordinator.as_deref());
                     let is_abandoned = || link.is_recalled() || is_alone && is_stopped();
                     let loss = batch_gradient(
                         model,
@@ -66,9 +70,7 @@ impl<L: DenseLink> Trainer<L> for DenseWorker<'_> {
                         is_abandoned,
                     )?;
                     let Some(loss) = loss else {
-                        let reason = coordinator.as_deref_mut().and_then(Coordinator::interrupt);
-                        let work = WorkDone { reason, ..self.step_recorder.work };
-                        return Ok(Done(work));
+                        return Ok(Done(self.interrupted_work(coordinator)));
                     };
                     if step_recorder.wants_tensors(step) {
                         step_recorder.record_tensors(step, model.layout(), params, &grad)?;
@@ -99,7 +101,18 @@ impl<L: DenseLink> Trainer<L> for DenseWorker<'_> {
     }
 }
 
+/// Whether the run was asked to stop, if this worker would know.
+fn is_interrupted(coordinator: Option<&Coordinator<'_>>) -> bool {
+    coordinator.is_some_and(Coordinator::is_interrupted)
+}
+
 impl DenseWorker<'_> {
+    /// What was done before a step that was abandoned.
+    fn interrupted_work(&self, coordinator: Option<&mut Coordinator<'_>>) -> WorkDone {
+        let reason = coordinator.and_then(Coordinator::interrupt);
+        WorkDone { reason, ..self.step_recorder.work }
+    }
+
     /// Makes a whole step in place and returns the mean loss of its batch. `None` unless the
     /// parameters are here, the model can step in place and the batch is one block.
     #[inline]

@@ -21,8 +21,11 @@ const START_EXAMPLES: usize = 16;
 const FAR_ABOVE_FIRST: f64 = 1e3;
 /// A loss this many times the start ends the run at once.
 const BEYOND_MEASURE: f64 = 1e6;
-/// Steps in a window.
-const WINDOW: u32 = 50;
+/// Examples in a window, rounded up to whole batches. The loss of one example may be a hundred times
+/// the mean, so that a window of a few examples says little.
+const WINDOW_EXAMPLES: usize = 1_000;
+/// The fewest steps in a window.
+const LEAST_WINDOW: usize = 10;
 
 /// Watches the losses of a training loop.
 #[derive(Clone, Debug)]
@@ -30,6 +33,8 @@ pub(crate) struct DivergenceCheck {
     is_on: bool,
     /// Steps whose mean loss is the start.
     start_steps: u32,
+    /// Steps in every later window.
+    window_steps: u32,
     /// The greatest loss that does not end the run at once.
     most: f32,
     /// The sum of the current window's losses.
@@ -49,9 +54,11 @@ pub(crate) struct DivergenceCheck {
 impl DivergenceCheck {
     /// Watches a loop with these settings.
     pub(crate) fn new(settings: &TrainSettings) -> Self {
+        let batch = settings.batch.max(1);
         Self {
             is_on: settings.on_divergence == OnDivergence::Stop,
-            start_steps: START_EXAMPLES.div_ceil(settings.batch.max(1)) as u32,
+            start_steps: START_EXAMPLES.div_ceil(batch) as u32,
+            window_steps: WINDOW_EXAMPLES.div_ceil(batch).max(LEAST_WINDOW) as u32,
             most: f32::MAX,
             sum: 0.0,
             left: 1,
@@ -87,7 +94,7 @@ impl DivergenceCheck {
             return Ok(());
         }
         let mean = self.sum / f64::from(self.steps);
-        (self.sum, self.left, self.steps) = (0.0, WINDOW, WINDOW);
+        (self.sum, self.left, self.steps) = (0.0, self.window_steps, self.window_steps);
         let Some(start) = self.start else {
             self.start = Some(mean);
             if self.is_on {

@@ -44,7 +44,7 @@ pub(crate) fn batch_gradient(
         };
         mode = OutputMode::Add;
         step_recorder.slow_down(start);
-        if left > 0 && is_abandoned() {
+        if (left > 0 || loss.is_nan()) && is_abandoned() {
             return Ok(None);
         }
     }

@@ -64,6 +64,9 @@ pub(crate) trait Link {
     /// until the one before it is written.
     fn checkpoint(&mut self, step: u64, is_last: bool) -> Result<(), TrainError>;
 
+    /// Waits until this process has written its last checkpoint; it takes no more.
+    fn finish_checkpoints(&mut self) {}
+
     /// The parameters of `keys`, or all of them, for a test.
     fn peek(&mut self, keys: Option<&[u32]>) -> Result<LinkOutcome<&[f32]>, TrainError>;
 
@@ -138,6 +141,9 @@ pub(crate) trait DenseLink: Link {
     fn take_for_step(&mut self) -> Option<Descent<'_>> {
         None
     }
+
+    /// The step that [`take_for_step`](Self::take_for_step) began was not made.
+    fn abandon_step(&mut self) {}
 }
 
 /// The way to a sparse model's parameters: name the keys of a batch, get their values, push their

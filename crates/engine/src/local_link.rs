@@ -80,6 +80,10 @@ impl Link for LocalLink {
         Ok(())
     }
 
+    fn finish_checkpoints(&mut self) {
+        self.checkpoints = None;
+    }
+
     fn peek(&mut self, _keys: Option<&[u32]>) -> Result<LinkOutcome<&[f32]>, TrainError> {
         Ok(LinkOutcome::Done(&self.params))
     }
@@ -110,5 +114,9 @@ impl DenseLink for LocalLink {
         let step = self.global_step;
         self.global_step += 1;
         Some(Descent { params: &mut self.params, optimizer: &mut self.optimizer, step })
+    }
+
+    fn abandon_step(&mut self) {
+        self.global_step -= 1;
     }
 }

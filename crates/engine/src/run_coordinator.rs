@@ -115,6 +115,7 @@ fn end_run<L: Link>(
     }
     coordinator.final_checkpoint(link)?;
     let Done(()) = save_model(task, link, trainer)? else { return Ok(Rewound) };
+    link.finish_checkpoints();
     trainer.step_recorder().finish(true)?;
     let reason = coordinator.reason().or(work.reason);
     let summary = summarise(RunFacts {

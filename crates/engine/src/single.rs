@@ -1,5 +1,6 @@
 //! A run without other tasks: mode `single`.
 
+use std::sync::Arc;
 use std::thread;
 
 use paceline_observe::Recorder;
@@ -46,6 +47,9 @@ pub(crate) fn train_dense(task: &TrainingTask<'_>) -> Result<RunReport, TrainErr
         tracer: tracer.as_ref(),
     };
     let mut worker = workload.dense_worker(settings, config)?;
+    // A step of a large network takes seconds: no other task waits for it.
+    let context = task.context.clone();
+    worker.model.stop_when(Arc::new(move || context.stop_signal().is_some()));
     let options = CoordinatorOptions {
         tests,
         test_threads: task.test_threads,

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use paceline_model::Layout;
 use paceline_net::LinkOutcome;
 use paceline_observe::{
-    PeerTraffic, Phase, PhaseClock, Recorder, RunDelay, RunPosition, StepRecord, TensorKind,
-    TensorRecord, TensorValues,
+    ComputeDelay, PeerTraffic, Phase, PhaseClock, Recorder, RunDelay, RunPosition, StepRecord,
+    TensorKind, TensorRecord, TensorValues,
 };
 
 use crate::coordinator::Coordinator;
@@ -26,6 +26,8 @@ pub(crate) struct StepRecorder {
     pub clock: PhaseClock,
     /// How long the loop's thread has no core.
     pub run_delay: RunDelay,
+    /// How long threads that compute for the loop have none.
+    pub compute_delay: ComputeDelay,
     /// Finds out whether training diverges.
     pub divergence: DivergenceCheck,
     /// Test-only slowdown factor; 1.0 is full speed.
@@ -60,6 +62,7 @@ impl StepRecorder {
             recorder,
             clock,
             run_delay: RunDelay::start(),
+            compute_delay: ComputeDelay::start(),
             divergence: DivergenceCheck::new(settings),
             slowdown: hooks.slowdown(slot),
             testing: Duration::ZERO,

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use paceline_data::BatchPlan;
 use paceline_model::Layout;
 use paceline_observe::trace::Tracer;
-use paceline_observe::{RunStart, TaskSummary};
+use paceline_observe::{Phase, RunStart, TaskSummary};
 
 use crate::checkpoint::{
     CheckpointDir, CheckpointSpec, CheckpointWriter, PlanOrigin, PlanPosition, ResumePoint,
     ShardPlace,
 };
-use crate::context::{NoteLevel, TaskContext};
+use crate::context::{LongWork, NoteLevel, TaskContext};
 use crate::error::TrainError;
 use crate::link::Link;
 use crate::settings::{Mode, TrainSettings};
@@ -173,16 +173,19 @@ impl TrainingTask<'_> {
     ) -> TaskSummary {
         let traffic = link.traffic();
         let run_delay = step_recorder.run_delay.elapsed();
+        let totals = step_recorder.clock.totals();
+        let compute_delay = step_recorder.compute_delay.part_of(totals.of(Phase::Compute));
         let mut summary = TaskSummary {
             steps: work.steps,
             dropped: work.dropped,
             lost: work.lost,
             examples: work.examples,
             run_delay_seconds: run_delay.map(|delay| delay.as_secs_f64()),
+            compute_delay_seconds: (!compute_delay.is_zero()).then(|| compute_delay.as_secs_f64()),
             resources: step_recorder.recorder.resources(),
             sent_bytes: traffic.sent,
             received_bytes: traffic.received,
-            ..TaskSummary::of(&self.place.name, &step_recorder.clock.totals())
+            ..TaskSummary::of(&self.place.name, &totals)
         };
         summary.set_tested(step_recorder.testing.as_secs_f64());
         if self.settings.mode == Mode::Single {
@@ -206,11 +209,16 @@ pub(crate) fn start_writer(
     spec: CheckpointSpec,
     context: Arc<dyn TaskContext>,
 ) -> Result<CheckpointWriter, TrainError> {
+    let waits = context.clone();
     let report = move |written: Result<&str, &str>| match written {
         Ok(text) => context.note(NoteLevel::Info, text),
         Err(text) => context.note(NoteLevel::Warning, text),
     };
+    let wait = move |is_over| {
+        waits.working(LongWork::SaveCheckpoint { done: u64::from(is_over), total: 1 })
+    };
     CheckpointWriter::start(spec, Arc::new(report))
+        .map(|writer| writer.on_wait(Arc::new(wait)))
         .map_err(TrainError::while_doing("cannot start the thread that writes checkpoints"))
 }
 

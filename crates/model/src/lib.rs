@@ -79,7 +79,7 @@ pub use layers::{Layer, LayerKind, Shape, Windows, softmax_cross_entropy};
 pub use layout::{Group, Layout, Tensor};
 pub use lenet::lenet;
 pub use linear::{Logistic, LogisticLoss, SparseLinear};
-pub use model::Model;
+pub use model::{Model, StopCheck};
 pub use network::{Initialisation, LayerCost, Network, NetworkError};
 pub use optimizer::{
     AdaGrad, Adam, Ftrl, GroupSettings, MAX_STATES, Momentum, Optimizer, OptimizerSpec,
@@ -88,8 +88,9 @@ pub use optimizer::{
 pub use row::Row;
 pub use schedule::Schedule;
 pub use seed::fill_uniform;
-pub use softmax::Softmax;
+pub use softmax::{HELPER_THREADS, Softmax};
 pub use sparse_model::{LossSlope, ScoreLoss, SparseModel};
 pub use step_event::{LayerShape, StepEvent};
 pub use table::{RowDescent, Table};
 pub use tally::{Score, Tally};
+pub use thread_pool::POOL_THREADS;

@@ -1,5 +1,7 @@
 //! The trait that every model implements.
 
+use std::sync::Arc;
+
 use crate::batch::Batch;
 use crate::descent::InPlace;
 use crate::graph::{OpNode, plain_graph};
@@ -8,6 +10,9 @@ use crate::layout::{Group, Layout};
 use crate::seed::fill_uniform;
 use crate::step_event::{LayerShape, StepEvent};
 use crate::tally::Tally;
+
+/// Says whether the step that is being computed is not needed any more.
+pub type StopCheck = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// A function from parameters and a batch to a loss and its gradient.
 ///
@@ -158,6 +163,13 @@ pub trait Model: Send {
         observe(StepEvent::Final { range: 0..grad.len(), values: grad });
         loss
     }
+
+    /// Asks for an early end of steps that take long: once `stop` says so, [`Model::gradient`] may
+    /// return at any point, and a step in place before it changes a parameter. Its loss is then not
+    /// a number, and what it has written is not used.
+    ///
+    /// By default every step is completed.
+    fn stop_when(&mut self, _stop: StopCheck) {}
 
     /// The layers that [`StepEvent`]s refer to by index.
     fn layer_shapes(&self) -> Vec<LayerShape> {

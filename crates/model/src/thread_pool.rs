@@ -7,6 +7,9 @@
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
 
+/// How the names of threads that compute in the caller's place begin.
+pub const POOL_THREADS: &str = "model-";
+
 /// A fixed number of threads.
 pub(crate) struct ThreadPool {
     /// `None` if the caller's thread is the only one.
@@ -27,7 +30,7 @@ impl ThreadPool {
         }
         let pool = ThreadPoolBuilder::new()
             .num_threads(threads)
-            .thread_name(|index| format!("model-{index}"))
+            .thread_name(|index| format!("{POOL_THREADS}{index}"))
             .build()
             .map_err(|error| error.to_string())?;
         Ok(Self { pool: Some(pool) })

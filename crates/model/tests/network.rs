@@ -8,6 +8,8 @@ mod plain;
 
 use std::alloc::{GlobalAlloc, Layout as Memory, System};
 use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use golden::{batch, golden, network, start};
 use paceline_model::{
@@ -179,6 +181,48 @@ fn dropout_depends_on_draw_and_example_and_is_off_in_evaluation() {
     thin.evaluate(&params, Batch::dense(&x, &[0, 1]), &mut a);
     full.evaluate(&params, Batch::dense(&x, &[0, 1]), &mut b);
     assert_eq!(a, b);
+}
+
+/// Makes a step that is asked to stop at its `looks`-th look; its loss, and how often it looked.
+fn stopped_step(
+    model: &mut Network,
+    params: &mut [f32],
+    looks: usize,
+    in_place: bool,
+) -> (f32, usize) {
+    let looked = Arc::new(AtomicUsize::new(0));
+    let count = looked.clone();
+    model.stop_when(Arc::new(move || count.fetch_add(1, Ordering::Relaxed) >= looks));
+    let inputs = vec![0.5; 2 * model.inputs()];
+    let block = Batch::dense(&inputs, &[1, 0]);
+    let loss = if in_place {
+        let mut optimizer = OptimizerState::new(Sgd::new(0.1), model.layout(), 0..params.len());
+        let descent = Descent { params, optimizer: &mut optimizer, step: 0 };
+        model.in_place().unwrap().descend(descent, block)
+    } else {
+        gradient(model, params, block).0
+    };
+    (loss, looked.load(Ordering::Relaxed))
+}
+
+#[test]
+fn a_step_that_is_stopped_returns_early_and_changes_no_parameter() {
+    let (mut model, before) = initial(Initialisation::Glorot, 1);
+    for in_place in [true, false] {
+        let mut params = before.clone();
+        let (loss, looks) = stopped_step(&mut model, &mut params, usize::MAX, in_place);
+        assert!(loss.is_finite() && looks > 3 && (params != before) == in_place);
+        for stop_at in 0..looks {
+            let mut params = before.clone();
+            let (loss, looked) = stopped_step(&mut model, &mut params, stop_at, in_place);
+            assert!(loss.is_nan() && params == before, "{stop_at}");
+            assert!(looked <= stop_at + 2, "{stop_at}: {looked}");
+        }
+    }
+    // A test is not a step.
+    let (inputs, mut tally) = (vec![0.5; model.inputs()], Tally::default());
+    model.evaluate(&before, Batch::dense(&inputs, &[1]), &mut tally);
+    assert_eq!(tally.examples, 1);
 }
 
 #[test]

@@ -61,6 +61,7 @@ pub mod trace;
 pub mod verdict;
 
 mod bit_rate;
+mod compute_delay;
 mod global_batch;
 mod mode_kind;
 mod phase_color;
@@ -68,6 +69,7 @@ mod tensor_record;
 mod wall_clock;
 
 pub use bit_rate::parse_bit_rate;
+pub use compute_delay::ComputeDelay;
 pub use global_batch::{BatchSize, JobBatches, examples_per_step};
 pub use mode_kind::ModeKind;
 pub use pace::{GradientTime, Pace, Rank, SlotGradients, ranking};

@@ -52,17 +52,48 @@ impl RunDelay {
 impl ThreadDelay {
     fn now() -> Option<Self> {
         let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-        Some(Self { ready: parse(&text)?, ignored: IGNORED.with(Cell::get) })
+        Some(Self { ready: ThreadTimes::parse(&text)?.ready, ignored: IGNORED.with(Cell::get) })
     }
 }
 
-/// The second figure, in nanoseconds. Kernels that do not count have three zeros.
-fn parse(schedstat: &str) -> Option<Duration> {
-    let mut fields = schedstat.split_ascii_whitespace().map(str::parse::<u64>);
-    let on_core = fields.next()?.ok()?;
-    let ready = fields.next()?.ok()?;
-    let turns = fields.next()?.ok()?;
-    (on_core > 0 || ready > 0 || turns > 0).then(|| Duration::from_nanos(ready))
+/// What Linux counts of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ThreadTimes {
+    /// On a core.
+    pub(crate) on_core: Duration,
+    /// Ready to run but without a core.
+    pub(crate) ready: Duration,
+}
+
+impl ThreadTimes {
+    /// The first two figures of a `schedstat` file. Kernels that do not count have three zeros.
+    pub(crate) fn parse(schedstat: &str) -> Option<Self> {
+        let mut fields = schedstat.split_ascii_whitespace().map(str::parse::<u64>);
+        let on_core = fields.next()?.ok()?;
+        let ready = fields.next()?.ok()?;
+        let turns = fields.next()?.ok()?;
+        let [on_core_time, ready_time] = [on_core, ready].map(Duration::from_nanos);
+        let counts = on_core > 0 || ready > 0 || turns > 0;
+        counts.then_some(Self { on_core: on_core_time, ready: ready_time })
+    }
+
+    /// The time in which the thread ran or wanted to.
+    pub(crate) fn wanted(&self) -> Duration {
+        self.on_core + self.ready
+    }
+
+    /// The times since `begun`.
+    pub(crate) fn since(&self, begun: &Self) -> Self {
+        Self {
+            on_core: self.on_core.saturating_sub(begun.on_core),
+            ready: self.ready.saturating_sub(begun.ready),
+        }
+    }
+
+    /// The times of two threads together.
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        Self { on_core: self.on_core + other.on_core, ready: self.ready + other.ready }
+    }
 }
 
 #[cfg(test)]
@@ -75,9 +106,11 @@ mod tests {
 
     #[test]
     fn the_second_figure_is_the_delay_and_zeros_are_no_figures() {
-        assert_eq!(parse("139697 81782 2\n"), Some(Duration::from_nanos(81_782)));
+        let [on_core, ready] = [139_697, 81_782].map(Duration::from_nanos);
+        let times = ThreadTimes { on_core, ready };
+        assert_eq!(ThreadTimes::parse("139697 81782 2\n"), Some(times));
         for none in ["", "0 0 0", "1", "1 x 2", "1 2"] {
-            assert_eq!(parse(none), None, "{none:?}");
+            assert_eq!(ThreadTimes::parse(none), None, "{none:?}");
         }
     }
 

@@ -83,6 +83,7 @@ fn worker_facts(task: &TaskSummary) -> WorkerFacts {
         evaluation_s: tested_between_steps(task),
         held_s: task.held_seconds.unwrap_or(0.0),
         run_delay_s: task.run_delay_seconds.unwrap_or(0.0),
+        compute_delay_s: task.compute_delay_seconds.unwrap_or(0.0),
         gradient_ms: task.gradient_ms.unwrap_or(0.0),
         sent_bytes_per_s: task.sent_bytes as f64 / seconds(task),
     }

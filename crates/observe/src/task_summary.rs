@@ -57,6 +57,10 @@ pub struct TaskSummary {
     /// core, if the system counts it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_delay_seconds: Option<f64>,
+    /// Worker: the part of phase `compute` in which other threads computed for the loop and had no
+    /// core.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compute_delay_seconds: Option<f64>,
     /// Worker: its mean time to a gradient.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gradient_ms: Option<f64>,
@@ -115,6 +119,7 @@ impl TaskSummary {
         self.evaluation_seconds = add(self.evaluation_seconds, other.evaluation_seconds);
         self.final_test_seconds = add(self.final_test_seconds, other.final_test_seconds);
         self.run_delay_seconds = add(self.run_delay_seconds, other.run_delay_seconds);
+        self.compute_delay_seconds = add(self.compute_delay_seconds, other.compute_delay_seconds);
         self.cpu_seconds = add(self.cpu_seconds, other.cpu_seconds);
         self.peak_rss_bytes = self.peak_rss_bytes.max(other.peak_rss_bytes);
         self.resources = self.resources.take().or(other.resources.clone());
@@ -159,7 +164,11 @@ impl TaskSummary {
         for seconds in self.phases.values_mut() {
             *seconds = (seconds.as_f64().unwrap_or(0.0) * factor).into();
         }
-        for seconds in [&mut self.evaluation_seconds, &mut self.run_delay_seconds] {
+        for seconds in [
+            &mut self.evaluation_seconds,
+            &mut self.run_delay_seconds,
+            &mut self.compute_delay_seconds,
+        ] {
             *seconds = seconds.map(|seconds| seconds * factor);
         }
     }

@@ -6,7 +6,7 @@
 use std::io;
 use std::time::Duration;
 
-use paceline_observe::{Phase, PhaseTotals, RunDelay};
+use paceline_observe::{ComputeDelay, Phase, PhaseTotals, RunDelay};
 
 use crate::events::{EventWriter, Tag};
 use crate::names::tags;
@@ -32,6 +32,8 @@ pub(crate) struct PhaseCurves {
     run_delay: Tag,
     /// How long the thread has had no core since the last point.
     delay: Option<RunDelay>,
+    /// The same for the threads that compute for it.
+    compute_delay: Option<ComputeDelay>,
     before: Option<WorkerProgress>,
 }
 
@@ -44,6 +46,7 @@ impl PhaseCurves {
             gradient: events.tag(tags::GRADIENT_MS),
             run_delay: events.tag(tags::RUN_DELAY_PERCENT),
             delay: None,
+            compute_delay: None,
             before: None,
         }
     }
@@ -56,6 +59,7 @@ impl PhaseCurves {
         now: WorkerProgress,
     ) -> io::Result<()> {
         let delayed = self.delay.replace(RunDelay::start()).and_then(|delay| delay.elapsed());
+        let compute_delay = self.compute_delay.replace(ComputeDelay::start());
         let Some(before) = self.before.replace(now) else { return Ok(()) };
         let spent = now.phases.since(&before.phases);
         let seconds = spent.elapsed().as_secs_f64();
@@ -71,6 +75,9 @@ impl PhaseCurves {
             events.scalar(&self.evaluation, step, percent(tested))?;
         }
         if let Some(delayed) = delayed {
+            let computed = spent.of(Phase::Compute);
+            let delayed =
+                delayed + compute_delay.map_or(Duration::ZERO, |delay| delay.part_of(computed));
             events.scalar(&self.run_delay, step, percent(delayed).min(100.0))?;
         }
         let steps = now.steps.saturating_sub(before.steps);

@@ -7,9 +7,9 @@
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use paceline_exchange::{ChunkMarks, Store, shard_ranges};
 use paceline_model::{Layout, Table};
@@ -24,6 +24,13 @@ use crate::task_place::layout_digest;
 
 /// Receives what became of each checkpoint: a message that it is written, or why it is not.
 pub type ReportCheckpoint = dyn Fn(Result<&str, &str>) + Send + Sync;
+
+/// Called several times a second while a task does nothing but wait for a checkpoint, with `false`,
+/// and with `true` when the wait is over.
+pub type CheckpointWait = dyn Fn(bool) + Send + Sync;
+
+/// How often a task that waits says so.
+const WAIT_REPORT: Duration = Duration::from_millis(100);
 
 /// Everything that defines the checkpoints of one shard except the parameters.
 pub struct CheckpointSpec {
@@ -83,6 +90,7 @@ pub struct CheckpointWriter {
     spare: Receiver<CheckpointBuffer>,
     thread: Option<JoinHandle<()>>,
     report: Arc<ReportCheckpoint>,
+    wait: Option<Arc<CheckpointWait>>,
     last: Option<ShardContents>,
     has_taken: bool,
     generation: u64,
@@ -100,8 +108,28 @@ impl CheckpointWriter {
         let write = move || spec.write_all(&incoming, &outgoing, &*reporter);
         let thread = std::thread::Builder::new().name("checkpoint".into()).spawn(write)?;
         let (requests, thread) = (Some(requests), Some(thread));
-        let (last, has_taken, stop_at) = (None, false, None);
-        Ok(Self { requests, spare, thread, report, last, has_taken, generation, stop_at })
+        let (wait, last, has_taken, stop_at) = (None, None, false, None);
+        Ok(Self { requests, spare, thread, report, wait, last, has_taken, generation, stop_at })
+    }
+
+    /// Says when the task waits for the last checkpoints.
+    #[must_use]
+    pub fn on_wait(mut self, wait: Arc<CheckpointWait>) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// Waits for the copy's memory, and says so. `None` if the thread has ended.
+    fn wait_for_spare(&self) -> Option<CheckpointBuffer> {
+        let spare = loop {
+            match self.spare.recv_timeout(WAIT_REPORT) {
+                Ok(spare) => break Some(spare),
+                Err(RecvTimeoutError::Disconnected) => break None,
+                Err(RecvTimeoutError::Timeout) => self.wait.iter().for_each(|wait| wait(false)),
+            }
+        };
+        self.wait.iter().for_each(|wait| wait(true));
+        spare
     }
 
     /// The run continues from the start of this generation, and will reach the same steps again.
@@ -132,7 +160,7 @@ impl CheckpointWriter {
         }
         // Before the first checkpoint no write can be under way: the thread merely has to start.
         let must_wait = is_last || !self.has_taken;
-        let spare = if must_wait { self.spare.recv().ok() } else { self.spare.try_recv().ok() };
+        let spare = if must_wait { self.wait_for_spare() } else { self.spare.try_recv().ok() };
         let Some(mut buffer) = spare else {
             let text = "was skipped: the previous one is still being written";
             (self.report)(Err(&format!("the checkpoint of step {step} {text}")));
@@ -152,6 +180,8 @@ impl CheckpointWriter {
 impl Drop for CheckpointWriter {
     fn drop(&mut self) {
         self.requests = None;
+        // The thread hands the memory out once more, and then ends.
+        while self.wait_for_spare().is_some() {}
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -165,6 +165,10 @@ impl Link for TableLink<'_> {
         Ok(())
     }
 
+    fn finish_checkpoints(&mut self) {
+        self.checkpoints = None;
+    }
+
     fn peek(&mut self, keys: Option<&[u32]>) -> Result<LinkOutcome<&[f32]>, TrainError> {
         let keys = keys.unwrap_or_default();
         self.peeked.resize(keys.len(), 0.0);

@@ -71,7 +71,9 @@ fn worker_facts(run: &RunReader, task: &str) -> Option<WorkerFacts> {
         exchange_s: spent((exchange.iter().sum::<f64>() - tested).max(0.0)),
         evaluation_s: spent(tested),
         held_s: spent(held.unwrap_or_default()),
+        // The curve has the delay of the threads that compute, too.
         run_delay_s: spent(delayed),
+        compute_delay_s: 0.0,
         gradient_ms: measured.filter(|ms| *ms > 0.0).or(own).unwrap_or_default(),
         sent_bytes_per_s: sent.unwrap_or_default(),
     })

@@ -7,6 +7,7 @@ use crate::kernels::{AlignedBuffer, OutputMode};
 use crate::layers::flatten::copy_in;
 use crate::layers::layer_op::{BackwardInputs, BufferedLayer, LayerPass};
 use crate::layers::loss::{count_examples, softmax_cross_entropy};
+use crate::model::StopCheck;
 use crate::step_event::StepEvent;
 use crate::tally::Tally;
 use crate::thread_pool::ThreadPool;
@@ -24,6 +25,8 @@ pub(super) struct Executor {
     scratch: AlignedBuffer,
     /// A piece of the gradient, for [`GradientSink::Parameters`].
     piece: AlignedBuffer,
+    /// Ends a step of training early.
+    pub(super) stop: Option<StopCheck>,
 }
 
 /// The parameters of a step, and where the gradient goes.
@@ -67,6 +70,7 @@ impl Executor {
             gradients: [0, 1]
                 .map(|parity| AlignedBuffer::zeros(block * largest(parity).unwrap_or(0))),
             piece: AlignedBuffer::zeros(piece.max().unwrap_or(0)),
+            stop: None,
             plan,
         }
     }
@@ -80,7 +84,7 @@ impl Executor {
         draw: Option<u64>,
         observe: ObserveFn<'_>,
     ) {
-        let Self { plan: StepPlan { tasks, buffers }, values, scratch, .. } = self;
+        let Self { plan: StepPlan { tasks, buffers }, values, scratch, stop, .. } = self;
         let (count, input) = (block.len(), buffers[0]);
         let inside = &mut values[0][..count * input.len()];
         pool.for_each_piece(inside, input.len(), |example, inside| {
@@ -91,6 +95,9 @@ impl Executor {
         let mut pass = LayerPass { pool, count, draw, scratch };
         let mut buffer = 0;
         for task in tasks {
+            if draw.is_some() && stop.as_ref().is_some_and(|stop| stop()) {
+                return;
+            }
             match &task.work {
                 TaskWork::InPlace(layer) => {
                     layer.forward(&mut pass, &mut values[buffer][..count * buffers[buffer].len()]);
@@ -104,6 +111,11 @@ impl Executor {
             }
             observe(StepEvent::Forward { layer: task.layer });
         }
+    }
+
+    /// Whether the step is not needed any more.
+    fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop())
     }
 
     /// The scores of the last forward pass, which was over `count` examples.
@@ -134,31 +146,43 @@ impl Executor {
         observe: ObserveFn<'_>,
     ) -> f32 {
         self.forward(pool, sink.params(), block, Some(block.draw), observe);
+        if self.is_stopped() {
+            return f32::NAN;
+        }
         let last = self.plan.buffers.len() - 1;
         let (count, classes) = (block.len(), self.plan.buffers[last].len());
         let delta = &mut self.gradients[last % 2][..count * classes];
         delta.copy_from_slice(&self.values[last][..count * classes]);
         let loss = softmax_cross_entropy(delta, block.labels, share);
         observe(StepEvent::Loss);
-        self.backward(pool, block, sink, observe);
-        loss * share
+        // Parameters that are updated in place must be updated all, or none.
+        let is_complete = self.backward(pool, block, sink, observe);
+        if is_complete { loss * share } else { f32::NAN }
     }
 
     /// Computes the gradient by the parameters from the gradient by the scores, last layer first.
+    /// Returns whether all of it is computed.
     fn backward(
         &mut self,
         pool: &ThreadPool,
         block: Batch<'_>,
         mut sink: GradientSink<'_>,
         observe: ObserveFn<'_>,
-    ) {
-        let Self { plan: StepPlan { tasks, buffers }, values, gradients, scratch, piece } = self;
+    ) -> bool {
+        let Self { plan: StepPlan { tasks, buffers }, values, gradients, scratch, piece, stop } =
+            self;
+        let may_stop = matches!(sink, GradientSink::Slice { .. });
         let count = block.len();
         let mut pass = LayerPass { pool, count, draw: Some(block.draw), scratch };
         let mut buffer = buffers.len() - 1;
         // Tasks before the first one with parameters need no gradient.
-        let Some(first) = tasks.iter().position(|task| !task.params.is_empty()) else { return };
+        let Some(first) = tasks.iter().position(|task| !task.params.is_empty()) else {
+            return true;
+        };
         for (index, task) in tasks.iter().enumerate().skip(first).rev() {
+            if may_stop && stop.as_ref().is_some_and(|stop| stop()) {
+                return false;
+            }
             let [even, odd] = &mut *gradients;
             let (dy, dx) = if buffer % 2 == 0 { (even, odd) } else { (odd, even) };
             match &task.work {
@@ -192,6 +216,7 @@ impl Executor {
             }
             observe(StepEvent::Backward { layer: task.layer });
         }
+        true
     }
 }
 

@@ -19,7 +19,7 @@ use crate::graph::OpNode;
 use crate::kernels::OutputMode;
 use crate::layers::{Layer, LayerTensors, Shape};
 use crate::layout::{Group, Layout};
-use crate::model::Model;
+use crate::model::{Model, StopCheck};
 use crate::step_event::{LayerShape, StepEvent};
 use crate::tally::Tally;
 use crate::thread_pool::ThreadPool;
@@ -170,6 +170,10 @@ impl Model for Network {
         let Self { pool, executor, .. } = self;
         let sink = GradientSink::Slice { params, mode, grad };
         pool.run(|| executor.gradient(pool, block, share, sink, observe))
+    }
+
+    fn stop_when(&mut self, stop: StopCheck) {
+        self.executor.stop = Some(stop);
     }
 
     fn layer_shapes(&self) -> Vec<LayerShape> {

@@ -7,6 +7,7 @@ mod lane;
 mod spin_pool;
 
 use self::lane::{LANES, Lane, LaneTask};
+pub use self::spin_pool::HELPER_THREADS;
 use self::spin_pool::{LaneWork, SpinPool};
 use crate::batch::{Batch, Inputs, SharedPatches};
 use crate::graph::OpNode;

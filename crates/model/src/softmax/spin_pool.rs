@@ -24,6 +24,9 @@ const SPINS: u32 = 64;
 /// The longest sleep of a helper before it checks for work again.
 const NAP: Duration = Duration::from_secs(1);
 
+/// How the names of threads that compute beside the caller begin.
+pub const HELPER_THREADS: &str = "softmax-";
+
 /// What to compute for a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum LaneWork {
@@ -129,7 +132,7 @@ impl SpinPool {
         let mut spin_pool = Self { state, helpers: Vec::new() };
         for number in 0..helpers {
             let state = Arc::clone(&spin_pool.state);
-            let thread = thread::Builder::new().name(format!("softmax-{number}"));
+            let thread = thread::Builder::new().name(format!("{HELPER_THREADS}{number}"));
             let helper = thread.spawn(move || state.help()).map_err(|error| error.to_string())?;
             spin_pool.helpers.push(helper);
         }

@@ -20,6 +20,8 @@ pub struct WorkerFacts {
     pub held_s: f64,
     /// How long its training loop was ready to run but had no core; 0 if unknown.
     pub run_delay_s: f64,
+    /// The part of `compute_s` in which the threads that compute for the loop had no core.
+    pub compute_delay_s: f64,
     /// Its mean time to a gradient.
     pub gradient_ms: f64,
     /// Bytes it sent a second.
@@ -32,6 +34,11 @@ impl WorkerFacts {
         let seconds = self.seconds();
         let steps = if seconds > 0.0 { 1.0 - self.evaluation_s / seconds } else { 1.0 };
         self.run_delay_s * steps
+    }
+
+    /// The time of its steps in which it, or a thread that computes for it, had no core.
+    pub(super) fn all_delay_s(&self) -> f64 {
+        self.step_delay_s() + self.compute_delay_s
     }
 
     /// The time of its steps and of the tests between them.

@@ -178,7 +178,7 @@ impl<'a> Division<'a> {
         sum.cores += held.take(self.others_delay(index));
         sum.stragglers += held.0;
         let own = Own::of(worker);
-        sum.cores += own.delay_s + left.take(worker.step_delay_s() - own.delay_s);
+        sum.cores += own.delay_s + left.take(worker.all_delay_s() - own.delay_s);
         if !self.is_single {
             sum.cores += left.take(self.server_delay * worker.seconds());
         }
@@ -198,7 +198,7 @@ impl<'a> Division<'a> {
     /// The longest that a worker other than this one was without a core, in seconds.
     fn others_delay(&self, index: usize) -> f64 {
         let others = self.workers.iter().enumerate().filter(|(other, _)| *other != index);
-        others.map(|(_, other)| other.step_delay_s()).fold(0.0, f64::max)
+        others.map(|(_, other)| other.all_delay_s()).fold(0.0, f64::max)
     }
 }
 
@@ -214,11 +214,15 @@ impl Own {
     /// A thread that wakes finds its core taken more often than one that runs loses it. So the time
     /// without a core is taken from the exchange first, and the rest from input and computation.
     fn of(worker: &WorkerFacts) -> Self {
-        let own_s = (worker.compute_s + worker.input_s).max(0.0);
+        // Other threads compute while the loop waits for them.
+        let pool_s = worker.compute_delay_s.clamp(0.0, worker.compute_s.max(0.0));
+        let compute_s = worker.compute_s - pool_s;
+        let own_s = (compute_s + worker.input_s).max(0.0);
         let exchange_s = (worker.exchange_s - worker.held_s).max(0.0);
         let delay_s = (worker.step_delay_s() - exchange_s).clamp(0.0, own_s);
         let rest = if own_s > 0.0 { 1.0 - delay_s / own_s } else { 1.0 };
-        Self { compute_s: rest * worker.compute_s, input_s: rest * worker.input_s, delay_s }
+        let (compute_s, input_s) = (rest * compute_s, rest * worker.input_s);
+        Self { compute_s, input_s, delay_s: pool_s + delay_s }
     }
 
     fn gradient_ms(worker: &WorkerFacts) -> f64 {

@@ -126,7 +126,8 @@ fn megabits(bytes_per_s: f64) -> String {
 
 /// The worker that is without a core far longer than the others, if there is one.
 fn most_delayed(facts: &Facts) -> String {
-    let delay = |worker: &WorkerFacts| worker.run_delay_s / worker.seconds().max(f64::MIN_POSITIVE);
+    let delay =
+        |worker: &WorkerFacts| worker.all_delay_s() / worker.seconds().max(f64::MIN_POSITIVE);
     let delays: Vec<_> = facts.workers.iter().map(delay).collect();
     let most = (0..delays.len()).max_by(|&a, &b| delays[a].total_cmp(&delays[b]));
     let far = |most: &usize| {
