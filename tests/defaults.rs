@@ -53,7 +53,7 @@ fn explain_says_which_defaults_apply_and_why() {
     assert_says(&mode, &["# default: --set model.kind replaces the built-in job's [cluster]"]);
     assert_says(&clicks, &["# tasks: this process alone", "# threads: 1 thread", "without locks"]);
     let lenet = explain(&["model.kind=lenet"]);
-    assert_says(&line(&lenet, "# threads"), &["all cores of this machine"]);
+    assert_says(&line(&lenet, "# threads"), &["all cores"]);
     assert_says(&line(&explain(&["model.kind=softmax"]), "# threads"), &["train.batch of 256"]);
     let fixed = explain(&["model.kind=lenet", "train.threads=3"]);
     assert_says(&line(&fixed, "# threads"), &["3 threads", "(train.threads)"]);

@@ -28,7 +28,7 @@ const LOG_SHARE: u32 = 100;
 const WAIT_LINE_EVERY: Duration = Duration::from_secs(5);
 const SHOW_WORK_AFTER: Duration = Duration::from_secs(1);
 /// The narrowest bar beside a text.
-const LEAST_BAR: usize = 10;
+const LEAST_BAR: usize = 5;
 
 /// Formats a progress report as one line.
 fn progress_line(report: &ProgressReport) -> String {
@@ -38,6 +38,10 @@ fn progress_line(report: &ProgressReport) -> String {
 /// The same for a bar in a terminal of this width: without what does not fit.
 fn short_progress_line(report: &ProgressReport, width: usize) -> String {
     let mut parts = progress_parts(report);
+    if parts.join(", ").chars().count() + LEAST_BAR + 1 > width {
+        let at = parts.len() - 1 - usize::from(report.left.is_some());
+        parts[at] = format!("{} examples/s", short_number(report.examples_per_second));
+    }
     while parts.len() > 1 && parts.join(", ").chars().count() + LEAST_BAR + 1 > width {
         // The step comes first, and the time left last; the speed before it matters least.
         let at = if parts.len() > 2 { parts.len() - 2 } else { 1 };
@@ -53,6 +57,18 @@ fn progress_parts(report: &ProgressReport) -> Vec<String> {
     let step = format!("step {}", grouped(report.step));
     let loss = format!("loss {:.4}", report.train_loss);
     [Some(step), Some(loss), accuracy, Some(rate), left].into_iter().flatten().collect()
+}
+
+/// Three digits of a number: `93.1 k`, `1.93 M`.
+fn short_number(number: f64) -> String {
+    let (number, unit) = match number {
+        millions if millions >= 999_500.0 => (millions / 1e6, " M"),
+        thousands if thousands >= 999.5 => (thousands / 1e3, " k"),
+        few => (few, ""),
+    };
+    let digits =
+        if unit.is_empty() || number >= 99.95 { 0 } else { 1 + usize::from(number < 9.995) };
+    format!("{number:.digits$}{unit}")
 }
 
 /// Formats seconds for people: `8 s`, `3:05`, `2:00:00`.
@@ -275,12 +291,21 @@ mod tests {
         };
         let text = "step 1,500, loss 0.5000, accuracy 90.00 %, 1,500 examples/s, 3:00 left";
         assert_eq!(progress_line(&report), text);
-        assert_eq!(short_progress_line(&report, 81), text);
-        let short = "step 1,500, loss 0.5000, accuracy 90.00 %, 3:00 left";
-        assert_eq!(short_progress_line(&report, 80), short);
+        assert_eq!(short_progress_line(&report, 76), text);
+        let short = "step 1,500, loss 0.5000, accuracy 90.00 %, 1.50 k examples/s, 3:00 left";
+        assert_eq!(short_progress_line(&report, 75), short.replace("1.50 k examples/s, ", ""));
+        let fast = ProgressReport { examples_per_second: 1_932_196.0, ..report };
+        assert_eq!(short_progress_line(&fast, 79).replace("1.93 M", "1.50 k"), short);
         assert_eq!(short_progress_line(&report, 50), "step 1,500, loss 0.5000, 3:00 left");
         let untested = ProgressReport { test_accuracy: None, left: None, ..report };
         assert_eq!(progress_line(&untested), "step 1,500, loss 0.5000, 1,500 examples/s");
+    }
+
+    #[test]
+    fn short_numbers_have_three_digits() {
+        let numbers = [0.4, 12.0, 999.4, 1_500.0, 93_120.0, 999_499.0, 999_500.0, 1.5e8];
+        let texts = ["0", "12", "999", "1.50 k", "93.1 k", "999 k", "1.00 M", "150 M"];
+        assert_eq!(numbers.map(short_number), texts);
     }
 
     #[test]

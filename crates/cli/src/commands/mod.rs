@@ -26,7 +26,7 @@ use crate::closing_table::closing_table;
 use crate::data_args::{DataCommand, MakeCommand};
 use crate::interrupt::Interrupt;
 use crate::join::{JoinOptions, join, remove_join_file};
-use crate::terminal::output_width;
+use crate::terminal::{output_width, wrap_comments};
 use crate::text_table::{columns, counted};
 use crate::train::train;
 use crate::train_options::TrainOptions;
@@ -128,10 +128,9 @@ fn explain(args: &JobArgs) -> Result<(), Failure> {
     let cluster = Cluster::from_env()?;
     let job = read_job(args)?.placed_in(cluster.as_ref());
     let plan = job.check()?;
-    print(&job.explain())?;
-    print(&tasks(&plan, cluster.as_ref()))?;
+    let tasks = tasks(&plan, cluster.as_ref());
     let here = cluster.map_or(plan.cluster.workers, |cluster| cluster.workers_here());
-    print(&threads(&plan, here))
+    print(&wrap_comments(&format!("{}{tasks}{}", job.explain(), threads(&plan, here))))
 }
 
 /// The threads of each worker, with the reason for their number.
@@ -141,13 +140,10 @@ fn threads(plan: &Plan, workers_here: usize) -> String {
     let why = match (plan.threads, plan.model, threads) {
         (Some(_), ..) => "train.threads",
         (None, ModelKind::Logistic { .. }, _) => {
-            "default of logistic regression: several threads share the parameters without locks, \
-             and equal seeds then do not give equal bits"
+            "default: several threads, without locks, do not repeat their bits"
         }
-        (None, _, Threads::Share { .. }) => {
-            "default: all cores of this machine, divided by its workers"
-        }
-        (None, _, Threads::Fixed(_)) => "default: more threads pay from a train.batch of 256 on",
+        (None, _, Threads::Share { .. }) => "default: all cores, divided by the workers here",
+        (None, _, Threads::Fixed(_)) => "default: more pay from a train.batch of 256 on",
     };
     format!("# threads: {} in each worker ({why})\n", counted(count as u64, "thread"))
 }
