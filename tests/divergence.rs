@@ -79,9 +79,21 @@ fn every_task_of_a_run_that_diverges_ends() {
 }
 
 #[test]
+fn a_run_that_fits_its_few_examples_at_an_absurd_rate_has_diverged_all_the_same() {
+    let sandbox = Sandbox::new();
+    for (batch, epochs) in [("1", 6), ("10", 6), ("10", 50), ("60", 50)] {
+        let stop = format!("train.stop={{epochs={epochs}}}");
+        let batch = format!("train.batch={batch}");
+        let settings = ["--set", HIGH_RATE, "--set", &batch, "--set", &stop];
+        let args = [&["train", "--quiet"], &SMALL[..], &settings].concat();
+        assert_says(&sandbox.fails(1, &args), &SAYS);
+    }
+}
+
+#[test]
 fn single_examples_and_high_rates_that_work_are_left_alone() {
     let sandbox = Sandbox::new();
-    for (name, rate) in [("usual", "0.01"), ("high", "0.1"), ("higher", "0.3")] {
+    for (name, rate) in [("usual", "0.01"), ("high", "0.3"), ("higher", "2")] {
         let rate = format!("train.optimizer.rate={rate}");
         let settings = ["train.batch=1", &rate, "train.stop={epochs=4}"];
         let summary = sandbox.train(name, &settings).summary();

@@ -84,12 +84,15 @@ impl Shares {
     }
 
     /// The greatest share. Network and server compete together, and the greater of the two is
-    /// named if their sum wins.
+    /// named if their sum wins. Computation is what a run is for: it is named if nothing else is, or
+    /// if it takes at least half of the time.
     pub(super) fn kind(&self) -> VerdictKind {
         let is_server = self.server > self.network;
         let exchange = if is_server { VerdictKind::Server } else { VerdictKind::Network };
+        let others = 1.0 - self.compute;
+        let compute = if self.compute >= others || others <= 0.0 { 1.0 } else { 0.0 };
         let shares = [
-            (VerdictKind::Compute, self.compute),
+            (VerdictKind::Compute, compute),
             (VerdictKind::Input, self.input),
             (exchange, self.network + self.server),
             (VerdictKind::Stragglers, self.stragglers),
