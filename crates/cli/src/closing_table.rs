@@ -44,8 +44,8 @@ pub fn closing_table(summary: &Summary, run: &Path, width: Option<usize>) -> Str
         "speed",
         format!(
             "{} steps/s, {} examples/s",
-            grouped(summary.steps_per_second.round() as u64),
-            grouped(summary.examples_per_second.round() as u64)
+            rate(summary.steps_per_second),
+            rate(summary.examples_per_second)
         ),
     );
     if summary.lost_pushes > 0 {
@@ -67,6 +67,14 @@ pub fn closing_table(summary: &Summary, run: &Path, width: Option<usize>) -> Str
     text.push('\n');
     text.push_str(&tasks_table(summary, width));
     text
+}
+
+/// A number a second: steps of a large network take longer than one.
+fn rate(per_second: f64) -> String {
+    match per_second {
+        few if few < 10.0 => format!("{few:.2}"),
+        many => grouped(many.round() as u64),
+    }
 }
 
 /// The end of a line of text, and the space below the label.
@@ -203,6 +211,11 @@ mod tests {
             assert!(widest <= width, "{width}: {text}");
             assert!(text.contains("worker:1"), "{text}");
         }
+    }
+
+    #[test]
+    fn slow_steps_have_a_speed() {
+        assert_eq!([0.246, 9.5, 10.0, 1_932_196.2].map(rate), ["0.25", "9.50", "10", "1,932,196"]);
     }
 
     #[test]

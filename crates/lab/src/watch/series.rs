@@ -162,8 +162,27 @@ impl Series {
 
     fn merge(&self, range: Range<usize>, max: usize) -> Vec<Bucket> {
         let buckets = self.buckets.get(range).unwrap_or_default();
-        let group = buckets.len().div_ceil(max.max(1)).max(1);
-        buckets.chunks(group).map(merged).collect()
+        let half = max.saturating_sub(1) / 2;
+        let (Some(first), Some(last)) = (buckets.first(), buckets.last()) else {
+            return Vec::new();
+        };
+        if buckets.len() <= max || half == 0 {
+            let group = buckets.len().div_ceil(max.max(1)).max(1);
+            return buckets.chunks(group).map(merged).collect();
+        }
+        // Points are dense at first and far apart later. Half of the groups may end because they
+        // have many points, and half because they are wide.
+        let most = buckets.len().div_ceil(half);
+        let widest = last.step.saturating_sub(first.step) / half as u64;
+        let (mut drawn, mut rest) = (Vec::with_capacity(max), buckets);
+        while let Some(first) = rest.first() {
+            let is_near = |bucket: &&Bucket| bucket.step.saturating_sub(first.step) <= widest;
+            let len = rest.iter().take(most).take_while(is_near).count();
+            let (group, others) = rest.split_at(len);
+            drawn.push(merged(group));
+            rest = others;
+        }
+        drawn
     }
 }
 
@@ -232,6 +251,17 @@ mod tests {
         assert!(whole.len() <= 100 && part.len() == 52, "{} {}", whole.len(), part.len());
         assert_eq!((part[0].step, part[51].step), (999, 1050));
         assert!(series.between(CurveAxis::Step, 9.0..3.0, 10).len() <= 2);
+    }
+
+    #[test]
+    fn a_curve_that_is_dense_only_at_first_reaches_its_end() {
+        let mut series = series(1 << 14, 10_000);
+        [30_000, 60_000, 90_000].into_iter().for_each(|step| series.push(step, 1e6, 1.0));
+        for max in [3, 4, 100, 1_500] {
+            let drawn = series.since(SentMark::default(), max).buckets;
+            assert!(drawn.len() <= max, "{max}: {}", drawn.len());
+            assert_eq!(drawn.last().map(|bucket| bucket.step), Some(90_000), "{max}");
+        }
     }
 
     #[test]

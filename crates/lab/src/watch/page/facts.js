@@ -22,7 +22,7 @@ export function facts(run) {
     run.curves.get(curveKey(lead, resourceTags.taskCpu)) ??
     run.curves.get(curveKey(lead, tags.trainLoss));
   const of = curve => (curve?.v.length ? curve.v[curve.v.length - 1] : null);
-  const speed = last(run, lead, tags.stepRate),
+  const speed = steadyRate(last(run, lead, tags.stepRate), steps),
     seen = about.tasks.flatMap(task => {
       const any =
         run.curves.get(curveKey(task, resourceTags.taskCpu)) ??
@@ -44,6 +44,16 @@ export function facts(run) {
     servers: end?.servers ?? tasks(run, roles.server).length,
     done: about.is_over ? 1 : about.ended_at != null ? null : progress(about, steps, seen),
   };
+}
+
+// Steps per second. Of steps that take long a sample has one or none: then over the last 20 s.
+function steadyRate(rate, steps) {
+  const end = (steps?.s.length ?? 0) - 1;
+  if (rate == null || rate >= 5 || end < 1) return rate;
+  let start = end - 1;
+  while (start > 0 && steps.t[end] - steps.t[start] < 20) start -= 1;
+  const seconds = steps.t[end] - steps.t[start];
+  return seconds > 0 ? (steps.s[end] - steps.s[start]) / seconds : rate;
 }
 
 // The mean of the last values, because one batch says little.
