@@ -23,8 +23,8 @@ const FAR_ABOVE_FIRST: f64 = 1e2;
 const RETURNING: f64 = 0.75;
 /// A loss this many times the start ends the run at once.
 const BEYOND_MEASURE: f64 = 1e6;
-/// Examples in a window, rounded up to whole batches. The loss of one example may be a hundred times
-/// the mean, so that a window of a few examples says little.
+/// Examples in a window, rounded up to whole batches. The loss of one example may be a hundred
+/// times the mean, so that a window of a few examples says little.
 const WINDOW_EXAMPLES: usize = 1_000;
 /// The fewest steps in a window.
 const LEAST_WINDOW: usize = 10;

@@ -118,8 +118,8 @@ fn subfolders(root: &Path) -> Result<Vec<OsString>, DataError> {
     entries(root, |_, path| path.is_dir(), || Ok(()))
 }
 
-/// The sorted names in a folder that `wanted` accepts, without hidden ones. Calls `listed` from time
-/// to time.
+/// The sorted names in a folder that `wanted` accepts, without hidden ones. Calls `listed` from
+/// time to time.
 fn entries(
     folder: &Path,
     wanted: impl Fn(&OsString, &Path) -> bool,

@@ -84,8 +84,8 @@ impl Shares {
     }
 
     /// The greatest share. Network and server compete together, and the greater of the two is
-    /// named if their sum wins. Computation is what a run is for: it is named if nothing else is, or
-    /// if it takes at least half of the time.
+    /// named if their sum wins. Computation is what a run is for: it is named if it takes at least
+    /// half of the time.
     pub(super) fn kind(&self) -> VerdictKind {
         let is_server = self.server > self.network;
         let exchange = if is_server { VerdictKind::Server } else { VerdictKind::Network };
