@@ -6,8 +6,8 @@ use super::schema::KEYS;
 
 /// What precedes the keys of a layer.
 const ABOUT_LAYERS: &str = "A list: each `[[model.layers]]` is one layer of a network \
-(`model.kind` = \"network\"), numbered from 0. `--set model.layers.1.size=64` and \
-`[sweep]` set the key of one layer.\n\n";
+(`model.kind` = \"network\"), numbered from 0.\n`--set model.layers.1.size=64` and `[sweep]` set \
+the key of one layer.\n\n";
 
 /// The table as Markdown, for `docs/job.md`.
 pub fn reference_markdown() -> String {
