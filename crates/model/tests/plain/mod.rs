@@ -10,6 +10,24 @@ pub(crate) fn loss(model: &Network, params: &[f64], inputs: &[f32], labels: &[u3
     sum / labels.len() as f64
 }
 
+/// The derivative of the loss by one parameter, by finite differences.
+pub(crate) fn slope(
+    model: &Network,
+    params: &mut [f64],
+    index: usize,
+    inputs: &[f32],
+    labels: &[u32],
+) -> f64 {
+    let here = params[index];
+    let mut at = |value: f64| {
+        params[index] = value;
+        loss(model, params, inputs, labels)
+    };
+    let slope = (at(here + 1e-6) - at(here - 1e-6)) / 2e-6;
+    params[index] = here;
+    slope
+}
+
 fn example(model: &Network, params: &[f64], x: &[f32], label: usize) -> f64 {
     let mut values: Vec<f64> = x.iter().map(|&value| f64::from(value)).collect();
     let mut params = params;
