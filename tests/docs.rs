@@ -63,6 +63,27 @@ fn every_command_in_the_documentation_works() {
     }
 }
 
+/// The job files in the `toml` blocks of a document.
+fn jobs(text: &str) -> Vec<&str> {
+    let blocks = text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    blocks.filter(|block| !block.contains("[dependencies]")).collect()
+}
+
+#[test]
+fn every_job_in_the_documentation_is_valid() {
+    for document in documents() {
+        let text = fs::read_to_string(&document).unwrap();
+        let sandbox = Sandbox::new();
+        for job in jobs(&text) {
+            sandbox.write("job.toml", job);
+            let is_sweep = job.contains("[sweep]");
+            let args = if is_sweep { &["sweep", "--dry-run"][..] } else { &["explain"] };
+            let output = sandbox.run(&[args, &["job.toml"]].concat());
+            assert_eq!(output.code, Some(0), "{}: {job}: {output:?}", document.display());
+        }
+    }
+}
+
 #[test]
 fn commands_are_found_in_console_blocks_only() {
     let text = "$ paceline a\n```console\n$ paceline train \\\n  --quiet\noutput\n$ cargo run\n\

@@ -27,8 +27,8 @@ def values(count, salt):
     return (x >> np.uint64(40)).astype(np.float64) / 2.0**23 - 1.0
 
 
-def conv(outputs, kernel, stride=(1, 1), padding=(0, 0)):
-    window = {"kernel": kernel, "stride": stride, "padding": padding}
+def conv(outputs, kernel, stride=(1, 1), padding=(0, 0), groups=1):
+    window = {"kernel": kernel, "stride": stride, "padding": padding, "groups": groups}
     return {"kind": "conv", "outputs": outputs} | window
 
 
@@ -70,6 +70,12 @@ CASES = [
      [conv(3, (3, 3)), TANH, TANH, pool("max", (2, 2), (2, 2)), RELU, FLATTEN, dense(3)]),
     ("a convolution of a flat row", (6, 1, 1), 3,
      [dense(8), RELU, conv(4, (3, 3), padding=(1, 1)), TANH, dense(3)]),
+    ("convolutions in groups", (6, 9, 8), 3,
+     [conv(4, (3, 2), (2, 1), (1, 0), groups=2), RELU, conv(20, (3, 3), padding=(1, 1), groups=4),
+      pool("max", (2, 2), (2, 2)), FLATTEN, dense(3)]),
+    ("a filter for each channel", (5, 6, 7), 2,
+     [conv(10, (3, 3), padding=(1, 1), groups=5), TANH, conv(10, (2, 2), groups=10), FLATTEN,
+      dense(4)]),
 ]
 
 
@@ -77,7 +83,7 @@ def module(layer, inputs):
     kind = layer["kind"]
     if kind == "conv":
         window = [layer["kernel"], layer["stride"], layer["padding"]]
-        return nn.Conv2d(inputs[0], layer["outputs"], *window)
+        return nn.Conv2d(inputs[0], layer["outputs"], *window, groups=layer["groups"])
     if kind == "max":
         return nn.MaxPool2d(layer["kernel"], layer["stride"], layer["padding"])
     if kind == "average":

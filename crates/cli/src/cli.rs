@@ -76,7 +76,7 @@ pub enum Command {
         The page only reads files: it neither slows nor changes a run. Ctrl-C ends it.")]
     Watch(WatchArgs),
     /// Print the job as it would be run: every key, its value and the value's origin
-    Explain(JobArgs),
+    Explain(ExplainArgs),
     /// Test a trained model again
     #[command(after_help = "JOB.toml defaults to the job.toml beside the model, and if there is \
         none, to the built-in job.\n\n\
@@ -124,6 +124,17 @@ pub struct JobArgs {
     /// Set a key of the job; the value is TOML, and a bare word is text
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<String>,
+}
+
+/// Arguments of `explain`.
+#[derive(Args, Clone, Debug)]
+pub struct ExplainArgs {
+    /// The job.
+    #[command(flatten)]
+    pub job: JobArgs,
+    /// Print a built-in network as its list of layers, ready to be changed
+    #[arg(long)]
+    pub layers: bool,
 }
 
 /// Arguments of `train`.

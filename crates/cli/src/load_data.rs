@@ -12,6 +12,7 @@ use paceline_engine::TrainingData;
 
 use crate::Failure;
 use crate::data_display::DataDisplay;
+use crate::network_check::check_network;
 use paceline_job::{DataKind, Plan, RawJob};
 
 /// Without a test set, one in `HOLD_OUT_SHARE` examples is held out for tests by default, and at
@@ -59,22 +60,36 @@ pub(crate) fn data_shape(
     plan: &Plan,
     display: &mut DataDisplay,
 ) -> Result<DataShape, Failure> {
-    let (known, path) = match &plan.data.kind {
-        DataKind::Digits { .. } => return Ok(DataShape { planes: [1, 28, 28], classes: 10 }),
-        DataKind::Mnist { path } => (KnownDataset::Mnist, path),
-        DataKind::FashionMnist { path } => (KnownDataset::FashionMnist, path),
+    let shape = match &plan.data.kind {
         DataKind::Rows(SparseSpec { features: Some(features), .. }) => {
             return Ok(DataShape::of_rows(*features));
-        }
-        DataKind::FakeImages { size, classes, .. } => {
-            return Ok(DataShape { planes: [3, *size, *size], classes: *classes });
         }
         DataKind::Pictures { .. } | DataKind::Rows(_) => {
             return Ok(shape_of(&load_data(job, plan, display)?));
         }
+        kind => {
+            DataShape { planes: example_planes(plan)?, classes: kind.classes().unwrap_or_default() }
+        }
     };
-    let (rows, cols) = known.locate(path.as_deref())?.image_size()?;
-    Ok(DataShape { planes: [1, rows, cols], classes: known.spec().classes })
+    check_network(job, plan, shape)?;
+    Ok(shape)
+}
+
+/// The channels, rows and columns of an example, without reading examples.
+pub(crate) fn example_planes(plan: &Plan) -> Result<[usize; 3], Failure> {
+    let (known, path) = match &plan.data.kind {
+        DataKind::Mnist { path } => (KnownDataset::Mnist, path),
+        DataKind::FashionMnist { path } => (KnownDataset::FashionMnist, path),
+        other => return Ok(other.planes().unwrap_or_default()),
+    };
+    let (rows, columns) = known.locate(path.as_deref())?.image_size()?;
+    Ok([1, rows, columns])
+}
+
+/// The shape of the data, if the job alone determines it.
+fn known_shape(plan: &Plan) -> Option<DataShape> {
+    let kind = &plan.data.kind;
+    Some(DataShape { planes: kind.planes()?, classes: kind.classes()? })
 }
 
 /// Reads or generates the plan's data, and checks the batch size against it. `display` shows what
@@ -84,11 +99,17 @@ pub(crate) fn load_data(
     plan: &Plan,
     display: &mut DataDisplay,
 ) -> Result<TrainingData, Failure> {
-    match read_data(plan, display) {
-        Err(Failure::Data(DataError::Interrupted)) => Err(display.interrupted()),
-        Err(failure) => Err(failure),
-        Ok(data) => check_batch(job, plan, data.train_len()).map(|()| data),
+    let shape = known_shape(plan);
+    shape.map_or(Ok(()), |shape| check_network(job, plan, shape))?;
+    let data = match read_data(plan, display) {
+        Err(Failure::Data(DataError::Interrupted)) => return Err(display.interrupted()),
+        read => read?,
+    };
+    if shape.is_none() {
+        check_network(job, plan, shape_of(&data))?;
     }
+    check_batch(job, plan, data.train_len())?;
+    Ok(data)
 }
 
 fn read_data(plan: &Plan, display: &mut DataDisplay) -> Result<TrainingData, Failure> {
@@ -170,6 +191,7 @@ pub(crate) fn check_data(
     match plan.data.kind {
         // Generated pictures need no check.
         DataKind::FakeImages { train_examples, .. } => {
+            known_shape(plan).map_or(Ok(()), |shape| check_network(job, plan, shape))?;
             check_batch(job, plan, train_examples).map(|()| train_examples)
         }
         _ => Ok(load_data(job, plan, display)?.train_len()),

@@ -158,7 +158,7 @@ impl ProgramTask<'_> {
     fn serve(&self, context: ProgramContext) -> Result<(), Failure> {
         let listener = self.listen()?;
         let shape = data_shape(self.job, self.plan, &mut self.display(&context))?;
-        let model = model_source(self.plan.model, shape);
+        let model = model_source(&self.plan.model, shape);
         let layout = match &model {
             ModelSource::Dense { build, .. } => build(ModelSizing::LEAST)?.layout().clone(),
             ModelSource::Sparse(build) => build().layout().clone(),

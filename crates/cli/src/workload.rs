@@ -3,14 +3,10 @@
 use std::sync::Arc;
 
 use paceline_engine::{ModelSizing, ModelSource, Shuffle, TrainError, TrainingData, Workload};
-use paceline_model::{AlexNet, Logistic, Model, Softmax, lenet};
+use paceline_model::{Logistic, Model, Network, Softmax};
 
 use crate::load_data::{DataShape, shape_of};
 use paceline_job::{ModelKind, Plan};
-
-/// Examples the networks compute with at a time. Memory grows with it; beyond this, speed does not.
-const LENET_BLOCK: usize = 128;
-const ALEXNET_BLOCK: usize = 64;
 
 /// The workload of a plan.
 pub(crate) fn build_workload(plan: &Plan, data: TrainingData) -> Workload {
@@ -21,55 +17,52 @@ pub(crate) fn build_workload(plan: &Plan, data: TrainingData) -> Workload {
     } else {
         Shuffle::Full
     };
-    let model = model_source(plan.model, shape_of(&data));
+    let model = model_source(&plan.model, shape_of(&data));
     Workload { model, data, shuffle, on_bad: plan.data.on_bad }
 }
 
 /// Builds the models of a plan, for examples of this shape.
-pub(crate) fn model_source(kind: ModelKind, shape: DataShape) -> ModelSource {
+pub(crate) fn model_source(kind: &ModelKind, shape: DataShape) -> ModelSource {
     if kind.is_sparse() {
         return ModelSource::Sparse(Arc::new(move || Box::new(Logistic::new(shape.inputs()))));
     }
     let for_patches = move |sizing: ModelSizing| {
         let model = Softmax::for_patches(shape.inputs(), shape.classes, sizing.threads);
-        boxed(kind, model)
+        boxed(ModelKind::Softmax.name(), model)
     };
+    let is_softmax = *kind == ModelKind::Softmax;
+    let kind = kind.clone();
     ModelSource::Dense {
-        build: Arc::new(move |sizing| build_model(kind, shape, sizing)),
-        build_for_patches: (kind == ModelKind::Softmax).then(|| Arc::new(for_patches) as _),
+        build: Arc::new(move |sizing| build_model(&kind, shape, sizing)),
+        build_for_patches: is_softmax.then(|| Arc::new(for_patches) as _),
     }
 }
 
 fn build_model(
-    kind: ModelKind,
+    kind: &ModelKind,
     shape: DataShape,
     sizing: ModelSizing,
 ) -> Result<Box<dyn Model>, TrainError> {
-    let block = |most: usize| sizing.block.clamp(1, most);
     match kind {
         ModelKind::Softmax => Ok(Box::new(Softmax::new(shape.inputs(), shape.classes))),
         ModelKind::Logistic { .. } => Ok(Box::new(Logistic::new(shape.inputs()))),
-        ModelKind::LeNet { init } => {
-            let network = lenet(block(LENET_BLOCK), sizing.threads);
-            boxed(kind, network.map(|network| network.initialised(init)))
-        }
-        ModelKind::AlexNet { init, dropout } => {
-            let sizes =
-                AlexNet { classes: shape.classes, size: shape.planes[1], ..AlexNet::default() };
-            let network = AlexNet { dropout, ..sizes };
-            let network = network.network(block(ALEXNET_BLOCK), sizing.threads);
-            boxed(kind, network.map(|network| network.initialised(init)))
+        ModelKind::Network(plan) => {
+            let network = plan.architecture(shape.planes, shape.classes).and_then(|architecture| {
+                let block = sizing.block.clamp(1, plan.most_examples(&architecture));
+                Network::of(architecture, block, sizing.threads)
+            });
+            boxed(plan.name, network.map(|network| network.initialised(plan.init)))
         }
     }
 }
 
 /// The model, or an error that names the key.
 fn boxed<M: Model + 'static, E: std::fmt::Display>(
-    kind: ModelKind,
+    kind: &str,
     model: Result<M, E>,
 ) -> Result<Box<dyn Model>, TrainError> {
     match model {
         Ok(model) => Ok(Box::new(model)),
-        Err(error) => Err(TrainError::Settings(format!("model.kind = {:?}: {error}", kind.name()))),
+        Err(error) => Err(TrainError::Settings(format!("model.kind = {kind:?}: {error}"))),
     }
 }

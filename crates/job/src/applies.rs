@@ -2,9 +2,10 @@
 
 use super::condition::KeyCondition;
 use super::key_spec::{KeySpec, ValueKind};
+use super::layer_path::{LAYERS, layer_of};
 use super::problem::{Problem, SettingOrigin};
 use super::raw::{JobEntry, RawJob};
-use super::schema::KEYS;
+use super::schema::find_key;
 use super::value::JobValue;
 
 /// The keys that [`RawJob::check_for_test`] accepts on the command line, besides the sections
@@ -13,9 +14,14 @@ const TEST_KEYS: [&str; 4] = ["name", "seed", "train.evaluate.examples", "train.
 
 /// These methods are for jobs with every default filled in ([`RawJob::resolve`]).
 impl RawJob {
-    /// Whether all conditions of a key hold.
-    pub(super) fn applies(&self, key: &KeySpec) -> bool {
-        key.conditions.iter().all(|condition| self.holds(condition))
+    /// Whether all conditions of the key of this path hold.
+    pub(super) fn applies(&self, key: &KeySpec, path: &str) -> bool {
+        self.failed_condition(key, path).is_none()
+    }
+
+    fn failed_condition(&self, key: &KeySpec, path: &str) -> Option<KeyCondition> {
+        let conditions = key.conditions.iter().map(|condition| condition.at(layer_of(path)));
+        conditions.into_iter().find(|condition| !self.holds(condition))
     }
 
     fn holds(&self, condition: &KeyCondition) -> bool {
@@ -62,12 +68,17 @@ impl RawJob {
     pub(super) fn unused(&self) -> Vec<(&str, Problem)> {
         let set = self.entries.iter().filter(|(_, entry)| entry.is_set());
         set.filter_map(|(path, entry)| {
-            let key = KEYS.iter().find(|key| key.path == *path)?;
-            let failed = key.conditions.iter().find(|condition| !self.holds(condition))?;
-            if self.has_invalid_word(failed) {
+            let failed = self.failed_condition(find_key(path)?, path)?;
+            if self.has_invalid_word(&failed) {
                 return None; // Checking reports that value; the key may apply to the right one.
             }
-            let message = self.unused_message(path, entry, failed);
+            // One message is enough for the layers of a model that is no network.
+            let is_list = matches!(&failed, KeyCondition::Has { key, .. } if key == "model.kind");
+            let (path_named, entry) = match self.first_layer_entry().filter(|_| is_list) {
+                Some(first) if layer_of(path).is_some() => (LAYERS, first),
+                _ => (path.as_str(), entry),
+            };
+            let message = self.unused_message(path_named, entry, &failed);
             Some((path.as_str(), Problem { origin: entry.origin.clone(), message }))
         })
         .collect()
@@ -81,7 +92,7 @@ impl RawJob {
             let Some(entry) = self.entries.get(*path).filter(|entry| entry.is_set()) else {
                 return false;
             };
-            let is_used = KEYS.iter().any(|key| key.path == **path && self.applies(key));
+            let is_used = find_key(path).is_some_and(|key| self.applies(key, path));
             is_used && entry.value != JobValue::Whole(*listed as i64)
         };
         let message = |path: &str, listed: usize| {
@@ -115,12 +126,13 @@ impl RawJob {
     /// Whether the key that a condition is about has a word it does not accept.
     fn has_invalid_word(&self, condition: &KeyCondition) -> bool {
         let KeyCondition::Has { key: path, .. } = condition else { return false };
-        let key = KEYS.iter().find(|key| key.path == *path);
+        let key = find_key(path);
         match (key.map(|key| key.kind), self.entries.get(path).map(|entry| &entry.value)) {
             (Some(ValueKind::Word(words)), Some(JobValue::Text(word))) => {
                 !words.contains(&word.as_str())
             }
-            (_, found) => found.is_some(),
+            // Checking reports a layer without a kind.
+            (_, found) => found.is_some() || layer_of(path).is_some(),
         }
     }
 

@@ -10,9 +10,9 @@ use paceline_lab::Finding;
 use paceline_lab::sweep_plan::ReferenceFigure;
 use toml::de::DeValue;
 
-use super::problem::{Problem, Problems, SettingOrigin};
+use super::problem::{Problem, Problems, SettingOrigin, remove_duplicates};
 use super::raw::RawJob;
-use super::schema::KEYS;
+use super::schema::find_key;
 use super::sweep_sections::{ReferenceSection, SweepSection, SweepSetting};
 use super::value::{JobValue, plain};
 
@@ -144,12 +144,8 @@ impl RawJob {
     /// All keys that apply to the run, as text: equal for equal runs.
     fn identity(&self) -> String {
         let resolved = self.resolve();
-        let applicable = KEYS.iter().filter(|key| resolved.applies(key));
-        let lines = applicable.filter_map(|key| {
-            let entry = resolved.entries.get(&key.path)?;
-            Some(format!("{} = {}\n", key.path, entry.value))
-        });
-        lines.collect()
+        let used = resolved.used_keys().into_iter();
+        used.map(|used| format!("{} = {}\n", used.path, used.entry.value)).collect()
     }
 
     /// The settings that distinguish a cell from others and apply to its run.
@@ -161,7 +157,7 @@ impl RawJob {
         let resolved = self.resolve();
         let settings = settings.iter().filter(|setting| swept.contains(setting.key.as_str()));
         let applies = |setting: &&SweepSetting| {
-            KEYS.iter().find(|key| key.path == setting.key).is_none_or(|key| resolved.applies(key))
+            find_key(&setting.key).is_none_or(|key| resolved.applies(key, &setting.key))
         };
         let shown = |setting: &SweepSetting| (setting.key.clone(), plain(&setting.text));
         settings.filter(applies).map(shown).collect()
@@ -176,9 +172,9 @@ impl RawJob {
                 let wanted = DeValue::parse(&setting.text);
                 let wanted =
                     wanted.ok().and_then(|value| JobValue::from_toml(value.get_ref()).ok());
-                let key = KEYS.iter().find(|key| key.path == setting.key);
-                let entry = key.filter(|key| resolved.applies(key));
-                let entry = entry.and_then(|key| resolved.entries.get(&key.path));
+                let key = find_key(&setting.key);
+                let entry = key.filter(|key| resolved.applies(key, &setting.key));
+                let entry = entry.and_then(|_| resolved.entries.get(&setting.key));
                 wanted.is_some() && entry.map(|entry| &entry.value) == wanted.as_ref()
             })
         };
@@ -270,16 +266,4 @@ impl SweepSection {
         }
         cells
     }
-}
-
-/// Removes repeated problems; the first of each stays.
-fn remove_duplicates(problems: &mut Vec<Problem>) {
-    let mut found: Vec<Problem> = Vec::new();
-    problems.retain(|problem| {
-        let is_new = !found.contains(problem);
-        if is_new {
-            found.push(problem.clone());
-        }
-        is_new
-    });
 }

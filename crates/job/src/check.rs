@@ -6,7 +6,6 @@ use std::time::Duration;
 use paceline_engine::{
     CheckpointSettings, EvaluateSettings, Mode, OnDivergence, OnWorkerLoss, Stop,
 };
-use paceline_model::Initialisation;
 use paceline_observe::trace::TraceWindow;
 use paceline_observe::{BatchSize, JobBatches, ModeKind};
 use paceline_record::SampleSpacing;
@@ -14,10 +13,10 @@ use paceline_record::SampleSpacing;
 use super::key_spec::ValueKind;
 use super::link_rate::parse_rate;
 use super::plan::{ClusterPlan, DataPlan, ModelKind, Plan};
-use super::problem::{Problem, Problems};
+use super::problem::{Problem, Problems, remove_duplicates};
 use super::raw::RawJob;
 use super::resolve::{is_address, is_name};
-use super::schema::{DATA_KINDS, KEYS, ROWS};
+use super::schema::find_key;
 use super::value::JobValue;
 
 /// The longest timeout. It is longer than any useful one, and added to a time it cannot overflow.
@@ -53,7 +52,11 @@ impl RawJob {
             let message = "sweep asks for many runs: use `paceline sweep`".to_owned();
             checker.problems.push(Problem { origin: sweep.origin.clone(), message });
         }
-        let problems = checker.problems;
+        let mut problems = checker.problems;
+        if problems.is_empty() {
+            problems.extend(resolved.check_known_network(&plan).err());
+        }
+        remove_duplicates(&mut problems);
         if problems.is_empty() { Ok(plan) } else { Err(Problems::in_order(problems)) }
     }
 
@@ -79,7 +82,7 @@ impl JobChecker<'_> {
         let mut plan = Plan {
             name,
             seed,
-            model,
+            model: model.clone(),
             data: DataPlan {
                 kind: self.data(),
                 shuffle: self.flag("data.shuffle"),
@@ -87,7 +90,7 @@ impl JobChecker<'_> {
                 on_bad: self.on_bad(),
             },
             batch: self.whole("train.batch") as usize,
-            threads: self.threads(model),
+            threads: self.threads(&model),
             stop: Stop {
                 epochs: self.optional("train.stop.epochs", Self::whole),
                 steps: self.optional("train.stop.steps", Self::whole),
@@ -104,8 +107,8 @@ impl JobChecker<'_> {
                 "continue" => OnDivergence::Continue,
                 _ => OnDivergence::Stop,
             },
-            optimizer: self.optimizer(model),
-            cluster: self.cluster(model),
+            optimizer: self.optimizer(&model),
+            cluster: self.cluster(&model),
             checkpoint: self.checkpoint(),
             observe_every: self.optional("observe.every", Self::whole),
             observe_histograms: self.optional("observe.histograms", Self::whole),
@@ -145,40 +148,6 @@ impl JobChecker<'_> {
         (from.is_some() || steps.is_some()).then_some(window)
     }
 
-    fn model(&mut self) -> ModelKind {
-        let kind = self.text("model.kind");
-        self.check_fit(&kind);
-        let dropout = self.number("model.dropout") as f32;
-        let init = match self.text("model.init").as_str() {
-            "he" => Initialisation::He,
-            "pytorch" => Initialisation::PyTorch,
-            _ => Initialisation::Glorot,
-        };
-        match kind.as_str() {
-            "logistic" => ModelKind::Logistic { dense: self.flag("model.dense") },
-            "lenet" => ModelKind::LeNet { init },
-            "alexnet" => ModelKind::AlexNet { init, dropout },
-            _ => ModelKind::Softmax,
-        }
-    }
-
-    /// Checks that the model can train on the data.
-    fn check_fit(&mut self, model: &str) {
-        let data = self.job.word("data.kind");
-        let fits = |data: &str| match model {
-            "logistic" => ROWS.contains(&data),
-            "lenet" => ["digits", "mnist", "fashion-mnist"].contains(&data),
-            "alexnet" => ["fake-images", "images"].contains(&data),
-            _ => !ROWS.contains(&data),
-        };
-        if !model.is_empty() && DATA_KINDS.contains(&data.as_str()) && !fits(&data) {
-            let takes = DATA_KINDS.iter().copied().filter(|data| fits(data));
-            let takes = takes.collect::<Vec<_>>().join(", ");
-            let message = format!("is {data:?}, but model.kind is {model:?}, which takes {takes}");
-            self.problems.push(self.job.problem("data.kind", message));
-        }
-    }
-
     /// The share of a slot in a global batch.
     fn share_of_batch(&mut self, global: usize, cluster: &ClusterPlan) -> usize {
         let batches = JobBatches {
@@ -199,21 +168,21 @@ impl JobChecker<'_> {
 
     /// Threads per worker. Threads of a sparse model share the parameters, which only mode `single`
     /// allows.
-    fn threads(&mut self, model: ModelKind) -> Option<usize> {
+    fn threads(&mut self, model: &ModelKind) -> Option<usize> {
         let threads = self.optional("train.threads", Self::whole)? as usize;
         let mode = self.job.word("cluster.mode");
         if threads > 1 && model.is_sparse() && mode != "single" {
             let message = format!("is {threads}, but cluster.mode is {mode:?}; use single");
             self.problems.push(self.job.problem("train.threads", message));
         }
-        if threads > 1 && model == (ModelKind::Logistic { dense: true }) {
+        if threads > 1 && *model == (ModelKind::Logistic { dense: true }) {
             let message = format!("is {threads}, but model.dense is true, which uses one thread");
             self.problems.push(self.job.problem("train.threads", message));
         }
         Some(threads)
     }
 
-    fn cluster(&mut self, model: ModelKind) -> ClusterPlan {
+    fn cluster(&mut self, model: &ModelKind) -> ClusterPlan {
         let workers = self.whole("cluster.workers") as usize;
         let slots = self.slots();
         let servers = self.whole("cluster.servers") as usize;
@@ -282,7 +251,7 @@ impl JobChecker<'_> {
     }
 
     /// Refuses settings that need parameter servers.
-    fn check_mirrored(&mut self, model: ModelKind) {
+    fn check_mirrored(&mut self, model: &ModelKind) {
         if model.is_sparse() {
             let message = "is \"mirrored\", which updates every parameter at every step; use async \
                            or sync for a sparse model, or set model.dense = true";
@@ -332,7 +301,7 @@ impl JobChecker<'_> {
         self.take(path, |value, kind| match (value, kind) {
             (
                 JobValue::Whole(whole),
-                ValueKind::Whole { min, max } | ValueKind::WholeOrAuto { min, max },
+                ValueKind::Whole { min, max } | ValueKind::WholeOr { min, max, .. },
             ) => u64::try_from(*whole).ok().filter(|whole| (min..=max).contains(whole)),
             _ => None,
         })
@@ -400,13 +369,14 @@ impl JobChecker<'_> {
         path: &str,
         read: impl Fn(&JobValue, ValueKind) -> Option<T>,
     ) -> Option<T> {
-        let key = KEYS.iter().find(|key| key.path == path);
-        let key = key.unwrap_or_else(|| unreachable!("{path} is in the schema"));
+        let key = find_key(path).unwrap_or_else(|| unreachable!("{path} is in the schema"));
         let entry = self.job.entries.get(path)?;
         let value = read(&entry.value, key.kind);
         if value.is_none() {
             let takes = key.kind.describe();
-            let message = format!("{path} must be {takes}, not {}", entry.value.describe());
+            let found = entry.value.describe();
+            let hint = key.kind.hint(&entry.value);
+            let message = format!("{path} must be {takes}, not {found}{hint}");
             self.problems.push(Problem { origin: entry.origin.clone(), message });
         }
         value

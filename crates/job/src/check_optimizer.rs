@@ -8,7 +8,7 @@ use super::check::JobChecker;
 use super::plan::ModelKind;
 
 impl JobChecker<'_> {
-    pub(super) fn optimizer(&mut self, model: ModelKind) -> OptimizerSpec {
+    pub(super) fn optimizer(&mut self, model: &ModelKind) -> OptimizerSpec {
         let at = |name: &str| format!("train.optimizer.{name}");
         let epsilon = self.number(&at("epsilon")) as f32;
         let momentum = self.number(&at("momentum")) as f32;

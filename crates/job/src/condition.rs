@@ -1,9 +1,10 @@
 //! The conditions under which a key of the job file applies.
 
+use super::layer_path::at_layer;
 use super::value::one_of;
 
 /// A condition on other keys.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum KeyCondition {
     /// A key has one of these values.
     Has { key: String, values: &'static [&'static str] },
@@ -22,10 +23,23 @@ pub(super) enum KeyCondition {
 }
 
 impl KeyCondition {
+    /// The condition for the keys of this layer.
+    pub(super) fn at(&self, layer: Option<usize>) -> KeyCondition {
+        match self {
+            KeyCondition::Has { key, values } => {
+                KeyCondition::Has { key: at_layer(key, layer), values }
+            }
+            other => other.clone(),
+        }
+    }
+
     /// The condition as Markdown, for documentation.
     pub(super) fn markdown(&self) -> String {
         match self {
-            KeyCondition::Has { key, values } => format!("with `{key}` = {}", one_of(values)),
+            KeyCondition::Has { key, values } => {
+                let key = key.rsplit_once('#').map_or(key.as_str(), |(_, name)| &name[1..]);
+                format!("with `{key}` = {}", one_of(values))
+            }
             KeyCondition::IsTrue(key) => format!("with `{key}` = true"),
             KeyCondition::AnySet(keys) => {
                 let keys: Vec<_> = keys.iter().map(|key| format!("`{key}`")).collect();

@@ -4,7 +4,7 @@ use paceline_lab::{CellSettings, Finding, FindingCheck, Trend};
 use toml::de::{DeTable, DeValue};
 
 use super::problem::Problem;
-use super::schema::KEYS;
+use super::schema::find_key;
 use super::sweep_sections::{SECTIONS, SectionReader, SweepSetting, lines, number};
 use super::value::plain;
 
@@ -96,7 +96,7 @@ impl SectionReader<'_> {
         let value = |setting: &SweepSetting| (setting.key.clone(), plain(&setting.text));
         let found = settings.iter().map(value).collect();
         for setting in settings {
-            if !KEYS.iter().any(|key| key.path == setting.key) {
+            if find_key(&setting.key).is_none() {
                 let message = format!("finding.{name}: {} is not a key", setting.key);
                 self.problems.push(Problem { origin: setting.origin, message });
             }

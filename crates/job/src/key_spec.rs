@@ -1,7 +1,7 @@
 //! The description of a key of the job file.
 
 use super::condition::KeyCondition;
-use super::value::one_of;
+use super::value::{JobValue, one_of};
 
 /// One key of the job file.
 #[derive(Debug)]
@@ -55,8 +55,8 @@ pub(super) struct DefaultCondition {
 pub(super) enum ValueKind {
     /// A whole number in a range, both ends included.
     Whole { min: u64, max: u64 },
-    /// A whole number in a range, both ends included, or the word `auto`.
-    WholeOrAuto { min: u64, max: u64 },
+    /// A whole number in a range, both ends included, or this word.
+    WholeOr { min: u64, max: u64, word: &'static str },
     /// A finite number above a limit.
     Above(f64),
     /// A finite number, at least a limit.
@@ -85,8 +85,8 @@ impl ValueKind {
                 format!("a whole number from {min} up")
             }
             ValueKind::Whole { min, max } => format!("a whole number from {min} to {max}"),
-            ValueKind::WholeOrAuto { min, max } => {
-                format!("{}, or \"auto\"", ValueKind::Whole { min, max }.describe())
+            ValueKind::WholeOr { min, max, word } => {
+                format!("{}, or {word:?}", ValueKind::Whole { min, max }.describe())
             }
             ValueKind::Above(limit) => format!("a number above {limit}"),
             ValueKind::From(limit) => format!("a number from {limit} up"),
@@ -99,6 +99,23 @@ impl ValueKind {
             ValueKind::Rate => {
                 "a rate such as \"1gbit\" or \"100mbit\", from 100kbit to 100gbit".into()
             }
+        }
+    }
+}
+
+impl ValueKind {
+    /// What was probably meant by a value that is not accepted, as the end of a sentence.
+    pub(super) fn hint(self, value: &JobValue) -> String {
+        let (ValueKind::Word(words), JobValue::Text(text)) = (self, value) else {
+            return String::new();
+        };
+        let text = text.to_lowercase();
+        let likeness = |word: &str| strsim::normalized_damerau_levenshtein(word, &text);
+        let nearest = words.iter().map(|word| (likeness(word), word));
+        let nearest = nearest.reduce(|best, next| if next.0 > best.0 { next } else { best });
+        match nearest.filter(|(likeness, _)| *likeness > 0.5) {
+            Some((_, word)) => format!("; did you mean {word:?}?"),
+            None => String::new(),
         }
     }
 }
@@ -137,6 +154,12 @@ impl KeySpec {
         self
     }
 
+    /// As [`KeySpec::when`]; the condition is named before the others if it does not hold.
+    pub(super) fn when_first(mut self, condition: KeyCondition) -> Self {
+        self.conditions.insert(0, condition);
+        self
+    }
+
     /// Makes `value` the default if every one of these keys has one of its values; a key without
     /// values must only be set. Keys that the default depends on precede this one in the schema.
     pub(super) fn default_when(
@@ -154,6 +177,16 @@ impl KeySpec {
     /// The key's section; empty for the keys at the top.
     pub(super) fn section(&self) -> &str {
         self.path.rsplit_once('.').map_or("", |(section, _)| section)
+    }
+
+    /// The section as a job file writes it.
+    pub(super) fn title(&self) -> &str {
+        self.section().strip_suffix(".#").unwrap_or(self.section())
+    }
+
+    /// Whether each layer of a network has this key.
+    pub(super) fn is_of_layers(&self) -> bool {
+        self.path.contains('#')
     }
 
     /// The key's name inside its section.

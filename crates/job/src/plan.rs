@@ -9,10 +9,12 @@ use paceline_engine::{
     CheckpointSettings, EvaluateSettings, Mode, OnDivergence, OnWorkerLoss, Stop, TestHooks,
     Threads, Timeouts, TrainSettings,
 };
-use paceline_model::{Initialisation, OptimizerSpec};
+use paceline_model::OptimizerSpec;
 use paceline_observe::trace::TraceWindow;
 use paceline_place::EmulateSettings;
 use paceline_record::SampleSpacing;
+
+use super::network_plan::NetworkPlan;
 
 /// A checked job: every value is in range and every required key is set.
 #[derive(Clone, Debug)]
@@ -70,9 +72,7 @@ impl Plan {
         match self.model {
             ModelKind::Logistic { .. } => Threads::Fixed(1),
             ModelKind::Softmax if self.batch < SOFTMAX_SHARED => Threads::Fixed(1),
-            ModelKind::Softmax | ModelKind::LeNet { .. } | ModelKind::AlexNet { .. } => {
-                Threads::Share { processes }
-            }
+            ModelKind::Softmax | ModelKind::Network(_) => Threads::Share { processes },
         }
     }
 
@@ -108,7 +108,7 @@ impl Plan {
 }
 
 /// A model that a job can name.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ModelKind {
     /// Softmax regression.
     Softmax,
@@ -117,34 +117,23 @@ pub enum ModelKind {
         /// Whether every step updates every parameter, not only those that a batch touches.
         dense: bool,
     },
-    /// LeNet-5 for small grey images.
-    LeNet {
-        /// How its weights start.
-        init: Initialisation,
-    },
-    /// AlexNet for colour pictures.
-    AlexNet {
-        /// How its weights start.
-        init: Initialisation,
-        /// Fraction of the values that dropout sets to zero.
-        dropout: f32,
-    },
+    /// A network: LeNet-5, AlexNet, or layers of the job file.
+    Network(NetworkPlan),
 }
 
 impl ModelKind {
     /// The name in job files.
-    pub fn name(self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             ModelKind::Softmax => "softmax",
             ModelKind::Logistic { .. } => "logistic",
-            ModelKind::LeNet { .. } => "lenet",
-            ModelKind::AlexNet { .. } => "alexnet",
+            ModelKind::Network(network) => network.name,
         }
     }
 
     /// Whether a step updates only the parameters that a batch touches.
-    pub fn is_sparse(self) -> bool {
-        self == ModelKind::Logistic { dense: false }
+    pub fn is_sparse(&self) -> bool {
+        *self == ModelKind::Logistic { dense: false }
     }
 }
 

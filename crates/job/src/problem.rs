@@ -18,6 +18,11 @@ pub enum SettingOrigin {
         /// The text after `--set`.
         text: String,
     },
+    /// The definition of a built-in network.
+    Network {
+        /// The network's name in job files.
+        name: &'static str,
+    },
     /// The value is a default of the built-in job.
     BuiltIn,
     /// The value is a default that depends on something.
@@ -37,6 +42,7 @@ impl fmt::Display for SettingOrigin {
                 line.map_or(Ok(()), |line| write!(f, ":{line}"))
             }
             SettingOrigin::Set { text } => write!(f, "--set {}", one_line(text)),
+            SettingOrigin::Network { name } => write!(f, "definition of {name}"),
             SettingOrigin::BuiltIn => f.write_str("default of the built-in job"),
             SettingOrigin::Derived { why } => write!(f, "default: {}", one_line(why)),
             SettingOrigin::Default => f.write_str("default"),
@@ -91,9 +97,10 @@ impl Problems {
         problems.sort_by_key(|problem| match problem.origin {
             SettingOrigin::File { line, .. } => (0, line),
             SettingOrigin::Set { .. } => (1, None),
-            SettingOrigin::BuiltIn | SettingOrigin::Derived { .. } | SettingOrigin::Default => {
-                (2, None)
-            }
+            SettingOrigin::Network { .. }
+            | SettingOrigin::BuiltIn
+            | SettingOrigin::Derived { .. }
+            | SettingOrigin::Default => (2, None),
         });
         Self(problems)
     }
@@ -103,4 +110,16 @@ impl From<Problem> for Problems {
     fn from(problem: Problem) -> Self {
         Self(vec![problem])
     }
+}
+
+/// Removes repeated problems; the first of each stays.
+pub(super) fn remove_duplicates(problems: &mut Vec<Problem>) {
+    let mut found: Vec<Problem> = Vec::new();
+    problems.retain(|problem| {
+        let is_new = !found.contains(problem);
+        if is_new {
+            found.push(problem.clone());
+        }
+        is_new
+    });
 }

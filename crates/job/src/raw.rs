@@ -7,8 +7,9 @@ use paceline_lab::Finding;
 use paceline_record::names::LIBRARY_KEY;
 use toml::de::{DeTable, DeValue};
 
+use super::layer_path::{LAYERS, at_layer, layer_of, pattern_of};
 use super::problem::{Problem, Problems, SettingOrigin};
-use super::schema::KEYS;
+use super::schema::{KEYS, find_key};
 use super::sweep_sections::{ReferenceSection, SECTIONS, SectionReader, SweepSection};
 use super::value::{JobValue, described};
 
@@ -35,6 +36,7 @@ impl JobEntry {
     pub(super) fn is_set(&self) -> bool {
         let is_default = match self.origin {
             SettingOrigin::File { .. } | SettingOrigin::Set { .. } => self.saved_default.is_some(),
+            SettingOrigin::Network { .. } => false,
             SettingOrigin::BuiltIn | SettingOrigin::Derived { .. } | SettingOrigin::Default => true,
         };
         !is_default
@@ -145,7 +147,7 @@ impl RawJob {
     /// The value is TOML. A value that does not parse as TOML is text, so that bare words need no
     /// quotes, unless it begins with a quote or bracket: then a typing error is more likely.
     pub fn set(&mut self, assignment: &str) {
-        let origin = SettingOrigin::Set { text: assignment.to_owned() };
+        let origin = SettingOrigin::Set { text: shortened(assignment) };
         let Some((path, text)) = assignment.split_once('=') else {
             let message = "is not of the form key=value".to_owned();
             self.problems.push(Problem { origin, message });
@@ -202,15 +204,18 @@ impl RawJob {
         }
     }
 
-    fn insert(
+    pub(super) fn insert(
         &mut self,
         path: &str,
         value: &DeValue<'_>,
         origin: &dyn Fn(usize) -> SettingOrigin,
         at: usize,
     ) {
-        let known = KEYS.iter().any(|key| key.path == path);
-        let below = format!("{path}.");
+        if path == LAYERS {
+            return self.insert_layers(value, origin, at);
+        }
+        let known = find_key(path).is_some();
+        let below = format!("{}.", pattern_of(path));
         let section = KEYS.iter().any(|key| key.path.starts_with(&below));
         let shown = if path.is_empty() { "\"\"" } else { path };
         let mut complain = |message: String| {
@@ -227,7 +232,7 @@ impl RawJob {
                 return complain(format!("is not a section{}", suggestion(path, sections())));
             }
             _ if !known => {
-                let keys = KEYS.iter().map(|key| key.path.as_str());
+                let keys = KEYS.iter().map(|key| key.path.as_str()).chain([LAYERS]);
                 return complain(format!("is not a key{}", suggestion(path, keys)));
             }
             _ => {}
@@ -246,6 +251,12 @@ impl RawJob {
     }
 }
 
+/// The text of a setting in errors and in `job.toml`, which repeats it for each layer of a list.
+fn shortened(assignment: &str) -> String {
+    let list = assignment.split_once('=').filter(|(path, _)| path.trim() == LAYERS);
+    list.map_or_else(|| assignment.to_owned(), |(path, _)| format!("{}=[...]", path.trim()))
+}
+
 /// The comment at the end of a line, if it says that the value is a default.
 fn saved_default(line: &str) -> Option<String> {
     let (_, comment) = line.rsplit_once(" # ")?;
@@ -262,6 +273,8 @@ fn sections() -> impl Iterator<Item = &'static str> {
 
 /// The known name most similar to a wrong one, as the end of a sentence.
 fn suggestion(path: &str, known: impl Iterator<Item = &'static str>) -> String {
+    let (layer, pattern) = (layer_of(path), pattern_of(path));
+    let path = pattern.as_ref();
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
     let likeness = |name: &str| {
         // The right name in the wrong section is more likely than a typing error.
@@ -274,7 +287,9 @@ fn suggestion(path: &str, known: impl Iterator<Item = &'static str>) -> String {
         .reduce(|best, next| if next.0 > best.0 { next } else { best })
         .filter(|(likeness, _)| *likeness > 0.5);
     match nearest {
-        Some((_, name)) => format!("; did you mean {name}?"),
+        Some((_, name)) => {
+            format!("; did you mean {}?", at_layer(name, layer.or(Some(0))))
+        }
         None => "; docs/job.md lists all keys, `paceline explain` those in use".to_owned(),
     }
 }

@@ -4,6 +4,11 @@ use std::fmt::Write;
 
 use super::schema::KEYS;
 
+/// What precedes the keys of a layer.
+const ABOUT_LAYERS: &str = "A list: each `[[model.layers]]` is one layer of a network \
+(`model.kind` = \"network\"), numbered from 0.\n`--set model.layers.1.size=64` and `[sweep]` set \
+the key of one layer.\n\n";
+
 /// The table as Markdown, for `docs/job.md`.
 pub fn reference_markdown() -> String {
     let mut text = String::new();
@@ -11,8 +16,12 @@ pub fn reference_markdown() -> String {
     for key in KEYS.iter() {
         if section != Some(key.section()) {
             section = Some(key.section());
-            let title = if key.section().is_empty() { "At the top" } else { key.section() };
-            let _ = write!(text, "\n## {title}\n\n| key | takes | default | meaning |\n");
+            let title = if key.section().is_empty() { "At the top" } else { key.title() };
+            let _ = write!(text, "\n## {title}\n\n");
+            if key.is_of_layers() {
+                text.push_str(ABOUT_LAYERS);
+            }
+            text.push_str("| key | takes | default | meaning |\n");
             text.push_str("|---|---|---|---|\n");
         }
         let mut default = key.default.map_or(String::from("none"), |value| format!("`{value}`"));
@@ -20,8 +29,9 @@ pub fn reference_markdown() -> String {
             let conditions = case.describe(|key| format!("`{key}`"));
             let _ = write!(default, "; `{}` if {conditions}", case.value);
         }
-        let with: String =
-            key.conditions.iter().map(|with| format!("; {}", with.markdown())).collect();
+        // The first condition of a layer's key is that there are layers.
+        let conditions = key.conditions.iter().skip(usize::from(key.is_of_layers()));
+        let with: String = conditions.map(|with| format!("; {}", with.markdown())).collect();
         let takes = key.kind.describe();
         let _ = writeln!(text, "| `{}` | {takes} | {default} | {}{with} |", key.name(), key.help);
     }
@@ -36,7 +46,7 @@ mod tests {
     fn the_reference_has_every_key_once() {
         let reference = reference_markdown();
         for key in KEYS.iter() {
-            let section = if key.section().is_empty() { "At the top" } else { key.section() };
+            let section = if key.section().is_empty() { "At the top" } else { key.title() };
             let after = reference.split(&format!("## {section}\n")).nth(1).expect(section);
             let table = after.split("\n## ").next().unwrap();
             let rows = table.matches(&format!("| `{}` |", key.name())).count();

@@ -7,9 +7,11 @@ use sha2::{Digest, Sha256};
 use toml::de::DeValue;
 
 use super::key_spec::{DefaultCase, DefaultCondition, ValueKind};
+use super::layer_path::{LAYERS, layer_of};
+use super::layers::UsedKey;
 use super::problem::SettingOrigin;
 use super::raw::{JobEntry, PlacedTasks, RawJob};
-use super::schema::{FILES, KEYS};
+use super::schema::{FILES, KEYS, find_key};
 use super::value::JobValue;
 
 /// A run's name is part of its directory's name, whose length is limited.
@@ -23,8 +25,15 @@ impl RawJob {
         let resolved = self.resolve();
         let mut text = String::new();
         let mut section = "";
-        for key in KEYS.iter().filter(|key| resolved.applies(key)) {
-            let Some(entry) = resolved.entries.get(&key.path) else { continue };
+        let mut has_layers = false;
+        for UsedKey { path, key, entry } in resolved.used_keys() {
+            if layer_of(&path).is_some() {
+                if !has_layers {
+                    text.push_str(&resolved.explain_layers());
+                    has_layers = true;
+                }
+                continue;
+            }
             if section != key.section() {
                 section = key.section();
                 text.push_str(&format!("\n[{section}]\n"));
@@ -43,11 +52,11 @@ impl RawJob {
     pub fn digest(&self) -> [u8; 32] {
         let resolved = self.resolve();
         let mut hash = Sha256::new();
-        for key in KEYS.iter().filter(|key| resolved.applies(key)) {
+        for UsedKey { path, key, entry } in resolved.used_keys() {
             let own =
                 key.path == "name" || matches!(key.kind, ValueKind::Path | ValueKind::Address);
-            if let Some(entry) = resolved.entries.get(&key.path).filter(|_| !own) {
-                hash.update(format!("{} = {}\n", key.path, entry.value));
+            if !own {
+                hash.update(format!("{path} = {}\n", entry.value));
             }
         }
         hash.finalize().into()
@@ -72,16 +81,19 @@ impl RawJob {
             job.default_to("train.stop.epochs", DEFAULT_EPOCHS, "no stop condition is set");
         }
         for key in KEYS.iter() {
-            if job.entries.contains_key(&key.path) {
-                continue;
-            }
-            let holds =
-                |case: &&DefaultCase| case.conditions.iter().all(|when| job.default_holds(when));
-            if let Some(case) = key.cases.iter().find(holds) {
-                let why = job.reason(case);
-                job.default_to(&key.path, case.value, why);
-            } else if let Some(default) = key.default {
-                job.fill(&key.path, default, SettingOrigin::Default);
+            for path in job.paths_of(key) {
+                if job.entries.contains_key(&path) {
+                    continue;
+                }
+                let holds = |case: &&DefaultCase| {
+                    case.conditions.iter().all(|when| job.default_holds(when))
+                };
+                if let Some(case) = key.cases.iter().find(holds) {
+                    let why = job.reason(case);
+                    job.default_to(&path, case.value, why);
+                } else if let Some(default) = key.default {
+                    job.fill(&path, default, SettingOrigin::Default);
+                }
             }
         }
         if !job.entries.contains_key("name") {
@@ -90,7 +102,7 @@ impl RawJob {
             job.entries.insert("name".into(), JobEntry::new(value, origin));
         }
         for (path, entry) in &mut job.entries {
-            if KEYS.iter().any(|key| key.path == *path && matches!(key.kind, ValueKind::Path)) {
+            if find_key(path).is_some_and(|key| matches!(key.kind, ValueKind::Path)) {
                 make_absolute(entry);
             }
         }
@@ -125,16 +137,17 @@ impl RawJob {
     fn default_holds(&self, DefaultCondition { key, values }: &DefaultCondition) -> bool {
         match self.entries.get(key).map(|entry| &entry.value) {
             Some(JobValue::Text(word)) if !values.is_empty() => values.contains(&word.as_str()),
-            value => value.is_some() && values.is_empty(),
+            value => values.is_empty() && (value.is_some() || self.has_layers_at(key)),
         }
     }
 
     /// Fills in how workers share. The built-in job's text says so, unless a setting makes it
     /// another job or the environment places its tasks.
     fn choose_mode(&mut self) {
-        let changed = ["model.kind", "data.kind", "cluster.mode"].into_iter().find(|key| {
-            let origin = self.entries.get(*key).map(|entry| &entry.origin);
-            matches!(origin, Some(SettingOrigin::Set { .. }))
+        let changed = ["model.kind", LAYERS, "data.kind", "cluster.mode"].into_iter().find(|key| {
+            let layer = self.first_layer_entry().filter(|_| *key == LAYERS);
+            let entry = self.entries.get(*key).or(layer);
+            matches!(entry.map(|entry| &entry.origin), Some(SettingOrigin::Set { .. }))
         });
         let was_built_in =
             self.entries.values().any(|entry| entry.origin == SettingOrigin::BuiltIn);

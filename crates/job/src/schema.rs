@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 
 use super::condition::KeyCondition;
 use super::key_spec::{KeySpec, ValueKind, key, optional};
+use super::layer_keys::layer_keys;
+use super::layer_path::{LAYERS, pattern_of};
 
 /// Counts that fit in 32 bits.
 const COUNT: ValueKind = ValueKind::Whole { min: 1, max: u32::MAX as u64 };
@@ -42,11 +44,16 @@ const STEPS_FROM_0: ValueKind = ValueKind::Whole { min: 0, max: i64::MAX as u64 
 
 /// Every key. Keys of a section are adjacent; sections are in the order of the file.
 pub(super) static KEYS: LazyLock<Vec<KeySpec>> = LazyLock::new(|| {
-    [top(), model(), data(), train(), optimizer(), cluster(), emulate(), checkpoint(), observe()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let before = [top(), model(), layer_keys(), data(), train(), optimizer()];
+    let after = [cluster(), emulate(), checkpoint(), observe()];
+    before.into_iter().chain(after).flatten().collect()
 });
+
+/// The key of a path.
+pub(super) fn find_key(path: &str) -> Option<&'static KeySpec> {
+    let pattern = pattern_of(path);
+    KEYS.iter().find(|key| key.path == pattern)
+}
 
 fn top() -> Vec<KeySpec> {
     vec![
@@ -57,15 +64,17 @@ fn top() -> Vec<KeySpec> {
 
 fn model() -> Vec<KeySpec> {
     let kind = "data.kind";
-    let models = ValueKind::Word(&["softmax", "logistic", "lenet", "alexnet"]);
+    let models = ValueKind::Word(&["softmax", "logistic", "lenet", "alexnet", "network"]);
+    let networks: &[&str] = &["lenet", "alexnet", "network"];
     let init = "how the initial weights are spread (docs/models.md)";
     let inits = ValueKind::Word(&["glorot", "he", "pytorch"]);
     let dense = "update every parameter at every step, not only those that a batch touches";
     vec![
         key(MODEL, models, "\"softmax\"", "model to train")
+            .default_when("\"network\"", &[(LAYERS, &[])])
             .default_when("\"logistic\"", &[(kind, ROWS)])
             .default_when("\"alexnet\"", &[(kind, PICTURES)]),
-        key("model.init", inits, "\"glorot\"", init).with(MODEL, &["lenet", "alexnet"]),
+        key("model.init", inits, "\"glorot\"", init).with(MODEL, networks),
         key(
             "model.dropout",
             ValueKind::Fraction,
@@ -144,7 +153,7 @@ fn train() -> Vec<KeySpec> {
                  single only";
     let every = "global steps between tests; \"auto\" spaces tests so that all of them together \
                  take at most a twentieth of the run's processor time";
-    let intervals = ValueKind::WholeOrAuto { min: 1, max: i64::MAX as u64 };
+    let intervals = ValueKind::WholeOr { min: 1, max: i64::MAX as u64, word: "auto" };
     let target = "train.stop.test_loss";
     let divergence = "whether training whose loss stays at ten times its start, or at ten if it \
                  started below one, ends with an error; a loss that is not a number always does";
@@ -152,7 +161,7 @@ fn train() -> Vec<KeySpec> {
     let epochs = "stop after this number of passes over the data; 6 if no other condition is set";
     vec![
         key("train.batch", COUNT, "60", "examples per step of a worker")
-            .default_when("64", &[(MODEL, &["lenet"])])
+            .default_when("64", &[(MODEL, &["lenet", "network"])])
             .default_when("32", &[(MODEL, &["alexnet"])])
             .when(KeyCondition::NotSet("train.global_batch")),
         optional("train.global_batch", COUNT, global_batch),
@@ -181,7 +190,7 @@ fn optimizer() -> Vec<KeySpec> {
     let decay = "weight decay: this factor times the parameter is added to its gradient";
     let mut keys = vec![
         key(kind, kinds, "\"sgd\"", "optimizer, which turns gradients into updates")
-            .default_when("\"adam\"", &[(MODEL, &["lenet", "alexnet"])]),
+            .default_when("\"adam\"", &[(MODEL, &["lenet", "alexnet", "network"])]),
         key("train.optimizer.rate", ValueKind::Above(0.0), "0.01", rate)
             .default_when("0.15", &[(MODEL, &["softmax"]), (kind, &["sgd"])])
             .default_when("0.3", &[(MODEL, &["logistic"]), (kind, &["sgd"])])

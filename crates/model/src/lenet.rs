@@ -10,8 +10,13 @@ use crate::network::{Network, NetworkError};
 /// # Errors
 /// As [`Network::new`].
 pub fn lenet(block: usize, threads: usize) -> Result<Network, NetworkError> {
+    Network::new(Shape::image(1, 28, 28), lenet_layers(), block, threads)
+}
+
+/// The layers of [`lenet`].
+pub fn lenet_layers() -> Vec<Layer> {
     let pool = LayerKind::AveragePool(Windows::square(2, 2));
-    let layers = vec![
+    vec![
         Layer::conv("conv1", 6, 5, 1, 2),
         Layer::new("relu1", LayerKind::Relu),
         Layer::new("pool1", pool),
@@ -24,6 +29,5 @@ pub fn lenet(block: usize, threads: usize) -> Result<Network, NetworkError> {
         Layer::dense("fc2", 84),
         Layer::new("relu4", LayerKind::Relu),
         Layer::dense("fc3", 10),
-    ];
-    Network::new(Shape::image(1, 28, 28), layers, block, threads)
+    ]
 }

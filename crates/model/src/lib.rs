@@ -77,10 +77,10 @@ pub use kernels::OutputMode;
 pub use keys::Compactor;
 pub use layers::{Layer, LayerKind, Shape, Windows, softmax_cross_entropy};
 pub use layout::{Group, Layout, Tensor};
-pub use lenet::lenet;
+pub use lenet::{lenet, lenet_layers};
 pub use linear::{Logistic, LogisticLoss, SparseLinear};
 pub use model::{Model, StopCheck};
-pub use network::{Initialisation, LayerCost, Network, NetworkError};
+pub use network::{Architecture, Initialisation, LayerCost, Network, NetworkError, memory_text};
 pub use optimizer::{
     AdaGrad, Adam, Ftrl, GroupSettings, MAX_STATES, Momentum, Optimizer, OptimizerSpec,
     OptimizerState, ParamUpdate, Sgd,

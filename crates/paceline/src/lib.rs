@@ -133,14 +133,15 @@ pub mod prelude {
         DataError, Digits, Examples, Images, InMemoryExamples, Pictures, SparseRows, TrainTest,
     };
     pub use paceline_engine::{
-        CheckpointSettings, Mode, OnDivergence, Session, SessionReport, Sharing, Shuffle, Stop,
-        TrainError,
+        CheckpointSettings, Mode, ModelSizing, OnDivergence, Session, SessionReport, Sharing,
+        Shuffle, Stop, TrainError,
     };
     pub use paceline_model::{
-        AdaGrad, Adam, AlexNet, Batch, DenseLayer, Ftrl, Group, Initialisation, Layer, Layout,
-        Logistic, LogisticLoss, LossSlope, Model, Momentum, Network, Optimizer, OptimizerSpec,
-        OutputMode, ParamUpdate, Row, Schedule, ScoreLoss, Sgd, Shape, Softmax, SparseLinear,
-        SparseModel, Tally, fill_uniform, lenet, softmax_cross_entropy,
+        AdaGrad, Adam, AlexNet, Architecture, Batch, DenseLayer, Ftrl, Group, Initialisation,
+        Layer, LayerKind, Layout, Logistic, LogisticLoss, LossSlope, Model, Momentum, Network,
+        NetworkError, Optimizer, OptimizerSpec, OutputMode, ParamUpdate, Row, Schedule, ScoreLoss,
+        Sgd, Shape, Softmax, SparseLinear, SparseModel, Tally, Windows, fill_uniform, lenet,
+        softmax_cross_entropy,
     };
     pub use paceline_observe::{Recorder, RunStart, StepRecord, TestRecord};
     pub use paceline_record::{RunDir, RunFileError};

@@ -21,11 +21,14 @@ use self::read_job::{keep_split, read_job};
 use crate::Failure;
 use crate::bench;
 use crate::bench_args::{BenchCommand, BenchProcessArgs};
-use crate::cli::{CheckpointCommand, Command, JobArgs, TraceCommand, TrainArgs, WorkerArgs};
+use crate::cli::{
+    CheckpointCommand, Command, ExplainArgs, JobArgs, TraceCommand, TrainArgs, WorkerArgs,
+};
 use crate::closing_table::closing_table;
 use crate::data_args::{DataCommand, MakeCommand};
 use crate::interrupt::Interrupt;
 use crate::join::{JoinOptions, join, remove_join_file};
+use crate::layer_table::layer_table;
 use crate::terminal::{output_width, wrap_comments};
 use crate::text_table::{columns, counted};
 use crate::train::train;
@@ -124,20 +127,24 @@ fn run_bench(command: BenchCommand) -> Result<(), Failure> {
     }
 }
 
-fn explain(args: &JobArgs) -> Result<(), Failure> {
+fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     let cluster = Cluster::from_env()?;
-    let job = read_job(args)?.placed_in(cluster.as_ref());
+    let job = read_job(&args.job)?.placed_in(cluster.as_ref());
     let plan = job.check()?;
+    let job = if args.layers { job.with_layers()? } else { job };
+    let table = layer_table(&job, &plan)?;
     let tasks = tasks(&plan, cluster.as_ref());
     let here = cluster.map_or(plan.cluster.workers, |cluster| cluster.workers_here());
-    print(&wrap_comments(&format!("{}{tasks}{}", job.explain(), threads(&plan, here))))
+    print(&wrap_comments(&job.explain()))?;
+    print(&table)?;
+    print(&wrap_comments(&format!("{tasks}{}", threads(&plan, here))))
 }
 
 /// The threads of each worker, with the reason for their number.
 fn threads(plan: &Plan, workers_here: usize) -> String {
     let threads = plan.threads(workers_here);
     let count = threads.per_loop(1);
-    let why = match (plan.threads, plan.model, threads) {
+    let why = match (plan.threads, &plan.model, threads) {
         (Some(_), ..) => "train.threads",
         (None, ModelKind::Logistic { .. }, _) => {
             "default: several threads, without locks, do not repeat their bits"

@@ -202,7 +202,9 @@ fn unknown_words_are_refused() {
              \"mirrored\", not the text \"sink\""],
     );
     let kinds = "\"sgd\", \"momentum\", \"adagrad\", \"adam\" or \"ftrl\"";
-    let problem = format!("job:1: train.optimizer.kind must be {kinds}, not the text \"SGD\"");
+    let problem = format!(
+        "job:1: train.optimizer.kind must be {kinds}, not the text \"SGD\"; did you mean \"sgd\"?"
+    );
     check("train.optimizer.kind = \"SGD\"", &[&problem]);
 }
 

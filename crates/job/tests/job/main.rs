@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
 mod jobs;
+mod layers;
 mod sweeps;
 mod unused;

@@ -57,7 +57,7 @@ fn every_key_that_the_run_does_not_use_is_refused_with_what_makes_it_apply() {
     let rows = ["data.kind=libsvm", "data.path=x"];
     check("data.test_path=x", &rows, "with data.kind = ");
     check("data.hold_out=5", &rows, "with data.kind = ");
-    check("data.size=5", &["data.kind=fake-images"], "with data.kind = ");
+    check("data.size=70", &["data.kind=fake-images"], "with data.kind = ");
     check("data.classes=5", &["data.kind=fake-images"], "with data.kind = \"fake-images\", but");
     check("data.features=5", &["data.kind=clicks"], "with data.kind = ");
     check("data.index_base=one", &rows, "with data.kind = \"libsvm\", but");

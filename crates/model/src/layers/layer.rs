@@ -16,8 +16,8 @@ pub struct Layer {
 /// What a layer does. Pairs are for rows and columns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LayerKind {
-    /// Convolution in two dimensions, with a bias. Its weights are `[outputs, inputs, rows,
-    /// columns]`.
+    /// Convolution in two dimensions, with a bias. Its weights are `[outputs, inputs / groups,
+    /// rows, columns]`.
     Conv {
         /// Channels of the output.
         outputs: usize,
@@ -25,8 +25,11 @@ pub enum LayerKind {
         kernel: [usize; 2],
         /// Distance between two positions of the kernel.
         stride: [usize; 2],
-        /// Zeros around the image, on each side.
+        /// Zeros around the image, on each side; less than the kernel.
         padding: [usize; 2],
+        /// Groups of channels: each group of outputs sees only its own group of inputs. It
+        /// divides both numbers of channels.
+        groups: usize,
     },
     /// The largest value of each window.
     MaxPool(Windows),
@@ -74,7 +77,7 @@ impl Layer {
     /// A convolution with a square kernel.
     pub fn conv(name: &str, outputs: usize, kernel: usize, stride: usize, padding: usize) -> Self {
         let (kernel, stride, padding) = ([kernel; 2], [stride; 2], [padding; 2]);
-        Self::new(name, LayerKind::Conv { outputs, kernel, stride, padding })
+        Self::new(name, LayerKind::Conv { outputs, kernel, stride, padding, groups: 1 })
     }
 
     /// A dense layer.
@@ -102,17 +105,26 @@ impl LayerKind {
     /// The shape of the output, or why the layer cannot take the input.
     pub(crate) fn output(&self, input: Shape) -> Result<Shape, String> {
         match *self {
-            LayerKind::Conv { outputs, kernel, stride, padding } => {
+            LayerKind::Conv { outputs, kernel, stride, padding, groups } => {
                 if outputs == 0 {
                     return Err("has no outputs".into());
+                }
+                check_groups(groups, input.channels, outputs)?;
+                if (0..2).any(|axis| padding[axis] >= kernel[axis].max(1)) {
+                    return Err(format!(
+                        "pads by {}, so that windows of its kernel of {} see nothing but padding; \
+                         pad by less than the kernel's size",
+                        pair(padding),
+                        pair(kernel)
+                    ));
                 }
                 let [height, width] = window_counts(input, Windows { kernel, stride, padding })?;
                 Ok(Shape::image(outputs, height, width))
             }
             LayerKind::MaxPool(windows) | LayerKind::AveragePool(windows) => {
-                if (0..2).any(|axis| windows.padding[axis] * 2 > windows.kernel[axis]) {
+                if (0..2).any(|axis| windows.padding[axis] > windows.kernel[axis] / 2) {
                     return Err(format!(
-                        "pads by {}, more than half of its windows of {}",
+                        "pads by {}, more than half of its windows of {}; pad by less",
                         pair(windows.padding),
                         pair(windows.kernel)
                     ));
@@ -138,8 +150,8 @@ impl LayerKind {
     /// The shape of the weights and the number of biases, if the layer has parameters.
     pub(crate) fn tensors(&self, input: Shape) -> Option<LayerTensors> {
         match *self {
-            LayerKind::Conv { outputs, kernel, .. } => {
-                let weights = vec![outputs, input.channels, kernel[0], kernel[1]];
+            LayerKind::Conv { outputs, kernel, groups, .. } => {
+                let weights = vec![outputs, input.channels / groups, kernel[0], kernel[1]];
                 Some(LayerTensors { weights, biases: outputs })
             }
             LayerKind::Dense { outputs } => {
@@ -148,6 +160,32 @@ impl LayerKind {
             _ => None,
         }
     }
+
+    /// Whether the layer changes each value by itself, in place.
+    pub(crate) fn is_elementwise(&self) -> bool {
+        matches!(self, LayerKind::Relu | LayerKind::Tanh | LayerKind::Dropout { .. })
+    }
+
+    /// Groups of the layer's channels.
+    pub(crate) fn groups(&self) -> usize {
+        match *self {
+            LayerKind::Conv { groups, .. } => groups,
+            _ => 1,
+        }
+    }
+}
+
+fn check_groups(groups: usize, inputs: usize, outputs: usize) -> Result<(), String> {
+    let divides = |channels: usize| groups > 0 && channels.is_multiple_of(groups);
+    let (side, channels) = match (divides(inputs), divides(outputs)) {
+        (true, true) => return Ok(()),
+        (false, _) => ("input", inputs),
+        (true, false) => ("output", outputs),
+    };
+    Err(format!(
+        "has {groups} groups, which do not divide its {channels} {side} channels; use a number \
+         that divides {inputs} and {outputs}"
+    ))
 }
 
 /// The rows and columns of windows that fit an image.
@@ -156,12 +194,17 @@ fn window_counts(input: Shape, windows: Windows) -> Result<[usize; 2], String> {
     if kernel.contains(&0) || stride.contains(&0) {
         return Err("has a kernel or a stride of zero".into());
     }
-    let size = [input.height + 2 * padding[0], input.width + 2 * padding[1]];
+    let image = [input.height, input.width];
+    let size =
+        [0, 1].map(|axis: usize| padding[axis].saturating_mul(2).saturating_add(image[axis]));
     if size[0] < kernel[0] || size[1] < kernel[1] {
         return Err(format!(
-            "has a kernel of {}, larger than the image with its padding of {}",
+            "has a kernel of {}, larger than the image of {} with its padding of {}; use a kernel \
+             of at most {}, or let the layers before it shrink the image less",
             pair(kernel),
-            pair(padding)
+            pair(image),
+            pair(padding),
+            pair(size)
         ));
     }
     Ok([0, 1].map(|axis| (size[axis] - kernel[axis]) / stride[axis] + 1))

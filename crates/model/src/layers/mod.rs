@@ -11,6 +11,7 @@ mod conv_weight_grad;
 pub(crate) mod dense;
 pub(crate) mod dropout;
 pub(crate) mod flatten;
+pub(crate) mod grouped_conv;
 mod layer;
 pub(crate) mod layer_op;
 pub(crate) mod loss;

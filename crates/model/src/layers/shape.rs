@@ -36,7 +36,7 @@ impl Shape {
 
     /// The number of values of an example.
     pub fn values(&self) -> usize {
-        self.channels * self.height * self.width
+        self.channels.saturating_mul(self.height).saturating_mul(self.width)
     }
 }
 

@@ -42,8 +42,9 @@ pub(super) fn layer_costs(layers: &[Layer], shapes: &[Shape], layout: &Layout) -
             let depth = weights[1..].iter().product::<usize>();
             let pixels = output.height * output.width;
             cost.product = [pixels, output.channels, depth];
-            cost.forward = 2 * (pixels * output.channels * depth) as u64;
-            cost.backward = cost.forward * if is_first { 1 } else { 2 };
+            let multiplied = (output.channels * depth) as u64;
+            cost.forward = (pixels as u64).saturating_mul(multiplied).saturating_mul(2);
+            cost.backward = cost.forward.saturating_mul(if is_first { 1 } else { 2 });
             is_first = false;
             if let Some(pair) = tensors.next() {
                 cost.params = pair[0].range.start..pair[1].range.end;
@@ -58,7 +59,8 @@ pub(super) fn layer_costs(layers: &[Layer], shapes: &[Shape], layout: &Layout) -
 fn reads(kind: LayerKind, input: Shape, output: Shape) -> usize {
     match kind {
         LayerKind::MaxPool(windows) | LayerKind::AveragePool(windows) => {
-            output.values() * windows.kernel[0] * windows.kernel[1]
+            let window = windows.kernel[0].saturating_mul(windows.kernel[1]);
+            output.values().saturating_mul(window)
         }
         LayerKind::Flatten => 0,
         _ => input.values(),

@@ -28,22 +28,30 @@ pub enum Initialisation {
 }
 
 impl Initialisation {
-    /// The initial values of all tensors, which are pairs of weights and biases.
-    pub(super) fn fill(self, layout: &Layout, seed: u64, params: &mut [f32]) {
-        for (index, pair) in layout.tensors().chunks_exact(2).enumerate() {
+    /// The initial values of all tensors, which are pairs of weights and biases. `groups` has the
+    /// number of groups of each pair's layer.
+    pub(super) fn fill(
+        self,
+        layout: &Layout,
+        groups: impl Iterator<Item = usize>,
+        seed: u64,
+        params: &mut [f32],
+    ) {
+        for ((index, pair), groups) in layout.tensors().chunks_exact(2).enumerate().zip(groups) {
             let (weights, biases) = (&pair[0], &pair[1]);
-            let bound = self.bound(weights);
+            let bound = self.bound(weights, groups);
             fill_uniform(seed, 2 * index, bound, &mut params[weights.range.clone()]);
             let biases_bound = if self == Self::PyTorch { bound } else { 0.0 };
             fill_uniform(seed, 2 * index + 1, biases_bound, &mut params[biases.range.clone()]);
         }
     }
 
-    fn bound(self, weights: &Tensor) -> f32 {
+    fn bound(self, weights: &Tensor, groups: usize) -> f32 {
         let inputs = weights.shape[1..].iter().product::<usize>() as f32;
-        // One input of a convolution enters every output, once for each place in the kernel.
+        // One input of a convolution enters every output of its group, once for each place in the
+        // kernel.
         let kernel = weights.shape.iter().skip(2).product::<usize>() as f32;
-        let outputs = weights.shape[0] as f32 * kernel;
+        let outputs = (weights.shape[0] / groups) as f32 * kernel;
         match self {
             Self::He => (6.0 / inputs).sqrt(),
             Self::Glorot => (6.0 / (inputs + outputs)).sqrt(),

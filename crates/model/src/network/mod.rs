@@ -4,6 +4,7 @@
 //! do not depend on the number of threads, because one thread takes each sum, in an order that
 //! depends on the sizes alone.
 
+mod architecture;
 mod cost;
 mod error;
 mod executor;
@@ -11,19 +12,19 @@ mod graph;
 mod initialisation;
 mod plan;
 
-use self::cost::layer_costs;
 use self::executor::{Executor, GradientSink};
 use crate::batch::Batch;
 use crate::descent::{Descent, InPlace};
 use crate::graph::OpNode;
 use crate::kernels::OutputMode;
-use crate::layers::{Layer, LayerTensors, Shape};
-use crate::layout::{Group, Layout};
+use crate::layers::{Layer, Shape};
+use crate::layout::Layout;
 use crate::model::{Model, StopCheck};
 use crate::step_event::{LayerShape, StepEvent};
 use crate::tally::Tally;
 use crate::thread_pool::ThreadPool;
 
+pub use self::architecture::{Architecture, memory_text};
 pub use self::cost::LayerCost;
 pub use self::error::NetworkError;
 pub use self::initialisation::Initialisation;
@@ -46,10 +47,7 @@ pub use self::initialisation::Initialisation;
 /// # Ok::<(), paceline_model::NetworkError>(())
 /// ```
 pub struct Network {
-    layers: Vec<Layer>,
-    /// The input's shape, and each layer's output.
-    shapes: Vec<Shape>,
-    layout: Layout,
+    architecture: Architecture,
     initialisation: Initialisation,
     block: usize,
     pool: ThreadPool,
@@ -60,33 +58,34 @@ impl Network {
     /// Checks the layers and plans the work for blocks of at most `block` examples.
     ///
     /// # Errors
-    /// If a layer does not fit the one before it, a size is zero, or the system refuses threads.
+    /// As [`Architecture::new`], and if `block` or `threads` is zero or the system refuses threads.
     pub fn new(
         input: Shape,
         layers: Vec<Layer>,
         block: usize,
         threads: usize,
     ) -> Result<Self, NetworkError> {
-        let zeros = [(input.values(), "the input"), (block, "the block"), (threads, "threads")];
+        Self::of(Architecture::new(input, layers)?, block, threads)
+    }
+
+    /// Plans the work of an architecture for blocks of at most `block` examples.
+    ///
+    /// # Errors
+    /// If `block` or `threads` is zero or the system refuses threads.
+    pub fn of(
+        architecture: Architecture,
+        block: usize,
+        threads: usize,
+    ) -> Result<Self, NetworkError> {
+        let zeros = [(block, "the block"), (threads, "threads")];
         if let Some((_, what)) = zeros.into_iter().find(|&(size, _)| size == 0) {
             return Err(NetworkError::Zero(what));
         }
-        let shapes = shapes(input, &layers)?;
-        let mut layout = Layout::new();
-        for (layer, &input) in layers.iter().zip(&shapes) {
-            if let Some(LayerTensors { weights, biases }) = layer.kind.tensors(input) {
-                layout.push(&format!("{}.weight", layer.name), &weights, Group::Weights);
-                layout.push(&format!("{}.bias", layer.name), &[biases], Group::Biases);
-            }
-        }
-        if layout.is_empty() {
-            return Err(NetworkError::Empty);
-        }
-        let plan = plan::plan(&layers, &shapes, &layout);
+        let plan = plan::plan(architecture.layers(), architecture.shapes(), architecture.layout());
         let pool = ThreadPool::new(threads).map_err(NetworkError::Threads)?;
         let executor = Executor::new(plan, block, threads);
         let initialisation = Initialisation::default();
-        Ok(Self { layers, shapes, layout, initialisation, block, pool, executor })
+        Ok(Self { architecture, initialisation, block, pool, executor })
     }
 
     /// Makes parameters start in this way.
@@ -95,28 +94,33 @@ impl Network {
         Self { initialisation, ..self }
     }
 
+    /// The layers, with the shapes between them.
+    pub fn architecture(&self) -> &Architecture {
+        &self.architecture
+    }
+
     /// The layers in order.
     pub fn layers(&self) -> &[Layer] {
-        &self.layers
+        self.architecture.layers()
     }
 
     /// The shape of the input, and of each layer's output.
     pub fn shapes(&self) -> &[Shape] {
-        &self.shapes
+        self.architecture.shapes()
     }
 
     /// The number of classes.
     pub fn classes(&self) -> usize {
-        self.shapes.last().map_or(0, Shape::values)
+        self.architecture.classes()
     }
 
     /// The cost of each layer.
     pub fn cost(&self) -> Vec<LayerCost> {
-        layer_costs(&self.layers, &self.shapes, &self.layout)
+        self.architecture.cost()
     }
 
     fn check(&self, params: &[f32], block: Batch<'_>) {
-        assert_eq!(params.len(), self.layout.len(), "parameters");
+        assert_eq!(params.len(), self.layout().len(), "parameters");
         assert_eq!(block.values().len(), block.len() * self.inputs(), "inputs of the block");
         assert!(block.len() <= self.block, "a block of {} examples is too large", block.len());
     }
@@ -124,11 +128,11 @@ impl Network {
 
 impl Model for Network {
     fn layout(&self) -> &Layout {
-        &self.layout
+        self.architecture.layout()
     }
 
     fn inputs(&self) -> usize {
-        self.shapes[0].values()
+        self.shapes()[0].values()
     }
 
     fn max_block(&self) -> usize {
@@ -136,8 +140,13 @@ impl Model for Network {
     }
 
     fn initialise(&self, seed: u64, params: &mut [f32]) {
-        assert_eq!(params.len(), self.layout.len(), "parameters");
-        self.initialisation.fill(&self.layout, seed, params);
+        assert_eq!(params.len(), self.layout().len(), "parameters");
+        let (layers, shapes) = (self.layers(), self.shapes());
+        let layers = layers.iter().zip(shapes);
+        let groups = layers
+            .filter(|(layer, shape)| layer.kind.tensors(**shape).is_some())
+            .map(|(layer, _)| layer.kind.groups());
+        self.initialisation.fill(self.layout(), groups, seed, params);
     }
 
     fn gradient(
@@ -161,7 +170,7 @@ impl Model for Network {
         observe: &mut (dyn FnMut(StepEvent<'_>) + Send),
     ) -> f32 {
         self.check(params, block);
-        assert_eq!(grad.len(), self.layout.len(), "gradient");
+        assert_eq!(grad.len(), self.layout().len(), "gradient");
         if block.is_empty() {
             mode.prepare(grad);
             observe(StepEvent::Final { range: 0..grad.len(), values: grad });
@@ -185,7 +194,7 @@ impl Model for Network {
                 vec![shape.channels, shape.height, shape.width]
             },
         };
-        self.layers.iter().zip(&self.shapes[1..]).map(layer).collect()
+        self.layers().iter().zip(&self.shapes()[1..]).map(layer).collect()
     }
 
     fn in_place(&mut self) -> Option<&mut dyn InPlace> {
@@ -202,7 +211,7 @@ impl Model for Network {
     }
 
     fn graph(&self) -> Vec<OpNode> {
-        graph::graph(&self.layers, &self.shapes)
+        graph::graph(self.layers(), self.shapes())
     }
 }
 
@@ -220,23 +229,4 @@ impl InPlace for Network {
         let sink = GradientSink::Parameters(descent);
         pool.run(|| executor.gradient(pool, block, share, sink, observe))
     }
-}
-
-/// The shapes from the input to the scores.
-fn shapes(input: Shape, layers: &[Layer]) -> Result<Vec<Shape>, NetworkError> {
-    let mut shapes = vec![input];
-    let mut last = input;
-    for (index, Layer { name, kind }) in layers.iter().enumerate() {
-        if layers[..index].iter().any(|other| other.name == *name) {
-            return Err(NetworkError::DuplicateName(name.clone()));
-        }
-        last = kind.output(last).map_err(|reason| NetworkError::Layer {
-            name: name.clone(),
-            kind: kind.name(),
-            input: last,
-            reason,
-        })?;
-        shapes.push(last);
-    }
-    if last.is_flat() { Ok(shapes) } else { Err(NetworkError::NoScores(last)) }
 }

@@ -7,6 +7,7 @@ use crate::layers::conv::Conv;
 use crate::layers::dense::Dense;
 use crate::layers::dropout::Dropout;
 use crate::layers::flatten::{CopyLayer, Flatten};
+use crate::layers::grouped_conv::GroupedConv;
 use crate::layers::layer_op::{BufferedLayer, ElementwiseLayer};
 use crate::layers::pool::{PoolKind, Pooling};
 use crate::layers::{Layer, LayerKind, PaddedShape, Shape, Windows};
@@ -90,7 +91,7 @@ fn steps(layers: &[Layer], shapes: &[Shape]) -> Vec<PlanStep> {
         }
         steps.push(PlanStep { layer: index, is_copy: false });
         is_kept = matches!(layer.kind, LayerKind::Tanh | LayerKind::MaxPool(_));
-        if !is_elementwise(layer.kind) {
+        if !layer.kind.is_elementwise() {
             has_border = !matches!(layer.kind, LayerKind::Flatten | LayerKind::Dense { .. });
         }
     }
@@ -106,7 +107,7 @@ fn buffers(layers: &[Layer], shapes: &[Shape], steps: &[PlanStep]) -> Vec<Padded
             buffers.push(PaddedShape { shape: shapes[layer], border: [0; 2] });
             continue;
         }
-        if is_elementwise(kind) {
+        if kind.is_elementwise() {
             continue;
         }
         if let LayerKind::Conv { padding, .. } = kind {
@@ -115,10 +116,6 @@ fn buffers(layers: &[Layer], shapes: &[Shape], steps: &[PlanStep]) -> Vec<Padded
         buffers.push(PaddedShape { shape: shapes[layer + 1], border: [0; 2] });
     }
     buffers
-}
-
-fn is_elementwise(kind: LayerKind) -> bool {
-    matches!(kind, LayerKind::Relu | LayerKind::Tanh | LayerKind::Dropout { .. })
 }
 
 fn elementwise_layer(
@@ -136,8 +133,17 @@ fn elementwise_layer(
 
 fn buffered_layer(kind: LayerKind, from: PaddedShape, to: PaddedShape) -> Box<dyn BufferedLayer> {
     match kind {
-        LayerKind::Conv { kernel, stride, padding, .. } => {
-            Box::new(Conv::new(from, to, Windows { kernel, stride, padding }))
+        LayerKind::Conv { kernel, stride, padding, groups, .. } => {
+            // A stride beyond the image is not used, and its product with a row could overflow.
+            let [height, width] = [from.shape.height, from.shape.width];
+            let most = [height + 2 * padding[0], width + 2 * padding[1]];
+            let stride = [0, 1].map(|axis: usize| stride[axis].min(most[axis]));
+            let windows = Windows { kernel, stride, padding };
+            if groups == 1 {
+                Box::new(Conv::new(from, to, windows))
+            } else {
+                Box::new(GroupedConv::new(from, to, windows, groups))
+            }
         }
         LayerKind::MaxPool(windows) => {
             Box::new(Pooling::regular(PoolKind::Largest, from, to, windows))

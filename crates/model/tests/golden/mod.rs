@@ -59,7 +59,8 @@ fn kind(layer: &Value) -> LayerKind {
     match layer["kind"].as_str().unwrap() {
         "conv" => {
             let Windows { kernel, stride, padding } = windows();
-            LayerKind::Conv { outputs: outputs(), kernel, stride, padding }
+            let groups = layer["groups"].as_u64().unwrap() as usize;
+            LayerKind::Conv { outputs: outputs(), kernel, stride, padding, groups }
         }
         "max" => LayerKind::MaxPool(windows()),
         "average" => LayerKind::AveragePool(windows()),

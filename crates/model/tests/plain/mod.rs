@@ -10,15 +10,33 @@ pub(crate) fn loss(model: &Network, params: &[f64], inputs: &[f32], labels: &[u3
     sum / labels.len() as f64
 }
 
+/// The derivative of the loss by one parameter, by finite differences.
+pub(crate) fn slope(
+    model: &Network,
+    params: &mut [f64],
+    index: usize,
+    inputs: &[f32],
+    labels: &[u32],
+) -> f64 {
+    let here = params[index];
+    let mut at = |value: f64| {
+        params[index] = value;
+        loss(model, params, inputs, labels)
+    };
+    let slope = (at(here + 1e-6) - at(here - 1e-6)) / 2e-6;
+    params[index] = here;
+    slope
+}
+
 fn example(model: &Network, params: &[f64], x: &[f32], label: usize) -> f64 {
     let mut values: Vec<f64> = x.iter().map(|&value| f64::from(value)).collect();
     let mut params = params;
     for (index, layer) in model.layers().iter().enumerate() {
         let (from, to) = (model.shapes()[index], model.shapes()[index + 1]);
         values = match layer.kind {
-            LayerKind::Conv { outputs, kernel, stride, padding } => {
-                let (weights, rest) =
-                    params.split_at(outputs * from.channels * kernel[0] * kernel[1]);
+            LayerKind::Conv { outputs, kernel, stride, padding, groups } => {
+                let inputs = from.channels / groups;
+                let (weights, rest) = params.split_at(outputs * inputs * kernel[0] * kernel[1]);
                 let (bias, rest) = rest.split_at(outputs);
                 params = rest;
                 conv(&values, from, to, weights, bias, Windows { kernel, stride, padding })
@@ -42,7 +60,8 @@ fn example(model: &Network, params: &[f64], x: &[f32], label: usize) -> f64 {
             LayerKind::Relu => values.iter().map(|value| value.max(0.0)).collect(),
             LayerKind::Tanh => values.iter().map(|value| value.tanh()).collect(),
             LayerKind::Flatten => values,
-            LayerKind::AdaptiveAveragePool { .. } | LayerKind::Dropout { .. } => panic!("not here"),
+            LayerKind::AdaptiveAveragePool { .. } => adaptive(&values, from, to),
+            LayerKind::Dropout { .. } => panic!("not here"),
         };
     }
     values.iter().map(|score| score.exp()).sum::<f64>().ln() - values[label]
@@ -74,15 +93,19 @@ fn conv(
     windows: Windows,
 ) -> Vec<f64> {
     let taps = windows.kernel[0] * windows.kernel[1];
+    // Inputs of an output, and outputs of a group.
+    let inputs = weights.len() / taps / to.channels;
+    let outputs = to.channels / (from.channels / inputs);
     let mut out = Vec::new();
     for output in 0..to.channels {
         for y in 0..to.height {
             for x in 0..to.width {
                 let mut sum = bias[output];
                 for (tap, row, column) in covered(from, windows, y, x) {
-                    for input in 0..from.channels {
-                        let weight = weights[(output * from.channels + input) * taps + tap];
-                        sum += weight * values[(input * from.height + row) * from.width + column];
+                    for input in 0..inputs {
+                        let weight = weights[(output * inputs + input) * taps + tap];
+                        let channel = output / outputs * inputs + input;
+                        sum += weight * values[(channel * from.height + row) * from.width + column];
                     }
                 }
                 out.push(sum);
@@ -107,6 +130,26 @@ fn pool(
                 let window: Vec<f64> =
                     places.map(|(_, row, column)| plane[row * from.width + column]).collect();
                 out.push(take(&window, windows.kernel[0] * windows.kernel[1]));
+            }
+        }
+    }
+    out
+}
+
+fn adaptive(values: &[f64], from: Shape, to: Shape) -> Vec<f64> {
+    let range = |index: usize, size: usize, windows: usize| {
+        index * size / windows..((index + 1) * size).div_ceil(windows)
+    };
+    let mut out = Vec::new();
+    for plane in values.chunks(from.height * from.width) {
+        for y in 0..to.height {
+            for x in 0..to.width {
+                let rows = range(y, from.height, to.height);
+                let columns = range(x, from.width, to.width);
+                let size = (rows.len() * columns.len()) as f64;
+                let row_sum =
+                    |row: usize| plane[row * from.width..][columns.clone()].iter().sum::<f64>();
+                out.push(rows.map(row_sum).sum::<f64>() / size);
             }
         }
     }

@@ -1,0 +1,70 @@
+//! Checks a plan's network against its data and this machine's memory, before anything starts.
+
+use std::path::Path;
+
+use paceline_job::{ModelKind, NetworkPlan, Plan, RawJob};
+use paceline_model::{Architecture, memory_text};
+use paceline_observe::container::Container;
+use paceline_observe::machine::Machine;
+
+use crate::Failure;
+use crate::load_data::DataShape;
+
+/// The memory that a network needs in each worker, in bytes. Optimizer and exchange need more.
+pub(crate) struct NetworkMemory {
+    /// For the parameters.
+    pub(crate) parameters: u64,
+    /// For the values of a block.
+    pub(crate) values: u64,
+    /// Examples of a block.
+    pub(crate) examples: usize,
+}
+
+impl NetworkMemory {
+    pub(crate) fn of(plan: &Plan, network: &NetworkPlan, architecture: &Architecture) -> Self {
+        let examples = plan.batch.min(network.most_examples(architecture));
+        Self {
+            parameters: 4 * architecture.layout().len() as u64,
+            values: 4 * (examples * architecture.values()) as u64,
+            examples,
+        }
+    }
+}
+
+/// Checks the plan's network, if it has one, for data of this shape.
+pub(crate) fn check_network(job: &RawJob, plan: &Plan, shape: DataShape) -> Result<(), Failure> {
+    let architecture = job.check_network(plan, shape.planes, Some(shape.classes))?;
+    let (Some(architecture), ModelKind::Network(network)) = (architecture, &plan.model) else {
+        return Ok(());
+    };
+    let NetworkMemory { parameters, values, examples } =
+        NetworkMemory::of(plan, network, &architecture);
+    let needed = parameters + values;
+    let Some(here) = memory_here().filter(|here| needed > *here) else { return Ok(()) };
+    let [needed, parameters, values, here] =
+        [needed, parameters, values, here].map(|bytes| memory_text(bytes.into()));
+    let message = format!(
+        "is the largest layer of a network that needs {needed} ({parameters} for its parameters \
+         and {values} for {examples} examples), but there are only {here} of memory; use smaller \
+         sizes"
+    );
+    let largest = largest_layer(&architecture, examples);
+    Err(job.layer_problem(network, largest, message).into())
+}
+
+/// The layer with the most parameters and values.
+fn largest_layer(architecture: &Architecture, examples: usize) -> usize {
+    let costs = architecture.cost();
+    let size = |layer: usize| {
+        costs[layer].params.len() + examples * architecture.shapes()[layer + 1].values()
+    };
+    (0..costs.len()).max_by_key(|&layer| size(layer)).unwrap_or(0)
+}
+
+/// The memory that this process may use, in bytes, if it is known.
+fn memory_here() -> Option<u64> {
+    let root = Path::new("/");
+    let machine = Machine::read(root).memory.total();
+    let container = Container::find(root).memory(machine).map(|memory| memory.total());
+    Some(container.unwrap_or(machine)).filter(|bytes| *bytes > 0)
+}
