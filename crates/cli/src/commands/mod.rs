@@ -3,6 +3,7 @@
 mod checkpoint;
 mod data;
 mod evaluate;
+mod explain_layers;
 mod output;
 mod read_job;
 mod report;
@@ -130,6 +131,8 @@ fn explain(args: &JobArgs) -> Result<(), Failure> {
     let plan = job.check()?;
     print(&job.explain())?;
     print(&tasks(&plan, cluster.as_ref()))?;
+    let workers = cluster.as_ref().map_or(plan.cluster.workers, Cluster::slots);
+    print(&explain_layers::layers(&plan, workers)?)?;
     let here = cluster.map_or(plan.cluster.workers, |cluster| cluster.workers_here());
     print(&threads(&plan, here))
 }
