@@ -23,7 +23,8 @@ fn session() -> Session {
             Layer::new("dropout", LayerKind::Dropout { rate: 0.2 }),
             Layer::dense("scores", 34),
         ];
-        let network = Network::new(Shape::image(1, 28, 28), layers, sizing.block, sizing.threads);
+        let network =
+            Network::new(Shape::image(1, 28, 28), layers, sizing.block.min(64), sizing.threads);
         Ok(Box::new(network.unwrap()) as Box<dyn Model>)
     };
     // The last step has 8 examples for one worker, 3 for another and none for the others.
