@@ -87,7 +87,7 @@ pub(crate) fn example_planes(plan: &Plan) -> Result<[usize; 3], Failure> {
 }
 
 /// The shape of the data, if the job alone determines it.
-fn known_shape(plan: &Plan) -> Option<DataShape> {
+pub(crate) fn known_shape(plan: &Plan) -> Option<DataShape> {
     let kind = &plan.data.kind;
     Some(DataShape { planes: kind.planes()?, classes: kind.classes()? })
 }

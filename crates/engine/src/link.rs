@@ -17,6 +17,7 @@ use paceline_observe::{PeerTraffic, PhaseClock, TaskSummary};
 
 use crate::context::VisitPiece;
 use crate::error::TrainError;
+use crate::overlap::OverlappedLink;
 
 /// A worker's way to the parameters, and to the other tasks of its run.
 pub(crate) trait Link {
@@ -144,6 +145,11 @@ pub(crate) trait DenseLink: Link {
 
     /// The step that [`take_for_step`](Self::take_for_step) began was not made.
     fn abandon_step(&mut self) {}
+
+    /// This link as one whose steps travel while they are computed, if the run does that.
+    fn overlapped(&mut self) -> Option<&mut dyn OverlappedLink> {
+        None
+    }
 }
 
 /// The way to a sparse model's parameters: name the keys of a batch, get their values, push their

@@ -13,8 +13,8 @@ use crate::error::TrainError;
 use crate::session_context::{ContextFactory, Recorders, SessionDescription, SessionTask, lock};
 use crate::session_run::SessionRun;
 use crate::settings::{
-    CheckpointSettings, EvaluateSettings, Mode, OnDivergence, OnWorkerLoss, Stop, TestHooks,
-    Timeouts, TrainSettings,
+    CheckpointSettings, EvaluateSettings, FactorChoice, Mode, OnDivergence, OnWorkerLoss, Stop,
+    TestHooks, Timeouts, TrainSettings,
 };
 use crate::sharing::Sharing;
 use crate::workload::{ModelSizing, ModelSource, Shuffle, TrainingData, Workload};
@@ -155,6 +155,14 @@ impl Session {
     #[must_use]
     pub fn share(mut self, sharing: Sharing) -> Self {
         self.sharing = sharing;
+        self
+    }
+
+    /// Selects which gradients of dense layers travel as factors, for [`Sharing::mesh`]. By default
+    /// those for which that is estimated to be faster; the result is the same.
+    #[must_use]
+    pub fn factors(mut self, factors: FactorChoice) -> Self {
+        self.settings.factors = factors;
         self
     }
 
@@ -395,6 +403,9 @@ pub(crate) fn default_settings() -> TrainSettings {
         on_worker_loss: OnWorkerLoss::Fail,
         waits_for_servers: false,
         timeouts: Timeouts::default(),
+        factors: FactorChoice::Auto,
+        link_bits_per_s: None,
+        worker_cores: None,
         trace: None,
         job_digest: [0; 32],
         test_hooks: TestHooks::default(),

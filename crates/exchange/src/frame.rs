@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::CHUNK_FLOATS;
 
 /// The version of the protocol. Both ends must have the same.
-pub const PROTOCOL_VERSION: u16 = 4;
+pub const PROTOCOL_VERSION: u16 = 5;
 /// The length of a header.
 pub const HEADER_BYTES: usize = 40;
 /// The longest payload of a frame that carries parameters or a gradient.
@@ -65,6 +65,9 @@ pub enum FrameKind {
     /// Worker: gives back its slot, which another process fills from here on; carries its report.
     /// Answered with [`FrameKind::Bye`].
     Release = 15,
+    /// Replica: a range of the factors of its gradient of one piece, from which the receiver
+    /// computes that gradient.
+    Factors = 16,
     /// Server: accepts the client, and states its shard.
     Welcome = 129,
     /// Server: refuses the client, and says why. The connection is closed after it.
@@ -98,12 +101,12 @@ pub enum FrameKind {
 impl FrameKind {
     /// Every kind, in the order of their numbers.
     #[rustfmt::skip]
-    pub(crate) const ALL: [FrameKind; 28] = {
+    pub(crate) const ALL: [FrameKind; 29] = {
         use FrameKind::*;
         [
             Hello, Push, Pull, Leave, Stop, Collect, Finish, Heartbeat, PushKeys, PullKeys,
-            GradientChunk, UpdatedChunk, Checkpoint, State, Release, Welcome, Refuse, Start,
-            Params, Reports, Notice, Abort, Bye, Values, JoinInfo, Enrolled, Offer, Yield,
+            GradientChunk, UpdatedChunk, Checkpoint, State, Release, Factors, Welcome, Refuse,
+            Start, Params, Reports, Notice, Abort, Bye, Values, JoinInfo, Enrolled, Offer, Yield,
         ]
     };
 
@@ -113,8 +116,8 @@ impl FrameKind {
 
     /// Whether the payload consists of `f32`: a gradient or parameters.
     pub fn carries_floats(self) -> bool {
-        use FrameKind::{GradientChunk, Params, Push, State, UpdatedChunk, Values};
-        matches!(self, Push | Params | Values | GradientChunk | UpdatedChunk | State)
+        use FrameKind::{Factors, GradientChunk, Params, Push, State, UpdatedChunk, Values};
+        matches!(self, Push | Params | Values | GradientChunk | UpdatedChunk | State | Factors)
     }
 
     /// Whether the payload begins with a gradient, which the receiver may keep.
@@ -126,7 +129,7 @@ impl FrameKind {
     pub fn max_payload_bytes(self) -> usize {
         use FrameKind::*;
         match self {
-            Push | Params | GradientChunk | UpdatedChunk | State => CHUNK_BYTES,
+            Push | Params | GradientChunk | UpdatedChunk | State | Factors => CHUNK_BYTES,
             PushKeys | PullKeys | Values => SPARSE_BYTES,
             Pull | Collect | Finish | Heartbeat | Checkpoint | Start | Bye | Offer | Yield => 0,
             _ => CONTROL_BYTES,
@@ -140,6 +143,7 @@ impl FrameKind {
             FrameKind::Bye => Flags::STOP,
             FrameKind::Reports => Flags::MORE,
             FrameKind::GradientChunk => Flags::STOP | Flags::LEFT | Flags::CHECKPOINT,
+            FrameKind::Factors => Flags::STOP | Flags::CHECKPOINT,
             FrameKind::State => Flags::MORE | Flags::CHECKPOINT,
             FrameKind::Pull => Flags::RESUME,
             FrameKind::PullKeys => Flags::RESUME | Flags::AHEAD,

@@ -3,6 +3,7 @@
 mod checkpoint;
 mod data;
 mod evaluate;
+mod explain_layers;
 mod output;
 mod read_job;
 mod report;
@@ -134,9 +135,12 @@ fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     let job = if args.layers { job.with_layers()? } else { job };
     let table = layer_table(&job, &plan)?;
     let tasks = tasks(&plan, cluster.as_ref());
+    let workers = cluster.as_ref().map_or(plan.cluster.workers, Cluster::slots);
+    let exchange = explain_layers::layers(&plan, workers)?;
     let here = cluster.map_or(plan.cluster.workers, |cluster| cluster.workers_here());
     print(&wrap_comments(&job.explain()))?;
     print(&table)?;
+    print(&exchange)?;
     print(&wrap_comments(&format!("{tasks}{}", threads(&plan, here))))
 }
 
