@@ -23,6 +23,7 @@ pub mod closing_table;
 pub mod commands;
 pub mod data_args;
 mod data_display;
+mod data_shape;
 mod end_limit;
 mod failure;
 pub mod interrupt;

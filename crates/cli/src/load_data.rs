@@ -12,6 +12,7 @@ use paceline_engine::TrainingData;
 
 use crate::Failure;
 use crate::data_display::DataDisplay;
+use crate::data_shape::{DataShape, shape_of};
 use crate::network_check::check_network;
 use paceline_job::{DataKind, Plan, RawJob};
 
@@ -19,40 +20,6 @@ use paceline_job::{DataKind, Plan, RawJob};
 /// most `MAX_HOLD_OUT`.
 const HOLD_OUT_SHARE: usize = 10;
 const MAX_HOLD_OUT: usize = 10_000;
-
-/// The shape of the data, which determines the size of a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DataShape {
-    /// Channels, rows and columns of an example.
-    pub planes: [usize; 3],
-    /// Number of classes.
-    pub classes: usize,
-}
-
-impl DataShape {
-    /// Number of values of an example.
-    pub fn inputs(&self) -> usize {
-        self.planes.iter().product()
-    }
-
-    fn of_rows(features: usize) -> Self {
-        Self { planes: [1, 1, features], classes: 2 }
-    }
-}
-
-/// The shape of loaded data.
-pub fn shape_of(data: &TrainingData) -> DataShape {
-    match data {
-        TrainingData::Images(set) => DataShape {
-            planes: [1, set.train.rows(), set.train.cols()],
-            classes: set.train.classes(),
-        },
-        TrainingData::Examples(set) => {
-            DataShape { planes: set.train.shape(), classes: set.train.classes() }
-        }
-        TrainingData::Rows(set) => DataShape::of_rows(set.train.features()),
-    }
-}
 
 /// The shape of the plan's data. Reads as little of the data as possible.
 pub(crate) fn data_shape(

@@ -8,7 +8,7 @@ use paceline_observe::container::Container;
 use paceline_observe::machine::Machine;
 
 use crate::Failure;
-use crate::load_data::DataShape;
+use crate::data_shape::DataShape;
 
 /// The memory that a network needs in each worker, in bytes. Optimizer and exchange need more.
 pub(crate) struct NetworkMemory {

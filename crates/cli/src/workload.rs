@@ -5,7 +5,7 @@ use std::sync::Arc;
 use paceline_engine::{ModelSizing, ModelSource, Shuffle, TrainError, TrainingData, Workload};
 use paceline_model::{Logistic, Model, Network, Softmax};
 
-use crate::load_data::{DataShape, shape_of};
+use crate::data_shape::{DataShape, shape_of};
 use paceline_job::{ModelKind, Plan};
 
 /// The workload of a plan.

@@ -181,7 +181,8 @@ impl TrainingTask<'_> {
             lost: work.lost,
             examples: work.examples,
             run_delay_seconds: run_delay.map(|delay| delay.as_secs_f64()),
-            compute_delay_seconds: (!compute_delay.is_zero()).then(|| compute_delay.as_secs_f64()),
+            compute_delay_seconds: (!compute_delay.is_zero())
+                .then_some(compute_delay.as_secs_f64()),
             resources: step_recorder.recorder.resources(),
             sent_bytes: traffic.sent,
             received_bytes: traffic.received,

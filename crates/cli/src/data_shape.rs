@@ -1,0 +1,37 @@
+//! The shape of a plan's data.
+
+use paceline_engine::TrainingData;
+
+/// The shape of the data, which determines the size of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DataShape {
+    /// Channels, rows and columns of an example.
+    pub(crate) planes: [usize; 3],
+    /// Number of classes.
+    pub(crate) classes: usize,
+}
+
+impl DataShape {
+    /// Number of values of an example.
+    pub(crate) fn inputs(&self) -> usize {
+        self.planes.iter().product()
+    }
+
+    pub(crate) fn of_rows(features: usize) -> Self {
+        Self { planes: [1, 1, features], classes: 2 }
+    }
+}
+
+/// The shape of loaded data.
+pub(crate) fn shape_of(data: &TrainingData) -> DataShape {
+    match data {
+        TrainingData::Images(set) => DataShape {
+            planes: [1, set.train.rows(), set.train.cols()],
+            classes: set.train.classes(),
+        },
+        TrainingData::Examples(set) => {
+            DataShape { planes: set.train.shape(), classes: set.train.classes() }
+        }
+        TrainingData::Rows(set) => DataShape::of_rows(set.train.features()),
+    }
+}
