@@ -33,6 +33,11 @@ impl Panels {
         Self { depth, columns, lanes: lanes() }
     }
 
+    /// Rows of the matrix.
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
+    }
+
     pub(crate) fn columns(&self) -> usize {
         self.columns
     }

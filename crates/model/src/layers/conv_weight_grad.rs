@@ -111,7 +111,7 @@ impl Conv {
     }
 
     /// Computes the gradient by the bias, with a part of the sum for each example.
-    fn bias_gradient(
+    pub(super) fn bias_gradient(
         &self,
         pool: &ThreadPool,
         dy: &[f32],

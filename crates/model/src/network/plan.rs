@@ -9,6 +9,7 @@ use crate::layers::dropout::Dropout;
 use crate::layers::flatten::{CopyLayer, Flatten};
 use crate::layers::layer_op::{BufferedLayer, ElementwiseLayer};
 use crate::layers::pool::{PoolKind, Pooling};
+use crate::layers::winograd::winograd;
 use crate::layers::{Layer, LayerKind, PaddedShape, Shape, Windows};
 use crate::layout::Layout;
 
@@ -137,7 +138,8 @@ fn elementwise_layer(
 fn buffered_layer(kind: LayerKind, from: PaddedShape, to: PaddedShape) -> Box<dyn BufferedLayer> {
     match kind {
         LayerKind::Conv { kernel, stride, padding, .. } => {
-            Box::new(Conv::new(from, to, Windows { kernel, stride, padding }))
+            let windows = Windows { kernel, stride, padding };
+            winograd(from, to, windows).unwrap_or_else(|| Box::new(Conv::new(from, to, windows)))
         }
         LayerKind::MaxPool(windows) => {
             Box::new(Pooling::regular(PoolKind::Largest, from, to, windows))
