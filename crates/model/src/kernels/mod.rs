@@ -18,6 +18,7 @@ mod patch_view;
 mod patches;
 mod prefetch;
 pub(crate) mod tile;
+pub(crate) mod vectors;
 pub(crate) mod winograd;
 
 pub(crate) use aligned::AlignedBuffer;

@@ -129,8 +129,8 @@ impl Conv {
                         },
                         left: x,
                         runs,
-                        panel: &packed[..depth],
-                        width: panel.width,
+                        right: &packed[..depth],
+                        panel,
                         used: panel.used,
                         start: if mode == OutputMode::Overwrite {
                             &bias[panel.column..]
@@ -180,8 +180,8 @@ impl Conv {
                 place: |row: usize| (pixels[row].output, pixels[row].covered + to),
                 left: dy,
                 runs: &[MemoryRun { start: first, len: depth }],
-                panel: &packed[first * panel.width..][..depth * panel.width],
-                width: panel.width,
+                right: &packed[first * panel.width..][..depth * panel.width],
+                panel,
                 used: panel.used,
                 start: &[],
                 mode: OutputMode::Add,

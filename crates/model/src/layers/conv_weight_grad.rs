@@ -6,7 +6,7 @@
 //! second-level cache. The second factor is packed into panels beforehand, so that a panel is in
 //! the first-level cache while all rows of a task use it.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 use super::conv::{Conv, divided};
 use super::conv_grad_tiles::{ConvSums, TASK_ROWS};
@@ -15,7 +15,6 @@ use crate::kernels::OutputMode;
 use crate::kernels::each;
 use crate::kernels::pack::copy_row;
 use crate::kernels::panels::Panels;
-use crate::kernels::tile::VECTORS;
 use crate::thread_pool::ThreadPool;
 
 /// The intended number of tasks. If there are too few rows for them, examples form groups.
@@ -74,7 +73,7 @@ impl Conv {
         let (packed, rest) = pass.scratch.split_at_mut(pass.count * panels.len());
         pass.pool.for_each_piece(packed, panels.len(), |example, packed| {
             let dy = &dy[example * self.to.len()..][..self.to.len()];
-            Arch::new().dispatch(PackOutputGrad { conv: self, panels, dy, packed });
+            panels.vectors().dispatch(PackOutputGrad { conv: self, panels, dy, packed });
         });
         let (dy_packed, (sums, rest)) = (&*packed, rest.split_at_mut(cut.groups * group));
         pass.pool.for_each_piece(sums, cut.rows * stored, |task, sums| {
@@ -84,7 +83,7 @@ impl Conv {
             let sums = &mut sums[..rows * stored];
             let from = group * cut.examples;
             let examples = from..(from + cut.examples).min(pass.count);
-            Arch::new().dispatch(ConvSums {
+            panels.vectors().dispatch(ConvSums {
                 conv: self,
                 x,
                 panels,
@@ -174,16 +173,12 @@ impl WithSimd for PackOutputGrad<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, simd: S) {
         for panel in self.panels.iter() {
             let rows = self.packed[panel.start..].chunks_exact_mut(panel.width);
             for (row, pixel) in rows.zip(&self.conv.pixels) {
                 let pixel = &self.dy[pixel.output + panel.column..][..panel.used];
-                if panel.width == S::F32_LANES {
-                    copy_row::<S, 1>(pixel, row);
-                } else {
-                    copy_row::<S, VECTORS>(pixel, row);
-                }
+                copy_row(simd, pixel, row);
             }
         }
     }

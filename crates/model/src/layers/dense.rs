@@ -54,7 +54,7 @@ impl Dense {
         let packed = &mut pass.scratch[..columns.len()];
         pass.pool.for_each_piece(packed, columns.full() * pass.count, |index, packed| {
             let panel = columns.get(index);
-            let columns = Panels::new(pass.count, panel.used);
+            let columns = columns.alone(panel);
             pack_panels(columns, &x[panel.column..], self.inputs, pass.count, packed);
         });
         packed
@@ -71,8 +71,8 @@ impl Dense {
                     place: |row: usize| (row * self.inputs + first, row * stored + panel.column),
                     left: weights,
                     runs: &[MemoryRun { start: 0, len: depth }],
-                    panel: &packed[panel.start + first * panel.width..][..depth * panel.width],
-                    width: panel.width,
+                    right: &packed[panel.start + first * panel.width..][..depth * panel.width],
+                    panel,
                     used: panel.width,
                     start: &[],
                     mode: if first == 0 { OutputMode::Overwrite } else { OutputMode::Add },
@@ -107,8 +107,8 @@ impl Dense {
                     place: |row: usize| (row * PACKED_ROWS, row * TASK_COLUMNS + panel.column),
                     left: dy,
                     runs: &[MemoryRun { start: 0, len: depth }],
-                    panel: &packed[panel.start..][..depth * panel.width],
-                    width: panel.width,
+                    right: &packed[panel.start..][..depth * panel.width],
+                    panel,
                     used: panel.used,
                     start: &[],
                     mode: if output == 0 { OutputMode::Overwrite } else { OutputMode::Add },

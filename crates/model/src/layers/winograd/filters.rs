@@ -3,8 +3,8 @@
 use pulp::{Simd, WithSimd};
 
 use crate::kernels::panels::Panel;
-use crate::kernels::winograd::{TILE, column, transform_taps};
 use crate::kernels::tile::WIDEST;
+use crate::kernels::winograd::{TILE, column, transform_taps};
 
 /// Which way a kernel is applied.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,8 +49,7 @@ impl<const TAPS: usize> WithSimd for TransformKernels<'_, TAPS> {
                     half[x] = transform_taps::<S, TAPS>(simd, column);
                 }
                 for y in 0..TILE {
-                    let values =
-                        transform_taps::<S, TAPS>(simd, column(&half, y));
+                    let values = transform_taps::<S, TAPS>(simd, column(&half, y));
                     for (x, value) in values.into_iter().enumerate() {
                         let at = ((y * TILE + x) * self.depth + row) * width + first;
                         S::as_mut_simd_f32s(&mut self.kernels[at..at + S::F32_LANES]).0[0] = value;

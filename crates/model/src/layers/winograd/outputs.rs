@@ -53,11 +53,7 @@ impl<const STEP: usize> WithSimd for TransformTiles<'_, STEP> {
 
 /// The last transform of one tile in both directions. `sums` has full vectors.
 #[inline(always)]
-fn tile_of_sums<S: Simd, const N: usize>(
-    simd: S,
-    sums: &[f32],
-    plane: usize,
-) -> [[S::f32s; N]; N] {
+fn tile_of_sums<S: Simd, const N: usize>(simd: S, sums: &[f32], plane: usize) -> [[S::f32s; N]; N] {
     let mut half = [[simd.splat_f32s(0.0); N]; TILE];
     for x in 0..TILE {
         let mut values = [simd.splat_f32s(0.0); TILE];

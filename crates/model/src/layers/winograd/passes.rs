@@ -1,7 +1,5 @@
 //! The three passes of a convolution by Winograd's method.
 
-use pulp::Arch;
-
 use super::filters::{Direction, TransformKernels};
 use super::grid::TileGrid;
 use super::outputs::{TransformTiles, TransformWeights};
@@ -10,6 +8,7 @@ use super::weight_grad::SumOverTiles;
 use crate::kernels::OutputMode;
 use crate::kernels::panels::Panels;
 use crate::kernels::tile::{MemoryRun, RowsTimesPanel};
+use crate::kernels::vectors::widest;
 use crate::kernels::winograd::TILE_VALUES;
 use crate::layers::conv::Conv;
 use crate::layers::layer_op::{BackwardInputs, BufferedLayer, LayerPass};
@@ -64,7 +63,7 @@ impl DirectedConv {
 
     fn transform_images(&self, pool: &ThreadPool, from: &[f32], tiles: &mut [f32]) {
         pool.for_each_piece(tiles, self.tiles(), |example, tiles| {
-            Arch::new().dispatch(TransformImage {
+            widest().dispatch(TransformImage {
                 grid: self.grid,
                 shape: self.from,
                 before: self.before,
@@ -89,8 +88,8 @@ impl DirectedConv {
                 },
                 left: tiles,
                 runs: &[MemoryRun { start: 0, len: depth }],
-                panel: &kernels[start..][..depth * panel.width],
-                width: panel.width,
+                right: &kernels[start..][..depth * panel.width],
+                panel,
                 used: panel.width,
                 start: &[],
                 mode: OutputMode::Overwrite,
@@ -114,7 +113,7 @@ impl DirectedConv {
         let depth = self.from.shape.channels;
         let piece = TILE_VALUES * depth * self.kernels.full();
         pool.for_each_piece(kernels, piece, |index, kernels| {
-            Arch::new().dispatch(TransformKernels::<TAPS> {
+            self.kernels.vectors().dispatch(TransformKernels::<TAPS> {
                 direction: self.direction,
                 weights: params.weights,
                 inputs: params.inputs,
@@ -137,7 +136,7 @@ impl DirectedConv {
             });
             let (sums, row) = (&*sums, self.kernels.stored_columns());
             pool.for_each_piece(to, self.to.len(), |example, image| {
-                Arch::new().dispatch(TransformTiles::<STEP> {
+                self.kernels.vectors().dispatch(TransformTiles::<STEP> {
                     grid: self.grid,
                     shape: self.to,
                     sums: &sums[example * self.grid.count() * row..],
@@ -253,7 +252,7 @@ impl<const TAPS: usize, const STEP: usize> BufferedLayer for WinogradConv<TAPS, 
             forwards.transform_images(pool, x, x_tiles);
             let dy_tiles = &mut dy_tiles[..images * TILE_VALUES * panels.len()];
             pool.for_each_piece(dy_tiles, TILE_VALUES * panels.len(), |example, tiles| {
-                Arch::new().dispatch(TransformOutputGrad::<STEP> {
+                panels.vectors().dispatch(TransformOutputGrad::<STEP> {
                     grid: forwards.grid,
                     shape: self.to,
                     panels,
@@ -264,14 +263,23 @@ impl<const TAPS: usize, const STEP: usize> BufferedLayer for WinogradConv<TAPS, 
             let (x, dy) = (&*x_tiles, &*dy_tiles);
             pool.for_each_piece(sums, forwards.kernels.len(), |value, sums| {
                 let mode = sums_mode;
-                Arch::new().dispatch(SumOverTiles { value, images, inputs, x, panels, dy, mode, sums });
+                panels.vectors().dispatch(SumOverTiles {
+                    value,
+                    images,
+                    inputs,
+                    x,
+                    panels,
+                    dy,
+                    mode,
+                    sums,
+                });
             });
             sums_mode = OutputMode::Add;
         }
         let (weights, bias) = grad.split_at_mut(self.weights());
         let (sums, some) = (&*sums, panels.full());
         pool.for_each_piece(weights, some * inputs * TAPS * TAPS, |task, weights| {
-            Arch::new().dispatch(TransformWeights::<TAPS> {
+            panels.vectors().dispatch(TransformWeights::<TAPS> {
                 sums,
                 inputs,
                 stored: panels.stored_columns(),

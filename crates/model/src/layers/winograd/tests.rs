@@ -43,7 +43,8 @@ fn drawn(len: usize, salt: u64) -> Vec<f32> {
 impl Case {
     fn new(channels: [usize; 2], size: [usize; 2], taps: usize, padding: [usize; 2]) -> Self {
         let count = if size[0] % 2 == 0 { 1 } else { 3 };
-        let from = PaddedShape { shape: Shape::image(channels[0], size[0], size[1]), border: padding };
+        let from =
+            PaddedShape { shape: Shape::image(channels[0], size[0], size[1]), border: padding };
         let [height, width] = [0, 1].map(|axis| size[axis] + 2 * padding[axis] + 1 - taps);
         let to = PaddedShape { shape: Shape::image(channels[1], height, width), border: [1, 2] };
         let params = drawn(channels[0] * channels[1] * taps * taps + channels[1], 1);
@@ -68,8 +69,12 @@ impl Case {
         let mut dx = vec![0.0; self.count * self.from.len()];
         let mut grad = vec![f32::NAN; self.params.len()];
         pool.run(|| {
-            let pass =
-                &mut LayerPass { pool: &pool, count: self.count, draw: None, scratch: &mut scratch };
+            let pass = &mut LayerPass {
+                pool: &pool,
+                count: self.count,
+                draw: None,
+                scratch: &mut scratch,
+            };
             layer.forward(pass, &self.params, &self.x, &mut y);
             let inputs = BackwardInputs { x: &self.x, y: &y, dy: &self.dy };
             layer.input_gradient(pass, &self.params, inputs, &mut dx);
@@ -143,7 +148,8 @@ fn error(got: &[f32], exact: &[f64]) -> f64 {
 
 fn check(case: &Case, layer: &dyn BufferedLayer) {
     let results = case.run(layer, 1);
-    let what = format!("{} to {}, {} taps, {:?}", case.from.shape, case.to.shape, case.taps, case.padding);
+    let what =
+        format!("{} to {}, {} taps, {:?}", case.from.shape, case.to.shape, case.taps, case.padding);
     assert!(case.run(layer, 3) == results, "{what}: the bits depend on threads");
     let exact = case.exact();
     let inner = |values: &[f32], place: PaddedShape| inside(values, place, case.count);

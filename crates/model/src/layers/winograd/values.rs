@@ -70,12 +70,10 @@ impl<const STEP: usize> WithSimd for TransformOutputGrad<'_, STEP> {
                     let values = read::<S, STEP>(simd, self.image, &window, channel, lanes);
                     let mut half = [[simd.splat_f32s(0.0); TILE]; STEP];
                     for x in 0..STEP {
-                        half[x] =
-                            transform_taps::<S, STEP>(simd, column(&values, x));
+                        half[x] = transform_taps::<S, STEP>(simd, column(&values, x));
                     }
                     for y in 0..TILE {
-                        let row =
-                            transform_taps::<S, STEP>(simd, column(&half, y));
+                        let row = transform_taps::<S, STEP>(simd, column(&half, y));
                         for (x, value) in row.into_iter().enumerate() {
                             let at = (y * TILE + x) * self.panels.len() + panel.start;
                             let to = &mut self.tiles[at + tile * panel.width + first..];

@@ -4,7 +4,7 @@ use pulp::{Simd, WithSimd};
 
 use crate::kernels::OutputMode;
 use crate::kernels::panels::{Panel, Panels};
-use crate::kernels::tile::{ROWS, TileRows, add_outer, tiles, write_sums};
+use crate::kernels::tile::{TileRows, TileWork, add_outer, run_tile, tiles, write_sums};
 use crate::kernels::winograd::TILE_VALUES;
 
 /// `sums[i][o] (+)= sum over images and tiles of x[tile][i] * dy[tile][o]`.
@@ -30,48 +30,36 @@ impl WithSimd for SumOverTiles<'_> {
     fn with_simd<S: Simd>(mut self, simd: S) {
         for panel in self.panels.iter() {
             for TileRows { first, count } in tiles(self.inputs) {
-                match count {
-                    1 => self.rows::<S, 1>(simd, panel, first),
-                    2 => self.rows::<S, 2>(simd, panel, first),
-                    3 => self.rows::<S, 3>(simd, panel, first),
-                    4 => self.rows::<S, 4>(simd, panel, first),
-                    5 => self.rows::<S, 5>(simd, panel, first),
-                    _ => self.rows::<S, ROWS>(simd, panel, first),
-                }
+                run_tile(simd, count, panel.width, WeightTile { product: &mut self, panel, first });
             }
         }
     }
 }
 
-impl SumOverTiles<'_> {
-    #[inline(always)]
-    fn rows<S: Simd, const M: usize>(&mut self, simd: S, panel: Panel, first: usize) {
-        match panel.width / S::F32_LANES {
-            1 => self.tile::<S, M, 1>(simd, panel, first),
-            _ => self.tile::<S, M, 2>(simd, panel, first),
-        }
-    }
+/// Some rows of a panel, from row `first` on.
+struct WeightTile<'a, 'b> {
+    product: &'a mut SumOverTiles<'b>,
+    panel: Panel,
+    first: usize,
+}
 
+impl<S: Simd> TileWork<S> for WeightTile<'_, '_> {
     #[inline(always)]
-    fn tile<S: Simd, const M: usize, const V: usize>(
-        &mut self,
-        simd: S,
-        panel: Panel,
-        first: usize,
-    ) {
-        let tiles = self.panels.depth();
+    fn run<const M: usize, const V: usize>(self, simd: S) {
+        let Self { product, panel, first } = self;
+        let (tiles, inputs) = (product.panels.depth(), product.inputs);
         let mut sums = [[simd.splat_f32s(0.0); V]; M];
-        for image in 0..self.images {
-            let matrix = image * TILE_VALUES + self.value;
-            let x = &self.x[matrix * tiles * self.inputs + first..];
-            let dy = &self.dy[matrix * self.panels.len() + panel.start..][..tiles * panel.width];
-            let dy = S::as_simd_f32s(dy).0.as_chunks::<V>().0;
-            add_outer(simd, x, self.inputs, dy, &mut sums);
+        for image in 0..product.images {
+            let matrix = image * TILE_VALUES + product.value;
+            let x = &product.x[matrix * tiles * inputs + first..];
+            let dy = &product.dy[matrix * product.panels.len() + panel.start..];
+            let dy = S::as_simd_f32s(&dy[..tiles * panel.width]).0.as_chunks::<V>().0;
+            add_outer(simd, x, inputs, dy, &mut sums);
         }
-        let stored = self.panels.stored_columns();
+        let stored = product.panels.stored_columns();
         for (m, sums) in sums.iter().enumerate() {
-            let out = &mut self.sums[(first + m) * stored + panel.column..][..panel.width];
-            write_sums(simd, sums, self.mode, out);
+            let out = &mut product.sums[(first + m) * stored + panel.column..][..panel.width];
+            write_sums(simd, sums, product.mode, out);
         }
     }
 }
