@@ -92,8 +92,10 @@ pub(crate) struct RowsTimesPanel<'a, F> {
     /// As many rows as the runs are long, of as many values as the panel is wide.
     pub(crate) right: &'a [f32],
     pub(crate) panel: Panel,
-    /// Columns that are written to `out`.
+    /// Columns of `out` that the product has.
     pub(crate) used: usize,
+    /// Whether zeros may be written, or added, beyond those columns: whole vectors are faster.
+    pub(crate) spills: bool,
     /// The initial sum of each column; zeros if empty.
     pub(crate) start: &'a [f32],
     pub(crate) mode: OutputMode,
@@ -160,8 +162,10 @@ impl<S: Simd, F: Fn(usize) -> (usize, usize)> TileWork<S> for PanelTile<'_, '_, 
             }
         }
         for m in 0..M {
-            let out = &mut product.out[places[m].1..][..product.used];
-            write_sums(simd, &sums[m], product.mode, out);
+            let out = &mut product.out[places[m].1..];
+            let has_room = product.spills && out.len() >= V * S::F32_LANES;
+            let len = if has_room { V * S::F32_LANES } else { product.used };
+            write_sums(simd, &sums[m], product.mode, &mut out[..len]);
         }
     }
 }

@@ -91,6 +91,7 @@ impl DirectedConv {
                 right: &kernels[start..][..depth * panel.width],
                 panel,
                 used: panel.width,
+                spills: false,
                 start: &[],
                 mode: OutputMode::Overwrite,
                 out: sums,
