@@ -148,11 +148,33 @@ impl Conv {
     /// The sum over an example's pixels, for each output.
     #[inline(always)]
     fn sum_pixels(&self, dy: &[f32], part: &mut [f32]) {
+        match part.len() {
+            4 => return self.sum_few::<4>(dy, part),
+            6 => return self.sum_few::<6>(dy, part),
+            8 => return self.sum_few::<8>(dy, part),
+            16 => return self.sum_few::<16>(dy, part),
+            _ => {}
+        }
         part.fill(0.0);
         for pixel in &self.pixels {
             let pixel = &dy[pixel.output..][..part.len()];
             part.iter_mut().zip(pixel).for_each(|(sum, value)| *sum += value);
         }
+    }
+}
+
+impl Conv {
+    /// As [`Conv::sum_pixels`] for few outputs: the sums stay in registers.
+    #[inline(always)]
+    fn sum_few<const N: usize>(&self, dy: &[f32], part: &mut [f32]) {
+        let mut sums = [0.0; N];
+        for pixel in &self.pixels {
+            let Some(pixel) = dy[pixel.output..].first_chunk::<N>() else { break };
+            for n in 0..N {
+                sums[n] += pixel[n];
+            }
+        }
+        part.copy_from_slice(&sums);
     }
 }
 
