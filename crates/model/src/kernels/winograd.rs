@@ -13,8 +13,8 @@ pub(crate) const TILE: usize = 6;
 /// Values of a whole tile.
 pub(crate) const TILE_VALUES: usize = TILE * TILE;
 
-/// The inner pair of points. With 3/4 and 3/2 the error is about twice that of a plain sum; with
-/// the usual 1 and 2 it would be six times (docs/decisions/winograd.md).
+/// The inner pair of points. With the usual 1 and 2 the error would be about three times that with
+/// 3/4 and 3/2 (docs/decisions/winograd.md).
 const NEAR: f32 = 0.75;
 /// The outer pair of points.
 const FAR: f32 = 1.5;

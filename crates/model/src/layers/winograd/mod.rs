@@ -19,16 +19,18 @@ mod tests;
 mod values;
 mod weight_grad;
 
+use self::grid::TileGrid;
 use self::passes::WinogradConv;
 use super::layer_op::BufferedLayer;
 use super::shape::PaddedShape;
 use super::windows::Windows;
+use crate::kernels::winograd::{TILE, TILE_VALUES};
 
 /// The fewest channels on either side for which the method pays: with fewer, the transforms cost
 /// more than the products that they save.
 const CHANNELS: usize = 16;
 
-/// Plans a convolution by this method, if it is likely to be faster than by definition.
+/// Plans a convolution by this method, if its sizes let it save a third of the products or more.
 pub(crate) fn winograd(
     from: PaddedShape,
     to: PaddedShape,
@@ -39,8 +41,14 @@ pub(crate) fn winograd(
         return None;
     }
     match kernel {
-        [3, 3] => Some(Box::new(WinogradConv::<3, 4>::new(from, to, padding))),
-        [5, 5] => Some(Box::new(WinogradConv::<5, 2>::new(from, to, padding))),
+        [3, 3] if pays(to, 3) => Some(Box::new(WinogradConv::<3, 4>::new(from, to, padding))),
+        [5, 5] if pays(to, 5) => Some(Box::new(WinogradConv::<5, 2>::new(from, to, padding))),
         _ => None,
     }
+}
+
+/// Whether few enough of the tiles' outputs lie outside the image.
+fn pays(to: PaddedShape, taps: usize) -> bool {
+    let products = TILE_VALUES * TileGrid::new(to, TILE + 1 - taps).count();
+    3 * products <= 2 * taps * taps * to.shape.height * to.shape.width
 }

@@ -1,9 +1,10 @@
 //! The passes at odd sizes, next to the definition of a convolution in double precision.
 
-use super::WinogradConv;
+use super::{WinogradConv, winograd};
 use crate::kernels::OutputMode;
+use crate::layers::conv::Conv;
 use crate::layers::layer_op::{BackwardInputs, BufferedLayer, LayerPass};
-use crate::layers::{PaddedShape, Shape};
+use crate::layers::{PaddedShape, Shape, Windows};
 use crate::seed::fill_uniform;
 use crate::thread_pool::ThreadPool;
 
@@ -188,4 +189,60 @@ fn all_passes_agree_with_the_definition_at_odd_sizes_on_any_number_of_threads() 
             }
         }
     }
+}
+
+/// The root of the mean square error, as a part of that of the values.
+fn mean_error(got: &[f32], exact: &[f64]) -> f64 {
+    let square = |sum: f64, value: f64| sum + value * value;
+    let pairs = got.iter().zip(exact);
+    let errors = pairs.map(|(got, exact)| f64::from(*got) - exact).fold(0.0, square);
+    (errors / exact.iter().copied().fold(0.0, square)).sqrt()
+}
+
+/// The errors of the output, the gradient by the input and that by the weights.
+fn mean_errors(case: &Case, layer: &dyn BufferedLayer, exact: &Exact) -> [f64; 3] {
+    let Results { y, dx, grad } = case.run(layer, 1);
+    let dx = inside(&dx, case.from, case.count);
+    let exact_dx = inside(&exact.dx, case.from, case.count);
+    [mean_error(&y, &exact.y), mean_error(&dx, &exact_dx), mean_error(&grad, &exact.grad)]
+}
+
+#[test]
+fn the_error_is_a_small_multiple_of_that_of_plain_sums() {
+    for (taps, channels) in [(3, [192, 64]), (5, [64, 96])] {
+        let padding = [taps / 2; 2];
+        let case = Case::new(channels, [13, 13], taps, padding);
+        let exact = case.exact();
+        let windows = Windows { kernel: [taps; 2], stride: [1; 2], padding };
+        let plain = mean_errors(&case, &Conv::new(case.from, case.to, windows), &exact);
+        let fast = if taps == 3 {
+            mean_errors(&case, &WinogradConv::<3, 4>::new(case.from, case.to, padding), &exact)
+        } else {
+            mean_errors(&case, &WinogradConv::<5, 2>::new(case.from, case.to, padding), &exact)
+        };
+        let text = |errors: [f64; 3]| errors.map(|error| format!("{error:.1e}")).join(", ");
+        println!("{taps}x{taps}: {}; by plain sums {}", text(fast), text(plain));
+        for (fast, plain) in fast.iter().zip(plain) {
+            assert!(*fast < 8.0 * plain && *fast < 2e-6, "{taps} taps: {fast:e} and {plain:e}");
+        }
+    }
+}
+
+#[test]
+fn sizes_alone_choose_the_method() {
+    let shape =
+        |channels, size| PaddedShape { shape: Shape::image(channels, size, size), border: [3; 2] };
+    let windows = |kernel, stride, padding| Windows {
+        kernel: [kernel; 2],
+        stride: [stride; 2],
+        padding: [padding; 2],
+    };
+    let is_chosen = |from, to, windows| winograd(from, to, windows).is_some();
+    assert!(is_chosen(shape(192, 13), shape(384, 13), windows(3, 1, 1)));
+    assert!(is_chosen(shape(64, 27), shape(192, 27), windows(5, 1, 2)));
+    // Too few channels, a stride, a kernel without a transform, a single output.
+    assert!(!is_chosen(shape(6, 14), shape(16, 10), windows(5, 1, 0)));
+    assert!(!is_chosen(shape(64, 27), shape(64, 14), windows(3, 2, 1)));
+    assert!(!is_chosen(shape(64, 13), shape(64, 13), windows(7, 1, 3)));
+    assert!(!is_chosen(shape(64, 3), shape(64, 1), windows(3, 1, 0)));
 }
