@@ -4,10 +4,11 @@
 //! directions run along rows: forward is many dot products, backward many scaled sums of
 //! rows. Each uses register blocks large enough to issue two multiply-adds in every cycle.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 use super::elementwise::each;
 use super::output_mode::OutputMode;
+use super::vectors::narrow;
 
 /// Outputs of a register block.
 const OUT: usize = 5;
@@ -24,7 +25,7 @@ pub fn dense_forward(inputs: usize, x: &[f32], weights: &[f32], bias: &[f32], ou
     let outputs = bias.len();
     assert_eq!(weights.len(), outputs * inputs, "weights");
     assert_eq!(x.len() * outputs, out.len() * inputs, "batch");
-    Arch::new().dispatch(DenseForward { inputs, x, weights, bias, out });
+    narrow().dispatch(DenseForward { inputs, x, weights, bias, out });
 }
 
 struct DenseForward<'a> {
@@ -135,7 +136,7 @@ pub fn dense_backward_weights(
     if mode == OutputMode::Overwrite && delta.is_empty() {
         grad.fill(0.0);
     }
-    Arch::new().dispatch(BackwardWeights { inputs, outputs, x, delta, mode, grad });
+    narrow().dispatch(BackwardWeights { inputs, outputs, x, delta, mode, grad });
 }
 
 struct BackwardWeights<'a> {

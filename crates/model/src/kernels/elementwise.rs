@@ -1,8 +1,8 @@
 //! Loops over the elements of slices.
 
-use pulp::Arch;
+use super::vectors::narrow;
 
-/// Runs a loop with the widest vectors that the processor has.
+/// Runs a loop with the processor's vectors, of at most eight numbers.
 ///
 /// The loop is compiled once for each kind of processor. Keep it a plain pass over slices, and
 /// mark the closure `#[inline(always)]`, so that the compiler can vectorise it.
@@ -19,5 +19,5 @@ use pulp::Arch;
 /// ```
 #[inline]
 pub fn each(work: impl FnOnce()) {
-    Arch::new().dispatch(work);
+    narrow().dispatch(work);
 }

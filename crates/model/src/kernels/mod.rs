@@ -19,6 +19,8 @@ mod patch_view;
 mod patches;
 mod prefetch;
 pub(crate) mod tile;
+pub(crate) mod vectors;
+pub(crate) mod winograd;
 
 pub(crate) use aligned::AlignedBuffer;
 pub use dense::{

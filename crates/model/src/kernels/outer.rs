@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 use super::output_mode::OutputMode;
 use super::panels::{Panel, Panels};
-use super::tile::{ROWS, TileRows, VECTORS, add_packed, tiles, write_sums};
+use super::tile::{ROWS, TileRows, TileWork, add_packed, run_tile, tiles, write_sums};
 
 /// Panels that a tile's rows go through before the next rows do: that much of the right factor
 /// stays in the first-level cache, and the output is written in long runs.
@@ -27,7 +27,7 @@ pub(crate) fn outer_rows(
     grad: &mut [f32],
 ) {
     assert!(grad.len() <= OUTER_ROWS * x.columns(), "rows of the gradient");
-    Arch::new().dispatch(OuterRows { x, packed, dy, mode, grad });
+    x.vectors().dispatch(OuterRows { x, packed, dy, mode, grad });
 }
 
 /// The gradient by a layer's outputs, of which a call uses those from `first` on.
@@ -94,51 +94,35 @@ impl OuterRows<'_> {
             let left = &left[rows.first * EXAMPLES..];
             for panel in panels.clone() {
                 let panel = self.x.get(panel);
-                if panel.width == S::F32_LANES {
-                    self.tile::<S, 1>(simd, rows, panel, examples, left);
-                } else {
-                    self.tile::<S, VECTORS>(simd, rows, panel, examples, left);
-                }
+                let right = &self.packed[panel.start + examples.start * panel.width..];
+                let right = &right[..examples.len() * panel.width];
+                let row = rows.first;
+                let tile = OuterTile { sums: self, panel, left, right, row };
+                run_tile(simd, rows.count, panel.width, tile);
             }
         }
     }
+}
 
-    #[inline(always)]
-    fn tile<S: Simd, const V: usize>(
-        &mut self,
-        simd: S,
-        tile: TileRows,
-        panel: Panel,
-        examples: &Range<usize>,
-        left: &[f32],
-    ) {
-        let right = &self.packed[panel.start + examples.start * panel.width..];
-        let right = S::as_simd_f32s(&right[..examples.len() * panel.width]).0.as_chunks::<V>().0;
-        let row = tile.first;
-        match tile.count {
-            1 => self.rows::<S, 1, V>(simd, row, panel, left, right),
-            2 => self.rows::<S, 2, V>(simd, row, panel, left, right),
-            3 => self.rows::<S, 3, V>(simd, row, panel, left, right),
-            4 => self.rows::<S, 4, V>(simd, row, panel, left, right),
-            5 => self.rows::<S, 5, V>(simd, row, panel, left, right),
-            _ => self.rows::<S, ROWS, V>(simd, row, panel, left, right),
-        }
-    }
+/// Some rows of a panel, from row `row` on.
+struct OuterTile<'a, 'b> {
+    sums: &'a mut OuterRows<'b>,
+    panel: Panel,
+    left: &'a [f32],
+    right: &'a [f32],
+    row: usize,
+}
 
+impl<S: Simd> TileWork<S> for OuterTile<'_, '_> {
     #[inline(always)]
-    fn rows<S: Simd, const M: usize, const V: usize>(
-        &mut self,
-        simd: S,
-        row: usize,
-        panel: Panel,
-        left: &[f32],
-        right: &[[S::f32s; V]],
-    ) {
+    fn run<const M: usize, const V: usize>(self, simd: S) {
+        let right = S::as_simd_f32s(self.right).0.as_chunks::<V>().0;
         let mut sums = [[simd.splat_f32s(0.0); V]; M];
-        add_packed(simd, left, right, &mut sums);
+        add_packed(simd, self.left, right, &mut sums);
+        let columns = self.sums.x.columns();
         for (m, sums) in sums.iter().enumerate() {
-            let out = &mut self.grad[(row + m) * self.x.columns() + panel.column..];
-            write_sums(simd, sums, self.mode, &mut out[..panel.used]);
+            let out = &mut self.sums.grad[(self.row + m) * columns + self.panel.column..];
+            write_sums(simd, sums, self.sums.mode, &mut out[..self.panel.used]);
         }
     }
 }

@@ -1,22 +1,21 @@
 //! Copies rows of a matrix into panels.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 use super::panels::Panels;
 use super::prefetch::prefetch;
-use super::tile::VECTORS;
 
 /// Copies a row of a panel and fills it up with zeros.
 #[inline(always)]
-pub(crate) fn copy_row<S: Simd, const V: usize>(from: &[f32], to: &mut [f32]) {
-    if from.len() == V * S::F32_LANES {
-        let to = S::as_mut_simd_f32s(&mut to[..V * S::F32_LANES]).0;
-        let from = S::as_simd_f32s(from).0;
-        to[..V].copy_from_slice(&from[..V]);
-    } else {
-        for (place, to) in to[..V * S::F32_LANES].iter_mut().enumerate() {
-            *to = if place < from.len() { from[place] } else { 0.0 };
-        }
+pub(crate) fn copy_row<S: Simd>(simd: S, from: &[f32], to: &mut [f32]) {
+    let (vectors, rest) = S::as_simd_f32s(from);
+    let to = S::as_mut_simd_f32s(to).0;
+    let (whole, last) = to.split_at_mut(vectors.len());
+    for (to, from) in whole.iter_mut().zip(vectors) {
+        *to = *from;
+    }
+    for last in last {
+        *last = simd.partial_load_f32s(rest);
     }
 }
 
@@ -28,7 +27,7 @@ pub(crate) fn pack_panels(
     rows: usize,
     packed: &mut [f32],
 ) {
-    Arch::new().dispatch(PackPanels { panels, from, stride, rows, packed });
+    panels.vectors().dispatch(PackPanels { panels, from, stride, rows, packed });
 }
 
 /// How many rows before its turn a row is prefetched: the processor does not predict the access.
@@ -48,7 +47,7 @@ impl WithSimd for PackPanels<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, simd: S) {
         for row in 0..self.rows {
             let ahead = (row + AHEAD).min(self.rows) * self.stride;
             for line in (0..self.panels.columns()).step_by(LINE) {
@@ -57,12 +56,8 @@ impl WithSimd for PackPanels<'_> {
             let from = &self.from[row * self.stride..];
             for panel in self.panels.iter() {
                 let from = &from[panel.column..][..panel.used];
-                let to = &mut self.packed[panel.start + row * panel.width..];
-                if panel.width == S::F32_LANES {
-                    copy_row::<S, 1>(from, to);
-                } else {
-                    copy_row::<S, VECTORS>(from, to);
-                }
+                let to = &mut self.packed[panel.start + row * panel.width..][..panel.width];
+                copy_row(simd, from, to);
             }
         }
     }

@@ -1,18 +1,18 @@
 //! The memory layout of a matrix that tiles run over.
 //!
-//! A tile covers as many columns as two of the processor's vectors hold. So a matrix is cut into
-//! panels of that many columns, and within a panel the values lie row after row: the inner loop
-//! reads them in sequence. The columns left over at the end take a panel of one vector if that is
-//! enough, filled up with zeros.
+//! A tile covers as many columns as two or four of the processor's vectors hold. So a matrix is
+//! cut into panels of that many columns, and within a panel the values lie row after row: the inner
+//! loop reads them in sequence. The columns left over at the end take a panel of fewer vectors if
+//! that is enough, filled up with zeros.
 
-use super::tile::{VECTORS, lanes};
+use super::vectors::Vectors;
 
 /// A matrix of `depth` rows, cut into panels of columns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Panels {
     depth: usize,
     columns: usize,
-    lanes: usize,
+    vectors: Vectors,
 }
 
 /// One panel of a matrix.
@@ -26,11 +26,34 @@ pub(crate) struct Panel {
     pub(crate) used: usize,
     /// Columns stored, including zeros.
     pub(crate) width: usize,
+    vectors: Vectors,
+}
+
+impl Panel {
+    /// The vectors that the panel is packed for.
+    pub(crate) fn vectors(&self) -> Vectors {
+        self.vectors
+    }
 }
 
 impl Panels {
     pub(crate) fn new(depth: usize, columns: usize) -> Self {
-        Self { depth, columns, lanes: lanes() }
+        Self { depth, columns, vectors: Vectors::for_columns(columns) }
+    }
+
+    /// One panel as a matrix of its own.
+    pub(crate) fn alone(&self, panel: Panel) -> Self {
+        Self { columns: panel.used, ..*self }
+    }
+
+    /// The vectors that the matrix is packed for.
+    pub(crate) fn vectors(&self) -> Vectors {
+        self.vectors
+    }
+
+    /// Rows of the matrix.
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
     }
 
     pub(crate) fn columns(&self) -> usize {
@@ -39,7 +62,7 @@ impl Panels {
 
     /// Columns of a full panel.
     pub(crate) fn full(&self) -> usize {
-        VECTORS * self.lanes
+        self.vectors.in_row * self.vectors.lanes
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -48,7 +71,7 @@ impl Panels {
 
     /// Columns of all panels as they are stored.
     pub(crate) fn stored_columns(&self) -> usize {
-        self.columns.next_multiple_of(self.lanes)
+        self.columns.next_multiple_of(self.vectors.lanes)
     }
 
     /// Values of the packed matrix.
@@ -59,8 +82,8 @@ impl Panels {
     pub(crate) fn get(&self, index: usize) -> Panel {
         let column = index * self.full();
         let used = self.full().min(self.columns - column);
-        let width = used.next_multiple_of(self.lanes);
-        Panel { start: column * self.depth, column, used, width }
+        let width = used.next_multiple_of(self.vectors.lanes);
+        Panel { start: column * self.depth, column, used, width, vectors: self.vectors }
     }
 
     pub(crate) fn iter(self) -> impl Iterator<Item = Panel> {

@@ -8,11 +8,12 @@
 //! registers; it transposes the maps of the block first, so that a word says which images touch
 //! the patch.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 use super::bits::{set_bits, transpose};
 use super::output_mode::OutputMode;
 use super::patch_view::{PATCH, PatchImage, PatchView};
+use super::vectors::narrow;
 
 /// The most images of a backward pass: the bits of a word.
 pub(crate) const PATCH_BLOCK: usize = 64;
@@ -39,7 +40,7 @@ pub(crate) fn patches_forward(
     assert_eq!(inputs % PATCH, 0, "an image is whole patches");
     assert_eq!(weights.len(), bias.len() * inputs, "weights");
     assert_eq!(out.len(), bias.len() * images.which.len(), "batch");
-    Arch::new().dispatch(PatchForward { inputs, images, weights, bias, out });
+    narrow().dispatch(PatchForward { inputs, images, weights, bias, out });
 }
 
 struct PatchForward<'a> {
@@ -166,7 +167,7 @@ pub(crate) fn patches_backward(
     transpose_maps(inputs, images, &mut scratch.transposed);
     scratch.scales.resize(PATCH_BLOCK * MANY, 0.0);
     let outputs = grad.len() / inputs.max(1);
-    Arch::new().dispatch(PatchBackward { inputs, outputs, images, delta, scratch, mode, grad });
+    narrow().dispatch(PatchBackward { inputs, outputs, images, delta, scratch, mode, grad });
 }
 
 struct PatchBackward<'a> {

@@ -1,33 +1,56 @@
 //! Register tiles: the inner loops of convolutions and dense layers.
 //!
-//! A tile is a few rows by two vectors of a product, whose sums stay in registers while the
-//! common index runs. Six rows give twelve sums: enough to keep two multiply-add units busy, and
-//! few enough to leave registers for the operands. The left matrix is read in place, one value at
-//! a time, so that an image need not be copied for each position of a kernel; the right one is
-//! packed into panels (`panels.rs`).
+//! A tile is a few rows by a few vectors of a product, whose sums stay in registers while the
+//! common index runs. Six rows of two vectors give twelve sums: enough to keep two multiply-add
+//! units busy, and few enough to leave registers for the operands. A processor with 32 registers
+//! takes rows of four. The left matrix is read in place, one value at a time, so that an image
+//! need not be copied for each position of a kernel; the right one is packed into panels
+//! (`panels.rs`).
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 use super::output_mode::OutputMode;
+use super::panels::Panel;
 
 /// The most rows of a tile.
 pub(crate) const ROWS: usize = 6;
-/// The most vectors of a tile's row.
-pub(crate) const VECTORS: usize = 2;
 /// The most columns of a tile on any processor.
-pub(crate) const WIDEST: usize = 32;
+pub(crate) const WIDEST: usize = 64;
 
-/// Numbers in one of the processor's vectors.
-pub(crate) fn lanes() -> usize {
-    struct Lanes;
-    impl WithSimd for Lanes {
-        type Output = usize;
-        #[inline(always)]
-        fn with_simd<S: Simd>(self, _: S) -> usize {
-            S::F32_LANES
-        }
+/// The most vectors of a tile's row.
+pub(crate) const fn vectors<S: Simd>() -> usize {
+    if S::REGISTER_COUNT >= 32 { 4 } else { 2 }
+}
+
+/// Work on one tile, compiled for each size.
+pub(crate) trait TileWork<S: Simd> {
+    /// Computes a tile of `M` rows by `V` vectors.
+    fn run<const M: usize, const V: usize>(self, simd: S);
+}
+
+/// Runs the work on a tile of `rows` rows, at least 1 and at most [`ROWS`], by `width` columns:
+/// whole vectors, at most [`vectors`].
+#[inline(always)]
+pub(crate) fn run_tile<S: Simd>(simd: S, rows: usize, width: usize, work: impl TileWork<S>) {
+    let has_more = vectors::<S>() > 2;
+    match width / S::F32_LANES {
+        1 => run_rows::<S, 1>(simd, rows, work),
+        3 if has_more => run_rows::<S, 3>(simd, rows, work),
+        4 if has_more => run_rows::<S, 4>(simd, rows, work),
+        _ => run_rows::<S, 2>(simd, rows, work),
     }
-    Arch::new().dispatch(Lanes)
+}
+
+#[inline(always)]
+fn run_rows<S: Simd, const V: usize>(simd: S, rows: usize, work: impl TileWork<S>) {
+    match rows {
+        1 => work.run::<1, V>(simd),
+        2 => work.run::<2, V>(simd),
+        3 => work.run::<3, V>(simd),
+        4 => work.run::<4, V>(simd),
+        5 => work.run::<5, V>(simd),
+        _ => work.run::<ROWS, V>(simd),
+    }
 }
 
 /// The rows of a tile.
@@ -66,12 +89,13 @@ pub(crate) struct RowsTimesPanel<'a, F> {
     pub(crate) place: F,
     pub(crate) left: &'a [f32],
     pub(crate) runs: &'a [MemoryRun],
-    /// As many rows as the runs are long, of `width` values each.
-    pub(crate) panel: &'a [f32],
-    /// Stored columns of the panel: one or two vectors.
-    pub(crate) width: usize,
-    /// Columns that are written to `out`.
+    /// As many rows as the runs are long, of as many values as the panel is wide.
+    pub(crate) right: &'a [f32],
+    pub(crate) panel: Panel,
+    /// Columns of `out` that the product has.
     pub(crate) used: usize,
+    /// Whether zeros may be written, or added, beyond those columns: whole vectors are faster.
+    pub(crate) spills: bool,
     /// The initial sum of each column; zeros if empty.
     pub(crate) start: &'a [f32],
     pub(crate) mode: OutputMode,
@@ -80,7 +104,7 @@ pub(crate) struct RowsTimesPanel<'a, F> {
 
 impl<F: Fn(usize) -> (usize, usize)> RowsTimesPanel<'_, F> {
     pub(crate) fn run(self) {
-        Arch::new().dispatch(self);
+        self.panel.vectors().dispatch(self);
     }
 }
 
@@ -88,52 +112,45 @@ impl<F: Fn(usize) -> (usize, usize)> WithSimd for RowsTimesPanel<'_, F> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        if self.width == S::F32_LANES {
-            self.all_rows::<S, 1>(simd);
-        } else {
-            assert_eq!(self.width, VECTORS * S::F32_LANES, "a panel's width");
-            self.all_rows::<S, VECTORS>(simd);
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let mut start = [0.0; WIDEST];
+        let known = self.used.min(self.start.len());
+        start[..known].copy_from_slice(&self.start[..known]);
+        for TileRows { first, count } in tiles(self.count) {
+            let tile = PanelTile { product: &mut self, start: &start, first };
+            let width = tile.product.panel.width;
+            run_tile(simd, count, width, tile);
         }
     }
 }
 
-impl<F: Fn(usize) -> (usize, usize)> RowsTimesPanel<'_, F> {
-    #[inline(always)]
-    fn all_rows<S: Simd, const V: usize>(mut self, simd: S) {
-        let mut start = [0.0; WIDEST];
-        let known = self.used.min(self.start.len());
-        start[..known].copy_from_slice(&self.start[..known]);
-        let start = S::as_simd_f32s(&start[..V * S::F32_LANES]).0;
-        let start: [S::f32s; V] = std::array::from_fn(|v| start[v]);
-        for TileRows { first, count } in tiles(self.count) {
-            match count {
-                1 => self.some_rows::<S, 1, V>(simd, start, first),
-                2 => self.some_rows::<S, 2, V>(simd, start, first),
-                3 => self.some_rows::<S, 3, V>(simd, start, first),
-                4 => self.some_rows::<S, 4, V>(simd, start, first),
-                5 => self.some_rows::<S, 5, V>(simd, start, first),
-                _ => self.some_rows::<S, ROWS, V>(simd, start, first),
-            }
-        }
-    }
+/// Some rows of the product, from row `first` on.
+struct PanelTile<'a, 'b, F> {
+    product: &'a mut RowsTimesPanel<'b, F>,
+    start: &'a [f32; WIDEST],
+    first: usize,
+}
 
-    /// One tile: `M` rows from row `first`.
+impl<S: Simd, F: Fn(usize) -> (usize, usize)> TileWork<S> for PanelTile<'_, '_, F> {
     #[inline(always)]
-    fn some_rows<S: Simd, const M: usize, const V: usize>(
-        &mut self,
-        simd: S,
-        start: [S::f32s; V],
-        first: usize,
-    ) {
-        let places: [(usize, usize); M] = std::array::from_fn(|m| (self.place)(first + m));
-        let mut panel = S::as_simd_f32s(self.panel).0.as_chunks::<V>().0;
-        let mut sums = [start; M];
-        for run in self.runs {
+    fn run<const M: usize, const V: usize>(self, simd: S) {
+        let Self { product, start, first } = self;
+        let mut places = [(0, 0); M];
+        for (m, place) in places.iter_mut().enumerate() {
+            *place = (product.place)(first + m);
+        }
+        let mut panel = S::as_simd_f32s(product.right).0.as_chunks::<V>().0;
+        let mut sums = [[simd.splat_f32s(0.0); V]; M];
+        for sums in &mut sums {
+            sums.copy_from_slice(S::as_simd_f32s(&start[..V * S::F32_LANES]).0);
+        }
+        for run in product.runs {
             let (here, rest) = panel.split_at(run.len);
             panel = rest;
-            let rows: [&[f32]; M] =
-                std::array::from_fn(|m| &self.left[places[m].0 + run.start..][..run.len]);
+            let mut rows = [&product.left[..0]; M];
+            for (row, place) in rows.iter_mut().zip(&places) {
+                *row = &product.left[place.0 + run.start..][..run.len];
+            }
             for k in 0..here.len() {
                 let right = here[k];
                 for m in 0..M {
@@ -145,8 +162,10 @@ impl<F: Fn(usize) -> (usize, usize)> RowsTimesPanel<'_, F> {
             }
         }
         for m in 0..M {
-            let out = &mut self.out[places[m].1..][..self.used];
-            write_sums(simd, &sums[m], self.mode, out);
+            let out = &mut product.out[places[m].1..];
+            let has_room = product.spills && out.len() >= V * S::F32_LANES;
+            let len = if has_room { V * S::F32_LANES } else { product.used };
+            write_sums(simd, &sums[m], product.mode, &mut out[..len]);
         }
     }
 }
@@ -187,8 +206,9 @@ pub(crate) fn add_outer<S: Simd, const M: usize, const V: usize>(
     right: &[[S::f32s; V]],
     sums: &mut [[S::f32s; V]; M],
 ) {
-    for (k, right) in right.iter().enumerate() {
-        let left = &left[k * stride..][..M];
+    for (left, right) in left.chunks(stride).zip(right) {
+        // An index that could panic would have the compiler spill all sums to memory.
+        let Some(left) = left.first_chunk::<M>() else { break };
         for m in 0..M {
             let left = simd.splat_f32s(left[m]);
             for v in 0..V {

@@ -35,6 +35,9 @@ pub(crate) struct Conv {
     pub(super) outputs: Panels,
     /// The weights of one row of the kernel as `outputs x [columns, inputs]`.
     taps: Panels,
+    /// Whether the forward pass may write zeros behind a pixel: the next pixel, which comes later,
+    /// follows at once.
+    spills: bool,
 }
 
 /// An output pixel.
@@ -60,11 +63,13 @@ impl Conv {
         let run = kernel[1] * from.shape.channels;
         let slab_rows = (SLAB / (stride[0] * from.row())).saturating_sub(kernel[0]).max(1);
         let slabs = height.div_ceil(slab_rows);
+        let outputs = Panels::new(kernel[0] * run, to.shape.channels);
         Self {
+            spills: outputs.count() == 1 && to.border == [0; 2],
             pixels: (0..height * width).map(|pixel| place(pixel / width, pixel % width)).collect(),
             slab: height.div_ceil(slabs) * width,
             groups: groups(kernel[0], run, from.row()),
-            outputs: Panels::new(kernel[0] * run, to.shape.channels),
+            outputs,
             taps: Panels::new(to.shape.channels, run),
             from,
             to,
@@ -129,9 +134,10 @@ impl Conv {
                         },
                         left: x,
                         runs,
-                        panel: &packed[..depth],
-                        width: panel.width,
+                        right: &packed[..depth],
+                        panel,
                         used: panel.used,
+                        spills: self.spills,
                         start: if mode == OutputMode::Overwrite {
                             &bias[panel.column..]
                         } else {
@@ -180,9 +186,10 @@ impl Conv {
                 place: |row: usize| (pixels[row].output, pixels[row].covered + to),
                 left: dy,
                 runs: &[MemoryRun { start: first, len: depth }],
-                panel: &packed[first * panel.width..][..depth * panel.width],
-                width: panel.width,
+                right: &packed[first * panel.width..][..depth * panel.width],
+                panel,
                 used: panel.used,
+                spills: true,
                 start: &[],
                 mode: OutputMode::Add,
                 out: dx,

@@ -7,7 +7,9 @@ use pulp::{Simd, WithSimd};
 use super::conv::{Conv, divided};
 use crate::kernels::OutputMode;
 use crate::kernels::panels::{Panel, Panels};
-use crate::kernels::tile::{ROWS, TileRows, VECTORS, add_outer, add_packed, tiles, write_sums};
+use crate::kernels::tile::{
+    ROWS, TileRows, TileWork, add_outer, add_packed, run_tile, tiles, write_sums,
+};
 
 /// The most rows of a task.
 pub(super) const TASK_ROWS: usize = 96;
@@ -70,11 +72,7 @@ impl ConvSums<'_> {
     #[inline(always)]
     fn all_panels<S: Simd>(&mut self, simd: S, area: Area, covered: Option<&[f32]>) {
         for panel in self.panels.iter() {
-            if panel.width == S::F32_LANES {
-                self.add::<S, 1>(simd, area, panel, covered);
-            } else {
-                self.add::<S, VECTORS>(simd, area, panel, covered);
-            }
+            self.add(simd, area, panel, covered);
         }
     }
 
@@ -113,18 +111,11 @@ impl ConvSums<'_> {
 
     /// Adds an area's products to the columns of a panel, for all rows.
     #[inline(always)]
-    fn add<S: Simd, const V: usize>(
-        &mut self,
-        simd: S,
-        area: Area,
-        panel: Panel,
-        covered: Option<&[f32]>,
-    ) {
+    fn add<S: Simd>(&mut self, simd: S, area: Area, panel: Panel, covered: Option<&[f32]>) {
         // An area is whole rows or part of one, so its pixels are contiguous.
         let pixel = area.y * self.conv.to.shape.width + area.x;
         let start = area.example * self.panels.len() + panel.start + pixel * panel.width;
         let packed = &self.dy_packed[start..][..area.height * area.width * panel.width];
-        let packed = S::as_simd_f32s(packed).0.as_chunks::<V>().0;
         let stored = self.conv.outputs.stored_columns();
         let sums = std::mem::take(&mut self.sums);
         self.all_tiles(
@@ -132,45 +123,11 @@ impl ConvSums<'_> {
             |row: usize, size, at| {
                 let sums = &mut sums[row * stored + panel.column..];
                 let left = covered.map(|covered| &covered[row * PIXELS..]);
-                match size {
-                    1 => self.add_tile::<S, 1, V>(simd, area, left, at, packed, sums),
-                    2 => self.add_tile::<S, 2, V>(simd, area, left, at, packed, sums),
-                    3 => self.add_tile::<S, 3, V>(simd, area, left, at, packed, sums),
-                    4 => self.add_tile::<S, 4, V>(simd, area, left, at, packed, sums),
-                    5 => self.add_tile::<S, 5, V>(simd, area, left, at, packed, sums),
-                    _ => self.add_tile::<S, ROWS, V>(simd, area, left, at, packed, sums),
-                }
+                let tile = SumTile { task: self, area, left, at, right: packed, out: sums };
+                run_tile(simd, size, panel.width, tile);
             },
         );
         self.sums = sums;
-    }
-
-    /// Adds an area's products to one tile of the sums.
-    #[inline(always)]
-    fn add_tile<S: Simd, const M: usize, const V: usize>(
-        &self,
-        simd: S,
-        area: Area,
-        left: Option<&[f32]>,
-        at: usize,
-        packed: &[[S::f32s; V]],
-        out: &mut [f32],
-    ) {
-        let mut sums = [[simd.splat_f32s(0.0); V]; M];
-        if let Some(left) = left {
-            add_packed(simd, left, packed, &mut sums);
-        } else {
-            let (x, stride) = (self.example(area), self.stride());
-            for y in 0..area.height {
-                let right = &packed[y * area.width..][..area.width];
-                add_outer(simd, &x[self.covered(area, y) + at..], stride, right, &mut sums);
-            }
-        }
-        let stored = self.conv.outputs.stored_columns();
-        for (m, sums) in sums.iter().enumerate() {
-            let out = &mut out[m * stored..][..V * S::F32_LANES];
-            write_sums(simd, sums, OutputMode::Add, out);
-        }
     }
 
     /// Calls `work` for every tile with its first row, counted from the task's first, the number
@@ -208,5 +165,40 @@ impl ConvSums<'_> {
     #[inline(always)]
     fn stride(&self) -> usize {
         self.conv.stride[1] * self.conv.from.shape.channels
+    }
+}
+
+/// One tile of the sums, to which an area's products are added.
+struct SumTile<'a, 'b> {
+    task: &'a ConvSums<'b>,
+    area: Area,
+    /// The packed part that the kernel covers, if it is packed.
+    left: Option<&'a [f32]>,
+    /// The tile's offset in that part.
+    at: usize,
+    right: &'a [f32],
+    out: &'a mut [f32],
+}
+
+impl<S: Simd> TileWork<S> for SumTile<'_, '_> {
+    #[inline(always)]
+    fn run<const M: usize, const V: usize>(self, simd: S) {
+        let Self { task, area, left, at, right, out } = self;
+        let right = S::as_simd_f32s(right).0.as_chunks::<V>().0;
+        let mut sums = [[simd.splat_f32s(0.0); V]; M];
+        if let Some(left) = left {
+            add_packed(simd, left, right, &mut sums);
+        } else {
+            let (x, stride) = (task.example(area), task.stride());
+            for y in 0..area.height {
+                let right = &right[y * area.width..][..area.width];
+                add_outer(simd, &x[task.covered(area, y) + at..], stride, right, &mut sums);
+            }
+        }
+        let stored = task.conv.outputs.stored_columns();
+        for (m, sums) in sums.iter().enumerate() {
+            let out = &mut out[m * stored..][..V * S::F32_LANES];
+            write_sums(simd, sums, OutputMode::Add, out);
+        }
     }
 }

@@ -6,7 +6,7 @@
 //! second-level cache. The second factor is packed into panels beforehand, so that a panel is in
 //! the first-level cache while all rows of a task use it.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 use super::conv::{Conv, divided};
 use super::conv_grad_tiles::{ConvSums, TASK_ROWS};
@@ -15,7 +15,6 @@ use crate::kernels::OutputMode;
 use crate::kernels::each;
 use crate::kernels::pack::copy_row;
 use crate::kernels::panels::Panels;
-use crate::kernels::tile::VECTORS;
 use crate::thread_pool::ThreadPool;
 
 /// The intended number of tasks. If there are too few rows for them, examples form groups.
@@ -74,7 +73,7 @@ impl Conv {
         let (packed, rest) = pass.scratch.split_at_mut(pass.count * panels.len());
         pass.pool.for_each_piece(packed, panels.len(), |example, packed| {
             let dy = &dy[example * self.to.len()..][..self.to.len()];
-            Arch::new().dispatch(PackOutputGrad { conv: self, panels, dy, packed });
+            panels.vectors().dispatch(PackOutputGrad { conv: self, panels, dy, packed });
         });
         let (dy_packed, (sums, rest)) = (&*packed, rest.split_at_mut(cut.groups * group));
         pass.pool.for_each_piece(sums, cut.rows * stored, |task, sums| {
@@ -84,7 +83,7 @@ impl Conv {
             let sums = &mut sums[..rows * stored];
             let from = group * cut.examples;
             let examples = from..(from + cut.examples).min(pass.count);
-            Arch::new().dispatch(ConvSums {
+            panels.vectors().dispatch(ConvSums {
                 conv: self,
                 x,
                 panels,
@@ -111,7 +110,7 @@ impl Conv {
     }
 
     /// Computes the gradient by the bias, with a part of the sum for each example.
-    fn bias_gradient(
+    pub(super) fn bias_gradient(
         &self,
         pool: &ThreadPool,
         dy: &[f32],
@@ -149,11 +148,33 @@ impl Conv {
     /// The sum over an example's pixels, for each output.
     #[inline(always)]
     fn sum_pixels(&self, dy: &[f32], part: &mut [f32]) {
+        match part.len() {
+            4 => return self.sum_few::<4>(dy, part),
+            6 => return self.sum_few::<6>(dy, part),
+            8 => return self.sum_few::<8>(dy, part),
+            16 => return self.sum_few::<16>(dy, part),
+            _ => {}
+        }
         part.fill(0.0);
         for pixel in &self.pixels {
             let pixel = &dy[pixel.output..][..part.len()];
             part.iter_mut().zip(pixel).for_each(|(sum, value)| *sum += value);
         }
+    }
+}
+
+impl Conv {
+    /// As [`Conv::sum_pixels`] for few outputs: the sums stay in registers.
+    #[inline(always)]
+    fn sum_few<const N: usize>(&self, dy: &[f32], part: &mut [f32]) {
+        let mut sums = [0.0; N];
+        for pixel in &self.pixels {
+            let Some(pixel) = dy[pixel.output..].first_chunk::<N>() else { break };
+            for n in 0..N {
+                sums[n] += pixel[n];
+            }
+        }
+        part.copy_from_slice(&sums);
     }
 }
 
@@ -174,16 +195,12 @@ impl WithSimd for PackOutputGrad<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, simd: S) {
         for panel in self.panels.iter() {
             let rows = self.packed[panel.start..].chunks_exact_mut(panel.width);
             for (row, pixel) in rows.zip(&self.conv.pixels) {
                 let pixel = &self.dy[pixel.output + panel.column..][..panel.used];
-                if panel.width == S::F32_LANES {
-                    copy_row::<S, 1>(pixel, row);
-                } else {
-                    copy_row::<S, VECTORS>(pixel, row);
-                }
+                copy_row(simd, pixel, row);
             }
         }
     }

@@ -61,7 +61,7 @@ impl Dense {
         let columns = self.columns(count);
         pool.for_each_piece(packed, columns.full() * count, |index, packed| {
             let panel = columns.get(index);
-            let columns = Panels::new(count, panel.used);
+            let columns = columns.alone(panel);
             pack_panels(columns, &x[panel.column..], self.inputs, count, packed);
         });
     }
@@ -77,9 +77,10 @@ impl Dense {
                     place: |row: usize| (row * self.inputs + first, row * stored + panel.column),
                     left: weights,
                     runs: &[MemoryRun { start: 0, len: depth }],
-                    panel: &packed[panel.start + first * panel.width..][..depth * panel.width],
-                    width: panel.width,
+                    right: &packed[panel.start + first * panel.width..][..depth * panel.width],
+                    panel,
                     used: panel.width,
+                    spills: false,
                     start: &[],
                     mode: if first == 0 { OutputMode::Overwrite } else { OutputMode::Add },
                     out,
@@ -113,9 +114,10 @@ impl Dense {
                     place: |row: usize| (row * PACKED_ROWS, row * TASK_COLUMNS + panel.column),
                     left: dy,
                     runs: &[MemoryRun { start: 0, len: depth }],
-                    panel: &packed[panel.start..][..depth * panel.width],
-                    width: panel.width,
+                    right: &packed[panel.start..][..depth * panel.width],
+                    panel,
                     used: panel.used,
+                    spills: false,
                     start: &[],
                     mode: if output == 0 { OutputMode::Overwrite } else { OutputMode::Add },
                     out,

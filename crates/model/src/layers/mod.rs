@@ -18,6 +18,7 @@ pub(crate) mod loss;
 pub(crate) mod pool;
 mod shape;
 mod windows;
+pub(crate) mod winograd;
 
 pub(crate) use layer::LayerTensors;
 pub use layer::{Layer, LayerKind};

@@ -95,6 +95,17 @@ impl Pooling {
     #[inline(always)]
     fn forward_image(&self, x: &[f32], y: &mut [f32]) {
         let channels = self.to.shape.channels;
+        if self.kind == PoolKind::Mean {
+            match channels {
+                1 => return self.few_means::<1>(x, y),
+                2 => return self.few_means::<2>(x, y),
+                3 => return self.few_means::<3>(x, y),
+                4 => return self.few_means::<4>(x, y),
+                6 => return self.few_means::<6>(x, y),
+                8 => return self.few_means::<8>(x, y),
+                _ => {}
+            }
+        }
         let distance = self.from.row();
         self.windows(|to, from, [rows, columns], share| {
             let y = &mut y[to..][..channels];
@@ -115,12 +126,68 @@ impl Pooling {
         });
     }
 
+    /// The means of an image with few channels: a loop over so few must have a fixed length to be
+    /// quick.
+    #[inline(always)]
+    fn few_means<const C: usize>(&self, x: &[f32], y: &mut [f32]) {
+        let distance = self.from.row();
+        self.windows(
+            #[inline(always)]
+            |to, from, [rows, columns], share| {
+                let mut sums = [0.0; C];
+                for row in 0..rows {
+                    let pixels = x[from + row * distance..].as_chunks::<C>().0;
+                    for pixel in &pixels[..columns] {
+                        for c in 0..C {
+                            sums[c] += share * pixel[c];
+                        }
+                    }
+                }
+                y[to..][..C].copy_from_slice(&sums);
+            },
+        );
+    }
+
+    /// The gradient of [`Pooling::few_means`].
+    #[inline(always)]
+    fn few_mean_gradients<const C: usize>(&self, dy: &[f32], dx: &mut [f32]) {
+        let distance = self.from.row();
+        self.windows(
+            #[inline(always)]
+            |to, from, [rows, columns], share| {
+                let mut parts = [0.0; C];
+                for (part, dy) in parts.iter_mut().zip(&dy[to..]) {
+                    *part = share * dy;
+                }
+                for row in 0..rows {
+                    let pixels = dx[from + row * distance..].as_chunks_mut::<C>().0;
+                    for pixel in &mut pixels[..columns] {
+                        for c in 0..C {
+                            pixel[c] += parts[c];
+                        }
+                    }
+                }
+            },
+        );
+    }
+
     #[inline(always)]
     fn input_gradient_image(&self, from: BackwardInputs<'_>, left: &mut [f32], dx: &mut [f32]) {
         let BackwardInputs { x, y, dy } = from;
         let channels = self.to.shape.channels;
         let distance = self.from.row();
         dx.fill(0.0);
+        if self.kind == PoolKind::Mean {
+            match channels {
+                1 => return self.few_mean_gradients::<1>(dy, dx),
+                2 => return self.few_mean_gradients::<2>(dy, dx),
+                3 => return self.few_mean_gradients::<3>(dy, dx),
+                4 => return self.few_mean_gradients::<4>(dy, dx),
+                6 => return self.few_mean_gradients::<6>(dy, dx),
+                8 => return self.few_mean_gradients::<8>(dy, dx),
+                _ => {}
+            }
+        }
         self.windows(|to, from, [rows, columns], share| {
             let (y, dy) = (&y[to..][..channels], &dy[to..][..channels]);
             left.copy_from_slice(dy);

@@ -10,6 +10,7 @@ use crate::layers::flatten::{CopyLayer, Flatten};
 use crate::layers::grouped_conv::GroupedConv;
 use crate::layers::layer_op::{BufferedLayer, ElementwiseLayer};
 use crate::layers::pool::{PoolKind, Pooling};
+use crate::layers::winograd::winograd;
 use crate::layers::{Layer, LayerKind, PaddedShape, Shape, Windows};
 use crate::layout::Layout;
 
@@ -145,7 +146,8 @@ fn buffered_layer(kind: LayerKind, from: PaddedShape, to: PaddedShape) -> Box<dy
             let stride = [0, 1].map(|axis: usize| stride[axis].min(most[axis]));
             let windows = Windows { kernel, stride, padding };
             if groups == 1 {
-                Box::new(Conv::new(from, to, windows))
+                winograd(from, to, windows)
+                    .unwrap_or_else(|| Box::new(Conv::new(from, to, windows)))
             } else {
                 Box::new(GroupedConv::new(from, to, windows, groups))
             }
