@@ -34,6 +34,7 @@ mod layers;
 mod lost_tasks;
 mod metrics;
 mod mirrored;
+mod mirrored_layers;
 mod mirrored_losses;
 mod model_file;
 mod networks;
