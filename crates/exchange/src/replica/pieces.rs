@@ -64,7 +64,8 @@ pub(super) struct PieceProgress {
 }
 
 /// The chunks of each slot's shard, as ranges of all parameters, in the order in which they travel;
-/// at least one each, which may be empty, so that every worker hears from every other in every step.
+/// at least one each, which may be empty, so that every worker hears from every other in every
+/// step.
 pub(super) fn chunk_plan(config: &ReplicaConfig, total: usize) -> Vec<Vec<Range<usize>>> {
     let workers = config.names.len();
     if config.is_whole(total) {
