@@ -43,7 +43,7 @@ fn train(sandbox: &Sandbox, file: &str, run: &str, settings: &[&str]) -> RunFold
 fn perceptron() -> String {
     let text = fs::read_to_string(workspace().join("README.md")).unwrap();
     let blocks = text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    let found: Vec<_> = blocks.filter(|block| block.contains("\"network\"")).collect();
+    let found: Vec<_> = blocks.filter(|block| block.contains(r#""network""#)).collect();
     assert_eq!(found.len(), 1, "one network in the README");
     assert_eq!(found[0].lines().count(), 5, "{}", found[0]);
     found[0].to_owned()
@@ -131,7 +131,7 @@ fn a_built_in_network_has_the_bits_of_its_printed_layers() {
         sandbox.ok(&[&["train", "layers.toml"], &stop[..], &["printed"]].concat());
         let [built_in, printed] = ["built-in", "printed"].map(|run| sandbox.run_folder(run));
         assert!(built_in.model() == printed.model(), "{settings:?}: the bytes differ");
-        assert!(fs::read_to_string(printed.file("job.toml")).unwrap().contains("\"network\""));
+        assert!(fs::read_to_string(printed.file("job.toml")).unwrap().contains(r#""network""#));
     }
 }
 
@@ -185,7 +185,7 @@ fn explain_prints_a_table_of_layers() {
     assert_eq!(table(&again), table(&text));
     let lenet = sandbox.ok(&["explain", "--set", "model.kind=lenet"]).stdout;
     assert_says(&lenet, &["# 7", "fc1", "48,120", "61,706"]);
-    let absent = ["--set", "data={kind=\"mnist\", path=\"nowhere\"}"];
+    let absent = ["--set", r#"data={kind="mnist", path="nowhere"}"#];
     let absent = sandbox.ok(&[&["explain", "job.toml"], &absent[..]].concat());
     assert_says(&absent.stdout, &["# layers: their shapes depend on data that is not here: "]);
 }
@@ -194,42 +194,47 @@ fn explain_prints_a_table_of_layers() {
 fn layers_that_do_not_fit_are_refused_with_their_line_and_exit_code_2() {
     for (layers, says) in [
         (
-            "{ kind = \"max-pool\", size = 9 },\n  { kind = \"conv\", channels = 4, size = 5 },",
+            r#"{ kind = "max-pool", size = 9 },
+               { kind = "conv", channels = 4, size = 5 },"#,
             &["job.toml:4: model.layers.1 (convolution), given 1x3x3", "a kernel of 5x5"][..],
         ),
-        ("{ kind = \"dense\", size = 10 },", &["job.toml:3: model.layers.0 (dense)", "flatten"]),
-        ("{ kind = \"dense\", size = 0 },", &["job.toml:3: model.layers.0.size must be"]),
-        ("{ kind = \"conv\", channels = 4, size = 3, stride = 0 },", &["stride must be"]),
-        ("{ kind = \"conv\", channels = 4, size = 3, padding = 3 },", &["pads by 3x3"]),
-        ("{ kind = \"conv\", channels = 4, size = 3, groups = 3 },", &["3 groups", "1 input"]),
-        ("{ kind = \"dropout\", rate = 1.0 },", &["rate must be a number from 0"]),
-        ("{ kind = \"densse\", size = 10 },", &["did you mean \"dense\"?"]),
-        ("{ kind = \"relu\" },", &["no layer with parameters to train"]),
+        (r#"{ kind = "dense", size = 10 },"#, &["job.toml:3: model.layers.0 (dense)", "flatten"]),
+        (r#"{ kind = "dense", size = 0 },"#, &["job.toml:3: model.layers.0.size must be"]),
+        (r#"{ kind = "conv", channels = 4, size = 3, stride = 0 },"#, &["stride must be"]),
+        (r#"{ kind = "conv", channels = 4, size = 3, padding = 3 },"#, &["pads by 3x3"]),
+        (r#"{ kind = "conv", channels = 4, size = 3, groups = 3 },"#, &["3 groups", "1 input"]),
+        (r#"{ kind = "dropout", rate = 1.0 },"#, &["rate must be a number from 0"]),
+        (r#"{ kind = "densse", size = 10 },"#, &["did you mean \"dense\"?"]),
+        (r#"{ kind = "relu" },"#, &["no layer with parameters to train"]),
         ("", &["job.toml:2: model.layers is empty"]),
         (
-            "{ kind = \"flatten\" },\n  { kind = \"dense\", size = 9 },",
+            r#"{ kind = "flatten" },
+               { kind = "dense", size = 9 },"#,
             &["job.toml:4: model.layers.1.size is 9, but the data has 10 classes"],
         ),
         (
-            "{ kind = \"flatten\", name = \"a\" },\n  { kind = \"dense\", size = 10, name = \"a\" },",
+            r#"{ kind = "flatten", name = "a" },
+               { kind = "dense", size = 10, name = "a" },"#,
             &["job.toml:4: model.layers.1.name is \"a\""],
         ),
         // More than the program would ever try.
         (
-            "{ kind = \"flatten\" },\n  { kind = \"dense\", size = 4000000000 },\n  \
-          { kind = \"dense\", size = 10 },",
+            r#"{ kind = "flatten" },
+               { kind = "dense", size = 4000000000 },
+               { kind = "dense", size = 10 },"#,
             &["job.toml:4: model.layers.1 (dense), given 784: is too large", "13 TB"],
         ),
         // More than a machine has.
         (
-            "{ kind = \"flatten\" },\n  { kind = \"dense\", size = 1000000000 },\n  \
-          { kind = \"dense\", size = 10 },",
+            r#"{ kind = "flatten" },
+               { kind = "dense", size = 1000000000 },
+               { kind = "dense", size = 10 },"#,
             &["job.toml:4: model.layers.1 is the largest layer", "3.2 TB", "of memory"],
         ),
     ] {
         let sandbox = Sandbox::new();
-        sandbox
-            .write("job.toml", format!("[model]\nlayers = [\n  {layers}\n]\nkind = \"network\"\n"));
+        let end = r#"kind = "network""#;
+        sandbox.write("job.toml", format!("[model]\nlayers = [\n{layers}\n]\n{end}\n"));
         for more in [&[][..], &["--set", "cluster.mode=sync"]] {
             let stderr = sandbox.fails(2, &[&["train", "job.toml"], more].concat());
             assert_says(&stderr, says);
@@ -244,9 +249,20 @@ fn the_shape_of_mnist_is_read_from_its_files_before_the_start() {
     let path = format!("data.path={}", sandbox.idx_set("idx", 40, 10).display());
     let layers = |size: usize| {
         format!(
-            "[data]\nkind = \"mnist\"\n[train]\nbatch = 4\n[[model.layers]]\nkind = \"conv\"\nsize = \
-             {size}\nchannels = 3\n[[model.layers]]\nkind = \"flatten\"\n[[model.layers]]\nkind = \
-             \"dense\"\nsize = \"classes\"\n"
+            r#"[data]
+               kind = "mnist"
+               [train]
+               batch = 4
+               [[model.layers]]
+               kind = "conv"
+               size = {size}
+               channels = 3
+               [[model.layers]]
+               kind = "flatten"
+               [[model.layers]]
+               kind = "dense"
+               size = "classes"
+            "#
         )
     };
     sandbox.write("fits.toml", layers(2));

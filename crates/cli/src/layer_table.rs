@@ -33,8 +33,8 @@ pub(crate) fn layer_table(job: &RawJob, plan: &Plan) -> Result<String, Failure> 
     };
     let memory = NetworkMemory::of(plan, network, &architecture);
     Ok(format!(
-        "\n# layers, for examples of {input} and {classes}; MFLOP are of one example\n{}# memory: {} \
-         for the parameters, and {} for the values of {} in each worker\n",
+        "\n# layers, for examples of {input} and {classes}; MFLOP are of one example\n{}# memory: \
+         {} for the parameters, and {} for the values of {} in each worker\n",
         aligned(&rows),
         memory_text(memory.parameters.into()),
         memory_text(memory.values.into()),

@@ -306,9 +306,7 @@ fn cluster() -> Vec<KeySpec> {
     let restarts = "total number of times the local launcher restarts lost tasks";
     let sharing = "how workers share parameters; with `TF_CONFIG` defaults to async if it lists a \
                  ps, and to mirrored if it lists several workers and no ps";
-    let rejoin = "how long the run waits for a lost task to return";
-    let seconds = ValueKind::Above(0.0);
-    vec![
+    let mut keys = vec![
         key(mode, modes, "\"single\"", sharing),
         key("cluster.workers", tasks, "2", "number of workers").with(mode, shared),
         optional("cluster.slots", tasks, slots).with(mode, with_servers),
@@ -328,6 +326,28 @@ fn cluster() -> Vec<KeySpec> {
         key("cluster.restarts", ValueKind::Whole { min: 0, max: 1000 }, "3", restarts)
             .with(mode, shared)
             .when(KeyCondition::WaitsForTasks),
+    ];
+    keys.extend(cluster_timeouts());
+    keys.push(
+        optional(
+            "cluster.token_file",
+            ValueKind::Path,
+            "file with the secret that all tasks share",
+        )
+        .when(KeyCondition::Any(vec![
+            KeyCondition::Has { key: mode.to_owned(), values: shared },
+            KeyCondition::AnySet(&["observe.http"]),
+        ])),
+    );
+    keys
+}
+
+fn cluster_timeouts() -> Vec<KeySpec> {
+    let mode = "cluster.mode";
+    let shared: &[&str] = &["async", "sync", "bounded", "mirrored"];
+    let rejoin = "how long the run waits for a lost task to return";
+    let seconds = ValueKind::Above(0.0);
+    vec![
         key("cluster.rejoin_timeout_s", seconds, "60.0", rejoin)
             .with(mode, shared)
             .when(KeyCondition::WaitsForTasks),
@@ -345,15 +365,6 @@ fn cluster() -> Vec<KeySpec> {
             "how long a step may wait for another task",
         )
         .with(mode, shared),
-        optional(
-            "cluster.token_file",
-            ValueKind::Path,
-            "file with the secret that all tasks share",
-        )
-        .when(KeyCondition::Any(vec![
-            KeyCondition::Has { key: mode.to_owned(), values: shared },
-            KeyCondition::AnySet(&["observe.http"]),
-        ])),
     ]
 }
 

@@ -27,8 +27,10 @@ fn check(toml: &str, expected: &[&str]) {
 /// The layers must be refused with exactly this problem.
 #[track_caller]
 fn check_layers(layers: &str, expected: &str) {
-    let start = "[model]\nkind = \"network\"\nlayers = [\n";
-    check(&format!("{start}{layers}\n]"), &[expected]);
+    let start = r#"[model]
+        kind = "network"
+        layers = ["#;
+    check(&format!("{start}\n{layers}\n]"), &[expected]);
 }
 
 #[track_caller]
@@ -44,16 +46,31 @@ fn architecture(job: &RawJob) -> Architecture {
     job.check_network(&plan, planes, plan.data.kind.classes()).unwrap().unwrap()
 }
 
-const PERCEPTRON: &str = "[model]\nkind = \"network\"\nlayers = [{ kind = \"flatten\" },\n  { kind = \
-                          \"dense\", size = 128 }, { kind = \"relu\" },\n  { kind = \"dense\", size \
-                          = \"classes\" }]\n";
+const PERCEPTRON: &str = r#"[model]
+kind = "network"
+layers = [{ kind = "flatten" },
+  { kind = "dense", size = 128 }, { kind = "relu" },
+  { kind = "dense", size = "classes" }]
+"#;
 
 #[test]
 fn layers_may_be_tables_or_a_list_or_a_setting() {
-    let tables = "[[model.layers]]\nkind = \"flatten\"\n[[model.layers]]\nkind = \"dense\"\nsize = \
-                  128\n[[model.layers]]\nkind = \"relu\"\n[[model.layers]]\nkind = \"dense\"\nsize = 10";
-    let setting = "model.layers=[{kind=\"flatten\"},{kind=\"dense\",size=128},{kind=\"relu\"},\
-                   {kind=\"dense\",size=\"classes\"}]";
+    let tables = r#"
+        [[model.layers]]
+        kind = "flatten"
+        [[model.layers]]
+        kind = "dense"
+        size = 128
+        [[model.layers]]
+        kind = "relu"
+        [[model.layers]]
+        kind = "dense"
+        size = 10
+    "#;
+    let setting = concat!(
+        r#"model.layers=[{kind="flatten"},{kind="dense",size=128},"#,
+        r#"{kind="relu"},{kind="dense",size="classes"}]"#,
+    );
     let list = architecture(&job(PERCEPTRON, &[]));
     assert_eq!(list, architecture(&job(tables, &[])));
     assert_eq!(list, architecture(&job("", &[setting])));
@@ -65,26 +82,29 @@ fn layers_may_be_tables_or_a_list_or_a_setting() {
     assert_eq!(names, ["1.weight", "1.bias", "3.weight", "3.bias"]);
     let small = architecture(&job(PERCEPTRON, &["model.layers.1.size=7"]));
     assert_eq!(small.layout().len(), 784 * 7 + 7 + 70 + 10);
-    let longer = ["model.layers.4={kind=\"tanh\"}"];
+    let longer = [r#"model.layers.4={kind="tanh"}"#];
     assert_eq!(architecture(&job(PERCEPTRON, &longer)).layers().len(), 5);
 }
 
 #[test]
 fn every_kind_of_layer_has_its_keys_and_defaults() {
-    let layers = "layers = [
-  { kind = \"conv\", channels = 6, size = 5, padding = 2, name = \"first\" },
-  { kind = \"max-pool\", size = 2 },
-  { kind = \"conv\", channels = 12, size = 3, stride = 2, padding = 1, groups = 3 },
-  { kind = \"tanh\" },
-  { kind = \"average-pool\", size = 3, stride = 1, padding = 1 },
-  { kind = \"adaptive-average-pool\", size = 4 },
-  { kind = \"flatten\" },
-  { kind = \"dropout\" },
-  { kind = \"dropout\", rate = 0.25 },
-  { kind = \"relu\" },
-  { kind = \"dense\", size = \"classes\" },
-]";
-    let network = architecture(&job(&format!("[model]\n{layers}"), &[]));
+    let toml = r#"
+        [model]
+        layers = [
+            { kind = "conv", channels = 6, size = 5, padding = 2, name = "first" },
+            { kind = "max-pool", size = 2 },
+            { kind = "conv", channels = 12, size = 3, stride = 2, padding = 1, groups = 3 },
+            { kind = "tanh" },
+            { kind = "average-pool", size = 3, stride = 1, padding = 1 },
+            { kind = "adaptive-average-pool", size = 4 },
+            { kind = "flatten" },
+            { kind = "dropout" },
+            { kind = "dropout", rate = 0.25 },
+            { kind = "relu" },
+            { kind = "dense", size = "classes" },
+        ]
+    "#;
+    let network = architecture(&job(toml, &[]));
     let kinds: Vec<_> = network.layers().iter().map(|layer| layer.kind).collect();
     let windows = |kernel, stride, padding| Windows {
         kernel: [kernel; 2],
@@ -119,47 +139,52 @@ fn every_kind_of_layer_has_its_keys_and_defaults() {
 #[test]
 fn shapes_that_do_not_fit_name_the_layer_its_line_and_the_sizes() {
     check_layers(
-        "{ kind = \"max-pool\", size = 9 },\n{ kind = \"conv\", channels = 4, size = 5, name = \"c\" },",
-        "job:5: model.layers.1 (c, convolution), given 1x3x3: has a kernel of 5x5, larger than the \
-         image of 3x3 with its padding of 0x0; use a kernel of at most 3x3, or let the layers before \
-         it shrink the image less",
+        r#"{ kind = "max-pool", size = 9 },
+           { kind = "conv", channels = 4, size = 5, name = "c" },"#,
+        "job:5: model.layers.1 (c, convolution), given 1x3x3: has a kernel of 5x5, larger than \
+         the image of 3x3 with its padding of 0x0; use a kernel of at most 3x3, or let the layers \
+         before it shrink the image less",
     );
     check_layers(
-        "{ kind = \"dense\", size = \"classes\" },",
-        "job:4: model.layers.0 (dense), given 1x28x28: takes a flat row: put a flatten layer before it",
+        r#"{ kind = "dense", size = "classes" },"#,
+        "job:4: model.layers.0 (dense), given 1x28x28: takes a flat row: put a flatten layer \
+         before it",
     );
     check_layers(
-        "{ kind = \"conv\", channels = 4, size = 5, groups = 2 },",
-        "job:4: model.layers.0 (convolution), given 1x28x28: has 2 groups, which do not divide its 1 \
-         input channels; use a number that divides 1 and 4",
+        r#"{ kind = "conv", channels = 4, size = 5, groups = 2 },"#,
+        "job:4: model.layers.0 (convolution), given 1x28x28: has 2 groups, which do not divide \
+         its 1 input channels; use a number that divides 1 and 4",
     );
     check_layers(
-        "{ kind = \"conv\", channels = 4, size = 3, padding = 3 },",
+        r#"{ kind = "conv", channels = 4, size = 3, padding = 3 },"#,
         "job:4: model.layers.0 (convolution), given 1x28x28: pads by 3x3, so that windows of its \
          kernel of 3x3 see nothing but padding; pad by less than the kernel's size",
     );
     check_layers(
-        "{ kind = \"average-pool\", size = 3, padding = 2 },",
-        "job:4: model.layers.0 (average pooling), given 1x28x28: pads by 2x2, more than half of its \
-         windows of 3x3; pad by less",
+        r#"{ kind = "average-pool", size = 3, padding = 2 },"#,
+        "job:4: model.layers.0 (average pooling), given 1x28x28: pads by 2x2, more than half of \
+         its windows of 3x3; pad by less",
     );
     check_layers(
-        "{ kind = \"conv\", channels = 4, size = 3 },",
-        "job:4: model.layers.0 ends the network with 4x26x26, not with a flat row of scores; add a \
-         flatten layer and a dense layer with size = \"classes\"",
+        r#"{ kind = "conv", channels = 4, size = 3 },"#,
+        "job:4: model.layers.0 ends the network with 4x26x26, not with a flat row of scores; add \
+         a flatten layer and a dense layer with size = \"classes\"",
     );
     check_layers(
-        "{ kind = \"flatten\" },\n{ kind = \"dense\", size = 7 },",
+        r#"{ kind = "flatten" },
+           { kind = "dense", size = 7 },"#,
         "job:5: model.layers.1.size is 7, but the data has 10 classes, and the last layer has an \
          output for each; use 10 or \"classes\"",
     );
     check_layers(
-        "{ kind = \"flatten\" },\n{ kind = \"dense\", size = 7 },\n{ kind = \"relu\" },",
+        r#"{ kind = "flatten" },
+           { kind = "dense", size = 7 },
+           { kind = "relu" },"#,
         "job:6: model.layers.2 ends the network with 7 values, but the data has 10 classes; add a \
          dense layer with size = \"classes\"",
     );
     check_layers(
-        "{ kind = \"flatten\" },",
+        r#"{ kind = "flatten" },"#,
         "job:4: model.layers has no layer with parameters to train; add a dense layer with size = \
          \"classes\"",
     );
@@ -168,36 +193,42 @@ fn shapes_that_do_not_fit_name_the_layer_its_line_and_the_sizes() {
 #[test]
 fn huge_sizes_are_refused_with_the_memory_they_would_need() {
     check_layers(
-        "{ kind = \"flatten\" },\n{ kind = \"dense\", size = 4294967295 },\n{ kind = \"dense\", size = 10 },",
-        "job:5: model.layers.1 (dense), given 784: is too large: up to this layer the network needs \
-         13 TB for its parameters and 17 GB for each example; use smaller sizes",
+        r#"{ kind = "flatten" },
+           { kind = "dense", size = 4294967295 },
+           { kind = "dense", size = 10 },"#,
+        "job:5: model.layers.1 (dense), given 784: is too large: up to this layer the network \
+         needs 13 TB for its parameters and 17 GB for each example; use smaller sizes",
     );
+    let (max, less) = (i64::MAX, i64::MAX - 1);
+    let sizes = format!("channels = {max}, size = {max}, padding = {less}, stride = {max}");
     check_layers(
-        "{ kind = \"conv\", channels = 9223372036854775807, size = 9223372036854775807, padding = \
-         9223372036854775806, stride = 9223372036854775807 },",
+        &format!(r#"{{ kind = "conv", {sizes} }},"#),
         "job:4: model.layers.0 (convolution), given 1x28x28: is too large: up to this layer the \
-         network needs more than 1000 PB for its parameters and more than 1000 PB for each example; \
-         use smaller sizes",
+         network needs more than 1000 PB for its parameters and more than 1000 PB for each \
+         example; use smaller sizes",
     );
     let size = "a whole number from 1 up";
     for (layer, says) in [
-        ("dense\", size = 0", format!("size must be {size}, or \"classes\", not 0")),
-        ("conv\", size = 3, channels = 0", format!("channels must be {size}, not 0")),
-        ("conv\", channels = 3, size = -1", format!("size must be {size}, or \"classes\", not -1")),
-        ("conv\", channels = 3, size = 3, stride = 0", format!("stride must be {size}, not 0")),
-        ("conv\", channels = 3, size = 3, groups = 0", format!("groups must be {size}, not 0")),
-        ("max-pool\", size = 2.5", format!("size must be {size}, or \"classes\", not 2.5")),
+        (r#""dense", size = 0"#, format!("size must be {size}, or \"classes\", not 0")),
+        (r#""conv", size = 3, channels = 0"#, format!("channels must be {size}, not 0")),
+        (
+            r#""conv", channels = 3, size = -1"#,
+            format!("size must be {size}, or \"classes\", not -1"),
+        ),
+        (r#""conv", channels = 3, size = 3, stride = 0"#, format!("stride must be {size}, not 0")),
+        (r#""conv", channels = 3, size = 3, groups = 0"#, format!("groups must be {size}, not 0")),
+        (r#""max-pool", size = 2.5"#, format!("size must be {size}, or \"classes\", not 2.5")),
     ] {
-        let layer = format!("{{ kind = \"{layer} }}");
+        let layer = format!("{{ kind = {layer} }}");
         check_layers(&layer, &format!("job:4: model.layers.0.{says}"));
     }
     for rate in ["1.0", "-0.1", "1.5"] {
         let number: f64 = rate.parse().unwrap();
         check_layers(
-            &format!("{{ kind = \"dropout\", rate = {rate} }}"),
+            &format!(r#"{{ kind = "dropout", rate = {rate} }}"#),
             &format!(
-                "job:4: model.layers.0.rate must be a number from 0 up to, but not including, 1, not \
-                 {number}"
+                "job:4: model.layers.0.rate must be a number from 0 up to, but not including, 1, \
+                 not {number}"
             ),
         );
     }
@@ -205,61 +236,69 @@ fn huge_sizes_are_refused_with_the_memory_they_would_need() {
 
 #[test]
 fn unknown_kinds_and_keys_suggest_the_nearest() {
-    let kinds = "\"dense\", \"conv\", \"max-pool\", \"average-pool\", \"adaptive-average-pool\", \
-                 \"flatten\", \"relu\", \"tanh\" or \"dropout\"";
+    let kinds = concat!(
+        r#""dense", "conv", "max-pool", "average-pool", "adaptive-average-pool", "#,
+        r#""flatten", "relu", "tanh" or "dropout""#,
+    );
     for (wrong, meant) in
         [("Conv2d", "conv"), ("maxpool", "max-pool"), ("avg-pool", "average-pool")]
     {
         check_layers(
-            &format!("{{ kind = \"{wrong}\" }}"),
+            &format!(r#"{{ kind = "{wrong}" }}"#),
             &format!(
-                "job:4: model.layers.0.kind must be {kinds}, not the text \"{wrong}\"; did you mean \
-                 \"{meant}\"?"
+                "job:4: model.layers.0.kind must be {kinds}, not the text \"{wrong}\"; did you \
+                 mean \"{meant}\"?"
             ),
         );
     }
     check_layers(
-        "{ kind = \"xyz\" }",
+        r#"{ kind = "xyz" }"#,
         &format!("job:4: model.layers.0.kind must be {kinds}, not the text \"xyz\""),
     );
     check_layers(
-        "{ kind = \"Linear\", size = 3 }",
+        r#"{ kind = "Linear", size = 3 }"#,
         "job:4: model.layers.0.kind is \"Linear\", which is not a layer here; write \"dense\"",
     );
     assert!(
-        problems("", &["model.layers=[{kind=\"batch_norm\"}]"])[0].contains("no-batch-norm.md"),
+        problems("", &[r#"model.layers=[{kind="batch_norm"}]"#])[0].contains("no-batch-norm.md"),
         "batch norm is refused with its reason"
     );
     check_layers(
-        "{ kind = \"flatten\" },\n{ kind = \"dense\", size = 10, siz = 3 }",
+        r#"{ kind = "flatten" },
+           { kind = "dense", size = 10, siz = 3 }"#,
         "job:5: model.layers.1.siz is not a key; did you mean model.layers.1.size?",
     );
     check_layers(
-        "{ kind = \"relu\", size = 3 },\n{ kind = \"flatten\" },\n{ kind = \"dense\", size = 10 }",
+        r#"{ kind = "relu", size = 3 },
+           { kind = "flatten" },
+           { kind = "dense", size = 10 }"#,
         "job:4: model.layers.0.size applies only with model.layers.0.kind = \"dense\", \"conv\", \
          \"max-pool\", \"average-pool\" or \"adaptive-average-pool\", but model.layers.0.kind is \
          \"relu\" (job:4); set model.layers.0.kind too, or leave model.layers.0.size out",
     );
-    let says = problems("[[model.layer]]\nkind = \"relu\"", &[]);
-    assert_eq!(says, ["job:1: model.layer is not a key; did you mean model.layers?"]);
+    check(
+        r#"[[model.layer]]
+           kind = "relu""#,
+        &["job:1: model.layer is not a key; did you mean model.layers?"],
+    );
 }
 
 #[test]
 fn lists_that_are_no_layers_are_refused() {
-    let network = "[model]\nkind = \"network\"";
+    let network = r#"[model]
+                     kind = "network""#;
     check(
         network,
-        &[
-            "job:2: model.kind is \"network\", which needs layers: list them in model.layers, or use \
-             lenet or alexnet",
-        ],
+        &["job:2: model.kind is \"network\", which needs layers: list them in model.layers, or \
+           use lenet or alexnet"],
     );
     check(
         &format!("{network}\nlayers = []"),
         &["job:3: model.layers is empty, but a network needs layers"],
     );
     check(
-        "[model.layers]\nkind = \"relu\"",
+        r#"[model.layers]
+           kind = "relu""#,
         &["job:1: model.layers is a list: write [[model.layers]] before each layer"],
     );
     check("model.layers = 3", &["job:1: model.layers is a list of layers, not an integer"]);
@@ -270,14 +309,14 @@ fn lists_that_are_no_layers_are_refused() {
     check_layers("{ },", "job:4: model.layers.0 has no kind");
     check_layers("{ size = 3 },", "job:4: model.layers.0 has no kind");
     check_layers(
-        "{ kind = \"dense\" },",
+        r#"{ kind = "dense" },"#,
         "job:4: model.layers.0 (dense) has no size, which it needs",
     );
     check_layers(
-        "{ kind = \"conv\", size = \"classes\", channels = 3 },",
+        r#"{ kind = "conv", size = "classes", channels = 3 },"#,
         "job:4: model.layers.0.size is \"classes\", which only a dense layer takes; use a number",
     );
-    let many = format!("{network}\nlayers = [{}]", "{kind=\"relu\"},".repeat(1001));
+    let many = format!("{network}\nlayers = [{}]", r#"{kind="relu"},"#.repeat(1001));
     check(&many, &["job:3: model.layers has 1001 layers; at most 1000 are allowed"]);
     assert_eq!(
         problems(PERCEPTRON, &["model.layers.6.kind=relu"]),
@@ -293,34 +332,37 @@ fn lists_that_are_no_layers_are_refused() {
 
 #[test]
 fn names_are_unique_and_fit_a_file() {
-    let dense = "{ kind = \"dense\", size = 10, name = \"a\" }";
     check_layers(
-        &format!("{{ kind = \"flatten\" }},\n{dense},\n{dense}"),
+        r#"{ kind = "flatten" },
+           { kind = "dense", size = 10, name = "a" },
+           { kind = "dense", size = 10, name = "a" }"#,
         "job:6: model.layers.2.name is \"a\", as is the name of model.layers.1; use another",
     );
     check_layers(
-        "{ kind = \"flatten\", name = \"1\" },\n{ kind = \"dense\", size = 10 }",
-        "job:4: model.layers.0.name is \"1\", which model.layers.1 is called by default; use another",
+        r#"{ kind = "flatten", name = "1" },
+           { kind = "dense", size = 10 }"#,
+        "job:4: model.layers.0.name is \"1\", which model.layers.1 is called by default; use \
+         another",
     );
     check_layers(
-        "{ kind = \"flatten\", name = \"a/b\" },",
-        "job:4: model.layers.0.name must be a name of at most 100 letters, digits, '-', '_' and '.', \
-         not the text \"a/b\"",
+        r#"{ kind = "flatten", name = "a/b" },"#,
+        "job:4: model.layers.0.name must be a name of at most 100 letters, digits, '-', '_' and \
+         '.', not the text \"a/b\"",
     );
 }
 
 #[test]
 fn layers_of_a_model_that_is_no_network_are_refused_once() {
-    let softmax = PERCEPTRON.replace("\"network\"", "\"softmax\"");
+    let softmax = PERCEPTRON.replace(r#""network""#, r#""softmax""#);
     check(
         &softmax,
         &["job:3: model.layers applies only with model.kind = \"network\", but model.kind is \
-             \"softmax\" (job:2); set model.kind = \"network\", or leave model.layers out"],
+           \"softmax\" (job:2); set model.kind = \"network\", or leave model.layers out"],
     );
     check(
         &format!("{PERCEPTRON}dropout = 0.3"),
         &["job:6: model.dropout applies only with model.kind = \"alexnet\", but model.kind is \
-             \"network\" (job:2); set model.kind = \"alexnet\", or leave model.dropout out"],
+           \"network\" (job:2); set model.kind = \"alexnet\", or leave model.dropout out"],
     );
 }
 
@@ -335,7 +377,7 @@ fn the_explanation_of_layers_is_a_job_with_the_same_plan_and_digest() {
     }
     let text = job(PERCEPTRON, &["model.layers.1.size=64"]).explain();
     let line = text.lines().find(|line| line.contains("64")).unwrap();
-    assert_eq!(line, "  { kind = \"dense\", size = 64 }, # job:4, --set model.layers.1.size=64");
+    assert_eq!(line, r#"  { kind = "dense", size = 64 }, # job:4, --set model.layers.1.size=64"#);
     let other = job(PERCEPTRON, &["model.layers.1.name=hidden"]);
     assert_ne!(other.digest(), job(PERCEPTRON, &[]).digest());
 }
@@ -363,9 +405,8 @@ fn built_in_networks_are_lists_of_layers_that_can_be_printed_and_read_again() {
         assert_eq!(format!("{before:?}"), format!("{after:?}"), "{text}");
     }
     let text = job("", &["model.kind=lenet"]).with_layers().unwrap().explain();
-    let line = "  { kind = \"conv\", name = \"conv1\", channels = 6, size = 5, padding = 2 }, # \
-                definition of lenet";
-    assert!(text.contains(line), "{text}");
+    let conv = r#"{ kind = "conv", name = "conv1", channels = 6, size = 5, padding = 2 }"#;
+    assert!(text.contains(&format!("  {conv}, # definition of lenet")), "{text}");
     let softmax = job("", &[]).with_layers().unwrap_err().to_string();
     assert!(softmax.contains("model.kind is \"softmax\", which has no layers"), "{softmax}");
 }
@@ -377,12 +418,16 @@ fn a_sweep_varies_the_sizes_of_layers_or_the_layers() {
         let sizes = cells.iter().map(|cell| architecture(&cell.job).layout().len());
         sizes.collect::<Vec<_>>()
     };
-    assert_eq!(sweep("\"model.layers.1.size\" = [1, 2]"), [784 + 1 + 20, 2 * 785 + 30]);
-    let lists = "\"model.layers\" = [[{kind=\"flatten\"}, {kind=\"dense\", size=10}], \
-                 [{kind=\"flatten\"}, {kind=\"dense\", size=2}, {kind=\"dense\", size=10}]]";
+    assert_eq!(sweep(r#""model.layers.1.size" = [1, 2]"#), [784 + 1 + 20, 2 * 785 + 30]);
+    let lists = r#"
+        "model.layers" = [
+            [{kind="flatten"}, {kind="dense", size=10}],
+            [{kind="flatten"}, {kind="dense", size=2}, {kind="dense", size=10}],
+        ]
+    "#;
     assert_eq!(sweep(lists), [7850, 2 * 785 + 30]);
     // A model without layers does not use them, which is no mistake in a sweep.
-    let kinds = "\"model.kind\" = [\"network\", \"softmax\"]";
+    let kinds = r#""model.kind" = ["network", "softmax"]"#;
     let cells = job(&format!("{PERCEPTRON}\n[sweep]\n{kinds}"), &[]).cells(false).unwrap();
     assert_eq!(cells.len(), 2);
 }
