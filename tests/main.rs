@@ -57,3 +57,4 @@ mod unused_keys;
 mod verdicts;
 mod watch;
 mod watch_page;
+mod wire;

@@ -92,6 +92,8 @@ mod training_task;
 mod worker_process;
 mod workload;
 
+pub use paceline_exchange::WireFormat;
+
 pub use context::{FinalModel, LongWork, NoteLevel, TaskContext, VisitPiece};
 pub use error::{Divergence, TrainError};
 pub use evaluator::Evaluator;

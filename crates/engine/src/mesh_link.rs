@@ -85,6 +85,7 @@ impl MeshStart<'_> {
             token: place.token.clone(),
             job_digest: settings.job_digest,
             layout_digest: layout_digest(layout),
+            wire: settings.wire,
             stop_steps: settings.stop.steps,
             check_every: settings.evaluate.every.unwrap_or(CHECK_EVERY),
             recovers: self.recovers(),

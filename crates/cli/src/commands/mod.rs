@@ -130,6 +130,7 @@ fn explain(args: &JobArgs) -> Result<(), Failure> {
     let plan = job.check()?;
     print(&job.explain())?;
     print(&tasks(&plan, cluster.as_ref()))?;
+    print(&wire(&plan))?;
     let here = cluster.map_or(plan.cluster.workers, |cluster| cluster.workers_here());
     print(&threads(&plan, here))
 }
@@ -150,6 +151,19 @@ fn threads(plan: &Plan, workers_here: usize) -> String {
         (None, _, Threads::Fixed(_)) => "default: more threads pay from a train.batch of 256 on",
     };
     format!("# threads: {} in each worker ({why})\n", counted(count as u64, "thread"))
+}
+
+/// What a step moves, if the servers hold a dense model.
+fn wire(plan: &Plan) -> String {
+    if plan.cluster.servers == 0 || plan.model.is_sparse() {
+        return String::new();
+    }
+    let wire = plan.cluster.wire;
+    format!(
+        "# wire: {}, so a step of a worker moves {} bytes for each parameter in each direction\n",
+        wire.name(),
+        wire.number_bytes()
+    )
 }
 
 /// The slots that a worker fills at the start.
