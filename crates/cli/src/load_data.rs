@@ -53,25 +53,31 @@ pub fn shape_of(data: &TrainingData) -> DataShape {
     }
 }
 
+/// The shape of the plan's data, if the plan alone determines it.
+pub(crate) fn known_shape(plan: &Plan) -> Option<DataShape> {
+    match &plan.data.kind {
+        DataKind::Digits { .. } => Some(DataShape { planes: [1, 28, 28], classes: 10 }),
+        DataKind::Rows(SparseSpec { features, .. }) => features.map(DataShape::of_rows),
+        DataKind::FakeImages { size, classes, .. } => {
+            Some(DataShape { planes: [3, *size, *size], classes: *classes })
+        }
+        DataKind::Mnist { .. } | DataKind::FashionMnist { .. } | DataKind::Pictures { .. } => None,
+    }
+}
+
 /// The shape of the plan's data. Reads as little of the data as possible.
 pub(crate) fn data_shape(
     job: &RawJob,
     plan: &Plan,
     display: &mut DataDisplay,
 ) -> Result<DataShape, Failure> {
+    if let Some(shape) = known_shape(plan) {
+        return Ok(shape);
+    }
     let (known, path) = match &plan.data.kind {
-        DataKind::Digits { .. } => return Ok(DataShape { planes: [1, 28, 28], classes: 10 }),
         DataKind::Mnist { path } => (KnownDataset::Mnist, path),
         DataKind::FashionMnist { path } => (KnownDataset::FashionMnist, path),
-        DataKind::Rows(SparseSpec { features: Some(features), .. }) => {
-            return Ok(DataShape::of_rows(*features));
-        }
-        DataKind::FakeImages { size, classes, .. } => {
-            return Ok(DataShape { planes: [3, *size, *size], classes: *classes });
-        }
-        DataKind::Pictures { .. } | DataKind::Rows(_) => {
-            return Ok(shape_of(&load_data(job, plan, display)?));
-        }
+        _ => return Ok(shape_of(&load_data(job, plan, display)?)),
     };
     let (rows, cols) = known.locate(path.as_deref())?.image_size()?;
     Ok(DataShape { planes: [1, rows, cols], classes: known.spec().classes })

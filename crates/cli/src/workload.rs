@@ -40,6 +40,15 @@ pub(crate) fn model_source(kind: ModelKind, shape: DataShape) -> ModelSource {
     }
 }
 
+/// The most examples that a model of this kind computes with at a time.
+pub(crate) fn largest_block(kind: ModelKind) -> usize {
+    match kind {
+        ModelKind::LeNet { .. } => LENET_BLOCK,
+        ModelKind::AlexNet { .. } => ALEXNET_BLOCK,
+        ModelKind::Softmax | ModelKind::Logistic { .. } => usize::MAX,
+    }
+}
+
 fn build_model(
     kind: ModelKind,
     shape: DataShape,
@@ -50,14 +59,14 @@ fn build_model(
         ModelKind::Softmax => Ok(Box::new(Softmax::new(shape.inputs(), shape.classes))),
         ModelKind::Logistic { .. } => Ok(Box::new(Logistic::new(shape.inputs()))),
         ModelKind::LeNet { init } => {
-            let network = lenet(block(LENET_BLOCK), sizing.threads);
+            let network = lenet(block(largest_block(kind)), sizing.threads);
             boxed(kind, network.map(|network| network.initialised(init)))
         }
         ModelKind::AlexNet { init, dropout } => {
             let sizes =
                 AlexNet { classes: shape.classes, size: shape.planes[1], ..AlexNet::default() };
             let network = AlexNet { dropout, ..sizes };
-            let network = network.network(block(ALEXNET_BLOCK), sizing.threads);
+            let network = network.network(block(largest_block(kind)), sizing.threads);
             boxed(kind, network.map(|network| network.initialised(init)))
         }
     }

@@ -32,6 +32,9 @@ impl<L: DenseLink> Trainer<L> for DenseWorker<'_> {
         if link.already_left() {
             return Ok(Done(WorkDone::default()));
         }
+        if self.overlaps(link) {
+            return self.run_overlapped(link, coordinator);
+        }
         // The system provides these pages only when they are written: never for steps in place.
         let mut grad = vec![0.0; self.model.layout().len()];
         // A worker that takes over a slot may find the run at its end.

@@ -55,6 +55,7 @@ mod divergence;
 mod error;
 mod evaluator;
 mod evaluator_task;
+mod exchange_observer;
 mod gradient;
 mod link;
 mod link_observers;
@@ -62,6 +63,8 @@ mod local_link;
 mod loop_trace;
 mod mesh_link;
 mod mirrored;
+mod overlap;
+mod overlapped_worker;
 mod process_state;
 mod rewind;
 mod run_coordinator;
@@ -79,6 +82,7 @@ mod single;
 mod slot_manager;
 mod slot_thread;
 mod sparse;
+mod step_pieces;
 mod step_recorder;
 mod stop_reason;
 mod task_place;
@@ -103,10 +107,11 @@ pub use server_task::{ServerTask, run_server};
 pub use session::{Session, SessionReport};
 pub use session_context::{ContextFactory, SessionDescription, SessionTask};
 pub use settings::{
-    CheckpointSettings, EvaluateSettings, Mode, OnDivergence, OnWorkerLoss, Slowdown, StepLayout,
-    Stop, TestHooks, Timeouts, TrainSettings,
+    CheckpointSettings, EvaluateSettings, FactorChoice, Mode, OnDivergence, OnWorkerLoss, Slowdown,
+    StepLayout, Stop, TestHooks, Timeouts, TrainSettings,
 };
 pub use sharing::Sharing;
+pub use step_pieces::{ExchangeConditions, route_pieces, travels_in_pieces};
 pub use stop_reason::StopReason;
 pub use task_place::{TaskPlace, layout_digest};
 pub use test_watch::TestWatch;

@@ -17,6 +17,7 @@ use paceline_observe::{PeerTraffic, PhaseClock, TaskSummary};
 
 use crate::context::VisitPiece;
 use crate::error::TrainError;
+use crate::overlap::OverlappedLink;
 
 /// A worker's way to the parameters, and to the other tasks of its run.
 pub(crate) trait Link {
@@ -136,6 +137,11 @@ pub(crate) trait DenseLink: Link {
     /// The parameters and their optimizer, for a step made in place. `None` unless they live in
     /// this process alone. The step counts as made, in place of a push.
     fn take_for_step(&mut self) -> Option<Descent<'_>> {
+        None
+    }
+
+    /// This link as one whose steps travel while they are computed, if the run does that.
+    fn overlapped(&mut self) -> Option<&mut dyn OverlappedLink> {
         None
     }
 }

@@ -8,7 +8,7 @@ use paceline_observe::{Phase, PhaseClock};
 use crate::loop_trace::APPLY_OP;
 
 /// Receives messages about waits.
-pub(crate) type Notify<'a> = &'a dyn Fn(&str);
+pub(crate) type Notify<'a> = &'a (dyn Fn(&str) + Sync);
 
 /// Observes an exchange: tells the clock where the time goes.
 pub(crate) struct StepObserver<'a> {
@@ -27,7 +27,7 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    fn others(self) -> impl Iterator<Item = u32> {
+    pub(crate) fn others(self) -> impl Iterator<Item = u32> {
         (0..self.count).filter(move |peer| Some(*peer) != self.own).map(|peer| peer as u32)
     }
 }

@@ -2,9 +2,13 @@
 
 use std::net::TcpListener;
 
-use paceline_exchange::{ChunkMarks, Replica, ReplicaConfig, SlotMark};
+use paceline_exchange::{ChunkMarks, LentState, Replica, ReplicaConfig, SlotMark, StepPiece};
 use paceline_model::{Layout, Model};
-use paceline_net::{LinkOutcome, LocalGradient, Mesh, MeshConfig, Traffic};
+use paceline_net::{
+    LinkOutcome, LocalGradient, Mesh, MeshConfig, PieceChannel, PieceExchange, PieceOutcome,
+    StepPieces, Traffic,
+};
+use paceline_observe::trace::SideTrack;
 use paceline_observe::{PeerTraffic, PhaseClock, TaskSummary};
 
 use crate::checkpoint::{
@@ -12,10 +16,12 @@ use crate::checkpoint::{
 };
 use crate::context::VisitPiece;
 use crate::error::TrainError;
+use crate::exchange_observer::ExchangeObserver;
 use crate::link::{DenseLink, Link, PushOutcome};
 use crate::link_observers::{Notify, Peers, StepObserver, WaitObserver};
+use crate::overlap::{ExchangeEnd, Exchanger, OverlappedLink, StepEnd};
 use crate::settings::{OnWorkerLoss, TrainSettings};
-use crate::task_place::{TaskPlace, incarnation, layout_digest};
+use crate::task_place::{TaskPlace, incarnation, pieces_digest};
 
 /// Steps between comparisons of the replicas, if the interval of tests is not fixed.
 const CHECK_EVERY: u64 = 100;
@@ -28,6 +34,8 @@ pub(crate) struct MeshLink<'a> {
     checkpoints: Option<CheckpointWriter>,
     notify: Notify<'a>,
     peers: Peers,
+    /// The timeline of exchanges beside the loop, if the task is recorded.
+    track: Option<SideTrack>,
 }
 
 /// What a worker's replica starts with.
@@ -40,6 +48,10 @@ pub(crate) struct MeshStart<'a> {
     pub(crate) checkpoints: Option<&'a CheckpointDir>,
     /// The checkpoint the run resumes from.
     pub(crate) from: Option<&'a ResumePoint>,
+    /// The pieces in which steps travel; none if they are made at once.
+    pub(crate) pieces: Vec<StepPiece>,
+    /// The timeline of exchanges beside the loop, if the task is recorded.
+    pub(crate) track: Option<SideTrack>,
 }
 
 impl MeshStart<'_> {
@@ -84,11 +96,13 @@ impl MeshStart<'_> {
             incarnation: incarnation(),
             token: place.token.clone(),
             job_digest: settings.job_digest,
-            layout_digest: layout_digest(layout),
+            layout_digest: pieces_digest(layout, &self.pieces),
             wire: settings.wire,
             stop_steps: settings.stop.steps,
             check_every: settings.evaluate.every.unwrap_or(CHECK_EVERY),
             recovers: self.recovers(),
+            pieces: self.pieces.clone(),
+            batch: settings.batch,
             ..ReplicaConfig::new(place.slot.unwrap_or(0), place.slots)
         }
     }
@@ -116,7 +130,7 @@ impl<'a> MeshLink<'a> {
         let mesh = Mesh::connect(replica, config, start.listener, observer)?;
         let workers = start.place.slots;
         let peers = Peers { count: workers, own: start.place.slot };
-        let mut link = Self { mesh, workers, checkpoints, notify, peers };
+        let mut link = Self { mesh, workers, checkpoints, notify, peers, track: start.track };
         link.checkpoint_if_due();
         Ok(link)
     }
@@ -241,5 +255,73 @@ impl DenseLink for MeshLink<'_> {
         self.mesh.reduce(Some(gradient), observer)?;
         self.checkpoint_if_due();
         Ok(LinkOutcome::Done(PushOutcome::Applied))
+    }
+
+    fn overlapped(&mut self) -> Option<&mut dyn OverlappedLink> {
+        if self.mesh.pieces().is_empty() { None } else { Some(self) }
+    }
+}
+
+impl OverlappedLink for MeshLink<'_> {
+    fn pieces(&self) -> &[StepPiece] {
+        self.mesh.pieces()
+    }
+
+    fn slots(&self) -> usize {
+        self.workers
+    }
+
+    fn is_atomic(&self) -> bool {
+        self.mesh.is_atomic()
+    }
+
+    fn is_last(&self) -> bool {
+        self.mesh.is_last_step()
+    }
+
+    fn lend(&mut self, examples: Option<u32>) -> LentState {
+        self.mesh.lend(examples)
+    }
+
+    fn channel<'a>(&self, memory: StepPieces<'a>) -> PieceChannel<'a> {
+        self.mesh.piece_channel(memory)
+    }
+
+    fn exchanger(&mut self) -> Box<dyn Exchanger + '_> {
+        let observer = ExchangeObserver::new(self.notify, self.peers, self.track.as_ref());
+        Box::new(MeshExchanger { mesh: &mut self.mesh, observer })
+    }
+
+    fn take_back(
+        &mut self,
+        lent: LentState,
+        end: ExchangeEnd,
+    ) -> Result<LinkOutcome<StepEnd>, TrainError> {
+        self.mesh.take_back(lent);
+        if end == ExchangeEnd::Abandoned {
+            let before = self.mesh.global_step();
+            self.mesh.resume_after_loss(&mut self.wait_observer())?;
+            // The others may have made the step and sent its result to this replica.
+            if self.mesh.global_step() == before && !self.mesh.is_over() {
+                return Ok(LinkOutcome::Done(StepEnd::Again));
+            }
+        }
+        self.checkpoint_if_due();
+        Ok(LinkOutcome::Done(StepEnd::Made(PushOutcome::Applied)))
+    }
+}
+
+/// Exchanges the pieces of a step with all other workers.
+struct MeshExchanger<'a> {
+    mesh: &'a mut Mesh,
+    observer: ExchangeObserver<'a>,
+}
+
+impl Exchanger for MeshExchanger<'_> {
+    fn exchange(&mut self, pieces: PieceExchange<'_>) -> Result<ExchangeEnd, TrainError> {
+        Ok(match self.mesh.exchange_pieces(pieces, &mut self.observer)? {
+            PieceOutcome::Complete => ExchangeEnd::Complete,
+            PieceOutcome::Abandoned => ExchangeEnd::Abandoned,
+        })
     }
 }

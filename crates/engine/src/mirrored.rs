@@ -7,11 +7,13 @@ use paceline_observe::Recorder;
 
 use crate::checkpoint::ShardPlace;
 use crate::error::{TrainError, record_failure};
+use crate::exchange_observer::exchange_track;
 use crate::link::Link;
 use crate::loop_trace::traced;
 use crate::mesh_link::{MeshLink, MeshStart};
 use crate::run_coordinator::{CoordinatorOptions, run_coordinator};
 use crate::run_report::RunReport;
+use crate::step_pieces::{ExchangeConditions, step_pieces, travels_in_pieces};
 use crate::step_recorder::StepRecorder;
 use crate::test_runner::BackgroundEvaluator;
 use crate::train_slot::train_slot;
@@ -25,7 +27,16 @@ pub(crate) fn train_replica(
 ) -> Result<Option<RunReport>, TrainError> {
     let (settings, workload, place) = (task.settings, task.workload, task.place);
     let slot = place.slot.unwrap_or(0);
-    let model = workload.small_model()?;
+    let loop_threads = task.threads.per_loop(1);
+    let conditions = ExchangeConditions::new(settings, place.slots);
+    let mut model = workload.small_model()?;
+    // The model that trains says whether a batch is one block.
+    let is_built =
+        model.layered().is_some() && travels_in_pieces(model.layout().len(), &conditions);
+    if is_built {
+        model = workload.loop_model(settings, loop_threads)?;
+    }
+    let pieces = step_pieces(&mut *model, &conditions);
     let mut recorder = task.context.recorder()?;
     let tracer = task.tracer();
     let notify = |text: &str| task.context.waiting(Some(text));
@@ -34,19 +45,19 @@ pub(crate) fn train_replica(
     let checkpoints = task.checkpoint_writer(model.layout(), shard)?;
     let dir = task.checkpoints.filter(|_| settings.checkpoint.is_some());
     let from = task.from;
-    let start = MeshStart { settings, place, listener, checkpoints: dir, from };
+    let track = exchange_track(tracer.as_ref(), model.layout().len());
+    let start = MeshStart { settings, place, listener, checkpoints: dir, from, pieces, track };
     let link = MeshLink::connect(start, &*model, checkpoints, &notify, &gives_up);
     let Some(mut link) = task.unless_late(link)? else { return Ok(None) };
     task.context.waiting(None);
     recorder.start(task.run_start(slot, &link)).map_err(record_failure)?;
-    drop(model);
-    let loop_threads = task.threads.per_loop(1);
     let config = LoopConfig {
         slot,
         plan: task.batches(),
         threads: loop_threads,
         step_recorder: StepRecorder::start(recorder, settings, slot),
         tracer: tracer.as_ref(),
+        model: is_built.then_some(model),
     };
     let mut worker = workload.dense_worker(settings, config)?;
     if slot > 0 {

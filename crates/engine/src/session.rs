@@ -14,8 +14,8 @@ use crate::error::TrainError;
 use crate::session_context::{ContextFactory, Recorders, SessionDescription, SessionTask, lock};
 use crate::session_run::SessionRun;
 use crate::settings::{
-    CheckpointSettings, EvaluateSettings, Mode, OnDivergence, OnWorkerLoss, Stop, TestHooks,
-    Timeouts, TrainSettings,
+    CheckpointSettings, EvaluateSettings, FactorChoice, Mode, OnDivergence, OnWorkerLoss, Stop,
+    TestHooks, Timeouts, TrainSettings,
 };
 use crate::sharing::Sharing;
 use crate::workload::{ModelSizing, ModelSource, Shuffle, TrainingData, Workload};
@@ -397,6 +397,9 @@ pub(crate) fn default_settings() -> TrainSettings {
         on_worker_loss: OnWorkerLoss::Fail,
         waits_for_servers: false,
         timeouts: Timeouts::default(),
+        factors: FactorChoice::Auto,
+        link_bits_per_s: None,
+        worker_cores: None,
         trace: None,
         job_digest: [0; 32],
         test_hooks: TestHooks::default(),

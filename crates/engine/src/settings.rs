@@ -34,6 +34,12 @@ pub struct TrainSettings {
     pub waits_for_servers: bool,
     /// How long tasks wait for each other.
     pub timeouts: Timeouts,
+    /// In `mirrored`: which gradients travel as factors.
+    pub factors: FactorChoice,
+    /// The rate of each worker's link in bits per second, if it is known.
+    pub link_bits_per_s: Option<u64>,
+    /// Cores of each worker, if they are known.
+    pub worker_cores: Option<f64>,
     /// The steps to record a timeline of; none if `None`.
     pub trace: Option<TraceWindow>,
     /// Identifies the job; tasks refuse each other when it differs.
@@ -225,6 +231,18 @@ pub enum OnDivergence {
     Stop,
     /// The run continues.
     Continue,
+}
+
+/// Which gradients of dense layers travel as their two factors, from which every worker computes
+/// the gradient itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FactorChoice {
+    /// Those for which an estimate says that it is faster.
+    Auto,
+    /// All.
+    Always,
+    /// None.
+    Never,
 }
 
 /// What happens when a worker is lost.

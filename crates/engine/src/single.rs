@@ -44,6 +44,7 @@ pub(crate) fn train_dense(task: &TrainingTask<'_>) -> Result<RunReport, TrainErr
         threads: loop_threads,
         step_recorder: start_recording(task, &link)?,
         tracer: tracer.as_ref(),
+        model: None,
     };
     let mut worker = workload.dense_worker(settings, config)?;
     let options = CoordinatorOptions {

@@ -16,6 +16,7 @@ use paceline_observe::{Recorder, TaskSummary};
 use crate::context::NoteLevel;
 use crate::error::{TrainError, record_failure};
 use crate::link::Link;
+use crate::link_observers::Notify;
 use crate::loop_trace::traced;
 use crate::process_state::ProcessState;
 use crate::run_coordinator::{CoordinatorOptions, run_coordinator};
@@ -141,7 +142,7 @@ impl SlotThread<'_> {
 
     fn connect<'l>(
         &self,
-        notify: &'l dyn Fn(&str),
+        notify: Notify<'l>,
         gives_up: &'l dyn Fn() -> bool,
     ) -> Result<ServerLink<'l>, TrainError> {
         let Self { task, assignment, process } = *self;
@@ -171,6 +172,7 @@ impl SlotThread<'_> {
             threads: task.threads.per_loop(assignment.slots_here),
             step_recorder: StepRecorder::start(recorder, task.settings, slot),
             tracer,
+            model: None,
         })
     }
 

@@ -85,6 +85,11 @@ impl StepRecorder {
         trace.finish(&mut self.clock, &mut *self.recorder).map_err(|error| error.to_string())
     }
 
+    /// Whether [`wants_tensors`](Self::wants_tensors) will hold for this global step.
+    pub(crate) fn tensors_are_due(&self, step: u64) -> bool {
+        self.tensors_every.is_some() && step >= self.next_tensors
+    }
+
     /// Whether the tensors of this global step are to be recorded.
     #[inline]
     pub(crate) fn wants_tensors(&mut self, step: u64) -> bool {

@@ -102,6 +102,8 @@ pub(crate) struct LoopConfig<'a> {
     pub(crate) threads: usize,
     pub(crate) step_recorder: StepRecorder,
     pub(crate) tracer: Option<&'a Arc<Tracer>>,
+    /// The model, if it has been built by [`Workload::loop_model`] already.
+    pub(crate) model: Option<Box<dyn Model>>,
 }
 
 /// Images in memory keep their compact form; any other examples are read ahead of the step.
@@ -236,6 +238,16 @@ impl Workload {
         }
     }
 
+    /// The dense model of a training loop.
+    pub(crate) fn loop_model(
+        &self,
+        settings: &TrainSettings,
+        threads: usize,
+    ) -> Result<Box<dyn Model>, TrainError> {
+        let ModelSource::Dense { build, .. } = &self.model else { return Err(needs_dense()) };
+        build(ModelSizing { block: settings.batch, threads })
+    }
+
     /// The training loop of a slot of a dense model.
     pub(crate) fn dense_worker(
         &self,
@@ -245,7 +257,7 @@ impl Workload {
         let ModelSource::Dense { build, build_for_patches } = &self.model else {
             return Err(needs_dense());
         };
-        let LoopConfig { slot, plan, threads, mut step_recorder, tracer } = config;
+        let LoopConfig { slot, plan, threads, mut step_recorder, tracer, model } = config;
         let walk = SlotWalk::new(plan, slot, settings.seed);
         let sizing = ModelSizing { block: settings.batch, threads };
         let patches = match (&self.data, build_for_patches) {
@@ -256,7 +268,10 @@ impl Workload {
         };
         let (batches, model): (Box<dyn BatchReader + '_>, _) = match patches {
             Some((patches, build)) => (Box::new(PatchBatches::new(walk, patches)), build(sizing)?),
-            None => (self.batch_reader(walk, settings, tracer), build(sizing)?),
+            None => {
+                let model = model.map_or_else(|| build(sizing), Ok)?;
+                (self.batch_reader(walk, settings, tracer), model)
+            }
         };
         step_recorder.trace = loop_trace(tracer, settings, &*model);
         Ok(DenseWorker { batches, model, step_recorder })

@@ -65,6 +65,9 @@ pub enum FrameKind {
     /// Worker: gives back its slot, which another process fills from here on; carries its report.
     /// Answered with [`FrameKind::Bye`].
     Release = 15,
+    /// Replica: a range of the factors of its gradient of one piece, from which the receiver
+    /// computes that gradient.
+    Factors = 16,
     /// Server: accepts the client, and states its shard.
     Welcome = 129,
     /// Server: refuses the client, and says why. The connection is closed after it.
@@ -101,12 +104,12 @@ pub enum FrameKind {
 impl FrameKind {
     /// Every kind, in the order of their numbers.
     #[rustfmt::skip]
-    pub(crate) const ALL: [FrameKind; 29] = {
+    pub(crate) const ALL: [FrameKind; 30] = {
         use FrameKind::*;
         [
             Hello, Push, Pull, Leave, Stop, Collect, Finish, Heartbeat, PushKeys, PullKeys,
-            GradientChunk, UpdatedChunk, Checkpoint, State, Release, Welcome, Refuse, Start,
-            Params, Reports, Notice, Abort, Bye, Values, JoinInfo, Enrolled, Offer, Yield,
+            GradientChunk, UpdatedChunk, Checkpoint, State, Release, Factors, Welcome, Refuse,
+            Start, Params, Reports, Notice, Abort, Bye, Values, JoinInfo, Enrolled, Offer, Yield,
             KnownGradient,
         ]
     };
@@ -117,10 +120,12 @@ impl FrameKind {
 
     /// Whether the payload consists of numbers: a gradient or parameters.
     pub fn carries_floats(self) -> bool {
-        use FrameKind::{GradientChunk, KnownGradient, Params, Push, State, UpdatedChunk, Values};
+        use FrameKind::{
+            Factors, GradientChunk, KnownGradient, Params, Push, State, UpdatedChunk, Values,
+        };
         matches!(
             self,
-            Push | Params | Values | GradientChunk | UpdatedChunk | State | KnownGradient
+            Push | Params | Values | GradientChunk | UpdatedChunk | State | KnownGradient | Factors
         )
     }
 
@@ -142,7 +147,9 @@ impl FrameKind {
     pub fn max_payload_bytes(self) -> usize {
         use FrameKind::*;
         match self {
-            Push | Params | GradientChunk | UpdatedChunk | State | KnownGradient => CHUNK_BYTES,
+            Push | Params | GradientChunk | UpdatedChunk | State | KnownGradient | Factors => {
+                CHUNK_BYTES
+            }
             PushKeys | PullKeys | Values => SPARSE_BYTES,
             Pull | Collect | Finish | Heartbeat | Checkpoint | Start | Bye | Offer | Yield => 0,
             _ => CONTROL_BYTES,
@@ -156,6 +163,7 @@ impl FrameKind {
             FrameKind::Bye => Flags::STOP,
             FrameKind::Reports => Flags::MORE,
             FrameKind::GradientChunk => Flags::STOP | Flags::LEFT | Flags::CHECKPOINT,
+            FrameKind::Factors => Flags::STOP | Flags::CHECKPOINT,
             FrameKind::State => Flags::MORE | Flags::CHECKPOINT,
             FrameKind::Pull => Flags::RESUME,
             FrameKind::PullKeys => Flags::RESUME | Flags::AHEAD,

@@ -140,8 +140,8 @@ pub use message::{
     Welcome,
 };
 pub use replica::{
-    GreetError, PeerFrame, PeerSource, PeerTarget, Replica, ReplicaConfig, ReplicaError,
-    ReplicaEvent,
+    CompletedPiece, Contributor, GreetError, LentState, PeerFrame, PeerSource, PeerTarget, Replica,
+    ReplicaConfig, ReplicaError, ReplicaEvent, StepMemory, StepPiece, WholeGradient,
 };
 pub use server::{
     ChunkMarks, GradientStage, Host, Level, Outcome, ResumeState, Server, ServerPhase, SlotMark,

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use paceline_engine::{
-    CheckpointSettings, EvaluateSettings, Mode, OnDivergence, OnWorkerLoss, Stop, WireFormat,
+    CheckpointSettings, EvaluateSettings, FactorChoice, Mode, OnDivergence, OnWorkerLoss, Stop,
+    WireFormat,
 };
 use paceline_model::Initialisation;
 use paceline_observe::trace::TraceWindow;
@@ -258,6 +259,11 @@ impl JobChecker<'_> {
             start_timeout: seconds(self.number("cluster.start_timeout_s").min(MAX_SECONDS)),
             stall_timeout: seconds(self.number("cluster.stall_timeout_s").min(MAX_SECONDS)),
             token_file: self.optional("cluster.token_file", Self::path),
+            factors: match self.text("cluster.factors").as_str() {
+                "always" => FactorChoice::Always,
+                "never" => FactorChoice::Never,
+                _ => FactorChoice::Auto,
+            },
             emulate: self.emulate(mode, servers),
         }
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use paceline_data::{HoldOut, OnBad, SparseSpec};
 use paceline_engine::{
-    CheckpointSettings, EvaluateSettings, Mode, OnDivergence, OnWorkerLoss, Stop, TestHooks,
-    Threads, Timeouts, TrainSettings, WireFormat,
+    CheckpointSettings, EvaluateSettings, FactorChoice, Mode, OnDivergence, OnWorkerLoss, Stop,
+    TestHooks, Threads, Timeouts, TrainSettings, WireFormat,
 };
 use paceline_model::{Initialisation, OptimizerSpec};
 use paceline_observe::trace::TraceWindow;
@@ -101,6 +101,9 @@ impl Plan {
                 stall: self.cluster.stall_timeout,
                 rejoin: self.cluster.rejoin_timeout,
             },
+            factors: self.cluster.factors,
+            link_bits_per_s: self.cluster.emulate.as_ref().and_then(|hosts| hosts.link_bits_per_s),
+            worker_cores: self.cluster.emulate.as_ref().and_then(|hosts| hosts.cpus),
             trace: self.observe_trace,
             job_digest,
             test_hooks,
@@ -176,6 +179,8 @@ pub struct ClusterPlan {
     pub stall_timeout: Duration,
     /// The file with the secret that all tasks share.
     pub token_file: Option<PathBuf>,
+    /// In `mirrored`: which gradients travel as factors.
+    pub factors: FactorChoice,
     /// The hosts that the local launcher emulates, if any.
     pub emulate: Option<EmulateSettings>,
 }

@@ -296,6 +296,8 @@ fn cluster() -> Vec<KeySpec> {
     let server_loss = "whether the run ends, or waits for the server to return with the newest \
                  checkpoint; defaults to \"wait\" if the run waits for workers or writes \
                  checkpoints";
+    let factors = "which gradients of dense layers travel as their two factors: those for which \
+                 that is estimated to be faster, all, or none; the bits are the same";
     let restarts = "total number of times the local launcher restarts lost tasks";
     let sharing = "how workers share parameters; with `TF_CONFIG` defaults to async if it lists a \
                  ps, and to mirrored if it lists several workers and no ps";
@@ -318,6 +320,8 @@ fn cluster() -> Vec<KeySpec> {
             .with(mode, with_servers),
         key(lost, ValueKind::Word(&["fail", "continue", "wait"]), "\"fail\"", loss)
             .with(mode, shared),
+        key("cluster.factors", ValueKind::Word(&["auto", "always", "never"]), "\"auto\"", factors)
+            .with(mode, &["mirrored"]),
         optional("cluster.on_server_loss", ValueKind::Word(&["fail", "wait"]), server_loss)
             .with(mode, with_servers),
         key("cluster.restarts", ValueKind::Whole { min: 0, max: 1000 }, "3", restarts)

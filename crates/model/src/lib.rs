@@ -50,6 +50,7 @@ mod descent;
 mod graph;
 pub mod kernels;
 mod keys;
+mod layered;
 pub mod layers;
 mod layout;
 mod lenet;
@@ -75,6 +76,10 @@ pub use descent::{Descent, InPlace};
 pub use graph::OpNode;
 pub use kernels::OutputMode;
 pub use keys::Compactor;
+pub use layered::{
+    FactorSizes, FactorUpdate, LayerFactors, LayerPiece, LayerSink, Layered, PieceParams,
+    WeightedFactors,
+};
 pub use layers::{Layer, LayerKind, Shape, Windows, softmax_cross_entropy};
 pub use layout::{Group, Layout, Tensor};
 pub use lenet::lenet;

@@ -4,6 +4,7 @@ use crate::batch::Batch;
 use crate::descent::InPlace;
 use crate::graph::{OpNode, plain_graph};
 use crate::kernels::OutputMode;
+use crate::layered::Layered;
 use crate::layout::{Group, Layout};
 use crate::seed::fill_uniform;
 use crate::step_event::{LayerShape, StepEvent};
@@ -168,6 +169,13 @@ pub trait Model: Send {
     ///
     /// That pays for large models: the memory of a whole gradient is saved.
     fn in_place(&mut self) -> Option<&mut dyn InPlace> {
+        None
+    }
+
+    /// This model as one whose step is made layer by layer, if it can be.
+    ///
+    /// That pays where gradients travel: they do so while others are computed.
+    fn layered(&mut self) -> Option<&mut dyn Layered> {
         None
     }
 

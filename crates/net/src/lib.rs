@@ -95,6 +95,7 @@ mod observer;
 mod outbound;
 mod outcome;
 mod peer_state;
+mod pieces;
 mod roster;
 mod serve;
 mod socket;
@@ -104,9 +105,12 @@ mod traffic;
 pub use connections::{ConnectConfig, ServerConnections};
 pub use error::LinkError;
 pub use join_info::request_join_info;
-pub use mesh::{LocalGradient, Mesh, MeshConfig};
+pub use mesh::{LocalGradient, Mesh, MeshConfig, PieceOutcome};
 pub use observer::{ExchangePhase, LinkObserver};
 pub use outcome::LinkOutcome;
+pub use pieces::{
+    HandedBack, HandedIn, PieceChannel, PieceExchange, PieceSender, StepPieces, WorkerFactors,
+};
 pub use roster::{RosterConnection, RosterLoss};
 pub use serve::{ConnectionTracer, ServeEnd, ServeError, ServerObserver, ServerTotals, serve};
 pub use traffic::Traffic;

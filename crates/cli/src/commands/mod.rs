@@ -3,6 +3,7 @@
 mod checkpoint;
 mod data;
 mod evaluate;
+mod explain_layers;
 mod output;
 mod read_job;
 mod report;
@@ -131,6 +132,8 @@ fn explain(args: &JobArgs) -> Result<(), Failure> {
     print(&job.explain())?;
     print(&tasks(&plan, cluster.as_ref()))?;
     print(&wire(&plan))?;
+    let workers = cluster.as_ref().map_or(plan.cluster.workers, Cluster::slots);
+    print(&explain_layers::layers(&plan, workers)?)?;
     let here = cluster.map_or(plan.cluster.workers, |cluster| cluster.workers_here());
     print(&threads(&plan, here))
 }

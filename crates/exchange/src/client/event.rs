@@ -65,6 +65,21 @@ pub enum ProtocolError {
         /// The length of its payload.
         len: u32,
     },
+    /// Factors of a gradient arrived that are not the next ones, or of the wrong size.
+    #[error(
+        "{len} bytes, frame {chunk} of the factors of piece {piece} over {examples} examples, do \
+         not fit this step"
+    )]
+    Factors {
+        /// The index of the layer's piece, as the frame states it.
+        piece: u64,
+        /// The frame's index among those of the piece.
+        chunk: u32,
+        /// Examples, as the frame states them.
+        examples: u32,
+        /// The length of its payload.
+        len: u32,
+    },
     /// The other end has another shard than this client computes for it.
     #[error("the server holds {len} parameters from {start}, in chunks of {chunk_floats}")]
     Shard {

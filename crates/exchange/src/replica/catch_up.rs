@@ -23,11 +23,11 @@ impl Replica {
 
     /// Pieces per column.
     fn pieces(&self) -> usize {
-        self.params.len().div_ceil(self.config.chunk_floats).max(1)
+        self.total.div_ceil(self.config.chunk_floats).max(1)
     }
 
     fn piece_range(&self, index: usize) -> Range<usize> {
-        let (floats, total) = (self.config.chunk_floats, self.params.len());
+        let (floats, total) = (self.config.chunk_floats, self.total);
         (index * floats).min(total)..((index + 1) * floats).min(total)
     }
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::pieces::StepPiece;
 use crate::{CHUNK_FLOATS, WireFormat, shard_ranges, worker_names};
 
 /// The settings of a replica: everything except its parameters and its optimizer.
@@ -33,6 +34,10 @@ pub struct ReplicaConfig {
     /// Whether the run survives the loss of a worker that returns. Then every worker holds all of
     /// the optimizer's state and makes the whole update.
     pub recovers: bool,
+    /// The pieces in which a step is handed in; empty if steps are always made at once.
+    pub pieces: Vec<StepPiece>,
+    /// The most examples of a worker in a step, if factors travel.
+    pub batch: usize,
 }
 
 impl ReplicaConfig {
@@ -51,17 +56,31 @@ impl ReplicaConfig {
             chunk_floats: CHUNK_FLOATS,
             wire: WireFormat::F32,
             recovers: false,
+            pieces: Vec::new(),
+            batch: 0,
         }
     }
 
     /// Whether every worker owns the whole model: two workers and a small model.
     pub(super) fn is_whole(&self, total: usize) -> bool {
-        self.names.len() <= 2 && total <= self.chunk_floats
+        self.names.len() <= 2 && total <= self.chunk_floats && self.pieces.is_empty()
+    }
+
+    /// Whether updated chunks carry the mean gradient, and every worker makes the whole update: in
+    /// runs that recover, and in those where some factors travel, since every worker then makes
+    /// the update of those pieces anyway.
+    pub fn sends_means(&self) -> bool {
+        self.recovers || self.has_factors()
+    }
+
+    /// Whether the factors of some pieces travel.
+    pub fn has_factors(&self) -> bool {
+        self.pieces.iter().any(|piece| piece.factors.is_some())
     }
 
     /// The range of `total` parameters that this worker updates and has the optimizer's state of.
     pub fn updates(&self, total: usize) -> Range<usize> {
-        if self.recovers || self.is_whole(total) { 0..total } else { self.shard(total) }
+        if self.sends_means() || self.is_whole(total) { 0..total } else { self.shard(total) }
     }
 
     /// The range of `total` parameters that this worker writes into checkpoints.

@@ -59,7 +59,7 @@ impl Replica {
     /// gradient. So an early gradient comes from a worker that had not made it.
     pub fn is_lost_before(&self, next: &Header) -> bool {
         // In a run that recovers, no worker ends before the coordinator has said goodbye.
-        self.config.recovers || next.kind == FrameKind::GradientChunk
+        self.config.recovers || matches!(next.kind, FrameKind::GradientChunk | FrameKind::Factors)
     }
 
     /// Whether the coordinator, as far as this worker knows, may not have made the last step,

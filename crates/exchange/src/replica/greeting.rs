@@ -128,7 +128,7 @@ impl Replica {
     fn own_welcome(&self) -> Welcome {
         Welcome {
             shard_start: 0,
-            shard_len: self.params.len() as u64,
+            shard_len: self.total as u64,
             chunk_floats: self.config.chunk_floats as u32,
             resume_sequence: 0,
             resume_step: self.global_step,

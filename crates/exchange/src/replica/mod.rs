@@ -17,6 +17,9 @@
 //! step or after it, never in between, and any one of them has everything that a newcomer needs
 //! (`regroup.rs`, `catch_up.rs`). That is as many bytes, for more memory and arithmetic.
 //!
+//! A step may also be made in pieces, while the gradient is still being computed, and exchange
+//! factors of gradients in place of gradients (`pieces.rs`, `factors.rs`).
+//!
 //! A chunk is kept until those of all peers have arrived, and is then summed while it is in the
 //! cache. Frames that arrive early stay in the connection, which is the only queue.
 
@@ -25,8 +28,11 @@ mod config;
 mod digest;
 mod ending;
 mod event;
+mod factors;
 mod greeting;
+mod memory;
 mod peer;
+mod pieces;
 mod receive;
 mod regroup;
 mod send;
@@ -36,6 +42,8 @@ mod step;
 pub use config::ReplicaConfig;
 pub use event::{ReplicaError, ReplicaEvent};
 pub use greeting::GreetError;
+pub use memory::{StepMemory, WholeGradient};
+pub use pieces::{CompletedPiece, Contributor, StepPiece};
 pub use receive::PeerTarget;
 pub use send::{PeerFrame, PeerSource};
-pub use state::Replica;
+pub use state::{LentState, Replica};

@@ -35,6 +35,19 @@ pub(super) struct PeerProgress {
     pub(super) updates_sent: usize,
     /// Of its shard: updated chunks received from it.
     pub(super) updates_received: usize,
+    /// The next frame of own factors to send to it.
+    pub(super) factors_sent: FactorPosition,
+    /// The next frame of its factors to receive.
+    pub(super) factors_received: FactorPosition,
+}
+
+/// A frame with factors, by its place in the order in which they travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct FactorPosition {
+    /// Pieces with factors before this one.
+    pub(super) nth: usize,
+    /// The frame of the piece.
+    pub(super) chunk: usize,
 }
 
 /// What a worker states with its gradient of a step.
@@ -45,6 +58,14 @@ pub(super) struct Contribution {
     pub(super) stops: bool,
     pub(super) takes_checkpoint: bool,
     pub(super) digest: u64,
+}
+
+impl Contribution {
+    /// What the coordinator decides, as flags.
+    pub(super) fn flags(&self) -> Flags {
+        let stop = if self.stops { Flags::STOP } else { Flags::NONE };
+        if self.takes_checkpoint { stop | Flags::CHECKPOINT } else { stop }
+    }
 }
 
 /// A step in progress.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::event::{ReplicaError, ReplicaEvent};
+use super::memory::StepMemory;
 use super::peer::{COORDINATOR, Contribution};
 use super::state::Replica;
 use crate::{CONTROL_BYTES, Flags, FrameKind, Header, ProtocolError, as_bytes_mut};
@@ -18,6 +19,15 @@ pub enum PeerTarget {
     Mean(Range<usize>),
     /// Into this range of one part of the optimizer's state.
     State(usize, Range<usize>),
+    /// Into this range of the output of the step.
+    Output(Range<usize>),
+    /// Into this range of the memory for the peer's factors of a piece.
+    Factors {
+        /// The piece.
+        piece: usize,
+        /// The range of its factors.
+        range: Range<usize>,
+    },
     /// Into a buffer of the caller, of this many bytes.
     Bytes(usize),
     /// Nowhere yet: it is not the frame's turn. Ask again when another frame has arrived or the
@@ -31,20 +41,15 @@ impl Replica {
         let (own, theirs) = (&self.chunks[self.config.slot], &self.chunks[peer]);
         let is_short = own.len() == 1 && theirs.len() == 1;
         let progress = self.peers[peer].progress;
-        if self.step.is_none() || !is_short {
+        if self.step.is_none() || !is_short || !self.config.pieces.is_empty() {
             None
         } else if progress.gradients_received == 0 {
             Some(PeerTarget::Gradient(own[0].len()))
         } else if progress.updates_received == 0 && !self.is_whole && self.is_certain() {
-            Some(self.update_target(theirs[0].clone()))
+            Some(PeerTarget::Output(theirs[0].clone()))
         } else {
             None
         }
-    }
-
-    /// Where the payload of an `UpdatedChunk` goes.
-    fn update_target(&self, range: Range<usize>) -> PeerTarget {
-        if self.config.recovers { PeerTarget::Mean(range) } else { PeerTarget::Params(range) }
     }
 
     /// Checks a header, and returns where its payload goes.
@@ -52,10 +57,13 @@ impl Replica {
         let is_coordinator = self.config.slot == COORDINATOR;
         match header.kind {
             // Other workers may have begun while a peer is still missing here.
-            FrameKind::GradientChunk if self.is_gathering || self.catch_up.is_some() => {
+            FrameKind::GradientChunk | FrameKind::Factors
+                if self.is_gathering || self.catch_up.is_some() =>
+            {
                 Ok(PeerTarget::Later)
             }
             FrameKind::GradientChunk => self.expect_gradient(peer, header),
+            FrameKind::Factors => self.expect_factors(peer, header),
             FrameKind::State => self.expect_state(peer, header),
             FrameKind::UpdatedChunk => self.expect_update(peer, header),
             FrameKind::Abort => Ok(PeerTarget::Bytes(header.len as usize)),
@@ -71,22 +79,31 @@ impl Replica {
         }
     }
 
+    /// Whether a frame of a step is early: a quick worker may be one step ahead.
+    pub(super) fn is_early(&self, kind: FrameKind, header: &Header) -> Result<bool, ProtocolError> {
+        match self.step {
+            Some(_) if header.step == self.global_step => Ok(false),
+            None if header.step == self.global_step && !self.is_over => Ok(true),
+            Some(_) if header.step == self.global_step + 1 => Ok(true),
+            _ => Err(ProtocolError::Unexpected(kind)),
+        }
+    }
+
     fn expect_gradient(&self, peer: usize, header: &Header) -> Result<PeerTarget, ProtocolError> {
         let step = match self.step {
-            Some(step) if header.step == self.global_step => step,
-            // A quick worker may be one step ahead.
-            None if header.step == self.global_step && !self.is_over => {
+            Some(step) if !self.is_early(FrameKind::GradientChunk, header)? => step,
+            _ => {
+                self.is_early(FrameKind::GradientChunk, header)?;
                 return Ok(PeerTarget::Later);
             }
-            Some(_) if header.step == self.global_step + 1 => return Ok(PeerTarget::Later),
-            _ => return Err(ProtocolError::Unexpected(FrameKind::GradientChunk)),
         };
         let Header { chunk, len, flags, .. } = *header;
         let received = self.peers[peer].progress.gradients_received;
         let own = self.chunks[self.config.slot].get(received);
         let range = own.filter(|_| chunk as usize == received);
+        let known = self.peers[peer].contribution;
         let floats = match (range, flags.contains(Flags::LEFT)) {
-            (Some(_), true) if received == 0 => 0,
+            (Some(_), true) if known.is_none() => 0,
             (Some(range), false) => range.len(),
             _ => return Err(ProtocolError::Chunk { chunk, len }),
         };
@@ -108,15 +125,19 @@ impl Replica {
         let fits = chunk as usize == received && len as usize == range.len() * 4;
         // No peer can have reduced a chunk whose gradient this worker has not sent.
         let is_possible = received < progress.gradients_sent && self.has_updates();
-        if self.step.is_some() && step == self.global_step && fits && is_possible {
-            Ok(self.update_target(range))
-        } else {
-            Err(ProtocolError::Chunk { chunk, len })
+        if self.step.is_none() || step != self.global_step || !fits || !is_possible {
+            return Err(ProtocolError::Chunk { chunk, len });
         }
+        Ok(if self.may_write(&range) { PeerTarget::Output(range) } else { PeerTarget::Later })
     }
 
     /// The memory of a target; empty for [`PeerTarget::Bytes`], which the caller provides.
-    pub fn target_bytes(&mut self, peer: usize, target: &PeerTarget) -> &mut [u8] {
+    pub fn target_bytes<'a>(
+        &'a mut self,
+        peer: usize,
+        target: &PeerTarget,
+        memory: &'a mut dyn StepMemory,
+    ) -> &'a mut [u8] {
         match target {
             PeerTarget::Gradient(floats) => {
                 let gradient = &mut self.peers[peer].gradient;
@@ -137,7 +158,27 @@ impl Replica {
                 self.is_incomplete = true;
                 as_bytes_mut(&mut self.optimizer.state_mut(*index)[range.clone()])
             }
+            PeerTarget::Output(range) => as_bytes_mut(self.output_mut(memory, range)),
+            PeerTarget::Factors { piece, range } => {
+                as_bytes_mut(memory.peer_factors(*piece, peer, range.clone()))
+            }
             PeerTarget::Bytes(_) | PeerTarget::Later => &mut [],
+        }
+    }
+
+    /// A range of the output of the step, which is the caller's or the replica's.
+    pub(super) fn output_mut<'a>(
+        &'a mut self,
+        memory: &'a mut dyn StepMemory,
+        range: &Range<usize>,
+    ) -> &'a mut [f32] {
+        match memory.output_mut(range.clone()) {
+            Some(output) => output,
+            None if self.config.sends_means() => {
+                self.mean_step = None;
+                &mut self.mean[range.clone()]
+            }
+            None => &mut self.params[range.clone()],
         }
     }
 
@@ -154,8 +195,15 @@ impl Replica {
                 self.gradient_arrived(peer, header);
                 Ok(ReplicaEvent::Progress)
             }
+            FrameKind::Factors => {
+                self.factors_arrived(peer, header);
+                Ok(ReplicaEvent::Progress)
+            }
             FrameKind::UpdatedChunk => {
+                let received = self.peers[peer].progress.updates_received;
                 self.peers[peer].progress.updates_received += 1;
+                let chunk = self.chunks[peer].get(received).cloned().unwrap_or_default();
+                self.output_written(&chunk);
                 Ok(ReplicaEvent::Progress)
             }
             FrameKind::State => self.state_arrived(header),
@@ -164,12 +212,18 @@ impl Replica {
     }
 
     fn gradient_arrived(&mut self, peer: usize, header: &Header) {
+        self.contribution_arrived(peer, header);
         let own = self.chunks[self.config.slot].len();
         let peer = &mut self.peers[peer];
         let has_left = header.flags.contains(Flags::LEFT);
         peer.has_gradient = !has_left;
         peer.progress.gradients_received = if has_left { own } else { header.chunk as usize + 1 };
-        peer.contribution.get_or_insert(Contribution {
+    }
+
+    /// A frame of the present step states what the peer contributes to it.
+    pub(super) fn contribution_arrived(&mut self, peer: usize, header: &Header) {
+        let has_left = header.flags.contains(Flags::LEFT);
+        self.peers[peer].contribution.get_or_insert(Contribution {
             examples: header.count,
             has_left,
             stops: header.flags.contains(Flags::STOP),

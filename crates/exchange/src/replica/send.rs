@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::memory::StepMemory;
 use super::peer::CurrentStep;
 use super::state::Replica;
 use crate::{Flags, FrameKind, Header};
@@ -26,6 +27,15 @@ pub enum PeerSource {
     Mean(Range<usize>),
     /// This range of one part of the optimizer's state.
     State(usize, Range<usize>),
+    /// This range of the output of the step.
+    Output(Range<usize>),
+    /// This range of this worker's factors of a piece.
+    Factors {
+        /// The piece.
+        piece: usize,
+        /// The range of its factors.
+        range: Range<usize>,
+    },
 }
 
 impl Replica {
@@ -44,7 +54,9 @@ impl Replica {
         if has_updates && progress.updates_sent < step.reduced && may_update {
             return Some(self.next_update(peer));
         }
-        self.next_gradient(peer, step)
+        // Factors are handed in before most gradients, and are few.
+        let factors = self.next_factors(peer, step.own);
+        factors.or_else(|| self.next_gradient(peer, step))
     }
 
     fn next_update(&mut self, peer: usize) -> PeerFrame {
@@ -53,24 +65,22 @@ impl Replica {
         progress.updates_sent += 1;
         let range = self.chunks[self.config.slot][chunk].clone();
         let header = self.step_header(FrameKind::UpdatedChunk, chunk, range.len());
-        let source =
-            if self.config.recovers { PeerSource::Mean(range) } else { PeerSource::Params(range) };
-        PeerFrame { header, source }
+        PeerFrame { header, source: PeerSource::Output(range) }
     }
 
     fn next_gradient(&mut self, peer: usize, step: CurrentStep) -> Option<PeerFrame> {
         let own = step.own;
         let chunks = &self.chunks[peer];
-        let progress = &mut self.peers[peer].progress;
-        let chunk = progress.gradients_sent;
+        let chunk = self.peers[peer].progress.gradients_sent;
         let mut range = chunks.get(chunk)?.clone();
-        progress.gradients_sent += 1;
-        let mut flags = if own.stops { Flags::STOP } else { Flags::NONE };
-        if own.takes_checkpoint {
-            flags = flags | Flags::CHECKPOINT;
+        if !own.has_left && !self.has_own_gradient(&range) {
+            return None;
         }
+        let progress = &mut self.peers[peer].progress;
+        progress.gradients_sent += 1;
+        let mut flags = own.flags();
         if own.has_left {
-            // One empty frame stands for all chunks.
+            // One empty frame stands for all chunks and factors.
             progress.gradients_sent = chunks.len();
             flags = flags | Flags::LEFT;
             range = 0..0;
@@ -81,9 +91,14 @@ impl Replica {
     }
 
     /// The payload of a frame to send.
-    pub fn payload<'a>(&'a self, source: &PeerSource, gradient: &'a [f32]) -> &'a [f32] {
+    pub fn payload<'a>(&'a self, source: &PeerSource, memory: &'a dyn StepMemory) -> &'a [f32] {
         match source {
-            PeerSource::Gradient(range) => &gradient[range.clone()],
+            PeerSource::Gradient(range) => memory.gradient(range.clone()),
+            PeerSource::Output(range) => memory.output(range.clone()).unwrap_or_else(|| {
+                let own = if self.config.sends_means() { &self.mean } else { &self.params };
+                &own[range.clone()]
+            }),
+            PeerSource::Factors { piece, range } => memory.own_factors(*piece, range.clone()),
             PeerSource::Params(range) => &self.params[range.clone()],
             PeerSource::Mean(range) => &self.mean[range.clone()],
             PeerSource::State(index, range) => {

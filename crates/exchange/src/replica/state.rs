@@ -6,22 +6,29 @@ use paceline_model::{Layout, OptimizerSpec, OptimizerState};
 
 use super::config::ReplicaConfig;
 use super::peer::{COORDINATOR, CatchUp, CurrentStep, ReplicaPeer};
-use crate::shard::chunk_ranges;
-use crate::{TaskReport, shard_ranges};
+use super::pieces::{PieceProgress, chunk_plan};
+use crate::TaskReport;
 
 /// The state machine of one worker of a run without servers.
 pub struct Replica {
     pub(super) config: ReplicaConfig,
+    /// Empty while they are lent for a step in pieces.
     pub(super) params: Vec<f32>,
+    /// The number of parameters.
+    pub(super) total: usize,
     /// Covers what this worker updates; see [`ReplicaConfig::updates`].
     pub(super) optimizer: OptimizerState,
-    /// The chunks of each slot's shard, as ranges of all parameters; at least one each, so that
-    /// every worker hears from every other in every step.
+    /// The chunks of each slot's shard, as ranges of all parameters, in the order in which they
+    /// travel.
     pub(super) chunks: Vec<Vec<Range<usize>>>,
     /// Whether every worker owns the whole model.
     pub(super) is_whole: bool,
     pub(super) peers: Vec<ReplicaPeer>,
-    /// The mean of a chunk; in a run that recovers, of all parameters.
+    /// How far each piece of the present step is; empty in a step at once.
+    pub(super) pieces: Vec<PieceProgress>,
+    /// The mean of a chunk, while it is summed.
+    pub(super) chunk_mean: Vec<f32>,
+    /// If updated chunks carry means: the mean of all parameters.
     pub(super) mean: Vec<f32>,
     /// The step that `mean` belongs to, if it covers all parameters.
     pub(super) mean_step: Option<u64>,
@@ -39,6 +46,16 @@ pub struct Replica {
     pub(super) catch_up: Option<CatchUp>,
     /// Whether a state has been received in part: this replica is of no use until it is complete.
     pub(super) is_incomplete: bool,
+}
+
+/// What a replica lends to its caller for a step in pieces.
+pub struct LentState {
+    /// All parameters.
+    pub params: Vec<f32>,
+    /// If updated chunks carry means: the memory for the mean of all parameters.
+    pub mean: Vec<f32>,
+    /// In that case, the optimizer with which the caller updates the parameters itself.
+    pub optimizer: Option<OptimizerState>,
 }
 
 impl Replica {
@@ -72,15 +89,20 @@ impl Replica {
         assert!(config.slot < workers, "slot {} of {workers}", config.slot);
         assert!(config.check_every > 0, "check_every must be at least 1");
         let is_whole = config.is_whole(total);
-        let shards = if is_whole { vec![0..total; workers] } else { shard_ranges(total, workers) };
-        let chunks = shards.iter().map(|shard| shard_chunks(shard, config.chunk_floats)).collect();
+        let ends = config.pieces.iter().map(|piece| piece.range.end);
+        let starts = config.pieces.iter().map(|piece| piece.range.start).skip(1).chain([total]);
+        assert!(config.pieces.is_empty() || ends.eq(starts), "pieces have gaps");
         Self {
+            chunks: chunk_plan(&config, total),
             params,
+            total,
             optimizer,
-            chunks,
             is_whole,
             peers: (0..workers).map(|_| ReplicaPeer::default()).collect(),
-            mean: if config.recovers { vec![0.0; total] } else { Vec::new() },
+            pieces: Vec::new(),
+            chunk_mean: Vec::new(),
+            // The system provides the pages of pieces with factors never, as they are not written.
+            mean: if config.sends_means() { vec![0.0; total] } else { Vec::new() },
             mean_step: None,
             global_step,
             step: None,
@@ -159,8 +181,8 @@ impl Replica {
     /// What this worker writes into a checkpoint: the parameters of its shard, then each part of
     /// the optimizer's state.
     pub fn shard_columns(&self) -> impl Iterator<Item = &[f32]> {
-        let shard = self.config.shard(self.params.len());
-        let start = self.config.updates(self.params.len()).start;
+        let shard = self.config.shard(self.total);
+        let start = self.config.updates(self.total).start;
         let inside = shard.start - start..shard.end - start;
         let states = self.optimizer.states().map(move |(_, values)| &values[inside.clone()]);
         [&self.params[shard]].into_iter().chain(states)
@@ -171,6 +193,30 @@ impl Replica {
         self.config.recovers
     }
 
+    /// The settings.
+    pub fn config(&self) -> &ReplicaConfig {
+        &self.config
+    }
+
+    /// Before a step in pieces: lends everything that the computing thread works with. Until
+    /// [`Replica::take_back`], only the methods of the step may be called.
+    pub fn lend(&mut self) -> LentState {
+        self.mean_step = None;
+        LentState {
+            params: std::mem::take(&mut self.params),
+            mean: std::mem::take(&mut self.mean),
+            optimizer: self.config.sends_means().then(|| self.optimizer.take()),
+        }
+    }
+
+    /// After a step in pieces, whether it was made or not.
+    pub fn take_back(&mut self, lent: LentState) {
+        (self.params, self.mean) = (lent.params, lent.mean);
+        if let Some(optimizer) = lent.optimizer {
+            self.optimizer = optimizer;
+        }
+    }
+
     /// The reports of all other workers, ordered by slot; only the coordinator has them, and only
     /// once all have left.
     pub fn reports(&self) -> Option<Vec<TaskReport>> {
@@ -179,34 +225,5 @@ impl Replica {
             Some(TaskReport { slot: Some(slot as u32), bytes })
         };
         self.others().map(report).collect()
-    }
-}
-
-/// The chunks of a shard, as ranges of all parameters; at least one, which may be empty.
-fn shard_chunks(shard: &Range<usize>, chunk_floats: usize) -> Vec<Range<usize>> {
-    let mut chunks = chunk_ranges(shard.len(), chunk_floats);
-    for chunk in &mut chunks {
-        *chunk = shard.start + chunk.start..shard.start + chunk.end;
-    }
-    if chunks.is_empty() {
-        chunks.push(shard.start..shard.start);
-    }
-    chunks
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_shard_has_a_chunk_and_the_chunks_cover_everything() {
-        for (total, workers, floats) in [(0, 3, 4), (2, 3, 4), (10, 3, 2), (61, 2, 7)] {
-            let shards = shard_ranges(total, workers);
-            let chunks: Vec<_> = shards.iter().flat_map(|s| shard_chunks(s, floats)).collect();
-            assert!(chunks.len() >= workers);
-            let ends = chunks.iter().map(|chunk| chunk.end);
-            let starts = chunks.iter().map(|chunk| chunk.start).skip(1).chain([total]);
-            assert!(ends.eq(starts), "{chunks:?}");
-        }
     }
 }

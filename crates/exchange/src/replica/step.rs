@@ -5,9 +5,11 @@ use std::ops::Range;
 
 use super::digest::digest;
 use super::event::ReplicaError;
+use super::memory::StepMemory;
 use super::peer::{Contribution, CurrentStep, PeerProgress};
+use super::pieces::Contributor;
 use super::state::Replica;
-use crate::mean::{Weighted, add_scaled, scale, set_scaled_pair, weight};
+use crate::mean::{Weighted, add_scaled, scale, set_scaled_pair};
 
 impl Replica {
     /// Begins a step with a gradient that is a mean over `examples` examples; `None` if this
@@ -22,6 +24,7 @@ impl Replica {
             peer.progress = PeerProgress::default();
             (peer.contribution, peer.has_gradient) = (None, false);
         }
+        self.pieces.clear();
         let is_due =
             self.global_step > 0 && self.global_step.is_multiple_of(self.config.check_every);
         let own = Contribution {
@@ -36,18 +39,20 @@ impl Replica {
 
     /// Reduces the next chunk of the own shard, if every worker's gradient of it has arrived:
     /// takes the mean and updates the parameters. Returns whether it did.
-    pub fn reduce_chunk(&mut self, gradient: &[f32]) -> bool {
-        let Some(CurrentStep { reduced, .. }) = self.step else { return false };
+    pub fn reduce_chunk(&mut self, memory: &mut dyn StepMemory) -> bool {
+        let Some(CurrentStep { own, reduced }) = self.step else { return false };
         let Some(range) = self.chunks[self.config.slot].get(reduced).cloned() else { return false };
+        let own_is_ready = own.has_left || self.has_own_gradient(&range);
         let is_ready = self.others().all(|other| {
             let peer = &self.peers[other];
             peer.has_gradient || peer.contribution.is_some_and(|theirs| theirs.has_left)
         });
-        if !is_ready {
+        if !is_ready || !own_is_ready || !self.may_write(&range) {
             return false;
         }
-        if !self.has_all_left() {
-            self.reduce(&range, gradient);
+        if !self.has_all_left() && !range.is_empty() {
+            self.reduce(&range, memory);
+            self.output_written(&range);
         }
         self.peers.iter_mut().for_each(|peer| peer.has_gradient = false);
         if let Some(step) = &mut self.step {
@@ -56,29 +61,40 @@ impl Replica {
         true
     }
 
-    /// Takes the mean of all gradients of a chunk of the own shard, in slot order. Unless the run
-    /// recovers, updates the chunk with it at once.
-    fn reduce(&mut self, range: &Range<usize>, gradient: &[f32]) {
-        let mut buffer = std::mem::take(&mut self.mean);
-        let contribution = |slot: usize| self.contribution(slot).filter(|its| !its.has_left);
-        let examples = |slot: usize| contribution(slot).map_or(0, |its| its.examples);
-        let slots = || (0..self.peers.len()).filter(|&slot| contribution(slot).is_some());
-        let contributors = slots().count();
-        let total = slots().map(|slot| u64::from(examples(slot))).sum();
-        let weighted = |slot: usize| {
-            let values = if slot == self.config.slot {
-                &gradient[range.clone()]
-            } else {
-                &self.peers[slot].gradient[..range.len()]
-            };
-            Weighted { values, weight: weight(examples(slot), total, contributors) }
-        };
-        let mut gradients = slots().map(weighted);
-        let target = if self.config.recovers { range.clone() } else { 0..range.len() };
-        if buffer.len() < target.end {
-            buffer.resize(target.end, 0.0);
+    /// Takes the mean of all gradients of a chunk of the own shard, in slot order. Unless updated
+    /// chunks carry means, updates the chunk with it at once.
+    fn reduce(&mut self, range: &Range<usize>, memory: &mut dyn StepMemory) {
+        let mut buffer = std::mem::take(&mut self.chunk_mean);
+        if buffer.len() < range.len() {
+            buffer.resize(range.len(), 0.0);
         }
-        let mean = &mut buffer[target];
+        let mean = &mut buffer[..range.len()];
+        self.sum(range, memory, mean);
+        if self.config.sends_means() {
+            self.output_mut(memory, range).copy_from_slice(mean);
+        } else {
+            let offset = range.start - self.config.updates(self.total).start;
+            let step = self.global_step;
+            let params = match memory.output_mut(range.clone()) {
+                Some(params) => params,
+                None => &mut self.params[range.clone()],
+            };
+            self.optimizer.apply(step, offset, params, mean);
+        }
+        self.chunk_mean = buffer;
+    }
+
+    /// The weighted sum of all gradients of a chunk, in slot order.
+    fn sum(&self, range: &Range<usize>, memory: &dyn StepMemory, mean: &mut [f32]) {
+        let weighted = |its: Contributor| {
+            let values = if its.slot == self.config.slot {
+                memory.gradient(range.clone())
+            } else {
+                &self.peers[its.slot].gradient[..range.len()]
+            };
+            Weighted { values, weight: its.weight }
+        };
+        let mut gradients = self.contributors().map(weighted);
         match (gradients.next(), gradients.next()) {
             (None, _) => unreachable!("some worker has a gradient"),
             (Some(only), None) => {
@@ -90,17 +106,10 @@ impl Replica {
                 gradients.for_each(|next| add_scaled(mean, next.values, next.weight));
             }
         }
-        if !self.config.recovers {
-            let offset = range.start - self.chunks[self.config.slot][0].start;
-            let params = &mut self.params[range.clone()];
-            self.optimizer.apply(self.global_step, offset, params, mean);
-        }
-        self.mean = buffer;
-        self.mean_step = None;
     }
 
     /// What a slot, including the own one, contributes to the present step, as far as is known.
-    fn contribution(&self, slot: usize) -> Option<Contribution> {
+    pub(super) fn contribution(&self, slot: usize) -> Option<Contribution> {
         if slot == self.config.slot {
             self.step.map(|step| step.own)
         } else {
@@ -108,7 +117,7 @@ impl Replica {
         }
     }
 
-    /// In a run that recovers: makes the whole update, once the whole mean has arrived.
+    /// If updated chunks carry means: makes the whole update, once the whole mean has arrived.
     pub(super) fn apply_mean(&mut self) {
         self.optimizer.apply(self.global_step, 0, &mut self.params, &self.mean);
         self.mean_step = Some(self.global_step);
@@ -135,6 +144,7 @@ impl Replica {
     pub fn is_complete(&self) -> bool {
         let own = self.chunks[self.config.slot].len();
         self.step.is_some_and(|step| step.reduced == own)
+            && !self.awaits_pieces()
             && self.others().all(|peer| !self.needs_in_step(peer))
     }
 
@@ -147,6 +157,8 @@ impl Replica {
         let updates = if !self.is_whole && self.is_certain() { (own, theirs) } else { (0, 0) };
         (progress.gradients_sent, progress.gradients_received) != (theirs, own)
             || (progress.updates_sent, progress.updates_received) != updates
+            || !self.has_sent_factors(peer)
+            || !self.has_received_factors(peer)
     }
 
     /// The peers that a step waits for: those whose gradient has not arrived; if all have, those
@@ -156,7 +168,9 @@ impl Replica {
             return self.others().filter(|&slot| self.needs(slot)).collect();
         }
         let own = self.chunks[self.config.slot].len();
-        let late = |slot: &usize| self.peers[*slot].progress.gradients_received < own;
+        let late = |slot: &usize| {
+            self.peers[*slot].progress.gradients_received < own || !self.has_received_factors(*slot)
+        };
         let slow = |slot: &usize| self.needs_in_step(*slot);
         let found: Vec<_> = self.others().filter(late).collect();
         if found.is_empty() { self.others().filter(slow).collect() } else { found }
@@ -181,8 +195,11 @@ impl Replica {
         let takes_checkpoint =
             own.takes_checkpoint || others.iter().any(|(_, its)| its.takes_checkpoint);
         if !all_left {
-            if self.config.recovers {
+            // In a step in pieces the caller makes the update, with what it was lent.
+            if self.pieces.is_empty() && self.config.sends_means() {
                 self.apply_mean();
+            } else if !self.config.has_factors() && self.config.sends_means() {
+                self.mean_step = Some(self.global_step);
             }
             self.global_step += 1;
             self.checkpoint_step = takes_checkpoint.then_some(self.global_step);

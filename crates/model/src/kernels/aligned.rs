@@ -33,6 +33,13 @@ impl AlignedBuffer {
         self.copy_from_slice(numbers);
     }
 
+    /// Makes the buffer at least this long; the content is unspecified afterwards.
+    pub(crate) fn grow(&mut self, len: usize) {
+        if self.len < len {
+            self.resize(len);
+        }
+    }
+
     /// Changes the length; the content is unspecified afterwards.
     fn resize(&mut self, len: usize) {
         self.numbers.resize(len + LINE_NUMBERS, 0.0);

@@ -11,6 +11,7 @@ mod bits;
 mod dense;
 mod elementwise;
 mod exp;
+mod mean;
 mod outer;
 mod output_mode;
 pub(crate) mod pack;
@@ -27,6 +28,7 @@ pub use dense::{
 };
 pub use elementwise::each;
 pub(crate) use exp::exp_below_zero;
+pub use mean::{Weighted, add_scaled, scale, set_scaled_pair};
 pub(crate) use outer::{OUTER_ROWS, OutputGrad, outer_rows};
 pub use output_mode::OutputMode;
 #[cfg(test)]

@@ -6,12 +6,14 @@
 //! backward, the examples' rows with pieces of the weights. Threads divide outputs or inputs,
 //! never examples, so that one core alone reads each weight.
 
-use super::layer_op::{BackwardInputs, BufferedLayer, LayerPass};
+use super::layer_op::{BackwardInputs, BufferedLayer, FactorScratch, LayerPass};
 use crate::kernels::OutputMode;
 use crate::kernels::pack::pack_panels;
 use crate::kernels::panels::Panels;
 use crate::kernels::tile::{MemoryRun, RowsTimesPanel};
-use crate::kernels::{OUTER_ROWS, OutputGrad, dense_backward_bias, outer_rows};
+use crate::kernels::{OUTER_ROWS, OutputGrad, add_scaled, dense_backward_bias, outer_rows, scale};
+use crate::layered::{FactorSizes, WeightedFactors};
+use crate::thread_pool::{Pieces, ThreadPool};
 
 /// Rows of weights, one for each output, of a task.
 const TASK_ROWS: usize = OUTER_ROWS;
@@ -50,14 +52,18 @@ impl Dense {
 
     /// Packs the inputs of all examples for the gradient by the weights.
     fn pack_columns<'p>(&self, pass: &'p mut LayerPass<'_>, x: &[f32]) -> &'p [f32] {
-        let columns = self.columns(pass.count);
-        let packed = &mut pass.scratch[..columns.len()];
-        pass.pool.for_each_piece(packed, columns.full() * pass.count, |index, packed| {
-            let panel = columns.get(index);
-            let columns = Panels::new(pass.count, panel.used);
-            pack_panels(columns, &x[panel.column..], self.inputs, pass.count, packed);
-        });
+        let packed = &mut pass.scratch[..self.columns(pass.count).len()];
+        self.pack_columns_into(pass.pool, pass.count, x, packed);
         packed
+    }
+
+    fn pack_columns_into(&self, pool: &ThreadPool, count: usize, x: &[f32], packed: &mut [f32]) {
+        let columns = self.columns(count);
+        pool.for_each_piece(packed, columns.full() * count, |index, packed| {
+            let panel = columns.get(index);
+            let columns = Panels::new(count, panel.used);
+            pack_panels(columns, &x[panel.column..], self.inputs, count, packed);
+        });
     }
 
     /// Computes the outputs of some rows of weights, a row of `out` for each.
@@ -210,6 +216,53 @@ impl BufferedLayer for Dense {
         emit(self.inputs * self.outputs, bias);
     }
 
+    fn factor_sizes(&self) -> Option<FactorSizes> {
+        Some(FactorSizes { inputs: self.inputs, outputs: self.outputs })
+    }
+
+    fn mean_gradient_pieces(
+        &self,
+        pool: &ThreadPool,
+        workers: &[WeightedFactors<'_>],
+        scratch: &mut FactorScratch,
+        emit: &mut dyn FnMut(usize, &[f32]),
+    ) {
+        let FactorScratch { packed, mean, single } = scratch;
+        packed.resize_with(packed.len().max(workers.len()), Default::default);
+        for (packed, worker) in packed.iter_mut().zip(workers) {
+            let (x, count) = (worker.factors.inputs, worker.factors.deltas.len() / self.outputs);
+            let len = self.columns(count).len();
+            packed.grow(len);
+            self.pack_columns_into(pool, count, x, &mut packed[..len]);
+        }
+        let packed = &*packed;
+        let rows_at_a_time = pool.threads() * TASKS_AT_A_TIME * TASK_ROWS;
+        let most = (rows_at_a_time.min(self.outputs) * self.inputs).max(self.outputs);
+        mean.grow(most);
+        single.grow(most);
+        for first in (0..self.outputs).step_by(rows_at_a_time) {
+            let floats = rows_at_a_time.min(self.outputs - first) * self.inputs;
+            let piece = TASK_ROWS * self.inputs;
+            let means = Pieces { whole: &mut mean[..floats], piece };
+            let singles = Pieces { whole: &mut single[..floats], piece };
+            pool.for_each_pair(means, singles, |task, mean, single| {
+                let first = first + task * TASK_ROWS;
+                weighted_mean(workers, mean, single, |nth, to| {
+                    let values = workers[nth].factors.deltas;
+                    let columns = self.columns(values.len() / self.outputs);
+                    let dy = OutputGrad { values, outputs: self.outputs, first };
+                    outer_rows(columns, &packed[nth], dy, OutputMode::Overwrite, to);
+                });
+            });
+            emit(first * self.inputs, &mean[..floats]);
+        }
+        let (mean, single) = (&mut mean[..self.outputs], &mut single[..self.outputs]);
+        weighted_mean(workers, mean, single, |nth, to| {
+            dense_backward_bias(workers[nth].factors.deltas, OutputMode::Overwrite, to);
+        });
+        emit(self.inputs * self.outputs, mean);
+    }
+
     fn input_gradient(
         &self,
         pass: &mut LayerPass<'_>,
@@ -245,5 +298,24 @@ impl BufferedLayer for Dense {
                 }
             },
         );
+    }
+}
+
+/// The weighted mean of what `compute` gives for each worker, with the bits of
+/// [`set_scaled_pair`](crate::kernels::set_scaled_pair) and [`add_scaled`].
+fn weighted_mean(
+    workers: &[WeightedFactors<'_>],
+    mean: &mut [f32],
+    single: &mut [f32],
+    compute: impl Fn(usize, &mut [f32]),
+) {
+    for (nth, worker) in workers.iter().enumerate() {
+        if nth == 0 {
+            compute(nth, mean);
+            scale(mean, worker.weight);
+        } else {
+            compute(nth, single);
+            add_scaled(mean, single, worker.weight);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! What a planned layer does in a step.
 
-use crate::kernels::OutputMode;
+use crate::kernels::{AlignedBuffer, OutputMode};
+use crate::layered::{FactorSizes, WeightedFactors};
 use crate::thread_pool::ThreadPool;
 
 /// What every layer works with.
@@ -56,6 +57,24 @@ pub(crate) trait BufferedLayer: Send + Sync {
         emit(0, piece);
     }
 
+    /// The sizes of the factors of the gradient by the parameters, if it is a product of two.
+    fn factor_sizes(&self) -> Option<FactorSizes> {
+        None
+    }
+
+    /// Computes the weighted mean of several workers' gradients from their factors, piece by piece,
+    /// as [`BufferedLayer::param_gradient_pieces`] does for one. Only a layer with
+    /// [`BufferedLayer::factor_sizes`] is asked.
+    fn mean_gradient_pieces(
+        &self,
+        _pool: &ThreadPool,
+        _workers: &[WeightedFactors<'_>],
+        _scratch: &mut FactorScratch,
+        _emit: &mut dyn FnMut(usize, &[f32]),
+    ) {
+        unreachable!("a layer without factors")
+    }
+
     /// Computes the gradient by the input from the gradient by the output. The border of `dx` is
     /// unspecified afterwards.
     fn input_gradient(
@@ -65,6 +84,18 @@ pub(crate) trait BufferedLayer: Send + Sync {
         inputs: BackwardInputs<'_>,
         dx: &mut [f32],
     );
+}
+
+/// Memory for [`BufferedLayer::mean_gradient_pieces`], which is allocated at the first update and
+/// whose content is not kept from one call to the next.
+#[derive(Default)]
+pub(crate) struct FactorScratch {
+    /// The packed inputs of each worker.
+    pub(crate) packed: Vec<AlignedBuffer>,
+    /// A piece of the mean.
+    pub(crate) mean: AlignedBuffer,
+    /// The same piece of one worker's gradient.
+    pub(crate) single: AlignedBuffer,
 }
 
 /// What a layer's backward pass starts from.

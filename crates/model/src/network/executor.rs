@@ -1,11 +1,12 @@
 //! A step through the planned tasks: forward, the loss, and backward.
 
-use super::plan::{StepPlan, TaskWork};
+use super::plan::{LayerTask, StepPlan, TaskWork};
 use crate::batch::Batch;
 use crate::descent::Descent;
 use crate::kernels::{AlignedBuffer, OutputMode};
+use crate::layered::{FactorUpdate, LayerFactors, LayerPiece, LayerSink, PieceParams};
 use crate::layers::flatten::copy_in;
-use crate::layers::layer_op::{BackwardInputs, BufferedLayer, LayerPass};
+use crate::layers::layer_op::{BackwardInputs, BufferedLayer, FactorScratch, LayerPass};
 use crate::layers::loss::{count_examples, softmax_cross_entropy};
 use crate::step_event::StepEvent;
 use crate::tally::Tally;
@@ -24,6 +25,18 @@ pub(super) struct Executor {
     scratch: AlignedBuffer,
     /// A piece of the gradient, for [`GradientSink::Parameters`].
     piece: AlignedBuffer,
+    factor_scratch: FactorScratch,
+    /// The forward pass that a backward pass may follow.
+    forwarded: Option<ForwardPass>,
+}
+
+/// What a backward pass must know of its forward pass.
+#[derive(Clone, Copy)]
+struct ForwardPass {
+    /// The number of examples.
+    count: usize,
+    /// The seed of the first example's random numbers.
+    draw: u64,
 }
 
 /// The parameters of a step, and where the gradient goes.
@@ -32,14 +45,71 @@ pub(super) enum GradientSink<'a> {
     Slice { params: &'a [f32], mode: OutputMode, grad: &'a mut [f32] },
     /// Into the parameters themselves, by their optimizer.
     Parameters(Descent<'a>),
+    /// To a sink that takes it layer by layer.
+    Layers(&'a mut dyn LayerSink),
 }
 
 impl GradientSink<'_> {
-    /// The current parameters.
-    fn params(&self) -> &[f32] {
+    /// The current parameters of a task.
+    fn params(&self, task: &LayerTask) -> &[f32] {
+        let range = task.params.clone();
         match self {
-            GradientSink::Slice { params, .. } => params,
-            GradientSink::Parameters(descent) => descent.params,
+            GradientSink::Slice { params, .. } => &params[range],
+            GradientSink::Parameters(descent) => &descent.params[range],
+            GradientSink::Layers(_) if range.is_empty() => &[],
+            GradientSink::Layers(sink) => sink.params(task.piece),
+        }
+    }
+
+    /// Before the gradient by a layer's input is computed: takes the gradient by its parameters.
+    fn take_gradient(
+        &mut self,
+        pass: &mut LayerPass<'_>,
+        task: &LayerTask,
+        layer: &dyn BufferedLayer,
+        inputs: BackwardInputs<'_>,
+        observe: ObserveFn<'_>,
+    ) {
+        match self {
+            GradientSink::Slice { mode, grad, .. } => {
+                let grad = &mut grad[task.params.clone()];
+                layer.param_gradient(pass, inputs.x, inputs.dy, *mode, grad);
+                observe(StepEvent::Final { range: task.params.clone(), values: grad });
+            }
+            GradientSink::Parameters(_) => {}
+            GradientSink::Layers(sink) => {
+                if let Some(grad) = sink.gradient(task.piece) {
+                    layer.param_gradient(pass, inputs.x, inputs.dy, OutputMode::Overwrite, grad);
+                    sink.gradient_done(task.piece);
+                } else if let Some(sizes) = layer.factor_sizes() {
+                    let factors = LayerFactors {
+                        inputs: &inputs.x[..pass.count * sizes.inputs],
+                        deltas: &inputs.dy[..pass.count * sizes.outputs],
+                    };
+                    sink.factors(task.piece, factors);
+                } else {
+                    unreachable!("a sink takes only factors that a piece has");
+                }
+            }
+        }
+    }
+
+    /// After that: this layer's old parameters are not needed any more.
+    fn take_params(
+        &mut self,
+        pass: &mut LayerPass<'_>,
+        task: &LayerTask,
+        layer: &dyn BufferedLayer,
+        inputs: BackwardInputs<'_>,
+        piece: &mut [f32],
+    ) {
+        match self {
+            GradientSink::Slice { .. } => {}
+            GradientSink::Parameters(descent) => {
+                let piece = &mut piece[..layer.piece(task.params.len(), pass.pool.threads())];
+                descend(pass, layer, inputs, piece, task.params.start, descent);
+            }
+            GradientSink::Layers(sink) => sink.params_done(task.piece),
         }
     }
 }
@@ -67,19 +137,23 @@ impl Executor {
             gradients: [0, 1]
                 .map(|parity| AlignedBuffer::zeros(block * largest(parity).unwrap_or(0))),
             piece: AlignedBuffer::zeros(piece.max().unwrap_or(0)),
+            factor_scratch: FactorScratch::default(),
+            forwarded: None,
             plan,
         }
     }
 
-    /// Runs all layers forward. Without `draw` dropout does nothing.
-    fn forward(
+    /// Runs all layers forward, with the parameters that `params` gives for each task that has
+    /// any; `None` if it gives none. Without `draw` dropout does nothing.
+    fn forward<'p>(
         &mut self,
         pool: &ThreadPool,
-        params: &[f32],
         block: Batch<'_>,
         draw: Option<u64>,
+        mut params: impl FnMut(&LayerTask) -> Option<&'p [f32]>,
         observe: ObserveFn<'_>,
-    ) {
+    ) -> Option<()> {
+        self.forwarded = None;
         let Self { plan: StepPlan { tasks, buffers }, values, scratch, .. } = self;
         let (count, input) = (block.len(), buffers[0]);
         let inside = &mut values[0][..count * input.len()];
@@ -97,13 +171,14 @@ impl Executor {
                 }
                 TaskWork::Buffered(layer) => {
                     let (before, after) = values.split_at_mut(buffer + 1);
-                    let params = &params[task.params.clone()];
+                    let params = if task.params.is_empty() { &[] } else { params(task)? };
                     layer.forward(&mut pass, params, &before[buffer], &mut after[0]);
                     buffer += 1;
                 }
             }
             observe(StepEvent::Forward { layer: task.layer });
         }
+        Some(())
     }
 
     /// The scores of the last forward pass, which was over `count` examples.
@@ -120,7 +195,8 @@ impl Executor {
         block: Batch<'_>,
         tally: &mut Tally,
     ) {
-        self.forward(pool, params, block, None, &mut |_| {});
+        let params = |task: &LayerTask| Some(&params[task.params.clone()]);
+        self.forward(pool, block, None, params, &mut |_| {});
         count_examples(self.scores(block.len()), block.labels, tally);
     }
 
@@ -133,28 +209,56 @@ impl Executor {
         sink: GradientSink<'_>,
         observe: ObserveFn<'_>,
     ) -> f32 {
-        self.forward(pool, sink.params(), block, Some(block.draw), observe);
+        let params = match &sink {
+            GradientSink::Slice { params, .. } => params,
+            GradientSink::Parameters(descent) => &*descent.params,
+            GradientSink::Layers(_) => unreachable!("a sink of layers has no forward pass"),
+        };
+        let params = |task: &LayerTask| Some(&params[task.params.clone()]);
+        self.forward(pool, block, Some(block.draw), params, observe);
+        let loss = self.loss(block, share, observe);
+        self.backward(pool, sink, observe);
+        loss
+    }
+
+    /// The forward pass of a step up to the loss; `None` if it was abandoned.
+    pub(super) fn forward_pass(
+        &mut self,
+        pool: &ThreadPool,
+        block: Batch<'_>,
+        share: f32,
+        params: PieceParams<'_, '_>,
+        observe: ObserveFn<'_>,
+    ) -> Option<f32> {
+        let of_task = |task: &LayerTask| params(task.piece);
+        self.forward(pool, block, Some(block.draw), of_task, observe)?;
+        Some(self.loss(block, share, observe))
+    }
+
+    /// Returns `share` times the loss, and prepares the backward pass.
+    fn loss(&mut self, block: Batch<'_>, share: f32, observe: ObserveFn<'_>) -> f32 {
         let last = self.plan.buffers.len() - 1;
         let (count, classes) = (block.len(), self.plan.buffers[last].len());
         let delta = &mut self.gradients[last % 2][..count * classes];
         delta.copy_from_slice(&self.values[last][..count * classes]);
         let loss = softmax_cross_entropy(delta, block.labels, share);
         observe(StepEvent::Loss);
-        self.backward(pool, block, sink, observe);
+        self.forwarded = Some(ForwardPass { count, draw: block.draw });
         loss * share
     }
 
     /// Computes the gradient by the parameters from the gradient by the scores, last layer first.
-    fn backward(
+    pub(super) fn backward(
         &mut self,
         pool: &ThreadPool,
-        block: Batch<'_>,
         mut sink: GradientSink<'_>,
         observe: ObserveFn<'_>,
     ) {
-        let Self { plan: StepPlan { tasks, buffers }, values, gradients, scratch, piece } = self;
-        let count = block.len();
-        let mut pass = LayerPass { pool, count, draw: Some(block.draw), scratch };
+        let Self { plan: StepPlan { tasks, buffers }, values, gradients, scratch, .. } = self;
+        let Some(ForwardPass { count, draw }) = self.forwarded.take() else {
+            unreachable!("a backward pass follows a forward pass")
+        };
+        let mut pass = LayerPass { pool, count, draw: Some(draw), scratch };
         let mut buffer = buffers.len() - 1;
         // Tasks before the first one with parameters need no gradient.
         let Some(first) = tasks.iter().position(|task| !task.params.is_empty()) else { return };
@@ -168,30 +272,60 @@ impl Executor {
                 }
                 TaskWork::Buffered(layer) => {
                     let inputs = BackwardInputs { x: &values[buffer - 1], y: &values[buffer], dy };
-                    let range = task.params.clone();
-                    if let (GradientSink::Slice { mode, grad, .. }, false) =
-                        (&mut sink, range.is_empty())
-                    {
-                        let grad = &mut grad[range.clone()];
-                        layer.param_gradient(&mut pass, inputs.x, inputs.dy, *mode, grad);
-                        observe(StepEvent::Final { range: range.clone(), values: grad });
+                    let has_params = !task.params.is_empty();
+                    if has_params {
+                        sink.take_gradient(&mut pass, task, &**layer, inputs, observe);
                     }
                     if index > first {
-                        let params = &sink.params()[range.clone()];
-                        layer.input_gradient(&mut pass, params, inputs, dx);
+                        layer.input_gradient(&mut pass, sink.params(task), inputs, dx);
                     }
-                    // From here on this layer's old parameters are not needed any more.
-                    if let (GradientSink::Parameters(descent), false) =
-                        (&mut sink, range.is_empty())
-                    {
-                        let piece = &mut piece[..layer.piece(range.len(), pool.threads())];
-                        descend(&mut pass, &**layer, inputs, piece, range.start, descent);
+                    if has_params {
+                        sink.take_params(&mut pass, task, &**layer, inputs, &mut self.piece);
                     }
                     buffer -= 1;
                 }
             }
             observe(StepEvent::Backward { layer: task.layer });
         }
+    }
+
+    /// The tasks that have parameters, in the order of their pieces.
+    fn pieces(&self) -> impl Iterator<Item = (&LayerTask, &dyn BufferedLayer)> {
+        self.plan.tasks.iter().filter_map(|task| match &task.work {
+            TaskWork::Buffered(layer) if !task.params.is_empty() => Some((task, &**layer)),
+            _ => None,
+        })
+    }
+
+    /// The pieces, given the name of each layer.
+    pub(super) fn layer_pieces<'n>(&self, name: impl Fn(usize) -> &'n str) -> Vec<LayerPiece> {
+        let piece = |(task, layer): (&LayerTask, &dyn BufferedLayer)| LayerPiece {
+            name: name(task.layer).into(),
+            range: task.params.clone(),
+            factors: layer.factor_sizes(),
+        };
+        self.pieces().map(piece).collect()
+    }
+
+    /// Updates a layer by the mean of gradients that are given as factors.
+    pub(super) fn apply_factors(&mut self, pool: &ThreadPool, update: FactorUpdate<'_>) {
+        let FactorUpdate { piece, workers, params, optimizer, step } = update;
+        let mut scratch = std::mem::take(&mut self.factor_scratch);
+        let Some((task, layer)) = self.pieces().nth(piece) else { unreachable!("no such piece") };
+        let Some(sizes) = layer.factor_sizes() else { unreachable!("a piece without factors") };
+        assert_eq!(params.len(), task.params.len(), "parameters of the piece");
+        for worker in workers {
+            let LayerFactors { inputs, deltas } = worker.factors;
+            let count = deltas.len() / sizes.outputs;
+            let expected = (count * sizes.inputs, count * sizes.outputs);
+            assert_eq!((inputs.len(), deltas.len()), expected, "factors of the piece");
+        }
+        let start = task.params.start;
+        layer.mean_gradient_pieces(pool, workers, &mut scratch, &mut |from, mean| {
+            let params = &mut params[from..from + mean.len()];
+            optimizer.apply_with(pool, step, start + from, params, mean);
+        });
+        self.factor_scratch = scratch;
     }
 }
 

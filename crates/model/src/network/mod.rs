@@ -17,6 +17,7 @@ use crate::batch::Batch;
 use crate::descent::{Descent, InPlace};
 use crate::graph::OpNode;
 use crate::kernels::OutputMode;
+use crate::layered::{FactorUpdate, LayerPiece, LayerSink, Layered, PieceParams};
 use crate::layers::{Layer, LayerTensors, Shape};
 use crate::layout::{Group, Layout};
 use crate::model::Model;
@@ -117,6 +118,10 @@ impl Network {
 
     fn check(&self, params: &[f32], block: Batch<'_>) {
         assert_eq!(params.len(), self.layout.len(), "parameters");
+        self.check_block(block);
+    }
+
+    fn check_block(&self, block: Batch<'_>) {
         assert_eq!(block.values().len(), block.len() * self.inputs(), "inputs of the block");
         assert!(block.len() <= self.block, "a block of {} examples is too large", block.len());
     }
@@ -188,6 +193,10 @@ impl Model for Network {
         Some(self)
     }
 
+    fn layered(&mut self) -> Option<&mut dyn Layered> {
+        Some(self)
+    }
+
     fn evaluate(&mut self, params: &[f32], block: Batch<'_>, tally: &mut Tally) {
         self.check(params, block);
         if block.is_empty() {
@@ -215,6 +224,39 @@ impl InPlace for Network {
         let share = 1.0 / block.len() as f32;
         let sink = GradientSink::Parameters(descent);
         pool.run(|| executor.gradient(pool, block, share, sink, observe))
+    }
+}
+
+impl Layered for Network {
+    fn pieces(&self) -> Vec<LayerPiece> {
+        self.executor.layer_pieces(|layer| &self.layers[layer].name)
+    }
+
+    fn forward_pass(
+        &mut self,
+        block: Batch<'_>,
+        share: f32,
+        params: PieceParams<'_, '_>,
+        observe: &mut (dyn FnMut(StepEvent<'_>) + Send),
+    ) -> Option<f32> {
+        self.check_block(block);
+        assert!(!block.is_empty(), "a step needs examples");
+        let Self { pool, executor, .. } = self;
+        pool.run(|| executor.forward_pass(pool, block, share, params, observe))
+    }
+
+    fn backward_pass(
+        &mut self,
+        sink: &mut dyn LayerSink,
+        observe: &mut (dyn FnMut(StepEvent<'_>) + Send),
+    ) {
+        let Self { pool, executor, .. } = self;
+        pool.run(|| executor.backward(pool, GradientSink::Layers(sink), observe));
+    }
+
+    fn apply_factors(&mut self, update: FactorUpdate<'_>) {
+        let Self { pool, executor, .. } = self;
+        pool.run(|| executor.apply_factors(pool, update));
     }
 }
 

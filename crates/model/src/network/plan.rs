@@ -18,6 +18,8 @@ pub(super) struct LayerTask {
     pub(super) layer: usize,
     /// The layer's parameters.
     pub(super) params: Range<usize>,
+    /// The index of the layer among those with parameters, if it is one.
+    pub(super) piece: usize,
     pub(super) work: TaskWork,
 }
 
@@ -49,12 +51,13 @@ pub(super) struct StepPlan {
 pub(super) fn plan(layers: &[Layer], shapes: &[Shape], layout: &Layout) -> StepPlan {
     let steps = steps(layers, shapes);
     let buffers = buffers(layers, shapes, &steps);
-    let (mut tasks, mut buffer) = (Vec::new(), 0);
+    let (mut tasks, mut buffer, mut piece) = (Vec::new(), 0, 0);
     for &PlanStep { layer, is_copy } in &steps {
         let Layer { name, kind } = &layers[layer];
         let weights = format!("{name}.weight");
         let found = layout.tensors().windows(2).find(|pair| pair[0].name == weights);
-        let params = found.map_or(0..0, |pair| pair[0].range.start..pair[1].range.end);
+        let params =
+            found.filter(|_| !is_copy).map_or(0..0, |pair| pair[0].range.start..pair[1].range.end);
         let from = buffers[buffer];
         let work = if is_copy {
             TaskWork::Buffered(Box::new(CopyLayer { from, to: buffers[buffer + 1] }))
@@ -64,7 +67,9 @@ pub(super) fn plan(layers: &[Layer], shapes: &[Shape], layout: &Layout) -> StepP
             TaskWork::Buffered(buffered_layer(*kind, from, buffers[buffer + 1]))
         };
         buffer += usize::from(matches!(work, TaskWork::Buffered(_)));
-        tasks.push(LayerTask { layer, params, work });
+        let next_piece = piece + usize::from(!params.is_empty());
+        tasks.push(LayerTask { layer, params, piece, work });
+        piece = next_piece;
     }
     StepPlan { tasks, buffers }
 }

@@ -62,6 +62,13 @@ impl OptimizerState {
         Self { spec, runs, states }
     }
 
+    /// Moves the state out, to be put back later; until then this covers nothing.
+    #[must_use]
+    pub fn take(&mut self) -> Self {
+        let (runs, states) = (std::mem::take(&mut self.runs), std::mem::take(&mut self.states));
+        Self { spec: self.spec.clone(), runs, states }
+    }
+
     /// Updates the parameters `offset .. offset + params.len()` of the range.
     ///
     /// `step` is the number of updates made before this one; schedules and Adam's correction

@@ -7,7 +7,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use paceline_exchange::{Header, Replica};
+use paceline_exchange::{Header, Replica, StepMemory, WholeGradient};
 
 use super::fault::MeshFault;
 use super::state::Mesh;
@@ -21,12 +21,12 @@ const TRY_EVERY: Duration = Duration::from_millis(2);
 
 impl Mesh {
     /// Tells all workers that are still connected what is wrong, and returns it.
-    pub(super) fn give_up(&mut self, fault: MeshFault, gradient: &[f32]) -> LinkError {
+    pub(super) fn give_up(&mut self, fault: MeshFault, memory: &dyn StepMemory) -> LinkError {
         let error = match fault {
             MeshFault::Failed(error) => error,
             MeshFault::Lost { slot, why } => self.find_cause(slot, why),
         };
-        self.send_abort(&error.to_string(), gradient);
+        self.send_abort(&error.to_string(), memory);
         error
     }
 
@@ -55,9 +55,9 @@ impl Mesh {
     }
 
     /// Tells all others why this worker ends.
-    pub(super) fn send_abort(&mut self, why: &str, gradient: &[f32]) {
+    pub(super) fn send_abort(&mut self, why: &str, memory: &dyn StepMemory) {
         let abort = Replica::abort(why);
-        self.send_last(&abort.header, &abort.body, gradient);
+        self.send_last(&abort.header, &abort.body, memory);
     }
 
     /// Coordinator only, in a run that recovers, once everything is on disk: dismisses all workers.
@@ -75,12 +75,12 @@ impl Mesh {
             }
             let _ = self.poll(TRY_EVERY);
         }
-        self.send_last(&Replica::bye(), &[], &[]);
+        self.send_last(&Replica::bye(), &[], &WholeGradient::none());
     }
 
     /// Sends a last control frame on all connections and closes them. A frame that has been sent
     /// in part is finished first.
-    fn send_last(&mut self, header: &Header, body: &[u8], gradient: &[f32]) {
+    fn send_last(&mut self, header: &Header, body: &[u8], memory: &dyn StepMemory) {
         let mut open: Vec<_> =
             self.peers.iter_mut().filter_map(|peer| peer.connection.take()).collect();
         open.retain(|connection| !connection.has_ended);
@@ -89,7 +89,7 @@ impl Mesh {
         while !open.is_empty() && Instant::now() < deadline {
             for (connection, is_sent) in open.iter_mut().zip(&mut is_sent) {
                 if !*is_sent {
-                    match connection.send_last(header, body, &mut self.replica, gradient) {
+                    match connection.send_last(header, body, &mut self.replica, memory) {
                         Ok(sent) => *is_sent = sent,
                         Err(_) => connection.is_closed = true,
                     }

@@ -6,7 +6,8 @@ use std::net::Shutdown;
 use mio::net::TcpStream;
 use mio::{Registry, Token};
 use paceline_exchange::{
-    FrameKind, Header, PeerSource, PeerTarget, ProtocolError, Replica, ReplicaEvent, as_bytes,
+    FrameKind, Header, PeerSource, PeerTarget, ProtocolError, Replica, ReplicaEvent, StepMemory,
+    as_bytes,
 };
 
 use super::fault::MeshFault;
@@ -70,9 +71,9 @@ impl MeshConnection {
         &mut self,
         slot: usize,
         replica: &mut Replica,
-        gradient: &[f32],
+        memory: &dyn StepMemory,
     ) -> Result<bool, MeshFault> {
-        let sent = self.frames.send_frames(&mut ReplicaSource { replica, slot, gradient });
+        let sent = self.frames.send_frames(&mut ReplicaSource { replica, slot, memory });
         sent.map_err(|error| MeshFault::lost(slot, error))
     }
 
@@ -83,10 +84,10 @@ impl MeshConnection {
         header: &Header,
         body: &[u8],
         replica: &mut Replica,
-        gradient: &[f32],
+        memory: &dyn StepMemory,
     ) -> io::Result<bool> {
         // The frame in question is known already, so the slot is not asked for another one.
-        let source = ReplicaSource { replica, slot: 0, gradient };
+        let source = ReplicaSource { replica, slot: 0, memory };
         if !self.frames.continue_frame(&source)? {
             return Ok(false);
         }
@@ -123,9 +124,10 @@ impl MeshConnection {
         &mut self,
         slot: usize,
         replica: &mut Replica,
+        memory: &mut dyn StepMemory,
     ) -> Result<Option<ReplicaEvent>, MeshFault> {
         let has_ended = self.has_ended;
-        let sink = &mut ReplicaSink { replica, slot, likely: None, has_ended };
+        let sink = &mut ReplicaSink { replica, slot, memory, likely: None, has_ended };
         match self.frames.read_frame(sink).map_err(|error| MeshFault::lost(slot, error))? {
             FrameRead::Frame { header, is_control } => {
                 let is_first = header.kind.carries_floats() && header.chunk == 0;
@@ -169,7 +171,7 @@ impl MeshConnection {
 struct ReplicaSource<'a> {
     replica: &'a mut Replica,
     slot: usize,
-    gradient: &'a [f32],
+    memory: &'a dyn StepMemory,
 }
 
 impl FrameSource for ReplicaSource<'_> {
@@ -181,7 +183,7 @@ impl FrameSource for ReplicaSource<'_> {
     }
 
     fn bytes(&self, source: &PeerSource) -> [&[u8]; 2] {
-        [as_bytes(self.replica.payload(source, self.gradient)), &[]]
+        [as_bytes(self.replica.payload(source, self.memory)), &[]]
     }
 }
 
@@ -189,6 +191,7 @@ impl FrameSource for ReplicaSource<'_> {
 struct ReplicaSink<'a> {
     replica: &'a mut Replica,
     slot: usize,
+    memory: &'a mut dyn StepMemory,
     likely: Option<PeerTarget>,
     /// The other end has closed.
     has_ended: bool,
@@ -200,7 +203,7 @@ impl FrameSink for ReplicaSink<'_> {
     fn likely_place(&mut self) -> &mut [u8] {
         self.likely = self.replica.likely_target(self.slot);
         let Some(likely) = &self.likely else { return &mut [] };
-        self.replica.target_bytes(self.slot, likely)
+        self.replica.target_bytes(self.slot, likely, self.memory)
     }
 
     fn aim(
@@ -219,7 +222,8 @@ impl FrameSink for ReplicaSink<'_> {
                 control.clear();
                 control.resize(*len, 0);
                 if let Some(likely) = &self.likely {
-                    let read = &self.replica.target_bytes(self.slot, likely)[..received];
+                    let read =
+                        &self.replica.target_bytes(self.slot, likely, self.memory)[..received];
                     control[..received].copy_from_slice(read);
                 }
             }
@@ -235,7 +239,7 @@ impl FrameSink for ReplicaSink<'_> {
     fn place(&mut self, target: &PeerTarget) -> Option<&mut [u8]> {
         match target {
             PeerTarget::Bytes(_) => None,
-            target => Some(self.replica.target_bytes(self.slot, target)),
+            target => Some(self.replica.target_bytes(self.slot, target, self.memory)),
         }
     }
 }

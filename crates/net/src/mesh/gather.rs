@@ -4,10 +4,13 @@
 //! may start in any order; each notes which others it waits for.
 
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::time::Instant;
 
-use mio::{Events, Poll, Token};
-use paceline_exchange::{FrameKind, GreetError, Header, Refusal, Replica, ReplicaEvent};
+use mio::{Events, Poll, Token, Waker};
+use paceline_exchange::{
+    FrameKind, GreetError, Header, Refusal, Replica, ReplicaEvent, WholeGradient,
+};
 
 use super::config::MeshConfig;
 use super::connection::{CLOSED, MeshConnection};
@@ -19,6 +22,9 @@ use crate::error::LinkError;
 use crate::long_wait::LongWait;
 use crate::observer::LinkObserver;
 use crate::peer_state::PeerState;
+
+/// The token of the waker: its events only end a poll.
+const WAKER: Token = Token(usize::MAX - 2);
 
 /// Why workers look for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +56,7 @@ impl Mesh {
         assert_eq!(config.addresses.len(), workers, "addresses");
         assert!(listener.is_some() || slot + 1 == workers, "higher slots need a listener");
         let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let listener = listener.map(|listener| PeerListener::new(listener, &poll)).transpose()?;
         let now = Instant::now();
         let peer = |other| MeshPeer {
@@ -63,6 +70,7 @@ impl Mesh {
             replica,
             poll,
             events: Events::with_capacity(64),
+            waker,
             config,
             listener,
             losses: 0,
@@ -73,7 +81,7 @@ impl Mesh {
             mesh.listener = None;
         }
         if let Err(fault) = mesh.catch_up(observer) {
-            mesh.recover(fault, &[], observer)?;
+            mesh.recover(fault, &mut WholeGradient::none(), observer)?;
         }
         Ok(mesh)
     }
@@ -194,7 +202,7 @@ impl Mesh {
         slot: usize,
         connection: &mut MeshConnection,
     ) -> Result<Result<PeerState, MeshFault>, LinkError> {
-        match connection.read_event(slot, &mut self.replica) {
+        match connection.read_event(slot, &mut self.replica, &mut WholeGradient::none()) {
             Ok(Some(ReplicaEvent::Abort(why))) => Err(LinkError::Aborted(why)),
             Ok(_) if connection.is_closed => Ok(Err(MeshFault::lost(slot, CLOSED))),
             read => Ok(read.map(|_| PeerState::Ready)),

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use paceline_exchange::{ControlFrame, TaskReport};
+use paceline_exchange::{ControlFrame, TaskReport, WholeGradient};
 
 use super::connection::CLOSED;
 use super::fault::MeshFault;
@@ -36,7 +36,7 @@ impl Mesh {
         self.finish_steps(observer)?;
         while self.replica.slot() != 0 && !self.replica.is_dismissed() {
             if let Err(fault) = self.send_leave(report, observer) {
-                self.recover(fault, &[], observer)?;
+                self.recover(fault, &mut WholeGradient::none(), observer)?;
             }
         }
         Ok(())
@@ -77,7 +77,7 @@ impl Mesh {
         } else {
             self.wait_until(observer, |mesh| Ok(mesh.replica.reports().is_some()))
         };
-        collected.map_err(|fault| self.give_up(fault, &[]))?;
+        collected.map_err(|fault| self.give_up(fault, &WholeGradient::none()))?;
         Ok(self.replica.reports().unwrap_or_default())
     }
 
@@ -90,9 +90,10 @@ impl Mesh {
         let mut wait = LongWait::new();
         observer.enter_phase(ExchangePhase::Wait);
         while !is_done(self)? || !self.is_sent() {
-            self.send_all(&[])?;
-            if !self.read_all(observer)? {
-                self.wait(&mut wait, observer)?;
+            let none = &mut WholeGradient::none();
+            self.send_all(none)?;
+            if !self.read_all(none, observer)? {
+                self.wait(&mut wait, none, observer)?;
             }
         }
         Ok(())

@@ -7,6 +7,7 @@
 //!
 //! - `state.rs`: the [`Mesh`] and its peers;
 //! - `step.rs`: one step;
+//! - `pieces.rs`: one step in pieces, while another thread computes;
 //! - `gather.rs`, `listener.rs`: how workers find each other;
 //! - `recover.rs`: what happens when a worker is lost;
 //! - `leave.rs`, `abort.rs`: how a run ends, cleanly or by a failure;
@@ -19,9 +20,11 @@ mod fault;
 mod gather;
 mod leave;
 mod listener;
+mod pieces;
 mod recover;
 mod state;
 mod step;
 
 pub use config::{LocalGradient, MeshConfig};
+pub use pieces::PieceOutcome;
 pub use state::Mesh;

@@ -8,6 +8,8 @@
 
 use std::time::{Duration, Instant};
 
+use paceline_exchange::{StepMemory, WholeGradient};
+
 use super::fault::MeshFault;
 use super::gather::{GatherReason, initial_state};
 use super::state::{Absence, Mesh};
@@ -26,32 +28,52 @@ impl Mesh {
     pub(super) fn recover(
         &mut self,
         mut fault: MeshFault,
-        gradient: &[f32],
+        memory: &mut dyn StepMemory,
         observer: &mut impl LinkObserver,
     ) -> Result<(), LinkError> {
         loop {
-            self.losses += 1;
-            let MeshFault::Lost { slot, why } = fault else {
-                return Err(self.give_up(fault, gradient));
-            };
-            if !self.replica.recovers() || self.losses > MAX_LOSSES {
-                return Err(self.give_up(MeshFault::Lost { slot, why }, gradient));
-            }
-            let loss = self.find_cause(slot, why);
-            if !matches!(loss, LinkError::Lost { .. }) {
-                self.send_abort(&loss.to_string(), gradient);
-                return Err(loss);
-            }
-            observer.note(&format!("{loss}; its place is kept"));
-            self.disconnect_all(slot);
-            if let Err(error) = self.gather(GatherReason::Loss, observer) {
-                return Err(self.give_up(error.into(), &[]));
-            }
-            match self.catch_up(observer) {
+            self.abandon(fault, memory, observer)?;
+            match self.regather(observer)? {
                 Ok(()) => return Ok(()),
                 Err(next) => fault = next,
             }
         }
+    }
+
+    /// Abandons the step and closes all connections, if the run can recover from the fault.
+    pub(super) fn abandon(
+        &mut self,
+        fault: MeshFault,
+        memory: &mut dyn StepMemory,
+        observer: &mut impl LinkObserver,
+    ) -> Result<(), LinkError> {
+        self.losses += 1;
+        let MeshFault::Lost { slot, why } = fault else {
+            return Err(self.give_up(fault, memory));
+        };
+        if !self.replica.recovers() || self.losses > MAX_LOSSES {
+            return Err(self.give_up(MeshFault::Lost { slot, why }, memory));
+        }
+        let loss = self.find_cause(slot, why);
+        if !matches!(loss, LinkError::Lost { .. }) {
+            self.send_abort(&loss.to_string(), memory);
+            return Err(loss);
+        }
+        observer.note(&format!("{loss}; its place is kept"));
+        self.disconnect_all(slot);
+        Ok(())
+    }
+
+    /// After that: connects to all workers again, and brings all replicas to the same step. The
+    /// inner result is a fault that the run may recover from.
+    pub(super) fn regather(
+        &mut self,
+        observer: &mut impl LinkObserver,
+    ) -> Result<Result<(), MeshFault>, LinkError> {
+        if let Err(error) = self.gather(GatherReason::Loss, observer) {
+            return Err(self.give_up(error.into(), &WholeGradient::none()));
+        }
+        Ok(self.catch_up(observer))
     }
 
     /// Abandons the step and closes all connections, because the worker in slot `lost` is gone.
@@ -80,14 +102,15 @@ impl Mesh {
         self.replica.plan_catch_up()?;
         let mut wait = None;
         loop {
-            let mut progress = self.send_all(&[])?;
+            let none = &mut WholeGradient::none();
+            let mut progress = self.send_all(none)?;
             if !self.replica.is_behind() && !self.replica.is_sending_state() && self.is_sent() {
                 self.announce_end();
                 return Ok(());
             }
-            progress |= self.read_all(observer)?;
+            progress |= self.read_all(none, observer)?;
             if !progress {
-                self.wait(wait.get_or_insert_with(LongWait::new), observer)?;
+                self.wait(wait.get_or_insert_with(LongWait::new), none, observer)?;
             }
         }
     }
@@ -153,7 +176,9 @@ impl Mesh {
         while self.replica.reports().is_none() || !self.is_sent() {
             self.accept(observer)?;
             self.forget_lost();
-            let moved = self.send_all(&[]).and_then(|sent| Ok(self.read_all(observer)? | sent));
+            let none = &mut WholeGradient::none();
+            let moved =
+                self.send_all(none).and_then(|sent| Ok(self.read_all(none, observer)? | sent));
             match moved {
                 Ok(true) => continue,
                 Ok(false) => {}

@@ -1,8 +1,9 @@
 //! The mesh and its peers.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mio::{Events, Poll};
+use mio::{Events, Poll, Waker};
 use paceline_exchange::Replica;
 
 use super::config::MeshConfig;
@@ -21,6 +22,8 @@ pub struct Mesh {
     pub(super) peers: Vec<MeshPeer>,
     pub(super) poll: Poll,
     pub(super) events: Events,
+    /// Ends a poll from another thread.
+    pub(super) waker: Arc<Waker>,
     pub(super) config: MeshConfig,
     /// Accepts workers of higher slots: until the start or, in a run that recovers, to the end.
     pub(super) listener: Option<PeerListener>,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use paceline_exchange::{FrameKind, Replica, ReplicaEvent};
+use paceline_exchange::{FrameKind, Replica, ReplicaEvent, StepMemory, WholeGradient};
 
 use super::config::LocalGradient;
 use super::connection::CLOSED;
@@ -29,15 +29,17 @@ impl Mesh {
     ) -> Result<(), LinkError> {
         let values = gradient.map_or(&[][..], |gradient| gradient.values);
         assert!(gradient.is_none() || values.len() == self.params().len(), "gradient");
+        assert!(!self.replica.config().has_factors(), "factors are exchanged in pieces");
         let examples = gradient.map(|gradient| gradient.examples);
+        let memory = &mut WholeGradient(values);
         let before = self.global_step();
         loop {
-            match self.step(examples, values, observer) {
+            match self.step(examples, memory, observer) {
                 Ok(()) => {
                     self.losses = 0;
                     return Ok(());
                 }
-                Err(fault) => self.recover(fault, values, observer)?,
+                Err(fault) => self.recover(fault, memory, observer)?,
             }
             // The others may have made the step and sent its result to this replica.
             if self.global_step() != before || self.is_over() {
@@ -49,7 +51,7 @@ impl Mesh {
     fn step(
         &mut self,
         examples: Option<u32>,
-        gradient: &[f32],
+        memory: &mut WholeGradient<'_>,
         observer: &mut impl LinkObserver,
     ) -> Result<(), MeshFault> {
         self.check_needed()?;
@@ -58,36 +60,36 @@ impl Mesh {
         let mut wait = None;
         loop {
             observer.enter_phase(ExchangePhase::Push);
-            if self.replica.reduce_chunk(gradient) {
-                while self.replica.reduce_chunk(gradient) {}
+            if self.replica.reduce_chunk(memory) {
+                while self.replica.reduce_chunk(memory) {}
                 observer.gradients_applied();
             }
-            let mut progress = self.send_all(gradient)?;
+            let mut progress = self.send_all(memory)?;
             if self.is_sent() && self.replica.is_complete() {
                 return Ok(self.replica.finish_step()?);
             }
             observer.enter_phase(ExchangePhase::Pull);
-            progress |= self.read_all(observer)?;
+            progress |= self.read_all(memory, observer)?;
             if !progress {
                 observer.enter_phase(ExchangePhase::Wait);
-                self.wait(wait.get_or_insert_with(LongWait::new), observer)?;
+                self.wait(wait.get_or_insert_with(LongWait::new), memory, observer)?;
             }
         }
     }
 
     /// Fails if a peer is needed that closed its connection when it was not.
-    fn check_needed(&self) -> Result<(), MeshFault> {
+    pub(super) fn check_needed(&self) -> Result<(), MeshFault> {
         let is_missed = |slot: &usize| self.is_gone(*slot) && self.replica.needs(*slot);
         let missed = self.replica.others().find(is_missed);
         missed.map_or(Ok(()), |slot| Err(MeshFault::lost(slot, CLOSED)))
     }
 
     /// Sends what the sockets take now. Returns whether they took any byte.
-    pub(super) fn send_all(&mut self, gradient: &[f32]) -> Result<bool, MeshFault> {
+    pub(super) fn send_all(&mut self, memory: &dyn StepMemory) -> Result<bool, MeshFault> {
         let mut progress = false;
         for slot in self.replica.others() {
             let Some(connection) = &mut self.peers[slot].connection else { continue };
-            match connection.send_chunks(slot, &mut self.replica, gradient) {
+            match connection.send_chunks(slot, &mut self.replica, memory) {
                 Ok(sent) => progress |= sent,
                 Err(fault) => self.connection_failed(slot, fault)?,
             }
@@ -107,11 +109,15 @@ impl Mesh {
 
     /// Reads one frame from each peer, so that none is made to wait for another. Returns whether
     /// there was any.
-    pub(super) fn read_all(&mut self, observer: &mut impl LinkObserver) -> Result<bool, MeshFault> {
+    pub(super) fn read_all(
+        &mut self,
+        memory: &mut dyn StepMemory,
+        observer: &mut impl LinkObserver,
+    ) -> Result<bool, MeshFault> {
         let mut progress = false;
         for slot in self.replica.others() {
             let Some(connection) = &mut self.peers[slot].connection else { continue };
-            let event = match connection.read_event(slot, &mut self.replica) {
+            let event = match connection.read_event(slot, &mut self.replica, memory) {
                 Ok(None) => continue,
                 Ok(Some(event)) => event,
                 Err(fault) => {
@@ -121,7 +127,7 @@ impl Mesh {
             };
             progress = true;
             match connection.take_first_chunk() {
-                Some(FrameKind::GradientChunk) => {
+                Some(FrameKind::GradientChunk | FrameKind::Factors) => {
                     observer.gradient_arrived(slot, self.replica.global_step());
                 }
                 Some(_) => observer.update_arrived(slot),
@@ -146,6 +152,7 @@ impl Mesh {
     pub(super) fn wait(
         &mut self,
         wait: &mut LongWait,
+        memory: &mut dyn StepMemory,
         observer: &mut impl LinkObserver,
     ) -> Result<(), MeshFault> {
         self.check_needed()?;
@@ -154,16 +161,28 @@ impl Mesh {
         while spin.spin() {
             if has_few_peers {
                 self.wake_all();
-                if self.read_all(observer)? {
+                if self.read_all(memory, observer)? {
                     return Ok(());
                 }
             } else if self.poll(Duration::ZERO)? {
                 return Ok(());
             }
         }
+        self.sleep(Some(wait), observer)
+    }
+
+    /// Sleeps until a socket has something or another thread wakes this one. Notes once a second
+    /// what it waits for, and fails at the limit, if it waits for other workers.
+    pub(super) fn sleep(
+        &mut self,
+        wait: Option<&mut LongWait>,
+        observer: &mut impl LinkObserver,
+    ) -> Result<(), MeshFault> {
+        self.check_needed()?;
         if self.poll(CHECK_EVERY)? {
             return Ok(());
         }
+        let Some(wait) = wait else { return Ok(()) };
         if observer.should_give_up() {
             return Err(LinkError::Interrupted { awaited: self.awaited() }.into());
         }

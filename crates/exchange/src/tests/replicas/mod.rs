@@ -4,6 +4,7 @@
 //! at once, or one that has just been restarted, and connections break; each time a new process
 //! fills the slot. Every run must end, and with the bits of a plain loop.
 
+mod pieces;
 mod plan;
 mod states;
 mod wires;
@@ -115,6 +116,7 @@ fn replicas_that_differ_are_found_at_the_next_comparison_and_named() {
         stop_after: None,
         room: 2,
         recovers: false,
+        pieces: Vec::new(),
     };
     let mut world = ReplicaWorld::new(plan, 5);
     world.fault = Some((2, 4));

@@ -1,9 +1,9 @@
 //! What replica runs are drawn from, and the same run as a plain loop.
 
-use paceline_model::{Layout, Momentum, OptimizerSpec, OptimizerState};
+use paceline_model::{FactorSizes, Layout, Momentum, OptimizerSpec, OptimizerState};
 
 use crate::tests::harness::{JOB, LAYOUT, SeededRandom, TOKEN, flat_layout, mix};
-use crate::{Replica, ReplicaConfig};
+use crate::{Replica, ReplicaConfig, StepPiece};
 
 #[derive(Clone, Debug)]
 pub(crate) struct ReplicaPlan {
@@ -18,6 +18,8 @@ pub(crate) struct ReplicaPlan {
     pub(crate) room: usize,
     /// Whether the run survives deaths, after which a new process fills the slot.
     pub(crate) recovers: bool,
+    /// The pieces in which steps are made; none if they are made at once.
+    pub(crate) pieces: Vec<StepPiece>,
 }
 
 impl ReplicaPlan {
@@ -37,6 +39,7 @@ impl ReplicaPlan {
             stop_after: (random.below(3) == 0).then(|| random.between(1, 5)),
             room: 1 + random.index(3),
             recovers,
+            pieces: if random.index(3) == 0 { Vec::new() } else { pieces(&mut random, total) },
         }
     }
 
@@ -57,12 +60,27 @@ impl ReplicaPlan {
             check_every: 2,
             chunk_floats: self.chunk_floats,
             recovers: self.recovers,
+            pieces: self.pieces.clone(),
+            batch: MOST_EXAMPLES as usize,
             ..ReplicaConfig::new(slot, self.workers)
         }
     }
 
     pub(crate) fn replica(&self, config: ReplicaConfig) -> Replica {
         Replica::new(config, self.initial(), optimizer(), &self.layout())
+    }
+
+    /// The gradient of all pieces, whichever way it travels.
+    fn gradient(&self, params: &[f32], slot: usize, step: u64) -> Vec<f32> {
+        let mut all = gradient(params, slot, step);
+        for StepPiece { range, factors: sizes } in &self.pieces {
+            if let Some(sizes) = sizes {
+                let floats = sizes.floats(examples(slot, step) as usize);
+                let factors = factors(params, slot, step, floats);
+                all[range.clone()].copy_from_slice(&factor_gradient(&factors, range.len()));
+            }
+        }
+        all
     }
 
     /// The same run in a plain loop: its parameters and its number of steps.
@@ -79,7 +97,7 @@ impl ReplicaPlan {
             let mut mean = vec![0.0f32; self.total];
             for (nth, &slot) in slots.iter().enumerate() {
                 let weight = (f64::from(examples(slot, step)) / total as f64) as f32;
-                for (mean, value) in mean.iter_mut().zip(gradient(&params, slot, step)) {
+                for (mean, value) in mean.iter_mut().zip(self.gradient(&params, slot, step)) {
                     *mean = if nth == 0 { weight * value } else { *mean + weight * value };
                 }
             }
@@ -105,6 +123,34 @@ pub(crate) fn gradient(params: &[f32], slot: usize, step: u64) -> Vec<f32> {
     let at = |i: usize| ((i + slot) as f32 * 0.71 + step as f32 + sum * 0.01).cos();
     params.iter().enumerate().map(|(i, value)| at(i) + 0.1 * value).collect()
 }
+
+/// Cuts the parameters into up to four pieces, some of which travel as factors.
+fn pieces(random: &mut SeededRandom, total: usize) -> Vec<StepPiece> {
+    let mut cuts: Vec<_> = (0..random.index(4)).map(|_| random.index(total + 1)).collect();
+    cuts.extend([0, total]);
+    cuts.sort_unstable();
+    cuts.dedup();
+    let mut piece = |cut: &[usize]| {
+        let sizes = FactorSizes { inputs: 1 + random.index(6), outputs: 1 + random.index(4) };
+        StepPiece { range: cut[0]..cut[1], factors: (random.index(2) == 0).then_some(sizes) }
+    };
+    cuts.windows(2).map(&mut piece).collect()
+}
+
+/// Stands for the factors of a worker's gradient.
+pub(crate) fn factors(params: &[f32], slot: usize, step: u64, floats: usize) -> Vec<f32> {
+    let sum: f32 = params.iter().sum();
+    (0..floats).map(|i| ((i * 3 + slot) as f32 * 0.37 - step as f32 + sum * 0.02).sin()).collect()
+}
+
+/// Stands for the gradient that belongs to factors.
+pub(crate) fn factor_gradient(factors: &[f32], len: usize) -> Vec<f32> {
+    let product = |i: usize| factors[i % factors.len()] * factors[(i * 7 + 1) % factors.len()];
+    (0..len).map(product).collect()
+}
+
+/// The most examples of a worker in a step.
+pub(crate) const MOST_EXAMPLES: u32 = 5;
 
 pub(crate) fn examples(slot: usize, step: u64) -> u32 {
     1 + ((slot as u64 * 7 + step * 3) % 5) as u32

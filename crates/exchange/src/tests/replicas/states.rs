@@ -3,7 +3,9 @@
 use paceline_model::OptimizerState;
 
 use super::plan::{ReplicaPlan, optimizer};
-use crate::{ControlFrame, Flags, FrameKind, Header, Replica, ReplicaConfig, as_bytes};
+use crate::{
+    ControlFrame, Flags, FrameKind, Header, Replica, ReplicaConfig, WholeGradient, as_bytes,
+};
 
 /// Connects a new replica to an old one.
 fn greet(old: &mut Replica, new: &mut Replica) {
@@ -20,8 +22,9 @@ fn greet(old: &mut Replica, new: &mut Replica) {
 fn pair() -> (Replica, Replica) {
     let (stop_steps, stop_after) = (None, None);
     let drawn = ReplicaPlan::draw(1, true);
-    let plan =
-        ReplicaPlan { workers: 2, total: 23, chunk_floats: 5, stop_steps, stop_after, ..drawn };
+    let pieces = Vec::new();
+    let small = ReplicaPlan { workers: 2, total: 23, chunk_floats: 5, pieces, ..drawn };
+    let plan = ReplicaPlan { stop_steps, stop_after, ..small };
     let mut state = OptimizerState::new(optimizer(), &plan.layout(), 0..23);
     let mut params = plan.initial();
     for step in 0..5 {
@@ -38,8 +41,9 @@ fn pair() -> (Replica, Replica) {
 fn transfer_piece(old: &mut Replica, new: &mut Replica) -> Header {
     let next = old.next_frame(1).unwrap();
     let place = new.read_target(0, &next.header).unwrap();
-    let bytes = as_bytes(old.payload(&next.source, &[])).to_vec();
-    new.target_bytes(0, &place).copy_from_slice(&bytes);
+    let none = &mut WholeGradient::none();
+    let bytes = as_bytes(old.payload(&next.source, none)).to_vec();
+    new.target_bytes(0, &place, none).copy_from_slice(&bytes);
     new.frame_arrived(0, &next.header, &[]).unwrap();
     next.header
 }

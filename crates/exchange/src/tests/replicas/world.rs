@@ -6,10 +6,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::plan::{ReplicaPlan, examples, gradient};
+use super::pieces::SimMemory;
+use super::plan::{ReplicaPlan, examples};
 use super::wires::Wire;
 use crate::tests::harness::{SeededRandom, TestFrame, mix};
-use crate::{FrameKind, PeerTarget, Replica, ReplicaConfig, ReplicaEvent, as_bytes};
+use crate::{FrameKind, PeerTarget, Replica, ReplicaConfig, ReplicaEvent, WholeGradient, as_bytes};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReplicaPhase {
@@ -23,7 +24,7 @@ pub(crate) enum ReplicaPhase {
 pub(crate) struct ReplicaProcess {
     pub(crate) replica: Replica,
     pub(crate) phase: ReplicaPhase,
-    gradient: Vec<f32>,
+    memory: SimMemory,
     pub(crate) wires: Vec<Option<usize>>,
     has_said_leave: bool,
     pub(crate) failed: Option<String>,
@@ -87,7 +88,7 @@ impl ReplicaWorld {
         self.processes[slot] = Some(ReplicaProcess {
             replica: self.plan.replica(config),
             phase: ReplicaPhase::Gathering,
-            gradient: Vec::new(),
+            memory: SimMemory::default(),
             wires: vec![None; self.plan.workers],
             has_said_leave: false,
             failed: None,
@@ -138,6 +139,7 @@ impl ReplicaWorld {
         if stays {
             self.drop_peer(slot, peer);
         } else if is_needed || process.replica.may_be_awaited() {
+            process.memory.end(&mut process.replica, None);
             process.replica.disconnect_all();
             (process.phase, process.has_said_leave) = (ReplicaPhase::Gathering, false);
             self.close_all(slot);
@@ -167,12 +169,19 @@ impl ReplicaWorld {
                 self.begin_step(slot);
             }
             ReplicaPhase::Working => {
-                let has_reduced = replica.reduce_chunk(&process.gradient);
-                if has_reduced || !replica.is_complete() {
-                    return has_reduced;
+                let memory = &mut process.memory;
+                let has_moved = replica.reduce_chunk(memory)
+                    || self.random.index(2) == 0 && memory.hand_in(replica);
+                memory.take_completed(replica);
+                if has_moved || !replica.is_complete() {
+                    return has_moved || memory.hand_in(replica);
                 }
+                let step = replica.global_step();
                 match replica.finish_step() {
-                    Ok(()) => self.begin_step(slot),
+                    Ok(()) => {
+                        memory.end(replica, Some(step));
+                        self.begin_step(slot);
+                    }
                     Err(error) => return self.fail(slot, &error.to_string()),
                 }
             }
@@ -201,10 +210,11 @@ impl ReplicaWorld {
             return;
         }
         if self.fault == Some((slot, step)) {
-            replica.target_bytes(0, &PeerTarget::Params(1..2))[0] ^= 1;
+            let none = &mut WholeGradient::none();
+            replica.target_bytes(0, &PeerTarget::Params(1..2), none)[0] ^= 1;
         }
-        process.gradient = gradient(replica.params(), slot, step);
-        replica.begin_step((step < self.plan.steps[slot]).then(|| examples(slot, step)));
+        let examples = (step < self.plan.steps[slot]).then(|| examples(slot, step));
+        process.memory = SimMemory::begin(&self.plan, replica, slot, examples);
     }
 
     fn send(&mut self, slot: usize, peer: usize) -> bool {
@@ -220,7 +230,7 @@ impl ReplicaWorld {
         }
         let is_leaving = process.phase == ReplicaPhase::Leaving && slot > 0 && peer == 0;
         let frame = if let Some(next) = process.replica.next_frame(peer) {
-            let payload = as_bytes(process.replica.payload(&next.source, &process.gradient));
+            let payload = as_bytes(process.replica.payload(&next.source, &process.memory));
             TestFrame { header: next.header, payload: payload.to_vec() }
         } else if is_leaving && !process.has_said_leave {
             process.has_said_leave = true;
@@ -282,7 +292,7 @@ impl ReplicaWorld {
             }
             PeerTarget::Bytes(len) => assert_eq!(*len, payload.len()),
             _ => {
-                let into = replica.target_bytes(peer, &target);
+                let into = replica.target_bytes(peer, &target, &mut process.memory);
                 if self.plan.recovers && has_ended && self.random.index(8) == 0 {
                     // Only half of the payload has arrived.
                     let half = payload.len() / 2;

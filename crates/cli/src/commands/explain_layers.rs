@@ -1,0 +1,59 @@
+//! How each layer's gradient travels in `mirrored`, for `paceline explain`.
+
+use paceline_engine::{
+    ExchangeConditions, Mode, ModelSizing, ModelSource, TestHooks, route_pieces, travels_in_pieces,
+};
+use paceline_job::Plan;
+use paceline_model::LayerPiece;
+
+use crate::Failure;
+use crate::load_data::known_shape;
+use crate::text_table::columns;
+use crate::workload::{largest_block, model_source};
+
+/// A table of the layers with parameters, and how their gradients travel between `workers`
+/// workers. Empty if the run is not `mirrored`, the model has no layers, or its size is not known
+/// before the data is read.
+pub(super) fn layers(plan: &Plan, workers: usize) -> Result<String, Failure> {
+    let (Mode::Mirrored, Some(shape)) = (plan.cluster.mode, known_shape(plan)) else {
+        return Ok(String::new());
+    };
+    let ModelSource::Dense { build, .. } = model_source(plan.model, shape) else {
+        return Ok(String::new());
+    };
+    let mut model = build(ModelSizing::LEAST)?;
+    let params = model.layout().len();
+    let Some(layered) = model.layered() else { return Ok(String::new()) };
+    let pieces = layered.pieces();
+    let settings = plan.settings([0; 32], TestHooks::default());
+    let conditions = ExchangeConditions::new(&settings, workers);
+    if workers < 2 {
+        return Ok(String::new());
+    }
+    let reason = if plan.batch > largest_block(plan.model) {
+        "the batch is computed in several blocks"
+    } else if !travels_in_pieces(params, &conditions) {
+        "the model is small"
+    } else {
+        return Ok(table(&pieces, &conditions));
+    };
+    Ok(format!("\n# exchange: the whole gradient after each step, because {reason}\n"))
+}
+
+fn table(pieces: &[LayerPiece], conditions: &ExchangeConditions) -> String {
+    let header = ["# layer", "parameters", "travels as", "sent per worker and step"];
+    let mut rows = vec![header.map(String::from).to_vec()];
+    for (piece, route) in pieces.iter().zip(route_pieces(pieces, conditions)) {
+        let (way, bytes) = match route.factors {
+            Some(sizes) => ("factors", conditions.factor_bytes(sizes)),
+            None => ("gradient", conditions.gradient_bytes(piece.range.len())),
+        };
+        rows.push(vec![
+            format!("# {}", piece.name),
+            piece.range.len().to_string(),
+            way.into(),
+            format!("{:.1} MB", bytes / 1e6),
+        ]);
+    }
+    format!("\n# exchange, layer by layer while the model computes\n{}", columns(&rows))
+}

@@ -1,0 +1,110 @@
+//! Observes an exchange that runs on a thread of its own, beside the training loop.
+//!
+//! The loop's clock knows nothing of it: time in which gradients travel while the loop computes is
+//! not the loop's. On the timeline the thread has a track of its own.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use paceline_net::{ExchangePhase, LinkObserver};
+use paceline_observe::trace::{APPLY, GradientEvent, Op, PULL, PUSH, SideTrack, Tracer};
+
+use crate::link_observers::{Notify, Peers};
+
+const PUSH_OP: u32 = 0;
+const PULL_OP: u32 = 1;
+const APPLY_OP: u32 = 2;
+
+/// The track of exchanges of `params` parameters, if the task is recorded.
+pub(crate) fn exchange_track(tracer: Option<&Arc<Tracer>>, params: usize) -> Option<SideTrack> {
+    let ops = [PUSH, PULL, APPLY].map(|name| Op::new(name, &[params]));
+    tracer.map(|tracer| tracer.side_track("exchange", ops.to_vec()))
+}
+
+/// Observes one exchange.
+pub(crate) struct ExchangeObserver<'a> {
+    notify: Notify<'a>,
+    peers: Peers,
+    track: Option<&'a SideTrack>,
+    /// What the thread does, and since when; `None` while it waits.
+    current: Option<(u32, Instant)>,
+}
+
+impl<'a> ExchangeObserver<'a> {
+    pub(crate) fn new(notify: Notify<'a>, peers: Peers, track: Option<&'a SideTrack>) -> Self {
+        Self { notify, peers, track, current: None }
+    }
+
+    /// The track, if the present step is recorded.
+    fn recorded(&self) -> Option<&'a SideTrack> {
+        self.track.filter(|track| track.tracer().is_on())
+    }
+
+    /// Ends what the thread does, which was `op` if that is given.
+    fn end(&mut self, op: Option<u32>) {
+        let Some((current, begun)) = self.current.take() else { return };
+        if let Some(track) = self.recorded() {
+            track.track().span(op.unwrap_or(current), begun, Instant::now());
+        }
+    }
+
+    fn begin(&mut self, op: u32) {
+        self.current = self.recorded().map(|_| (op, Instant::now()));
+    }
+}
+
+impl LinkObserver for ExchangeObserver<'_> {
+    fn enter_phase(&mut self, phase: ExchangePhase) {
+        let op = match phase {
+            ExchangePhase::Push => Some(PUSH_OP),
+            ExchangePhase::Pull => Some(PULL_OP),
+            ExchangePhase::Wait => None,
+        };
+        if self.current.map(|(current, _)| current) != op {
+            self.end(None);
+            op.into_iter().for_each(|op| self.begin(op));
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        (self.notify)(text);
+    }
+
+    fn should_give_up(&mut self) -> bool {
+        false
+    }
+
+    fn sending_gradient(&mut self, step: u64) {
+        if let Some(track) = self.recorded() {
+            let mut track = track.track();
+            track.step = step;
+            track.sends(self.peers.others(), step);
+        }
+    }
+
+    fn update_arrived(&mut self, peer: usize) {
+        if let Some(track) = self.recorded() {
+            track.track().got(peer as u32);
+        }
+    }
+
+    fn gradient_arrived(&mut self, peer: usize, step: u64) {
+        if let Some(track) = self.recorded() {
+            track.track().mark(GradientEvent::Arrived, peer as u32, step);
+        }
+    }
+
+    fn gradients_applied(&mut self) {
+        self.end(Some(APPLY_OP));
+        self.begin(PUSH_OP);
+        if let Some(track) = self.recorded() {
+            track.track().applied_all(self.peers.others());
+        }
+    }
+}
+
+impl Drop for ExchangeObserver<'_> {
+    fn drop(&mut self) {
+        self.end(None);
+    }
+}

@@ -1,0 +1,168 @@
+//! How the gradient of each layer travels in `mirrored`: as it is, or as factors.
+//!
+//! The gradient of a dense layer with P parameters takes each of n workers 2(n - 1)/n P numbers to
+//! send. Its factors take (n - 1)B(inputs + outputs), for B examples each, but every worker then
+//! computes the gradients of all others and makes the whole update. The cheaper way is chosen by an
+//! estimate from the job alone, so that all workers choose the same.
+
+use paceline_exchange::{CHUNK_FLOATS, StepPiece};
+use paceline_model::{FactorSizes, LayerPiece, Model};
+
+use crate::settings::{FactorChoice, TrainSettings};
+
+/// A step of fewer chunks is so short that a second thread would only cost time.
+const LEAST_CHUNKS: usize = 8;
+/// The rate of a link of which nothing is known, in bits per second.
+const USUAL_LINK: f64 = 1e10;
+/// Operations per second with which one core computes a gradient from factors.
+const CORE_FLOPS: f64 = 8e10;
+/// Seconds that a core takes to send or receive a byte and do something with it.
+const BYTE_SECONDS: f64 = 4e-10;
+/// Seconds that a core takes to update a parameter.
+const UPDATE_SECONDS: f64 = 1e-9;
+
+/// What the choice depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct ExchangeConditions {
+    /// The job's choice.
+    pub choice: FactorChoice,
+    /// Workers of the run.
+    pub workers: usize,
+    /// Examples per worker and step.
+    pub batch: usize,
+    /// The rate of each worker's link in bits per second, if it is known.
+    pub link_bits_per_s: Option<u64>,
+    /// Cores of each worker, if they are known.
+    pub cores: Option<f64>,
+}
+
+impl ExchangeConditions {
+    /// The conditions of a run.
+    pub fn new(settings: &TrainSettings, workers: usize) -> Self {
+        Self {
+            choice: settings.factors,
+            workers,
+            batch: settings.batch,
+            link_bits_per_s: settings.link_bits_per_s,
+            cores: settings.worker_cores,
+        }
+    }
+
+    /// Whether the gradient of a layer with these factors travels as factors.
+    pub fn prefers_factors(&self, sizes: FactorSizes) -> bool {
+        match self.choice {
+            FactorChoice::Never => false,
+            FactorChoice::Always => self.workers > 1,
+            FactorChoice::Auto => {
+                self.workers > 1 && self.factor_seconds(sizes) < self.gradient_seconds(sizes)
+            }
+        }
+    }
+
+    /// The bytes that a worker sends in a step, as a gradient.
+    pub fn gradient_bytes(&self, params: usize) -> f64 {
+        let workers = self.workers as f64;
+        8.0 * (workers - 1.0) / workers * params as f64
+    }
+
+    /// The bytes that a worker sends in a step, as factors.
+    pub fn factor_bytes(&self, sizes: FactorSizes) -> f64 {
+        4.0 * (self.workers as f64 - 1.0) * sizes.floats(self.batch) as f64
+    }
+
+    fn gradient_seconds(&self, sizes: FactorSizes) -> f64 {
+        let params = params(sizes);
+        let updates = params as f64 / self.workers as f64 * UPDATE_SECONDS;
+        self.transfer_seconds(self.gradient_bytes(params)) + updates / self.cores()
+    }
+
+    fn factor_seconds(&self, sizes: FactorSizes) -> f64 {
+        let params = params(sizes) as f64;
+        let others = (self.workers as f64 - 1.0) * self.batch as f64;
+        let cores = params * UPDATE_SECONDS + 2.0 * params * others / CORE_FLOPS;
+        self.transfer_seconds(self.factor_bytes(sizes)) + cores / self.cores()
+    }
+
+    /// The time that it takes to send and receive so much.
+    fn transfer_seconds(&self, bytes: f64) -> f64 {
+        let link = self.link_bits_per_s.map_or(USUAL_LINK, |rate| rate as f64);
+        8.0 * bytes / link + 2.0 * bytes * BYTE_SECONDS / self.cores()
+    }
+
+    fn cores(&self) -> f64 {
+        self.cores.unwrap_or(1.0)
+    }
+}
+
+fn params(sizes: FactorSizes) -> usize {
+    (sizes.inputs + 1) * sizes.outputs
+}
+
+/// Whether a model's steps travel in pieces if its batch is one block: small models are faster
+/// without, unless the job asks for factors.
+pub fn travels_in_pieces(params: usize, conditions: &ExchangeConditions) -> bool {
+    let is_large = params >= LEAST_CHUNKS * CHUNK_FLOATS;
+    conditions.workers > 1 && (is_large || conditions.choice == FactorChoice::Always)
+}
+
+/// How each of a model's layers travels.
+pub fn route_pieces(pieces: &[LayerPiece], conditions: &ExchangeConditions) -> Vec<StepPiece> {
+    let route = |piece: &LayerPiece| StepPiece {
+        range: piece.range.clone(),
+        factors: piece.factors.filter(|sizes| conditions.prefers_factors(*sizes)),
+    };
+    pieces.iter().map(route).collect()
+}
+
+/// The pieces of a model's steps; none if steps are made at once. A batch of several blocks is:
+/// its gradient is final only after the last block.
+pub(crate) fn step_pieces(
+    model: &mut dyn Model,
+    conditions: &ExchangeConditions,
+) -> Vec<StepPiece> {
+    let is_one_block = conditions.batch <= model.max_block();
+    if !is_one_block || !travels_in_pieces(model.layout().len(), conditions) {
+        return Vec::new();
+    }
+    model.layered().map_or(Vec::new(), |layered| route_pieces(&layered.pieces(), conditions))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIXTH: FactorSizes = FactorSizes { inputs: 9216, outputs: 4096 };
+
+    fn conditions(workers: usize, batch: usize, link: u64) -> ExchangeConditions {
+        ExchangeConditions {
+            choice: FactorChoice::Auto,
+            workers,
+            batch,
+            link_bits_per_s: Some(link),
+            cores: Some(1.0),
+        }
+    }
+
+    #[test]
+    fn factors_travel_where_links_are_slow_and_batches_small() {
+        assert!(conditions(2, 32, 1_000_000_000).prefers_factors(SIXTH));
+        assert!(conditions(4, 32, 1_000_000_000).prefers_factors(SIXTH));
+        assert!(!conditions(8, 1024, 10_000_000_000).prefers_factors(SIXTH));
+        // The factors of a small layer are longer than its gradient.
+        let small = FactorSizes { inputs: 84, outputs: 10 };
+        assert!(!conditions(4, 128, 1_000_000_000).prefers_factors(small));
+    }
+
+    #[test]
+    fn the_job_overrides_the_estimate_and_a_single_worker_sends_nothing() {
+        let always = ExchangeConditions {
+            choice: FactorChoice::Always,
+            ..conditions(8, 1024, 100_000_000_000)
+        };
+        assert!(always.prefers_factors(SIXTH));
+        assert!(!ExchangeConditions { workers: 1, ..always }.prefers_factors(SIXTH));
+        let never =
+            ExchangeConditions { choice: FactorChoice::Never, ..conditions(2, 1, 1_000_000) };
+        assert!(!never.prefers_factors(SIXTH));
+    }
+}
