@@ -70,6 +70,7 @@ mod rewind;
 mod run_coordinator;
 mod run_report;
 mod server_link;
+mod server_overlap;
 mod server_reporter;
 mod server_task;
 mod server_trace;

@@ -5,9 +5,10 @@
 //! chunk has been answered. With a large model the answers to the first chunks arrive while the
 //! last chunks are still being sent, so sending, applying and receiving overlap.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use mio::{Events, Poll};
+use mio::{Events, Poll, Waker};
 use paceline_exchange::{Client, ClientEvent, FrameKind, GradientChanges, RefuseCode, TaskReport};
 
 use super::buffers::{Buffers, WholeBuffers};
@@ -52,6 +53,8 @@ pub struct ServerConnections {
     pub(super) pushed: Vec<f32>,
     /// The gradient as it travels, if it travels as changes; otherwise empty.
     pub(super) changes: GradientChanges,
+    /// Wakes a thread that exchanges in pieces.
+    pub(super) waker: Arc<Waker>,
 }
 
 impl ServerConnections {

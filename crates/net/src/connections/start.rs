@@ -1,8 +1,9 @@
 //! The start: a worker connects to all servers, in any order, and says which are missing.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mio::{Events, Poll, Token};
+use mio::{Events, Poll, Token, Waker};
 use paceline_exchange::{Client, ControlFrame, GradientChanges, PeerRole, WireFormat};
 
 use super::buffers::WholeBuffers;
@@ -35,6 +36,7 @@ impl ServerConnections {
         let is_changed =
             config.client.wire == WireFormat::Bf16 && config.client.role == PeerRole::Worker;
         let changed_params = if is_changed { dense_params } else { 0 };
+        let poll = Poll::new()?;
         let mut connections = Self {
             client: Client::new(config.client.clone()),
             params: vec![0.0; dense_params],
@@ -44,8 +46,9 @@ impl ServerConnections {
             has_rewound: false,
             pushed: Vec::new(),
             changes: GradientChanges::new(changed_params),
+            waker: Arc::new(Waker::new(poll.registry(), Token(peers.len()))?),
             peers,
-            poll: Poll::new()?,
+            poll,
             events: Events::with_capacity(64),
             config,
         };
