@@ -262,7 +262,7 @@ impl ServerPeer {
             changes,
             rounded: &mut self.rounded,
             scattered: &mut self.scattered,
-            likely: ReadTarget::Bytes(0),
+            likely: None,
         };
         match connection.read_frame(&mut sink) {
             Ok(FrameRead::Frame { header, is_control }) => {
@@ -342,7 +342,7 @@ struct ParamsSink<'a, B> {
     scattered: &'a mut Vec<f32>,
     /// Where the next frame likely belongs. Nothing has been answered there yet, so a wrong guess
     /// overwrites nothing of value.
-    likely: ReadTarget,
+    likely: Option<ReadTarget>,
 }
 
 impl<B: Buffers> ParamsSink<'_, B> {
@@ -358,6 +358,14 @@ impl<B: Buffers> ParamsSink<'_, B> {
             ReadTarget::KnownGradient(range) => as_bytes_mut(self.changes.known_mut(range)),
             ReadTarget::Rounded(range) => self.rounded.bytes_mut(range.len()),
             ReadTarget::Bytes(_) => &mut [],
+        }
+    }
+
+    /// The memory of the likely target.
+    fn likely_bytes(&mut self) -> &mut [u8] {
+        match self.likely.clone() {
+            Some(likely) => self.bytes_of(&likely),
+            None => &mut [],
         }
     }
 
@@ -393,9 +401,8 @@ impl<B: Buffers> FrameSink for ParamsSink<'_, B> {
     type Target = ReadTarget;
 
     fn likely_place(&mut self) -> &mut [u8] {
-        self.likely = self.client.likely_target(self.server).unwrap_or(ReadTarget::Bytes(0));
-        let likely = self.likely.clone();
-        self.bytes_of(&likely)
+        self.likely = self.client.likely_target(self.server);
+        self.likely_bytes()
     }
 
     fn aim(
@@ -405,22 +412,18 @@ impl<B: Buffers> FrameSink for ParamsSink<'_, B> {
         control: &mut Vec<u8>,
     ) -> Result<Option<ReadTarget>, String> {
         let target = self.client.read_target(self.server, header).map_err(|e| e.to_string())?;
-        if target == self.likely {
-            return Ok(Some(target));
-        }
-        let likely = std::mem::replace(&mut self.likely, ReadTarget::Bytes(0));
-        match (&likely, &target) {
-            // One buffer serves all chunks.
-            (ReadTarget::Rounded(_), ReadTarget::Rounded(_)) => {}
-            (_, ReadTarget::Bytes(len)) => {
-                control.clear();
-                control.resize(*len, 0);
-                control[..received].copy_from_slice(&self.bytes_of(&likely)[..received]);
-            }
-            _ => {
-                control.clear();
-                control.extend_from_slice(&self.bytes_of(&likely)[..received]);
-                self.bytes_of(&target)[..received].copy_from_slice(control);
+        let is_rounded = |target: &ReadTarget| matches!(target, ReadTarget::Rounded(_));
+        // One buffer serves all rounded chunks.
+        let is_there = self
+            .likely
+            .as_ref()
+            .is_some_and(|likely| *likely == target || is_rounded(likely) && is_rounded(&target));
+        if !is_there {
+            control.clear();
+            control.extend_from_slice(&self.likely_bytes()[..received]);
+            match &target {
+                ReadTarget::Bytes(len) => control.resize(*len, 0),
+                target => self.bytes_of(target)[..received].copy_from_slice(control),
             }
         }
         Ok(Some(target))
