@@ -88,7 +88,7 @@ fn a_job_that_sends_nothing_rounded_is_refused_with_a_reason() {
     let sandbox = Sandbox::new();
     let sparse = ["cluster.mode=sync", "model.kind=logistic", ROUNDED];
     for (settings, reason) in [
-        (&[ROUNDED][..], "cluster.wire applies only with cluster.mode"),
+        (&["cluster.mode=single", ROUNDED][..], "applies only with cluster.mode"),
         (&["cluster.mode=sync", "cluster.wire=f16"], "must be"),
         (&sparse, "is \"bf16\", which is for dense models"),
     ] {
