@@ -33,6 +33,7 @@ mod jobs;
 mod lost_tasks;
 mod metrics;
 mod mirrored;
+mod mirrored_layers;
 mod mirrored_losses;
 mod model_file;
 mod networks;

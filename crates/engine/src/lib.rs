@@ -66,6 +66,7 @@ mod mirrored;
 mod overlap;
 mod overlapped_worker;
 mod process_state;
+mod push_outcome;
 mod rewind;
 mod run_coordinator;
 mod run_report;

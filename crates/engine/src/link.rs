@@ -18,6 +18,7 @@ use paceline_observe::{PeerTraffic, PhaseClock, TaskSummary};
 use crate::context::VisitPiece;
 use crate::error::TrainError;
 use crate::overlap::OverlappedLink;
+pub(crate) use crate::push_outcome::PushOutcome;
 
 /// A worker's way to the parameters, and to the other tasks of its run.
 pub(crate) trait Link {
@@ -206,13 +207,4 @@ pub(crate) struct SparsePush<'a> {
     pub grad: &'a [f32],
     /// The keys whose values the worker needs next.
     pub next: &'a [u32],
-}
-
-/// What became of a gradient.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PushOutcome {
-    /// It was applied.
-    Applied,
-    /// It came too late, and was not applied.
-    Dropped,
 }

@@ -37,7 +37,7 @@ use paceline_net::{
 };
 
 use crate::error::TrainError;
-use crate::link::PushOutcome;
+use crate::push_outcome::PushOutcome;
 
 /// A link whose steps travel while they are computed.
 pub(crate) trait OverlappedLink {

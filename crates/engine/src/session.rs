@@ -159,6 +159,14 @@ impl Session {
         self
     }
 
+    /// Selects which gradients of dense layers travel as factors, for [`Sharing::mesh`]. By default
+    /// those for which that is estimated to be faster; the result is the same.
+    #[must_use]
+    pub fn factors(mut self, factors: FactorChoice) -> Self {
+        self.settings.factors = factors;
+        self
+    }
+
     /// Tests the model every `steps` global steps; about once per epoch by default.
     #[must_use]
     pub fn test_every(mut self, steps: u64) -> Self {

@@ -42,10 +42,21 @@ const STEPS_FROM_0: ValueKind = ValueKind::Whole { min: 0, max: i64::MAX as u64 
 
 /// Every key. Keys of a section are adjacent; sections are in the order of the file.
 pub(super) static KEYS: LazyLock<Vec<KeySpec>> = LazyLock::new(|| {
-    [top(), model(), data(), train(), optimizer(), cluster(), emulate(), checkpoint(), observe()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        top(),
+        model(),
+        data(),
+        train(),
+        optimizer(),
+        cluster(),
+        mirrored(),
+        emulate(),
+        checkpoint(),
+        observe(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 });
 
 fn top() -> Vec<KeySpec> {
@@ -296,8 +307,6 @@ fn cluster() -> Vec<KeySpec> {
     let server_loss = "whether the run ends, or waits for the server to return with the newest \
                  checkpoint; defaults to \"wait\" if the run waits for workers or writes \
                  checkpoints";
-    let factors = "which gradients of dense layers travel as their two factors: those for which \
-                 that is estimated to be faster, all, or none; the bits are the same";
     let restarts = "total number of times the local launcher restarts lost tasks";
     let sharing = "how workers share parameters; with `TF_CONFIG` defaults to async if it lists a \
                  ps, and to mirrored if it lists several workers and no ps";
@@ -320,8 +329,6 @@ fn cluster() -> Vec<KeySpec> {
             .with(mode, with_servers),
         key(lost, ValueKind::Word(&["fail", "continue", "wait"]), "\"fail\"", loss)
             .with(mode, shared),
-        key("cluster.factors", ValueKind::Word(&["auto", "always", "never"]), "\"auto\"", factors)
-            .with(mode, &["mirrored"]),
         optional("cluster.on_server_loss", ValueKind::Word(&["fail", "wait"]), server_loss)
             .with(mode, with_servers),
         key("cluster.restarts", ValueKind::Whole { min: 0, max: 1000 }, "3", restarts)
@@ -354,6 +361,13 @@ fn cluster() -> Vec<KeySpec> {
             KeyCondition::AnySet(&["observe.http"]),
         ])),
     ]
+}
+
+fn mirrored() -> Vec<KeySpec> {
+    let factors = "which gradients of dense layers travel as their two factors: those for which \
+                 that is estimated to be faster, all, or none; the bits are the same";
+    let words = ValueKind::Word(&["auto", "always", "never"]);
+    vec![key("cluster.factors", words, "\"auto\"", factors).with("cluster.mode", &["mirrored"])]
 }
 
 fn emulate() -> Vec<KeySpec> {

@@ -72,13 +72,13 @@ fn start(model: &Network) -> Vec<f32> {
 }
 
 /// Random examples, with the seed of their dropout.
-struct Examples {
+struct RandomBatch {
     values: Vec<f32>,
     labels: Vec<u32>,
     draw: u64,
 }
 
-impl Examples {
+impl RandomBatch {
     fn new(model: &Network, count: usize, seed: u64) -> Self {
         let mut values = vec![0.0; count * model.inputs()];
         fill_uniform(seed, 0, 1.0, &mut values);
@@ -91,7 +91,7 @@ impl Examples {
     }
 }
 
-fn at_once(model: &mut Network, params: &[f32], examples: &Examples) -> (f32, Vec<f32>) {
+fn at_once(model: &mut Network, params: &[f32], examples: &RandomBatch) -> (f32, Vec<f32>) {
     let mut grad = vec![f32::NAN; params.len()];
     let share = 1.0 / examples.labels.len() as f32;
     let loss = model.gradient(params, examples.batch(), share, OutputMode::Overwrite, &mut grad);
@@ -100,7 +100,7 @@ fn at_once(model: &mut Network, params: &[f32], examples: &Examples) -> (f32, Ve
 
 fn in_layers<'a>(
     model: &mut Network,
-    examples: &Examples,
+    examples: &RandomBatch,
     mut sink: Collector<'a>,
 ) -> (f32, Collector<'a>) {
     let (pieces, params, mut asked) = (sink.pieces, sink.params, Vec::new());
@@ -122,7 +122,7 @@ fn two_passes_have_the_bits_of_one_gradient_whatever_the_threads() {
         for mut model in networks(threads) {
             let params = start(&model);
             let pieces = model.layered().unwrap().pieces();
-            let examples = Examples::new(&model, 5, 11);
+            let examples = RandomBatch::new(&model, 5, 11);
             let (loss, grad) = at_once(&mut model, &params, &examples);
             let sink = Collector::new(&pieces, &params, false);
             let (layered_loss, sink) = in_layers(&mut model, &examples, sink);
@@ -167,7 +167,7 @@ fn check_update(model: &mut Network, counts: &[usize]) {
     let weights: Vec<_> = counts.iter().map(|&n| (n as f64 / total as f64) as f32).collect();
     let (mut mean, mut collected) = (Vec::new(), Vec::new());
     for (slot, (&count, &weight)) in counts.iter().zip(&weights).enumerate() {
-        let examples = Examples::new(model, count, 100 + slot as u64);
+        let examples = RandomBatch::new(model, count, 100 + slot as u64);
         let (_, mut grad) = at_once(model, &params, &examples);
         if slot == 0 {
             scale(&mut grad, weight);
@@ -210,7 +210,7 @@ fn a_forward_pass_that_gets_no_parameters_is_abandoned() {
     for mut model in networks(2) {
         let params = start(&model);
         let pieces = model.layered().unwrap().pieces();
-        let examples = Examples::new(&model, 3, 5);
+        let examples = RandomBatch::new(&model, 3, 5);
         let layered = model.layered().unwrap();
         let mut first_only =
             |piece: usize| (piece == 0).then(|| &params[pieces[piece].range.clone()]);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::pieces::StepPiece;
+use super::step_piece::StepPiece;
 use crate::{CHUNK_FLOATS, WireFormat, shard_ranges, worker_names};
 
 /// The settings of a replica: everything except its parameters and its optimizer.

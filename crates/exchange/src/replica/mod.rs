@@ -24,6 +24,7 @@
 //! cache. Frames that arrive early stay in the connection, which is the only queue.
 
 mod catch_up;
+mod chunk_plan;
 mod config;
 mod digest;
 mod ending;
@@ -38,12 +39,14 @@ mod regroup;
 mod send;
 mod state;
 mod step;
+mod step_piece;
 
 pub use config::ReplicaConfig;
 pub use event::{ReplicaError, ReplicaEvent};
 pub use greeting::GreetError;
 pub use memory::{StepMemory, WholeGradient};
-pub use pieces::{CompletedPiece, Contributor, StepPiece};
+pub use pieces::{CompletedPiece, Contributor};
 pub use receive::PeerTarget;
 pub use send::{PeerFrame, PeerSource};
 pub use state::{LentState, Replica};
+pub use step_piece::StepPiece;

@@ -76,6 +76,19 @@ pub(super) struct CurrentStep {
     pub(super) reduced: usize,
 }
 
+/// How far a piece of the present step is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PieceProgress {
+    /// Its gradient or its factors have been handed in.
+    pub(super) has_gradient: bool,
+    /// Its output may be written.
+    pub(super) has_output: bool,
+    /// Chunks whose output is still to come.
+    pub(super) outputs_left: usize,
+    /// The completion has been reported.
+    pub(super) is_reported: bool,
+}
+
 /// How far a replica is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ReplicaPosition {

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use paceline_model::{Layout, OptimizerSpec, OptimizerState};
 
+use super::chunk_plan::chunk_plan;
 use super::config::ReplicaConfig;
-use super::peer::{COORDINATOR, CatchUp, CurrentStep, ReplicaPeer};
-use super::pieces::{PieceProgress, chunk_plan};
+use super::peer::{COORDINATOR, CatchUp, CurrentStep, PieceProgress, ReplicaPeer};
 use crate::TaskReport;
 
 /// The state machine of one worker of a run without servers.

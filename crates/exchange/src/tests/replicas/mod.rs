@@ -6,6 +6,7 @@
 
 mod pieces;
 mod plan;
+mod refusals;
 mod states;
 mod wires;
 mod world;

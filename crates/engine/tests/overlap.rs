@@ -1,0 +1,81 @@
+//! Networks that are exchanged layer by layer end with the bits of those that are not.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
+
+use std::path::Path;
+
+use paceline_data::Digits;
+use paceline_engine::{
+    CheckpointSettings, FactorChoice, Mode, ModelSizing, Session, SessionReport, Sharing, Stop,
+};
+use paceline_model::{Layer, LayerKind, Model, Momentum, Network, Shape, Windows};
+
+/// Enough parameters to be exchanged in pieces: 642,228.
+fn session() -> Session {
+    let build = |sizing: ModelSizing| {
+        let layers = vec![
+            Layer::conv("conv", 8, 5, 1, 2),
+            Layer::new("relu", LayerKind::Relu),
+            Layer::new("pool", LayerKind::MaxPool(Windows::square(2, 2))),
+            Layer::new("flatten", LayerKind::Flatten),
+            Layer::dense("hidden", 400),
+            Layer::new("tanh", LayerKind::Tanh),
+            Layer::new("dropout", LayerKind::Dropout { rate: 0.2 }),
+            Layer::dense("scores", 34),
+        ];
+        let network =
+            Network::new(Shape::image(1, 28, 28), layers, sizing.block.min(64), sizing.threads);
+        Ok(Box::new(network.unwrap()) as Box<dyn Model>)
+    };
+    // The last step has 8 examples for one worker, 3 for another and none for the others.
+    Session::with_builder(build, Digits::generate(75, 1))
+        .optimizer(Momentum::new(0.05, 0.9).decay(1e-3))
+        .batch(8)
+        .threads(1)
+        .stop(Stop::epochs(2))
+}
+
+fn bits(report: &SessionReport) -> Vec<u32> {
+    report.params.iter().map(|param| param.to_bits()).collect()
+}
+
+#[test]
+fn exchanged_layer_by_layer_with_or_without_factors_a_run_has_the_bits_of_sync() {
+    for workers in [2, 3, 4] {
+        let sync = Sharing::servers(1).workers(workers).mode(Mode::SYNC);
+        let sync = session().share(sync).run().unwrap();
+        for factors in [FactorChoice::Auto, FactorChoice::Always, FactorChoice::Never] {
+            let mesh = session().share(Sharing::mesh(workers)).factors(factors).run().unwrap();
+            assert_eq!(mesh.steps, sync.steps, "{workers} {factors:?}");
+            assert_eq!(mesh.summary.examples, sync.summary.examples, "{workers} {factors:?}");
+            assert!(bits(&mesh) == bits(&sync), "{workers} workers, {factors:?}: bits differ");
+        }
+    }
+}
+
+#[test]
+fn tests_and_a_limit_of_steps_do_not_change_the_bits() {
+    let plain = |factors| session().share(Sharing::mesh(2)).factors(factors);
+    for factors in [FactorChoice::Always, FactorChoice::Never] {
+        let limited = plain(factors).stop(Stop::steps(5)).run().unwrap();
+        let tested = plain(factors).stop(Stop::steps(5)).test_every(1).run().unwrap();
+        assert_eq!((limited.steps, tested.steps), (5, 5));
+        assert!(bits(&limited) == bits(&tested), "{factors:?}");
+    }
+}
+
+#[test]
+fn a_run_that_is_resumed_from_a_checkpoint_has_the_bits_of_one_that_is_not() {
+    let mesh = |factors, dir: &Path| {
+        let session = session().share(Sharing::mesh(3)).factors(factors);
+        session.checkpoints(dir, CheckpointSettings::steps(3))
+    };
+    for factors in [FactorChoice::Always, FactorChoice::Never] {
+        let (whole, cut) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let whole = mesh(factors, whole.path()).stop(Stop::steps(7)).run().unwrap();
+        mesh(factors, cut.path()).stop(Stop::steps(4)).run().unwrap();
+        let resumed = mesh(factors, cut.path()).resume().stop(Stop::steps(7)).run().unwrap();
+        assert_eq!(resumed.steps, 7);
+        assert!(bits(&whole) == bits(&resumed), "{factors:?}: bits differ");
+    }
+}

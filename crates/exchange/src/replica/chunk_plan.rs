@@ -1,0 +1,91 @@
+//! Which chunks there are, which slot owns them, and the order in which they travel.
+
+use std::ops::Range;
+
+use super::config::ReplicaConfig;
+use crate::shard::chunk_ranges;
+use crate::shard_ranges;
+
+/// The chunks of each slot's shard, as ranges of all parameters, in the order in which they travel.
+/// There is at least one each, which may be empty, so that every worker hears from every other in
+/// every step.
+pub(super) fn chunk_plan(config: &ReplicaConfig, total: usize) -> Vec<Vec<Range<usize>>> {
+    let workers = config.names.len();
+    if config.is_whole(total) {
+        return (0..workers).map(|_| shard_chunks(&(0..total), config)).collect();
+    }
+    if config.pieces.is_empty() {
+        let shards = shard_ranges(total, workers);
+        return shards.iter().map(|shard| shard_chunks(shard, config)).collect();
+    }
+    // Shards divide the parameters that have no factors, as if these followed each other.
+    let sent = || config.pieces.iter().filter(|piece| piece.factors.is_none());
+    let shards = shard_ranges(sent().map(|piece| piece.range.len()).sum(), workers);
+    let chunks_of = |shard: &Range<usize>| {
+        let (mut by_piece, mut before) = (Vec::new(), 0);
+        for piece in sent() {
+            let from = shard.start.clamp(before, before + piece.range.len()) - before;
+            let to = shard.end.clamp(before, before + piece.range.len()) - before;
+            if from < to {
+                let start = piece.range.start;
+                by_piece.push(shard_chunks(&(start + from..start + to), config));
+            }
+            before += piece.range.len();
+        }
+        let mut chunks: Vec<_> = by_piece.into_iter().rev().flatten().collect();
+        if chunks.is_empty() {
+            chunks.push(0..0);
+        }
+        chunks
+    };
+    shards.iter().map(chunks_of).collect()
+}
+
+/// The chunks of a contiguous range, as ranges of all parameters.
+fn shard_chunks(shard: &Range<usize>, config: &ReplicaConfig) -> Vec<Range<usize>> {
+    let mut chunks = chunk_ranges(shard.len(), config.chunk_floats);
+    for chunk in &mut chunks {
+        *chunk = shard.start + chunk.start..shard.start + chunk.end;
+    }
+    if chunks.is_empty() {
+        chunks.push(shard.start..shard.start);
+    }
+    chunks
+}
+
+#[cfg(test)]
+mod tests {
+    use paceline_model::FactorSizes;
+
+    use super::super::step_piece::StepPiece;
+    use super::*;
+
+    fn config(workers: usize, chunk_floats: usize, pieces: Vec<StepPiece>) -> ReplicaConfig {
+        ReplicaConfig { chunk_floats, pieces, ..ReplicaConfig::new(0, workers) }
+    }
+
+    #[test]
+    fn every_shard_has_a_chunk_and_the_chunks_cover_everything() {
+        for (total, workers, floats) in [(0, 3, 4), (2, 3, 4), (10, 3, 2), (61, 2, 7)] {
+            let plan = chunk_plan(&config(workers, floats, Vec::new()), total);
+            assert!(plan.iter().all(|chunks| !chunks.is_empty()));
+            let chunks: Vec<_> = plan.into_iter().flatten().collect();
+            let ends = chunks.iter().map(|chunk| chunk.end);
+            let starts = chunks.iter().map(|chunk| chunk.start).skip(1).chain([total]);
+            assert!(ends.eq(starts), "{chunks:?}");
+        }
+    }
+
+    #[test]
+    fn chunks_of_pieces_travel_from_the_last_piece_and_do_not_cross_a_boundary() {
+        let sizes = FactorSizes { inputs: 4, outputs: 2 };
+        let piece = |range, factors| StepPiece { range, factors };
+        let pieces = vec![piece(0..7, None), piece(7..17, Some(sizes)), piece(17..22, None)];
+        let plan = chunk_plan(&config(2, 3, pieces.clone()), 22);
+        assert_eq!(plan, [vec![0..3, 3..6], vec![17..20, 20..22, 6..7]]);
+        let all_factors: Vec<_> =
+            pieces.iter().map(|p| piece(p.range.clone(), Some(sizes))).collect();
+        let plan = chunk_plan(&config(2, 3, all_factors), 22);
+        assert!(plan.iter().all(|chunks| chunks.len() == 1 && chunks[0].is_empty()), "{plan:?}");
+    }
+}
