@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use paceline_exchange::{
-    FrameKind, Generation, Header, Hello, PROTOCOL_VERSION, PeerRole, ProcessName,
+    FrameKind, Generation, Header, Hello, PROTOCOL_VERSION, PeerRole, ProcessName, WireFormat,
 };
 use serde_json::Value;
 
@@ -37,6 +37,7 @@ fn hello(token: &str) -> Hello {
     Hello {
         version: PROTOCOL_VERSION,
         role: PeerRole::Worker,
+        wire: WireFormat::F32,
         slot: 0,
         incarnation: u64::MAX,
         job_digest: [7; 32],
@@ -85,6 +86,7 @@ fn invalid_peers_are_refused_with_a_reason_and_do_no_harm() {
     let mut huge = Header::new(FrameKind::Hello, 0).encode();
     huge[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
     let other_version = Hello { version: 99, ..hello(&token) };
+    let other_wire = Hello { wire: WireFormat::Bf16, ..hello(&token) };
     let no_magic = [&b"NOPE"[..], &hello(&token).encode()[4..]].concat();
     let cut_short = &hello(&token).encode()[..50];
     for (bytes, reason) in [
@@ -97,6 +99,7 @@ fn invalid_peers_are_refused_with_a_reason_and_do_no_harm() {
         (frame(FrameKind::Hello, &no_magic), "closed the connection of a stranger"),
         (frame(FrameKind::Hello, cut_short), "closed the connection of a stranger"),
         (frame(FrameKind::Hello, &other_version.encode()), "refused a connection: "),
+        (frame(FrameKind::Hello, &other_wire.encode()), "it sends gradients as bf16, but this run"),
         (frame(FrameKind::Hello, &hello("wrong").encode()), "the token is not this run's"),
         (frame(FrameKind::Hello, &hello("").encode()), "the token is not this run's"),
         (frame(FrameKind::Hello, &hello(&token).encode()), "it works for another job"),

@@ -59,3 +59,4 @@ mod unused_keys;
 mod verdicts;
 mod watch;
 mod watch_page;
+mod wire;

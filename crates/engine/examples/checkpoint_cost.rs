@@ -78,6 +78,7 @@ fn spec(dir: &Path) -> CheckpointSpec {
         job_digest: String::new(),
         layout_digest: String::new(),
         optimizer_state: vec!["momentum".into()],
+        known_gradients: 0,
         tensors: vec![TensorEntry { name: "weight".into(), shape: vec![PARAMS] }],
         shard_count: 1,
         generation: 0,

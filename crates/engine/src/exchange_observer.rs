@@ -26,13 +26,19 @@ pub(crate) struct ExchangeObserver<'a> {
     notify: Notify<'a>,
     peers: Peers,
     track: Option<&'a SideTrack>,
+    should_halt: Option<&'a (dyn Fn() -> bool + Sync)>,
     /// What the thread does, and since when; `None` while it waits.
     current: Option<(u32, Instant)>,
 }
 
 impl<'a> ExchangeObserver<'a> {
     pub(crate) fn new(notify: Notify<'a>, peers: Peers, track: Option<&'a SideTrack>) -> Self {
-        Self { notify, peers, track, current: None }
+        Self { notify, peers, track, should_halt: None, current: None }
+    }
+
+    /// Ends a wait when this holds.
+    pub(crate) fn halted_by(self, should_halt: Option<&'a (dyn Fn() -> bool + Sync)>) -> Self {
+        Self { should_halt, ..self }
     }
 
     /// The track, if the present step is recorded.
@@ -71,7 +77,7 @@ impl LinkObserver for ExchangeObserver<'_> {
     }
 
     fn should_give_up(&mut self) -> bool {
-        false
+        self.should_halt.is_some_and(|should_halt| should_halt())
     }
 
     fn sending_gradient(&mut self, step: u64) {

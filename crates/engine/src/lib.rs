@@ -71,6 +71,7 @@ mod rewind;
 mod run_coordinator;
 mod run_report;
 mod server_link;
+mod server_overlap;
 mod server_reporter;
 mod server_task;
 mod server_trace;
@@ -96,6 +97,8 @@ mod trainer;
 mod training_task;
 mod worker_process;
 mod workload;
+
+pub use paceline_exchange::WireFormat;
 
 pub use context::{FinalModel, LongWork, NoteLevel, TaskContext, VisitPiece};
 pub use error::{Divergence, TrainError};

@@ -14,7 +14,7 @@ pub(crate) type Notify<'a> = &'a (dyn Fn(&str) + Sync);
 pub(crate) struct StepObserver<'a> {
     pub(crate) clock: &'a mut PhaseClock,
     pub(crate) notify: Notify<'a>,
-    pub(crate) should_halt: Option<&'a dyn Fn() -> bool>,
+    pub(crate) should_halt: Option<&'a (dyn Fn() -> bool + Sync)>,
     pub(crate) peers: Peers,
 }
 

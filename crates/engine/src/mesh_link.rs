@@ -97,6 +97,7 @@ impl MeshStart<'_> {
             token: place.token.clone(),
             job_digest: settings.job_digest,
             layout_digest: pieces_digest(layout, &self.pieces),
+            wire: settings.wire,
             stop_steps: settings.stop.steps,
             check_every: settings.evaluate.every.unwrap_or(CHECK_EVERY),
             recovers: self.recovers(),

@@ -79,6 +79,10 @@ impl DenseWorker<'_> {
             let made = self.overlapped_step(link, &mut buffers, Some(step))?;
             let Done(made) = made else { return Ok(Rewound) };
             next = made.next;
+            if let NextStep::Forwarded(next) = &mut next {
+                // Other workers of `async` and `bounded` have made steps too.
+                next.step = link.global_step();
+            }
             let work = &mut self.step_recorder.work;
             work.steps += 1;
             work.dropped += u64::from(made.outcome == PushOutcome::Dropped);

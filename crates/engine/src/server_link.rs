@@ -10,6 +10,8 @@ use crate::context::VisitPiece;
 use crate::error::TrainError;
 use crate::link::{DenseLink, Link, PushOutcome, SparseLink, SparsePush};
 use crate::link_observers::{Notify, Peers, StepObserver, WaitObserver};
+use crate::overlap::OverlappedLink;
+use crate::server_overlap::ServerOverlap;
 use crate::settings::Mode;
 
 /// Parameters of a sparse model per piece in [`Link::for_each_piece`].
@@ -17,15 +19,17 @@ const PIECE: usize = 1 << 20;
 
 /// A worker's parameters, on servers.
 pub(crate) struct ServerLink<'a> {
-    connections: ServerConnections,
+    pub(crate) connections: ServerConnections,
     mode: Mode,
     /// In modes without a common step: this slot's next step.
-    own_step: u64,
-    notify: Notify<'a>,
-    peers: Peers,
+    pub(crate) own_step: u64,
+    pub(crate) notify: Notify<'a>,
+    pub(crate) peers: Peers,
+    /// How steps travel while they are computed, if they do.
+    pub(crate) overlap: Option<ServerOverlap>,
     should_give_up: &'a dyn Fn() -> bool,
     sparse: Option<SparseValues>,
-    stop: StopConditions<'a>,
+    pub(crate) stop: StopConditions<'a>,
 }
 
 /// When a worker stops using its link. Each condition may change at any time.
@@ -34,7 +38,7 @@ pub(crate) struct StopConditions<'a> {
     /// The slot must be given back. Checked between steps and after leaving.
     pub(crate) is_recalled: Option<&'a dyn Fn() -> bool>,
     /// The slot must be dropped at once. Checked during exchanges.
-    pub(crate) is_halted: Option<&'a dyn Fn() -> bool>,
+    pub(crate) is_halted: Option<&'a (dyn Fn() -> bool + Sync)>,
     /// The run has ended without this worker. Checked while it leaves.
     pub(crate) is_run_over: Option<&'a dyn Fn() -> bool>,
 }
@@ -74,7 +78,17 @@ impl<'a> ServerLink<'a> {
         });
         let own_step = connections.resume_step();
         let stop = StopConditions::default();
-        Ok(Self { connections, mode, own_step, notify, peers, should_give_up, sparse, stop })
+        Ok(Self {
+            connections,
+            mode,
+            own_step,
+            notify,
+            peers,
+            overlap: None,
+            should_give_up,
+            sparse,
+            stop,
+        })
     }
 
     /// Sets when the worker stops using the link.
@@ -276,6 +290,10 @@ impl DenseLink for ServerLink<'_> {
         self.own_step += 1;
         Ok(Done(push_outcome(&self.connections)))
     }
+
+    fn overlapped(&mut self) -> Option<&mut dyn OverlappedLink> {
+        if self.overlap.is_some() { Some(self) } else { None }
+    }
 }
 
 impl SparseValues {
@@ -296,7 +314,7 @@ impl SparseValues {
     }
 }
 
-fn push_outcome(connections: &ServerConnections) -> PushOutcome {
+pub(crate) fn push_outcome(connections: &ServerConnections) -> PushOutcome {
     if connections.was_dropped() { PushOutcome::Dropped } else { PushOutcome::Applied }
 }
 

@@ -11,7 +11,7 @@ use paceline_observe::{
     TraceEvent, WorkerTiming, WorkerTotals,
 };
 
-use crate::checkpoint::{CheckpointWriter, copy_store};
+use crate::checkpoint::{CheckpointWriter, copy_server};
 use crate::context::{NoteLevel, TaskContext};
 use crate::server_trace::ServerTrace;
 use crate::settings::TestHooks;
@@ -201,7 +201,7 @@ impl ServerObserver for ServerReporter {
         checkpoints.stop_at = server.stop_at();
         let slots = marks.first().map_or(0, |chunk| chunk.slots.len());
         let is_last = !(0..slots).any(|slot| server.is_live(slot));
-        checkpoints.take(step, marks, is_last, |out| copy_store(server.store(), out));
+        checkpoints.take(step, marks, is_last, |out| copy_server(server, out));
     }
 
     fn last_checkpoint(&self) -> Option<u64> {

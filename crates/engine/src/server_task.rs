@@ -65,6 +65,11 @@ pub fn run_server(task: &ServerTask<'_>, listener: &TcpListener) -> Result<(), T
             state.stop_at = start.stop_at().filter(|_| start.step() > started_at);
             carried = if task.from.is_none() { push_count(&state) } else { 0 };
             server.resume(&state);
+            for slot in 0..slots {
+                if let Some(known) = start.known_gradient(slot, shard.clone())? {
+                    server.restore_known(slot, &known);
+                }
+            }
         }
         server.enter_generation(generation);
         reporter.enter_generation(generation, carried);
@@ -123,6 +128,7 @@ impl ServerTask<'_> {
             token: place.token.clone(),
             job_digest: settings.job_digest,
             layout_digest: layout_digest(layout),
+            wire: settings.wire,
             roster: RosterConfig { processes, join_info: self.join_info.clone() },
             ..ServerConfig::new(self.mode(), slots, layout.len())
         };

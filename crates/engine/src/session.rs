@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use paceline_data::{OnBad, SparseRows, TrainTest};
+use paceline_exchange::WireFormat;
 use paceline_model::{Layout, Model, OptimizerSpec, Sgd, SparseModel};
 use paceline_observe::{Recorder, Summary};
 
@@ -396,6 +397,7 @@ pub(crate) fn default_settings() -> TrainSettings {
         batch: 32,
         optimizer: Sgd::new(0.01),
         mode: Mode::Single,
+        wire: WireFormat::F32,
         stop: Stop::epochs(5),
         evaluate: EvaluateSettings { every: None, examples: None },
         checkpoint: None,

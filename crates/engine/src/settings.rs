@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use paceline_exchange::WireFormat;
 use paceline_model::OptimizerSpec;
 use paceline_observe::trace::TraceWindow;
 use paceline_observe::{ModeKind, examples_per_step};
@@ -17,6 +18,8 @@ pub struct TrainSettings {
     pub optimizer: OptimizerSpec,
     /// How workers share the parameters.
     pub mode: Mode,
+    /// How gradients and parameters of a dense model travel.
+    pub wire: WireFormat,
     /// When training ends.
     pub stop: Stop,
     /// How often the model is tested.

@@ -50,6 +50,7 @@ pub(crate) fn enrol(
         layout_digest: layout_digest(task.workload.small_model()?.layout()),
         token: task.place.token.clone(),
         servers: servers.len(),
+        wire: task.settings.wire,
         was_enrolled: false,
     };
     let notify = |text: &str| task.context.waiting(Some(text));

@@ -9,12 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use paceline_exchange::PeerRole;
+use paceline_model::Model;
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::trace::Tracer;
 use paceline_observe::{Recorder, TaskSummary};
 
 use crate::context::NoteLevel;
 use crate::error::{TrainError, record_failure};
+use crate::exchange_observer::exchange_track;
 use crate::link::Link;
 use crate::link_observers::Notify;
 use crate::loop_trace::traced;
@@ -22,6 +24,9 @@ use crate::process_state::ProcessState;
 use crate::run_coordinator::{CoordinatorOptions, run_coordinator};
 use crate::run_report::RunReport;
 use crate::server_link::{ServerLink, StopConditions};
+use crate::server_overlap::ServerOverlap;
+use crate::settings::{FactorChoice, Mode};
+use crate::step_pieces::{ExchangeConditions, step_pieces, travels_in_pieces};
 use crate::step_recorder::{StepRecorder, WorkDone};
 use crate::task_place::ModelIdentity;
 use crate::test_runner::BackgroundEvaluator;
@@ -83,7 +88,8 @@ impl SlotThread<'_> {
             is_run_over: Some(&is_run_over),
         });
         let tracer = task.tracer().filter(|_| assignment.records);
-        let config = self.loop_config(recorder, &link, tracer.as_ref())?;
+        let model = self.overlap(&mut link, tracer.as_ref())?;
+        let config = LoopConfig { model, ..self.loop_config(recorder, &link, tracer.as_ref())? };
         let mut trainer = task.workload.trainer::<ServerLink<'_>>(task.settings, config)?;
         if !is_coordinator {
             return train_slot(task, &mut link, &mut *trainer, |link, trainer, work| {
@@ -154,6 +160,41 @@ impl SlotThread<'_> {
         config.client.incarnation = assignment.incarnation;
         config.client.process = process.process.clone();
         ServerLink::connect(config, task.settings.mode, notify, gives_up)
+    }
+
+    /// Lets steps travel while they are computed, if that pays. Returns the model, if it has been
+    /// built to find out.
+    ///
+    /// With backups the whole gradient must be final before any of it is sent: the first chunk
+    /// decides whether it counts.
+    fn overlap(
+        &self,
+        link: &mut ServerLink<'_>,
+        tracer: Option<&Arc<Tracer>>,
+    ) -> Result<Option<Box<dyn Model>>, TrainError> {
+        let Self { task, assignment, .. } = *self;
+        let has_backups = matches!(
+            task.settings.mode,
+            Mode::Sync { quorum: Some(quorum) } if quorum < task.place.slots
+        );
+        let conditions = ExchangeConditions {
+            choice: FactorChoice::Never,
+            // Even one worker's gradient travels.
+            ..ExchangeConditions::new(task.settings, task.place.slots.max(2))
+        };
+        let params = task.workload.small_model()?.layout().len();
+        let is_sparse = task.workload.is_sparse();
+        if is_sparse || has_backups || !travels_in_pieces(params, &conditions) {
+            return Ok(None);
+        }
+        let threads = task.threads.per_loop(assignment.slots_here);
+        let mut model = task.workload.loop_model(task.settings, threads)?;
+        let pieces = step_pieces(&mut *model, &conditions);
+        if !pieces.is_empty() {
+            let track = exchange_track(tracer, params);
+            link.overlap = Some(ServerOverlap { pieces, track });
+        }
+        Ok(Some(model))
     }
 
     fn loop_config<'t>(

@@ -56,6 +56,7 @@ impl TaskPlace {
             layout_digest: layout_digest(model.layout),
             token: self.token.clone(),
             is_sparse: model.is_sparse,
+            wire: settings.wire,
             ..ClientConfig::new(role, self.servers.len(), total_params)
         };
         let timeouts = settings.timeouts;

@@ -35,6 +35,9 @@ pub(crate) struct SlotState {
     pub(crate) dropped: bool,
     /// The version that the chunk must have before the last push is answered.
     pub(crate) wanted_version: u64,
+    /// Where gradients travel as changes: the slot's gradient as the server knows it, of all
+    /// pushes up to the last one except one that waits. Empty before the first.
+    pub(crate) known: Vec<f32>,
     /// The last push, if it waits to be applied.
     pub(crate) pending: Option<PendingGradient>,
     /// The reply that the slot waits for on its present connection.
@@ -48,6 +51,7 @@ pub(crate) struct SlotState {
 pub(crate) struct PendingGradient {
     /// Of a sparse model: the keys of the gradient.
     pub(crate) keys: Vec<u32>,
+    /// The gradient; where gradients travel as changes, those, two to a float.
     pub(crate) gradient: Vec<f32>,
     /// Examples that it is a mean over.
     pub(crate) examples: u32,

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use thiserror::Error;
 
-use crate::{CHUNK_FLOATS, CONTROL_BYTES, MAX_TOKEN_BYTES, MAX_WORKERS, shard_ranges};
+use crate::{CHUNK_FLOATS, CONTROL_BYTES, MAX_TOKEN_BYTES, MAX_WORKERS, WireFormat, shard_ranges};
 
 /// How workers share the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,8 @@ pub struct ServerConfig {
     /// Parameters per chunk, 1 to [`CHUNK_FLOATS`]; only tests use fewer. The shard of a sparse
     /// model is one chunk regardless.
     pub chunk_floats: usize,
+    /// How gradients and parameters travel; a sparse model's as `f32` only.
+    pub wire: WireFormat,
     /// The processes that fill the slots.
     pub roster: RosterConfig,
 }
@@ -121,6 +123,7 @@ impl ServerConfig {
             layout_digest: [0; 32],
             total_params,
             chunk_floats: CHUNK_FLOATS,
+            wire: WireFormat::F32,
             roster: RosterConfig::default(),
         }
     }

@@ -1,5 +1,7 @@
 //! How a server and the program around it name connections and hand payloads to each other.
 
+use paceline_model::kernels::bf16_encode;
+
 /// The program's name for a connection. It is never reused after the connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(pub u64);
@@ -9,8 +11,9 @@ pub struct ConnId(pub u64);
 pub enum Payload<'a> {
     /// Of every kind except `Push` and `PushKeys`.
     Bytes(&'a [u8]),
-    /// Of a `Push`: exactly as many floats as the frame carried. Of a `PushKeys`: the whole
-    /// payload, which begins with floats and ends with keys and up to three bytes of padding.
+    /// Of a `Push`: exactly as many floats as the frame carried, or half as many that hold the
+    /// frame's bf16 numbers, with up to two bytes of padding. Of a `PushKeys`: the whole payload,
+    /// which begins with floats and ends with keys and up to three bytes of padding.
     ///
     /// When the server must keep a gradient for later it takes this vector and leaves a spare
     /// one, of any length, in its place. So it copies nothing, and after the first steps it
@@ -23,16 +26,33 @@ pub enum Payload<'a> {
 pub enum FrameBody<'a> {
     /// Of every kind except `Params` and `Values`.
     Bytes(&'a [u8]),
-    /// Of `Params` and `Values`, borrowed straight from the parameters.
+    /// Of `Params`, `Values` and `KnownGradient`, borrowed straight from where they are kept.
     Floats(&'a [f32]),
+    /// Of `Params`, which travel rounded to bf16.
+    Rounded(&'a [f32]),
 }
 
-impl<'a> FrameBody<'a> {
-    /// The payload as it is written to the wire.
-    pub fn bytes(self) -> &'a [u8] {
+impl FrameBody<'_> {
+    /// Appends the payload as it is written to the wire.
+    pub fn append_to(self, bytes: &mut Vec<u8>) {
         match self {
-            FrameBody::Bytes(bytes) => bytes,
-            FrameBody::Floats(floats) => crate::as_bytes(floats),
+            FrameBody::Bytes(body) => bytes.extend_from_slice(body),
+            FrameBody::Floats(floats) => bytes.extend_from_slice(crate::as_bytes(floats)),
+            FrameBody::Rounded(floats) => append_rounded(floats, bytes),
         }
+    }
+}
+
+/// Floats rounded at a time: few enough to stay in the fastest cache until they are copied.
+const ROUNDED_FLOATS: usize = 2048;
+
+/// Appends floats rounded to bf16.
+fn append_rounded(floats: &[f32], bytes: &mut Vec<u8>) {
+    let mut rounded = [0u16; ROUNDED_FLOATS];
+    bytes.reserve(2 * floats.len());
+    for piece in floats.chunks(ROUNDED_FLOATS) {
+        let rounded = &mut rounded[..piece.len()];
+        bf16_encode(piece, rounded);
+        bytes.extend_from_slice(bytemuck::cast_slice(rounded));
     }
 }

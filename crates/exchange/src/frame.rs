@@ -96,17 +96,21 @@ pub enum FrameKind {
     Offer = 140,
     /// Server 0, to a process: asks it to release one of its slots.
     Yield = 141,
+    /// Server: the gradient of one chunk as it knows it, to a process that takes over a slot; only
+    /// where gradients travel as changes.
+    KnownGradient = 142,
 }
 
 impl FrameKind {
     /// Every kind, in the order of their numbers.
     #[rustfmt::skip]
-    pub(crate) const ALL: [FrameKind; 29] = {
+    pub(crate) const ALL: [FrameKind; 30] = {
         use FrameKind::*;
         [
             Hello, Push, Pull, Leave, Stop, Collect, Finish, Heartbeat, PushKeys, PullKeys,
             GradientChunk, UpdatedChunk, Checkpoint, State, Release, Factors, Welcome, Refuse,
             Start, Params, Reports, Notice, Abort, Bye, Values, JoinInfo, Enrolled, Offer, Yield,
+            KnownGradient,
         ]
     };
 
@@ -114,10 +118,24 @@ impl FrameKind {
         FrameKind::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
 
-    /// Whether the payload consists of `f32`: a gradient or parameters.
+    /// Whether the payload consists of numbers: a gradient or parameters.
     pub fn carries_floats(self) -> bool {
-        use FrameKind::{Factors, GradientChunk, Params, Push, State, UpdatedChunk, Values};
-        matches!(self, Push | Params | Values | GradientChunk | UpdatedChunk | State | Factors)
+        use FrameKind::{
+            Factors, GradientChunk, KnownGradient, Params, Push, State, UpdatedChunk, Values,
+        };
+        matches!(
+            self,
+            Push | Params | Values | GradientChunk | UpdatedChunk | State | KnownGradient | Factors
+        )
+    }
+
+    /// The bytes of the smallest number that the payload may consist of; 1 if it has none.
+    fn least_number_bytes(self) -> u32 {
+        match self {
+            FrameKind::Push | FrameKind::Params | FrameKind::GradientChunk => 2,
+            kind if kind.carries_floats() => 4,
+            _ => 1,
+        }
     }
 
     /// Whether the payload begins with a gradient, which the receiver may keep.
@@ -129,7 +147,9 @@ impl FrameKind {
     pub fn max_payload_bytes(self) -> usize {
         use FrameKind::*;
         match self {
-            Push | Params | GradientChunk | UpdatedChunk | State | Factors => CHUNK_BYTES,
+            Push | Params | GradientChunk | UpdatedChunk | State | KnownGradient | Factors => {
+                CHUNK_BYTES
+            }
             PushKeys | PullKeys | Values => SPARSE_BYTES,
             Pull | Collect | Finish | Heartbeat | Checkpoint | Start | Bye | Offer | Yield => 0,
             _ => CONTROL_BYTES,
@@ -264,7 +284,8 @@ impl Header {
         let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         let len = u32_at(4);
-        if len as usize > kind.max_payload_bytes() || (kind.carries_floats() && len % 4 != 0) {
+        let is_whole = len.is_multiple_of(kind.least_number_bytes());
+        if len as usize > kind.max_payload_bytes() || !is_whole {
             return Err(FrameError::Length { kind, len });
         }
         Ok(Header {

@@ -29,7 +29,9 @@
 //!
 //! impl Host for Wire {
 //!     fn send(&mut self, _to: ConnId, header: Header, body: FrameBody<'_>) {
-//!         self.0.push((header, body.bytes().to_vec()));
+//!         let mut bytes = Vec::new();
+//!         body.append_to(&mut bytes);
+//!         self.0.push((header, bytes));
 //!     }
 //!     fn close(&mut self, _conn: ConnId, _reason: &str) {}
 //!     fn note(&mut self, _level: Level, _text: &str) {}
@@ -62,7 +64,7 @@
 //!                 as_bytes_mut(&mut params[range]).copy_from_slice(&bytes);
 //!                 client.frame_arrived(0, &header, &[])?
 //!             }
-//!             ReadTarget::Bytes(_) => client.frame_arrived(0, &header, &bytes)?,
+//!             _ => client.frame_arrived(0, &header, &bytes)?,
 //!         };
 //!         match event {
 //!             ClientEvent::Started => client.begin_pull(),
@@ -118,6 +120,7 @@ mod stats;
 mod store;
 #[cfg(test)]
 mod tests;
+mod wire;
 
 pub use client::{
     Client, ClientConfig, ClientEvent, Enrolment, OutgoingFrame, ProtocolError, PullPurpose,
@@ -146,6 +149,7 @@ pub use server::{
 pub use shard::{CHUNK_FLOATS, MAX_WORKERS, WINDOW_CHUNKS, shard_ranges};
 pub use stats::{STALENESS_BOUNDS, SlotStats, Stats};
 pub use store::{DenseStore, SparseStore, Store};
+pub use wire::{GradientChanges, RoundedChunk, WireFormat};
 
 pub(crate) use keys::{KeysError, decode_keys, encode_keys};
 pub(crate) use message::MAX_REPORTS_BYTES;

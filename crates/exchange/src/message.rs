@@ -6,7 +6,7 @@
 
 use thiserror::Error;
 
-use crate::{Generation, PROTOCOL_VERSION};
+use crate::{Generation, PROTOCOL_VERSION, WireFormat};
 
 const MAGIC: [u8; 4] = *b"PACE";
 /// The longest token, in bytes.
@@ -52,6 +52,8 @@ pub struct Hello {
     pub version: u16,
     /// The client's role.
     pub role: PeerRole,
+    /// How it expects gradients and parameters to travel.
+    pub wire: WireFormat,
     /// The worker's slot, or the index of an evaluator or a process.
     pub slot: u32,
     /// Numbers the processes that fill the slot; a later one has a higher number.
@@ -81,6 +83,7 @@ impl Hello {
         Self {
             version: PROTOCOL_VERSION,
             role,
+            wire: WireFormat::F32,
             slot: 0,
             incarnation: 0,
             job_digest: [0; 32],
@@ -110,6 +113,7 @@ impl Hello {
             PeerRole::Newcomer => 3,
             PeerRole::Process => 4,
         });
+        bytes.push(self.wire.code());
         bytes.extend(self.slot.to_le_bytes());
         bytes.extend(self.incarnation.to_le_bytes());
         bytes.extend(self.job_digest);
@@ -143,9 +147,11 @@ impl Hello {
             [4] => PeerRole::Process,
             _ => return Err(MessageError::Malformed),
         };
+        let [wire] = fields.array()?;
         let hello = Self {
             version,
             role,
+            wire: WireFormat::from_code(wire).ok_or(MessageError::Malformed)?,
             slot: u32::from_le_bytes(fields.array()?),
             incarnation: u64::from_le_bytes(fields.array()?),
             job_digest: fields.array()?,
@@ -177,10 +183,18 @@ impl Hello {
     pub(crate) fn check_run(
         &self,
         token: &[u8],
+        wire: WireFormat,
         job_digest: &[u8; 32],
         layout_digest: &[u8; 32],
     ) -> Result<(), Refusal> {
         self.check_token(token)?;
+        if self.wire != wire {
+            let (theirs, ours) = (self.wire.name(), wire.name());
+            let text = format!(
+                "it sends gradients as {theirs}, but this run as {ours}: cluster.wire differs"
+            );
+            return Err(Refusal::new(RefuseCode::WrongWire, text));
+        }
         if self.job_digest != *job_digest {
             return Err(Refusal::new(RefuseCode::WrongJob, "it works for another job"));
         }
@@ -275,14 +289,19 @@ pub enum RefuseCode {
     BadSlot = 7,
     /// The run has continued without it, is over, or is full.
     NotNow = 8,
+    /// Its gradients and parameters travel in another format.
+    WrongWire = 9,
 }
 
 impl RefuseCode {
     /// Every code, in the order of their numbers.
     #[rustfmt::skip]
-    pub(crate) const ALL: [RefuseCode; 8] = {
+    pub(crate) const ALL: [RefuseCode; 9] = {
         use RefuseCode::*;
-        [WrongVersion, WrongJob, WrongLayout, WrongToken, WrongServer, SlotTaken, BadSlot, NotNow]
+        [
+            WrongVersion, WrongJob, WrongLayout, WrongToken, WrongServer, SlotTaken, BadSlot,
+            NotNow, WrongWire,
+        ]
     };
 }
 

@@ -10,9 +10,9 @@ use std::ops::Range;
 pub const CHUNK_FLOATS: usize = 65_536;
 
 /// The most chunks that a client may have sent to one server without an answer: 32 MiB of
-/// gradients.
+/// gradients. Beyond it, only the last unanswered chunk of the shard may be sent.
 ///
-/// A server holds at most this much per worker, however large the model is.
+/// A server holds at most this much and one chunk per worker, however large the model is.
 pub const WINDOW_CHUNKS: usize = 128;
 
 /// The most workers in one run.

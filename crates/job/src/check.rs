@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use paceline_engine::{
     CheckpointSettings, EvaluateSettings, FactorChoice, Mode, OnDivergence, OnWorkerLoss, Stop,
+    WireFormat,
 };
 use paceline_observe::trace::TraceWindow;
 use paceline_observe::{BatchSize, JobBatches, ModeKind};
@@ -213,6 +214,7 @@ impl JobChecker<'_> {
         let rejoin = seconds(self.number("cluster.rejoin_timeout_s").min(MAX_SECONDS));
         ClusterPlan {
             mode,
+            wire: self.wire(model),
             workers: if mode == Mode::Single { 1 } else { workers },
             slots,
             servers: match mode {
@@ -233,6 +235,20 @@ impl JobChecker<'_> {
             },
             emulate: self.emulate(mode, servers),
         }
+    }
+
+    /// How numbers travel. What a sparse model sends is mostly keys, and few of its parameters are
+    /// sent twice in a row, so that changes would not be smaller than gradients.
+    fn wire(&mut self, model: ModelKind) -> WireFormat {
+        if self.text("cluster.wire") != "bf16" {
+            return WireFormat::F32;
+        }
+        if model.is_sparse() {
+            let message = "is \"bf16\", which is for dense models: a sparse model sends only what \
+                           a batch touches; leave cluster.wire out, or set model.dense = true";
+            self.problems.push(self.job.problem("cluster.wire", message));
+        }
+        WireFormat::Bf16
     }
 
     /// The number of slots, if the job sets it and its mode has slots.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use paceline_data::{HoldOut, OnBad, SparseSpec};
 use paceline_engine::{
     CheckpointSettings, EvaluateSettings, FactorChoice, Mode, OnDivergence, OnWorkerLoss, Stop,
-    TestHooks, Threads, Timeouts, TrainSettings,
+    TestHooks, Threads, Timeouts, TrainSettings, WireFormat,
 };
 use paceline_model::OptimizerSpec;
 use paceline_observe::trace::TraceWindow;
@@ -89,6 +89,7 @@ impl Plan {
             batch: self.batch,
             optimizer: self.optimizer.clone(),
             mode: self.cluster.mode,
+            wire: self.cluster.wire,
             stop: self.stop,
             evaluate: self.evaluate,
             checkpoint: self.checkpoint,
@@ -145,6 +146,8 @@ impl ModelKind {
 pub struct ClusterPlan {
     /// How workers share the parameters.
     pub mode: Mode,
+    /// How gradients and parameters travel.
+    pub wire: WireFormat,
     /// The number of workers.
     pub workers: usize,
     /// The number of slots, if it is not one per worker.

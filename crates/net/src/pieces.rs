@@ -223,6 +223,17 @@ impl<'a> StepPieces<'a> {
         self.pieces[piece].peer_factors = slots.into_iter().map(Lent::Writable).collect();
     }
 
+    /// The ranges of all pieces.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = Range<usize>> {
+        self.pieces.iter().map(|piece| piece.start..piece.end)
+    }
+
+    /// Whether the gradient of a piece is final and its output may be written.
+    pub(crate) fn is_handed_in(&self, piece: usize) -> bool {
+        let PieceMemory { start, end, gradient, output, .. } = &self.pieces[piece];
+        gradient.len() == end - start && matches!(output, Lent::Writable(_))
+    }
+
     fn take_in(&mut self, handed_in: HandedIn<'a>) -> TakenIn {
         match handed_in {
             HandedIn::Gradient { piece, values } => {

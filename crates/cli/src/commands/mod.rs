@@ -141,7 +141,7 @@ fn explain(args: &ExplainArgs) -> Result<(), Failure> {
     print(&wrap_comments(&job.explain()))?;
     print(&table)?;
     print(&exchange)?;
-    print(&wrap_comments(&format!("{tasks}{}", threads(&plan, here))))
+    print(&wrap_comments(&format!("{tasks}{}{}", wire(&plan), threads(&plan, here))))
 }
 
 /// The threads of each worker, with the reason for their number.
@@ -157,6 +157,19 @@ fn threads(plan: &Plan, workers_here: usize) -> String {
         (None, _, Threads::Fixed(_)) => "default: more pay from a train.batch of 256 on",
     };
     format!("# threads: {} in each worker ({why})\n", counted(count as u64, "thread"))
+}
+
+/// What a step moves, if the servers hold a dense model.
+fn wire(plan: &Plan) -> String {
+    if plan.cluster.servers == 0 || plan.model.is_sparse() {
+        return String::new();
+    }
+    let wire = plan.cluster.wire;
+    format!(
+        "# wire: {}, so a step of a worker moves {} bytes for each parameter in each direction\n",
+        wire.name(),
+        wire.number_bytes()
+    )
 }
 
 /// The slots that a worker fills at the start.

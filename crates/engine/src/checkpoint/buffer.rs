@@ -1,7 +1,8 @@
 //! One shard of a checkpoint as a safetensors file.
 //!
 //! Parameters have the names of the model's tensors, the optimizer's state has names of the form
-//! `optimizer.<state>.<tensor>`. A tensor that lies wholly in the shard has its shape. A tensor
+//! `optimizer.<state>.<tensor>`; where gradients travel as changes, each slot's gradient as the
+//! servers know it has names of the form `known_gradient.<slot>.<tensor>`. A tensor that lies wholly in the shard has its shape. A tensor
 //! that is cut between servers is a row of numbers, and the file's metadata says which: `pieces` is
 //! JSON that maps its name to the first number and the one after the last. Concatenated in the
 //! order of the files, the pieces are the tensor.
@@ -30,17 +31,26 @@ const UNCACHED: i32 = rustix::fs::OFlags::DIRECT.bits() as i32;
 #[cfg(not(target_os = "linux"))]
 const UNCACHED: i32 = 0;
 
-/// The columns of a shard's file: the parameters, then each state of the optimizer.
+/// The columns of a shard's file: the parameters, then each state of the optimizer, then each
+/// slot's gradient as the servers know it.
 #[derive(Clone, Debug)]
 pub(crate) struct ShardColumns {
     pub(crate) shard: Range<usize>,
     pub(crate) states: Vec<String>,
+    pub(crate) known_gradients: usize,
 }
 
 impl ShardColumns {
     /// The number of values.
     pub(crate) fn len(&self) -> usize {
-        self.shard.len() * (1 + self.states.len())
+        self.shard.len() * (1 + self.states.len() + self.known_gradients)
+    }
+
+    /// What each column's names begin with.
+    fn prefixes(&self) -> impl Iterator<Item = String> {
+        let states = self.states.iter().map(|state| format!("optimizer.{state}."));
+        let known = (0..self.known_gradients).map(|slot| format!("known_gradient.{slot}."));
+        [String::new()].into_iter().chain(states).chain(known)
     }
 }
 
@@ -137,18 +147,14 @@ fn write_all(path: &Path, flags: i32, buffer: &CheckpointBuffer) -> io::Result<F
 /// The JSON header of the file.
 fn header(layout: &Layout, columns: &ShardColumns, step: u64) -> String {
     let (mut entries, mut pieces) = (Map::new(), Map::new());
-    let names = [None].into_iter().chain(columns.states.iter().map(Some));
-    for (column, state) in names.enumerate() {
+    for (column, prefix) in columns.prefixes().enumerate() {
         for tensor in layout.tensors() {
             let from = tensor.range.start.max(columns.shard.start);
             let to = tensor.range.end.min(columns.shard.end);
             if from >= to {
                 continue;
             }
-            let name = match state {
-                None => tensor.name.clone(),
-                Some(state) => format!("optimizer.{state}.{}", tensor.name),
-            };
+            let name = format!("{prefix}{}", tensor.name);
             let is_whole = tensor.range == (from..to);
             let shape = if is_whole { tensor.shape.clone() } else { vec![to - from] };
             if !is_whole {

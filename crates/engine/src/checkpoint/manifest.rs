@@ -56,6 +56,10 @@ pub struct CheckpointInfo {
     /// The names of the optimizer's state.
     #[serde(rename = "optimizer_slots")]
     pub optimizer_state: Vec<String>,
+    /// Slots whose gradient is in the files as the servers know it: all if gradients travel as
+    /// changes, otherwise none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub known_gradients: usize,
     /// The model's tensors, in the order of the flat parameters.
     pub tensors: Vec<TensorEntry>,
     /// How many shards there are.
@@ -63,6 +67,10 @@ pub struct CheckpointInfo {
     /// The run's generation when the checkpoint was taken; 0 without servers.
     #[serde(default)]
     pub generation: u64,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// A tensor of the model.

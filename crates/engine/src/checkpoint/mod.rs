@@ -25,4 +25,4 @@ pub use manifest::{CheckpointInfo, Manifest, PlanOrigin};
 pub use resume::{ResumeRequest, ResumedModel};
 pub use resume_point::{DenseShard, ResumePoint};
 pub use writer::{CheckpointSpec, CheckpointWriter, PlanPosition, ReportCheckpoint, ShardPlace};
-pub(crate) use writer::{copy_dense, copy_store, copy_table};
+pub(crate) use writer::{copy_dense, copy_server, copy_table};

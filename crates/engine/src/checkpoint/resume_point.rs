@@ -161,6 +161,22 @@ impl ResumePoint {
         Ok(DenseShard { params, optimizer: restored })
     }
 
+    /// A slot's gradient as the servers knew it; `None` unless gradients travelled as changes and
+    /// the slot continues where it was.
+    pub fn known_gradient(
+        &self,
+        slot: usize,
+        shard: Range<usize>,
+    ) -> Result<Option<Vec<f32>>, TrainError> {
+        let info = &self.checkpoint.manifest.info;
+        if !self.is_same || slot >= info.known_gradients {
+            return Ok(None);
+        }
+        let mut known = vec![0.0; shard.len()];
+        self.read_column(1 + info.optimizer_state.len() + slot, shard, &mut known)?;
+        Ok(Some(known))
+    }
+
     /// Fills an empty table of a sparse model.
     pub fn fill(&self, layout: &Layout, table: Table) -> Result<Table, TrainError> {
         self.check(layout, table.spec())?;
@@ -188,13 +204,21 @@ impl ResumePoint {
         range: Range<usize>,
         out: &mut [f32],
     ) -> Result<(), TrainError> {
-        let manifest = &self.checkpoint.manifest;
-        let states = &manifest.info.optimizer_state;
+        let states = &self.checkpoint.manifest.info.optimizer_state;
         let column = match state {
             None => 0,
             Some(name) => 1 + states.iter().position(|state| state == name).unwrap_or(states.len()),
         };
-        for shard in &manifest.shards {
+        self.read_column(column, range, out)
+    }
+
+    fn read_column(
+        &self,
+        column: usize,
+        range: Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), TrainError> {
+        for shard in &self.checkpoint.manifest.shards {
             let (start, end) = (shard.from as usize, shard.to as usize);
             let (from, to) = (start.max(range.start), end.min(range.end));
             if from < to {

@@ -39,6 +39,7 @@ fn writer(run: &Path, index: usize, count: usize, keep: usize) -> CheckpointWrit
         job_digest: "0".into(),
         layout_digest: "0".into(),
         optimizer_state: vec!["momentum".into()],
+        known_gradients: 0,
         tensors: tensors
             .map(|t| TensorEntry { name: t.name.clone(), shape: t.shape.clone() })
             .collect(),

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use paceline_exchange::{ChunkMarks, Store, shard_ranges};
+use paceline_exchange::{ChunkMarks, Server, Store, WireFormat, shard_ranges};
 use paceline_model::{Layout, Table};
 
 use super::buffer::{CheckpointBuffer, FileSum, ShardColumns, write_shard};
@@ -216,6 +216,7 @@ impl CheckpointSpec {
             job_digest: hex(&settings.job_digest),
             layout_digest: hex(&layout_digest(layout)),
             optimizer_state: state_names.iter().map(|&name| name.into()).collect(),
+            known_gradients: if settings.wire == WireFormat::Bf16 { steps.slots } else { 0 },
             tensors: tensors.collect(),
             shard_count: place.count,
             generation: dir.generation(),
@@ -240,7 +241,8 @@ impl CheckpointSpec {
         report: &ReportCheckpoint,
     ) {
         let states = self.info.optimizer_state.clone();
-        let columns = ShardColumns { shard: self.shard.clone(), states };
+        let (shard, known_gradients) = (self.shard.clone(), self.info.known_gradients);
+        let columns = ShardColumns { shard, states, known_gradients };
         let mut buffer = match CheckpointBuffer::new(&self.layout, &columns) {
             Ok(buffer) => buffer,
             Err(error) => return report(Err(&format!("no memory for checkpoints: {error}"))),
@@ -317,11 +319,14 @@ pub struct PlanPosition {
 }
 
 /// Copies a server's shard into columns.
-pub(crate) fn copy_store(store: &Store, out: &mut [f32]) {
-    match store {
+pub(crate) fn copy_server(server: &Server, out: &mut [f32]) {
+    match server.store() {
         Store::Dense(dense) => {
             let states = dense.optimizer().states().map(|(_, state)| state);
+            let before = 1 + dense.optimizer().states().count();
             copy_dense(dense.params(), states, out);
+            let columns = out.chunks_exact_mut(dense.params().len().max(1)).skip(before);
+            columns.enumerate().for_each(|(slot, column)| server.copy_known(slot, column));
         }
         Store::Sparse(sparse) => copy_table(sparse.table(), out),
     }

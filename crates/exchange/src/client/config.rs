@@ -1,6 +1,6 @@
 //! The settings of a client.
 
-use crate::{PeerRole, ProcessName};
+use crate::{PeerRole, ProcessName, WireFormat};
 
 /// The settings of a client.
 ///
@@ -33,6 +33,8 @@ pub struct ClientConfig {
     pub total_params: usize,
     /// Whether the model is sparse, so that parameters are requested by their keys.
     pub is_sparse: bool,
+    /// How gradients and parameters travel; a sparse model's as `f32` only.
+    pub wire: WireFormat,
     /// The process that this client belongs to.
     pub process: ProcessName,
 }
@@ -50,6 +52,7 @@ impl ClientConfig {
             servers,
             total_params,
             is_sparse: false,
+            wire: WireFormat::F32,
             process: ProcessName::default(),
         }
     }

@@ -13,6 +13,7 @@ impl Client {
     pub fn hello(&self, server: usize) -> ControlFrame {
         let config = &self.config;
         let hello = Hello {
+            wire: config.wire,
             slot: config.slot,
             incarnation: config.incarnation,
             job_digest: config.job_digest,

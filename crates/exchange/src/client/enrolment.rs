@@ -9,7 +9,7 @@ use super::event::ProtocolError;
 use crate::message::read_name;
 use crate::{
     ControlFrame, FrameKind, Generation, Header, Hello, MessageError, PeerRole, ProcessName,
-    Refusal,
+    Refusal, WireFormat,
 };
 
 /// What server 0 tells a process on its roster.
@@ -49,6 +49,8 @@ pub struct Enrolment {
     pub token: Vec<u8>,
     /// Servers in the run.
     pub servers: usize,
+    /// How gradients and parameters travel.
+    pub wire: WireFormat,
     /// Whether it has been on the run's roster before, and so may already fill slots.
     pub was_enrolled: bool,
 }
@@ -57,6 +59,7 @@ impl Enrolment {
     /// The first frame of the connection.
     pub fn hello(&self) -> ControlFrame {
         let hello = Hello {
+            wire: self.wire,
             slot: self.home.map_or(Hello::NO_SLOT, |home| home as u32),
             incarnation: self.process.id,
             job_digest: self.job_digest,

@@ -11,6 +11,11 @@ use crate::{FrameKind, MessageError, Refusal, TaskReport};
 pub enum ReadTarget {
     /// Into this range of the flat parameters.
     Floats(Range<usize>),
+    /// Into a buffer; then, widened from bf16, into this range of the flat parameters.
+    Rounded(Range<usize>),
+    /// Into this range of the gradient as the servers know it
+    /// ([`GradientChanges::known_mut`](crate::GradientChanges::known_mut)).
+    KnownGradient(Range<usize>),
     /// Into a buffer of this many bytes.
     Bytes(usize),
 }

@@ -13,6 +13,10 @@ pub struct OutgoingFrame {
     pub header: Header,
     /// The range of the gradient that the payload begins with; empty on a pull.
     pub gradient: Range<usize>,
+    /// Where gradients travel as changes: whether the changes of this range must be made, with
+    /// [`GradientChanges::update`](crate::GradientChanges::update). Otherwise the last ones are
+    /// sent again.
+    pub is_new: bool,
 }
 
 impl Client {
@@ -28,6 +32,21 @@ impl Client {
         self.begin(Operation::Push { step, examples });
         self.sequence += 1;
         self.dropped = false;
+    }
+
+    /// Begins to push a gradient that is not final yet; see [`Client::set_final`].
+    ///
+    /// # Panics
+    /// As [`Client::begin_push`].
+    pub fn begin_push_in_pieces(&mut self, step: u64, examples: u32) {
+        self.begin_push(step, examples);
+        self.set_final(self.config.total_params);
+    }
+
+    /// The gradient of the present push is final from parameter `from` on. A backward pass ends
+    /// with the first layer, so the range grows towards 0.
+    pub fn set_final(&mut self, from: usize) {
+        self.links.iter_mut().for_each(|link| link.set_final(from));
     }
 
     /// Begins to pull all parameters.
@@ -61,8 +80,8 @@ impl Client {
         let operation = self.operation?;
         let sequence = self.expected_sequence();
         let link = &mut self.links[server];
-        let after_start = matches!(operation, Operation::Push { .. });
-        let chunk = link.next_chunk(after_start)?;
+        let is_push = matches!(operation, Operation::Push { .. });
+        let chunk = link.next_chunk(is_push.then_some(sequence))?;
         let key_bytes = link.keys.as_ref().map_or(0, |keys| keys.encoded.len());
         let is_sparse = link.keys.is_some();
         match operation {
@@ -72,11 +91,12 @@ impl Client {
                     Some(keys) => keys.pushing.clone(),
                     None => chunk.values,
                 };
-                let mut header = Header::new(kind, pushing.range.len() * 4 + key_bytes);
+                let number_bytes = self.config.wire.number_bytes();
+                let mut header = Header::new(kind, pushing.range.len() * number_bytes + key_bytes);
                 (header.chunk, header.count) = (chunk.index, examples);
                 (header.step, header.version) = (step, pushing.version);
                 header.sequence = sequence;
-                Some(OutgoingFrame { header, gradient: pushing.range })
+                Some(OutgoingFrame { header, gradient: pushing.range, is_new: chunk.is_new })
             }
             Operation::Pull { resume, ahead } => {
                 let kind = if is_sparse { FrameKind::PullKeys } else { FrameKind::Pull };
@@ -88,7 +108,7 @@ impl Client {
                 } else if ahead {
                     header.flags = Flags::AHEAD;
                 }
-                Some(OutgoingFrame { header, gradient: 0..0 })
+                Some(OutgoingFrame { header, gradient: 0..0, is_new: false })
             }
         }
     }

@@ -1,11 +1,11 @@
 //! How a client handles the frames of servers.
 
-use std::ops::Range;
-
 use super::event::{ClientEvent, ProtocolError, ReadTarget};
-use super::server_progress::ServerProgress;
+use super::server_progress::{ExpectedAnswer, ServerProgress};
 use super::state::{Client, Operation};
-use crate::{Flags, FrameKind, Header, MAX_REPORTS_BYTES, Refusal, TaskReport, Welcome};
+use crate::{
+    Flags, FrameKind, Header, MAX_REPORTS_BYTES, Refusal, TaskReport, Welcome, WireFormat,
+};
 
 /// The result of handling a frame.
 type Handled = Result<ClientEvent, ProtocolError>;
@@ -16,7 +16,10 @@ impl Client {
         let values = if self.config.is_sparse { FrameKind::Values } else { FrameKind::Params };
         match header.kind {
             kind if kind == values => {
-                self.links[server].expect_chunk(header, self.expected_sequence())
+                self.links[server].expect_chunk(header, self.expected_answer())
+            }
+            FrameKind::KnownGradient if self.is_resuming() => {
+                self.links[server].expect_known(header)
             }
             kind if kind.carries_floats() || kind.carries_gradient() => {
                 Err(ProtocolError::Unexpected(header.kind))
@@ -25,14 +28,18 @@ impl Client {
         }
     }
 
-    /// The range of the flat parameters where the next answer of a server most likely belongs;
-    /// `None` if none is awaited. Nothing there is needed any more, so the caller may read into it
-    /// before the header is known, and move the data if it belongs elsewhere.
-    pub fn likely_target(&self, server: usize) -> Option<Range<usize>> {
-        self.links[server].likely_target()
+    /// Where the next answer of a server most likely belongs; `None` if none is awaited. Nothing
+    /// there is needed any more, so the caller may read into it before the header is known, and
+    /// move the data if it belongs elsewhere.
+    pub fn likely_target(&self, server: usize) -> Option<ReadTarget> {
+        let range = self.links[server].likely_target()?;
+        Some(match self.expected_answer().wire {
+            WireFormat::F32 => ReadTarget::Floats(range),
+            WireFormat::Bf16 => ReadTarget::Rounded(range),
+        })
     }
 
-    /// A frame arrived. The payload of `Params` or `Values` already lies where
+    /// A frame arrived. The payload of `Params`, `Values` or `KnownGradient` already lies where
     /// [`Client::read_target`] said, and `bytes` is empty.
     pub fn frame_arrived(
         &mut self,
@@ -49,6 +56,11 @@ impl Client {
                 Ok(ClientEvent::Started)
             }
             FrameKind::Params | FrameKind::Values => self.chunk_arrived(server, header),
+            FrameKind::KnownGradient => {
+                self.read_target(server, header)?;
+                self.links[server].known_arrived(header);
+                Ok(ClientEvent::Progress)
+            }
             FrameKind::Reports => self.reports_arrived(server, header, bytes),
             FrameKind::Notice => Ok(ClientEvent::Notice(text())),
             FrameKind::Abort => Ok(ClientEvent::Abort(text())),
@@ -97,8 +109,8 @@ impl Client {
     }
 
     fn chunk_arrived(&mut self, server: usize, header: &Header) -> Handled {
-        let sequence = self.expected_sequence();
-        self.links[server].answered(header, sequence)?;
+        let expected = self.expected_answer();
+        self.links[server].answered(header, expected)?;
         // One server decides when to stop, or some workers could stop a step before others.
         self.stopping |= server == 0 && header.flags.contains(Flags::STOP);
         if matches!(self.operation, Some(Operation::Push { .. })) {
@@ -125,6 +137,19 @@ impl Client {
             return Ok(ClientEvent::Progress);
         }
         Ok(ClientEvent::Reports(TaskReport::decode_list(&std::mem::take(gathered))?))
+    }
+
+    /// Whether the present operation is a worker's first pull.
+    fn is_resuming(&self) -> bool {
+        matches!(self.operation, Some(Operation::Pull { resume: true, .. }))
+    }
+
+    /// What all answers to the present operation have in common. A pull that no push follows is
+    /// answered with exact parameters.
+    fn expected_answer(&self) -> ExpectedAnswer {
+        let is_exact = matches!(self.operation, Some(Operation::Pull { resume: false, .. }));
+        let wire = if is_exact { WireFormat::F32 } else { self.config.wire };
+        ExpectedAnswer { sequence: self.expected_sequence(), wire }
     }
 
     /// The sequence that the answers to the present operation repeat: that of the push, or for a

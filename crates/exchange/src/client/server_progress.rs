@@ -1,15 +1,21 @@
 //! What a client knows of one server: the state of the handshake, and the answered chunks.
 //!
-//! Chunks are sent in order. Those before the cursor have been sent on this connection. A lost
-//! connection puts the cursor back to the start, and answered chunks are skipped. At most a window
-//! of chunks is unanswered at a time, so that the server need not hold more.
+//! Of the chunks whose gradient is final, the lowest is sent first: the next forward pass needs low
+//! layers first, while a backward pass completes high ones first. A lost connection counts all
+//! chunks as not sent; answered ones are skipped. At most a window of chunks is unanswered at a
+//! time, so that the server need not hold more.
+//!
+//! Workers may complete their gradients at different speeds, and then send their chunks in
+//! different orders. If each filled its window with chunks that the others have not sent, no step
+//! would ever be made. So the last unanswered chunk of a shard may be sent beyond the window: it is
+//! the last one for all workers, each of them can send it, and then the one before it, and so on.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::event::{ProtocolError, ReadTarget};
 use crate::shard::chunk_ranges;
-use crate::{CHUNK_FLOATS, FrameKind, Header, WINDOW_CHUNKS, Welcome, encode_keys};
+use crate::{CHUNK_FLOATS, FrameKind, Header, WINDOW_CHUNKS, Welcome, WireFormat, encode_keys};
 
 /// The state of the handshake on the present connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,13 +37,30 @@ pub(super) struct VersionedRange {
 struct LinkChunk {
     /// Where it lies, and the version that arrived last.
     values: VersionedRange,
+    /// Whether it has been sent on this connection for the present operation.
+    sent: bool,
+    /// Whether it has been sent for the present operation on any connection: the server may hold
+    /// it, so it takes part in the window.
+    tried: bool,
     answered: bool,
+    /// Where gradients travel as changes: the last push whose change of this chunk was made, by
+    /// this process or by the one before it.
+    changed: u64,
 }
 
 /// A chunk to send.
 pub(super) struct NextChunk {
     pub(super) index: u32,
     pub(super) values: VersionedRange,
+    /// Whether it has not been sent for this push before.
+    pub(super) is_new: bool,
+}
+
+/// What all answers to an operation have in common.
+#[derive(Clone, Copy)]
+pub(super) struct ExpectedAnswer {
+    pub(super) sequence: u64,
+    pub(super) wire: WireFormat,
 }
 
 /// The push at which a server expects the slot to continue.
@@ -69,10 +92,16 @@ pub(super) struct ServerProgress {
     /// Empty until the first `Welcome` states the size of chunks.
     chunks: Vec<LinkChunk>,
     resume_point: Option<SlotPosition>,
+    /// Chunks from this one on are final.
+    final_from: usize,
+    /// Every final chunk before this one has been sent.
     cursor: usize,
+    /// The chunks sent, in order, without those at its start that have been answered.
+    awaited: VecDeque<u32>,
+    /// Chunks that were sent on an earlier connection and must be sent again.
+    repeats: usize,
+    /// Chunks sent, on this connection or an earlier one, and not answered.
     unanswered: usize,
-    /// All chunks before this one have been answered.
-    lowest: usize,
     /// Chunks answered, on this connection or an earlier one.
     answered: usize,
     /// The pieces of the list of reports so far.
@@ -87,9 +116,11 @@ impl ServerProgress {
             handshake: Handshake::Down,
             chunks: Vec::new(),
             resume_point: None,
+            final_from: 0,
             cursor: 0,
+            awaited: VecDeque::new(),
+            repeats: 0,
             unanswered: 0,
-            lowest: 0,
             answered: 0,
             reports: Vec::new(),
         }
@@ -127,8 +158,10 @@ impl ServerProgress {
     }
 
     fn new_chunks(&self, size: usize) -> Vec<LinkChunk> {
-        let chunk =
-            |range| LinkChunk { values: VersionedRange { range, version: 0 }, answered: true };
+        let chunk = |range| {
+            let values = VersionedRange { range, version: 0 };
+            LinkChunk { values, sent: false, tried: false, answered: true, changed: 0 }
+        };
         if self.keys.is_some() {
             return vec![chunk(0..0)];
         }
@@ -147,14 +180,28 @@ impl ServerProgress {
 
     /// Begins an operation, which sends all chunks.
     pub(super) fn begin(&mut self) {
-        self.chunks.iter_mut().for_each(|chunk| chunk.answered = false);
-        (self.cursor, self.unanswered, self.lowest, self.answered) = (0, 0, 0, 0);
+        for chunk in &mut self.chunks {
+            (chunk.answered, chunk.sent, chunk.tried) = (false, false, false);
+        }
+        self.awaited.clear();
+        (self.final_from, self.cursor, self.repeats) = (0, 0, 0);
+        (self.unanswered, self.answered) = (0, 0);
     }
 
     pub(super) fn lost(&mut self) {
         self.handshake = Handshake::Down;
-        (self.cursor, self.unanswered) = (0, 0);
+        self.chunks.iter_mut().for_each(|chunk| chunk.sent = false);
+        self.awaited.clear();
+        self.repeats = self.unanswered;
+        self.cursor = self.final_from;
         self.reports.clear();
+    }
+
+    /// The gradient is final from this parameter on, counted over all servers.
+    pub(super) fn set_final(&mut self, from: usize) {
+        let is_early = |chunk: &LinkChunk| chunk.values.range.start < from;
+        self.final_from = self.chunks.partition_point(is_early);
+        self.cursor = self.final_from;
     }
 
     /// Requests a range of the wanted keys from a server of a sparse model.
@@ -174,53 +221,104 @@ impl ServerProgress {
         }
     }
 
-    /// The next chunk to send, if the handshake and the window allow one.
-    pub(super) fn next_chunk(&mut self, after_start: bool) -> Option<NextChunk> {
+    /// The next chunk to send for the push of this sequence, if the handshake and the window allow
+    /// one; without a sequence, for a pull.
+    pub(super) fn next_chunk(&mut self, push: Option<u64>) -> Option<NextChunk> {
+        let after_start = push.is_some();
         let is_open = if after_start { self.is_started() } else { self.is_welcome() };
-        if !is_open || self.unanswered >= WINDOW_CHUNKS {
+        if !is_open {
             return None;
         }
-        let ahead = self.chunks[self.cursor..].iter().position(|chunk| !chunk.answered)?;
-        let index = self.cursor + ahead;
-        self.cursor = index + 1;
-        self.unanswered += 1;
-        Some(NextChunk { index: index as u32, values: self.chunks[index].values.clone() })
+        let index = self.choose_chunk()?;
+        self.awaited.push_back(index as u32);
+        let chunk = &mut self.chunks[index];
+        self.unanswered += usize::from(!chunk.tried);
+        (chunk.sent, chunk.tried) = (true, true);
+        let is_new = push.is_some_and(|sequence| chunk.changed < sequence);
+        chunk.changed = chunk.changed.max(push.unwrap_or(0));
+        Some(NextChunk { index: index as u32, values: chunk.values.clone(), is_new })
+    }
+
+    /// The index of the next chunk to send.
+    fn choose_chunk(&mut self) -> Option<usize> {
+        if self.repeats > 0 {
+            // What the server may hold already comes first.
+            self.repeats -= 1;
+            return self.chunks.iter().position(|c| c.tried && !c.sent && !c.answered);
+        }
+        if self.unanswered < WINDOW_CHUNKS {
+            let mut ahead = self.chunks[self.cursor..].iter();
+            let index = self.cursor + ahead.position(|chunk| !chunk.sent && !chunk.answered)?;
+            self.cursor = index + 1;
+            return Some(index);
+        }
+        let last = self.chunks.iter().rposition(|chunk| !chunk.answered)?;
+        (last >= self.final_from && !self.chunks[last].sent).then_some(last)
     }
 
     /// Where an answer belongs that is about to be read.
     pub(super) fn expect_chunk(
         &self,
         header: &Header,
-        sequence: u64,
+        expected: ExpectedAnswer,
     ) -> Result<ReadTarget, ProtocolError> {
-        let chunk = self.chunks[..self.cursor].get(header.chunk as usize);
+        let chunk = self.chunks.get(header.chunk as usize);
+        let ExpectedAnswer { sequence, wire } = expected;
         let is_awaited = |chunk: &&LinkChunk| {
-            !chunk.answered
-                && header.len as usize == chunk.values.range.len() * 4
+            chunk.sent
+                && !chunk.answered
+                && header.len as usize == chunk.values.range.len() * wire.number_bytes()
                 && header.sequence == sequence
         };
-        match chunk.filter(is_awaited) {
-            Some(chunk) => Ok(ReadTarget::Floats(chunk.values.range.clone())),
+        match (chunk.filter(is_awaited), wire) {
+            (Some(chunk), WireFormat::F32) => Ok(ReadTarget::Floats(chunk.values.range.clone())),
+            (Some(chunk), WireFormat::Bf16) => Ok(ReadTarget::Rounded(chunk.values.range.clone())),
+            (None, _) => Err(ProtocolError::Chunk { chunk: header.chunk, len: header.len }),
+        }
+    }
+
+    /// Where the gradient of a chunk belongs, as the server knows it. It comes before the answer
+    /// to the first pull.
+    pub(super) fn expect_known(&self, header: &Header) -> Result<ReadTarget, ProtocolError> {
+        let chunk = self.chunks.get(header.chunk as usize);
+        let fits = |chunk: &&LinkChunk| {
+            let fits = header.len as usize == chunk.values.range.len() * 4;
+            chunk.sent && !chunk.answered && fits
+        };
+        match chunk.filter(fits) {
+            Some(chunk) => Ok(ReadTarget::KnownGradient(chunk.values.range.clone())),
             None => Err(ProtocolError::Chunk { chunk: header.chunk, len: header.len }),
         }
     }
 
+    /// The gradient of a chunk as the server knows it has been read. It covers the pushes up to the
+    /// sequence in the header.
+    pub(super) fn known_arrived(&mut self, header: &Header) {
+        self.chunks[header.chunk as usize].changed = header.sequence;
+    }
+
     /// Counts an answer that has been read.
-    pub(super) fn answered(&mut self, header: &Header, sequence: u64) -> Result<(), ProtocolError> {
-        self.expect_chunk(header, sequence)?;
+    pub(super) fn answered(
+        &mut self,
+        header: &Header,
+        expected: ExpectedAnswer,
+    ) -> Result<(), ProtocolError> {
+        self.expect_chunk(header, expected)?;
         let chunk = &mut self.chunks[header.chunk as usize];
         (chunk.answered, chunk.values.version) = (true, header.version);
         self.unanswered -= 1;
         self.answered += 1;
-        while self.chunks.get(self.lowest).is_some_and(|chunk| chunk.answered) {
-            self.lowest += 1;
+        let is_answered = |index: &u32| self.chunks[*index as usize].answered;
+        while self.awaited.front().is_some_and(is_answered) {
+            self.awaited.pop_front();
         }
         Ok(())
     }
 
-    /// Where the next answer most likely belongs: to the first chunk that waits for one.
+    /// Where the next answer most likely belongs: to the chunk that has waited for the longest.
     pub(super) fn likely_target(&self) -> Option<Range<usize>> {
-        self.chunks[..self.cursor].get(self.lowest).map(|chunk| chunk.values.range.clone())
+        let index = *self.awaited.front()?;
+        Some(self.chunks[index as usize].values.range.clone())
     }
 
     pub(super) fn is_complete(&self) -> bool {

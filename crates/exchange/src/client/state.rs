@@ -2,7 +2,7 @@
 
 use super::config::ClientConfig;
 use super::server_progress::ServerProgress;
-use crate::{Generation, shard_ranges};
+use crate::{Generation, WireFormat, shard_ranges};
 
 /// The operation that a client is performing.
 #[derive(Clone, Copy, Debug)]
@@ -109,6 +109,11 @@ impl Client {
     /// too.
     pub fn already_left(&self) -> bool {
         self.already_left
+    }
+
+    /// How gradients and parameters travel.
+    pub fn wire(&self) -> WireFormat {
+        self.config.wire
     }
 
     /// The generation of the run that the client is in.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::step_piece::StepPiece;
-use crate::{CHUNK_FLOATS, shard_ranges, worker_names};
+use crate::{CHUNK_FLOATS, WireFormat, shard_ranges, worker_names};
 
 /// The settings of a replica: everything except its parameters and its optimizer.
 ///
@@ -29,6 +29,8 @@ pub struct ReplicaConfig {
     pub check_every: u64,
     /// Parameters per chunk, 1 to [`CHUNK_FLOATS`]; only tests use fewer.
     pub chunk_floats: usize,
+    /// How gradients travel.
+    pub wire: WireFormat,
     /// Whether the run survives the loss of a worker that returns. Then every worker holds all of
     /// the optimizer's state and makes the whole update.
     pub recovers: bool,
@@ -52,6 +54,7 @@ impl ReplicaConfig {
             stop_steps: None,
             check_every: 100,
             chunk_floats: CHUNK_FLOATS,
+            wire: WireFormat::F32,
             recovers: false,
             pieces: Vec::new(),
             batch: 0,

@@ -31,6 +31,7 @@ impl Replica {
     pub fn hello(&self, peer: usize) -> ControlFrame {
         let config = &self.config;
         let bytes = Hello {
+            wire: config.wire,
             slot: config.slot as u32,
             incarnation: config.incarnation,
             job_digest: config.job_digest,
@@ -93,7 +94,8 @@ impl Replica {
     /// Checks everything that both ends must agree on.
     fn check_hello(&self, hello: &Hello) -> Result<(), Refusal> {
         let config = &self.config;
-        hello.check_run(&config.token, &config.job_digest, &config.layout_digest)?;
+        let (job, layout) = (&config.job_digest, &config.layout_digest);
+        hello.check_run(&config.token, config.wire, job, layout)?;
         let (here, workers) = (config.slot, self.peers.len());
         let (server, servers) = (hello.server as usize, hello.servers as usize);
         if hello.role != PeerRole::Replica || (server, servers) != (here, workers) {

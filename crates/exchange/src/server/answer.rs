@@ -2,7 +2,8 @@
 
 use super::host::{GradientStage, Host, ServerPhase};
 use super::state::Server;
-use crate::{ConnId, Flags, FrameBody, FrameKind, Header, Store};
+use crate::wire::add_changes;
+use crate::{ConnId, Flags, FrameBody, FrameKind, Header, Store, WireFormat};
 
 /// An answer to a slot.
 #[derive(Clone, Copy)]
@@ -49,12 +50,33 @@ impl Server {
                 (FrameKind::Values, sparse.values(keys, is_previous))
             }
         };
-        let mut header = answer_header(kind, version, values);
+        let wire = self.config.wire;
+        let mut header = answer_header(kind, version, values.len() * wire.number_bytes());
         (header.flags, header.chunk, header.sequence) = (flags, index as u32, sequence);
-        host.send(conn, header, FrameBody::Floats(values));
+        let body = match wire {
+            WireFormat::F32 => FrameBody::Floats(values),
+            WireFormat::Bf16 => FrameBody::Rounded(values),
+        };
+        host.send(conn, header, body);
     }
 
-    /// Sends a chunk of a dense model to a client that no gate waits for.
+    /// Sends a process that takes over a slot what the server knows of the slot's gradient on a
+    /// chunk, with the changes of a push that waits.
+    pub(super) fn send_known(&self, conn: ConnId, index: usize, slot: usize, host: &mut impl Host) {
+        let (chunk, state) = (&self.chunks[index], &self.chunks[index].slots[slot]);
+        let len = chunk.range.len();
+        let mut known = state.known.clone();
+        known.resize(len, 0.0);
+        if let Some(pending) = &state.pending {
+            add_changes(&pending.gradient, &mut known, len, &mut Vec::new());
+        }
+        let mut header = Header::new(FrameKind::KnownGradient, 4 * len);
+        (header.chunk, header.sequence) = (index as u32, state.last_sequence);
+        host.send(conn, header, FrameBody::Floats(&known));
+    }
+
+    /// Sends a chunk of a dense model to a client that no gate waits for. Its parameters are
+    /// never rounded.
     pub(super) fn send_params(
         &self,
         conn: ConnId,
@@ -66,7 +88,7 @@ impl Server {
         let Store::Dense(dense) = &self.store else { return };
         let chunk = &self.chunks[index];
         let values = dense.values(&chunk.range, false);
-        let mut header = answer_header(FrameKind::Params, chunk.version, values);
+        let mut header = answer_header(FrameKind::Params, chunk.version, 4 * values.len());
         header.flags = self.stop_flag(chunk.version);
         (header.chunk, header.sequence) = (index as u32, sequence);
         host.send(conn, header, FrameBody::Floats(values));
@@ -85,7 +107,7 @@ impl Server {
         let flags = self.stop_flag(version);
         let Store::Sparse(sparse) = &mut self.store else { return };
         let values = sparse.values(keys, false);
-        let mut header = answer_header(FrameKind::Values, version, values);
+        let mut header = answer_header(FrameKind::Values, version, 4 * values.len());
         (header.flags, header.sequence) = (flags, sequence);
         host.send(conn, header, FrameBody::Floats(values));
     }
@@ -101,6 +123,6 @@ impl Server {
     }
 }
 
-fn answer_header(kind: FrameKind, version: u64, values: &[f32]) -> Header {
-    Header { step: version, version, ..Header::new(kind, values.len() * 4) }
+fn answer_header(kind: FrameKind, version: u64, bytes: usize) -> Header {
+    Header { step: version, version, ..Header::new(kind, bytes) }
 }

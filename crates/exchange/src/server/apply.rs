@@ -6,9 +6,10 @@
 
 use super::host::{GradientStage, Host, ServerPhase};
 use super::state::Server;
-use crate::Store;
 use crate::chunk::PendingGradient;
 use crate::mean::{add_scaled, scale, weight};
+use crate::wire::add_changes;
+use crate::{Store, WireFormat};
 
 impl Server {
     /// Applies one gradient as one update. The keys are those of a sparse model.
@@ -108,9 +109,22 @@ impl Server {
     }
 
     fn take_pending(&mut self, index: usize, slot: usize) -> Option<PendingGradient> {
-        let pending = self.chunks[index].slots[slot].pending.take()?;
+        let mut pending = self.chunks[index].slots[slot].pending.take()?;
         self.members[slot].pending -= 1;
+        self.widen(index, slot, &mut pending.gradient);
         Some(pending)
+    }
+
+    /// Where gradients travel as changes: adds those of a push to what the server knows of the
+    /// slot's gradient, and replaces them by it.
+    pub(super) fn widen(&mut self, index: usize, slot: usize, gradient: &mut Vec<f32>) {
+        if self.config.wire == WireFormat::Bf16 {
+            let chunk = &mut self.chunks[index];
+            let (len, known) = (chunk.range.len(), &mut chunk.slots[slot].known);
+            let mut whole = self.pool.take();
+            add_changes(gradient, known, len, &mut whole);
+            self.pool.put_back(std::mem::replace(gradient, whole));
+        }
     }
 
     #[inline]

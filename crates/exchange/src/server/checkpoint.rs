@@ -37,6 +37,30 @@ impl Server {
         self.chunks.iter().map(chunk_marks).collect()
     }
 
+    /// Where gradients travel as changes: copies what the server knows of a slot's gradient, of the
+    /// pushes that the marks cover.
+    pub fn copy_known(&self, slot: usize, out: &mut [f32]) {
+        for chunk in &self.chunks {
+            let (place, known) = (&mut out[chunk.range.clone()], &chunk.slots[slot].known);
+            if known.is_empty() {
+                place.fill(0.0);
+            } else {
+                place.copy_from_slice(known);
+            }
+        }
+    }
+
+    /// Restores what [`Server::copy_known`] has copied. Call this before the first connection.
+    ///
+    /// # Panics
+    /// If the run has started.
+    pub fn restore_known(&mut self, slot: usize, values: &[f32]) {
+        assert!(!self.started, "the run has started");
+        for chunk in &mut self.chunks {
+            chunk.slots[slot].known = values[chunk.range.clone()].to_vec();
+        }
+    }
+
     /// Sets the generation of the run that this server belongs to. Call this before the first
     /// connection.
     ///

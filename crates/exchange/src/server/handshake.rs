@@ -81,7 +81,8 @@ impl Server {
                 Ok(())
             };
         }
-        hello.check_run(&config.token, &config.job_digest, &config.layout_digest)?;
+        let (job, layout) = (&config.job_digest, &config.layout_digest);
+        hello.check_run(&config.token, config.wire, job, layout)?;
         if (hello.server as usize, hello.servers as usize) != (config.index, config.servers) {
             let (index, servers) = (config.index, config.servers);
             let text = format!(
@@ -170,6 +171,9 @@ impl Server {
             if takes_over {
                 chunk.slots[slot].pending_keys.clear();
             }
+        }
+        if takes_over {
+            self.discard_partial_push(slot);
         }
         self.connections.set(conn, ConnectedPeer::Worker(slot));
         if takes_over && self.started {

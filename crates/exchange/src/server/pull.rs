@@ -6,7 +6,7 @@ use super::state::Server;
 use super::violation::Checked;
 use crate::chunk::DueReply;
 use crate::members::MemberState;
-use crate::{ConnId, Flags, FrameKind, Header};
+use crate::{ConnId, Flags, FrameKind, Header, WireFormat};
 
 impl Server {
     /// Answers a request for one chunk: at once, unless a worker takes over a slot with it.
@@ -65,7 +65,13 @@ impl Server {
         let index = header.chunk as usize;
         let chunk = &self.chunks[index];
         let sequence = header.sequence;
-        let has_it = chunk.slots[slot].last_sequence >= sequence;
+        let state = &chunk.slots[slot];
+        let last_sequence = state.last_sequence;
+        let is_known = last_sequence > 0 || !state.known.is_empty();
+        if self.config.wire == WireFormat::Bf16 && is_known {
+            self.send_known(conn, index, slot, host);
+        }
+        let has_it = last_sequence >= sequence;
         let is_one_ahead = chunk.version.checked_sub(1) == Some(header.step);
         let flags = Flags::NONE;
         if has_it && self.store.has_previous() && is_one_ahead {

@@ -33,7 +33,8 @@ impl Server {
         let decision = self.gate.judge(self.gate_view(), push);
         match decision {
             Decision::Violation(what) => return Err(what.into()),
-            Decision::Wait { .. } if self.members[slot].pending >= WINDOW_CHUNKS => {
+            // One more than the window, or workers with different orders could block each other.
+            Decision::Wait { .. } if self.members[slot].pending > WINDOW_CHUNKS => {
                 return Err("more unanswered chunks than the window holds".into());
             }
             _ => {}
@@ -46,6 +47,7 @@ impl Server {
         let (dropped, wanted_version) = match decision {
             Decision::Violation(_) => unreachable!("a violation returns above"),
             Decision::Apply => {
+                self.widen(index, slot, gradient);
                 self.apply(index, &keys, gradient, host);
                 self.key_pool.put_back(keys);
                 self.count_applied(index, slot, header.version, header.count, 1);
@@ -61,6 +63,7 @@ impl Server {
                 (false, wanted_version)
             }
             Decision::Drop { wanted_version } => {
+                self.widen(index, slot, gradient);
                 self.key_pool.put_back(keys);
                 self.stats.slots[slot].dropped += u64::from(index == 0);
                 (true, wanted_version)
@@ -90,6 +93,28 @@ impl Server {
         self.key_pool.put_back(keys);
         self.chunks[index].slots[slot].awaiting_reply = Some(reply);
         self.answer(index, host);
+    }
+
+    /// Forgets the chunks of a slot's last push that wait to be applied, unless all chunks have it.
+    ///
+    /// The process that takes over the slot makes the push again. It may send the chunks in
+    /// another order, and then the server would have to hold those of both.
+    pub(super) fn discard_partial_push(&mut self, slot: usize) {
+        let sequences = || self.chunks.iter().map(|chunk| chunk.slots[slot].last_sequence);
+        let (lowest, highest) = (sequences().min(), sequences().max());
+        if lowest == highest {
+            return;
+        }
+        for chunk in &mut self.chunks {
+            let state = &mut chunk.slots[slot];
+            if let Some(pending) = state.pending.take() {
+                self.pool.put_back(pending.gradient);
+                self.key_pool.put_back(pending.keys);
+                self.members[slot].pending -= 1;
+                state.last_sequence -= 1;
+                state.step = state.step.saturating_sub(1);
+            }
+        }
     }
 
     /// Raises the version at which a duplicate push is answered, where chunk 0 decides: every

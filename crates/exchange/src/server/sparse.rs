@@ -31,7 +31,7 @@ impl Server {
         let (index, len) = (header.chunk as usize, header.len as usize);
         let chunk = &self.chunks[index];
         let Store::Sparse(sparse) = &self.store else {
-            let fits = len == 4 * chunk.range.len();
+            let fits = len == self.config.wire.number_bytes() * chunk.range.len();
             return if fits { Ok(None) } else { Err("a gradient of the wrong length".into()) };
         };
         let pending_keys = &chunk.slots[slot].pending_keys;

@@ -7,7 +7,7 @@ use crate::gate::{Gate, GateView, gate_for};
 use crate::members::Members;
 use crate::reports::Reports;
 use crate::shard::chunk_ranges;
-use crate::{ConnId, Generation, ModeConfig, ServerConfig, Stats, Store};
+use crate::{ConnId, Generation, ModeConfig, ServerConfig, Stats, Store, WireFormat};
 
 /// The largest shard, in parameters, of which `sync` keeps the previous version (32 MiB); see
 /// [`Server::keeps_previous`].
@@ -71,6 +71,8 @@ impl Server {
             panic!("{error}");
         }
         assert_eq!(store.len(), config.shard().len(), "the store must be the shard");
+        let is_exact = config.wire == WireFormat::F32;
+        assert!(is_exact || matches!(store, Store::Dense(_)), "a sparse model travels as f32");
         let ranges = match &store {
             Store::Dense(_) => chunk_ranges(store.len(), config.chunk_floats),
             Store::Sparse(_) => std::iter::once(0..store.len()).collect(),

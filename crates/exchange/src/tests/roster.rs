@@ -58,6 +58,7 @@ impl RosterRun {
             job_digest: JOB,
             layout_digest: LAYOUT,
             token: TOKEN.to_vec(),
+            wire: WireFormat::F32,
             servers: 1,
             was_enrolled,
         };

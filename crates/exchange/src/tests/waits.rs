@@ -89,6 +89,7 @@ fn only_clients_that_agree_on_everything_are_accepted() {
     check(|config| config.job_digest[3] ^= 1, 0, RefuseCode::WrongJob);
     check(|config| config.layout_digest[3] ^= 1, 0, RefuseCode::WrongLayout);
     check(|config| config.servers = 2, 0, RefuseCode::WrongServer);
+    check(|config| config.wire = WireFormat::Bf16, 0, RefuseCode::WrongWire);
     check(|_| {}, 3, RefuseCode::BadSlot);
 }
 

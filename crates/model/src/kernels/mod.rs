@@ -6,6 +6,7 @@
 //! Element-wise kernels (no sums, no fused multiply-add) give equal bits on all.
 
 mod aligned;
+mod bf16;
 mod bits;
 mod dense;
 mod elementwise;
@@ -23,6 +24,7 @@ pub(crate) mod vectors;
 pub(crate) mod winograd;
 
 pub(crate) use aligned::AlignedBuffer;
+pub use bf16::{bf16_add, bf16_decode, bf16_encode, bf16_encode_change};
 pub use dense::{
     dense_backward_bias, dense_backward_inputs, dense_backward_weights, dense_forward,
 };

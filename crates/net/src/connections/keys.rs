@@ -29,7 +29,7 @@ impl ServerConnections {
         }
         self.client.begin_pull_keys(keys, purpose);
         self.params.resize(keys.len(), 0.0);
-        let pulled = self.complete(&[], ReturnWhen::Answered, observer)?;
+        let pulled = self.complete_whole(&[], ReturnWhen::Answered, observer)?;
         if pulled == LinkOutcome::Done(()) {
             mem::swap(values, &mut self.params);
         }
@@ -57,7 +57,7 @@ impl ServerConnections {
         let mut pushed = mem::take(&mut self.pushed);
         pushed.clear();
         pushed.extend_from_slice(grad);
-        let sent = self.complete(&pushed, ReturnWhen::Sent, observer);
+        let sent = self.complete_whole(&pushed, ReturnWhen::Sent, observer);
         self.pushed = pushed;
         sent
     }
@@ -72,7 +72,7 @@ impl ServerConnections {
             return Ok(LinkOutcome::Rewound);
         }
         let pushed = mem::take(&mut self.pushed);
-        let answered = self.complete(&pushed, ReturnWhen::Answered, observer);
+        let answered = self.complete_whole(&pushed, ReturnWhen::Answered, observer);
         self.pushed = pushed;
         let answered = answered?;
         if answered == LinkOutcome::Done(()) {

@@ -154,7 +154,7 @@ impl ServerConnections {
                 flushed.or_else(|error| self.connection_failed(server, error))?;
             }
             if !self.read_all(observer)? && !is_done(self) {
-                self.wait(&mut wait, observer)?;
+                self.wait_between(&mut wait, observer)?;
             }
         }
         Ok(if self.has_rewound { LinkOutcome::Rewound } else { LinkOutcome::Done(()) })

@@ -113,6 +113,7 @@ impl ServerConnections {
         for peer in &mut self.peers {
             (peer.said_goodbye, peer.may_close, peer.may_vanish) = (false, false, false);
         }
+        self.changes.clear();
         self.has_rewound = true;
     }
 

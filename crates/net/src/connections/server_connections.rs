@@ -5,11 +5,13 @@
 //! chunk has been answered. With a large model the answers to the first chunks arrive while the
 //! last chunks are still being sent, so sending, applying and receiving overlap.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use mio::{Events, Poll};
-use paceline_exchange::{Client, ClientEvent, FrameKind, RefuseCode, TaskReport};
+use mio::{Events, Poll, Waker};
+use paceline_exchange::{Client, ClientEvent, FrameKind, GradientChanges, RefuseCode, TaskReport};
 
+use super::buffers::{Buffers, WholeBuffers};
 use super::config::ConnectConfig;
 use super::requests::StandingRequests;
 use super::server_peer::ServerPeer;
@@ -49,6 +51,10 @@ pub struct ServerConnections {
     pub(super) has_rewound: bool,
     /// For a sparse model: the gradient pushed last, until it is answered.
     pub(super) pushed: Vec<f32>,
+    /// The gradient as it travels, if it travels as changes; otherwise empty.
+    pub(super) changes: GradientChanges,
+    /// Wakes a thread that exchanges in pieces.
+    pub(super) waker: Arc<Waker>,
 }
 
 impl ServerConnections {
@@ -99,7 +105,7 @@ impl ServerConnections {
             return Ok(LinkOutcome::Rewound);
         }
         self.client.begin_pull();
-        self.complete(&[], ReturnWhen::Answered, observer)
+        self.complete_whole(&[], ReturnWhen::Answered, observer)
     }
 
     /// Pushes the gradient of the batch of plan step `step`, computed from `examples` examples,
@@ -120,43 +126,77 @@ impl ServerConnections {
         }
         self.client.begin_push(step, examples);
         observer.sending_gradient(step);
-        self.complete(grad, ReturnWhen::Answered, observer)
+        self.complete_whole(grad, ReturnWhen::Answered, observer)
     }
 
     /// Sends and reads until the present operation has been sent or answered in full.
-    pub(super) fn complete(
+    pub(super) fn complete_whole(
         &mut self,
-        grad: &[f32],
+        gradient: &[f32],
         when: ReturnWhen,
         observer: &mut impl LinkObserver,
     ) -> Result<LinkOutcome, LinkError> {
         let mut wait = None;
-        loop {
-            self.reconnect()?;
-            observer.enter_phase(ExchangePhase::Push);
-            let mut progress = self.send_all(grad)?;
-            if self.peers.iter().any(ServerPeer::is_readable) {
-                observer.enter_phase(ExchangePhase::Pull);
-                progress |= self.read_all(observer)?;
-            }
-            if !progress && !self.may_return(when) && !self.is_over {
-                observer.enter_phase(ExchangePhase::Wait);
-                self.wait(wait.get_or_insert_with(LongWait::new), observer)?;
-            }
-            if self.has_rewound {
-                return Ok(LinkOutcome::Rewound);
-            }
-            if self.may_return(when) {
-                self.peers.iter_mut().for_each(|peer| peer.breaks = 0);
-                if self.client.is_complete() {
-                    self.requests.operation_answered();
+        self.with_params(|connections, params| {
+            let buffers = &mut WholeBuffers { gradient, params };
+            loop {
+                let progress = connections.send_and_read(buffers, observer)?;
+                if !progress && !connections.may_return(when) && !connections.is_over {
+                    observer.enter_phase(ExchangePhase::Wait);
+                    let wait = wait.get_or_insert_with(LongWait::new);
+                    connections.wait(wait, buffers, observer)?;
                 }
-                return Ok(LinkOutcome::Done(()));
+                if let Some(outcome) = connections.outcome(when)? {
+                    return Ok(outcome);
+                }
             }
-            if self.is_over {
-                return Err(LinkError::Aborted("the run is over".into()));
-            }
+        })
+    }
+
+    /// Lends the parameters to `work`, beside the connections.
+    fn with_params<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self, &mut [f32]) -> Result<T, LinkError>,
+    ) -> Result<T, LinkError> {
+        let mut params = std::mem::take(&mut self.params);
+        let done = work(self, &mut params);
+        self.params = params;
+        done
+    }
+
+    /// Connects where that is due, sends what the sockets take and reads what has arrived. Returns
+    /// whether any byte was sent or read.
+    pub(super) fn send_and_read(
+        &mut self,
+        buffers: &mut impl Buffers,
+        observer: &mut impl LinkObserver,
+    ) -> Result<bool, LinkError> {
+        self.reconnect()?;
+        observer.enter_phase(ExchangePhase::Push);
+        let mut progress = self.send_all(buffers)?;
+        if self.peers.iter().any(ServerPeer::is_readable) {
+            observer.enter_phase(ExchangePhase::Pull);
+            progress |= self.read_into(buffers, observer)?;
         }
+        Ok(progress)
+    }
+
+    /// The outcome of the present operation, once it is known.
+    pub(super) fn outcome(&mut self, when: ReturnWhen) -> Result<Option<LinkOutcome>, LinkError> {
+        if self.has_rewound {
+            return Ok(Some(LinkOutcome::Rewound));
+        }
+        if self.may_return(when) {
+            self.peers.iter_mut().for_each(|peer| peer.breaks = 0);
+            if self.client.is_complete() {
+                self.requests.operation_answered();
+            }
+            return Ok(Some(LinkOutcome::Done(())));
+        }
+        if self.is_over {
+            return Err(LinkError::Aborted("the run is over".into()));
+        }
+        Ok(None)
     }
 
     fn may_return(&self, when: ReturnWhen) -> bool {
@@ -165,10 +205,11 @@ impl ServerConnections {
     }
 
     /// Sends what the sockets take now. Returns whether they took any byte.
-    fn send_all(&mut self, grad: &[f32]) -> Result<bool, LinkError> {
+    fn send_all(&mut self, buffers: &impl Buffers) -> Result<bool, LinkError> {
         let mut progress = false;
         for server in 0..self.peers.len() {
-            match self.peers[server].send_chunks(server, &mut self.client, grad) {
+            let (client, changes) = (&mut self.client, &mut self.changes);
+            match self.peers[server].send_chunks(server, client, buffers, changes) {
                 Ok(sent) => progress |= sent,
                 Err(error) => self.connection_failed(server, error)?,
             }
@@ -176,13 +217,24 @@ impl ServerConnections {
         Ok(progress)
     }
 
-    /// Reads what has arrived. Returns whether anything had.
+    /// Reads what has arrived while no operation is in progress. Returns whether anything had.
     pub(super) fn read_all(&mut self, observer: &mut impl LinkObserver) -> Result<bool, LinkError> {
+        self.with_params(|connections, params| {
+            connections.read_into(&mut WholeBuffers { gradient: &[], params }, observer)
+        })
+    }
+
+    /// Reads what has arrived. Returns whether anything had.
+    fn read_into(
+        &mut self,
+        buffers: &mut impl Buffers,
+        observer: &mut impl LinkObserver,
+    ) -> Result<bool, LinkError> {
         let mut progress = false;
         for server in 0..self.peers.len() {
             loop {
                 let peer = &mut self.peers[server];
-                match peer.read_event(server, &mut self.client, &mut self.params) {
+                match peer.read_event(server, &mut self.client, buffers, &mut self.changes) {
                     Ok(Some(event)) => {
                         if peer.take_first_chunk() {
                             observer.update_arrived(server);
@@ -235,11 +287,23 @@ impl ServerConnections {
         Ok(())
     }
 
-    /// Spins, then sleeps until a socket has something. Notes once a second what it waits for,
-    /// and fails at the limit.
-    pub(super) fn wait(
+    /// Waits while no operation is in progress.
+    pub(super) fn wait_between(
         &mut self,
         wait: &mut LongWait,
+        observer: &mut impl LinkObserver,
+    ) -> Result<(), LinkError> {
+        self.with_params(|connections, params| {
+            connections.wait(wait, &mut WholeBuffers { gradient: &[], params }, observer)
+        })
+    }
+
+    /// Spins, then sleeps until a socket has something. Notes once a second what it waits for,
+    /// and fails at the limit.
+    fn wait(
+        &mut self,
+        wait: &mut LongWait,
+        buffers: &mut impl Buffers,
         observer: &mut impl LinkObserver,
     ) -> Result<(), LinkError> {
         let mut spin = SpinWait::new();
@@ -249,7 +313,7 @@ impl ServerConnections {
             // The first look is at the socket itself, as the server's is.
             server.wake();
             observer.enter_phase(ExchangePhase::Pull);
-            if self.read_all(observer)? {
+            if self.read_into(buffers, observer)? {
                 return Ok(());
             }
             observer.enter_phase(ExchangePhase::Wait);
@@ -259,6 +323,16 @@ impl ServerConnections {
                 return Ok(());
             }
         }
+        self.sleep(wait, observer)
+    }
+
+    /// Sleeps until a socket has something. Notes once a second what it waits for, and fails at the
+    /// limit.
+    pub(super) fn sleep(
+        &mut self,
+        wait: &mut LongWait,
+        observer: &mut impl LinkObserver,
+    ) -> Result<(), LinkError> {
         if self.poll(self.longest_sleep())? {
             return Ok(());
         }

@@ -5,8 +5,12 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
-use paceline_exchange::{Client, ClientEvent, Header, ReadTarget, Refusal, as_bytes, as_bytes_mut};
+use paceline_exchange::{
+    Client, ClientEvent, FrameKind, GradientChanges, Header, OutgoingFrame, ReadTarget, Refusal,
+    RoundedChunk, WireFormat, as_bytes, as_bytes_mut,
+};
 
+use super::buffers::Buffers;
 use crate::dial::RETRY_PAUSE;
 use crate::error::LinkError;
 use crate::framed::{
@@ -62,6 +66,12 @@ pub(super) struct ServerPeer {
     earlier: Traffic,
     /// The last frame was the first chunk of an answer.
     is_first_chunk: bool,
+    /// Rounded parameters that are being read.
+    rounded: RoundedChunk,
+    /// Chunks that do not lie in one piece: parameters that are being read, and a gradient that
+    /// is being sent.
+    scattered: Vec<f32>,
+    gathered: Vec<f32>,
 }
 
 impl ServerPeer {
@@ -80,6 +90,9 @@ impl ServerPeer {
             retired: Vec::new(),
             earlier: Traffic::default(),
             is_first_chunk: false,
+            rounded: RoundedChunk::default(),
+            scattered: Vec::new(),
+            gathered: Vec::new(),
         }
     }
 
@@ -217,10 +230,12 @@ impl ServerPeer {
         &mut self,
         server: usize,
         client: &mut Client,
-        grad: &[f32],
+        buffers: &impl Buffers,
+        changes: &mut GradientChanges,
     ) -> Result<bool, LinkError> {
+        let gathered = &mut self.gathered;
         let send = |connection: &mut FramedConnection<_, _>| -> io::Result<bool> {
-            connection.send_frames(&mut PushSource { client, server, grad })
+            connection.send_frames(&mut PushSource { client, server, buffers, changes, gathered })
         };
         let sent = self.connection.as_mut().map_or(Ok(false), send);
         sent.map_err(|error| self.lost(error))
@@ -236,13 +251,24 @@ impl ServerPeer {
         &mut self,
         server: usize,
         client: &mut Client,
-        params: &mut [f32],
+        buffers: &mut impl Buffers,
+        changes: &mut GradientChanges,
     ) -> Result<Option<ClientEvent>, LinkError> {
         let Some(connection) = &mut self.connection else { return Ok(None) };
-        let read = connection.read_frame(&mut ParamsSink { client, server, params, likely: 0..0 });
-        match read {
+        let mut sink = ParamsSink {
+            client,
+            server,
+            buffers,
+            changes,
+            rounded: &mut self.rounded,
+            scattered: &mut self.scattered,
+            likely: None,
+        };
+        match connection.read_frame(&mut sink) {
             Ok(FrameRead::Frame { header, is_control }) => {
-                self.is_first_chunk = !is_control && header.chunk == 0;
+                sink.put_in_place(&header);
+                let is_answer = matches!(header.kind, FrameKind::Params | FrameKind::Values);
+                self.is_first_chunk = is_answer && header.chunk == 0;
                 let bytes = if is_control { connection.control() } else { &[] };
                 let event = client.frame_arrived(server, &header, bytes);
                 event.map(Some).map_err(|error| self.lost(error))
@@ -263,41 +289,120 @@ impl ServerPeer {
 }
 
 /// The frames that a client sends to one server.
-struct PushSource<'a> {
+struct PushSource<'a, B> {
     client: &'a mut Client,
     server: usize,
-    grad: &'a [f32],
+    buffers: &'a B,
+    changes: &'a mut GradientChanges,
+    gathered: &'a mut Vec<f32>,
 }
 
-impl FrameSource for PushSource<'_> {
+impl<B: Buffers> FrameSource for PushSource<'_, B> {
     type Origin = Range<usize>;
 
     fn next_frame(&mut self) -> Option<SourceFrame<Range<usize>>> {
-        let next = self.client.next_frame(self.server)?;
-        Some(SourceFrame { header: next.header, origin: next.gradient })
+        let OutgoingFrame { header, gradient: range, is_new } =
+            self.client.next_frame(self.server)?;
+        match self.client.wire() {
+            WireFormat::Bf16 if is_new => {
+                let mut start = range.start;
+                self.buffers.for_each_gradient(&range, &mut |piece| {
+                    self.changes.update(start..start + piece.len(), piece);
+                    start += piece.len();
+                });
+            }
+            WireFormat::F32 if self.buffers.gradient(&range).is_none() => {
+                self.gathered.clear();
+                let gathered = &mut *self.gathered;
+                self.buffers.for_each_gradient(&range, &mut |piece| {
+                    gathered.extend_from_slice(piece);
+                });
+            }
+            _ => {}
+        }
+        Some(SourceFrame { header, origin: range })
     }
 
-    fn bytes(&self, gradient: &Range<usize>) -> [&[u8]; 2] {
-        [as_bytes(&self.grad[gradient.clone()]), self.client.keys(self.server)]
+    fn bytes(&self, range: &Range<usize>) -> [&[u8]; 2] {
+        let numbers = match self.client.wire() {
+            WireFormat::F32 => as_bytes(self.buffers.gradient(range).unwrap_or(self.gathered)),
+            WireFormat::Bf16 => self.changes.bytes(range.clone()),
+        };
+        [numbers, self.client.keys(self.server)]
     }
 }
 
 /// Reads parameters from one server into their place.
-struct ParamsSink<'a> {
+struct ParamsSink<'a, B> {
     client: &'a mut Client,
     server: usize,
-    params: &'a mut [f32],
-    /// The parameters that the next frame likely brings. They have not been answered yet, so a
-    /// wrong guess overwrites nothing of value.
-    likely: Range<usize>,
+    buffers: &'a mut B,
+    changes: &'a mut GradientChanges,
+    rounded: &'a mut RoundedChunk,
+    scattered: &'a mut Vec<f32>,
+    /// Where the next frame likely belongs. Nothing has been answered there yet, so a wrong guess
+    /// overwrites nothing of value.
+    likely: Option<ReadTarget>,
 }
 
-impl FrameSink for ParamsSink<'_> {
+impl<B: Buffers> ParamsSink<'_, B> {
+    fn bytes_of(&mut self, target: &ReadTarget) -> &mut [u8] {
+        match target.clone() {
+            ReadTarget::Floats(range) => match self.buffers.params(&range) {
+                Some(params) => as_bytes_mut(params),
+                None => {
+                    self.scattered.resize(range.len(), 0.0);
+                    as_bytes_mut(self.scattered)
+                }
+            },
+            ReadTarget::KnownGradient(range) => as_bytes_mut(self.changes.known_mut(range)),
+            ReadTarget::Rounded(range) => self.rounded.bytes_mut(range.len()),
+            ReadTarget::Bytes(_) => &mut [],
+        }
+    }
+
+    /// The memory of the likely target.
+    fn likely_bytes(&mut self) -> &mut [u8] {
+        match self.likely.clone() {
+            Some(likely) => self.bytes_of(&likely),
+            None => &mut [],
+        }
+    }
+
+    /// Puts parameters that have been read elsewhere in their place.
+    fn put_in_place(&mut self, header: &Header) {
+        if !matches!(header.kind, FrameKind::Params | FrameKind::Values) {
+            return;
+        }
+        let mut start = 0;
+        match self.client.read_target(self.server, header) {
+            Ok(ReadTarget::Rounded(range)) => {
+                self.buffers.for_each_params(&range, &mut |params| {
+                    self.rounded.widen_into(start, params);
+                    start += params.len();
+                });
+                self.buffers.arrived(&range);
+            }
+            Ok(ReadTarget::Floats(range)) => {
+                if self.buffers.params(&range).is_none() {
+                    self.buffers.for_each_params(&range, &mut |params| {
+                        params.copy_from_slice(&self.scattered[start..start + params.len()]);
+                        start += params.len();
+                    });
+                }
+                self.buffers.arrived(&range);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl<B: Buffers> FrameSink for ParamsSink<'_, B> {
     type Target = ReadTarget;
 
     fn likely_place(&mut self) -> &mut [u8] {
-        self.likely = self.client.likely_target(self.server).unwrap_or(0..0);
-        as_bytes_mut(&mut self.params[self.likely.clone()])
+        self.likely = self.client.likely_target(self.server);
+        self.likely_bytes()
     }
 
     fn aim(
@@ -307,16 +412,18 @@ impl FrameSink for ParamsSink<'_> {
         control: &mut Vec<u8>,
     ) -> Result<Option<ReadTarget>, String> {
         let target = self.client.read_target(self.server, header).map_err(|e| e.to_string())?;
-        let likely_bytes = self.likely.start * 4..self.likely.start * 4 + received;
-        match &target {
-            ReadTarget::Floats(range) if *range != self.likely => {
-                as_bytes_mut(self.params).copy_within(likely_bytes, range.start * 4);
-            }
-            ReadTarget::Floats(_) => {}
-            ReadTarget::Bytes(len) => {
-                control.clear();
-                control.resize(*len, 0);
-                control[..received].copy_from_slice(&as_bytes(self.params)[likely_bytes]);
+        let is_rounded = |target: &ReadTarget| matches!(target, ReadTarget::Rounded(_));
+        // One buffer serves all rounded chunks.
+        let is_there = self
+            .likely
+            .as_ref()
+            .is_some_and(|likely| *likely == target || is_rounded(likely) && is_rounded(&target));
+        if !is_there {
+            control.clear();
+            control.extend_from_slice(&self.likely_bytes()[..received]);
+            match &target {
+                ReadTarget::Bytes(len) => control.resize(*len, 0),
+                target => self.bytes_of(target)[..received].copy_from_slice(control),
             }
         }
         Ok(Some(target))
@@ -324,8 +431,8 @@ impl FrameSink for ParamsSink<'_> {
 
     fn place(&mut self, target: &ReadTarget) -> Option<&mut [u8]> {
         match target {
-            ReadTarget::Floats(range) => Some(as_bytes_mut(&mut self.params[range.clone()])),
             ReadTarget::Bytes(_) => None,
+            target => Some(self.bytes_of(target)),
         }
     }
 }

@@ -1,10 +1,12 @@
 //! The start: a worker connects to all servers, in any order, and says which are missing.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mio::{Events, Poll, Token};
-use paceline_exchange::{Client, ControlFrame, PeerRole};
+use mio::{Events, Poll, Token, Waker};
+use paceline_exchange::{Client, ControlFrame, GradientChanges, PeerRole, WireFormat};
 
+use super::buffers::WholeBuffers;
 use super::config::ConnectConfig;
 use super::server_connections::ServerConnections;
 use super::server_peer::ServerPeer;
@@ -31,6 +33,10 @@ impl ServerConnections {
         let peers: Vec<_> =
             addresses.map(|(index, address)| ServerPeer::new(index, address)).collect();
         let dense_params = if config.client.is_sparse { 0 } else { config.client.total_params };
+        let is_changed =
+            config.client.wire == WireFormat::Bf16 && config.client.role == PeerRole::Worker;
+        let changed_params = if is_changed { dense_params } else { 0 };
+        let poll = Poll::new()?;
         let mut connections = Self {
             client: Client::new(config.client.clone()),
             params: vec![0.0; dense_params],
@@ -39,8 +45,10 @@ impl ServerConnections {
             is_over: false,
             has_rewound: false,
             pushed: Vec::new(),
+            changes: GradientChanges::new(changed_params),
+            waker: Arc::new(Waker::new(poll.registry(), Token(peers.len()))?),
             peers,
-            poll: Poll::new()?,
+            poll,
             events: Events::with_capacity(64),
             config,
         };
@@ -138,7 +146,8 @@ impl ServerConnections {
         for server in 0..self.peers.len() {
             loop {
                 let peer = &mut self.peers[server];
-                match peer.read_event(server, &mut self.client, &mut self.params) {
+                let buffers = &mut WholeBuffers { gradient: &[], params: &mut self.params };
+                match peer.read_event(server, &mut self.client, buffers, &mut self.changes) {
                     Ok(Some(event)) => self.on_event(server, event, observer)?,
                     Ok(None) => break,
                     Err(error) => {

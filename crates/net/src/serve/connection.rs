@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mio::net::TcpStream;
-use paceline_exchange::{CHUNK_BYTES, ConnId, SPARSE_BYTES, WINDOW_CHUNKS};
+use paceline_exchange::{CHUNK_BYTES, ConnId, FrameBody, SPARSE_BYTES, WINDOW_CHUNKS};
 
 use super::totals::ServerTotals;
 use crate::outbound::Outbound;
@@ -67,10 +67,10 @@ impl ClientConnection {
     }
 
     /// Queues a frame behind all earlier ones.
-    pub(super) fn queue(&self, head: &[u8], body: &[u8]) {
+    pub(super) fn queue(&self, head: &[u8], body: FrameBody<'_>) {
         let mut queued = self.queued();
         queued.extend_from_slice(head);
-        queued.extend_from_slice(body);
+        body.append_to(&mut queued);
     }
 
     /// Writes queued frames. What the socket does not take now, the connection's thread writes

@@ -113,7 +113,7 @@ impl Host for LockedHost<'_, '_, '_, '_> {
     fn send(&mut self, to: ConnId, header: Header, body: FrameBody<'_>) {
         let own = self.host.own.as_ref().filter(|own| own.id() == to).cloned();
         let Some(to) = own.or_else(|| self.host.shared.find(to)) else { return };
-        to.queue(&header.encode(), body.bytes());
+        to.queue(&header.encode(), body);
         self.host.outgoing.push(to);
     }
 

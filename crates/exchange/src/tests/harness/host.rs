@@ -26,8 +26,10 @@ impl RecordingHost {
 impl Host for RecordingHost {
     fn send(&mut self, to: ConnId, header: Header, body: FrameBody<'_>) {
         let header = Header::decode(&header.encode()).expect("a sound header");
-        assert_eq!(header.len as usize, body.bytes().len());
-        self.sent.push((to.0, header, body.bytes().to_vec()));
+        let mut bytes = Vec::new();
+        body.append_to(&mut bytes);
+        assert_eq!(header.len as usize, bytes.len());
+        self.sent.push((to.0, header, bytes));
     }
     fn close(&mut self, conn: ConnId, reason: &str) {
         self.closed.push((conn.0, reason.to_owned()));

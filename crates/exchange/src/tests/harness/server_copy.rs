@@ -10,6 +10,8 @@ pub(crate) struct ServerCopy {
     pub(crate) params: Vec<f32>,
     states: Vec<Vec<f32>>,
     pub(crate) marks: Vec<ChunkMarks>,
+    /// What the server knows of each slot's gradient, if gradients travel as changes.
+    known: Vec<Vec<f32>>,
     stop_at: Option<u64>,
 }
 
@@ -19,7 +21,13 @@ impl ServerCopy {
         let Store::Sparse(sparse) = server.store() else {
             // Dense models are tested with plain SGD, which has no state.
             let params = server.store().params().to_vec();
-            return Self { params, states: Vec::new(), marks, stop_at };
+            let known = |slot: usize| {
+                let mut known = vec![f32::NAN; params.len()];
+                server.copy_known(slot, &mut known);
+                known
+            };
+            let known = (0..marks[0].slots.len()).map(known).collect();
+            return Self { params, states: Vec::new(), marks, known, stop_at };
         };
         let table = sparse.table();
         table.fold();
@@ -29,7 +37,13 @@ impl ServerCopy {
             values
         };
         let states = (0..table.state_names().len()).map(read).collect();
-        Self { params: read_table(table), states, marks, stop_at }
+        Self { params: read_table(table), states, marks, known: Vec::new(), stop_at }
+    }
+
+    pub(crate) fn restore_known(&self, server: &mut Server) {
+        for (slot, known) in self.known.iter().enumerate() {
+            server.restore_known(slot, known);
+        }
     }
 
     pub(crate) fn fill(&self, table: &Table) {

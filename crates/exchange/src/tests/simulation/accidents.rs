@@ -84,8 +84,8 @@ impl SimWorld {
             let at = self.random.index(hello.len());
             // A task of the run may state any slot, incarnation, generation and process, and a
             // newcomer needs only the token. A flipped bit there would not be a breach.
-            let is_free =
-                (6..19).contains(&at) || (91..107).contains(&at) || at >= 109 + TOKEN.len();
+            let is_identity = at == 6 || (8..20).contains(&at);
+            let is_free = is_identity || (92..108).contains(&at) || at >= 110 + TOKEN.len();
             let at = if is_free { 4 } else { at };
             hello[at] ^= 1 << self.random.below(8);
             self.send_to_server(conn, header, hello);

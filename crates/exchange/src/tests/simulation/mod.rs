@@ -78,6 +78,25 @@ mod sparse {
     }
 }
 
+/// Numbers travel as bf16, gradients as changes.
+mod rounded {
+    use super::*;
+
+    seeded_tests! {
+        every_push_is_applied_once_in_async: Async, Rounded, Steady, 2_000;
+        sync_gives_equal_bits_whatever_happens: SyncAll, Rounded, Steady, 3_000;
+        sync_with_backups_uses_whole_gradients: SyncBackups, Rounded, Steady, 2_000;
+        bounded_keeps_its_bound: Bounded, Rounded, Steady, 2_000;
+        a_worker_lost_for_good_fails_the_run_or_is_left_behind: Loss, Rounded, Steady, 1_000;
+        processes_that_join_leave_and_die_change_nothing: Elastic, Rounded, Steady, 2_000;
+        servers_that_die_do_not_change_the_bits_of_sync: SyncAll, Rounded, Mortal, 2_000;
+        servers_that_die_cost_async_only_pushes: Async, Rounded, Mortal, 2_000;
+        servers_that_die_cost_bounded_only_pushes: Bounded, Rounded, Mortal, 1_000;
+        servers_that_die_leave_sync_with_backups_whole: SyncBackups, Rounded, Mortal, 1_000;
+        servers_that_die_find_processes_that_joined: Elastic, Rounded, Mortal, 1_000;
+    }
+}
+
 /// Servers die and resume from the last complete checkpoint.
 mod mortal_servers {
     use super::*;

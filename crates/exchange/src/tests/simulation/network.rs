@@ -3,7 +3,9 @@
 use super::node::ServerNode;
 use super::world::{SimEvent, SimWorld};
 use crate::tests::harness::TestFrame;
-use crate::{ConnId, ControlFrame, FrameKind, Header, Payload, ReadTarget, as_bytes_mut};
+use crate::{
+    ConnId, ControlFrame, FrameKind, Header, Payload, ReadTarget, RoundedChunk, as_bytes_mut,
+};
 
 #[derive(Clone, Copy)]
 pub(crate) enum ConnOwner {
@@ -136,6 +138,16 @@ impl SimWorld {
                     receiver.batches.versions.resize(self.plan.servers, 0);
                     receiver.batches.versions[server] = header.version;
                 }
+                receiver.frame_arrived(&self.plan, server, &header, &[])
+            }
+            ReadTarget::Rounded(range) => {
+                let mut rounded = RoundedChunk::default();
+                rounded.bytes_mut(range.len()).copy_from_slice(&bytes);
+                rounded.widen_into(0, &mut receiver.params[range]);
+                receiver.frame_arrived(&self.plan, server, &header, &[])
+            }
+            ReadTarget::KnownGradient(range) => {
+                as_bytes_mut(receiver.changes.known_mut(range)).copy_from_slice(&bytes);
                 receiver.frame_arrived(&self.plan, server, &header, &[])
             }
             ReadTarget::Bytes(len) => {

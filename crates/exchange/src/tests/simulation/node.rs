@@ -55,6 +55,7 @@ pub(crate) fn node(plan: &SimPlan, index: usize, from: Option<&ServerCopy>) -> S
         job_digest: JOB,
         layout_digest: LAYOUT,
         chunk_floats: plan.chunk_floats,
+        wire: plan.wire,
         roster: RosterConfig {
             processes: plan.roster_processes.unwrap_or(0),
             join_info: b"join info".to_vec(),
@@ -74,6 +75,7 @@ pub(crate) fn node(plan: &SimPlan, index: usize, from: Option<&ServerCopy>) -> S
     let mut server = Server::new(config, store);
     if let Some(copy) = from {
         server.resume(&copy.resume_state());
+        copy.restore_known(&mut server);
     }
     ServerNode {
         server,

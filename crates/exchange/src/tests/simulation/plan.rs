@@ -1,6 +1,6 @@
 //! A simulated run, drawn from its seed before it starts.
 
-use crate::{ModeConfig, OnLoss};
+use crate::{ModeConfig, OnLoss, WireFormat};
 use paceline_model::{AdaGrad, Ftrl, Group, Layout, OptimizerSpec, Schedule, Sgd};
 
 use super::roster_processes::RosterChange;
@@ -57,12 +57,15 @@ pub(crate) enum ServerFate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreKind {
     Dense,
+    /// A dense model whose numbers travel as bf16.
+    Rounded,
     Sparse,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct SimPlan {
     pub(crate) is_sparse: bool,
+    pub(crate) wire: WireFormat,
     /// Of a sparse model: batches requested before the first gradient is pushed.
     pub(crate) depth: usize,
     /// Of a sparse model: percentage of the parameters that a batch touches, and their seed.
@@ -91,6 +94,9 @@ pub(crate) struct SimPlan {
     /// Processes that the run begins with, if they fill slots by the roster.
     pub(crate) roster_processes: Option<usize>,
     pub(crate) checkpoint_every: Option<u64>,
+    /// Pieces in which a slot's gradient becomes final, the last one first; with 0, it is whole
+    /// from the start.
+    pub(crate) pieces: Vec<usize>,
 }
 
 impl SimPlan {
@@ -103,6 +109,7 @@ impl SimPlan {
         let servers = if has_backups { 1 } else { random.between(1, 3) as usize };
         let mut plan = Self {
             is_sparse: false,
+            wire: if kind == StoreKind::Rounded { WireFormat::Bf16 } else { WireFormat::F32 },
             depth: 1,
             density: 100,
             key_seed: seed,
@@ -124,6 +131,7 @@ impl SimPlan {
             dies: None,
             roster_processes: None,
             checkpoint_every: None,
+            pieces: vec![0; workers],
         };
         plan.draw_pace(&mut random);
         plan.draw_accidents(&mut random);
@@ -142,7 +150,21 @@ impl SimPlan {
         if mortal == ServerFate::Mortal {
             plan.draw_server_deaths(&mut random);
         }
+        if kind != StoreKind::Sparse && !has_backups {
+            plan.draw_pieces(&mut random);
+        }
         plan
+    }
+
+    /// With backups chunk 0 goes first, so the whole gradient must be final.
+    fn draw_pieces(&mut self, random: &mut SeededRandom) {
+        let is_layered = random.chance(50);
+        for pieces in &mut self.pieces {
+            // Sometimes one of several workers sends its gradient whole.
+            if is_layered && random.chance(80) {
+                *pieces = random.between(1, 6) as usize;
+            }
+        }
     }
 
     /// Draws when the run and each slot end, and how fast slots are.

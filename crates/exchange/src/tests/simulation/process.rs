@@ -57,6 +57,10 @@ pub(crate) struct SimProcess {
     /// All parameters; of a sparse model, the requested values.
     pub(crate) params: Vec<f32>,
     pub(crate) gradient: Vec<f32>,
+    /// The gradient as it travels, if it travels as changes.
+    pub(crate) changes: GradientChanges,
+    /// The gradient is final from this parameter on.
+    final_from: usize,
     pub(crate) step: u64,
     pub(crate) batches: SparseBatches,
     /// The servers that have acknowledged the present goodbye.
@@ -89,6 +93,7 @@ impl SimProcess {
             incarnation,
             servers: plan.servers,
             is_sparse: plan.is_sparse,
+            wire: plan.wire,
             process,
             ..worker_config(slot, plan.total_params)
         };
@@ -99,6 +104,8 @@ impl SimProcess {
             client: Client::new(config),
             params: vec![f32::NAN; plan.total_params],
             gradient: vec![f32::NAN; plan.total_params],
+            changes: GradientChanges::new(plan.total_params),
+            final_from: 0,
             step: 0,
             batches: SparseBatches::default(),
             done: vec![false; plan.servers],
@@ -173,7 +180,7 @@ impl SimProcess {
             self.is_refreshing = true;
             self.refresh(plan);
         }
-        self.send_chunks();
+        self.send_chunks(plan);
         std::mem::take(&mut self.actions)
     }
 
@@ -199,6 +206,7 @@ impl SimProcess {
         (self.has_requested_stop, self.is_refreshing, self.requested_checkpoint) =
             (false, false, None);
         self.batches = SparseBatches::default();
+        self.changes.clear();
         (0..self.done.len()).map(|server| ProcessAction::Reconnect { server }).collect()
     }
 
@@ -248,8 +256,11 @@ impl SimProcess {
     pub(crate) fn computed(&mut self, plan: &SimPlan) -> Vec<ProcessAction> {
         if plan.is_sparse {
             self.computed_sparse(plan);
-            self.send_chunks();
+            self.send_chunks(plan);
             return std::mem::take(&mut self.actions);
+        }
+        if self.state == SimProcessState::Pushing {
+            return self.piece_computed(plan);
         }
         assert_eq!(self.state, SimProcessState::Computing);
         if self.role == PeerRole::Evaluator {
@@ -260,9 +271,28 @@ impl SimProcess {
             self.checkpoint_if_due(plan);
             self.stop_if_due(plan);
             self.state = SimProcessState::Pushing;
-            self.client.begin_push(self.step, plan.examples(self.slot, self.step));
+            let examples = plan.examples(self.slot, self.step);
+            if plan.pieces[self.slot] > 0 {
+                self.client.begin_push_in_pieces(self.step, examples);
+                self.final_from = plan.total_params;
+                self.actions.push(ProcessAction::Compute);
+            } else {
+                self.client.begin_push(self.step, examples);
+            }
         }
-        self.send_chunks();
+        self.send_chunks(plan);
+        std::mem::take(&mut self.actions)
+    }
+
+    /// The next piece of the gradient is final, as in a backward pass.
+    fn piece_computed(&mut self, plan: &SimPlan) -> Vec<ProcessAction> {
+        let len = plan.total_params.div_ceil(plan.pieces[self.slot]);
+        self.final_from = self.final_from.saturating_sub(len);
+        self.client.set_final(self.final_from);
+        if self.final_from > 0 {
+            self.actions.push(ProcessAction::Compute);
+        }
+        self.send_chunks(plan);
         std::mem::take(&mut self.actions)
     }
 
@@ -310,13 +340,21 @@ impl SimProcess {
         }
     }
 
-    fn send_chunks(&mut self) {
+    fn send_chunks(&mut self, plan: &SimPlan) {
         if !self.is_alive() {
             return;
         }
         for server in 0..self.done.len() {
-            while let Some(OutgoingFrame { header, gradient }) = self.client.next_frame(server) {
-                let bytes = [as_bytes(&self.gradient[gradient]), self.client.keys(server)].concat();
+            while let Some(frame) = self.client.next_frame(server) {
+                let OutgoingFrame { header, gradient, is_new } = frame;
+                if plan.wire == WireFormat::Bf16 && is_new {
+                    self.changes.update(gradient.clone(), &self.gradient[gradient.clone()]);
+                }
+                let numbers = match plan.wire {
+                    WireFormat::F32 => as_bytes(&self.gradient[gradient]),
+                    WireFormat::Bf16 => self.changes.bytes(gradient),
+                };
+                let bytes = [numbers, self.client.keys(server)].concat();
                 assert_eq!(bytes.len(), header.len as usize);
                 if header.kind == FrameKind::PushKeys {
                     assert_eq!(header.version, self.batches.pushed_versions[server]);

@@ -53,6 +53,7 @@ impl SimWorld {
             job_digest: JOB,
             layout_digest: LAYOUT,
             token: TOKEN.to_vec(),
+            wire: self.plan.wire,
             servers: self.plan.servers,
             was_enrolled: false,
         };

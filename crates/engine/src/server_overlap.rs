@@ -1,0 +1,85 @@
+//! Steps over servers that travel while they are computed (`overlap.rs`).
+
+use paceline_exchange::{LentState, StepPiece};
+use paceline_net::LinkOutcome::{self, Done, Rewound};
+use paceline_net::{PieceChannel, PieceExchange, ServerConnections, StepPieces};
+use paceline_observe::trace::SideTrack;
+
+use crate::error::TrainError;
+use crate::exchange_observer::ExchangeObserver;
+use crate::link::Link;
+use crate::overlap::{ExchangeEnd, Exchanger, OverlappedLink, StepEnd};
+use crate::server_link::{ServerLink, push_outcome};
+
+/// How the steps of a link travel while they are computed.
+pub(crate) struct ServerOverlap {
+    /// The model's layers.
+    pub(crate) pieces: Vec<StepPiece>,
+    /// Records the exchanging thread, if a timeline is recorded.
+    pub(crate) track: Option<SideTrack>,
+}
+
+impl OverlappedLink for ServerLink<'_> {
+    fn pieces(&self) -> &[StepPiece] {
+        self.overlap.as_ref().map_or(&[], |overlap| &overlap.pieces)
+    }
+
+    fn slots(&self) -> usize {
+        0
+    }
+
+    fn is_atomic(&self) -> bool {
+        false
+    }
+
+    fn is_last(&self) -> bool {
+        false
+    }
+
+    fn lend(&mut self, examples: Option<u32>) -> LentState {
+        let step = self.next_step();
+        let params = self.connections.lend(step, examples.unwrap_or(0));
+        LentState { params, mean: Vec::new(), optimizer: None }
+    }
+
+    fn channel<'a>(&self, memory: StepPieces<'a>) -> PieceChannel<'a> {
+        self.connections.piece_channel(memory)
+    }
+
+    fn exchanger(&mut self) -> Box<dyn Exchanger + '_> {
+        let step = self.next_step();
+        let track = self.overlap.as_ref().and_then(|overlap| overlap.track.as_ref());
+        let observer = ExchangeObserver::new(self.notify, self.peers, track);
+        let observer = observer.halted_by(self.stop.is_halted);
+        Box::new(ServerExchanger { connections: &mut self.connections, step, observer })
+    }
+
+    fn take_back(
+        &mut self,
+        lent: LentState,
+        end: ExchangeEnd,
+    ) -> Result<LinkOutcome<StepEnd>, TrainError> {
+        self.connections.take_back(lent.params);
+        if end == ExchangeEnd::Abandoned {
+            return Ok(Rewound);
+        }
+        self.own_step += 1;
+        Ok(Done(StepEnd::Made(push_outcome(&self.connections))))
+    }
+}
+
+/// Exchanges the pieces of a step with all servers.
+struct ServerExchanger<'a> {
+    connections: &'a mut ServerConnections,
+    step: u64,
+    observer: ExchangeObserver<'a>,
+}
+
+impl Exchanger for ServerExchanger<'_> {
+    fn exchange(&mut self, pieces: PieceExchange<'_>) -> Result<ExchangeEnd, TrainError> {
+        Ok(match self.connections.exchange_pieces(pieces, self.step, &mut self.observer)? {
+            Done(()) => ExchangeEnd::Complete,
+            Rewound => ExchangeEnd::Abandoned,
+        })
+    }
+}

@@ -1,0 +1,162 @@
+//! A push that overlaps with the passes of a network.
+//!
+//! See `pieces.rs` in the crate's root for how the computing thread and this one share a step's
+//! memory. A layer is pushed once its gradient is final and its parameters are free for the answer.
+//! The layers become final from the last to the first; of the chunks that are final, the lowest is
+//! sent first, because the next forward pass needs it first. A chunk that belongs to several layers
+//! is sent when all of them are final, and is copied once more.
+
+use std::mem;
+use std::ops::Range;
+
+use paceline_exchange::StepMemory;
+
+use super::buffers::Buffers;
+use super::server_connections::{ReturnWhen, ServerConnections};
+use crate::error::LinkError;
+use crate::long_wait::LongWait;
+use crate::observer::{ExchangePhase, LinkObserver};
+use crate::outcome::LinkOutcome;
+use crate::pieces::{HandedBack, PieceChannel, PieceExchange, StepPieces};
+
+impl ServerConnections {
+    /// Both ends of a step in pieces with this memory.
+    pub fn piece_channel<'a>(&self, memory: StepPieces<'a>) -> PieceChannel<'a> {
+        PieceChannel::new(memory, self.waker.clone())
+    }
+
+    /// Begins to push a gradient in pieces, as [`Self::exchange`] does at once. Lends the
+    /// parameters until [`Self::take_back`].
+    pub fn lend(&mut self, step: u64, examples: u32) -> Vec<f32> {
+        if !self.has_rewound {
+            self.client.begin_push_in_pieces(step, examples);
+        }
+        mem::take(&mut self.params)
+    }
+
+    /// Ends a step in pieces, whether it was made or not.
+    pub fn take_back(&mut self, params: Vec<f32>) {
+        self.params = params;
+    }
+
+    /// Makes the push that [`Self::lend`] began, with what is handed in meanwhile, and returns when
+    /// all pieces have their updated parameters.
+    pub fn exchange_pieces(
+        &mut self,
+        exchange: PieceExchange<'_>,
+        step: u64,
+        observer: &mut impl LinkObserver,
+    ) -> Result<LinkOutcome, LinkError> {
+        if self.has_rewound {
+            return Ok(LinkOutcome::Rewound);
+        }
+        let mut buffers = PieceBuffers::new(exchange);
+        observer.sending_gradient(step);
+        let mut wait = None;
+        loop {
+            let final_from = buffers.take_in();
+            self.client.set_final(final_from);
+            let progress = self.send_and_read(&mut buffers, observer)?;
+            match self.outcome(ReturnWhen::Answered)? {
+                Some(LinkOutcome::Rewound) => return Ok(LinkOutcome::Rewound),
+                Some(LinkOutcome::Done(())) => {
+                    buffers.exchange.hand_back(HandedBack::Complete);
+                    return Ok(LinkOutcome::Done(()));
+                }
+                None => {}
+            }
+            if progress || final_from > 0 {
+                // While pieces are missing, it is the own model that others wait for.
+                wait = None;
+            }
+            if !progress {
+                observer.enter_phase(ExchangePhase::Wait);
+                // It does not spin: the core is of more use to the thread that computes.
+                self.sleep(wait.get_or_insert_with(LongWait::new), observer)?;
+            }
+        }
+    }
+}
+
+/// The memory of a step in pieces, and how far each piece has come.
+struct PieceBuffers<'a> {
+    exchange: PieceExchange<'a>,
+    pieces: Vec<PieceProgress>,
+    /// Pieces from this one on are final, and their parameters are free.
+    final_from: usize,
+}
+
+struct PieceProgress {
+    range: Range<usize>,
+    /// Parameters that have not arrived.
+    missing: usize,
+}
+
+impl<'a> PieceBuffers<'a> {
+    fn new(exchange: PieceExchange<'a>) -> Self {
+        let progress = |range: Range<usize>| PieceProgress { missing: range.len(), range };
+        let pieces: Vec<_> = exchange.memory.ranges().map(progress).collect();
+        Self { exchange, final_from: pieces.len(), pieces }
+    }
+
+    /// Takes what has been handed in. Returns the parameter from which on everything is final.
+    fn take_in(&mut self) -> usize {
+        while self.exchange.next_handed_in().is_some() {}
+        while self.final_from > 0 && self.exchange.memory.is_handed_in(self.final_from - 1) {
+            self.final_from -= 1;
+        }
+        match self.pieces.get(self.final_from) {
+            Some(piece) => piece.range.start,
+            None => self.pieces.last().map_or(0, |last| last.range.end),
+        }
+    }
+
+    /// The pieces that a range lies in.
+    fn pieces_of(&self, range: &Range<usize>) -> Range<usize> {
+        let first = self.pieces.partition_point(|piece| piece.range.end <= range.start);
+        let after = self.pieces.partition_point(|piece| piece.range.start < range.end);
+        first..after.max(first)
+    }
+
+    /// The part of a range that lies in a piece.
+    fn part(&self, piece: usize, range: &Range<usize>) -> Range<usize> {
+        let piece = &self.pieces[piece].range;
+        range.start.max(piece.start)..range.end.min(piece.end)
+    }
+}
+
+impl Buffers for PieceBuffers<'_> {
+    fn gradient(&self, range: &Range<usize>) -> Option<&[f32]> {
+        let is_one = self.pieces_of(range).len() == 1;
+        is_one.then(|| self.exchange.memory.gradient(range.clone()))
+    }
+
+    fn params(&mut self, range: &Range<usize>) -> Option<&mut [f32]> {
+        let is_one = self.pieces_of(range).len() == 1;
+        if is_one { self.exchange.memory.output_mut(range.clone()) } else { None }
+    }
+
+    fn for_each_gradient(&self, range: &Range<usize>, visit: &mut dyn FnMut(&[f32])) {
+        for piece in self.pieces_of(range) {
+            visit(self.exchange.memory.gradient(self.part(piece, range)));
+        }
+    }
+
+    fn for_each_params(&mut self, range: &Range<usize>, visit: &mut dyn FnMut(&mut [f32])) {
+        for piece in self.pieces_of(range) {
+            let part = self.part(piece, range);
+            self.exchange.memory.output_mut(part).into_iter().for_each(&mut *visit);
+        }
+    }
+
+    /// Hands back the pieces that are complete.
+    fn arrived(&mut self, range: &Range<usize>) {
+        for piece in self.pieces_of(range) {
+            self.pieces[piece].missing -= self.part(piece, range).len();
+            if self.pieces[piece].missing == 0 {
+                let values = self.exchange.memory.share_output(piece);
+                self.exchange.hand_back(HandedBack::Output { piece, values });
+            }
+        }
+    }
+}
