@@ -1,9 +1,10 @@
 //! Parameters on servers, as a worker sees them.
 
-use paceline_exchange::PullPurpose;
+use paceline_exchange::{PullPurpose, StepPiece};
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_net::{ConnectConfig, LinkError, LinkObserver, ServerConnections};
 use paceline_observe::merge_reports;
+use paceline_observe::trace::SideTrack;
 use paceline_observe::{PeerTraffic, PhaseClock, TaskSummary};
 
 use crate::context::VisitPiece;
@@ -11,7 +12,6 @@ use crate::error::TrainError;
 use crate::link::{DenseLink, Link, PushOutcome, SparseLink, SparsePush};
 use crate::link_observers::{Notify, Peers, StepObserver, WaitObserver};
 use crate::overlap::OverlappedLink;
-use crate::server_overlap::ServerOverlap;
 use crate::settings::Mode;
 
 /// Parameters of a sparse model per piece in [`Link::for_each_piece`].
@@ -30,6 +30,14 @@ pub(crate) struct ServerLink<'a> {
     should_give_up: &'a dyn Fn() -> bool,
     sparse: Option<SparseValues>,
     pub(crate) stop: StopConditions<'a>,
+}
+
+/// How the steps of a link travel while they are computed (`server_overlap.rs`).
+pub(crate) struct ServerOverlap {
+    /// The model's layers.
+    pub(crate) pieces: Vec<StepPiece>,
+    /// Records the exchanging thread, if a timeline is recorded.
+    pub(crate) track: Option<SideTrack>,
 }
 
 /// When a worker stops using its link. Each condition may change at any time.

@@ -3,21 +3,12 @@
 use paceline_exchange::{LentState, StepPiece};
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_net::{PieceChannel, PieceExchange, ServerConnections, StepPieces};
-use paceline_observe::trace::SideTrack;
 
 use crate::error::TrainError;
 use crate::exchange_observer::ExchangeObserver;
 use crate::link::Link;
 use crate::overlap::{ExchangeEnd, Exchanger, OverlappedLink, StepEnd};
 use crate::server_link::{ServerLink, push_outcome};
-
-/// How the steps of a link travel while they are computed.
-pub(crate) struct ServerOverlap {
-    /// The model's layers.
-    pub(crate) pieces: Vec<StepPiece>,
-    /// Records the exchanging thread, if a timeline is recorded.
-    pub(crate) track: Option<SideTrack>,
-}
 
 impl OverlappedLink for ServerLink<'_> {
     fn pieces(&self) -> &[StepPiece] {

@@ -297,8 +297,6 @@ fn cluster() -> Vec<KeySpec> {
     let slots = "number of slots into which every step is divided; each worker fills one or \
                  more; defaults to the number of workers";
     let quorum = "gradients per step; the remaining workers are backups; defaults to all workers";
-    let wire = "how gradients and parameters of a dense model travel; bf16 halves the bytes, at a \
-                 precision of 8 bits";
     let lost = "cluster.on_worker_loss";
     let loss = "what a lost worker means: the run ends, continues without it, or waits for a \
                  replacement";
@@ -321,8 +319,7 @@ fn cluster() -> Vec<KeySpec> {
             "steps by which a worker may lead the slowest one",
         )
         .with(mode, &["bounded"]),
-        key("cluster.wire", ValueKind::Word(&["f32", "bf16"]), "\"f32\"", wire)
-            .with(mode, with_servers),
+        wire().with(mode, with_servers),
         key(lost, ValueKind::Word(&["fail", "continue", "wait"]), "\"fail\"", loss)
             .with(mode, shared),
         optional("cluster.on_server_loss", ValueKind::Word(&["fail", "wait"]), server_loss)
@@ -377,6 +374,12 @@ fn mirrored() -> Vec<KeySpec> {
                  that is estimated to be faster, all, or none; the bits are the same";
     let words = ValueKind::Word(&["auto", "always", "never"]);
     vec![key("cluster.factors", words, "\"auto\"", factors).with("cluster.mode", &["mirrored"])]
+}
+
+fn wire() -> KeySpec {
+    let help = "how gradients and parameters of a dense model travel; bf16 halves the bytes, at a \
+                 precision of 8 bits";
+    key("cluster.wire", ValueKind::Word(&["f32", "bf16"]), "\"f32\"", help)
 }
 
 fn emulate() -> Vec<KeySpec> {

@@ -21,9 +21,9 @@ const PARAMS: usize = 140 * 65_536 + 1234;
 const LAYERS: [Range<usize>; 4] = [0..70_000, 70_000..70_001, 70_001..4_000_000, 4_000_000..PARAMS];
 const STEPS: u64 = 3;
 
-struct QuietServer;
+struct SilentServer;
 
-impl ServerObserver for QuietServer {
+impl ServerObserver for SilentServer {
     fn note(&mut self, _: Level, _: &str) {}
     fn report(&mut self, _: &ServerTotals, _: &Stats) -> Vec<u8> {
         Vec::new()
@@ -33,9 +33,9 @@ impl ServerObserver for QuietServer {
     }
 }
 
-struct QuietWorker;
+struct SilentWorker;
 
-impl LinkObserver for QuietWorker {
+impl LinkObserver for SilentWorker {
     fn enter_phase(&mut self, _: ExchangePhase) {}
     fn note(&mut self, _: &str) {}
     fn should_give_up(&mut self) -> bool {
@@ -68,7 +68,7 @@ fn push_in_pieces(connections: &mut ServerConnections, step: u64, gradient: &[f3
         connections.piece_channel(StepPieces::new(&pieces));
     thread::scope(|scope| {
         let exchanging =
-            scope.spawn(|| connections.exchange_pieces(exchange, step, &mut QuietWorker));
+            scope.spawn(|| connections.exchange_pieces(exchange, step, &mut SilentWorker));
         let mut rest = &mut params[..];
         for piece in (0..LAYERS.len()).rev() {
             let range = LAYERS[piece].clone();
@@ -105,28 +105,28 @@ fn train(wire: WireFormat, in_pieces: [bool; 2]) -> Vec<u32> {
             ..ClientConfig::new(PeerRole::Worker, 1, PARAMS)
         };
         let config = ConnectConfig::new(client, vec![address.clone()]);
-        let mut connections = ServerConnections::connect(config, &mut QuietWorker).unwrap();
+        let mut connections = ServerConnections::connect(config, &mut SilentWorker).unwrap();
         for step in 0..STEPS {
             let gradient = gradient(slot, step, connections.params());
             if in_pieces[slot] {
                 push_in_pieces(&mut connections, step, &gradient);
             } else {
-                let pushed = connections.exchange(step, 10, &gradient, &mut QuietWorker);
+                let pushed = connections.exchange(step, 10, &gradient, &mut SilentWorker);
                 assert_eq!(pushed.unwrap(), LinkOutcome::Done(()));
             }
             assert_eq!(connections.global_step(), step + 1);
         }
-        assert_eq!(connections.leave(b"", &mut QuietWorker).unwrap(), LinkOutcome::Done(()));
+        assert_eq!(connections.leave(b"", &mut SilentWorker).unwrap(), LinkOutcome::Done(()));
         connections
     };
     thread::scope(|scope| {
-        scope.spawn(|| serve(&listener, &mut server(wire, 2), &mut QuietServer).unwrap());
+        scope.spawn(|| serve(&listener, &mut server(wire, 2), &mut SilentServer).unwrap());
         let other = scope.spawn(|| worker(1));
         let mut first = worker(0);
         other.join().unwrap();
-        assert!(first.collect_reports(&mut QuietWorker).unwrap() != LinkOutcome::Rewound);
-        assert_eq!(first.pull(&mut QuietWorker).unwrap(), LinkOutcome::Done(()));
-        first.finish(&mut QuietWorker).unwrap();
+        assert!(first.collect_reports(&mut SilentWorker).unwrap() != LinkOutcome::Rewound);
+        assert_eq!(first.pull(&mut SilentWorker).unwrap(), LinkOutcome::Done(()));
+        first.finish(&mut SilentWorker).unwrap();
         first.params().iter().map(|value| value.to_bits()).collect()
     })
 }

@@ -2,10 +2,10 @@
 //!
 //! Parameters have the names of the model's tensors, the optimizer's state has names of the form
 //! `optimizer.<state>.<tensor>`; where gradients travel as changes, each slot's gradient as the
-//! servers know it has names of the form `known_gradient.<slot>.<tensor>`. A tensor that lies wholly in the shard has its shape. A tensor
-//! that is cut between servers is a row of numbers, and the file's metadata says which: `pieces` is
-//! JSON that maps its name to the first number and the one after the last. Concatenated in the
-//! order of the files, the pieces are the tensor.
+//! servers know it has names of the form `known_gradient.<slot>.<tensor>`. A tensor that lies
+//! wholly in the shard has its shape. A tensor that is cut between servers is a row of numbers, and
+//! the file's metadata says which: `pieces` is JSON that maps its name to the first number and the
+//! one after the last. Concatenated in the order of the files, the pieces are the tensor.
 //!
 //! A copy of a shard lies in memory as its file does on disk, in whole blocks, so that it can be
 //! written without the page cache. That halves the processor time of a checkpoint and leaves the

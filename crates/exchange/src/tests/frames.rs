@@ -42,8 +42,9 @@ proptest! {
 
     #[test]
     fn a_hello_survives_the_wire(
-        is_worker: bool, is_rounded: bool, slot: u32, incarnation: u64, digests: [[u8; 32]; 2], server: u32,
-        servers: u32, token in proptest::collection::vec(any::<u8>(), 0..=256), cut in 1usize..80,
+        is_worker: bool, is_rounded: bool, slot: u32, incarnation: u64, digests: [[u8; 32]; 2],
+        server: u32, servers: u32,
+        token in proptest::collection::vec(any::<u8>(), 0..=256), cut in 1usize..80,
         (id, name) in (any::<u64>(), "[a-z0-9:._-]{0,64}"),
         number: u64, base in proptest::option::of(0..u64::MAX),
     ) {
@@ -52,7 +53,8 @@ proptest! {
         let [job_digest, layout_digest] = digests;
         let version = PROTOCOL_VERSION;
         let hello = Hello {
-            version, role, wire, slot, incarnation, job_digest, layout_digest, server, servers, token,
+            version, role, wire, slot, incarnation, job_digest, layout_digest, server, servers,
+            token,
             process: ProcessName { id, name },
             generation: Generation { number, base },
         };

@@ -81,12 +81,12 @@ impl ServerConnections {
 /// The memory of a step in pieces, and how far each piece has come.
 struct PieceBuffers<'a> {
     exchange: PieceExchange<'a>,
-    pieces: Vec<PieceProgress>,
+    pieces: Vec<AwaitedPiece>,
     /// Pieces from this one on are final, and their parameters are free.
     final_from: usize,
 }
 
-struct PieceProgress {
+struct AwaitedPiece {
     range: Range<usize>,
     /// Parameters that have not arrived.
     missing: usize,
@@ -94,7 +94,7 @@ struct PieceProgress {
 
 impl<'a> PieceBuffers<'a> {
     fn new(exchange: PieceExchange<'a>) -> Self {
-        let progress = |range: Range<usize>| PieceProgress { missing: range.len(), range };
+        let progress = |range: Range<usize>| AwaitedPiece { missing: range.len(), range };
         let pieces: Vec<_> = exchange.memory.ranges().map(progress).collect();
         Self { exchange, final_from: pieces.len(), pieces }
     }
