@@ -28,6 +28,7 @@ mod check_data;
 mod check_emulate;
 mod check_model;
 mod check_optimizer;
+mod cluster_keys;
 mod condition;
 mod finding;
 mod key_spec;
