@@ -3,9 +3,10 @@
 
     python bench/layers.py [--model lenet|alexnet] [--batch N] [--threads T] [--turns N] [--compile]
 
-A step is forward, backward and update: SGD for LeNet, with momentum for AlexNet, without dropout.
-Each turn runs Paceline and PyTorch in separate processes: PyTorch in both memory formats, and with
---compile also by torch.compile. The best step of each side counts, and the highest peak memory. Needs torch (`pip install torch`); build first: cargo build --release.
+A step is forward, backward and update: SGD for LeNet, with momentum for AlexNet, without
+dropout. Each turn runs Paceline and PyTorch in separate processes: PyTorch in both memory
+formats, and with --compile also by torch.compile. The best step of each side counts, and the
+highest peak memory. Needs torch (`pip install torch`); build first: cargo build --release.
 """
 import argparse
 import importlib.metadata

@@ -5,7 +5,6 @@
 
 mod golden;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process::Command;
 
 use golden::{batch, golden, network, start};
@@ -52,37 +51,6 @@ fn a_small_alexnet_follows_pytorch_for_twenty_steps() {
     let widths = [4, 12, 24, 16, 16];
     let sizes = AlexNet { classes: 10, size: 95, widths, hidden: 32, dropout: 0.0 };
     follow(sizes.network(8, 2).unwrap(), 8, 0.03, &golden()["alexnet"]);
-}
-
-/// The gradients of all cases as one number.
-fn bits_of_gradients() -> u64 {
-    let mut hasher = DefaultHasher::new();
-    for case in golden()["cases"].as_array().unwrap() {
-        let count = case["batch"].as_u64().unwrap() as usize;
-        let mut model = network(case, count, 1);
-        let (x, labels) = batch(&model, count, 0);
-        let mut grad = vec![f32::NAN; model.layout().len()];
-        let block = Batch::dense(&x, &labels);
-        model.gradient(&start(&model), block, 1.0, OutputMode::Overwrite, &mut grad);
-        grad.iter().for_each(|value| value.to_bits().hash(&mut hasher));
-    }
-    hasher.finish()
-}
-
-/// Runs this test again in a process that keeps to vectors of eight numbers.
-#[test]
-fn networks_have_the_same_bits_with_narrower_vectors() {
-    const NARROW: &str = "PACELINE_TEST_NARROW_VECTORS";
-    let bits = format!("bits {:016x}", bits_of_gradients());
-    if std::env::var_os(NARROW).is_some() {
-        println!("{bits}");
-        return;
-    }
-    let name = "networks_have_the_same_bits_with_narrower_vectors";
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    let output = command.args(["--exact", name, "--nocapture"]).env(NARROW, "1").output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && text.contains(&bits), "{text}\ninstead of {bits}");
 }
 
 /// Runs the other tests of this file in a process that keeps to vectors of eight numbers.

@@ -206,8 +206,9 @@ pub(crate) fn add_outer<S: Simd, const M: usize, const V: usize>(
     right: &[[S::f32s; V]],
     sums: &mut [[S::f32s; V]; M],
 ) {
-    for (left, right) in left.chunks(stride).zip(right) {
+    for (k, right) in right.iter().enumerate() {
         // An index that could panic would have the compiler spill all sums to memory.
+        let Some(left) = left.get(k * stride..) else { break };
         let Some(left) = left.first_chunk::<M>() else { break };
         for m in 0..M {
             let left = simd.splat_f32s(left[m]);

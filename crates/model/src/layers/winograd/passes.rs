@@ -19,8 +19,8 @@ use crate::thread_pool::ThreadPool;
 /// and few enough for them to stay in the cache.
 const TILES: usize = 128;
 
-/// A convolution of `TAPS x TAPS` with a stride of 1, which computes `STEP x STEP` outputs at a time.
-/// `TAPS + STEP` is 7.
+/// A convolution of `TAPS x TAPS` with a stride of 1, which computes `STEP x STEP` outputs at a
+/// time. `TAPS + STEP` is 7.
 pub(crate) struct WinogradConv<const TAPS: usize, const STEP: usize> {
     conv: Conv,
     from: PaddedShape,
