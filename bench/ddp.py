@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Compares `mirrored` with PyTorch's DistributedDataParallel on equal emulated hosts.
 
-Needs root and PyTorch (`pip install torch`). For each number of hosts and each link, Paceline trains
-AlexNet in `mirrored`. Then the script starts that run once more, stops its tasks (SIGSTOP), and runs
-DDP over gloo in the same network namespaces and control groups: with gradients as f32, and with the
-bf16 compression hook. Rounds alternate; the best time per step of each counts.
+Needs root and PyTorch (`pip install torch`). For each number of hosts and each link, Paceline
+trains AlexNet in `mirrored`. Then the script starts that run once more, stops its tasks (SIGSTOP),
+and runs DDP over gloo in the same network namespaces and control groups: with gradients as f32,
+and with the bf16 compression hook. Rounds alternate; the best time per step of each counts.
 
     python3 bench/ddp.py [--paceline PATH] [--hosts 2] [--links 1gbit,10gbit] [--cpus 1]
                          [--steps 6] [--rounds 1]
@@ -137,7 +137,8 @@ def ddp_seconds(arguments, job, run, hosts, hook):
         join = "".join(f"echo $$ > {file}; " for file in groups(tasks[rank]))
         words = f"{sys.executable} {os.path.abspath(__file__)} --rank {rank} --world {hosts}"
         words += f" --steps {arguments.steps} --hook {hook}"
-        enter = ["nsenter", f"--net=/proc/{spaces[rank]}/ns/net", "sh", "-c", join + "exec " + words]
+        enter = ["nsenter", f"--net=/proc/{spaces[rank]}/ns/net", "sh", "-c"]
+        enter.append(f"{join}exec {words}")
         processes.append(subprocess.Popen(enter, stdout=subprocess.PIPE, text=True))
     outputs = [process.communicate()[0] for process in processes]
     launcher.kill()

@@ -181,6 +181,9 @@ impl DenseWorker<'_> {
                 None => return Err(TrainError::Training("the system refuses a thread".into())),
             };
             let (now, next) = computed?;
+            if ended == ExchangeEnd::Abandoned {
+                self.step_recorder.clock.stay_in(Phase::Wait);
+            }
             let Done(end) = link.take_back(lent, ended)? else { return Ok(Rewound) };
             match end {
                 StepEnd::Made(outcome) => {
