@@ -239,7 +239,7 @@ impl JobChecker<'_> {
 
     /// How numbers travel. What a sparse model sends is mostly keys, and few of its parameters are
     /// sent twice in a row, so that changes would not be smaller than gradients.
-    fn wire(&mut self, model: ModelKind) -> WireFormat {
+    fn wire(&mut self, model: &ModelKind) -> WireFormat {
         if self.text("cluster.wire") != "bf16" {
             return WireFormat::F32;
         }
