@@ -64,8 +64,8 @@ impl<const TAPS: usize> TransformKernels<'_, TAPS> {
     #[inline(always)]
     fn gather(&self, row: usize, taps: &mut [[[f32; WIDEST]; TAPS]; TAPS]) {
         let kernel = TAPS * TAPS;
-        for lane in 0..self.panel.used {
-            let column = self.panel.column + lane;
+        let columns = self.panel.column..self.panel.column + self.panel.used;
+        for (lane, column) in columns.enumerate() {
             let (output, input) = match self.direction {
                 Direction::Forward => (column, row),
                 Direction::Backward => (row, column),

@@ -43,7 +43,7 @@ fn drawn(len: usize, salt: u64) -> Vec<f32> {
 
 impl Case {
     fn new(channels: [usize; 2], size: [usize; 2], taps: usize, padding: [usize; 2]) -> Self {
-        let count = if size[0] % 2 == 0 { 1 } else { 3 };
+        let count = if size[0].is_multiple_of(2) { 1 } else { 3 };
         let from =
             PaddedShape { shape: Shape::image(channels[0], size[0], size[1]), border: padding };
         let [height, width] = [0, 1].map(|axis| size[axis] + 2 * padding[axis] + 1 - taps);

@@ -31,8 +31,8 @@ impl WithSimd for TransformImage<'_> {
                 let lanes = S::F32_LANES.min(channels - first);
                 let values = read::<S, TILE>(simd, self.image, &window, first, lanes);
                 let mut half = [[simd.splat_f32s(0.0); TILE]; TILE];
-                for x in 0..TILE {
-                    half[x] = transform_values(simd, column(&values, x));
+                for (x, half) in half.iter_mut().enumerate() {
+                    *half = transform_values(simd, column(&values, x));
                 }
                 for y in 0..TILE {
                     let row = transform_values(simd, column(&half, y));
@@ -69,8 +69,8 @@ impl<const STEP: usize> WithSimd for TransformOutputGrad<'_, STEP> {
                     let channel = panel.column + first;
                     let values = read::<S, STEP>(simd, self.image, &window, channel, lanes);
                     let mut half = [[simd.splat_f32s(0.0); TILE]; STEP];
-                    for x in 0..STEP {
-                        half[x] = transform_taps::<S, STEP>(simd, column(&values, x));
+                    for (x, half) in half.iter_mut().enumerate() {
+                        *half = transform_taps::<S, STEP>(simd, column(&values, x));
                     }
                     for y in 0..TILE {
                         let row = transform_taps::<S, STEP>(simd, column(&half, y));
