@@ -8,8 +8,6 @@ use std::sync::OnceLock;
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::tile::vectors;
-
 /// Set in tests and benches to keep to vectors of at most eight numbers.
 const NARROW: &str = "PACELINE_TEST_NARROW_VECTORS";
 
@@ -30,6 +28,11 @@ pub(crate) fn narrow() -> Arch {
     return pulp::x86::V3::try_new().map_or(Arch::Scalar, Arch::V3);
     #[cfg(not(target_arch = "x86_64"))]
     Arch::new()
+}
+
+/// The most vectors of a tile's row.
+pub(crate) const fn vectors<S: Simd>() -> usize {
+    if S::REGISTER_COUNT >= 32 { 4 } else { 2 }
 }
 
 /// The vectors that a matrix is packed for.
