@@ -11,16 +11,12 @@ use pulp::{Simd, WithSimd};
 
 use super::output_mode::OutputMode;
 use super::panels::Panel;
+use super::vectors::vectors;
 
 /// The most rows of a tile.
 pub(crate) const ROWS: usize = 6;
 /// The most columns of a tile on any processor.
 pub(crate) const WIDEST: usize = 64;
-
-/// The most vectors of a tile's row.
-pub(crate) const fn vectors<S: Simd>() -> usize {
-    if S::REGISTER_COUNT >= 32 { 4 } else { 2 }
-}
 
 /// Work on one tile, compiled for each size.
 pub(crate) trait TileWork<S: Simd> {
