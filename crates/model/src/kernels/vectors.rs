@@ -11,6 +11,11 @@ use pulp::{Arch, Simd, WithSimd};
 /// Set in tests and benches to keep to vectors of at most eight numbers.
 const NARROW: &str = "PACELINE_TEST_NARROW_VECTORS";
 
+/// The most vectors of a tile's row.
+pub(crate) const fn vectors<S: Simd>() -> usize {
+    if S::REGISTER_COUNT >= 32 { 4 } else { 2 }
+}
+
 /// The widest vectors that the processor has.
 #[inline]
 pub(crate) fn widest() -> Arch {
