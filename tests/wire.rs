@@ -94,6 +94,6 @@ fn a_job_that_sends_nothing_rounded_is_refused_with_a_reason() {
     ] {
         let settings = settings.iter().flat_map(|setting| ["--set", setting]);
         let args: Vec<_> = ["explain"].into_iter().chain(settings).collect();
-        assert_says(first_error(&sandbox.fails(1, &args)), &["cluster.wire", reason]);
+        assert_says(first_error(&sandbox.fails(2, &args)), &["cluster.wire", reason]);
     }
 }

@@ -24,7 +24,11 @@ impl Server {
             let Some(conn) = self.members[slot].conn else { continue };
             if self.gate.may_answer(self.gate_view(), index, slot, &reply) {
                 self.chunks[index].slots[slot].awaiting_reply = None;
-                self.stats.answered(index, slot, reply.since_ms, self.now_ms);
+                // Before chunk 0 has arrived, the worker still computes this very gradient.
+                let sequence = |chunk: usize| self.chunks[chunk].slots[slot].last_sequence;
+                if sequence(index) == sequence(0) {
+                    self.stats.answered(index, slot, reply.since_ms, self.now_ms);
+                }
                 if index == 0 {
                     host.trace(GradientStage::Answered, slot, self.chunks[0].slots[slot].step);
                 }

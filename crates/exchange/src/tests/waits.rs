@@ -55,6 +55,22 @@ fn the_coordinator_is_not_told_that_it_waits_for_itself() {
 }
 
 #[test]
+fn a_gradient_in_pieces_is_timed_from_the_last_answer_to_its_first_chunk() {
+    let config = ServerConfig { chunk_floats: 2, ..ServerConfig::new(ModeConfig::Async, 1, 4) };
+    let mut test = TestServer::dense(config);
+    test.join(0, worker_config(0, PARAMS));
+    // The last chunk is final first, and is answered before the first one arrives.
+    for (chunk, sequence, now_ms) in [(1, 1, 100), (0, 1, 150), (1, 2, 300), (0, 2, 350)] {
+        test.now_ms = now_ms;
+        let step = sequence - 1;
+        let header = Header { chunk, sequence, step, ..Header::new(FrameKind::Push, 8) };
+        test.send(0, header, as_bytes(&[1.0; 2]));
+    }
+    let slot = &test.server.stats().slots[0];
+    assert_eq!((slot.timed, slot.gradient_ms), (1, 200));
+}
+
+#[test]
 fn a_lost_worker_fails_the_run_or_is_left_behind() {
     let mut test = started(OnLoss::Fail);
     test.close(2, "connection reset");
