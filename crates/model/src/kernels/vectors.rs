@@ -35,11 +35,6 @@ pub(crate) fn narrow() -> Arch {
     Arch::new()
 }
 
-/// The most vectors of a tile's row.
-pub(crate) const fn vectors<S: Simd>() -> usize {
-    if S::REGISTER_COUNT >= 32 { 4 } else { 2 }
-}
-
 /// The vectors that a matrix is packed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Vectors {
