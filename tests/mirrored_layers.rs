@@ -71,8 +71,9 @@ fn explain_shows_how_each_layer_travels() {
         sandbox.ok(&["explain"].into_iter().chain(sets).collect::<Vec<_>>()).stdout
     };
     let auto = explain(&["train.batch=32"]);
+    // The table of layers comes before that of their exchange.
     let line = |text: &str, layer: &str| {
-        text.lines().find(|line| line.contains(layer)).unwrap_or_default().to_owned()
+        text.lines().rfind(|line| line.contains(layer)).unwrap_or_default().to_owned()
     };
     assert!(line(&auto, "classifier.1").contains("factors"), "{auto}");
     assert!(line(&auto, "features.3").contains("gradient"), "{auto}");

@@ -91,7 +91,10 @@ fn a_run_directory_has_everything_and_nothing_else() {
     let summary = run.summary();
     assert_eq!(keys(&summary).join(" "), SUMMARY_KEYS);
     let task = &summary["tasks"][0];
-    assert_eq!(keys(task).join(" "), TASK_KEYS);
+    // There only if threads that compute for the worker's loop have waited for a core.
+    let always: Vec<_> =
+        keys(task).into_iter().filter(|key| *key != "compute_delay_seconds").collect();
+    assert_eq!(always.join(" "), TASK_KEYS);
     let phases = ["input", "pull", "compute", "push", "wait", "evaluation"];
     assert_eq!(keys(&task["phases"]), phases);
     assert_eq!(summary["mode"], "single");
@@ -206,8 +209,7 @@ fn a_terminal_gets_a_bar_with_everything_on_it() {
         let bar = frames.iter().rfind(|frame| frame.contains(" s left")).expect("a bar");
         let bar = bar.rsplit("\x1b[2K").next().unwrap();
         assert!(bar.trim_end().chars().count() <= columns, "one line: {bar:?}");
-        assert_says(bar, &["step ", "loss 0.", "accuracy ", " %", " left"]);
-        assert_eq!(bar.contains(" examples/s"), columns == 120, "parts are left out: {bar:?}");
+        assert_says(bar, &["step ", "loss 0.", "accuracy ", " %", " examples/s", " left"]);
         assert!(bar.contains(['█', '░']), "{bar:?}");
         assert_says(&shown, &["stopped by   seconds"]);
     }

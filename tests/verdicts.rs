@@ -204,7 +204,8 @@ fn the_verdict_on_light_workers_and_a_heavy_optimizer_is_server() {
     let sandbox = Sandbox::new();
     let settings = [
         "cluster.workers=2",
-        "data={kind=\"fake-images\", train_examples=64, test_examples=1}",
+        "model.kind=softmax",
+        "data={kind=\"fake-images\", size=64, classes=1000, train_examples=64, test_examples=1}",
         "train.batch=1",
         "train.optimizer={kind=\"adam\", rate=0.0001}",
         LONG,

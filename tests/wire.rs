@@ -40,6 +40,7 @@ fn lenet_is_as_accurate_with_half_the_bytes() {
         "train.batch=32",
         "train.stop={steps=600}",
         "data.train_examples=4000",
+        "data.test_examples=2000",
     ];
     compare_with_f32("sync", &settings);
 }

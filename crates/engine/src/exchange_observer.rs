@@ -25,6 +25,7 @@ pub(crate) fn exchange_track(tracer: Option<&Arc<Tracer>>, params: usize) -> Opt
 pub(crate) struct ExchangeObserver<'a> {
     notify: Notify<'a>,
     peers: Peers,
+    /// Set if the step is recorded. Its exchange may end when the next step has begun.
     track: Option<&'a SideTrack>,
     should_halt: Option<&'a (dyn Fn() -> bool + Sync)>,
     /// What the thread does, and since when; `None` while it waits.
@@ -33,6 +34,7 @@ pub(crate) struct ExchangeObserver<'a> {
 
 impl<'a> ExchangeObserver<'a> {
     pub(crate) fn new(notify: Notify<'a>, peers: Peers, track: Option<&'a SideTrack>) -> Self {
+        let track = track.filter(|track| track.tracer().is_on());
         Self { notify, peers, track, should_halt: None, current: None }
     }
 
@@ -41,21 +43,16 @@ impl<'a> ExchangeObserver<'a> {
         Self { should_halt, ..self }
     }
 
-    /// The track, if the present step is recorded.
-    fn recorded(&self) -> Option<&'a SideTrack> {
-        self.track.filter(|track| track.tracer().is_on())
-    }
-
     /// Ends what the thread does, which was `op` if that is given.
     fn end(&mut self, op: Option<u32>) {
         let Some((current, begun)) = self.current.take() else { return };
-        if let Some(track) = self.recorded() {
+        if let Some(track) = self.track {
             track.track().span(op.unwrap_or(current), begun, Instant::now());
         }
     }
 
     fn begin(&mut self, op: u32) {
-        self.current = self.recorded().map(|_| (op, Instant::now()));
+        self.current = self.track.map(|_| (op, Instant::now()));
     }
 }
 
@@ -81,7 +78,7 @@ impl LinkObserver for ExchangeObserver<'_> {
     }
 
     fn sending_gradient(&mut self, step: u64) {
-        if let Some(track) = self.recorded() {
+        if let Some(track) = self.track {
             let mut track = track.track();
             track.step = step;
             track.sends(self.peers.others(), step);
@@ -89,13 +86,16 @@ impl LinkObserver for ExchangeObserver<'_> {
     }
 
     fn update_arrived(&mut self, peer: usize) {
-        if let Some(track) = self.recorded() {
+        // The arrow from the gradient's application must end at a span that begins after it.
+        self.end(None);
+        self.begin(PULL_OP);
+        if let Some(track) = self.track {
             track.track().got(peer as u32);
         }
     }
 
     fn gradient_arrived(&mut self, peer: usize, step: u64) {
-        if let Some(track) = self.recorded() {
+        if let Some(track) = self.track {
             track.track().mark(GradientEvent::Arrived, peer as u32, step);
         }
     }
@@ -103,7 +103,7 @@ impl LinkObserver for ExchangeObserver<'_> {
     fn gradients_applied(&mut self) {
         self.end(Some(APPLY_OP));
         self.begin(PUSH_OP);
-        if let Some(track) = self.recorded() {
+        if let Some(track) = self.track {
             track.track().applied_all(self.peers.others());
         }
     }

@@ -8,7 +8,7 @@ use paceline_model::LayerPiece;
 
 use crate::Failure;
 use crate::load_data::known_shape;
-use crate::text_table::columns;
+use crate::text_table::{aligned, grouped};
 use crate::workload::model_source;
 
 /// A table of the layers with parameters, and how their gradients travel between `workers`
@@ -54,10 +54,10 @@ fn table(pieces: &[LayerPiece], conditions: &ExchangeConditions) -> String {
         };
         rows.push(vec![
             format!("# {}", piece.name),
-            piece.range.len().to_string(),
+            grouped(piece.range.len() as u64),
             way.into(),
             format!("{:.1} MB", bytes / 1e6),
         ]);
     }
-    format!("\n# exchange, layer by layer while the model computes\n{}", columns(&rows))
+    format!("\n# exchange, layer by layer while the model computes\n{}", aligned(&rows))
 }

@@ -162,28 +162,34 @@ impl Series {
 
     fn merge(&self, range: Range<usize>, max: usize) -> Vec<Bucket> {
         let buckets = self.buckets.get(range).unwrap_or_default();
-        let half = max.saturating_sub(1) / 2;
-        let (Some(first), Some(last)) = (buckets.first(), buckets.last()) else {
-            return Vec::new();
-        };
-        if buckets.len() <= max || half == 0 {
+        let most = max.saturating_sub(1);
+        if buckets.len() <= max || most < 2 {
             let group = buckets.len().div_ceil(max.max(1)).max(1);
             return buckets.chunks(group).map(merged).collect();
         }
-        // Points are dense at first and far apart later. Half of the groups may end because they
-        // have many points, and half because they are wide.
-        let most = buckets.len().div_ceil(half);
-        let widest = last.step.saturating_sub(first.step) / half as u64;
-        let (mut drawn, mut rest) = (Vec::with_capacity(max), buckets);
-        while let Some(first) = rest.first() {
-            let is_near = |bucket: &&Bucket| bucket.step.saturating_sub(first.step) <= widest;
-            let len = rest.iter().take(most).take_while(is_near).count();
-            let (group, others) = rest.split_at(len);
-            drawn.push(merged(group));
-            rest = others;
-        }
-        drawn
+        // With limits for half of the points, no more than all of them are drawn. Points that are
+        // evenly spaced allow narrower limits.
+        let mut attempts =
+            (4..8).rev().map(|eighths| grouped(buckets, (most * eighths / 8).max(1)));
+        attempts.find(|drawn| drawn.len() <= max).unwrap_or_default()
     }
+}
+
+/// Merges neighbours. A group ends because it has its share of `limit` of the points or of the
+/// width: points are dense at first and far apart later.
+fn grouped(buckets: &[Bucket], limit: usize) -> Vec<Bucket> {
+    let (Some(first), Some(last)) = (buckets.first(), buckets.last()) else { return Vec::new() };
+    let most = buckets.len().div_ceil(limit);
+    let widest = last.step.saturating_sub(first.step) / limit as u64;
+    let (mut drawn, mut rest) = (Vec::with_capacity(2 * limit + 1), buckets);
+    while let Some(first) = rest.first() {
+        let is_near = |bucket: &&Bucket| bucket.step.saturating_sub(first.step) <= widest;
+        let len = rest.iter().take(most).take_while(is_near).count();
+        let (group, others) = rest.split_at(len);
+        drawn.push(merged(group));
+        rest = others;
+    }
+    drawn
 }
 
 /// Merges buckets into one. The slice is not empty.

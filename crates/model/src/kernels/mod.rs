@@ -1,8 +1,9 @@
 //! The inner loops: slices in, slices out.
 //!
 //! One binary serves every processor: each kernel is written once over `pulp`'s vectors and runs
-//! with the widest instructions that the processor has, detected at run time. The order of sums
-//! depends only on the sizes and that width, so equal inputs give equal bits on equal processors.
+//! with instructions that are detected at run time, products of matrices with the widest ones
+//! (`vectors.rs`). The order of sums depends only on the sizes and the width of the vectors, so
+//! equal inputs give equal bits on equal processors.
 //! Element-wise kernels (no sums, no fused multiply-add) give equal bits on all.
 
 mod aligned;
