@@ -124,10 +124,15 @@ impl RunningProcess {
         assert!(more && self.last_step() > before, "no more steps: {}", self.stderr());
     }
 
-    /// The process of a task of this run.
+    /// The process of a task of this run, once the launcher has started it.
     #[track_caller]
     pub(crate) fn task(&self, name: &str) -> u32 {
-        task_process(&self.run, name).unwrap_or_else(|| panic!("there is no process for {name}"))
+        let mut process = None;
+        wait_until(|| {
+            process = task_process(&self.run, name);
+            process.is_some()
+        });
+        process.unwrap_or_else(|| panic!("there is no process for {name}"))
     }
 
     /// Kills a task and waits until the launcher has restarted it.
