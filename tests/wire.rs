@@ -15,14 +15,14 @@ fn sent_bytes(run: &RunFolder, task: &str) -> f64 {
     run.task(task)["sent_bytes"].as_f64().unwrap()
 }
 
-/// Trains with both formats; the accuracy may differ by 0.5 %, and the bytes must halve.
+/// Trains with both formats; rounding may cost 0.5 % of accuracy, and the bytes must halve.
 fn compare_with_f32(mode: &str, settings: &[&str]) {
     let sandbox = Sandbox::new();
     let exact = sandbox.train_cluster("exact", mode, settings);
     let rounded = sandbox.train_cluster("rounded", mode, &[settings, &[ROUNDED]].concat());
     let (left, right) = (accuracy(&exact), accuracy(&rounded));
     assert!(left > 0.8, "{mode}: {left} with f32");
-    assert!((left - right).abs() <= 0.005, "{mode}: {left} with f32, {right} with bf16");
+    assert!(left - right <= 0.005, "{mode}: {left} with f32, {right} with bf16");
     if mode == "sync" {
         for task in ["worker:0", "ps:0"] {
             let share = sent_bytes(&rounded, task) / sent_bytes(&exact, task);
@@ -48,7 +48,8 @@ fn lenet_is_as_accurate_with_half_the_bytes() {
 #[test]
 fn softmax_is_as_accurate_in_every_mode() {
     for mode in ["sync", "async", "bounded"] {
-        compare_with_f32(mode, &["train.stop={steps=3000}", "data.train_examples=20000"]);
+        let examples = ["data.train_examples=20000", "data.test_examples=5000"];
+        compare_with_f32(mode, &[&examples[..], &["train.stop={steps=3000}"]].concat());
     }
 }
 
