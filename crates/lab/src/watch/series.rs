@@ -162,16 +162,22 @@ impl Series {
 
     fn merge(&self, range: Range<usize>, max: usize) -> Vec<Bucket> {
         let buckets = self.buckets.get(range).unwrap_or_default();
-        let most = max.saturating_sub(1);
-        if buckets.len() <= max || most < 2 {
-            let group = buckets.len().div_ceil(max.max(1)).max(1);
-            return buckets.chunks(group).map(merged).collect();
+        let Some((last, others)) = buckets.split_last() else { return Vec::new() };
+        if buckets.len() <= max {
+            return buckets.to_vec();
         }
-        // With limits for half of the points, no more than all of them are drawn. Points that are
-        // evenly spaced allow narrower limits.
+        if max < 2 {
+            return vec![merged(buckets)];
+        }
+        // The last point stays alone, so that the curve is drawn to its end. With limits for half
+        // of the points, no more than all of them are drawn; points that are evenly spaced allow
+        // narrower limits.
+        let most = max - 1;
         let mut attempts =
-            (4..8).rev().map(|eighths| grouped(buckets, (most * eighths / 8).max(1)));
-        attempts.find(|drawn| drawn.len() <= max).unwrap_or_default()
+            (4..8).rev().map(|eighths| grouped(others, ((most - 1) * eighths / 8).max(1)));
+        let mut drawn = attempts.find(|drawn| drawn.len() <= most).unwrap_or_default();
+        drawn.push(*last);
+        drawn
     }
 }
 
