@@ -1,6 +1,6 @@
 //! The training loop of a dense model. (`sparse/worker.rs` has the loop of a sparse one.)
 
-use paceline_model::{Layout, Model, OutputMode, StepEvent};
+use paceline_model::{AlignedBuffer, Layout, Model, OutputMode, StepEvent};
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::Phase;
 
@@ -36,7 +36,7 @@ impl<L: DenseLink> Trainer<L> for DenseWorker<'_> {
             return self.run_overlapped(link, coordinator);
         }
         // The system provides these pages only when they are written: never for steps in place.
-        let mut grad = vec![0.0; self.model.layout().len()];
+        let mut grad = AlignedBuffer::zeros(self.model.layout().len());
         // A worker that takes over a slot may find the run at its end.
         while !link.is_stopping() && !link.is_recalled() {
             self.step_recorder.clock.stay_in(Phase::Input);

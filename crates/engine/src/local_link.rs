@@ -1,7 +1,7 @@
 //! Parameters of a dense model in this process: mode `single`.
 
 use paceline_exchange::{ChunkMarks, SlotMark};
-use paceline_model::{Descent, Model, OptimizerSpec, OptimizerState};
+use paceline_model::{AlignedBuffer, Descent, Model, OptimizerSpec, OptimizerState};
 use paceline_net::LinkOutcome;
 use paceline_observe::PhaseClock;
 
@@ -13,7 +13,7 @@ use crate::loop_trace::APPLY_OP;
 
 /// Parameters that live in this process.
 pub(crate) struct LocalLink {
-    params: Vec<f32>,
+    params: AlignedBuffer,
     optimizer: OptimizerState,
     global_step: u64,
     stopping: bool,
@@ -23,7 +23,7 @@ pub(crate) struct LocalLink {
 impl LocalLink {
     /// The model's initial parameters.
     pub(crate) fn new(model: &dyn Model, seed: u64, optimizer: OptimizerSpec) -> Self {
-        let mut params = vec![0.0; model.layout().len()];
+        let mut params = AlignedBuffer::zeros(model.layout().len());
         model.initialise(seed, &mut params);
         let optimizer = OptimizerState::new(optimizer, model.layout(), 0..params.len());
         Self { params, optimizer, global_step: 0, stopping: false, checkpoints: None }
@@ -38,7 +38,13 @@ impl LocalLink {
         let layout = model.layout();
         let DenseShard { params, optimizer } = from.dense(layout, optimizer, 0..layout.len())?;
         let global_step = from.step();
-        Ok(Self { params, optimizer, global_step, stopping: false, checkpoints: None })
+        Ok(Self {
+            params: params.into(),
+            optimizer,
+            global_step,
+            stopping: false,
+            checkpoints: None,
+        })
     }
 
     /// Takes checkpoints with this writer.

@@ -1,6 +1,7 @@
 //! Parameters on servers, as a worker sees them.
 
 use paceline_exchange::{PullPurpose, StepPiece};
+use paceline_model::AlignedBuffer;
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_net::{ConnectConfig, LinkError, LinkObserver, ServerConnections};
 use paceline_observe::merge_reports;
@@ -57,9 +58,9 @@ struct SparseValues {
     /// Whether values travel while others are in use.
     overlaps: bool,
     /// The values of the batch to compute now and, if the link overlaps, of the next one.
-    current: Vec<f32>,
-    next: Vec<f32>,
-    peeked: Vec<f32>,
+    current: AlignedBuffer,
+    next: AlignedBuffer,
+    peeked: AlignedBuffer,
     /// A push has not been answered yet.
     in_flight: bool,
 }
@@ -79,9 +80,9 @@ impl<'a> ServerLink<'a> {
         let sparse = is_sparse.then(|| SparseValues {
             total_params,
             overlaps: overlaps(mode),
-            current: Vec::new(),
-            next: Vec::new(),
-            peeked: Vec::new(),
+            current: AlignedBuffer::default(),
+            next: AlignedBuffer::default(),
+            peeked: AlignedBuffer::default(),
             in_flight: false,
         });
         let own_step = connections.resume_step();

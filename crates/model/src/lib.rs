@@ -74,7 +74,7 @@ pub use batch::{Batch, Inputs, Rows, SharedPatches};
 pub use dense_layer::DenseLayer;
 pub use descent::{Descent, InPlace};
 pub use graph::OpNode;
-pub use kernels::OutputMode;
+pub use kernels::{AlignedBuffer, OutputMode};
 pub use keys::Compactor;
 pub use layered::{
     FactorSizes, FactorUpdate, LayerFactors, LayerPiece, LayerSink, Layered, PieceParams,

@@ -4,7 +4,9 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use paceline_data::{BatchBuffer, Digits, Images, Patches};
-use paceline_model::{Batch, Model, OptimizerState, OutputMode, Sgd, SharedPatches, Softmax};
+use paceline_model::{
+    AlignedBuffer, Batch, Model, OptimizerState, OutputMode, Sgd, SharedPatches, Softmax,
+};
 
 use super::products::{self, MatrixView, product};
 use super::sizes::TURN;
@@ -92,15 +94,16 @@ struct GradientBench {
     which: Vec<u32>,
     labels: Vec<u32>,
     buffer: BatchBuffer,
-    params: Vec<f32>,
-    grad: Vec<f32>,
+    params: AlignedBuffer,
+    grad: AlignedBuffer,
     done: usize,
 }
 
 impl GradientBench {
     fn new(model: Softmax, batch: usize, is_patchy: bool) -> Self {
-        let params = vec![0.01; model.layout().len()];
-        let (which, grad) = (vec![0; batch], params.clone());
+        let mut params = AlignedBuffer::zeros(model.layout().len());
+        params.fill(0.01);
+        let (which, grad) = (vec![0; batch], AlignedBuffer::zeros(params.len()));
         let (labels, buffer) = (Vec::new(), BatchBuffer::default());
         Self { model, is_patchy, which, labels, buffer, params, grad, done: 0 }
     }
@@ -147,8 +150,8 @@ fn pixels(batch: usize) -> Vec<f32> {
 struct SoftmaxStep {
     model: Softmax,
     optimizer: OptimizerState,
-    params: Vec<f32>,
-    grad: Vec<f32>,
+    params: AlignedBuffer,
+    grad: AlignedBuffer,
     inputs: Vec<f32>,
     labels: Vec<u32>,
     done: u64,
@@ -157,10 +160,10 @@ struct SoftmaxStep {
 impl SoftmaxStep {
     fn new(batch: usize) -> Self {
         let model = Softmax::new(INPUTS, CLASSES);
-        let params = vec![0.0; model.layout().len()];
+        let params = AlignedBuffer::zeros(model.layout().len());
         Self {
             optimizer: OptimizerState::new(Sgd::new(0.01), model.layout(), 0..params.len()),
-            grad: params.clone(),
+            grad: AlignedBuffer::zeros(params.len()),
             params,
             model,
             inputs: pixels(batch),

@@ -95,7 +95,7 @@ impl Replica {
         match source {
             PeerSource::Gradient(range) => memory.gradient(range.clone()),
             PeerSource::Output(range) => memory.output(range.clone()).unwrap_or_else(|| {
-                let own = if self.config.sends_means() { &self.mean } else { &self.params };
+                let own = if self.config.sends_means() { &self.mean[..] } else { &self.params[..] };
                 &own[range.clone()]
             }),
             PeerSource::Factors { piece, range } => memory.own_factors(*piece, range.clone()),

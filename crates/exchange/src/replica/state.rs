@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use paceline_model::{Layout, OptimizerSpec, OptimizerState};
+use paceline_model::{AlignedBuffer, Layout, OptimizerSpec, OptimizerState};
 
 use super::chunk_plan::chunk_plan;
 use super::config::ReplicaConfig;
@@ -13,7 +13,7 @@ use crate::TaskReport;
 pub struct Replica {
     pub(super) config: ReplicaConfig,
     /// Empty while they are lent for a step in pieces.
-    pub(super) params: Vec<f32>,
+    pub(super) params: AlignedBuffer,
     /// The number of parameters.
     pub(super) total: usize,
     /// Covers what this worker updates; see [`ReplicaConfig::updates`].
@@ -51,7 +51,7 @@ pub struct Replica {
 /// What a replica lends to its caller for a step in pieces.
 pub struct LentState {
     /// All parameters.
-    pub params: Vec<f32>,
+    pub params: AlignedBuffer,
     /// If updated chunks carry means: the memory for the mean of all parameters.
     pub mean: Vec<f32>,
     /// In that case, the optimizer with which the caller updates the parameters itself.
@@ -94,7 +94,7 @@ impl Replica {
         assert!(config.pieces.is_empty() || ends.eq(starts), "pieces have gaps");
         Self {
             chunks: chunk_plan(&config, total),
-            params,
+            params: params.into(),
             total,
             optimizer,
             is_whole,

@@ -10,9 +10,17 @@ const LINE: usize = 64;
 /// Numbers in a cache line.
 const LINE_NUMBERS: usize = LINE / size_of::<f32>();
 
-/// A slice of numbers that begins at a cache line.
-#[derive(Default)]
-pub(crate) struct AlignedBuffer {
+/// Numbers in memory that begins at a cache line, for parameters and gradients.
+///
+/// ```
+/// use paceline_model::AlignedBuffer;
+///
+/// let mut params = AlignedBuffer::zeros(7850);
+/// params[3] = 1.0;
+/// assert_eq!(params.as_ptr() as usize % 64, 0);
+/// ```
+#[derive(Debug, Default)]
+pub struct AlignedBuffer {
     /// The numbers, with up to a line of unused ones before and after them.
     numbers: Vec<f32>,
     start: usize,
@@ -21,8 +29,8 @@ pub(crate) struct AlignedBuffer {
 
 impl AlignedBuffer {
     /// A buffer of `len` zeros.
-    pub(crate) fn zeros(len: usize) -> Self {
-        let mut buffer = Self::default();
+    pub fn zeros(len: usize) -> Self {
+        let mut buffer = Self { numbers: vec![0.0; len + LINE_NUMBERS], start: 0, len: 0 };
         buffer.resize(len);
         buffer
     }
@@ -41,11 +49,19 @@ impl AlignedBuffer {
     }
 
     /// Changes the length; the content is unspecified afterwards.
-    fn resize(&mut self, len: usize) {
+    pub fn resize(&mut self, len: usize) {
         self.numbers.resize(len + LINE_NUMBERS, 0.0);
         // `align_offset` may decline to answer; the buffer is then unaligned, which is only slower.
         self.start = self.numbers.as_ptr().align_offset(LINE).min(LINE_NUMBERS);
         self.len = len;
+    }
+}
+
+impl From<Vec<f32>> for AlignedBuffer {
+    fn from(numbers: Vec<f32>) -> Self {
+        let mut buffer = Self::zeros(numbers.len());
+        buffer.copy_from_slice(&numbers);
+        buffer
     }
 }
 

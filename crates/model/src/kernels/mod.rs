@@ -24,7 +24,7 @@ pub(crate) mod tile;
 pub(crate) mod vectors;
 pub(crate) mod winograd;
 
-pub(crate) use aligned::AlignedBuffer;
+pub use aligned::AlignedBuffer;
 pub use bf16::{bf16_add, bf16_decode, bf16_encode, bf16_encode_change};
 pub use dense::{
     dense_backward_bias, dense_backward_inputs, dense_backward_weights, dense_forward,

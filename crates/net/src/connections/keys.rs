@@ -8,6 +8,7 @@
 use std::mem;
 
 use paceline_exchange::{MAX_KEYS, PullPurpose};
+use paceline_model::AlignedBuffer;
 
 use super::server_connections::{ReturnWhen, ServerConnections};
 use crate::error::LinkError;
@@ -20,7 +21,7 @@ impl ServerConnections {
         &mut self,
         keys: &[u32],
         purpose: PullPurpose,
-        values: &mut Vec<f32>,
+        values: &mut AlignedBuffer,
         observer: &mut impl LinkObserver,
     ) -> Result<LinkOutcome, LinkError> {
         self.check_count(keys)?;
@@ -28,7 +29,7 @@ impl ServerConnections {
             return Ok(LinkOutcome::Rewound);
         }
         self.client.begin_pull_keys(keys, purpose);
-        self.params.resize(keys.len(), 0.0);
+        self.params.resize(keys.len());
         let pulled = self.complete_whole(&[], ReturnWhen::Answered, observer)?;
         if pulled == LinkOutcome::Done(()) {
             mem::swap(values, &mut self.params);
@@ -52,7 +53,7 @@ impl ServerConnections {
         }
         self.client.begin_push_keys(step, examples, next);
         observer.sending_gradient(step);
-        self.params.resize(next.len(), 0.0);
+        self.params.resize(next.len());
         // If the connection breaks, it must be sent again after this call has returned.
         let mut pushed = mem::take(&mut self.pushed);
         pushed.clear();
@@ -65,7 +66,7 @@ impl ServerConnections {
     /// Waits for the values that the last push requested, and swaps them with `values`.
     pub fn wait_for_values(
         &mut self,
-        values: &mut Vec<f32>,
+        values: &mut AlignedBuffer,
         observer: &mut impl LinkObserver,
     ) -> Result<LinkOutcome, LinkError> {
         if self.has_rewound {

@@ -10,6 +10,7 @@ use std::mem;
 use std::ops::Range;
 
 use paceline_exchange::StepMemory;
+use paceline_model::AlignedBuffer;
 
 use super::buffers::Buffers;
 use super::server_connections::{ReturnWhen, ServerConnections};
@@ -27,7 +28,7 @@ impl ServerConnections {
 
     /// Begins to push a gradient in pieces, as [`Self::exchange`] does at once. Lends the
     /// parameters until [`Self::take_back`].
-    pub fn lend(&mut self, step: u64, examples: u32) -> Vec<f32> {
+    pub fn lend(&mut self, step: u64, examples: u32) -> AlignedBuffer {
         if !self.has_rewound {
             self.client.begin_push_in_pieces(step, examples);
         }
@@ -35,7 +36,7 @@ impl ServerConnections {
     }
 
     /// Ends a step in pieces, whether it was made or not.
-    pub fn take_back(&mut self, params: Vec<f32>) {
+    pub fn take_back(&mut self, params: AlignedBuffer) {
         self.params = params;
     }
 

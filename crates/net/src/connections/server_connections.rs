@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use mio::{Events, Poll, Waker};
 use paceline_exchange::{Client, ClientEvent, FrameKind, GradientChanges, RefuseCode, TaskReport};
+use paceline_model::AlignedBuffer;
 
 use super::buffers::{Buffers, WholeBuffers};
 use super::config::ConnectConfig;
@@ -38,7 +39,7 @@ pub struct ServerConnections {
     pub(super) client: Client,
     pub(super) peers: Vec<ServerPeer>,
     /// All parameters; for a sparse model, the values that the present operation asks for.
-    pub(super) params: Vec<f32>,
+    pub(super) params: AlignedBuffer,
     pub(super) poll: Poll,
     pub(super) events: Events,
     pub(super) config: ConnectConfig,

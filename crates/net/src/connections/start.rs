@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token, Waker};
 use paceline_exchange::{Client, ControlFrame, GradientChanges, PeerRole, WireFormat};
+use paceline_model::AlignedBuffer;
 
 use super::buffers::WholeBuffers;
 use super::config::ConnectConfig;
@@ -39,7 +40,7 @@ impl ServerConnections {
         let poll = Poll::new()?;
         let mut connections = Self {
             client: Client::new(config.client.clone()),
-            params: vec![0.0; dense_params],
+            params: AlignedBuffer::zeros(dense_params),
             reports: peers.iter().map(|_| None).collect(),
             requests: Default::default(),
             is_over: false,
