@@ -90,7 +90,10 @@ def paceline_seconds(arguments, job, run):
     """Seconds per step. The difference of two runs leaves out the start and the first step."""
     seconds = []
     for steps in (1, 1 + arguments.steps):
-        start(arguments, job, f"{run}-{steps}", steps).communicate()
+        process = start(arguments, job, f"{run}-{steps}", steps)
+        _, messages = process.communicate()
+        if process.returncode != 0:
+            sys.exit(messages)
         with open(f"{run}-{steps}/summary.json") as file:
             seconds.append(json.load(file)["seconds"])
     return (seconds[1] - seconds[0]) / arguments.steps
