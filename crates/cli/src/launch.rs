@@ -36,7 +36,7 @@ pub fn launch(
         let slots = plan.cluster.slots(plan.cluster.workers);
         let steps = plan.settings(job.digest(), TestHooks::default()).step_layout(slots);
         // The tasks check the model, which the launcher does not build.
-        let request = ResumeRequest { steps, stop: plan.stop, examples, model: None };
+        let request = ResumeRequest { steps, end: plan.stop.planned_end(), examples, model: None };
         request.resume_point(checkpoint.clone())?;
         options.say(&resume_line(checkpoint.manifest.global_step()));
     }

@@ -198,7 +198,7 @@ impl ProgramTask<'_> {
     fn load_workload(&self, context: &ProgramContext) -> Result<Workload, Failure> {
         let data = load_data(self.job, self.plan, &mut self.display(context))?;
         if let Some(from) = self.from.filter(|_| self.options.checkpoint.is_none()) {
-            from.check_unfinished(&self.plan.stop, data.train_len())?;
+            from.check_unfinished(self.plan.stop.planned_end(), data.train_len())?;
         }
         Ok(build_workload(self.plan, data))
     }

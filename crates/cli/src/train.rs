@@ -75,7 +75,7 @@ fn train_single(
     let layout = workload.layout()?;
     let request = ResumeRequest {
         steps: settings.step_layout(place.slots),
-        stop: settings.stop,
+        end: settings.stop.planned_end(),
         examples: workload.data.train_len(),
         model: Some(ResumedModel { layout: &layout, optimizer: &settings.optimizer }),
     };

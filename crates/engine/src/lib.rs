@@ -47,7 +47,7 @@
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod batch_reader;
-pub mod checkpoint;
+mod checkpoint_spec;
 mod context;
 mod coordinator;
 mod dense_worker;
@@ -98,6 +98,8 @@ mod training_task;
 mod worker_process;
 mod workload;
 
+pub use paceline_checkpoint as checkpoint;
+pub use paceline_checkpoint::{StepLayout, layout_digest};
 pub use paceline_exchange::WireFormat;
 
 pub use context::{FinalModel, LongWork, NoteLevel, TaskContext, VisitPiece};
@@ -110,12 +112,12 @@ pub use session::{Session, SessionReport};
 pub use session_context::{ContextFactory, SessionDescription, SessionTask};
 pub use settings::{
     CheckpointSettings, EvaluateSettings, FactorChoice, Mode, OnDivergence, OnWorkerLoss, Slowdown,
-    StepLayout, Stop, TestHooks, Timeouts, TrainSettings,
+    Stop, TestHooks, Timeouts, TrainSettings,
 };
 pub use sharing::Sharing;
 pub use step_pieces::{ExchangeConditions, route_pieces, travels_in_pieces};
 pub use stop_reason::StopReason;
-pub use task_place::{TaskPlace, layout_digest};
+pub use task_place::TaskPlace;
 pub use test_watch::TestWatch;
 pub use training_task::{Threads, TrainingTask};
 pub use worker_process::{join_run, run_worker};

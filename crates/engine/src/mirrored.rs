@@ -5,7 +5,7 @@ use std::thread;
 
 use paceline_observe::Recorder;
 
-use crate::checkpoint::ShardPlace;
+use crate::checkpoint_spec::ShardPlace;
 use crate::error::{TrainError, record_failure};
 use crate::exchange_observer::exchange_track;
 use crate::link::Link;

@@ -11,16 +11,17 @@ use paceline_model::{Layout, Model, OptimizerState, Table};
 use paceline_net::{ServeEnd, serve};
 
 use crate::checkpoint::{
-    Checkpoint, CheckpointDir, CheckpointSpec, CheckpointWriter, DenseShard, GenerationStart,
-    PlanOrigin, PlanPosition, ResumePoint, ServerNumber, ShardPlace,
+    Checkpoint, CheckpointDir, CheckpointWriter, DenseShard, GenerationStart, PlanOrigin,
+    ResumePoint, ServerNumber, layout_digest,
 };
+use crate::checkpoint_spec::{PlanPosition, ShardPlace, checkpoint_spec};
 use crate::context::{NoteLevel, TaskContext};
 use crate::error::{TrainError, record_failure};
 use crate::server_link::overlaps;
 use crate::server_reporter::ServerReporter;
 use crate::server_trace::ServerTrace;
 use crate::settings::{Mode, OnWorkerLoss, TrainSettings};
-use crate::task_place::{TaskPlace, layout_digest};
+use crate::task_place::TaskPlace;
 use crate::training_task::start_writer;
 use crate::workload::{ModelSizing, ModelSource};
 
@@ -155,9 +156,9 @@ impl ServerTask<'_> {
     fn claim(&self) -> Result<GenerationStart, TrainError> {
         let known = self.from.map(ResumePoint::checkpoint);
         match self.checkpoints {
-            Some(checkpoints) => checkpoints.claim(self.number(), known, &mut |text| {
+            Some(checkpoints) => Ok(checkpoints.claim(self.number(), known, &mut |text| {
                 self.context.note(NoteLevel::Warning, text);
-            }),
+            })?),
             None => {
                 let generation = Generation { number: 1, base: None };
                 Ok(GenerationStart { generation, checkpoint: None })
@@ -168,7 +169,7 @@ impl ServerTask<'_> {
     /// The checkpoint that a generation another server has claimed starts from.
     fn follow(&self, to: Generation) -> Result<Option<Checkpoint>, TrainError> {
         match self.checkpoints {
-            Some(checkpoints) => checkpoints.follow(self.number(), to),
+            Some(checkpoints) => Ok(checkpoints.follow(self.number(), to)?),
             None => Err(TrainError::Lost("the run was rewound, but keeps no checkpoints".into())),
         }
     }
@@ -200,7 +201,7 @@ impl ServerTask<'_> {
         let plan = PlanPosition { slots: self.place.slots, origin };
         let ServerNumber { index, count } = self.number();
         let shard = ShardPlace { index, count, task: &self.place.name };
-        let spec = CheckpointSpec::new(dir, self.settings, layout, plan, shard);
+        let spec = checkpoint_spec(dir, self.settings, layout, plan, shard);
         start_writer(spec, self.context.clone()).map(Some)
     }
 
@@ -216,7 +217,7 @@ impl ServerTask<'_> {
             let table = Table::new(optimizer, layout, shard);
             return match from {
                 None => Ok(Store::sparse(table)),
-                Some(from) => from.fill(layout, table).map(Store::sparse),
+                Some(from) => Ok(Store::sparse(from.fill(layout, table)?)),
             };
         }
         if let Some(from) = from {

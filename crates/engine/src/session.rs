@@ -374,7 +374,7 @@ impl Session {
         let step = checkpoint.manifest.info.step;
         let request = ResumeRequest {
             steps: self.settings.step_layout(slots),
-            stop: self.settings.stop,
+            end: self.settings.stop.planned_end(),
             examples: self.workload.data.train_len(),
             model: Some(ResumedModel { layout: &layout, optimizer: &self.settings.optimizer }),
         };

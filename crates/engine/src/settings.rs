@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use paceline_checkpoint::{PlannedEnd, StepLayout};
 use paceline_exchange::WireFormat;
 use paceline_model::OptimizerSpec;
 use paceline_observe::trace::TraceWindow;
@@ -162,6 +163,11 @@ impl Stop {
         Self { test_loss: Some(loss), ..Self::default() }
     }
 
+    /// The end that is known before the run starts.
+    pub fn planned_end(&self) -> PlannedEnd {
+        PlannedEnd { steps: self.steps, epochs: self.epochs }
+    }
+
     /// Stops at whichever condition is met first. A condition of the same kind in `other` wins.
     #[must_use]
     pub fn or(self, other: Stop) -> Self {
@@ -293,15 +299,4 @@ impl TrainSettings {
         };
         examples_per_step(self.mode.kind(), self.batch, slots, quorum)
     }
-}
-
-/// How a run steps through its data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StepLayout {
-    /// Slots of the batch plan.
-    pub slots: usize,
-    /// Examples per slot and step.
-    pub batch: usize,
-    /// Whether a step of the plan is one update. If not, each slot counts its own steps.
-    pub common_step: bool,
 }
