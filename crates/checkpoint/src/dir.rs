@@ -45,6 +45,11 @@ impl CheckpointDir {
         Self { generation: record, generation_lock: lock, ..self }
     }
 
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
     /// Where the checkpoint of a step is.
     pub fn place(&self, step: u64) -> PathBuf {
         self.dir.join(format!("step-{step:012}"))

@@ -33,6 +33,7 @@ pub mod manifest;
 mod resume;
 mod resume_point;
 mod step_layout;
+mod test_log;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -46,4 +47,5 @@ pub use manifest::{CheckpointInfo, Manifest, PlanOrigin};
 pub use resume::{PlannedEnd, ResumeRequest, ResumedModel};
 pub use resume_point::{DenseShard, ResumePoint};
 pub use step_layout::StepLayout;
+pub use test_log::{LoggedTest, TestLog};
 pub use writer::{CheckpointSpec, CheckpointWait, CheckpointWriter, ReportCheckpoint};

@@ -16,6 +16,7 @@ use crate::interrupt::Interrupt;
 use crate::join::JoinFile;
 use crate::load_data::check_data;
 use crate::progress::write_line;
+use crate::start_file::open_start;
 use crate::stop_source::StopSource;
 use crate::test_hooks::BARE_VARIABLE;
 use crate::train_options::{FinishedRun, TrainOptions, checkpoint_dir, resume_line};
@@ -32,6 +33,9 @@ pub fn launch(
     let stop = StopSource { interrupt: interrupt.clone(), channel: None };
     let examples = check_data(job, plan, &mut DataDisplay::new(options.quiet, &stop))?;
     let checkpoint = options.checkpoint()?;
+    if checkpoint.is_none() {
+        open_start(job, plan)?;
+    }
     if let Some(checkpoint) = &checkpoint {
         let slots = plan.cluster.slots(plan.cluster.workers);
         let steps = plan.settings(job.digest(), TestHooks::default()).step_layout(slots);

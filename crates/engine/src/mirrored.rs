@@ -69,7 +69,7 @@ pub(crate) fn train_replica(
         })
         .map(|()| None);
     }
-    let evaluator = workload.evaluator(settings.evaluate.examples, 1)?;
+    let evaluator = workload.running_evaluator(settings.evaluate.examples, 1)?;
     thread::scope(|scope| {
         let evaluator = traced(tracer.as_ref(), evaluator);
         let tests = BackgroundEvaluator::start(scope, evaluator, task.test_watch());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use paceline_exchange::{
     Generation, ModeConfig, OnLoss, ResumeState, RosterConfig, Server, ServerConfig, Store,
 };
-use paceline_model::{Layout, Model, OptimizerState, Table};
+use paceline_model::{Layout, Model, Table};
 use paceline_net::{ServeEnd, serve};
 
 use crate::checkpoint::{
@@ -17,6 +17,7 @@ use crate::checkpoint::{
 use crate::checkpoint_spec::{PlanPosition, ShardPlace, checkpoint_spec};
 use crate::context::{NoteLevel, TaskContext};
 use crate::error::{TrainError, record_failure};
+use crate::initial_params::initial_shard;
 use crate::server_link::overlaps;
 use crate::server_reporter::ServerReporter;
 use crate::server_trace::ServerTrace;
@@ -216,19 +217,20 @@ impl ServerTask<'_> {
         if matches!(self.model, ModelSource::Sparse(_)) {
             let table = Table::new(optimizer, layout, shard);
             return match from {
-                None => Ok(Store::sparse(table)),
+                None => {
+                    if let Some(start) = &self.settings.start {
+                        start.fill(model, &table)?;
+                    }
+                    Ok(Store::sparse(table))
+                }
                 Some(from) => Ok(Store::sparse(from.fill(layout, table)?)),
             };
         }
-        if let Some(from) = from {
-            let DenseShard { params, optimizer } = from.dense(layout, optimizer, shard)?;
-            return Ok(Store::dense(params, optimizer));
-        }
-        let mut params = vec![0.0; layout.len()];
-        model.initialise(self.settings.seed, &mut params);
-        // A copy, so that the memory of the other servers' parameters is released.
-        let params = params[shard.clone()].to_vec();
-        Ok(Store::dense(params, OptimizerState::new(optimizer, layout, shard)))
+        let DenseShard { params, optimizer } = match from {
+            Some(from) => from.dense(layout, optimizer, shard)?,
+            None => initial_shard(model, self.settings, shard)?,
+        };
+        Ok(Store::dense(params, optimizer))
     }
 }
 
