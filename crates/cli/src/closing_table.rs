@@ -4,8 +4,9 @@ use std::fmt::Write;
 use std::path::Path;
 
 use paceline_observe::pace::BEHIND;
-use paceline_observe::{Rank, StopTest};
+use paceline_observe::{BestTest, Rank, StopTest};
 
+use paceline_record::names::files;
 use paceline_record::{Summary, TaskSummary};
 
 use crate::terminal::wrap;
@@ -57,7 +58,14 @@ pub fn closing_table(summary: &Summary, run: &Path, width: Option<usize>) -> Str
         let (step, percent) = (grouped(step), 100.0 * accuracy);
         line("stop test", format!("step {step}: loss {loss:.4}, accuracy {percent:.2} %"));
     }
+    if let Some(StopTest { loss, accuracy, .. }) = summary.validation {
+        line("validation", format!("loss {loss:.4}, accuracy {:.2} %", 100.0 * accuracy));
+    }
     line("test", test_line(summary));
+    if let Some(BestTest { step, metric, value }) = &summary.best {
+        let (step, file) = (grouped(*step), files::BEST_MODEL);
+        line("best", format!("{metric} {value:.4} at step {step}, in {file}"));
+    }
     if let Some(verdict) = &summary.verdict {
         line("verdict", verdict.text.clone());
     }

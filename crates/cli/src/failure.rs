@@ -9,6 +9,7 @@ use std::io;
 use std::path::Path;
 
 use paceline_data::DataError;
+use paceline_engine::checkpoint::CheckpointError;
 use paceline_engine::{Divergence, TrainError};
 use paceline_net::LinkError;
 use paceline_place::{LauncherChannel, PlaceError};
@@ -174,6 +175,12 @@ impl From<PlaceError> for Failure {
                 Failure::Unfinished { signal, why }
             }
         }
+    }
+}
+
+impl From<CheckpointError> for Failure {
+    fn from(error: CheckpointError) -> Self {
+        TrainError::from(error).into()
     }
 }
 

@@ -16,6 +16,7 @@ use crate::interrupt::Interrupt;
 use crate::join::JoinFile;
 use crate::load_data::check_data;
 use crate::progress::write_line;
+use crate::start_file::open_start;
 use crate::stop_source::StopSource;
 use crate::test_hooks::BARE_VARIABLE;
 use crate::train_options::{FinishedRun, TrainOptions, checkpoint_dir, resume_line};
@@ -32,11 +33,14 @@ pub fn launch(
     let stop = StopSource { interrupt: interrupt.clone(), channel: None };
     let examples = check_data(job, plan, &mut DataDisplay::new(options.quiet, &stop))?;
     let checkpoint = options.checkpoint()?;
+    if checkpoint.is_none() {
+        open_start(job, plan)?;
+    }
     if let Some(checkpoint) = &checkpoint {
         let slots = plan.cluster.slots(plan.cluster.workers);
         let steps = plan.settings(job.digest(), TestHooks::default()).step_layout(slots);
         // The tasks check the model, which the launcher does not build.
-        let request = ResumeRequest { steps, stop: plan.stop, examples, model: None };
+        let request = ResumeRequest { steps, end: plan.stop.planned_end(), examples, model: None };
         request.resume_point(checkpoint.clone())?;
         options.say(&resume_line(checkpoint.manifest.global_step()));
     }

@@ -34,6 +34,7 @@ pub mod load_data;
 pub mod metrics;
 mod network_check;
 pub mod progress;
+mod start_file;
 mod stop_source;
 pub mod sweep;
 mod task;

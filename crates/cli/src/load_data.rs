@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use paceline_data::random::mix;
 use paceline_data::{
-    DataError, Examples, FakeImages, KnownDataset, PictureOptions, Pictures, SparseRows,
-    SparseSpec, Split, TrainTest, cached_digits, open_sparse,
+    DataError, Examples, FakeImages, Images, KnownDataset, PictureOptions, Pictures,
+    SelectedExamples, SparseRows, SparseSpec, Split, TrainTest, cached_digits, open_sparse,
 };
 
 use paceline_engine::TrainingData;
@@ -14,7 +15,7 @@ use crate::Failure;
 use crate::data_display::DataDisplay;
 use crate::data_shape::{DataShape, shape_of};
 use crate::network_check::check_network;
-use paceline_job::{DataKind, Plan, RawJob};
+use paceline_job::{DataKind, Plan, RawJob, ValidationPlan};
 
 /// Without a test set, one in `HOLD_OUT_SHARE` examples is held out for tests by default, and at
 /// most `MAX_HOLD_OUT`.
@@ -83,53 +84,151 @@ fn read_data(plan: &Plan, display: &mut DataDisplay) -> Result<TrainingData, Fai
     Ok(match &plan.data.kind {
         DataKind::Digits { train_examples, test_examples } => {
             let digits = cached_digits(*train_examples, *test_examples, plan.seed, display)?;
-            TrainingData::Images(Arc::new(digits))
+            TrainingData::Images(Arc::new(validate_images(plan, digits)?))
         }
         DataKind::Mnist { path } => {
             let set = KnownDataset::Mnist.load_observed(path.as_deref(), display)?;
-            TrainingData::Images(Arc::new(set))
+            TrainingData::Images(Arc::new(validate_images(plan, set)?))
         }
         DataKind::FashionMnist { path } => {
             let set = KnownDataset::FashionMnist.load_observed(path.as_deref(), display)?;
-            TrainingData::Images(Arc::new(set))
+            TrainingData::Images(Arc::new(validate_images(plan, set)?))
         }
-        DataKind::Rows(spec) => TrainingData::Rows(Arc::new(load_rows(spec, display)?)),
+        DataKind::Rows(spec) => TrainingData::Rows(Arc::new(load_rows(plan, spec, display)?)),
         DataKind::FakeImages { size, classes, train_examples, test_examples } => {
             let set =
                 |split, examples| FakeImages::new(plan.seed, split, examples, *classes, *size);
-            TrainingData::Examples(TrainTest {
-                train: Arc::new(set(Split::Train, *train_examples)),
-                test: Arc::new(set(Split::Test, *test_examples)),
-                origin: format!("generated from seed {}", plan.seed),
-            })
+            let origin = format!("generated from seed {}", plan.seed);
+            let all = TrainTest::new(
+                set(Split::Train, *train_examples),
+                set(Split::Test, *test_examples),
+            );
+            let all = TrainTest { origin, ..all }.into_shared();
+            TrainingData::Examples(validate_examples(plan, all)?)
         }
         DataKind::Pictures { path, size, hold_out, split } => {
             let mut options = PictureOptions::new(*size, plan.seed);
             (options.test_examples, options.split) = (hold_out.unwrap_or(0), *split);
-            TrainingData::Examples(load_pictures(path, options, display)?)
+            TrainingData::Examples(load_pictures(plan, path, options, display)?)
         }
     })
 }
 
 fn load_pictures(
+    plan: &Plan,
     path: &Path,
     mut options: PictureOptions,
     display: &mut DataDisplay,
 ) -> Result<TrainTest<Arc<dyn Examples>>, Failure> {
     let mut set = Pictures::open_observed(path, &options, display)?;
+    let has_test_set = !set.test.is_empty() && options.test_examples == 0;
+    let all = set.train.len() + if has_test_set { 0 } else { set.test.len() };
     if set.test.is_empty() {
-        options.test_examples = default_hold_out(set.train.len());
-        set = Pictures::open_observed(path, &options, display)?;
+        options.test_examples = held_out(plan, all);
     }
-    Ok(set.into_shared())
+    let Some(share) = validation_share(plan) else {
+        if set.test.is_empty() {
+            set = Pictures::open_observed(path, &options, display)?;
+        }
+        return Ok(set.into_shared());
+    };
+    if has_test_set {
+        let text = "data.validation: these pictures have a test set of their own, and training \
+                    pictures, which are cropped at random, cannot be validated on; leave it out";
+        return Err(Failure::Usage(text.into()));
+    }
+    // Held out together, so that both are cropped as pictures are in tests.
+    let validation = count_of(share, all);
+    options.test_examples += validation;
+    let set = Pictures::open_observed(path, &options, display)?.into_shared();
+    let [test, validation] =
+        SelectedExamples::hold_out(&set.test, validation, validation_seed(plan.seed))?;
+    let (train, origin) = (set.train, set.origin);
+    let set = TrainTest { origin, ..TrainTest::new(train, Arc::new(test) as Arc<dyn Examples>) };
+    Ok(set.with_validation(Arc::new(validation)))
 }
 
-/// The default number of examples held out for tests.
-fn default_hold_out(examples: usize) -> usize {
-    (examples / HOLD_OUT_SHARE).clamp(1, MAX_HOLD_OUT)
+/// The number of examples held out for tests: the share that the job sets, or the default.
+fn held_out(plan: &Plan, examples: usize) -> usize {
+    match plan.data.test_share {
+        Some(share) => count_of(share, examples),
+        None => (examples / HOLD_OUT_SHARE).clamp(1, MAX_HOLD_OUT),
+    }
 }
 
+/// A share of some examples, at least one.
+fn count_of(share: f64, examples: usize) -> usize {
+    ((share * examples as f64).round() as usize).max(1)
+}
+
+/// The share of the training data that tests during training use, if the plan has one.
+fn validation_share(plan: &Plan) -> Option<f64> {
+    match plan.data.validation {
+        Some(ValidationPlan::Share(share)) => Some(share),
+        _ => None,
+    }
+}
+
+/// The seed by which a validation set is drawn: another than that of a test set, so that the two
+/// are independent.
+fn validation_seed(seed: u64) -> u64 {
+    mix(seed)
+}
+
+/// Takes the validation set out of the training images, if the plan has one.
+fn validate_images(plan: &Plan, set: TrainTest<Images>) -> Result<TrainTest<Images>, Failure> {
+    let Some(share) = validation_share(plan) else { return Ok(set) };
+    let count = count_of(share, set.train.len());
+    let [train, validation] = set.train.hold_out(count, validation_seed(plan.seed))?;
+    Ok(TrainTest { train, ..set }.with_validation(validation))
+}
+
+/// Takes the validation set out of the training examples, if the plan has one.
+fn validate_examples(
+    plan: &Plan,
+    set: TrainTest<Arc<dyn Examples>>,
+) -> Result<TrainTest<Arc<dyn Examples>>, Failure> {
+    let Some(share) = validation_share(plan) else { return Ok(set) };
+    let count = count_of(share, set.train.len());
+    let [train, validation] =
+        SelectedExamples::hold_out(&set.train, count, validation_seed(plan.seed))?;
+    let train: Arc<dyn Examples> = Arc::new(train);
+    Ok(TrainTest { train, ..set }.with_validation(Arc::new(validation)))
+}
+
+/// Opens the rows of a plan, with the validation set that it names or takes out of them, and
+/// without the negatives that it leaves out of training.
 fn load_rows(
+    plan: &Plan,
+    spec: &SparseSpec,
+    display: &mut DataDisplay,
+) -> Result<TrainTest<SparseRows>, Failure> {
+    let mut set = open_rows(plan, spec, display)?;
+    match &plan.data.validation {
+        None => {}
+        Some(ValidationPlan::Share(share)) => {
+            let held = if spec.test_path.is_some() { 0 } else { set.test.len() };
+            let count = count_of(*share, set.train.len() + held);
+            let split = set.train.hold_out(count, validation_seed(plan.seed))?;
+            set = TrainTest { train: split.train, ..set }.with_validation(split.test);
+        }
+        Some(ValidationPlan::Rows(path)) => {
+            let features = Some(set.train.features());
+            let (path, test_path) = (Some(path.clone()), None);
+            let spec =
+                SparseSpec { path, test_path, features, test_examples: None, ..spec.clone() };
+            let rows = open_sparse(&spec, display)?.train;
+            set = set.with_validation(rows);
+        }
+    }
+    if let Some(share) = plan.data.negatives {
+        set.train = set.train.sample_negatives(share, plan.seed)?;
+    }
+    Ok(set)
+}
+
+fn open_rows(
+    plan: &Plan,
     spec: &SparseSpec,
     display: &mut DataDisplay,
 ) -> Result<TrainTest<SparseRows>, Failure> {
@@ -143,7 +242,7 @@ fn load_rows(
             let text = format!("{}: too few rows for training and tests", set.origin);
             return Err(Failure::Usage(text));
         }
-        let split = spec.hold_out(&set.train, default_hold_out(rows))?;
+        let split = spec.hold_out(&set.train, held_out(plan, rows))?;
         set = TrainTest { origin: set.origin, ..split };
     }
     Ok(set)

@@ -18,6 +18,7 @@ use crate::end_limit::TaskActivity;
 use crate::join::JoinInfo;
 use crate::load_data::{data_shape, load_data};
 use crate::progress::Progress;
+use crate::start_file::open_start;
 use crate::stop_source::StopSource;
 use crate::task_context::{ProgramContext, TaskIdentity, warn_of_test_set};
 use crate::test_hooks;
@@ -44,7 +45,11 @@ pub(crate) fn run_task(
         run.write(files::JOB, job.explain().as_bytes())?;
     }
     let run = join_run_dir(job, plan, cluster, options)?;
-    let settings = plan.settings(job.digest(), test_hooks::from_env());
+    let mut settings = plan.settings(job.digest(), test_hooks::from_env());
+    let has_params = cluster.task.role == Role::Ps || plan.cluster.mode == Mode::Mirrored;
+    if has_params && options.resume.is_none() {
+        settings.start = open_start(job, plan)?;
+    }
     let place = task_place(plan, cluster)?;
     let steps = settings.step_layout(place.slots);
     let from = checkpoint.map(|checkpoint| ResumePoint::new(checkpoint, steps));
@@ -158,7 +163,7 @@ impl ProgramTask<'_> {
     fn serve(&self, context: ProgramContext) -> Result<(), Failure> {
         let listener = self.listen()?;
         let shape = data_shape(self.job, self.plan, &mut self.display(&context))?;
-        let model = model_source(&self.plan.model, shape);
+        let model = model_source(self.plan, shape);
         let layout = match &model {
             ModelSource::Dense { build, .. } => build(ModelSizing::LEAST)?.layout().clone(),
             ModelSource::Sparse(build) => build().layout().clone(),
@@ -198,7 +203,7 @@ impl ProgramTask<'_> {
     fn load_workload(&self, context: &ProgramContext) -> Result<Workload, Failure> {
         let data = load_data(self.job, self.plan, &mut self.display(context))?;
         if let Some(from) = self.from.filter(|_| self.options.checkpoint.is_none()) {
-            from.check_unfinished(&self.plan.stop, data.train_len())?;
+            from.check_unfinished(self.plan.stop.planned_end(), data.train_len())?;
         }
         Ok(build_workload(self.plan, data))
     }

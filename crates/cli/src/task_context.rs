@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use paceline_engine::{FinalModel, LongWork, NoteLevel, TaskContext, TrainError, Workload};
 use paceline_model::{Group, Layout, OpNode};
-use paceline_observe::{Recorder, ServerRecorder, Summary};
+use paceline_observe::{BestTest, Recorder, ServerRecorder, Summary};
 use paceline_place::Cluster;
 use paceline_record::events::HParam;
+use paceline_record::model_file::ModelWriter;
 use paceline_record::timeline::finish_timeline;
 use paceline_record::{
     EventLog, EventLogConfig, Notice, RunDescription, RunDir, RunFileError, ServerEventLog,
@@ -212,6 +213,29 @@ impl ProgramContext {
     }
 }
 
+impl ProgramContext {
+    /// Writes a model's parameters, and shows how far that has come.
+    fn write_model(&self, model: FinalModel<'_>, mut file: ModelWriter) -> Result<(), TrainError> {
+        let (mut done, total) = (0, 4 * model.layout.len() as u64);
+        self.working(LongWork::SaveModel { done, total });
+        model.for_each_piece(&mut |piece| {
+            for part in piece.chunks(WRITE_FLOATS) {
+                file.write(part).map_err(refused)?;
+                done += 4 * part.len() as u64;
+                self.working(LongWork::SaveModel { done: done.min(total - 1), total });
+            }
+            Ok(())
+        })?;
+        let finished = file.finish().map_err(refused);
+        self.working(LongWork::SaveModel { done: total, total });
+        finished
+    }
+}
+
+fn refused(error: RunFileError) -> TrainError {
+    train_error(error.into())
+}
+
 impl TaskContext for ProgramContext {
     fn note(&self, level: NoteLevel, text: &str) {
         match level {
@@ -259,30 +283,27 @@ impl TaskContext for ProgramContext {
     }
 
     fn reopen_run(&self) -> Result<(), TrainError> {
-        self.run.remove_summary().map_err(|error| train_error(error.into()))
+        self.run.remove_summary().map_err(refused)
     }
 
     fn save_model(&self, model: FinalModel<'_>) -> Result<(), TrainError> {
-        let refused = |error: RunFileError| train_error(error.into());
-        let mut file = self.run.model_writer(model.layout, model.step).map_err(refused)?;
-        let (mut done, total) = (0, 4 * model.layout.len() as u64);
-        self.working(LongWork::SaveModel { done, total });
-        model.for_each_piece(&mut |piece| {
-            for part in piece.chunks(WRITE_FLOATS) {
-                file.write(part).map_err(refused)?;
-                done += 4 * part.len() as u64;
-                self.working(LongWork::SaveModel { done: done.min(total - 1), total });
-            }
-            Ok(())
-        })?;
-        let finished = file.finish().map_err(refused);
-        self.working(LongWork::SaveModel { done: total, total });
-        finished
+        let file = self.run.model_writer(model.layout, model.step);
+        self.write_model(model, file.map_err(refused)?)
+    }
+
+    fn save_best(&self, model: FinalModel<'_>, best: &BestTest) -> Result<(), TrainError> {
+        let file = self.run.best_model_writer(model.layout, model.step);
+        self.write_model(model, file.map_err(refused)?)?;
+        self.run.write_best_test(best).map_err(refused)
+    }
+
+    fn kept_best(&self) -> Result<Option<BestTest>, TrainError> {
+        self.run.best_test().map_err(refused)
     }
 
     fn save_summary(&self, summary: &Summary, has_timeline: bool) -> Result<(), TrainError> {
         self.progress().finish();
-        write_summary(&self.run, summary).map_err(|error| train_error(error.into()))?;
+        write_summary(&self.run, summary).map_err(refused)?;
         if let Some(window) = self.plan.observe_trace {
             let tasks: Vec<_> = summary.tasks.iter().map(|task| task.task.clone()).collect();
             let warnings = finish_timeline(self.run.path(), window, has_timeline, &tasks);

@@ -15,6 +15,7 @@ use crate::interrupt::Interrupt;
 use crate::launch::launch;
 use crate::load_data::load_data;
 use crate::progress::Progress;
+use crate::start_file::open_start;
 use crate::stop_source::StopSource;
 use crate::task::run_task;
 use crate::task_context::{ProgramContext, TaskIdentity, warn_of_test_set};
@@ -65,7 +66,10 @@ fn train_single(
     let progress = Progress::new(options.quiet);
     let data = load_data(job, plan, &mut DataDisplay::new(options.quiet, &stop))?;
     let workload = build_workload(plan, data);
-    let settings = plan.settings(job.digest(), test_hooks::from_env());
+    let mut settings = plan.settings(job.digest(), test_hooks::from_env());
+    if options.resume.is_none() {
+        settings.start = open_start(job, plan)?;
+    }
     let threads = plan.threads(1);
     let place = TaskPlace {
         slots: if workload.is_sparse() { threads.per_loop(1) } else { 1 },
@@ -75,7 +79,7 @@ fn train_single(
     let layout = workload.layout()?;
     let request = ResumeRequest {
         steps: settings.step_layout(place.slots),
-        stop: settings.stop,
+        end: settings.stop.planned_end(),
         examples: workload.data.train_len(),
         model: Some(ResumedModel { layout: &layout, optimizer: &settings.optimizer }),
     };

@@ -6,7 +6,7 @@ use paceline_engine::{ModelSizing, ModelSource, Shuffle, TrainError, TrainingDat
 use paceline_model::{Logistic, Model, Network, Softmax};
 
 use crate::data_shape::{DataShape, shape_of};
-use paceline_job::{ModelKind, Plan};
+use paceline_job::{ModelKind, NetworkPlan, Plan};
 
 /// The workload of a plan.
 pub(crate) fn build_workload(plan: &Plan, data: TrainingData) -> Workload {
@@ -17,14 +17,16 @@ pub(crate) fn build_workload(plan: &Plan, data: TrainingData) -> Workload {
     } else {
         Shuffle::Full
     };
-    let model = model_source(&plan.model, shape_of(&data));
+    let model = model_source(plan, shape_of(&data));
     Workload { model, data, shuffle, on_bad: plan.data.on_bad }
 }
 
 /// Builds the models of a plan, for examples of this shape.
-pub(crate) fn model_source(kind: &ModelKind, shape: DataShape) -> ModelSource {
+pub(crate) fn model_source(plan: &Plan, shape: DataShape) -> ModelSource {
+    let kind = &plan.model;
+    let negatives = plan.data.negatives.unwrap_or(1.0);
     if kind.is_sparse() {
-        return ModelSource::Sparse(Arc::new(move || Box::new(Logistic::new(shape.inputs()))));
+        return ModelSource::Sparse(Arc::new(move || Box::new(logistic(shape, negatives))));
     }
     let for_patches = move |sizing: ModelSizing| {
         let model = Softmax::for_patches(shape.inputs(), shape.classes, sizing.threads);
@@ -33,27 +35,30 @@ pub(crate) fn model_source(kind: &ModelKind, shape: DataShape) -> ModelSource {
     let is_softmax = *kind == ModelKind::Softmax;
     let kind = kind.clone();
     ModelSource::Dense {
-        build: Arc::new(move |sizing| build_model(&kind, shape, sizing)),
+        build: Arc::new(move |sizing| match &kind {
+            ModelKind::Softmax => Ok(Box::new(Softmax::new(shape.inputs(), shape.classes))),
+            ModelKind::Logistic { .. } => Ok(Box::new(logistic(shape, negatives))),
+            ModelKind::Network(network) => build_network(network, shape, sizing),
+        }),
         build_for_patches: is_softmax.then(|| Arc::new(for_patches) as _),
     }
 }
 
-fn build_model(
-    kind: &ModelKind,
+/// Logistic regression on rows of which this share of the negatives is trained on.
+fn logistic(shape: DataShape, negatives: f64) -> Logistic {
+    Logistic::new(shape.inputs()).sampled_negatives(negatives)
+}
+
+fn build_network(
+    plan: &NetworkPlan,
     shape: DataShape,
     sizing: ModelSizing,
 ) -> Result<Box<dyn Model>, TrainError> {
-    match kind {
-        ModelKind::Softmax => Ok(Box::new(Softmax::new(shape.inputs(), shape.classes))),
-        ModelKind::Logistic { .. } => Ok(Box::new(Logistic::new(shape.inputs()))),
-        ModelKind::Network(plan) => {
-            let network = plan.architecture(shape.planes, shape.classes).and_then(|architecture| {
-                let block = sizing.block.clamp(1, plan.most_examples(&architecture));
-                Network::of(architecture, block, sizing.threads)
-            });
-            boxed(plan.name, network.map(|network| network.initialised(plan.init)))
-        }
-    }
+    let network = plan.architecture(shape.planes, shape.classes).and_then(|architecture| {
+        let block = sizing.block.clamp(1, plan.most_examples(&architecture));
+        Network::of(architecture, block, sizing.threads)
+    });
+    boxed(plan.name, network.map(|network| network.initialised(plan.init)))
 }
 
 /// The model, or an error that names the key.

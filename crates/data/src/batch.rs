@@ -15,6 +15,8 @@ pub struct BatchBuffer {
     pub inputs: Vec<f32>,
     /// The examples' classes.
     pub labels: Vec<u32>,
+    /// The examples' weights; empty if they have none.
+    pub weights: Vec<f32>,
 }
 
 impl BatchBuffer {
@@ -28,6 +30,7 @@ impl BatchBuffer {
         let width = images.inputs();
         self.inputs.resize(examples.len() * width, 0.0);
         self.labels.clear();
+        self.weights.clear();
         // Shuffled examples lie anywhere in memory: prefetch them before they are needed.
         let mut ahead = examples.clone();
         ahead.by_ref().take(AHEAD).for_each(|example| prefetch(images.image(example)));

@@ -40,6 +40,13 @@ impl SkippedExamples {
     }
 }
 
+/// What is known of an example besides its values.
+struct ReadExample {
+    label: u32,
+    /// `None` if the examples have no weights.
+    weight: Option<f32>,
+}
+
 /// This many consecutive bad examples are an error even where bad examples are skipped.
 const MAX_CONSECUTIVE_BAD: usize = 100;
 
@@ -62,13 +69,16 @@ impl BatchBuilder {
         let width = examples.inputs();
         let count = (positions.end - positions.start) as usize;
         buffer.labels.clear();
+        buffer.weights.clear();
         buffer.inputs.resize(count * width, 0.0);
         let mut skipped = SkippedExamples::default();
         for (position, row) in positions.zip(buffer.inputs.chunks_exact_mut(width)) {
             if cancelled() {
                 break;
             }
-            buffer.labels.push(self.example(position, row, &mut skipped)?);
+            let ReadExample { label, weight } = self.example(position, row, &mut skipped)?;
+            buffer.labels.push(label);
+            buffer.weights.extend(weight);
         }
         Ok(skipped)
     }
@@ -79,14 +89,17 @@ impl BatchBuilder {
         position: u64,
         row: &mut [f32],
         skipped: &mut SkippedExamples,
-    ) -> Result<u32, DataError> {
+    ) -> Result<ReadExample, DataError> {
         let SlotBatches { examples, plan, .. } = &self.batches;
         let mut tried = 0;
         loop {
             let PlannedExample { epoch, example } =
                 plan.example_at(position.saturating_add(tried as u64));
             let error = match examples.fill(example, epoch, row) {
-                Ok(label) => return Ok(label),
+                Ok(label) => {
+                    let weight = examples.has_weights().then(|| examples.weight_of(example));
+                    return Ok(ReadExample { label, weight });
+                }
                 Err(error) => error,
             };
             if self.on_bad == OnBad::Fail || !error.is_bad_example() {

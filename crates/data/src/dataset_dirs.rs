@@ -200,7 +200,8 @@ impl DatasetFiles {
                 what: format!("images of {a} x {b} and of {c} x {d} pixels"),
             });
         }
-        Ok(TrainTest { train, test, origin: self.dir.display().to_string() })
+        let origin = self.dir.display().to_string();
+        Ok(TrainTest { origin, ..TrainTest::new(train, test) })
     }
 
     /// The height and width of the images. Reads only a header.

@@ -69,11 +69,10 @@ pub(crate) fn draw_sets(
 ) -> Result<TrainTest<Images>, DataError> {
     let all = (train_examples + test_examples) as u64;
     let mut meter = OpenMeter::new(observer, "drawing", Path::new("digits"), all);
-    Ok(TrainTest {
-        train: split(seed, 0, train_examples, &mut meter)?,
-        test: split(seed, 1, test_examples, &mut meter)?,
-        origin: format!("generated from seed {seed}"),
-    })
+    let train = split(seed, 0, train_examples, &mut meter)?;
+    let test = split(seed, 1, test_examples, &mut meter)?;
+    let origin = format!("generated from seed {seed}");
+    Ok(TrainTest { origin, ..TrainTest::new(train, test) })
 }
 
 /// How many images are drawn between two looks at the clock.

@@ -62,7 +62,8 @@ fn cached_in(
         _ => Ok(None),
     };
     if let (Some(train), Some(test)) = (cached(PARTS[0], train)?, cached(PARTS[1], test)?) {
-        return Ok(TrainTest { train, test, origin: format!("generated from seed {seed}") });
+        let origin = format!("generated from seed {seed}");
+        return Ok(TrainTest { origin, ..TrainTest::new(train, test) });
     }
     let set = draw_sets(train, test, seed, observer)?;
     // Another process may write the same set at the same time; the contents are equal.

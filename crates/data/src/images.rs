@@ -4,6 +4,7 @@
 //! floats, and the conversion costs no more than the copy that is needed anyway.
 
 use crate::error::DataError;
+use crate::hold_out::{choose_by_class, test_order};
 
 /// Grey images of one size, each with the number of its class.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +46,32 @@ impl Images {
             });
         }
         Ok(Images { rows, cols, classes, pixels, labels })
+    }
+
+    /// Splits off `count` randomly drawn images, from each class in proportion to its size: the
+    /// others in their order, and the drawn ones. Equal seeds draw equal images.
+    ///
+    /// # Errors
+    /// If no image would be left.
+    pub fn hold_out(&self, count: usize, seed: u64) -> Result<[Self; 2], DataError> {
+        let all = self.len();
+        if count >= all {
+            let what = format!("{count} of {all} images cannot be held out");
+            return Err(DataError::Images { what });
+        }
+        let labels = self.labels.iter().map(|&label| label.into());
+        let held = choose_by_class(labels, count, seed);
+        let mut is_held = vec![false; all];
+        held.iter().for_each(|&image| is_held[image as usize] = true);
+        let rest: Vec<u32> = (0..all as u32).filter(|&image| !is_held[image as usize]).collect();
+        Ok([rest, test_order(held, seed)].map(|which| {
+            let images = which.iter().map(|&image| image as usize);
+            Images {
+                pixels: images.clone().flat_map(|image| self.image(image)).copied().collect(),
+                labels: images.map(|image| self.labels[image]).collect(),
+                ..*self
+            }
+        }))
     }
 
     /// The number of images.

@@ -27,6 +27,8 @@ pub struct InMemoryExamples {
     classes: usize,
     values: Vec<f32>,
     labels: Vec<u32>,
+    /// A weight for each example; empty if they have none.
+    weights: Vec<f32>,
 }
 
 impl InMemoryExamples {
@@ -57,7 +59,7 @@ impl InMemoryExamples {
             return Err(bad_examples("there is no example"));
         };
         let classes = greatest as usize + 1;
-        Ok(Self { shape: [1, 1, width], classes, values, labels })
+        Ok(Self { shape: [1, 1, width], classes, values, labels, weights: Vec::new() })
     }
 
     /// The same examples as images of these channels, rows and columns.
@@ -91,6 +93,22 @@ impl InMemoryExamples {
         Ok(Self { classes, ..self })
     }
 
+    /// The same examples with a weight each, by which loss and gradient are multiplied in training.
+    ///
+    /// # Errors
+    /// If there is not a weight for each example, or one is negative, infinite or not a number.
+    pub fn with_weights(self, weights: Vec<f32>) -> Result<Self, DataError> {
+        let all = self.labels.len();
+        if weights.len() != all {
+            let given = weights.len();
+            return Err(bad_examples(format!("{given} weights for {all} examples")));
+        }
+        match weights.iter().position(|weight| !(weight.is_finite() && *weight >= 0.0)) {
+            Some(at) => Err(bad_examples(format!("the weight of example {at} is {}", weights[at]))),
+            None => Ok(Self { weights, ..self }),
+        }
+    }
+
     /// Splits off `test_examples` randomly drawn examples as a test set, from each class in
     /// proportion to its size. Equal seeds choose equal examples. The other examples keep their
     /// order.
@@ -120,7 +138,8 @@ impl InMemoryExamples {
             shape: self.shape,
             classes: self.classes,
             values: values.copied().collect(),
-            labels: examples.map(|at| self.labels[at]).collect(),
+            labels: examples.clone().map(|at| self.labels[at]).collect(),
+            weights: examples.filter_map(|at| self.weights.get(at).copied()).collect(),
         }
     }
 }
@@ -161,6 +180,14 @@ impl Examples for InMemoryExamples {
 
     fn class_of(&self, example: u32) -> Option<u32> {
         Some(self.labels[example as usize])
+    }
+
+    fn has_weights(&self) -> bool {
+        !self.weights.is_empty()
+    }
+
+    fn weight_of(&self, example: u32) -> f32 {
+        self.weights.get(example as usize).copied().unwrap_or(1.0)
     }
 
     fn fill(&self, example: u32, _draw: u64, out: &mut [f32]) -> Result<u32, DataError> {

@@ -71,6 +71,7 @@ mod patches;
 pub mod pictures;
 mod plan;
 pub mod random;
+mod selected;
 pub mod sparse;
 mod store;
 mod train_test;
@@ -95,6 +96,7 @@ pub use patches::{Patches, SharedWords};
 pub use pictures::{PictureOptions, Pictures};
 pub use plan::{BatchPlan, PlannedExample};
 pub use random::Random;
+pub use selected::SelectedExamples;
 pub use sparse::{
     IndexBase, SparseBuffer, SparseKind, SparseRow, SparseRows, SparseSpec, open_sparse,
 };

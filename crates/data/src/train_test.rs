@@ -13,7 +13,7 @@ use crate::examples::Examples;
 /// ```
 /// use paceline_data::{Digits, TrainTest};
 ///
-/// let TrainTest { train, test, origin } = Digits::generate(60, 1);
+/// let TrainTest { train, test, origin, .. } = Digits::generate(60, 1);
 /// assert_eq!((train.len(), test.len()), (60, 10));
 /// assert_eq!(origin, "generated from seed 1");
 /// ```
@@ -23,6 +23,9 @@ pub struct TrainTest<T> {
     pub train: T,
     /// The examples a model is judged on; it never trains on them.
     pub test: T,
+    /// The examples that a model is tested on while it trains, if not on `test`: decisions such as
+    /// when to stop then do not depend on the examples that judge the result.
+    pub validation: Option<T>,
     /// Where the data came from, for messages: a directory, a file or a seed.
     pub origin: String,
 }
@@ -30,13 +33,30 @@ pub struct TrainTest<T> {
 impl<T> TrainTest<T> {
     /// Pairs two sets that the program made itself.
     pub fn new(train: T, test: T) -> Self {
-        Self { train, test, origin: "given by the program".into() }
+        Self { train, test, validation: None, origin: "given by the program".into() }
+    }
+
+    /// The same sets with these examples to test on while a model trains.
+    #[must_use]
+    pub fn with_validation(self, validation: T) -> Self {
+        Self { validation: Some(validation), ..self }
+    }
+
+    /// The examples that a model is tested on while it trains.
+    pub fn tested(&self) -> &T {
+        self.validation.as_ref().unwrap_or(&self.test)
     }
 }
 
 impl<T: Examples + 'static> TrainTest<T> {
     /// The same sets behind shared pointers, for code that does not know their type.
     pub fn into_shared(self) -> TrainTest<Arc<dyn Examples>> {
-        TrainTest { train: Arc::new(self.train), test: Arc::new(self.test), origin: self.origin }
+        let shared = |examples: T| Arc::new(examples) as Arc<dyn Examples>;
+        TrainTest {
+            train: shared(self.train),
+            test: shared(self.test),
+            validation: self.validation.map(shared),
+            origin: self.origin,
+        }
     }
 }

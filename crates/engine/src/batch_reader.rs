@@ -9,6 +9,7 @@ use paceline_data::{
 };
 use paceline_model::{Batch, Rows, SharedPatches};
 
+use crate::batch_weights::BatchWeights;
 use crate::error::TrainError;
 use crate::gradient::BlockSource;
 
@@ -61,12 +62,13 @@ pub(crate) struct ImageBatches<'a> {
     walk: SlotWalk,
     images: &'a Images,
     buffer: BatchBuffer,
+    weights: BatchWeights,
 }
 
 impl<'a> ImageBatches<'a> {
     /// Reads `images` in the order of `walk`.
-    pub(crate) fn new(walk: SlotWalk, images: &'a Images) -> Self {
-        Self { walk, images, buffer: BatchBuffer::default() }
+    pub(crate) fn new(walk: SlotWalk, images: &'a Images, weights: BatchWeights) -> Self {
+        Self { walk, images, buffer: BatchBuffer::default(), weights }
     }
 }
 
@@ -82,7 +84,9 @@ impl BlockSource for ImageBatches<'_> {
     fn next_block(&mut self, most: usize) -> Result<Batch<'_>, TrainError> {
         let (draw, examples) = self.walk.next(most);
         self.buffer.fill(self.images, examples);
-        Ok(Batch { draw, ..Batch::dense(&self.buffer.inputs, &self.buffer.labels) })
+        let BatchBuffer { inputs, labels, .. } = &self.buffer;
+        let weights = self.weights.of(labels, &[]);
+        Ok(Batch { draw, ..Batch::dense(inputs, labels).weighted(weights) })
     }
 }
 
@@ -91,12 +95,13 @@ pub(crate) struct PatchBatches {
     walk: SlotWalk,
     patches: Patches,
     labels: Vec<u32>,
+    weights: BatchWeights,
 }
 
 impl PatchBatches {
     /// Reads `patches` in the order of `walk`.
-    pub(crate) fn new(walk: SlotWalk, patches: Patches) -> Self {
-        Self { walk, patches, labels: Vec::new() }
+    pub(crate) fn new(walk: SlotWalk, patches: Patches, weights: BatchWeights) -> Self {
+        Self { walk, patches, labels: Vec::new(), weights }
     }
 }
 
@@ -117,7 +122,8 @@ impl BlockSource for PatchBatches {
         let which = &self.walk.indices[from..self.walk.done];
         let (words, starts) = (self.patches.words(), self.patches.starts());
         let examples = SharedPatches { words, starts, which };
-        Ok(Batch { draw, ..Batch::patches(examples, &self.labels) })
+        let weights = self.weights.of(&self.labels, &[]);
+        Ok(Batch { draw, ..Batch::patches(examples, &self.labels).weighted(weights) })
     }
 }
 
@@ -127,12 +133,13 @@ pub(crate) struct SparseRowBatches<'a> {
     walk: SlotWalk,
     rows: &'a SparseRows,
     buffer: SparseBuffer,
+    weights: BatchWeights,
 }
 
 impl<'a> SparseRowBatches<'a> {
     /// Reads `rows` in the order of `walk`.
-    pub(crate) fn new(walk: SlotWalk, rows: &'a SparseRows) -> Self {
-        Self { walk, rows, buffer: SparseBuffer::default() }
+    pub(crate) fn new(walk: SlotWalk, rows: &'a SparseRows, weights: BatchWeights) -> Self {
+        Self { walk, rows, buffer: SparseBuffer::default(), weights }
     }
 }
 
@@ -146,8 +153,9 @@ impl BlockSource for SparseRowBatches<'_> {
     fn next_block(&mut self, most: usize) -> Result<Batch<'_>, TrainError> {
         let (_, examples) = self.walk.next(most);
         self.buffer.fill(self.rows, examples);
-        let SparseBuffer { starts, keys, values, labels, .. } = &self.buffer;
-        Ok(Batch::sparse(Rows { starts, places: keys, values }, labels))
+        let SparseBuffer { starts, keys, values, labels, weights: own, .. } = &self.buffer;
+        let weights = self.weights.of(labels, own);
+        Ok(Batch::sparse(Rows { starts, places: keys, values }, labels).weighted(weights))
     }
 }
 
@@ -160,6 +168,7 @@ pub(crate) struct LoadedBatches {
     loader: Option<Loader>,
     observer: Option<ReadObserver>,
     step: u64,
+    weights: BatchWeights,
 }
 
 impl LoadedBatches {
@@ -169,8 +178,9 @@ impl LoadedBatches {
         source: Arc<dyn Examples>,
         options: LoaderOptions,
         observer: Option<ReadObserver>,
+        weights: BatchWeights,
     ) -> Self {
-        Self { source, walk, options, loader: None, observer, step: 0 }
+        Self { source, walk, options, loader: None, observer, step: 0, weights }
     }
 }
 
@@ -203,6 +213,9 @@ impl BlockSource for LoadedBatches {
         let Some(loader) = &mut self.loader else { unreachable!("begin_step started the loader") };
         let batch = loader.batch(self.step)?;
         let inputs = &batch.inputs[from * width..to * width];
-        Ok(Batch { draw, ..Batch::dense(inputs, &batch.labels[from..to]) })
+        let labels = &batch.labels[from..to];
+        let own = if batch.weights.is_empty() { &[] } else { &batch.weights[from..to] };
+        let weights = self.weights.of(labels, own);
+        Ok(Batch { draw, ..Batch::dense(inputs, labels).weighted(weights) })
     }
 }

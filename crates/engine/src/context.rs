@@ -3,7 +3,7 @@
 use std::fmt;
 
 use paceline_model::Layout;
-use paceline_observe::{Recorder, ServerRecorder, Summary};
+use paceline_observe::{BestTest, Recorder, ServerRecorder, Summary};
 
 use crate::error::TrainError;
 
@@ -115,6 +115,18 @@ pub trait TaskContext: Send + Sync + 'static {
     /// Keeps the final parameters. Only the coordinator has them.
     fn save_model(&self, _model: FinalModel<'_>) -> Result<(), TrainError> {
         Ok(())
+    }
+
+    /// Keeps the parameters of the best test so far, in place of those kept before. Only the
+    /// coordinator has them.
+    fn save_best(&self, _model: FinalModel<'_>, _best: &BestTest) -> Result<(), TrainError> {
+        Ok(())
+    }
+
+    /// The test of the best parameters that are kept, if an earlier process of the run has kept
+    /// any.
+    fn kept_best(&self) -> Result<Option<BestTest>, TrainError> {
+        Ok(None)
     }
 
     /// Keeps the run's summary, after everything else is kept. `has_timeline` says whether the

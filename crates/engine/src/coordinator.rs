@@ -1,36 +1,36 @@
 //! What worker 0 does besides its own steps: it tests, reports progress, takes checkpoints and
 //! decides when the run stops.
 
-use std::collections::VecDeque;
-use std::io;
 use std::time::{Duration, Instant};
 
 use paceline_net::LinkOutcome::{self, Done, Rewound};
-use paceline_observe::{ProgressReport, Recorder, TestRecord};
+use paceline_observe::{BestTest, Recorder, TestRecord};
 
+use self::progress::RateStart;
+use crate::best_model::{BestKeeper, BestSettings};
 use crate::context::TaskContext;
 use crate::error::{TrainError, record_failure};
 use crate::link::Link;
 use crate::settings::{CheckpointSettings, Stop};
 use crate::stop_reason::StopReason;
+use crate::test_history::{JudgedBy, TestHistory, judged};
 use crate::test_pacer::{LoopProgress, TestPacer};
 use crate::test_runner::{StepScore, TestResult, TestRunner};
 use crate::test_watch::LAST_TEST;
 
-/// Most tests in memory.
-const MAX_TESTS: usize = 4_096;
-/// Most checkpoints whose tests stay in memory: more than a run keeps.
-const MAX_MARKS: usize = 64;
 /// The train loss is the mean of this many losses.
 const LOSSES: usize = 100;
-
-/// A rate is known once the steps have taken this long.
-const LEAST_RATE_TIME: Duration = Duration::from_millis(100);
 
 /// Everything a coordinator needs before it starts.
 pub(crate) struct CoordinatorConfig<'a> {
     /// When the run stops.
     pub stop: Stop,
+    /// Which test is the best one.
+    pub best: BestSettings,
+    /// Keeps the parameters of the best test, if they are kept.
+    pub keeper: Option<BestKeeper>,
+    /// The tests of earlier processes of the run.
+    pub history: TestHistory,
     /// Decides when the model is tested.
     pub pacer: TestPacer,
     /// How often a checkpoint is taken.
@@ -52,13 +52,6 @@ pub(crate) struct CoordinatorConfig<'a> {
     pub context: &'a dyn TaskContext,
 }
 
-/// The point from which the rate of progress is measured.
-#[derive(Clone, Copy, Debug)]
-struct RateStart {
-    step: u64,
-    time: Instant,
-}
-
 /// Coordinates a run.
 pub(crate) struct Coordinator<'a> {
     config: CoordinatorConfig<'a>,
@@ -66,11 +59,8 @@ pub(crate) struct Coordinator<'a> {
     losses: [f32; LOSSES],
     loss_count: u64,
     last_test: Option<StepScore>,
-    /// The last tests, and those that a rewind to a checkpoint needs.
-    tests: Vec<StepScore>,
-    /// The steps of the last checkpoints.
-    checkpoints: VecDeque<u64>,
-    /// After a rewind: a result to read when the next test is due.
+    /// A result that is known, to be read when the next test is due: after a rewind, or because a
+    /// checkpoint has waited for it.
     deferred_test: Option<StepScore>,
     /// How long tests have kept the coordinator from its steps.
     testing: Duration,
@@ -90,8 +80,6 @@ impl<'a> Coordinator<'a> {
             losses: [0.0; LOSSES],
             loss_count: 0,
             last_test: None,
-            tests: Vec::new(),
-            checkpoints: VecDeque::new(),
             deferred_test: None,
             testing: Duration::ZERO,
             next_checkpoint: u64::MAX,
@@ -127,11 +115,30 @@ impl<'a> Coordinator<'a> {
             return Ok(());
         }
         self.plan_checkpoint(step, now);
-        if self.checkpoints.len() == MAX_MARKS {
-            self.checkpoints.pop_front();
-        }
-        self.checkpoints.push_back(step);
+        self.config.history.mark(step);
+        self.log_running_test()?;
         link.checkpoint(step, false)
+    }
+
+    /// Before a checkpoint: waits for the test that is running and writes it down, so that a run
+    /// that continues from the checkpoint reads its result when this run does.
+    fn log_running_test(&mut self) -> Result<(), TrainError> {
+        if !self.config.history.is_logged() {
+            return Ok(());
+        }
+        let start = Instant::now();
+        if self.config.reproducible {
+            match self.last_result() {
+                None | Some(Err(TrainError::Interrupted(_))) => {}
+                Some(result) => {
+                    let tested = result?;
+                    self.config.history.log(&tested)?;
+                    self.deferred_test = Some(tested);
+                }
+            }
+        }
+        self.testing += start.elapsed();
+        self.config.history.sync()
     }
 
     /// Requests a checkpoint of the run's last parameters, if the run takes checkpoints. Does
@@ -174,7 +181,8 @@ impl<'a> Coordinator<'a> {
         if self.reason.is_none() {
             self.reason = self.stop_reason(step, now);
             if let Some(reason) = self.reason {
-                self.stop_test = self.last_test.filter(|_| reason == StopReason::TestLoss);
+                let by_test = matches!(reason, StopReason::TestLoss | StopReason::Patience);
+                self.stop_test = self.last_test.filter(|_| by_test);
                 link.request_stop(reason.name())?;
             }
         }
@@ -196,13 +204,29 @@ impl<'a> Coordinator<'a> {
         }
         if self.config.tests.is_free() {
             let start = Instant::now();
-            let keys = self.config.tests.keys();
-            let Done(params) = link.peek(keys.as_deref())? else { return Ok(Rewound) };
+            let Done(()) = self.begin_test(step, link)? else { return Ok(Rewound) };
             self.config.pacer.begin(step, start.elapsed());
-            self.config.tests.begin(step, params);
             self.testing += start.elapsed();
         }
         Ok(Done(()))
+    }
+
+    /// Starts to test the parameters of `step`, which are those of the link.
+    fn begin_test(&mut self, step: u64, link: &mut impl Link) -> Result<LinkOutcome, TrainError> {
+        let CoordinatorConfig { tests, keeper, .. } = &mut self.config;
+        let keys = tests.keys();
+        let fetched = match keeper {
+            Some(keeper) => keeper.fetch(step, keys.as_deref(), link)?,
+            None => link.peek(keys.as_deref())?,
+        };
+        let Done(params) = fetched else { return Ok(Rewound) };
+        tests.begin(step, params);
+        Ok(Done(()))
+    }
+
+    /// How tests are judged, if anything depends on it.
+    fn judged_by(&self) -> JudgedBy {
+        self.config.stop.patience.map(|_| self.config.best)
     }
 
     #[inline]
@@ -211,33 +235,21 @@ impl<'a> Coordinator<'a> {
         result: Option<TestResult>,
         recorder: &mut dyn Recorder,
     ) -> Result<(), TrainError> {
-        let tested @ StepScore { step, score, took } = match result {
+        let tested = match result {
             None | Some(Err(TrainError::Interrupted(_))) => return Ok(()),
-            Some(result) => result?,
+            Some(result) => judged(result?, self.last_test.as_ref(), self.judged_by())?,
         };
+        let StepScore { step, score, took, .. } = tested;
         self.config.pacer.end(took);
         self.last_test = Some(tested);
-        self.tests.push(tested);
-        self.drop_old_tests();
+        self.config.history.log(&tested)?;
+        self.config.history.push(tested);
+        if let Some(keeper) = &mut self.config.keeper {
+            keeper.consider(&tested, self.config.context)?;
+        }
         let made = step.saturating_sub(self.config.started_at);
         let steps_per_second = made as f64 / self.elapsed().as_secs_f64();
         recorder.test(&TestRecord { step, score: &score, steps_per_second }).map_err(record_failure)
-    }
-
-    /// Drops old tests if there are too many, except the two before each checkpoint, from which a
-    /// rewind continues.
-    fn drop_old_tests(&mut self) {
-        if self.tests.len() <= MAX_TESTS {
-            return;
-        }
-        let before = |step: &u64| self.tests.partition_point(|test| test.step <= *step);
-        let needed: Vec<_> = self.checkpoints.iter().map(before).collect();
-        let recent = self.tests.len() - MAX_TESTS / 2;
-        let mut at = 0;
-        self.tests.retain(|_| {
-            at += 1;
-            at > recent || needed.iter().any(|&end| (end.saturating_sub(1)..=end).contains(&at))
-        });
     }
 
     /// The result of the test that was started last, once it has ended.
@@ -254,25 +266,14 @@ impl<'a> Coordinator<'a> {
     ) -> Result<LinkOutcome, TrainError> {
         match self.last_result() {
             None | Some(Err(TrainError::Interrupted(_))) => {}
-            Some(last) => self.tests.push(last?),
-        }
-        self.tests.retain(|test| test.step <= step);
-        self.tests.dedup_by_key(|test| test.step);
-        self.config.pacer.plan(step);
-        let result_of = |due: u64| self.tests.iter().copied().find(|test| test.step == due);
-        if let Some(every) = self.config.pacer.every().filter(|_| self.config.reproducible) {
-            let last_due = step / every * every;
-            self.last_test = last_due.checked_sub(every).and_then(result_of);
-            self.deferred_test = result_of(last_due);
-            if self.deferred_test.is_none() && last_due == step && step > 0 {
-                let keys = self.config.tests.keys();
-                let Done(params) = link.peek(keys.as_deref())? else { return Ok(Rewound) };
-                self.config.tests.begin(step, params);
+            Some(last) => {
+                let tested = judged(last?, self.last_test.as_ref(), self.judged_by())?;
+                self.config.history.push(tested);
             }
-        } else {
-            self.last_test = self.tests.last().copied();
-            self.deferred_test = None;
         }
+        self.config.history.rewind(step)?;
+        self.config.pacer.plan(step);
+        let Done(()) = self.continue_tests(step, link)? else { return Ok(Rewound) };
         let now = Instant::now();
         self.plan_checkpoint(step, now);
         self.rate_start = Some(RateStart { step, time: now });
@@ -280,10 +281,30 @@ impl<'a> Coordinator<'a> {
         Ok(Done(()))
     }
 
+    /// Knows of tests what a coordinator knows that has come to this step without interruption.
+    pub(crate) fn continue_tests(
+        &mut self,
+        step: u64,
+        link: &mut impl Link,
+    ) -> Result<LinkOutcome, TrainError> {
+        let history = &self.config.history;
+        let Some(every) = self.config.pacer.every().filter(|_| self.config.reproducible) else {
+            (self.last_test, self.deferred_test) = (history.last(), None);
+            return Ok(Done(()));
+        };
+        let last_due = step / every * every;
+        self.last_test = last_due.checked_sub(every).and_then(|due| history.of(due));
+        self.deferred_test = history.of(last_due);
+        if self.deferred_test.is_none() && last_due == step && step > 0 {
+            return self.begin_test(step, link);
+        }
+        Ok(Done(()))
+    }
+
     /// Why the run ends after this global step, if it does.
     #[inline]
     fn stop_reason(&self, step: u64, now: Instant) -> Option<StopReason> {
-        let Stop { steps, seconds, test_loss, .. } = self.config.stop;
+        let Stop { steps, seconds, test_loss, patience, .. } = self.config.stop;
         let elapsed = now.saturating_duration_since(self.started).as_secs_f64();
         if let Some(signal) = self.config.context.stop_signal() {
             Some(StopReason::Interrupted { signal })
@@ -291,54 +312,12 @@ impl<'a> Coordinator<'a> {
             Some(StopReason::Steps)
         } else if seconds.is_some_and(|seconds| elapsed >= seconds) {
             Some(StopReason::Seconds)
-        } else if let (Some(limit), Some(last)) = (test_loss, self.last_test) {
-            (last.score.loss <= limit).then_some(StopReason::TestLoss)
         } else {
-            None
-        }
-    }
-
-    /// Reports progress, once there is a rate. If other workers had made steps before this one made
-    /// its first, it is not known since when, and the rate counts from that first step.
-    #[inline]
-    fn report_progress(
-        &mut self,
-        step: u64,
-        now: Instant,
-        recorder: &mut dyn Recorder,
-    ) -> io::Result<()> {
-        let joined_at = self.config.joined_at;
-        let start = *self.rate_start.get_or_insert(if step <= joined_at + 1 {
-            RateStart { step: joined_at, time: self.started }
-        } else {
-            RateStart { step, time: now }
-        });
-        if now < start.time + LEAST_RATE_TIME {
-            return Ok(());
-        }
-        recorder.progress(now, &|| self.progress(step, now, start))
-    }
-
-    fn progress(&self, step: u64, now: Instant, start: RateStart) -> ProgressReport {
-        let elapsed = now.saturating_duration_since(self.started);
-        let seconds = elapsed.as_secs_f64();
-        let made = step.saturating_sub(start.step) as f64;
-        let steps_per_second = made / now.saturating_duration_since(start.time).as_secs_f64();
-        let planned = [self.config.stop.steps, self.config.epoch_steps].into_iter().flatten().min();
-        let limit = self.config.stop.seconds;
-        let by_steps = planned.map(|steps| step as f64 / steps as f64);
-        let by_time = limit.map(|limit| seconds / limit);
-        let left_steps = planned.map(|steps| steps.saturating_sub(step) as f64 / steps_per_second);
-        let left_time = limit.map(|limit| (limit - seconds).max(0.0));
-        let left = [left_steps, left_time].into_iter().flatten().reduce(f64::min);
-        ProgressReport {
-            step,
-            done: [by_steps, by_time].into_iter().flatten().reduce(f64::max),
-            elapsed,
-            left: left.and_then(|left| Duration::try_from_secs_f64(left).ok()),
-            train_loss: self.train_loss(),
-            test_accuracy: self.last_test.map(|test| test.score.accuracy),
-            examples_per_second: steps_per_second * self.config.examples_per_step as f64,
+            let last = self.last_test?;
+            let is_met = test_loss.is_some_and(|limit| last.score.loss <= limit);
+            let is_tired = patience.is_some_and(|patience| last.patience.since >= patience);
+            let by_patience = is_tired.then_some(StopReason::Patience);
+            if is_met { Some(StopReason::TestLoss) } else { by_patience }
         }
     }
 
@@ -356,6 +335,11 @@ impl<'a> Coordinator<'a> {
     /// The test that ended the run, if one did.
     pub(crate) fn stop_test(&self) -> Option<StepScore> {
         self.stop_test
+    }
+
+    /// The best test whose parameters are kept, if any are.
+    pub(crate) fn best(&self) -> Option<BestTest> {
+        self.config.keeper.as_ref().and_then(|keeper| keeper.kept().cloned())
     }
 
     /// Mean of the last losses.
@@ -379,13 +363,9 @@ impl<'a> Coordinator<'a> {
             Some(last) if last.step == step => Ok(Done(self.last_test)),
             _ if self.must_hurry(step) => Ok(Done(self.last_test)),
             _ => {
-                let keys = self.config.tests.keys();
-                let Done(params) = link.peek(keys.as_deref())? else { return Ok(Rewound) };
-                let start = Instant::now();
-                let tested = self.config.tests.test(params);
-                let took = start.elapsed();
-                let tested = tested.map(|score| StepScore { step, score, took });
-                self.record_test(Some(tested), recorder)?;
+                let Done(()) = self.begin_test(step, link)? else { return Ok(Rewound) };
+                let tested = self.config.tests.wait();
+                self.record_test(tested, recorder)?;
                 Ok(Done(self.last_test))
             }
         }
@@ -421,5 +401,6 @@ fn next_multiple(step: u64, every: u64) -> u64 {
     (step / every).saturating_add(1).saturating_mul(every)
 }
 
+mod progress;
 #[cfg(test)]
 mod tests;

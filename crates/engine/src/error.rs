@@ -1,8 +1,8 @@
 //! Why training fails.
 
-use std::path::Path;
 use std::{fmt, io};
 
+use paceline_checkpoint::CheckpointError;
 use paceline_data::DataError;
 use paceline_net::LinkError;
 
@@ -41,16 +41,19 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// For `map_err`: an I/O error while the task did `what` to the file at `path`.
-    pub(crate) fn at(what: &str, path: &Path) -> impl FnOnce(io::Error) -> TrainError {
-        let what = format!("cannot {what} {}", path.display());
-        move |source| TrainError::Io { what, source }
-    }
-
     /// For `map_err`: an I/O error while the task did `what`.
     pub(crate) fn while_doing(what: &str) -> impl FnOnce(io::Error) -> TrainError {
         let what = what.to_owned();
         move |source| TrainError::Io { what, source }
+    }
+}
+
+impl From<CheckpointError> for TrainError {
+    fn from(error: CheckpointError) -> Self {
+        match error {
+            CheckpointError::Refused(why) => TrainError::Settings(why),
+            CheckpointError::Io { what, source } => TrainError::Io { what, source },
+        }
     }
 }
 

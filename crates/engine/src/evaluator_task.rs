@@ -41,7 +41,7 @@ pub fn run_evaluator(task: &EvaluatorTask<'_>) -> Result<(), TrainError> {
     let EvaluatorTask { settings, workload, place, context } = task;
     let model = workload.small_model()?;
     let mut recorder = context.recorder()?;
-    let mut evaluator = workload.evaluator(settings.evaluate.examples, 1)?;
+    let mut evaluator = workload.running_evaluator(settings.evaluate.examples, 1)?;
     let notify = |text: &str| context.waiting(Some(text));
     let mut watch = TestWatch::new(context.clone());
     let gives_up = || context.stop_signal().is_some();

@@ -47,7 +47,9 @@
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod batch_reader;
-pub mod checkpoint;
+mod batch_weights;
+mod best_model;
+mod checkpoint_spec;
 mod context;
 mod coordinator;
 mod dense_worker;
@@ -57,6 +59,7 @@ mod evaluator;
 mod evaluator_task;
 mod exchange_observer;
 mod gradient;
+mod initial_params;
 mod link;
 mod link_observers;
 mod local_link;
@@ -84,10 +87,12 @@ mod single;
 mod slot_manager;
 mod slot_thread;
 mod sparse;
+mod start_model;
 mod step_pieces;
 mod step_recorder;
 mod stop_reason;
 mod task_place;
+mod test_history;
 mod test_pacer;
 mod test_runner;
 mod test_set;
@@ -98,8 +103,11 @@ mod training_task;
 mod worker_process;
 mod workload;
 
+pub use paceline_checkpoint as checkpoint;
+pub use paceline_checkpoint::{StepLayout, layout_digest};
 pub use paceline_exchange::WireFormat;
 
+pub use best_model::{BestSettings, TestMetric};
 pub use context::{FinalModel, LongWork, NoteLevel, TaskContext, VisitPiece};
 pub use error::{Divergence, TrainError};
 pub use evaluator::Evaluator;
@@ -110,12 +118,13 @@ pub use session::{Session, SessionReport};
 pub use session_context::{ContextFactory, SessionDescription, SessionTask};
 pub use settings::{
     CheckpointSettings, EvaluateSettings, FactorChoice, Mode, OnDivergence, OnWorkerLoss, Slowdown,
-    StepLayout, Stop, TestHooks, Timeouts, TrainSettings,
+    Stop, TestHooks, Timeouts, TrainSettings,
 };
 pub use sharing::Sharing;
+pub use start_model::{StartModel, StartTensor};
 pub use step_pieces::{ExchangeConditions, route_pieces, travels_in_pieces};
 pub use stop_reason::StopReason;
-pub use task_place::{TaskPlace, layout_digest};
+pub use task_place::TaskPlace;
 pub use test_watch::TestWatch;
 pub use training_task::{Threads, TrainingTask};
 pub use worker_process::{join_run, run_worker};

@@ -8,8 +8,10 @@ use paceline_observe::PhaseClock;
 use crate::checkpoint::{CheckpointWriter, DenseShard, ResumePoint, copy_dense};
 use crate::context::VisitPiece;
 use crate::error::TrainError;
+use crate::initial_params::initial_shard;
 use crate::link::{DenseLink, Link, PushOutcome};
 use crate::loop_trace::APPLY_OP;
+use crate::settings::TrainSettings;
 
 /// Parameters that live in this process.
 pub(crate) struct LocalLink {
@@ -21,12 +23,11 @@ pub(crate) struct LocalLink {
 }
 
 impl LocalLink {
-    /// The model's initial parameters.
-    pub(crate) fn new(model: &dyn Model, seed: u64, optimizer: OptimizerSpec) -> Self {
-        let mut params = AlignedBuffer::zeros(model.layout().len());
-        model.initialise(seed, &mut params);
-        let optimizer = OptimizerState::new(optimizer, model.layout(), 0..params.len());
-        Self { params, optimizer, global_step: 0, stopping: false, checkpoints: None }
+    /// The parameters that training starts from.
+    pub(crate) fn new(model: &dyn Model, settings: &TrainSettings) -> Result<Self, TrainError> {
+        let layout = model.layout();
+        let DenseShard { params, optimizer } = initial_shard(model, settings, 0..layout.len())?;
+        Ok(Self { params: params.into(), optimizer, global_step: 0, stopping: false, checkpoints: None })
     }
 
     /// The parameters of a checkpoint.

@@ -17,6 +17,7 @@ use crate::checkpoint::{
 use crate::context::VisitPiece;
 use crate::error::TrainError;
 use crate::exchange_observer::ExchangeObserver;
+use crate::initial_params::{initial_params, initial_state};
 use crate::link::{DenseLink, Link, PushOutcome};
 use crate::link_observers::{Notify, Peers, StepObserver, WaitObserver};
 use crate::overlap::{ExchangeEnd, Exchanger, OverlappedLink, StepEnd};
@@ -67,9 +68,11 @@ impl MeshStart<'_> {
         let newest = self.newest_checkpoint();
         let optimizer = settings.optimizer.clone();
         let Some(from) = newest.as_ref().or(self.from) else {
-            let mut params = vec![0.0; layout.len()];
-            model.initialise(settings.seed, &mut params);
-            return Ok(Replica::new(config, params, optimizer, layout));
+            let params = initial_params(model, settings)?;
+            let updates = config.updates(layout.len());
+            let own = &params[updates.clone()];
+            let optimizer = initial_state(model, settings, updates, own);
+            return Ok(Replica::resume(config, params, optimizer, 0));
         };
         let updates = config.updates(layout.len());
         let is_whole = updates == (0..layout.len());

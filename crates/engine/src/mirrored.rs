@@ -5,7 +5,7 @@ use std::thread;
 
 use paceline_observe::Recorder;
 
-use crate::checkpoint::ShardPlace;
+use crate::checkpoint_spec::ShardPlace;
 use crate::error::{TrainError, record_failure};
 use crate::exchange_observer::exchange_track;
 use crate::link::Link;
@@ -69,7 +69,7 @@ pub(crate) fn train_replica(
         })
         .map(|()| None);
     }
-    let evaluator = workload.evaluator(settings.evaluate.examples, 1)?;
+    let evaluator = workload.running_evaluator(settings.evaluate.examples, 1)?;
     thread::scope(|scope| {
         let evaluator = traced(tracer.as_ref(), evaluator);
         let tests = BackgroundEvaluator::start(scope, evaluator, task.test_watch());

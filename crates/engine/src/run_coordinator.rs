@@ -6,19 +6,23 @@
 
 use std::time::Instant;
 
+use paceline_model::Layout;
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::TaskSummary;
 
+use crate::best_model::BestKeeper;
 use crate::context::{FinalModel, NoteLevel, VisitPiece};
 use crate::coordinator::{Coordinator, CoordinatorConfig};
 use crate::error::TrainError;
 use crate::link::Link;
 use crate::rewind::{joined_at, rewind};
 use crate::run_report::{RunFacts, RunReport, ending, summarise};
+use crate::settings::{OnWorkerLoss, TrainSettings};
 use crate::step_recorder::WorkDone;
 use crate::stop_reason::StopReason;
+use crate::test_history::TestHistory;
 use crate::test_pacer::{TestLoad, TestPacer};
-use crate::test_runner::TestRunner;
+use crate::test_runner::{StepScore, TestRunner};
 use crate::trainer::Trainer;
 use crate::training_task::{TrainingTask, encode_report};
 
@@ -54,6 +58,9 @@ pub(crate) fn run_coordinator<L: Link>(
     };
     let mut coordinator = Coordinator::new(CoordinatorConfig {
         stop: settings.stop,
+        best: settings.best,
+        keeper: best_keeper(task, trainer.layout())?,
+        history: test_history(task, joined_at)?,
         pacer: TestPacer::new(settings.evaluate.every, load, joined_at),
         checkpoint: settings.checkpoint,
         started_at: task.started_at(),
@@ -65,6 +72,9 @@ pub(crate) fn run_coordinator<L: Link>(
         reproducible: options.reproducible && settings.evaluate.every.is_some(),
         context: &*task.context,
     });
+    if joined_at > 0 && coordinator.continue_tests(joined_at, link)? == Rewound {
+        rewind(task, link, trainer, Some(&mut coordinator))?;
+    }
     loop {
         let ended = match trainer.run(link, Some(&mut coordinator)) {
             Ok(Done(work)) => {
@@ -82,6 +92,32 @@ pub(crate) fn run_coordinator<L: Link>(
             let _ = trainer.step_recorder().finish(false);
             return Err(error);
         }
+    }
+}
+
+/// Keeps the parameters of the best test, if the run does.
+fn best_keeper(
+    task: &TrainingTask<'_>,
+    layout: &Layout,
+) -> Result<Option<BestKeeper>, TrainError> {
+    let best = task.settings.best;
+    if !best.keep {
+        return Ok(None);
+    }
+    Ok(Some(BestKeeper::new(layout.clone(), best.metric, task.context.kept_best()?)))
+}
+
+/// The tests of earlier processes of the run. They are written down if the run's end depends on
+/// them and it can continue after its coordinator is lost.
+fn test_history(task: &TrainingTask<'_>, joined_at: u64) -> Result<TestHistory, TrainError> {
+    let TrainSettings { stop, checkpoint, on_worker_loss, best, .. } = task.settings;
+    let is_decisive = stop.test_loss.is_some() || stop.patience.is_some();
+    let continues = checkpoint.is_some() || *on_worker_loss == OnWorkerLoss::Wait;
+    match task.checkpoints.filter(|_| is_decisive && continues) {
+        Some(dir) => {
+            TestHistory::restore(dir.test_log()?, joined_at, stop.patience.map(|_| *best))
+        }
+        None => Ok(TestHistory::default()),
     }
 }
 
@@ -105,13 +141,14 @@ fn end_run<L: Link>(
     let Done(()) = link.refresh()? else { return Ok(Rewound) };
     let begun = Instant::now();
     let tested = coordinator.final_test(link, &mut *trainer.step_recorder().recorder)?;
-    let Done(test) = tested else { return Ok(Rewound) };
+    let Done(last) = tested else { return Ok(Rewound) };
+    let Done(test) = test_set_score(task, link, last)? else { return Ok(Rewound) };
     if let Some(own) = tasks.iter_mut().find(|one| one.task == task.place.name) {
         own.add_final_test(begun.elapsed().as_secs_f64());
     }
     let was_interrupted = matches!(coordinator.reason(), Some(StopReason::Interrupted { .. }));
-    if let Some(test) = test.filter(|_| !was_interrupted) {
-        trainer.step_recorder().divergence.check_test(link.global_step(), &test.score)?;
+    if let Some(last) = last.filter(|_| !was_interrupted) {
+        trainer.step_recorder().divergence.check_test(link.global_step(), &last.score)?;
     }
     coordinator.final_checkpoint(link)?;
     let Done(()) = save_model(task, link, trainer)? else { return Ok(Rewound) };
@@ -127,6 +164,8 @@ fn end_run<L: Link>(
         global_steps: link.global_step(),
         started_at: coordinator.started_at(),
         train_loss: coordinator.train_loss(),
+        best: coordinator.best(),
+        validation: last.filter(|_| task.workload.has_validation()),
         test,
         tasks,
     });
@@ -134,6 +173,28 @@ fn end_run<L: Link>(
     task.context.save_summary(&summary, has_timeline)?;
     link.finish()?;
     Ok(Done(RunReport { summary, reason }))
+}
+
+/// The score of the last parameters on the test set. It is that of the last test, unless tests
+/// during training use other examples.
+fn test_set_score(
+    task: &TrainingTask<'_>,
+    link: &mut impl Link,
+    last: Option<StepScore>,
+) -> Result<LinkOutcome<Option<StepScore>>, TrainError> {
+    let step = link.global_step();
+    let was_tested = last.is_some_and(|last| last.step == step);
+    // A run that is interrupted has no time for a test that it could not even make on those.
+    if !task.workload.has_validation() || !was_tested {
+        return Ok(Done(last.filter(|_| !task.workload.has_validation())));
+    }
+    let examples = task.settings.evaluate.examples;
+    let mut evaluator = task.workload.evaluator(examples, task.test_threads)?;
+    let Done(params) = link.peek(evaluator.keys().as_deref())? else { return Ok(Rewound) };
+    match evaluator.test(params, &task.test_watch()) {
+        Err(TrainError::Interrupted(_)) => Ok(Done(None)),
+        tested => Ok(Done(Some(StepScore::new(step, tested?)))),
+    }
 }
 
 /// Hands the final parameters to the task's context.

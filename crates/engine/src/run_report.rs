@@ -1,6 +1,6 @@
 //! The result of a run.
 
-use paceline_observe::{RunVerdict, StopTest, Summary, TaskSummary, judge};
+use paceline_observe::{BestTest, RunVerdict, StopTest, Summary, TaskSummary, judge};
 
 use crate::settings::TrainSettings;
 use crate::stop_reason::StopReason;
@@ -48,7 +48,11 @@ pub(crate) struct RunFacts<'a> {
     pub(crate) global_steps: u64,
     pub(crate) started_at: u64,
     pub(crate) train_loss: f64,
-    /// The last test, unless there was none.
+    /// The best test, if its parameters are kept.
+    pub(crate) best: Option<BestTest>,
+    /// The last test during training, if it used other examples than the test set.
+    pub(crate) validation: Option<StepScore>,
+    /// The test of the last parameters on the test set, unless there was none.
     pub(crate) test: Option<StepScore>,
     pub(crate) tasks: Vec<TaskSummary>,
 }
@@ -71,11 +75,8 @@ pub(crate) fn summarise(facts: RunFacts<'_>) -> Summary {
         servers: place.servers.len(),
         batch: settings.batch,
         stop_reason: facts.reason.unwrap_or(StopReason::Steps).name().to_owned(),
-        stop_test: facts.stop_test.map(|StepScore { step, score, .. }| StopTest {
-            step,
-            loss: score.loss,
-            accuracy: score.accuracy,
-        }),
+        stop_test: facts.stop_test.map(stop_test),
+        validation: facts.validation.map(stop_test),
         resumed_from: Some(started_at).filter(|&step| step > 0),
         global_steps: facts.global_steps,
         examples,
@@ -89,6 +90,7 @@ pub(crate) fn summarise(facts: RunFacts<'_>) -> Summary {
         test_auc_undefined: score.and_then(|score| score.auc_undefined()).map(str::to_owned),
         test_precision: score.and_then(|score| score.precision),
         test_step: test.map(|test| test.step).filter(|&step| step != facts.global_steps),
+        best: facts.best,
         steps_per_second: steps as f64 / seconds,
         examples_per_second: examples as f64 / seconds,
         bytes_per_step: moved as f64 / steps as f64,
@@ -96,6 +98,11 @@ pub(crate) fn summarise(facts: RunFacts<'_>) -> Summary {
         ranking,
         tasks,
     }
+}
+
+fn stop_test(test: StepScore) -> StopTest {
+    let StepScore { step, score, .. } = test;
+    StopTest { step, loss: score.loss, accuracy: score.accuracy }
 }
 
 /// How a run ended, in a line for the log.

@@ -7,20 +7,22 @@ use std::sync::Arc;
 use paceline_exchange::{
     Generation, ModeConfig, OnLoss, ResumeState, RosterConfig, Server, ServerConfig, Store,
 };
-use paceline_model::{Layout, Model, OptimizerState, Table};
+use paceline_model::{Layout, Model, Table};
 use paceline_net::{ServeEnd, serve};
 
 use crate::checkpoint::{
-    Checkpoint, CheckpointDir, CheckpointSpec, CheckpointWriter, DenseShard, GenerationStart,
-    PlanOrigin, PlanPosition, ResumePoint, ServerNumber, ShardPlace,
+    Checkpoint, CheckpointDir, CheckpointWriter, DenseShard, GenerationStart, PlanOrigin,
+    ResumePoint, ServerNumber, layout_digest,
 };
+use crate::checkpoint_spec::{PlanPosition, ShardPlace, checkpoint_spec};
 use crate::context::{NoteLevel, TaskContext};
 use crate::error::{TrainError, record_failure};
+use crate::initial_params::initial_shard;
 use crate::server_link::overlaps;
 use crate::server_reporter::ServerReporter;
 use crate::server_trace::ServerTrace;
 use crate::settings::{Mode, OnWorkerLoss, TrainSettings};
-use crate::task_place::{TaskPlace, layout_digest};
+use crate::task_place::TaskPlace;
 use crate::training_task::start_writer;
 use crate::workload::{ModelSizing, ModelSource};
 
@@ -155,9 +157,9 @@ impl ServerTask<'_> {
     fn claim(&self) -> Result<GenerationStart, TrainError> {
         let known = self.from.map(ResumePoint::checkpoint);
         match self.checkpoints {
-            Some(checkpoints) => checkpoints.claim(self.number(), known, &mut |text| {
+            Some(checkpoints) => Ok(checkpoints.claim(self.number(), known, &mut |text| {
                 self.context.note(NoteLevel::Warning, text);
-            }),
+            })?),
             None => {
                 let generation = Generation { number: 1, base: None };
                 Ok(GenerationStart { generation, checkpoint: None })
@@ -168,7 +170,7 @@ impl ServerTask<'_> {
     /// The checkpoint that a generation another server has claimed starts from.
     fn follow(&self, to: Generation) -> Result<Option<Checkpoint>, TrainError> {
         match self.checkpoints {
-            Some(checkpoints) => checkpoints.follow(self.number(), to),
+            Some(checkpoints) => Ok(checkpoints.follow(self.number(), to)?),
             None => Err(TrainError::Lost("the run was rewound, but keeps no checkpoints".into())),
         }
     }
@@ -200,7 +202,7 @@ impl ServerTask<'_> {
         let plan = PlanPosition { slots: self.place.slots, origin };
         let ServerNumber { index, count } = self.number();
         let shard = ShardPlace { index, count, task: &self.place.name };
-        let spec = CheckpointSpec::new(dir, self.settings, layout, plan, shard);
+        let spec = checkpoint_spec(dir, self.settings, layout, plan, shard);
         start_writer(spec, self.context.clone()).map(Some)
     }
 
@@ -215,19 +217,20 @@ impl ServerTask<'_> {
         if matches!(self.model, ModelSource::Sparse(_)) {
             let table = Table::new(optimizer, layout, shard);
             return match from {
-                None => Ok(Store::sparse(table)),
-                Some(from) => from.fill(layout, table).map(Store::sparse),
+                None => {
+                    if let Some(start) = &self.settings.start {
+                        start.fill(model, &table)?;
+                    }
+                    Ok(Store::sparse(table))
+                }
+                Some(from) => Ok(Store::sparse(from.fill(layout, table)?)),
             };
         }
-        if let Some(from) = from {
-            let DenseShard { params, optimizer } = from.dense(layout, optimizer, shard)?;
-            return Ok(Store::dense(params, optimizer));
-        }
-        let mut params = vec![0.0; layout.len()];
-        model.initialise(self.settings.seed, &mut params);
-        // A copy, so that the memory of the other servers' parameters is released.
-        let params = params[shard.clone()].to_vec();
-        Ok(Store::dense(params, OptimizerState::new(optimizer, layout, shard)))
+        let DenseShard { params, optimizer } = match from {
+            Some(from) => from.dense(layout, optimizer, shard)?,
+            None => initial_shard(model, self.settings, shard)?,
+        };
+        Ok(Store::dense(params, optimizer))
     }
 }
 

@@ -8,10 +8,12 @@ use paceline_exchange::WireFormat;
 use paceline_model::{Layout, Model, OptimizerSpec, Sgd, SparseModel};
 use paceline_observe::{Recorder, Summary};
 
+use crate::best_model::BestSettings;
 use crate::checkpoint::{CheckpointDir, ResumePoint, ResumeRequest, ResumedModel};
 use crate::context::TaskContext;
 use crate::error::TrainError;
-use crate::session_context::{ContextFactory, Recorders, SessionDescription, SessionTask, lock};
+use crate::session_context::{ContextFactory, Recorders, SessionDescription, SessionTask, TrainedParams, lock,
+};
 use crate::session_run::SessionRun;
 use crate::settings::{
     CheckpointSettings, EvaluateSettings, FactorChoice, Mode, OnDivergence, OnWorkerLoss, Stop,
@@ -237,7 +239,7 @@ impl Session {
     pub fn run(mut self) -> Result<SessionReport, TrainError> {
         self.settings.mode = self.sharing.mode;
         self.check()?;
-        let trained = Arc::new(Mutex::new(Vec::new()));
+        let trained = Arc::new(Mutex::new(TrainedParams::default()));
         let slots = if self.trains_table() { self.threads } else { self.sharing.workers };
         if self.settings.evaluate.every.is_none() {
             let examples = self.settings.examples_per_step(slots).max(1);
@@ -262,7 +264,7 @@ impl Session {
             trained: &trained,
         }
         .run()?;
-        let params = std::mem::take(&mut *lock(&trained));
+        let TrainedParams { last: params, best } = std::mem::take(&mut *lock(&trained));
         Ok(SessionReport {
             accuracy: report.accuracy(),
             test_loss: report.test_loss(),
@@ -270,6 +272,7 @@ impl Session {
             verdict: report.verdict().to_owned(),
             layout: self.workload.layout()?,
             params,
+            best_params: (!best.is_empty()).then_some(best),
             summary: report.summary,
         })
     }
@@ -285,14 +288,20 @@ impl Session {
         }
         if self.settings.stop == Stop::default() {
             return wrong(
-                "the run never stops: set Stop::epochs, steps, seconds or test_loss".into(),
+                "the run never stops: set Stop::epochs, steps, seconds, test_loss or patience".into(),
             );
+        }
+        if self.settings.stop.patience == Some(0) {
+            return wrong("patience is 0, but must be at least 1".into());
         }
         if self.workload.is_sparse() && self.sharing.mode == Mode::Mirrored {
             return wrong("a mesh has no sparse models; use Sharing::servers".into());
         }
         if self.contexts.len() > 1 {
             return wrong("a session takes one record or contexts, not several".into());
+        }
+        if let Err(why) = self.settings.optimizer.check() {
+            return wrong(why);
         }
         self.check_threads()?;
         self.check_checkpoints()
@@ -374,7 +383,7 @@ impl Session {
         let step = checkpoint.manifest.info.step;
         let request = ResumeRequest {
             steps: self.settings.step_layout(slots),
-            stop: self.settings.stop,
+            end: self.settings.stop.planned_end(),
             examples: self.workload.data.train_len(),
             model: Some(ResumedModel { layout: &layout, optimizer: &self.settings.optimizer }),
         };
@@ -396,9 +405,12 @@ pub(crate) fn default_settings() -> TrainSettings {
         seed: 1,
         batch: 32,
         optimizer: Sgd::new(0.01),
+        start: None,
+        class_weights: Arc::default(),
         mode: Mode::Single,
         wire: WireFormat::F32,
         stop: Stop::epochs(5),
+        best: BestSettings::default(),
         evaluate: EvaluateSettings { every: None, examples: None },
         checkpoint: None,
         on_divergence: OnDivergence::Stop,
@@ -413,6 +425,8 @@ pub(crate) fn default_settings() -> TrainSettings {
         test_hooks: TestHooks::default(),
     }
 }
+
+mod options;
 
 /// The result of a session.
 #[derive(Clone, Debug)]
@@ -429,6 +443,9 @@ pub struct SessionReport {
     pub layout: Layout,
     /// The final parameters.
     pub params: Vec<f32>,
+    /// The parameters of the best test, if [`Session::keep_best`] asked for them. The summary's
+    /// `best` says which test that was.
+    pub best_params: Option<Vec<f32>>,
     /// The whole run in numbers.
     pub summary: Summary,
 }

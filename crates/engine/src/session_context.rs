@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use paceline_model::OpNode;
-use paceline_observe::{Recorder, ServerRecorder, Summary};
+use paceline_observe::{BestTest, Recorder, ServerRecorder, Summary};
 
 use crate::context::{FinalModel, LongWork, NoteLevel, TaskContext, VisitPiece};
 use crate::error::TrainError;
@@ -59,7 +59,16 @@ pub(crate) struct SessionContext {
     pub(crate) context: Arc<dyn TaskContext>,
     /// Empty except for worker 0.
     pub(crate) recorders: Recorders,
-    pub(crate) trained: Arc<Mutex<Vec<f32>>>,
+    pub(crate) trained: Arc<Mutex<TrainedParams>>,
+}
+
+/// The parameters that a session returns.
+#[derive(Debug, Default)]
+pub(crate) struct TrainedParams {
+    /// The final ones.
+    pub(crate) last: Vec<f32>,
+    /// Those of the best test; empty unless they are kept.
+    pub(crate) best: Vec<f32>,
 }
 
 /// Every method that is not named here but in [`TaskContext`] would fall back to its default.
@@ -111,8 +120,25 @@ impl TaskContext for SessionContext {
         })?;
         let mut again = |visit: &mut VisitPiece<'_>| visit(&params);
         self.context.save_model(FinalModel::new(layout, step, &mut again))?;
-        *lock(&self.trained) = params;
+        lock(&self.trained).last = params;
         Ok(())
+    }
+
+    fn save_best(&self, model: FinalModel<'_>, best: &BestTest) -> Result<(), TrainError> {
+        let (layout, step) = (model.layout, model.step);
+        let mut params = Vec::with_capacity(layout.len());
+        model.for_each_piece(&mut |piece| {
+            params.extend_from_slice(piece);
+            Ok(())
+        })?;
+        let mut again = |visit: &mut VisitPiece<'_>| visit(&params);
+        self.context.save_best(FinalModel::new(layout, step, &mut again), best)?;
+        lock(&self.trained).best = params;
+        Ok(())
+    }
+
+    fn kept_best(&self) -> Result<Option<BestTest>, TrainError> {
+        self.context.kept_best()
     }
 
     fn save_summary(&self, summary: &Summary, has_timeline: bool) -> Result<(), TrainError> {

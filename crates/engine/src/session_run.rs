@@ -13,7 +13,7 @@ use crate::error::TrainError;
 use crate::run_report::RunReport;
 use crate::server_task::{ServerTask, run_server};
 use crate::session_context::{
-    ContextFactory, Recorders, SessionContext, SessionDescription, SessionTask, lock,
+    ContextFactory, Recorders, SessionContext, SessionDescription, SessionTask, TrainedParams, lock,
 };
 use crate::settings::{Mode, TrainSettings};
 use crate::sharing::Sharing;
@@ -39,7 +39,7 @@ pub(crate) struct SessionRun<'a> {
     pub(crate) checkpoints: Option<&'a CheckpointDir>,
     pub(crate) from: Option<&'a ResumePoint>,
     /// Receives the final parameters.
-    pub(crate) trained: &'a Arc<Mutex<Vec<f32>>>,
+    pub(crate) trained: &'a Arc<Mutex<TrainedParams>>,
 }
 
 /// The sockets and names of a session's tasks.

@@ -1,11 +1,16 @@
 //! What every task of a run agrees on: how it trains, shares, tests and stops.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use paceline_checkpoint::{PlannedEnd, StepLayout};
 use paceline_exchange::WireFormat;
 use paceline_model::OptimizerSpec;
 use paceline_observe::trace::TraceWindow;
 use paceline_observe::{ModeKind, examples_per_step};
+
+use crate::best_model::BestSettings;
+use crate::start_model::StartModel;
 
 /// The settings of a run. All tasks of a run have equal ones.
 #[derive(Clone, Debug)]
@@ -16,12 +21,18 @@ pub struct TrainSettings {
     pub batch: usize,
     /// Turns gradients into updates.
     pub optimizer: OptimizerSpec,
+    /// The trained model whose parameters training starts from, if not from the model's own.
+    pub start: Option<Arc<StartModel>>,
+    /// What the loss and gradient of an example are multiplied by, for each class; empty for 1.
+    pub class_weights: Arc<[f32]>,
     /// How workers share the parameters.
     pub mode: Mode,
     /// How gradients and parameters of a dense model travel.
     pub wire: WireFormat,
     /// When training ends.
     pub stop: Stop,
+    /// Which test is the best one, and whether its parameters are kept.
+    pub best: BestSettings,
     /// How often the model is tested.
     pub evaluate: EvaluateSettings,
     /// How often a checkpoint is taken; none if `None`.
@@ -139,6 +150,8 @@ pub struct Stop {
     pub seconds: Option<f64>,
     /// When a test finds a loss of at most this.
     pub test_loss: Option<f64>,
+    /// After this many tests in a row that are not better than the best one before.
+    pub patience: Option<u64>,
 }
 
 impl Stop {
@@ -162,6 +175,17 @@ impl Stop {
         Self { test_loss: Some(loss), ..Self::default() }
     }
 
+    /// Stops after `tests` tests in a row without one that is better than all before (early
+    /// stopping). [`BestSettings`] says what better means.
+    pub fn patience(tests: u64) -> Self {
+        Self { patience: Some(tests), ..Self::default() }
+    }
+
+    /// The end that is known before the run starts.
+    pub fn planned_end(&self) -> PlannedEnd {
+        PlannedEnd { steps: self.steps, epochs: self.epochs }
+    }
+
     /// Stops at whichever condition is met first. A condition of the same kind in `other` wins.
     #[must_use]
     pub fn or(self, other: Stop) -> Self {
@@ -170,6 +194,7 @@ impl Stop {
             steps: other.steps.or(self.steps),
             seconds: other.seconds.or(self.seconds),
             test_loss: other.test_loss.or(self.test_loss),
+            patience: other.patience.or(self.patience),
         }
     }
 }
@@ -179,7 +204,7 @@ impl Stop {
 pub struct EvaluateSettings {
     /// Global steps between tests. If `None`, tests are spaced so that they take at most a
     /// twentieth of the run's processor time; the run must then not stop by
-    /// [`test_loss`](Stop::test_loss), or the step at which it stops depends on the machine.
+    /// [`test_loss`](Stop::test_loss) or [`patience`](Stop::patience), or the step at which it stops depends on the machine.
     pub every: Option<u64>,
     /// Test on this many examples, from the first; on all if `None`.
     pub examples: Option<usize>,
@@ -293,15 +318,4 @@ impl TrainSettings {
         };
         examples_per_step(self.mode.kind(), self.batch, slots, quorum)
     }
-}
-
-/// How a run steps through its data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StepLayout {
-    /// Slots of the batch plan.
-    pub slots: usize,
-    /// Examples per slot and step.
-    pub batch: usize,
-    /// Whether a step of the plan is one update. If not, each slot counts its own steps.
-    pub common_step: bool,
 }

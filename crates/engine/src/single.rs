@@ -5,7 +5,8 @@ use std::thread;
 
 use paceline_observe::Recorder;
 
-use crate::checkpoint::ShardPlace;
+use crate::batch_weights::BatchWeights;
+use crate::checkpoint_spec::ShardPlace;
 use crate::error::{TrainError, record_failure};
 use crate::link::Link;
 use crate::local_link::LocalLink;
@@ -27,15 +28,14 @@ const SHARD: ShardPlace<'static> = ShardPlace { index: 0, count: 1, task: "worke
 pub(crate) fn train_dense(task: &TrainingTask<'_>) -> Result<RunReport, TrainError> {
     let (settings, workload) = (task.settings, task.workload);
     let model = workload.small_model()?;
-    let optimizer = settings.optimizer.clone();
     let link = match task.from {
-        None => LocalLink::new(&*model, settings.seed, optimizer),
-        Some(from) => LocalLink::resume(&*model, optimizer, from)?,
+        None => LocalLink::new(&*model, settings)?,
+        Some(from) => LocalLink::resume(&*model, settings.optimizer.clone(), from)?,
     };
     let mut link = link.with_checkpoints(task.checkpoint_writer(model.layout(), SHARD)?);
     drop(model);
     let tracer = task.tracer();
-    let evaluator = workload.evaluator(settings.evaluate.examples, task.test_threads)?;
+    let evaluator = workload.running_evaluator(settings.evaluate.examples, task.test_threads)?;
     let evaluator = traced(tracer.as_ref(), evaluator);
     let tests = Box::new(InlineEvaluator::new(evaluator, task.test_watch()));
     let loop_threads = task.threads.per_loop(1);
@@ -66,13 +66,12 @@ pub(crate) fn train_dense(task: &TrainingTask<'_>) -> Result<RunReport, TrainErr
 pub(crate) fn train_sparse(task: &TrainingTask<'_>) -> Result<RunReport, TrainError> {
     let (settings, threads) = (task.settings, task.place.slots);
     let (_, model) = task.workload.sparse_parts()?;
-    let optimizer = settings.optimizer.clone();
     let shared = match task.from {
-        None => SharedTable::new(optimizer, &*model, threads),
-        Some(from) => SharedTable::resume(optimizer, &*model, threads, from)?,
+        None => SharedTable::new(settings, &*model, threads)?,
+        Some(from) => SharedTable::resume(settings, &*model, threads, from)?,
     };
     let tracer = task.tracer();
-    let evaluator = task.workload.evaluator(settings.evaluate.examples, 1)?;
+    let evaluator = task.workload.running_evaluator(settings.evaluate.examples, 1)?;
     thread::scope(|scope| {
         let evaluator = traced(tracer.as_ref(), evaluator);
         let tests = BackgroundEvaluator::start(scope, evaluator, task.test_watch());
@@ -94,7 +93,8 @@ pub(crate) fn train_sparse(task: &TrainingTask<'_>) -> Result<RunReport, TrainEr
             test_threads: 1,
             loop_threads: threads,
             // A test that may end the run must be over before the next one is due.
-            reproducible: threads == 1 && settings.stop.test_loss.is_some(),
+            reproducible: threads == 1
+                && (settings.stop.test_loss.is_some() || settings.stop.patience.is_some()),
             combine: &|report| report,
         };
         run_coordinator(task, &mut link, &mut *trainer, options)
@@ -110,10 +110,11 @@ fn table_worker<'a>(
 ) -> Result<Box<TableTrainer<'a>>, TrainError> {
     let (rows, model) = task.workload.sparse_parts()?;
     let plan = task.batches();
+    let weights = BatchWeights::new(&task.settings.class_weights);
     Ok(if shared.steps_in_place(&*model) {
-        Box::new(InPlaceWorker::new(slot, plan, rows, model, step_recorder))
+        Box::new(InPlaceWorker::new(slot, plan, rows, model, step_recorder, weights))
     } else {
-        Box::new(SparseWorker::new(slot, plan, rows, model, step_recorder))
+        Box::new(SparseWorker::new(slot, plan, rows, model, step_recorder, weights))
     })
 }
 

@@ -20,7 +20,8 @@ use crate::link_observers::WaitObserver;
 use crate::process_state::ProcessState;
 use crate::run_report::RunReport;
 use crate::slot_thread::{SlotAssignment, SlotEnd, SlotThread};
-use crate::task_place::{incarnation, layout_digest};
+use crate::checkpoint::layout_digest;
+use crate::task_place::incarnation;
 use crate::training_task::TrainingTask;
 
 /// How often the process checks whether it must leave.

@@ -96,7 +96,7 @@ impl SlotThread<'_> {
             });
         }
         task.context.reopen_run()?;
-        let evaluator = task.workload.evaluator(task.settings.evaluate.examples, 1)?;
+        let evaluator = task.workload.running_evaluator(task.settings.evaluate.examples, 1)?;
         let combine = |report: TaskSummary| process.combine(0, &report);
         thread::scope(|scope| {
             let evaluator = traced(tracer.as_ref(), evaluator);

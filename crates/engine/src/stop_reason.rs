@@ -11,6 +11,8 @@ pub enum StopReason {
     Seconds,
     /// The test loss is low enough.
     TestLoss,
+    /// Tests have not become better for as long as the run waits for it.
+    Patience,
     /// The user or the system asked for it.
     Interrupted {
         /// The signal's number.
@@ -26,6 +28,7 @@ impl StopReason {
             StopReason::Steps => "steps",
             StopReason::Seconds => "seconds",
             StopReason::TestLoss => "test_loss",
+            StopReason::Patience => "patience",
             StopReason::Interrupted { .. } => "interrupted",
         }
     }

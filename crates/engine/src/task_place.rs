@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use paceline_checkpoint::layout_digest;
 use paceline_exchange::{ClientConfig, PeerRole, StepPiece};
 use paceline_model::Layout;
 use paceline_net::ConnectConfig;
@@ -104,13 +105,4 @@ pub(crate) fn pieces_digest(layout: &Layout, pieces: &[StepPiece]) -> [u8; 32] {
         hash.update(format!("factors of {:?}\n", piece.range));
         hash.finalize().into()
     })
-}
-
-/// Identifies a layout: equal for equal names, shapes and groups of tensors.
-pub fn layout_digest(layout: &Layout) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    for tensor in layout.tensors() {
-        hash.update(format!("{} {:?} {:?}\n", tensor.name, tensor.shape, tensor.group));
-    }
-    hash.finalize().into()
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use paceline_model::Score;
 
+use crate::best_model::Patience;
 use crate::error::TrainError;
 use crate::evaluator::Evaluator;
 use crate::test_watch::TestWatch;
@@ -18,6 +19,15 @@ pub(crate) struct StepScore {
     pub(crate) score: Score,
     /// How long the test took.
     pub(crate) took: Duration,
+    /// How long tests have not become better, once the coordinator has judged this one.
+    pub(crate) patience: Patience,
+}
+
+impl StepScore {
+    /// A test that took no time and is not judged yet.
+    pub(crate) fn new(step: u64, score: Score) -> Self {
+        Self { step, score, took: Duration::ZERO, patience: Patience::default() }
+    }
 }
 
 /// The result of a test.
@@ -53,9 +63,6 @@ pub(crate) trait TestRunner {
 
     /// Waits for the running test; `None` if no test is running.
     fn wait(&mut self) -> Option<TestResult>;
-
-    /// Tests now, and waits for the score.
-    fn test(&mut self, params: &[f32]) -> Result<Score, TrainError>;
 }
 
 /// Tests between two steps. Nothing runs meanwhile, so equal seeds stop at equal steps.
@@ -88,11 +95,6 @@ impl TestRunner for InlineEvaluator<'_> {
     fn wait(&mut self) -> Option<TestResult> {
         self.result.take()
     }
-
-    fn test(&mut self, params: &[f32]) -> Result<Score, TrainError> {
-        self.watch.begin();
-        self.evaluator.test(params, &self.watch)
-    }
 }
 
 fn timed_test(
@@ -104,7 +106,7 @@ fn timed_test(
     let start = Instant::now();
     watch.begin();
     let score = evaluator.test(params, watch)?;
-    Ok(StepScore { step, score, took: start.elapsed() })
+    Ok(StepScore { took: start.elapsed(), ..StepScore::new(step, score) })
 }
 
 /// Tests on a thread of its own while training continues.
@@ -181,12 +183,5 @@ impl TestRunner for BackgroundEvaluator {
         let TestReply { result, params } = reply.ok()?;
         self.copy = Some(params);
         Some(result)
-    }
-
-    fn test(&mut self, params: &[f32]) -> Result<Score, TrainError> {
-        self.wait();
-        self.begin(0, params);
-        let Some(result) = self.wait() else { unreachable!("a test is running") };
-        result.map(|tested| tested.score)
     }
 }

@@ -10,9 +10,9 @@ use paceline_observe::trace::Tracer;
 use paceline_observe::{Phase, RunStart, TaskSummary};
 
 use crate::checkpoint::{
-    CheckpointDir, CheckpointSpec, CheckpointWriter, PlanOrigin, PlanPosition, ResumePoint,
-    ShardPlace,
+    CheckpointDir, CheckpointSpec, CheckpointWriter, PlanOrigin, ResumePoint,
 };
+use crate::checkpoint_spec::{PlanPosition, ShardPlace, checkpoint_spec};
 use crate::context::{LongWork, NoteLevel, TaskContext};
 use crate::error::TrainError;
 use crate::link::Link;
@@ -149,7 +149,7 @@ impl TrainingTask<'_> {
             return Ok(None);
         };
         let plan = PlanPosition { slots: self.place.slots, origin: self.origin };
-        let spec = CheckpointSpec::new(dir, self.settings, layout, plan, shard);
+        let spec = checkpoint_spec(dir, self.settings, layout, plan, shard);
         start_writer(spec, self.context.clone()).map(Some)
     }
 

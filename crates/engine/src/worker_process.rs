@@ -22,6 +22,7 @@ pub fn run_worker(
     task: &TrainingTask<'_>,
     listener: Option<TcpListener>,
 ) -> Result<Option<RunReport>, TrainError> {
+    task.workload.check_weights(&task.settings.class_weights)?;
     match task.settings.mode {
         Mode::Single if task.workload.is_sparse() => train_sparse(task).map(Some),
         Mode::Single => train_dense(task).map(Some),

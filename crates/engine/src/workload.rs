@@ -11,6 +11,7 @@ use paceline_model::{Layout, Model, SparseModel};
 use crate::batch_reader::{
     BatchReader, ImageBatches, LoadedBatches, PatchBatches, SlotWalk, SparseRowBatches,
 };
+use crate::batch_weights::BatchWeights;
 use crate::checkpoint::PlanOrigin;
 use crate::dense_worker::DenseWorker;
 use crate::error::TrainError;
@@ -69,6 +70,13 @@ pub enum TrainingData {
     Examples(TrainTest<Arc<dyn Examples>>),
     /// Sparse rows.
     Rows(Arc<TrainTest<SparseRows>>),
+}
+
+/// Examples to test on.
+enum TestSet<'a> {
+    Images(&'a Images),
+    Examples(&'a Arc<dyn Examples>),
+    Rows(&'a SparseRows),
 }
 
 /// The order in which examples are read.
@@ -174,12 +182,12 @@ impl Workload {
         }
     }
 
-    /// The number of examples of a test that is limited to the first `examples`.
+    /// The number of examples of a test during training that is limited to the first `examples`.
     pub(crate) fn tested_examples(&self, examples: Option<usize>) -> usize {
         let all = match &self.data {
-            TrainingData::Images(set) => set.test.len(),
-            TrainingData::Examples(set) => set.test.len(),
-            TrainingData::Rows(set) => set.test.len(),
+            TrainingData::Images(set) => set.tested().len(),
+            TrainingData::Examples(set) => set.tested().len(),
+            TrainingData::Rows(set) => set.tested().len(),
         };
         examples.map_or(all, |examples| examples.min(all))
     }
@@ -194,33 +202,71 @@ impl Workload {
         }
     }
 
-    /// Tests the model on the first `examples` test examples, or all, with `threads` threads.
+    /// Whether tests during training use other examples than the test set.
+    pub(crate) fn has_validation(&self) -> bool {
+        match &self.data {
+            TrainingData::Images(set) => set.validation.is_some(),
+            TrainingData::Examples(set) => set.validation.is_some(),
+            TrainingData::Rows(set) => set.validation.is_some(),
+        }
+    }
+
+    /// Tests the model on the first `examples` examples of the test set, or all, with `threads`
+    /// threads.
     pub fn evaluator(
         &self,
         examples: Option<usize>,
         threads: usize,
     ) -> Result<Box<dyn Evaluator + '_>, TrainError> {
+        let set = match &self.data {
+            TrainingData::Images(set) => TestSet::Images(&set.test),
+            TrainingData::Examples(set) => TestSet::Examples(&set.test),
+            TrainingData::Rows(set) => TestSet::Rows(&set.test),
+        };
+        self.evaluator_on(set, examples, threads)
+    }
+
+    /// As [`evaluator`](Self::evaluator), on the examples of tests during training: those of the
+    /// validation set if there is one.
+    pub(crate) fn running_evaluator(
+        &self,
+        examples: Option<usize>,
+        threads: usize,
+    ) -> Result<Box<dyn Evaluator + '_>, TrainError> {
+        let set = match &self.data {
+            TrainingData::Images(set) => TestSet::Images(set.tested()),
+            TrainingData::Examples(set) => TestSet::Examples(set.tested()),
+            TrainingData::Rows(set) => TestSet::Rows(set.tested()),
+        };
+        self.evaluator_on(set, examples, threads)
+    }
+
+    fn evaluator_on<'a>(
+        &'a self,
+        set: TestSet<'a>,
+        examples: Option<usize>,
+        threads: usize,
+    ) -> Result<Box<dyn Evaluator + 'a>, TrainError> {
         let sizing = ModelSizing { block: usize::MAX, threads };
-        match (&self.data, &self.model) {
-            (TrainingData::Rows(set), ModelSource::Sparse(build)) => {
-                Ok(Box::new(SparseEvaluator::new(&set.test, examples, build())))
+        match (set, &self.model) {
+            (TestSet::Rows(rows), ModelSource::Sparse(build)) => {
+                Ok(Box::new(SparseEvaluator::new(rows, examples, build())))
             }
-            (TrainingData::Images(set), ModelSource::Dense { build, build_for_patches }) => {
+            (TestSet::Images(images), ModelSource::Dense { build, build_for_patches }) => {
                 if let Some(build_for_patches) = build_for_patches
-                    && let Some(patches) = Patches::of(&set.test)
+                    && let Some(patches) = Patches::of(images)
                 {
                     let model = build_for_patches(sizing)?;
                     return Ok(Box::new(PatchEvaluator::new(patches, examples, model)));
                 }
-                Ok(Box::new(ImageEvaluator::new(&set.test, examples, build(sizing)?)))
+                Ok(Box::new(ImageEvaluator::new(images, examples, build(sizing)?)))
             }
-            (TrainingData::Examples(set), ModelSource::Dense { build, .. }) => {
-                let source = set.test.clone();
-                let model = build(sizing)?;
+            (TestSet::Examples(source), ModelSource::Dense { build, .. }) => {
+                let (source, model) = (source.clone(), build(sizing)?);
                 Ok(Box::new(ExamplesEvaluator::new(source, examples, self.on_bad, model)))
             }
-            (TrainingData::Rows(set), ModelSource::Dense { build, .. }) => {
-                Ok(Box::new(RowEvaluator::new(set.test.clone(), examples, build(sizing)?)))
+            (TestSet::Rows(rows), ModelSource::Dense { build, .. }) => {
+                Ok(Box::new(RowEvaluator::new(rows.clone(), examples, build(sizing)?)))
             }
             (_, ModelSource::Sparse(_)) => Err(needs_rows()),
         }
@@ -259,6 +305,7 @@ impl Workload {
         };
         let LoopConfig { slot, plan, threads, mut step_recorder, tracer, model } = config;
         let walk = SlotWalk::new(plan, slot, settings.seed);
+        let weights = BatchWeights::new(&settings.class_weights);
         let sizing = ModelSizing { block: settings.batch, threads };
         let patches = match (&self.data, build_for_patches) {
             (TrainingData::Images(set), Some(build)) => {
@@ -267,10 +314,12 @@ impl Workload {
             _ => None,
         };
         let (batches, model): (Box<dyn BatchReader + '_>, _) = match patches {
-            Some((patches, build)) => (Box::new(PatchBatches::new(walk, patches)), build(sizing)?),
+            Some((patches, build)) => {
+                (Box::new(PatchBatches::new(walk, patches, weights)), build(sizing)?)
+            }
             None => {
                 let model = model.map_or_else(|| build(sizing), Ok)?;
-                (self.batch_reader(walk, settings, tracer), model)
+                (self.batch_reader(walk, settings, weights, tracer), model)
             }
         };
         step_recorder.trace = loop_trace(tracer, settings, &*model);
@@ -282,15 +331,17 @@ impl Workload {
         &self,
         walk: SlotWalk,
         settings: &TrainSettings,
+        weights: BatchWeights,
         tracer: Option<&Arc<Tracer>>,
     ) -> Box<dyn BatchReader + '_> {
         match &self.data {
-            TrainingData::Images(set) => Box::new(ImageBatches::new(walk, &set.train)),
-            TrainingData::Rows(set) => Box::new(SparseRowBatches::new(walk, &set.train)),
+            TrainingData::Images(set) => Box::new(ImageBatches::new(walk, &set.train, weights)),
+            TrainingData::Rows(set) => Box::new(SparseRowBatches::new(walk, &set.train, weights)),
             TrainingData::Examples(set) => {
                 let options = LoaderOptions { on_bad: self.on_bad, ..LoaderOptions::default() };
                 let observer = read_observer(tracer, settings.batch);
-                Box::new(LoadedBatches::new(walk, set.train.clone(), options, observer))
+                let source = set.train.clone();
+                Box::new(LoadedBatches::new(walk, source, options, observer, weights))
             }
         }
     }
@@ -304,7 +355,8 @@ impl Workload {
         let (rows, model) = self.sparse_parts()?;
         let LoopConfig { slot, plan, mut step_recorder, tracer, .. } = config;
         step_recorder.trace = loop_trace(tracer, settings, &*model);
-        Ok(SparseWorker::new(slot, plan, rows, model, step_recorder))
+        let weights = BatchWeights::new(&settings.class_weights);
+        Ok(SparseWorker::new(slot, plan, rows, model, step_recorder, weights))
     }
 
     /// The rows and a model of a sparse workload.

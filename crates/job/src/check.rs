@@ -1,11 +1,12 @@
 //! From the raw form to the plan: each key is checked once, and every problem is reported.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use paceline_engine::{
-    CheckpointSettings, EvaluateSettings, FactorChoice, Mode, OnDivergence, OnWorkerLoss, Stop,
-    WireFormat,
+    BestSettings, CheckpointSettings, EvaluateSettings, FactorChoice, Mode, OnDivergence,
+    OnWorkerLoss, Stop, TestMetric, WireFormat,
 };
 use paceline_observe::trace::TraceWindow;
 use paceline_observe::{BatchSize, JobBatches, ModeKind};
@@ -89,6 +90,9 @@ impl JobChecker<'_> {
                 shuffle: self.flag("data.shuffle"),
                 shuffle_buffer: self.whole("data.shuffle_buffer") as usize,
                 on_bad: self.on_bad(),
+                test_share: self.test_share(),
+                validation: self.validation(),
+                negatives: self.optional("data.negatives", Self::number),
             },
             batch: self.whole("train.batch") as usize,
             threads: self.threads(&model),
@@ -97,7 +101,9 @@ impl JobChecker<'_> {
                 steps: self.optional("train.stop.steps", Self::whole),
                 seconds: self.optional("train.stop.seconds", Self::number),
                 test_loss: self.optional("train.stop.test_loss", Self::number),
+                patience: self.optional("train.stop.patience", Self::whole),
             },
+            best: self.best(&model),
             evaluate: EvaluateSettings {
                 every: self.test_interval(),
                 examples: self
@@ -109,6 +115,8 @@ impl JobChecker<'_> {
                 _ => OnDivergence::Stop,
             },
             optimizer: self.optimizer(&model),
+            start: self.optional("train.start", Self::path),
+            class_weights: self.weights("train.class_weights"),
             cluster: self.cluster(&model),
             checkpoint: self.checkpoint(),
             observe_every: self.optional("observe.every", Self::whole),
@@ -133,13 +141,33 @@ impl JobChecker<'_> {
         if self.job.word(key) != "auto" {
             return Some(self.whole(key));
         }
-        if self.job.entries.contains_key("train.stop.test_loss") {
-            let message = "is \"auto\", which depends on how fast the machine is, but \
-                           train.stop.test_loss is set: the run would not stop at the same step \
-                           again; set a number of steps";
+        let mut by_test = ["train.stop.test_loss", "train.stop.patience"].into_iter();
+        if let Some(stop) = by_test.find(|key| self.job.entries.contains_key(*key)) {
+            let message = format!(
+                "is \"auto\", which depends on how fast the machine is, but {stop} is set: the run \
+                 would not stop at the same step again; set a number of steps"
+            );
             self.problems.push(self.job.problem(key, message));
         }
         None
+    }
+
+    /// Which test is the best one.
+    fn best(&mut self, model: &ModelKind) -> BestSettings {
+        let metric = match self.text("train.metric").as_str() {
+            "accuracy" => TestMetric::Accuracy,
+            "auc" => TestMetric::Auc,
+            _ => TestMetric::Loss,
+        };
+        if metric == TestMetric::Auc && !matches!(model, ModelKind::Logistic { .. }) {
+            let message = format!(
+                "is \"auc\", which logistic regression has and {} has not; use loss or accuracy",
+                model.name()
+            );
+            self.problems.push(self.job.problem("train.metric", message));
+        }
+        let min_gain = self.number("train.stop.min_gain");
+        BestSettings { metric, min_gain, keep: self.flag("train.keep_best") }
     }
 
     fn trace(&mut self) -> Option<TraceWindow> {
@@ -342,11 +370,26 @@ impl JobChecker<'_> {
                 ValueKind::Above(limit) => seen > limit,
                 ValueKind::From(limit) => seen >= limit,
                 ValueKind::Fraction => (0.0..1.0).contains(&seen),
+                ValueKind::Share => seen > 0.0 && seen <= 1.0,
+                ValueKind::ShareOrPath => seen > 0.0 && seen < 1.0,
                 _ => false,
             };
             (fits && seen.is_finite()).then_some(number)
         })
         .unwrap_or(1.0)
+    }
+
+    /// A list of weights; empty if it is not set.
+    fn weights(&mut self, path: &str) -> Arc<[f32]> {
+        self.take(path, |value, _| match value {
+            JobValue::Numbers(numbers) if !numbers.is_empty() => {
+                let usable = |number: &f64| (*number as f32).is_finite() && *number >= 0.0;
+                let weights = || numbers.iter().map(|&number| number as f32).collect();
+                numbers.iter().all(usable).then(weights)
+            }
+            _ => None,
+        })
+        .unwrap_or_default()
     }
 
     pub(super) fn rate(&mut self, path: &str) -> u64 {

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use paceline_data::{HoldOut, IndexBase, OnBad, SparseKind, SparseSpec};
 
 use super::check::JobChecker;
-use super::plan::DataKind;
+use super::plan::{DataKind, ValidationPlan};
+use super::value::JobValue;
 
 /// Digits are held in memory: 7.8 GB at most.
 const MOST_DIGITS: usize = 10_000_000;
@@ -60,7 +61,7 @@ impl JobChecker<'_> {
         let count = |checker: &mut Self, key: &str| checker.whole(key) as usize;
         let spec = SparseSpec {
             path,
-            test_path: self.optional("data.test_path", Self::path),
+            test_path: self.optional("data.test_path", Self::path).or_else(|| self.test_rows()),
             features: self.optional("data.features", count).or(default_features),
             on_bad: self.on_bad(),
             index_base: match self.text("data.index_base").as_str() {
@@ -83,6 +84,50 @@ impl JobChecker<'_> {
             self.needs_path(kind.name());
         }
         spec
+    }
+
+    /// Whether a key that takes a share or a path has a path.
+    fn is_path(&self, key: &str) -> bool {
+        let value = self.job.entries.get(key).map(|entry| &entry.value);
+        matches!(value, Some(JobValue::Text(_)))
+    }
+
+    /// The share of the examples held out for tests, if `data.test` is a share.
+    pub(super) fn test_share(&mut self) -> Option<f64> {
+        if !self.is_path("data.test") {
+            return self.optional("data.test", Self::number);
+        }
+        if self.text("data.kind") == "images" {
+            let message = "is a path, but a collection of pictures has its test set in a folder \
+                           of its own; set a share, such as 0.1";
+            self.problems.push(self.job.problem("data.test", message));
+        }
+        None
+    }
+
+    /// The rows to test on, if `data.test` names them.
+    fn test_rows(&mut self) -> Option<PathBuf> {
+        self.is_path("data.test").then(|| self.path("data.test"))
+    }
+
+    /// The examples that tests during training use, if the job sets them.
+    pub(super) fn validation(&mut self) -> Option<ValidationPlan> {
+        let key = "data.validation";
+        if !self.is_path(key) {
+            return self.optional(key, Self::number).map(ValidationPlan::Share);
+        }
+        let kind = self.text("data.kind");
+        let complaint = match kind.as_str() {
+            "libsvm" if self.text("data.index_base") == "auto" => Some(
+                "names rows of their own, whose first index need not be that of the training \
+                 rows; set data.index_base = \"zero\" or \"one\""
+                    .to_owned(),
+            ),
+            "libsvm" | "tfrecord" | "criteo" => None,
+            kind => Some(format!("is a path, but data.kind is {kind:?}; set a share, such as 0.1")),
+        };
+        self.problems.extend(complaint.map(|complaint| self.job.problem(key, complaint)));
+        Some(ValidationPlan::Rows(self.path(key)))
     }
 
     fn split(&mut self) -> HoldOut {

@@ -25,10 +25,17 @@ impl JobChecker<'_> {
         let rate = self.number(&at("rate"));
         let all = GroupSettings {
             rate: self.schedule("train.optimizer.schedule", rate),
+            warm_up: self.whole("train.optimizer.schedule.warm_up"),
             decay: self.number(&at("decay")) as f32,
+            l1: 0.0,
         };
-        let weights = self.group("train.optimizer.weights", rate, all);
+        let mut weights = self.group("train.optimizer.weights", rate, all);
         let biases = self.group("train.optimizer.biases", rate, all);
+        if spec.downcast::<Ftrl>().is_some() {
+            self.check_last_rate(&[weights, biases]);
+        } else {
+            self.penalise(&mut weights, l1, l2);
+        }
         let spec = spec.groups(weights, biases);
         if let Some(message) = model.is_sparse().then(|| Table::supports(&spec).err()).flatten() {
             let problem =
@@ -36,6 +43,30 @@ impl JobChecker<'_> {
             self.problems.push(problem);
         }
         spec
+    }
+
+    /// Adds penalties to the weights of an optimizer that has none of its own.
+    fn penalise(&mut self, weights: &mut GroupSettings, l1: f32, l2: f32) {
+        if l2 != 0.0 && weights.decay != 0.0 {
+            let message = "is set, but so is a decay, which is an L2 penalty too; set one of them";
+            self.problems.push(self.job.problem("train.optimizer.l2", message));
+        }
+        (weights.l1, weights.decay) = (l1, weights.decay + l2);
+    }
+
+    /// Refuses a final rate of 0 for FTRL, whose parameters are in proportion to the rate.
+    fn check_last_rate(&mut self, groups: &[GroupSettings]) {
+        let ends_at_0 = |group: &GroupSettings| {
+            let (Schedule::Polynomial { end, .. } | Schedule::Cosine { end, .. }) = group.rate
+            else {
+                return false;
+            };
+            end == 0.0
+        };
+        if groups.iter().any(ends_at_0) {
+            let message = "is 0, at which all parameters of ftrl are 0; set it above 0";
+            self.problems.push(self.job.problem("train.optimizer.schedule.end", message));
+        }
     }
 
     /// The settings of a group; what it does not set is taken from the settings of all tensors.
@@ -46,7 +77,9 @@ impl JobChecker<'_> {
         let schedule = if own_schedule { at } else { "train.optimizer" };
         GroupSettings {
             rate: self.schedule(&format!("{schedule}.schedule"), own_rate.unwrap_or(rate)),
+            warm_up: self.whole(&format!("{schedule}.schedule.warm_up")),
             decay: own_decay.map_or(all.decay, |decay| decay as f32),
+            l1: 0.0,
         }
     }
 
@@ -69,6 +102,11 @@ impl JobChecker<'_> {
                 end: self.number(&key("end")),
                 over: self.whole(&key("over")),
                 power: self.number(&key("power")),
+            },
+            "cosine" => Schedule::Cosine {
+                rate,
+                end: self.number(&key("end")),
+                over: self.whole(&key("over")),
             },
             _ => Schedule::Constant { rate },
         }

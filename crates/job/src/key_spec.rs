@@ -73,6 +73,12 @@ pub(super) enum ValueKind {
     Address,
     /// True or false.
     Flag,
+    /// A list of finite numbers from 0 up.
+    Weights,
+    /// A number above 0 and at most 1.
+    Share,
+    /// A number above 0 and below 1, or a file or directory.
+    ShareOrPath,
     /// The rate of a network, such as `"1gbit"`.
     Rate,
 }
@@ -96,6 +102,9 @@ impl ValueKind {
             ValueKind::Path => "a path".into(),
             ValueKind::Address => "HOST:PORT".into(),
             ValueKind::Flag => "true or false".into(),
+            ValueKind::Weights => "a list of numbers from 0 up".into(),
+            ValueKind::Share => "a number above 0, at most 1".into(),
+            ValueKind::ShareOrPath => "a number between 0 and 1, or a path".into(),
             ValueKind::Rate => {
                 "a rate such as \"1gbit\" or \"100mbit\", from 100kbit to 100gbit".into()
             }
@@ -104,6 +113,11 @@ impl ValueKind {
 }
 
 impl ValueKind {
+    /// Whether the value is a list.
+    pub(super) fn takes_list(self) -> bool {
+        matches!(self, ValueKind::Weights)
+    }
+
     /// What was probably meant by a value that is not accepted, as the end of a sentence.
     pub(super) fn hint(self, value: &JobValue) -> String {
         let (ValueKind::Word(words), JobValue::Text(text)) = (self, value) else {

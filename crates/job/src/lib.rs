@@ -49,7 +49,7 @@ mod value;
 
 pub use cells::CellJob;
 pub use network_plan::NetworkPlan;
-pub use plan::{ClusterPlan, DataKind, DataPlan, ModelKind, Plan};
+pub use plan::{ClusterPlan, DataKind, DataPlan, ModelKind, Plan, ValidationPlan};
 pub use problem::{Problem, Problems, SettingOrigin};
 pub use raw::RawJob;
 pub use reference::reference_markdown;

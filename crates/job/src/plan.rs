@@ -1,13 +1,14 @@
 //! The checked form of a job, which the rest of the program trusts.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use paceline_data::{HoldOut, OnBad, SparseSpec};
 use paceline_engine::{
-    CheckpointSettings, EvaluateSettings, FactorChoice, Mode, OnDivergence, OnWorkerLoss, Stop,
-    TestHooks, Threads, Timeouts, TrainSettings, WireFormat,
+    BestSettings, CheckpointSettings, EvaluateSettings, FactorChoice, Mode, OnDivergence,
+    OnWorkerLoss, Stop, TestHooks, Threads, Timeouts, TrainSettings, WireFormat,
 };
 use paceline_model::OptimizerSpec;
 use paceline_observe::trace::TraceWindow;
@@ -33,12 +34,18 @@ pub struct Plan {
     pub threads: Option<usize>,
     /// Training ends when the first of these conditions is met.
     pub stop: Stop,
+    /// Which test is the best one, and whether its parameters are kept.
+    pub best: BestSettings,
     /// How often the model is tested, and on how many examples.
     pub evaluate: EvaluateSettings,
     /// What happens when the loss is far above where it started.
     pub on_divergence: OnDivergence,
     /// The optimizer and its settings.
     pub optimizer: OptimizerSpec,
+    /// The trained model that training starts from: its file, or its run directory.
+    pub start: Option<PathBuf>,
+    /// The weight of each class; empty if all are 1.
+    pub class_weights: Arc<[f32]>,
     /// The number of tasks, and how they share the parameters.
     pub cluster: ClusterPlan,
     /// How often a checkpoint is written; never if `None`.
@@ -88,9 +95,13 @@ impl Plan {
             seed: self.seed,
             batch: self.batch,
             optimizer: self.optimizer.clone(),
+            // The program opens the file, which the plan names.
+            start: None,
+            class_weights: self.class_weights.clone(),
             mode: self.cluster.mode,
             wire: self.cluster.wire,
             stop: self.stop,
+            best: self.best,
             evaluate: self.evaluate,
             checkpoint: self.checkpoint,
             on_divergence: self.on_divergence,
@@ -182,7 +193,7 @@ impl ClusterPlan {
 }
 
 /// The data, and its order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DataPlan {
     /// The data set.
     pub kind: DataKind,
@@ -192,6 +203,21 @@ pub struct DataPlan {
     pub shuffle_buffer: usize,
     /// What an unreadable example means for the run.
     pub on_bad: OnBad,
+    /// The share of the examples held out for tests, if the job sets it.
+    pub test_share: Option<f64>,
+    /// The examples that tests during training use, if not those of the test set.
+    pub validation: Option<ValidationPlan>,
+    /// The share of the training rows of class 0 that is kept, if not all are.
+    pub negatives: Option<f64>,
+}
+
+/// The examples that tests during training use.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ValidationPlan {
+    /// A share of the training data.
+    Share(f64),
+    /// Rows of their own.
+    Rows(PathBuf),
 }
 
 /// A data set, with what is needed to read or generate it.

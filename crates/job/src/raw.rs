@@ -237,7 +237,8 @@ impl RawJob {
             }
             _ => {}
         }
-        match JobValue::from_toml(value) {
+        let takes_list = find_key(path).is_some_and(|key| key.kind.takes_list());
+        match JobValue::from_toml(value, takes_list) {
             Ok(value) => {
                 self.entries.insert(path.to_owned(), JobEntry::new(value, origin(at)));
             }

@@ -53,8 +53,12 @@ impl RawJob {
         let resolved = self.resolve();
         let mut hash = Sha256::new();
         for UsedKey { path, key, entry } in resolved.used_keys() {
-            let own =
-                key.path == "name" || matches!(key.kind, ValueKind::Path | ValueKind::Address);
+            let is_path = match key.kind {
+                ValueKind::Path | ValueKind::Address => true,
+                ValueKind::ShareOrPath => matches!(entry.value, JobValue::Text(_)),
+                _ => false,
+            };
+            let own = key.path == "name" || is_path;
             if !own {
                 hash.update(format!("{path} = {}\n", entry.value));
             }
@@ -102,7 +106,8 @@ impl RawJob {
             job.entries.insert("name".into(), JobEntry::new(value, origin));
         }
         for (path, entry) in &mut job.entries {
-            if find_key(path).is_some_and(|key| matches!(key.kind, ValueKind::Path)) {
+            let names_file = |kind| matches!(kind, ValueKind::Path | ValueKind::ShareOrPath);
+            if find_key(path).is_some_and(|key| names_file(key.kind)) {
                 make_absolute(entry);
             }
         }

@@ -104,6 +104,12 @@ fn data() -> Vec<KeySpec> {
     let on_bad = "whether an unreadable example ends the run, or is skipped and counted";
     let shuffle_buffer = "size of the window within which rows are shuffled, in rows";
     let index_base = "index of the first feature; auto is 1 unless a row has an index 0";
+    let validation = "examples that tests during training use, so that the test set judges the \
+                 result alone: a share of the training data, drawn by the seed from each class in \
+                 proportion to its size; or, for rows, a file, directory or pattern";
+    let test = "share of the data held out for the final test, or the test rows, as `test_path`";
+    let negatives = "share of the training rows of class 0 to keep, drawn by the seed; the \
+                 intercept is corrected for it, so that probabilities are those of all rows";
     vec![
         key(kind, ValueKind::Word(DATA_KINDS), "\"digits\"", kinds)
             .default_when("\"clicks\"", &[(MODEL, &["logistic"])])
@@ -112,6 +118,13 @@ fn data() -> Vec<KeySpec> {
             .with(kind, &["mnist", "fashion-mnist", "libsvm", "tfrecord", "criteo", "images"]),
         optional("data.test_path", ValueKind::Path, "the same for rows used only for tests")
             .with(kind, ROW_FILES),
+        optional("data.test", ValueKind::ShareOrPath, test)
+            .with(kind, FILES)
+            .when(KeyCondition::NotSet("data.test_path")),
+        optional("data.validation", ValueKind::ShareOrPath, validation),
+        optional("data.negatives", ValueKind::Share, negatives)
+            .with(kind, ROWS)
+            .with(MODEL, &["logistic"]),
         key("data.train_examples", COUNT, "60000", "training examples to generate")
             .default_when("1000", &[(kind, &["fake-images"])])
             .with(kind, generated),
@@ -120,7 +133,8 @@ fn data() -> Vec<KeySpec> {
             .with(kind, generated),
         optional("data.hold_out", COUNT, hold_out)
             .with(kind, FILES)
-            .when(KeyCondition::NotSet("data.test_path")),
+            .when(KeyCondition::NotSet("data.test_path"))
+            .when(KeyCondition::NotSet("data.test")),
         key("data.split", ValueKind::Word(&["stratified", "plain"]), "\"stratified\"", split)
             .with(kind, FILES)
             .when(KeyCondition::NotSet("data.test_path")),
@@ -156,8 +170,20 @@ fn train() -> Vec<KeySpec> {
                  take at most a twentieth of the run's processor time";
     let intervals = ValueKind::WholeOr { min: 1, max: i64::MAX as u64, word: "auto" };
     let target = "train.stop.test_loss";
+    let patience = "train.stop.patience";
+    let tests = "stop after this number of tests in a row without one better than all before \
+                 (early stopping)";
+    let min_gain = "least gain over the best test that counts for `patience`";
+    let keep_best = "keep the parameters of the best test in `model-best.safetensors`, beside the \
+                 last ones";
+    let metrics = ValueKind::Word(&["loss", "accuracy", "auc"]);
+    let metric = "what tests are compared by for `patience` and `keep_best`; auc for two classes";
     let divergence = "whether training whose loss stays at ten times its start, or at ten if it \
                  started below one, ends with an error; a loss that is not a number always does";
+    let start = "model file or run directory whose parameters training starts from; features may \
+                 have been added since";
+    let class_weights = "what the loss and gradient of an example are multiplied by, for each \
+                 class in the order of the labels, such as [1, 5]; defaults to 1 for all";
     let global_batch = "examples per step of all workers together";
     let epochs = "stop after this number of passes over the data; 6 if no other condition is set";
     vec![
@@ -166,15 +192,29 @@ fn train() -> Vec<KeySpec> {
             .default_when("32", &[(MODEL, &["alexnet"])])
             .when(KeyCondition::NotSet("train.global_batch")),
         optional("train.global_batch", COUNT, global_batch),
+        optional("train.start", ValueKind::Path, start),
+        optional("train.class_weights", ValueKind::Weights, class_weights),
         optional("train.threads", ValueKind::Whole { min: 1, max: 1024 }, threads),
         key("train.on_divergence", ValueKind::Word(&["stop", "continue"]), "\"stop\"", divergence),
         optional("train.stop.epochs", COUNT, epochs),
         optional("train.stop.steps", STEPS, "stop after this number of global steps"),
         optional("train.stop.seconds", positive, "stop after this number of seconds of training"),
         optional(target, positive, "stop when a test measures this loss or less"),
+        optional(patience, COUNT, tests),
+        key("train.stop.min_gain", ValueKind::From(0.0), "0.0", min_gain)
+            .when(KeyCondition::AnySet(&["train.stop.patience"])),
+        key("train.keep_best", ValueKind::Flag, "false", keep_best)
+            .default_when("true", &[(patience, &[])]),
+        key("train.metric", metrics, "\"loss\"", metric)
+            .when(KeyCondition::Any(vec![
+                KeyCondition::AnySet(&["train.stop.patience"]),
+                KeyCondition::IsTrue("train.keep_best"),
+            ])),
         key("train.evaluate.every", intervals, "\"auto\"", every)
             .default_when("1000", &[(target, &[]), (MODEL, &["lenet"])])
-            .default_when("100", &[(target, &[])]),
+            .default_when("1000", &[(patience, &[]), (MODEL, &["lenet"])])
+            .default_when("100", &[(target, &[])])
+            .default_when("100", &[(patience, &[])]),
         optional(
             "train.evaluate.examples",
             COUNT,
@@ -236,16 +276,16 @@ fn optimizer() -> Vec<KeySpec> {
             "train.optimizer.l1",
             ValueKind::From(0.0),
             "0.0",
-            "L1 penalty: weights that gain less stay at zero",
+            "L1 penalty: adds this factor times the sum of all |weight| to the loss; weights that \
+             gain less stay at zero",
         )
-        .with(kind, &["ftrl"]),
+        .with(kind, &["sgd", "adagrad", "ftrl"]),
         key(
             "train.optimizer.l2",
             ValueKind::From(0.0),
             "0.0",
-            "L2 penalty: pulls weights towards zero",
-        )
-        .with(kind, &["ftrl"]),
+            "L2 penalty: adds half this factor times the sum of all weight² to the loss",
+        ),
     ];
     keys.extend(optimizer_groups());
     keys
@@ -265,13 +305,18 @@ fn optimizer_groups() -> Vec<KeySpec> {
     keys
 }
 
+/// Every kind of schedule.
+const SCHEDULES: &[&str] = &["constant", "exponential", "staircase", "polynomial", "cosine"];
+
 /// The keys of a schedule: that of all parameters, or of one group.
 fn schedule(owner: &str, default: Option<&'static str>) -> Vec<KeySpec> {
     let at = |name: &str| format!("{owner}.schedule.{name}");
     let kind = at("kind");
-    let kinds = ValueKind::Word(&["constant", "exponential", "staircase", "polynomial"]);
+    let kinds = ValueKind::Word(SCHEDULES);
     let above = ValueKind::Above(0.0);
     let help = "how the rate changes with the global step";
+    let warm_up = "global steps in which the rate rises evenly to the beginning of the schedule, \
+                 which then counts from there";
     vec![
         KeySpec { default, ..optional(&kind, kinds, help) },
         key(&at("factor"), above, "0.5", "factor that multiplies the rate every `every` steps")
@@ -281,11 +326,13 @@ fn schedule(owner: &str, default: Option<&'static str>) -> Vec<KeySpec> {
         key(&at("stairs"), COUNT, "2", "number of stairs").with(&kind, &["staircase"]),
         key(&at("every"), STEPS, "1000", "global steps per factor, or per stair")
             .with(&kind, &["exponential", "staircase"]),
-        key(&at("end"), ValueKind::From(0.0), "0.0", "final rate").with(&kind, &["polynomial"]),
+        key(&at("end"), ValueKind::From(0.0), "0.0", "final rate")
+            .with(&kind, &["polynomial", "cosine"]),
         key(&at("over"), STEPS, "10000", "global steps until the final rate")
-            .with(&kind, &["polynomial"]),
+            .with(&kind, &["polynomial", "cosine"]),
         key(&at("power"), above, "1.0", "exponent of the curve; 1 is a straight line")
             .with(&kind, &["polynomial"]),
+        key(&at("warm_up"), STEPS_FROM_0, "0", warm_up).with(&kind, SCHEDULES),
     ]
 }
 

@@ -12,6 +12,9 @@ pub struct Batch<'a> {
     pub inputs: Inputs<'a>,
     /// The class of each example.
     pub labels: &'a [u32],
+    /// The weight of each example in the loss and its gradient; empty if every weight is 1. Only
+    /// models that [use weights](crate::Model::uses_weights) are given any.
+    pub weights: &'a [f32],
     /// The seed of random numbers for models that need them (dropout): example `i` uses
     /// `draw + i`. It is the first example's position in the plan, so the numbers do not depend on
     /// how a step is cut into slots and blocks, and repeat when a step is computed again.
@@ -69,17 +72,27 @@ pub struct Rows<'a> {
 impl<'a> Batch<'a> {
     /// Examples with all their values.
     pub fn dense(inputs: &'a [f32], labels: &'a [u32]) -> Self {
-        Self { inputs: Inputs::Dense(inputs), labels, draw: 0 }
+        Self { inputs: Inputs::Dense(inputs), labels, weights: &[], draw: 0 }
     }
 
     /// Examples with only the values that are not zero.
     pub fn sparse(rows: Rows<'a>, labels: &'a [u32]) -> Self {
-        Self { inputs: Inputs::Sparse(rows), labels, draw: 0 }
+        Self { inputs: Inputs::Sparse(rows), labels, weights: &[], draw: 0 }
     }
 
     /// Images of bytes that are mostly zero.
     pub fn patches(examples: SharedPatches<'a>, labels: &'a [u32]) -> Self {
-        Self { inputs: Inputs::Patches(examples), labels, draw: 0 }
+        Self { inputs: Inputs::Patches(examples), labels, weights: &[], draw: 0 }
+    }
+
+    /// The same examples with a weight each, or with equal ones if `weights` is empty.
+    ///
+    /// # Panics
+    /// If the number of weights is neither zero nor that of the examples.
+    #[must_use]
+    pub fn weighted(self, weights: &'a [f32]) -> Self {
+        assert!(weights.is_empty() || weights.len() == self.len(), "weights of the examples");
+        Self { weights, ..self }
     }
 
     /// All values of dense examples.
@@ -115,10 +128,12 @@ impl<'a> Batch<'a> {
     pub fn sparse_rows(&self) -> impl Iterator<Item = Row<'a>> + use<'a> {
         let rows = self.rows();
         assert_eq!(rows.starts.len(), self.len() + 1, "rows of the block");
-        rows.starts.windows(2).zip(self.labels).map(move |(ends, &label)| {
+        let weights = self.weights;
+        rows.starts.windows(2).zip(self.labels).enumerate().map(move |(at, (ends, &label))| {
             let range = ends[0] as usize..ends[1] as usize;
             let values = if rows.values.is_empty() { &[] } else { &rows.values[range.clone()] };
-            Row { label, keys: &rows.places[range], values }
+            let weight = weights.get(at).copied().unwrap_or(1.0);
+            Row { label, weight, keys: &rows.places[range], values }
         })
     }
 

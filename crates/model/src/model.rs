@@ -146,6 +146,13 @@ pub trait Model: Send {
         256
     }
 
+    /// Whether [`Model::gradient`] multiplies the loss and the gradient of each example by its
+    /// [weight](Batch::weights). A run with weights refuses a model that does not. The sum is
+    /// still multiplied by `share` alone: a mean over examples, not over weights.
+    fn uses_weights(&self) -> bool {
+        false
+    }
+
     /// As [`Model::gradient`], with a call at every [`StepEvent`], which may come from another
     /// thread.
     ///

@@ -8,6 +8,8 @@ const LANES: usize = 4;
 pub struct Row<'a> {
     /// The class; 0 or 1 for a model of two classes.
     pub label: u32,
+    /// What its loss and gradient are multiplied by, usually 1.
+    pub weight: f32,
     /// The parameter that goes with each value: a feature of the data set, or an index into the
     /// compact slice for a row of a [`Batch`](crate::Batch).
     pub keys: &'a [u32],

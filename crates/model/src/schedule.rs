@@ -41,6 +41,16 @@ pub enum Schedule {
         /// 1 is a straight line.
         power: f64,
     },
+    /// Falls from `rate` to `end` over `over` steps along half a period of a cosine; then it stays
+    /// constant.
+    Cosine {
+        /// The rate at step 0.
+        rate: f64,
+        /// The rate from step `over` on.
+        end: f64,
+        /// The number of steps to reach `end`.
+        over: u64,
+    },
 }
 
 /// A constant rate.
@@ -53,7 +63,21 @@ impl From<f64> for Schedule {
 impl Schedule {
     /// The rate at a global step.
     pub fn at(&self, step: u64) -> f32 {
-        let rate = match *self {
+        self.exact(step) as f32
+    }
+
+    /// The rate at a global step of a run whose first `warm_up` steps are slower: the rate rises
+    /// in equal steps to the rate of step 0 of the schedule, which begins after them.
+    pub(crate) fn after_warm_up(&self, warm_up: u64, step: u64) -> f32 {
+        if step >= warm_up {
+            return self.at(step - warm_up);
+        }
+        let share = (step + 1) as f64 / (warm_up as f64 + 1.0);
+        (self.exact(0) * share) as f32
+    }
+
+    fn exact(&self, step: u64) -> f64 {
+        match *self {
             Schedule::Constant { rate } => rate,
             Schedule::Exponential { rate, factor, every } => {
                 rate * factor.powf(step as f64 / every as f64)
@@ -66,8 +90,11 @@ impl Schedule {
                 let left = 1.0 - (step.min(over) as f64 / over as f64);
                 end + (rate - end) * left.powf(power)
             }
-        };
-        rate as f32
+            Schedule::Cosine { rate, end, over } => {
+                let done = step.min(over) as f64 / over as f64;
+                end + (rate - end) * 0.5 * (1.0 + (std::f64::consts::PI * done).cos())
+            }
+        }
     }
 }
 
@@ -93,6 +120,19 @@ mod tests {
             Schedule::Polynomial { rate: 1.0, end: 0.2, over: 100, power: 2.0 },
             &[(0, 1.0), (50, 0.4), (100, 0.2), (500, 0.2)],
         );
+        check(
+            Schedule::Cosine { rate: 1.0, end: 0.2, over: 60 },
+            &[(0, 1.0), (20, 0.8), (30, 0.6), (40, 0.4), (60, 0.2), (500, 0.2)],
+        );
+    }
+
+    #[test]
+    fn a_schedule_begins_after_its_warm_up() {
+        let falling = Schedule::Cosine { rate: 0.8, end: 0.0, over: 20 };
+        let rates = [0, 1, 2, 3, 13].map(|step| falling.after_warm_up(3, step));
+        assert_eq!(rates[..4], [0.2, 0.4, 0.6, 0.8]);
+        assert!((rates[4] - 0.4).abs() < 1e-6);
+        assert_eq!(falling.after_warm_up(0, 0), falling.at(0));
     }
 
     #[test]

@@ -117,7 +117,7 @@ impl OddRows {
     fn rows(&self) -> impl ExactSizeIterator<Item = Row<'_>> {
         self.labels.iter().enumerate().map(|(at, &label)| {
             let range = self.starts[at] as usize..self.starts[at + 1] as usize;
-            Row { label, keys: &self.keys[range.clone()], values: &self.values[range] }
+            Row { label, weight: 1.0, keys: &self.keys[range.clone()], values: &self.values[range] }
         })
     }
 }

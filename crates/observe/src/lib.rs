@@ -81,7 +81,7 @@ pub use recorder::{
 };
 pub use resources::{COLUMNS, Gauges, Sample, Usage, column, columns};
 pub use run_delay::RunDelay;
-pub use run_summary::{StopTest, Summary};
+pub use run_summary::{BestTest, StopTest, Summary};
 pub use run_verdict::{RunVerdict, judge};
 pub use sampler::Sampler;
 pub use server_recorder::{GradientTotals, ServerRecorder, StalenessCounts, WorkerTotals};

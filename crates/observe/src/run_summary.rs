@@ -23,11 +23,16 @@ pub struct Summary {
     pub servers: usize,
     /// Examples in a worker's batch.
     pub batch: usize,
-    /// Which condition ended the run: epochs, steps, seconds, test_loss or interrupted.
+    /// Which condition ended the run: epochs, steps, seconds, test_loss, patience or
+    /// interrupted.
     pub stop_reason: String,
-    /// The test that ended the run, if `stop_reason` is test_loss.
+    /// The test that ended the run, if `stop_reason` is test_loss or patience.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_test: Option<StopTest>,
+    /// The last test on the validation set, if the run has one. Tests during training then use it,
+    /// and `test_loss` and the figures beside it are of the test set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub validation: Option<StopTest>,
     /// The global step of the checkpoint that this session started from. All other figures except
     /// `global_steps` count from there.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,6 +73,9 @@ pub struct Summary {
     /// Two classes: the share of correct predictions among those of class 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_precision: Option<f64>,
+    /// The best test during the run, if its parameters are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best: Option<BestTest>,
     /// Global steps a second.
     pub steps_per_second: f64,
     /// Examples trained on a second.
@@ -92,6 +100,7 @@ impl Default for Summary {
             batch: 0,
             stop_reason: String::new(),
             stop_test: None,
+            validation: None,
             resumed_from: None,
             global_steps: 0,
             examples: 0,
@@ -105,6 +114,7 @@ impl Default for Summary {
             test_auc: None,
             test_auc_undefined: None,
             test_precision: None,
+            best: None,
             steps_per_second: f64::NAN,
             examples_per_second: f64::NAN,
             bytes_per_step: f64::NAN,
@@ -120,7 +130,18 @@ fn is_nan(figure: &f64) -> bool {
     figure.is_nan()
 }
 
-/// A test whose loss ended a run.
+/// The test of the parameters that a run keeps as its best.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct BestTest {
+    /// The global step of the parameters.
+    pub step: u64,
+    /// What tests are compared by: loss, accuracy or auc.
+    pub metric: String,
+    /// Its value.
+    pub value: f64,
+}
+
+/// A test of a run in short.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct StopTest {
     /// The global step of the parameters that were tested.

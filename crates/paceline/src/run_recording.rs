@@ -5,7 +5,7 @@ use std::sync::Arc;
 use paceline_engine::{
     FinalModel, Mode, NoteLevel, Session, SessionDescription, TaskContext, TrainError,
 };
-use paceline_observe::{Recorder, ServerRecorder, Summary};
+use paceline_observe::{BestTest, Recorder, ServerRecorder, Summary};
 use paceline_record::{
     EventLog, EventLogConfig, LibraryJob, Notice, RunDescription, RunDir, RunFileError,
     ServerEventLog, ServerLogConfig, TaskLog, write_summary,
@@ -108,6 +108,16 @@ impl TaskContext for RunDirContext {
         let mut file = self.run.model_writer(model.layout, model.step).map_err(refused)?;
         model.for_each_piece(&mut |piece| file.write(piece).map_err(refused))?;
         file.finish().map_err(refused)
+    }
+
+    fn save_best(&self, model: FinalModel<'_>, best: &BestTest) -> Result<(), TrainError> {
+        let mut file = self.run.best_model_writer(model.layout, model.step).map_err(refused)?;
+        model.for_each_piece(&mut |piece| file.write(piece).map_err(refused))?;
+        file.finish().and_then(|()| self.run.write_best_test(best)).map_err(refused)
+    }
+
+    fn kept_best(&self) -> Result<Option<BestTest>, TrainError> {
+        self.run.best_test().map_err(refused)
     }
 
     fn save_summary(&self, summary: &Summary, _has_timeline: bool) -> Result<(), TrainError> {

@@ -18,6 +18,10 @@ pub mod files {
     pub const SUMMARY: &str = "summary.json";
     /// The trained parameters, in the run directory.
     pub const MODEL: &str = "model.safetensors";
+    /// The parameters of the best test, in the run directory of a run that keeps them.
+    pub const BEST_MODEL: &str = "model-best.safetensors";
+    /// The test of [`BEST_MODEL`], in the run directory.
+    pub const BEST_TEST: &str = "model-best.json";
     /// The merged timeline of all tasks, in the run directory.
     pub const TIMELINE: &str = "trace.json";
     /// Which generation a run with servers is in, in the run directory.

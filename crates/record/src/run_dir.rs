@@ -7,9 +7,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use paceline_observe::unix_seconds;
-
 use paceline_model::Layout;
+use paceline_observe::{BestTest, unix_seconds};
 
 use crate::error::RunFileError;
 use crate::model_file::ModelWriter;
@@ -195,6 +194,37 @@ impl RunDir {
     /// Starts the file of the run's trained model, whose parameters are of a global step.
     pub fn model_writer(&self, layout: &Layout, step: u64) -> Result<ModelWriter, RunFileError> {
         ModelWriter::create(&self.path.join(files::MODEL), layout, step)
+    }
+
+    /// Starts the file of the run's best model, whose parameters are of a global step. Complete it
+    /// with [`write_best_test`](Self::write_best_test).
+    pub fn best_model_writer(
+        &self,
+        layout: &Layout,
+        step: u64,
+    ) -> Result<ModelWriter, RunFileError> {
+        ModelWriter::create(&self.path.join(files::BEST_MODEL), layout, step)
+    }
+
+    /// Says which test the best model is of, once its file is complete.
+    pub fn write_best_test(&self, best: &BestTest) -> Result<(), RunFileError> {
+        let json = serde_json::to_string_pretty(best).unwrap_or_default();
+        self.write(files::BEST_TEST, format!("{json}\n").as_bytes())
+    }
+
+    /// The test of the best model that the run has kept so far, if it has kept one.
+    pub fn best_test(&self) -> Result<Option<BestTest>, RunFileError> {
+        let path = self.path.join(files::BEST_TEST);
+        let text = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(RunFileError::at("read", &path))?,
+        };
+        serde_json::from_slice(&text).map(Some).map_err(|error| {
+            RunFileError::Refused(format!(
+                "{}: {error}; remove it to let the next test be the best one",
+                path.display()
+            ))
+        })
     }
 
     /// Writes a file of the run unless it exists.

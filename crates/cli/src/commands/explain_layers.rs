@@ -22,7 +22,7 @@ pub(super) fn layers(plan: &Plan, workers: usize) -> Result<String, Failure> {
     let Ok(architecture) = network.architecture(shape.planes, shape.classes) else {
         return Ok(String::new());
     };
-    let ModelSource::Dense { build, .. } = model_source(&plan.model, shape) else {
+    let ModelSource::Dense { build, .. } = model_source(plan, shape) else {
         return Ok(String::new());
     };
     let mut model = build(ModelSizing::LEAST)?;

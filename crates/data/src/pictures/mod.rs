@@ -180,7 +180,7 @@ impl Pictures {
         let left_bytes = Arc::new(AtomicUsize::new(options.cache_bytes));
         let train = Pictures::new(train, options, true, left_bytes.clone());
         let test = Pictures::new(test, options, false, left_bytes);
-        Ok(TrainTest { train, test, origin })
+        Ok(TrainTest { origin, ..TrainTest::new(train, test) })
     }
 
     fn new(

@@ -18,6 +18,8 @@ pub struct SparseBuffer {
     pub values: Vec<f32>,
     /// The rows' labels, 0 or 1.
     pub labels: Vec<u32>,
+    /// The rows' weights; empty if they have none.
+    pub weights: Vec<f32>,
     /// Where the rows lie in their store.
     places: Vec<u32>,
 }
@@ -36,6 +38,7 @@ impl SparseBuffer {
         self.keys.clear();
         self.values.clear();
         self.labels.clear();
+        self.weights.clear();
         self.starts.push(0);
         self.places.clear();
         self.places.extend(examples.map(|example| rows.locate(example) as u32));
@@ -54,6 +57,7 @@ impl SparseBuffer {
             self.keys.extend_from_slice(row.keys);
             self.values.extend_from_slice(row.values);
             self.labels.push(row.label);
+            self.weights.extend(rows.stored_weight(place));
             self.starts.push(self.keys.len() as u32);
         }
         assert!(u32::try_from(self.keys.len()).is_ok(), "too many entries for one batch");

@@ -36,6 +36,11 @@ impl HeldRows {
         self.rest
     }
 
+    /// The held-out rows, in increasing order.
+    pub(crate) fn held(&self) -> impl Iterator<Item = u32> {
+        (0..).zip(&self.gaps).map(|(before, &gap)| gap + before)
+    }
+
     /// The place in the store of a row that is not held out.
     #[inline]
     pub(crate) fn locate(&self, index: usize) -> usize {

@@ -227,7 +227,7 @@ impl CacheRequest<'_> {
             Some(path) if spec.kind != SparseKind::Clicks => path.display().to_string(),
             _ => format!("generated from seed {}", spec.seed),
         };
-        Ok(TrainTest { train, test, origin })
+        Ok(TrainTest { origin, ..TrainTest::new(train, test) })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Sparse rows as training takes them: by index, shared between threads.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +12,11 @@ use super::row_store::{CollectedRows, RowStore};
 use crate::batch::prefetch;
 use crate::error::DataError;
 use crate::hold_out::{choose_by_class, test_order};
+use crate::random::Random;
 use crate::train_test::TrainTest;
+
+/// Keeps the random stream apart from those for other purposes.
+const NEGATIVES_STREAM: u64 = 0x6e65_6761_7469_7665;
 
 /// Rows of sparse data, in a mapped file or in memory.
 ///
@@ -34,6 +39,8 @@ pub struct SparseRows {
     order: RowOrder,
     /// The rows of the order that this view has.
     rows: Range<usize>,
+    /// A weight for each row of the store, if rows have weights.
+    weights: Option<Arc<[f32]>>,
 }
 
 /// Where in the store the rows of a view are.
@@ -50,7 +57,7 @@ enum RowOrder {
 impl SparseRows {
     pub(crate) fn new(store: Arc<RowStore>, rows: Range<usize>) -> Self {
         assert!(rows.start <= rows.end && rows.end <= store.labels().len(), "rows out of range");
-        SparseRows { store, order: RowOrder::Stored, rows }
+        SparseRows { store, order: RowOrder::Stored, rows, weights: None }
     }
 
     /// Collects rows in memory, each its keys, the values of the keys and its label.
@@ -96,6 +103,44 @@ impl SparseRows {
         Ok(Self::new(Arc::new(store), 0..count))
     }
 
+    /// Gives each row a weight, by which its loss and gradient are multiplied in training.
+    ///
+    /// # Errors
+    /// If there is not a weight for each row, a weight is negative, infinite or not a number; then
+    /// the error names the row.
+    ///
+    /// # Panics
+    /// If these rows are not all rows of their store, as after a `hold_out` or a `slice`.
+    pub fn with_weights(self, weights: Vec<f32>) -> Result<Self, DataError> {
+        let all = self.store.labels().len();
+        let is_whole = matches!(self.order, RowOrder::Stored) && self.rows == (0..all);
+        assert!(is_whole, "part of the rows");
+        if weights.len() != all {
+            let what = format!("{} weights for {all} rows; each row needs one", weights.len());
+            return Err(DataError::Examples { what });
+        }
+        let is_bad = |weight: &f32| !(weight.is_finite() && *weight >= 0.0);
+        if let Some(row) = weights.iter().position(is_bad) {
+            let what = format!("the weight {} is not a number from 0 up", weights[row]);
+            return Err(DataError::MemoryRow { row, what });
+        }
+        Ok(SparseRows { weights: Some(weights.into()), ..self })
+    }
+
+    /// Whether rows have weights.
+    pub fn has_weights(&self) -> bool {
+        self.weights.is_some()
+    }
+
+    /// The weight of the row at a place in the store, if rows have weights.
+    ///
+    /// # Panics
+    /// If the store has no such place.
+    #[inline]
+    pub fn stored_weight(&self, place: usize) -> Option<f32> {
+        self.weights.as_ref().map(|weights| weights[place])
+    }
+
     /// Splits off the last `test_rows` rows as a test set. That is fair only if the order of the
     /// rows means nothing; [`hold_out`](Self::hold_out) always is.
     ///
@@ -113,20 +158,74 @@ impl SparseRows {
     ///
     /// # Errors
     /// If no row would be left to train on.
-    ///
-    /// # Panics
-    /// If these rows are not the first ones of their store, as after another `hold_out`.
     pub fn hold_out(&self, test_rows: usize, seed: u64) -> Result<TrainTest<Self>, DataError> {
         self.check_hold_out(test_rows)?;
-        assert!(matches!(self.order, RowOrder::Stored) && self.rows.start == 0, "part of the rows");
-        let labels = self.store.labels()[self.rows.clone()].iter();
-        let held = choose_by_class(labels.map(|&label| label.into()), test_rows, seed);
-        let rest = HeldRows::new(&held, self.len());
-        let view = |order, len| SparseRows { store: self.store.clone(), order, rows: 0..len };
-        let train_rows = rest.rest();
-        let train = view(RowOrder::Rest(Arc::new(rest)), train_rows);
-        let test = view(RowOrder::Listed(test_order(held, seed).into()), test_rows);
-        Ok(TrainTest::new(train, test))
+        let labels = self.store.labels();
+        let own = (0..self.len()).map(|index| u32::from(labels[self.locate(index)]));
+        let mut held = choose_by_class(own, test_rows, seed);
+        self.locate_all(&mut held);
+        let train = self.without(&held);
+        Ok(TrainTest::new(train, self.listed(test_order(held, seed))))
+    }
+
+    /// Leaves out all but this share of the rows of class 0, drawn by the seed and each row's place
+    /// in its store, so that every process draws the same. A model that corrects for it
+    /// ([`Logistic::sampled_negatives`]) still gives the probabilities of all rows.
+    ///
+    /// # Errors
+    /// If `share` is not above 0 and at most 1, or no row would be left.
+    ///
+    /// [`Logistic::sampled_negatives`]:
+    ///     https://docs.rs/paceline-model/latest/paceline_model/struct.SparseLinear.html
+    pub fn sample_negatives(&self, share: f64, seed: u64) -> Result<Self, DataError> {
+        if !(share > 0.0 && share <= 1.0) {
+            let what = format!("a share of {share} of the negative rows; it must be above 0");
+            return Err(DataError::Examples { what });
+        }
+        let labels = self.store.labels();
+        // The greatest number that is drawn for a row that stays.
+        let limit = (share * 2f64.powi(32)) as u64;
+        let stays = |&place: &u32| {
+            let drawn = Random::keyed(&[seed, NEGATIVES_STREAM, place.into()]).range(1 << 32);
+            labels[place as usize] != 0 || drawn < limit
+        };
+        let places = (0..self.len()).map(|index| self.locate(index) as u32);
+        let (kept, left): (Vec<u32>, Vec<u32>) = places.partition(stays);
+        if kept.is_empty() {
+            let what = format!("no row is left of {} with that share of negatives", self.len());
+            return Err(DataError::Examples { what });
+        }
+        let is_sorted = !matches!(self.order, RowOrder::Listed(_));
+        // Whichever list is shorter.
+        Ok(if left.len() < kept.len() && is_sorted { self.without(&left) } else { self.listed(kept) })
+    }
+
+    /// These rows without those at these places of the store, which are in increasing order.
+    fn without(&self, places: &[u32]) -> Self {
+        let (first, last) = (self.rows.start, self.rows.end);
+        let all = if last > first { self.locate(last - first - 1) + 1 } else { 0 };
+        let held = match &self.order {
+            RowOrder::Stored => places.to_vec(),
+            RowOrder::Rest(rest) => {
+                let before = rest.held().take_while(|&place| (place as usize) < all);
+                let mut held: Vec<u32> = before.chain(places.iter().copied()).collect();
+                held.sort_unstable();
+                held
+            }
+            RowOrder::Listed(list) => {
+                let left: HashSet<u32> = places.iter().copied().collect();
+                let rest = list[self.rows.clone()].iter().copied();
+                return self.listed(rest.filter(|place| !left.contains(place)).collect());
+            }
+        };
+        let rest = HeldRows::new(&held, all);
+        let rows = first..rest.rest();
+        SparseRows { order: RowOrder::Rest(Arc::new(rest)), rows, ..self.clone() }
+    }
+
+    /// The rows at these places of the store.
+    fn listed(&self, places: Vec<u32>) -> Self {
+        SparseRows { rows: 0..places.len(), order: RowOrder::Listed(places.into()), ..self.clone() }
     }
 
     fn check_hold_out(&self, test_rows: usize) -> Result<(), DataError> {
@@ -248,7 +347,7 @@ impl SparseRows {
     pub fn slice(&self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.len(), "rows out of range");
         let rows = self.rows.start + range.start..self.rows.start + range.end;
-        SparseRows { store: Arc::clone(&self.store), order: self.order.clone(), rows }
+        SparseRows { rows, ..self.clone() }
     }
 
     /// Prefetches the label and bounds of the row at a place in the store into the processor's

@@ -1,6 +1,7 @@
+use std::io;
 use std::sync::Arc;
 
-use paceline_model::Score;
+use paceline_observe::ProgressReport;
 
 use super::*;
 use crate::test_pacer::TestLoad;
@@ -28,15 +29,15 @@ impl TestRunner for NoTests {
     fn wait(&mut self) -> Option<TestResult> {
         None
     }
-    fn test(&mut self, _params: &[f32]) -> Result<Score, TrainError> {
-        unreachable!("no test is due")
-    }
 }
 
 fn coordinator() -> Coordinator<'static> {
     let load = TestLoad { examples: 1, relative_cost: 1.0, threads: 1, loop_threads: 1, batch: 10 };
     Coordinator::new(CoordinatorConfig {
         stop: Stop { steps: Some(5_000), ..Stop::default() },
+        best: BestSettings::default(),
+        keeper: None,
+        history: TestHistory::default(),
         pacer: TestPacer::new(Some(1_000), load, 0),
         checkpoint: None,
         started_at: 0,

@@ -12,6 +12,7 @@ use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::Phase;
 
 use super::table_link::TableLink;
+use crate::batch_weights::BatchWeights;
 use crate::coordinator::Coordinator;
 use crate::error::TrainError;
 use crate::link::Link;
@@ -29,6 +30,7 @@ pub(crate) struct InPlaceWorker<'a> {
     rows: &'a SparseRows,
     model: Box<dyn SparseModel>,
     step_recorder: StepRecorder,
+    weights: BatchWeights,
     descent: RowDescent,
     /// Where the rows of the current batch lie in their store, followed by those of the next.
     order: Vec<u32>,
@@ -43,10 +45,11 @@ impl<'a> InPlaceWorker<'a> {
         rows: &'a SparseRows,
         model: Box<dyn SparseModel>,
         step_recorder: StepRecorder,
+        weights: BatchWeights,
     ) -> Self {
         let descent = RowDescent::new(model.max_block());
         let (order, next) = Default::default();
-        Self { slot, plan, rows, model, step_recorder, descent, order, next }
+        Self { slot, plan, rows, model, step_recorder, weights, descent, order, next }
     }
 
     /// Reads which rows the batch of `step` has.
@@ -73,7 +76,7 @@ impl<'a> InPlaceWorker<'a> {
         examples: usize,
         link: &TableLink<'_>,
     ) -> Result<(), TrainError> {
-        let rows = rows_of(self.rows, &self.order[..examples]);
+        let rows = rows_of(self.rows, &self.weights, &self.order[..examples]);
         let mut keys: Vec<u32> = rows.flat_map(|row| row.keys.iter().copied()).collect();
         keys.sort_unstable();
         keys.dedup();
@@ -98,7 +101,7 @@ impl<'a> InPlaceWorker<'a> {
         let Some(score_loss) = self.model.score_loss() else {
             unreachable!("only linear models step in place")
         };
-        let batch = rows_of(rows, &order[..examples]);
+        let batch = rows_of(rows, &self.weights, &order[..examples]);
         let loss = self.descent.gradient(score_loss, link.table(), batch, ahead);
         if let Some(track) = self.step_recorder.clock.track() {
             record_event(track, &StepEvent::Forward { layer: 0 });
@@ -109,10 +112,15 @@ impl<'a> InPlaceWorker<'a> {
 }
 
 /// The rows at these places in their store.
-fn rows_of<'a>(rows: &'a SparseRows, order: &[u32]) -> impl ExactSizeIterator<Item = Row<'a>> {
-    order.iter().map(|&row| {
-        let row = rows.stored_row(row as usize);
-        Row { label: row.label, keys: row.keys, values: row.values }
+fn rows_of<'a>(
+    rows: &'a SparseRows,
+    weights: &BatchWeights,
+    order: &[u32],
+) -> impl ExactSizeIterator<Item = Row<'a>> {
+    order.iter().map(|&place| {
+        let row = rows.stored_row(place as usize);
+        let weight = weights.of_one(row.label, rows.stored_weight(place as usize));
+        Row { label: row.label, weight, keys: row.keys, values: row.values }
     })
 }
 
@@ -136,7 +144,7 @@ impl Trainer<TableLink<'_>> for InPlaceWorker<'_> {
             }
             let loss = self.gradient(examples, link);
             let now = self.step_recorder.clock.enter(Phase::Push);
-            let rows = rows_of(self.rows, &self.order[..examples]);
+            let rows = rows_of(self.rows, &self.weights, &self.order[..examples]);
             self.descent.update(link.table(), link.begin_update(), rows);
             link.end_update(&mut self.step_recorder.clock);
 

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use paceline_exchange::{ChunkMarks, SlotMark};
-use paceline_model::{OptimizerSpec, SparseModel, Table};
+use paceline_model::{SparseModel, Table};
 use paceline_net::LinkOutcome;
 use paceline_observe::{Phase, PhaseClock};
 
@@ -15,6 +15,7 @@ use crate::context::VisitPiece;
 use crate::error::TrainError;
 use crate::link::{Link, PushOutcome, SparseLink, SparsePush};
 use crate::loop_trace::APPLY_OP;
+use crate::settings::TrainSettings;
 
 /// Parameters per piece in [`Link::for_each_piece`].
 const PIECE: usize = 1 << 18;
@@ -34,19 +35,27 @@ pub(crate) struct SharedTable {
 struct SlotStep(AtomicU64);
 
 impl SharedTable {
-    /// An empty table for `threads` threads.
-    pub(crate) fn new(optimizer: OptimizerSpec, model: &dyn SparseModel, threads: usize) -> Self {
-        Self::with_steps(empty_table(optimizer, model, threads), 0, vec![0; threads])
+    /// The table that a run of `threads` threads starts from.
+    pub(crate) fn new(
+        settings: &TrainSettings,
+        model: &dyn SparseModel,
+        threads: usize,
+    ) -> Result<Self, TrainError> {
+        let table = empty_table(settings, model, threads);
+        if let Some(start) = &settings.start {
+            start.fill(model, &table)?;
+        }
+        Ok(Self::with_steps(table, 0, vec![0; threads]))
     }
 
     /// The table of a checkpoint.
     pub(crate) fn resume(
-        optimizer: OptimizerSpec,
+        settings: &TrainSettings,
         model: &dyn SparseModel,
         threads: usize,
         from: &ResumePoint,
     ) -> Result<Self, TrainError> {
-        let table = from.fill(model.layout(), empty_table(optimizer, model, threads))?;
+        let table = from.fill(model.layout(), empty_table(settings, model, threads))?;
         Ok(Self::with_steps(table, from.step(), from.slot_steps(threads)))
     }
 
@@ -71,9 +80,9 @@ impl SharedTable {
 }
 
 /// A table of zeros. A single thread that steps in place keeps its gradient's sums in the table.
-fn empty_table(optimizer: OptimizerSpec, model: &dyn SparseModel, threads: usize) -> Table {
+fn empty_table(settings: &TrainSettings, model: &dyn SparseModel, threads: usize) -> Table {
     let layout = model.layout();
-    let table = Table::new(optimizer, layout, 0..layout.len());
+    let table = Table::new(settings.optimizer.clone(), layout, 0..layout.len());
     if threads == 1 && steps_in_place(&table, model) { table.with_sums() } else { table }
 }
 

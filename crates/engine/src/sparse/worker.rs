@@ -10,6 +10,7 @@ use paceline_model::{Batch, Compactor, Layout, Rows, SparseModel};
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::Phase;
 
+use crate::batch_weights::BatchWeights;
 use crate::coordinator::Coordinator;
 use crate::error::TrainError;
 use crate::gradient::{BlockSource, batch_gradient};
@@ -26,6 +27,7 @@ pub(crate) struct SparseWorker<'a> {
     step_recorder: StepRecorder,
     /// The batch to compute now, and those after it.
     queue: Vec<PreparedBatch>,
+    weights: BatchWeights,
     indices: Vec<u32>,
     grad: Vec<f32>,
 }
@@ -36,6 +38,7 @@ struct PreparedBatch {
     step: u64,
     rows: SparseBuffer,
     compactor: Compactor,
+    weights: BatchWeights,
     /// Examples already handed out.
     done: usize,
 }
@@ -59,7 +62,9 @@ impl BlockSource for PreparedBatch {
             places: self.compactor.places(),
             values: &self.rows.values,
         };
-        Ok(Batch::sparse(rows, &self.rows.labels[from..self.done]))
+        let (labels, own) = (&self.rows.labels[from..self.done], &self.rows.weights);
+        let own = if own.is_empty() { &[] } else { &own[from..self.done] };
+        Ok(Batch::sparse(rows, labels).weighted(self.weights.of(labels, own)))
     }
 }
 
@@ -71,9 +76,10 @@ impl<'a> SparseWorker<'a> {
         rows: &'a SparseRows,
         model: Box<dyn SparseModel>,
         step_recorder: StepRecorder,
+        weights: BatchWeights,
     ) -> Self {
         let (queue, indices, grad) = Default::default();
-        Self { slot, plan, rows, model, step_recorder, queue, indices, grad }
+        Self { slot, plan, rows, model, step_recorder, queue, weights, indices, grad }
     }
 
     /// Reads the batch of `step` into a place of the queue.
@@ -95,7 +101,8 @@ impl<'a> SparseWorker<'a> {
     /// Starts at `step`: reads its batch and those after it, and fetches its values.
     fn begin(&mut self, step: u64, link: &mut impl SparseLink) -> Result<LinkOutcome, TrainError> {
         let overlaps = link.overlaps();
-        self.queue.resize_with(if overlaps { 3 } else { 2 }, PreparedBatch::default);
+        let empty = || PreparedBatch { weights: self.weights.clone(), ..PreparedBatch::default() };
+        self.queue.resize_with(if overlaps { 3 } else { 2 }, empty);
         for place in 0..self.queue.len() {
             self.prepare(place, step + place as u64, link);
         }

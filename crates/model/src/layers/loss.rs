@@ -55,6 +55,48 @@ pub fn softmax_cross_entropy(scores: &mut [f32], labels: &[u32], share: f32) -> 
     loss
 }
 
+/// As [`softmax_cross_entropy`], with a weight for each example, by which its loss and gradient
+/// are multiplied. Without weights every weight is 1.
+///
+/// ```
+/// use paceline_model::weighted_cross_entropy;
+///
+/// let mut scores = [0.0, 0.0, 1.0, 1.0];
+/// let loss = weighted_cross_entropy(&mut scores, &[0, 1], &[2.0, 0.0], 0.5);
+/// assert!((loss - 2.0 * 2f32.ln()).abs() < 1e-6);
+/// assert_eq!(scores, [-0.5, 0.5, 0.0, 0.0]);
+/// ```
+///
+/// # Panics
+/// If a label is not below the number of classes, or the number of weights is neither zero nor
+/// that of the labels.
+pub fn weighted_cross_entropy(
+    scores: &mut [f32],
+    labels: &[u32],
+    weights: &[f32],
+    share: f32,
+) -> f32 {
+    if weights.is_empty() {
+        return softmax_cross_entropy(scores, labels, share);
+    }
+    assert_eq!(labels.len(), weights.len(), "weights of the examples");
+    let (mut loss, mut of_example) = (0.0, weights.iter());
+    subtract_highest(scores, labels, |right| {
+        loss -= of_example.next().unwrap_or(&1.0) * right;
+    });
+    exp_below_zero(scores);
+    let classes = (scores.len() / labels.len().max(1)).max(1);
+    let rows = scores.chunks_exact_mut(classes).zip(labels);
+    for ((row, &label), &weight) in rows.zip(weights) {
+        let sum = row.iter().sum::<f32>();
+        let scale = share * weight / sum;
+        row.iter_mut().for_each(|score| *score *= scale);
+        row[label as usize] -= share * weight;
+        loss += weight * sum.ln();
+    }
+    loss
+}
+
 /// Counts the losses and correct answers of some examples. The scores are overwritten.
 pub(crate) fn count_examples(scores: &mut [f32], labels: &[u32], tally: &mut Tally) {
     let classes = (scores.len() / labels.len().max(1)).max(1);

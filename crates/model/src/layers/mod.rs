@@ -22,7 +22,7 @@ pub(crate) mod winograd;
 
 pub(crate) use layer::LayerTensors;
 pub use layer::{Layer, LayerKind};
-pub use loss::softmax_cross_entropy;
+pub use loss::{softmax_cross_entropy, weighted_cross_entropy};
 pub(crate) use shape::PaddedShape;
 pub use shape::Shape;
 pub use windows::Windows;

@@ -7,7 +7,7 @@ use crate::kernels::{AlignedBuffer, OutputMode};
 use crate::layered::{FactorUpdate, LayerFactors, LayerPiece, LayerSink, PieceParams};
 use crate::layers::flatten::copy_in;
 use crate::layers::layer_op::{BackwardInputs, BufferedLayer, FactorScratch, LayerPass};
-use crate::layers::loss::{count_examples, softmax_cross_entropy};
+use crate::layers::loss::{count_examples, weighted_cross_entropy};
 use crate::model::StopCheck;
 use crate::step_event::StepEvent;
 use crate::tally::Tally;
@@ -250,7 +250,7 @@ impl Executor {
         let (count, classes) = (block.len(), self.plan.buffers[last].len());
         let delta = &mut self.gradients[last % 2][..count * classes];
         delta.copy_from_slice(&self.values[last][..count * classes]);
-        let loss = softmax_cross_entropy(delta, block.labels, share);
+        let loss = weighted_cross_entropy(delta, block.labels, block.weights, share);
         observe(StepEvent::Loss);
         self.forwarded = Some(ForwardPass { count, draw: block.draw });
         loss * share

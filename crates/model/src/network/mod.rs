@@ -190,6 +190,10 @@ impl Model for Network {
         self.executor.stop = Some(stop);
     }
 
+    fn uses_weights(&self) -> bool {
+        true
+    }
+
     fn layer_shapes(&self) -> Vec<LayerShape> {
         let layer = |(layer, shape): (&Layer, &Shape)| LayerShape {
             name: format!("{} {}", layer.name, layer.kind.name()),

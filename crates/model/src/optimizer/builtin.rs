@@ -4,7 +4,7 @@
 //! processor gives the same bits.
 
 use super::spec::OptimizerSpec;
-use super::update::{Optimizer, ParamUpdate};
+use super::update::{Optimizer, ParamUpdate, shrink};
 use crate::kernels::each;
 use crate::schedule::Schedule;
 
@@ -26,14 +26,24 @@ impl Optimizer for Sgd {
     }
 
     fn update(&self, _step: u64, update: ParamUpdate<'_>) {
-        let ParamUpdate { params, grad, rate, decay, .. } = update;
+        let ParamUpdate { params, grad, rate, decay, l1, .. } = update;
         each(
             #[inline(always)]
             || params.iter_mut().zip(grad).for_each(|(p, g)| *p -= rate * (g + decay * *p)),
         );
+        if l1 != 0.0 {
+            each(
+                #[inline(always)]
+                || params.iter_mut().for_each(|p| *p = shrink(*p, rate * l1)),
+            );
+        }
     }
 
     fn ignores_zero_gradients(&self) -> bool {
+        true
+    }
+
+    fn applies_l1(&self) -> bool {
         true
     }
 }
@@ -63,7 +73,7 @@ impl Optimizer for Momentum {
     }
 
     fn update(&self, _step: u64, update: ParamUpdate<'_>) {
-        let ParamUpdate { params, grad, state: [velocity, ..], rate, decay } = update;
+        let ParamUpdate { params, grad, state: [velocity, ..], rate, decay, .. } = update;
         let momentum = self.momentum;
         each(
             #[inline(always)]
@@ -108,21 +118,35 @@ impl Optimizer for AdaGrad {
     }
 
     fn update(&self, _step: u64, update: ParamUpdate<'_>) {
-        let ParamUpdate { params, grad, state: [sums, ..], rate, decay } = update;
+        let ParamUpdate { params, grad, state: [sums, ..], rate, decay, l1 } = update;
         let epsilon = self.epsilon;
         each(
             #[inline(always)]
             || {
-                for ((p, g), sum) in params.iter_mut().zip(grad).zip(sums) {
+                for ((p, g), sum) in params.iter_mut().zip(grad).zip(&mut *sums) {
                     let g = g + decay * *p;
                     *sum += g * g;
                     *p -= rate * g / (sum.sqrt() + epsilon);
                 }
             },
         );
+        if l1 != 0.0 {
+            each(
+                #[inline(always)]
+                || {
+                    for (p, sum) in params.iter_mut().zip(sums) {
+                        *p = shrink(*p, rate * l1 / (sum.sqrt() + epsilon));
+                    }
+                },
+            );
+        }
     }
 
     fn ignores_zero_gradients(&self) -> bool {
+        true
+    }
+
+    fn applies_l1(&self) -> bool {
         true
     }
 }
@@ -162,7 +186,7 @@ impl Optimizer for Adam {
     }
 
     fn update(&self, step: u64, update: ParamUpdate<'_>) {
-        let ParamUpdate { params, grad, state: [means, squares, ..], rate, decay } = update;
+        let ParamUpdate { params, grad, state: [means, squares, ..], rate, decay, .. } = update;
         let Self { beta1, beta2, epsilon } = *self;
         // In f64, because `1 - beta2^t` loses most of its digits in f32 at the start.
         let count = (step + 1) as f64;

@@ -59,7 +59,7 @@ impl Optimizer for Ftrl {
     }
 
     fn update(&self, _step: u64, update: ParamUpdate<'_>) {
-        let ParamUpdate { params, grad, state: [z, n, ..], rate, decay } = update;
+        let ParamUpdate { params, grad, state: [z, n, ..], rate, decay, .. } = update;
         let ftrl = self.at_rate(rate);
         each(
             #[inline(always)]

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use super::ftrl::Ftrl;
 use super::update::{MAX_STATES, Optimizer};
 use crate::layout::Group;
 use crate::schedule::Schedule;
@@ -12,8 +13,20 @@ use crate::schedule::Schedule;
 pub struct GroupSettings {
     /// The learning rate over the global steps.
     pub rate: Schedule,
-    /// Weight decay: `g += decay * p` before the optimizer uses the gradient.
+    /// Steps in which the rate rises to the beginning of its schedule.
+    pub warm_up: u64,
+    /// Weight decay: `g += decay * p` before the optimizer uses the gradient. It is the gradient of
+    /// an L2 penalty of `decay / 2 * p * p`.
     pub decay: f32,
+    /// The factor of an L1 penalty, `l1 * |p|`.
+    pub l1: f32,
+}
+
+impl GroupSettings {
+    /// The learning rate at a global step.
+    pub fn rate_at(&self, step: u64) -> f32 {
+        self.rate.after_warm_up(self.warm_up, step)
+    }
 }
 
 /// An optimizer with its learning rates and decay: everything but its state.
@@ -48,7 +61,7 @@ impl OptimizerSpec {
             "{} keeps {states} values for each parameter, but at most {MAX_STATES} are supported",
             optimizer.name()
         );
-        let group = GroupSettings { rate: rate.into(), decay: 0.0 };
+        let group = GroupSettings { rate: rate.into(), warm_up: 0, decay: 0.0, l1: 0.0 };
         Self { optimizer: Arc::new(optimizer), weights: group, biases: group }
     }
 
@@ -67,6 +80,61 @@ impl OptimizerSpec {
         self.weights.decay = decay;
         self.biases.decay = decay;
         self
+    }
+
+    /// Lets the rate of all parameters rise over the first `steps` steps to the beginning of its
+    /// schedule, which then counts from there.
+    ///
+    /// ```
+    /// use paceline_model::{Schedule, Sgd};
+    ///
+    /// let falling = Schedule::Cosine { rate: 0.4, end: 0.0, over: 10_000 };
+    /// let spec = Sgd::new(falling).warm_up(3);
+    /// let rates = [0, 1, 2, 3, 10_003].map(|step| spec.weights.rate_at(step));
+    /// assert_eq!(rates, [0.1, 0.2, 0.3, 0.4, 0.0]);
+    /// ```
+    #[must_use]
+    pub fn warm_up(mut self, steps: u64) -> Self {
+        self.weights.warm_up = steps;
+        self.biases.warm_up = steps;
+        self
+    }
+
+    /// Adds an L1 penalty of `l1 * |p|` for each parameter `p` of [`Group::Weights`], which makes
+    /// many of them exactly zero. [`check`](Self::check) refuses it for optimizers that cannot
+    /// apply it exactly.
+    #[must_use]
+    pub fn l1(mut self, l1: f32) -> Self {
+        self.weights.l1 = l1;
+        self
+    }
+
+    /// Adds an L2 penalty of `l2 / 2 * p * p` for each parameter `p` of [`Group::Weights`]: a decay
+    /// of the weights alone.
+    #[must_use]
+    pub fn l2(mut self, l2: f32) -> Self {
+        self.weights.decay = l2;
+        self
+    }
+
+    /// Checks that the optimizer applies its penalties exactly.
+    ///
+    /// # Errors
+    /// Why it does not, and what to use instead.
+    pub fn check(&self) -> Result<(), String> {
+        let has_l1 = self.weights.l1 != 0.0 || self.biases.l1 != 0.0;
+        if !has_l1 || self.optimizer.applies_l1() {
+            return Ok(());
+        }
+        let name = self.optimizer.name();
+        if self.downcast::<Ftrl>().is_some() {
+            return Err("ftrl has an l1 of its own; set Ftrl { l1, .. }".into());
+        }
+        Err(format!(
+            "{name} has no exact L1 penalty: its steps are not those of a gradient with one rate \
+             for each parameter, after which the penalty moves the parameter towards zero; use \
+             sgd, adagrad or ftrl"
+        ))
     }
 
     /// Sets the learning rate of [`Group::Biases`] alone.

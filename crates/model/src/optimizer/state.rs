@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use super::ftrl::Ftrl;
 use super::spec::OptimizerSpec;
 use super::update::ParamUpdate;
 use crate::layout::{Group, Layout};
@@ -60,6 +61,21 @@ impl OptimizerState {
         let names = spec.optimizer().state_names();
         let states = names.iter().map(|_| vec![0.0; range.len()]).collect();
         Self { spec, runs, states }
+    }
+
+    /// Fits the state to parameters that were trained before, in the whole range and before the
+    /// first update: the parameters of FTRL follow from its state.
+    ///
+    /// # Panics
+    /// If there is not a parameter for each of the range.
+    pub fn start_from(&mut self, params: &[f32]) {
+        let Some(&ftrl) = self.spec.downcast::<Ftrl>() else { return };
+        assert_eq!(params.len(), self.states[0].len(), "parameters of the range");
+        for run in &self.runs {
+            let ftrl = ftrl.at_rate(self.spec.group(run.group).rate_at(0));
+            let z = &mut self.states[0][run.range.clone()];
+            z.iter_mut().zip(&params[run.range.clone()]).for_each(|(z, &p)| *z = ftrl.z_of(p, 0.0));
+        }
     }
 
     /// Moves the state out, to be put back later; until then this covers nothing.
@@ -120,8 +136,9 @@ impl OptimizerState {
                 params: &mut params[part.clone()],
                 grad: &grad[part],
                 state: std::array::from_fn(|_| states.next().unwrap_or_default()),
-                rate: settings.rate.at(step),
+                rate: settings.rate_at(step),
                 decay: settings.decay,
+                l1: settings.l1,
             };
             apply(&self.spec, update);
         }

@@ -17,7 +17,8 @@ impl Optimizer for SignMean {
     }
 
     fn update(&self, _step: u64, update: ParamUpdate<'_>) {
-        let ParamUpdate { params, grad, state: [means, counts, lasts, rest], rate, decay } = update;
+        let ParamUpdate { params, grad, state: [means, counts, lasts, rest], rate, decay, .. } =
+            update;
         assert!(rest.is_empty());
         for (i, param) in params.iter_mut().enumerate() {
             let grad = grad[i] + decay * *param;
@@ -117,8 +118,9 @@ fn groups_have_their_own_rate_and_decay() {
 fn builders_set_rates_and_decay_by_group() {
     let falling = Schedule::Exponential { rate: 1.0, factor: 0.5, every: 2 };
     let spec = Sgd::new(0.1).rate(falling).decay(0.5).bias_rate(0.2).bias_decay(0.0);
-    assert_eq!(spec.weights, GroupSettings { rate: falling, decay: 0.5 });
-    assert_eq!(spec.biases, GroupSettings { rate: Schedule::Constant { rate: 0.2 }, decay: 0.0 });
+    assert_eq!(spec.weights, GroupSettings { rate: falling, warm_up: 0, decay: 0.5, l1: 0.0 });
+    let constant = Schedule::Constant { rate: 0.2 };
+    assert_eq!(spec.biases, GroupSettings { rate: constant, warm_up: 0, decay: 0.0, l1: 0.0 });
     assert_eq!(spec.downcast(), Some(&Sgd));
     assert_eq!(spec.downcast::<Adam>(), None);
 }

@@ -71,6 +71,25 @@ pub trait Optimizer: Any + Debug + Send + Sync {
     fn ignores_zero_gradients(&self) -> bool {
         false
     }
+
+    /// Whether updates apply an L1 penalty ([`ParamUpdate::l1`]): after the step along the
+    /// gradient, the parameter moves towards zero by `l1` times the length of that step for a
+    /// gradient of 1, and stays at zero if it gets there.
+    ///
+    /// That is exact where the step is a rate times the gradient (the *proximal* step of the
+    /// penalty). Otherwise leave this `false`, and the penalty is refused.
+    fn applies_l1(&self) -> bool {
+        false
+    }
+}
+
+/// Moves a parameter towards zero by `way`, and no further than that.
+#[inline(always)]
+pub(super) fn shrink(param: f32, way: f32) -> f32 {
+    let left = param.abs() - way;
+    // Computed in any case and then chosen, so that there is no branch between vectors.
+    let moved = left.copysign(param);
+    if left > 0.0 { moved } else { 0.0 }
 }
 
 /// One run of parameters for [`Optimizer::update`] to update in place.
@@ -89,12 +108,14 @@ pub struct ParamUpdate<'a> {
     pub rate: f32,
     /// Weight decay: the optimizer adds `decay * param` to the gradient before it uses it.
     pub decay: f32,
+    /// The factor of an L1 penalty; 0 unless [`Optimizer::applies_l1`].
+    pub l1: f32,
 }
 
 impl ParamUpdate<'_> {
     pub(crate) fn split_in_half(self) -> (Self, Self) {
         let middle = self.params.len() / 2;
-        let Self { params, grad, state, rate, decay } = self;
+        let Self { params, grad, state, rate, decay, l1 } = self;
         let (params, more_params) = params.split_at_mut(middle);
         let (grad, more_grad) = grad.split_at(middle);
         let mut rest: [&mut [f32]; MAX_STATES] = Default::default();
@@ -108,8 +129,8 @@ impl ParamUpdate<'_> {
             left
         });
         (
-            Self { params, grad, state, rate, decay },
-            Self { params: more_params, grad: more_grad, state: rest, rate, decay },
+            Self { params, grad, state, rate, decay, l1 },
+            Self { params: more_params, grad: more_grad, state: rest, rate, decay, l1 },
         )
     }
 }

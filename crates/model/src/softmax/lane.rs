@@ -10,7 +10,7 @@ use crate::kernels::{
     OutputMode, PATCH_BLOCK, PatchScratch, PatchView, dense_backward_bias, patches_backward,
     patches_forward,
 };
-use crate::layers::loss::{count_examples, softmax_cross_entropy};
+use crate::layers::loss::{count_examples, weighted_cross_entropy};
 use crate::tally::Tally;
 
 /// The least examples of a batch of two lanes; larger batches have one lane for this many. Adding
@@ -27,6 +27,8 @@ pub(super) struct LaneTask<'a> {
     pub(super) params: &'a [f32],
     pub(super) images: PatchView<'a>,
     pub(super) labels: &'a [u32],
+    /// Empty if every weight is 1.
+    pub(super) weights: &'a [f32],
     pub(super) share: f32,
 }
 
@@ -47,7 +49,8 @@ impl LaneTask<'_> {
     /// A part of the examples.
     fn slice(&self, range: Range<usize>) -> Self {
         let images = PatchView { which: &self.images.which[range.clone()], ..self.images };
-        Self { images, labels: &self.labels[range], ..*self }
+        let weights = if self.weights.is_empty() { &[] } else { &self.weights[range.clone()] };
+        Self { images, labels: &self.labels[range], weights, ..*self }
     }
 }
 
@@ -94,7 +97,8 @@ impl Lane {
             let within = even_part(range.len(), block, blocks);
             let block = task.slice(range.start + within.start..range.start + within.end);
             self.score(&block);
-            self.loss += softmax_cross_entropy(&mut self.scores, block.labels, task.share);
+            let scores = &mut self.scores;
+            self.loss += weighted_cross_entropy(scores, block.labels, block.weights, block.share);
             dense_backward_bias(&self.scores, OutputMode::Add, bias);
             let scratch = &mut self.scratch;
             patches_backward(task.inputs, block.images, &self.scores, scratch, mode, weights);

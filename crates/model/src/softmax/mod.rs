@@ -14,7 +14,7 @@ use crate::graph::OpNode;
 use crate::kernels::{
     OutputMode, PatchView, dense_backward_bias, dense_backward_weights, dense_forward, each,
 };
-use crate::layers::loss::{count_examples, softmax_cross_entropy};
+use crate::layers::loss::{count_examples, weighted_cross_entropy};
 use crate::layout::{Group, Layout};
 use crate::model::Model;
 use crate::step_event::LayerShape;
@@ -98,7 +98,7 @@ impl Softmax {
         let (inputs, classes) = (self.inputs, self.classes);
         let (weights, bias) = grad.split_at_mut(classes * inputs);
         let delta = self.score(params, block);
-        let loss = softmax_cross_entropy(delta, block.labels, share);
+        let loss = weighted_cross_entropy(delta, block.labels, block.weights, share);
         dense_backward_bias(delta, mode, bias);
         dense_backward_weights(inputs, classes, block.values(), delta, mode, weights);
         loss
@@ -165,9 +165,10 @@ impl Softmax {
         &self,
         params: &'a [f32],
         images: SharedPatches<'a>,
-        labels: &'a [u32],
+        block: Batch<'a>,
         share: f32,
     ) -> LaneTask<'a> {
+        let Batch { labels, weights, .. } = block;
         assert!(
             labels.len() <= self.max_block,
             "a block of {} examples is too large",
@@ -179,7 +180,8 @@ impl Softmax {
             starts: images.starts,
             which: images.which,
         };
-        LaneTask { inputs: self.inputs, classes: self.classes, params, images, labels, share }
+        let (inputs, classes) = (self.inputs, self.classes);
+        LaneTask { inputs, classes, params, images, labels, weights, share }
     }
 }
 
@@ -220,12 +222,16 @@ impl Model for Softmax {
         assert_eq!(grad.len(), self.layout.len(), "gradient");
         let loss = match block.inputs {
             Inputs::Patches(images) => {
-                let task = self.task(params, images, block.labels, share);
+                let task = self.task(params, images, block, share);
                 self.patches_gradient(&task, images, mode, grad)
             }
             _ => self.dense_gradient(params, block, share, mode, grad),
         };
         loss * share
+    }
+
+    fn uses_weights(&self) -> bool {
+        true
     }
 
     fn layer_shapes(&self) -> Vec<LayerShape> {
@@ -236,7 +242,7 @@ impl Model for Softmax {
         assert_eq!(params.len(), self.layout.len(), "parameters");
         match block.inputs {
             Inputs::Patches(images) => {
-                let task = self.task(params, images, block.labels, 0.0);
+                let task = self.task(params, images, block, 0.0);
                 self.patches_evaluate(&task, images, tally);
             }
             _ => count_examples(self.score(params, block), block.labels, tally),

@@ -64,6 +64,7 @@ struct LaneOrder {
     starts: Arc<Vec<u32>>,
     which: Vec<u32>,
     labels: Vec<u32>,
+    weights: Vec<f32>,
     share: f32,
 }
 
@@ -78,6 +79,7 @@ impl LaneOrder {
             starts: Arc::default(),
             which: Vec::new(),
             labels: Vec::new(),
+            weights: Vec::new(),
             share: 0.0,
         }
     }
@@ -93,6 +95,7 @@ impl LaneOrder {
                 which: &self.which,
             },
             labels: &self.labels,
+            weights: &self.weights,
             share: self.share,
         }
     }
@@ -104,6 +107,7 @@ impl LaneOrder {
         self.params.copy_from(task.params);
         copy(task.images.which, &mut self.which);
         copy(task.labels, &mut self.labels);
+        copy(task.weights, &mut self.weights);
         if !Arc::ptr_eq(&self.starts, images.starts) {
             self.words = Arc::clone(images.words);
             self.starts = Arc::clone(images.starts);

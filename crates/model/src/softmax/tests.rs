@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use paceline_kernels::PATCH;
+
 use super::*;
-use crate::kernels::{PATCH, pack};
+use crate::kernels::PatchView;
 
 fn values(len: usize, salt: usize, scale: f32) -> Vec<f32> {
     (0..len).map(|i| (((i * 37 + salt * 101) % 64) as f32 / 32.0 - 1.0) * scale).collect()
@@ -101,6 +103,23 @@ fn the_first_of_equal_scores_counts() {
     let batch = Batch::dense(&[1.0; 3], &[0, 1, 2]);
     model.evaluate(&[0.0; 6], batch, &mut tally);
     assert_eq!(tally.correct, 1);
+}
+
+/// Leaves out the empty patches of images: their words, and where each image begins.
+fn pack(inputs: usize, bytes: &[u8]) -> (Vec<u64>, Vec<u32>) {
+    let (mut words, mut starts) = (Vec::new(), vec![0]);
+    for image in bytes.chunks(inputs) {
+        let map = words.len();
+        words.resize(map + PatchView::map_words(inputs), 0);
+        for (at, &patch) in image.as_chunks::<PATCH>().0.iter().enumerate() {
+            if patch != [0; PATCH] {
+                words[map + at / 64] |= 1 << (at % 64);
+                words.push(u64::from_ne_bytes(patch));
+            }
+        }
+        starts.push(words.len() as u32);
+    }
+    (words, starts)
 }
 
 /// Images, of which some are empty, some full and most half empty.

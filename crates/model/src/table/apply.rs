@@ -59,7 +59,7 @@ impl Table {
     }
 
     pub(super) fn update_span(&self, step: u64, span: &TableSpan, keys: &[u32], grad: &[f32]) {
-        let rate = self.spec.group(span.group).rate.at(step);
+        let rate = self.spec.group(span.group).rate_at(step);
         match self.rule {
             TableRule::Sgd => self.with_decay(step, span, |rate| self.descend(rate, keys, grad)),
             TableRule::AdaGrad(AdaGrad { epsilon }) => self.ada_grad(rate, epsilon, keys, grad),
@@ -78,7 +78,7 @@ impl Table {
     /// the parameters as they are stored, which is divided by their scale.
     pub(super) fn with_decay(&self, step: u64, span: &TableSpan, descend: impl FnOnce(f32)) {
         let settings = self.spec.group(span.group);
-        let rate = settings.rate.at(step);
+        let rate = settings.rate_at(step);
         let Some(scale) = &span.scale else { return descend(rate) };
         let factor = 1.0 - f64::from(rate) * f64::from(settings.decay);
         let divided = |scale: f64| (f64::from(rate) / scale) as f32;
@@ -172,7 +172,7 @@ impl Table {
             let mut used = columns[..width].iter_mut().map(|column| &mut column[..keys.len()]);
             let params = used.next().unwrap_or_default();
             let state = std::array::from_fn(|_| used.next().unwrap_or_default());
-            let update = ParamUpdate { params, grad, state, rate, decay: 0.0 };
+            let update = ParamUpdate { params, grad, state, rate, decay: 0.0, l1: 0.0 };
             self.spec.optimizer().update(step, update);
             for (at, &key) in keys.iter().enumerate() {
                 for (column, cell) in columns.iter().zip(entry(key)) {

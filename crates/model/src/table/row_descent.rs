@@ -141,10 +141,10 @@ impl<L: ScoreLoss + ?Sized> RowForward<'_, L> {
                 }
                 let score = row.dot_with(|key| scale * cells[key as usize][0].get()) + bias;
                 let point = score_loss.loss(score, row.label);
-                let delta = share * point.slope;
+                let delta = share * row.weight * point.slope;
                 add(cells, row, delta);
                 slope += delta;
-                loss += point.loss;
+                loss += row.weight * point.loss;
             }
             *bias_grad += slope;
             mean += loss * share;

@@ -19,6 +19,13 @@ impl TableRule {
     pub(super) fn of(spec: &OptimizerSpec) -> Result<Self, String> {
         let decays = spec.weights.decay != 0.0 || spec.biases.decay != 0.0;
         let name = spec.optimizer().name();
+        spec.check()?;
+        if spec.weights.l1 != 0.0 || spec.biases.l1 != 0.0 {
+            return Err(format!(
+                "{name} with l1 would have to touch every parameter at every step; use ftrl with \
+                 l1, or a dense model (model.dense = true)"
+            ));
+        }
         if spec.downcast::<Sgd>().is_some() {
             return Ok(Self::Sgd);
         }

@@ -71,7 +71,7 @@ impl Table {
             range: tensor.range.start.max(range.start)..tensor.range.end.min(range.end),
             group: tensor.group,
             scale: (spec.group(tensor.group).decay != 0.0).then(DecayScale::one),
-            rate: AtomicCell::new(spec.group(tensor.group).rate.at(0)),
+            rate: AtomicCell::new(spec.group(tensor.group).rate_at(0)),
         });
         let spans = spans.filter(|span| !span.range.is_empty()).collect();
         let width = rule.width(&spec);
@@ -202,7 +202,7 @@ impl Table {
     /// parameters depend on the learning rate of the last one.
     pub fn resume(&self, updates: u64) {
         for span in &self.spans {
-            span.rate.set(self.spec.group(span.group).rate.at(updates.saturating_sub(1)));
+            span.rate.set(self.spec.group(span.group).rate_at(updates.saturating_sub(1)));
         }
     }
 

@@ -43,7 +43,8 @@ impl Optimizer for MeanSign {
     }
 
     fn update(&self, _step: u64, update: ParamUpdate<'_>) {
-        let ParamUpdate { params, grad, state: [means, counts, lasts, _], rate, decay } = update;
+        let ParamUpdate { params, grad, state: [means, counts, lasts, _], rate, decay, .. } =
+            update;
         for (i, param) in params.iter_mut().enumerate() {
             let grad = grad[i] + decay * *param;
             if grad != 0.0 {

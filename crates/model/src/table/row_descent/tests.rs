@@ -40,7 +40,7 @@ impl OwnedRows {
         self.labels.iter().enumerate().map(|(at, &label)| {
             let range = self.starts[at] as usize..self.starts[at + 1] as usize;
             let values = if self.values.is_empty() { &[] } else { &self.values[range.clone()] };
-            Row { label, keys: &self.keys[range], values }
+            Row { label, weight: 1.0, keys: &self.keys[range], values }
         })
     }
 }

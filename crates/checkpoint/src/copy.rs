@@ -1,0 +1,43 @@
+//! Copies a shard into the columns of a checkpoint.
+
+use paceline_exchange::{Server, Store};
+use paceline_model::Table;
+
+/// Copies a server's shard into columns.
+pub fn copy_server(server: &Server, out: &mut [f32]) {
+    match server.store() {
+        Store::Dense(dense) => {
+            let states = dense.optimizer().states().map(|(_, state)| state);
+            let before = 1 + dense.optimizer().states().count();
+            copy_dense(dense.params(), states, out);
+            let columns = out.chunks_exact_mut(dense.params().len().max(1)).skip(before);
+            columns.enumerate().for_each(|(slot, column)| server.copy_known(slot, column));
+        }
+        Store::Sparse(sparse) => copy_table(sparse.table(), out),
+    }
+}
+
+/// Copies dense parameters and their optimizer's state into columns.
+pub fn copy_dense<'a>(
+    params: &'a [f32],
+    states: impl Iterator<Item = &'a [f32]>,
+    out: &mut [f32],
+) {
+    let columns = [params].into_iter().chain(states);
+    for (column, place) in columns.zip(out.chunks_exact_mut(params.len().max(1))) {
+        place.copy_from_slice(column);
+    }
+}
+
+/// Copies a table into columns. A common factor of its parameters must have been multiplied out
+/// in the table itself ([`Table::fold`]), so that a resumed run has the same bits as one that was
+/// never interrupted.
+pub fn copy_table(table: &Table, out: &mut [f32]) {
+    let mut columns = out.chunks_exact_mut(table.len().max(1));
+    if let Some(params) = columns.next() {
+        table.read_range(table.range(), params);
+    }
+    for (state, place) in columns.enumerate() {
+        table.read_state(state, table.range(), place);
+    }
+}

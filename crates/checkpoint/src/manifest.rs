@@ -1,0 +1,232 @@
+//! The manifest: the file that makes a checkpoint complete.
+//!
+//! It is JSON for people and tools. Its last field is the CRC-32C of every byte before it, so that
+//! a changed digit is noticed like a changed parameter.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use paceline_exchange::{ChunkMarks, SlotMark};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The version of the format.
+pub const FORMAT: u32 = 1;
+/// A larger file is not a manifest.
+const MAX_BYTES: u64 = 256 << 20;
+/// The text before the checksum.
+const SEAL: &str = ",\n  \"crc32c\": \"";
+
+/// Where a batch plan starts to count: at `step` it stands at `position` in the sequence of
+/// examples. Both are 0 until a run is resumed with other slots or another batch size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanOrigin {
+    /// A step of the plan.
+    pub step: u64,
+    /// The position at that step, in examples.
+    pub position: u64,
+}
+
+/// What all shards of a checkpoint have in common.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckpointInfo {
+    /// The version of this format.
+    pub format: u32,
+    /// The version of the program.
+    pub paceline: String,
+    /// The step the checkpoint is named after.
+    pub step: u64,
+    /// The sharing mode's name.
+    pub mode: String,
+    /// The run's seed.
+    pub seed: u64,
+    /// Slots of the plan.
+    pub slots: usize,
+    /// Examples per slot and step.
+    pub batch: usize,
+    /// Whether a step of the plan is one update. If not, each slot counts its own steps.
+    pub common_step: bool,
+    /// Where the plan starts to count.
+    pub origin: PlanOrigin,
+    /// Identifies the job.
+    pub job_digest: String,
+    /// Identifies the layout of the parameters.
+    pub layout_digest: String,
+    /// The names of the optimizer's state.
+    #[serde(rename = "optimizer_slots")]
+    pub optimizer_state: Vec<String>,
+    /// Slots whose gradient is in the files as the servers know it: all if gradients travel as
+    /// changes, otherwise none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub known_gradients: usize,
+    /// The model's tensors, in the order of the flat parameters.
+    pub tensors: Vec<TensorEntry>,
+    /// How many shards there are.
+    pub shard_count: usize,
+    /// The run's generation when the checkpoint was taken; 0 without servers.
+    #[serde(default)]
+    pub generation: u64,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+/// A tensor of the model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TensorEntry {
+    /// Its name.
+    pub name: String,
+    /// Its shape.
+    pub shape: Vec<usize>,
+}
+
+/// One shard: a range of the flat parameters in a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardEntry {
+    /// The file's name.
+    pub file: String,
+    /// The file's length.
+    pub bytes: u64,
+    /// The file's CRC-32C, in hexadecimal digits.
+    pub crc32c: String,
+    /// The first parameter.
+    pub from: u64,
+    /// The one after the last.
+    pub to: u64,
+    /// How far each slot had come on each chunk.
+    #[serde(rename = "parts")]
+    pub chunks: Vec<ChunkEntry>,
+    /// The number of updates after which the run stops, if it was asked to. Only server 0 has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_at: Option<u64>,
+}
+
+/// How far each slot had come on a chunk of a shard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChunkEntry {
+    /// Updates made.
+    pub version: u64,
+    /// For each slot the sequence of its last push, and that push's step.
+    pub slots: Vec<(u64, u64)>,
+}
+
+impl From<&ChunkMarks> for ChunkEntry {
+    fn from(marks: &ChunkMarks) -> Self {
+        let slots = marks.slots.iter().map(|mark| (mark.last_sequence, mark.step)).collect();
+        Self { version: marks.version, slots }
+    }
+}
+
+impl From<&ChunkEntry> for ChunkMarks {
+    fn from(entry: &ChunkEntry) -> Self {
+        let slots = entry
+            .slots
+            .iter()
+            .map(|&(last_sequence, step)| SlotMark { last_sequence, step })
+            .collect();
+        Self { version: entry.version, slots }
+    }
+}
+
+/// One shard's piece of the manifest, until all shards are written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ShardPiece {
+    pub(crate) info: CheckpointInfo,
+    pub(crate) shard: ShardEntry,
+}
+
+/// The contents of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// What all shards have in common.
+    #[serde(flatten)]
+    pub info: CheckpointInfo,
+    /// The shards, in the order of their parameters.
+    pub shards: Vec<ShardEntry>,
+}
+
+impl Manifest {
+    /// The file's name.
+    pub const FILE: &'static str = "manifest.json";
+
+    /// Updates made.
+    pub fn global_step(&self) -> u64 {
+        self.shards.first().and_then(|shard| shard.chunks.first()).map_or(0, |chunk| chunk.version)
+    }
+
+    /// The number of parameters.
+    pub fn params(&self) -> u64 {
+        self.shards.last().map_or(0, |shard| shard.to)
+    }
+
+    /// The length of all files except the manifest.
+    pub fn bytes(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.bytes).sum()
+    }
+
+    /// Checks that its parts fit together.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.info.format != FORMAT {
+            return Err(format!("it is of format {}, not {FORMAT}", self.info.format));
+        }
+        let mut from = 0;
+        for shard in &self.shards {
+            let has_slots = |chunk: &ChunkEntry| chunk.slots.len() == self.info.slots;
+            if shard.from != from || shard.to < from || !shard.chunks.iter().all(has_slots) {
+                return Err(format!("the shard {} does not fit the others", shard.file));
+            }
+            from = shard.to;
+        }
+        let sizes = self.info.tensors.iter().map(|tensor| tensor.shape.iter().product::<usize>());
+        let all_there = self.shards.len() == self.info.shard_count && !self.shards.is_empty();
+        if all_there && sizes.sum::<usize>() as u64 == from {
+            return Ok(());
+        }
+        Err("the shards are not all of the model".into())
+    }
+}
+
+/// Writes a sealed file under a temporary name, then renames it. `writer` makes the name unique.
+pub(crate) fn write_sealed(path: &Path, writer: &str, what: &impl Serialize) -> io::Result<()> {
+    let json = serde_json::to_string_pretty(what)?;
+    let body = json.strip_suffix("\n}").unwrap_or(&json);
+    let text = format!("{body}{SEAL}{:08x}\"\n}}\n", crc32c::crc32c(body.as_bytes()));
+    let temporary = path.with_extension(format!("{writer}.tmp"));
+    let written = File::create(&temporary)
+        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written?;
+    sync_dir(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// Reads a sealed file; the error says what is wrong with it.
+pub(crate) fn read_sealed<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let wrong = |why: String| format!("{name}: {why}");
+    let info = fs::metadata(path).map_err(|error| wrong(error.to_string()))?;
+    if info.len() > MAX_BYTES {
+        return Err(wrong(format!("it is larger than {MAX_BYTES} bytes")));
+    }
+    let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let Some(at) = text.rfind(SEAL) else { return Err(wrong("it has no checksum".into())) };
+    let body = &text[..at];
+    if text[at..] != format!("{SEAL}{:08x}\"\n}}\n", crc32c::crc32c(body.as_bytes())) {
+        return Err(wrong("its checksum does not agree".into()));
+    }
+    serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))
+}
+
+/// Makes renames in a directory durable.
+pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+/// A digest as hexadecimal text.
+pub fn hex(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,228 @@
+//! The parameters of a trained model that training starts from.
+//!
+//! A run may have more features than the model it starts from: then the tensors whose last
+//! dimension is the number of features are longer, and the new values are those of a run without
+//! a start. Anything else that differs is an error.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+
+use paceline_model::{Layout, Model, Table, Tensor};
+
+use crate::error::TrainError;
+
+/// Parameters read at a time.
+const PIECE: usize = 1 << 20;
+
+/// Reads some values of a tensor, by its number and that of the first value.
+type ReadTensor = dyn Fn(usize, usize, &mut [f32]) -> io::Result<()> + Send + Sync;
+
+/// A trained model that training starts from.
+pub struct StartModel {
+    name: String,
+    tensors: Vec<StartTensor>,
+    read: Box<ReadTensor>,
+}
+
+/// A tensor of a [`StartModel`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartTensor {
+    /// Its name.
+    pub name: String,
+    /// Its shape.
+    pub shape: Vec<usize>,
+}
+
+impl fmt::Debug for StartModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StartModel").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl StartModel {
+    /// A model of these tensors. `name` is for messages, usually a path; `read` fills a slice with
+    /// the values of a tensor, given the tensor's number and that of the first value.
+    pub fn new(
+        name: impl Into<String>,
+        tensors: Vec<StartTensor>,
+        read: impl Fn(usize, usize, &mut [f32]) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        Self { name: name.into(), tensors, read: Box::new(read) }
+    }
+
+    /// The model whose parameters a program has.
+    ///
+    /// # Panics
+    /// If the layout is not that of the parameters.
+    pub fn of_params(layout: &Layout, params: Vec<f32>) -> Self {
+        assert_eq!(layout.len(), params.len(), "parameters");
+        let (ranges, tensors) = layout
+            .tensors()
+            .iter()
+            .map(|tensor| {
+                let (name, shape) = (tensor.name.clone(), tensor.shape.clone());
+                (tensor.range.clone(), StartTensor { name, shape })
+            })
+            .collect::<(Vec<Range<usize>>, _)>();
+        Self::new("the model that training starts from", tensors, move |tensor, from, out| {
+            let values = &params[ranges[tensor].clone()];
+            out.copy_from_slice(&values[from..from + out.len()]);
+            Ok(())
+        })
+    }
+
+    /// Replaces the initial parameters of `range`, which are in `params`.
+    pub(crate) fn read_range(
+        &self,
+        model: &dyn Model,
+        range: Range<usize>,
+        params: &mut [f32],
+    ) -> Result<(), TrainError> {
+        for part in self.parts(model)? {
+            let (rows, tensor) = (part.rows(), &part.tensor.range);
+            let first = range.start.saturating_sub(tensor.start) / part.width.max(1);
+            for row in first..rows {
+                let start = tensor.start + row * part.width;
+                if start >= range.end {
+                    break;
+                }
+                let from = start.max(range.start);
+                let to = (start + part.known).min(range.end);
+                if from < to {
+                    let at = row * part.known + from - start;
+                    let out = &mut params[from - range.start..to - range.start];
+                    (self.read)(part.number, at, out).map_err(|source| TrainError::Io {
+                        what: format!("cannot read {}", self.name),
+                        source,
+                    })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills a table of zeros.
+    pub(crate) fn fill(&self, model: &dyn Model, table: &Table) -> Result<(), TrainError> {
+        let all = table.range();
+        let mut values = Vec::new();
+        for from in all.clone().step_by(PIECE) {
+            let piece = from..(from + PIECE).min(all.end);
+            values.clear();
+            values.resize(piece.len(), 0.0);
+            self.read_range(model, piece.clone(), &mut values)?;
+            table.write_range(piece, &values);
+        }
+        Ok(())
+    }
+
+    /// Where the values of each tensor of the model come from.
+    fn parts<'m>(&self, model: &'m dyn Model) -> Result<Vec<TensorPart<'m>>, TrainError> {
+        let (layout, inputs) = (model.layout(), model.inputs());
+        let wrong = |text: String| TrainError::Settings(format!("{}: {text}", self.name));
+        let known = |name: &str| layout.tensors().iter().any(|tensor| tensor.name == name);
+        if let Some(other) = self.tensors.iter().find(|tensor| !known(&tensor.name)) {
+            let StartTensor { name, shape } = other;
+            return Err(wrong(format!("it has a tensor {name:?} {shape:?}, and the model has not")));
+        }
+        let part = |tensor: &'m Tensor| {
+            let (name, shape) = (&tensor.name, &tensor.shape);
+            let Some(number) = self.tensors.iter().position(|found| found.name == *name) else {
+                return Err(wrong(format!("it has no tensor {name:?}, which is {shape:?}")));
+            };
+            let found = &self.tensors[number].shape;
+            let [width, known] = [shape, found].map(|shape| shape.last().copied().unwrap_or(1));
+            let leading = |shape: &[usize]| shape[..shape.len().saturating_sub(1)].to_vec();
+            let is_grown = width == inputs && known < width && leading(shape) == leading(found);
+            if shape != found && !is_grown {
+                return Err(wrong(format!(
+                    "tensor {name:?} is {found:?}, but the model has {shape:?}; only features may \
+                     be added"
+                )));
+            }
+            Ok(TensorPart { tensor, number, width, known })
+        };
+        layout.tensors().iter().map(part).collect()
+    }
+}
+
+/// A tensor of the model, and where its values come from.
+struct TensorPart<'m> {
+    tensor: &'m Tensor,
+    /// Its number in the model that training starts from.
+    number: usize,
+    /// Its last dimension.
+    width: usize,
+    /// The last dimension in the model that training starts from.
+    known: usize,
+}
+
+impl TensorPart<'_> {
+    fn rows(&self) -> usize {
+        self.tensor.range.len() / self.width.max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use paceline_model::{Logistic, Softmax};
+
+    use super::*;
+
+    fn numbers(len: usize) -> Vec<f32> {
+        (1..=len).map(|number| number as f32).collect()
+    }
+
+    #[test]
+    fn equal_models_start_from_equal_parameters_in_any_cut() {
+        let model = Softmax::new(5, 3);
+        let len = model.layout().len();
+        let start = StartModel::of_params(model.layout(), numbers(len));
+        for cut in 0..=len {
+            let mut params = vec![f32::NAN; len];
+            let (left, right) = params.split_at_mut(cut);
+            start.read_range(&model, 0..cut, left).unwrap();
+            start.read_range(&model, cut..len, right).unwrap();
+            assert_eq!(params, numbers(len), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn new_features_keep_what_the_model_gives_them_in_any_cut() {
+        let (small, large) = (Softmax::new(2, 3), Softmax::new(5, 3));
+        let start = StartModel::of_params(small.layout(), numbers(9));
+        let expected = [1., 2., 0., 0., 0., 3., 4., 0., 0., 0., 5., 6., 0., 0., 0., 7., 8., 9.];
+        for cut in 0..=18 {
+            let mut params = vec![0.0; 18];
+            let (left, right) = params.split_at_mut(cut);
+            start.read_range(&large, 0..cut, left).unwrap();
+            start.read_range(&large, cut..18, right).unwrap();
+            assert_eq!(params, expected, "cut at {cut}");
+        }
+        let (small, large) = (Logistic::new(2), Logistic::new(4));
+        let start = StartModel::of_params(small.layout(), numbers(3));
+        let mut params = vec![0.0; 5];
+        start.read_range(&large, 0..5, &mut params).unwrap();
+        assert_eq!(params, [1.0, 2.0, 0.0, 0.0, 3.0]);
+    }
+
+    #[test]
+    fn whatever_else_differs_is_an_error_that_names_the_tensor_and_both_sizes() {
+        let refused = |from: &dyn Model, to: &dyn Model| {
+            let len = from.layout().len();
+            let start = StartModel::of_params(from.layout(), numbers(len));
+            start.read_range(to, 0..0, &mut []).unwrap_err().to_string()
+        };
+        let fewer = refused(&Softmax::new(5, 3), &Softmax::new(4, 3));
+        assert!(fewer.contains("\"weight\" is [3, 5], but the model has [3, 4]"), "{fewer}");
+        let classes = refused(&Softmax::new(5, 3), &Softmax::new(5, 4));
+        assert!(classes.contains("[3, 5]") && classes.contains("[4, 5]"), "{classes}");
+        let other = refused(&Logistic::new(5), &Softmax::new(5, 3));
+        assert!(other.contains("\"weight\" is [5], but the model has [3, 5]"), "{other}");
+        let mut layout = Layout::new();
+        layout.push("weight", &[3, 5], paceline_model::Group::Weights);
+        let start = StartModel::of_params(&layout, numbers(15));
+        let missing = start.read_range(&Softmax::new(5, 3), 0..0, &mut []).unwrap_err();
+        assert!(missing.to_string().contains("no tensor \"bias\", which is [3]"), "{missing}");
+    }
+}

@@ -1,0 +1,45 @@
+//! The inner loops: slices in, slices out.
+//!
+//! One binary serves every processor: each kernel is written once over `pulp`'s vectors and runs
+//! with instructions that are detected at run time, products of matrices with the widest ones
+//! (`vectors.rs`). The order of sums depends only on the sizes and the width of the vectors, so
+//! equal inputs give equal bits on equal processors.
+//! Element-wise kernels (no sums, no fused multiply-add) give equal bits on all.
+//!
+//! The crate knows no layers, models or parameters: those are in `paceline-model`, which is built
+//! of these loops.
+
+// The examples of the README are compiled with the tests.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
+
+mod aligned;
+mod bf16;
+mod bits;
+mod dense;
+mod elementwise;
+mod exp;
+mod mean;
+mod outer;
+mod output_mode;
+pub mod pack;
+pub mod panels;
+mod patch_view;
+mod patches;
+mod prefetch;
+pub mod tile;
+pub mod vectors;
+pub mod winograd;
+
+pub use aligned::AlignedBuffer;
+pub use bf16::{bf16_add, bf16_decode, bf16_encode, bf16_encode_change};
+pub use dense::{
+    dense_backward_bias, dense_backward_inputs, dense_backward_weights, dense_forward,
+};
+pub use elementwise::each;
+pub use exp::exp_below_zero;
+pub use mean::{Weighted, add_scaled, scale, set_scaled_pair};
+pub use outer::{OUTER_ROWS, OutputGrad, outer_rows};
+pub use output_mode::OutputMode;
+pub use patch_view::{PATCH, PatchView};
+pub use patches::{PATCH_BLOCK, PatchScratch, patches_backward, patches_forward};
+pub use prefetch::prefetch;

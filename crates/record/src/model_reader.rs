@@ -1,0 +1,138 @@
+//! Reads parts of a model file, so that a task need not hold a whole model that it needs a shard
+//! of.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use safetensors::tensor::{Dtype, SafeTensors};
+
+use crate::error::RunFileError;
+
+/// The longest header, in bytes: that of the format.
+const MAX_HEADER_BYTES: u64 = 100_000_000;
+
+/// A model file whose header has been read and checked.
+///
+/// ```
+/// use paceline_model::{Group, Layout};
+/// use paceline_record::model_file::ModelWriter;
+/// use paceline_record::{ModelReader, RunFileError};
+///
+/// # let scratch = tempfile::tempdir().unwrap();
+/// # let path = scratch.path().join("model.safetensors");
+/// let mut layout = Layout::new();
+/// layout.push("weight", &[2, 2], Group::Weights);
+/// let mut file = ModelWriter::create(&path, &layout, 100)?;
+/// file.write(&[0.5, -1.0, 2.0, 0.0])?;
+/// file.finish()?;
+///
+/// let model = ModelReader::open(&path)?;
+/// assert_eq!((&*model.tensors()[0].name, &*model.tensors()[0].shape), ("weight", &[2, 2][..]));
+/// let mut values = [0.0; 2];
+/// model.read(0, 1, &mut values).unwrap();
+/// assert_eq!(values, [-1.0, 2.0]);
+/// # Ok::<(), RunFileError>(())
+/// ```
+#[derive(Debug)]
+pub struct ModelReader {
+    file: File,
+    tensors: Vec<StoredTensor>,
+}
+
+/// A tensor of a model file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredTensor {
+    /// Its name.
+    pub name: String,
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// Where its values begin in the file.
+    start: u64,
+}
+
+impl ModelReader {
+    /// Reads the header of a model file.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is not a sound safetensors file, or has numbers other than f32.
+    pub fn open(path: &Path) -> Result<Self, RunFileError> {
+        let wrong = |why: String| RunFileError::Refused(format!("{}: {why}", path.display()));
+        let unsound = |why: &dyn std::fmt::Display| {
+            wrong(format!("this is not a sound safetensors file: {why}"))
+        };
+        let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
+        let about = file.metadata().map_err(|error| wrong(error.to_string()))?;
+        if !about.is_file() {
+            return Err(wrong("this is a directory, not a model file".into()));
+        }
+        let mut length = [0; 8];
+        file.read_exact_at(&mut length, 0).map_err(|error| unsound(&error))?;
+        let header = u64::from_le_bytes(length);
+        if header > MAX_HEADER_BYTES {
+            return Err(unsound(&format!("its header has {header} bytes")));
+        }
+        let mut bytes = vec![0; 8 + header as usize];
+        file.read_exact_at(&mut bytes, 0).map_err(|error| unsound(&error))?;
+        let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|error| unsound(&error))?;
+        let mut tensors: Vec<_> = metadata.tensors().into_iter().collect();
+        tensors.sort_by_key(|(_, info)| info.data_offsets.0);
+        let data = 8 + header;
+        let end = tensors.last().map_or(0, |(_, info)| info.data_offsets.1);
+        if about.len() != data + end as u64 {
+            return Err(unsound(&format!("it has {} bytes, not {}", about.len(), data + end as u64)));
+        }
+        let stored = tensors.into_iter().map(|(name, info)| {
+            if info.dtype != Dtype::F32 {
+                let found = info.dtype;
+                return Err(wrong(format!("tensor {name:?} is {found:?}, and must be F32")));
+            }
+            let start = data + info.data_offsets.0 as u64;
+            Ok(StoredTensor { name, shape: info.shape.clone(), start })
+        });
+        Ok(Self { file, tensors: stored.collect::<Result<_, _>>()? })
+    }
+
+    /// The tensors, in the order of the file.
+    pub fn tensors(&self) -> &[StoredTensor] {
+        &self.tensors
+    }
+
+    /// Reads values of a tensor, from the value at `from` on.
+    ///
+    /// # Panics
+    /// If there is no such tensor.
+    pub fn read(&self, tensor: usize, from: usize, out: &mut [f32]) -> io::Result<()> {
+        let start = self.tensors[tensor].start + (from * size_of::<f32>()) as u64;
+        self.file.read_exact_at(bytemuck::cast_slice_mut(out), start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use paceline_model::{Group, Layout};
+
+    use super::*;
+    use crate::model_file::ModelWriter;
+
+    #[test]
+    fn a_truncated_file_is_refused_at_every_length() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("model.safetensors");
+        let mut layout = Layout::new();
+        layout.push("weight", &[3, 2], Group::Weights);
+        let mut file = ModelWriter::create(&path, &layout, 1).unwrap();
+        file.write(&[0.5; 6]).unwrap();
+        file.finish().unwrap();
+        let whole = fs::read(&path).unwrap();
+        assert!(ModelReader::open(&path).is_ok());
+        for len in 0..whole.len() {
+            fs::write(&path, &whole[..len]).unwrap();
+            let error = ModelReader::open(&path).unwrap_err();
+            assert!(matches!(error, RunFileError::Refused(_)), "cut to {len}: {error}");
+        }
+    }
+}
