@@ -1,7 +1,7 @@
 //! `cluster.wire = "bf16"`: half the bytes, the same accuracy, and the same bits however often
-//! tasks die.
+//! tasks die, with servers and in `mirrored`.
 
-use crate::support::{RunFolder, Sandbox, assert_says, first_error};
+use crate::support::{ENDLESS, RunFolder, Sandbox, assert_says, first_error, signal_to};
 
 const ROUNDED: &str = "cluster.wire=bf16";
 const MOMENTUM: &str = "train.optimizer.kind=momentum";
@@ -23,8 +23,9 @@ fn compare_with_f32(mode: &str, settings: &[&str]) {
     let (left, right) = (accuracy(&exact), accuracy(&rounded));
     assert!(left > 0.8, "{mode}: {left} with f32");
     assert!(left - right <= 0.005, "{mode}: {left} with f32, {right} with bf16");
-    if mode == "sync" {
-        for task in ["worker:0", "ps:0"] {
+    if ["sync", "mirrored"].contains(&mode) {
+        let tasks = if mode == "sync" { ["worker:0", "ps:0"] } else { ["worker:0", "worker:1"] };
+        for task in tasks {
             let share = sent_bytes(&rounded, task) / sent_bytes(&exact, task);
             assert!((0.49..0.52).contains(&share), "{task} sends {share} of the bytes");
         }
@@ -42,12 +43,14 @@ fn lenet_is_as_accurate_with_half_the_bytes() {
         "data.train_examples=4000",
         "data.test_examples=2000",
     ];
-    compare_with_f32("sync", &settings);
+    for mode in ["sync", "mirrored"] {
+        compare_with_f32(mode, &settings);
+    }
 }
 
 #[test]
 fn softmax_is_as_accurate_in_every_mode() {
-    for mode in ["sync", "async", "bounded"] {
+    for mode in ["sync", "async", "bounded", "mirrored"] {
         let examples = ["data.train_examples=20000", "data.test_examples=5000"];
         compare_with_f32(mode, &[&examples[..], &["train.stop={steps=3000}"]].concat());
     }
@@ -83,6 +86,69 @@ fn servers_that_die_do_not_change_the_bits_of_sync() {
     assert_eq!(output.code, Some(0), "{output:?}");
     let undisturbed = sandbox.train_cluster("undisturbed", "sync", &[&TASKS[..], &same].concat());
     assert!(sandbox.run_folder("run").model() == undisturbed.model());
+}
+
+const LENET: [&str; 5] = [
+    "model.kind=lenet",
+    "train.batch=10",
+    "train.optimizer={kind=\"momentum\", rate=0.01}",
+    "data.test_examples=20",
+    ROUNDED,
+];
+
+#[test]
+fn mirrored_ends_with_the_same_bits_when_a_worker_dies() {
+    for (workers, more) in [
+        ("cluster.workers=2", &["train.stop.steps=1500"][..]),
+        ("cluster.workers=3", &["train.stop.steps=1500", "checkpoint.every_steps=200"]),
+        ("cluster.workers=3", &["train.stop.steps=900", "cluster.factors=always"]),
+    ] {
+        let sandbox = Sandbox::new();
+        let settings = [&LENET[..], &[workers], more].concat();
+        let waiting = [&settings[..], &["cluster.on_worker_loss=wait"]].concat();
+        let mut launched = sandbox.launch("run", "mirrored", &waiting);
+        launched.wait_for_steps();
+        for task in ["worker:1", "worker:0"] {
+            launched.kill_and_wait_for_restart(task);
+            // One at a time: two lost workers take what only they knew with them.
+            launched.wait_for_more_steps();
+        }
+        let output = launched.finish();
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let undisturbed = sandbox.train_cluster("undisturbed", "mirrored", &settings);
+        let run = sandbox.run_folder("run");
+        assert!(run.model() == undisturbed.model(), "{settings:?}: the bytes differ");
+    }
+}
+
+#[test]
+fn a_rounded_mirrored_run_continues_from_a_checkpoint_with_the_same_bits() {
+    for more in [&["cluster.workers=3"][..], &["cluster.workers=2", "cluster.factors=always"]] {
+        let sandbox = Sandbox::new();
+        let settings = [&LENET[..], more, &["checkpoint.every_steps=10"]].concat();
+        let until = |stop| [&settings[..], &[stop]].concat();
+        let whole = sandbox.train_cluster("whole", "mirrored", &until("train.stop={steps=40}"));
+        sandbox.train_cluster("cut", "mirrored", &until("train.stop={steps=25}"));
+        let run = sandbox.path("cut");
+        let run = run.to_str().unwrap();
+        sandbox.ok(&["train", "--resume", run, "--set", "train.stop={steps=40}", "--quiet"]);
+        assert!(whole.model() == sandbox.run_folder("cut").model(), "{more:?}: the bytes differ");
+    }
+}
+
+#[test]
+fn two_workers_that_are_lost_at_once_end_a_rounded_mirrored_run_with_a_reason() {
+    let sandbox = Sandbox::new();
+    let settings = ["cluster.workers=3", ROUNDED, "cluster.on_worker_loss=wait", ENDLESS];
+    let mut launched = sandbox.launch("run", "mirrored", &settings);
+    launched.wait_for_steps();
+    let tasks = ["worker:1", "worker:2"].map(|task| launched.task(task));
+    tasks.into_iter().for_each(|pid| signal_to(pid, "STOP"));
+    tasks.into_iter().for_each(|pid| signal_to(pid, "KILL"));
+    let output = launched.finish();
+    assert_ne!(output.code, Some(0), "{output:?}");
+    let why = "worker:1 and worker:2 were lost at the same time";
+    assert_says(first_error(&output.stderr), &[why, "--resume"]);
 }
 
 #[test]

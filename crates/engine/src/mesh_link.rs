@@ -2,7 +2,9 @@
 
 use std::net::TcpListener;
 
-use paceline_exchange::{ChunkMarks, LentState, Replica, ReplicaConfig, SlotMark, StepPiece};
+use paceline_exchange::{
+    ChunkMarks, LentState, Replica, ReplicaConfig, SlotMark, StepPiece, WireFormat,
+};
 use paceline_model::{Layout, Model};
 use paceline_net::{
     LinkOutcome, LocalGradient, Mesh, MeshConfig, PieceChannel, PieceExchange, PieceOutcome,
@@ -80,7 +82,11 @@ impl MeshStart<'_> {
         if !is_whole {
             params = from.params(layout)?;
         }
-        Ok(Replica::resume(config, params, optimizer, from.step()))
+        let mut replica = Replica::resume(config, params, optimizer, from.step());
+        if settings.wire == WireFormat::Bf16 {
+            replica.restore_known(|slot, range| from.known_gradient(slot, range))?;
+        }
+        Ok(replica)
     }
 
     /// The newest checkpoint of this very run, which an earlier process may have left.
@@ -92,7 +98,8 @@ impl MeshStart<'_> {
         Some(newest).filter(|newest| newest.origin() == origin)
     }
 
-    fn config(&self, layout: &Layout) -> ReplicaConfig {
+    /// The settings of the replica.
+    pub(crate) fn config(&self, layout: &Layout) -> ReplicaConfig {
         let Self { settings, place, .. } = self;
         ReplicaConfig {
             names: place.processes.clone(),
@@ -148,12 +155,21 @@ impl<'a> MeshLink<'a> {
     /// completes the checkpoint.
     fn take_checkpoint(&mut self, is_last: bool) {
         let Some(checkpoints) = &mut self.checkpoints else { return };
-        let step = self.mesh.global_step();
+        let (mesh, workers) = (&self.mesh, self.workers);
+        if !mesh.has_whole_state() {
+            return;
+        }
+        let step = mesh.global_step();
         let mark = SlotMark { last_sequence: step, step: step.saturating_sub(1) };
-        let marks = vec![ChunkMarks { version: step, slots: vec![mark; self.workers] }];
-        let mut columns = self.mesh.shard_columns();
-        let params = columns.next().unwrap_or_default();
-        checkpoints.take(step, marks, is_last, |out| copy_dense(params, columns, out));
+        let marks = vec![ChunkMarks { version: step, slots: vec![mark; workers] }];
+        checkpoints.take(step, marks, is_last, |out| {
+            let mut columns = mesh.shard_columns();
+            let params = columns.next().unwrap_or_default();
+            copy_dense(params, columns, out);
+            let before = mesh.shard_columns().count();
+            let known = out.chunks_exact_mut(params.len().max(1)).skip(before);
+            known.enumerate().for_each(|(slot, column)| mesh.copy_known(slot, column));
+        });
     }
 
     fn wait_observer(&self) -> WaitObserver<'a> {

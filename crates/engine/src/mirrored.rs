@@ -42,11 +42,12 @@ pub(crate) fn train_replica(
     let notify = |text: &str| task.context.waiting(Some(text));
     let gives_up = || task.context.stop_signal().is_some() || task.is_late();
     let shard = ShardPlace { index: slot, count: place.slots, task: &place.name };
-    let checkpoints = task.checkpoint_writer(model.layout(), shard)?;
     let dir = task.checkpoints.filter(|_| settings.checkpoint.is_some());
     let from = task.from;
     let track = exchange_track(tracer.as_ref(), model.layout().len());
     let start = MeshStart { settings, place, listener, checkpoints: dir, from, pieces, track };
+    let range = start.config(model.layout()).shard(model.layout().len());
+    let checkpoints = task.checkpoint_writer(model.layout(), shard, range)?;
     let link = MeshLink::connect(start, &*model, checkpoints, &notify, &gives_up);
     let Some(mut link) = task.unless_late(link)? else { return Ok(None) };
     task.context.waiting(None);

@@ -237,7 +237,7 @@ impl Session {
     /// If a setting cannot be used, an example cannot be read, training diverges, or a recorder
     /// fails. An error of one task ends all of them.
     pub fn run(mut self) -> Result<SessionReport, TrainError> {
-        self.settings.mode = self.sharing.mode;
+        (self.settings.mode, self.settings.wire) = (self.sharing.mode, self.sharing.wire);
         self.check()?;
         let trained = Arc::new(Mutex::new(TrainedParams::default()));
         let slots = if self.trains_table() { self.threads } else { self.sharing.workers };
@@ -296,6 +296,9 @@ impl Session {
         }
         if self.workload.is_sparse() && self.sharing.mode == Mode::Mirrored {
             return wrong("a mesh has no sparse models; use Sharing::servers".into());
+        }
+        if self.workload.is_sparse() && self.sharing.wire == WireFormat::Bf16 {
+            return wrong("bf16 is for dense models; leave Sharing::wire out".into());
         }
         if self.contexts.len() > 1 {
             return wrong("a session takes one record or contexts, not several".into());

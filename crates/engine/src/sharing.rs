@@ -1,5 +1,7 @@
 //! How a session shares the parameters between its workers.
 
+use paceline_exchange::WireFormat;
+
 use crate::settings::Mode;
 
 /// How a [`Session`](crate::Session) shares the parameters.
@@ -15,23 +17,24 @@ pub struct Sharing {
     pub(crate) mode: Mode,
     pub(crate) workers: usize,
     pub(crate) servers: usize,
+    pub(crate) wire: WireFormat,
 }
 
 impl Sharing {
     /// One worker holds the parameters.
     pub fn none() -> Self {
-        Self { mode: Mode::Single, workers: 1, servers: 0 }
+        Self { mode: Mode::Single, workers: 1, servers: 0, wire: WireFormat::F32 }
     }
 
     /// This many parameter servers hold the parameters. One worker in mode `sync`, unless
     /// [`workers`](Sharing::workers) and [`mode`](Sharing::mode) say otherwise.
     pub fn servers(servers: usize) -> Self {
-        Self { mode: Mode::SYNC, workers: 1, servers }
+        Self { mode: Mode::SYNC, servers, ..Self::none() }
     }
 
     /// This many workers hold a replica each, and all-reduce their gradients.
     pub fn mesh(workers: usize) -> Self {
-        Self { mode: Mode::Mirrored, workers, servers: 0 }
+        Self { mode: Mode::Mirrored, workers, ..Self::none() }
     }
 
     /// Trains with this many workers.
@@ -46,6 +49,12 @@ impl Sharing {
         Self { mode, ..self }
     }
 
+    /// Gradients and, with servers, parameters travel in this format.
+    #[must_use]
+    pub fn wire(self, wire: WireFormat) -> Self {
+        Self { wire, ..self }
+    }
+
     /// Why the tasks cannot share in this way, if they cannot.
     pub(crate) fn problem(&self) -> Option<&'static str> {
         let needs_servers =
@@ -55,7 +64,10 @@ impl Sharing {
             Self { servers: 0, .. } if needs_servers => Some("this mode needs a server"),
             Self { servers: 1.., .. } if !needs_servers => Some("this mode has no servers"),
             Self { mode: Mode::Single, workers: 2.., .. } => Some("mode single has one worker"),
-            Self { mode: Mode::Sync { quorum: Some(quorum) }, workers, servers }
+            Self { mode: Mode::Single, wire: WireFormat::Bf16, .. } => {
+                Some("in mode single nothing travels that could be rounded to bf16")
+            }
+            Self { mode: Mode::Sync { quorum: Some(quorum) }, workers, servers, .. }
                 if !(1..=*workers).contains(quorum) || *servers > 1 && quorum < workers =>
             {
                 Some("a quorum is 1 to the number of workers, and all of them with several servers")
@@ -67,7 +79,7 @@ impl Sharing {
 
 impl std::fmt::Display for Sharing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { mode, workers, servers } = self;
+        let Self { mode, workers, servers, .. } = self;
         write!(f, "{} with {workers} workers and {servers} servers", mode.name())
     }
 }

@@ -32,7 +32,9 @@ pub(crate) fn train_dense(task: &TrainingTask<'_>) -> Result<RunReport, TrainErr
         None => LocalLink::new(&*model, settings)?,
         Some(from) => LocalLink::resume(&*model, settings.optimizer.clone(), from)?,
     };
-    let mut link = link.with_checkpoints(task.checkpoint_writer(model.layout(), SHARD)?);
+    let layout = model.layout();
+    let checkpoints = task.checkpoint_writer(layout, SHARD, 0..layout.len())?;
+    let mut link = link.with_checkpoints(checkpoints);
     drop(model);
     let tracer = task.tracer();
     let evaluator = workload.running_evaluator(settings.evaluate.examples, task.test_threads)?;
@@ -78,7 +80,8 @@ pub(crate) fn train_sparse(task: &TrainingTask<'_>) -> Result<RunReport, TrainEr
         let link = TableLink::new(&shared, 0);
         let mut step_recorder = start_recording(task, &link)?;
         step_recorder.trace = loop_trace(tracer.as_ref(), settings, &*model);
-        let checkpoints = task.checkpoint_writer(model.layout(), SHARD)?;
+        let layout = model.layout();
+        let checkpoints = task.checkpoint_writer(layout, SHARD, 0..layout.len())?;
         let mut link = link.with_checkpoints(checkpoints);
         let mut trainer = table_worker(task, &shared, 0, step_recorder)?;
         if threads > 1 {

@@ -5,7 +5,7 @@
 //! computes the gradients of all others and makes the whole update. The cheaper way is chosen by an
 //! estimate from the job alone, so that all workers choose the same.
 
-use paceline_exchange::{CHUNK_FLOATS, StepPiece};
+use paceline_exchange::{CHUNK_FLOATS, StepPiece, WireFormat};
 use paceline_model::{FactorSizes, LayerPiece, Model};
 
 use crate::settings::{FactorChoice, TrainSettings};
@@ -34,6 +34,8 @@ pub struct ExchangeConditions {
     pub link_bits_per_s: Option<u64>,
     /// Cores of each worker, if they are known.
     pub cores: Option<f64>,
+    /// How gradients travel. Factors always travel as `f32`.
+    pub wire: WireFormat,
 }
 
 impl ExchangeConditions {
@@ -45,6 +47,7 @@ impl ExchangeConditions {
             batch: settings.batch,
             link_bits_per_s: settings.link_bits_per_s,
             cores: settings.worker_cores,
+            wire: settings.wire,
         }
     }
 
@@ -62,7 +65,8 @@ impl ExchangeConditions {
     /// The bytes that a worker sends in a step, as a gradient.
     pub fn gradient_bytes(&self, params: usize) -> f64 {
         let workers = self.workers as f64;
-        8.0 * (workers - 1.0) / workers * params as f64
+        let bytes = 2.0 * self.wire.number_bytes() as f64;
+        bytes * (workers - 1.0) / workers * params as f64
     }
 
     /// The bytes that a worker sends in a step, as factors.
@@ -72,7 +76,9 @@ impl ExchangeConditions {
 
     fn gradient_seconds(&self, sizes: FactorSizes) -> f64 {
         let params = params(sizes);
-        let updates = params as f64 / self.workers as f64 * UPDATE_SECONDS;
+        // Where gradients travel as changes, every worker makes the whole update.
+        let share = if self.wire == WireFormat::Bf16 { 1.0 } else { 1.0 / self.workers as f64 };
+        let updates = params as f64 * share * UPDATE_SECONDS;
         self.transfer_seconds(self.gradient_bytes(params)) + updates / self.cores()
     }
 
@@ -140,6 +146,7 @@ mod tests {
             batch,
             link_bits_per_s: Some(link),
             cores: Some(1.0),
+            wire: WireFormat::F32,
         }
     }
 

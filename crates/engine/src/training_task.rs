@@ -1,5 +1,6 @@
 //! A task that trains: what it trains, its place in the run, and what it starts from.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,9 +10,7 @@ use paceline_model::Layout;
 use paceline_observe::trace::Tracer;
 use paceline_observe::{Phase, RunStart, TaskSummary};
 
-use crate::checkpoint::{
-    CheckpointDir, CheckpointSpec, CheckpointWriter, PlanOrigin, ResumePoint,
-};
+use crate::checkpoint::{CheckpointDir, CheckpointSpec, CheckpointWriter, PlanOrigin, ResumePoint};
 use crate::checkpoint_spec::{PlanPosition, ShardPlace, checkpoint_spec};
 use crate::context::{LongWork, NoteLevel, TaskContext};
 use crate::error::TrainError;
@@ -144,12 +143,14 @@ impl TrainingTask<'_> {
         &self,
         layout: &Layout,
         shard: ShardPlace<'_>,
+        range: Range<usize>,
     ) -> Result<Option<CheckpointWriter>, TrainError> {
         let Some(dir) = self.checkpoints.filter(|_| self.settings.checkpoint.is_some()) else {
             return Ok(None);
         };
         let plan = PlanPosition { slots: self.place.slots, origin: self.origin };
         let spec = checkpoint_spec(dir, self.settings, layout, plan, shard);
+        let spec = CheckpointSpec { shard: range, ..spec };
         start_writer(spec, self.context.clone()).map(Some)
     }
 

@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::CHUNK_FLOATS;
 
 /// The version of the protocol. Both ends must have the same.
-pub const PROTOCOL_VERSION: u16 = 5;
+pub const PROTOCOL_VERSION: u16 = 6;
 /// The length of a header.
 pub const HEADER_BYTES: usize = 40;
 /// The longest payload of a frame that carries parameters or a gradient.
@@ -96,8 +96,8 @@ pub enum FrameKind {
     Offer = 140,
     /// Server 0, to a process: asks it to release one of its slots.
     Yield = 141,
-    /// Server: the gradient of one chunk as it knows it, to a process that takes over a slot; only
-    /// where gradients travel as changes.
+    /// Server or replica: the gradient of one chunk as it knows it, to a process that takes over a
+    /// slot; only where gradients travel as changes.
     KnownGradient = 142,
 }
 
@@ -132,7 +132,10 @@ impl FrameKind {
     /// The bytes of the smallest number that the payload may consist of; 1 if it has none.
     fn least_number_bytes(self) -> u32 {
         match self {
-            FrameKind::Push | FrameKind::Params | FrameKind::GradientChunk => 2,
+            FrameKind::Push
+            | FrameKind::Params
+            | FrameKind::GradientChunk
+            | FrameKind::UpdatedChunk => 2,
             kind if kind.carries_floats() => 4,
             _ => 1,
         }
@@ -167,7 +170,7 @@ impl FrameKind {
             FrameKind::State => Flags::MORE | Flags::CHECKPOINT,
             FrameKind::Pull => Flags::RESUME,
             FrameKind::PullKeys => Flags::RESUME | Flags::AHEAD,
-            FrameKind::Welcome | FrameKind::Hello => Flags::LEFT | Flags::PARTIAL,
+            FrameKind::Welcome | FrameKind::Hello => Flags::LEFT | Flags::PARTIAL | Flags::RESUME,
             _ => Flags::NONE,
         }
     }
@@ -190,7 +193,8 @@ impl Flags {
     pub const MORE: Flags = Flags(4);
     /// On `Pull` and `PullKeys`: the first pull of a process that takes over a slot. The server
     /// answers it when the slot's last push may be answered, with the parameters that its next
-    /// gradient belongs to.
+    /// gradient belongs to. On a replica's `Hello` and `Welcome`, where gradients travel as changes:
+    /// its process has not taken part in a step.
     pub const RESUME: Flags = Flags(8);
     /// On `Welcome`: this slot has already left, so the client can only leave too. On
     /// `GradientChunk`: the sender has no more examples and adds nothing to this step. On a

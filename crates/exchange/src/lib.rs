@@ -140,8 +140,9 @@ pub use message::{
     Welcome,
 };
 pub use replica::{
-    CompletedPiece, Contributor, GreetError, LentState, PeerFrame, PeerSource, PeerTarget, Replica,
-    ReplicaConfig, ReplicaError, ReplicaEvent, StepMemory, StepPiece, WholeGradient,
+    CompletedPiece, Contributor, GreetError, KnownPart, LentState, PeerFrame, PeerSource,
+    PeerTarget, Replica, ReplicaConfig, ReplicaError, ReplicaEvent, StepMemory, StepPiece,
+    WholeGradient,
 };
 pub use server::{
     ChunkMarks, GradientStage, Host, Level, Outcome, ResumeState, Server, ServerPhase, SlotMark,

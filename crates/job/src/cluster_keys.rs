@@ -43,7 +43,7 @@ fn sharing() -> Vec<KeySpec> {
             "steps by which a worker may lead the slowest one",
         )
         .with(MODE, &["bounded"]),
-        wire().with(MODE, WITH_SERVERS),
+        wire().with(MODE, SHARED),
         key(lost, ValueKind::Word(&["fail", "continue", "wait"]), "\"fail\"", loss)
             .with(MODE, SHARED),
         optional("cluster.on_server_loss", ValueKind::Word(&["fail", "wait"]), server_loss)
@@ -99,8 +99,8 @@ fn mirrored() -> Vec<KeySpec> {
 }
 
 fn wire() -> KeySpec {
-    let help = "how gradients and parameters of a dense model travel; bf16 halves the bytes, at a \
-                 precision of 8 bits";
+    let help = "how gradients and, with servers, parameters of a dense model travel; bf16 halves \
+                 the bytes, at a precision of 8 bits";
     key("cluster.wire", ValueKind::Word(&["f32", "bf16"]), "\"f32\"", help)
 }
 

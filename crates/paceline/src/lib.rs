@@ -134,7 +134,7 @@ pub mod prelude {
     };
     pub use paceline_engine::{
         CheckpointSettings, Mode, ModelSizing, OnDivergence, Session, SessionReport, Sharing,
-        Shuffle, Stop, TrainError,
+        Shuffle, Stop, TrainError, WireFormat,
     };
     pub use paceline_model::{
         AdaGrad, Adam, AlexNet, Architecture, Batch, DenseLayer, Ftrl, Group, Initialisation,

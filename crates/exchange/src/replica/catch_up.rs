@@ -36,11 +36,13 @@ impl Replica {
         let theirs = self.peers[peer].position.map(|position| position.step);
         let mean = self.mean_column();
         let has_mean = self.mean_step.is_some_and(|step| step + 1 == self.global_step);
-        let end = mean + usize::from(has_mean);
+        let is_newcomer = self.is_rounded() && self.peers[peer].is_fresh;
+        // The mean that changes are relative to is part of the state.
+        let end = mean + usize::from(has_mean || self.is_rounded());
         let from = |column| Some(StateTransfer { next: StatePiece { column, index: 0 }, end });
         self.peers[peer].transfer = match theirs {
             Some(step) if step >= self.global_step => None,
-            Some(step) if step + 1 == self.global_step && has_mean => from(mean),
+            Some(step) if step + 1 == self.global_step && has_mean && !is_newcomer => from(mean),
             _ => from(0),
         };
     }
@@ -118,13 +120,16 @@ impl Replica {
         };
         let has_mean = column == self.mean_column();
         if self.is_incomplete {
-            self.mean_step = has_mean.then(|| position.step.saturating_sub(1));
+            let covers_all = has_mean && !self.config.has_factors();
+            self.mean_step = covers_all.then(|| position.step.saturating_sub(1));
         } else {
             // Only the mean has arrived: this replica makes the step itself.
             self.apply_mean();
         }
         (self.global_step, self.is_over) = (position.step, position.is_over);
-        self.is_incomplete = false;
+        self.known.settle();
+        self.is_incomplete = self.awaits_known();
+        self.is_fresh &= self.is_incomplete;
         let takes_checkpoint = header.flags.contains(Flags::CHECKPOINT);
         self.checkpoint_step = takes_checkpoint.then_some(position.step);
         Ok(ReplicaEvent::Progress)

@@ -19,7 +19,7 @@ pub(super) fn chunk_plan(config: &ReplicaConfig, total: usize) -> Vec<Vec<Range<
         return shards.iter().map(|shard| shard_chunks(shard, config)).collect();
     }
     // Shards divide the parameters that have no factors, as if these followed each other.
-    let sent = || config.pieces.iter().filter(|piece| piece.factors.is_none());
+    let sent = || config.sent_pieces();
     let shards = shard_ranges(sent().map(|piece| piece.range.len()).sum(), workers);
     let chunks_of = |shard: &Range<usize>| {
         let (mut by_piece, mut before) = (Vec::new(), 0);
@@ -87,5 +87,35 @@ mod tests {
             pieces.iter().map(|p| piece(p.range.clone(), Some(sizes))).collect();
         let plan = chunk_plan(&config(2, 3, all_factors), 22);
         assert!(plan.iter().all(|chunks| chunks.len() == 1 && chunks[0].is_empty()), "{plan:?}");
+    }
+
+    #[test]
+    fn where_gradients_travel_as_changes_a_worker_saves_the_shard_of_its_chunks() {
+        let sizes = FactorSizes { inputs: 4, outputs: 2 };
+        let piece = |range, factors| StepPiece { range, factors };
+        for pieces in [
+            vec![piece(0..7, None), piece(7..17, Some(sizes)), piece(17..22, None)],
+            vec![piece(0..10, Some(sizes)), piece(10..12, None), piece(12..22, Some(sizes))],
+            vec![piece(0..22, Some(sizes))],
+            vec![piece(0..9, None), piece(9..22, None)],
+        ] {
+            for workers in 1..5 {
+                let mut config = config(workers, 3, pieces.clone());
+                config.wire = crate::WireFormat::Bf16;
+                let plan = chunk_plan(&config, 22);
+                let mut end = 0;
+                for (slot, chunks) in plan.iter().enumerate() {
+                    config.slot = slot;
+                    let shard = config.shard(22);
+                    assert_eq!(shard.start, end, "{pieces:?}");
+                    end = shard.end;
+                    let inside = |chunk: &Range<usize>| {
+                        chunk.is_empty() || shard.start <= chunk.start && chunk.end <= shard.end
+                    };
+                    assert!(chunks.iter().all(inside), "{chunks:?} in {shard:?}");
+                }
+                assert_eq!(end, 22, "{pieces:?}");
+            }
+        }
     }
 }

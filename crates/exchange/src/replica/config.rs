@@ -63,14 +63,15 @@ impl ReplicaConfig {
 
     /// Whether every worker owns the whole model: two workers and a small model.
     pub(super) fn is_whole(&self, total: usize) -> bool {
-        self.names.len() <= 2 && total <= self.chunk_floats && self.pieces.is_empty()
+        let is_small = total <= self.chunk_floats && self.pieces.is_empty();
+        self.names.len() <= 2 && is_small && self.wire == WireFormat::F32
     }
 
     /// Whether updated chunks carry the mean gradient, and every worker makes the whole update: in
-    /// runs that recover, and in those where some factors travel, since every worker then makes
-    /// the update of those pieces anyway.
+    /// runs that recover; in those where some factors travel, since every worker then makes the
+    /// update of those pieces anyway; and in those where gradients travel as changes.
     pub fn sends_means(&self) -> bool {
-        self.recovers || self.has_factors()
+        self.recovers || self.has_factors() || self.wire == WireFormat::Bf16
     }
 
     /// Whether the factors of some pieces travel.
@@ -83,8 +84,36 @@ impl ReplicaConfig {
         if self.sends_means() || self.is_whole(total) { 0..total } else { self.shard(total) }
     }
 
-    /// The range of `total` parameters that this worker writes into checkpoints.
+    /// The range of `total` parameters that this worker writes into checkpoints. Where gradients
+    /// travel as changes it contains the worker's chunks, since only their owner knows of them.
     pub fn shard(&self, total: usize) -> Range<usize> {
-        shard_ranges(total, self.names.len())[self.slot].clone()
+        let workers = self.names.len();
+        let sent: usize = self.sent_pieces().map(|piece| piece.range.len()).sum();
+        if self.wire == WireFormat::F32 || !self.has_factors() || sent == 0 {
+            return shard_ranges(total, workers)[self.slot].clone();
+        }
+        let shards = shard_ranges(sent, workers);
+        let start = |slot: usize| match slot {
+            0 => 0,
+            slot => shards.get(slot).map_or(total, |shard| self.place_of(shard.start, total)),
+        };
+        start(self.slot)..start(self.slot + 1)
+    }
+
+    /// The pieces whose gradient travels as it is.
+    pub(super) fn sent_pieces(&self) -> impl Iterator<Item = &StepPiece> {
+        self.pieces.iter().filter(|piece| piece.factors.is_none())
+    }
+
+    /// The parameter before which there are `nth` whose gradient travels as it is.
+    fn place_of(&self, nth: usize, total: usize) -> usize {
+        let mut before = 0;
+        for StepPiece { range, .. } in self.sent_pieces() {
+            if nth < before + range.len() {
+                return range.start + nth - before;
+            }
+            before += range.len();
+        }
+        total
     }
 }

@@ -36,7 +36,8 @@ impl Replica {
 
     /// Whether frames to or from a peer are still missing, so that losing it now ends the run.
     pub fn needs(&self, peer: usize) -> bool {
-        if self.peers[peer].transfer.is_some() {
+        let its = &self.peers[peer];
+        if its.transfer.is_some() || its.known_to_send.is_some() || its.known_awaited.is_some() {
             return true;
         }
         if self.step.is_some() {

@@ -33,6 +33,15 @@ pub enum ReplicaError {
         /// The names of the workers whose parameters differ.
         right: String,
     },
+    /// Two workers were lost at once, and with them what only they knew.
+    #[error(
+        "{names} were lost at the same time, and with them what rounding has dropped from their \
+         gradients; resume the run from its last checkpoint (--resume)"
+    )]
+    KnownLost {
+        /// The names of the workers.
+        names: String,
+    },
     /// Every worker has lost the one that was sending it the parameters.
     #[error("no worker has the parameters any more")]
     NoReplicaLeft,

@@ -8,8 +8,8 @@
 use super::peer::{COORDINATOR, ReplicaPosition};
 use super::state::Replica;
 use crate::{
-    ControlFrame, FrameKind, Generation, Header, Hello, MessageError, PeerRole, ProtocolError,
-    Refusal, RefuseCode, Welcome,
+    ControlFrame, Flags, FrameKind, Generation, Header, Hello, MessageError, PeerRole,
+    ProtocolError, Refusal, RefuseCode, Welcome,
 };
 
 /// Why a `Hello` is not accepted.
@@ -73,6 +73,7 @@ impl Replica {
         let peer = &mut self.peers[slot];
         peer.incarnation = Some(hello.incarnation);
         (peer.is_connected, peer.position) = (true, position);
+        peer.is_fresh = header.flags.contains(Flags::RESUME);
         // A coordinator that has made the last step helps late peers without waiting for others.
         if self.config.slot == COORDINATOR && self.is_over && !self.is_gathering {
             self.plan_transfer(slot);
@@ -159,7 +160,9 @@ impl Replica {
         }
         self.connection_lost(peer);
         let position = ReplicaPosition::decode(header, welcome.resume_step);
-        (self.peers[peer].is_connected, self.peers[peer].position) = (true, position);
+        let is_fresh = header.flags.contains(Flags::RESUME);
+        let peer = &mut self.peers[peer];
+        (peer.is_connected, peer.position, peer.is_fresh) = (true, position, is_fresh);
         Ok(None)
     }
 }

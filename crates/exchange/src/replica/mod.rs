@@ -20,6 +20,8 @@
 //! A step may also be made in pieces, while the gradient is still being computed, and exchange
 //! factors of gradients in place of gradients (`pieces.rs`, `factors.rs`).
 //!
+//! Where numbers are rounded to bf16, gradients and means travel as changes (`known.rs`).
+//!
 //! A chunk is kept until those of all peers have arrived, and is then summed while it is in the
 //! cache. Frames that arrive early stay in the connection, which is the only queue.
 
@@ -31,7 +33,9 @@ mod ending;
 mod event;
 mod factors;
 mod greeting;
+mod known;
 mod memory;
+mod newcomer;
 mod peer;
 mod pieces;
 mod receive;
@@ -44,6 +48,7 @@ mod step_piece;
 pub use config::ReplicaConfig;
 pub use event::{ReplicaError, ReplicaEvent};
 pub use greeting::GreetError;
+pub use known::KnownPart;
 pub use memory::{StepMemory, WholeGradient};
 pub use pieces::{CompletedPiece, Contributor};
 pub use receive::PeerTarget;

@@ -14,8 +14,16 @@ pub(super) struct ReplicaPeer {
     pub(super) position: Option<ReplicaPosition>,
     /// What still has to be sent to it until it is as far as this replica.
     pub(super) transfer: Option<StateTransfer>,
+    /// Whether its process has just begun, where gradients travel as changes.
+    pub(super) is_fresh: bool,
+    /// If it is a newcomer: the next frame with what this worker knows of gradients.
+    pub(super) known_to_send: Option<usize>,
+    /// If this worker is a newcomer: the next such frame from it.
+    pub(super) known_awaited: Option<usize>,
     /// Its gradient of the chunk whose turn it is.
     pub(super) gradient: Vec<f32>,
+    /// Changes on their way from the connection.
+    pub(super) changes: Vec<u16>,
     pub(super) has_gradient: bool,
     pub(super) progress: PeerProgress,
     /// Its contribution to the present step, once the first chunk has arrived.

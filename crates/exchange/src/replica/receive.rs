@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::event::{ReplicaError, ReplicaEvent};
+use super::known::KnownPart;
 use super::memory::StepMemory;
 use super::peer::{COORDINATOR, Contribution};
 use super::state::Replica;
@@ -21,6 +22,15 @@ pub enum PeerTarget {
     State(usize, Range<usize>),
     /// Into this range of the output of the step.
     Output(Range<usize>),
+    /// Into the buffer for this many changes, of a gradient or of a mean.
+    Changes(usize),
+    /// Into a gradient as it is known.
+    Known {
+        /// The gradient.
+        part: KnownPart,
+        /// Its length in floats.
+        len: usize,
+    },
     /// Into this range of the memory for the peer's factors of a piece.
     Factors {
         /// The piece.
@@ -44,9 +54,9 @@ impl Replica {
         if self.step.is_none() || !is_short || !self.config.pieces.is_empty() {
             None
         } else if progress.gradients_received == 0 {
-            Some(PeerTarget::Gradient(own[0].len()))
+            Some(self.gradient_target(own[0].len()))
         } else if progress.updates_received == 0 && !self.is_whole && self.is_certain() {
-            Some(PeerTarget::Output(theirs[0].clone()))
+            Some(self.output_target(theirs[0].clone()))
         } else {
             None
         }
@@ -58,13 +68,14 @@ impl Replica {
         match header.kind {
             // Other workers may have begun while a peer is still missing here.
             FrameKind::GradientChunk | FrameKind::Factors
-                if self.is_gathering || self.catch_up.is_some() =>
+                if self.is_gathering || self.is_behind() =>
             {
                 Ok(PeerTarget::Later)
             }
             FrameKind::GradientChunk => self.expect_gradient(peer, header),
             FrameKind::Factors => self.expect_factors(peer, header),
             FrameKind::State => self.expect_state(peer, header),
+            FrameKind::KnownGradient => self.expect_known(peer, header),
             FrameKind::UpdatedChunk => self.expect_update(peer, header),
             FrameKind::Abort => Ok(PeerTarget::Bytes(header.len as usize)),
             FrameKind::Leave if is_coordinator && !self.is_over => Ok(PeerTarget::Later),
@@ -108,13 +119,22 @@ impl Replica {
             _ => return Err(ProtocolError::Chunk { chunk, len }),
         };
         let decides = flags.contains(Flags::STOP) || flags.contains(Flags::CHECKPOINT);
-        if len as usize != floats * 4 || (decides && peer != COORDINATOR) {
+        let fits = len as usize == self.payload_bytes(header.kind, floats);
+        if !fits || (decides && peer != COORDINATOR) {
             return Err(ProtocolError::Chunk { chunk, len });
         }
         if received > step.reduced || self.peers[peer].has_gradient {
             return Ok(PeerTarget::Later);
         }
-        Ok(PeerTarget::Gradient(floats))
+        Ok(self.gradient_target(floats))
+    }
+
+    fn gradient_target(&self, floats: usize) -> PeerTarget {
+        if self.is_rounded() { PeerTarget::Changes(floats) } else { PeerTarget::Gradient(floats) }
+    }
+
+    fn output_target(&self, range: Range<usize>) -> PeerTarget {
+        if self.is_rounded() { PeerTarget::Changes(range.len()) } else { PeerTarget::Output(range) }
     }
 
     fn expect_update(&self, peer: usize, header: &Header) -> Result<PeerTarget, ProtocolError> {
@@ -122,13 +142,14 @@ impl Replica {
         let received = progress.updates_received;
         let Header { chunk, len, step, .. } = *header;
         let range = self.chunks[peer].get(received).cloned().unwrap_or_default();
-        let fits = chunk as usize == received && len as usize == range.len() * 4;
+        let bytes = self.payload_bytes(header.kind, range.len());
+        let fits = chunk as usize == received && len as usize == bytes;
         // No peer can have reduced a chunk whose gradient this worker has not sent.
         let is_possible = received < progress.gradients_sent && self.has_updates();
         if self.step.is_none() || step != self.global_step || !fits || !is_possible {
             return Err(ProtocolError::Chunk { chunk, len });
         }
-        Ok(if self.may_write(&range) { PeerTarget::Output(range) } else { PeerTarget::Later })
+        Ok(if self.may_write(&range) { self.output_target(range) } else { PeerTarget::Later })
     }
 
     /// The memory of a target; empty for [`PeerTarget::Bytes`], which the caller provides.
@@ -145,6 +166,17 @@ impl Replica {
                     gradient.resize(*floats, 0.0);
                 }
                 as_bytes_mut(&mut gradient[..*floats])
+            }
+            PeerTarget::Changes(len) => {
+                let changes = &mut self.peers[peer].changes;
+                if changes.len() < *len {
+                    changes.resize(*len, 0);
+                }
+                bytemuck::cast_slice_mut(&mut changes[..*len])
+            }
+            PeerTarget::Known { part, len } => {
+                self.is_incomplete = true;
+                as_bytes_mut(self.known.values_mut(*part, *len))
             }
             PeerTarget::Params(range) => {
                 self.is_incomplete |= self.catch_up.is_some();
@@ -189,6 +221,7 @@ impl Replica {
         peer: usize,
         header: &Header,
         bytes: &[u8],
+        memory: &mut dyn StepMemory,
     ) -> Result<ReplicaEvent, ReplicaError> {
         match header.kind {
             FrameKind::GradientChunk => {
@@ -203,19 +236,52 @@ impl Replica {
                 let received = self.peers[peer].progress.updates_received;
                 self.peers[peer].progress.updates_received += 1;
                 let chunk = self.chunks[peer].get(received).cloned().unwrap_or_default();
+                if self.is_rounded() {
+                    self.add_mean(peer, received, &chunk, memory);
+                }
                 self.output_written(&chunk);
                 Ok(ReplicaEvent::Progress)
             }
             FrameKind::State => self.state_arrived(header),
+            FrameKind::KnownGradient => {
+                self.known_arrived(peer);
+                Ok(ReplicaEvent::Progress)
+            }
             _ => self.control_arrived(peer, header, bytes),
         }
     }
 
-    fn gradient_arrived(&mut self, peer: usize, header: &Header) {
-        self.contribution_arrived(peer, header);
-        let own = self.chunks[self.config.slot].len();
-        let peer = &mut self.peers[peer];
+    /// The changes of the mean of a peer's chunk have arrived.
+    fn add_mean(
+        &mut self,
+        peer: usize,
+        chunk: usize,
+        range: &Range<usize>,
+        memory: &mut dyn StepMemory,
+    ) {
+        let mut known = std::mem::take(&mut self.known);
+        let mut scratch = std::mem::take(&mut self.chunk_mean);
+        let changes = std::mem::take(&mut self.peers[peer].changes);
+        let part = KnownPart::Mean { owner: peer, chunk };
+        let output = self.output_mut(memory, range);
+        known.add_mean(part, &changes[..range.len()], output, &mut scratch);
+        (self.known, self.chunk_mean) = (known, scratch);
+        self.peers[peer].changes = changes;
+    }
+
+    fn gradient_arrived(&mut self, slot: usize, header: &Header) {
+        self.contribution_arrived(slot, header);
+        let (own, chunk) = (&self.chunks[self.config.slot], header.chunk as usize);
         let has_left = header.flags.contains(Flags::LEFT);
+        if self.is_rounded() && !has_left {
+            let peer = &mut self.peers[slot];
+            let len = own.get(chunk).map_or(0, Range::len);
+            peer.gradient.resize(len.max(peer.gradient.len()), 0.0);
+            let part = KnownPart::Received { slot, chunk };
+            self.known.add(part, &peer.changes[..len], &mut peer.gradient[..len]);
+        }
+        let own = own.len();
+        let peer = &mut self.peers[slot];
         peer.has_gradient = !has_left;
         peer.progress.gradients_received = if has_left { own } else { header.chunk as usize + 1 };
     }

@@ -26,11 +26,12 @@ impl Replica {
 
     /// How a greeting encodes the position, besides the step.
     pub(super) fn position_flags(&self) -> Flags {
-        match self.position() {
+        let flags = match self.position() {
             None => Flags::PARTIAL,
             Some(ReplicaPosition { is_over: true, .. }) => Flags::LEFT,
             Some(_) => Flags::NONE,
-        }
+        };
+        if self.is_rounded() && self.is_fresh { flags | Flags::RESUME } else { flags }
     }
 
     /// A peer is lost: gives up the step in progress and all connections.
@@ -50,6 +51,7 @@ impl Replica {
         let peer = &mut self.peers[peer];
         (peer.is_connected, peer.has_gradient) = (false, false);
         (peer.position, peer.transfer) = (None, None);
+        (peer.known_to_send, peer.known_awaited) = (None, None);
         peer.progress = PeerProgress::default();
     }
 
@@ -89,6 +91,7 @@ impl Replica {
         let Some(furthest) = furthest else { return Err(ReplicaError::NoReplicaLeft) };
         let mut donors = slots.filter(|&slot| position(slot) == Some(furthest));
         let donor = donors.next().unwrap_or_else(|| unreachable!("some replica is furthest"));
+        self.plan_known(furthest)?;
         if donor == own {
             self.others().for_each(|other| self.plan_transfer(other));
         } else if self.position().is_none_or(|mine| mine.step < furthest.step) {
@@ -101,11 +104,11 @@ impl Replica {
 
     /// Whether this replica still receives the state that it misses.
     pub fn is_behind(&self) -> bool {
-        self.catch_up.is_some()
+        self.catch_up.is_some() || self.awaits_known()
     }
 
     /// Whether this replica still sends its state to a peer.
     pub fn is_sending_state(&self) -> bool {
-        self.peers.iter().any(|peer| peer.transfer.is_some())
+        self.peers.iter().any(|peer| peer.transfer.is_some() || peer.known_to_send.is_some())
     }
 }

@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
+use super::known::KnownPart;
 use super::memory::StepMemory;
 use super::peer::CurrentStep;
 use super::state::Replica;
-use crate::{Flags, FrameKind, Header};
+use crate::{Flags, FrameKind, Header, as_bytes};
 
 /// A frame to send to a peer.
 #[derive(Clone, Debug)]
@@ -29,6 +30,10 @@ pub enum PeerSource {
     State(usize, Range<usize>),
     /// This range of the output of the step.
     Output(Range<usize>),
+    /// The changes that were made last.
+    Changes(KnownPart),
+    /// A gradient as it is known.
+    Known(KnownPart),
     /// This range of this worker's factors of a piece.
     Factors {
         /// The piece.
@@ -40,9 +45,12 @@ pub enum PeerSource {
 
 impl Replica {
     /// The next frame for a peer; `None` if there is none now.
-    pub fn next_frame(&mut self, peer: usize) -> Option<PeerFrame> {
+    pub fn next_frame(&mut self, peer: usize, memory: &dyn StepMemory) -> Option<PeerFrame> {
         if let Some(transfer) = self.peers[peer].transfer {
             return Some(self.next_state_frame(peer, transfer));
+        }
+        if let Some(nth) = self.peers[peer].known_to_send {
+            return self.next_known(peer, nth);
         }
         let step = self.step?;
         let has_updates = self.has_updates();
@@ -56,7 +64,7 @@ impl Replica {
         }
         // Factors are handed in before most gradients, and are few.
         let factors = self.next_factors(peer, step.own);
-        factors.or_else(|| self.next_gradient(peer, step))
+        factors.or_else(|| self.next_gradient(peer, step, memory))
     }
 
     fn next_update(&mut self, peer: usize) -> PeerFrame {
@@ -65,10 +73,20 @@ impl Replica {
         progress.updates_sent += 1;
         let range = self.chunks[self.config.slot][chunk].clone();
         let header = self.step_header(FrameKind::UpdatedChunk, chunk, range.len());
-        PeerFrame { header, source: PeerSource::Output(range) }
+        let source = if self.is_rounded() {
+            PeerSource::Changes(KnownPart::Mean { owner: self.config.slot, chunk })
+        } else {
+            PeerSource::Output(range)
+        };
+        PeerFrame { header, source }
     }
 
-    fn next_gradient(&mut self, peer: usize, step: CurrentStep) -> Option<PeerFrame> {
+    fn next_gradient(
+        &mut self,
+        peer: usize,
+        step: CurrentStep,
+        memory: &dyn StepMemory,
+    ) -> Option<PeerFrame> {
         let own = step.own;
         let chunks = &self.chunks[peer];
         let chunk = self.peers[peer].progress.gradients_sent;
@@ -87,12 +105,20 @@ impl Replica {
         }
         let header = self.step_header(FrameKind::GradientChunk, chunk, range.len());
         let header = Header { flags, count: own.examples, version: own.digest, ..header };
-        Some(PeerFrame { header, source: PeerSource::Gradient(range) })
+        let mut source = PeerSource::Gradient(range.clone());
+        if self.is_rounded() && !own.has_left {
+            let part = KnownPart::Sent { owner: peer, chunk };
+            self.known.encode(part, memory.gradient(range));
+            source = PeerSource::Changes(part);
+        }
+        Some(PeerFrame { header, source })
     }
 
     /// The payload of a frame to send.
-    pub fn payload<'a>(&'a self, source: &PeerSource, memory: &'a dyn StepMemory) -> &'a [f32] {
-        match source {
+    pub fn payload<'a>(&'a self, source: &PeerSource, memory: &'a dyn StepMemory) -> &'a [u8] {
+        as_bytes(match source {
+            PeerSource::Changes(part) => return self.known.changes(*part),
+            PeerSource::Known(part) => self.known.values(*part),
             PeerSource::Gradient(range) => memory.gradient(range.clone()),
             PeerSource::Output(range) => memory.output(range.clone()).unwrap_or_else(|| {
                 let own = if self.config.sends_means() { &self.mean[..] } else { &self.params[..] };
@@ -105,10 +131,17 @@ impl Replica {
                 let mut states = self.optimizer.states();
                 states.nth(*index).map_or(&[], |(_, values)| &values[range.clone()])
             }
-        }
+        })
     }
 
-    pub(super) fn step_header(&self, kind: FrameKind, chunk: usize, floats: usize) -> Header {
-        Header { chunk: chunk as u32, step: self.global_step, ..Header::new(kind, floats * 4) }
+    pub(super) fn step_header(&self, kind: FrameKind, chunk: usize, numbers: usize) -> Header {
+        let len = self.payload_bytes(kind, numbers);
+        Header { chunk: chunk as u32, step: self.global_step, ..Header::new(kind, len) }
+    }
+
+    /// The length of a payload of so many numbers.
+    pub(super) fn payload_bytes(&self, kind: FrameKind, numbers: usize) -> usize {
+        let may_be_rounded = matches!(kind, FrameKind::GradientChunk | FrameKind::UpdatedChunk);
+        numbers * if may_be_rounded { self.config.wire.number_bytes() } else { 4 }
     }
 }

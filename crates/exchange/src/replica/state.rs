@@ -6,6 +6,7 @@ use paceline_model::{AlignedBuffer, Layout, OptimizerSpec, OptimizerState};
 
 use super::chunk_plan::chunk_plan;
 use super::config::ReplicaConfig;
+use super::known::KnownGradients;
 use super::peer::{COORDINATOR, CatchUp, CurrentStep, PieceProgress, ReplicaPeer};
 use crate::TaskReport;
 
@@ -46,6 +47,13 @@ pub struct Replica {
     pub(super) catch_up: Option<CatchUp>,
     /// Whether a state has been received in part: this replica is of no use until it is complete.
     pub(super) is_incomplete: bool,
+    /// Whether the process has just begun, with the beginning of the run or a checkpoint, and has
+    /// not yet received what others know.
+    pub(super) is_fresh: bool,
+    /// What travels as changes.
+    pub(super) known: KnownGradients,
+    /// Whether `known` is not that of the present step, since no step will follow.
+    pub(super) lacks_known: bool,
 }
 
 /// What a replica lends to its caller for a step in pieces.
@@ -92,8 +100,10 @@ impl Replica {
         let ends = config.pieces.iter().map(|piece| piece.range.end);
         let starts = config.pieces.iter().map(|piece| piece.range.start).skip(1).chain([total]);
         assert!(config.pieces.is_empty() || ends.eq(starts), "pieces have gaps");
+        let chunks = chunk_plan(&config, total);
         Self {
-            chunks: chunk_plan(&config, total),
+            known: KnownGradients::new(&config, &chunks),
+            chunks,
             params: params.into(),
             total,
             optimizer,
@@ -113,6 +123,8 @@ impl Replica {
             is_gathering: true,
             catch_up: None,
             is_incomplete: false,
+            is_fresh: true,
+            lacks_known: false,
             config,
         }
     }

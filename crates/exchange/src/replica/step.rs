@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::digest::digest;
 use super::event::ReplicaError;
+use super::known::KnownPart;
 use super::memory::StepMemory;
 use super::peer::{Contribution, CurrentStep, PeerProgress};
 use super::pieces::Contributor;
@@ -18,13 +19,14 @@ impl Replica {
     /// # Panics
     /// If a step is in progress, the last one has been made, or a peer is missing.
     pub fn begin_step(&mut self, examples: Option<u32>) {
-        let is_ready = !self.is_gathering && self.catch_up.is_none() && !self.is_over;
+        let is_ready = !self.is_gathering && !self.is_behind() && !self.is_over;
         assert!(self.step.is_none() && is_ready, "a step cannot begin now");
         for peer in &mut self.peers {
             peer.progress = PeerProgress::default();
             (peer.contribution, peer.has_gradient) = (None, false);
         }
         self.pieces.clear();
+        self.is_fresh = false;
         let is_due =
             self.global_step > 0 && self.global_step.is_multiple_of(self.config.check_every);
         let own = Contribution {
@@ -51,7 +53,7 @@ impl Replica {
             return false;
         }
         if !self.has_all_left() && !range.is_empty() {
-            self.reduce(&range, memory);
+            self.reduce(reduced, &range, memory);
             self.output_written(&range);
         }
         self.peers.iter_mut().for_each(|peer| peer.has_gradient = false);
@@ -63,14 +65,19 @@ impl Replica {
 
     /// Takes the mean of all gradients of a chunk of the own shard, in slot order. Unless updated
     /// chunks carry means, updates the chunk with it at once.
-    fn reduce(&mut self, range: &Range<usize>, memory: &mut dyn StepMemory) {
+    fn reduce(&mut self, chunk: usize, range: &Range<usize>, memory: &mut dyn StepMemory) {
         let mut buffer = std::mem::take(&mut self.chunk_mean);
         if buffer.len() < range.len() {
             buffer.resize(range.len(), 0.0);
         }
         let mean = &mut buffer[..range.len()];
         self.sum(range, memory, mean);
-        if self.config.sends_means() {
+        if self.is_rounded() {
+            let part = KnownPart::Mean { owner: self.config.slot, chunk };
+            let mut known = std::mem::take(&mut self.known);
+            known.encode_mean(part, mean, self.output_mut(memory, range));
+            self.known = known;
+        } else if self.config.sends_means() {
             self.output_mut(memory, range).copy_from_slice(mean);
         } else {
             let offset = range.start - self.config.updates(self.total).start;
@@ -201,6 +208,7 @@ impl Replica {
             } else if !self.config.has_factors() && self.config.sends_means() {
                 self.mean_step = Some(self.global_step);
             }
+            self.known.settle();
             self.global_step += 1;
             self.checkpoint_step = takes_checkpoint.then_some(self.global_step);
             self.checkpoint_requested = false;

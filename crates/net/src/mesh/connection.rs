@@ -7,7 +7,6 @@ use mio::net::TcpStream;
 use mio::{Registry, Token};
 use paceline_exchange::{
     FrameKind, Header, PeerSource, PeerTarget, ProtocolError, Replica, ReplicaEvent, StepMemory,
-    as_bytes,
 };
 
 use super::fault::MeshFault;
@@ -133,7 +132,7 @@ impl MeshConnection {
                 let is_first = header.kind.carries_floats() && header.chunk == 0;
                 self.first_chunk = is_first.then_some(header.kind);
                 let bytes = if is_control { self.frames.control() } else { &[] };
-                let event = replica.frame_arrived(slot, &header, bytes);
+                let event = replica.frame_arrived(slot, &header, bytes, memory);
                 event.map(Some).map_err(|error| MeshFault::on_frame(slot, error))
             }
             FrameRead::Blocked => Ok(None),
@@ -178,12 +177,12 @@ impl FrameSource for ReplicaSource<'_> {
     type Origin = PeerSource;
 
     fn next_frame(&mut self) -> Option<SourceFrame<PeerSource>> {
-        let next = self.replica.next_frame(self.slot)?;
+        let next = self.replica.next_frame(self.slot, self.memory)?;
         Some(SourceFrame { header: next.header, origin: next.source })
     }
 
     fn bytes(&self, source: &PeerSource) -> [&[u8]; 2] {
-        [as_bytes(self.replica.payload(source, self.memory)), &[]]
+        [self.replica.payload(source, self.memory), &[]]
     }
 }
 

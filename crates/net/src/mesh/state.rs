@@ -90,6 +90,16 @@ impl Mesh {
         self.replica.shard_columns()
     }
 
+    /// Whether this worker has everything that its part of a checkpoint holds.
+    pub fn has_whole_state(&self) -> bool {
+        self.replica.has_whole_state()
+    }
+
+    /// A column of a checkpoint with a gradient as it is known, where gradients travel as changes.
+    pub fn copy_known(&self, slot: usize, out: &mut [f32]) {
+        self.replica.copy_known(slot, out);
+    }
+
     /// Bytes sent to and received from all other workers.
     pub fn traffic(&self) -> Traffic {
         let mut total = self.closed_traffic;

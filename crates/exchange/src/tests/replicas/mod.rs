@@ -4,6 +4,8 @@
 //! at once, or one that has just been restarted, and connections break; each time a new process
 //! fills the slot. Every run must end, and with the bits of a plain loop.
 
+use std::collections::BTreeSet;
+
 mod pieces;
 mod plan;
 mod refusals;
@@ -12,9 +14,12 @@ mod wires;
 mod world;
 
 use super::harness::{SeededRandom, for_each_seed, mix, seed_count};
-use crate::{ControlFrame, GreetError, RefuseCode, Replica, ReplicaConfig, as_bytes, worker_names};
+use crate::{
+    ControlFrame, GreetError, RefuseCode, Replica, ReplicaConfig, WireFormat, as_bytes,
+    worker_names,
+};
 use plan::ReplicaPlan;
-use world::{ReplicaPhase, ReplicaWorld};
+use world::{LOST_AT_ONCE, ReplicaPhase, ReplicaWorld};
 
 #[test]
 fn all_replicas_end_with_the_bits_of_a_plain_loop() {
@@ -31,6 +36,48 @@ fn all_replicas_end_with_the_bits_of_a_plain_loop() {
         let slots: Vec<_> = reports.iter().filter_map(|report| report.slot).collect();
         assert_eq!(slots, (1..plan.workers as u32).collect::<Vec<_>>());
     });
+}
+
+#[test]
+fn changes_that_are_rounded_give_the_bits_of_a_plain_loop_that_rounds() {
+    for_each_seed("rounded replicas", 3_000, |seed, _| {
+        let plan = ReplicaPlan { wire: WireFormat::Bf16, ..ReplicaPlan::draw(seed, false) };
+        let (params, steps) = plan.plain_loop();
+        for process in ReplicaWorld::new(plan.clone(), seed).play().processes.iter().flatten() {
+            assert_eq!(process.failed, None, "{plan:?}");
+            assert_eq!(process.replica.global_step(), steps, "{plan:?}");
+            assert!(as_bytes(process.replica.params()) == as_bytes(&params), "{plan:?}");
+        }
+    });
+}
+
+#[test]
+fn a_run_that_rounds_ends_with_its_bits_unless_two_workers_are_lost_at_once() {
+    let (mut transfers, mut deaths, mut failures) = (0, 0, 0);
+    let seeds = seed_count(4_000);
+    for seed in 0..seeds {
+        let plan = ReplicaPlan { wire: WireFormat::Bf16, ..ReplicaPlan::draw(seed, true) };
+        let (params, _) = plan.plain_loop();
+        let mut world = ReplicaWorld::new(plan.clone(), seed);
+        draw_deaths(&mut world);
+        let slots: BTreeSet<_> = world.deaths.iter().map(|(_, slot)| *slot).collect();
+        let planned = world.deaths.len();
+        let world = world.play();
+        deaths += planned - world.deaths.len();
+        transfers += world.transfers;
+        for process in world.processes.iter().flatten() {
+            if let Some(why) = &process.failed {
+                failures += 1;
+                assert!(why.contains(LOST_AT_ONCE) && slots.len() > 1, "{seed}: {why} {plan:?}");
+            } else if process.phase == ReplicaPhase::Leaving {
+                let has_same = as_bytes(process.replica.params()) == as_bytes(&params);
+                assert!(has_same, "{seed}: {plan:?}");
+            }
+        }
+    }
+    let is_rich = deaths > seeds as usize / 4 && transfers > seeds as usize / 8;
+    assert!(is_rich, "only {deaths} deaths and {transfers} transfers in {seeds} runs");
+    assert!(failures < seeds as usize / 4, "{failures} workers failed in {seeds} runs");
 }
 
 #[test]
@@ -118,6 +165,7 @@ fn replicas_that_differ_are_found_at_the_next_comparison_and_named() {
         room: 2,
         recovers: false,
         pieces: Vec::new(),
+        wire: WireFormat::F32,
     };
     let mut world = ReplicaWorld::new(plan, 5);
     world.fault = Some((2, 4));
@@ -149,6 +197,7 @@ fn workers_that_do_not_belong_to_the_run_are_refused() {
         (other(&|c| c.job_digest = [8; 32]), (RefuseCode::WrongJob, Some(2))),
         (other(&|c| c.layout_digest = [8; 32]), (RefuseCode::WrongLayout, Some(2))),
         (other(&|c| c.names = worker_names(4)), (RefuseCode::WrongServer, Some(2))),
+        (other(&|c| c.wire = WireFormat::Bf16), (RefuseCode::WrongWire, Some(2))),
         (other(&|c| c.slot = 0), (RefuseCode::BadSlot, Some(0))),
     ] {
         assert_eq!(refused(&mut here, config), expected);

@@ -1,9 +1,10 @@
 //! What replica runs are drawn from, and the same run as a plain loop.
 
+use paceline_model::kernels::bf16_encode_change;
 use paceline_model::{FactorSizes, Layout, Momentum, OptimizerSpec, OptimizerState};
 
 use crate::tests::harness::{JOB, LAYOUT, SeededRandom, TOKEN, flat_layout, mix};
-use crate::{Replica, ReplicaConfig, StepPiece};
+use crate::{Replica, ReplicaConfig, StepPiece, WireFormat, shard_ranges};
 
 #[derive(Clone, Debug)]
 pub(crate) struct ReplicaPlan {
@@ -20,6 +21,7 @@ pub(crate) struct ReplicaPlan {
     pub(crate) recovers: bool,
     /// The pieces in which steps are made; none if they are made at once.
     pub(crate) pieces: Vec<StepPiece>,
+    pub(crate) wire: WireFormat,
 }
 
 impl ReplicaPlan {
@@ -40,6 +42,7 @@ impl ReplicaPlan {
             room: 1 + random.index(3),
             recovers,
             pieces: if random.index(3) == 0 { Vec::new() } else { pieces(&mut random, total) },
+            wire: WireFormat::F32,
         }
     }
 
@@ -61,6 +64,7 @@ impl ReplicaPlan {
             chunk_floats: self.chunk_floats,
             recovers: self.recovers,
             pieces: self.pieces.clone(),
+            wire: self.wire,
             batch: MOST_EXAMPLES as usize,
             ..ReplicaConfig::new(slot, self.workers)
         }
@@ -83,10 +87,27 @@ impl ReplicaPlan {
         all
     }
 
+    /// What travels as changes, if anything does: the gradient of each slot, then the mean.
+    fn known_values(&self) -> Vec<KnownValues> {
+        let whole = [StepPiece { range: 0..self.total, factors: None }];
+        let pieces = if self.pieces.is_empty() { &whole[..] } else { &self.pieces };
+        let sent = pieces.iter().filter(|piece| piece.factors.is_none());
+        let sent: Vec<usize> = sent.flat_map(|piece| piece.range.clone()).collect();
+        let shards = shard_ranges(sent.len(), self.workers);
+        let values = |slot: usize| {
+            let own = shards.get(slot).map_or(&[][..], |shard| &sent[shard.clone()]);
+            let travels = |at: &usize| self.wire == WireFormat::Bf16 && !own.contains(at);
+            let places = sent.iter().copied().filter(travels).collect();
+            KnownValues { places, values: vec![0.0; self.total] }
+        };
+        (0..=self.workers).map(values).collect()
+    }
+
     /// The same run in a plain loop: its parameters and its number of steps.
     pub(crate) fn plain_loop(&self) -> (Vec<f32>, u64) {
         let mut params = self.initial();
         let mut state = OptimizerState::new(optimizer(), &self.layout(), 0..self.total);
+        let mut known = self.known_values();
         let mut step = 0;
         loop {
             let slots: Vec<_> = (0..self.workers).filter(|&slot| step < self.steps[slot]).collect();
@@ -97,10 +118,13 @@ impl ReplicaPlan {
             let mut mean = vec![0.0f32; self.total];
             for (nth, &slot) in slots.iter().enumerate() {
                 let weight = (f64::from(examples(slot, step)) / total as f64) as f32;
-                for (mean, value) in mean.iter_mut().zip(self.gradient(&params, slot, step)) {
+                let mut gradient = self.gradient(&params, slot, step);
+                known[slot].send(&mut gradient);
+                for (mean, value) in mean.iter_mut().zip(gradient) {
                     *mean = if nth == 0 { weight * value } else { *mean + weight * value };
                 }
             }
+            known[self.workers].send(&mut mean);
             state.apply(step, 0, &mut params, &mean);
             step += 1;
             // The other workers hear of a stop with the next step, which is made; a single worker
@@ -109,6 +133,22 @@ impl ReplicaPlan {
             if [self.stop_steps, stop_after].into_iter().flatten().any(|last| step >= last) {
                 return (params, step);
             }
+        }
+    }
+}
+
+/// Numbers of which some travel as changes.
+struct KnownValues {
+    places: Vec<usize>,
+    values: Vec<f32>,
+}
+
+impl KnownValues {
+    /// Replaces those that travel by what arrives.
+    fn send(&mut self, values: &mut [f32]) {
+        for &at in &self.places {
+            bf16_encode_change(&values[at..=at], &mut self.values[at..=at], &mut [0]);
+            values[at] = self.values[at];
         }
     }
 }

@@ -29,10 +29,10 @@ fn pair() -> (ReplicaPlan, Replica, Replica) {
 #[test]
 fn factors_of_the_wrong_batch_layer_or_length_are_refused() {
     let (plan, mut left, mut right) = pair();
-    let _left = SimMemory::begin(&plan, &mut left, 0, Some(2));
+    let mut left_memory = SimMemory::begin(&plan, &mut left, 0, Some(2));
     let mut memory = SimMemory::begin(&plan, &mut right, 1, Some(2));
     while memory.hand_in(&mut right) {}
-    let frame = right.next_frame(0).unwrap().header;
+    let frame = right.next_frame(0, &memory).unwrap().header;
     assert_eq!((frame.kind, frame.sequence, frame.len), (FrameKind::Factors, 1, 16));
     let wrong = |change: &dyn Fn(&mut Header)| {
         let mut header = frame;
@@ -57,9 +57,9 @@ fn factors_of_the_wrong_batch_layer_or_length_are_refused() {
     // Only the coordinator decides when to stop.
     assert!(left.read_target(1, &wrong(&|h| h.flags = crate::Flags::STOP)).is_err());
     assert_eq!(left.read_target(1, &frame), Ok(PeerTarget::Factors { piece: 1, range: 0..4 }));
-    left.frame_arrived(1, &frame, &[]).unwrap();
+    left.frame_arrived(1, &frame, &[], &mut left_memory).unwrap();
     // The number of examples must not change within a step.
-    let next = right.next_frame(0).unwrap().header;
+    let next = right.next_frame(0, &memory).unwrap().header;
     assert!(left.read_target(1, &next).is_ok());
     assert!(left.read_target(1, &Header { count: 1, ..next }).is_err());
 }
@@ -69,7 +69,7 @@ fn factors_of_the_next_step_wait_and_those_of_a_run_without_are_refused() {
     let (plan, left, mut right) = pair();
     let mut memory = SimMemory::begin(&plan, &mut right, 1, Some(1));
     while memory.hand_in(&mut right) {}
-    let frame = right.next_frame(0).unwrap().header;
+    let frame = right.next_frame(0, &memory).unwrap().header;
     assert_eq!(left.read_target(1, &frame), Ok(PeerTarget::Later), "the step has not begun");
     let plain = ReplicaPlan { pieces: Vec::new(), ..plan };
     let mut other = plain.replica(plain.config(0));

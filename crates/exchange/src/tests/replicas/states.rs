@@ -39,12 +39,12 @@ fn pair() -> (Replica, Replica) {
 }
 
 fn transfer_piece(old: &mut Replica, new: &mut Replica) -> Header {
-    let next = old.next_frame(1).unwrap();
-    let place = new.read_target(0, &next.header).unwrap();
     let none = &mut WholeGradient::none();
-    let bytes = as_bytes(old.payload(&next.source, none)).to_vec();
+    let next = old.next_frame(1, none).unwrap();
+    let place = new.read_target(0, &next.header).unwrap();
+    let bytes = old.payload(&next.source, none).to_vec();
     new.target_bytes(0, &place, none).copy_from_slice(&bytes);
-    new.frame_arrived(0, &next.header, &[]).unwrap();
+    new.frame_arrived(0, &next.header, &[], none).unwrap();
     next.header
 }
 
@@ -70,7 +70,7 @@ fn a_newcomer_receives_the_whole_state_of_the_other() {
 #[test]
 fn pieces_that_are_not_the_next_one_are_refused() {
     let (mut old, new) = pair();
-    let first = old.next_frame(1).unwrap().header;
+    let first = old.next_frame(1, &WholeGradient::none()).unwrap().header;
     let wrong = |change: &dyn Fn(&mut Header)| {
         let mut header = first;
         change(&mut header);
