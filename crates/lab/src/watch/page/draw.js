@@ -69,7 +69,7 @@ export function draw(spec, view) {
   const fromX = px => xs[0] + ((px - plot.left) / (plot.right - plot.left)) * (xs[1] - xs[0]);
   const clip = `clip-${spec.id}${view.file ? '-file' : ''}`;
   const body = [
-    axes(spec, view, theme, plot, xs, ys, toX, toY, isLog),
+    axes(spec, view, theme, plot, xs, lines.length ? ys : null, toX, toY, isLog),
     `<clipPath id="${clip}">`,
     svgElement('rect', {
       x: plot.left,
@@ -141,7 +141,10 @@ function valueRange(spec, lines, xs, isLog) {
 function axes(spec, view, theme, plot, xs, ys, toX, toY, isLog) {
   const out = [],
     count = Math.max(2, Math.floor((plot.right - plot.left) / 75));
-  const vertical = isLog
+  // An empty chart has no values to measure.
+  const vertical = !ys
+    ? { at: [] }
+    : isLog
     ? logTicks(...ys)
     : ticks(ys[0], ys[1], Math.max(2, Math.floor((plot.bottom - plot.top) / 38)));
   for (const y of vertical.at) {
