@@ -130,7 +130,8 @@ function valueRange(spec, lines, xs, isLog) {
   if (!(low <= high)) return isLog ? [0.1, 1] : [0, 1];
   if (isLog) return low < high ? [low / 1.05, high * 1.05] : [low / 2, high * 2];
   if (spec.fromZero) low = Math.min(0, low);
-  const pad = (high - low) * 0.06 || Math.abs(high) * 0.1 || 0.5;
+  // Where all values are zero, an axis of whole bytes.
+  const pad = (high - low) * 0.06 || Math.abs(high) * 0.1 || (/^B/.test(spec.unit) ? 5 : 0.5);
   // Nothing that is drawn here can be negative unless a value is.
   return [
     low >= 0 ? (spec.fromZero ? 0 : Math.max(0, low - pad)) : low - pad,
