@@ -140,7 +140,22 @@ fn missing_data_is_listed_as_missing() {
     let row = |name: &str| list.lines().find(|line| line.starts_with(name)).unwrap();
     assert_says(row("digits"), &["generated"]);
     assert_says(row("mnist"), &["missing"]);
-    assert_says(&list, &["`paceline data get NAME`"]);
+    assert_says(&list, &["`paceline data get mnist`"]);
+    // A set that is complete in one place is not missing in others.
+    assert!(!row("fashion-mnist").contains("missing"), "{list}");
+}
+
+#[test]
+fn a_slow_source_shows_that_it_is_at_work() {
+    let sandbox = Sandbox::new();
+    let empty = start_mirror(MirrorBehaviour::Empty);
+    let npm = sandbox.write("bin/npm", "#!/bin/sh\nsleep 2\nexit 1\n");
+    fs::set_permissions(&npm, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = get(&sandbox, &sandbox.path("cache"), &[&empty], None);
+    let path = format!("{}:/usr/bin:/bin", npm.parent().unwrap().display());
+    let output = finish(start(command.env("PATH", path)));
+    assert_eq!(output.code, Some(2), "{output:?}");
+    assert_says(&output.stderr, &["trying npm pack", "npm is running (1 s of 120 s)"]);
 }
 
 #[test]

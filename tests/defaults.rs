@@ -51,12 +51,12 @@ fn explain_says_which_defaults_apply_and_why() {
     assert_says(&line(&clicks, "kind = \"clicks\""), &["# default: model.kind is logistic"]);
     let mode = line(&clicks, "mode = \"single\"");
     assert_says(&mode, &["# default: --set model.kind replaces the built-in job's [cluster]"]);
-    assert_says(&clicks, &["# tasks: this process alone", "# threads: 1 thread", "without locks"]);
+    assert_says(&clicks, &["# tasks: this process alone", "# threads: 1 (", "without locks"]);
     let lenet = explain(&["model.kind=lenet"]);
     assert_says(&line(&lenet, "# threads"), &["all cores"]);
     assert_says(&line(&explain(&["model.kind=softmax"]), "# threads"), &["train.batch of 256"]);
     let fixed = explain(&["model.kind=lenet", "train.threads=3"]);
-    assert_says(&line(&fixed, "# threads"), &["3 threads", "(train.threads)"]);
+    assert_says(&line(&fixed, "# threads"), &["# threads: 3 (train.threads)"]);
     sandbox.write("job.toml", "");
     let file = sandbox.ok(&["explain", "job.toml"]).stdout;
     assert_says(

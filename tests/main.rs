@@ -52,6 +52,7 @@ mod stopping;
 mod support;
 mod sweep;
 mod tensorboard;
+mod terminal;
 mod tf_config;
 mod trace;
 mod train;

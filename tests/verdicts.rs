@@ -217,6 +217,27 @@ fn the_verdict_on_light_workers_and_a_heavy_optimizer_is_server() {
 }
 
 #[test]
+fn the_verdict_on_a_busy_server_behind_an_overlapped_exchange_is_server() {
+    let sandbox = Sandbox::new();
+    let layers = "model.layers=[{kind=\"flatten\"}, {kind=\"dense\", size=2048}, {kind=\"relu\"}, \
+                  {kind=\"dense\", size=2048}, {kind=\"dense\", size=10}]";
+    let settings = [
+        "cluster.workers=1",
+        "model.kind=network",
+        layers,
+        "train.batch=1",
+        "train.optimizer={kind=\"adam\", rate=0.0001}",
+        LONG,
+        "train.evaluate.every=1000",
+    ];
+    let run = sandbox.train_cluster("run", "async", &settings);
+    let phases = &run.task("worker:0")["phases"];
+    assert_eq!((&phases["push"], &phases["pull"]), (&0.0.into(), &0.0.into()), "it overlaps");
+    let says = ["exchanging gradients and parameters; ps:0 is busy for"];
+    check_verdict(&run, "server", &says);
+}
+
+#[test]
 fn the_verdict_on_a_machine_with_busy_cores_is_cores() {
     if !counts_run_delay() {
         return;
@@ -231,7 +252,7 @@ fn the_verdict_on_a_machine_with_busy_cores_is_cores() {
     let helper = sandbox.train("helper", &["train.batch=512", "train.threads=2", LONG]);
     drop(busy);
     let alone = &["the worker is ready to run but without a core", "other programs"][..];
-    let shared = &["tasks are ready", "fewer tasks"][..];
+    let shared = &["tasks are ready", "of it for others; try fewer other programs"][..];
     let runs = [(single, alone), (cluster, shared), (pool, alone), (helper, alone)];
     for (run, says) in runs {
         let (verdict, task) = (verdict(&run), run.task("worker:0"));

@@ -76,11 +76,14 @@ pub enum Command {
         The page only reads files: it neither slows nor changes a run. Ctrl-C ends it.")]
     Watch(WatchArgs),
     /// Print the job as it would be run: every key, its value and the value's origin
+    #[command(after_help = "Examples:\n  \
+        paceline explain --set model.kind=lenet\n  \
+        paceline explain job.toml > resolved.toml\n  \
+        paceline explain --layers --set model.kind=lenet > lenet.toml\n\n\
+        The output is a job file.")]
     Explain(ExplainArgs),
     /// Test a trained model again
-    #[command(after_help = "JOB.toml defaults to the job.toml beside the model, and if there is \
-        none, to the built-in job.\n\n\
-        Examples:\n  \
+    #[command(after_help = "Examples:\n  \
         paceline evaluate runs/adam\n  \
         paceline evaluate model.safetensors job.toml --json")]
     Evaluate(EvaluateArgs),
@@ -252,9 +255,12 @@ pub struct ReportArgs {
 pub struct EvaluateArgs {
     /// A model.safetensors file, or the run directory that contains it
     pub model: PathBuf,
-    /// The job.
-    #[command(flatten)]
-    pub job: JobArgs,
+    /// Job file [default: the job.toml beside the model, else the built-in job]
+    #[arg(value_name = "JOB.toml")]
+    pub file: Option<PathBuf>,
+    /// Set a key of the job; the value is TOML, and a bare word is text
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub settings: Vec<String>,
     /// Print the figures as JSON, unrounded
     #[arg(long)]
     pub json: bool,

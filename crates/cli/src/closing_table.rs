@@ -125,12 +125,21 @@ fn slowest(ranking: &[Rank]) -> String {
             behind if behind > BEHIND => format!(" ({behind:.1} times the others)"),
             _ => String::new(),
         };
-        format!("{} {:.3} ms{behind}", rank.task, rank.gradient_ms)
+        format!("{} {}{behind}", rank.task, short_time(rank.gradient_ms))
     };
     let first: Vec<_> = ranking.iter().take(MAX_RANKS).map(name).collect();
     let more = ranking.len() - first.len();
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("{} to a gradient{rest}", first.join(", "))
+}
+
+/// The time of a gradient.
+fn short_time(ms: f64) -> String {
+    match ms {
+        long if long >= 1_000.0 => format!("{:.2} s", long / 1e3),
+        ms if ms >= 100.0 => format!("{ms:.1} ms"),
+        ms => format!("{ms:.3} ms"),
+    }
 }
 
 /// One row per task: its work, and its time by phase in percent. Workers and servers have different
@@ -224,6 +233,11 @@ mod tests {
     #[test]
     fn slow_steps_have_a_speed() {
         assert_eq!([0.246, 9.5, 10.0, 1_932_196.2].map(rate), ["0.25", "9.50", "10", "1,932,196"]);
+    }
+
+    #[test]
+    fn times_have_few_digits() {
+        assert_eq!([0.057, 126.4, 2_698.0].map(short_time), ["0.057 ms", "126.4 ms", "2.70 s"]);
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl DataDisplay {
     }
 
     /// Shows a message that the next one replaces.
-    fn show(&mut self, text: &str, elapsed: Duration) {
+    pub(crate) fn show(&mut self, text: &str, elapsed: Duration) {
         if elapsed < SHOWN_AFTER {
             return;
         }

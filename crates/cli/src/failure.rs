@@ -18,7 +18,6 @@ use paceline_record::RunFileError;
 use signal_hook::consts::SIGTERM;
 
 use crate::progress::write_line;
-use crate::terminal::wrap_message;
 use paceline_job::{Problem, Problems};
 
 /// The exit code when another task is gone: worth a retry, and not the code of a signal.
@@ -155,7 +154,7 @@ impl From<TrainError> for Failure {
 /// Why training is taken for diverged, with the keys that change it.
 fn diverged(divergence: &Divergence) -> String {
     let continues = match divergence.start {
-        Some(_) => "; train.on_divergence = \"continue\" trains on",
+        Some(_) => "; train.on_divergence = \"continue\" lets it continue",
         None => "",
     };
     format!("{divergence}, train.optimizer.rate{continues}")
@@ -207,12 +206,26 @@ impl From<Problem> for Failure {
 
 /// An error as people see it: its first line says that it is one, and the others are indented.
 fn error_text(text: &str) -> String {
+    let text = without_numbers(text);
     let lines = text.lines().enumerate().map(|(number, line)| match number {
-        0 => wrap_message(&format!("error: {line}")),
-        _ if line.is_empty() || line.starts_with(' ') => wrap_message(line),
-        _ => wrap_message(&format!("  {line}")),
+        0 => format!("error: {line}"),
+        _ if line.is_empty() || line.starts_with(' ') => line.to_owned(),
+        _ => format!("  {line}"),
     });
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// What the system's errors end with.
+const ERROR_NUMBER: &str = " (os error ";
+
+/// A text without the numbers of the system's errors, which their words stand for.
+fn without_numbers(text: &str) -> String {
+    let mut parts = text.split(ERROR_NUMBER);
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| match part.split_once(')') {
+        Some((number, rest)) if number.parse::<i32>().is_ok() => text + rest,
+        _ => text + ERROR_NUMBER + part,
+    })
 }
 
 /// Converts a failure of the program for the engine.
@@ -234,5 +247,12 @@ mod tests {
     fn only_the_first_line_of_an_error_says_that_it_is_one() {
         let text = error_text("the run failed: worker:1 was killed\nas a consequence:\n  ps:0");
         assert_eq!(text, "error: the run failed: worker:1 was killed\n  as a consequence:\n  ps:0");
+    }
+
+    #[test]
+    fn the_numbers_of_errors_are_not_shown() {
+        let text = error_text("a: No such file (os error 2); b: Denied (os error 13)");
+        assert_eq!(text, "error: a: No such file; b: Denied");
+        assert_eq!(error_text("x (os error of y)"), "error: x (os error of y)");
     }
 }

@@ -144,6 +144,13 @@ impl JoinOptions {
     fn access(&self) -> Result<RunAccess, Failure> {
         let path = Path::new(&self.target);
         if !path.is_dir() {
+            if !self.target.contains(':') {
+                return Err(Failure::Usage(format!(
+                    "--join {}: this is neither the directory of a run nor an address such as \
+                     host:2222",
+                    self.target
+                )));
+            }
             let token = self.token_file.as_deref().map(|path| read_token("--token-file", path));
             let token = token.transpose()?.unwrap_or_default().into_bytes();
             return Ok(RunAccess { address: self.target.clone(), token, is_from_file: false });

@@ -1,12 +1,17 @@
 //! The layers of a network as a table, for `paceline explain`.
 
+use paceline_engine::Mode;
 use paceline_job::{ModelKind, Plan, RawJob};
 use paceline_model::{Architecture, LayerCost, memory_text};
 
 use crate::Failure;
 use crate::load_data::example_planes;
 use crate::network_check::NetworkMemory;
-use crate::text_table::{aligned, counted, grouped};
+use crate::terminal::{output_width, wrap_comments};
+use crate::text_table::{counted, fitted, grouped};
+
+/// The columns that a narrow terminal does not show, the least important first.
+const DROPPABLE: [&str; 3] = ["kind", "backward", "MFLOP forward"];
 
 /// The table of a plan's network, as comments; empty for other models.
 pub(crate) fn layer_table(job: &RawJob, plan: &Plan) -> Result<String, Failure> {
@@ -32,25 +37,34 @@ pub(crate) fn layer_table(job: &RawJob, plan: &Plan) -> Result<String, Failure> 
         None => "as many classes as the data has (2 in this table)".to_owned(),
     };
     let memory = NetworkMemory::of(plan, network, &architecture);
-    Ok(format!(
-        "\n# layers, for examples of {input} and {classes}; MFLOP are of one example\n{}# memory: \
-         {} for the parameters, and {} for the values of {} in each worker\n",
-        aligned(&rows),
+    let title =
+        format!("# layers, for examples of {input} and {classes}; MFLOP are of one example\n");
+    let memory = format!(
+        "# memory: {} for the parameters, and {} for the values of {}{}\n",
         memory_text(memory.parameters.into()),
         memory_text(memory.values.into()),
         counted(memory.examples as u64, "example"),
-    ))
+        if plan.cluster.mode == Mode::Single { "" } else { " in each worker" },
+    );
+    let table = comment_table(&rows, &DROPPABLE);
+    Ok(format!("\n{}{table}{}", wrap_comments(&title), wrap_comments(&memory)))
+}
+
+/// A table as comments that fit the terminal. Narrow ones lack the columns of `droppable`.
+pub(crate) fn comment_table(rows: &[Vec<String>], droppable: &[&str]) -> String {
+    let width = output_width().map(|width| width.saturating_sub(2));
+    fitted(rows, droppable, width).lines().map(|line| format!("# {line}\n")).collect()
 }
 
 fn header() -> Vec<String> {
-    ["# layer", "name", "kind", "output", "parameters", "MFLOP forward", "backward"]
+    ["layer", "name", "kind", "output", "parameters", "MFLOP forward", "backward"]
         .map(String::from)
         .to_vec()
 }
 
 fn row(architecture: &Architecture, layer: usize, cost: &LayerCost) -> Vec<String> {
     vec![
-        format!("# {layer}"),
+        layer.to_string(),
         cost.name.clone(),
         cost.kind.to_owned(),
         architecture.shapes()[layer + 1].to_string(),
@@ -65,7 +79,7 @@ fn totals(costs: &[LayerCost]) -> Vec<String> {
         costs.iter().fold(0u64, |sum, cost| sum.saturating_add(part(cost)))
     };
     vec![
-        "# all".to_owned(),
+        "all".to_owned(),
         String::new(),
         String::new(),
         String::new(),

@@ -26,6 +26,8 @@ mod data_display;
 mod data_shape;
 mod end_limit;
 mod failure;
+mod fetch_display;
+pub mod help_text;
 pub mod interrupt;
 pub mod join;
 pub mod launch;

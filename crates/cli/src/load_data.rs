@@ -268,6 +268,9 @@ fn check_batch(job: &RawJob, plan: &Plan, examples: usize) -> Result<(), Failure
     if plan.batch <= examples {
         return Ok(());
     }
-    let message = format!("is {}, but there are only {examples} training examples", plan.batch);
+    let message = format!(
+        "is {}, but there are only {examples} training examples; set it to {examples} or less",
+        plan.batch
+    );
     Err(job.problem("train.batch", message).into())
 }

@@ -2,12 +2,15 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use paceline_cli::cli::Cli;
 use paceline_cli::commands;
+use paceline_cli::help_text::parse_command_line;
 
 fn main() -> ExitCode {
-    match commands::run(Cli::parse().command) {
+    let cli = match parse_command_line() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    match commands::run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.report();

@@ -11,9 +11,9 @@ use paceline_engine::LongWork;
 use paceline_observe::ProgressReport;
 use paceline_record::TaskLog;
 
-use crate::terminal::{message_width, wrap_message};
+use crate::terminal::message_width;
+pub(crate) use crate::terminal::write_line;
 use crate::text_table::grouped;
-pub(crate) use paceline_record::write_line;
 
 /// How often a bar is redrawn, and how often a line is written.
 const BAR_EVERY: Duration = Duration::from_millis(100);
@@ -202,7 +202,7 @@ impl Progress {
         let is_due = self.wait.as_ref().is_none_or(|w| w.subject != subject || now >= w.next);
         match &self.form {
             ProgressForm::Quiet => return,
-            ProgressForm::Bar(bar) => bar.set_message(fit(text)),
+            ProgressForm::Bar(bar) => bar.set_message(fit(text, 1)),
             ProgressForm::Lines if is_due => write_line(&format!("{name}{text}")),
             ProgressForm::Lines => return,
         }
@@ -226,7 +226,7 @@ impl Progress {
             match &self.form {
                 ProgressForm::Quiet => {}
                 ProgressForm::Lines => write_line(&text),
-                ProgressForm::Bar(bar) => bar.set_message(fit(&text)),
+                ProgressForm::Bar(bar) => bar.set_message(fit(&text, 1)),
             }
             let is_bar = matches!(self.form, ProgressForm::Bar(_));
             let lasts = now.saturating_duration_since(shown.begun);
@@ -240,7 +240,7 @@ impl Progress {
         match &self.form {
             ProgressForm::Quiet => {}
             ProgressForm::Lines => write_line(text),
-            ProgressForm::Bar(bar) => bar.suspend(|| write_line(&wrap_message(text))),
+            ProgressForm::Bar(bar) => bar.suspend(|| write_line(text)),
         }
     }
 
@@ -265,9 +265,10 @@ fn describe_work(work: LongWork) -> String {
     }
 }
 
-/// A text cut to the width of the terminal: a line that is replaced must not wrap.
-fn fit(text: &str) -> String {
-    let width = message_width().unwrap_or(80).saturating_sub(1);
+/// A text cut to the width of the terminal without `used` columns: a line that is replaced must
+/// not wrap.
+pub(crate) fn fit(text: &str, used: usize) -> String {
+    let width = message_width().unwrap_or(80).saturating_sub(used);
     if text.chars().count() <= width {
         return text.to_owned();
     }

@@ -163,7 +163,7 @@ impl ProgramContext {
         let metrics = match Metrics::start(&self.plan, task, &self.run.task(name)) {
             // The port of a task that joined later may belong to another.
             Err(failure) if *joined_later => {
-                self.log.warn(&format!("metrics are not served: {failure}"));
+                warn(&self.log, false, &format!("metrics are not served: {failure}"));
                 None
             }
             started => started?,
@@ -322,12 +322,9 @@ impl Drop for ProgramContext {
 
 /// Writes a warning to a task's log and to standard error. The only task of a run needs no name.
 fn warn(log: &TaskLog, is_alone: bool, text: &str) {
-    if is_alone {
-        log.info(text);
-        write_line(&format!("warning: {text}"));
-    } else {
-        log.warn(text);
-    }
+    log.info(text);
+    let source = if is_alone { "warning" } else { log.task() };
+    write_line(&format!("{source}: {text}"));
 }
 
 /// Warns of a test set whose results mean little.

@@ -25,16 +25,28 @@ fn width_of(stream: &(impl AsFd + IsTerminal)) -> Option<usize> {
     (size.ws_col > 0).then(|| usize::from(size.ws_col).max(MIN_WIDTH))
 }
 
+/// Moves to the beginning of a terminal's line and erases it.
+const ERASE_LINE: &str = "\r\x1b[2K";
+
+/// Writes a message to standard error. In a terminal it is broken between words, and replaces the
+/// progress bar that another process may have drawn; that process draws it again.
+pub(crate) fn write_line(text: &str) {
+    let erase = if io::stderr().is_terminal() { ERASE_LINE } else { "" };
+    paceline_record::write_line(&format!("{erase}{}", wrap_message(text)));
+}
+
 /// A message for standard error: broken between words if that is a terminal, with later lines
 /// indented. A file gets the message as it is.
 pub(crate) fn wrap_message(text: &str) -> String {
     let Some(width) = message_width() else { return text.to_owned() };
-    wrap(text, width, "  ")
+    let lines: Vec<_> = text.lines().map(|line| wrap(line, width, "  ")).collect();
+    lines.join("\n")
 }
 
 /// A text for standard output, broken between words if that is a terminal.
-pub(crate) fn wrap_output(text: &str) -> String {
-    output_width().map_or(text.to_owned(), |width| wrap(text, width, "  "))
+/// Lines after the first begin with `indent`.
+pub(crate) fn wrap_output(text: &str, indent: &str) -> String {
+    output_width().map_or(text.to_owned(), |width| wrap(text, width, indent))
 }
 
 /// TOML for standard output: if that is a terminal, long comments continue on lines of their own.
@@ -71,13 +83,16 @@ fn comment_start(line: &str) -> Option<usize> {
 }
 
 /// Breaks a text between words into lines of at most `width` columns. All lines but the first
-/// begin with `indent`. A word that is longer than a line stays whole.
+/// begin with `indent`. A number stays with its unit, and a command in quotes in one line if it
+/// fits. A word that is longer than a line stays whole. Spaces at the beginning stay.
 pub(crate) fn wrap(text: &str, width: usize, indent: &str) -> String {
+    let room = width.saturating_sub(indent.len());
+    let trimmed = text.trim_start_matches(' ');
+    let mut line = text[..text.len() - trimmed.len()].to_owned();
     let mut lines: Vec<String> = Vec::new();
-    let mut line = String::new();
-    for word in text.split(' ') {
-        let has_words = line.len() > if lines.is_empty() { 0 } else { indent.len() };
-        if has_words && line.chars().count() + 1 + word.chars().count() > width {
+    for word in words(trimmed, room) {
+        let has_words = !line.trim().is_empty();
+        if has_words && columns_of(&line) + 1 + columns_of(word) > width {
             lines.push(std::mem::replace(&mut line, indent.to_owned()));
         } else if has_words {
             line.push(' ');
@@ -86,6 +101,53 @@ pub(crate) fn wrap(text: &str, width: usize, indent: &str) -> String {
     }
     lines.push(line);
     lines.join("\n")
+}
+
+/// Units that stay with their number.
+const UNITS: [&str; 10] = ["%", "s", "ms", "us", "kB", "MB", "GB", "GFLOP", "Mbit/s", "MB/s"];
+
+/// The words of a text, each with what must not be separated from it.
+fn words(text: &str, room: usize) -> Vec<&str> {
+    let mut words: Vec<&str> = Vec::new();
+    let mut rest = text;
+    loop {
+        let end = quoted_end(rest, room).or_else(|| rest.find(' ')).unwrap_or(rest.len());
+        let word = &rest[..end];
+        let is_unit = UNITS.contains(&word.trim_end_matches([',', ';', '.', ':', ')']));
+        match words.last_mut().filter(|last| last.ends_with(|c: char| c.is_ascii_digit())) {
+            Some(last) if is_unit => {
+                let begin = text.len() - rest.len() - 1 - last.len();
+                *last = &text[begin..text.len() - rest.len() + end];
+            }
+            _ => words.push(word),
+        }
+        if end == rest.len() {
+            return words;
+        }
+        rest = &rest[end + 1..];
+    }
+}
+
+/// Where the first word of a text ends if it is a quotation of several words that fits a line.
+fn quoted_end(text: &str, room: usize) -> Option<usize> {
+    let quote = text.chars().next().filter(|first| "'`".contains(*first))?;
+    let closing = 1 + text[1..].find(quote)?;
+    let end = text[closing..].find(' ').map_or(text.len(), |space| closing + space);
+    (columns_of(&text[..end]) <= room).then_some(end)
+}
+
+/// The columns that a text takes: its characters, without the sequences that change colours.
+pub(crate) fn columns_of(text: &str) -> usize {
+    let mut columns = 0;
+    let mut is_escape = false;
+    for c in text.chars() {
+        match c {
+            '\x1b' => is_escape = true,
+            'm' if is_escape => is_escape = false,
+            _ => columns += usize::from(!is_escape),
+        }
+    }
+    columns
 }
 
 #[cfg(test)]
@@ -97,6 +159,26 @@ mod tests {
         assert_eq!(wrap("one two three", 100, "  "), "one two three");
         assert_eq!(wrap("one two three four", 9, "  "), "one two\n  three\n  four");
         assert_eq!(wrap("a-very-long-word b", 5, "  "), "a-very-long-word\n  b");
+        assert_eq!(wrap("  one two", 100, "  "), "  one two");
+        assert_eq!(wrap("  one two", 6, "    "), "  one\n    two");
+    }
+
+    #[test]
+    fn numbers_stay_with_their_units_and_commands_in_one_line() {
+        assert_eq!(wrap("accuracy 93.20 %, loss 1", 15, "  "), "accuracy\n  93.20 %, loss\n  1");
+        assert_eq!(
+            wrap("runs it with '--set a={b=1, c=2}'.", 28, ""),
+            "runs it with\n'--set a={b=1, c=2}'."
+        );
+        assert_eq!(wrap("the others' time 'a b", 14, ""), "the others'\ntime 'a b");
+        assert_eq!(wrap("'a b c' d", 4, ""), "'a b\nc' d");
+        assert_eq!(wrap("it took 5 s", 9, ""), "it took\n5 s");
+    }
+
+    #[test]
+    fn colours_take_no_columns() {
+        assert_eq!(columns_of("\x1b[1m\x1b[4mUsage:\x1b[0m x"), 8);
+        assert_eq!(wrap("\x1b[1mone\x1b[0m two", 7, ""), "\x1b[1mone\x1b[0m two");
     }
 
     #[test]

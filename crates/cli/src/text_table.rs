@@ -2,9 +2,19 @@
 
 use crate::terminal::wrap;
 
-/// Lays out rows as columns of text, each flush left.
+/// Lays out rows as columns of text: figures below a title flush right, all else left.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
-    lay_out(rows, |_| Alignment::Left)
+    lay_out(rows, |column| {
+        let cells = || rows.iter().skip(1).filter_map(|row| row.get(column));
+        let is_figures = column > 0 && rows.len() > 1 && cells().all(|cell| is_figure(cell));
+        if is_figures { Alignment::Right } else { Alignment::Left }
+    })
+}
+
+/// Whether a cell is a number, or stands for one that is unknown.
+fn is_figure(cell: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',' | '-');
+    !cell.is_empty() && cell.chars().all(is_part)
 }
 
 /// Lays out rows as columns of figures: the first flush left, the others right.
@@ -89,6 +99,36 @@ pub(crate) fn fitted_text(
     table.text + if table.is_cut { CUT_NOTE } else { "" }
 }
 
+/// Columns of text, of which the last is long: where it does not fit beside the others, it goes
+/// below them.
+pub(crate) fn with_long_last(rows: &[Vec<String>], width: Option<usize>) -> String {
+    let whole = columns(rows);
+    let Some(width) = width.filter(|&width| widest_line(&whole) > width) else { return whole };
+    let (lasts, others): (Vec<_>, Vec<_>) = rows
+        .iter()
+        .filter_map(|row| row.split_last())
+        .map(|(last, others)| (last.as_str(), others.to_vec()))
+        .unzip();
+    let firsts = rows.iter().filter_map(|row| row.first());
+    let second_column = 2 + firsts.map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let beside = columns(&others);
+    let last_column = 2 + widest_line(&beside);
+    let mut text = String::new();
+    for (line, last) in beside.lines().zip(lasts) {
+        if last_column + last.chars().count() <= width {
+            text.push_str(&format!("{line:<last_column$}{last}\n"));
+            continue;
+        }
+        let indent = " ".repeat(second_column);
+        let below = wrap(last, width.saturating_sub(second_column), "");
+        text.push_str(&format!(
+            "{line}\n{indent}{}\n",
+            below.replace('\n', &format!("\n{indent}"))
+        ));
+    }
+    text
+}
+
 /// A table that fits the terminal.
 struct FittedTable {
     text: String,
@@ -153,6 +193,23 @@ mod tests {
     fn columns_line_up() {
         let rows = [["task", "steps"], ["worker:0", "7"]].map(|row| row.map(String::from).to_vec());
         assert_eq!(aligned(&rows), "task      steps\nworker:0      7\n");
+    }
+
+    #[test]
+    fn figures_among_texts_are_flush_right() {
+        let rows = [["step", "mode", "MB"], ["9", "sync", "1.5"], ["1,000", "sync", "10.5"]];
+        let rows = rows.map(|row| row.map(String::from).to_vec());
+        assert_eq!(columns(&rows), "step   mode    MB\n9      sync   1.5\n1,000  sync  10.5\n");
+    }
+
+    #[test]
+    fn a_long_last_column_goes_below_where_it_does_not_fit() {
+        let rows = [["set", "state", "where"], ["mnist", "missing", "/var/cache/mnist (cache)"]];
+        let rows = rows.map(|row| row.map(String::from).to_vec());
+        assert_eq!(with_long_last(&rows, Some(80)), columns(&rows));
+        let below =
+            "set    state    where\nmnist  missing\n       /var/cache/mnist\n       (cache)\n";
+        assert_eq!(with_long_last(&rows, Some(24)), below);
     }
 
     #[test]

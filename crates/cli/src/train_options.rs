@@ -11,7 +11,6 @@ use paceline_record::names::{files, folders};
 
 use crate::Failure;
 use crate::progress::write_line;
-use crate::terminal::wrap_message;
 use crate::text_table::counted;
 use crate::watch::PageProcess;
 use paceline_job::Plan;
@@ -65,7 +64,7 @@ impl TrainOptions {
     /// Writes a message for people, unless quiet.
     pub(crate) fn say(&self, text: &str) {
         if !self.quiet {
-            write_line(&wrap_message(text));
+            write_line(text);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a fetch reports while it runs.
 
 use std::fmt;
+use std::time::Duration;
 
 /// One report of a running fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +16,15 @@ pub enum FetchProgress {
     Trying {
         /// An address, or the `npm` command.
         source: String,
+    },
+    /// A program that fetches is still running.
+    Running {
+        /// The program.
+        program: &'static str,
+        /// For how long it has been running.
+        elapsed: Duration,
+        /// The limit for that.
+        limit: Duration,
     },
     /// Some bytes of a file have arrived.
     Bytes {
@@ -44,6 +54,9 @@ impl fmt::Display for FetchProgress {
         match self {
             FetchProgress::Waiting { holder } => write!(f, "{holder} is fetching; waiting"),
             FetchProgress::Trying { source } => write!(f, "trying {source}"),
+            FetchProgress::Running { program, elapsed, limit } => {
+                write!(f, "{program} is running ({} s of {} s)", elapsed.as_secs(), limit.as_secs())
+            }
             FetchProgress::Bytes { file, so_far, total } => {
                 write!(f, "{file}: {so_far} of {total} bytes")
             }

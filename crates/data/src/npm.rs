@@ -35,7 +35,7 @@ pub(crate) fn fetch(
     let scratch = store::unfinished(dir, "npm");
     let created = fs::create_dir_all(&scratch);
     created.map_err(|error| format!("cannot create {}: {error}", scratch.display()))?;
-    let fetched = pack(program, package, &scratch, timeout)
+    let fetched = pack(program, package, &scratch, timeout, report)
         .and_then(|archive| install(&archive, package, dir, wanted, report));
     // If this fails, the next holder of the lock removes the directory.
     let _ = fs::remove_dir_all(&scratch);
@@ -48,6 +48,7 @@ fn pack(
     package: NpmPackage,
     scratch: &Path,
     timeout: Duration,
+    report: &mut dyn FnMut(FetchProgress),
 ) -> Result<PathBuf, String> {
     let stderr_path = scratch.join("stderr");
     // A file and not a pipe: this thread waits for the process and could not empty a pipe.
@@ -60,7 +61,7 @@ fn pack(
         .stderr(stderr)
         .spawn()
         .map_err(|error| format!("cannot run {}: {error}; is it installed?", program.display()))?;
-    let status = wait(&mut child, timeout)?;
+    let status = wait(&mut child, timeout, report)?;
     if !status.success() {
         return Err(format!("{status}: {}", error_lines(&stderr_path)));
     }
@@ -73,12 +74,20 @@ fn pack(
 }
 
 /// Waits for a process to end, and kills it after `timeout`.
-fn wait(child: &mut Child, timeout: Duration) -> Result<ExitStatus, String> {
+fn wait(
+    child: &mut Child,
+    timeout: Duration,
+    report: &mut dyn FnMut(FetchProgress),
+) -> Result<ExitStatus, String> {
     let start = Instant::now();
     loop {
+        let elapsed = start.elapsed();
         match child.try_wait() {
             Ok(Some(status)) => return Ok(status),
-            Ok(None) if start.elapsed() < timeout => thread::sleep(POLL),
+            Ok(None) if elapsed < timeout => {
+                report(FetchProgress::Running { program: "npm", elapsed, limit: timeout });
+                thread::sleep(POLL);
+            }
             Ok(None) => {
                 let _ = child.kill();
                 let _ = child.wait();

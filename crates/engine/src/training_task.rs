@@ -174,6 +174,7 @@ impl TrainingTask<'_> {
     ) -> TaskSummary {
         let traffic = link.traffic();
         let run_delay = step_recorder.run_delay.elapsed();
+        let on_core = step_recorder.run_delay.on_core();
         let totals = step_recorder.clock.totals();
         let compute_delay = step_recorder.compute_delay.part_of(totals.of(Phase::Compute));
         let mut summary = TaskSummary {
@@ -184,6 +185,7 @@ impl TrainingTask<'_> {
             run_delay_seconds: run_delay.map(|delay| delay.as_secs_f64()),
             compute_delay_seconds: (!compute_delay.is_zero())
                 .then_some(compute_delay.as_secs_f64()),
+            loop_cpu_seconds: on_core.map(|time| time.as_secs_f64()),
             resources: step_recorder.recorder.resources(),
             sent_bytes: traffic.sent,
             received_bytes: traffic.received,

@@ -152,7 +152,10 @@ impl RawJob {
         let plan = self.check()?;
         let mut job = self.resolve();
         let ModelKind::Network(network) = &plan.model else {
-            let message = format!("is {:?}, which has no layers", plan.model.name());
+            let message = format!(
+                "is {:?}, which has no layers; name a network, such as lenet",
+                plan.model.name()
+            );
             return Err(job.problem("model.kind", message).into());
         };
         if !network.is_built_in() {

@@ -61,7 +61,7 @@ impl Cell {
             Some(Spread { mean, deviation: None, .. }) => figure.format(mean),
             Some(Spread { mean, deviation: Some(0.0), .. }) => figure.format(mean),
             Some(Spread { mean, deviation: Some(deviation), .. }) => {
-                format!("{} ± {}", figure.format(mean), figure.format(deviation))
+                figure.format_spread(mean, deviation)
             }
         }
     }

@@ -71,6 +71,12 @@ impl Figure {
     pub fn format(&self, value: f64) -> String {
         format_number(value * self.scale, self.digits)
     }
+
+    /// Formats a mean and its deviation, both with the mean's digits.
+    pub fn format_spread(&self, mean: f64, deviation: f64) -> String {
+        let digits = shown_digits(mean * self.scale, self.digits);
+        format!("{} ± {}", self.format(mean), group_thousands(deviation * self.scale, digits))
+    }
 }
 
 fn resources<'a>(
@@ -87,6 +93,11 @@ fn mean(numbers: impl Iterator<Item = f64>) -> Option<f64> {
 /// Formats a number with at most `digits` decimal places, fewer for large numbers, and with a comma
 /// between thousands.
 pub(crate) fn format_number(value: f64, digits: usize) -> String {
+    group_thousands(value, shown_digits(value, digits))
+}
+
+/// The decimal places of a number that has at most `digits`.
+fn shown_digits(value: f64, digits: usize) -> usize {
     let size = value.abs();
     let fewer = match size {
         s if s >= 1000.0 => digits,
@@ -94,7 +105,10 @@ pub(crate) fn format_number(value: f64, digits: usize) -> String {
         _ => 0,
     };
     // Losses and percentages keep their digits, because runs differ in the last of them.
-    let digits = if digits >= 4 || size < 100.0 && digits == 2 { digits } else { digits - fewer };
+    if digits >= 4 || size < 100.0 && digits == 2 { digits } else { digits - fewer }
+}
+
+fn group_thousands(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
     let (sign, whole) = whole.split_at(usize::from(whole.starts_with('-')));
@@ -127,6 +141,15 @@ mod tests {
         let shown = [(0.3512, 4), (92.137, 2), (291.94, 2), (45_912.3, 1), (7100.0, 0), (-1.25, 1)]
             .map(|(value, digits)| format_number(value, digits));
         assert_eq!(shown, ["0.3512", "92.14", "291.9", "45,912", "7,100", "-1.2"]);
+    }
+
+    #[test]
+    fn a_deviation_has_the_digits_of_its_mean() {
+        let spread =
+            |name, mean, deviation| Figure::named(name).unwrap().format_spread(mean, deviation);
+        assert_eq!(spread("cpu_percent", 100.0, 0.04), "100 ± 0");
+        assert_eq!(spread("seconds", 0.137, 0.031), "0.14 ± 0.03");
+        assert_eq!(spread("examples_per_second", 2.1715e6, 149_863.6), "2,171,500 ± 149,864");
     }
 
     #[test]

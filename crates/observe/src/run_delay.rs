@@ -30,7 +30,7 @@ pub struct RunDelay {
 
 #[derive(Clone, Copy, Debug)]
 struct ThreadDelay {
-    ready: Duration,
+    times: ThreadTimes,
     ignored: Duration,
 }
 
@@ -45,14 +45,20 @@ impl RunDelay {
     pub fn elapsed(&self) -> Option<Duration> {
         let (begun, now) = (self.begun?, ThreadDelay::now()?);
         let ignored = now.ignored.saturating_sub(begun.ignored);
-        Some(now.ready.saturating_sub(begun.ready).saturating_sub(ignored))
+        Some(now.times.since(&begun.times).ready.saturating_sub(ignored))
+    }
+
+    /// How long the calling thread was on a core since then.
+    pub fn on_core(&self) -> Option<Duration> {
+        let (begun, now) = (self.begun?, ThreadDelay::now()?);
+        Some(now.times.since(&begun.times).on_core)
     }
 }
 
 impl ThreadDelay {
     fn now() -> Option<Self> {
         let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-        Some(Self { ready: ThreadTimes::parse(&text)?.ready, ignored: IGNORED.with(Cell::get) })
+        Some(Self { times: ThreadTimes::parse(&text)?, ignored: IGNORED.with(Cell::get) })
     }
 }
 
@@ -135,11 +141,13 @@ mod tests {
                 while begun.elapsed() < Duration::from_millis(400) {
                     std::hint::spin_loop();
                 }
-                delay.elapsed().unwrap_or_default()
+                let on_core = delay.on_core().unwrap_or_default();
+                (delay.elapsed().unwrap_or_default(), on_core, begun.elapsed())
             });
-            let delayed = busy.join().unwrap();
+            let (delayed, on_core, all) = busy.join().unwrap();
             is_over.store(true, Ordering::Relaxed);
             assert!(delayed > Duration::from_millis(100), "{delayed:?}");
+            assert!(!on_core.is_zero() && on_core < all, "{on_core:?} of {all:?}");
         });
         let delay = RunDelay::start();
         thread::sleep(Duration::from_millis(100));

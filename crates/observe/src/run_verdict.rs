@@ -34,6 +34,7 @@ pub fn judge(mode: &str, tasks: &mut [TaskSummary]) -> RunVerdict {
         workers: workers.iter().map(|task| worker_facts(task)).collect(),
         servers: servers.iter().map(|task| server_facts(task, trained_s)).collect(),
         cores_busy: mean(workers.iter().filter_map(|task| cores_busy(task))),
+        others_load: others_load(&workers, tasks).unwrap_or(0.0),
         disk_wait: mean(workers.iter().filter_map(|task| share(task, column::CPU_WAIT_PERCENT)))
             .unwrap_or(0.0),
         staleness: mean(servers.iter().filter_map(|task| task.staleness_mean)),
@@ -84,6 +85,7 @@ fn worker_facts(task: &TaskSummary) -> WorkerFacts {
         held_s: task.held_seconds.unwrap_or(0.0),
         run_delay_s: task.run_delay_seconds.unwrap_or(0.0),
         compute_delay_s: task.compute_delay_seconds.unwrap_or(0.0),
+        loop_cpu_s: task.loop_cpu_seconds,
         gradient_ms: task.gradient_ms.unwrap_or(0.0),
         sent_bytes_per_s: task.sent_bytes as f64 / seconds(task),
     }
@@ -104,6 +106,7 @@ fn server_facts(task: &TaskSummary, trained_s: f64) -> ServerFacts {
         busy: (1.0 - task.phase_seconds(IDLE) / seconds).clamp(0.0, 1.0),
         run_delay: (task.run_delay_seconds.unwrap_or(0.0) / seconds).clamp(0.0, 1.0),
         cores_busy: cores_busy(task),
+        own_load: own_load(task).unwrap_or(0.0),
         sent_bytes_per_s: sent_bytes as f64 / trained_s.max(seconds),
         link_mbit_per_s: task.resources.as_ref().and_then(|used| used.link_mbit_per_s),
     }
@@ -113,6 +116,27 @@ fn server_facts(task: &TaskSummary, trained_s: f64) -> ServerFacts {
 fn cores_busy(task: &TaskSummary) -> Option<f64> {
     let waited = share(task, column::CPU_WAIT_PERCENT).unwrap_or(0.0);
     share(task, column::CPU_IDLE_PERCENT).map(|idle| (1.0 - idle - waited).clamp(0.0, 1.0))
+}
+
+/// The least part of what the cores of the workers' machines did that they did for other programs,
+/// if it was measured: even if all tasks of the run were on one machine.
+fn others_load(workers: &[&TaskSummary], tasks: &[TaskSummary]) -> Option<f64> {
+    let busy_cores = mean(workers.iter().filter_map(|task| busy_cores(task)))?;
+    let own_cores: f64 =
+        tasks.iter().filter_map(|task| share(task, column::TASK_CPU_PERCENT)).sum();
+    (busy_cores > 0.0).then(|| (1.0 - own_cores / busy_cores).clamp(0.0, 1.0))
+}
+
+/// The number of cores of a task's machine that were busy on average, if it was measured.
+fn busy_cores(task: &TaskSummary) -> Option<f64> {
+    Some(cores_busy(task)? * task.resources.as_ref()?.cores)
+}
+
+/// The task's own part of what its machine's cores did, from 0 to 1, if it was measured.
+fn own_load(task: &TaskSummary) -> Option<f64> {
+    let busy_cores = busy_cores(task)?;
+    let own_cores = share(task, column::TASK_CPU_PERCENT)?;
+    (busy_cores > 0.0).then(|| (own_cores / busy_cores).clamp(0.0, 1.0))
 }
 
 /// The mean of a column of percentages, from 0 to 1.
@@ -190,6 +214,25 @@ mod tests {
         let text = "evaluation: tests take 95 % of the time; the final test takes 38.0 s, the \
                     steps 2.0 s; try fewer train.evaluate.examples";
         assert_eq!(verdict.text, text);
+    }
+
+    #[test]
+    fn cores_that_other_programs_use_are_said_to_be_theirs() {
+        let phases = json!({"input": 0.0, "pull": 0.0, "compute": 9.0, "push": 0.5, "wait": 0.5});
+        let judged = |task_cpu: f64| {
+            let mean = json!({"cpu_idle_percent": 0.0, "task_cpu_percent": task_cpu});
+            let resources = json!({"samples": 9, "cores": 2.0, "mean": mean, "peak": {}});
+            let worker = |name: &str| {
+                task(json!({"task": name, "phases": phases, "run_delay_seconds": 7.0,
+                    "resources": resources}))
+            };
+            judge("mirrored", &mut [worker("worker:0"), worker("worker:1")]).verdict.text
+        };
+        let text = "without a core 70 % of the time; cores are 100 % busy, 80 % of it for others; \
+                    try fewer other programs on the machine or more cores";
+        assert!(judged(20.0).ends_with(text), "{}", judged(20.0));
+        let text = "cores are 100 % busy; try fewer tasks on each machine or more cores";
+        assert!(judged(90.0).ends_with(text), "{}", judged(90.0));
     }
 
     #[test]

@@ -19,7 +19,8 @@ use crate::resources::{Gauges, Meter, Sample, TimedSample, Usage, columns};
 const MAX_WAITING: usize = 600;
 /// The most samples that are kept for a timeline.
 const MAX_KEPT: usize = 10_000;
-/// The shortest last sample: the figures of a shorter one would show the clock's resolution.
+/// The shortest first or last sample: the figures of a shorter one would show the clock's
+/// resolution.
 const SHORTEST: Duration = Duration::from_millis(20);
 
 /// Samples this process and its machine until it is dropped.
@@ -116,10 +117,13 @@ impl Sampler {
         self.shared.samples().kept.take().unwrap_or_default()
     }
 
-    /// Takes a sample and starts means and peaks anew after it.
+    /// Starts means and peaks anew, after a sample of the time before.
     pub fn begin(&self) {
-        self.shared.sample();
+        if self.shared.samples().meter.age() >= SHORTEST {
+            self.shared.sample();
+        }
         let mut samples = self.shared.samples();
+        samples.meter.restart(&self.shared.gauges);
         samples.usage.begin_again();
     }
 
@@ -208,13 +212,26 @@ mod tests {
     }
 
     #[test]
+    fn the_beginning_is_no_sample_unless_time_has_passed_before_it() {
+        let (sampler, passed) = start(Duration::from_secs(3600));
+        let begun = Instant::now();
+        sampler.begin();
+        let is_early = begun.elapsed() < SHORTEST / 2;
+        assert!(passed.lock().unwrap().is_empty() || !is_early, "{passed:?}");
+        thread::sleep(SHORTEST);
+        sampler.begin();
+        let samples = passed.lock().unwrap().len();
+        assert!(samples == 1 || !is_early, "{samples}");
+        assert_eq!(sampler.usage().samples, 1);
+    }
+
+    #[test]
     fn a_task_that_ends_before_the_first_sample_has_usage_too() {
         let (sampler, passed) = start(Duration::from_secs(3600));
         assert!(passed.lock().unwrap().is_empty());
         let usage = sampler.usage();
         assert_eq!((usage.samples, passed.lock().unwrap().len()), (1, 1));
         assert!(usage.cores >= 0.01 && usage.means()[14] > 0.0, "{usage:?}");
-        sampler.begin();
         let begun = Instant::now();
         drop(sampler);
         assert!(begun.elapsed() < Duration::from_secs(60), "the thread is not waited for");

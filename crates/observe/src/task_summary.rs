@@ -61,6 +61,9 @@ pub struct TaskSummary {
     /// core.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compute_delay_seconds: Option<f64>,
+    /// Worker: how long its training loop was on a core, if the system counts it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loop_cpu_seconds: Option<f64>,
     /// Worker: its mean time to a gradient.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gradient_ms: Option<f64>,
@@ -120,6 +123,7 @@ impl TaskSummary {
         self.final_test_seconds = add(self.final_test_seconds, other.final_test_seconds);
         self.run_delay_seconds = add(self.run_delay_seconds, other.run_delay_seconds);
         self.compute_delay_seconds = add(self.compute_delay_seconds, other.compute_delay_seconds);
+        self.loop_cpu_seconds = add(self.loop_cpu_seconds, other.loop_cpu_seconds);
         self.cpu_seconds = add(self.cpu_seconds, other.cpu_seconds);
         self.peak_rss_bytes = self.peak_rss_bytes.max(other.peak_rss_bytes);
         self.resources = self.resources.take().or(other.resources.clone());
@@ -168,6 +172,7 @@ impl TaskSummary {
             &mut self.evaluation_seconds,
             &mut self.run_delay_seconds,
             &mut self.compute_delay_seconds,
+            &mut self.loop_cpu_seconds,
         ] {
             *seconds = seconds.map(|seconds| seconds * factor);
         }

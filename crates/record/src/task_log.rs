@@ -34,6 +34,11 @@ impl TaskLog {
         Ok(Self { task, file, started: Instant::now(), written_bytes: AtomicU64::new(0) })
     }
 
+    /// The task's name.
+    pub fn task(&self) -> &str {
+        &self.task
+    }
+
     /// Writes a line into the file, with the seconds since the log was opened.
     pub fn info(&self, text: &str) {
         let mut line = format!("{:9.3} {text}\n", self.started.elapsed().as_secs_f64());

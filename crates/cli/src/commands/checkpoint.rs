@@ -5,6 +5,7 @@ use std::path::Path;
 use paceline_engine::checkpoint::CheckpointDir;
 
 use super::output::print;
+use super::run_path::check_dir;
 use crate::Failure;
 use crate::terminal::output_width;
 use crate::text_table::{counted, fitted_text};
@@ -69,10 +70,15 @@ struct RunCheckpoints {
 
 impl RunCheckpoints {
     fn open(run: &Path) -> Result<Self, Failure> {
+        check_dir(run)?;
         let dir = checkpoint_dir(run);
         let steps = dir.steps();
         if steps.is_empty() {
-            return Err(Failure::Usage(format!("{}: there are no checkpoints", run.display())));
+            return Err(Failure::Usage(format!(
+                "{}: there are no checkpoints; a run writes them with checkpoint.every_steps or \
+                 checkpoint.every_seconds",
+                run.display()
+            )));
         }
         Ok(Self { dir, steps })
     }

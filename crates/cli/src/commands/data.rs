@@ -11,10 +11,11 @@ use paceline_data::{DatasetDirs, KnownDataset, fetch};
 use super::output::print;
 use crate::Failure;
 use crate::data_args::MakeClicksArgs;
+use crate::fetch_display::FetchDisplay;
 use crate::interrupt::Interrupt;
 use crate::progress::write_line;
 use crate::terminal::{output_width, wrap_output};
-use crate::text_table::{columns, counted, fitted_text, grouped};
+use crate::text_table::{columns, counted, grouped, with_long_last};
 
 /// How often progress is shown.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
@@ -24,14 +25,18 @@ pub(super) fn list() -> Result<(), Failure> {
     let places = DatasetDirs::from_env()?;
     let mut rows = vec![["data.kind", "state", "where"].map(String::from).to_vec()];
     for made in ["digits", "clicks", "fake-images"] {
-        let row = [made, "generated", "none: generated from the seed when needed"];
+        let row = [made, "generated", "from the seed, when needed"];
         rows.push(row.map(String::from).to_vec());
     }
     for read in ["libsvm", "tfrecord", "criteo", "images"] {
-        rows.push([read, "your files", "the path in data.path"].map(String::from).to_vec());
+        rows.push([read, "your files", "data.path in the job"].map(String::from).to_vec());
     }
     for known in KnownDataset::ALL {
-        for status in places.status(known.spec()) {
+        let mut all = places.status(known.spec());
+        if all.iter().any(|status| status.is_complete()) {
+            all.retain(|status| status.is_complete());
+        }
+        for status in all {
             let state = if status.is_complete() {
                 format!("complete, {} MB", status.bytes / 1_000_000)
             } else if status.exists {
@@ -43,10 +48,10 @@ pub(super) fn list() -> Result<(), Failure> {
             rows.push(vec![known.name().to_owned(), state, place]);
         }
     }
-    print(&fitted_text(&rows, &[], output_width()))?;
-    let text = "`paceline data get NAME` fetches a data set; data.path in a job names another \
-                directory";
-    print(&format!("\n{}\n", wrap_output(text)))
+    print(&with_long_last(&rows, output_width()))?;
+    let text = "`paceline data get mnist` or `paceline data get fashion-mnist` fetches a set into \
+                the cache. In a job, data.path names another directory.";
+    print(&format!("\n{}\n", wrap_output(text, "")))
 }
 
 /// Fetches a data set into the cache, and reports progress on standard error.
@@ -56,12 +61,10 @@ pub(super) fn get(known: KnownDataset, mirrors: Vec<String>) -> Result<(), Failu
     if !mirrors.is_empty() {
         options.mirrors = mirrors;
     }
-    let mut report = |progress: fetch::FetchProgress| {
-        if !matches!(progress, fetch::FetchProgress::Bytes { .. }) {
-            write_line(&progress.to_string());
-        }
-    };
+    let mut display = FetchDisplay::default();
+    let mut report = |progress: fetch::FetchProgress| display.show(&progress);
     let dir = fetch::fetch_dataset(known.spec(), &places, &options, &mut report)?;
+    drop(display);
     print(&format!("{} is in {}\n", known.name(), dir.display()))
 }
 

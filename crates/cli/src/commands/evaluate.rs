@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::output::print;
 use super::read_job::{keep_split, read_job};
+use super::run_path::check_exists;
 use crate::Failure;
 use crate::cli::{EvaluateArgs, JobArgs};
 use crate::closing_table::auc_text;
@@ -26,10 +27,16 @@ use paceline_job::ModelKind;
 pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
     let model_path =
         if args.model.is_dir() { args.model.join(files::MODEL) } else { args.model.clone() };
+    check_exists(&args.model)?;
+    if !model_path.exists() {
+        let path = model_path.display();
+        let why = format!("{path}: there is no such file; a run writes its model when it ends");
+        return Err(Failure::Usage(why));
+    }
     let beside = model_path.with_file_name(files::JOB);
-    let own = args.job.file.is_none().then_some(beside).filter(|beside| beside.is_file());
-    let file = args.job.file.clone().or_else(|| own.clone());
-    let mut job = read_job(&JobArgs { file, ..args.job.clone() })?;
+    let own = args.file.is_none().then_some(beside).filter(|beside| beside.is_file());
+    let file = args.file.clone().or_else(|| own.clone());
+    let mut job = read_job(&JobArgs { file, settings: args.settings.clone() })?;
     keep_split(&mut job, own.as_deref());
     let mut plan = job.check_for_test()?;
     // A signal ends the process at once: it writes nothing but a cache, by rename.
@@ -76,7 +83,7 @@ pub(super) fn evaluate(args: &EvaluateArgs) -> Result<(), Failure> {
         counted(score.examples as u64, "example"),
         workload.data.origin()
     );
-    print(&format!("{}\n", wrap_output(&text)))
+    print(&format!("{}\n", wrap_output(&text, "  ")))
 }
 
 /// Shows how far the test has come.

@@ -7,8 +7,10 @@ use paceline_job::{ModelKind, Plan};
 use paceline_model::LayerPiece;
 
 use crate::Failure;
+use crate::layer_table::comment_table;
 use crate::load_data::known_shape;
-use crate::text_table::{aligned, grouped};
+use crate::terminal::wrap_comments;
+use crate::text_table::grouped;
 use crate::workload::model_source;
 
 /// A table of the layers with parameters, and how their gradients travel between `workers`
@@ -41,11 +43,12 @@ pub(super) fn layers(plan: &Plan, workers: usize) -> Result<String, Failure> {
     } else {
         return Ok(table(&pieces, &conditions));
     };
-    Ok(format!("\n# exchange: the whole gradient after each step, because {reason}\n"))
+    let text = format!("# exchange: the whole gradient after each step, because {reason}\n");
+    Ok(format!("\n{}", wrap_comments(&text)))
 }
 
 fn table(pieces: &[LayerPiece], conditions: &ExchangeConditions) -> String {
-    let header = ["# layer", "parameters", "travels as", "sent per worker and step"];
+    let header = ["layer", "parameters", "travels as", "sent per worker and step"];
     let mut rows = vec![header.map(String::from).to_vec()];
     for (piece, route) in pieces.iter().zip(route_pieces(pieces, conditions)) {
         let (way, bytes) = match route.factors {
@@ -53,11 +56,12 @@ fn table(pieces: &[LayerPiece], conditions: &ExchangeConditions) -> String {
             None => ("gradient", conditions.gradient_bytes(piece.range.len())),
         };
         rows.push(vec![
-            format!("# {}", piece.name),
+            piece.name.clone(),
             grouped(piece.range.len() as u64),
             way.into(),
             format!("{:.1} MB", bytes / 1e6),
         ]);
     }
-    format!("\n# exchange, layer by layer while the model computes\n{}", aligned(&rows))
+    let table = comment_table(&rows, &["parameters"]);
+    format!("\n# exchange, layer by layer while the model computes\n{table}")
 }

@@ -7,6 +7,7 @@ mod explain_layers;
 mod output;
 mod read_job;
 mod report;
+mod run_path;
 mod sweep;
 mod trace;
 mod watch;
@@ -19,6 +20,7 @@ use paceline_record::names::files;
 
 use self::output::print;
 use self::read_job::{keep_split, read_job};
+use self::run_path::check_dir;
 use crate::Failure;
 use crate::bench;
 use crate::bench_args::{BenchCommand, BenchProcessArgs};
@@ -79,6 +81,7 @@ fn run_train(args: TrainArgs) -> Result<(), Failure> {
     if args.tied {
         sweep::stop_on_standard_input(&interrupt);
     }
+    args.resume.iter().try_for_each(|run| check_dir(run))?;
     // A run that is resumed has its job in its directory.
     let own = || Some(args.resume.as_ref()?.join(files::JOB));
     let job = JobArgs { file: args.job.file.clone().or_else(own), ..args.job };
@@ -153,10 +156,14 @@ fn threads(plan: &Plan, workers_here: usize) -> String {
         (None, ModelKind::Logistic { .. }, _) => {
             "default: several threads, without locks, do not repeat their bits"
         }
+        (None, _, Threads::Share { .. }) if plan.cluster.mode == Mode::Single => {
+            "default: all cores"
+        }
         (None, _, Threads::Share { .. }) => "default: all cores, divided by the workers here",
         (None, _, Threads::Fixed(_)) => "default: more pay from a train.batch of 256 on",
     };
-    format!("# threads: {} in each worker ({why})\n", counted(count as u64, "thread"))
+    let place = if plan.cluster.mode == Mode::Single { "" } else { " in each worker" };
+    format!("# threads: {count}{place} ({why})\n")
 }
 
 /// What a step moves, if the servers hold a dense model.

@@ -9,6 +9,7 @@ use paceline_lab::{ReportData, report as documents, sweep_plan};
 use paceline_record::write_whole;
 
 use super::output::print;
+use super::run_path::check_dir;
 use crate::Failure;
 use crate::cli::ReportArgs;
 
@@ -17,6 +18,7 @@ const INTRODUCTION_FILE: &str = "INTRODUCTION.md";
 
 /// Writes the report of a directory, and prints its path.
 pub(super) fn report(args: &ReportArgs) -> Result<(), Failure> {
+    check_dir(&args.dir)?;
     if let Some(file) = &args.index {
         return write_index(&args.dir, file);
     }

@@ -143,7 +143,9 @@ fn run(
     let data = ReportData::read(sweep.dir()).map_err(Failure::at("read", sweep.dir()))?;
     let page = report::write(&data, sweep.dir())?;
     if !args.quiet {
-        print(&closing_table(&data))?;
+        if tally.done > 0 {
+            print(&closing_table(&data))?;
+        }
         write_line(&format!("{}; report in {}", tally.text(), page.display()));
     }
     if interrupt.signal().is_some() {
@@ -154,7 +156,7 @@ fn run(
 
 fn conclude(tallies: Vec<SweepTally>, interrupt: &Interrupt) -> Result<(), Failure> {
     if let Some(signal) = interrupt.signal() {
-        return Err(Failure::Interrupted { signal });
+        return Err(Failure::Unfinished { signal, why: "; completed runs are kept".into() });
     }
     let failed: usize = tallies.iter().map(|tally| tally.failed).sum();
     let all: usize = tallies.iter().map(|tally| tally.all).sum();
@@ -174,7 +176,7 @@ fn closing_table(data: &ReportData) -> String {
     let figures: Vec<&Figure> = FIGURES.iter().filter(|f| SHOWN.contains(&f.name)).collect();
     let mut rows = vec![vec!["cell".to_owned(), "runs".to_owned()]];
     rows[0].extend(figures.iter().map(|figure| figure.title.to_owned()));
-    for cell in &data.cells {
+    for cell in data.cells.iter().filter(|cell| !cell.runs.is_empty()) {
         let label = if cell.label.is_empty() { &data.name } else { &cell.label };
         let mut row = vec![label.clone(), cell.runs.len().to_string()];
         row.extend(figures.iter().map(|figure| cell.format(figure)));

@@ -8,6 +8,7 @@ use paceline_record::names::files;
 use paceline_record::timeline::{merge_traces, operation_table};
 
 use super::output::print;
+use super::run_path::{check_dir, check_exists};
 use crate::Failure;
 use crate::progress::write_line;
 use crate::terminal::output_width;
@@ -15,6 +16,7 @@ use crate::text_table::{fitted_text, grouped};
 
 /// Prints the time of each operation, the longest first.
 pub(super) fn summary(run: &Path) -> Result<(), Failure> {
+    check_exists(run)?;
     let path = if run.is_dir() { run.join(files::TIMELINE) } else { run.to_owned() };
     let file = fs::read(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Failure::Usage(format!(
@@ -42,6 +44,7 @@ pub(super) fn summary(run: &Path) -> Result<(), Failure> {
 
 /// Merges the tasks' timelines in a run directory.
 pub(super) fn merge(run: &Path) -> Result<(), Failure> {
+    check_dir(run)?;
     let path = run.join(files::SUMMARY);
     let text = fs::read(&path).map_err(Failure::at("read", &path))?;
     let summary: Summary = serde_json::from_slice(&text)

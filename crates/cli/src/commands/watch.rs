@@ -1,6 +1,5 @@
 //! `paceline watch`: serves a page that shows runs, until Ctrl-C.
 
-use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use paceline_http::{HttpServer, Limits};
 use paceline_lab::RunPage;
 use paceline_place::{LauncherChannel, inherited_listener};
 
+use super::run_path::check_dir;
 use crate::Failure;
 use crate::cli::WatchArgs;
 use crate::interrupt::Interrupt;
@@ -23,7 +23,7 @@ pub(super) fn watch(args: &WatchArgs) -> Result<(), Failure> {
     let channel = LauncherChannel::open(|| ()).map_err(Failure::signals)?;
     let interrupt = if channel.is_some() { Interrupt::ignore() } else { Interrupt::listen() };
     let interrupt = interrupt?;
-    check(&args.dir)?;
+    check_dir(&args.dir)?;
     let guard = guard(&args.page)?;
     let listener = match inherited_listener()? {
         Some(listener) => listener,
@@ -53,35 +53,4 @@ pub(super) fn wait_for_end(page: &PageProcess, interrupt: &Interrupt) {
     while interrupt.signal().is_none() && page.is_shown() {
         thread::sleep(CHECK_EVERY);
     }
-}
-
-/// Refuses a path that is not a directory, and suggests a similar one.
-fn check(dir: &Path) -> Result<(), Failure> {
-    if dir.is_dir() {
-        return Ok(());
-    }
-    let shown = dir.display();
-    if dir.exists() {
-        return Err(Failure::Usage(format!(
-            "{shown}: this is a file; name the directory of a run, or one that contains runs"
-        )));
-    }
-    let near = nearest(dir).map_or(String::new(), |near| format!(" (did you mean {near}?)"));
-    Err(Failure::Usage(format!(
-        "{shown}: there is no such directory{near}; `paceline train` creates runs under runs/"
-    )))
-}
-
-/// The sibling directory with the most similar name.
-fn nearest(dir: &Path) -> Option<String> {
-    let name = dir.file_name()?.to_str()?;
-    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let entries = std::fs::read_dir(parent.unwrap_or(Path::new("."))).ok()?;
-    let names = entries.flatten().filter_map(|entry| {
-        let name = entry.file_name().into_string().ok()?;
-        entry.path().is_dir().then_some(name)
-    });
-    let alike = |other: &String| (1e6 * strsim::jaro_winkler(name, other)) as u64;
-    let best = names.max_by_key(alike).filter(|best| alike(best) > 700_000)?;
-    Some(dir.with_file_name(best).display().to_string())
 }

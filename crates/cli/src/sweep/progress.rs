@@ -9,12 +9,15 @@ use paceline_lab::sweep_plan::{PlannedRun, RunEnd, RunOutcome};
 use paceline_record::StoredSummary;
 use paceline_record::names::files;
 
-use crate::progress::{clock_time, write_line};
-use crate::terminal::wrap_message;
+use crate::progress::{clock_time, fit, write_line};
 use crate::text_table::counted;
 
 /// How often the bar's clock is updated.
 const TICK: Duration = Duration::from_millis(500);
+
+/// The columns that the narrowest bar and the elapsed time take.
+const LEAST_BAR: usize = 6;
+const ELAPSED: usize = 8;
 
 /// Shows the progress of a sweep.
 pub(super) struct SweepProgress {
@@ -47,7 +50,8 @@ impl SweepProgress {
     pub(super) fn begin(&self, cell: &PlannedRun) {
         if let Some(bar) = &self.bar {
             let number = self.before + self.made + 1;
-            bar.set_message(format!("{number}/{}: {}{}", self.all, settings(cell), self.left()));
+            let message = format!("{number}/{}: {}{}", self.all, settings(cell), self.left());
+            bar.set_message(fit(&message, LEAST_BAR + ELAPSED));
         }
     }
 
@@ -87,7 +91,7 @@ impl SweepProgress {
             return;
         }
         match &self.bar {
-            Some(bar) => bar.suspend(|| write_line(&wrap_message(text))),
+            Some(bar) => bar.suspend(|| write_line(text)),
             None => write_line(text),
         }
     }

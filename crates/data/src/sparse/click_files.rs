@@ -74,7 +74,10 @@ pub fn write_clicks_file(
     path: &Path,
     keep_going: &mut dyn FnMut(u64) -> bool,
 ) -> Result<bool, DataError> {
-    let taken = || DataError::io("make", path)(io::ErrorKind::AlreadyExists.into());
+    let taken = || {
+        let why = io::Error::new(io::ErrorKind::AlreadyExists, "there is such a file already");
+        DataError::io("make", path)(why)
+    };
     let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(DataError::io("make", path)(io::Error::other("it is not a file name")));
     };

@@ -18,7 +18,7 @@ fn run(
 ) -> (Result<PathBuf, DataError>, Vec<FetchProgress>) {
     let mut reports = Vec::new();
     let result = fetch_dataset(spec, dirs, options, &mut |progress| {
-        if !matches!(progress, FetchProgress::Bytes { .. }) {
+        if !matches!(progress, FetchProgress::Bytes { .. } | FetchProgress::Running { .. }) {
             reports.push(progress);
         }
     });

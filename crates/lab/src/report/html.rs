@@ -7,7 +7,7 @@ use crate::advice::advice;
 use crate::charts::{chart_groups, first_charts};
 use crate::palette::report_css;
 use crate::report_data::ReportData;
-use crate::svg::escape;
+use crate::svg::{escape, escape_sentence};
 
 /// The style sheet: light, dark and print, down to the width of a phone.
 const STYLE: &str = include_str!("style.css");
@@ -51,7 +51,7 @@ fn write_first_screen(page: &mut String, data: &ReportData) {
     let _ = writeln!(page, "<p class=\"dim\">{}</p>", escape(&summary_line(data)));
     page.push_str("<section class=\"first\">\n<div>\n<h2>Conclusions</h2>\n<ul>\n");
     for sentence in advice(data) {
-        let _ = writeln!(page, "<li>{}</li>", escape(&sentence));
+        let _ = writeln!(page, "<li>{}</li>", escape_sentence(&sentence));
     }
     page.push_str("</ul>\n</div>\n");
     let charts = first_charts(data);

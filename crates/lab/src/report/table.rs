@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::svg::escape;
+use crate::svg::{escape, escape_sentence};
 
 /// Cells of more characters than this wrap in HTML.
 const LONG_TEXT: usize = 40;
@@ -60,7 +60,7 @@ impl ReportTable {
                 "td" => format!(" data-title=\"{}\"", escape(&self.head[column])),
                 _ => String::new(),
             };
-            let _ = write!(out, "<{tag}{class}{title}>{}</{tag}>", escape(text));
+            let _ = write!(out, "<{tag}{class}{title}>{}</{tag}>", escape_sentence(text));
         }
         out.push_str("</tr>\n");
     }

@@ -16,6 +16,22 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
+/// Units that stay with their number.
+const UNITS: [&str; 6] = ["%", "s", "ms", "MB", "GB", "Mbit/s"];
+
+/// Escapes a sentence for HTML. No line ends between a number and its unit.
+pub(crate) fn escape_sentence(text: &str) -> String {
+    let mut words = text.split(' ');
+    let first = words.next().unwrap_or_default().to_owned();
+    let sentence = words.fold(first, |sentence, word| {
+        let is_unit = UNITS.contains(&word.trim_end_matches(['.', ',', ';', ':', ')']));
+        let follows_number = sentence.ends_with(|c: char| c.is_ascii_digit());
+        let space = if is_unit && follows_number { '\u{a0}' } else { ' ' };
+        format!("{sentence}{space}{word}")
+    });
+    escape(&sentence)
+}
+
 /// Formats a tick: with the digits that `step` needs, and in thousands or millions if large.
 pub(crate) fn tick_text(value: f64, step: f64) -> String {
     let (scaled, step, unit) = match value.abs().max(step) {
@@ -42,6 +58,12 @@ mod tests {
         let shown = [(0.0, 5.0), (0.25, 0.05), (1500.0, 500.0), (40_000.0, 10_000.0), (2.5e6, 5e5)]
             .map(|(value, step)| tick_text(value, step));
         assert_eq!(shown, ["0", "0.25", "1500", "40k", "2.5M"]);
+    }
+
+    #[test]
+    fn numbers_stay_with_their_units() {
+        let text = escape_sentence("up to 71 %, in 3 s; <s> is 9 sweeps");
+        assert_eq!(text, "up to 71\u{a0}%, in 3\u{a0}s; &lt;s&gt; is 9 sweeps");
     }
 
     #[test]

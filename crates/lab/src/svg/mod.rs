@@ -12,5 +12,5 @@ mod value_bars;
 
 pub(crate) use bar_chart::{Bar, BarChart};
 pub(crate) use line_chart::{ChartLine, LineChart};
-pub(crate) use markup::escape;
+pub(crate) use markup::{escape, escape_sentence};
 pub(crate) use value_bars::{ValueBar, ValueBars};

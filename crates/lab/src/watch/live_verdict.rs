@@ -30,6 +30,7 @@ pub(crate) fn verdict_so_far(run: &RunReader, mode: &str) -> Option<Verdict> {
         servers: run.tasks().filter_map(|task| server_facts(run, task, count)).collect(),
         workers,
         cores_busy,
+        others_load: 0.0,
         disk_wait: disk_wait.unwrap_or_default(),
         staleness: mean(run, FIRST_SERVER_FOLDER, tags::STALENESS),
         final_test_s: 0.0,
@@ -74,6 +75,7 @@ fn worker_facts(run: &RunReader, task: &str) -> Option<WorkerFacts> {
         // The curve has the delay of the threads that compute, too.
         run_delay_s: spent(delayed),
         compute_delay_s: 0.0,
+        loop_cpu_s: None,
         gradient_ms: measured.filter(|ms| *ms > 0.0).or(own).unwrap_or_default(),
         sent_bytes_per_s: sent.unwrap_or_default(),
     })
@@ -91,6 +93,7 @@ fn server_facts(run: &RunReader, task: &str, workers: f64) -> Option<ServerFacts
         task: task_of_folder(task),
         busy: (cpu / 100.0 / workers).clamp(0.0, 1.0),
         run_delay: 0.0,
+        own_load: 0.0,
         cores_busy: cores_busy(run, task),
         sent_bytes_per_s: sent.unwrap_or_default(),
         link_mbit_per_s: None,

@@ -72,6 +72,11 @@ impl Meter {
         self.container.cores().unwrap_or(self.cores)
     }
 
+    /// Forgets the time since the last reading.
+    pub(crate) fn restart(&mut self, gauges: &Gauges) {
+        self.last = read(&self.root, &self.container, gauges);
+    }
+
     /// The use since the last reading.
     pub(crate) fn sample(&mut self, gauges: &Gauges) -> TimedSample {
         let now = read(&self.root, &self.container, gauges);

@@ -22,6 +22,8 @@ pub struct WorkerFacts {
     pub run_delay_s: f64,
     /// The part of `compute_s` in which the threads that compute for the loop had no core.
     pub compute_delay_s: f64,
+    /// How long its training loop was on a core, if known.
+    pub loop_cpu_s: Option<f64>,
     /// Its mean time to a gradient.
     pub gradient_ms: f64,
     /// Bytes it sent a second.
@@ -59,6 +61,8 @@ pub struct ServerFacts {
     pub run_delay: f64,
     /// How busy the cores of its machine were on average, 0 to 1, if known.
     pub cores_busy: Option<f64>,
+    /// Its own part of what its machine's cores did, 0 to 1; 0 if unknown.
+    pub own_load: f64,
     /// Bytes it sent a second.
     pub sent_bytes_per_s: f64,
     /// The speed of its machine's fastest network link, in millions of bits a second, if known.
@@ -66,6 +70,12 @@ pub struct ServerFacts {
 }
 
 impl ServerFacts {
+    /// The part of `run_delay` in which its threads wait for a core that it uses itself: it is busy
+    /// with other workers.
+    pub(super) fn own_delay(&self) -> f64 {
+        self.run_delay * self.own_load.clamp(0.0, 1.0)
+    }
+
     /// Whether the machine has no core to spare.
     pub(super) fn is_full(&self) -> bool {
         is_full(self.cores_busy)
@@ -83,6 +93,9 @@ pub struct Facts {
     pub servers: Vec<ServerFacts>,
     /// How busy the cores of the workers' machines were on average, 0 to 1, if known.
     pub cores_busy: Option<f64>,
+    /// The least part of what those cores did that they did for other programs, 0 to 1; 0 if
+    /// unknown.
+    pub others_load: f64,
     /// The share of the time that cores were idle because they waited for a disk, 0 to 1.
     pub disk_wait: f64,
     /// The mean staleness of applied gradients, in updates.
@@ -97,6 +110,11 @@ impl Facts {
         self.servers.iter().max_by(|a, b| a.busy.total_cmp(&b.busy))
     }
 
+    /// The server whose threads waited longest for a core.
+    pub(super) fn most_delayed_server(&self) -> Option<&ServerFacts> {
+        self.servers.iter().max_by(|a, b| a.run_delay.total_cmp(&b.run_delay))
+    }
+
     /// How long the steps took, of the worker that took longest.
     pub(super) fn training_s(&self) -> f64 {
         self.workers.iter().map(WorkerFacts::seconds).fold(0.0, f64::max)
@@ -105,6 +123,11 @@ impl Facts {
     /// One process without servers: it exchanges nothing and applies its gradients itself.
     pub(super) fn is_single(&self) -> bool {
         self.servers.is_empty() && self.workers.len() == 1
+    }
+
+    /// Whether the workers' machines work mostly for other programs.
+    pub(super) fn serves_others(&self) -> bool {
+        self.others_load > 0.5
     }
 
     /// Whether the workers' machines have no core to spare.

@@ -83,26 +83,42 @@ impl Shares {
         [compute, input, network, server, stragglers, evaluation, cores]
     }
 
-    /// The greatest share. Network and server compete together, and the greater of the two is
-    /// named if their sum wins. Computation is what a run is for: it is named if it takes at least
-    /// half of the time.
-    pub(super) fn kind(&self) -> VerdictKind {
+    /// What most of the time goes to, except computation. Network and server compete together, and
+    /// the greater of the two is named.
+    pub(super) fn greatest_loss(&self) -> Loss {
         let is_server = self.server > self.network;
         let exchange = if is_server { VerdictKind::Server } else { VerdictKind::Network };
-        let others = 1.0 - self.compute;
-        let compute = if self.compute >= others || others <= 0.0 { 1.0 } else { 0.0 };
-        let shares = [
-            (VerdictKind::Compute, compute),
+        let losses = [
             (VerdictKind::Input, self.input),
             (exchange, self.network + self.server),
             (VerdictKind::Stragglers, self.stragglers),
             (VerdictKind::Evaluation, self.evaluation),
             (VerdictKind::Cores, self.cores),
         ];
-        let greater = |a: &(VerdictKind, f64), b: &(VerdictKind, f64)| a.1.total_cmp(&b.1);
+        let losses = losses.map(|(kind, share)| Loss { kind, share });
         // Of equal shares the first is named; `max_by` takes the last.
-        shares.into_iter().rev().max_by(greater).map_or(VerdictKind::Compute, |(kind, _)| kind)
+        let greatest = losses.into_iter().rev().max_by(|a, b| a.share.total_cmp(&b.share));
+        greatest.unwrap_or(Loss { kind: exchange, share: 0.0 })
     }
+
+    /// What the verdict names. Computation is what a run is for: it is named if it takes at least
+    /// half of the time, or if nothing else takes more or is worth looking for.
+    pub(super) fn kind(&self) -> VerdictKind {
+        let loss = self.greatest_loss();
+        let is_small = loss.share < WORTH_NAMING && loss.share <= self.compute;
+        let computes = self.compute >= 0.5 || loss.share <= 0.0 || is_small;
+        if computes { VerdictKind::Compute } else { loss.kind }
+    }
+}
+
+/// The least share of a cause that is named before a computation that takes longer.
+const WORTH_NAMING: f64 = 0.25;
+
+/// A cause other than computation, and its share of the time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Loss {
+    pub(super) kind: VerdictKind,
+    pub(super) share: f64,
 }
 
 /// Divides all of the workers' time among the causes.
@@ -125,8 +141,10 @@ struct Division<'a> {
     busy: f64,
     /// The share of a worker's exchange in which a server without a spare core works for others.
     queue: f64,
-    /// The share of the time that a server's thread waits for a core.
+    /// The share of the time that a server's thread waits for a core that others use.
     server_delay: f64,
+    /// The same for a core that the server itself uses.
+    own_server_delay: f64,
     /// How long the coordinator tested, in seconds.
     tested_s: f64,
     /// How long it tested after the last step, in seconds.
@@ -156,10 +174,13 @@ impl<'a> Division<'a> {
         let busy = busiest.map_or(0.0, |server| server.busy);
         let others = workers.len().saturating_sub(1) as f64;
         let full = busiest.filter(|server| ServerFacts::is_full(server));
+        let most_delayed = facts.most_delayed_server();
+        let own_server_delay = most_delayed.map_or(0.0, ServerFacts::own_delay);
         Self {
             busy,
             queue: full.map_or(0.0, |_| others * busy),
-            server_delay: facts.servers.iter().map(|one| one.run_delay).fold(0.0, f64::max),
+            server_delay: most_delayed.map_or(0.0, |server| server.run_delay) - own_server_delay,
+            own_server_delay,
             tested_s: workers.iter().map(|worker| worker.evaluation_s).fold(0.0, f64::max),
             final_test_s: facts.final_test_s.max(0.0),
             workers,
@@ -193,7 +214,7 @@ impl<'a> Division<'a> {
         sum.stragglers += excess * (own.compute_s + own.input_s);
         sum.compute += (1.0 - excess) * own.compute_s;
         sum.input += (1.0 - excess) * own.input_s;
-        sum.server += left.take(self.busy * worker.seconds());
+        sum.server += left.take((self.busy + self.own_server_delay) * worker.seconds());
         sum.server += left.take(self.queue.min(1.0) * left.0);
         *(if self.is_single { &mut sum.compute } else { &mut sum.network }) += left.0;
     }
@@ -216,13 +237,19 @@ struct Own {
 impl Own {
     /// A thread that wakes finds its core taken more often than one that runs loses it. So the time
     /// without a core is taken from the exchange first, and the rest from input and computation.
+    /// But a loop that computes needs a core: where it was on one for less than its own work took,
+    /// the difference was lacking there. An exchange that travels while the loop computes, for
+    /// which the loop only sleeps, would hide it otherwise.
     fn of(worker: &WorkerFacts) -> Self {
         // Other threads compute while the loop waits for them.
         let pool_s = worker.compute_delay_s.clamp(0.0, worker.compute_s.max(0.0));
         let compute_s = worker.compute_s - pool_s;
         let own_s = (compute_s + worker.input_s).max(0.0);
         let exchange_s = (worker.exchange_s - worker.held_s).max(0.0);
-        let delay_s = (worker.step_delay_s() - exchange_s).clamp(0.0, own_s);
+        let step_delay_s = worker.step_delay_s().max(0.0);
+        let off_core_s = worker.loop_cpu_s.map_or(0.0, |on_core_s| own_s - on_core_s);
+        let least_s = off_core_s.clamp(0.0, step_delay_s);
+        let delay_s = (step_delay_s - exchange_s).max(least_s).clamp(0.0, own_s);
         let rest = if own_s > 0.0 { 1.0 - delay_s / own_s } else { 1.0 };
         let (compute_s, input_s) = (rest * compute_s, rest * worker.input_s);
         Self { compute_s, input_s, delay_s: pool_s + delay_s }

@@ -54,6 +54,37 @@ fn a_worker_that_computes_most_of_the_time_is_limited_by_compute() {
 }
 
 #[test]
+fn a_computation_below_half_of_the_time_is_named_if_nothing_else_is_worth_it() {
+    let mixed = WorkerFacts { run_delay_s: 2.0, ..worker(1.5, 4.5, 4.0) };
+    let contended = WorkerFacts { run_delay_s: 2.6, ..mixed.clone() };
+    let mixed = facts("async", vec![mixed], vec![server(0.0)]);
+    let words = ["spends 45 % of the time computing and 20 % "];
+    check(&mixed, VerdictKind::Compute, &words);
+    let contended = facts("async", vec![contended], vec![server(0.0)]);
+    check(&contended, VerdictKind::Cores, &["26 % of the time"]);
+    // All causes take less than a quarter of the time, and one takes longer.
+    let even = WorkerFacts { held_s: 2.0, run_delay_s: 2.0, ..worker(2.2, 1.8, 6.0) };
+    let even = facts("bounded", vec![even], vec![server(0.0)]);
+    check(&even, VerdictKind::Input, &["22 % of the time getting examples"]);
+}
+
+#[test]
+fn a_server_that_has_a_machine_to_itself_and_lacks_cores_is_busy() {
+    let workers = vec![worker(0.0, 2.0, 8.0); 2];
+    let slow = ServerFacts { run_delay: 0.4, own_load: 1.0, ..server(0.2) };
+    let shares = check(
+        &facts("async", workers.clone(), vec![slow.clone()]),
+        VerdictKind::Server,
+        &["ps:0 is busy for 75 % of that time"],
+    );
+    assert!((shares.server - 0.6).abs() < 1e-9 && shares.cores == 0.0, "{shares:?}");
+    // Beside other programs, it lacks the cores that they use.
+    let beside = ServerFacts { run_delay: 0.6, own_load: 0.1, ..server(0.05) };
+    let words = ["without a core 54 % of the time; ps:0 most, 60 %"];
+    check(&facts("async", workers, vec![beside]), VerdictKind::Cores, &words);
+}
+
+#[test]
 fn a_single_process_that_applies_its_gradients_computes() {
     let shares = check(
         &facts("single", vec![worker(1.0, 1.0, 2.0)], vec![]),
@@ -209,6 +240,23 @@ fn time_without_a_core_is_not_blamed_on_network_server_or_stragglers() {
     let tests = WorkerFacts { run_delay_s: 8.0, evaluation_s: 5.0, ..worker(0.0, 5.0, 0.0) };
     let shares = check(&facts("single", vec![tests], vec![]), VerdictKind::Evaluation, &[]);
     assert!((shares.cores - 0.4).abs() < 1e-9, "{shares:?}");
+}
+
+#[test]
+fn a_loop_that_computes_without_a_core_does_not_hide_a_busy_server() {
+    // The exchange travels while the loop computes, and the loop sleeps for the rest of it.
+    let overlapped =
+        WorkerFacts { run_delay_s: 1.5, loop_cpu_s: Some(2.0), ..worker(0.0, 3.5, 6.5) };
+    let shares = check(
+        &facts("async", vec![overlapped.clone(); 2], vec![server(0.7)]),
+        VerdictKind::Server,
+        &["ps:0 is busy for 100 % of that time"],
+    );
+    assert!((shares.cores - 0.15).abs() < 1e-9 && (shares.compute - 0.2).abs() < 1e-9);
+    // Without the loop's time on a core, the exchange is where cores are most likely to lack.
+    let unknown = WorkerFacts { loop_cpu_s: None, ..overlapped };
+    let shares = verdict(&facts("async", vec![unknown; 2], vec![server(0.7)])).shares;
+    assert!((shares.compute - 0.35).abs() < 1e-9 && (shares.cores - 0.15).abs() < 1e-9);
 }
 
 #[test]

@@ -43,7 +43,8 @@ pub(super) fn evidence(
     let who = if is_one { "the worker spends" } else { "workers spend" };
     match kind {
         VerdictKind::Compute => {
-            format!("{who} {} of the time computing{}", percent(shares.compute), cores(facts))
+            let (share, next) = (percent(shares.compute), runner_up(shares));
+            format!("{who} {share} of the time computing{next}{}", cores(facts))
         }
         VerdictKind::Input => {
             let disk = match facts.disk_wait {
@@ -85,15 +86,37 @@ pub(super) fn evidence(
         VerdictKind::Cores => {
             let who = if is_one { "the worker is" } else { "tasks are" };
             let (share, most) = (percent(shares.cores), most_delayed(facts));
-            format!(
-                "{who} ready to run but without a core {share} of the time{most}{}",
-                cores(facts)
-            )
+            let others = match facts.others_load {
+                load if facts.serves_others() => format!(", {} of it for others", percent(load)),
+                _ => String::new(),
+            };
+            let busy = cores(facts);
+            format!("{who} ready to run but without a core {share} of the time{most}{busy}{others}")
         }
         VerdictKind::TooShort => {
             let seconds = facts.training_s();
             format!("training takes {seconds:.2} s, and a verdict needs at least 1 s")
         }
+    }
+}
+
+/// The least share that is mentioned beside the greatest.
+const WORTH_MENTIONING: f64 = 0.15;
+
+/// What takes most of the time beside computation, if it is much.
+fn runner_up(shares: &Shares) -> String {
+    let loss = shares.greatest_loss();
+    let doing = match loss.kind {
+        VerdictKind::Input => "getting examples",
+        VerdictKind::Network | VerdictKind::Server => "exchanging gradients and parameters",
+        VerdictKind::Stragglers => "waiting for slower workers",
+        VerdictKind::Evaluation => "testing",
+        VerdictKind::Cores => "without a core",
+        VerdictKind::Compute | VerdictKind::TooShort => "",
+    };
+    match loss.share {
+        much if much >= WORTH_MENTIONING => format!(" and {} {doing}", percent(much)),
+        _ => String::new(),
     }
 }
 
@@ -124,19 +147,20 @@ fn megabits(bytes_per_s: f64) -> String {
     }
 }
 
-/// The worker that is without a core far longer than the others, if there is one.
+/// The task that is without a core far longer than the workers, if there is one.
 fn most_delayed(facts: &Facts) -> String {
     let delay =
         |worker: &WorkerFacts| worker.all_delay_s() / worker.seconds().max(f64::MIN_POSITIVE);
-    let delays: Vec<_> = facts.workers.iter().map(delay).collect();
+    let workers = facts.workers.iter().map(|worker| (worker.task.as_str(), delay(worker)));
+    let servers = facts.servers.iter().map(|server| (server.task.as_str(), server.run_delay));
+    let (names, delays): (Vec<_>, Vec<_>) = workers.chain(servers).unzip();
     let most = (0..delays.len()).max_by(|&a, &b| delays[a].total_cmp(&delays[b]));
     let far = |most: &usize| {
         let median = median_without(&delays, *most);
         delays.len() > 1 && delays[*most] > 2.0 * median && delays[*most] > 0.1
     };
-    most.filter(far).map_or(String::new(), |most| {
-        format!("; {} most, {}", facts.workers[most].task, percent(delays[most]))
-    })
+    most.filter(far)
+        .map_or(String::new(), |most| format!("; {} most, {}", names[most], percent(delays[most])))
 }
 
 /// Whether the final test takes longer than all tests before it.
@@ -199,7 +223,7 @@ pub(super) fn advice(kind: VerdictKind, facts: &Facts, slowest: Option<&Rank>) -
         VerdictKind::Evaluation => {
             own(&["a larger train.evaluate.every", "fewer train.evaluate.examples"])
         }
-        VerdictKind::Cores if facts.is_single() => {
+        VerdictKind::Cores if facts.is_single() || facts.serves_others() => {
             own(&["fewer other programs on the machine", "more cores"])
         }
         VerdictKind::Cores => own(&["fewer tasks on each machine", "more cores"]),

@@ -69,7 +69,7 @@ export function draw(spec, view) {
   const fromX = px => xs[0] + ((px - plot.left) / (plot.right - plot.left)) * (xs[1] - xs[0]);
   const clip = `clip-${spec.id}${view.file ? '-file' : ''}`;
   const body = [
-    axes(spec, view, theme, plot, xs, ys, toX, toY, isLog),
+    axes(spec, view, theme, plot, xs, lines.length ? ys : null, toX, toY, isLog),
     `<clipPath id="${clip}">`,
     svgElement('rect', {
       x: plot.left,
@@ -130,7 +130,8 @@ function valueRange(spec, lines, xs, isLog) {
   if (!(low <= high)) return isLog ? [0.1, 1] : [0, 1];
   if (isLog) return low < high ? [low / 1.05, high * 1.05] : [low / 2, high * 2];
   if (spec.fromZero) low = Math.min(0, low);
-  const pad = (high - low) * 0.06 || Math.abs(high) * 0.1 || 0.5;
+  // Where all values are zero, an axis of whole bytes.
+  const pad = (high - low) * 0.06 || Math.abs(high) * 0.1 || (/^B/.test(spec.unit) ? 5 : 0.5);
   // Nothing that is drawn here can be negative unless a value is.
   return [
     low >= 0 ? (spec.fromZero ? 0 : Math.max(0, low - pad)) : low - pad,
@@ -141,7 +142,10 @@ function valueRange(spec, lines, xs, isLog) {
 function axes(spec, view, theme, plot, xs, ys, toX, toY, isLog) {
   const out = [],
     count = Math.max(2, Math.floor((plot.right - plot.left) / 75));
-  const vertical = isLog
+  // An empty chart has no values to measure.
+  const vertical = !ys
+    ? { at: [] }
+    : isLog
     ? logTicks(...ys)
     : ticks(ys[0], ys[1], Math.max(2, Math.floor((plot.bottom - plot.top) / 38)));
   for (const y of vertical.at) {

@@ -81,7 +81,7 @@ export function showVerdict(into, run, theme) {
           ' ',
           make('strong', {}, verdict.kind),
         ),
-    make('p', {}, evidence.charAt(0).toUpperCase() + evidence.slice(1) + '.'),
+    make('p', {}, withUnits(evidence.charAt(0).toUpperCase() + evidence.slice(1) + '.')),
     bar,
     key,
     verdict.advice?.length
@@ -93,6 +93,11 @@ export function showVerdict(into, run, theme) {
         )
       : '',
   );
+}
+
+// No line ends between a number and its unit.
+function withUnits(sentence) {
+  return sentence.replace(/(\d) (%|s|ms|Mbit\/s)(?![\w])/g, '$1\u00a0$2');
 }
 
 // Shows the key figures of a run.

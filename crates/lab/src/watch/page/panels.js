@@ -152,10 +152,15 @@ function chartsOfOne(run, theme) {
         perTask('memory', 'Memory of each task', 'bytes', 'B', run, all, color, [
           ['', 'taskMemory'],
         ]),
-        perTask('network', 'Network of each task', 'bytes/s', 'B/s', run, all, color, [
-          [' in', 'taskReceived'],
-          [' out', 'taskSent'],
-        ]),
+        // A task without others exchanges nothing.
+        ...(all.length > 1
+          ? [
+              perTask('network', 'Network of each task', 'bytes/s', 'B/s', run, all, color, [
+                [' in', 'taskReceived'],
+                [' out', 'taskSent'],
+              ]),
+            ]
+          : []),
         disks(run, color),
         machine(run, lead, theme),
       ],

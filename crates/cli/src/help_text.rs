@@ -1,0 +1,121 @@
+//! Reads the command line. Help and errors are broken between words at the terminal's width.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::Cli;
+use crate::terminal::{columns_of, message_width, output_width, wrap};
+
+/// The most columns of help: longer lines are hard to read.
+const MAX_WIDTH: usize = 100;
+/// The narrowest description beside an option.
+const LEAST_DESCRIPTION: usize = 24;
+/// The indent of a description that goes below its option.
+const BELOW: usize = 10;
+
+/// The command line of this process; after help or an error, the code to end with.
+pub fn parse_command_line() -> Result<Cli, ExitCode> {
+    Cli::try_parse().map_err(|error| {
+        show(&error);
+        ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+    })
+}
+
+fn show(error: &clap::Error) {
+    let is_error = error.use_stderr();
+    let width = if is_error { message_width() } else { output_width() };
+    let Some(width) = width else {
+        // A file gets the text as it is. A stream that cannot be written leaves the exit code.
+        let _ = error.print();
+        return;
+    };
+    let has_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let text = error.render();
+    let text = if has_colour { text.ansi().to_string() } else { text.to_string() };
+    let text = wrap_help(&text, width.min(MAX_WIDTH));
+    let _ = if is_error {
+        io::stderr().write_all(text.as_bytes())
+    } else {
+        io::stdout().write_all(text.as_bytes())
+    };
+}
+
+/// Breaks each line of a help text.
+fn wrap_help(text: &str, width: usize) -> String {
+    text.lines().map(|line| wrap_line(line, width) + "\n").collect()
+}
+
+fn wrap_line(line: &str, width: usize) -> String {
+    if columns_of(line) <= width {
+        return line.to_owned();
+    }
+    let indent = columns_of(line) - columns_of(line.trim_start_matches(' '));
+    if line.trim_start().starts_with("paceline ") {
+        // A command that continues on the next line, ready to be copied.
+        let broken = wrap(line, width.saturating_sub(2), &" ".repeat(indent + 4));
+        return broken.replace('\n', " \\\n");
+    }
+    let Some(at) = description_start(line) else {
+        return wrap(line, width, &" ".repeat(indent));
+    };
+    let (option, description) = line.split_at(at);
+    let column = columns_of(option);
+    if column + LEAST_DESCRIPTION <= width {
+        let description = wrap(description, width - column, "");
+        return format!("{option}{}", description.replace('\n', &newline(column)));
+    }
+    let below = wrap(description, width.saturating_sub(BELOW), "");
+    let below = below.replace('\n', &newline(BELOW));
+    format!("{}{}{below}", option.trim_end(), newline(BELOW))
+}
+
+fn newline(indent: usize) -> String {
+    format!("\n{}", " ".repeat(indent))
+}
+
+/// Where the description of an option or a command begins: after its name and two spaces.
+fn description_start(line: &str) -> Option<usize> {
+    let name = line.len() - line.trim_start_matches(' ').len();
+    let gap = name + line[name..].find("  ")?;
+    (name > 0).then(|| line.len() - line[gap..].trim_start_matches(' ').len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_stay_in_their_column() {
+        let line = "      --set <KEY>  Set a key of the job; the value is TOML";
+        assert_eq!(wrap_line(line, 80), line);
+        let broken =
+            "      --set <KEY>  Set a key of the job;\n                   the value is TOML";
+        assert_eq!(wrap_line(line, 44), broken);
+        let below =
+            "      --set <KEY>\n          Set a key of the job;\n          the value is TOML";
+        assert_eq!(wrap_line(line, 32), below);
+    }
+
+    #[test]
+    fn commands_continue_with_a_backslash_and_texts_without() {
+        let command = "  paceline train job.toml --set a=1 --run-dir runs/a";
+        let broken = "  paceline train job.toml \\\n      --set a=1 --run-dir runs/a";
+        assert_eq!(wrap_line(command, 34), broken);
+        assert_eq!(wrap_line("one two three", 8), "one two\nthree");
+    }
+
+    #[test]
+    fn no_help_is_wider_than_the_terminal() {
+        let mut commands = vec![<Cli as clap::CommandFactory>::command()];
+        while let Some(mut command) = commands.pop() {
+            for width in [60, 80, 100] {
+                let text = wrap_help(&command.render_long_help().ansi().to_string(), width);
+                let widest = text.lines().map(columns_of).max().unwrap_or(0);
+                assert!(widest <= width, "{width}: {text}");
+            }
+            commands.extend(command.get_subcommands().cloned());
+        }
+    }
+}
