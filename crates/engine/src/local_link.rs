@@ -27,7 +27,13 @@ impl LocalLink {
     pub(crate) fn new(model: &dyn Model, settings: &TrainSettings) -> Result<Self, TrainError> {
         let layout = model.layout();
         let DenseShard { params, optimizer } = initial_shard(model, settings, 0..layout.len())?;
-        Ok(Self { params: params.into(), optimizer, global_step: 0, stopping: false, checkpoints: None })
+        Ok(Self {
+            params: params.into(),
+            optimizer,
+            global_step: 0,
+            stopping: false,
+            checkpoints: None,
+        })
     }
 
     /// The parameters of a checkpoint.

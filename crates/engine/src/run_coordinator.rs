@@ -96,10 +96,7 @@ pub(crate) fn run_coordinator<L: Link>(
 }
 
 /// Keeps the parameters of the best test, if the run does.
-fn best_keeper(
-    task: &TrainingTask<'_>,
-    layout: &Layout,
-) -> Result<Option<BestKeeper>, TrainError> {
+fn best_keeper(task: &TrainingTask<'_>, layout: &Layout) -> Result<Option<BestKeeper>, TrainError> {
     let best = task.settings.best;
     if !best.keep {
         return Ok(None);
@@ -114,9 +111,7 @@ fn test_history(task: &TrainingTask<'_>, joined_at: u64) -> Result<TestHistory, 
     let is_decisive = stop.test_loss.is_some() || stop.patience.is_some();
     let continues = checkpoint.is_some() || *on_worker_loss == OnWorkerLoss::Wait;
     match task.checkpoints.filter(|_| is_decisive && continues) {
-        Some(dir) => {
-            TestHistory::restore(dir.test_log()?, joined_at, stop.patience.map(|_| *best))
-        }
+        Some(dir) => TestHistory::restore(dir.test_log()?, joined_at, stop.patience.map(|_| *best)),
         None => Ok(TestHistory::default()),
     }
 }

@@ -205,11 +205,10 @@ fn train() -> Vec<KeySpec> {
             .when(KeyCondition::AnySet(&["train.stop.patience"])),
         key("train.keep_best", ValueKind::Flag, "false", keep_best)
             .default_when("true", &[(patience, &[])]),
-        key("train.metric", metrics, "\"loss\"", metric)
-            .when(KeyCondition::Any(vec![
-                KeyCondition::AnySet(&["train.stop.patience"]),
-                KeyCondition::IsTrue("train.keep_best"),
-            ])),
+        key("train.metric", metrics, "\"loss\"", metric).when(KeyCondition::Any(vec![
+            KeyCondition::AnySet(&["train.stop.patience"]),
+            KeyCondition::IsTrue("train.keep_best"),
+        ])),
         key("train.evaluate.every", intervals, "\"auto\"", every)
             .default_when("1000", &[(target, &[]), (MODEL, &["lenet"])])
             .default_when("1000", &[(patience, &[]), (MODEL, &["lenet"])])
