@@ -245,8 +245,8 @@ impl DataError {
         matches!(self, DataError::Picture { .. } | DataError::BadExample { .. })
     }
 
-    /// Adds the action and the path to a system error; for `map_err`.
-    pub(crate) fn io(
+    /// Adds the action (as a verb) and the path to a system error; for `map_err`.
+    pub fn io(
         action: &'static str,
         path: impl Into<PathBuf>,
     ) -> impl FnOnce(io::Error) -> DataError {

@@ -9,6 +9,7 @@ use super::cache::CacheWriter;
 use super::clicks::{ClickRow, Clicks, FIRST_TEST_ROW};
 use super::format::SparseFormat;
 use super::row::SparseRow;
+use super::row_reader::RowReader;
 use super::spec::{IndexBase, SparseKind, SparseSpec};
 use super::stream::{ReadOptions, ReadStop, read};
 use crate::error::DataError;
@@ -25,14 +26,23 @@ pub(super) struct SourceFiles {
     pub(super) test: Vec<PathBuf>,
 }
 
+/// What a cache is built from.
+#[derive(Clone, Copy)]
+pub(super) struct BuildInputs<'a> {
+    pub(super) spec: &'a SparseSpec,
+    /// Reads the files, if they are not in a format of this crate.
+    pub(super) reader: Option<&'a dyn RowReader>,
+    pub(super) sources: &'a SourceFiles,
+}
+
 /// Writes a cache to `part`, and reports progress.
 pub(super) fn build(
-    spec: &SparseSpec,
-    sources: &SourceFiles,
+    inputs: &BuildInputs<'_>,
     identity: &str,
     part: &Path,
     observer: &mut dyn OpenObserver,
 ) -> Result<(), DataError> {
+    let BuildInputs { spec, sources, .. } = *inputs;
     if spec.kind == SparseKind::Clicks {
         return generate(spec, identity, part, observer);
     }
@@ -40,7 +50,7 @@ pub(super) fn build(
     let size = |file: &PathBuf| fs::metadata(file).map_or(0, |about| about.len());
     let first = files().next().map_or(Path::new(""), |file| file);
     let meter = OpenMeter::new(observer, "reading", first, files().map(size).sum());
-    let build = CacheBuild { spec, sources, identity, meter: RefCell::new(meter) };
+    let build = CacheBuild { inputs: *inputs, identity, meter: RefCell::new(meter) };
     let is_libsvm = spec.kind == SparseKind::Libsvm;
     let stop_at_zero = spec.index_base == IndexBase::Auto && is_libsvm;
     let first_index = u32::from(spec.index_base != IndexBase::Zero && is_libsvm);
@@ -61,8 +71,7 @@ pub(super) fn build(
 }
 
 struct CacheBuild<'a> {
-    spec: &'a SparseSpec,
-    sources: &'a SourceFiles,
+    inputs: BuildInputs<'a>,
     identity: &'a str,
     meter: RefCell<OpenMeter<'a>>,
 }
@@ -74,27 +83,32 @@ impl CacheBuild<'_> {
         first_index: u32,
         stop_at_zero: bool,
     ) -> Result<(), ReadStop> {
-        let spec = self.spec;
+        let BuildInputs { spec, reader, sources } = self.inputs;
         let format = match spec.kind {
             SparseKind::TfRecord => SparseFormat::TfRecord,
             SparseKind::Criteo => SparseFormat::Criteo,
-            SparseKind::Libsvm | SparseKind::Clicks => SparseFormat::Libsvm,
+            SparseKind::Libsvm | SparseKind::Clicks | SparseKind::Table => SparseFormat::Libsvm,
         };
         let options =
             ReadOptions { format, features: spec.features, first_index, on_bad: spec.on_bad };
         let mut skipped = 0;
-        for (files, training) in [(&self.sources.train, true), (&self.sources.test, false)] {
+        for (files, training) in [(&sources.train, true), (&sources.test, false)] {
             for file in files {
                 self.meter.borrow_mut().set_what("reading", file);
                 let metered = |content| MeteredRead { content, meter: &self.meter };
                 let content = unpack::open_with(file, metered);
-                let content = content.map_err(|error| interrupted(error.into()))?;
+                let mut content = content.map_err(|error| interrupted(error.into()))?;
                 let mut take = |row: SparseRow<'_>| {
                     writer.push(row)?;
                     self.meter.borrow_mut().set_rows(writer.rows());
                     Ok(())
                 };
-                let read = read(content, file, &options, stop_at_zero, &mut take);
+                let read = match reader {
+                    Some(reader) => {
+                        reader.read(file, &mut content, &mut take).map_err(ReadStop::from)
+                    }
+                    None => read(content, file, &options, stop_at_zero, &mut take),
+                };
                 skipped += read.map_err(interrupted)?.skipped;
             }
             if training {

@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
-use super::build::{SourceFiles, build};
+use super::build::{BuildInputs, SourceFiles, build};
 use super::cache::{self, UnusableCache};
 use super::clicks;
 use super::files;
+use super::row_reader::RowReader;
 use super::row_store::RowStore;
 use super::rows::SparseRows;
 use super::spec::{SparseKind, SparseSpec};
@@ -38,9 +39,42 @@ pub fn open_sparse(
     spec: &SparseSpec,
     observer: &mut dyn OpenObserver,
 ) -> Result<TrainTest<SparseRows>, DataError> {
+    open_request(spec, None, observer)
+}
+
+/// As [`open_sparse`], for files that `reader` reads.
+///
+/// # Errors
+/// As [`open_sparse`].
+pub fn open_rows(
+    spec: &SparseSpec,
+    reader: &dyn RowReader,
+    observer: &mut dyn OpenObserver,
+) -> Result<TrainTest<SparseRows>, DataError> {
+    open_request(spec, Some(reader), observer)
+}
+
+/// The path of the cache of rows that a reader with these options reads.
+///
+/// # Errors
+/// If there is no file at a path, or no directory for caches.
+pub fn row_cache_path(spec: &SparseSpec, reader_options: &str) -> Result<PathBuf, DataError> {
+    let sources = find_source_files(spec)?;
+    let options = options(spec) + reader_options;
+    CacheRequest { spec, reader: None, sources, options, identity: String::new() }.path()
+}
+
+fn open_request(
+    spec: &SparseSpec,
+    reader: Option<&dyn RowReader>,
+    observer: &mut dyn OpenObserver,
+) -> Result<TrainTest<SparseRows>, DataError> {
     spec.check()?;
     let sources = find_source_files(spec)?;
-    let request = CacheRequest { identity: identity(spec, &sources)?, spec, sources };
+    let mut options = options(spec);
+    options += &reader.map_or(String::new(), |reader| reader.options());
+    let mut request = CacheRequest { spec, reader, sources, options, identity: String::new() };
+    request.identity = request.current_identity()?;
     let store = request.open(observer)?;
     request.split(store)
 }
@@ -51,14 +85,6 @@ fn find_source_files(spec: &SparseSpec) -> Result<SourceFiles, DataError> {
         SparseKind::Clicks => Ok(SourceFiles::default()),
         _ => Ok(SourceFiles { train: expand(&spec.path)?, test: expand(&spec.test_path)? }),
     }
-}
-
-/// Everything that the rows depend on, as text; not how they are split into training and test set.
-fn identity(spec: &SparseSpec, sources: &SourceFiles) -> Result<String, DataError> {
-    let mut text = options(spec);
-    text += &files::identity("train", &sources.train)?;
-    text += &files::identity("test", &sources.test)?;
-    Ok(text)
 }
 
 fn options(spec: &SparseSpec) -> String {
@@ -75,7 +101,7 @@ fn options(spec: &SparseSpec) -> String {
         SparseKind::Libsvm => {
             let _ = writeln!(text, "on_bad {:?}\nindex_base {:?}", spec.on_bad, spec.index_base);
         }
-        SparseKind::TfRecord | SparseKind::Criteo => {
+        SparseKind::TfRecord | SparseKind::Criteo | SparseKind::Table => {
             let _ = writeln!(text, "on_bad {:?}", spec.on_bad);
         }
     }
@@ -85,11 +111,24 @@ fn options(spec: &SparseSpec) -> String {
 /// A cache, and the data it is built from.
 struct CacheRequest<'a> {
     spec: &'a SparseSpec,
+    /// Reads the files, if they are not in a format of this crate.
+    reader: Option<&'a dyn RowReader>,
     sources: SourceFiles,
+    options: String,
     identity: String,
 }
 
 impl CacheRequest<'_> {
+    /// Everything that the rows depend on, as text; not how they are split into training and test
+    /// set.
+    fn current_identity(&self) -> Result<String, DataError> {
+        let mut text = self.options.clone();
+        text += &self.reader.map_or(String::new(), |reader| reader.identity());
+        text += &files::identity("train", &self.sources.train)?;
+        text += &files::identity("test", &self.sources.test)?;
+        Ok(text)
+    }
+
     fn open(&self, observer: &mut dyn OpenObserver) -> Result<RowStore, DataError> {
         let path = self.path()?;
         match cache::open(&path, &self.identity, &self.what(), observer) {
@@ -120,7 +159,8 @@ impl CacheRequest<'_> {
         note(observer, &format!("building {}", path.display()));
         self.note_earlier_cache(path, observer);
         let part = path.with_extension("part");
-        let built = build(self.spec, &self.sources, &self.identity, &part, observer)
+        let inputs = BuildInputs { spec: self.spec, reader: self.reader, sources: &self.sources };
+        let built = build(&inputs, &self.identity, &part, observer)
             .and_then(|()| self.check_unchanged())
             .and_then(|()| fs::rename(&part, path).map_err(DataError::io("rename", &*part)));
         if let Err(error) = built {
@@ -159,7 +199,7 @@ impl CacheRequest<'_> {
     }
 
     fn check_unchanged(&self) -> Result<(), DataError> {
-        if identity(self.spec, &self.sources)? == self.identity {
+        if self.current_identity()? == self.identity {
             return Ok(());
         }
         let path = self.spec.path.clone().unwrap_or_default();
@@ -178,7 +218,7 @@ impl CacheRequest<'_> {
     /// times, so that a stale cache is replaced and not left behind.
     fn name(&self) -> String {
         let mut digest = Sha256::new();
-        digest.update(options(self.spec));
+        digest.update(&self.options);
         for (files, used_for) in [(&self.sources.train, "train"), (&self.sources.test, "test")] {
             for file in files {
                 let path = fs::canonicalize(file).unwrap_or_else(|_| file.clone());

@@ -164,14 +164,19 @@ impl SparseRows {
         places.map(|place| starts[place + 1] - starts[place]).sum()
     }
 
-    /// The number of rows of each class: 0 and 1.
-    pub fn class_counts(&self) -> [usize; 2] {
+    /// The number of rows of each class: of 0, of 1, and of further classes up to the greatest.
+    pub fn class_counts(&self) -> Vec<usize> {
         let labels = self.store.labels();
-        let ones = match &self.order {
-            RowOrder::Stored => count_ones(&labels[self.rows.clone()]),
-            _ => (0..self.len()).map(|index| usize::from(labels[self.locate(index)])).sum(),
-        };
-        [self.len() - ones, ones]
+        let mut counts = [0usize; 256];
+        match &self.order {
+            RowOrder::Stored => {
+                labels[self.rows.clone()].iter().for_each(|&label| counts[usize::from(label)] += 1);
+            }
+            _ => (0..self.len())
+                .for_each(|index| counts[usize::from(labels[self.locate(index)])] += 1),
+        }
+        let classes = counts.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);
+        counts[..classes.max(2)].to_vec()
     }
 
     /// Whether every value is 1, in these rows and in all others of the same store. The store then
@@ -274,9 +279,4 @@ impl SparseRows {
         prefetch(bytemuck::cast_slice(row.keys));
         prefetch(bytemuck::cast_slice(row.values));
     }
-}
-
-fn count_ones(labels: &[u8]) -> usize {
-    // Blocks short enough for a sum of bytes, which is many times faster than one of words.
-    labels.chunks(255).map(|block| usize::from(block.iter().sum::<u8>())).sum()
 }

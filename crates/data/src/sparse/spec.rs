@@ -19,6 +19,8 @@ pub enum SparseKind {
     Criteo,
     /// Generated; see [`Clicks`](super::Clicks).
     Clicks,
+    /// Tables, which a [`RowReader`](super::RowReader) of another crate reads.
+    Table,
 }
 
 impl SparseKind {
@@ -29,6 +31,7 @@ impl SparseKind {
             SparseKind::TfRecord => "tfrecord",
             SparseKind::Criteo => "criteo",
             SparseKind::Clicks => "clicks",
+            SparseKind::Table => "table",
         }
     }
 }

@@ -1,0 +1,68 @@
+//! The rows of a table as dense vectors.
+
+use paceline_data::{DataError, Examples, SparseRows, TrainTest};
+
+use crate::open::OpenTable;
+
+/// The most features of a dense vector.
+const MOST_INPUTS: usize = 1 << 16;
+
+/// Rows of a table as vectors with a number for each feature of the featuriser.
+#[derive(Clone, Debug)]
+pub struct DenseRows {
+    rows: SparseRows,
+    classes: usize,
+}
+
+impl OpenTable {
+    /// The rows as dense vectors.
+    ///
+    /// # Errors
+    /// If the vectors would be too long.
+    pub fn into_dense(self) -> Result<TrainTest<DenseRows>, DataError> {
+        let features = self.featurizer.features();
+        if features > MOST_INPUTS {
+            let mut columns: Vec<_> =
+                self.featurizer.columns.iter().map(|c| (c.role.width(), &c.name)).collect();
+            columns.sort();
+            let (width, widest) = columns.pop().unwrap_or((0, &self.rows.origin));
+            let what = format!(
+                "the columns make up {features} inputs, and a dense model takes at most \
+                 {MOST_INPUTS}; the widest is {widest:?} with {width}: give it fewer bits or a \
+                 greater min_count, or set model.kind = \"logistic\""
+            );
+            return Err(DataError::SparseSpec { kind: "table", what });
+        }
+        let classes = self.featurizer.classes().len();
+        let TrainTest { train, test, origin } = self.rows;
+        let dense = |rows| DenseRows { rows, classes };
+        Ok(TrainTest { train: dense(train), test: dense(test), origin })
+    }
+}
+
+impl Examples for DenseRows {
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn shape(&self) -> [usize; 3] {
+        [1, 1, self.rows.features()]
+    }
+
+    fn classes(&self) -> usize {
+        self.classes
+    }
+
+    fn class_of(&self, example: u32) -> Option<u32> {
+        Some(self.rows.row(example as usize).label)
+    }
+
+    fn fill(&self, example: u32, _draw: u64, out: &mut [f32]) -> Result<u32, DataError> {
+        let row = self.rows.row(example as usize);
+        out.fill(0.0);
+        for (index, &key) in row.keys.iter().enumerate() {
+            out[key as usize] = row.value(index);
+        }
+        Ok(row.label)
+    }
+}
