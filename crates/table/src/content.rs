@@ -176,6 +176,10 @@ pub(crate) fn check_is_text(path: &Path, bytes: &[u8]) -> Result<(), DataError> 
     let head = &bytes[..bytes.len().min(EXAMINED_BYTES as usize)];
     match FileContent::of_bytes(head) {
         None | Some(FileContent::Table | FileContent::Criteo) => Ok(()),
+        Some(FileContent::Parquet) => {
+            let what = "a Parquet file is not read from a stream; give its path, unpacked".into();
+            Err(DataError::Sparse { path: path.into(), what })
+        }
         Some(other) => match other.remedy("table") {
             Some(what) => Err(DataError::Sparse { path: path.into(), what }),
             None => Ok(()),

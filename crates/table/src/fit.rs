@@ -60,7 +60,7 @@ impl<'a> Fit<'a> {
                 TableEvent::LongLine(line) => return Err(errors.at(line, long_line())),
             };
             if let Some((at, what)) = block.part.fault.take() {
-                return Err(errors.at(block.line_at(at), what));
+                return Err(errors.within(&block, at, what));
             }
             for (total, next) in totals.iter_mut().zip(&mut block.part.stats) {
                 total.merge(next);

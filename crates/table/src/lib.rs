@@ -1,4 +1,5 @@
-//! Tables for training: CSV and TSV files, and the featuriser that turns a row into numbers.
+//! Tables for training: CSV, TSV and Parquet files, and the featuriser that turns a row into
+//! numbers.
 //!
 //! ```
 //! use paceline_data::OpenReport;
@@ -49,9 +50,12 @@ mod label;
 mod missing;
 mod number;
 mod open;
+#[cfg(feature = "parquet")]
+mod parquet_text;
 mod records;
 mod sample;
 mod stats;
+mod table_file;
 mod table_reader;
 mod table_text;
 mod text_format;

@@ -21,6 +21,7 @@ use crate::featurizer::{Cross, Featurizer};
 use crate::fit::Fit;
 use crate::infer::{ColumnPlanner, PlannedColumn};
 use crate::sample::TableSample;
+use crate::table_file::{TableContent, open_table_file};
 use crate::table_reader::TableReader;
 use crate::table_text::TableText;
 use crate::text_format::{FormatChoice, TextFormat};
@@ -208,8 +209,9 @@ fn learn(
         let all = files.iter().map(|file| fs::metadata(file).map_or(0, |about| about.len())).sum();
         let mut done = 0;
         for file in files {
-            let mut content = open_content(file, all, &mut done, observer)?;
-            let read = TableText::open(file, &mut content, &(*format).into())
+            let mut text = open_content(file, all, &mut done, observer)?;
+            let mut content = TableContent::of(file, &mut text)?;
+            let read = open_table_file(file, &mut content, &(*format).into())
                 .and_then(|table| fit.read(file, table));
             read.map_err(interrupted)?;
         }
@@ -231,8 +233,9 @@ pub(crate) fn plan_columns(
     observer: &mut dyn OpenObserver,
 ) -> Result<PlannedTable, DataError> {
     let mut done = 0;
-    let mut content = open_content(first, 0, &mut done, observer)?;
-    let table = TableText::open(first, &mut content, &spec.format).map_err(interrupted)?;
+    let mut text = open_content(first, 0, &mut done, observer)?;
+    let mut content = TableContent::of(first, &mut text)?;
+    let table = open_table_file(first, &mut content, &spec.format).map_err(interrupted)?;
     plan_table(spec, &table)
 }
 

@@ -11,7 +11,8 @@ use crate::encoded_row::EncodedRow;
 use crate::encoder::RowEncoder;
 use crate::featurizer::Featurizer;
 use crate::records::{Fields, Records};
-use crate::table_text::{BlockWork, TableEvent, TableText, long_line};
+use crate::table_file::{TableContent, open_table_file};
+use crate::table_text::{BlockWork, TableEvent, long_line};
 use crate::text_format::{FormatChoice, TextFormat};
 
 /// Reads the rows of a featuriser's tables.
@@ -39,7 +40,8 @@ impl RowReader for TableReader<'_> {
         content: &mut dyn Read,
         take: &mut dyn FnMut(SparseRow<'_>) -> Result<(), DataError>,
     ) -> Result<ReadCounts, DataError> {
-        let table = TableText::open(file, content, &self.featurizer.format.into())?;
+        let mut content = TableContent::of(file, content)?;
+        let table = open_table_file(file, &mut content, &self.featurizer.format.into())?;
         let encoder = self.featurizer.encoder(table.names());
         let encoder = encoder.map_err(|error| of_file(file, error))?;
         let errors = table.row_errors();
@@ -60,7 +62,7 @@ impl RowReader for TableReader<'_> {
             counts.skipped += block.part.skipped;
             counts.bytes += block.text.len() as u64;
             match block.part.fault.take() {
-                Some((at, what)) => Err(errors.at(block.line_at(at), what)),
+                Some((at, what)) => Err(errors.within(&block, at, what)),
                 None => Ok(()),
             }
         })?;

@@ -34,7 +34,7 @@ pub(crate) struct TableText<'s> {
     /// The line at which the first block begins, from 1.
     line: u64,
     /// What errors count: lines, or rows of a file without lines.
-    unit: &'static str,
+    unit: RowUnit,
     names: Vec<String>,
 }
 
@@ -52,13 +52,6 @@ pub(crate) struct ParsedBlock<'p, P> {
     pub(crate) part: &'p mut P,
     pub(crate) text: &'p [u8],
     pub(crate) first_line: u64,
-}
-
-impl<P> ParsedBlock<'_, P> {
-    /// The line of the byte at an index.
-    pub(crate) fn line_at(&self, at: usize) -> u64 {
-        self.first_line + memchr_iter(b'\n', &self.text[..at]).count() as u64
-    }
 }
 
 /// What comes out of a file, in order.
@@ -87,7 +80,7 @@ impl<'s> TableText<'s> {
         blocks.format = choice.detect(&text[..text.len().min(DETECTED_BYTES)]);
         let mut first = Block::default();
         let first_is = blocks.read(&mut first).map_err(DataError::io("read", path))?;
-        let unit = "line";
+        let unit = RowUnit::Lines;
         let mut table = Self { path, blocks, first: None, line: 1, unit, names: Vec::new() };
         match first_is {
             NextBlock::Records => table.read_names(&mut first)?,
@@ -101,7 +94,7 @@ impl<'s> TableText<'s> {
 
     /// Makes errors count rows, for a file whose lines are not its own.
     pub(crate) fn counting_rows(mut self) -> Self {
-        (self.unit, self.line) = ("row", 1);
+        (self.unit, self.line) = (RowUnit::Rows, 1);
         self
     }
 
@@ -174,7 +167,7 @@ impl<'s> TableText<'s> {
 
     /// Makes the errors of bad rows.
     pub(crate) fn row_errors(&self) -> RowErrors<'s> {
-        RowErrors { path: self.path, unit: self.unit }
+        RowErrors { path: self.path, counter: self.counter() }
     }
 
     fn open_quote(&self, line: u64) -> DataError {
@@ -221,7 +214,7 @@ impl<'s> TableText<'s> {
                     }
                 }
                 if threads.len() <= next % cores {
-                    threads.push(ParserThread::start(scope, work));
+                    threads.push(ParserThread::start(scope, work, self.counter()));
                 }
                 threads[next % cores].send(task);
                 next += 1;
@@ -232,6 +225,10 @@ impl<'s> TableText<'s> {
             }
             Ok(())
         })
+    }
+
+    fn counter(&self) -> RowCounter {
+        RowCounter { unit: self.unit, format: self.blocks.format }
     }
 
     fn next_block(&mut self, block: &mut Block) -> Result<NextBlock, DataError> {
@@ -252,12 +249,55 @@ pub(crate) fn long_line() -> String {
 #[derive(Clone, Copy)]
 pub(crate) struct RowErrors<'s> {
     path: &'s Path,
-    unit: &'static str,
+    counter: RowCounter,
 }
 
 impl RowErrors<'_> {
-    pub(crate) fn at(&self, line: u64, what: String) -> DataError {
-        DataError::Row { path: self.path.into(), unit: self.unit, number: line, what }
+    /// The error of a line, or of a row of a file without lines; from 1.
+    pub(crate) fn at(&self, number: u64, what: String) -> DataError {
+        let unit = match self.counter.unit {
+            RowUnit::Lines => "line",
+            RowUnit::Rows => "row",
+        };
+        DataError::Row { path: self.path.into(), unit, number, what }
+    }
+
+    /// The error of the row at an index of a block.
+    pub(crate) fn within<P>(
+        &self,
+        block: &ParsedBlock<'_, P>,
+        at: usize,
+        what: String,
+    ) -> DataError {
+        self.at(block.first_line + self.counter.count(&block.text[..at]), what)
+    }
+}
+
+/// What errors count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RowUnit {
+    Lines,
+    Rows,
+}
+
+/// Counts the lines or the rows of a text.
+#[derive(Clone, Copy, Debug)]
+struct RowCounter {
+    unit: RowUnit,
+    format: TextFormat,
+}
+
+impl RowCounter {
+    fn count(&self, text: &[u8]) -> u64 {
+        if self.unit == RowUnit::Lines {
+            return memchr_iter(b'\n', text).count() as u64;
+        }
+        let (mut records, mut fields) = (Records::new(text, self.format), Fields::default());
+        let mut rows = 0;
+        while records.next(&mut fields) {
+            rows += 1;
+        }
+        rows
     }
 }
 
@@ -265,7 +305,7 @@ impl RowErrors<'_> {
 struct BlockTask<P> {
     block: Block,
     part: P,
-    /// Newlines of the block.
+    /// Lines or rows of the block.
     lines: u64,
 }
 
@@ -285,6 +325,7 @@ impl<P: Default + Send> ParserThread<P> {
     fn start<'scope, W: BlockWork<Part = P>>(
         scope: &'scope thread::Scope<'scope, '_>,
         work: &'scope W,
+        counter: RowCounter,
     ) -> Self
     where
         P: 'scope,
@@ -293,7 +334,7 @@ impl<P: Default + Send> ParserThread<P> {
         let (done, parsed) = sync_channel(BLOCKS_PER_THREAD);
         scope.spawn(move || {
             for mut task in to_parse {
-                task.lines = memchr_iter(b'\n', task.block.text()).count() as u64;
+                task.lines = counter.count(task.block.text());
                 work.parse(task.block.text(), &mut task.part);
                 if done.send(task).is_err() {
                     return;
