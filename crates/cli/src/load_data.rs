@@ -4,11 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use paceline_data::{
-    DataError, Examples, FakeImages, KnownDataset, PictureOptions, Pictures, SparseRows,
-    SparseSpec, Split, TrainTest, cached_digits, open_sparse,
+    DataError, Examples, FakeImages, PictureOptions, Pictures, SparseRows, SparseSpec, Split,
+    TrainTest, cached_digits, open_sparse,
 };
 
 use paceline_engine::TrainingData;
+use paceline_fetch::KnownDataset;
 
 use crate::Failure;
 use crate::data_display::DataDisplay;

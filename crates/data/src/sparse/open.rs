@@ -18,7 +18,7 @@ use super::files;
 use super::row_store::RowStore;
 use super::rows::SparseRows;
 use super::spec::{SparseKind, SparseSpec};
-use crate::dataset_dirs;
+use crate::cache_dir::cache_dir;
 use crate::error::DataError;
 use crate::hold_out::HoldOut;
 use crate::lock::CacheLock;
@@ -255,7 +255,7 @@ impl SparseSpec {
 /// # Errors
 /// If there is no cache directory.
 pub fn row_cache_dir() -> Result<PathBuf, DataError> {
-    let dir = dataset_dirs::cache_dir().map_err(|_| DataError::RowCache {
+    let dir = cache_dir().map_err(|_| DataError::RowCache {
         what: "neither PACELINE_CACHE, XDG_CACHE_HOME nor HOME names a directory".into(),
     })?;
     Ok(dir.join("rows"))
