@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::DataError;
 
-/// How often progress is reported.
-const REPORT_EVERY: Duration = Duration::from_millis(100);
+/// How often progress is reported; in tests at every step.
+const REPORT_EVERY: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 100 });
 
 /// Follows the opening of data. Any `FnMut(OpenReport<'_>) -> ControlFlow<()>` does.
 pub trait OpenObserver {
