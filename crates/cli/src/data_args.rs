@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use paceline_data::{KnownDataset, sparse};
+use paceline_data::sparse;
+use paceline_fetch::KnownDataset;
 
 /// Commands for data sets.
 #[derive(Debug, Subcommand)]

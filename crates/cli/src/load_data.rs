@@ -4,13 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use paceline_data::{
-    DataError, Examples, FakeImages, KnownDataset, PictureOptions, Pictures, SparseRows,
-    SparseSpec, Split, TrainTest, cached_digits, open_sparse,
+    DataError, Examples, FakeImages, PictureOptions, Pictures, SparseRows, SparseSpec, Split,
+    TrainTest, cached_digits, open_sparse,
 };
 
-use paceline_data::sparse::source_files;
 use paceline_engine::TrainingData;
-use paceline_table::{Featurizer, FileContent, TableSpec, open_table, table_featurizer};
+use paceline_fetch::KnownDataset;
+use paceline_table::{Featurizer, TableSpec, open_table, table_featurizer};
 
 use crate::Failure;
 use crate::data_display::DataDisplay;
@@ -78,7 +78,6 @@ pub(crate) fn load_data(
     shape.map_or(Ok(()), |shape| check_network(job, plan, shape))?;
     let data = match read_data(job, plan, display) {
         Err(Failure::Data(DataError::Interrupted)) => return Err(display.interrupted()),
-        Err(Failure::Data(error)) => return Err(with_right_kind(plan, error)),
         read => read?,
     };
     if shape.is_none() {
@@ -173,26 +172,6 @@ fn check_classes(job: &RawJob, plan: &Plan, featurizer: &Featurizer) -> Result<(
          model.kind = \"softmax\""
     );
     Err(job.problem("model.kind", message).into())
-}
-
-/// Adds what the files really contain to an error about data of another kind.
-fn with_right_kind(plan: &Plan, error: DataError) -> Failure {
-    let path = match &plan.data.kind {
-        DataKind::Rows(spec) => spec.path.as_deref(),
-        DataKind::Mnist { path } | DataKind::FashionMnist { path } => path.as_deref(),
-        DataKind::Pictures { path, .. } => Some(path.as_path()),
-        _ => None,
-    };
-    let files = path.and_then(|path| source_files(path).ok());
-    let content = files.and_then(|files| FileContent::of_file(files.first()?).ok()?);
-    match content.and_then(|content| content.remedy(plan.data.kind.name())) {
-        Some(remedy) => Failure::Usage(format!("{error}\n{}: {remedy}", path_text(path))),
-        None => error.into(),
-    }
-}
-
-fn path_text(path: Option<&Path>) -> String {
-    path.map_or(String::new(), |path| path.display().to_string())
 }
 
 /// Adds test rows to rows that have none.

@@ -5,8 +5,8 @@
 pub struct EncodedRow {
     /// The class, from 0; `None` if the row has no label.
     pub label: Option<u32>,
-    /// The weight of the row; 1 if the table has none.
-    pub weight: f32,
+    /// The weight of the row; `None` if the table has none.
+    pub weight: Option<f32>,
     /// The features that are not zero, in ascending order.
     pub keys: Vec<u32>,
     /// The values of the features.
@@ -24,7 +24,7 @@ pub struct EncodedRow {
 
 impl EncodedRow {
     pub(crate) fn clear(&mut self) {
-        (self.label, self.weight) = (None, 1.0);
+        (self.label, self.weight) = (None, None);
         self.keys.clear();
         self.values.clear();
     }

@@ -226,7 +226,7 @@ impl FieldAction {
             }
             FieldAction::Weight => {
                 let weight = number::parse(field).ok().filter(|weight| *weight >= 0.0);
-                row.weight = weight.ok_or(FieldFault::Weight { index })?;
+                row.weight = Some(weight.ok_or(FieldFault::Weight { index })?);
             }
             FieldAction::List { first, separator, separator_len, codes } => {
                 let separator = &separator[..*separator_len];

@@ -22,7 +22,7 @@
 //! needs: the scale of a number, the vocabulary of a category, the classes of the label. The result
 //! is a [`Featurizer`]. With it, the rows are read once more, on all cores, into the row cache of
 //! `paceline-data`. Sparse models train on these rows; dense models see the same rows as vectors
-//! ([`DenseRows`]).
+//! ([`TableExamples`]).
 //!
 //! ```text
 //! file ── blocks ── records ── RowEncoder (Featurizer) ── TableReader ──> row cache
@@ -36,8 +36,6 @@
 
 mod blocks;
 mod column;
-mod content;
-mod dense_rows;
 mod describe;
 mod encoded_row;
 mod encoder;
@@ -55,6 +53,7 @@ mod parquet_text;
 mod records;
 mod sample;
 mod stats;
+mod table_examples;
 mod table_file;
 mod table_reader;
 mod table_text;
@@ -65,8 +64,6 @@ pub use column::{
     CategoryCodes, CodeChoice, Column, ColumnChoice, ColumnRole, ColumnSpec, HASH_BITS,
     NumberScale, ScaleChoice,
 };
-pub use content::FileContent;
-pub use dense_rows::DenseRows;
 pub use describe::{describe_stream, describe_table};
 pub use encoded_row::EncodedRow;
 pub use encoder::RowEncoder;
@@ -75,4 +72,5 @@ pub use field_fault::FieldFault;
 pub use number::NumberFault;
 pub use open::{OpenTable, TableSpec, open_table, table_featurizer};
 pub use records::{Fields, Records};
+pub use table_examples::TableExamples;
 pub use text_format::{FormatChoice, TextFormat};

@@ -304,6 +304,8 @@ impl Read for ObservedRead<'_> {
                 what: &self.what,
                 share: (*self.done as f64 / self.total.max(1) as f64).min(1.0),
                 rows: 0,
+                rows_before: 0,
+                share_before: 0.0,
                 elapsed: self.started.elapsed(),
             });
             if let ControlFlow::Break(()) = self.observer.report(report) {

@@ -201,8 +201,7 @@ impl Cells<'_> {
             values.clear();
             self.levels.clear();
             let missing = rows - self.ends.len();
-            let (read, ..) =
-                reader.read_records(missing, Some(self.levels), None, &mut values)?;
+            let (read, ..) = reader.read_records(missing, Some(self.levels), None, &mut values)?;
             if read == 0 {
                 return Err(ParquetError::EOF("a column has too few values".into()));
             }
@@ -210,8 +209,7 @@ impl Cells<'_> {
             for row in 0..read {
                 if present == 0 || self.levels[row] == present {
                     let value = values.next();
-                    let value =
-                        value.ok_or_else(|| ParquetError::EOF("too few values".into()))?;
+                    let value = value.ok_or_else(|| ParquetError::EOF("too few values".into()))?;
                     put(self.text, value);
                 }
                 self.ends.push(self.text.len());

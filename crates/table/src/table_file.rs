@@ -35,23 +35,32 @@ pub(crate) enum TableContent<'c> {
 impl<'c> TableContent<'c> {
     /// The content of a file whose text, if it is text, is `text`.
     pub(crate) fn of(path: &Path, text: &'c mut dyn Read) -> Result<Self, DataError> {
-        if !is_parquet(path) {
-            return Ok(TableContent::Text(text));
+        match &first_bytes(path) {
+            b"PAR1" => {}
+            b"PARE" => {
+                let what = "this is an encrypted Parquet file; decrypt it first".into();
+                return Err(DataError::Sparse { path: path.into(), what });
+            }
+            _ => return Ok(TableContent::Text(text)),
         }
         #[cfg(feature = "parquet")]
         return Ok(TableContent::Parquet(Box::new(crate::parquet_text::ParquetText::open(path)?)));
         #[cfg(not(feature = "parquet"))]
         Err(DataError::Sparse {
             path: path.into(),
-            what: "this is a Parquet file, but this program was built without the feature parquet; \
+            what:
+                "this is a Parquet file, but this program was built without the feature parquet; \
                    build it with that feature, or convert the file to CSV"
-                .into(),
+                    .into(),
         })
     }
 }
 
-/// Whether a file begins as a Parquet file does.
-fn is_parquet(path: &Path) -> bool {
+/// The first bytes of a file; zeros if it has none.
+fn first_bytes(path: &Path) -> [u8; 4] {
     let mut first = [0; 4];
-    File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && &first == b"PAR1"
+    match File::open(path).and_then(|mut file| file.read_exact(&mut first)) {
+        Ok(()) => first,
+        Err(_) => [0; 4],
+    }
 }

@@ -100,6 +100,8 @@ struct EncodeWork<'a> {
 #[derive(Default)]
 struct EncodedBlock {
     labels: Vec<u8>,
+    /// The weights of the rows, if the table has weights.
+    weights: Vec<f32>,
     /// The index in the keys, and in the values, after each row.
     ends: Vec<(usize, usize)>,
     keys: Vec<u32>,
@@ -134,6 +136,7 @@ impl BlockWork for EncodeWork<'_> {
 impl EncodedBlock {
     fn clear(&mut self) {
         self.labels.clear();
+        self.weights.clear();
         self.ends.clear();
         self.keys.clear();
         self.values.clear();
@@ -143,6 +146,9 @@ impl EncodedBlock {
     #[inline]
     fn push_row(&mut self) {
         self.labels.push(self.row.label.unwrap_or_default() as u8);
+        if let Some(weight) = self.row.weight {
+            self.weights.push(weight);
+        }
         self.keys.extend_from_slice(&self.row.keys);
         if !self.row.all_ones() {
             self.values.extend_from_slice(&self.row.values);
@@ -155,9 +161,11 @@ impl EncodedBlock {
         take: &mut dyn FnMut(SparseRow<'_>) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
         let (mut key, mut value) = (0, 0);
-        for (&label, &(key_end, value_end)) in self.labels.iter().zip(&self.ends) {
+        let rows = self.labels.iter().zip(&self.ends);
+        for (row, (&label, &(key_end, value_end))) in rows.enumerate() {
             take(SparseRow {
                 label: label.into(),
+                weight: self.weights.get(row).copied().unwrap_or(1.0),
                 keys: &self.keys[key..key_end],
                 values: &self.values[value..value_end],
             })?;

@@ -7,10 +7,10 @@ use std::thread;
 
 use memchr::memchr_iter;
 use paceline_data::DataError;
+use paceline_data::sniff::{FileKind, SNIFF_BYTES, sniff};
 use paceline_data::sparse::MAX_LINE_BYTES;
 
 use crate::blocks::{Block, BlockReader, NextBlock};
-use crate::content::check_is_text;
 use crate::records::{Fields, Records};
 use crate::text_format::{FormatChoice, TextFormat};
 
@@ -238,6 +238,20 @@ impl<'s> TableText<'s> {
         }
         self.blocks.read(block).map_err(DataError::io("read", self.path))
     }
+}
+
+/// Refuses what cannot be the text of a table.
+fn check_is_text(path: &Path, text: &[u8]) -> Result<(), DataError> {
+    let found = sniff(&text[..text.len().min(SNIFF_BYTES)]);
+    if let FileKind::Table(_) | FileKind::Criteo | FileKind::Text | FileKind::Empty = found {
+        return Ok(());
+    }
+    let what = match found {
+        FileKind::Binary => "this is not text, nor a known format".into(),
+        FileKind::Parquet => "a Parquet file is not read from a stream; give its path".into(),
+        found => return Err(DataError::WrongKind { path: path.into(), kind: "table", found }),
+    };
+    Err(DataError::Sparse { path: path.into(), what })
 }
 
 /// The fault of a line above the limit.

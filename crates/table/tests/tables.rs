@@ -173,6 +173,22 @@ fn a_dense_model_sees_the_same_rows_as_vectors() {
 }
 
 #[test]
+fn weights_go_with_their_rows_and_must_be_numbers() {
+    let dir = Tables::new();
+    let path = dir.write("table.csv", "x,w,y\n1,2.5,0\n2,0,1\n3,1,1\n");
+    let columns = vec![declare("w", ColumnChoice::Weight), ColumnSpec::label("y")];
+    let table = open(&TableSpec { columns: columns.clone(), ..dir.spec(&path) }).unwrap();
+    let weight = |row: usize| table.rows.train.stored_weight(table.rows.train.locate(row));
+    assert_eq!((0..3).map(weight).collect::<Vec<_>>(), [Some(2.5), Some(0.0), Some(1.0)]);
+    let dense = table.into_dense().unwrap().train;
+    assert!(dense.has_weights());
+    assert_eq!(dense.weight_of(0), 2.5);
+    let path = dir.write("bad.csv", "x,w,y\n1,2.5,0\n2,-1,1\n3,1,1\n");
+    let error = open(&TableSpec { columns, ..dir.spec(&path) }).unwrap_err().to_string();
+    assert!(error.contains("line 3: column 2 (\"w\"): the weight \"-1\""), "{error}");
+}
+
+#[test]
 fn a_described_table_is_read_as_the_description_says() {
     let dir = Tables::new();
     let path = dir.write("people.csv", PEOPLE);
@@ -237,10 +253,11 @@ fn what_is_no_table_is_refused_with_a_remedy() {
     let long = format!("{PEOPLE}{},x,yes\n", "9".repeat(3 << 20));
     let open_quote = format!("{PEOPLE}40,\"Rome,no\n{}", "1,x,no\n".repeat(300_000));
     for (content, says) in [
-        (Vec::new(), "the file is empty"),
-        (utf16, "UTF-16; convert it with iconv"),
-        (b"+1 3:1 7:1\n-1 2:1\n".to_vec(), "LIBSVM text; set data.kind = \"libsvm\""),
+        (Vec::new(), "empty"),
+        (utf16, "convert it first: iconv"),
+        (b"+1 3:1 7:1\n-1 2:1\n".to_vec(), "looks like LIBSVM text; set data.kind = \"libsvm\""),
         (b"PARE....".to_vec(), "encrypted Parquet"),
+        (b"PAR1 cut short".to_vec(), "Parquet file"),
         (b"\x93NUMPY\x01\x00".to_vec(), "numpy"),
         (long.into_bytes(), "line 6: longer than 1048576 bytes"),
         (open_quote.into_bytes(), "line 6: a quote is opened and not closed"),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use paceline_data::sparse::{
     CacheRemoval, CachedRows, Clicks, FIRST_TEST_ROW, row_cache_dir, write_clicks_file,
 };
-use paceline_data::{DatasetDirs, KnownDataset, fetch};
+use paceline_fetch::{DatasetDirs, FetchOptions, FetchProgress, KnownDataset, fetch_dataset};
 use paceline_table::{ColumnSpec, TableSpec, describe_stream, describe_table};
 
 use super::output::print;
@@ -55,16 +55,16 @@ pub(super) fn list() -> Result<(), Failure> {
 /// Fetches a data set into the cache, and reports progress on standard error.
 pub(super) fn get(known: KnownDataset, mirrors: Vec<String>) -> Result<(), Failure> {
     let places = DatasetDirs::from_env()?;
-    let mut options = fetch::FetchOptions::new(known.spec());
+    let mut options = FetchOptions::new(known.spec());
     if !mirrors.is_empty() {
         options.mirrors = mirrors;
     }
-    let mut report = |progress: fetch::FetchProgress| {
-        if !matches!(progress, fetch::FetchProgress::Bytes { .. }) {
+    let mut report = |progress: FetchProgress| {
+        if !matches!(progress, FetchProgress::Bytes { .. }) {
             write_line(&progress.to_string());
         }
     };
-    let dir = fetch::fetch_dataset(known.spec(), &places, &options, &mut report)?;
+    let dir = fetch_dataset(known.spec(), &places, &options, &mut report)?;
     print(&format!("{} is in {}\n", known.name(), dir.display()))
 }
 

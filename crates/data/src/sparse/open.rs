@@ -15,15 +15,17 @@ use super::build::{BuildInputs, SourceFiles, build};
 use super::cache::{self, UnusableCache};
 use super::clicks;
 use super::files;
+use super::label_rule::LabelRule;
 use super::row_reader::RowReader;
 use super::row_store::RowStore;
 use super::rows::SparseRows;
 use super::spec::{SparseKind, SparseSpec};
-use crate::dataset_dirs;
+use crate::cache_dir::cache_dir;
 use crate::error::DataError;
 use crate::hold_out::HoldOut;
 use crate::lock::CacheLock;
 use crate::open_observer::{OpenObserver, OpenReport, short_name};
+use crate::sniff::{FileKind, check_kind};
 use crate::train_test::TrainTest;
 
 /// How long to wait for another process that builds the same cache.
@@ -100,6 +102,9 @@ fn options(spec: &SparseSpec) -> String {
         }
         SparseKind::Libsvm => {
             let _ = writeln!(text, "on_bad {:?}\nindex_base {:?}", spec.on_bad, spec.index_base);
+            if spec.labels == LabelRule::Classes {
+                text += "labels Classes\n";
+            }
         }
         SparseKind::TfRecord | SparseKind::Criteo | SparseKind::Table => {
             let _ = writeln!(text, "on_bad {:?}", spec.on_bad);
@@ -140,8 +145,28 @@ impl CacheRequest<'_> {
         self.build(&path, observer).map_err(|error| cache_error(error, &path))
     }
 
+    /// Checks that no file is empty or certainly of another kind, before anything is built.
+    fn check_sources(&self) -> Result<(), DataError> {
+        let expected = match self.spec.kind {
+            SparseKind::Libsvm => FileKind::Libsvm,
+            SparseKind::Criteo => FileKind::Criteo,
+            SparseKind::TfRecord => FileKind::TfRecord,
+            // A table's reader knows several kinds of files.
+            SparseKind::Table | SparseKind::Clicks => return Ok(()),
+        };
+        let has_content = |file: &&PathBuf| file.metadata().is_ok_and(|about| about.len() > 0);
+        for files in [&self.sources.train, &self.sources.test] {
+            // Of several files some may be empty.
+            if let Some(first) = files.iter().find(has_content).or(files.first()) {
+                check_kind(first, self.spec.kind.name(), expected)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Builds the cache at this path, unless another process does so first.
     fn build(&self, path: &Path, observer: &mut dyn OpenObserver) -> Result<RowStore, DataError> {
+        self.check_sources()?;
         if let Some(dir) = path.parent() {
             fs::create_dir_all(dir).map_err(DataError::io("create", dir))?;
         }
@@ -158,15 +183,21 @@ impl CacheRequest<'_> {
         }
         note(observer, &format!("building {}", path.display()));
         self.note_earlier_cache(path, observer);
-        let part = path.with_extension("part");
-        let inputs = BuildInputs { spec: self.spec, reader: self.reader, sources: &self.sources };
-        let built = build(&inputs, &self.identity, &part, observer)
+        let part = &*path.with_extension("part");
+        let CacheRequest { spec, reader, sources, identity, .. } = self;
+        let inputs = BuildInputs { spec, reader: *reader, sources, identity, part };
+        let built = build(&inputs, observer)
             .and_then(|()| self.check_unchanged())
-            .and_then(|()| fs::rename(&part, path).map_err(DataError::io("rename", &*part)));
-        if let Err(error) = built {
-            // If this fails too, the next process that builds the cache overwrites the file.
-            let _ = fs::remove_file(&part);
-            return Err(error);
+            .and_then(|()| fs::rename(part, path).map_err(DataError::io("rename", part)));
+        match built {
+            Ok(()) => {}
+            // The next process that builds the cache continues it.
+            Err(DataError::Interrupted) => return Err(DataError::Interrupted),
+            Err(error) => {
+                // If this fails too, the next process that builds the cache overwrites the file.
+                let _ = fs::remove_file(part);
+                return Err(error);
+            }
         }
         cache::open(path, &self.identity, &what, observer).map_err(|unusable| {
             let what = match unusable {
@@ -241,7 +272,7 @@ impl CacheRequest<'_> {
         let wrong = |what: String| Err(DataError::Sparse { path: path(), what });
         let skipped = store.skipped;
         let store = Arc::new(store);
-        let (train_rows, rows) = (store.train_rows, store.labels().len());
+        let (train_rows, rows) = (store.train_rows, store.rows());
         let mut train = SparseRows::new(Arc::clone(&store), 0..train_rows);
         let mut test = SparseRows::new(store, train_rows..rows);
         if train.is_empty() {
@@ -295,7 +326,7 @@ impl SparseSpec {
 /// # Errors
 /// If there is no cache directory.
 pub fn row_cache_dir() -> Result<PathBuf, DataError> {
-    let dir = dataset_dirs::cache_dir().map_err(|_| DataError::RowCache {
+    let dir = cache_dir().map_err(|_| DataError::RowCache {
         what: "neither PACELINE_CACHE, XDG_CACHE_HOME nor HOME names a directory".into(),
     })?;
     Ok(dir.join("rows"))

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::clicks::MIN_FEATURES;
+use super::label_rule::LabelRule;
 use super::limits::{MAX_FEATURES, MAX_ROWS};
 use crate::error::DataError;
 use crate::hold_out::HoldOut;
@@ -65,6 +66,8 @@ pub struct SparseSpec {
     pub on_bad: OnBad,
     /// The index of the first feature, for LIBSVM.
     pub index_base: IndexBase,
+    /// Which labels rows have, for LIBSVM.
+    pub labels: LabelRule,
     /// The number of training rows to generate, or to use from the start of `path`. `None` uses all
     /// rows of the files.
     pub train_examples: Option<usize>,
@@ -89,6 +92,7 @@ impl SparseSpec {
             features: None,
             on_bad: OnBad::Fail,
             index_base: IndexBase::Auto,
+            labels: LabelRule::Binary,
             train_examples: None,
             test_examples: None,
             split: HoldOut::Stratified,
