@@ -125,6 +125,22 @@ fn a_description_may_come_from_standard_input() {
 }
 
 #[test]
+fn a_table_may_come_from_standard_input() {
+    let sandbox = sandbox();
+    let train = |path: &str, name: &str| {
+        let options = "--set train.stop={steps=50} --quiet --run-dir";
+        let program = crate::support::PACELINE;
+        let line = format!("'{program}' train --set data.path={path} {options} {name} < people.csv");
+        let mut command = sandbox.program("sh");
+        let output = crate::support::finish(crate::support::start(command.args(["-c", &line])));
+        assert_eq!(output.code, Some(0), "{output:?}");
+        sandbox.run_folder(name).params()
+    };
+    assert_eq!(train("-", "piped"), train("people.csv", "read"));
+    sandbox.ok(&["evaluate", "piped"]);
+}
+
+#[test]
 fn declared_columns_crosses_and_classes_are_used() {
     let sandbox = sandbox();
     let settings = [

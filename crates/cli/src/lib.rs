@@ -34,6 +34,7 @@ pub mod load_data;
 pub mod metrics;
 mod network_check;
 pub mod progress;
+mod standard_input;
 mod stop_source;
 pub mod sweep;
 mod task;

@@ -17,6 +17,8 @@ use super::value::JobValue;
 
 /// A run's name is part of its directory's name, whose length is limited.
 const MOST_NAME_BYTES: usize = 100;
+/// The path that stands for standard input.
+const STANDARD_INPUT: &str = "-";
 /// How names of tables end, packed or not.
 const TABLE_ENDINGS: [&str; 3] = [".csv", ".tsv", ".parquet"];
 /// The stop condition of a job that sets none.
@@ -198,6 +200,11 @@ impl RawJob {
             self.set("data.split=plain");
         }
         keeps
+    }
+
+    /// Whether the data comes from standard input.
+    pub fn reads_standard_input(&self) -> bool {
+        self.word("data.path") == STANDARD_INPUT
     }
 
     /// The text value of a key; empty if it has none.

@@ -33,6 +33,7 @@ use crate::layer_table::layer_table;
 use crate::terminal::{output_width, wrap_comments};
 use crate::text_table::{columns, counted};
 use crate::train::train;
+use crate::standard_input::save_standard_input;
 use crate::train_options::TrainOptions;
 use crate::watch::PageProcess;
 use paceline_job::{ClusterPlan, ModelKind, Plan};
@@ -88,6 +89,9 @@ fn run_train(args: TrainArgs) -> Result<(), Failure> {
     }
     let TrainArgs { run_dir, resume, checkpoint, quiet, .. } = args;
     let mut job = read_job(&job)?;
+    if job.reads_standard_input() {
+        save_standard_input(&mut job, &interrupt)?;
+    }
     keep_split(&mut job, resume.as_ref().map(|run| run.join(files::JOB)).as_deref());
     let page = args.watch.then(|| PageProcess::prepare(&args.page)).transpose()?.map(Arc::new);
     let watch = page.clone();
