@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use paceline_arrays::{open_numpy, open_records};
+use paceline_data::sparse::DenseRows;
 use paceline_data::{
-    DataError, Examples, FakeImages, PictureOptions, Pictures, SparseRows, SparseSpec, Split,
-    TrainTest, cached_digits, open_sparse,
+    DataError, Examples, FakeImages, HoldOut, PictureOptions, Pictures, SparseRows, SparseSpec,
+    Split, TrainTest, cached_digits, open_sparse,
 };
 
 use paceline_engine::TrainingData;
@@ -17,11 +19,6 @@ use crate::data_shape::{DataShape, shape_of};
 use crate::network_check::check_network;
 use paceline_job::{DataKind, Plan, RawJob};
 
-/// Without a test set, one in `HOLD_OUT_SHARE` examples is held out for tests by default, and at
-/// most `MAX_HOLD_OUT`.
-const HOLD_OUT_SHARE: usize = 10;
-const MAX_HOLD_OUT: usize = 10_000;
-
 /// The shape of the plan's data. Reads as little of the data as possible.
 pub(crate) fn data_shape(
     job: &RawJob,
@@ -32,7 +29,11 @@ pub(crate) fn data_shape(
         DataKind::Rows(SparseSpec { features: Some(features), .. }) => {
             return Ok(DataShape::of_rows(*features));
         }
-        DataKind::Pictures { .. } | DataKind::Rows(_) => {
+        DataKind::Pictures { .. }
+        | DataKind::Rows(_)
+        | DataKind::DenseRows(_)
+        | DataKind::Numpy(_)
+        | DataKind::Records(_) => {
             return Ok(shape_of(&load_data(job, plan, display)?));
         }
         kind => {
@@ -95,6 +96,13 @@ fn read_data(plan: &Plan, display: &mut DataDisplay) -> Result<TrainingData, Fai
             TrainingData::Images(Arc::new(set))
         }
         DataKind::Rows(spec) => TrainingData::Rows(Arc::new(load_rows(spec, display)?)),
+        DataKind::DenseRows(spec) => {
+            TrainingData::Examples(DenseRows::of(load_rows(spec, display)?)?.into_shared())
+        }
+        DataKind::Numpy(spec) => TrainingData::Examples(open_numpy(spec)?.into_shared()),
+        DataKind::Records(spec) => {
+            TrainingData::Examples(open_records(spec, display)?.into_shared())
+        }
         DataKind::FakeImages { size, classes, train_examples, test_examples } => {
             let set =
                 |split, examples| FakeImages::new(plan.seed, split, examples, *classes, *size);
@@ -119,15 +127,10 @@ fn load_pictures(
 ) -> Result<TrainTest<Arc<dyn Examples>>, Failure> {
     let mut set = Pictures::open_observed(path, &options, display)?;
     if set.test.is_empty() {
-        options.test_examples = default_hold_out(set.train.len());
+        options.test_examples = HoldOut::default_count(set.train.len());
         set = Pictures::open_observed(path, &options, display)?;
     }
     Ok(set.into_shared())
-}
-
-/// The default number of examples held out for tests.
-fn default_hold_out(examples: usize) -> usize {
-    (examples / HOLD_OUT_SHARE).clamp(1, MAX_HOLD_OUT)
 }
 
 fn load_rows(
@@ -144,7 +147,7 @@ fn load_rows(
             let text = format!("{}: too few rows for training and tests", set.origin);
             return Err(Failure::Usage(text));
         }
-        let split = spec.hold_out(&set.train, default_hold_out(rows))?;
+        let split = spec.hold_out(&set.train, HoldOut::default_count(rows))?;
         set = TrainTest { origin: set.origin, ..split };
     }
     Ok(set)

@@ -182,7 +182,9 @@ impl DataKind {
             DataKind::FakeImages { size, .. } | DataKind::Pictures { size, .. } => {
                 Some([3, *size, *size])
             }
-            DataKind::Mnist { .. } | DataKind::FashionMnist { .. } | DataKind::Rows(_) => None,
+            DataKind::Mnist { .. } | DataKind::FashionMnist { .. } => None,
+            DataKind::Rows(_) | DataKind::DenseRows(_) => None,
+            DataKind::Numpy(_) | DataKind::Records(_) => None,
         }
     }
 
@@ -194,6 +196,7 @@ impl DataKind {
             }
             DataKind::FakeImages { classes, .. } => Some(*classes),
             DataKind::Rows(_) => Some(2),
+            DataKind::DenseRows(_) | DataKind::Numpy(_) | DataKind::Records(_) => None,
             DataKind::Pictures { .. } => None,
         }
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
+use paceline_arrays::{NumpySpec, RecordSpec};
 use paceline_data::{HoldOut, OnBad, SparseSpec};
 use paceline_engine::{
     CheckpointSettings, EvaluateSettings, FactorChoice, Mode, OnDivergence, OnWorkerLoss, Stop,
@@ -216,6 +217,12 @@ pub enum DataKind {
     },
     /// Sparse rows, from files or generated.
     Rows(SparseSpec),
+    /// LIBSVM rows of several classes, as vectors for a dense model.
+    DenseRows(SparseSpec),
+    /// Arrays in numpy's files.
+    Numpy(NumpySpec),
+    /// Records with numbers or pictures.
+    Records(RecordSpec),
     /// Generated colour pictures.
     FakeImages {
         /// Width and height in pixels.
@@ -247,7 +254,9 @@ impl DataKind {
             DataKind::Digits { .. } => "digits",
             DataKind::Mnist { .. } => "mnist",
             DataKind::FashionMnist { .. } => "fashion-mnist",
-            DataKind::Rows(spec) => spec.kind.name(),
+            DataKind::Rows(spec) | DataKind::DenseRows(spec) => spec.kind.name(),
+            DataKind::Numpy(_) => "numpy",
+            DataKind::Records(_) => "tfrecord",
             DataKind::FakeImages { .. } => "fake-images",
             DataKind::Pictures { .. } => "images",
         }
