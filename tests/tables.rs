@@ -130,7 +130,8 @@ fn a_table_may_come_from_standard_input() {
     let train = |path: &str, name: &str| {
         let options = "--set train.stop={steps=50} --quiet --run-dir";
         let program = crate::support::PACELINE;
-        let line = format!("'{program}' train --set data.path={path} {options} {name} < people.csv");
+        let line =
+            format!("'{program}' train --set data.path={path} {options} {name} < people.csv");
         let mut command = sandbox.program("sh");
         let output = crate::support::finish(crate::support::start(command.args(["-c", &line])));
         assert_eq!(output.code, Some(0), "{output:?}");

@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use paceline_arrays::{open_numpy, open_records};
+use paceline_data::sparse::DenseRows;
 use paceline_data::{
-    DataError, Examples, FakeImages, PictureOptions, Pictures, SparseRows, SparseSpec, Split,
-    TrainTest, cached_digits, open_sparse,
+    DataError, Examples, FakeImages, HoldOut, PictureOptions, Pictures, SparseRows, SparseSpec,
+    Split, TrainTest, cached_digits, open_sparse,
 };
 
 use paceline_engine::TrainingData;
@@ -18,11 +20,6 @@ use crate::data_shape::{DataShape, shape_of};
 use crate::network_check::check_network;
 use paceline_job::{DataKind, ModelKind, Plan, RawJob};
 
-/// Without a test set, one in `HOLD_OUT_SHARE` examples is held out for tests by default, and at
-/// most `MAX_HOLD_OUT`.
-const HOLD_OUT_SHARE: usize = 10;
-const MAX_HOLD_OUT: usize = 10_000;
-
 /// The shape of the plan's data. Reads as little of the data as possible.
 pub(crate) fn data_shape(
     job: &RawJob,
@@ -33,7 +30,11 @@ pub(crate) fn data_shape(
         DataKind::Rows(SparseSpec { features: Some(features), .. }) => {
             return Ok(DataShape::of_rows(*features));
         }
-        DataKind::Pictures { .. } | DataKind::Rows(_) => {
+        DataKind::Pictures { .. }
+        | DataKind::Rows(_)
+        | DataKind::DenseRows(_)
+        | DataKind::Numpy(_)
+        | DataKind::Records(_) => {
             return Ok(shape_of(&load_data(job, plan, display)?));
         }
         DataKind::Table(spec) => {
@@ -105,11 +106,15 @@ fn read_data(
             let set = KnownDataset::FashionMnist.load_observed(path.as_deref(), display)?;
             TrainingData::Images(Arc::new(set))
         }
-        DataKind::Rows(spec) => {
-            let rows = open_sparse(spec, display)?;
-            TrainingData::Rows(Arc::new(with_test_rows(spec, rows, display)?))
-        }
         DataKind::Table(spec) => load_table(job, plan, spec, display)?,
+        DataKind::Rows(spec) => TrainingData::Rows(Arc::new(load_rows(spec, display)?)),
+        DataKind::DenseRows(spec) => {
+            TrainingData::Examples(DenseRows::of(load_rows(spec, display)?)?.into_shared())
+        }
+        DataKind::Numpy(spec) => TrainingData::Examples(open_numpy(spec)?.into_shared()),
+        DataKind::Records(spec) => {
+            TrainingData::Examples(open_records(spec, display)?.into_shared())
+        }
         DataKind::FakeImages { size, classes, train_examples, test_examples } => {
             let set =
                 |split, examples| FakeImages::new(plan.seed, split, examples, *classes, *size);
@@ -134,15 +139,10 @@ fn load_pictures(
 ) -> Result<TrainTest<Arc<dyn Examples>>, Failure> {
     let mut set = Pictures::open_observed(path, &options, display)?;
     if set.test.is_empty() {
-        options.test_examples = default_hold_out(set.train.len());
+        options.test_examples = HoldOut::default_count(set.train.len());
         set = Pictures::open_observed(path, &options, display)?;
     }
     Ok(set.into_shared())
-}
-
-/// The default number of examples held out for tests.
-fn default_hold_out(examples: usize) -> usize {
-    (examples / HOLD_OUT_SHARE).clamp(1, MAX_HOLD_OUT)
 }
 
 /// Reads a table as the rows or vectors that the plan's model takes.
@@ -174,6 +174,14 @@ fn check_classes(job: &RawJob, plan: &Plan, featurizer: &Featurizer) -> Result<(
     Err(job.problem("model.kind", message).into())
 }
 
+fn load_rows(
+    spec: &SparseSpec,
+    display: &mut DataDisplay,
+) -> Result<TrainTest<SparseRows>, Failure> {
+    let rows = open_sparse(spec, display)?;
+    with_test_rows(spec, rows, display)
+}
+
 /// Adds test rows to rows that have none.
 fn with_test_rows(
     spec: &SparseSpec,
@@ -189,7 +197,7 @@ fn with_test_rows(
             let text = format!("{}: too few rows for training and tests", set.origin);
             return Err(Failure::Usage(text));
         }
-        let split = spec.hold_out(&set.train, default_hold_out(rows))?;
+        let split = spec.hold_out(&set.train, HoldOut::default_count(rows))?;
         set = TrainTest { origin: set.origin, ..split };
     }
     Ok(set)

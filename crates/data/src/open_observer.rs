@@ -85,7 +85,7 @@ impl OpenProgress<'_> {
 }
 
 /// Counts an operation's progress and reports it, not too often.
-pub(crate) struct OpenMeter<'a> {
+pub struct OpenMeter<'a> {
     observer: &'a mut dyn OpenObserver,
     action: &'static str,
     what: String,
@@ -102,7 +102,7 @@ pub(crate) struct OpenMeter<'a> {
 
 impl<'a> OpenMeter<'a> {
     /// Begins an operation of `total` units.
-    pub(crate) fn new(
+    pub fn new(
         observer: &'a mut dyn OpenObserver,
         action: &'static str,
         what: &Path,
@@ -148,12 +148,15 @@ impl<'a> OpenMeter<'a> {
 
     /// Sets the number of rows so far.
     #[inline]
-    pub(crate) fn set_rows(&mut self, rows: u64) {
+    pub fn set_rows(&mut self, rows: u64) {
         self.rows = rows;
     }
 
-    /// Counts units, and reports if it is time. The error says that the observer wants to stop.
-    pub(crate) fn add(&mut self, units: u64) -> Result<(), DataError> {
+    /// Counts units, and reports if it is time.
+    ///
+    /// # Errors
+    /// If the observer wants to stop.
+    pub fn add(&mut self, units: u64) -> Result<(), DataError> {
         self.done += units;
         let now = Instant::now();
         if self.reported.is_some_and(|last| now - last < REPORT_EVERY) {

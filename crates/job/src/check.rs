@@ -371,6 +371,7 @@ impl JobChecker<'_> {
                 words.contains(&text.as_str()).then(|| text.clone())
             }
             (JobValue::Text(text), ValueKind::Name) => is_name(text).then(|| text.clone()),
+            (JobValue::Text(text), ValueKind::Text) => (!text.is_empty()).then(|| text.clone()),
             (JobValue::Text(text), ValueKind::Address) => is_address(text).then(|| text.clone()),
             _ => None,
         })

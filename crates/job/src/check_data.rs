@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use paceline_arrays::{NumpySpec, RecordSpec};
+use paceline_data::sparse::{FeatureNames, LabelRule};
 use paceline_data::{HoldOut, IndexBase, OnBad, SparseKind, SparseSpec};
 
 use paceline_table::{FormatChoice, TableSpec};
@@ -32,8 +34,17 @@ impl JobChecker<'_> {
             "clicks" => Some(SparseKind::Clicks),
             _ => None,
         };
-        if let Some(kind) = rows {
-            return DataKind::Rows(self.rows(kind, path));
+        let is_dense = self.job.entries.contains_key("data.inputs");
+        if let Some(kind) = rows
+            && !(kind == SparseKind::TfRecord && is_dense)
+        {
+            let mut spec = self.rows(kind, path);
+            // Only a dense model takes more than two classes.
+            if kind == SparseKind::Libsvm && self.job.word("model.kind") != "logistic" {
+                spec.labels = LabelRule::Classes;
+                return DataKind::DenseRows(spec);
+            }
+            return DataKind::Rows(spec);
         }
         let count = |checker: &mut Self, key: &str| checker.whole(key) as usize;
         match kind.as_str() {
@@ -41,6 +52,8 @@ impl JobChecker<'_> {
                 let path = path.unwrap_or_else(|| self.needs_path(&kind));
                 DataKind::Table(self.table(path))
             }
+            "numpy" => DataKind::Numpy(self.numpy(path)),
+            "tfrecord" => DataKind::Records(self.records(path)),
             "fake-images" => DataKind::FakeImages {
                 size: count(self, "data.size"),
                 classes: count(self, "data.classes"),
@@ -50,7 +63,7 @@ impl JobChecker<'_> {
             "images" => DataKind::Pictures {
                 path: path.unwrap_or_else(|| self.needs_path(&kind)),
                 size: count(self, "data.size"),
-                hold_out: self.optional("data.hold_out", count),
+                hold_out: self.hold_out(),
                 split: self.split(),
             },
             "mnist" => DataKind::Mnist { path },
@@ -78,9 +91,10 @@ impl JobChecker<'_> {
             test_examples: if is_generated {
                 Some(count(self, "data.test_examples"))
             } else {
-                self.optional("data.hold_out", count)
+                self.hold_out()
             },
             split: self.split(),
+            feature_names: self.feature_names(),
             seed: self.whole("seed"),
             cache_dir: self.optional("data.cache", Self::path),
             ..SparseSpec::new(kind)
@@ -126,6 +140,47 @@ impl JobChecker<'_> {
             self.problems.push(self.job.problem("data.cross", message));
         }
         crosses
+    }
+
+    fn numpy(&mut self, path: Option<PathBuf>) -> NumpySpec {
+        let path = path.unwrap_or_else(|| self.needs_path("numpy"));
+        NumpySpec {
+            test_path: self.optional("data.test_path", Self::path),
+            inputs: self.optional("data.inputs", Self::text),
+            labels: self.optional("data.labels", Self::text),
+            hold_out: self.hold_out(),
+            split: self.split(),
+            seed: self.whole("seed"),
+            ..NumpySpec::at(path)
+        }
+    }
+
+    fn records(&mut self, path: Option<PathBuf>) -> RecordSpec {
+        RecordSpec {
+            path: path.unwrap_or_else(|| self.needs_path("tfrecord")),
+            test_path: self.optional("data.test_path", Self::path),
+            inputs: self.text("data.inputs"),
+            labels: self.optional("data.labels", Self::text).unwrap_or_else(|| "label".into()),
+            size: self.whole("data.size") as usize,
+            hold_out: self.hold_out(),
+            split: self.split(),
+            seed: self.whole("seed"),
+            on_bad: self.on_bad(),
+        }
+    }
+
+    /// The names of the features of sparse TFRecords.
+    fn feature_names(&mut self) -> FeatureNames {
+        let names = FeatureNames::default();
+        FeatureNames {
+            label: self.optional("data.labels", Self::text).unwrap_or(names.label),
+            index: self.optional("data.indices", Self::text).unwrap_or(names.index),
+            value: self.optional("data.values", Self::text).unwrap_or(names.value),
+        }
+    }
+
+    fn hold_out(&mut self) -> Option<usize> {
+        self.optional("data.hold_out", |checker, key| checker.whole(key) as usize)
     }
 
     fn split(&mut self) -> HoldOut {

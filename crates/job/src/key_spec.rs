@@ -67,6 +67,8 @@ pub(super) enum ValueKind {
     Word(&'static [&'static str]),
     /// A word that is valid in a file name.
     Name,
+    /// Any text that is not empty.
+    Text,
     /// A file or directory.
     Path,
     /// A host and a port.
@@ -99,6 +101,7 @@ impl ValueKind {
             ValueKind::Fraction => "a number from 0 up to, but not including, 1".into(),
             ValueKind::Word(words) => one_of(words),
             ValueKind::Name => "a name of at most 100 letters, digits, '-', '_' and '.'".into(),
+            ValueKind::Text => "a text".into(),
             ValueKind::Path => "a path".into(),
             ValueKind::Address => "HOST:PORT".into(),
             ValueKind::Flag => "true or false".into(),

@@ -184,6 +184,8 @@ impl DataKind {
             }
             DataKind::Mnist { .. } | DataKind::FashionMnist { .. } => None,
             DataKind::Rows(_) | DataKind::Table(_) => None,
+            DataKind::DenseRows(_) => None,
+            DataKind::Numpy(_) | DataKind::Records(_) => None,
         }
     }
 
@@ -196,6 +198,7 @@ impl DataKind {
             DataKind::FakeImages { classes, .. } => Some(*classes),
             DataKind::Rows(_) => Some(2),
             DataKind::Table(_) => None,
+            DataKind::DenseRows(_) | DataKind::Numpy(_) | DataKind::Records(_) => None,
             DataKind::Pictures { .. } => None,
         }
     }

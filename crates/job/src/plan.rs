@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
+use paceline_arrays::{NumpySpec, RecordSpec};
 use paceline_data::{HoldOut, OnBad, SparseSpec};
 use paceline_engine::{
     CheckpointSettings, EvaluateSettings, FactorChoice, Mode, OnDivergence, OnWorkerLoss, Stop,
@@ -219,6 +220,12 @@ pub enum DataKind {
     Rows(SparseSpec),
     /// A table, whose rows feed sparse and dense models.
     Table(TableSpec),
+    /// LIBSVM rows of several classes, as vectors for a dense model.
+    DenseRows(SparseSpec),
+    /// Arrays in numpy's files.
+    Numpy(NumpySpec),
+    /// Records with numbers or pictures.
+    Records(RecordSpec),
     /// Generated colour pictures.
     FakeImages {
         /// Width and height in pixels.
@@ -250,7 +257,9 @@ impl DataKind {
             DataKind::Digits { .. } => "digits",
             DataKind::Mnist { .. } => "mnist",
             DataKind::FashionMnist { .. } => "fashion-mnist",
-            DataKind::Rows(spec) => spec.kind.name(),
+            DataKind::Rows(spec) | DataKind::DenseRows(spec) => spec.kind.name(),
+            DataKind::Numpy(_) => "numpy",
+            DataKind::Records(_) => "tfrecord",
             DataKind::Table(_) => "table",
             DataKind::FakeImages { .. } => "fake-images",
             DataKind::Pictures { .. } => "images",

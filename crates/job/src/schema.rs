@@ -24,6 +24,7 @@ pub(super) const DATA_KINDS: &[&str] = &[
     "tfrecord",
     "criteo",
     "table",
+    "numpy",
     "fake-images",
     "images",
 ];
@@ -31,10 +32,12 @@ pub(super) const DATA_KINDS: &[&str] = &[
 pub(super) const ROWS: &[&str] = &["clicks", "libsvm", "tfrecord", "criteo"];
 /// The kinds that are cached as sparse rows. Tables feed dense models, too.
 pub(super) const CACHED_ROWS: &[&str] = &["clicks", "libsvm", "tfrecord", "criteo", "table"];
-/// The kinds of cached rows that are read from files.
-const ROW_FILES: &[&str] = &["libsvm", "tfrecord", "criteo", "table"];
+/// The kinds that have a test set of their own in `data.test_path`.
+const TEST_FILES: &[&str] = &["libsvm", "tfrecord", "criteo", "table", "numpy"];
+/// The kinds whose arrays or features have names.
+const NAMED: &[&str] = &["numpy", "tfrecord"];
 /// All kinds that are read from files one example at a time.
-pub(super) const FILES: &[&str] = &["libsvm", "tfrecord", "criteo", "table", "images"];
+pub(super) const FILES: &[&str] = &["libsvm", "tfrecord", "criteo", "table", "numpy", "images"];
 /// The key that most defaults depend on.
 const MODEL: &str = "model.kind";
 /// The key that the defaults of an optimizer depend on.
@@ -77,6 +80,7 @@ fn model() -> Vec<KeySpec> {
     vec![
         key(MODEL, models, "\"softmax\"", "model to train")
             .default_when("\"network\"", &[(LAYERS, &[])])
+            .default_when("\"softmax\"", &[("data.inputs", &[])])
             .default_when("\"logistic\"", &[(kind, CACHED_ROWS)])
             .default_when("\"alexnet\"", &[(kind, PICTURES)]),
         key("model.init", inits, "\"glorot\"", init).with(MODEL, networks),
@@ -97,7 +101,8 @@ fn data() -> Vec<KeySpec> {
     let kinds = "training data (`paceline data list`); `\"table\"` if `data.path` ends in .csv, \
                  .tsv or .parquet, with or without .gz";
     let path = "directory of the four IDX files, plain or gzip, by default the cache; file, \
-                 directory or pattern of rows or tables; directory or list of pictures";
+                 directory or pattern of rows or tables; .npz file, .npy file or directory of .npy files; \
+                 directory or list of pictures";
     let features = "number of features; defaults to 33762578 for clicks and criteo, and to the \
                  greatest index found for libsvm and tfrecord";
     let hold_out = "examples held out for tests if the data has no test set; defaults to a tenth, \
@@ -108,6 +113,12 @@ fn data() -> Vec<KeySpec> {
     let cache = "directory for the cache of rows; defaults to `rows` in the cache directory";
     let on_bad = "whether an unreadable example ends the run, or is skipped and counted";
     let shuffle_buffer = "size of the window within which rows are shuffled, in rows";
+    let inputs = "name of the array or feature with the inputs, by default `x` or `x_train` for \
+                 numpy; for tfrecord it makes examples dense: numbers, or pictures of `data.size`";
+    let labels = "name of the array or feature with the labels; defaults to `y` or `y_train` for \
+                 numpy and to `label` for tfrecord";
+    let indices = "name of the feature with the indices of a row; defaults to `index`";
+    let values = "name of the feature with the values of a row; defaults to `value`";
     let index_base = "index of the first feature; auto is 1 unless a row has an index 0";
     let mut keys = vec![
         key(kind, ValueKind::Word(DATA_KINDS), "\"digits\"", kinds)
@@ -115,10 +126,18 @@ fn data() -> Vec<KeySpec> {
             .default_when("\"fake-images\"", &[(MODEL, &["alexnet"])]),
         optional("data.path", ValueKind::Path, path).with(
             kind,
-            &["mnist", "fashion-mnist", "libsvm", "tfrecord", "criteo", "table", "images"],
+            &["mnist", "fashion-mnist", "libsvm", "tfrecord", "criteo", "table", "numpy", "images"],
         ),
-        optional("data.test_path", ValueKind::Path, "the same for rows used only for tests")
-            .with(kind, ROW_FILES),
+        optional("data.test_path", ValueKind::Path, "the same for examples used only for tests")
+            .with(kind, TEST_FILES),
+        optional("data.inputs", ValueKind::Text, inputs).with(kind, NAMED),
+        optional("data.labels", ValueKind::Text, labels).with(kind, NAMED),
+        optional("data.indices", ValueKind::Text, indices)
+            .with(kind, &["tfrecord"])
+            .when(KeyCondition::NotSet("data.inputs")),
+        optional("data.values", ValueKind::Text, values)
+            .with(kind, &["tfrecord"])
+            .when(KeyCondition::NotSet("data.inputs")),
         key("data.train_examples", COUNT, "60000", "training examples to generate")
             .default_when("1000", &[(kind, &["fake-images"])])
             .with(kind, generated),
@@ -137,7 +156,10 @@ fn data() -> Vec<KeySpec> {
             "224",
             "width and height of an image, in pixels",
         )
-        .with(kind, PICTURES),
+        .when(KeyCondition::Any(vec![
+            KeyCondition::Has { key: kind.into(), values: PICTURES },
+            KeyCondition::AnySet(&["data.inputs"]),
+        ])),
         key("data.classes", ValueKind::Whole { min: 2, max: 1 << 20 }, "10", "number of classes")
             .with(kind, &["fake-images"]),
         optional("data.features", COUNT, features).with(kind, ROWS),

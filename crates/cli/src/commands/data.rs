@@ -30,7 +30,7 @@ pub(super) fn list() -> Result<(), Failure> {
         let row = [made, "generated", "none: generated from the seed when needed"];
         rows.push(row.map(String::from).to_vec());
     }
-    for read in ["table", "libsvm", "tfrecord", "criteo", "images"] {
+    for read in ["table", "libsvm", "tfrecord", "criteo", "numpy", "images"] {
         rows.push([read, "your files", "the path in data.path"].map(String::from).to_vec());
     }
     for known in KnownDataset::ALL {

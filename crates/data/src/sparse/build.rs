@@ -135,7 +135,8 @@ impl CacheBuild<'_> {
                 let options = ReadOptions { format, features, first_index, on_bad };
                 let files = sources.all().map(PathBuf::as_path).collect();
                 let stop_at_zero = self.stop_at_zero;
-                let rows = FileRows { files, train_files, options, stop_at_zero };
+                let names = &spec.feature_names;
+                let rows = FileRows { files, train_files, options, stop_at_zero, names };
                 self.run(resumed, &rows, |from, submit| self.read_files(format, from, submit))
             }
         }

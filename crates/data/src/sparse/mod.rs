@@ -58,6 +58,7 @@ pub use clean::{CacheRemoval, CachedRows};
 pub use click_files::{write_clicks, write_clicks_file};
 pub use clicks::{ClickRow, Clicks, FIELDS, FIRST_TEST_ROW, MIN_FEATURES};
 pub use dense_rows::{DenseRows, MAX_DENSE_FEATURES};
+pub use example::FeatureNames;
 pub use files::{expand as source_files, identity as files_identity};
 pub use format::SparseFormat;
 pub use label_rule::LabelRule;

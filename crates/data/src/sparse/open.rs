@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 use super::build::{BuildInputs, SourceFiles, build};
 use super::cache::{self, UnusableCache};
 use super::clicks;
+use super::example::FeatureNames;
 use super::files;
 use super::label_rule::LabelRule;
 use super::row_reader::RowReader;
@@ -108,6 +109,9 @@ fn options(spec: &SparseSpec) -> String {
         }
         SparseKind::TfRecord | SparseKind::Criteo | SparseKind::Table => {
             let _ = writeln!(text, "on_bad {:?}", spec.on_bad);
+            if spec.feature_names != FeatureNames::default() {
+                let _ = writeln!(text, "names {:?}", spec.feature_names);
+            }
         }
     }
     text

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::blocks::InputBlock;
 use super::clicks::{ClickRow, Clicks};
 use super::collected_rows::CollectedRows;
+use super::example::FeatureNames;
 use super::row::{RowBuffer, SparseRow};
 use super::segment::{SegmentHeader, SourcePosition};
 use super::stream::{BlockParser, ReadCounts, ReadOptions, ReadStop};
@@ -42,6 +43,7 @@ pub(super) struct FileRows<'a> {
     pub(super) train_files: usize,
     pub(super) options: ReadOptions,
     pub(super) stop_at_zero: bool,
+    pub(super) names: &'a FeatureNames,
 }
 
 impl RowCollector<FileBlock> for FileRows<'_> {
@@ -51,10 +53,10 @@ impl RowCollector<FileBlock> for FileRows<'_> {
         rows: &mut CollectedRows,
         row: &mut RowBuffer,
     ) -> Result<SegmentHeader, ReadStop> {
-        let FileRows { files, options, stop_at_zero, .. } = self;
+        let FileRows { files, options, stop_at_zero, names, .. } = self;
         let (file, input) = (block.file, &block.input);
         let (name, stop_at_zero) = (files[file as usize], *stop_at_zero);
-        let parser = BlockParser { name, options, stop_at_zero };
+        let parser = BlockParser { name, options, stop_at_zero, names };
         let counts = parser.parse(input, row, &mut |row| {
             rows.push(row);
             Ok(())

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::clicks::MIN_FEATURES;
+use super::example::FeatureNames;
 use super::label_rule::LabelRule;
 use super::limits::{MAX_FEATURES, MAX_ROWS};
 use crate::error::DataError;
@@ -66,6 +67,8 @@ pub struct SparseSpec {
     pub on_bad: OnBad,
     /// The index of the first feature, for LIBSVM.
     pub index_base: IndexBase,
+    /// The names of the features of TFRecords.
+    pub feature_names: FeatureNames,
     /// Which labels rows have, for LIBSVM.
     pub labels: LabelRule,
     /// The number of training rows to generate, or to use from the start of `path`. `None` uses all
@@ -92,6 +95,7 @@ impl SparseSpec {
             features: None,
             on_bad: OnBad::Fail,
             index_base: IndexBase::Auto,
+            feature_names: FeatureNames::default(),
             labels: LabelRule::Binary,
             train_examples: None,
             test_examples: None,

@@ -12,6 +12,7 @@ use memchr::memchr;
 use paceline_tfrecord::{RecordError, RecordErrorKind, SplitRecord, split_record};
 
 use super::blocks::{BlockReader, BlockUnit, InputBlock};
+use super::example::FeatureNames;
 use super::format::SparseFormat;
 use super::limits::{MAX_FEATURES, MAX_LINE_BYTES, MAX_RECORD_BYTES};
 use super::row::{RowBuffer, SparseRow};
@@ -75,7 +76,8 @@ pub fn read_rows(
     take: &mut dyn FnMut(SparseRow<'_>) -> Result<(), DataError>,
 ) -> Result<ReadCounts, DataError> {
     let mut blocks = BlockReader::new(source, options.format.unit(), 0, 0);
-    let parser = BlockParser { name, options, stop_at_zero: false };
+    let names = &FeatureNames::default();
+    let parser = BlockParser { name, options, stop_at_zero: false, names };
     let (mut block, mut row) = (InputBlock::default(), RowBuffer::default());
     let mut counts = ReadCounts::default();
     while blocks.next(&mut block).map_err(DataError::io("read", name))? {
@@ -100,6 +102,8 @@ pub(crate) struct BlockParser<'a> {
     pub(crate) options: &'a ReadOptions,
     /// Whether an index 0 in an otherwise good row is [`ReadStop::IndexZero`].
     pub(crate) stop_at_zero: bool,
+    /// The names of features in TFRecords.
+    pub(crate) names: &'a FeatureNames,
 }
 
 impl BlockParser<'_> {
@@ -204,7 +208,7 @@ impl BlockRows<'_, '_> {
                 Ok(Some(SplitRecord { data, rest: after })) => {
                     rest = after;
                     let parsed = data.ok_or(RowFault::Checksum).and_then(|record| {
-                        example::parse(record, row)?;
+                        example::parse(record, self.parser.names, row)?;
                         row.finish(features)
                     });
                     match parsed {
