@@ -51,6 +51,7 @@ mod stopped_workers;
 mod stopping;
 mod support;
 mod sweep;
+mod tables;
 mod tensorboard;
 mod terminal;
 mod tf_config;

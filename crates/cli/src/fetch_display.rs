@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use paceline_data::fetch::FetchProgress;
 use paceline_data::{OpenObserver, OpenProgress, OpenReport};
+use paceline_fetch::FetchProgress;
 
 use crate::data_display::DataDisplay;
 use crate::interrupt::Interrupt;
@@ -35,9 +35,15 @@ impl FetchDisplay {
                 };
                 self.file = Some((file, since));
                 let share = *so_far as f64 / (*total).max(1) as f64;
-                let elapsed = since.elapsed();
-                let progress =
-                    OpenProgress { action: "fetching", what: file, share, rows: 0, elapsed };
+                let progress = OpenProgress {
+                    action: "fetching",
+                    what: file,
+                    share,
+                    share_before: 0.0,
+                    rows: 0,
+                    rows_before: 0,
+                    elapsed: since.elapsed(),
+                };
                 // Signals end this process by themselves.
                 let _ = self.display.report(OpenReport::Progress(progress));
             }

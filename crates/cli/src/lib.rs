@@ -36,6 +36,7 @@ pub mod load_data;
 pub mod metrics;
 mod network_check;
 pub mod progress;
+mod standard_input;
 mod start_file;
 mod stop_source;
 pub mod sweep;

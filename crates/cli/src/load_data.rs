@@ -3,24 +3,23 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use paceline_arrays::{open_numpy, open_records};
 use paceline_data::random::mix;
+use paceline_data::sparse::DenseRows;
 use paceline_data::{
-    DataError, Examples, FakeImages, Images, KnownDataset, PictureOptions, Pictures,
-    SelectedExamples, SparseRows, SparseSpec, Split, TrainTest, cached_digits, open_sparse,
+    DataError, Examples, FakeImages, HoldOut, Images, PictureOptions, Pictures, SelectedExamples,
+    SparseRows, SparseSpec, Split, TrainTest, cached_digits, open_sparse,
 };
 
 use paceline_engine::TrainingData;
+use paceline_fetch::KnownDataset;
+use paceline_table::{Featurizer, TableSpec, open_table, table_featurizer};
 
 use crate::Failure;
 use crate::data_display::DataDisplay;
 use crate::data_shape::{DataShape, shape_of};
 use crate::network_check::check_network;
-use paceline_job::{DataKind, Plan, RawJob, ValidationPlan};
-
-/// Without a test set, one in `HOLD_OUT_SHARE` examples is held out for tests by default, and at
-/// most `MAX_HOLD_OUT`.
-const HOLD_OUT_SHARE: usize = 10;
-const MAX_HOLD_OUT: usize = 10_000;
+use paceline_job::{DataKind, ModelKind, Plan, RawJob, ValidationPlan};
 
 /// The shape of the plan's data. Reads as little of the data as possible.
 pub(crate) fn data_shape(
@@ -32,8 +31,18 @@ pub(crate) fn data_shape(
         DataKind::Rows(SparseSpec { features: Some(features), .. }) => {
             return Ok(DataShape::of_rows(*features));
         }
-        DataKind::Pictures { .. } | DataKind::Rows(_) => {
+        DataKind::Pictures { .. }
+        | DataKind::Rows(_)
+        | DataKind::DenseRows(_)
+        | DataKind::Numpy(_)
+        | DataKind::Records(_) => {
             return Ok(shape_of(&load_data(job, plan, display)?));
+        }
+        DataKind::Table(spec) => {
+            let featurizer = table_featurizer(spec, display)?;
+            check_classes(job, plan, &featurizer)?;
+            let planes = [1, 1, featurizer.features()];
+            DataShape { planes, classes: featurizer.classes().len() }
         }
         kind => {
             DataShape { planes: example_planes(plan)?, classes: kind.classes().unwrap_or_default() }
@@ -69,7 +78,7 @@ pub(crate) fn load_data(
 ) -> Result<TrainingData, Failure> {
     let shape = known_shape(plan);
     shape.map_or(Ok(()), |shape| check_network(job, plan, shape))?;
-    let data = match read_data(plan, display) {
+    let data = match read_data(job, plan, display) {
         Err(Failure::Data(DataError::Interrupted)) => return Err(display.interrupted()),
         read => read?,
     };
@@ -80,7 +89,11 @@ pub(crate) fn load_data(
     Ok(data)
 }
 
-fn read_data(plan: &Plan, display: &mut DataDisplay) -> Result<TrainingData, Failure> {
+fn read_data(
+    job: &RawJob,
+    plan: &Plan,
+    display: &mut DataDisplay,
+) -> Result<TrainingData, Failure> {
     Ok(match &plan.data.kind {
         DataKind::Digits { train_examples, test_examples } => {
             let digits = cached_digits(*train_examples, *test_examples, plan.seed, display)?;
@@ -94,7 +107,18 @@ fn read_data(plan: &Plan, display: &mut DataDisplay) -> Result<TrainingData, Fai
             let set = KnownDataset::FashionMnist.load_observed(path.as_deref(), display)?;
             TrainingData::Images(Arc::new(validate_images(plan, set)?))
         }
+        DataKind::Table(spec) => load_table(job, plan, spec, display)?,
         DataKind::Rows(spec) => TrainingData::Rows(Arc::new(load_rows(plan, spec, display)?)),
+        DataKind::DenseRows(spec) => {
+            TrainingData::Examples(DenseRows::of(load_rows(plan, spec, display)?)?.into_shared())
+        }
+        DataKind::Numpy(spec) => {
+            TrainingData::Examples(validate_examples(plan, open_numpy(spec)?.into_shared())?)
+        }
+        DataKind::Records(spec) => {
+            let set = open_records(spec, display)?.into_shared();
+            TrainingData::Examples(validate_examples(plan, set)?)
+        }
         DataKind::FakeImages { size, classes, train_examples, test_examples } => {
             let set =
                 |split, examples| FakeImages::new(plan.seed, split, examples, *classes, *size);
@@ -152,8 +176,37 @@ fn load_pictures(
 fn held_out(plan: &Plan, examples: usize) -> usize {
     match plan.data.test_share {
         Some(share) => count_of(share, examples),
-        None => (examples / HOLD_OUT_SHARE).clamp(1, MAX_HOLD_OUT),
+        None => HoldOut::default_count(examples),
     }
+}
+
+/// Reads a table as the rows or vectors that the plan's model takes.
+fn load_table(
+    job: &RawJob,
+    plan: &Plan,
+    spec: &TableSpec,
+    display: &mut DataDisplay,
+) -> Result<TrainingData, Failure> {
+    let mut table = open_table(spec, display)?;
+    check_classes(job, plan, &table.featurizer)?;
+    table.rows = split_rows(plan, &spec.rows_spec(), table.rows, display)?;
+    Ok(match plan.model {
+        ModelKind::Logistic { .. } => TrainingData::Rows(Arc::new(table.rows)),
+        _ => TrainingData::Examples(table.into_dense()?.into_shared()),
+    })
+}
+
+/// Checks that the model can tell the classes of a table apart.
+fn check_classes(job: &RawJob, plan: &Plan, featurizer: &Featurizer) -> Result<(), Failure> {
+    let (classes, label) = (featurizer.classes().len(), featurizer.label().unwrap_or_default());
+    if classes == 2 || !matches!(plan.model, ModelKind::Logistic { .. }) {
+        return Ok(());
+    }
+    let message = format!(
+        "is \"logistic\", which is for two classes, but the label {label:?} has {classes}; set \
+         model.kind = \"softmax\""
+    );
+    Err(job.problem("model.kind", message).into())
 }
 
 /// A share of some examples, at least one.
@@ -196,14 +249,24 @@ fn validate_examples(
     Ok(TrainTest { train, ..set }.with_validation(Arc::new(validation)))
 }
 
-/// Opens the rows of a plan, with the validation set that it names or takes out of them, and
-/// without the negatives that it leaves out of training.
 fn load_rows(
     plan: &Plan,
     spec: &SparseSpec,
     display: &mut DataDisplay,
 ) -> Result<TrainTest<SparseRows>, Failure> {
-    let mut set = open_rows(plan, spec, display)?;
+    let rows = open_sparse(spec, display)?;
+    split_rows(plan, spec, rows, display)
+}
+
+/// Completes the rows of a plan: test rows if they have none, the validation set that the plan
+/// names or takes out of them, and training without the negatives that it leaves out.
+fn split_rows(
+    plan: &Plan,
+    spec: &SparseSpec,
+    rows: TrainTest<SparseRows>,
+    display: &mut DataDisplay,
+) -> Result<TrainTest<SparseRows>, Failure> {
+    let mut set = with_test_rows(plan, spec, rows, display)?;
     match &plan.data.validation {
         None => {}
         Some(ValidationPlan::Share(share)) => {
@@ -227,12 +290,13 @@ fn load_rows(
     Ok(set)
 }
 
-fn open_rows(
+/// Adds test rows to rows that have none.
+fn with_test_rows(
     plan: &Plan,
     spec: &SparseSpec,
+    mut set: TrainTest<SparseRows>,
     display: &mut DataDisplay,
 ) -> Result<TrainTest<SparseRows>, Failure> {
-    let mut set = open_sparse(spec, display)?;
     if set.train.skipped() > 0 {
         display.say(&format!("{}: {} bad rows were skipped", set.origin, set.train.skipped()));
     }

@@ -21,6 +21,48 @@ pub enum HoldOut {
     Plain,
 }
 
+/// Without a test set, one in `HOLD_OUT_SHARE` examples is held out for tests by default, and at
+/// most `MAX_HOLD_OUT`.
+const HOLD_OUT_SHARE: usize = 10;
+const MAX_HOLD_OUT: usize = 10_000;
+
+/// Examples by their numbers: those that are left to train on, in order, and those to test on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChosenExamples {
+    /// The examples to train on.
+    pub rest: Vec<u32>,
+    /// The examples to test on, in random order.
+    pub test: Vec<u32>,
+}
+
+impl HoldOut {
+    /// The default number of examples held out for tests.
+    pub fn default_count(examples: usize) -> usize {
+        (examples / HOLD_OUT_SHARE).clamp(1, MAX_HOLD_OUT)
+    }
+
+    /// Chooses `count` of the examples with these labels for tests; the plain rule takes the last.
+    ///
+    /// # Panics
+    /// If `count` is not below the number of labels, or there are more than 2^32 - 1 labels.
+    pub fn choose(
+        self,
+        labels: impl ExactSizeIterator<Item = u32> + Clone,
+        count: usize,
+        seed: u64,
+    ) -> ChosenExamples {
+        let all = labels.len() as u32;
+        let held = match self {
+            HoldOut::Stratified => choose_by_class(labels, count, seed),
+            HoldOut::Plain => (all - count as u32..all).collect(),
+        };
+        let mut next = held.iter().copied().peekable();
+        let rest = (0..all).filter(|&example| next.next_if_eq(&example).is_none()).collect();
+        let test = if self == HoldOut::Plain { held } else { test_order(held, seed) };
+        ChosenExamples { rest, test }
+    }
+}
+
 /// Keeps the random streams apart from those for other purposes.
 const CHOICE_STREAM: u64 = 0x686f_6c64_6f75_7431;
 const ORDER_STREAM: u64 = 0x686f_6c64_6f75_7432;
@@ -174,6 +216,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn chosen_examples_and_the_rest_are_all_examples() {
+        for split in [HoldOut::Stratified, HoldOut::Plain] {
+            let chosen = split.choose((0..50u32).map(|number| number % 3), 9, 4);
+            assert_eq!((chosen.rest.len(), chosen.test.len()), (41, 9));
+            let mut all = [&chosen.rest[..], &chosen.test].concat();
+            all.sort_unstable();
+            assert_eq!(all, (0..50).collect::<Vec<_>>());
+        }
+        let plain = HoldOut::Plain.choose((0..5u32).map(|_| 0), 2, 4);
+        assert_eq!((plain.rest, plain.test), (vec![0, 1, 2], vec![3, 4]));
+        assert_eq!([5, 500, 1 << 20].map(HoldOut::default_count), [1, 50, 10_000]);
     }
 
     /// These numbers must be the same on every machine and in every later version: a resumed run

@@ -42,6 +42,16 @@ impl<T> TrainTest<T> {
         Self { validation: Some(validation), ..self }
     }
 
+    /// The same sets, each converted.
+    pub fn map<U>(self, mut convert: impl FnMut(T) -> U) -> TrainTest<U> {
+        TrainTest {
+            train: convert(self.train),
+            test: convert(self.test),
+            validation: self.validation.map(convert),
+            origin: self.origin,
+        }
+    }
+
     /// The examples that a model is tested on while it trains.
     pub fn tested(&self) -> &T {
         self.validation.as_ref().unwrap_or(&self.test)
@@ -51,12 +61,6 @@ impl<T> TrainTest<T> {
 impl<T: Examples + 'static> TrainTest<T> {
     /// The same sets behind shared pointers, for code that does not know their type.
     pub fn into_shared(self) -> TrainTest<Arc<dyn Examples>> {
-        let shared = |examples: T| Arc::new(examples) as Arc<dyn Examples>;
-        TrainTest {
-            train: shared(self.train),
-            test: shared(self.test),
-            validation: self.validation.map(shared),
-            origin: self.origin,
-        }
+        self.map(|examples| Arc::new(examples) as Arc<dyn Examples>)
     }
 }

@@ -171,7 +171,7 @@ impl RawJob {
             reference.when.iter().all(|setting| {
                 let wanted = DeValue::parse(&setting.text);
                 let wanted =
-                    wanted.ok().and_then(|value| JobValue::from_toml(value.get_ref(), false).ok());
+                    wanted.ok().and_then(|value| JobValue::from_toml(value.get_ref()).ok());
                 let key = find_key(&setting.key);
                 let entry = key.filter(|key| resolved.applies(key, &setting.key));
                 let entry = entry.and_then(|_| resolved.entries.get(&setting.key));

@@ -382,11 +382,7 @@ impl JobChecker<'_> {
     /// A list of weights; empty if it is not set.
     fn weights(&mut self, path: &str) -> Arc<[f32]> {
         self.take(path, |value, _| match value {
-            JobValue::Numbers(numbers) if !numbers.is_empty() => {
-                let usable = |number: &f64| (*number as f32).is_finite() && *number >= 0.0;
-                let weights = || numbers.iter().map(|&number| number as f32).collect();
-                numbers.iter().all(usable).then(weights)
-            }
+            JobValue::List(items) if !items.is_empty() => items.iter().map(weight_of).collect(),
             _ => None,
         })
         .unwrap_or_default()
@@ -414,6 +410,7 @@ impl JobChecker<'_> {
                 words.contains(&text.as_str()).then(|| text.clone())
             }
             (JobValue::Text(text), ValueKind::Name) => is_name(text).then(|| text.clone()),
+            (JobValue::Text(text), ValueKind::Text) => (!text.is_empty()).then(|| text.clone()),
             (JobValue::Text(text), ValueKind::Address) => is_address(text).then(|| text.clone()),
             _ => None,
         })
@@ -426,6 +423,39 @@ impl JobChecker<'_> {
             _ => None,
         })
         .unwrap_or_default()
+    }
+
+    /// The texts of a list. Numbers are their own text.
+    pub(super) fn texts(&mut self, path: &str) -> Vec<String> {
+        self.take(path, |value, _| match value {
+            JobValue::List(items) => items.iter().map(text_of).collect(),
+            _ => None,
+        })
+        .unwrap_or_default()
+    }
+
+    /// The texts of a list of lists.
+    pub(super) fn text_lists(&mut self, path: &str) -> Vec<Vec<String>> {
+        let list = |value: &JobValue| match value {
+            JobValue::List(items) => items.iter().map(text_of).collect::<Option<Vec<_>>>(),
+            _ => None,
+        };
+        self.take(path, |value, _| match value {
+            JobValue::List(items) => items.iter().map(list).collect(),
+            _ => None,
+        })
+        .unwrap_or_default()
+    }
+
+    pub(super) fn character(&mut self, path: &str) -> char {
+        self.take(path, |value, _| match value {
+            JobValue::Text(text) => {
+                let mut letters = text.chars();
+                letters.next().filter(|_| letters.next().is_none())
+            }
+            _ => None,
+        })
+        .unwrap_or(' ')
     }
 
     fn take<T>(
@@ -444,5 +474,24 @@ impl JobChecker<'_> {
             self.problems.push(Problem { origin: entry.origin.clone(), message });
         }
         value
+    }
+}
+
+/// A weight: a finite number from 0 up.
+fn weight_of(item: &JobValue) -> Option<f32> {
+    let weight = match item {
+        JobValue::Whole(whole) => *whole as f32,
+        JobValue::Number(number) => *number as f32,
+        _ => return None,
+    };
+    (weight.is_finite() && weight >= 0.0).then_some(weight)
+}
+
+/// The text of a list's item.
+fn text_of(item: &JobValue) -> Option<String> {
+    match item {
+        JobValue::Text(text) => Some(text.clone()),
+        JobValue::Whole(_) | JobValue::Number(_) | JobValue::Flag(_) => Some(item.to_string()),
+        JobValue::List(_) => None,
     }
 }

@@ -2,7 +2,11 @@
 
 use std::path::PathBuf;
 
+use paceline_arrays::{NumpySpec, RecordSpec};
+use paceline_data::sparse::{FeatureNames, LabelRule};
 use paceline_data::{HoldOut, IndexBase, OnBad, SparseKind, SparseSpec};
+
+use paceline_table::{FormatChoice, TableSpec};
 
 use super::check::JobChecker;
 use super::plan::{DataKind, ValidationPlan};
@@ -31,11 +35,26 @@ impl JobChecker<'_> {
             "clicks" => Some(SparseKind::Clicks),
             _ => None,
         };
-        if let Some(kind) = rows {
-            return DataKind::Rows(self.rows(kind, path));
+        let is_dense = self.job.entries.contains_key("data.inputs");
+        if let Some(kind) = rows
+            && !(kind == SparseKind::TfRecord && is_dense)
+        {
+            let mut spec = self.rows(kind, path);
+            // Only a dense model takes more than two classes.
+            if kind == SparseKind::Libsvm && self.job.word("model.kind") != "logistic" {
+                spec.labels = LabelRule::Classes;
+                return DataKind::DenseRows(spec);
+            }
+            return DataKind::Rows(spec);
         }
         let count = |checker: &mut Self, key: &str| checker.whole(key) as usize;
         match kind.as_str() {
+            "table" => {
+                let path = path.unwrap_or_else(|| self.needs_path(&kind));
+                DataKind::Table(self.table(path))
+            }
+            "numpy" => DataKind::Numpy(self.numpy(path)),
+            "tfrecord" => DataKind::Records(self.records(path)),
             "fake-images" => DataKind::FakeImages {
                 size: count(self, "data.size"),
                 classes: count(self, "data.classes"),
@@ -45,7 +64,7 @@ impl JobChecker<'_> {
             "images" => DataKind::Pictures {
                 path: path.unwrap_or_else(|| self.needs_path(&kind)),
                 size: count(self, "data.size"),
-                hold_out: self.optional("data.hold_out", count),
+                hold_out: self.hold_out(),
                 split: self.split(),
             },
             "mnist" => DataKind::Mnist { path },
@@ -61,7 +80,7 @@ impl JobChecker<'_> {
         let count = |checker: &mut Self, key: &str| checker.whole(key) as usize;
         let spec = SparseSpec {
             path,
-            test_path: self.optional("data.test_path", Self::path).or_else(|| self.test_rows()),
+            test_path: self.test_path(),
             features: self.optional("data.features", count).or(default_features),
             on_bad: self.on_bad(),
             index_base: match self.text("data.index_base").as_str() {
@@ -73,9 +92,10 @@ impl JobChecker<'_> {
             test_examples: if is_generated {
                 Some(count(self, "data.test_examples"))
             } else {
-                self.optional("data.hold_out", count)
+                self.hold_out()
             },
             split: self.split(),
+            feature_names: self.feature_names(),
             seed: self.whole("seed"),
             cache_dir: self.optional("data.cache", Self::path),
             ..SparseSpec::new(kind)
@@ -105,9 +125,10 @@ impl JobChecker<'_> {
         None
     }
 
-    /// The rows to test on, if `data.test` names them.
-    fn test_rows(&mut self) -> Option<PathBuf> {
-        self.is_path("data.test").then(|| self.path("data.test"))
+    /// The examples to test on, if `data.test_path` or `data.test` names them.
+    fn test_path(&mut self) -> Option<PathBuf> {
+        let named = self.optional("data.test_path", Self::path);
+        named.or_else(|| self.is_path("data.test").then(|| self.path("data.test")))
     }
 
     /// The examples that tests during training use, if the job sets them.
@@ -128,6 +149,84 @@ impl JobChecker<'_> {
         };
         self.problems.extend(complaint.map(|complaint| self.job.problem(key, complaint)));
         Some(ValidationPlan::Rows(self.path(key)))
+    }
+
+    fn table(&mut self, path: PathBuf) -> TableSpec {
+        let count = |checker: &mut Self, key: &str| checker.whole(key) as usize;
+        let delimiter = self.optional("data.delimiter", Self::text);
+        TableSpec {
+            path,
+            test_path: self.test_path(),
+            format: FormatChoice {
+                delimiter: delimiter.map(|word| match word.as_str() {
+                    "tab" => b'\t',
+                    "semicolon" => b';',
+                    "pipe" => b'|',
+                    "space" => b' ',
+                    _ => b',',
+                }),
+                header: self.optional("data.header", Self::flag),
+                without_quotes: !self.flag("data.quotes"),
+            },
+            columns: self.columns(),
+            crosses: self.crosses(),
+            bits: self.whole("data.bits") as u32,
+            on_bad: self.on_bad(),
+            hold_out: self.optional("data.hold_out", count),
+            split: self.split(),
+            seed: self.whole("seed"),
+            cache_dir: self.optional("data.cache", Self::path),
+        }
+    }
+
+    fn crosses(&mut self) -> Vec<Vec<String>> {
+        let crosses = self.optional("data.cross", Self::text_lists).unwrap_or_default();
+        if let Some(short) = crosses.iter().find(|cross| cross.len() < 2) {
+            let message = format!("has the cross {short:?}, but a cross has at least two columns");
+            self.problems.push(self.job.problem("data.cross", message));
+        }
+        crosses
+    }
+
+    fn numpy(&mut self, path: Option<PathBuf>) -> NumpySpec {
+        let path = path.unwrap_or_else(|| self.needs_path("numpy"));
+        NumpySpec {
+            test_path: self.test_path(),
+            inputs: self.optional("data.inputs", Self::text),
+            labels: self.optional("data.labels", Self::text),
+            hold_out: self.hold_out(),
+            split: self.split(),
+            seed: self.whole("seed"),
+            ..NumpySpec::at(path)
+        }
+    }
+
+    fn records(&mut self, path: Option<PathBuf>) -> RecordSpec {
+        RecordSpec {
+            path: path.unwrap_or_else(|| self.needs_path("tfrecord")),
+            test_path: self.test_path(),
+            inputs: self.text("data.inputs"),
+            labels: self.optional("data.labels", Self::text).unwrap_or_else(|| "label".into()),
+            size: self.whole("data.size") as usize,
+            hold_out: self.hold_out(),
+            split: self.split(),
+            seed: self.whole("seed"),
+            on_bad: self.on_bad(),
+        }
+    }
+
+    /// The names of the features of sparse TFRecords.
+    fn feature_names(&mut self) -> FeatureNames {
+        let names = FeatureNames::default();
+        FeatureNames {
+            label: self.optional("data.labels", Self::text).unwrap_or(names.label),
+            index: self.optional("data.indices", Self::text).unwrap_or(names.index),
+            value: self.optional("data.values", Self::text).unwrap_or(names.value),
+        }
+    }
+
+    fn hold_out(&mut self) -> Option<usize> {
+        self.optional("data.hold_out", |checker, key| checker.whole(key) as usize)
     }
 
     fn split(&mut self) -> HoldOut {

@@ -8,7 +8,7 @@ use super::layer_path::LAYERS;
 use super::network_plan::{NetworkPlan, PlannedLayer};
 use super::plan::ModelKind;
 use super::problem::Problem;
-use super::schema::{DATA_KINDS, ROWS};
+use super::schema::{CACHED_ROWS, DATA_KINDS, ROWS};
 
 /// Kinds of layers that other systems have, and what to do here.
 const OTHER_KINDS: [(&str, &str); 5] = [
@@ -43,11 +43,13 @@ impl JobChecker<'_> {
     /// Checks that the model can train on the data.
     fn check_fit(&mut self, model: &str) {
         let data = self.job.word("data.kind");
+        let is_dense = self.job.entries.contains_key("data.inputs");
         let fits = |data: &str| match model {
-            "logistic" => ROWS.contains(&data),
+            "logistic" => CACHED_ROWS.contains(&data) && !is_dense,
             "lenet" => ["digits", "mnist", "fashion-mnist"].contains(&data),
             "alexnet" => ["fake-images", "images"].contains(&data),
-            _ => !ROWS.contains(&data),
+            // LIBSVM rows with few features are vectors, too.
+            _ => !ROWS.contains(&data) || data == "libsvm" || (data == "tfrecord" && is_dense),
         };
         if !model.is_empty() && DATA_KINDS.contains(&data.as_str()) && !fits(&data) {
             let takes = DATA_KINDS.iter().copied().filter(|data| fits(data));

@@ -67,6 +67,8 @@ pub(super) enum ValueKind {
     Word(&'static [&'static str]),
     /// A word that is valid in a file name.
     Name,
+    /// Any text that is not empty.
+    Text,
     /// A file or directory.
     Path,
     /// A host and a port.
@@ -81,6 +83,12 @@ pub(super) enum ValueKind {
     ShareOrPath,
     /// The rate of a network, such as `"1gbit"`.
     Rate,
+    /// One character.
+    Character,
+    /// A list of texts.
+    Texts,
+    /// A list of lists of texts.
+    TextLists,
 }
 
 impl ValueKind {
@@ -99,6 +107,7 @@ impl ValueKind {
             ValueKind::Fraction => "a number from 0 up to, but not including, 1".into(),
             ValueKind::Word(words) => one_of(words),
             ValueKind::Name => "a name of at most 100 letters, digits, '-', '_' and '.'".into(),
+            ValueKind::Text => "a text".into(),
             ValueKind::Path => "a path".into(),
             ValueKind::Address => "HOST:PORT".into(),
             ValueKind::Flag => "true or false".into(),
@@ -108,6 +117,9 @@ impl ValueKind {
             ValueKind::Rate => {
                 "a rate such as \"1gbit\" or \"100mbit\", from 100kbit to 100gbit".into()
             }
+            ValueKind::Character => "one character".into(),
+            ValueKind::Texts => "a list of texts".into(),
+            ValueKind::TextLists => "a list of lists of texts".into(),
         }
     }
 }
@@ -115,7 +127,7 @@ impl ValueKind {
 impl ValueKind {
     /// Whether the value is a list.
     pub(super) fn takes_list(self) -> bool {
-        matches!(self, ValueKind::Weights)
+        matches!(self, ValueKind::Weights | ValueKind::Texts | ValueKind::TextLists)
     }
 
     /// What was probably meant by a value that is not accepted, as the end of a sentence.
@@ -200,7 +212,12 @@ impl KeySpec {
 
     /// Whether each layer of a network has this key.
     pub(super) fn is_of_layers(&self) -> bool {
-        self.path.contains('#')
+        self.path.starts_with("model.layers.#")
+    }
+
+    /// Whether each column of a table has this key.
+    pub(super) fn is_of_columns(&self) -> bool {
+        self.path.starts_with("data.columns.#")
     }
 
     /// The key's name inside its section.

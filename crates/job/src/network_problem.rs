@@ -185,7 +185,10 @@ impl DataKind {
             DataKind::FakeImages { size, .. } | DataKind::Pictures { size, .. } => {
                 Some([3, *size, *size])
             }
-            DataKind::Mnist { .. } | DataKind::FashionMnist { .. } | DataKind::Rows(_) => None,
+            DataKind::Mnist { .. } | DataKind::FashionMnist { .. } => None,
+            DataKind::Rows(_) | DataKind::Table(_) => None,
+            DataKind::DenseRows(_) => None,
+            DataKind::Numpy(_) | DataKind::Records(_) => None,
         }
     }
 
@@ -197,6 +200,8 @@ impl DataKind {
             }
             DataKind::FakeImages { classes, .. } => Some(*classes),
             DataKind::Rows(_) => Some(2),
+            DataKind::Table(_) => None,
+            DataKind::DenseRows(_) | DataKind::Numpy(_) | DataKind::Records(_) => None,
             DataKind::Pictures { .. } => None,
         }
     }

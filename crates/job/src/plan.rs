@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use paceline_arrays::{NumpySpec, RecordSpec};
 use paceline_data::{HoldOut, OnBad, SparseSpec};
 use paceline_engine::{
     BestSettings, CheckpointSettings, EvaluateSettings, FactorChoice, Mode, OnDivergence,
@@ -14,6 +15,7 @@ use paceline_model::OptimizerSpec;
 use paceline_observe::trace::TraceWindow;
 use paceline_place::EmulateSettings;
 use paceline_record::SampleSpacing;
+use paceline_table::TableSpec;
 
 use super::network_plan::NetworkPlan;
 
@@ -242,6 +244,14 @@ pub enum DataKind {
     },
     /// Sparse rows, from files or generated.
     Rows(SparseSpec),
+    /// A table, whose rows feed sparse and dense models.
+    Table(TableSpec),
+    /// LIBSVM rows of several classes, as vectors for a dense model.
+    DenseRows(SparseSpec),
+    /// Arrays in numpy's files.
+    Numpy(NumpySpec),
+    /// Records with numbers or pictures.
+    Records(RecordSpec),
     /// Generated colour pictures.
     FakeImages {
         /// Width and height in pixels.
@@ -273,7 +283,10 @@ impl DataKind {
             DataKind::Digits { .. } => "digits",
             DataKind::Mnist { .. } => "mnist",
             DataKind::FashionMnist { .. } => "fashion-mnist",
-            DataKind::Rows(spec) => spec.kind.name(),
+            DataKind::Rows(spec) | DataKind::DenseRows(spec) => spec.kind.name(),
+            DataKind::Numpy(_) => "numpy",
+            DataKind::Records(_) => "tfrecord",
+            DataKind::Table(_) => "table",
             DataKind::FakeImages { .. } => "fake-images",
             DataKind::Pictures { .. } => "images",
         }

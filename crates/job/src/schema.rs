@@ -6,6 +6,7 @@
 use std::sync::LazyLock;
 
 use super::cluster_keys::cluster_keys;
+use super::column_keys::{column_keys, table_keys};
 use super::condition::KeyCondition;
 use super::key_spec::{KeySpec, ValueKind, key, optional};
 use super::layer_keys::layer_keys;
@@ -22,15 +23,23 @@ pub(super) const DATA_KINDS: &[&str] = &[
     "libsvm",
     "tfrecord",
     "criteo",
+    "table",
+    "numpy",
     "fake-images",
     "images",
 ];
 /// The kinds that are sparse rows.
 pub(super) const ROWS: &[&str] = &["clicks", "libsvm", "tfrecord", "criteo"];
-/// The kinds of sparse rows that are read from files.
-const ROW_FILES: &[&str] = &["libsvm", "tfrecord", "criteo"];
+/// The kinds that are cached as sparse rows. Tables feed dense models, too.
+pub(super) const CACHED_ROWS: &[&str] = &["clicks", "libsvm", "tfrecord", "criteo", "table"];
+/// The kinds that have a test set of their own in `data.test_path`.
+const TEST_FILES: &[&str] = &["libsvm", "tfrecord", "criteo", "table", "numpy"];
+/// The kinds of which `data.test` may hold out a share.
+const SHARED_FILES: &[&str] = &["libsvm", "tfrecord", "criteo", "table", "images"];
+/// The kinds whose arrays or features have names.
+const NAMED: &[&str] = &["numpy", "tfrecord"];
 /// All kinds that are read from files one example at a time.
-pub(super) const FILES: &[&str] = &["libsvm", "tfrecord", "criteo", "images"];
+pub(super) const FILES: &[&str] = &["libsvm", "tfrecord", "criteo", "table", "numpy", "images"];
 /// The key that most defaults depend on.
 const MODEL: &str = "model.kind";
 /// The key that the defaults of an optimizer depend on.
@@ -45,7 +54,7 @@ const STEPS_FROM_0: ValueKind = ValueKind::Whole { min: 0, max: i64::MAX as u64 
 
 /// Every key. Keys of a section are adjacent; sections are in the order of the file.
 pub(super) static KEYS: LazyLock<Vec<KeySpec>> = LazyLock::new(|| {
-    let before = [top(), model(), layer_keys(), data(), train(), optimizer()];
+    let before = [top(), model(), layer_keys(), data(), column_keys(), train(), optimizer()];
     let after = [cluster_keys(), checkpoint(), observe()];
     before.into_iter().chain(after).flatten().collect()
 });
@@ -73,7 +82,8 @@ fn model() -> Vec<KeySpec> {
     vec![
         key(MODEL, models, "\"softmax\"", "model to train")
             .default_when("\"network\"", &[(LAYERS, &[])])
-            .default_when("\"logistic\"", &[(kind, ROWS)])
+            .default_when("\"softmax\"", &[("data.inputs", &[])])
+            .default_when("\"logistic\"", &[(kind, CACHED_ROWS)])
             .default_when("\"alexnet\"", &[(kind, PICTURES)]),
         key("model.init", inits, "\"glorot\"", init).with(MODEL, networks),
         key(
@@ -90,9 +100,11 @@ fn model() -> Vec<KeySpec> {
 fn data() -> Vec<KeySpec> {
     let kind = "data.kind";
     let generated: &[&str] = &["digits", "clicks", "fake-images"];
-    let kinds = "training data (`paceline data list`)";
+    let kinds = "training data (`paceline data list`); `\"table\"` if `data.path` ends in .csv, \
+                 .tsv or .parquet, with or without .gz";
     let path = "directory of the four IDX files, plain or gzip, by default the cache; file, \
-                 directory or pattern of rows; directory or list of pictures";
+                 directory or pattern of rows or tables; .npz file, .npy file or directory of .npy files; \
+                 directory or list of pictures";
     let features = "number of features; defaults to 33762578 for clicks and criteo, and to the \
                  greatest index found for libsvm and tfrecord";
     let hold_out = "examples held out for tests if the data has no test set; defaults to a tenth, \
@@ -103,6 +115,12 @@ fn data() -> Vec<KeySpec> {
     let cache = "directory for the cache of rows; defaults to `rows` in the cache directory";
     let on_bad = "whether an unreadable example ends the run, or is skipped and counted";
     let shuffle_buffer = "size of the window within which rows are shuffled, in rows";
+    let inputs = "name of the array or feature with the inputs, by default `x` or `x_train` for \
+                 numpy; for tfrecord it makes examples dense: numbers, or pictures of `data.size`";
+    let labels = "name of the array or feature with the labels; defaults to `y` or `y_train` for \
+                 numpy and to `label` for tfrecord";
+    let indices = "name of the feature with the indices of a row; defaults to `index`";
+    let values = "name of the feature with the values of a row; defaults to `value`";
     let index_base = "index of the first feature; auto is 1 unless a row has an index 0";
     let validation = "examples that tests during training use, so that the test set judges the \
                  result alone: a share of the training data, drawn by the seed from each class in \
@@ -110,21 +128,32 @@ fn data() -> Vec<KeySpec> {
     let test = "share of the data held out for the final test, or the test rows, as `test_path`";
     let negatives = "share of the training rows of class 0 to keep, drawn by the seed; the \
                  intercept is corrected for it, so that probabilities are those of all rows";
-    vec![
+    let mut keys = vec![
         key(kind, ValueKind::Word(DATA_KINDS), "\"digits\"", kinds)
             .default_when("\"clicks\"", &[(MODEL, &["logistic"])])
             .default_when("\"fake-images\"", &[(MODEL, &["alexnet"])]),
-        optional("data.path", ValueKind::Path, path)
-            .with(kind, &["mnist", "fashion-mnist", "libsvm", "tfrecord", "criteo", "images"]),
-        optional("data.test_path", ValueKind::Path, "the same for rows used only for tests")
-            .with(kind, ROW_FILES),
+        optional("data.path", ValueKind::Path, path).with(
+            kind,
+            &["mnist", "fashion-mnist", "libsvm", "tfrecord", "criteo", "table", "numpy", "images"],
+        ),
+        optional("data.test_path", ValueKind::Path, "the same for examples used only for tests")
+            .with(kind, TEST_FILES),
         optional("data.test", ValueKind::ShareOrPath, test)
-            .with(kind, FILES)
-            .when(KeyCondition::NotSet("data.test_path")),
+            .with(kind, SHARED_FILES)
+            .when(KeyCondition::NotSet("data.test_path"))
+            .when(KeyCondition::NotSet("data.inputs")),
         optional("data.validation", ValueKind::ShareOrPath, validation),
         optional("data.negatives", ValueKind::Share, negatives)
-            .with(kind, ROWS)
+            .with(kind, CACHED_ROWS)
             .with(MODEL, &["logistic"]),
+        optional("data.inputs", ValueKind::Text, inputs).with(kind, NAMED),
+        optional("data.labels", ValueKind::Text, labels).with(kind, NAMED),
+        optional("data.indices", ValueKind::Text, indices)
+            .with(kind, &["tfrecord"])
+            .when(KeyCondition::NotSet("data.inputs")),
+        optional("data.values", ValueKind::Text, values)
+            .with(kind, &["tfrecord"])
+            .when(KeyCondition::NotSet("data.inputs")),
         key("data.train_examples", COUNT, "60000", "training examples to generate")
             .default_when("1000", &[(kind, &["fake-images"])])
             .with(kind, generated),
@@ -144,7 +173,10 @@ fn data() -> Vec<KeySpec> {
             "224",
             "width and height of an image, in pixels",
         )
-        .with(kind, PICTURES),
+        .when(KeyCondition::Any(vec![
+            KeyCondition::Has { key: kind.into(), values: PICTURES },
+            KeyCondition::AnySet(&["data.inputs"]),
+        ])),
         key("data.classes", ValueKind::Whole { min: 2, max: 1 << 20 }, "10", "number of classes")
             .with(kind, &["fake-images"]),
         optional("data.features", COUNT, features).with(kind, ROWS),
@@ -154,10 +186,12 @@ fn data() -> Vec<KeySpec> {
             .with(kind, FILES),
         key("data.shuffle", ValueKind::Flag, "true", "whether every epoch uses a new order"),
         key("data.shuffle_buffer", COUNT, "1000000", shuffle_buffer)
-            .with(kind, ROWS)
+            .with(kind, CACHED_ROWS)
             .when(KeyCondition::IsTrue("data.shuffle")),
-        optional("data.cache", ValueKind::Path, cache).with(kind, ROWS),
-    ]
+        optional("data.cache", ValueKind::Path, cache).with(kind, CACHED_ROWS),
+    ];
+    keys.extend(table_keys(kind, MODEL));
+    keys
 }
 
 fn train() -> Vec<KeySpec> {

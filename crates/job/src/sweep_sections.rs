@@ -236,14 +236,14 @@ fn not_an_axis(name: &str, value: &DeValue<'_>) -> String {
 }
 
 fn count(value: &DeValue<'_>) -> Option<u64> {
-    match JobValue::from_toml(value, false) {
+    match JobValue::from_toml(value) {
         Ok(JobValue::Whole(whole)) => u64::try_from(whole).ok(),
         _ => None,
     }
 }
 
 pub(super) fn number(value: &DeValue<'_>) -> Option<f64> {
-    let number = match JobValue::from_toml(value, false) {
+    let number = match JobValue::from_toml(value) {
         Ok(JobValue::Whole(whole)) => whole as f64,
         Ok(JobValue::Number(number)) => number,
         _ => return None,

@@ -11,13 +11,12 @@ pub(super) enum JobValue {
     Whole(i64),
     Number(f64),
     Flag(bool),
-    Numbers(Vec<f64>),
+    List(Vec<JobValue>),
 }
 
 impl JobValue {
-    /// Converts a TOML value, which may be a list of numbers if the key takes one. The error
-    /// describes a value that the key does not accept.
-    pub(super) fn from_toml(value: &DeValue<'_>, takes_list: bool) -> Result<Self, String> {
+    /// Converts a TOML value. The error describes a value that no key accepts.
+    pub(super) fn from_toml(value: &DeValue<'_>) -> Result<Self, String> {
         match value {
             DeValue::String(text) => Ok(JobValue::Text(text.to_string())),
             DeValue::Boolean(flag) => Ok(JobValue::Flag(*flag)),
@@ -29,16 +28,18 @@ impl JobValue {
                 .parse()
                 .map(JobValue::Number)
                 .map_err(|_| format!("{} is not a number", digits.as_str())),
-            DeValue::Array(items) if takes_list => {
-                let numbers =
-                    items.iter().map(|item| match JobValue::from_toml(item.get_ref(), false)? {
-                        JobValue::Whole(whole) => Ok(whole as f64),
-                        JobValue::Number(number) => Ok(number),
-                        other => Err(format!("is a list of numbers, not of {}", other.describe())),
-                    });
-                numbers.collect::<Result<_, _>>().map(JobValue::Numbers)
-            }
             other => Err(format!("takes one value, not {}", described(other.type_str()))),
+        }
+    }
+
+    /// Converts a TOML value of a key that takes lists.
+    pub(super) fn from_toml_list(value: &DeValue<'_>) -> Result<Self, String> {
+        match value {
+            DeValue::Array(items) => {
+                let items = items.iter().map(|item| Self::from_toml_list(item.get_ref()));
+                Ok(JobValue::List(items.collect::<Result<_, _>>()?))
+            }
+            other => Self::from_toml(other),
         }
     }
 
@@ -49,7 +50,7 @@ impl JobValue {
             JobValue::Flag(flag) => flag.to_string(),
             JobValue::Whole(whole) => whole.to_string(),
             JobValue::Number(number) => number.to_string(),
-            JobValue::Numbers(_) => format!("the list {self}"),
+            JobValue::List(_) => format!("the list {self}"),
         }
     }
 }
@@ -68,9 +69,12 @@ impl fmt::Display for JobValue {
             JobValue::Whole(whole) => whole.fmt(f),
             JobValue::Number(number) => toml::Value::Float(*number).fmt(f),
             JobValue::Flag(flag) => flag.fmt(f),
-            JobValue::Numbers(numbers) => {
-                let numbers = numbers.iter().copied().map(toml::Value::Float);
-                toml::Value::Array(numbers.collect()).fmt(f)
+            JobValue::List(items) => {
+                f.write_str("[")?;
+                for (index, item) in items.iter().enumerate() {
+                    write!(f, "{}{item}", if index > 0 { ", " } else { "" })?;
+                }
+                f.write_str("]")
             }
         }
     }

@@ -32,6 +32,7 @@ use crate::data_args::{DataCommand, MakeCommand};
 use crate::interrupt::Interrupt;
 use crate::join::{JoinOptions, join, remove_join_file};
 use crate::layer_table::layer_table;
+use crate::standard_input::save_standard_input;
 use crate::terminal::{output_width, wrap_comments};
 use crate::text_table::{columns, counted};
 use crate::train::train;
@@ -53,6 +54,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Command::Data { command: DataCommand::Get { set, mirror } } => {
             data::get(set.into(), mirror)
         }
+        Command::Data { command: DataCommand::Describe(args) } => data::describe(&args),
         Command::Data { command: DataCommand::Clean { dry_run, cache } } => {
             data::clean(cache, dry_run)
         }
@@ -90,6 +92,9 @@ fn run_train(args: TrainArgs) -> Result<(), Failure> {
     }
     let TrainArgs { run_dir, resume, checkpoint, quiet, .. } = args;
     let mut job = read_job(&job)?;
+    if job.reads_standard_input() {
+        save_standard_input(&mut job, &interrupt)?;
+    }
     keep_split(&mut job, resume.as_ref().map(|run| run.join(files::JOB)).as_deref());
     let page = args.watch.then(|| PageProcess::prepare(&args.page)).transpose()?.map(Arc::new);
     let watch = page.clone();

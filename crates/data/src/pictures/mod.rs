@@ -225,15 +225,49 @@ impl Pictures {
         }
     }
 
+    fn crop_into(&self, picture: &Planes, example: u32, draw: u64, out: &mut [f32]) {
+        let draw = self.random_crops.then_some(CropDraw { example, draw });
+        self.options.crop_into(picture, draw, out);
+    }
+}
+
+/// What a random crop depends on beside the seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CropDraw {
+    /// The number of the picture.
+    pub example: u32,
+    /// The number of the epoch.
+    pub draw: u64,
+}
+
+impl PictureOptions {
+    /// Decodes a JPEG or PNG picture, scales and crops it, and writes its values to `out`: three
+    /// planes of `size` x `size`. Without a draw, the crop is the middle of the picture.
+    ///
+    /// # Errors
+    /// A clause that says what is wrong with the picture.
+    ///
+    /// # Panics
+    /// If `out` does not hold exactly one picture.
+    pub fn read_encoded(
+        &self,
+        encoded: &[u8],
+        draw: Option<CropDraw>,
+        out: &mut [f32],
+    ) -> Result<(), String> {
+        let picture = resize(&decode(encoded, self.max_pixels)?, self.resize);
+        self.crop_into(&picture, draw, out);
+        Ok(())
+    }
+
     /// The square to crop from a scaled picture.
-    fn choose_crop(&self, picture: &Planes, example: u32, draw: u64) -> Crop {
-        let size = self.options.size;
+    fn choose_crop(&self, picture: &Planes, draw: Option<CropDraw>) -> Crop {
+        let size = self.size;
         let (down, right) = (picture.rows - size, picture.cols - size);
-        if !self.random_crops {
+        let Some(CropDraw { example, draw }) = draw else {
             return Crop { top: down / 2, left: right / 2, size, flip: false };
-        }
-        let keys = [self.options.seed, CROP_STREAM, draw, u64::from(example)];
-        let mut random = Random::keyed(&keys);
+        };
+        let mut random = Random::keyed(&[self.seed, CROP_STREAM, draw, u64::from(example)]);
         Crop {
             top: random.range(down as u64 + 1) as usize,
             left: random.range(right as u64 + 1) as usize,
@@ -242,11 +276,11 @@ impl Pictures {
         }
     }
 
-    fn crop_into(&self, picture: &Planes, example: u32, draw: u64, out: &mut [f32]) {
-        let PictureOptions { mean, std, .. } = self.options;
+    fn crop_into(&self, picture: &Planes, draw: Option<CropDraw>, out: &mut [f32]) {
+        let PictureOptions { mean, std, .. } = self;
         let scale = std.map(|std| 1.0 / (255.0 * std));
         let offset = std::array::from_fn(|channel| -mean[channel] / std[channel]);
-        crop(picture, self.choose_crop(picture, example, draw), scale, offset, out);
+        crop(picture, self.choose_crop(picture, draw), scale, offset, out);
     }
 }
 

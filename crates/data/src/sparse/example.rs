@@ -1,8 +1,8 @@
 //! `tf.train.Example`: a row as TensorFlow's programs store it, one in each TFRecord.
 //!
-//! An Example maps names to lists. Three names are used: `label` (one int64), `index` (int64s) and
-//! `value` (floats, one for each index; without it all are 1). Others are ignored. The record is
-//! parsed in place: no map is built, and lists are copied only into the row.
+//! An Example maps names to lists. Three names are used, unless the caller has others: `label` (one
+//! int64), `index` (int64s) and `value` (floats, one for each index; without it all are 1). The rest
+//! is ignored. The record is parsed in place: no map is built, and lists are copied only into the row.
 //!
 //! ```text
 //! Example   { Features features = 1 }
@@ -19,19 +19,41 @@ use super::row_fault::RowFault;
 const FLOATS: u32 = 2;
 const INTEGERS: u32 = 3;
 
+/// The names of the features that make up a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeatureNames {
+    /// The label: one int64.
+    pub label: String,
+    /// The indices: int64s.
+    pub index: String,
+    /// The values: floats, one for each index.
+    pub value: String,
+}
+
+impl Default for FeatureNames {
+    fn default() -> Self {
+        FeatureNames { label: "label".into(), index: "index".into(), value: "value".into() }
+    }
+}
+
 /// Parses a record into `row`.
-pub(crate) fn parse(record: &[u8], row: &mut RowBuffer) -> Result<(), RowFault> {
+pub(crate) fn parse(
+    record: &[u8],
+    names: &FeatureNames,
+    row: &mut RowBuffer,
+) -> Result<(), RowFault> {
     row.clear();
     let (mut label, mut index, mut value) = (None, None, None);
     for features in nested(record, 1) {
         for entry in nested(features?, 1) {
             let (name, feature) = named(entry?)?;
             // As in any protobuf map, the last of several entries with a name counts.
-            match name {
-                b"label" => label = Some(feature),
-                b"index" => index = Some(feature),
-                b"value" => value = Some(feature),
-                _ => {}
+            if name == names.index.as_bytes() {
+                index = Some(feature);
+            } else if name == names.label.as_bytes() {
+                label = Some(feature);
+            } else if name == names.value.as_bytes() {
+                value = Some(feature);
             }
         }
     }
@@ -192,7 +214,7 @@ mod tests {
 
     fn read(record: &[u8]) -> Result<ExampleRow, RowFault> {
         let mut row = RowBuffer::default();
-        parse(record, &mut row)?;
+        parse(record, &FeatureNames::default(), &mut row)?;
         let row = row.finish(usize::MAX)?;
         Ok((row.label, row.keys.to_vec(), row.values.to_vec()))
     }
@@ -223,7 +245,7 @@ mod tests {
             let keys: Vec<u32> = keys.into_iter().collect();
             let values = vec![value; keys.len()];
             let mut record = Vec::new();
-            write(SparseRow { label, keys: &keys, values: &values }, &mut record);
+            write(SparseRow { label, weight: 1.0, keys: &keys, values: &values }, &mut record);
             let expected = if values.iter().all(|v| *v == 1.0) { vec![] } else { values };
             prop_assert_eq!(read(&record).unwrap(), (label, keys, expected));
         }

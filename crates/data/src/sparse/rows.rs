@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::collected_rows::CollectedRows;
 use super::held_rows::HeldRows;
 use super::limits::{MAX_FEATURES, MAX_ROWS};
-use super::row::{RowBuffer, SparseRow};
-use super::row_store::{CollectedRows, RowStore};
-use crate::batch::prefetch;
+use super::row::{RowBuffer, StoredRow};
+use super::row_store::RowStore;
 use crate::error::DataError;
 use crate::hold_out::{choose_by_class, test_order};
 use crate::random::Random;
@@ -39,7 +39,7 @@ pub struct SparseRows {
     order: RowOrder,
     /// The rows of the order that this view has.
     rows: Range<usize>,
-    /// A weight for each row of the store, if rows have weights.
+    /// A weight for each row of the store, in place of the store's own.
     weights: Option<Arc<[f32]>>,
 }
 
@@ -56,7 +56,7 @@ enum RowOrder {
 
 impl SparseRows {
     pub(crate) fn new(store: Arc<RowStore>, rows: Range<usize>) -> Self {
-        assert!(rows.start <= rows.end && rows.end <= store.labels().len(), "rows out of range");
+        assert!(rows.start <= rows.end && rows.end <= store.rows(), "rows out of range");
         SparseRows { store, order: RowOrder::Stored, rows, weights: None }
     }
 
@@ -78,7 +78,8 @@ impl SparseRows {
             let what = format!("{features} features; there must be from 1 to {MAX_FEATURES}");
             return Err(DataError::Examples { what });
         }
-        let (mut collected, mut buffer) = (CollectedRows::new(), RowBuffer::default());
+        let (mut parts, mut buffer) = (vec![CollectedRows::default()], RowBuffer::default());
+        let mut count = 0;
         for (index, (keys, values, label)) in rows.into_iter().enumerate() {
             let (keys, values) = (keys.as_ref(), values.as_ref());
             buffer.clear();
@@ -91,14 +92,19 @@ impl SparseRows {
             let checked = buffer.set_label(label.into()).and_then(|()| buffer.finish(features));
             let row = checked
                 .map_err(|fault| DataError::MemoryRow { row: index, what: fault.to_string() })?;
-            collected.push(row.label, row.keys, row.values);
+            if parts.last().is_none_or(CollectedRows::is_full) {
+                parts.push(CollectedRows::default());
+            }
+            if let Some(part) = parts.last_mut() {
+                part.push(row);
+            }
+            count += 1;
         }
-        let count = collected.len();
         if count == 0 || count as u64 > MAX_ROWS {
             let what = format!("{count} rows; there must be from 1 to {MAX_ROWS}");
             return Err(DataError::Examples { what });
         }
-        let store = RowStore::in_memory(&collected, features)
+        let store = RowStore::in_memory(&parts, features)
             .map_err(DataError::io("map", Path::new("memory for rows")))?;
         Ok(Self::new(Arc::new(store), 0..count))
     }
@@ -112,7 +118,7 @@ impl SparseRows {
     /// # Panics
     /// If these rows are not all rows of their store, as after a `hold_out` or a `slice`.
     pub fn with_weights(self, weights: Vec<f32>) -> Result<Self, DataError> {
-        let all = self.store.labels().len();
+        let all = self.store.rows();
         let is_whole = matches!(self.order, RowOrder::Stored) && self.rows == (0..all);
         assert!(is_whole, "part of the rows");
         if weights.len() != all {
@@ -129,7 +135,7 @@ impl SparseRows {
 
     /// Whether rows have weights.
     pub fn has_weights(&self) -> bool {
-        self.weights.is_some()
+        self.weights.is_some() || self.store.has_weights
     }
 
     /// The weight of the row at a place in the store, if rows have weights.
@@ -138,7 +144,10 @@ impl SparseRows {
     /// If the store has no such place.
     #[inline]
     pub fn stored_weight(&self, place: usize) -> Option<f32> {
-        self.weights.as_ref().map(|weights| weights[place])
+        match &self.weights {
+            Some(weights) => Some(weights[place]),
+            None => self.store.has_weights.then(|| self.store.weight(place)),
+        }
     }
 
     /// Splits off the last `test_rows` rows as a test set. That is fair only if the order of the
@@ -160,8 +169,7 @@ impl SparseRows {
     /// If no row would be left to train on.
     pub fn hold_out(&self, test_rows: usize, seed: u64) -> Result<TrainTest<Self>, DataError> {
         self.check_hold_out(test_rows)?;
-        let labels = self.store.labels();
-        let own = (0..self.len()).map(|index| u32::from(labels[self.locate(index)]));
+        let own = (0..self.len()).map(|index| self.label(index));
         let mut held = choose_by_class(own, test_rows, seed);
         self.locate_all(&mut held);
         let train = self.without(&held);
@@ -182,12 +190,11 @@ impl SparseRows {
             let what = format!("a share of {share} of the negative rows; it must be above 0");
             return Err(DataError::Examples { what });
         }
-        let labels = self.store.labels();
         // The greatest number that is drawn for a row that stays.
         let limit = (share * 2f64.powi(32)) as u64;
         let stays = |&place: &u32| {
             let drawn = Random::keyed(&[seed, NEGATIVES_STREAM, place.into()]).range(1 << 32);
-            labels[place as usize] != 0 || drawn < limit
+            self.store.label(place as usize) != 0 || drawn < limit
         };
         let places = (0..self.len()).map(|index| self.locate(index) as u32);
         let (kept, left): (Vec<u32>, Vec<u32>) = places.partition(stays);
@@ -259,28 +266,49 @@ impl SparseRows {
 
     /// The number of entries (pairs of key and value) of all rows.
     pub fn entries(&self) -> u64 {
-        let starts = self.store.starts();
-        if let RowOrder::Stored = self.order {
-            return starts[self.rows.end] - starts[self.rows.start];
+        if let RowOrder::Stored = self.order
+            && self.len() == self.store.rows()
+        {
+            return self.store.entries;
         }
-        let places = (0..self.len()).map(|index| self.locate(index));
-        places.map(|place| starts[place + 1] - starts[place]).sum()
+        let mut row = StoredRow::default();
+        (0..self.len()).map(|index| self.read_row(index, &mut row).keys.len() as u64).sum()
     }
 
-    /// The number of rows of each class: 0 and 1.
-    pub fn class_counts(&self) -> [usize; 2] {
-        let labels = self.store.labels();
-        let ones = match &self.order {
-            RowOrder::Stored => count_ones(&labels[self.rows.clone()]),
-            _ => (0..self.len()).map(|index| usize::from(labels[self.locate(index)])).sum(),
-        };
-        [self.len() - ones, ones]
+    /// The number of rows of each class: of 0, of 1, and of further classes up to the greatest.
+    pub fn class_counts(&self) -> Vec<usize> {
+        let mut counts = [0usize; 256];
+        match &self.order {
+            RowOrder::Stored => {
+                let labels = self.store.label_slices().flatten();
+                let labels = labels.skip(self.rows.start).take(self.len());
+                labels.for_each(|&label| counts[usize::from(label)] += 1);
+            }
+            _ => (0..self.len())
+                .for_each(|index| counts[usize::from(self.store.label(self.locate(index)))] += 1),
+        }
+        let classes = counts.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);
+        counts[..classes.max(2)].to_vec()
+    }
+
+    /// A bit for each label that the store's training set has, and for those of its test set.
+    pub(crate) fn stored_labels(&self) -> [[u64; 4]; 2] {
+        self.store.labels
+    }
+
+    /// The label of the row at an index.
+    ///
+    /// # Panics
+    /// If `index` is not below [`len`](Self::len).
+    #[inline]
+    pub fn label(&self, index: usize) -> u32 {
+        self.store.label(self.locate(index)).into()
     }
 
     /// Whether every value is 1, in these rows and in all others of the same store. The store then
     /// keeps only keys, and a model may skip the multiplication.
     pub fn all_ones(&self) -> bool {
-        self.store.values().is_empty()
+        !self.store.has_values
     }
 
     /// The number of rows of the source that could not be read and were left out, training and
@@ -289,13 +317,32 @@ impl SparseRows {
         self.store.skipped
     }
 
-    /// The row at an index.
+    /// The index of key 0 in the source: 1 for LIBSVM text whose indices count from 1, else 0.
+    pub fn first_index(&self) -> u32 {
+        self.store.first_index
+    }
+
+    /// A copy of the row at an index. A loop over many rows fills a
+    /// [`SparseBuffer`](super::SparseBuffer), which allocates nothing.
     ///
     /// # Panics
     /// If `index` is not below [`len`](Self::len).
-    #[inline]
-    pub fn row(&self, index: usize) -> SparseRow<'_> {
-        self.stored_row(self.locate(index))
+    pub fn row(&self, index: usize) -> StoredRow {
+        let mut row = StoredRow::default();
+        self.read_row(index, &mut row);
+        row
+    }
+
+    /// Replaces the contents of `row` with the row at an index.
+    ///
+    /// # Panics
+    /// If `index` is not below [`len`](Self::len).
+    pub fn read_row<'a>(&self, index: usize, row: &'a mut StoredRow) -> &'a StoredRow {
+        row.keys.clear();
+        row.values.clear();
+        let place = self.locate(index);
+        row.label = self.store.read(place, &mut row.keys, &mut row.values).into();
+        row
     }
 
     /// Where the row at an index lies in the store.
@@ -315,7 +362,7 @@ impl SparseRows {
 
     /// Replaces indices of rows by their places in the store. A loop that needs each row several
     /// times, for prefetching, finds it once this way and then uses
-    /// [`stored_row`](Self::stored_row).
+    /// [`SparseBuffer::fill_stored`](super::SparseBuffer::fill_stored).
     ///
     /// # Panics
     /// If an index is not below [`len`](Self::len).
@@ -328,20 +375,16 @@ impl SparseRows {
         indices.iter_mut().for_each(|index| *index = self.locate(*index as usize) as u32);
     }
 
-    /// The row at a place in the store, whichever rows this view has.
-    ///
-    /// # Panics
-    /// If the store has no such place.
+    /// Appends the keys and values of the row at a place in the store, whichever rows this view
+    /// has, and returns its label. Without values all are 1.
     #[inline]
-    pub fn stored_row(&self, place: usize) -> SparseRow<'_> {
-        let starts = self.store.starts();
-        let (start, end) = (starts[place] as usize, starts[place + 1] as usize);
-        let values = self.store.values();
-        SparseRow {
-            label: self.store.labels()[place].into(),
-            keys: &self.store.keys()[start..end],
-            values: if values.is_empty() { values } else { &values[start..end] },
-        }
+    pub(crate) fn read_stored(
+        &self,
+        place: usize,
+        keys: &mut Vec<u32>,
+        values: &mut Vec<f32>,
+    ) -> u32 {
+        self.store.read(place, keys, values).into()
     }
 
     /// A view of a range of the rows.
@@ -361,8 +404,7 @@ impl SparseRows {
     /// If the store has no such place.
     #[inline]
     pub fn prefetch_bounds(&self, place: usize) {
-        prefetch(bytemuck::cast_slice(&self.store.starts()[place..place + 2]));
-        prefetch(&self.store.labels()[place..=place]);
+        self.store.prefetch_bounds(place);
     }
 
     /// Prefetches the keys and values of the row at a place in the store into the processor's
@@ -373,13 +415,6 @@ impl SparseRows {
     /// If the store has no such place.
     #[inline]
     pub fn prefetch_keys(&self, place: usize) {
-        let row = self.stored_row(place);
-        prefetch(bytemuck::cast_slice(row.keys));
-        prefetch(bytemuck::cast_slice(row.values));
+        self.store.prefetch_row(place);
     }
-}
-
-fn count_ones(labels: &[u8]) -> usize {
-    // Blocks short enough for a sum of bytes, which is many times faster than one of words.
-    labels.chunks(255).map(|block| usize::from(block.iter().sum::<u8>())).sum()
 }
