@@ -12,6 +12,8 @@ use crate::terminal::{columns_of, message_width, output_width, wrap};
 const MAX_WIDTH: usize = 100;
 /// The narrowest description beside an option.
 const LEAST_DESCRIPTION: usize = 24;
+/// Stands for a space at which no line ends.
+const JOINT: char = '\u{a0}';
 /// The indent of a description that goes below its option.
 const BELOW: usize = 10;
 
@@ -54,8 +56,9 @@ fn wrap_line(line: &str, width: usize) -> String {
     let indent = columns_of(line) - columns_of(line.trim_start_matches(' '));
     if line.trim_start().starts_with("paceline ") {
         // A command that continues on the next line, ready to be copied.
-        let broken = wrap(line, width.saturating_sub(2), &" ".repeat(indent + 4));
-        return broken.replace('\n', " \\\n");
+        let joined = line.replace("--set ", &format!("--set{JOINT}"));
+        let broken = wrap(&joined, width.saturating_sub(2), &" ".repeat(indent + 4));
+        return broken.replace('\n', " \\\n").replace(JOINT, " ");
     }
     let Some(at) = description_start(line) else {
         return wrap(line, width, &" ".repeat(indent));
@@ -103,6 +106,9 @@ mod tests {
         let command = "  paceline train job.toml --set a=1 --run-dir runs/a";
         let broken = "  paceline train job.toml \\\n      --set a=1 --run-dir runs/a";
         assert_eq!(wrap_line(command, 34), broken);
+        // An option stays with its value.
+        let broken = "  paceline train job.toml \\\n      --set a=1 \\\n      --run-dir runs/a";
+        assert_eq!(wrap_line(command, 29), broken);
         assert_eq!(wrap_line("one two three", 8), "one two\nthree");
     }
 
