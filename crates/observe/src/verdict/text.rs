@@ -108,7 +108,7 @@ const WORTH_MENTIONING: f64 = 0.15;
 
 /// What takes most of the time beside computation, if it is much.
 fn runner_up(shares: &Shares) -> String {
-    let loss = shares.greatest_loss();
+    let loss = shares.greatest_lost_time();
     let doing = match loss.kind {
         VerdictKind::Input => "getting examples",
         VerdictKind::Network | VerdictKind::Server => "exchanging gradients and parameters",
