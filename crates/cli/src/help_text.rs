@@ -56,8 +56,7 @@ fn wrap_line(line: &str, width: usize) -> String {
     let indent = columns_of(line) - columns_of(line.trim_start_matches(' '));
     if line.trim_start().starts_with("paceline ") {
         // A command that continues on the next line, ready to be copied.
-        let joined = line.replace("--set ", &format!("--set{JOINT}"));
-        let broken = wrap(&joined, width.saturating_sub(2), &" ".repeat(indent + 4));
+        let broken = wrap(&join_options(line), width.saturating_sub(2), &" ".repeat(indent + 4));
         return broken.replace('\n', " \\\n").replace(JOINT, " ");
     }
     let Some(at) = description_start(line) else {
@@ -72,6 +71,17 @@ fn wrap_line(line: &str, width: usize) -> String {
     let below = wrap(description, width.saturating_sub(BELOW), "");
     let below = below.replace('\n', &newline(BELOW));
     format!("{}{}{below}", option.trim_end(), newline(BELOW))
+}
+
+/// A command whose options stay with their values.
+fn join_options(command: &str) -> String {
+    let mut words = command.split(' ');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |text, word| {
+        let last = text.rsplit(' ').next().unwrap_or_default();
+        let is_value = last.starts_with("--") && !last.contains(JOINT) && !word.starts_with("--");
+        format!("{text}{}{word}", if is_value { JOINT } else { ' ' })
+    })
 }
 
 fn newline(indent: usize) -> String {
