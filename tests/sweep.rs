@@ -82,7 +82,11 @@ fn an_interrupted_sweep_continues_where_it_was() {
         sweep.signal(name);
         let output = sweep.finish();
         assert_eq!(output.code, Some(code), "{output:?}");
-        assert_says(&output.stderr, &["resume with: paceline sweep --continue"]);
+        let says = ["resume with: paceline sweep --continue", "; completed runs are kept"];
+        assert_says(&output.stderr, &says);
+        // The table has the cells that have runs.
+        let cells = output.stdout.lines().filter(|line| line.starts_with("batch ")).count();
+        assert_eq!(cells, 1, "{}", output.stdout);
         assert_eq!(run.summary()["stop_reason"], "interrupted", "the run ended cleanly");
         assert_eq!(outcomes(&dir), ["done", "interrupted"]);
 

@@ -252,7 +252,7 @@ fn the_verdict_on_a_machine_with_busy_cores_is_cores() {
     let helper = sandbox.train("helper", &["train.batch=512", "train.threads=2", LONG]);
     drop(busy);
     let alone = &["the worker is ready to run but without a core", "other programs"][..];
-    let shared = &["tasks are ready", "of it for others; try fewer other programs"][..];
+    let shared = &["tasks are ready", "of it with other programs; try fewer"][..];
     let runs = [(single, alone), (cluster, shared), (pool, alone), (helper, alone)];
     for (run, says) in runs {
         let (verdict, task) = (verdict(&run), run.task("worker:0"));

@@ -12,6 +12,8 @@ use crate::terminal::{columns_of, message_width, output_width, wrap};
 const MAX_WIDTH: usize = 100;
 /// The narrowest description beside an option.
 const LEAST_DESCRIPTION: usize = 24;
+/// Stands for a space at which no line ends.
+const JOINT: char = '\u{a0}';
 /// The indent of a description that goes below its option.
 const BELOW: usize = 10;
 
@@ -54,8 +56,8 @@ fn wrap_line(line: &str, width: usize) -> String {
     let indent = columns_of(line) - columns_of(line.trim_start_matches(' '));
     if line.trim_start().starts_with("paceline ") {
         // A command that continues on the next line, ready to be copied.
-        let broken = wrap(line, width.saturating_sub(2), &" ".repeat(indent + 4));
-        return broken.replace('\n', " \\\n");
+        let broken = wrap(&join_options(line), width.saturating_sub(2), &" ".repeat(indent + 4));
+        return broken.replace('\n', " \\\n").replace(JOINT, " ");
     }
     let Some(at) = description_start(line) else {
         return wrap(line, width, &" ".repeat(indent));
@@ -69,6 +71,17 @@ fn wrap_line(line: &str, width: usize) -> String {
     let below = wrap(description, width.saturating_sub(BELOW), "");
     let below = below.replace('\n', &newline(BELOW));
     format!("{}{}{below}", option.trim_end(), newline(BELOW))
+}
+
+/// A command whose options stay with their values.
+fn join_options(command: &str) -> String {
+    let mut words = command.split(' ');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |text, word| {
+        let last = text.rsplit(' ').next().unwrap_or_default();
+        let is_value = last.starts_with("--") && !last.contains(JOINT) && !word.starts_with("--");
+        format!("{text}{}{word}", if is_value { JOINT } else { ' ' })
+    })
 }
 
 fn newline(indent: usize) -> String {
@@ -103,6 +116,9 @@ mod tests {
         let command = "  paceline train job.toml --set a=1 --run-dir runs/a";
         let broken = "  paceline train job.toml \\\n      --set a=1 --run-dir runs/a";
         assert_eq!(wrap_line(command, 34), broken);
+        // An option stays with its value.
+        let broken = "  paceline train job.toml \\\n      --set a=1 \\\n      --run-dir runs/a";
+        assert_eq!(wrap_line(command, 29), broken);
         assert_eq!(wrap_line("one two three", 8), "one two\nthree");
     }
 

@@ -228,8 +228,8 @@ mod tests {
             };
             judge("mirrored", &mut [worker("worker:0"), worker("worker:1")]).verdict.text
         };
-        let text = "without a core 70 % of the time; cores are 100 % busy, 80 % of it for others; \
-                    try fewer other programs on the machine or more cores";
+        let text = "without a core 70 % of the time; cores are 100 % busy, 80 % of it with other \
+                    programs; try fewer other programs on the machine or more cores";
         assert!(judged(20.0).ends_with(text), "{}", judged(20.0));
         let text = "cores are 100 % busy; try fewer tasks on each machine or more cores";
         assert!(judged(90.0).ends_with(text), "{}", judged(90.0));

@@ -213,10 +213,11 @@ mod tests {
 
     #[test]
     fn the_beginning_is_no_sample_unless_time_has_passed_before_it() {
-        let (sampler, passed) = start(Duration::from_secs(3600));
         let begun = Instant::now();
+        let (sampler, passed) = start(Duration::from_secs(3600));
         sampler.begin();
-        let is_early = begun.elapsed() < SHORTEST / 2;
+        // The machine may be busy.
+        let is_early = begun.elapsed() < SHORTEST;
         assert!(passed.lock().unwrap().is_empty() || !is_early, "{passed:?}");
         thread::sleep(SHORTEST);
         sampler.begin();

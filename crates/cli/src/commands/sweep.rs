@@ -182,7 +182,7 @@ fn closing_table(data: &ReportData) -> String {
         row.extend(figures.iter().map(|figure| cell.format(figure)));
         rows.push(row);
     }
-    fitted(&rows, &["runs"], output_width())
+    fitted(&rows, &["runs", "steps", "examples/s"], output_width())
 }
 
 /// Ends the run of this process when its sweep asks on standard input, or when the sweep is gone.

@@ -85,7 +85,7 @@ impl Shares {
 
     /// What most of the time goes to, except computation. Network and server compete together, and
     /// the greater of the two is named.
-    pub(super) fn greatest_loss(&self) -> Loss {
+    pub(super) fn greatest_lost_time(&self) -> LostTime {
         let is_server = self.server > self.network;
         let exchange = if is_server { VerdictKind::Server } else { VerdictKind::Network };
         let losses = [
@@ -95,16 +95,16 @@ impl Shares {
             (VerdictKind::Evaluation, self.evaluation),
             (VerdictKind::Cores, self.cores),
         ];
-        let losses = losses.map(|(kind, share)| Loss { kind, share });
+        let losses = losses.map(|(kind, share)| LostTime { kind, share });
         // Of equal shares the first is named; `max_by` takes the last.
         let greatest = losses.into_iter().rev().max_by(|a, b| a.share.total_cmp(&b.share));
-        greatest.unwrap_or(Loss { kind: exchange, share: 0.0 })
+        greatest.unwrap_or(LostTime { kind: exchange, share: 0.0 })
     }
 
     /// What the verdict names. Computation is what a run is for: it is named if it takes at least
     /// half of the time, or if nothing else takes more or is worth looking for.
     pub(super) fn kind(&self) -> VerdictKind {
-        let loss = self.greatest_loss();
+        let loss = self.greatest_lost_time();
         let is_small = loss.share < WORTH_NAMING && loss.share <= self.compute;
         let computes = self.compute >= 0.5 || loss.share <= 0.0 || is_small;
         if computes { VerdictKind::Compute } else { loss.kind }
@@ -116,7 +116,7 @@ const WORTH_NAMING: f64 = 0.25;
 
 /// A cause other than computation, and its share of the time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Loss {
+pub(super) struct LostTime {
     pub(super) kind: VerdictKind,
     pub(super) share: f64,
 }

@@ -84,10 +84,13 @@ pub(super) fn evidence(
             format!("tests take {} of the time{last}", percent(shares.evaluation))
         }
         VerdictKind::Cores => {
-            let who = if is_one { "the worker is" } else { "tasks are" };
+            let is_alone = facts.is_single();
+            let who = if is_alone { "the worker is" } else { "tasks are" };
             let (share, most) = (percent(shares.cores), most_delayed(facts));
             let others = match facts.others_load {
-                load if facts.serves_others() => format!(", {} of it for others", percent(load)),
+                load if facts.serves_others() => {
+                    format!(", {} of it with other programs", percent(load))
+                }
                 _ => String::new(),
             };
             let busy = cores(facts);
@@ -105,7 +108,7 @@ const WORTH_MENTIONING: f64 = 0.15;
 
 /// What takes most of the time beside computation, if it is much.
 fn runner_up(shares: &Shares) -> String {
-    let loss = shares.greatest_loss();
+    let loss = shares.greatest_lost_time();
     let doing = match loss.kind {
         VerdictKind::Input => "getting examples",
         VerdictKind::Network | VerdictKind::Server => "exchanging gradients and parameters",
@@ -147,20 +150,21 @@ fn megabits(bytes_per_s: f64) -> String {
     }
 }
 
-/// The task that is without a core far longer than the workers, if there is one.
+/// The worker that is without a core far longer than the others or, if there is none, the server
+/// that is so far longer than every worker.
 fn most_delayed(facts: &Facts) -> String {
     let delay =
         |worker: &WorkerFacts| worker.all_delay_s() / worker.seconds().max(f64::MIN_POSITIVE);
-    let workers = facts.workers.iter().map(|worker| (worker.task.as_str(), delay(worker)));
-    let servers = facts.servers.iter().map(|server| (server.task.as_str(), server.run_delay));
-    let (names, delays): (Vec<_>, Vec<_>) = workers.chain(servers).unzip();
+    let delays: Vec<_> = facts.workers.iter().map(delay).collect();
+    let is_far = |delay: f64, usual: f64| delay > 2.0 * usual && delay > 0.1;
     let most = (0..delays.len()).max_by(|&a, &b| delays[a].total_cmp(&delays[b]));
-    let far = |most: &usize| {
-        let median = median_without(&delays, *most);
-        delays.len() > 1 && delays[*most] > 2.0 * median && delays[*most] > 0.1
-    };
-    most.filter(far)
-        .map_or(String::new(), |most| format!("; {} most, {}", names[most], percent(delays[most])))
+    let worker = most
+        .filter(|&most| delays.len() > 1 && is_far(delays[most], median_without(&delays, most)))
+        .map(|most| (&facts.workers[most].task, delays[most]));
+    let usual = delays.iter().copied().fold(0.0, f64::max);
+    let server = facts.most_delayed_server().filter(|server| is_far(server.run_delay, usual));
+    let most = worker.or(server.map(|server| (&server.task, server.run_delay)));
+    most.map_or(String::new(), |(task, delay)| format!("; {task} most, {}", percent(delay)))
 }
 
 /// Whether the final test takes longer than all tests before it.
