@@ -226,6 +226,6 @@ fn ctrl_c_while_clicks_are_generated_leaves_no_file() {
     signal(&child, "INT");
     let output = finish(child);
     assert_eq!(output.code, Some(130), "{output:?}");
-    assert_says(&output.stderr, &["nothing was written"]);
+    assert_says(&output.stderr, &["nothing was completed"]);
     assert!(sandbox.tree().is_empty());
 }

@@ -25,6 +25,7 @@ mod equality;
 mod experiments;
 mod explain_tf_config;
 mod failures;
+mod file_kinds;
 mod golden;
 mod held_out;
 mod hostile_peers;

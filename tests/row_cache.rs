@@ -87,11 +87,15 @@ fn without_a_usable_cache_directory_the_error_names_the_key_that_moves_it() {
 }
 
 #[test]
-fn reading_shows_how_far_it_got_and_ctrl_c_ends_it_at_once_without_a_trace() {
+fn reading_shows_how_far_it_got_and_ctrl_c_ends_it_at_once_without_a_run() {
     let sandbox = Sandbox::new();
     let cache = sandbox.path("cache");
     for signal in ["INT", "TERM"] {
         let mut first = endless(&sandbox, "first", &cache);
+        if signal == "TERM" {
+            // The second time, it continues what was converted the first time.
+            first.wait_for("continuing after the ");
+        }
         first.wait_for("generating clicks: 0 % (");
         assert_says(&first.stderr(), &[" rows, ", " left)"]);
         // Another run that needs the same rows waits, and says for which process.
@@ -103,12 +107,44 @@ fn reading_shows_how_far_it_got_and_ctrl_c_ends_it_at_once_without_a_trace() {
             within(Duration::from_secs(2), "the end", || run.has_ended());
             let output = run.finish();
             assert_eq!(output.code, Some(if signal == "INT" { 130 } else { 143 }), "{output:?}");
-            assert_says(&output.stderr, &["nothing was written"]);
+            assert_says(&output.stderr, &["nothing was completed"]);
         }
         let left = tree(&cache);
-        assert!(left.len() == 2 && left[1].ends_with(".lock"), "the lock: {left:?}");
+        let ends: Vec<_> = left.iter().map(|name| name.rsplit('.').next().unwrap()).collect();
+        assert_eq!(ends, ["rows", "lock", "part"], "the lock and the unfinished cache");
     }
     assert!(!sandbox.path("first").exists() && !sandbox.path("second").exists());
+}
+
+#[test]
+fn a_conversion_that_was_killed_continues_and_gives_the_rows_of_one_that_was_not() {
+    let sandbox = Sandbox::new();
+    let data = "data={kind=\"clicks\", train_examples=3000000, features=100000}";
+    let start = |name: &str, cache: &str| {
+        let run = sandbox.path(name);
+        let mut command = sandbox.command(&["train", "--run-dir", run.to_str().unwrap()]);
+        command.env("PACELINE_CACHE", sandbox.path(cache));
+        command.args(["--set", data, "--set", "train.stop={steps=1}"]);
+        RunningProcess::start(&mut command, run)
+    };
+    let rows = |cache: &str, end: &str| {
+        let files = tree(&sandbox.path(cache));
+        let name = files.into_iter().find(|name| name.ends_with(end))?;
+        Some(sandbox.path(cache).join(name))
+    };
+    let whole = start("whole", "other").finish();
+    assert_eq!(whole.code, Some(0), "{whole:?}");
+    let mut killed = start("killed", "cache");
+    within(Duration::from_secs(60), "some segments", || {
+        rows("cache", ".part").is_some_and(|part| fs::metadata(part).unwrap().len() > 3_000_000)
+    });
+    killed.signal("KILL");
+    killed.finish();
+    let second = start("second", "cache").finish();
+    assert_eq!(second.code, Some(0), "{second:?}");
+    assert_says(&second.stderr, &["continuing after the "]);
+    let bytes = |cache| fs::read(rows(cache, ".paceline-rows").unwrap()).unwrap();
+    assert!(bytes("cache") == bytes("other"), "the caches are equal");
 }
 
 #[test]

@@ -34,8 +34,8 @@ pub(crate) fn features<'a, const N: usize>(
                 }
             }
             // As in any protobuf map, the last of several entries with a name counts.
-            if let Some(at) = names.iter().position(|wanted| wanted.as_bytes() == name) {
-                found[at] = feature_list(feature)?;
+            for (place, _) in found.iter_mut().zip(names).filter(|(_, n)| n.as_bytes() == name) {
+                *place = feature_list(feature)?;
             }
         }
     }

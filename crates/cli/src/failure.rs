@@ -72,7 +72,7 @@ pub enum Failure {
         why: String,
     },
     /// The same, before anything was written.
-    #[error("interrupted by signal {signal}; nothing was written")]
+    #[error("interrupted by signal {signal}; nothing was completed")]
     Signal {
         /// The signal's number.
         signal: i32,

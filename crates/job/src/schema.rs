@@ -173,6 +173,7 @@ fn data() -> Vec<KeySpec> {
             "224",
             "width and height of an image, in pixels",
         )
+        .with(kind, &["images", "fake-images", "tfrecord"])
         .when(KeyCondition::Any(vec![
             KeyCondition::Has { key: kind.into(), values: PICTURES },
             KeyCondition::AnySet(&["data.inputs"]),
