@@ -55,6 +55,7 @@ mod tensorboard;
 mod tf_config;
 mod trace;
 mod train;
+mod training;
 mod unused_keys;
 mod verdicts;
 mod watch;

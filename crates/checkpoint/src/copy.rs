@@ -18,11 +18,7 @@ pub fn copy_server(server: &Server, out: &mut [f32]) {
 }
 
 /// Copies dense parameters and their optimizer's state into columns.
-pub fn copy_dense<'a>(
-    params: &'a [f32],
-    states: impl Iterator<Item = &'a [f32]>,
-    out: &mut [f32],
-) {
+pub fn copy_dense<'a>(params: &'a [f32], states: impl Iterator<Item = &'a [f32]>, out: &mut [f32]) {
     let columns = [params].into_iter().chain(states);
     for (column, place) in columns.zip(out.chunks_exact_mut(params.len().max(1))) {
         place.copy_from_slice(column);

@@ -5,8 +5,8 @@ use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use crate::buffer::FileSum;
-use crate::manifest::{Manifest, ShardPiece, read_sealed, sync_dir, write_sealed};
 use crate::error::CheckpointError;
+use crate::manifest::{Manifest, ShardPiece, read_sealed, sync_dir, write_sealed};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 4 << 20;
@@ -121,7 +121,9 @@ impl CheckpointDir {
             }
         }
         let dir = self.dir.display();
-        Err(CheckpointError::Refused(format!("{dir}: there is no complete checkpoint to resume from")))
+        Err(CheckpointError::Refused(format!(
+            "{dir}: there is no complete checkpoint to resume from"
+        )))
     }
 
     /// Sets checkpoints newer than `step` aside, so that nothing is overwritten when the run

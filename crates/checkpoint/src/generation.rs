@@ -17,8 +17,8 @@ use paceline_exchange::Generation;
 use serde::{Deserialize, Serialize};
 
 use crate::dir::{Checkpoint, CheckpointDir};
-use crate::manifest::{CheckpointInfo, read_sealed, write_sealed};
 use crate::error::CheckpointError;
+use crate::manifest::{CheckpointInfo, read_sealed, write_sealed};
 
 /// A server's number among the servers of its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +89,10 @@ impl CheckpointDir {
         warn: &mut dyn FnMut(&str),
     ) -> Result<GenerationStart, CheckpointError> {
         let path = &self.generation;
-        let cannot =
-            |source| CheckpointError::Io { what: format!("cannot claim {}", path.display()), source };
+        let cannot = |source| CheckpointError::Io {
+            what: format!("cannot claim {}", path.display()),
+            source,
+        };
         let _lock = self.lock_generation().map_err(cannot)?;
         let mut claimed = ClaimedGeneration::default();
         if fs::exists(path).map_err(cannot)? {
@@ -141,8 +143,10 @@ impl CheckpointDir {
         to: Generation,
     ) -> Result<Option<Checkpoint>, CheckpointError> {
         let path = &self.generation;
-        let cannot =
-            |source| CheckpointError::Io { what: format!("cannot write {}", path.display()), source };
+        let cannot = |source| CheckpointError::Io {
+            what: format!("cannot write {}", path.display()),
+            source,
+        };
         {
             let _lock = self.lock_generation().map_err(cannot)?;
             let mut claimed = read_sealed::<ClaimedGeneration>(path).unwrap_or_default();
@@ -157,7 +161,8 @@ impl CheckpointDir {
             }
         }
         let Some(step) = to.base else { return Ok(None) };
-        let wrong = |why| CheckpointError::Refused(format!("{}: {why}", self.place(step).display()));
+        let wrong =
+            |why| CheckpointError::Refused(format!("{}: {why}", self.place(step).display()));
         self.verify(step).map(Some).map_err(wrong)
     }
 

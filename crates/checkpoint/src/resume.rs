@@ -7,8 +7,8 @@
 use paceline_model::{Layout, OptimizerSpec};
 
 use crate::dir::{Checkpoint, CheckpointDir};
-use crate::resume_point::ResumePoint;
 use crate::error::CheckpointError;
+use crate::resume_point::ResumePoint;
 use crate::step_layout::StepLayout;
 
 /// What is to be resumed, and how it continues.
@@ -57,7 +57,11 @@ impl ResumeRequest<'_> {
 
 impl ResumePoint {
     /// Refuses to resume a run that has ended.
-    pub fn check_unfinished(&self, end: PlannedEnd, examples: usize) -> Result<(), CheckpointError> {
+    pub fn check_unfinished(
+        &self,
+        end: PlannedEnd,
+        examples: usize,
+    ) -> Result<(), CheckpointError> {
         let by_steps = end.steps.is_some_and(|steps| self.step() >= steps);
         let after = |epochs: u64| epochs.saturating_mul(examples as u64);
         let by_epochs = end.epochs.is_some_and(|epochs| self.position() >= after(epochs));

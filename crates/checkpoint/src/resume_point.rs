@@ -15,10 +15,10 @@ use paceline_exchange::{ChunkMarks, ResumeState, SlotMark};
 use paceline_model::{Layout, OptimizerSpec, OptimizerState, Table};
 
 use crate::dir::Checkpoint;
-use crate::manifest::{Manifest, PlanOrigin, hex};
 use crate::error::CheckpointError;
-use crate::step_layout::StepLayout;
 use crate::layout_digest::layout_digest;
+use crate::manifest::{Manifest, PlanOrigin, hex};
+use crate::step_layout::StepLayout;
 
 /// Parameters read at a time.
 const PIECE: usize = 1 << 20;

@@ -8,11 +8,12 @@ use paceline_exchange::WireFormat;
 use paceline_model::{Layout, Model, OptimizerSpec, Sgd, SparseModel};
 use paceline_observe::{Recorder, Summary};
 
-use crate::best_model::BestSettings;
+use crate::best_settings::BestSettings;
 use crate::checkpoint::{CheckpointDir, ResumePoint, ResumeRequest, ResumedModel};
 use crate::context::TaskContext;
 use crate::error::TrainError;
-use crate::session_context::{ContextFactory, Recorders, SessionDescription, SessionTask, TrainedParams, lock,
+use crate::session_context::{
+    ContextFactory, Recorders, SessionDescription, SessionTask, TrainedParams, lock,
 };
 use crate::session_run::SessionRun;
 use crate::settings::{
@@ -288,7 +289,8 @@ impl Session {
         }
         if self.settings.stop == Stop::default() {
             return wrong(
-                "the run never stops: set Stop::epochs, steps, seconds, test_loss or patience".into(),
+                "the run never stops: set Stop::epochs, steps, seconds, test_loss or patience"
+                    .into(),
             );
         }
         if self.settings.stop.patience == Some(0) {

@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 use paceline_exchange::{Enrolment, ProcessName, RosterEvent};
 use paceline_net::RosterConnection;
 
+use crate::checkpoint::layout_digest;
 use crate::context::NoteLevel;
 use crate::error::TrainError;
 use crate::link_observers::WaitObserver;
 use crate::process_state::ProcessState;
 use crate::run_report::RunReport;
 use crate::slot_thread::{SlotAssignment, SlotEnd, SlotThread};
-use crate::checkpoint::layout_digest;
 use crate::task_place::incarnation;
 use crate::training_task::TrainingTask;
 

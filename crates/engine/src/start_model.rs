@@ -123,7 +123,9 @@ impl StartModel {
         let known = |name: &str| layout.tensors().iter().any(|tensor| tensor.name == name);
         if let Some(other) = self.tensors.iter().find(|tensor| !known(&tensor.name)) {
             let StartTensor { name, shape } = other;
-            return Err(wrong(format!("it has a tensor {name:?} {shape:?}, and the model has not")));
+            return Err(wrong(format!(
+                "it has a tensor {name:?} {shape:?}, and the model has not"
+            )));
         }
         let part = |tensor: &'m Tensor| {
             let (name, shape) = (&tensor.name, &tensor.shape);

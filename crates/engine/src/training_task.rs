@@ -9,9 +9,7 @@ use paceline_model::Layout;
 use paceline_observe::trace::Tracer;
 use paceline_observe::{Phase, RunStart, TaskSummary};
 
-use crate::checkpoint::{
-    CheckpointDir, CheckpointSpec, CheckpointWriter, PlanOrigin, ResumePoint,
-};
+use crate::checkpoint::{CheckpointDir, CheckpointSpec, CheckpointWriter, PlanOrigin, ResumePoint};
 use crate::checkpoint_spec::{PlanPosition, ShardPlace, checkpoint_spec};
 use crate::context::{LongWork, NoteLevel, TaskContext};
 use crate::error::TrainError;

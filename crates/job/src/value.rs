@@ -30,13 +30,12 @@ impl JobValue {
                 .map(JobValue::Number)
                 .map_err(|_| format!("{} is not a number", digits.as_str())),
             DeValue::Array(items) if takes_list => {
-                let numbers = items.iter().map(|item| {
-                    match JobValue::from_toml(item.get_ref(), false)? {
+                let numbers =
+                    items.iter().map(|item| match JobValue::from_toml(item.get_ref(), false)? {
                         JobValue::Whole(whole) => Ok(whole as f64),
                         JobValue::Number(number) => Ok(number),
                         other => Err(format!("is a list of numbers, not of {}", other.describe())),
-                    }
-                });
+                    });
                 numbers.collect::<Result<_, _>>().map(JobValue::Numbers)
             }
             other => Err(format!("takes one value, not {}", described(other.type_str()))),

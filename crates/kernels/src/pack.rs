@@ -20,13 +20,7 @@ pub fn copy_row<S: Simd>(simd: S, from: &[f32], to: &mut [f32]) {
 }
 
 /// Packs `rows` rows of a matrix, `stride` numbers apart, into panels of columns.
-pub fn pack_panels(
-    panels: Panels,
-    from: &[f32],
-    stride: usize,
-    rows: usize,
-    packed: &mut [f32],
-) {
+pub fn pack_panels(panels: Panels, from: &[f32], stride: usize, rows: usize, packed: &mut [f32]) {
     panels.vectors().dispatch(PackPanels { panels, from, stride, rows, packed });
 }
 

@@ -67,10 +67,7 @@ fn at_both<S: Simd, const T: usize>(
 
 /// Transforms `T` taps.
 #[inline(always)]
-pub fn transform_taps<S: Simd, const T: usize>(
-    simd: S,
-    taps: [S::f32s; T],
-) -> [S::f32s; TILE] {
+pub fn transform_taps<S: Simd, const T: usize>(simd: S, taps: [S::f32s; T]) -> [S::f32s; TILE] {
     let near = at_both(simd, taps, NEAR, 1.0 / (2.0 * NEAR2 * (NEAR2 - FAR2)));
     let far = at_both(simd, taps, FAR, 1.0 / (2.0 * FAR2 * (FAR2 - NEAR2)));
     let zero = simd.mul_f32s(simd.splat_f32s(1.0 / (NEAR2 * FAR2)), taps[0]);
@@ -79,10 +76,7 @@ pub fn transform_taps<S: Simd, const T: usize>(
 
 /// Turns sums of six products into `N` outputs.
 #[inline(always)]
-pub fn transform_sums<S: Simd, const N: usize>(
-    simd: S,
-    sums: [S::f32s; TILE],
-) -> [S::f32s; N] {
+pub fn transform_sums<S: Simd, const N: usize>(simd: S, sums: [S::f32s; TILE]) -> [S::f32s; N] {
     let near = [simd.add_f32s(sums[1], sums[2]), simd.sub_f32s(sums[1], sums[2])];
     let far = [simd.add_f32s(sums[3], sums[4]), simd.sub_f32s(sums[3], sums[4])];
     let (mut near_power, mut far_power) = (1.0, 1.0);

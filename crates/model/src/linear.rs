@@ -162,8 +162,8 @@ impl<L: ScoreLoss> Model for SparseLinear<L> {
 
     fn graph(&self) -> Vec<OpNode> {
         let features = self.features as i64;
-        let [weight, bias, scores, add] =
-            ["weight", "bias", "scores", "add"].map(|part| format!("{}/{part}", self.loss.loss.name()));
+        let [weight, bias, scores, add] = ["weight", "bias", "scores", "add"]
+            .map(|part| format!("{}/{part}", self.loss.loss.name()));
         vec![
             OpNode::new("input/examples", "Placeholder", &[], &[-1, features]),
             OpNode::new("input/labels", "Placeholder", &[], &[-1]),

@@ -81,7 +81,11 @@ impl ModelReader {
         let data = 8 + header;
         let end = tensors.last().map_or(0, |(_, info)| info.data_offsets.1);
         if about.len() != data + end as u64 {
-            return Err(unsound(&format!("it has {} bytes, not {}", about.len(), data + end as u64)));
+            return Err(unsound(&format!(
+                "it has {} bytes, not {}",
+                about.len(),
+                data + end as u64
+            )));
         }
         let stored = tensors.into_iter().map(|(name, info)| {
             if info.dtype != Dtype::F32 {

@@ -197,7 +197,11 @@ impl SparseRows {
         }
         let is_sorted = !matches!(self.order, RowOrder::Listed(_));
         // Whichever list is shorter.
-        Ok(if left.len() < kept.len() && is_sorted { self.without(&left) } else { self.listed(kept) })
+        Ok(if left.len() < kept.len() && is_sorted {
+            self.without(&left)
+        } else {
+            self.listed(kept)
+        })
     }
 
     /// These rows without those at these places of the store, which are in increasing order.
