@@ -58,6 +58,7 @@ mod terminal;
 mod tf_config;
 mod trace;
 mod train;
+mod training;
 mod unused_keys;
 mod verdicts;
 mod watch;

@@ -2,11 +2,6 @@
 
 use std::sync::Arc;
 
-use paceline_data::{Images, SparseRows};
-
-use crate::error::TrainError;
-use crate::workload::{TrainingData, Workload};
-
 /// Combines the weights of examples with those of classes. Without either, every batch gets an
 /// empty slice, and nothing is computed.
 #[derive(Clone, Debug, Default)]
@@ -44,36 +39,6 @@ impl BatchWeights {
         own.map_or(of_class, |own| of_class * own)
     }
 }
-
-impl Workload {
-    /// Refuses weights that do not fit the classes, or that the model would not use.
-    pub(crate) fn check_weights(&self, class_weights: &[f32]) -> Result<(), TrainError> {
-        let (classes, has_weights) = match &self.data {
-            TrainingData::Images(set) => (Images::classes(&set.train), false),
-            TrainingData::Examples(set) => (set.train.classes(), set.train.has_weights()),
-            TrainingData::Rows(set) => (ROW_CLASSES, SparseRows::has_weights(&set.train)),
-        };
-        let wrong = |text: String| Err(TrainError::Settings(text));
-        if !class_weights.is_empty() && class_weights.len() != classes {
-            let given = class_weights.len();
-            return wrong(format!(
-                "train.class_weights has {given} numbers, but the data has {classes} classes; \
-                 write one for each, in the order of the labels"
-            ));
-        }
-        if (has_weights || !class_weights.is_empty()) && !self.small_model()?.uses_weights() {
-            let whose = if has_weights { "the examples have weights" } else { "classes have" };
-            return wrong(format!(
-                "{whose}, but this model ignores them; let Model::gradient multiply by \
-                 Batch::weights, and Model::uses_weights return true"
-            ));
-        }
-        Ok(())
-    }
-}
-
-/// Rows are of two classes.
-const ROW_CLASSES: usize = 2;
 
 #[cfg(test)]
 mod tests {

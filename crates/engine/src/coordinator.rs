@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use paceline_net::LinkOutcome::{self, Done, Rewound};
 use paceline_observe::{BestTest, Recorder, TestRecord};
 
-use self::progress::RateStart;
-use crate::best_model::{BestKeeper, BestSettings};
+use crate::best_model::BestKeeper;
+use crate::best_settings::BestSettings;
 use crate::context::TaskContext;
 use crate::error::{TrainError, record_failure};
 use crate::link::Link;
@@ -52,6 +52,13 @@ pub(crate) struct CoordinatorConfig<'a> {
     pub context: &'a dyn TaskContext,
 }
 
+/// The point from which the rate of progress is measured.
+#[derive(Clone, Copy, Debug)]
+struct RateStart {
+    step: u64,
+    time: Instant,
+}
+
 /// Coordinates a run.
 pub(crate) struct Coordinator<'a> {
     config: CoordinatorConfig<'a>,
@@ -68,7 +75,10 @@ pub(crate) struct Coordinator<'a> {
     checkpoint_time: Option<Instant>,
     rate_start: Option<RateStart>,
     reason: Option<StopReason>,
-    /// The test whose loss is the reason.
+    /// Whether the test at hand is made because the run ends: a run that continues from here knows
+    /// nothing of it.
+    is_ending: bool,
+    /// The test that is the reason.
     stop_test: Option<StepScore>,
 }
 
@@ -86,6 +96,7 @@ impl<'a> Coordinator<'a> {
             checkpoint_time: None,
             rate_start: None,
             reason: None,
+            is_ending: false,
             stop_test: None,
             config,
         };
@@ -178,15 +189,26 @@ impl<'a> Coordinator<'a> {
         }
         self.checkpoint_if_due(now, link)?;
         self.report_progress(step, now, recorder).map_err(record_failure)?;
-        if self.reason.is_none() {
-            self.reason = self.stop_reason(step, now);
-            if let Some(reason) = self.reason {
-                let by_test = matches!(reason, StopReason::TestLoss | StopReason::Patience);
-                self.stop_test = self.last_test.filter(|_| by_test);
-                link.request_stop(reason.name())?;
-            }
-        }
+        self.stop_if_met(step, now, link)?;
         Ok(Done(()))
+    }
+
+    /// Asks all workers to stop once there is a reason.
+    #[inline]
+    fn stop_if_met(
+        &mut self,
+        step: u64,
+        now: Instant,
+        link: &mut impl Link,
+    ) -> Result<(), TrainError> {
+        if self.reason.is_some() {
+            return Ok(());
+        }
+        self.reason = self.stop_reason(step, now);
+        let Some(reason) = self.reason else { return Ok(()) };
+        let by_test = matches!(reason, StopReason::TestLoss | StopReason::Patience);
+        self.stop_test = self.last_test.filter(|_| by_test);
+        link.request_stop(reason.name())
     }
 
     /// Starts the test that is due at `step`, if the last one has ended.
@@ -242,8 +264,10 @@ impl<'a> Coordinator<'a> {
         let StepScore { step, score, took, .. } = tested;
         self.config.pacer.end(took);
         self.last_test = Some(tested);
-        self.config.history.log(&tested)?;
-        self.config.history.push(tested);
+        if !self.is_ending {
+            self.config.history.log(&tested)?;
+            self.config.history.push(tested);
+        }
         if let Some(keeper) = &mut self.config.keeper {
             keeper.consider(&tested, self.config.context)?;
         }
@@ -282,7 +306,7 @@ impl<'a> Coordinator<'a> {
     }
 
     /// Knows of tests what a coordinator knows that has come to this step without interruption.
-    pub(crate) fn continue_tests(
+    fn continue_tests(
         &mut self,
         step: u64,
         link: &mut impl Link,
@@ -298,6 +322,18 @@ impl<'a> Coordinator<'a> {
         if self.deferred_test.is_none() && last_due == step && step > 0 {
             return self.begin_test(step, link);
         }
+        Ok(Done(()))
+    }
+
+    /// Continues a run from `step`, with the tests that an earlier process has made.
+    pub(crate) fn resume(
+        &mut self,
+        step: u64,
+        link: &mut impl Link,
+    ) -> Result<LinkOutcome, TrainError> {
+        let Done(()) = self.continue_tests(step, link)? else { return Ok(Rewound) };
+        // The step before this one may have been the one after which the run is to stop.
+        self.stop_if_met(step, self.started, link)?;
         Ok(Done(()))
     }
 
@@ -365,8 +401,10 @@ impl<'a> Coordinator<'a> {
             _ => {
                 let Done(()) = self.begin_test(step, link)? else { return Ok(Rewound) };
                 let tested = self.config.tests.wait();
-                self.record_test(tested, recorder)?;
-                Ok(Done(self.last_test))
+                self.is_ending = true;
+                let recorded = self.record_test(tested, recorder);
+                self.is_ending = false;
+                recorded.map(|()| Done(self.last_test))
             }
         }
     }

@@ -49,6 +49,7 @@
 mod batch_reader;
 mod batch_weights;
 mod best_model;
+mod best_settings;
 mod checkpoint_spec;
 mod context;
 mod coordinator;
@@ -100,6 +101,7 @@ mod test_watch;
 mod train_slot;
 mod trainer;
 mod training_task;
+mod weight_check;
 mod worker_process;
 mod workload;
 
@@ -107,7 +109,7 @@ pub use paceline_checkpoint as checkpoint;
 pub use paceline_checkpoint::{StepLayout, layout_digest};
 pub use paceline_exchange::WireFormat;
 
-pub use best_model::{BestSettings, TestMetric};
+pub use best_settings::{BestSettings, TestMetric};
 pub use context::{FinalModel, LongWork, NoteLevel, TaskContext, VisitPiece};
 pub use error::{Divergence, TrainError};
 pub use evaluator::Evaluator;

@@ -17,7 +17,7 @@ use crate::error::TrainError;
 use crate::link::Link;
 use crate::rewind::{joined_at, rewind};
 use crate::run_report::{RunFacts, RunReport, ending, summarise};
-use crate::settings::{OnWorkerLoss, TrainSettings};
+use crate::settings::TrainSettings;
 use crate::step_recorder::WorkDone;
 use crate::stop_reason::StopReason;
 use crate::test_history::TestHistory;
@@ -56,11 +56,13 @@ pub(crate) fn run_coordinator<L: Link>(
         loop_threads: options.loop_threads,
         batch: settings.batch,
     };
+    let history = test_history(task, joined_at)?;
+    let continues = joined_at > 0 && history.is_logged();
     let mut coordinator = Coordinator::new(CoordinatorConfig {
         stop: settings.stop,
         best: settings.best,
         keeper: best_keeper(task, trainer.layout())?,
-        history: test_history(task, joined_at)?,
+        history,
         pacer: TestPacer::new(settings.evaluate.every, load, joined_at),
         checkpoint: settings.checkpoint,
         started_at: task.started_at(),
@@ -72,7 +74,7 @@ pub(crate) fn run_coordinator<L: Link>(
         reproducible: options.reproducible && settings.evaluate.every.is_some(),
         context: &*task.context,
     });
-    if joined_at > 0 && coordinator.continue_tests(joined_at, link)? == Rewound {
+    if continues && coordinator.resume(joined_at, link)? == Rewound {
         rewind(task, link, trainer, Some(&mut coordinator))?;
     }
     loop {
@@ -105,12 +107,11 @@ fn best_keeper(task: &TrainingTask<'_>, layout: &Layout) -> Result<Option<BestKe
 }
 
 /// The tests of earlier processes of the run. They are written down if the run's end depends on
-/// them and it can continue after its coordinator is lost.
+/// them and it takes checkpoints.
 fn test_history(task: &TrainingTask<'_>, joined_at: u64) -> Result<TestHistory, TrainError> {
-    let TrainSettings { stop, checkpoint, on_worker_loss, best, .. } = task.settings;
+    let TrainSettings { stop, checkpoint, best, .. } = task.settings;
     let is_decisive = stop.test_loss.is_some() || stop.patience.is_some();
-    let continues = checkpoint.is_some() || *on_worker_loss == OnWorkerLoss::Wait;
-    match task.checkpoints.filter(|_| is_decisive && continues) {
+    match task.checkpoints.filter(|_| is_decisive && checkpoint.is_some()) {
         Some(dir) => TestHistory::restore(dir.test_log()?, joined_at, stop.patience.map(|_| *best)),
         None => Ok(TestHistory::default()),
     }

@@ -8,7 +8,7 @@ use paceline_exchange::WireFormat;
 use paceline_model::{Layout, Model, OptimizerSpec, Sgd, SparseModel};
 use paceline_observe::{Recorder, Summary};
 
-use crate::best_model::BestSettings;
+use crate::best_settings::BestSettings;
 use crate::checkpoint::{CheckpointDir, ResumePoint, ResumeRequest, ResumedModel};
 use crate::context::TaskContext;
 use crate::error::TrainError;

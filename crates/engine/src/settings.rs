@@ -9,7 +9,7 @@ use paceline_model::OptimizerSpec;
 use paceline_observe::trace::TraceWindow;
 use paceline_observe::{ModeKind, examples_per_step};
 
-use crate::best_model::BestSettings;
+use crate::best_settings::BestSettings;
 use crate::start_model::StartModel;
 
 /// The settings of a run. All tasks of a run have equal ones.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use paceline_checkpoint::{LoggedTest, TestLog};
 use paceline_model::Score;
 
-use crate::best_model::{BestSettings, Patience};
+use crate::best_settings::{BestSettings, Patience};
 use crate::error::TrainError;
 use crate::test_runner::StepScore;
 

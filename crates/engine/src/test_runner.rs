@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use paceline_model::Score;
 
-use crate::best_model::Patience;
+use crate::best_settings::Patience;
 use crate::error::TrainError;
 use crate::evaluator::Evaluator;
 use crate::test_watch::TestWatch;

@@ -54,9 +54,11 @@ const STEPS_FROM_0: ValueKind = ValueKind::Whole { min: 0, max: i64::MAX as u64 
 
 /// Every key. Keys of a section are adjacent; sections are in the order of the file.
 pub(super) static KEYS: LazyLock<Vec<KeySpec>> = LazyLock::new(|| {
-    let before = [top(), model(), layer_keys(), data(), column_keys(), train(), optimizer()];
-    let after = [cluster_keys(), checkpoint(), observe()];
-    before.into_iter().chain(after).flatten().collect()
+    let about_data =
+        [top(), model(), layer_keys(), data(), data_names(), data_sets(), column_keys()];
+    let about_training = [train(), stop(), evaluate(), optimizer()];
+    let about_runs = [cluster_keys(), checkpoint(), observe()];
+    about_data.into_iter().chain(about_training).chain(about_runs).flatten().collect()
 });
 
 /// The key of a path.
@@ -107,27 +109,10 @@ fn data() -> Vec<KeySpec> {
                  directory or list of pictures";
     let features = "number of features; defaults to 33762578 for clicks and criteo, and to the \
                  greatest index found for libsvm and tfrecord";
-    let hold_out = "examples held out for tests if the data has no test set; defaults to a tenth, \
-                 at most 10000";
-    let split = "which examples are held out: drawn by the seed, from each class in proportion to \
-                 its size; or, as in earlier versions, the last rows, or pictures drawn whatever \
-                 their class";
     let cache = "directory for the cache of rows; defaults to `rows` in the cache directory";
     let on_bad = "whether an unreadable example ends the run, or is skipped and counted";
     let shuffle_buffer = "size of the window within which rows are shuffled, in rows";
-    let inputs = "name of the array or feature with the inputs, by default `x` or `x_train` for \
-                 numpy; for tfrecord it makes examples dense: numbers, or pictures of `data.size`";
-    let labels = "name of the array or feature with the labels; defaults to `y` or `y_train` for \
-                 numpy and to `label` for tfrecord";
-    let indices = "name of the feature with the indices of a row; defaults to `index`";
-    let values = "name of the feature with the values of a row; defaults to `value`";
     let index_base = "index of the first feature; auto is 1 unless a row has an index 0";
-    let validation = "examples that tests during training use, so that the test set judges the \
-                 result alone: a share of the training data, drawn by the seed from each class in \
-                 proportion to its size; or, for rows, a file, directory or pattern";
-    let test = "share of the data held out for the final test, or the test rows, as `test_path`";
-    let negatives = "share of the training rows of class 0 to keep, drawn by the seed; the \
-                 intercept is corrected for it, so that probabilities are those of all rows";
     let mut keys = vec![
         key(kind, ValueKind::Word(DATA_KINDS), "\"digits\"", kinds)
             .default_when("\"clicks\"", &[(MODEL, &["logistic"])])
@@ -136,37 +121,12 @@ fn data() -> Vec<KeySpec> {
             kind,
             &["mnist", "fashion-mnist", "libsvm", "tfrecord", "criteo", "table", "numpy", "images"],
         ),
-        optional("data.test_path", ValueKind::Path, "the same for examples used only for tests")
-            .with(kind, TEST_FILES),
-        optional("data.test", ValueKind::ShareOrPath, test)
-            .with(kind, SHARED_FILES)
-            .when(KeyCondition::NotSet("data.test_path"))
-            .when(KeyCondition::NotSet("data.inputs")),
-        optional("data.validation", ValueKind::ShareOrPath, validation),
-        optional("data.negatives", ValueKind::Share, negatives)
-            .with(kind, CACHED_ROWS)
-            .with(MODEL, &["logistic"]),
-        optional("data.inputs", ValueKind::Text, inputs).with(kind, NAMED),
-        optional("data.labels", ValueKind::Text, labels).with(kind, NAMED),
-        optional("data.indices", ValueKind::Text, indices)
-            .with(kind, &["tfrecord"])
-            .when(KeyCondition::NotSet("data.inputs")),
-        optional("data.values", ValueKind::Text, values)
-            .with(kind, &["tfrecord"])
-            .when(KeyCondition::NotSet("data.inputs")),
         key("data.train_examples", COUNT, "60000", "training examples to generate")
             .default_when("1000", &[(kind, &["fake-images"])])
             .with(kind, generated),
         key("data.test_examples", COUNT, "10000", "test examples to generate")
             .default_when("400", &[(kind, &["fake-images"])])
             .with(kind, generated),
-        optional("data.hold_out", COUNT, hold_out)
-            .with(kind, FILES)
-            .when(KeyCondition::NotSet("data.test_path"))
-            .when(KeyCondition::NotSet("data.test")),
-        key("data.split", ValueKind::Word(&["stratified", "plain"]), "\"stratified\"", split)
-            .with(kind, FILES)
-            .when(KeyCondition::NotSet("data.test_path")),
         key(
             "data.size",
             ValueKind::Whole { min: 1, max: 4096 },
@@ -195,20 +155,67 @@ fn data() -> Vec<KeySpec> {
     keys
 }
 
+/// The names of arrays and features.
+fn data_names() -> Vec<KeySpec> {
+    let kind = "data.kind";
+    let inputs = "name of the array or feature with the inputs, by default `x` or `x_train` for \
+                 numpy; for tfrecord it makes examples dense: numbers, or pictures of `data.size`";
+    let labels = "name of the array or feature with the labels; defaults to `y` or `y_train` for \
+                 numpy and to `label` for tfrecord";
+    let indices = "name of the feature with the indices of a row; defaults to `index`";
+    let values = "name of the feature with the values of a row; defaults to `value`";
+    vec![
+        optional("data.inputs", ValueKind::Text, inputs).with(kind, NAMED),
+        optional("data.labels", ValueKind::Text, labels).with(kind, NAMED),
+        optional("data.indices", ValueKind::Text, indices)
+            .with(kind, &["tfrecord"])
+            .when(KeyCondition::NotSet("data.inputs")),
+        optional("data.values", ValueKind::Text, values)
+            .with(kind, &["tfrecord"])
+            .when(KeyCondition::NotSet("data.inputs")),
+    ]
+}
+
+/// What of the data is held out, and what is left out.
+fn data_sets() -> Vec<KeySpec> {
+    let kind = "data.kind";
+    let hold_out = "examples held out for tests if the data has no test set; defaults to a tenth, \
+                 at most 10000";
+    let split = "which examples are held out: drawn by the seed, from each class in proportion to \
+                 its size; or, as in earlier versions, the last rows, or pictures drawn whatever \
+                 their class";
+    let validation = "examples that tests during training use, so that the test set judges the \
+                 result alone: a share of the training data, drawn by the seed from each class in \
+                 proportion to its size; or, for rows, a file, directory or pattern";
+    let test = "share of the data held out for the final test, or the test rows, as `test_path`";
+    let negatives = "share of the training rows of class 0 to keep, drawn by the seed; the \
+                 intercept is corrected for it, so that probabilities are those of all rows";
+    vec![
+        optional("data.test_path", ValueKind::Path, "the same for examples used only for tests")
+            .with(kind, TEST_FILES),
+        optional("data.test", ValueKind::ShareOrPath, test)
+            .with(kind, SHARED_FILES)
+            .when(KeyCondition::NotSet("data.test_path"))
+            .when(KeyCondition::NotSet("data.inputs")),
+        optional("data.validation", ValueKind::ShareOrPath, validation),
+        optional("data.negatives", ValueKind::Share, negatives)
+            .with(kind, CACHED_ROWS)
+            .with(MODEL, &["logistic"]),
+        optional("data.hold_out", COUNT, hold_out)
+            .with(kind, FILES)
+            .when(KeyCondition::NotSet("data.test_path"))
+            .when(KeyCondition::NotSet("data.test")),
+        key("data.split", ValueKind::Word(&["stratified", "plain"]), "\"stratified\"", split)
+            .with(kind, FILES)
+            .when(KeyCondition::NotSet("data.test_path")),
+    ]
+}
+
 fn train() -> Vec<KeySpec> {
-    let positive = ValueKind::Above(0.0);
     let threads = "threads per worker. By default, networks, and softmax regression with batches \
                  of 256 or more, divide the machine's cores among its workers. Logistic \
                  regression uses 1; more threads share the parameters without locks, in mode \
                  single only";
-    let every = "global steps between tests; \"auto\" spaces tests so that all of them together \
-                 take at most a twentieth of the run's processor time";
-    let intervals = ValueKind::WholeOr { min: 1, max: i64::MAX as u64, word: "auto" };
-    let target = "train.stop.test_loss";
-    let patience = "train.stop.patience";
-    let tests = "stop after this number of tests in a row without one better than all before \
-                 (early stopping)";
-    let min_gain = "least gain over the best test that counts for `patience`";
     let keep_best = "keep the parameters of the best test in `model-best.safetensors`, beside the \
                  last ones";
     let metrics = ValueKind::Word(&["loss", "accuracy", "auc"]);
@@ -220,7 +227,6 @@ fn train() -> Vec<KeySpec> {
     let class_weights = "what the loss and gradient of an example are multiplied by, for each \
                  class in the order of the labels, such as [1, 5]; defaults to 1 for all";
     let global_batch = "examples per step of all workers together";
-    let epochs = "stop after this number of passes over the data; 6 if no other condition is set";
     vec![
         key("train.batch", COUNT, "60", "examples per step of a worker")
             .default_when("64", &[(MODEL, &["lenet", "network"])])
@@ -231,24 +237,47 @@ fn train() -> Vec<KeySpec> {
         optional("train.class_weights", ValueKind::Weights, class_weights),
         optional("train.threads", ValueKind::Whole { min: 1, max: 1024 }, threads),
         key("train.on_divergence", ValueKind::Word(&["stop", "continue"]), "\"stop\"", divergence),
-        optional("train.stop.epochs", COUNT, epochs),
-        optional("train.stop.steps", STEPS, "stop after this number of global steps"),
-        optional("train.stop.seconds", positive, "stop after this number of seconds of training"),
-        optional(target, positive, "stop when a test measures this loss or less"),
-        optional(patience, COUNT, tests),
-        key("train.stop.min_gain", ValueKind::From(0.0), "0.0", min_gain)
-            .when(KeyCondition::AnySet(&["train.stop.patience"])),
         key("train.keep_best", ValueKind::Flag, "false", keep_best)
-            .default_when("true", &[(patience, &[])]),
+            .default_when("true", &[(PATIENCE, &[])]),
         key("train.metric", metrics, "\"loss\"", metric).when(KeyCondition::Any(vec![
             KeyCondition::AnySet(&["train.stop.patience"]),
             KeyCondition::IsTrue("train.keep_best"),
         ])),
+    ]
+}
+
+/// The key of early stopping, on which others depend.
+const PATIENCE: &str = "train.stop.patience";
+/// The key of a target loss.
+const TARGET: &str = "train.stop.test_loss";
+
+fn stop() -> Vec<KeySpec> {
+    let positive = ValueKind::Above(0.0);
+    let epochs = "stop after this number of passes over the data; 6 if no other condition is set";
+    let tests = "stop after this number of tests in a row without one better than all before \
+                 (early stopping)";
+    let min_gain = "least gain over the best test that counts for `patience`";
+    vec![
+        optional("train.stop.epochs", COUNT, epochs),
+        optional("train.stop.steps", STEPS, "stop after this number of global steps"),
+        optional("train.stop.seconds", positive, "stop after this number of seconds of training"),
+        optional(TARGET, positive, "stop when a test measures this loss or less"),
+        optional(PATIENCE, COUNT, tests),
+        key("train.stop.min_gain", ValueKind::From(0.0), "0.0", min_gain)
+            .when(KeyCondition::AnySet(&["train.stop.patience"])),
+    ]
+}
+
+fn evaluate() -> Vec<KeySpec> {
+    let every = "global steps between tests; \"auto\" spaces tests so that all of them together \
+                 take at most a twentieth of the run's processor time";
+    let intervals = ValueKind::WholeOr { min: 1, max: i64::MAX as u64, word: "auto" };
+    vec![
         key("train.evaluate.every", intervals, "\"auto\"", every)
-            .default_when("1000", &[(target, &[]), (MODEL, &["lenet"])])
-            .default_when("1000", &[(patience, &[]), (MODEL, &["lenet"])])
-            .default_when("100", &[(target, &[])])
-            .default_when("100", &[(patience, &[])]),
+            .default_when("1000", &[(TARGET, &[]), (MODEL, &["lenet"])])
+            .default_when("1000", &[(PATIENCE, &[]), (MODEL, &["lenet"])])
+            .default_when("100", &[(TARGET, &[])])
+            .default_when("100", &[(PATIENCE, &[])]),
         optional(
             "train.evaluate.examples",
             COUNT,

@@ -130,18 +130,19 @@ pub use run_recording::RecordRun;
 pub mod prelude {
     pub use crate::RecordRun;
     pub use paceline_data::{
-        DataError, Digits, Examples, Images, InMemoryExamples, Pictures, SparseRows, TrainTest,
+        DataError, Digits, Examples, Images, InMemoryExamples, Pictures, SelectedExamples,
+        SparseRows, TrainTest,
     };
     pub use paceline_engine::{
         CheckpointSettings, Mode, ModelSizing, OnDivergence, Session, SessionReport, Sharing,
-        Shuffle, Stop, TrainError, WireFormat,
+        Shuffle, StartModel, Stop, TestMetric, TrainError, WireFormat,
     };
     pub use paceline_model::{
         AdaGrad, Adam, AlexNet, Architecture, Batch, DenseLayer, Ftrl, Group, Initialisation,
         Layer, LayerKind, Layout, Logistic, LogisticLoss, LossSlope, Model, Momentum, Network,
         NetworkError, Optimizer, OptimizerSpec, OutputMode, ParamUpdate, Row, Schedule, ScoreLoss,
         Sgd, Shape, Softmax, SparseLinear, SparseModel, Tally, Windows, fill_uniform, lenet,
-        softmax_cross_entropy,
+        softmax_cross_entropy, weighted_cross_entropy,
     };
     pub use paceline_observe::{Recorder, RunStart, StepRecord, TestRecord};
     pub use paceline_record::{RunDir, RunFileError};

@@ -91,3 +91,83 @@ fn bad_rows_are_named() {
     let error = SparseRows::from_rows(0, [([0], [1.0], 1)]).unwrap_err().to_string();
     assert!(error.contains("0 features"), "{error}");
 }
+
+/// Rows whose only key is their number; every fifth is of class 1.
+fn numbered(count: u32) -> SparseRows {
+    let rows = (0..count).map(|i| ([i], [], u32::from(i % 5 == 0)));
+    SparseRows::from_rows(count as usize, rows).unwrap()
+}
+
+fn keys(rows: &SparseRows) -> Vec<u32> {
+    (0..rows.len()).map(|index| rows.row(index).keys[0]).collect()
+}
+
+#[test]
+fn rows_held_out_twice_are_in_one_set_each_with_both_classes() {
+    let all = numbered(100);
+    for first in [1, 10, 40] {
+        let test = all.hold_out(first, 1).unwrap();
+        let validation = test.train.hold_out(15, 2).unwrap();
+        let third = validation.train.slice(0..30).hold_out(10, 3).unwrap();
+        let sets = [&test.test, &validation.test, &validation.train];
+        let mut found: Vec<u32> = sets.into_iter().flat_map(keys).collect();
+        found.sort_unstable();
+        assert_eq!(found, (0..100).collect::<Vec<_>>(), "{first}");
+        assert!(keys(&validation.train).is_sorted(), "the rest keeps its order");
+        assert_eq!(validation.test.class_counts(), [12, 3]);
+        let mut part = [keys(&third.train), keys(&third.test)].concat();
+        part.sort_unstable();
+        assert_eq!(part, keys(&validation.train)[..30]);
+        // A set that is itself listed can be divided too.
+        let halves = validation.test.hold_out(5, 4).unwrap();
+        let mut both = [keys(&halves.train), keys(&halves.test)].concat();
+        both.sort_unstable();
+        let mut whole = keys(&validation.test);
+        whole.sort_unstable();
+        assert_eq!(both, whole);
+    }
+}
+
+#[test]
+fn negatives_are_sampled_by_seed_and_row_and_positives_stay() {
+    let all = numbered(5_000);
+    for share in [0.9, 0.25, 0.01] {
+        let kept = all.sample_negatives(share, 7).unwrap();
+        let [negatives, positives] = kept.class_counts();
+        assert_eq!(positives, 1_000);
+        let expected = share * 4_000.0;
+        assert!(
+            (negatives as f64 - expected).abs() < 5.0 * expected.sqrt(),
+            "{share}: {negatives}"
+        );
+        assert!(keys(&kept).is_sorted());
+        assert_eq!(keys(&kept), keys(&all.sample_negatives(share, 7).unwrap()));
+        assert_ne!(keys(&kept), keys(&all.sample_negatives(share, 8).unwrap()));
+        // Which rows are in the view changes nothing for a row.
+        let part = all.hold_out(1_000, 1).unwrap().train;
+        let of_part = keys(&part.sample_negatives(share, 7).unwrap());
+        let expected: Vec<u32> =
+            keys(&kept).into_iter().filter(|key| keys(&part).binary_search(key).is_ok()).collect();
+        assert_eq!(of_part, expected);
+    }
+    assert_eq!(keys(&all.sample_negatives(1.0, 7).unwrap()), keys(&all));
+    assert!(all.sample_negatives(0.0, 7).is_err() && all.sample_negatives(1.1, 7).is_err());
+}
+
+#[test]
+fn weights_stay_with_their_rows() {
+    let weights: Vec<f32> = (0..100).map(|i| i as f32 / 2.0).collect();
+    let all = numbered(100).with_weights(weights).unwrap();
+    let split = all.hold_out(20, 1).unwrap();
+    let mut buffer = paceline_data::SparseBuffer::default();
+    for rows in [&all, &split.train, &split.test, &all.sample_negatives(0.5, 1).unwrap()] {
+        buffer.fill(rows, 0..rows.len());
+        let expected: Vec<f32> = keys(rows).iter().map(|&key| key as f32 / 2.0).collect();
+        assert_eq!(buffer.weights, expected);
+    }
+    buffer.fill(&numbered(10), 0..10);
+    assert!(buffer.weights.is_empty(), "rows without weights cost nothing");
+    assert!(numbered(3).with_weights(vec![1.0; 2]).is_err());
+    let error = numbered(3).with_weights(vec![1.0, -1.0, 1.0]).unwrap_err().to_string();
+    assert!(error.contains("the weight -1"), "{error}");
+}

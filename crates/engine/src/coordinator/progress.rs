@@ -5,17 +5,10 @@ use std::time::{Duration, Instant};
 
 use paceline_observe::{ProgressReport, Recorder};
 
-use super::Coordinator;
+use super::{Coordinator, RateStart};
 
 /// A rate is known once the steps have taken this long.
 const LEAST_RATE_TIME: Duration = Duration::from_millis(100);
-
-/// The point from which the rate of progress is measured.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RateStart {
-    pub(super) step: u64,
-    pub(super) time: Instant,
-}
 
 impl Coordinator<'_> {
     /// Reports progress, once there is a rate. If other workers had made steps before this one made

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::Session;
-use crate::best_model::TestMetric;
+use crate::best_settings::TestMetric;
 use crate::start_model::StartModel;
 
 impl Session {

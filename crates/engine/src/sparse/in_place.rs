@@ -121,6 +121,10 @@ impl Trainer<TableLink<'_>> for InPlaceWorker<'_> {
         link: &mut TableLink<'_>,
         mut coordinator: Option<&mut Coordinator<'_>>,
     ) -> Result<LinkOutcome<WorkDone>, TrainError> {
+        // A run that continues may find that it has ended.
+        if link.is_stopping() {
+            return Ok(Done(self.step_recorder.work));
+        }
         self.read_next(link.next_step());
         loop {
             let plan_step = link.next_step();

@@ -5,4 +5,5 @@
 mod jobs;
 mod layers;
 mod sweeps;
+mod training;
 mod unused;

@@ -71,12 +71,15 @@ fn every_key_that_the_run_does_not_use_is_refused_with_what_makes_it_apply() {
         ("beta2=0.8", "adam"),
         ("epsilon=0.1", "adagrad"),
         ("beta=0.1", "ftrl"),
-        ("l1=0.1", "ftrl"),
-        ("l2=0.1", "ftrl"),
     ] {
         let kind = format!("train.optimizer.kind={kind}");
         check(&format!("train.optimizer.{key}"), &[&kind], "with train.optimizer.kind = ");
     }
+    check("train.stop.min_gain=0.1", &["train.stop.patience=3"], "with train.stop.patience");
+    check("train.metric=accuracy", &["train.stop.patience=3"], "with train.stop.patience, or with");
+    check("train.metric=accuracy", &["train.keep_best=true"], "with train.stop.patience, or with");
+    check("data.test=0.2", &rows, "with data.kind = ");
+    check("data.negatives=0.1", &["data.kind=clicks"], "with data.kind = ");
     for owner in ["train.optimizer", "train.optimizer.weights", "train.optimizer.biases"] {
         for (key, kind) in [
             ("factor=0.5", "exponential"),
@@ -86,6 +89,7 @@ fn every_key_that_the_run_does_not_use_is_refused_with_what_makes_it_apply() {
             ("end=0.1", "polynomial"),
             ("over=5", "polynomial"),
             ("power=2", "polynomial"),
+            ("over=5", "cosine"),
         ] {
             let says = format!("with {owner}.schedule.kind = ");
             let kind = format!("{owner}.schedule.kind={kind}");

@@ -1,0 +1,134 @@
+//! Which test is the best so far, and how long ago that was.
+//!
+//! Patience is a function of the sequence of tests alone: each test carries the state after it, so
+//! a run that returns to a checkpoint, or is resumed from one, decides as it would have without.
+
+use paceline_model::Score;
+
+use crate::error::TrainError;
+
+/// What tests are compared by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TestMetric {
+    /// The mean loss: lower is better.
+    #[default]
+    Loss,
+    /// The share of correct answers: higher is better.
+    Accuracy,
+    /// The area under the ROC curve of a model of two classes: higher is better.
+    Auc,
+}
+
+impl TestMetric {
+    /// Its name in job files and summaries.
+    pub fn name(self) -> &'static str {
+        match self {
+            TestMetric::Loss => "loss",
+            TestMetric::Accuracy => "accuracy",
+            TestMetric::Auc => "auc",
+        }
+    }
+
+    /// Its value in a test.
+    ///
+    /// # Errors
+    /// If the test has no such value.
+    pub(crate) fn of(self, score: &Score) -> Result<f64, TrainError> {
+        match self {
+            TestMetric::Loss => Ok(score.loss),
+            TestMetric::Accuracy => Ok(score.accuracy),
+            TestMetric::Auc => score.auc.ok_or_else(|| {
+                let why = score.auc_undefined().unwrap_or("the model is not one of two classes");
+                TrainError::Settings(format!("tests cannot be compared by auc: {why}"))
+            }),
+        }
+    }
+
+    /// How much better a value is than another; negative if it is worse.
+    pub(crate) fn gain(self, value: f64, than: f64) -> f64 {
+        match self {
+            TestMetric::Loss => than - value,
+            TestMetric::Accuracy | TestMetric::Auc => value - than,
+        }
+    }
+}
+
+/// Which test is the best one, and what follows from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BestSettings {
+    /// What tests are compared by.
+    pub metric: TestMetric,
+    /// The least gain that counts for [`Stop::patience`](crate::Stop::patience).
+    pub min_gain: f64,
+    /// Whether the parameters of the best test are kept.
+    pub keep: bool,
+}
+
+/// How long tests have not become better.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Patience {
+    /// The best value so far.
+    best: Option<f64>,
+    /// Tests since then.
+    pub(crate) since: u64,
+}
+
+impl Patience {
+    /// The state after one more test.
+    pub(crate) fn after(self, score: &Score, settings: &BestSettings) -> Result<Self, TrainError> {
+        let BestSettings { metric, min_gain, .. } = *settings;
+        let value = metric.of(score)?;
+        let is_better = match self.best {
+            None => !value.is_nan(),
+            Some(best) => metric.gain(value, best) > min_gain,
+        };
+        Ok(if is_better {
+            Self { best: Some(value), since: 0 }
+        } else {
+            Self { since: self.since + 1, ..self }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn score(loss: f64, auc: Option<f64>) -> Score {
+        let (precision, recall) = (None, None);
+        let is_two_class = auc.is_some();
+        Score { examples: 10, loss, accuracy: 1.0 - loss, is_two_class, precision, recall, auc }
+    }
+
+    fn since(settings: BestSettings, losses: &[f64]) -> Vec<u64> {
+        let mut patience = Patience::default();
+        let mut next = |loss: &f64| {
+            patience = patience.after(&score(*loss, None), &settings).unwrap();
+            patience.since
+        };
+        losses.iter().map(&mut next).collect()
+    }
+
+    #[test]
+    fn tests_count_until_one_is_better() {
+        let losses = [0.5, 0.4, 0.4, 0.45, 0.3, f64::NAN, 0.31];
+        assert_eq!(since(BestSettings::default(), &losses), [0, 0, 1, 2, 0, 1, 2]);
+        let accuracy = BestSettings { metric: TestMetric::Accuracy, ..BestSettings::default() };
+        assert_eq!(since(accuracy, &losses), [0, 0, 1, 2, 0, 1, 2]);
+    }
+
+    #[test]
+    fn a_gain_below_the_least_one_does_not_count() {
+        let settings = BestSettings { min_gain: 0.06, ..BestSettings::default() };
+        // The gain is over the best that counted, so small gains add up.
+        assert_eq!(since(settings, &[0.5, 0.45, 0.4, 0.35]), [0, 1, 0, 1]);
+    }
+
+    #[test]
+    fn a_test_without_the_metric_is_an_error_that_says_why() {
+        let auc = BestSettings { metric: TestMetric::Auc, ..BestSettings::default() };
+        let error = Patience::default().after(&score(0.5, None), &auc).unwrap_err();
+        assert!(error.to_string().contains("not one of two classes"), "{error}");
+        assert!(Patience::default().after(&score(0.5, Some(0.7)), &auc).is_ok());
+    }
+}

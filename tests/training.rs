@@ -1,0 +1,121 @@
+//! Early stopping, warm starts, weights and sets, as a user of the program meets them.
+
+use std::fs;
+
+use crate::support::{RunFolder, RunningProcess, Sandbox, assert_says};
+
+/// A job that stops early.
+const EARLY: [&str; 5] = [
+    "data.train_examples=600",
+    "data.test_examples=100",
+    "train.evaluate.every=10",
+    "train.metric=accuracy",
+    "train.batch=20",
+];
+
+fn args<'a>(start: &[&'a str], settings: &[&'a str]) -> Vec<&'a str> {
+    let settings = settings.iter().flat_map(|setting| ["--set", setting]);
+    start.iter().copied().chain(settings).collect()
+}
+
+#[test]
+fn a_run_that_stops_early_leaves_its_best_model_beside_the_last() {
+    let sandbox = Sandbox::new();
+    let stop = ["train.stop={epochs=100, patience=4}", "cluster.mode=single"];
+    let settings = [&EARLY[..], &stop].concat();
+    let output = sandbox.ok(&args(&["train", "--run-dir", "run"], &settings));
+    assert_says(&output.stdout, &["patience after", "best", "model-best.safetensors"]);
+    let run = sandbox.run_folder("run");
+    let summary = run.summary();
+    assert_eq!(summary["stop_reason"], "patience");
+    let best: serde_json::Value =
+        serde_json::from_slice(&fs::read(run.file("model-best.json")).unwrap()).unwrap();
+    assert_eq!(best, summary["best"]);
+    let path = run.file("model-best.safetensors");
+    let tested = sandbox.ok(&["evaluate", path.to_str().unwrap(), "--json"]).stdout;
+    let tested: serde_json::Value = serde_json::from_str(&tested).unwrap();
+    assert_eq!(tested["test_accuracy"], best["value"]);
+}
+
+/// Checks that a run that is interrupted and resumed stops early where one that is not does.
+fn check_resumed(mode: &str, settings: &[&str]) {
+    let sandbox = Sandbox::new();
+    let common = [&EARLY[..], settings, &["checkpoint.every_steps=15"]].concat();
+    let whole = [&common[..], &["train.stop={epochs=100, patience=3}"]].concat();
+    let whole = sandbox.train_cluster("whole", mode, &whole);
+    let steps = whole.summary()["global_steps"].as_u64().unwrap();
+    let stop = format!("train.stop={{steps={}, patience=1000}}", steps - 17);
+    sandbox.train_cluster("run", mode, &[&common[..], &[&stop]].concat());
+    let run = sandbox.path("run");
+    let mut command = sandbox.command(&["train", "--resume", run.to_str().unwrap()]);
+    command.args(["--set", "train.stop={epochs=100, patience=3}"]);
+    let output = RunningProcess::start(&mut command, run).finish();
+    assert_eq!(output.code, Some(0), "{mode}: {output:?}");
+    let resumed = sandbox.run_folder("run");
+    assert_eq!(resumed.summary()["global_steps"], steps, "{mode}");
+    assert!(resumed.model() == whole.model(), "{mode}: the bytes differ");
+    let best = |run: &RunFolder| fs::read(run.file("model-best.safetensors")).unwrap();
+    assert!(best(&resumed) == best(&whole), "{mode}: the best model differs");
+}
+
+#[test]
+fn a_resumed_run_stops_early_with_the_same_bits() {
+    check_resumed("single", &[]);
+    check_resumed("sync", &["cluster.workers=2", "cluster.servers=2"]);
+    check_resumed("mirrored", &["cluster.workers=2"]);
+}
+
+#[test]
+fn a_job_starts_from_a_model_whose_features_it_has_and_from_no_other() {
+    let sandbox = Sandbox::new();
+    let rows = |last: usize| -> String {
+        (0..400).map(|i| format!("{} {}:1 {}:1\n", i % 2, 1 + i % 2, 3 + i % last)).collect()
+    };
+    sandbox.write("small.svm", rows(5));
+    sandbox.write("large.svm", rows(9));
+    let job = |path: &str| format!("data={{kind=\"libsvm\", path=\"{path}\"}}");
+    let (small, large) = (job("small.svm"), job("large.svm"));
+    let stop = "train.stop={epochs=2}";
+    sandbox.ok(&args(&["train", "--run-dir", "first"], &[&small, stop, "cluster.mode=single"]));
+    for mode in ["single", "sync"] {
+        let start = [&*large, "train.stop={steps=1}", "train.start=first"];
+        let run = sandbox.train_cluster(mode, mode, &start);
+        let loss = run.summary()["test_loss"].as_f64().unwrap();
+        assert!(loss < 0.3, "{mode}: {loss}");
+    }
+    let missing = sandbox.fails(2, &args(&["train"], &[&small, "train.start=nowhere"]));
+    assert_says(&missing, &["train.start cannot be used", "nowhere"]);
+    let settings = [&*small, "train.start=single", "train.stop={steps=1}"];
+    let wide = sandbox.fails(2, &args(&["train"], &settings));
+    assert_says(&wide, &["tensor \"weight\" is [11], but the model has [7]"]);
+}
+
+#[test]
+fn probabilities_after_sampling_negatives_are_those_of_all_rows() {
+    let sandbox = Sandbox::new();
+    // One row in ten is of class 1, whatever its feature.
+    let row = |i: u32| format!("{} {}:1\n", u32::from(i % 10 == 0), 1 + i % 3);
+    sandbox.write("rows.svm", (0..4_000).map(row).collect::<String>());
+    let settings = [
+        "data={kind=\"libsvm\", path=\"rows.svm\", validation=0.1, negatives=0.2}",
+        "train.stop={epochs=40}",
+        "train.optimizer={kind=\"adagrad\", rate=0.1}",
+    ];
+    sandbox.ok(&args(&["train", "--run-dir", "run"], &settings));
+    let summary = sandbox.run_folder("run").summary();
+    // The entropy of one in ten is 0.3251; of one in three, as rows are after sampling, 0.6365.
+    let loss = summary["test_loss"].as_f64().unwrap();
+    assert!((loss - 0.3251).abs() < 0.01, "{summary}");
+    let validated = summary["validation"]["loss"].as_f64().unwrap();
+    assert!((validated - 0.3251).abs() < 0.01, "{summary}");
+    let trained = summary["examples"].as_u64().unwrap() / 40;
+    assert!((800..1_000).contains(&trained), "{trained} rows of 3,200");
+}
+
+#[test]
+fn class_weights_that_do_not_fit_are_refused() {
+    let sandbox = Sandbox::new();
+    let weights = ["train.class_weights=[1, 2]", "cluster.mode=single"];
+    let text = sandbox.fails(2, &args(&["train"], &[&EARLY[..2], &weights].concat()));
+    assert_says(&text, &["has 2 numbers, but the data has 10 classes"]);
+}
