@@ -157,6 +157,24 @@ fn a_featurizer_reads_rows_in_any_order_of_columns_and_survives_its_file() {
 }
 
 #[test]
+fn a_featurizer_that_contradicts_itself_is_refused() {
+    let text = Tables::new().open(PEOPLE).unwrap().featurizer.to_json();
+    for (from, to, says) in [
+        ("\"version\":1", "\"version\":2", "version 2"),
+        ("\"kind\":\"table\"", "\"kind\":\"libsvm\"", "libsvm"),
+        ("\"mean\":40.0", "\"mean\":1e300", "impossible"),
+        ("\"name\":\"city\"", "\"name\":\"age\"", "one name"),
+        ("\"crosses\":[]", "\"crosses\":[{\"columns\":[\"x\"],\"bits\":3}]", "\"x\""),
+        ("\"crosses\":[]", "\"crosses\":[{\"columns\":[\"age\"],\"bits\":60}]", "60 bits"),
+        ("\"as\":\"category\"", "\"as\":\"colour\"", "colour"),
+    ] {
+        assert!(text.contains(from), "{from}: {text}");
+        let error = Featurizer::from_json(&text.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(error.contains(says), "{to}: {error}");
+    }
+}
+
+#[test]
 fn a_dense_model_sees_the_same_rows_as_vectors() {
     let table = Tables::new().open(PEOPLE).unwrap();
     let sparse = rows(&table);
