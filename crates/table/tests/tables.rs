@@ -1,10 +1,13 @@
 //! Tables as a program opens them: from files to rows.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
+
 use std::fs;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use paceline_data::sparse::CachedRows;
 use paceline_data::{DataError, Examples, OnBad, OpenReport};
 use paceline_table::{
     CodeChoice, ColumnChoice, ColumnSpec, Featurizer, OpenTable, ScaleChoice, TableSpec,
@@ -348,6 +351,17 @@ fn large_tables_are_read_in_order_on_all_cores() {
         assert_eq!((found.value(0), found.label), (row as f32, row % 2));
         assert_eq!(found.keys, [1, 4 + row % 7]);
     }
+}
+
+#[test]
+fn cached_rows_are_removed_with_their_featurizer() {
+    let dir = Tables::new();
+    dir.open(PEOPLE).unwrap();
+    let cache = dir.0.path().join("cache");
+    let cached = CachedRows::list(&cache).unwrap();
+    assert_eq!(cached.len(), 1);
+    cached[0].remove().unwrap();
+    assert_eq!(fs::read_dir(&cache).unwrap().count(), 0);
 }
 
 #[test]
