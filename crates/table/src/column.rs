@@ -199,6 +199,20 @@ impl ColumnRole {
         }
     }
 
+    /// Whether numbers can be scaled as the column says.
+    pub(crate) fn is_sound(&self) -> bool {
+        match self {
+            ColumnRole::Number(
+                NumberScale::Standard { mean, deviation } | NumberScale::Log { mean, deviation },
+            ) => mean.is_finite() && deviation.is_finite() && *deviation > 0.0,
+            ColumnRole::Number(NumberScale::Buckets { bounds }) => {
+                bounds.iter().all(|bound| bound.is_finite())
+                    && bounds.is_sorted_by(|bound, next| bound < next)
+            }
+            _ => true,
+        }
+    }
+
     /// The name of the feature at an index of the column's own.
     pub(crate) fn name_of(&self, column: &str, index: usize) -> String {
         match (self, index) {

@@ -8,6 +8,7 @@ use paceline_data::sparse::MAX_FEATURES;
 use serde::{Deserialize, Serialize};
 
 use crate::column::{Column, ColumnRole, HASH_BITS};
+use crate::label::MOST_CLASSES;
 use crate::text_format::TextFormat;
 
 /// The version of the description. It changes when an older program would misread it.
@@ -116,8 +117,11 @@ impl Featurizer {
             return Err(format!("a hash has {wrong} bits"));
         }
         let labels = self.columns.iter().filter(|c| matches!(c.role, ColumnRole::Label { .. }));
-        if labels.count() > 1 {
-            return Err("two columns are labels".into());
+        if labels.count() > 1 || self.classes().len() > MOST_CLASSES {
+            return Err("two columns are labels, or there are too many classes".into());
+        }
+        if let Some(column) = self.columns.iter().find(|column| !column.role.is_sound()) {
+            return Err(format!("the scale of the column {:?} is impossible", column.name));
         }
         match self.features() {
             0 => Err("no column is used for training; declare a number, category, list or text"

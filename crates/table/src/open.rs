@@ -152,8 +152,10 @@ pub fn table_featurizer(
     let options = spec.options();
     let files = source_files(&spec.path)?;
     let cached = row_cache_path(&spec.rows_spec(), &options)?.with_extension(CACHED);
-    let on_bad = format!("on_bad {:?}\n", spec.on_bad);
-    let identity = options + &on_bad + &files_identity("train", &files)?;
+    // Another version may decide otherwise on columns that the job does not mention.
+    let version = env!("CARGO_PKG_VERSION");
+    let more = format!("on_bad {:?}\nversion {version}\n", spec.on_bad);
+    let identity = options + &more + &files_identity("train", &files)?;
     if let Some(featurizer) = read_cached(&cached, &identity) {
         return Ok(featurizer);
     }

@@ -242,7 +242,8 @@ impl<'s> TableText<'s> {
 
 /// Refuses what cannot be the text of a table.
 fn check_is_text(path: &Path, text: &[u8]) -> Result<(), DataError> {
-    let found = sniff(&text[..text.len().min(SNIFF_BYTES)]);
+    let head = &text[..text.len().min(SNIFF_BYTES)];
+    let found = if is_wide(head) { FileKind::Utf16 } else { sniff(head) };
     if let FileKind::Table(_) | FileKind::Criteo | FileKind::Text | FileKind::Empty = found {
         return Ok(());
     }
@@ -252,6 +253,13 @@ fn check_is_text(path: &Path, text: &[u8]) -> Result<(), DataError> {
         found => return Err(DataError::WrongKind { path: path.into(), kind: "table", found }),
     };
     Err(DataError::Sparse { path: path.into(), what })
+}
+
+/// Whether about every second byte is zero, as in UTF-16 without a byte order mark.
+fn is_wide(text: &[u8]) -> bool {
+    let zeros = |skip: usize| text.iter().skip(skip).step_by(2).filter(|&&b| b == 0).count();
+    let (even, odd) = (zeros(0), zeros(1));
+    10 * even.max(odd) > 4 * text.len() && 20 * even.min(odd) < text.len()
 }
 
 /// The fault of a line above the limit.

@@ -1,6 +1,7 @@
 //! Parquet files: they give the rows that CSV files give.
 
 #![cfg(feature = "parquet")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
 use std::fs::{self, File};
 use std::ops::ControlFlow;

@@ -1,10 +1,13 @@
 //! Tables as a program opens them: from files to rows.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
+
 use std::fs;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use paceline_data::sparse::CachedRows;
 use paceline_data::{DataError, Examples, OnBad, OpenReport};
 use paceline_table::{
     CodeChoice, ColumnChoice, ColumnSpec, Featurizer, OpenTable, ScaleChoice, TableSpec,
@@ -154,6 +157,24 @@ fn a_featurizer_reads_rows_in_any_order_of_columns_and_survives_its_file() {
     assert_eq!((row.label, &row.keys[..]), (None, &[1, 5][..]));
     let error = read_back.encoder(&names).unwrap_err().to_string();
     assert!(error.contains("there is no column \"buys\""), "{error}");
+}
+
+#[test]
+fn a_featurizer_that_contradicts_itself_is_refused() {
+    let text = Tables::new().open(PEOPLE).unwrap().featurizer.to_json();
+    for (from, to, says) in [
+        ("\"version\":1", "\"version\":2", "version 2"),
+        ("\"kind\":\"table\"", "\"kind\":\"libsvm\"", "libsvm"),
+        ("\"mean\":40.0", "\"mean\":1e300", "impossible"),
+        ("\"name\":\"city\"", "\"name\":\"age\"", "one name"),
+        ("\"crosses\":[]", "\"crosses\":[{\"columns\":[\"x\"],\"bits\":3}]", "\"x\""),
+        ("\"crosses\":[]", "\"crosses\":[{\"columns\":[\"age\"],\"bits\":60}]", "60 bits"),
+        ("\"as\":\"category\"", "\"as\":\"colour\"", "colour"),
+    ] {
+        assert!(text.contains(from), "{from}: {text}");
+        let error = Featurizer::from_json(&text.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(error.contains(says), "{to}: {error}");
+    }
 }
 
 #[test]
@@ -330,6 +351,17 @@ fn large_tables_are_read_in_order_on_all_cores() {
         assert_eq!((found.value(0), found.label), (row as f32, row % 2));
         assert_eq!(found.keys, [1, 4 + row % 7]);
     }
+}
+
+#[test]
+fn cached_rows_are_removed_with_their_featurizer() {
+    let dir = Tables::new();
+    dir.open(PEOPLE).unwrap();
+    let cache = dir.0.path().join("cache");
+    let cached = CachedRows::list(&cache).unwrap();
+    assert_eq!(cached.len(), 1);
+    cached[0].remove().unwrap();
+    assert_eq!(fs::read_dir(&cache).unwrap().count(), 0);
 }
 
 #[test]

@@ -93,7 +93,10 @@ fn find_source_files(spec: &SparseSpec) -> Result<SourceFiles, DataError> {
 fn options(spec: &SparseSpec) -> String {
     let mut text = format!("kind {}\n", spec.kind.name());
     let features = spec.features.map_or("as needed".into(), |features| features.to_string());
-    let _ = writeln!(text, "features {features}");
+    // The number of a table's features follows from its featuriser.
+    if spec.kind != SparseKind::Table {
+        let _ = writeln!(text, "features {features}");
+    }
     match spec.kind {
         SparseKind::Clicks => {
             let (train, test) = (spec.train_examples, spec.test_examples);

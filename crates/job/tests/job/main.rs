@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot continue should panic")]
 
+mod columns;
 mod jobs;
 mod layers;
 mod sweeps;
