@@ -74,7 +74,7 @@ pub mod random;
 pub mod sparse;
 mod store;
 mod train_test;
-mod unpack;
+pub mod unpack;
 
 pub use batch::BatchBuffer;
 pub use batch_builder::{SkippedExamples, SlotBatches};

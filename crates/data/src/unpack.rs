@@ -22,7 +22,7 @@ const BUFFER_BYTES: usize = 256 * 1024;
 type Rewound<R> = io::Chain<io::Cursor<Vec<u8>>, R>;
 
 /// A reader of the content of `R`.
-pub(crate) enum Unpacked<R: Read> {
+pub enum Unpacked<R: Read> {
     /// As stored.
     Plain(Rewound<R>),
     /// Unpacked while reading. The decoder reads all gzip members, so bytes after the last one are
@@ -32,7 +32,10 @@ pub(crate) enum Unpacked<R: Read> {
 
 impl<R: Read> Unpacked<R> {
     /// Reads the first two bytes of a stream to find out how it is stored.
-    pub(crate) fn new(mut stream: R) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn new(mut stream: R) -> io::Result<Self> {
         let mut head = Vec::with_capacity(GZIP_MAGIC.len());
         stream.by_ref().take(GZIP_MAGIC.len() as u64).read_to_end(&mut head)?;
         let gzip = head == GZIP_MAGIC;
@@ -45,7 +48,7 @@ impl<R: Read> Unpacked<R> {
     }
 
     /// Whether the stream is stored as gzip.
-    pub(crate) fn is_gzip(&self) -> bool {
+    pub fn is_gzip(&self) -> bool {
         matches!(self, Unpacked::Gzip(_))
     }
 }
@@ -63,7 +66,10 @@ impl<R: Read> Read for Unpacked<R> {
 ///
 /// Directories and pipes are rejected before they are read: reading a directory fails with an
 /// obscure message, and reading a pipe may never end.
-pub(crate) fn open(path: &Path) -> Result<Unpacked<BufReader<File>>, DataError> {
+///
+/// # Errors
+/// If it cannot be opened.
+pub fn open(path: &Path) -> Result<Unpacked<BufReader<File>>, DataError> {
     open_with(path, |file| file)
 }
 

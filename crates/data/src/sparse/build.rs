@@ -82,6 +82,7 @@ impl CacheBuild<'_> {
         };
         let options =
             ReadOptions { format, features: spec.features, first_index, on_bad: spec.on_bad };
+        writer.set_first_index(first_index);
         let mut skipped = 0;
         for (files, training) in [(&self.sources.train, true), (&self.sources.test, false)] {
             for file in files {

@@ -12,8 +12,12 @@ use std::time::UNIX_EPOCH;
 
 use crate::error::DataError;
 
-/// The files that a path stands for, sorted by name; at least one.
-pub(crate) fn expand(path: &Path) -> Result<Vec<PathBuf>, DataError> {
+/// The files that a path stands for, sorted by name; at least one. The path is a file, a directory
+/// or a pattern with `*` and `?`.
+///
+/// # Errors
+/// If there is no such file.
+pub fn expand(path: &Path) -> Result<Vec<PathBuf>, DataError> {
     let none = |what: &str| DataError::Sparse { path: path.into(), what: what.into() };
     if path.is_dir() {
         let mut files: Vec<PathBuf> = entries(path)?

@@ -30,12 +30,14 @@ pub(crate) struct RowStore {
     pub(crate) train_rows: usize,
     /// Rows of the source that could not be read and were left out.
     pub(crate) skipped: u64,
+    /// The index of the first feature in the source: 0 or 1.
+    pub(crate) first_index: u32,
 }
 
 impl RowStore {
     /// Rows in a map whose sections are aligned. The caller checks what they contain.
     pub(crate) fn new(map: Mmap, sections: RowSections, features: usize) -> Self {
-        RowStore { map, sections, features, train_rows: 0, skipped: 0 }
+        RowStore { map, sections, features, train_rows: 0, skipped: 0, first_index: 0 }
     }
 
     /// Copies collected rows into an anonymous map.

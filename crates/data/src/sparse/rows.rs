@@ -186,6 +186,11 @@ impl SparseRows {
         self.store.skipped
     }
 
+    /// The index of key 0 in the source: 1 for LIBSVM text whose indices count from 1, else 0.
+    pub fn first_index(&self) -> u32 {
+        self.store.first_index
+    }
+
     /// The row at an index.
     ///
     /// # Panics

@@ -6,7 +6,7 @@ use std::ops::Range;
 pub(super) const MAGIC: &[u8; 8] = b"PACEROWS";
 
 /// Changes with the layout of the file. A cache of another version is rebuilt.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The length of the header, in bytes.
 pub(super) const HEADER_BYTES: usize = 128;
@@ -26,6 +26,8 @@ pub(super) struct CacheHeader {
     pub(super) entries: u64,
     pub(super) skipped: u64,
     pub(super) identity_bytes: u64,
+    /// The index of the first feature in the source: 0, or 1 for most LIBSVM text.
+    pub(super) first_index: u32,
     /// Whether the cache has values; if not, all are 1.
     pub(super) has_values: bool,
     /// Checksums of the sections, in their order.
@@ -51,6 +53,7 @@ impl CacheHeader {
         bytes[12..16].copy_from_slice(&u32::from(self.has_values).to_le_bytes());
         bytes[16..64].copy_from_slice(bytemuck::cast_slice(&numbers));
         bytes[64..84].copy_from_slice(bytemuck::cast_slice(&self.checksums));
+        bytes[84..88].copy_from_slice(&self.first_index.to_le_bytes());
         let checksum = crc32c::crc32c(&bytes[..CHECKSUM_AT]);
         bytes[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -77,6 +80,7 @@ impl CacheHeader {
             entries: number(40),
             skipped: number(48),
             identity_bytes: number(56),
+            first_index: word(84),
             has_values: word(12) == 1,
             checksums: std::array::from_fn(|section| word(64 + 4 * section)),
         })
@@ -113,12 +117,13 @@ mod tests {
     proptest! {
         #[test]
         fn headers_come_back_as_written_and_any_damage_is_noticed(
-            numbers: [u64; 6], has_values: bool, checksums: [u32; SECTIONS],
+            numbers: [u64; 6], has_values: bool, checksums: [u32; SECTIONS], first_index: u32,
             at in 0..HEADER_BYTES, flip in 1u8..,
         ) {
             let [features, rows, train_rows, entries, skipped, identity_bytes] = numbers;
             let header = CacheHeader {
-                features, rows, train_rows, entries, skipped, identity_bytes, has_values, checksums,
+                features, rows, train_rows, entries, skipped, identity_bytes, first_index,
+                has_values, checksums,
             };
             let mut bytes = header.to_bytes();
             prop_assert_eq!(CacheHeader::from_bytes(&bytes), Ok(header));

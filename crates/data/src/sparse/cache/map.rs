@@ -72,6 +72,7 @@ pub(crate) fn open(
     let mut store = RowStore::new(map, sections, header.features.try_into().map_err(impossible)?);
     store.train_rows = header.train_rows.try_into().map_err(impossible)?;
     store.skipped = header.skipped;
+    store.first_index = header.first_index;
     let mut meter = OpenMeter::new(observer, "checking the cache of", what, map_bytes);
     meter.set_rows(header.rows);
     check(&store, &header, &mut meter)?;

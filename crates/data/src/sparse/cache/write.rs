@@ -97,6 +97,11 @@ impl CacheWriter {
         self.header.train_rows = self.header.rows;
     }
 
+    /// Records the index of the first feature in the source.
+    pub(crate) fn set_first_index(&mut self, first_index: u32) {
+        self.header.first_index = first_index;
+    }
+
     /// Completes the file. Without `features`, there are as many as the greatest key needs.
     pub(crate) fn close(
         mut self,
