@@ -24,6 +24,7 @@ pub mod commands;
 pub mod data_args;
 mod data_display;
 mod data_shape;
+mod describe_model;
 mod end_limit;
 mod failure;
 pub mod interrupt;

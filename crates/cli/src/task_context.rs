@@ -3,18 +3,21 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use paceline_engine::{FinalModel, LongWork, NoteLevel, TaskContext, TrainError, Workload};
+use paceline_engine::{
+    FinalModel, LongWork, NoteLevel, TaskContext, TrainError, TrainingData, Workload,
+};
 use paceline_model::{Group, Layout, OpNode};
 use paceline_observe::{Recorder, ServerRecorder, Summary};
 use paceline_place::Cluster;
 use paceline_record::events::HParam;
 use paceline_record::timeline::finish_timeline;
 use paceline_record::{
-    EventLog, EventLogConfig, Notice, RunDescription, RunDir, RunFileError, ServerEventLog,
-    ServerLogConfig, TaskLog, write_summary,
+    EventLog, EventLogConfig, ModelDescription, Notice, RunDescription, RunDir, RunFileError,
+    ServerEventLog, ServerLogConfig, TaskLog, write_summary,
 };
 
 use crate::Failure;
+use crate::describe_model::describe_model;
 use crate::end_limit::TaskActivity;
 use crate::failure::train_error;
 use crate::metrics::{Metrics, MetricsTask};
@@ -64,6 +67,7 @@ pub(crate) struct ProgramContext {
     stop: StopSource,
     activity: TaskActivity,
     description: Option<RunDescription>,
+    model: Option<ModelDescription>,
     /// Bytes that the run's model and a checkpoint of it take.
     model_bytes: u64,
 }
@@ -87,6 +91,7 @@ impl ProgramContext {
             stop,
             activity,
             description: None,
+            model: None,
             model_bytes: 0,
         })
     }
@@ -128,8 +133,14 @@ impl ProgramContext {
     }
 
     /// The context of the task that leads the run, with the operations of its model: it shows
-    /// progress and describes the run.
-    pub(crate) fn leading(mut self, progress: Progress, graph: Vec<OpNode>) -> Self {
+    /// progress and describes the run and the model.
+    pub(crate) fn leading(
+        mut self,
+        progress: Progress,
+        graph: Vec<OpNode>,
+        data: &TrainingData,
+    ) -> Self {
+        self.model = Some(describe_model(&self.plan, data));
         let progress = progress.with_log(self.log.clone());
         let hparams = hyperparameters(&self.plan);
         self.description = Some(RunDescription { graph, hparams });
@@ -264,7 +275,10 @@ impl TaskContext for ProgramContext {
 
     fn save_model(&self, model: FinalModel<'_>) -> Result<(), TrainError> {
         let refused = |error: RunFileError| train_error(error.into());
-        let mut file = self.run.model_writer(model.layout, model.step).map_err(refused)?;
+        let mut file = self
+            .run
+            .model_writer(model.layout, model.step, self.model.as_ref())
+            .map_err(refused)?;
         let (mut done, total) = (0, 4 * model.layout.len() as u64);
         self.working(LongWork::SaveModel { done, total });
         model.for_each_piece(&mut |piece| {

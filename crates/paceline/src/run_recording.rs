@@ -105,7 +105,7 @@ impl TaskContext for RunDirContext {
     }
 
     fn save_model(&self, model: FinalModel<'_>) -> Result<(), TrainError> {
-        let mut file = self.run.model_writer(model.layout, model.step).map_err(refused)?;
+        let mut file = self.run.model_writer(model.layout, model.step, None).map_err(refused)?;
         model.for_each_piece(&mut |piece| file.write(piece).map_err(refused))?;
         file.finish().map_err(refused)
     }

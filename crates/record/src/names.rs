@@ -18,6 +18,8 @@ pub mod files {
     pub const SUMMARY: &str = "summary.json";
     /// The trained parameters, in the run directory.
     pub const MODEL: &str = "model.safetensors";
+    /// The last evaluation of the trained model.
+    pub const EVALUATION: &str = "evaluation.json";
     /// The merged timeline of all tasks, in the run directory.
     pub const TIMELINE: &str = "trace.json";
     /// Which generation a run with servers is in, in the run directory.

@@ -12,6 +12,7 @@ use paceline_observe::unix_seconds;
 use paceline_model::Layout;
 
 use crate::error::RunFileError;
+use crate::model_description::ModelDescription;
 use crate::model_file::ModelWriter;
 use crate::names::{files, folders, task_folder};
 use crate::utc_time::UtcTime;
@@ -193,8 +194,13 @@ impl RunDir {
     }
 
     /// Starts the file of the run's trained model, whose parameters are of a global step.
-    pub fn model_writer(&self, layout: &Layout, step: u64) -> Result<ModelWriter, RunFileError> {
-        ModelWriter::create(&self.path.join(files::MODEL), layout, step)
+    pub fn model_writer(
+        &self,
+        layout: &Layout,
+        step: u64,
+        description: Option<&ModelDescription>,
+    ) -> Result<ModelWriter, RunFileError> {
+        ModelWriter::create(&self.path.join(files::MODEL), layout, step, description)
     }
 
     /// Writes a file of the run unless it exists.
